@@ -1,8 +1,8 @@
-//! Reader of faulty files, which reports all errors at once.
+//! Reads faulty files, and reports all errors at once.
 //!
-//! The reader reads each list entry and each table alone. It notes each error and removes the faulty value
-//! until the rest can be read, so that no error hides a later one. A list entry with an error is omitted from
-//! the rest.
+//! Each list entry and each table is read alone. The reader notes each error, and removes the faulty value
+//! until the rest can be read. So no error hides a later one. The resulting configuration omits list entries
+//! with an error.
 
 use std::ops::Range;
 
@@ -19,7 +19,8 @@ pub(crate) struct Rest {
 }
 
 impl Rest {
-    /// Returns the configuration without the parts in `wrong`: faulty tables get their default values.
+    /// Returns the configuration without the parts in `wrong`. List entries are omitted, and tables get their
+    /// default values.
     pub fn without(self, wrong: &WrongParts, origin: &str, text: &str) -> Config {
         let Self { mut config, mut left_out } = self;
         let is_wrong = |table| wrong.contains(&(table, None));
@@ -48,7 +49,7 @@ impl Rest {
     }
 }
 
-/// Reads the readable parts and notes the errors; `None` if the text is no TOML.
+/// Reads the readable parts of a file, and notes the errors. Returns `None` if the text is not TOML.
 pub(crate) fn rest(text: &str, found: &mut Found) -> Option<Rest> {
     let document = Tree::of_toml(text).map_err(|error| found.note(error.span, error.problem.into())).ok()?;
     let Node::Table(tables) = document.node else { return None };
@@ -71,7 +72,7 @@ fn read_table(Entry { key, span, value }: Entry, found: &mut Found, left_out: &m
             return mended.map(|value| Entry { key, span, value });
         }
     };
-    // Check that the configuration has such a list at all.
+    // Reading an empty list shows whether a configuration has a list of this name.
     let none = Tree { node: Node::List(Vec::new()), span: value_span.clone() };
     Alone { key: &key, key_span: &span, index: None }.read(none, found)?;
     let (count, mut kept, mut indices) = (entries.len(), Vec::new(), Vec::new());
@@ -96,16 +97,16 @@ fn read_table(Entry { key, span, value }: Entry, found: &mut Found, left_out: &m
 struct Alone<'a> {
     key: &'a str,
     key_span: &'a Option<Range<usize>>,
-    /// Index of the entry in its list.
+    /// Index of the entry in its list; `None` for a table.
     index: Option<usize>,
 }
 
 impl Alone<'_> {
-    /// Returns the item without its faulty values, and notes each of them. `None` if the rest of the item
-    /// can't be read either.
+    /// Returns the item without its faulty values, and notes an error for each of them. Returns `None` if the
+    /// rest of the item can't be read either.
     fn read(&self, mut item: Tree, found: &mut Found) -> Option<Tree> {
         let depth = 1 + usize::from(self.index.is_some());
-        // Tables and lists that lost a faulty value.
+        // Tables and lists from which a faulty value was removed.
         let mut mended: Vec<Vec<PathStep>> = Vec::new();
         loop {
             let Err(error) = self.document(item.clone()).read::<Config>() else { return Some(item) };
@@ -114,8 +115,8 @@ impl Alone<'_> {
                 None => error,
             };
             let steps: Vec<PathStep> = error.path().skip(depth).cloned().collect();
-            // A misspelt key is also missing, and a list without its faulty element is too short: one error
-            // is enough.
+            // Removing a misspelt key makes the key a missing one, and removing a faulty element makes its
+            // list too short. These second errors are not noted.
             let is_result =
                 matches!(error.fault(), Fault::Missing(_) | Fault::Wrong { present: Present::ListOf(_), .. });
             if !(is_result && mended.contains(&steps)) {
@@ -134,7 +135,7 @@ impl Alone<'_> {
         }
     }
 
-    /// Returns a document with this item only.
+    /// Returns a document that contains only this item.
     fn document(&self, item: Tree) -> Tree {
         let span = item.span.clone();
         let value = match self.index {
@@ -145,7 +146,7 @@ impl Alone<'_> {
     }
 }
 
-/// Removes an element of the table or list at `path`; `None` if there is no such element.
+/// Removes an element from the table or list at `path`. Returns `None` if there is no such element.
 fn remove(item: &mut Tree, path: &[PathStep], element: &PathStep) -> Option<()> {
     let holder = path.iter().try_fold(item, |item, step| match (step, &mut item.node) {
         (PathStep::Key(key) | PathStep::Setting(key), Node::Table(entries)) => {

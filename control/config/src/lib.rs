@@ -1,8 +1,8 @@
-//! The configuration file: schema, checks and errors.
+//! Configuration file: its schema, checks and errors.
 //!
 //! A configuration is TOML. [`Config::parse`] reads and checks the whole text. The result is consistent:
-//! names are unique, every used name is defined, addresses and filters are valid. Each error has its position
-//! in the file, the problem and the remedy.
+//! names are unique, every used name is defined, and addresses and filters are valid. Each error has its
+//! position in the file, the problem and the remedy.
 #![forbid(unsafe_code)]
 
 mod change;
@@ -45,17 +45,17 @@ impl Config {
     /// Reads and checks a configuration. `origin` is the name of the file in messages.
     ///
     /// # Errors
-    /// All errors, in the order of the file. An error in one entry hides no error in later entries; checks
-    /// across entries cover the readable entries.
+    /// Returns all errors, in the order of the file. An error in one entry hides no error in later entries.
+    /// Checks across entries cover all entries that can be read.
     pub fn parse(text: &str, origin: &str) -> Result<Self, ConfigErrors> {
         Self::parse_further(text, origin, |_| None)
     }
 
     /// Reads and checks a configuration. If there are errors, `further` checks the configuration without the
-    /// faulty entries and tables ([`Config::lacks`]) and returns further errors.
+    /// faulty parts ([`Config::lacks`]), and returns further errors.
     ///
     /// # Errors
-    /// Errors of [`Self::parse`] and of `further`, in the order of the file.
+    /// Returns the errors of [`Self::parse`] and of `further`, in the order of the file.
     pub fn parse_further(
         text: &str,
         origin: &str,

@@ -5,12 +5,12 @@ use crate::schema::{Bind, Config, Filter, Gate, GateTable, OnDeath, OnFault, Por
 use crate::values::action::FilterAction;
 use crate::values::{Named, Text};
 
-/// Default budget of a call, in microseconds.
+/// Default time limit of a call, in microseconds.
 const USUAL_BUDGET: u64 = 1000;
 
 impl Config {
-    /// Returns the configuration in normal form: addresses, prefixes and filters as the router writes them,
-    /// implied settings explicit, and defaults left out.
+    /// Returns the configuration in normal form. Addresses, prefixes and filters have the router's spelling,
+    /// implied settings are explicit, and defaults are left out.
     #[must_use]
     pub fn normalized(mut self) -> Self {
         self.router.on_death = self.router.on_death.or(Some(OnDeath::Kernel));
@@ -78,8 +78,8 @@ impl Filter {
         self
     }
 
-    /// Returns the binding that is equivalent to the filter; `None` unless the action is an instance or a
-    /// copy to an instance.
+    /// Returns the binding that is equivalent to the filter. Returns `None` unless the action passes packets,
+    /// or copies, to an instance.
     fn bound(&self) -> Option<Bind> {
         let (FilterAction::Instance(instance) | FilterAction::Copy(instance)) = self.action.value() else {
             return None;
@@ -97,7 +97,7 @@ impl Filter {
 }
 
 impl Router {
-    /// Copies from `from` the settings that can't change at run time.
+    /// Copies the settings that can't change while the router runs from `from`.
     pub(crate) fn keep_fixed(&mut self, from: &Self) {
         self.mode = from.mode;
         self.workers = from.workers;

@@ -1,5 +1,5 @@
-//! Tests that `docs/configuration.md` lists exactly the keys of the schema, and that its examples and the
-//! README's are valid.
+//! Tests that `docs/configuration.md` lists exactly the keys of the schema, and that the examples there and
+//! in the README are valid.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -7,7 +7,7 @@ use std::path::Path;
 use millrace_config::Config;
 use serde_json::{Map, Value};
 
-/// Tables of the file: heading in the document, and name in the schema.
+/// Tables of the configuration: heading in the document, and name in the schema.
 const TABLES: [(&str, &str); 17] = [
     ("[router]", "Router"),
     ("[api]", "Api"),
@@ -59,7 +59,7 @@ fn keys_of(definition: &Value) -> BTreeSet<String> {
     definition["properties"].as_object().expect("a table has keys").keys().cloned().collect()
 }
 
-/// Collects the texts that a key may have: the members of the enumerations below `value`.
+/// Collects the texts that a key may have as its value: the members of all enumerations below `value`.
 fn values_of(value: &Value, found: &mut BTreeSet<String>) {
     match value {
         Value::Object(object) => {

@@ -1,4 +1,4 @@
-//! Files of ports in a configuration.
+//! Tests of the files of ports in a configuration.
 
 use millrace_config::Config;
 
@@ -43,7 +43,7 @@ fn a_file_is_not_written_by_two_keys_nor_read_and_written() {
         let errors = refused(&text);
         assert!(errors.len() == 1 && errors[0].contains(words), "{text}: {errors:?}");
     }
-    // Two ports may play one recording.
+    // Two ports may read the same recording.
     let inputs = pcap("a", "input = \"x\"") + &pcap("b", "input = \"x\"");
     assert_eq!(refused(&inputs), [""; 0]);
 }

@@ -1,9 +1,9 @@
-//! Error messages about every key are worded by the router, not by the parser library.
+//! Tests that the errors about every key have the router's own words, not those of the parser libraries.
 
 use millrace_config::Config;
 use serde_json::{Map, Value, json};
 
-/// Phrases of the parser libraries.
+/// Phrases that only the parser libraries use.
 const NOT_OURS: &[&str] = &[
     "missing field",
     "unknown field",
@@ -18,7 +18,7 @@ const NOT_OURS: &[&str] = &[
     "invalid IP address syntax",
 ];
 
-/// Returns the schema that a reference points to; for a list, the schema of its entries.
+/// Returns the schema to which a reference points. For a list, returns the schema of its entries.
 fn resolved<'s>(root: &'s Value, schema: &'s Value) -> &'s Value {
     if let Some(pointer) = schema["$ref"].as_str() {
         return resolved(root, root.pointer(pointer.trim_start_matches('#')).unwrap());
@@ -30,13 +30,14 @@ fn resolved<'s>(root: &'s Value, schema: &'s Value) -> &'s Value {
     }
 }
 
-/// Returns a TOML value of a type that the key never has: `{}` for a text or a number.
+/// Returns a TOML value of a type that the key can't have, such as `{}` for a text or a number.
 fn wrong(schema: &Value) -> &'static str {
     let kind = schema["type"].to_string();
     if kind.contains("object") || kind.contains("array") { "true" } else { "{ of = \"another kind\" }" }
 }
 
-/// Checks the message about a file with a faulty `key`.
+/// Reads a file with a faulty `key`. Returns the problem with the error message; `None` if the message is
+/// good.
 fn problem(key: &str, text: &str) -> Option<String> {
     let message = match Config::parse(text, "f.toml") {
         Err(error) => error.to_string(),
@@ -59,7 +60,7 @@ fn every_wrong_missing_or_unknown_key_is_named_in_the_projects_wording() {
         assert!(!keys.is_empty(), "{table}: {entry}");
         let required: Vec<&str> =
             entry["required"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
-        // The first required key is missing; the parser asks for required keys in order.
+        // This file lacks the first required key, because the parser asks for required keys in order.
         if !required.is_empty() {
             problems.extend(problem(required[0], &head));
         }
@@ -72,7 +73,7 @@ fn every_wrong_missing_or_unknown_key_is_named_in_the_projects_wording() {
     assert!(problems.is_empty(), "{:#}", json!(problems));
 }
 
-/// Returns the keys of a table, which an error about an unknown key lists.
+/// Returns the keys that an error about an unknown key of this table lists.
 fn keys_of(table: &str) -> Vec<String> {
     let error = Config::parse(&format!("{table}\n_0_ = 1\n"), "f").unwrap_err().to_string();
     let (_, keys) = error.split_once("keys here: ").unwrap_or_else(|| panic!("{table}: {error}"));

@@ -1,4 +1,4 @@
-//! Changes as equivalent commands.
+//! Describes changes by equivalent commands.
 
 use std::collections::HashSet;
 use std::fmt::Display;
@@ -19,7 +19,7 @@ pub(crate) fn quoted(word: &impl Display) -> String {
     }
 }
 
-/// Returns the text of a value that is text in the file.
+/// Returns the text of a value that a file holds as text.
 pub(crate) fn text(value: &impl serde::Serialize) -> String {
     match serde_json::to_value(value) {
         Ok(Value::String(text)) => text,
@@ -28,7 +28,7 @@ pub(crate) fn text(value: &impl serde::Serialize) -> String {
     }
 }
 
-/// Returns `KEY=VALUE`, without a value for a removal.
+/// Returns `KEY=VALUE`; the value is empty for a removal.
 pub(crate) fn setting(key: &str, value: &Value) -> String {
     match value {
         Value::Null => format!("{key}="),
@@ -99,8 +99,8 @@ pub(crate) fn neighbour(verb: &str, neighbour: &Neighbour) -> String {
     }
 }
 
-/// Returns the commands that turn one list of placements into another. If kept placements change their order,
-/// all are removed and added again.
+/// Returns the commands that turn one list of placements into another. If placements that stay change their
+/// order, all placements are removed and added again.
 pub(crate) fn places(from: &[Placement], to: &[Placement]) -> Vec<String> {
     let place = |flow: &str, level: &str| format!("place {} {level}", quoted(&flow));
     let stay = |one: &&Placement| to.iter().any(|other| other.flow == one.flow);
@@ -113,7 +113,7 @@ pub(crate) fn places(from: &[Placement], to: &[Placement]) -> Vec<String> {
 }
 
 /// Returns the commands that turn one scheduler of a port into another. Packets of removed leaves move to
-/// `heir`, if the commands keep that leaf.
+/// leaf `heir`, if the commands keep it.
 pub(crate) fn scheduler(port: &str, from: &Scheduler, to: &Scheduler, heir: Option<&str>) -> Vec<String> {
     let mut commands = Vec::new();
     let (released, set) = flows(port, from, to);
@@ -122,7 +122,7 @@ pub(crate) fn scheduler(port: &str, from: &Scheduler, to: &Scheduler, heir: Opti
     let stays = |name: &str| left.contains(name);
     let heir = heir.filter(|heir| stays(heir)).map_or_else(String::new, |heir| format!(" --to {heir}"));
     for gone in from.node.iter().filter(|node| !stays(&node.name)) {
-        // Its descendants are removed with it.
+        // Removing a node removes its descendants too, so they need no commands.
         if gone.under.as_deref().is_none_or(stays) {
             commands.push(format!("scheduler remove {port} {}{heir}", gone.name));
         }
@@ -154,7 +154,7 @@ pub(crate) fn scheduler(port: &str, from: &Scheduler, to: &Scheduler, heir: Opti
     }
     let own = |scheduler: &Scheduler| Scheduler { node: Vec::new(), flow: Vec::new(), ..scheduler.clone() };
     let mut settings = changed(&own(from), &own(to));
-    // Without a `default`, the first leaf is the default, and the first leaf may have changed.
+    // Without a `default`, the first leaf is the default. It may be another leaf after the commands.
     if to.default.is_none() && default_leaf(to) != default_after(from, to, &left) {
         settings.insert("default".to_owned(), default_leaf(to).into());
     }
@@ -167,16 +167,16 @@ pub(crate) fn scheduler(port: &str, from: &Scheduler, to: &Scheduler, heir: Opti
     commands
 }
 
-/// Returns the first leaf after the commands have removed and added nodes: the default if no `default` is
-/// set.
+/// Returns the first leaf after the commands have removed and added nodes. It is the default leaf if no
+/// `default` is set.
 fn default_after<'s>(from: &'s Scheduler, to: &'s Scheduler, stay: &HashSet<&str>) -> Option<&'s str> {
     let there = from.node.iter().filter(|node| stay.contains(&*node.name));
     let mut leaves = there.chain(&to.node).filter(|node| node.kind.is_leaf());
     leaves.next().map(|node| &*node.name)
 }
 
-/// Returns the nodes that commands can keep: leaves that stay leaves, and inner nodes of the same kind. The
-/// parent of a kept node is kept, and the root remains the root.
+/// Returns the nodes that commands can keep: leaves that stay leaves, and inner nodes that keep their kind.
+/// The parent of a kept node is also kept. A root stays a root, and other nodes don't become roots.
 fn staying<'s>(from: &'s Scheduler, to: &Scheduler) -> HashSet<&'s str> {
     let now = Nodes::of(to);
     let mut staying = HashSet::new();
@@ -191,14 +191,14 @@ fn staying<'s>(from: &'s Scheduler, to: &Scheduler) -> HashSet<&'s str> {
     staying
 }
 
-/// Returns the commands that change the settings of flows: first the resets of removed settings, then all
-/// others.
+/// Returns the commands that change the settings of flows, in two lists: first the resets of removed
+/// settings, then all other commands.
 fn flows(port: &str, from: &Scheduler, to: &Scheduler) -> (Vec<String>, Vec<String>) {
     let is = |one: &FlowQueue, other: &FlowQueue| (&one.queue, &one.flow) == (&other.queue, &other.flow);
     let command = |own: &FlowQueue, settings: String| {
         format!("queue set {port} {} --flow {}{settings}", own.queue, quoted(&own.flow))
     };
-    // A removed queue takes its flow settings with it.
+    // Removing a queue removes its flow settings too, so they need no commands.
     let there = |own: &&FlowQueue| to.node.iter().any(|node| node.name == own.queue);
     let gone = from.flow.iter().filter(there).filter(|own| !to.flow.iter().any(|other| is(own, other)));
     let settings = |own: &FlowQueue| {
@@ -219,12 +219,14 @@ fn flows(port: &str, from: &Scheduler, to: &Scheduler) -> (Vec<String>, Vec<Stri
     (released, commands)
 }
 
-/// Returns the keys of a table that differ, with their new values; `null` marks a removed key.
+/// Returns the keys whose values differ between two versions of a table, with their new values; `null` marks
+/// a removed key.
 pub(crate) fn changed<T: serde::Serialize>(from: &T, to: &T) -> Map<String, Value> {
     difference(&object(from), &object(to))
 }
 
-/// Returns the keys that differ, with their new values; `null` marks a removed key.
+/// Returns the keys whose values differ between two objects, with their new values; `null` marks a removed
+/// key.
 pub(crate) fn difference(from: &Map<String, Value>, to: &Map<String, Value>) -> Map<String, Value> {
     let gone = from.keys().filter(|key| !to.contains_key(*key)).map(|key| (key.clone(), Value::Null));
     let new = to.iter().filter(|(key, value)| from.get(*key) != Some(value));
@@ -239,7 +241,7 @@ pub(crate) fn object<T: serde::Serialize>(table: &T) -> Map<String, Value> {
     }
 }
 
-/// Returns a value without its nulls.
+/// Returns a value without the keys whose value is `null`.
 fn without_nulls(value: Value) -> Value {
     match value {
         Value::Object(object) => {

@@ -1,4 +1,4 @@
-//! Reversible changes of a running router, each one difference between two configurations.
+//! Changes of a running router. Each is one difference between two configurations, and has an inverse.
 
 pub(crate) mod commands;
 pub(crate) mod difference;
@@ -14,7 +14,7 @@ use crate::schema::{
 };
 use commands::changed;
 
-/// Change of the running router, with the previous state for its inverse.
+/// Change of the running router. It holds the previous state, from which its inverse is made.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Change {
     /// Change of settings of the whole router.
@@ -35,7 +35,7 @@ pub enum Change {
     AddPlugin(Plugin),
     /// Unload of a plugin file.
     RemovePlugin(Plugin),
-    /// Change of a port's addresses, or of another setting that keeps its device.
+    /// Change of a port's addresses, or of another setting for which its device stays open.
     SetPort {
         /// Previous port.
         from: Box<Port>,
@@ -57,13 +57,13 @@ pub enum Change {
     AddGate(Gate),
     /// Removal of a gate.
     RemoveGate(Gate),
-    /// Change of the filter table type of a gate.
+    /// Change of the kind of a gate's filter table.
     SetGate {
         /// Name of the gate.
         gate: String,
-        /// Previous table type.
+        /// Previous kind of table.
         from: GateTable,
-        /// New table type.
+        /// New kind of table.
         to: GateTable,
     },
     /// Creation of an instance.
@@ -112,16 +112,17 @@ pub enum Change {
 /// Destination of packets that wait in removed nodes of a scheduler.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Heir {
-    /// Any leaf that remains, the default leaf first; without one, the packets are dropped.
+    /// Any leaf that stays, preferably the default leaf. If no leaf stays, the packets are dropped.
     Any,
     /// This leaf.
     Leaf(String),
-    /// No leaf: the packets are dropped.
+    /// The packets are dropped.
     Nobody,
 }
 
 impl Heir {
-    /// Returns the leaf that inherits the packets when scheduler `to` replaces scheduler `from`.
+    /// Returns the leaf that gets the packets of removed nodes when scheduler `to` replaces scheduler `from`;
+    /// `None` if the packets are dropped.
     #[must_use]
     pub fn of<'s>(&'s self, from: &'s Scheduler, to: &'s Scheduler) -> Option<&'s str> {
         match self {
@@ -133,8 +134,8 @@ impl Heir {
 }
 
 impl Change {
-    /// Whether `next` adds a binding or filter at the same gate and with the same filter as this removal.
-    /// Both are then made between the same two batches.
+    /// Whether this change removes a binding or filter, and `next` adds one with the same gate and filter.
+    /// Workers make both between the same two batches.
     pub fn is_followed_by(&self, next: &Self) -> bool {
         matches!(self, Self::Unbind(_) | Self::RemoveFilter(_)) && self.place() == next.place()
     }
@@ -149,14 +150,15 @@ impl Change {
     }
 }
 
-/// Kind of changes that are applied in one step: bindings and filters between the same two batches.
+/// Kind of changes that are made together. A group of bindings and filters changes between the same two
+/// batches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Together {
     /// Bindings and filters.
     Bindings,
     /// Routes.
     Routes,
-    /// A change that is made alone.
+    /// Change that is made alone.
     Alone,
 }
 
@@ -191,7 +193,7 @@ impl Change {
         }
     }
 
-    /// Returns the kind of changes that this change is grouped with.
+    /// Returns the kind of changes with which this change is grouped.
     pub fn together(&self) -> Together {
         match self {
             Self::Bind(_) | Self::Unbind(_) | Self::AddFilter(_) | Self::RemoveFilter(_) => {
@@ -202,7 +204,7 @@ impl Change {
         }
     }
 
-    /// Returns the equivalent commands, without the leading `millrace`. Most changes are one command.
+    /// Returns the equivalent commands, without the leading `millrace`. Most changes are a single command.
     pub fn commands(&self) -> Vec<String> {
         vec![match self {
             Self::Router { from, to } => format!("router set{}", settings(&changed(from, to))),
@@ -255,13 +257,13 @@ impl fmt::Display for Change {
 }
 
 impl Instance {
-    /// Returns the settings that turn this instance into `to`: `null` removes a setting.
+    /// Returns the changes of settings that turn this instance into `to`; `null` removes a setting.
     pub fn settings_to(&self, to: &Self) -> Map<String, Value> {
         commands::difference(&self.settings, &to.settings)
     }
 }
 
-/// Formats settings as command arguments, each with a leading blank.
+/// Formats settings as command arguments. Each argument follows a blank.
 fn settings(settings: &Map<String, Value>) -> String {
     settings.iter().map(|(key, value)| format!(" {}", commands::setting(key, value))).collect()
 }

@@ -1,4 +1,4 @@
-//! Nodes of schedulers by name, and their fate when one scheduler replaces another.
+//! Nodes of schedulers by name, and the fate of each node when its scheduler is replaced.
 
 use std::collections::{HashMap, HashSet};
 
@@ -27,13 +27,13 @@ impl<'s> Nodes<'s> {
         self.all.iter()
     }
 
-    /// Returns the position of a node in the list.
+    /// Returns the index of a node in the list of nodes; `None` for an unknown name.
     #[must_use]
     pub fn place(&self, name: &str) -> Option<usize> {
         self.places.get(name).copied()
     }
 
-    /// Returns the node with a name.
+    /// Returns the node of this name; `None` for an unknown name.
     #[must_use]
     pub fn get(&self, name: &str) -> Option<&'s SchedulerNode> {
         self.place(name).map(|place| &self.all[place])
@@ -47,8 +47,8 @@ pub fn default_leaf(scheduler: &Scheduler) -> Option<&str> {
     scheduler.default.as_deref().or_else(first)
 }
 
-/// Returns the leaf that inherits packets of removed nodes when one scheduler replaces another: a leaf of
-/// both schedulers, preferably the default leaf.
+/// Returns the leaf that gets the packets of removed nodes when one scheduler replaces another. Both
+/// schedulers have this leaf; preferably it is the default leaf.
 pub(crate) fn heir<'s>(before: &'s Scheduler, after: &'s Scheduler) -> Option<&'s str> {
     let leaves = after.node.iter().filter(|node| node.kind.is_leaf()).map(|node| &*node.name);
     let fates = Fates::of(before, after);
@@ -71,7 +71,7 @@ pub enum Fate {
     Goes,
 }
 
-/// Fates of the nodes of a scheduler when another takes its place.
+/// Fates of all nodes of a scheduler that another scheduler replaces.
 #[derive(Debug)]
 pub struct Fates<'s>(HashMap<&'s str, Fate>);
 

@@ -1,4 +1,4 @@
-//! Checks across the tables of a configuration.
+//! Checks a configuration across its tables.
 
 mod port_files;
 mod ports;
@@ -35,9 +35,10 @@ type Checked = Result<(), Wrong>;
 enum At<'a> {
     /// This byte range, if it is known.
     Span(Option<Range<usize>>),
-    /// Value of this key of a table.
+    /// Value of a key in a table: the table and the key.
     Key(&'a str, &'a str),
-    /// Value at a path of keys in a list entry, also in a table of it: `port`, 0, `impair`, `loss`.
+    /// Value in a list entry: the list, the index of the entry, and the path of keys. Example: `port`, 0,
+    /// `impair`, `loss`.
     Entry(&'a str, usize, &'a [&'a str]),
 }
 
@@ -47,8 +48,8 @@ impl From<Option<Range<usize>>> for At<'_> {
     }
 }
 
-/// Checks the tables against each other and notes one problem per entry. Skips the parts in `left_out`.
-/// Returns the parts with problems.
+/// Checks the tables against each other, and notes the problems. Skips the parts in `left_out`. Returns the
+/// parts with problems.
 pub(crate) fn check(config: &Config, left_out: &LeftOut, found: &mut Found) -> WrongParts {
     let found = RefCell::new(found);
     let checker = Checker { config, left_out, found, place: Cell::default(), wrong: RefCell::default() };
@@ -90,14 +91,15 @@ fn is_default(gate: &str) -> bool {
     DEFAULT_GATES.iter().any(|(name, _)| *name == gate)
 }
 
-/// Maximum number of `[[place]]` entries in a configuration; workers compare a flow with each in turn.
+/// Maximum number of `[[place]]` entries in a configuration. Workers compare a flow with one entry after
+/// another.
 pub const MOST_PLACEMENTS: usize = 256;
 
-/// Maximum number of comparisons of all `[[place]]` entries together, for each flow that may be offloaded.
+/// Maximum number of comparisons of a flow with all `[[place]]` entries together.
 pub const MOST_PLACED_COMPARISONS: usize = 4096;
 
 impl Checker<'_> {
-    /// Assigns the problems noted from now on to this table, or to this entry of a list.
+    /// Sets the part to which all following problems belong: a table, or an entry of a list.
     fn at(&self, part: &'static str, entry: Option<usize>) -> &Self {
         self.place.set(Some((part, entry)));
         self
@@ -110,7 +112,7 @@ impl Checker<'_> {
         }
     }
 
-    /// Returns the byte range of a location. It is computed only when a problem is found.
+    /// Returns the byte range of a location in the file. Callers compute it only if there is a problem.
     fn span(&self, at: At<'_>) -> Option<Range<usize>> {
         let origin = &self.config.origin;
         match at {
@@ -174,7 +176,7 @@ impl Checker<'_> {
         }
     }
 
-    /// Returns the names of all entries of a noun, including entries with problems.
+    /// Returns the names of all entries of a kind (`noun`), including entries with problems.
     fn names<'c>(&'c self, noun: &'c str) -> Vec<&'c str> {
         let config = self.config;
         let mut names: Vec<&str> = match noun {

@@ -1,4 +1,4 @@
-//! Files of ports: if two ports wrote to one file, each would overwrite the other's frames.
+//! Checks the files of ports. If two ports wrote to one file, each would overwrite the other's frames.
 
 use std::collections::HashMap;
 use std::path::{Component, Path, PathBuf};
@@ -8,11 +8,11 @@ use super::{At, Checker};
 /// Device files that several ports may write to.
 const SINKS: [&str; 3] = ["/dev/null", "/dev/zero", "/dev/full"];
 
-/// Use of a file by a port: the port, and the key that names the file.
+/// Use of a file by a port.
 struct Use<'a> {
     port: &'a str,
     index: usize,
-    /// The key that names the file.
+    /// Key of the port that names the file.
     key: &'static str,
 }
 

@@ -55,7 +55,7 @@ impl Checker<'_> {
         self.incoming(&bind.filter)
     }
 
-    /// Checks that the incoming ports of a filter exist.
+    /// Checks that the ingress ports in a filter exist.
     fn incoming(&self, filter: &Text<FilterExpression>) -> Checked {
         let wrong = |(span, problem)| {
             (span, Message::from(format!("filter {:?}: ", filter.written())).append(problem))
@@ -131,7 +131,8 @@ impl Checker<'_> {
         })
     }
 
-    /// Checks that a configuration with bindings or filters sets `on-death`, as the kernel ignores both.
+    /// Checks that a configuration with bindings or filters sets `on-death`, because the kernel ignores
+    /// bindings and filters.
     pub(super) fn death(&self) -> Checked {
         let config = self.config;
         let binding = config.bind.first().map(|bind| ("bindings need", bind.instance.span()));
@@ -194,13 +195,13 @@ fn is_link_local(address: &IpAddr) -> bool {
 }
 
 impl Config {
-    /// Returns the first kernel-device port without its own `on-death`; sub-interfaces don't count.
+    /// Returns the first port with a kernel device but without its own `on-death`. Ignores sub-interfaces.
     pub(crate) fn silent_on_death(&self) -> Option<&Port> {
         let device = |port: &&Port| port.kind == PortKind::Device && port.vlan.is_none();
         self.port.iter().filter(device).find(|port| port.on_death.is_none())
     }
 
-    /// Returns the action on packets of `port` when the router dies.
+    /// Returns the treatment of a port's packets after the router has died.
     pub fn on_death(&self, port: &Port) -> OnDeath {
         port.on_death.or(self.router.on_death).unwrap_or(OnDeath::Kernel)
     }

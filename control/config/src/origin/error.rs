@@ -10,9 +10,9 @@ use millrace_units::Message;
 pub struct Place {
     /// Name of the file.
     pub origin: String,
-    /// Line, from 1; 0 for an error without a line.
+    /// Line, counted from 1; 0 for an error without a line.
     pub line: usize,
-    /// Column in characters, from 1.
+    /// Column in characters, counted from 1.
     pub column: usize,
 }
 
@@ -41,29 +41,29 @@ impl fmt::Display for Place {
 pub struct ConfigError {
     /// Position of the error.
     pub place: Place,
-    /// Problem and remedy.
+    /// Text of the problem and its remedy.
     pub problem: Message,
 }
 
-/// All errors of a configuration, in the order of the file.
+/// Errors of a configuration, in the order of the file.
 ///
-/// Display lists one error per line, ten at most, and then the number of further errors; `{:#}` prints only
-/// the first error, on one line.
+/// The text lists one error per line, ten at most, and then the number of further errors. With `{:#}`, the
+/// text is only the first error, on one line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ConfigErrors {
     /// First errors, at least one, up to [`ConfigErrors::NAMED`].
     errors: Vec<ConfigError>,
-    /// Number of all errors.
+    /// Total number of errors.
     wrong: usize,
 }
 
 impl ConfigErrors {
-    /// Maximum number of errors that are kept; further errors are counted.
+    /// Maximum number of stored errors; further errors are only counted.
     pub const NAMED: usize = 100;
     /// Maximum number of errors that are displayed.
     const DISPLAYED: usize = 10;
 
-    /// Returns the number of all errors.
+    /// Returns the total number of errors.
     pub fn wrong(&self) -> usize {
         self.wrong
     }
@@ -73,7 +73,8 @@ impl ConfigErrors {
         &self.errors
     }
 
-    /// Merges several errors into one, in the order of the file; `None` if there are none.
+    /// Merges the errors of several values into one value, in the order of the file; `None` if there are
+    /// none.
     pub fn of(all: impl IntoIterator<Item = Self>) -> Option<Self> {
         let (mut errors, mut wrong) = (Vec::new(), 0);
         for one in all {
@@ -107,7 +108,7 @@ impl fmt::Display for ConfigErrors {
 
 impl std::error::Error for ConfigErrors {}
 
-/// Problems of a configuration text, with byte ranges.
+/// Problems of a configuration text, each with its byte range.
 #[derive(Debug, Default)]
 pub(crate) struct Found(Vec<(Option<Range<usize>>, Message)>);
 

@@ -1,4 +1,4 @@
-//! Source text of a configuration, to locate errors that only later checks of names and sums find.
+//! Source text of a configuration. Checks that run after reading locate their errors in it.
 
 pub(crate) mod error;
 
@@ -12,25 +12,26 @@ use millrace_units::Message;
 use crate::reading::Tree;
 use error::{ConfigError, Place};
 
-/// Faulty parts of a configuration: entries of lists, and tables.
+/// Faulty parts of a configuration: list entries (list and index), and tables (no index).
 pub(crate) type WrongParts = HashSet<(&'static str, Option<usize>)>;
 
-/// Entries that were omitted from a configuration because they are faulty.
+/// Faulty parts that were omitted from a configuration.
 #[derive(Debug, Default)]
 pub(crate) struct LeftOut {
-    /// Positions in the file of the kept entries, for each list with a faulty entry.
+    /// For each list with a faulty entry, the indices that the kept entries have in the file. A faulty table
+    /// has an empty list.
     pub kept: HashMap<String, Vec<usize>>,
     /// Names of the omitted entries, by list.
     pub names: HashMap<String, Vec<String>>,
 }
 
 impl LeftOut {
-    /// Returns the position of an entry in the file's list.
+    /// Returns the index that a kept entry has in the file.
     pub fn index(&self, list: &str, index: usize) -> usize {
         self.kept.get(list).and_then(|kept| kept.get(index)).copied().unwrap_or(index)
     }
 
-    /// Omits further faulty entries from a list, given their indices among the entries kept so far.
+    /// Omits further faulty entries from a list. `wrong` holds their indices among the entries kept so far.
     pub fn leave_out<T>(&mut self, list: &'static str, entries: &mut Vec<T>, wrong: &WrongParts) {
         let is_right = |index: usize| !wrong.contains(&(list, Some(index)));
         if (0..entries.len()).all(is_right) {
@@ -53,13 +54,13 @@ impl LeftOut {
         !self.kept.is_empty()
     }
 
-    /// Whether a table, or an entry of a list, is faulty.
+    /// Whether a table, or at least one entry of a list, is faulty.
     pub fn is_wrong(&self, table: &str) -> bool {
         self.kept.contains_key(table)
     }
 }
 
-/// Name and text of the file that a configuration was read from; empty without a file. All origins compare
+/// Name and text of the file from which a configuration was read; empty without a file. All origins compare
 /// equal, so that they don't affect the comparison of configurations.
 #[derive(Clone, Default)]
 pub struct Origin(Option<Arc<Known>>);
@@ -68,7 +69,7 @@ pub struct Origin(Option<Arc<Known>>);
 struct Known {
     name: String,
     text: String,
-    /// Parts of the text that the configuration omits.
+    /// Parts of the text that the configuration omits as faulty.
     left_out: LeftOut,
     /// Parsed text with byte ranges, set on first use; `None` if it can't be parsed.
     document: OnceLock<Option<Tree>>,
@@ -89,7 +90,7 @@ impl Origin {
         })))
     }
 
-    /// Returns the byte range of the value at `path`, or of the deepest existing part of `path`.
+    /// Returns the byte range of the value at `path`, or of the longest part of `path` that exists.
     pub(crate) fn span(&self, path: &[Step<'_>]) -> Option<Range<usize>> {
         self.0.as_ref()?.span(path)
     }
@@ -99,7 +100,7 @@ impl Origin {
         self.0.as_ref().map(|known| &known.left_out)
     }
 
-    /// Returns an error about the value at `path`, or about the deepest existing part of `path`.
+    /// Returns an error at the position of the value at `path`, or of the longest part of `path` that exists.
     pub(crate) fn error_at(&self, path: &[Step<'_>], problem: Message) -> Option<ConfigError> {
         let known = self.0.as_ref()?;
         let place = Place::of(known.span(path), &known.text, &known.name);
@@ -124,9 +125,9 @@ impl fmt::Debug for Origin {
 pub enum Step<'a> {
     /// The value of a key.
     Key(&'a str),
-    /// The key itself, for an error about its name and value together.
+    /// The key itself, for an error that concerns both its name and its value.
     Name(&'a str),
-    /// An entry of a list, from 0.
+    /// An entry of a list, counted from 0.
     Entry(usize),
 }
 
@@ -168,13 +169,13 @@ mod tests {
         let (port, scheduler) = ([Step::Key("port"), Step::Entry(1)], Step::Key("scheduler"));
         let node = |index, key| [port[0], port[1], scheduler, Step::Key("node"), Step::Entry(index), key];
         assert_eq!(at(&node(0, Step::Key("kind"))), "f:11:26: p");
-        // A missing key is reported at the table that lacks it.
+        // An error about a missing key has the position of the table that lacks the key.
         assert_eq!(at(&node(0, Step::Key("under"))), "f:11:5: p");
         assert_eq!(at(&node(1, Step::Key("under"))), "f:10:8: p");
         assert_eq!(at(&node(0, Step::Name("kind"))), "f:11:19: p");
         assert_eq!(at(&[]), "f: p");
         assert_eq!(Config::default().error_at(&[], "p".into()), None);
-        // Tables of tables as well.
+        // Positions are also right for nested tables with headings.
         let tables = TEXT.replace(
             "node = [\n    { name = \"x\", kind = \"fifo\" },\n]",
             "[[port.scheduler.node]]\nname = \"x\"\nkind = \"fifo\"",

@@ -18,15 +18,15 @@ impl Tree {
     /// Reads a type from the value.
     ///
     /// # Errors
-    /// The first fault, with its path.
+    /// Returns the first fault, with its path.
     pub fn read<T: DeserializeOwned>(self) -> Result<T, ReadError> {
         self.read_with(None)
     }
 
-    /// Reads settings, whose keys have hyphens in the type and `spelling` in the document.
+    /// Reads settings. Their keys have hyphens in the type, and the given spelling in the document.
     ///
     /// # Errors
-    /// The first fault, with its path. Its message follows the spelling of the reader's medium.
+    /// Returns the first fault, with its path. Its message spells keys as the document does.
     pub fn read_settings<T: DeserializeOwned>(self, spelling: Spelling) -> Result<T, ReadError> {
         self.read_with(Some(spelling))
     }
@@ -40,7 +40,7 @@ impl Tree {
 /// Deserializer of a value.
 struct Reader {
     tree: Tree,
-    /// Spelling of the keys, if the value is a table of settings.
+    /// Spelling of the keys in the document; `None` unless the value is a table of settings.
     keys: Option<Spelling>,
 }
 
@@ -56,7 +56,7 @@ impl Reader {
         let number = match &self.tree.node {
             Node::Natural(natural) => Some(i128::from(*natural)),
             Node::Negative(negative) => Some(i128::from(*negative)),
-            // `-0` is no natural number, as in JSON.
+            // `-0` is not accepted for an unsigned type, as in JSON.
             Node::Argument(text) if least < 0 || !text.starts_with('-') => text.parse().ok(),
             _ => None,
         };
@@ -83,7 +83,7 @@ impl Reader {
         }
     }
 
-    /// Reads a text. A text that is no address gives a fault with an example.
+    /// Reads a text. If the type is an address and the text is none, the fault gives an example.
     fn text<'de, V: Visitor<'de>>(self, visitor: V) -> Read<V::Value> {
         let address = address(&visitor);
         match self.tree.node {
@@ -117,7 +117,7 @@ impl Reader {
         }
     }
 
-    /// Reads a list of this number of elements.
+    /// Reads a list that must have this number of elements.
     fn tuple<'de, V: Visitor<'de>>(self, length: usize, visitor: V) -> Read<V::Value> {
         if let Node::List(elements) = &self.tree.node {
             let present = elements.iter().filter(|element| element.is_there()).count();
@@ -137,10 +137,10 @@ fn read_value<'de, S: DeserializeSeed<'de>>(tree: Tree, seed: S) -> Read<S::Valu
     read.map_err(|error| if is_text { error.of_text() } else { error }.at(span))
 }
 
-/// Returns the expectation of a visitor of addresses; `None` for any other visitor.
+/// Returns the expected kind of address if the visitor reads an address; `None` for any other visitor.
 ///
-/// Addresses of the standard library and of `ipnet` are read by visitors whose only data is their
-/// expectation, and their errors have no data.
+/// The errors of address types say nothing about the valid values. But their visitors consist only of the
+/// expected kind, so it can be read from a visitor.
 fn address<'de, V: Visitor<'de>>(visitor: &V) -> Option<Expected> {
     const KINDS: [(&str, Expected); 5] = [
         ("IP address", Expected::Address { noun: "an IP address", examples: "10.0.0.1 or fd00::1" }),
@@ -303,7 +303,7 @@ impl<'de> Deserializer<'de> for Reader {
 struct Entries {
     entries: std::vec::IntoIter<Entry>,
     keys: Option<Spelling>,
-    /// Value of the last key, with the key of the type.
+    /// Value of the key that was read last, with the key as the type spells it.
     value: Option<(String, Tree)>,
 }
 
@@ -346,7 +346,7 @@ impl<'de> SeqAccess<'de> for Elements {
     }
 }
 
-/// Ends of a byte range, and then the value.
+/// Start and end of a byte range, followed by the value.
 struct PlacedParts {
     ends: std::array::IntoIter<usize, 2>,
     value: Option<Reader>,
@@ -366,7 +366,7 @@ impl<'de> SeqAccess<'de> for PlacedParts {
 /// Variant of an enum, with its value: `"name"`, or `{"name": value}`.
 struct Variant {
     name: String,
-    /// Byte range of the name, if the variant has a value.
+    /// Byte range of the name; `None` if the variant has no value.
     span: Option<Range<usize>>,
     value: Option<Tree>,
 }

@@ -1,4 +1,4 @@
-//! Errors of reading, as data.
+//! Errors of reading, in a form from which messages are made.
 
 use std::fmt;
 use std::ops::Range;
@@ -8,15 +8,15 @@ use serde::de::{self, Unexpected};
 
 use super::tree::Node;
 
-/// Fault in a document: its place, the present value, and the valid values.
+/// Fault in a document: its position, the present value, and the valid values.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ReadError {
     fault: Box<Fault>,
-    /// Steps to the value, the last one first.
+    /// Steps from the root to the value, in reverse order.
     path: Vec<PathStep>,
-    /// Byte range in a file, of the value or its key.
+    /// Byte range of the value or its key; `None` outside of a file.
     span: Option<Range<usize>>,
-    /// Spelling of the keys in the fault, if they are keys of settings.
+    /// Spelling of the keys in the fault; `None` unless they are keys of settings.
     pub(super) keys: Option<Spelling>,
     /// Whether the value is a text.
     pub(super) is_text: bool,
@@ -27,18 +27,18 @@ pub struct ReadError {
 pub(crate) enum PathStep {
     /// Key of a table.
     Key(String),
-    /// Key of a table of settings, as in a configuration file.
+    /// Key of a table of settings, in the spelling of a configuration file.
     Setting(String),
-    /// Index in a list, from 0.
+    /// Index in a list, counted from 0.
     Entry(usize),
 }
 
-/// Kind of a fault.
+/// Kind of fault.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Fault {
     /// Unknown key, and the known keys.
     UnknownKey(String, &'static [&'static str]),
-    /// Key of a setting with hyphens, in JSON.
+    /// Key of a setting that has hyphens although the document is JSON.
     Hyphens(String),
     /// Unknown name of a value, and the known names.
     UnknownName(String, &'static [&'static str]),
@@ -48,7 +48,7 @@ pub(crate) enum Fault {
     Twice(&'static str),
     /// Value of another type or range.
     Wrong { present: Present, expected: Expected },
-    /// Reason why the parser of a type refuses the value. For a text, the reason quotes it.
+    /// Reason why the parser of a type refuses the value. If the value is a text, the reason quotes it.
     Refused(String),
 }
 
@@ -56,7 +56,7 @@ pub(crate) enum Fault {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Present {
     Null,
-    /// Boolean or number, as it is written.
+    /// Boolean or number, as written in the document.
     Plain(String),
     Text(String),
     /// Date or time of TOML.
@@ -65,7 +65,7 @@ pub(crate) enum Present {
     /// List of this length.
     ListOf(usize),
     Table,
-    /// Other value, by serde's name.
+    /// Other value, by the name that serde gives it.
     Other(String),
 }
 
@@ -84,14 +84,14 @@ pub(crate) enum Expected {
     /// List of this length.
     ListOf(usize),
     Table,
-    /// Address, by its noun with an article, and examples.
+    /// Address: a noun with an article, and examples.
     Address {
         noun: &'static str,
         examples: &'static str,
     },
     /// One of these names.
     OneOf(&'static [&'static str]),
-    /// Other value, described by its type.
+    /// Other value, in the words of its type.
     Other(String),
 }
 
@@ -107,23 +107,23 @@ impl ReadError {
         &self.fault
     }
 
-    /// Returns the path of the value; for unknown and missing keys, the path of their table.
+    /// Returns the path of the value. For an unknown or missing key, returns the path of its table.
     pub(crate) fn path(&self) -> impl ExactSizeIterator<Item = &PathStep> {
         self.path.iter().rev()
     }
 
-    /// Returns the byte range in a file, of the value or its key.
+    /// Returns the byte range of the value or its key; `None` outside of a file.
     pub(crate) fn span(&self) -> Option<Range<usize>> {
         self.span.clone()
     }
 
-    /// Sets the byte range, unless a deeper value has set it.
+    /// Sets the byte range, unless it was set for an inner value.
     pub(super) fn at(mut self, span: Option<Range<usize>>) -> Self {
         self.span = self.span.or(span);
         self
     }
 
-    /// Sets the spelling of the keys in the fault, unless the error is about an element of the value.
+    /// Sets the spelling of the keys in the fault, unless the fault is in an element of the value.
     pub(super) fn with_keys(mut self, keys: Option<Spelling>) -> Self {
         if self.path.is_empty() {
             self.keys = keys;
@@ -131,13 +131,13 @@ impl ReadError {
         self
     }
 
-    /// Marks the value as a text, unless the error is about an element of the value.
+    /// Records that the value is a text, unless the fault is in an element of the value.
     pub(super) fn of_text(mut self) -> Self {
         self.is_text |= self.path.is_empty();
         self
     }
 
-    /// Puts a step before the path.
+    /// Adds a step at the start of the path.
     pub(super) fn under(mut self, step: PathStep) -> Self {
         self.path.push(step);
         self

@@ -1,7 +1,7 @@
-//! Reading of values from documents: configuration files, JSON bodies and query arguments.
+//! Reads values from documents: configuration files, JSON bodies and query arguments.
 //!
-//! A document is parsed into a [`Tree`], and serde reads types from it. An error is data ([`ReadError`]): the
-//! path of the value, the fault, and the valid values. [`ReadError::message`] alone words it.
+//! A document is parsed into a [`Tree`], from which serde reads types. An error is data ([`ReadError`]): the
+//! path of the value, the fault, and the valid values. Only [`ReadError::message`] turns it into a text.
 
 mod deserializer;
 mod error;

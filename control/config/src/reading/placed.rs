@@ -6,10 +6,10 @@ use std::ops::Range;
 
 use serde::de::{Deserialize, Deserializer, SeqAccess, Visitor};
 
-/// Name by which [`Placed`] requests the byte range from the reader of a [`Tree`](super::Tree).
+/// Name of the struct by which [`Placed`] asks the reader of a [`Tree`](super::Tree) for the byte range.
 pub(super) const PLACED: &str = "$millrace::placed";
 
-/// Value with its byte range, which only the reader of a file knows.
+/// Value with its byte range; only a value from a file has one.
 #[derive(Clone, Debug)]
 pub(crate) struct Placed<T> {
     pub value: T,
@@ -22,7 +22,7 @@ impl<'de, T: Deserialize<'de>> Deserialize<'de> for Placed<T> {
     }
 }
 
-/// Visitor that gets the ends of the byte range and the value as a list, or the value alone.
+/// Visitor of a value: either a list of the start, the end and the value, or the value alone.
 struct PlacedVisitor<T>(PhantomData<T>);
 
 impl<'de, T: Deserialize<'de>> Visitor<'de> for PlacedVisitor<T> {

@@ -8,11 +8,11 @@ use serde_json::Value;
 use toml::Spanned;
 use toml::de::{DeString, DeTable, DeValue};
 
-/// Maximum nesting depth of a TOML document, as of JSON. The parser alone would allow 6,400 levels: dotted
-/// keys of 80 parts, in inline tables of 80 levels.
+/// Maximum nesting depth of a TOML document, the same as for JSON. The parser allows 6,400 levels: dotted
+/// keys of 80 parts in inline tables of 80 levels.
 const MOST_LEVELS: usize = 128;
 
-/// Messages of the TOML parser about nesting beyond its limit of 80.
+/// Messages of the TOML parser about nesting that is deeper than its limit of 80.
 const PARSER_LIMITS: [&str; 2] = ["recursion limit", "cannot recurse further; max recursion depth met"];
 
 /// Value of a document, with its byte range if the document is a file.
@@ -30,17 +30,17 @@ pub(crate) enum Node {
     Natural(u64),
     Negative(i64),
     Float(f64),
-    /// Number of TOML beyond the range of its type, as written.
+    /// TOML number beyond the range of its type, as written.
     OutOfRange(String),
     Text(String),
-    /// Query argument: text from which numbers and booleans are read too.
+    /// Query argument: a text from which numbers and booleans can be read too.
     Argument(String),
     /// Date or time of TOML.
     Date(String),
     List(Vec<Tree>),
-    /// Entries in the order of the document. A key that is given twice has two entries.
+    /// Table: entries in the order of the document. A key that is given twice has two entries.
     Table(Vec<Entry>),
-    /// Faulty element that was removed from a list. The other elements keep their indices.
+    /// Element that was removed from a list because it is faulty. The other elements keep their indices.
     Removed,
 }
 
@@ -57,7 +57,8 @@ impl Tree {
     /// Parses a TOML document.
     ///
     /// # Errors
-    /// The first syntax error: behind one missing brace or quote everything else looks wrong.
+    /// Returns only the first syntax error, because after a missing brace or quote everything else looks
+    /// wrong.
     pub(crate) fn of_toml(text: &str) -> Result<Self, SyntaxError> {
         let (document, errors) = DeTable::parse_recoverable(text);
         let (span, document) = (document.span(), document.into_inner());
@@ -71,13 +72,13 @@ impl Tree {
         }
     }
 
-    /// Returns the arguments of a query as a table.
+    /// Returns the arguments of a query as a table of texts.
     pub fn of_arguments(arguments: impl IntoIterator<Item = (String, String)>) -> Self {
         let entry = |(key, text)| Entry { key, span: None, value: Node::Argument(text).into() };
         Node::Table(arguments.into_iter().map(entry).collect()).into()
     }
 
-    /// Whether the value was not removed from its list.
+    /// Whether the value is still in its list; false if it was removed as faulty.
     pub(super) fn is_there(&self) -> bool {
         !matches!(self.node, Node::Removed)
     }
@@ -151,7 +152,8 @@ impl From<toml::de::Error> for SyntaxError {
     }
 }
 
-/// Returns the error for a document that is nested deeper than [`MOST_LEVELS`]. The search needs no stack.
+/// Returns the error for a document that is nested deeper than [`MOST_LEVELS`]; `None` for any other
+/// document. The search is not recursive.
 fn too_deep(document: &DeTable<'_>) -> Option<SyntaxError> {
     let mut left: Vec<_> = document.values().map(|value| (1, value)).collect();
     while let Some((level, value)) = left.pop() {
@@ -167,7 +169,7 @@ fn too_deep(document: &DeTable<'_>) -> Option<SyntaxError> {
     None
 }
 
-/// Drops a document level by level. The drop of a deeply nested value would overflow the stack.
+/// Drops a document level by level. A recursive drop of a deeply nested value would overflow the stack.
 fn dismantle(document: DeTable<'_>) {
     let mut left: Vec<_> = document.into_iter().map(|(_, value)| value).collect();
     while let Some(value) = left.pop() {
@@ -213,7 +215,7 @@ fn of_toml(value: Spanned<DeValue<'_>>) -> Tree {
     Tree { node, span }
 }
 
-/// Returns the prefix of TOML's integers of a radix.
+/// Returns the prefix of TOML integers with a given radix.
 fn prefix(radix: u32) -> &'static str {
     match radix {
         2 => "0b",
@@ -223,13 +225,13 @@ fn prefix(radix: u32) -> &'static str {
     }
 }
 
-/// Whether a float is written as `inf` or `nan`, and not too large for its type.
+/// Whether a float is literally `inf` or `nan`, as opposed to a number too large for its type.
 fn is_infinite(text: &str) -> bool {
     text.ends_with("inf") || text.ends_with("nan")
 }
 
 impl From<Value> for Tree {
-    /// Converts JSON, which is always readable as any value.
+    /// Converts a JSON value.
     fn from(value: Value) -> Self {
         Self::deserialize(value).unwrap_or_else(|_| Node::Null.into())
     }
@@ -302,7 +304,7 @@ mod tests {
     use super::*;
     use crate::Config;
 
-    /// Runs a test on a thread with a stack of this size; threads have 2 MiB by default.
+    /// Runs a test on a thread with a stack of this size, in KiB. Threads have 2 MiB by default.
     fn on_stack_of(kibibytes: usize, test: impl FnOnce() + Send + 'static) {
         std::thread::Builder::new().stack_size(kibibytes << 10).spawn(test).unwrap().join().unwrap();
     }
@@ -346,7 +348,7 @@ mod tests {
                 let config = Config::parse(&text, "f").unwrap();
                 let saved = config.save_into(&text, "f").unwrap();
                 assert_eq!(Config::parse(&saved, "f").unwrap(), config);
-                // The reader of faulty files reads the same depth.
+                // The reader of faulty files accepts the same depth.
                 let faulty = format!("{text}plugins = 5\n");
                 assert!(Config::parse(&faulty, "f").unwrap_err().to_string().contains("plugins"));
             }

@@ -1,4 +1,4 @@
-//! Wording of errors of reading.
+//! Texts of errors of reading.
 
 use std::fmt;
 
@@ -6,17 +6,17 @@ use millrace_units::{Message, count, here, nearest, remedy};
 
 use super::error::{Expected, Fault, PathStep, Present, ReadError};
 
-/// Kind of document that an error is about. It decides the wording.
+/// Kind of document that an error is about. The text of the error depends on it.
 #[derive(Clone, Copy, Debug)]
 pub enum Document<'a> {
-    /// File, whose line and column are part of the error.
+    /// File. The line and column of the error are shown with its text.
     File,
-    /// Object of this name in a request.
+    /// Object in a request, by its name.
     Request(&'a str),
 }
 
 impl<'a> Document<'a> {
-    /// Returns the noun for the whole document.
+    /// Returns the noun for the document as a whole.
     fn name(self) -> &'a str {
         match self {
             Self::File => "the file",
@@ -26,7 +26,7 @@ impl<'a> Document<'a> {
 }
 
 impl ReadError {
-    /// Words the error for people.
+    /// Returns the text of the error.
     pub fn message(&self, document: Document<'_>) -> Message {
         match (self.fault(), document) {
             (Fault::UnknownKey(key, known), Document::File) => {
@@ -58,7 +58,7 @@ impl ReadError {
             (Fault::Wrong { present, expected }, _) => {
                 self.place(document).text(format!(" is {present}: give {expected}"))
             }
-            // Line and column are the place of the text.
+            // The line and column of the error already identify the text.
             (Fault::Refused(why), Document::File) if self.is_text => why.as_str().into(),
             (Fault::Refused(why), Document::File) => self.place(document).text(format!(": {why}")),
             (Fault::Refused(why), Document::Request(_)) => {
@@ -67,7 +67,7 @@ impl ReadError {
         }
     }
 
-    /// Adds the key that was probably meant, or all known keys.
+    /// Adds the most similar known key to a message, or else all known keys.
     fn remedied(&self, message: Message, key: &str, known: &[&'static str]) -> Message {
         if let Some(near) = nearest(key, known.iter().copied()) {
             return message.text(": did you mean ").append(self.quoted(near)).text("?");
@@ -89,7 +89,7 @@ impl ReadError {
         }
     }
 
-    /// Returns the path in quotes, or the noun of the whole document.
+    /// Returns the path of the value in quotes. If the path is empty, returns the noun for the document.
     fn place(&self, document: Document<'_>) -> Message {
         let step = |(index, step): (usize, &PathStep)| {
             let dot = if index == 0 { "" } else { "." };

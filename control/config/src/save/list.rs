@@ -1,9 +1,9 @@
-//! List of entries in a file, written as tables or in brackets. Changes keep the comments of the remaining
-//! entries.
+//! List of entries in a file, with headings or in brackets. Changes keep the comments of the entries that
+//! stay.
 
 use toml_edit::{Array, ArrayOfTables, Item, RawString, Table, TableLike, Value};
 
-/// List of entries.
+/// List of entries, in one of the two forms of TOML.
 pub(super) enum List<'a> {
     /// One table with a heading for each entry: `[[port]]`.
     Headed(&'a mut ArrayOfTables),
@@ -31,7 +31,7 @@ impl<'a> List<'a> {
         }
     }
 
-    /// Removes entries and appends new ones.
+    /// Removes the entries for which `gone` is true, and appends new entries.
     pub fn replace(&mut self, gone: &[bool], new: Vec<Table>) {
         match self {
             Self::Headed(tables) => {
@@ -57,12 +57,12 @@ struct Entry {
     value: Value,
     /// Line break, blanks and comments before the value.
     lead: String,
-    /// Comment after the value on the same line.
+    /// Comment in the same line after the value.
     tail: String,
 }
 
-/// Removes values from brackets and appends new ones. A value owns the comments in its line and in the lines
-/// above it.
+/// Removes the values for which `gone` is true from a list in brackets, and appends new values. The comments
+/// in the line of a value and in the lines above it belong to the value.
 pub(super) fn replace_values(array: &mut Array, gone: &[bool], new: Vec<Value>) {
     if !gone.contains(&true) && new.is_empty() {
         return;
@@ -80,7 +80,7 @@ pub(super) fn replace_values(array: &mut Array, gone: &[bool], new: Vec<Value>) 
     let in_lines = closing.contains('\n');
     let mut before = opening;
     for Entry { mut value, lead, tail } in entries {
-        // A comment ends with its line.
+        // A comment ends only at a line break, so the next value needs one before it.
         let end = if !before.is_empty() && !lead.starts_with('\n') { "\n" } else { "" };
         value.decor_mut().set_prefix(format!("{before}{end}{lead}"));
         value.decor_mut().set_suffix("");
@@ -91,8 +91,8 @@ pub(super) fn replace_values(array: &mut Array, gone: &[bool], new: Vec<Value>) 
     array.set_trailing_comma(in_lines && !array.is_empty());
 }
 
-/// Returns the text after the opening bracket in its line, the values, and the text before the closing
-/// bracket.
+/// Splits a list into three parts: the text in the line of the opening bracket, the values, and the text
+/// before the closing bracket.
 fn taken_apart(array: &mut Array) -> (String, Vec<Entry>, String) {
     let mut rest = array.trailing().as_str().unwrap_or_default().to_owned();
     let mut entries: Vec<Entry> = Vec::new();
@@ -120,13 +120,14 @@ fn taken_apart(array: &mut Array) -> (String, Vec<Entry>, String) {
     (opening, entries, closing)
 }
 
-/// Splits a text at its first line break, which begins the second part; without one, the first part is empty.
+/// Splits a text before its first line break. If there is none, the first part is empty.
 fn line_end(text: &str) -> (String, String) {
     let (tail, lead) = text.split_at(text.find('\n').unwrap_or(0));
     (tail.trim_end().to_owned(), lead.to_owned())
 }
 
-/// Returns the indentation that a new value needs to match a value with this lead.
+/// Returns the line break and indentation for a new value, so that it is aligned with the value that has this
+/// lead.
 fn indent(lead: &str) -> String {
     match lead.rfind('\n') {
         Some(at) => lead[at..].to_owned(),

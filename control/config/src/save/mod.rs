@@ -1,4 +1,4 @@
-//! Writer of the running configuration into a file, which keeps the file's comments, order and spacing.
+//! Writes the running configuration into a file, and keeps the file's comments, order and spacing.
 
 mod list;
 
@@ -13,21 +13,21 @@ use crate::origin::error::{ConfigError, ConfigErrors, Place};
 use crate::schema::{Config, Gate, Route};
 use list::{List, replace_values};
 
-/// Number of list entries per piece of a new file.
+/// Number of list entries that are written at once to a new file.
 const PIECE: usize = 256;
-/// Tables that are written in one line after their key.
+/// Tables that are written inline, in one line with their key.
 const IN_LINE: [&str; 2] = ["settings", "impair"];
 
 impl Config {
     /// Returns this configuration as the text of a new file.
     ///
     /// # Errors
-    /// No known case: each readable configuration can be written.
+    /// No case is known: each readable configuration can be written.
     pub fn to_text(&self) -> Result<String, ConfigErrors> {
         self.pieces().map_err(|error| unwritable("running configuration", &error))
     }
 
-    /// Builds the text in pieces: a single TOML document takes forty times as much memory.
+    /// Builds the text from several TOML documents. A single document would take forty times as much memory.
     fn pieces(&self) -> Result<String, toml::ser::Error> {
         let (file, runs) = (Self::default(), self.clone().normalized());
         let mut text = String::new();
@@ -51,12 +51,12 @@ impl Config {
         Ok(text)
     }
 
-    /// Returns the text of a file with this configuration merged in. Equal values keep their text and
+    /// Returns the text of a file with this configuration written into it. Equal values keep their text and
     /// comments, changed values change in place, and new entries come last. `origin` is the file's name in
     /// messages.
     ///
     /// # Errors
-    /// The text is not a valid configuration.
+    /// Returns the errors of the text if it is not a valid configuration.
     pub fn save_into(&self, text: &str, origin: &str) -> Result<String, ConfigErrors> {
         let file = Self::parse(text, origin)?;
         let mut document: DocumentMut =
@@ -64,7 +64,7 @@ impl Config {
         let saved = Saving { document: &mut document }.save(&file, &self.clone().normalized());
         saved.map_err(|error| unwritable(origin, &error))?;
         let saved = document.to_string();
-        // New lines end with CR LF if all lines of the text do.
+        // If all lines of the text end with CR LF, so do the new lines.
         let lines = text.matches('\n').count();
         Ok(match lines > 0 && text.matches("\r\n").count() == lines {
             true => saved.replace("\r\n", "\n").replace('\n', "\r\n"),
@@ -96,11 +96,11 @@ impl Saving<'_> {
         self.bindings(file, runs)
     }
 
-    /// Writes the settings of the whole router and the ports.
+    /// Writes the router-wide settings and the ports.
     fn settings(&mut self, file: &Config, runs: &Config) -> Saved {
         let normal = file.clone().normalized();
         let mut router = normal.router.clone();
-        // `on-death` may be absent as long as there are no bindings or filters; with them, the file would be
+        // Without bindings and filters, `on-death` may be absent. With them, a file without it would be
         // refused.
         if runs.silent_on_death().is_some() && !(runs.bind.is_empty() && runs.filter.is_empty()) {
             router.on_death = file.router.on_death;
@@ -117,13 +117,13 @@ impl Saving<'_> {
         self.named("route", file, runs, |route| route.to.written().to_owned())
     }
 
-    /// Writes the remaining lists except bindings and filters.
+    /// Writes all remaining lists, except for bindings and filters.
     fn others(&mut self, file: &Config, runs: &Config) -> Saved {
         let normal = file.clone().normalized();
         self.named("neighbour", &normal.neighbour, &runs.neighbour, |one| {
             format!("{} {}", one.address, &*one.port)
         })?;
-        // The normal form omits a gate with redundant settings; they stay in the file.
+        // The normal form omits a gate whose settings are all defaults. Such a gate stays in the file.
         let normal_gate =
             |gate: &Gate| normal.gate.iter().find(|own| own.name == gate.name).unwrap_or(gate).clone();
         let gates: Vec<Gate> = file.gate.iter().map(normal_gate).collect();
@@ -133,7 +133,7 @@ impl Saving<'_> {
         self.in_order("place", &normal.place, &runs.place, |one| one.flow.written().to_owned())
     }
 
-    /// Writes the keys of a table that differ from the file.
+    /// Writes the keys of a table whose values differ from the file.
     fn table<T: Serialize>(&mut self, name: &str, file: &T, runs: &T, usual: &T) -> Saved {
         let (file, runs, usual) = (object(file), object(runs), object(usual));
         if file == runs {
@@ -175,8 +175,8 @@ impl Saving<'_> {
         self.replace(noun, &gone, runs.iter().filter(|one| !known.contains(&name(one))))
     }
 
-    /// Writes an ordered list, whose first match applies. If the kept entries change their order, all are
-    /// rewritten.
+    /// Writes a list whose order matters, because the first match applies. If the entries that stay change
+    /// their order, all entries are written again.
     fn in_order<T: Serialize + PartialEq>(
         &mut self,
         noun: &str,
@@ -194,11 +194,11 @@ impl Saving<'_> {
         self.replace(noun, &vec![true; file.len()], runs.iter())
     }
 
-    /// Writes bindings and filters. They have no names, so two are the same only if all fields are equal.
+    /// Writes bindings and filters. They have no names, so they are the same only if all fields are equal.
     fn bindings(&mut self, file: &Config, runs: &Config) -> Saved {
         let running: HashSet<String> =
             runs.bind.iter().map(fields).chain(runs.filter.iter().map(fields)).collect();
-        // A filter may be equivalent to a binding: its normal form decides.
+        // A filter may be equivalent to a binding, so their normal forms are compared.
         let as_filter = |index: usize| {
             let one = Config { filter: vec![file.filter[index].clone()], ..Config::default() }.normalized();
             one.bind.first().map(fields).or_else(|| one.filter.first().map(fields)).unwrap_or_default()
@@ -217,7 +217,7 @@ impl Saving<'_> {
         self.replace("filter", &gone(&filters), new)
     }
 
-    /// Removes entries from the list of a noun and appends new ones. An empty list disappears.
+    /// Removes entries from a list and appends new ones. A list that becomes empty is removed.
     fn replace<'t, T: Serialize + 't>(
         &mut self,
         noun: &str,
@@ -232,11 +232,11 @@ impl Saving<'_> {
         Ok(())
     }
 
-    /// Returns the list of a noun in the file; creates a missing list.
+    /// Returns a list of the file, and creates it if it is missing.
     fn list(&mut self, noun: &str) -> List<'_> {
         let item = self.document.entry(noun).or_insert_with(|| Item::ArrayOfTables(ArrayOfTables::new()));
         if !(item.is_array_of_tables() || item.is_array()) {
-            // No readable configuration has an item of another type here.
+            // This never happens: a file with another type of item here can't be read as a configuration.
             *item = Item::ArrayOfTables(ArrayOfTables::new());
         }
         match List::of(item) {
@@ -246,7 +246,7 @@ impl Saving<'_> {
     }
 }
 
-/// Returns all fields of an entry as text.
+/// Returns all fields of an entry as one text, for comparison.
 fn fields(entry: &impl Serialize) -> String {
     Value::Object(object(entry)).to_string()
 }
@@ -254,7 +254,7 @@ fn fields(entry: &impl Serialize) -> String {
 /// Returns an entry as a table of its own.
 fn written(entry: &impl Serialize) -> Result<Table, toml::ser::Error> {
     let text = toml::to_string(entry)?;
-    // Text that was just written is readable.
+    // The parser reads any text that the serializer has just written.
     let mut table = text.parse::<DocumentMut>().unwrap_or_default().as_table().clone();
     for key in IN_LINE {
         if let Some(Ok(value)) = table.remove(key).map(Item::into_value) {
@@ -265,7 +265,8 @@ fn written(entry: &impl Serialize) -> Result<Table, toml::ser::Error> {
     Ok(table)
 }
 
-/// Removes the position of a table in its source text.
+/// Clears the positions that a table and its subtables had in their source text. Puts an empty line before
+/// each of them.
 fn unplace(table: &mut Table) {
     table.set_position(None);
     table.decor_mut().set_prefix("\n");
@@ -278,7 +279,7 @@ fn unplace(table: &mut Table) {
     }
 }
 
-/// Changes a table from `from` to `to`. Changes nested tables, lists of named tables and lists of words in
+/// Changes a table from `from` to `to`. Nested tables, lists of named tables and lists of words change in
 /// place.
 fn merge(table: &mut dyn TableLike, from: &Map<String, Value>, to: &Map<String, Value>) -> Saved {
     for (key, value) in to.iter().filter(|(key, value)| from.get(*key) != Some(value)) {
@@ -296,7 +297,8 @@ fn merge(table: &mut dyn TableLike, from: &Map<String, Value>, to: &Map<String, 
     Ok(())
 }
 
-/// Changes a table or list in place, part by part. Returns false if that is impossible, or for a plain value.
+/// Changes a table or list in place, element by element. Returns false if this is impossible, or if the value
+/// is neither a table nor a list.
 fn merge_value(own: &mut Item, from: &Value, to: &Value) -> Result<bool, toml::ser::Error> {
     match (from, to) {
         (Value::Object(from), Value::Object(to)) => match own.as_table_like_mut() {
@@ -334,14 +336,14 @@ fn merge_list(mut list: List<'_>, from: &[Value], to: &[Value]) -> Saved {
     Ok(())
 }
 
-/// Returns the positions of tables in a list by name; of several with one name, the first.
+/// Returns the indices of the tables in a list, by name. If several have the same name, returns the first.
 fn by_name(list: &[Value]) -> HashMap<&str, usize> {
     let names = list.iter().enumerate().filter_map(|(place, one)| Some((one["name"].as_str()?, place)));
-    // In reverse order, so that the first table of a name overwrites the others.
+    // The order is reversed, so that the first table of a name overwrites the others.
     names.rev().collect()
 }
 
-/// Changes a list of words in place. Returns false if the remaining words change their order.
+/// Changes a list of words in place. Returns false if the words that stay change their order.
 fn merge_words(own: &mut Array, from: &[Value], to: &[Value]) -> bool {
     let stands =
         own.len() == from.len() && own.iter().zip(from).all(|(own, from)| own.as_str() == from.as_str());
@@ -358,7 +360,7 @@ fn merge_words(own: &mut Array, from: &[Value], to: &[Value]) -> bool {
     true
 }
 
-/// Sets a key to a value, or removes it for `None`. Comments around the value stay.
+/// Sets a key to a value; `None` removes the key. Comments around the value stay.
 fn set(table: &mut dyn TableLike, key: &str, value: Option<&Value>) -> Saved {
     let Some(value) = value.filter(|value| !value.is_null()) else {
         table.remove(key);
@@ -376,7 +378,8 @@ fn set(table: &mut dyn TableLike, key: &str, value: Option<&Value>) -> Saved {
         }
         (Some(own), _) => *own = made,
         (None, _) => {
-            // In an inline table, the blank before the closing brace belongs to the last value.
+            // In an inline table, the blank before the closing brace belongs to the last value. That value is
+            // no longer the last, so its blank is removed.
             if let Some((_, Item::Value(last))) = table.iter_mut().last()
                 && last
                     .decor()

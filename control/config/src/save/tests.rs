@@ -40,7 +40,7 @@ fn parsed(text: &str) -> Config {
 #[test]
 fn running_configuration_equal_to_the_file_leaves_the_file_unchanged() {
     assert_eq!(parsed(FILE).save_into(FILE, "test.toml").unwrap(), FILE);
-    // An equivalent filter counts as equal.
+    // A filter in another, equivalent spelling counts as equal.
     let other = FILE.replace("dport 25  in lan proto tcp", "proto tcp dport 25 in lan");
     assert_eq!(parsed(&other).save_into(FILE, "test.toml").unwrap(), FILE);
 }
@@ -101,7 +101,7 @@ port = [ # the inside
         .replace("        \"10.2.0.1/24\", # one\n", "");
     let saved = parsed(&runs).save_into(LISTS, "test.toml").unwrap();
     assert_eq!(saved, runs);
-    // A list on one line stays on one line.
+    // A list in one line stays in one line.
     let line = "route = [{ to = \"10.9.0.0/16\", kind = \"blackhole\" }, { to = \"10.8.0.0/16\", kind = \"blackhole\" }] # both\n";
     let other = line.replacen("10.9.0.0", "10.7.0.0", 1);
     let saved = parsed(&other).save_into(line, "test.toml").unwrap();
@@ -136,7 +136,7 @@ fn on_death_is_written_if_the_file_needs_it() {
     runs.filter[0].r#match = Text::of("proto tcp dport 25".parse().unwrap());
     let saved = runs.save_into(PORTS, "test.toml").unwrap();
     assert!(saved.contains("on-death = \"kernel\""), "{saved}");
-    // No difference between both needs a restart.
+    // The saved file needs no restart: none of its differences from the running configuration requires one.
     assert!(runs.normalized().difference(&parsed(&saved).normalized()).restart.is_empty());
 }
 
@@ -177,7 +177,7 @@ fn port_entries_are_written_at_the_port() {
     let difference = parsed(&runs).normalized().difference(&parsed(&saved).normalized());
     assert!(difference.is_empty(), "{difference:?}: {saved}");
     assert!(saved.contains("# no mail") || saved.contains("# from inside"), "{saved}");
-    // The reverse change works, too.
+    // Saving the original configuration into the changed file restores it.
     let back = parsed(FILE).save_into(&saved, "test.toml").unwrap();
     assert!(parsed(FILE).normalized().difference(&parsed(&back).normalized()).is_empty(), "{back}");
 }

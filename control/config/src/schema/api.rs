@@ -1,4 +1,4 @@
-//! Settings of the HTTP interface: addresses, certificates, groups, roles, audit log.
+//! Settings of the HTTP API: addresses, certificates, groups, roles, audit log.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -10,33 +10,34 @@ use serde::{Deserialize, Serialize};
 
 use crate::values::quantity::Size;
 
-/// HTTP interface over TLS, Unix socket access and audit log.
+/// Settings of the HTTP API over TLS, of access through the Unix socket, and of the audit log.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
 pub struct Api {
-    /// Addresses with ports of the TLS listeners; each client needs a token. Default: none.
+    /// Addresses with ports at which the router listens for TLS connections. Each client needs a token.
+    /// Default: none.
     #[schemars(with = "Vec<String>")]
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub listen: Vec<SocketAddr>,
-    /// PEM file with the certificate and its chain. Default: a certificate that the router issues itself.
+    /// PEM file with the certificate and its chain. Default: a certificate that the router issues to itself.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub certificate: Option<PathBuf>,
     /// PEM file with the private key of the certificate.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub key: Option<PathBuf>,
-    /// Further names and addresses in the router's own certificate, beside the machine's name, `localhost`
-    /// and the addresses in `listen`.
+    /// Further names and addresses in the certificate that the router issues to itself. It always contains
+    /// the machine's name, `localhost` and the addresses in `listen`.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub names: Vec<String>,
-    /// Groups whose members may use the Unix socket, each with a role. Default: none; root and the router's
+    /// Groups whose members may use the Unix socket, each with a role. Default: none. Root and the router's
     /// own user are always admins.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub groups: BTreeMap<String, Role>,
     /// Size at which a file of the audit log is rotated, 64 KiB to 1 TiB. Default 8 MiB.
     #[serde(skip_serializing_if = "is_usual_size")]
     pub audit_size: AuditSize,
-    /// Number of files of the audit log, the current one included, 1 to 100; rotation deletes the oldest.
-    /// Default 5.
+    /// Number of files of the audit log, including the current one, 1 to 100. Rotation deletes the oldest
+    /// file. Default 5.
     #[serde(skip_serializing_if = "is_usual_number")]
     #[schemars(range(min = 1, max = 100))]
     pub audit_files: u32,
@@ -69,11 +70,11 @@ impl Default for Api {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Role {
-    /// Reads the state and the configuration of the router.
+    /// May read the state and the configuration of the router.
     Viewer,
-    /// Changes routes, filters and bindings, and captures packets.
+    /// May also change routes, filters and bindings, and capture packets.
     Operator,
-    /// Loads code, applies configurations and grants roles.
+    /// May also load code, apply configurations and grant roles.
     Admin,
 }
 

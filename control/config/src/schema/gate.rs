@@ -10,35 +10,37 @@ use serde::{Deserialize, Serialize};
 use crate::values::action::FilterAction;
 use crate::values::{Named, Text, is_default, written};
 
-/// Additional gate, or the table type of a default gate.
+/// Additional gate, or the filter table kind of a default gate.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Gate {
     /// Name of the gate.
     pub name: Named,
-    /// Position of the gate: early, route, late, queue or copy; only for additional gates.
+    /// Position of an additional gate: early, route, late, queue or copy. Absent for a default gate.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub position: Option<Text<Position>>,
-    /// Filter table type of the gate. Default `auto`.
+    /// Kind of the gate's filter table. Default `auto`.
     #[serde(default, skip_serializing_if = "is_default")]
     pub table: GateTable,
 }
 
-/// Search algorithm of a filter table. All find the same filter; they differ in time and memory.
+/// Kind of a filter table, which is its search algorithm. All kinds find the same filter; they differ in time
+/// and memory.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum GateTable {
-    /// The router's choice, which is tuple space search.
+    /// The router chooses; at present, tuple space search.
     #[default]
     Auto,
     /// Linear search.
     Linear,
     /// Tuple space search: a hash table for each combination of prefix lengths.
     TupleSpace,
-    /// Decision tree that cuts the ranges of addresses and ports, as long as the tree stays small enough.
+    /// Decision tree that cuts the ranges of addresses and ports. If the tree becomes too large, the gate
+    /// uses another kind.
     CuttingTree,
-    /// Decision graph, as long as the graph stays small enough; addresses are found by binary search on
-    /// prefix lengths.
+    /// Decision graph that finds addresses by binary search on prefix lengths. If the graph becomes too
+    /// large, the gate uses another kind.
     Dag,
     /// Decision graph with PATRICIA tries for addresses.
     DagPatricia,
@@ -46,24 +48,24 @@ pub enum GateTable {
     DagTreeBitmap,
 }
 
-/// Filter: packets to match and an action.
+/// Filter: condition on packets, and action on matching packets.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Filter {
-    /// Packets to match; `*` matches all.
+    /// Filter expression that packets must match; `*` matches all packets.
     pub r#match: Text<millrace_classify::FilterExpression>,
     /// Action on matching packets.
     pub action: Text<FilterAction>,
-    /// Name of the gate. Default: `tap` for copies, `schedule` for queues, `firewall` for `police`, else
-    /// `route`; an instance needs a gate.
+    /// Name of the gate. Default: `tap` for copies, `schedule` for queues, `firewall` for `police`, and
+    /// `route` for others. The action `instance` needs a gate.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub gate: Option<Named>,
-    /// Priority: of several matching filters, the highest wins. Default 0.
+    /// Priority; of several filters that match, the highest priority wins. Default 0.
     #[serde(default, skip_serializing_if = "is_default")]
     pub priority: i32,
 }
 
-/// Subject of a placement, written as a filter, or as `instance NAME`.
+/// Target of a placement: a filter, or `instance NAME`.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Placeable {
     /// Flows that match a filter.
@@ -73,7 +75,7 @@ pub enum Placeable {
 }
 
 impl Placeable {
-    /// Returns the number of comparisons that the filter takes for a flow; 0 for an instance.
+    /// Returns the number of comparisons that matching a flow takes; 0 for an instance.
     pub fn comparisons(&self) -> usize {
         match self {
             Self::Flows(filter) => filter.comparisons(),
@@ -104,12 +106,12 @@ impl FromStr for Placeable {
 
 written!(Placeable);
 
-/// Placement of flows at a level; the first matching placement applies.
+/// Placement of flows at a level. The first placement that matches a flow decides.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Placement {
-    /// Flows to place: a filter, `*` for all, or `instance NAME` for the flows of an instance with an eBPF
-    /// variant.
+    /// Flows to place: a filter, `*` for all flows, or `instance NAME` for the flows of an instance with an
+    /// eBPF variant.
     pub flow: Text<Placeable>,
     /// Level of the flows.
     pub level: PlacementLevel,
@@ -119,9 +121,10 @@ pub struct Placement {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum PlacementLevel {
-    /// Offload as soon as possible, even of idle flows. `xdp` and `driver` are read as well.
+    /// Offloads the flows as soon as possible, and keeps idle flows offloaded. `xdp` and `driver` are read as
+    /// well.
     #[serde(alias = "xdp", alias = "driver")]
     Offload,
-    /// Worker.
+    /// Keeps the flows at the workers.
     Worker,
 }

@@ -1,4 +1,4 @@
-//! Schema of the configuration. Each noun is a TOML table; keys are field names with hyphens.
+//! Schema of the configuration. Each kind of object is a TOML table; keys are field names with hyphens.
 
 pub(crate) mod api;
 mod control_plane;
@@ -33,31 +33,31 @@ pub struct Config {
     /// Control-plane policing.
     #[serde(skip_serializing_if = "is_default")]
     pub control_plane: ControlPlane,
-    /// HTTP interface.
+    /// Settings of the HTTP API.
     #[serde(skip_serializing_if = "is_default")]
     pub api: Api,
     /// Ports.
     pub port: Vec<Port>,
-    /// Static routes, beside the routes mirrored from the kernel.
+    /// Static routes, in addition to the routes mirrored from the kernel.
     pub route: Vec<Route>,
     /// Static neighbours.
     pub neighbour: Vec<Neighbour>,
-    /// Gates beside the default gates.
+    /// Gates in addition to the default gates, and table kinds of default gates.
     pub gate: Vec<Gate>,
-    /// Settings of all plugin files.
+    /// Settings that apply to all plugin files.
     pub plugins: Plugins,
     /// Plugin files to load at the start.
     pub plugin: Vec<Plugin>,
     /// Plugin instances.
     pub instance: Vec<Instance>,
-    /// Bindings of instances to flows at gates.
+    /// Bindings of instances to flows, at gates.
     pub bind: Vec<Bind>,
-    /// Filters with their actions.
+    /// Filters, each with its action.
     pub filter: Vec<Filter>,
     /// Placements of flows at levels.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub place: Vec<Placement>,
-    /// File that the configuration was read from.
+    /// File from which the configuration was read.
     #[serde(skip)]
     pub origin: Origin,
 }

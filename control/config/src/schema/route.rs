@@ -17,7 +17,7 @@ use crate::values::{Named, Text, is_default};
 pub struct Route {
     /// Destination prefix.
     pub to: Text<IpNet>,
-    /// Next hop; several next hops share the flows.
+    /// Next hops: an address, or a list of addresses. The flows are distributed among them.
     #[schemars(with = "OneOrMany")]
     #[serde(
         default,
@@ -26,7 +26,7 @@ pub struct Route {
         serialize_with = "one_alone"
     )]
     pub via: Vec<IpAddr>,
-    /// Outgoing port; without `via`, the destinations are neighbours at this port.
+    /// Egress port. Without `via`, the destinations are neighbours at this port.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub port: Option<Named>,
     /// Kind of the route. Default `forward`.
@@ -34,7 +34,7 @@ pub struct Route {
     pub kind: RouteKind,
 }
 
-/// Writes one address as a value, several as a list.
+/// Serializes a single address as a value, and several addresses as a list.
 fn one_alone<S: serde::Serializer>(addresses: &[IpAddr], serializer: S) -> Result<S::Ok, S::Error> {
     match addresses {
         [address] => address.serialize(serializer),
@@ -74,14 +74,14 @@ impl<'de> Visitor<'de> for NextHopsVisitor {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum RouteKind {
-    /// Packets are sent to the next hop.
+    /// Packets are sent to a next hop.
     #[default]
     Forward,
     /// Packets are dropped silently.
     Blackhole,
-    /// Packets are rejected as unreachable.
+    /// Packets are dropped, and their source gets the ICMP error "unreachable".
     Unreachable,
-    /// Packets are rejected as prohibited.
+    /// Packets are dropped, and their source gets the ICMP error "prohibited".
     Prohibit,
 }
 

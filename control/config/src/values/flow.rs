@@ -1,15 +1,15 @@
-//! Single flows in text form: completeness check and canonical spelling.
+//! Single flows in text form: checks that a flow is complete, and converts it to its canonical spelling.
 
 use millrace_classify::{Filter, PortRange};
 
 /// Example of a complete flow.
 const EXAMPLE: &str = "src 10.0.0.2 dst 10.1.0.2 proto udp sport 4000 dport 5060 in lan";
 
-/// Returns one flow in the canonical spelling: `src A dst B proto P sport N dport N in PORT`, without ports
-/// if the protocol has none.
+/// Returns a single flow in its canonical spelling: `src A dst B proto P sport N dport N in PORT`, without
+/// ports if the protocol has none.
 ///
 /// # Errors
-/// The missing parts, or the parts that don't belong to a flow key, with an example.
+/// Returns the missing parts, or the parts that don't belong to a flow key, with an example.
 pub fn one_flow(text: &str) -> Result<String, String> {
     let filter: Filter = text.parse().map_err(|error| format!("flow {text:?}: {error}"))?;
     let problem = |what: String| Err(format!("flow {text:?}: {what}; one flow is written {EXAMPLE:?}"));
@@ -27,13 +27,14 @@ pub fn one_flow(text: &str) -> Result<String, String> {
     Ok(filter.to_string())
 }
 
-/// Returns a flow in canonical spelling without its incoming port: the key of a queue's flow.
+/// Returns a flow in canonical spelling without its ingress port. Flows that differ only in this port share a
+/// queue.
 #[must_use]
 pub fn without_incoming(flow: &str) -> &str {
     flow.rsplit_once(" in ").map_or(flow, |(before, _)| before)
 }
 
-/// Returns the parts of a complete flow key that the filter lacks.
+/// Returns the parts of a complete flow key that are missing in the filter.
 fn missing(filter: &Filter) -> Vec<&'static str> {
     let is_host = |net: Option<ipnet::IpNet>| net.is_some_and(|net| net.prefix_len() == net.max_prefix_len());
     let is_one = |range| matches!(range, PortRange::Ports { first, last } if first == last);

@@ -1,11 +1,11 @@
-//! Reading, writing and schema of values that are text in the file.
+//! Reading, writing and schema of values that a file holds as text.
 
 use std::fmt;
 use std::str::FromStr;
 
 use serde::de::{Deserializer, Error, Visitor};
 
-/// Declares that a type, after its generic parameters, is a string in schemas.
+/// Declares the schema of a type to be a string. The generic parameters precede the type.
 macro_rules! string_schema {
     ([$($generics:tt)*] $name:ty) => {
         impl<$($generics)*> schemars::JsonSchema for $name {
@@ -24,7 +24,8 @@ macro_rules! string_schema {
     };
 }
 
-/// Implements reading, writing and schema of a type, after its generic parameters, by its text.
+/// Implements reading, writing and schema of a type by its text form. The generic parameters precede the
+/// type.
 macro_rules! written_value {
     ([$($generics:tt)*] $name:ty, $expected:literal) => {
         impl<$($generics)*> serde::Serialize for $name {
@@ -45,8 +46,8 @@ macro_rules! written_value {
 
 pub(crate) use {string_schema, written_value};
 
-/// Reads a value that is written as text. A plain number is read as text, so that the parser's error names the
-/// missing unit.
+/// Reads a value in text form. A plain number is read as text too, so that the parser's error says that the
+/// unit is missing.
 pub(crate) fn read_written<'de, T: FromStr<Err = String>, D: Deserializer<'de>>(
     deserializer: D,
     expected: &'static str,

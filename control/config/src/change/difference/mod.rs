@@ -1,4 +1,4 @@
-//! Difference of two configurations: changes in an order in which each can be made, and changes that need a
+//! Difference of two configurations: changes that can be made one after another, and differences that need a
 //! restart.
 
 mod restart;
@@ -14,7 +14,7 @@ use crate::schema::scheduler::Scheduler;
 use crate::schema::{Bind, Config, Filter, Gate, Instance, Port};
 pub use restart::{Owner, Restart, Submission};
 
-/// Keys of `[router]` that can change at run time.
+/// Keys of `[router]` that can change while the router runs.
 const LIVE: &[&str] = &[
     "boot",
     "ignore-kernel-policy",
@@ -31,26 +31,26 @@ const LIVE: &[&str] = &[
     "plugin-weight",
 ];
 
-/// Keys of a port that can change while the port is open. A scheduler change is a separate change.
+/// Keys of a port that can change while the port is open. A change of its scheduler is a separate change.
 const LIVE_PORT: &[&str] = &["address", "reverse-path", "input-weight", "scheduler"];
 
 /// Changes that turn one configuration into another.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Difference {
-    /// Changes in an order in which each can be made: an object is added before its users and removed after
-    /// them.
+    /// Changes in an order in which they can be made: an object is added before the objects that use it, and
+    /// removed after them.
     pub changes: Vec<Change>,
     /// Differences that only a restart removes.
     pub restart: Vec<Restart>,
 }
 
 impl Difference {
-    /// Returns all differences that only a restart removes, in one sentence.
+    /// Returns one sentence with all differences that only a restart removes.
     pub fn restart_message(&self, submission: Submission) -> Message {
         Message::join(self.restart.iter().map(|one| one.message(submission)), "; ")
     }
 
-    /// Whether the configurations are equal.
+    /// Whether the two configurations are equal.
     pub fn is_empty(&self) -> bool {
         self.changes.is_empty() && self.restart.is_empty()
     }
@@ -86,7 +86,8 @@ fn compare<'a, T: PartialEq, K: Eq + Hash>(
 }
 
 impl Config {
-    /// Returns the changes that turn this configuration into `to`. Both are [normalized](Self::normalized).
+    /// Returns the difference between this configuration and `to`. Both must be
+    /// [normalized](Self::normalized).
     pub fn difference(&self, to: &Self) -> Difference {
         let mut all = Difference::default();
         router(self, to, &mut all);
@@ -121,8 +122,8 @@ impl Config {
     }
 }
 
-/// Adds the changes of ports and their schedulers, except those that only remove nodes of a scheduler, which
-/// it returns.
+/// Adds the changes of ports and their schedulers. Doesn't add changes that only remove scheduler nodes, but
+/// returns them.
 fn set_ports(ports: &Compared<'_, Port>, all: &mut Difference) -> Vec<Change> {
     ports.changed.iter().for_each(|(from, to)| set_port(from, to, all));
     let schedulers = ports.changed.iter().filter(|(from, to)| from.scheduler != to.scheduler);
@@ -134,7 +135,7 @@ fn set_ports(ports: &Compared<'_, Port>, all: &mut Difference) -> Vec<Change> {
     fewer.into_iter().map(|(from, to)| scheduler(from, to)).collect()
 }
 
-/// Adds the changes that create, recreate and set gates and instances; `wanted` has the instances in the
+/// Adds the changes that create, recreate and set gates and instances. `wanted` lists the instances in the
 /// order of their creation.
 fn add_gates_and_instances(
     anew: &Anew<'_>,
@@ -174,7 +175,7 @@ fn set_neighbours_and_routes(from: &Config, to: &Config, changes: &mut Vec<Chang
     changes.extend(routes.new.into_iter().cloned().map(Change::AddRoute));
 }
 
-/// Objects that keep their name but have to be removed and recreated.
+/// Objects that must be removed and created again, although they keep their name.
 struct Anew<'a> {
     instances: Vec<(&'a Instance, &'a Instance)>,
     gates: Vec<(&'a Gate, &'a Gate)>,
@@ -193,7 +194,8 @@ impl<'a> Anew<'a> {
     }
 }
 
-/// Changes of bindings and filters, before and after the changes of the objects that they name.
+/// Changes of bindings and filters. Some come before the changes of the objects that they name, the others
+/// after them.
 struct Bindings {
     before: Vec<Change>,
     after: Vec<Change>,
@@ -211,7 +213,8 @@ fn bindings(from: &Config, to: &Config, anew: &Anew) -> Bindings {
     let filters_before: HashSet<FilterKey> =
         from.filter.iter().filter(|one| !filtered_anew(one)).map(filter_key).collect();
     let mut before = Vec::new();
-    // Removals by gate and filter: each addition with the same gate and filter follows its removal directly.
+    // `places` finds the removals by gate and filter, so that an addition at the same place follows its
+    // removal directly.
     let mut gone: Vec<Option<Change>> = Vec::new();
     let mut places: HashMap<Place, Vec<usize>> = HashMap::new();
     for bind in &from.bind {
@@ -283,7 +286,7 @@ fn filter_key(filter: &Filter) -> FilterKey<'_> {
 fn add_gate(gate: &Gate) -> Vec<Change> {
     let plain = Gate { table: Default::default(), ..gate.clone() };
     let table = (gate.table != plain.table).then(|| set_gate(&plain, gate));
-    // A default gate already exists.
+    // A default gate has no position, and exists already.
     plain.position.is_some().then(|| Change::AddGate(plain.clone())).into_iter().chain(table).collect()
 }
 
@@ -300,7 +303,7 @@ fn scheduler(from: &Port, to: &Port) -> Change {
     Change::SetScheduler { port: to.name.to_string(), from: own(from), to: own(to), heir: Heir::Any }
 }
 
-/// Whether `to` has fewer nodes than `from`, all of them unchanged.
+/// Whether `to` has fewer nodes than `from`, and all of its nodes are unchanged.
 fn only_loses(from: Option<&Scheduler>, to: Option<&Scheduler>) -> bool {
     let nodes = |scheduler: Option<&'_ Scheduler>| scheduler.map_or_else(Vec::new, |own| own.node.clone());
     let (from, to) = (nodes(from), nodes(to));
@@ -314,7 +317,7 @@ fn set_port(from: &Port, to: &Port, all: &mut Difference) {
     let owner = Owner::Port(to.name.to_string());
     all.restart.extend(other.into_iter().map(|key| Restart::set(owner.clone(), key, &was, &keys)));
     if live.iter().any(|key| *key != "scheduler") {
-        // Keys that need a restart aren't part of this change.
+        // The change leaves out keys that need a restart.
         let to = Port {
             address: to.address.clone(),
             reverse_path: to.reverse_path,
@@ -339,7 +342,7 @@ fn router(from: &Config, to: &Config, all: &mut Difference) {
     fixed("api", &from.api, &to.api, all);
 }
 
-/// Adds the changed keys of a table that can't change at run time.
+/// Adds the differences of a table whose keys can't change while the router runs.
 fn fixed<T: serde::Serialize>(table: &'static str, from: &T, to: &T, all: &mut Difference) {
     let (was, keys) = (object(from), changed(from, to));
     all.restart.extend(keys.keys().map(|key| Restart::set(Owner::Table(table), key, &was, &keys)));

@@ -1,4 +1,4 @@
-//! Differences that only a restart removes, and their wording.
+//! Differences that only a restart removes, and their texts.
 
 use std::fmt;
 
@@ -8,33 +8,33 @@ use serde_json::{Map, Value};
 /// Difference between the running configuration and a submitted one that only a restart removes.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Restart {
-    /// Setting with another value.
+    /// Setting whose submitted value differs from the running one.
     Set {
         /// Owner of the setting.
         owner: Owner,
         /// Key of the setting.
         key: String,
-        /// Running value; `None` without one.
+        /// Running value; `None` if the setting is not set.
         runs: Option<Value>,
-        /// Submitted value; `None` without one.
+        /// Submitted value; `None` if the setting is not set.
         submitted: Option<Value>,
     },
-    /// Port that does not run.
+    /// Submitted port that is not running, by name.
     AddPort(String),
-    /// Running port that is not submitted.
+    /// Running port that is missing in the submitted configuration, by name.
     RemovePort(String),
 }
 
-/// Owner of a setting.
+/// Table or port that has a setting.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Owner {
-    /// Table of the configuration.
+    /// Table of the configuration, by name.
     Table(&'static str),
     /// Port of this name.
     Port(String),
 }
 
-/// Way in which a configuration was submitted.
+/// Form in which a configuration was submitted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Submission {
     /// As a file.
@@ -44,7 +44,8 @@ pub enum Submission {
 }
 
 impl Restart {
-    /// Creates the difference of a key, from the running settings and the changed settings.
+    /// Creates the difference of a key. `runs` holds the running settings, and `submitted` the submitted
+    /// settings that differ.
     pub(super) fn set(
         owner: Owner,
         key: &str,
@@ -56,7 +57,7 @@ impl Restart {
         Self::Set { owner, key: key.to_owned(), runs: value(runs), submitted: value(submitted) }
     }
 
-    /// Words the difference for people.
+    /// Returns the text of the difference.
     pub fn message(&self, submission: Submission) -> Message {
         let (place, verb) = match submission {
             Submission::File => ("the file", "says"),
@@ -69,7 +70,7 @@ impl Restart {
                     Owner::Table(table) => Message::from(format!("{table}.")),
                     Owner::Port(name) => format!("port {name:?}: ").into(),
                 };
-                // The keys of a file are spelled as in the file, also in JSON.
+                // Keys of a file keep the spelling of the file, also in JSON.
                 let setting = match submission {
                     Submission::File => owner.text(key),
                     Submission::Request => owner.key(key),
@@ -83,7 +84,7 @@ impl Restart {
     }
 }
 
-/// Writes the difference to a submitted file.
+/// Writes the difference in the words for a submitted file.
 impl fmt::Display for Restart {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.message(Submission::File).fmt(f)

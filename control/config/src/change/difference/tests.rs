@@ -41,7 +41,8 @@ fn commands(from: &str, to: &str) -> Vec<String> {
     difference.changes.iter().flat_map(Change::commands).collect()
 }
 
-/// Returns the commands that lead from the base to the base with `from` replaced by `to`.
+/// Returns the commands of the difference from the base configuration to a copy in which `from` is replaced
+/// by `to`.
 fn after(from: &str, to: &str) -> Vec<String> {
     assert!(BASE.contains(from), "{from}");
     commands(BASE, &BASE.replace(from, to))
@@ -216,14 +217,14 @@ fn a_new_default_leaf_and_the_heir_are_in_the_commands() {
     let lead =
         |from: (&str, &[&str]), to: (&str, &[&str])| commands(&tree(from.0, from.1), &tree(to.0, to.1));
     let same: [&str; 0] = [];
-    // The first leaf is the default leaf, unless another is named.
+    // The first leaf is the default leaf, unless `default` names another one.
     assert_eq!(lead(("", &["a", "b"]), ("", &["b", "a"])), ["scheduler set wan default=b"]);
     assert_eq!(lead(("default = \"a\", ", &["a", "b"]), ("default = \"a\", ", &["b", "a"])), same);
     assert_eq!(
         lead(("", &["a", "b"]), ("", &["c", "a", "b"])),
         ["scheduler add wan c --kind fifo --under top level=0", "scheduler set wan default=c"]
     );
-    // Packets in a removed leaf move to a leaf that remains.
+    // Packets of a removed leaf move to a leaf that stays.
     assert_eq!(lead(("", &["a", "b", "c"]), ("", &["b", "c"])), ["scheduler remove wan a --to b"]);
     assert_eq!(
         lead(("default = \"c\", ", &["a", "b", "c"]), ("default = \"c\", ", &["b", "c"])),
