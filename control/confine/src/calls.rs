@@ -1,4 +1,4 @@
-//! System calls that a process or a thread may still make.
+//! System calls that a confined process or thread may still make.
 
 use std::collections::BTreeMap;
 
@@ -55,7 +55,7 @@ const SERVING: &[libc::c_long] = &[
     libc::SYS_writev,
 ];
 
-/// Installs a seccomp filter by `apply`.
+/// Builds the seccomp filter of `calls`, and installs it with `apply`.
 pub(crate) fn install(
     filter: Result<BpfProgram, BackendError>,
     apply: fn(&[sock_filter]) -> Result<(), seccompiler::Error>,
@@ -96,19 +96,19 @@ impl Calls {
     fn filter(self) -> Result<BpfProgram, BackendError> {
         let allowed = self.allowed.iter().copied().flatten();
         let mut rules: BTreeMap<i64, Vec<SeccompRule>> = allowed.map(|call| (*call, Vec::new())).collect();
-        // The third argument of these calls must not contain PROT_EXEC.
+        // Refuse `mmap` and `mprotect` with PROT_EXEC in the third argument.
         let none = SeccompCmpOp::MaskedEq(libc::PROT_EXEC as u64);
         let data_only = SeccompCondition::new(2, SeccompCmpArgLen::Dword, none, 0)?;
         for call in [libc::SYS_mmap, libc::SYS_mprotect] {
             rules.insert(call, vec![SeccompRule::new(vec![data_only.clone()])?]);
         }
-        // `abort` ends a process by this call.
+        // `abort` sends a signal to its own process, so signals to it stay allowed.
         let own = u64::from(std::process::id());
         let to_itself = SeccompCondition::new(0, SeccompCmpArgLen::Dword, SeccompCmpOp::Eq, own)?;
         rules.insert(libc::SYS_tgkill, vec![SeccompRule::new(vec![to_itself])?]);
         if let Some(send) = rules.get_mut(&libc::SYS_sendto) {
-            // Only connected clients are allowed as receivers: an address would open a connection
-            // (`MSG_FASTOPEN`) or address a datagram.
+            // Allow only sends without an address: with one, a send could open a connection (`MSG_FASTOPEN`),
+            // or send a datagram to anyone.
             let no_address = SeccompCondition::new(4, SeccompCmpArgLen::Qword, SeccompCmpOp::Eq, 0)?;
             send.push(SeccompRule::new(vec![no_address])?);
         }

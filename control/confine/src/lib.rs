@@ -1,11 +1,14 @@
-//! Permanent loss of privileges before input from outside is read.
+//! Permanent loss of privileges, before a thread or process reads input from outside.
 //!
-//! [`Calls`] are the system calls that a process or a thread may still make (seccomp); all others fail with
-//! `EPERM`. [`confine_thread`] is for threads of a privileged process. It removes a thread's capabilities,
-//! and all calls that reach files, programs, devices or sockets that are not already open. All threads share
-//! memory, so this limits a thread's requests to the system, not its writes to memory. [`Privileges`] are for
-//! threads of such a process that serve no client. They keep few capabilities, gain none by starting
-//! programs, and make no system call that reaches into other processes or the kernel.
+//! - [`Calls`] are the system calls that a process or a thread may still make (seccomp). All others fail with
+//!   `EPERM`.
+//! - [`confine_thread`] is for threads of a privileged process that serve clients. It removes a thread's
+//!   capabilities. It also refuses all system calls that reach files, programs, devices or sockets that are
+//!   not already open. All threads share memory, so this limits a thread's requests to the system, not its
+//!   writes to memory.
+//! - [`Privileges`] are for threads of a privileged process that serve no client. Such a thread keeps few
+//!   capabilities, and gains none by starting programs. It makes no system call that reaches into other
+//!   processes or the kernel.
 
 mod calls;
 mod error;

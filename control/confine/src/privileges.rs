@@ -1,4 +1,4 @@
-//! Reduced privileges of threads in a process with network privileges.
+//! Reduced privileges of threads in a process that has network privileges.
 
 use caps::{CapSet, Capability, CapsHashSet};
 use nix::sys::prctl;
@@ -7,8 +7,8 @@ use crate::ConfineError;
 use crate::refused::Refused;
 use crate::writable::Writable;
 
-/// Capabilities for files, and for users and signals of the router's own processes. None of them reaches a
-/// device, a route or an eBPF program.
+/// Capabilities for access to files, for changes of the user, and for signals to the router's own processes.
+/// None of them reaches a device, a route or an eBPF program.
 const FILES: [Capability; 8] = [
     Capability::CAP_CHOWN,
     Capability::CAP_DAC_OVERRIDE,
@@ -20,13 +20,13 @@ const FILES: [Capability; 8] = [
     Capability::CAP_SETUID,
 ];
 
-/// Capability for packet memory that is shared with the kernel.
+/// Capability for packet memory that is shared with the kernel: locked memory.
 const MEMORY: [Capability; 1] = [Capability::CAP_IPC_LOCK];
 
 /// Step that errors of [`Privileges::apart`] name.
 const APART: &str = "start a thread with reduced privileges";
 
-/// Privileges that a thread keeps; it loses all others.
+/// Set of privileges that a thread keeps, by its task. The thread loses all other privileges.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Privileges {
     /// Files outside the kernel's file systems, and the router's own processes. The thread starts no
@@ -41,16 +41,16 @@ pub enum Privileges {
 }
 
 impl Privileges {
-    /// Removes all other capabilities permanently from the calling thread and from the threads that it
-    /// starts. Programs bring none back (`no_new_privs`, bounding set), and system calls beyond the thread's
-    /// work fail with `EPERM`.
+    /// Removes all other capabilities permanently from the calling thread, and from the threads that it
+    /// starts. Starting a program does not bring them back (`no_new_privs`, bounding set). System calls
+    /// beyond the thread's task fail with `EPERM`.
     ///
     /// # Errors
     /// The kernel refuses. The thread then has its former privileges, or fewer.
     pub fn leave_to_thread(self) -> Result<(), ConfineError> {
         let failed = ConfineError::of("drop capabilities");
         let allowed = self.allowed();
-        // A process that may not change its bounding set keeps it; `no_new_privs` applies nevertheless.
+        // A process without CAP_SETPCAP can't change its bounding set; `no_new_privs` applies nevertheless.
         for other in caps::runtime::thread_all_supported().difference(&allowed) {
             let _ = caps::drop(None, CapSet::Bounding, *other);
         }
@@ -73,8 +73,7 @@ impl Privileges {
         kept.iter().copied().collect()
     }
 
-    /// Runs `work` on a new thread with only these privileges, so that the threads that it starts have no
-    /// more.
+    /// Runs `work` on a new thread with only these privileges. Threads that `work` starts have no more.
     ///
     /// # Errors
     /// The thread can't be started or confined, or `work` panics.
@@ -102,14 +101,15 @@ mod tests {
         for left in [Privileges::Files, Privileges::Programs, Privileges::Memory] {
             let allowed = left.allowed();
             let (own, started) = left.apart(|| (permitted(), std::thread::spawn(permitted).join())).unwrap();
-            // Without privileges all of these sets are empty.
+            // Without root, `before` and so all expected sets are empty.
             let expected: CapsHashSet = before.intersection(&allowed).copied().collect();
             assert_eq!((&own, &started.unwrap()), (&expected, &expected), "{left:?}");
         }
         assert_eq!(permitted(), before);
     }
 
-    /// Makes a system call with one argument, the others zero, and returns its error number.
+    /// Makes a system call with `first` as its first argument and zeros as the others. Returns the error
+    /// number.
     #[allow(unsafe_code)]
     fn call(number: libc::c_long, first: usize) -> i32 {
         // SAFETY: with null pointers and a size of zero each of these calls fails before it reads or changes
@@ -128,8 +128,7 @@ mod tests {
             left.apart(|| {
                 assert_eq!(run().is_ok(), left == Privileges::Programs, "{left:?}: a program");
                 for (name, number) in [
-                    // With a first argument of 0, `ptrace` asks for a trace of the caller, which the kernel
-                    // would grant.
+                    // The first argument 0 means PTRACE_TRACEME, which the kernel would grant.
                     ("ptrace", libc::SYS_ptrace),
                     ("mount", libc::SYS_mount),
                     ("process_vm_writev", libc::SYS_process_vm_writev),
@@ -148,10 +147,11 @@ mod tests {
                         "{left:?}: {namespace}"
                     );
                 }
-                // Without the filter, `clone3` fails with another error for these arguments.
+                // Without the filter, the kernel refuses these arguments of `clone3` with another error.
                 assert_eq!(call(libc::SYS_clone3, 0), libc::ENOSYS, "{left:?}: clone3");
-                // For an element of a map that is not open, a worker gets the kernel's error, and other
-                // threads get the filter's.
+                // The call reads an element of a map that is not open. A worker's call reaches the kernel,
+                // which refuses it with an error other than EPERM. For other threads, the filter refuses it
+                // with EPERM.
                 let element = call(libc::SYS_bpf, 1);
                 assert_eq!(element != libc::EPERM, left == Privileges::Memory, "{left:?}: {element}");
                 assert_eq!(call(libc::SYS_bpf, 5), libc::EPERM, "{left:?}: a program for the kernel");
@@ -175,7 +175,7 @@ mod tests {
         let own = std::env::temp_dir().join(format!("millrace-writable-{}", std::process::id()));
         std::fs::write(&own, "").unwrap();
         let pattern = "/proc/sys/kernel/core_pattern";
-        // Root may write the file without any capability.
+        // Root may write this file without any capability, so only Landlock refuses it.
         let may = open.open(pattern).is_ok();
         assert_eq!(may, nix::unistd::geteuid().is_root(), "{pattern}");
         for left in [Privileges::Files, Privileges::Memory, Privileges::Programs] {
@@ -222,7 +222,7 @@ mod tests {
                 assert_eq!(owner == Err(nix::errno::Errno::EPERM), refused, "{left:?}: chown");
                 let connected = std::net::TcpStream::connect(address);
                 assert_eq!(connected.is_err_and(|error| error.raw_os_error() == denied), refused, "{left:?}");
-                // Signal 0 only checks whether a signal may be sent.
+                // Signal 0 is not sent; the kernel only checks whether it might be.
                 assert_eq!(kill(getppid(), None) == Err(nix::errno::Errno::EPERM), refused, "{left:?}: kill");
                 assert_eq!(kill(getpid(), None), Ok(()), "{left:?}: itself");
                 let parent = getppid().as_raw() as usize;
@@ -242,7 +242,7 @@ mod tests {
                 ] {
                     assert_eq!(call(number, usize::MAX) == libc::EPERM, refused, "{left:?}: {name}");
                 }
-                // The filter refuses this also without Landlock.
+                // The seccomp filter refuses this, even on a kernel without Landlock.
                 let opened = std::fs::OpenOptions::new().append(true).open(&own);
                 let code = opened.err().and_then(|error| error.raw_os_error());
                 assert_eq!(code, refused.then_some(libc::EPERM), "{left:?}: open to write");

@@ -1,7 +1,7 @@
 //! System calls that are refused to threads that read and write files, or forward packets.
 //!
-//! A refused call fails with `EPERM`, and the thread continues: a killed thread would stop forwarding, while
-//! a failed call harms nobody.
+//! A refused call fails with `EPERM`, and the thread continues. Killing the thread instead would stop
+//! forwarding, while a failed call does no harm.
 
 use std::collections::BTreeMap;
 
@@ -64,7 +64,7 @@ const SYSTEM: &[libc::c_long] = &[
     libc::SYS_vhangup,
 ];
 
-/// Namespace flags of a new thread or process.
+/// Flags of `clone` that create a namespace.
 const NAMESPACES: [libc::c_int; 7] = [
     libc::CLONE_NEWCGROUP,
     libc::CLONE_NEWIPC,
@@ -75,11 +75,11 @@ const NAMESPACES: [libc::c_int; 7] = [
     libc::CLONE_NEWUTS,
 ];
 
-/// First number of the system calls of the x32 interface, which the list above does not name.
+/// First number of the system calls of the x32 ABI, which the list above does not name.
 #[cfg(target_arch = "x86_64")]
 const X32: u32 = 0x4000_0000;
 
-/// Exceptions from the refused calls, and additional refusals, by the task of the thread.
+/// Task of a thread, which decides about exceptions from the refused calls and additional refusals.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Refused {
     /// Whether the thread may start programs.
@@ -90,7 +90,7 @@ pub(crate) struct Refused {
 }
 
 impl Refused {
-    /// Refuses the calls to the calling thread, and to the threads that it starts.
+    /// Refuses these calls to the calling thread, and to the threads that it starts.
     ///
     /// # Errors
     /// The kernel has no seccomp filters, or refuses one of these.
@@ -121,9 +121,9 @@ fn refusing(rules: BTreeMap<i64, Vec<SeccompRule>>, error: libc::c_int) -> Resul
     SeccompFilter::new(rules, SeccompAction::Allow, refuse, architecture)?.try_into()
 }
 
-/// Returns the filter of calls whose arguments are in memory, where seccomp can't read them: `clone3`, and
-/// `openat2` of workers. They fail with ENOSYS, so callers use `clone` and `openat`. A worker can't set
-/// another filter.
+/// Returns the filter of calls whose arguments seccomp can't read, since they are in memory: `clone3`, and
+/// `openat2` of workers. They fail with ENOSYS, so the C library uses `clone` and `openat` instead. A worker
+/// can't set another filter.
 fn unreadable(is_worker: bool) -> Result<BpfProgram, BackendError> {
     let mut rules = BTreeMap::from([(libc::SYS_clone3, Vec::new())]);
     if is_worker {
@@ -140,8 +140,8 @@ fn new_namespace(namespace: libc::c_int) -> Result<SeccompRule, BackendError> {
     SeccompRule::new(vec![SeccompCondition::new(0, SeccompCmpArgLen::Qword, set, flag)?])
 }
 
-/// Prepends the refusal of the x32 interface to a filter: calls from the first x32 number on fail with
-/// `EPERM`, all others continue with the filter.
+/// Prepends the refusal of x32 calls to a filter. Calls from the first x32 number on fail with `EPERM`; all
+/// others continue with the filter.
 #[cfg(target_arch = "x86_64")]
 fn without_x32(filter: BpfProgram) -> BpfProgram {
     let step = |code: u32, jt, jf, k| sock_filter { code: code as u16, jt, jf, k };

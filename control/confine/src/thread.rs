@@ -5,16 +5,16 @@ use nix::sys::prctl;
 
 use crate::{Calls, ConfineError};
 
-/// Removes all capabilities from the calling thread permanently: its own, and the capabilities that it could
-/// gain by executing programs. Allows only the system calls `calls`. Threads that it starts are confined too;
-/// other threads are not.
+/// Removes all capabilities from the calling thread permanently, including those that it could gain by
+/// executing programs. Allows only the system calls `calls`. Threads that it starts are confined too; other
+/// threads are not.
 ///
 /// # Errors
 /// [`ConfineError`] if the kernel refuses a step. The thread is then only partly confined and must end.
 pub fn confine_thread(calls: Calls) -> Result<(), ConfineError> {
     let failed = ConfineError::of("set no_new_privs");
-    // A process that may not clear its bounding set keeps it for programs that it starts; this thread can't
-    // start any.
+    // A process without CAP_SETPCAP can't clear its bounding set. That set only matters for started programs,
+    // and this thread can't start any.
     let _ = caps::clear(None, CapSet::Bounding);
     let sets = [CapSet::Ambient, CapSet::Inheritable, CapSet::Effective, CapSet::Permitted];
     sets.into_iter()

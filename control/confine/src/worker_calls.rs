@@ -1,10 +1,14 @@
 //! System calls that are refused to workers only: changes of files, other processes, and sockets beyond those
-//! of their ports.
+//! of the worker's ports.
 //!
-//! A worker uses memory, clocks, waits, and these calls: `read` and `write` on TAP devices and wake-ups;
-//! `bind` and `setsockopt` on AF_XDP sockets that control has created for it; `recvfrom`, `sendto` without an
-//! address and `sendmmsg` on sockets of ports; `bpf` on open maps and programs. The addresses of `sendmmsg`
-//! are in memory, which filters can't read.
+//! A worker uses memory, clocks, waits, and these calls:
+//!
+//! - `read` and `write` on TAP devices and wake-ups;
+//! - `bind` and `setsockopt` on AF_XDP sockets that control has created for it;
+//! - `recvfrom`, `sendto` without an address and `sendmmsg` on sockets of ports;
+//! - `bpf` on open maps and programs.
+//!
+//! `sendmmsg` may still name an address: it is in memory, which seccomp filters can't read.
 
 use seccompiler::{BackendError, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition, SeccompRule};
 
@@ -56,8 +60,8 @@ const FILES: &[libc::c_long] = &[
     libc::SYS_unlinkat,
 ];
 
-/// Number of `fchmodat2`. It and the two numbers below are newer than the C library's list, and the same on
-/// all architectures.
+/// This number and the two below are newer than the libc crate's list. They are the same on all
+/// architectures.
 const FCHMODAT2: libc::c_long = 452;
 const SETXATTRAT: libc::c_long = 463;
 const REMOVEXATTRAT: libc::c_long = 466;
@@ -107,10 +111,12 @@ const OTHERS: &[libc::c_long] = &[
     libc::SYS_vfork,
 ];
 
-/// Signal calls whose first argument names the process. `abort` sends a signal to its own process.
+/// System calls that send a signal, with the process in the first argument. The own process stays allowed,
+/// since `abort` sends itself a signal.
 const SIGNALS: [libc::c_long; 3] = [libc::SYS_kill, libc::SYS_tgkill, libc::SYS_rt_tgsigqueueinfo];
 
-/// Calls that change settings of the thread or process that their first argument names; 0 is the caller.
+/// System calls that change settings of the thread or process in the first argument. 0 is the caller, and
+/// stays allowed.
 const SETTINGS: [libc::c_long; 5] = [
     libc::SYS_prlimit64,
     libc::SYS_sched_setaffinity,
@@ -119,11 +125,11 @@ const SETTINGS: [libc::c_long; 5] = [
     libc::SYS_sched_setscheduler,
 ];
 
-/// Flags of `open` that create, truncate or write a file. `O_WRONLY` and `O_RDWR` are single bits.
+/// Flags of `open` that create, truncate or write a file. `O_WRONLY` and `O_RDWR` are separate bits.
 const WRITES: [libc::c_int; 4] = [libc::O_WRONLY, libc::O_RDWR, libc::O_CREAT, libc::O_TRUNC];
 
-/// `fcntl` commands of a worker: copies, flags and seals of descriptors. Owners of signals, locks and leases
-/// are refused.
+/// Allowed `fcntl` commands of a worker: copies, flags and seals of descriptors. Signals to owners, locks and
+/// leases are refused.
 const DESCRIPTORS: &[libc::c_int] = &[
     libc::F_DUPFD,
     libc::F_DUPFD_CLOEXEC,
@@ -135,9 +141,9 @@ const DESCRIPTORS: &[libc::c_int] = &[
     libc::F_GET_SEALS,
 ];
 
-/// `ioctl` requests of a worker: descriptor flags, readable bytes, terminal queries, and the written pages of
-/// its memory. The last request serves to clear tables of sandboxed plugins. Owners of signals and terminal
-/// input are refused.
+/// Allowed `ioctl` requests of a worker: descriptor flags, readable bytes, terminal queries, and
+/// `PAGEMAP_SCAN`. The latter finds the written pages of memory, so that tables of sandboxed plugins can be
+/// cleared. Signals to owners and terminal input are refused.
 const REQUESTS: &[libc::Ioctl] = &[
     libc::FIONBIO,
     libc::FIOCLEX,
@@ -148,11 +154,11 @@ const REQUESTS: &[libc::Ioctl] = &[
     PAGEMAP_SCAN,
 ];
 
-/// `PAGEMAP_SCAN` of `linux/fs.h`, on `/proc/self/pagemap`.
+/// `PAGEMAP_SCAN` of `linux/fs.h`, a request on `/proc/self/pagemap`.
 const PAGEMAP_SCAN: libc::Ioctl = 0xc060_6610_u32 as libc::Ioctl;
 
-/// Operations of `prctl` for a worker: its name and timers, names of memory, and the operations for setting a
-/// filter.
+/// Allowed `prctl` operations of a worker: its name and timers, names of memory, and the operations for
+/// setting a filter.
 const OPERATIONS: &[libc::c_int] = &[
     libc::PR_SET_NAME,
     libc::PR_GET_NAME,
@@ -165,16 +171,16 @@ const OPERATIONS: &[libc::c_int] = &[
     libc::PR_SET_VMA,
 ];
 
-/// `bpf` commands for a worker: elements of open maps (1 to 4, 21, 24 to 27), and test runs of open programs
-/// (10), by which packets reach the kernel.
+/// Allowed `bpf` commands of a worker: elements of open maps (1 to 4, 21, 24 to 27), and test runs of open
+/// programs (10), by which packets reach the kernel.
 const MAP_ELEMENTS: &[u64] = &[1, 2, 3, 4, 10, 21, 24, 25, 26, 27];
 
-/// Length of an AF_XDP socket's address in octets. An AF_PACKET socket could be bound to another device, but
-/// its address has 20 octets, and `bind` is refused with any other length than this one.
+/// Length of an AF_XDP socket's address in bytes. `bind` is refused with any other length. So an AF_PACKET
+/// socket, whose address has 20 bytes, can't be bound to another device.
 const XDP_ADDRESS: u64 = size_of::<libc::sockaddr_xdp>() as u64;
 const _: () = assert!(XDP_ADDRESS < size_of::<libc::sockaddr_ll>() as u64);
 
-/// Returns the rule for a `clone` that creates a process: a process that outlives the router would hold its
+/// Returns the rule that matches a `clone` of a process. A process that outlives the router would hold its
 /// ports.
 pub(crate) fn new_process() -> Result<SeccompRule, BackendError> {
     let thread = libc::CLONE_THREAD as u64;
@@ -208,7 +214,7 @@ fn rule<const N: usize>(conditions: [SeccompCondition; N]) -> Result<SeccompRule
     SeccompRule::new(conditions.into())
 }
 
-/// Returns the condition that this argument differs from a number of 32 bits.
+/// Returns the condition that this 32-bit argument differs from `value`.
 fn other_than(argument: u8, value: impl Into<u64>) -> Result<SeccompCondition, BackendError> {
     SeccompCondition::new(argument, SeccompCmpArgLen::Dword, SeccompCmpOp::Ne, value.into())
 }
@@ -219,7 +225,7 @@ fn none_of(argument: u8, values: impl Iterator<Item = u64>) -> Result<SeccompRul
     SeccompRule::new(conditions.collect::<Result<_, _>>()?)
 }
 
-/// Returns the condition that this argument is a non-null pointer.
+/// Returns the condition that this argument is a non-null pointer, such as an address.
 fn addressed(argument: u8) -> Result<SeccompCondition, BackendError> {
     SeccompCondition::new(argument, SeccompCmpArgLen::Qword, SeccompCmpOp::Ne, 0)
 }
@@ -235,8 +241,8 @@ fn writing(argument: u8) -> Result<Vec<SeccompRule>, BackendError> {
     WRITES.into_iter().map(|flag| rule([flagged(argument, flag)?])).collect()
 }
 
-/// Returns the rule for `F_SETFL` with `O_ASYNC`, by which a terminal sends signals to its foreground
-/// processes.
+/// Returns the rule that matches `F_SETFL` with `O_ASYNC`: with this flag, a terminal sends signals to its
+/// foreground processes.
 fn asking_for_signals() -> Result<SeccompRule, BackendError> {
     let flags = SeccompCondition::new(1, SeccompCmpArgLen::Dword, SeccompCmpOp::Eq, libc::F_SETFL as u64)?;
     rule([flags, flagged(2, libc::O_ASYNC)?])

@@ -1,5 +1,5 @@
-//! Folders that threads may write to. The kernel's own file systems are not among them: a root thread could
-//! write `core_pattern` there without any capability.
+//! Files that threads may write (Landlock). The kernel's own file systems are excluded: a thread of root
+//! could write `core_pattern` there without any capability.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -13,10 +13,11 @@ use crate::ConfineError;
 
 /// Top-level folders in which no thread may create or change files: kernel settings and devices.
 const KERNELS: [&str; 3] = ["/dev", "/proc", "/sys"];
-/// Null device, which programs get as their input and output.
+/// Null device, which started programs get as input and output.
 const NOTHING: &str = "/dev/null";
 
-/// Files that a thread may open for writing, create, rename or remove. Open files stay open.
+/// Set of files that a thread may open for writing, create, rename or remove. Files that are already open
+/// stay usable.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Writable {
     /// No files.

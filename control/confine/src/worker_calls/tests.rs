@@ -9,17 +9,17 @@ use nix::unistd::getppid;
 
 use crate::Privileges;
 
-/// Commands of `fcntl` that direct a descriptor's signals to a process and choose the signal
+/// `fcntl` commands that choose the process and the signal for a descriptor's signals
 /// (`asm-generic/fcntl.h`).
 const F_SETSIG: libc::c_int = 10;
 const F_SETOWN_EX: libc::c_int = 15;
 const F_OWNER_PID: libc::c_int = 1;
-/// Requests that direct a socket's signals to a process (`asm-generic/sockios.h`).
+/// `ioctl` requests that choose the process for a socket's signals (`asm-generic/sockios.h`).
 const FIOSETOWN: usize = 0x8901;
 const SIOCSPGRP: usize = 0x8902;
 const FIOASYNC: usize = 0x5452;
 
-/// Makes a system call, and returns its result or its error.
+/// Makes a system call; returns its result or its error number.
 #[allow(unsafe_code)]
 fn call(number: libc::c_long, arguments: [usize; 6]) -> Result<i64, i32> {
     let [a, b, c, d, e, f] = arguments;
@@ -68,7 +68,7 @@ fn address<T: ?Sized>(value: &T) -> usize {
 fn a_worker_has_no_other_process_signalled_by_a_descriptor() {
     let (socket, _other) = pair();
     let (fd, other) = (number(&socket), getppid().as_raw() as usize);
-    // `struct f_owner_ex` with a process.
+    // `struct f_owner_ex`, here for a process.
     let owner = [F_OWNER_PID, getppid().as_raw()];
     let fcntl = |command: libc::c_int, value| short(libc::SYS_fcntl, [fd, command as usize, value]);
     refused_to_workers("F_SETOWN", || fcntl(libc::F_SETOWN, other));
@@ -99,7 +99,7 @@ fn a_worker_locks_no_file_that_others_wait_for() {
 fn a_worker_changes_no_setting_of_other_processes() {
     let mut child = Command::new("sleep").arg("60").spawn().unwrap();
     let other = child.id() as usize;
-    // `struct rlimit64`.
+    // Memory for `struct rlimit64`.
     let limit = [const { AtomicU64::new(0) }; 2];
     let pointer = address(&limit);
     let read_limit =
@@ -108,8 +108,8 @@ fn a_worker_changes_no_setting_of_other_processes() {
     left_to_workers("its own limits", || read_limit(0));
     let (all, size) = ([u8::MAX; 128], 128);
     let affinity = |process| short(libc::SYS_sched_setaffinity, [process, size, address(&all)]);
-    // The kernel refuses this call for a process with more capabilities. To the filter, a thread named by its
-    // id is like any other thread.
+    // The test uses a thread id of its own process: for the filter, it is like the id of any other thread.
+    // The kernel itself would refuse the call for a process with more capabilities.
     refused_to_workers("sched_setaffinity", || affinity(nix::unistd::gettid().as_raw() as usize));
     left_to_workers("its own affinity", || affinity(0));
     child.kill().unwrap();
@@ -133,7 +133,7 @@ fn a_worker_makes_threads_and_no_process() {
     let begin = |number, flags: libc::c_int| {
         let made = short(number, [flags as usize, 0, 0])?;
         if made == 0 {
-            // The child process.
+            // In the child process.
             short(libc::SYS_exit_group, [0, 0, 0])?;
         }
         call(libc::SYS_wait4, [made as usize, 0, 0, 0, 0, 0])
@@ -146,7 +146,7 @@ fn a_worker_makes_threads_and_no_process() {
 
 #[test]
 fn a_worker_sets_no_filter() {
-    // The call asks whether the kernel knows an action.
+    // The call only asks whether the kernel knows a filter action.
     let action = libc::SECCOMP_RET_ERRNO;
     let ask = || short(libc::SYS_seccomp, [libc::SECCOMP_GET_ACTION_AVAIL as usize, 0, address(&action)]);
     assert_eq!(Privileges::Files.apart(ask).unwrap(), Ok(0));
@@ -172,7 +172,7 @@ fn a_worker_has_no_messages_shared_memory_or_timers_with_others() {
         removed(short(libc::SYS_semget, [private, 1, 0o600]), libc::SYS_semctl, [0, remove, 0])
     });
     let name = std::ffi::CString::new(format!("millrace-{}", std::process::id())).unwrap();
-    // The queue is opened for reading: for writing, Landlock refuses it to threads for files too.
+    // Open the queue for reading: for writing, Landlock would refuse it to file threads, too.
     let flags = (libc::O_CREAT | libc::O_RDONLY) as usize;
     refused_to_workers("mq_open", || {
         let opened = call(libc::SYS_mq_open, [name.as_ptr().addr(), flags, 0o600, 0, 0, 0])?;
@@ -191,7 +191,7 @@ fn a_worker_has_no_messages_shared_memory_or_timers_with_others() {
         ("rt_sigqueueinfo", libc::SYS_rt_sigqueueinfo, [usize::MAX, 0, 0]),
         ("tkill", libc::SYS_tkill, [0, 0, 0]),
     ] {
-        // For such arguments the kernel returns an error of its own.
+        // Without the filter, the kernel refuses these arguments with an error other than EPERM.
         let free = Privileges::Files.apart(|| short(number, arguments)).unwrap();
         assert!(free.is_err_and(|error| error != libc::EPERM), "{name}: {free:?}");
         assert_eq!(
@@ -206,7 +206,7 @@ fn a_worker_has_no_messages_shared_memory_or_timers_with_others() {
 fn a_worker_gets_no_call_of_the_lists() {
     let processes = [libc::SYS_fork, libc::SYS_vfork];
     for number in super::FILES.iter().chain(super::OTHERS).filter(|number| !processes.contains(number)) {
-        // Without the rule, the invalid arguments lead to EBADF, EFAULT, EINVAL or ENOSYS.
+        // Without the rule, the kernel refuses these invalid arguments with EBADF, EFAULT, EINVAL or ENOSYS.
         let answer = Privileges::Memory.apart(|| call(*number, [usize::MAX; 6])).unwrap();
         assert_eq!(answer, Err(libc::EPERM), "call {number}");
     }
@@ -229,7 +229,7 @@ fn worker_creates_no_socket_and_accepts_no_client() {
         call(libc::SYS_socketpair, [family, kind, 0, address(&both), 0, 0])
     });
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-    // Without the rule, the call fails instead of waiting for a client.
+    // Non-blocking: if the rule is missing, `accept` fails instead of waiting for a client.
     listener.set_nonblocking(true).unwrap();
     refused_to_workers("listen", || short(libc::SYS_listen, [number(&listener), 1, 0]));
     for (name, call) in [("accept", libc::SYS_accept), ("accept4", libc::SYS_accept4)] {
@@ -263,7 +263,7 @@ fn a_worker_binds_no_packet_socket_to_another_device() {
     refused_to_workers("bind", || bind(size_of::<libc::sockaddr_ll>()));
     let short_of = Privileges::Memory.apart(|| bind(size_of::<libc::sockaddr_xdp>())).unwrap();
     assert_eq!(short_of, Err(libc::EINVAL), "an address as long as one of AF_XDP gets to the kernel");
-    // A frame sent by the same socket leaves by the device in its address.
+    // Frame to send by the same socket: it leaves by the device in the frame's address.
     let frame = [0_u8; 60];
     refused_to_workers("sendto another device", || {
         let length = size_of::<libc::sockaddr_ll>();
