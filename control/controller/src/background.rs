@@ -1,10 +1,11 @@
-//! Work beside the caller: on a blocking thread, or in a task that outlives the request.
+//! Runs slow work outside the caller's task: on a blocking thread, or in a task that outlives the request.
 
 use std::future::Future;
 
 use crate::ControlError;
 
-/// Runs work that takes long or waits for the disk on a blocking thread. `what` completes "can't …".
+/// Runs slow work, or work that waits for the disk, on a blocking thread. `what` completes the error text
+/// "can't …".
 ///
 /// # Errors
 /// Returns the error of the work, or an error if it panics.
@@ -15,8 +16,8 @@ pub(crate) async fn blocking<T: Send + 'static>(
     tokio::task::spawn_blocking(work).await.map_err(|error| ControlError::system(what, error))?
 }
 
-/// Runs work in a task of its own. Dropping the returned future doesn't stop the work. `what` completes
-/// "can't …".
+/// Runs work in a task of its own. Dropping the returned future doesn't stop the work. `what` completes the
+/// error text "can't …".
 ///
 /// # Errors
 /// Returns the error of the work, or an error if it panics.

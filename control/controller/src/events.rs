@@ -1,4 +1,4 @@
-//! Event log of the router, shared by all writers and readers.
+//! Shared event log of the router.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
@@ -39,7 +39,7 @@ impl From<EventLog> for Events {
 
 impl Events {
     fn lock(&self) -> MutexGuard<'_, EventLog> {
-        // Each change of the log is a single step, so a poisoned lock is harmless.
+        // No panic leaves the log half changed, so a poisoned lock is harmless.
         self.0.log.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -52,7 +52,7 @@ impl Events {
         (log, at)
     }
 
-    /// Logs an event about `subject`: `text` is a sentence for people, and `details` a JSON object for
+    /// Logs an event about `subject`. `text` is a sentence for people; `details` is a JSON object for
     /// programs.
     pub fn note(&self, kind: EventKind, subject: &str, text: impl Into<String>, details: Value) {
         let details = match details {
@@ -69,7 +69,7 @@ impl Events {
         }
     }
 
-    /// Logs the events that were collected for the past seconds. Called about once a second.
+    /// Logs the repeated events that were merged in the past seconds. Control calls this about once a second.
     pub(crate) fn flush(&self) {
         let (mut log, now) = self.now();
         if log.flush(now) {
@@ -88,7 +88,7 @@ impl Events {
     }
 }
 
-/// Shortens a string value, because names and reasons from outside may be long.
+/// Shortens a string value: names and reasons that come from outside may be long.
 fn without_long(value: Value) -> Value {
     match value {
         Value::String(text) => Value::String(cut(&text)),

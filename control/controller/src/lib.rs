@@ -1,8 +1,8 @@
 //! Owns the router's state, and connects the control side to the pipeline.
 //!
 //! # Levels of state
-//! Control holds the tables as configured. Each level below holds a digest of them, which is renewed when a
-//! level above changes. (Control is the master processor of *VERA*, section 3.2.1.)
+//! Control holds the tables as configured. Each lower level holds a digest of them, and gets a new digest
+//! when a level above changes. (Control is the master processor of *VERA*, section 3.2.1.)
 //!
 //! | state | control | worker | XDP program |
 //! |---|---|---|---|
@@ -10,7 +10,7 @@
 //! | filters, bindings | filters, instances by name | table of each gate | fate, bucket, eBPF variant |
 //! | neighbours | neighbours of kernel and workers | table, link headers | link header |
 //! | schedulers | nodes and settings | tree, at the owner of the port | none: flows stay at workers |
-//! | addresses, VLANs | those of kernel and user | settings of ports | maps of the classifier |
+//! | addresses, VLANs | addresses and VLANs of kernel and user | settings of ports | maps of the classifier |
 //! | placements | placements, device capabilities | placements, device capabilities | devices of entries |
 //!
 //! A worker derives further state by itself: a flow record holds path and route, an adjacency holds the link

@@ -29,10 +29,10 @@ use crate::model::own_routes::OwnRoutes;
 use crate::model::placements::Placed;
 use crate::model::schedulers::Schedulers;
 
-/// Plugin control unit with the filter types of this room.
+/// Plugin control unit with the filter types of this crate.
 pub(crate) type Plugins = PluginControlUnit<FilterExpression, CompiledExpression>;
 
-/// Binding at control, with its filter as written and as compiled.
+/// Binding at control, with its filter as configured and as compiled.
 pub(crate) type Bound = millrace_plugin::Bound<FilterExpression, CompiledExpression>;
 
 /// Change of plugins at the workers.
@@ -42,7 +42,7 @@ pub(crate) type PluginChange = millrace_plugin::PluginChange<CompiledExpression>
 pub(crate) struct PortPlan {
     pub id: PortId,
     pub config: millrace_config::Port,
-    /// Settings of the port in the pipeline. At kernel ports the mirror completes them.
+    /// Settings of the port in the pipeline. The mirror of the kernel completes the settings of kernel ports.
     pub settings: PortSettings,
 }
 
@@ -53,15 +53,15 @@ impl PortPlan {
     }
 }
 
-/// Planned router.
+/// Router that a configuration describes.
 #[derive(Clone, Debug)]
 pub(crate) struct Model {
     pub ports: Vec<PortPlan>,
     pub own_routes: OwnRoutes,
-    /// Configured routes, as given, by prefix.
+    /// Configured routes by prefix, in the form of the configuration.
     pub routes: BTreeMap<IpNet, millrace_config::Route>,
     pub neighbours: Vec<millrace_config::Neighbour>,
-    /// Placements of flows; the first placement that matches a flow counts.
+    /// Placements of flows and instances; the first placement that matches a flow decides.
     pub placements: Vec<Placed>,
     /// Configured router-wide settings.
     pub router: millrace_config::Router,
@@ -69,7 +69,7 @@ pub(crate) struct Model {
     pub control_plane: millrace_config::ControlPlane,
     /// Configured settings that apply to all plugin files.
     pub plugin_settings: millrace_config::Plugins,
-    /// Configuration of the HTTP interface.
+    /// Configuration of the HTTP API.
     pub api: millrace_config::Api,
     /// Plugin files by plugin name, in load order.
     pub files: Vec<(&'static str, millrace_config::Plugin)>,
@@ -99,14 +99,14 @@ impl Model {
         Ok(NeighbourChange { port: port.id, address: neighbour.address, state })
     }
 
-    /// Returns the configured routes that the kernel keeps. They are installed in the kernel, and the mirror
-    /// reports them back.
+    /// Returns the configured routes that the kernel keeps. Control installs them in the kernel, and the
+    /// mirror reports them back.
     pub fn kernel_routes(&self) -> impl Iterator<Item = &millrace_config::Route> {
         let own = |prefix: &IpNet| self.own_routes.is_added(prefix);
         self.routes.iter().filter(move |(prefix, _)| !own(prefix)).map(|(_, route)| route)
     }
 
-    /// Whether there is a configured route to exactly this prefix, and the kernel keeps it.
+    /// Whether the kernel keeps a configured route to exactly this prefix.
     pub fn is_for_kernel(&self, prefix: &IpNet) -> bool {
         self.routes.contains_key(prefix) && !self.own_routes.is_added(prefix)
     }
@@ -139,7 +139,7 @@ impl Model {
         filter.compile(|name| self.port_id(name)).map_err(|unknown| self.unknown_port(filter, &unknown))
     }
 
-    /// Compiles an expression that only selects packets.
+    /// Compiles a selection.
     pub fn compile_selection(&self, filter: &Selection) -> Result<CompiledSelection, ControlError> {
         filter.compile(|name| self.port_id(name)).map_err(|unknown| self.unknown_port(filter, &unknown))
     }
@@ -163,8 +163,8 @@ impl Model {
         Ok(for_kernel)
     }
 
-    /// Returns the route for the workers, or `None` if the kernel keeps the route. `towards` finds the port
-    /// without a kernel device whose subnet contains an address.
+    /// Returns the route for the workers, or `None` if the kernel keeps the route. `towards` returns the port
+    /// whose subnet contains an address, among the ports without a kernel device.
     pub fn plan_route(
         &self,
         route: &millrace_config::Route,
@@ -188,7 +188,7 @@ impl Model {
     }
 }
 
-/// Returns the error for a route whose next hop is behind no known port.
+/// Returns the error for a route whose next hop is in no subnet of a port.
 pub(crate) fn in_no_subnet(route: &millrace_config::Route) -> ControlError {
     ControlError::invalid(format!(
         "route {:?}: its next hop is in no subnet of a port: give its `port` as well",
@@ -196,7 +196,7 @@ pub(crate) fn in_no_subnet(route: &millrace_config::Route) -> ControlError {
     ))
 }
 
-/// Returns the next hops of a route, if all of them are behind ports without a kernel device.
+/// Returns the next hops of a route; `None` unless all of them are at ports without a kernel device.
 fn own_hops(
     model: &Model,
     route: &millrace_config::Route,
@@ -251,7 +251,7 @@ pub(crate) fn reverse_path(reverse_path: millrace_config::ReversePath) -> Revers
     }
 }
 
-/// Returns the workers' options from the router-wide settings.
+/// Returns the workers' options that follow from the router-wide settings.
 pub(crate) fn options(router: &millrace_config::Router, instances: Limits) -> Options {
     Options {
         martians: MartianPolicy {

@@ -1,26 +1,27 @@
-//! Overrides: command-line options of the start. They apply to every configuration that runs.
+//! Overrides: command-line options of the start. They apply to every configuration that the router runs.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use millrace_config::{Config, ConfigErrors, Device, OnDeath, PollMode, PortKind};
 
-/// Command-line options that override the configuration; `None` or empty leaves a setting as configured.
+/// Command-line options that override the configuration. `None` or an empty list leaves a setting as
+/// configured.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Overrides {
     /// Poll mode of the workers.
     pub mode: Option<PollMode>,
     /// Number of worker threads.
     pub workers: Option<usize>,
-    /// Treatment of packets after the router has died, for ports without a setting of their own.
+    /// Treatment of packets after the router has died, for ports without their own `on-death`.
     pub on_death: Option<OnDeath>,
     /// Driver of kernel devices, for ports whose driver is `auto`.
     pub driver: Option<Device>,
     /// State directory; `none` for no directory.
     pub state: Option<PathBuf>,
-    /// Addresses at which the HTTP interface listens over TLS.
+    /// Addresses at which the HTTP API listens over TLS.
     pub listen: Vec<SocketAddr>,
-    /// Files of the interface's certificate and of its key.
+    /// Files of the HTTP API's certificate and of its key.
     pub certificate: Option<(PathBuf, PathBuf)>,
 }
 
@@ -28,16 +29,16 @@ impl Overrides {
     /// Parses a configuration and applies the overrides. Returns the configuration in normal form.
     ///
     /// # Errors
-    /// Returns an error in the text, with its position. Doesn't check whether the configuration can run.
+    /// Returns the errors of the text, with their positions. Doesn't check whether the configuration can run.
     pub(crate) fn read(&self, text: &str, origin: &str) -> Result<Config, ConfigErrors> {
         let mut config = Config::parse(text, origin)?;
         self.put_into(&mut config);
         Ok(config.normalized())
     }
 
-    /// Removes the overrides from the running configuration: a value that still equals its override is replaced
-    /// by the value of the base configuration, `said`. `on-death` stays, because a configuration with bindings
-    /// must state it.
+    /// Removes the overrides from the running configuration. A value that still equals its override becomes
+    /// the value of the base configuration, `said`. `on-death` stays as overridden, because a configuration
+    /// with bindings must set it.
     pub(crate) fn taken_out(&self, mut runs: Config, said: &Config) -> Config {
         let (router, api) = (&mut runs.router, &mut runs.api);
         if self.mode == Some(router.mode) {
@@ -109,7 +110,7 @@ mod tests {
         let router = millrace_config::Router { on_death: Some(OnDeath::Drop), ..said.router.clone() };
         assert_eq!(saved, Config { router, ..said.clone() });
         assert_eq!(overrides.read(&saved.to_text().unwrap(), "g").unwrap(), runs);
-        // A value changed since the start is saved.
+        // A value that a command has changed since the start is kept.
         let mut other = runs.clone();
         other.router.mode = PollMode::Poll;
         assert_eq!(overrides.taken_out(other, &said).router.mode, PollMode::Poll);

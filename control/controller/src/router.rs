@@ -1,4 +1,4 @@
-//! Running router: its state, the accessors of its parts, and changes of several parts.
+//! Running router: its state, the accessors of its parts, and changes that concern several parts.
 
 mod audit;
 mod instances;
@@ -58,11 +58,11 @@ pub(crate) struct Shared {
     pub audit: AuditLog,
     /// API tokens for remote access.
     pub tokens: Tokens,
-    /// Check for free memory, which needs no lock.
+    /// Check for free memory. It needs no lock of the state.
     pub memory_guard: OnceLock<MemoryGuard>,
 }
 
-/// State of a running router.
+/// State of a running router, protected by a lock.
 pub(crate) struct Inner {
     /// Configured tables.
     pub model: Model,
@@ -82,7 +82,7 @@ pub(crate) struct Inner {
 }
 
 impl Inner {
-    /// Returns the state as queries see it.
+    /// Returns the part of the state that queries can access.
     pub fn seen(&mut self) -> Seen<'_> {
         Seen {
             model: &self.model,
@@ -112,8 +112,8 @@ impl Inner {
     }
 }
 
-/// State of a running router as queries see it. Workers are mutable because they are asked, and counters because
-/// rates are measured from one query to the next.
+/// Part of a running router's state that queries can access. Workers are mutable because queries ask them
+/// questions. Counters are mutable because rates are measured from one query to the next.
 pub(crate) struct Seen<'a> {
     pub model: &'a Model,
     pub tables: &'a GateTables,
@@ -136,7 +136,7 @@ impl Seen<'_> {
         Ok(self.snapshot_and_shares()?.0)
     }
 
-    /// Returns all counters, and the counters of each port's XDP programs read right after them.
+    /// Returns all counters, and the counters of each port's XDP programs, which are read right afterwards.
     pub fn snapshot_and_shares(&mut self) -> Result<(Snapshot, Vec<KernelShare>), ControlError> {
         let mut snapshot = self.workers.snapshot()?;
         let shares = self.add_offload_drops(&mut snapshot);
@@ -173,13 +173,13 @@ impl Seen<'_> {
 
 impl Router {
     pub(crate) fn lock(&self) -> MutexGuard<'_, Inner> {
-        // After a panic the state is as consistent as between any two commands, so a poisoned lock is
-        // harmless.
+        // No panic leaves a command half carried out in the state, so a poisoned lock is harmless.
         self.0.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Locks the state for a single change; every single change starts with this function.
+    /// Locks the state for a single change. Every single change starts with this function.
     ///
+    /// # Errors
     /// Refuses while a transaction is running, because the change would interfere with it. Refuses while a
     /// revision waits for confirmation, because a rollback would undo the change.
     pub(crate) fn to_change(&self) -> Result<MutexGuard<'_, Inner>, ControlError> {
@@ -188,19 +188,19 @@ impl Router {
         Ok(inner)
     }
 
-    /// Waits until every worker has carried out all earlier commands. Shows that control and all workers are
-    /// alive.
+    /// Waits until every worker has carried out all earlier commands. Success shows that control and all
+    /// workers are alive.
     pub fn answers(&self) -> Result<(), ControlError> {
         self.lock().workers.barrier()
     }
 
-    /// Starts checking memory, once a second and before each request that takes memory.
+    /// Starts the checks of free memory: once a second, and before each request that takes memory.
     pub fn guard_memory(&self, guard: MemoryGuard) {
-        // A router that is guarded already keeps its guard.
+        // A second guard is ignored.
         let _ = self.0.memory_guard.set(guard);
     }
 
-    /// Checks that memory suffices for a request with a body of this many bytes.
+    /// Checks that memory suffices for a request whose body has this many bytes.
     pub fn room_for(&self, body: usize) -> Result<(), ControlError> {
         room_for(self.0.memory_guard.get().copied(), body)
     }

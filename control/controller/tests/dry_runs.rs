@@ -1,4 +1,4 @@
-//! Tests that dry runs and refused requests run no code of plugins in a submitted configuration.
+//! Tests that dry runs and refused requests run no code of the plugins in a submitted configuration.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -10,7 +10,7 @@ use millrace_controller::{
     Apply, ControlError, Keep, Operation, Overrides, Principal, Role, Router, StartOptions, start,
 };
 
-/// Configuration of a router: `plugins` are keys of `[plugins]`, and `more` follows the port.
+/// Returns the text of a configuration. `plugins` holds keys of `[plugins]`, and `more` follows the port.
 fn text(plugins: &str, more: &str) -> String {
     format!(
         "[plugins]\nstate = \"none\"\ncache = \"none\"\n{plugins}\n\
@@ -50,7 +50,7 @@ impl Object {
         Some(Self { folder, file })
     }
 
-    /// Configuration that loads the shared object, with a bound instance.
+    /// Returns the text that loads the shared object and binds an instance of it.
     fn loaded(&self) -> String {
         let file = self.file.display();
         format!(
@@ -80,7 +80,7 @@ fn with_router(plugins: &str, work: impl AsyncFn(Router)) {
     });
 }
 
-/// Requests an operation as a caller of this role.
+/// Executes an operation as a caller with this role.
 async fn ask<O: Operation>(router: &Router, role: Role, operation: O) -> Result<O::Answer, ControlError> {
     router.execute(&Principal { role: Some(role), ..Principal::router() }, operation).await
 }
@@ -90,13 +90,13 @@ async fn compare(router: &Router, role: Role, text: &str) -> Result<DifferenceVi
         .await
 }
 
-/// Policy that refuses all plugins, as nothing is signed with its key.
+/// Returns a policy that refuses all plugins, because its trusted key has signed none of them.
 fn refusing(folder: &Path) -> String {
     let key = millrace_repository::generate(&folder.join("test.key")).unwrap().key;
     format!("shared-objects = \"refuse\"\nunsigned = \"refuse\"\nkeys = [\"{key}\"]")
 }
 
-/// Policy in the attacker's configuration.
+/// Policy that the attacker's configuration sets.
 const ALLOWING: &str = "shared-objects = \"allow\"\nunsigned = \"allow\"";
 
 #[test]
@@ -160,7 +160,7 @@ fn an_operator_compares_only_texts_with_the_plugins_and_callers_that_run() {
         }
         let state = text("", "").replace("state = \"none\"", "state = \"/tmp/elsewhere\"");
         assert!(matches!(compare(&state).await, Err(ControlError::Forbidden(..))));
-        // A syntax error elsewhere in the text prevents that files are read.
+        // If the text has a syntax error elsewhere, no file is read.
         let wrong = text("", "[[plugin]]\nfile = \"/etc/shadow\"\n[[route]]\nto = \"10.9.0.0\"\n");
         let refused = compare(&wrong).await.unwrap_err().to_string();
         assert!(!refused.contains("shadow"), "{refused}");

@@ -1,4 +1,4 @@
-//! Tests of ports without a kernel device: their announcements when the device is opened.
+//! Tests of ports without a kernel device: the announcements of their addresses when the device is opened.
 
 use std::path::PathBuf;
 
@@ -6,7 +6,7 @@ use millrace_config::Config;
 use millrace_controller::operation::{GetSummary, ListDrops};
 use millrace_controller::{Principal, StartOptions, start};
 
-/// File that is removed with the test.
+/// Path of a file. Dropping the value removes the file.
 struct File(PathBuf);
 
 impl Drop for File {

@@ -59,7 +59,7 @@ fn frame(port: u16) -> Vec<u8> {
     frame
 }
 
-/// Writes a pcap file with frames to these ports, all with the same time.
+/// Writes a pcap file with one frame to each of these UDP ports, all with the same timestamp.
 fn recorded(path: &Path, ports: &[u16]) {
     let mut file = Vec::new();
     [0xa1b2_c3d4_u32, 0x0004_0002, 0, 0, 65_535, 1].iter().for_each(|word| file.extend(word.to_le_bytes()));
@@ -84,7 +84,7 @@ fn frames_wait_for_the_rate_of_their_port_in_the_order_of_their_queues() {
     let sent = (0..sent.len()).filter_map(|index| sent.get(index)).filter(|(_, frame)| frame.len() == LENGTH);
     let (times, ports): (Vec<_>, Vec<_>) =
         sent.map(|(at, frame)| (at, u16::from_be_bytes([frame[36], frame[37]]))).unzip();
-    // The slack lets two frames go ahead of the rate; then the high queue's frames overtake the others.
+    // The slack lets two frames go ahead of the rate. Then the frames of the high queue overtake the others.
     assert_eq!(ports, [9000, 9000, 9001, 9001, 9000, 9000, 9000, 9000], "{times:?}");
     // 1,000 bytes at 1 Mb/s take 8 ms.
     let gaps: Vec<u128> = times[2..].windows(2).map(|pair| (pair[1] - pair[0]).as_micros()).collect();

@@ -2,7 +2,7 @@
 //!
 //! A token is shown once, when it is created. A file beside the revisions keeps only its SHA-256 hash. The
 //! token has 256 random bits, so a slower hash would add no protection against guessing. A check compares the
-//! hashes of all tokens, each in a time that does not depend on where the hashes differ.
+//! sent token with all stored hashes in constant time.
 
 use std::net::IpAddr;
 use std::path::Path;
@@ -76,7 +76,7 @@ struct Known {
     used_from: Mutex<Option<IpAddr>>,
 }
 
-/// Sender of a valid token.
+/// Caller that authenticated with a valid token.
 #[derive(Clone, Debug)]
 pub struct Holder(Arc<Known>);
 
@@ -99,7 +99,7 @@ pub struct Tokens(Arc<Shared>);
 #[derive(Debug)]
 struct Shared {
     book: Mutex<Notebook<Kept>>,
-    /// Copy of the valid tokens for checks, so that no check waits for the disk.
+    /// Valid tokens in memory. Checks read this copy, so they never wait for the disk.
     known: RwLock<Vec<Arc<Known>>>,
 }
 
@@ -119,14 +119,14 @@ impl Tokens {
         Self(Arc::new(Shared { book: Mutex::new(book), known }))
     }
 
-    /// Returns the reason why the token file could not be read, in which case no token is valid; `None` if it
-    /// was read.
+    /// Returns the reason why the token file could not be read; `None` if it was read. No token is valid
+    /// while the file is unreadable.
     pub fn damage(&self) -> Option<String> {
         self.book().damage().map(|damage| format!("no API token is valid: {damage}"))
     }
 
     fn book(&self) -> MutexGuard<'_, Notebook<Kept>> {
-        // Each change of the tokens is complete, so a poisoned lock is harmless.
+        // No panic leaves the tokens half changed, so a poisoned lock is harmless.
         self.0.book.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -210,13 +210,13 @@ impl Tokens {
         holder.0.expires.is_none_or(|end| now() < end) && known.iter().any(|one| one.hash == holder.0.hash)
     }
 
-    /// Writes the last uses of tokens to the file, if any is at least a minute newer than the stored one.
+    /// Writes the last use of each token to the file, if at least one is a minute newer than the stored time.
     pub fn keep_uses(&self) -> Result<(), ControlError> {
         let uses = self.uses();
         let mut book = self.book();
         let old = |kept: &Kept| {
             let used = uses.iter().find(|(name, ..)| *name == kept.name).map_or(0, |(_, used, _)| *used);
-            // The file may be damaged, and name any time.
+            // A damaged file may contain any time, so the addition saturates.
             used >= kept.used.unwrap_or(0).saturating_add(60)
         };
         if !book.is_kept() || !book.entries().iter().any(old) {
@@ -270,7 +270,7 @@ fn check(new: &NewToken) -> Result<(), ControlError> {
     Ok(())
 }
 
-/// Creates a new token.
+/// Generates the random text of a new token.
 fn secret() -> Result<String, ControlError> {
     let mut bytes = [0; SECRET];
     getrandom::fill(&mut bytes).map_err(|error| ControlError::system("get random bytes", error))?;

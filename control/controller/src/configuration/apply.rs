@@ -1,4 +1,4 @@
-//! Comparing a configuration with the running one, and applying it atomically.
+//! Compares a configuration with the running one, and applies it atomically.
 
 use std::sync::Arc;
 
@@ -40,7 +40,7 @@ pub struct Apply {
     /// Time until an unconfirmed configuration is rolled back: `60s`, `10m`.
     #[serde(default)]
     pub confirm: Option<ConfirmTime>,
-    /// Revision that must be running without later changes; otherwise nothing is applied.
+    /// Number of the revision that must be running without later changes; otherwise nothing is applied.
     #[serde(default)]
     pub if_revision: Option<u64>,
     /// Expected text of the running configuration, as returned by
@@ -115,10 +115,11 @@ impl Router {
         written.normalized()
     }
 
-    /// Returns the running configuration in normal form. Refuses while a transaction is half made.
+    /// Returns the running configuration in normal form.
     ///
     /// # Errors
-    /// Returns an error while a configuration or a list is being applied.
+    /// Returns an error while a configuration or a list is being applied, because only some of its changes
+    /// are in force.
     pub(crate) fn whole_running(&self) -> Result<Config, ControlError> {
         let written = {
             let inner = self.lock();
@@ -133,7 +134,8 @@ impl Router {
         let (text, origin) = (text.to_owned(), origin.to_owned());
         let (loader, overrides) = {
             let inner = self.lock();
-            // Planning runs no code of shared objects, under the plugin policy of the running configuration.
+            // Planning follows the plugin policy of the running configuration, and runs no code of shared
+            // objects.
             (
                 inner.plugins.loader.planning_change(Admitted::of(&inner.model)),
                 inner.settings.overrides.clone(),
@@ -155,7 +157,7 @@ impl Router {
 }
 
 impl Transaction {
-    /// Applies the configuration of `order`, already parsed as `candidate`.
+    /// Applies `candidate`, the parsed configuration of the request `order`.
     ///
     /// # Errors
     /// Returns the errors of [`Apply`], except for problems of the text.
@@ -177,7 +179,7 @@ impl Transaction {
                 "the running configuration differs from the expected one: nothing was changed".into(),
             ));
         }
-        // The store is read while the changes are made.
+        // The store is read in parallel with the changes.
         let missing = missing(&self.0, &before);
         let changes = self.transition(&before, &candidate).await?;
         if changes.is_empty() {
@@ -224,14 +226,15 @@ impl Transaction {
     pub(super) async fn transition(&self, from: &Config, to: &Config) -> Result<Vec<Change>, ControlError> {
         let changes = without_restart(from.difference(to), Submission::File)?;
         self.make(&changes).await.map_err(|failed| refused(&changes, &failed))?;
-        // A configuration with bindings or filters declares `on-death`.
+        // Bindings and filters need an explicit `on-death`, so a configuration that has some sets it
+        // explicitly.
         if !(to.bind.is_empty() && to.filter.is_empty()) {
             self.0.lock().supervision.death.confirm();
         }
         Ok(changes)
     }
 
-    /// Writes the missing revisions and then this one to disk: all of them or none.
+    /// Writes the missing revisions and then the applied one to disk: all of them or none.
     async fn remember(
         &self,
         draft: Draft,
@@ -288,7 +291,8 @@ fn note_refused(events: &Events, origin: &str, who: &Who, error: &ControlError) 
     events.note(EventKind::ConfigurationRefused, origin, text, details);
 }
 
-/// Reads the store for the revisions that must be on disk before another configuration becomes the base.
+/// Starts to read the store, and returns the revisions that must be on disk before another configuration
+/// becomes the base.
 fn missing(router: &Router, before: &Arc<Config>) -> JoinHandle<Result<Vec<Draft>, ControlError>> {
     let (store, base, overrides) = {
         let inner = router.lock();
@@ -301,7 +305,8 @@ fn missing(router: &Router, before: &Arc<Config>) -> JoinHandle<Result<Vec<Draft
 /// Revision written to disk.
 struct Remembered {
     revision: Revision,
-    /// Number of the preceding revision, with the earlier configuration; `None` if none was missing.
+    /// Number of the revision that stores the configuration before this change; `None` if it was on disk
+    /// already.
     before: Option<u64>,
 }
 

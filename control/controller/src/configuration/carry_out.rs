@@ -1,4 +1,4 @@
-//! Makes changes of the running configuration one after the other, and undoes them if one fails.
+//! Makes changes of the running configuration one after another, and undoes them if one fails.
 
 use millrace_config::{Change, Port, Scheduler, Together};
 use millrace_pipeline::{
@@ -30,21 +30,22 @@ const ROUTES_TOGETHER: usize = 2048;
 
 /// Result of a sequence of changes that stopped early.
 struct Stopped {
-    /// Number of leading changes in force. It includes the failed change if a worker did not answer.
+    /// Number of changes in force, from the first on. It includes the failed change if a worker did not
+    /// answer.
     made: usize,
-    /// Index of the failed change.
+    /// Index of the failed change, counted from 0.
     step: usize,
     error: ControlError,
 }
 
 impl Router {
-    /// Calls `plan` for a list of changes, then makes all of them or none. Returns the result of `answer`, which
-    /// gets the planner's result before other transactions may start. Dropping the returned future doesn't stop
-    /// the work.
+    /// Calls `plan`, which returns a list of changes and a further value, then makes all of the changes or
+    /// none. Then calls `answer` with that value, before other transactions may start, and returns its
+    /// result. Dropping the returned future doesn't stop the work.
     ///
     /// # Errors
-    /// Returns the errors of the plan, the reason why a change failed, and the errors of the answer. The changes
-    /// are made if only the answer failed.
+    /// Returns the errors of the plan, the reason why a change failed, and the errors of the answer. The
+    /// changes are made if only the answer failed.
     pub(crate) async fn change<P: Send + 'static, A: Send + 'static>(
         &self,
         plan: impl FnOnce(&mut Inner) -> Result<(Vec<Change>, P), ControlError> + Send + 'static,
@@ -76,8 +77,8 @@ impl Transaction {
         self.make_what_can_be(changes.iter().rev().cloned().map(Change::inverse).collect()).await
     }
 
-    /// Makes the changes of a rollback, and continues after failures. A route that the kernel refuses stays
-    /// configured, and is offered to the kernel again. Returns the failed changes.
+    /// Makes the changes of a rollback, and continues after failures. If the kernel refuses a route, the
+    /// route stays configured, and control offers it to the kernel again later. Returns the failed changes.
     pub(super) async fn make_what_can_be(&self, mut back: Vec<Change>) -> Vec<String> {
         let mut remains = Vec::new();
         loop {
@@ -99,7 +100,7 @@ impl Transaction {
         }
     }
 
-    /// Makes changes up to the first that fails.
+    /// Makes changes in order, and stops at the first failure.
     async fn make_until_refused(&self, changes: &[Change], refused: Refused) -> Result<(), Stopped> {
         let mut at = 0;
         if !changes.is_empty() {
@@ -126,7 +127,7 @@ impl Transaction {
     }
 
     /// Makes a single change. Returns 1 if the change is in force, else 0. A change that a worker did not
-    /// answer counts as in force, so that it is undone.
+    /// answer counts as in force, so that the caller undoes it.
     async fn make_alone(&self, change: &Change) -> (usize, Result<(), ControlError>) {
         match self.make_one(change).await {
             Ok(()) => (1, Ok(())),
@@ -153,7 +154,8 @@ impl Transaction {
     }
 }
 
-/// Returns the leading changes that are made together: bindings, routes, or a single other change.
+/// Returns the changes at the start of the list that are made together: bindings, routes, or a single other
+/// change.
 fn group(changes: &[Change]) -> &[Change] {
     let (kind, most) = match changes[0].together() {
         Together::Bindings => (Together::Bindings, BINDINGS_TOGETHER),
@@ -169,7 +171,7 @@ fn group(changes: &[Change]) -> &[Change] {
     &changes[..end]
 }
 
-/// Whether the model contains a failed change, because the failure came after the change of the model.
+/// Whether the model contains a failed change: it does if the failure came after the change of the model.
 fn stands(model: &Model, tables: &GateTables, change: &Change) -> bool {
     let plugins = &model.plugins;
     let port = |name: &str| model.ports.iter().map(|plan| &plan.config).find(|port| *port.name == *name);
@@ -203,7 +205,7 @@ fn stands(model: &Model, tables: &GateTables, change: &Change) -> bool {
         }
         // Loading a plugin concerns control alone.
         Change::AddPlugin(_) | Change::RemovePlugin(_) => false,
-        // These changes are made in groups, and their functions count them.
+        // These changes are made in groups; `change_bindings` and `change_routes` return how many they made.
         Change::Bind(_)
         | Change::Unbind(_)
         | Change::AddFilter(_)

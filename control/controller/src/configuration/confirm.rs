@@ -1,4 +1,4 @@
-//! Confirmation of configurations, and automatic rollback of those that are not confirmed in time.
+//! Confirmation of configurations, and automatic rollback of configurations that are not confirmed in time.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,7 +19,7 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(60);
 /// Interval between two checks whether another transaction has ended.
 const LOOK: Duration = Duration::from_millis(20);
 
-/// Stores `waiting`, and rolls it back when its time is over.
+/// Stores the revision that waits for confirmation, and rolls it back when its time is over.
 pub(super) fn wait_for_confirmation(router: &Router, waiting: Waiting) {
     let (until, revision) = (waiting.until, waiting.revision);
     router.lock().settings.waiting = Some(waiting);
@@ -70,8 +70,8 @@ impl Unconfirmed {
         self.router.events().note(EventKind::ConfigurationRefused, &subject, text, details);
     }
 
-    /// Waits until no other transaction runs, and begins the one of the rollback. Returns `None` if the revision
-    /// no longer waits for confirmation.
+    /// Waits until no other transaction runs, and begins the transaction of the rollback. Returns `None` if
+    /// the revision no longer waits for confirmation.
     async fn transaction(&self) -> Option<Transaction> {
         loop {
             // Only the holder of a transaction ends the waiting.
@@ -88,7 +88,8 @@ impl Unconfirmed {
     }
 }
 
-/// Confirms the waiting revision, which must be `meant` if given. Returns its number.
+/// Confirms the waiting revision, and returns its number. Refuses if `meant` is given and names another
+/// revision.
 pub(crate) async fn confirm(router: &Router, meant: Option<u64>) -> Result<u64, ControlError> {
     let _transaction =
         Transaction::begin_despite_waiting(router).map_err(|busy| why_not_now(&router.lock(), busy))?;
@@ -121,7 +122,7 @@ pub(crate) async fn confirm(router: &Router, meant: Option<u64>) -> Result<u64, 
 }
 
 /// Returns the reason why a confirmation fails while another transaction runs: no revision waits, its
-/// rollback has begun, or else `busy`.
+/// rollback has begun, or else the error `busy`.
 fn why_not_now(inner: &Inner, busy: ControlError) -> ControlError {
     match &inner.settings.waiting {
         None => nothing_waits(),
@@ -159,7 +160,7 @@ impl Transaction {
         };
         let settle = move || Ok(store.settle(revision, State::Withdrawn)?);
         if let Err(error) = blocking("store the rollback", settle).await {
-            // Logging suffices: the state of the stored revision is *waiting*, so it is not good in any case.
+            // Logging suffices: the stored revision keeps the state *waiting*, so it never counts as good.
             tracing::error!(revision, "can't store that the revision is rolled back: {error}");
         }
         let text = format!("revision {revision} is rolled back: the previous configuration runs again");

@@ -1,5 +1,5 @@
-//! Conditional changes. They are made only if a given revision runs, so that they overwrite no change that
-//! the caller has not read.
+//! Conditional changes. They are made only if a given revision is running, so that they overwrite no change
+//! unknown to the caller.
 
 use millrace_store::{AuditEntry, AuditLog, Outcome};
 use millrace_telemetry::utc;

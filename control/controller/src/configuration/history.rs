@@ -13,12 +13,12 @@ use crate::router::Router;
 use crate::settings::Base;
 use crate::view::{AppliedView, ConfirmTime, RevisionView};
 
-/// Applies a revision again, as a new one.
+/// Request body that applies an earlier revision again. The result is a new revision.
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct RollBack {
-    /// Number of the revision. Without it, withdraws the waiting revision, or else applies the newest good
-    /// revision that differs from the running configuration.
+    /// Number of the revision to apply again. Without it, withdraws the waiting revision, or else applies the
+    /// newest good revision that differs from the running configuration.
     pub revision: Option<u64>,
     /// Reason for the rollback.
     #[serde(deserialize_with = "super::words::comment")]
@@ -26,7 +26,7 @@ pub struct RollBack {
     pub comment: Option<String>,
     /// Time until an unconfirmed configuration is rolled back: `60s`, `10m`.
     pub confirm: Option<ConfirmTime>,
-    /// Revision that must be running without later changes; otherwise nothing is changed.
+    /// Number of the revision that must be running without later changes; otherwise nothing is changed.
     pub if_revision: Option<u64>,
 }
 
@@ -50,7 +50,7 @@ impl Router {
 }
 
 impl RollBack {
-    /// Rolls back as the request says.
+    /// Withdraws the waiting revision, if there is one, and applies the target revision.
     ///
     /// # Errors
     /// Returns an error if the revision doesn't exist, and the errors of [`Apply`].
@@ -89,7 +89,7 @@ impl RollBack {
     }
 }
 
-/// Returns the request and the parsed configuration for a rollback to a revision.
+/// Returns the apply request and the parsed configuration of a revision.
 async fn target(router: &Router, number: u64) -> Result<(Apply, Config), ControlError> {
     let store = router.lock().settings.store.clone();
     let (_, text) = store.own_revision(number)?;
@@ -100,7 +100,7 @@ async fn target(router: &Router, number: u64) -> Result<(Apply, Config), Control
 }
 
 /// Records in the audit log that the waiting revision was withdrawn, but the target not applied. Returns
-/// `error` extended by this fact.
+/// `error` with this fact added.
 fn only_withdrawn(router: &Router, revision: u64, who: &Who, error: ControlError) -> ControlError {
     let runs = router.lock().settings.base.revision;
     router.note_own(who.clone(), &format!("rollback of revision {revision}"), Ok(runs));

@@ -1,4 +1,5 @@
-//! Saves the running configuration: into a file, whose comments stay, or as a revision for the next start.
+//! Saves the running configuration: into the text of a file, whose comments stay, or as a revision for the
+//! next start.
 
 use std::sync::Arc;
 
@@ -16,33 +17,33 @@ use crate::router::Router;
 use crate::settings::{Base, commands};
 use crate::view::AppliedView;
 
-/// Returns the running configuration, written into the text of a file whose comments stay.
+/// Request body that writes the running configuration into the text of a file, whose comments stay.
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct Save {
-    /// Text of the file; `None` for the base configuration.
+    /// Text of the file; without it, the base configuration is used.
     pub text: Option<String>,
     /// Name of the file, for messages.
     #[serde(deserialize_with = "super::words::origin")]
     #[schemars(length(max = 4096))]
     pub origin: Option<String>,
-    /// Whether to write even if this deletes entries of the file that were neither applied nor saved.
+    /// Whether to write even if this deletes entries of the file that were never applied or saved.
     pub force: bool,
 }
 
-/// Stores the running configuration as a revision for the next start. Returns the newest good revision
-/// instead if its text is the same.
+/// Request body that stores the running configuration as a revision for the next start. If the newest good
+/// revision has the same text, no new one is stored.
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct Keep {
-    /// Text of a file equal to the running configuration; `None` for the base configuration with the later
-    /// changes written into it.
+    /// Text of a file equal to the running configuration. Without it, the base configuration is used, with
+    /// the later changes written into it.
     pub text: Option<String>,
     /// Name of the file, for the history.
     #[serde(deserialize_with = "super::words::origin")]
     #[schemars(length(max = 4096))]
     pub origin: Option<String>,
-    /// Reason; `saved` by default.
+    /// Reason for the save; `saved` by default.
     #[serde(deserialize_with = "super::words::comment")]
     #[schemars(length(max = 1024))]
     pub comment: Option<String>,
@@ -52,11 +53,11 @@ pub struct Keep {
 const NAMED: usize = 10;
 
 impl Transaction {
-    /// Stores the text of an apply request that changed nothing as a revision. Does nothing if the base and
-    /// the newest good revision already equal the running configuration.
+    /// Stores the text of an apply request as a revision, although it changed nothing. Does nothing if the
+    /// base and the newest good revision already equal the running configuration.
     ///
     /// # Errors
-    /// Returns an error if the disk refuses.
+    /// Returns an error if the revision can't be written.
     pub(super) async fn keep_applied(
         &self,
         running: Arc<Config>,
@@ -78,7 +79,7 @@ impl Transaction {
     }
 }
 
-/// Stored revisions, base and overrides.
+/// Stored revisions, base and overrides: the sources for saving the running configuration.
 pub(crate) struct Kept {
     store: Store,
     base: Base,
@@ -132,9 +133,9 @@ impl Kept {
         Ok(false)
     }
 
-    /// Refuses a text that permits more at the next start than the running configuration. Command-line
-    /// overrides may now hide `[api]`, state paths and `on-death` of the text. A loaded plugin no longer
-    /// needs `allow-downgrade`.
+    /// Refuses a text that permits more at the next start than the running configuration. The comparison
+    /// leaves out command-line overrides, which may hide `[api]`, state paths and `on-death` of the text. An
+    /// added `allow-downgrade` is refused too: a loaded plugin no longer needs it.
     pub(crate) fn unless_privileged(&self, running: &Config, order: &Keep) -> Result<(), ControlError> {
         let Some(text) = &order.text else { return Ok(()) };
         let origin = order.origin.as_deref().unwrap_or("configuration");

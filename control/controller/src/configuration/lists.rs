@@ -29,7 +29,7 @@ use crate::{ControlError, Refused, Wrong};
 pub struct AddedFilters {
     /// Ids of the filters, in the order of the list.
     pub ids: Vec<u64>,
-    /// Added filters that never win, each with the filters before it.
+    /// Added filters that never win, each with the filters that shadow it.
     pub shadowed: Vec<ShadowedView>,
 }
 
@@ -38,7 +38,7 @@ pub(crate) type Numbered<T> = Vec<(usize, T)>;
 
 impl Router {
     /// Parses all entries with `read`, plans the changes with `try_all`, and makes them if no entry is
-    /// faulty. Returns the result of `done`, which is called before other transactions may start.
+    /// faulty. Then calls `done`, before other transactions may start, and returns its result.
     pub(crate) async fn make_list<T: Send + 'static, U: Send + 'static, R: Send + 'static>(
         &self,
         entries: Vec<T>,
@@ -67,8 +67,8 @@ impl Router {
         detached("make the changes of a list", work).await
     }
 
-    /// Returns the filters and bindings that never win, of those whose numbers `is_meant` selects. Compares
-    /// filters on a blocking thread.
+    /// Returns the filters and bindings that never win, limited to the numbers that `is_meant` selects.
+    /// Compares filters on a blocking thread.
     pub(crate) async fn never_winning(&self, is_meant: impl Fn(u64) -> bool) -> Vec<ShadowedView> {
         let gates = compared(&self.lock().model, &is_meant);
         let compare = move || gates.iter().flat_map(shadows).collect::<Shadows>();
@@ -78,8 +78,8 @@ impl Router {
     }
 }
 
-/// Returns the error for a list whose entries are valid but whose changes failed, usually refused by the
-/// kernel.
+/// Returns the error for a list whose entries are valid but whose changes failed. Usually the kernel refused
+/// an entry.
 fn refused(entries: usize, failed: Failed) -> ControlError {
     match failed.remains.as_slice() {
         // A failure of the system or of a worker is not the fault of an entry.
@@ -149,7 +149,7 @@ pub(crate) fn try_removals(
     prefixes.into_iter().filter_map(removal).collect()
 }
 
-/// Checks which filters can be added, without changing the model.
+/// Checks which filters can be added. The model stays unchanged.
 pub(crate) fn try_filters(inner: &mut Inner, filters: Numbered<Filter>, wrong: &mut Wrong) -> Vec<Change> {
     let (before, mut conflicts) = (inner.model.plugins.clone(), FilterConflicts::of(&inner.model));
     let addition = |(number, filter): (usize, Filter)| {
@@ -165,7 +165,7 @@ pub(crate) fn try_filters(inner: &mut Inner, filters: Numbered<Filter>, wrong: &
     changes
 }
 
-/// Prefixes seen in a list; each may occur once.
+/// Prefixes already seen in a list; a repeated prefix is an error.
 #[derive(Default)]
 struct Once(HashSet<IpNet>);
 

@@ -1,13 +1,13 @@
 //! Running configuration: showing it, comparing it with another one, and changing it atomically.
 //!
-//! The running configuration is generated from the model in normal form, and compared with the candidate. The
-//! difference is an ordered list of changes. The functions of single commands make each change; bindings and
-//! routes are changed in groups. Between groups the lock is released, so that control follows the kernel. If
-//! a change fails, the inverses of the earlier changes undo them, the last first.
+//! Control generates the running configuration from the model in normal form, and compares it with the
+//! candidate. The difference is an ordered list of changes. Each change uses the function of the equivalent
+//! command; bindings and routes are changed in groups. Between groups control releases the lock, and follows
+//! changes of the kernel. If a change fails, control undoes the earlier changes, the last first.
 //!
-//! Last, the revision is written to disk. Single commands may have changed the configuration since the
-//! previous revision; that state is written first, in the same step. If writing fails, all changes are
-//! undone. The task belongs to the router, so it continues when the request ends.
+//! At the end, control writes the revision to disk. Single commands may have changed the configuration since
+//! the previous revision; that configuration is written first, in the same step. If writing fails, all
+//! changes are undone. The task belongs to the router, so it continues when the request ends.
 
 pub(crate) mod apply;
 mod carry_out;
@@ -29,8 +29,8 @@ use crate::ControlError;
 use crate::router::{Inner, Router};
 use crate::settings::Progress;
 
-/// Transaction of a router: the changes that its methods make are all made, or none. Other changes are refused
-/// until it is dropped.
+/// Transaction of a router: its changes are made completely, or not at all. Other changes are refused until
+/// the transaction is dropped.
 pub(crate) struct Transaction(Router);
 
 impl Transaction {
@@ -67,10 +67,10 @@ impl Drop for Transaction {
 
 /// Failure of a sequence of changes.
 struct Failed {
-    /// Index of the failed change.
+    /// Index of the failed change, counted from 0.
     pub step: usize,
-    /// Whether the failed change was in force because a worker did not answer. It was undone like the earlier
-    /// ones.
+    /// Whether the failed change was in force, because a worker did not answer. It was undone like the
+    /// earlier changes.
     pub stands: bool,
     /// Reason for the failure.
     pub error: ControlError,
@@ -89,7 +89,8 @@ impl Failed {
     }
 }
 
-/// Returns the failed undo steps as the end of a sentence; an empty text without any.
+/// Returns the end of a sentence that names the changes that could not be undone; an empty text if there are
+/// none.
 fn except_for(remains: &[String]) -> String {
     match remains {
         [] => String::new(),

@@ -22,7 +22,7 @@ pub(crate) struct PortSettings {
     reverse_path: Option<ReversePath>,
 }
 
-/// Deserializes a present value; `null` yields the default of `T`.
+/// Deserializes a setting that the request contains; `null` yields the default of `T`.
 fn said<'de, T, D>(deserializer: D) -> Result<Option<T>, D::Error>
 where
     T: Deserialize<'de> + Default,

@@ -1,6 +1,6 @@
 //! Plans of single changes without a module of their own: router-wide settings and static neighbours.
 //!
-//! Each is made as a transaction: completely or not at all.
+//! Each plan is carried out as a transaction: completely or not at all.
 
 use std::net::IpAddr;
 
@@ -14,7 +14,7 @@ use crate::model::Model;
 use crate::request::merge_patch::patched_known;
 use crate::request::{NewNeighbour, OldNeighbour};
 
-/// Returns a configuration with only the router-wide settings.
+/// Returns a configuration that has the router-wide settings, and no other entry.
 pub(crate) fn own_settings(model: &Model) -> Config {
     Config { router: model.router.clone(), ..Config::default() }.normalized()
 }

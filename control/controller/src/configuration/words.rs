@@ -1,4 +1,4 @@
-//! Origin and comment of a configuration: one line each, shown to people.
+//! Reads the origin and the comment of a configuration, which are single lines shown to people.
 
 use serde::Deserialize as _;
 use serde::de::{Deserializer, Error};

@@ -32,7 +32,8 @@ impl Model {
         found.ok_or_else(|| no_such_filter(filter))
     }
 
-    /// Returns the only filter with this action, match and gate, of any priority.
+    /// Returns the filter with this action, match and gate, whatever its priority. Refuses if several filters
+    /// qualify.
     pub(crate) fn find_only_filter(&self, filter: &Filter) -> Result<BindingId, ControlError> {
         let (action, gate) = looked_up(self, filter)?;
         let found = self.plugins.binding_registry().find_all(&action, gate, filter.r#match.value());
@@ -61,7 +62,7 @@ fn looked_up(model: &Model, filter: &Filter) -> Result<(Action, GateId), Control
         FilterAction::Queue(name) => model.schedulers.known(name).map(Action::Queue),
         _ => None,
     };
-    // The leaf that a `queue` action names may already be removed.
+    // A `queue` action may name a leaf that was removed meanwhile.
     Ok((gone.map_or_else(|| model.action(action, matches), Ok)?, gate))
 }
 

@@ -10,18 +10,18 @@ use millrace_units::GateId;
 use crate::model::Model;
 use crate::{ControlError, show};
 
-/// Actions of filters by gate, match and priority, with the filter numbers. A filter of a list under check
-/// has no number yet.
+/// Action and number of the filter that wins for each gate, match and priority. The number is `None` for a
+/// filter of a list under check, which has none yet.
 #[derive(Debug, Default)]
 pub(crate) struct FilterConflicts(HashMap<(GateId, FilterExpression, i32), (Option<u64>, Action)>);
 
 impl FilterConflicts {
-    /// Returns the actions of all filters.
+    /// Collects the actions of all filters.
     pub fn of(model: &Model) -> Self {
         Self::filtered(model, |_| true)
     }
 
-    /// Returns the actions of the filters with the same match as `filter`.
+    /// Collects the actions of the filters that have the same match as `filter`.
     pub fn with_conditions_of(model: &Model, filter: &millrace_config::Filter) -> Self {
         Self::filtered(model, |other| other == filter.r#match.value())
     }

@@ -1,4 +1,4 @@
-//! Gates: creating them, changing their filter tables, removing them.
+//! Creates gates, changes their filter tables, and removes gates.
 
 use millrace_classify::shadowed_by;
 use millrace_config::Change;
@@ -32,7 +32,7 @@ impl Gates<'_> {
         self.workers.tell_each(commands)
     }
 
-    /// Rebuilds the links between the DAGs of neighbouring gates whose filters have changed.
+    /// Rebuilds the links between the DAGs of neighbouring gates after changes of their filters.
     pub fn link(&mut self) -> Result<(), ControlError> {
         for command in links(&self.model.plugins, self.tables) {
             self.workers.tell(command)?;
@@ -122,12 +122,14 @@ impl Gates<'_> {
         Some(bindings.into_iter().filter_map(|id| named(id, self.model)).collect())
     }
 
-    /// Whether a gate uses another kind of table because its filters outgrew the configured kind.
+    /// Whether a gate uses another kind of table than configured, because it has too many filters for the
+    /// configured kind.
     fn has_moved(&self, gate: GateId) -> bool {
         self.tables.table(gate).is_some_and(|table| table.moved().is_some())
     }
 
-    /// Logs that a gate's filters outgrew the configured kind of table, unless this was already `known`.
+    /// Logs that a gate has too many filters for the configured kind of table. Does nothing if this was
+    /// `known` before the change.
     fn say_moved(&self, gate: GateId, known: bool) {
         if let Some(why) = self.tables.table(gate).filter(|_| !known).and_then(GateTable::moved) {
             tracing::warn!(gate = self.model.plugins.gate_name(gate), "{why}");

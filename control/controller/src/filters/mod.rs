@@ -26,8 +26,8 @@ impl Model {
     /// Adds a filter: binds its action to the packets that it matches.
     ///
     /// # Errors
-    /// Returns an error for unknown names, a gate that doesn't allow the action, or an existing filter.
-    /// Nothing has changed then.
+    /// Returns an error for unknown names, a gate that doesn't allow the action, or a filter that already
+    /// exists. The model is unchanged then.
     pub fn add_filter(
         &mut self,
         configured: &millrace_config::Filter,
@@ -48,7 +48,7 @@ impl Model {
         let compiled = self.compile(filter)?;
         let (written, action) = (action, self.action(action, filter)?);
         let added = self.plugins.add_filter(action, gate, filter.clone(), compiled, configured.priority);
-        // The error of the plugin control unit has the number of a queue, so its name is added here.
+        // The plugin control unit knows only the number of a queue, so the queue's name is added here.
         let named = |error| match (error, written) {
             (PluginControlError::Bound { gate, filter, priority, .. }, FilterAction::Queue(_)) => {
                 PluginControlError::Bound { what: written.to_string(), gate, filter, priority }
@@ -82,7 +82,7 @@ impl Model {
         Ok(self.bind(&bind.instance, &bind.gate, filter, bind.priority, call_limits)?.1)
     }
 
-    /// Returns an action with ports, instances and queues looked up.
+    /// Returns an action with the ids of the ports, instances and queues that it names.
     pub fn action(&self, action: &FilterAction, filter: &FilterExpression) -> Result<Action, ControlError> {
         let nets = |one: &Filter| [one.source(), one.destination()].into_iter().flatten();
         let is_v6 = filter.alternatives().iter().flat_map(nets).any(|net| net.addr().is_ipv6());
@@ -117,8 +117,8 @@ impl Model {
         })
     }
 
-    /// Refuses a neighbour that is in no subnet of its port, where the port has no kernel device: the
-    /// neighbour could never be resolved.
+    /// Refuses a next hop outside the subnets of its port, because it could never be resolved. Accepts static
+    /// neighbours, and any next hop at a kernel port.
     fn refuse_unreachable(
         &self,
         port: &PortPlan,
@@ -133,7 +133,7 @@ impl Model {
     }
 }
 
-/// Refuses a neighbour in none of these subnets of a port, unless its address is link-local.
+/// Refuses a next hop outside the given subnets of its port. Accepts IPv6 link-local addresses.
 fn refuse_beyond(
     subnets: impl Iterator<Item = IpNet>,
     port: &str,
@@ -155,7 +155,8 @@ fn refuse_beyond(
     Err(ControlError::invalid(format!("\"{action}\": {via} can't be a neighbour at port {port:?}, {there}")))
 }
 
-/// Refuses a filter that sends to a neighbour in none of the current subnets of its kernel port.
+/// Refuses a filter that sends to a next hop outside the current subnets of its kernel port. Accepts
+/// neighbours that the kernel knows.
 pub(crate) fn refuse_unreachable(
     filter: &millrace_config::Filter,
     model: &Model,
@@ -208,7 +209,7 @@ fn is_for_groups(filter: &FilterExpression) -> bool {
     alternatives.peek().is_some() && alternatives.all(|one| one.destination().is_some_and(is_group))
 }
 
-/// Parses a filter, or an expression that only selects packets.
+/// Parses a filter, or a selection.
 pub(crate) fn parse_filter<T: FromStr<Err = FilterError>>(filter: &str) -> Result<T, ControlError> {
     filter.parse().map_err(|error| ControlError::invalid(format!("filter {filter:?}: {error}")))
 }

@@ -1,7 +1,7 @@
 //! Selections: expressions that choose the packets of captures, traces and lists.
 //!
-//! Parsing and compiling 16 KiB of text takes milliseconds. Only the look-up of port names in between needs the
-//! model, so that the router's lock is not held for the rest.
+//! Parsing and compiling 16 KiB of text takes milliseconds, so both run without the router's lock. Only the
+//! look-up of port names, between the two, holds the lock.
 
 use std::collections::BTreeMap;
 

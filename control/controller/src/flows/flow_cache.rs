@@ -1,4 +1,4 @@
-//! Flow cache: its creation, and each worker's part of it.
+//! Flow cache: its creation, and the part of each worker.
 
 use std::sync::atomic::AtomicU64;
 
@@ -11,7 +11,7 @@ use millrace_units::PortId;
 /// Part of the flow cache that belongs to a worker.
 pub(super) struct WorkerCache {
     writer: FlowCacheWriter,
-    /// Slots of the writer, by slot number.
+    /// Slots of this worker's entries, by slot number; `None` for a free number.
     slots: Vec<Option<FlowSlot>>,
 }
 
@@ -26,7 +26,7 @@ impl WorkerCache {
     }
 }
 
-/// Shared token bucket, stored in the flow cache.
+/// Token bucket in the flow cache, shared by workers and XDP program.
 #[derive(Debug)]
 struct Bucket(PolicerPlace);
 
@@ -135,7 +135,7 @@ impl WorkerFlowCache for WorkerCache {
     }
 }
 
-/// Returns the reason why the configuration rules out a flow cache; `None` if it doesn't.
+/// Returns the reason why the configuration allows no flow cache; `None` if it allows one.
 pub(crate) fn why_no_cache(has_kernel: bool, flows: u32) -> Option<&'static str> {
     match (has_kernel, flows) {
         (false, _) => Some("no port has a kernel device"),
@@ -144,7 +144,7 @@ pub(crate) fn why_no_cache(has_kernel: bool, flows: u32) -> Option<&'static str>
     }
 }
 
-/// Creates the flow cache of a router with kernel ports. Returns the reason if there is none.
+/// Creates the flow cache of a router with kernel ports, or returns the reason why there is none.
 pub(crate) fn make_cache(has_kernel: bool, flows: u32, workers: usize) -> Result<FlowCache, &'static str> {
     if let Some(why) = why_no_cache(has_kernel, flows) {
         return Err(why);

@@ -1,4 +1,4 @@
-//! Lookup: texts of the steps and the verdict of a described packet.
+//! Lookup of a described packet: the texts of its steps and of its verdict.
 
 use millrace_packet::DropReason;
 use millrace_pipeline::{ErrorSender, Lookup, LookupStep, Verdict};
@@ -17,7 +17,7 @@ pub(crate) fn view(lookup: &Lookup, leaf: Option<QueueId>, names: &Names<'_>) ->
     LookupView { steps, verdict: words.verdict() }
 }
 
-/// Names and numbers for the texts.
+/// Answer of a worker, with the names for its texts.
 struct Words<'a> {
     names: &'a Names<'a>,
     lookup: &'a Lookup,
@@ -79,7 +79,7 @@ impl Words<'_> {
         format!("{}, {from}", parsed(candidate))
     }
 
-    /// Returns the text of a winning binding that leaves the packet unchanged, with the reason.
+    /// Returns the text of a winning binding without effect on the packet, with the reason.
     fn no_effect(&self, standing: Standing) -> String {
         match standing {
             Standing::RouteChosen => "pass; an earlier gate has chosen the route".to_owned(),
@@ -92,7 +92,8 @@ impl Words<'_> {
         }
     }
 
-    /// Returns the text of a binding that treats the packet, or copies of it.
+    /// Returns the text of a binding's treatment. With `copies`, the instance gets copies of the packets
+    /// only.
     fn treated(&self, treatment: BindingTreatment, copies: bool) -> String {
         match treatment {
             BindingTreatment::Refuse(_) => dropped(DropReason::Filter),
@@ -137,7 +138,8 @@ impl Words<'_> {
     }
 }
 
-/// Returns the text of an instance that is not well. With `copies`, the instance gets copies only.
+/// Returns the text of an instance in another state of health than well. With `copies`, the instance gets
+/// copies of the packets only.
 fn unwell(health: Health, on_fault: OnFault, copies: bool) -> String {
     let health = health.name();
     match on_fault {
@@ -149,7 +151,7 @@ fn unwell(health: Health, on_fault: OnFault, copies: bool) -> String {
     }
 }
 
-/// Returns the text of an ICMP error by its sender.
+/// Returns the text about an ICMP error, by its sender; `by_router` is the text if the router sends it.
 fn error_text(by_router: String, error: String, sender: ErrorSender) -> String {
     match sender {
         ErrorSender::Router(_) => by_router,

@@ -1,7 +1,7 @@
 //! Flows in the flow tables of the workers.
 //!
-//! A worker reports a bounded number of records between two batches, so that packets don't wait. Between two
-//! reports, control serves other requests.
+//! A worker visits a bounded number of records at once, between two batches, so that packets don't wait. In
+//! the meantime, control serves other requests.
 
 mod ebpf_variants;
 pub(crate) mod flow_cache;
@@ -29,7 +29,7 @@ pub(crate) const AT_ONCE: u32 = 2048;
 pub(crate) const LIMIT: usize = 100;
 /// Maximum number of listed flows.
 pub(crate) const MOST: usize = 10_000;
-/// Duration of a rate measurement.
+/// Duration of the measurement of flow rates.
 pub(crate) const MEASURE: Duration = Duration::from_millis(500);
 
 /// Packets and bytes of a flow at an earlier reading, and the time of that reading.
@@ -43,8 +43,8 @@ pub(crate) struct Measured {
     pub rate: Option<(f64, f64)>,
 }
 
-/// Returns packets and bytes per second since the reading `before`; without one, since the router learned the
-/// flow.
+/// Returns packets and bytes per second since the reading `before`. Without an earlier reading, returns the
+/// average since the flow record was created.
 pub(crate) fn rate(flow: &FlowReport, before: Option<&Look>) -> (f64, f64) {
     let known = before.filter(|(packets, ..)| *packets <= flow.packets);
     let (packets, bytes, time) = match known {
@@ -57,7 +57,7 @@ pub(crate) fn rate(flow: &FlowReport, before: Option<&Look>) -> (f64, f64) {
     (packets as f64 / seconds, bytes as f64 / seconds)
 }
 
-/// First flows in an order. Keeps a bounded multiple of `limit`, however many flows it takes.
+/// Collector of the first `limit` flows in an order. Its memory is bounded, however many flows it takes.
 pub(crate) struct Top {
     order: FlowOrder,
     limit: usize,
@@ -65,7 +65,7 @@ pub(crate) struct Top {
 }
 
 impl Top {
-    /// Returns an empty list of at most `limit` flows.
+    /// Returns an empty collector of at most `limit` flows.
     pub fn new(order: FlowOrder, limit: usize) -> Self {
         Self { order, limit, flows: Vec::new() }
     }
@@ -131,8 +131,8 @@ pub(crate) fn view(Measured { flow, worker, rate }: Measured, model: &Model) -> 
     }
 }
 
-/// Returns the filter that matches only the packets of this record: flow key, and the varying fields that the
-/// filters of the flow distinguish.
+/// Returns a filter that matches exactly the packets of this flow record. It consists of the flow key, and of
+/// the varying fields that the flow's filters distinguish.
 fn variant(flow: &FlowReport, model: &Model) -> String {
     let kind = Filter::of_varying(flow.varying, flow.varying_mask);
     let selector = selector(&flow.key, model);
@@ -203,7 +203,7 @@ mod tests {
         let second_ago = Instant::now() - Duration::from_secs(1);
         let (since, _) = rate(&flow, Some(&(90, 0, second_ago)));
         assert!((9.0..=10.0).contains(&since), "{since}");
-        // The packet count is lower than before, so this is a new record of the flow.
+        // The packet count is lower than at the earlier reading, so the flow has a new record.
         let (anew, _) = rate(&flow, Some(&(1000, 0, second_ago)));
         assert!((anew - 50.0).abs() < 1e-9, "{anew}");
     }

@@ -1,5 +1,5 @@
-//! Follows changes of driver features. Example: a veth loses the feature of accepting redirected frames when
-//! its peer stops accepting them.
+//! Follows changes of driver features. Example: a veth accepts redirected frames only while its peer accepts
+//! them.
 
 use millrace_offload::FeatureNews;
 use tokio::io::Interest;
@@ -8,8 +8,8 @@ use tokio::io::unix::AsyncFd;
 use crate::ControlError;
 use crate::router::Inner;
 
-/// Receiver of feature changes; `None` if the kernel doesn't report them. Then the periodic refresh finds
-/// them within a second.
+/// Receiver of feature changes; `None` if the kernel doesn't report them. Without reports, the periodic
+/// refresh finds changes within a second.
 #[derive(Debug)]
 pub(super) struct Features(Option<AsyncFd<FeatureNews>>);
 

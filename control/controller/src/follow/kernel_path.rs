@@ -1,4 +1,4 @@
-//! Punt to kernel: reinjects frames at the devices that received them.
+//! Punt to kernel: returns frames to the kernel at the devices that received them.
 
 use std::collections::HashMap;
 
@@ -9,7 +9,7 @@ use crate::ControlError;
 use crate::ports::devices::Devices;
 use crate::workers::Workers;
 
-/// Programs through which frames are punted to the kernel, by the index of the receiving device.
+/// Programs that punt frames to the kernel, by the index of the receiving device.
 struct KernelPath(HashMap<u32, KernelHandback>);
 
 impl HostPath for KernelPath {
@@ -19,7 +19,7 @@ impl HostPath for KernelPath {
     }
 }
 
-/// Makes the socket that a dying process closes first the witness of all ports. See
+/// Makes one socket the witness of all ports: the socket that a dying process closes first. See
 /// [`PortPrograms::set_witness`](millrace_offload::PortPrograms::set_witness).
 pub(crate) fn set_witness(devices: &mut Devices) -> Result<(), ControlError> {
     let sockets = devices.kernel.values().flat_map(|device| &device.sockets);

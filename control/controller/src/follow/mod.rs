@@ -40,30 +40,30 @@ use pace::{Pace, is_silent, next_batch, worse};
 
 /// Number of the kernel's local table.
 const LOCAL: u32 = 255;
-/// Maximum number of neighbours in one worker command: a longer command delays packets.
+/// Maximum number of neighbours in one command to the workers: a longer command delays packets.
 const NEIGHBOURS_TOGETHER: usize = 64;
 /// Interval between two reports of used neighbours to the kernel.
 const REFRESH: Duration = Duration::from_secs(1);
-/// Interval between two readings of all counters, which find conditions that no event reports.
+/// Interval between two checks of all counters. The checks find conditions that no event reports.
 const LOOK: Duration = Duration::from_secs(1);
 
 impl Router {
     /// Follows the kernel and the workers until [`shutdown`](Self::shutdown) is called. If a worker doesn't
-    /// answer, requests fail, and the kernel's changes are sent to it again later.
+    /// answer, requests fail, and control sends the kernel's changes to it again later.
     ///
     /// # Errors
     /// Returns an error if a worker's thread has ended.
     pub async fn run(&self) -> Result<(), ControlError> {
         let mut changes = self.lock().kernel.changes.take();
         let wake = self.0.control_wake.clone();
-        // SAFETY: the registered value holds its own reference to the descriptor, so that it stays open until
-        // it is dropped.
+        // SAFETY: the registered value holds its own reference to the descriptor, so the descriptor stays
+        // open until the value is dropped.
         let events = unsafe { AsyncFd::register_with_interest(wake.clone(), Interest::READABLE) }
             .map_err(|error| ControlError::system("wait for the data plane", error))?;
         let mut refresh = tokio::time::interval(REFRESH);
         refresh.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
-        // The first reading of counters waits until the kernel has reported the routes installed at the
-        // start.
+        // The first check of counters comes a second later, when the kernel has reported the routes installed
+        // at the start.
         let mut look = tokio::time::interval_at(tokio::time::Instant::now() + LOOK, LOOK);
         look.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
         // A plugin request may take long, so it is served concurrently with this loop.
@@ -72,7 +72,7 @@ impl Router {
         let mut features = Features::open();
         loop {
             let done = tokio::select! {
-                // The stop comes first, because after it no worker answers.
+                // The stop comes first, because the workers answer no more afterwards.
                 biased;
                 () = self.0.stop.notified() => return Ok(()),
                 batch = next_batch(&mut changes), if pace.undone.is_none() => self.follow(batch, &mut pace),
@@ -102,8 +102,9 @@ impl Router {
         followed
     }
 
-    /// Does the periodic work of each second: the kept batch, own routes that a worker has not got, receive
-    /// queues, offload capabilities, used neighbours, gate links.
+    /// Does the periodic work of each second. It repeats the failed batch of kernel changes, and sends routes
+    /// that a worker has not got. It also updates receive queues, offload capabilities, used neighbours and
+    /// gate links.
     fn refresh(&self, pace: &mut Pace) -> Result<(), ControlError> {
         if self.lock().workers.has_one_ended() {
             return Err(ended());
@@ -112,7 +113,7 @@ impl Router {
             self.follow(batch, pace)?;
         }
         if pace.is_silent {
-            // Events sent while a worker did not answer are still in its ring.
+            // The ring of a worker that did not answer still holds its events.
             self.hear()?;
         }
         let mut guard = self.lock();
@@ -174,7 +175,7 @@ fn say(instance: &str, level: LogLevel, line: &str) {
 }
 
 impl Inner {
-    /// Notes the start of forwarding as an event, and each crash that no earlier start has reported.
+    /// Notes an event for the start of forwarding, and for each crash that no earlier start has reported.
     pub fn note_start(&mut self) {
         self.observation.note_start(&self.model, &self.settings.base.draft.origin);
         if let Some(state) = &self.settings.state {
@@ -182,7 +183,7 @@ impl Inner {
         }
     }
 
-    /// Looks for conditions that no event reports, about once a second. The counters come last, because a
+    /// Checks for conditions that no event reports, about once a second. The counters come last, because a
     /// worker may not answer.
     fn look(&mut self, guard: Option<MemoryGuard>) -> Result<(), ControlError> {
         self.observation.observe_memory(guard);
@@ -193,8 +194,9 @@ impl Inner {
         Ok(())
     }
 
-    /// Removes the router's programs and routes from the kernel, and stops the workers. After a crash, the
-    /// ports' `on-death` settings apply instead, and all routes stay for the next start.
+    /// Ends the router and stops the workers. Normally removes the router's programs and routes from the
+    /// kernel. After a crash, the ports' `on-death` settings apply instead, and all routes stay for the next
+    /// start.
     fn end(
         &mut self,
         crashed: bool,
@@ -206,7 +208,8 @@ impl Inner {
                 result = outcome;
             }
         };
-        // Host output ends first, so that the kernel's own packets aren't redirected when it forwards again.
+        // Host output ends first, so that the kernel's own packets aren't redirected when the kernel forwards
+        // again.
         self.devices.host_outputs.clear();
         let devices: Vec<KernelDevice> = self.devices.kernel.drain().map(|(_, device)| device).collect();
         let mut claims = Vec::new();
@@ -242,8 +245,8 @@ impl Inner {
         let about_ports = changes.iter().any(is_port);
         let about_local = about_ports || changes.iter().any(is_local);
         let about_queueing = changes.iter().any(|change| matches!(change, Queueing(_)));
-        // A failed change doesn't prevent the others. If a worker doesn't answer, the whole batch is repeated
-        // later.
+        // A failed change doesn't prevent the other changes. If a worker doesn't answer, the whole batch is
+        // repeated later.
         let mut done = Ok(());
         if about_ports {
             done = worse(done, self.refresh_ports());
@@ -331,8 +334,8 @@ impl Inner {
         self.hear_host_companions()
     }
 
-    /// Handles the output of host companions; their messages go to the instances at the workers. After a
-    /// message that a worker doesn't take, further messages are lost, but requests and failures are not.
+    /// Handles the output of host companions. Sends their messages to the instances at the workers, and drops
+    /// all further messages once a worker doesn't answer. Requests and failures are always handled.
     fn hear_host_companions(&mut self) -> Result<(), ControlError> {
         let mut done = Ok(());
         for says in self.plugins.host_level.take_said() {

@@ -31,7 +31,8 @@ impl Inner {
 }
 
 impl Neighbours<'_> {
-    /// Starts the resolution of a neighbour that a worker needs, or sends the worker the known result.
+    /// Starts the resolution of a neighbour that a worker needs. If the kernel knows the neighbour already,
+    /// sends the workers its MAC address.
     pub fn resolve(&mut self, port: PortId, address: IpAddr) -> Result<(), ControlError> {
         if let Some(device) = self.own_device(port) {
             let change = NeighbourChange { port, address, state: NeighbourKnowledge::Wanted };
@@ -58,15 +59,16 @@ impl Neighbours<'_> {
         Ok(())
     }
 
-    /// Returns the device of a port without a kernel device, whose worker resolves neighbours itself; else
-    /// `None`.
+    /// Returns the device of a port whose worker resolves neighbours itself, because the port has no kernel
+    /// device. Returns `None` for a kernel port.
     fn own_device(&self, port: PortId) -> Option<DeviceId> {
         let plan = self.model.ports.iter().find(|plan| plan.id == port)?;
         (!plan.is_kernel()).then_some(plan.settings.device)
     }
 
-    /// Confirms the used neighbours to the kernel. It sees no traffic to them, and would otherwise remove
-    /// them.
+    /// Refreshes the neighbours that workers use. At kernel ports, asks the kernel to confirm stale
+    /// neighbours: it sees no traffic to them, so it would otherwise remove them. At other ports, notifies
+    /// the worker that owns the device.
     pub fn refresh(&mut self) -> Result<(), ControlError> {
         let used = self.workers.take_used_neighbours()?;
         for (port, address) in &used {
@@ -94,7 +96,8 @@ impl Neighbours<'_> {
     }
 }
 
-/// Returns the workers' update for the kernel's entry of a neighbour; `None` while the kernel resolves it.
+/// Returns the update for the workers from the kernel's entry of a neighbour; `None` while the kernel
+/// resolves it.
 pub(super) fn knowledge(
     port: PortId,
     address: IpAddr,

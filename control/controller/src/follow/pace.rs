@@ -4,12 +4,13 @@ use millrace_host::HostChange;
 
 use crate::ControlError;
 
-/// State of following the kernel.
+/// Failures while control follows the kernel: missing answers of workers, and changes to repeat.
 #[derive(Debug, Default)]
 pub(super) struct Pace {
     /// Whether a worker did not answer.
     pub is_silent: bool,
-    /// Kernel changes to repeat, because a worker did not answer; no further changes are taken until then.
+    /// Kernel changes to repeat, because a worker did not answer. Control takes no further changes until they
+    /// succeed.
     pub undone: Option<Vec<HostChange>>,
     /// Text of the last failure, so that a repeated failure is logged once.
     told: Option<String>,
@@ -67,8 +68,8 @@ pub(super) fn is_silent(done: &Result<(), ControlError>) -> bool {
     matches!(done, Err(ControlError::Silent(_)))
 }
 
-/// Returns the first error of two results. The error of a worker that did not answer takes precedence,
-/// because it causes the whole batch to be repeated.
+/// Returns one of two results: the error of a worker that did not answer, or else the first error. The former
+/// comes first because it causes the whole batch to be repeated.
 pub(super) fn worse(
     one: Result<(), ControlError>,
     other: Result<(), ControlError>,

@@ -1,4 +1,4 @@
-//! Makes changes of routes, and waits until the kernel's mirror and the workers have them.
+//! Changes routes, and waits until the kernel's mirror and the workers have the changes.
 
 use ipnet::IpNet;
 use millrace_config::Change;
@@ -12,8 +12,8 @@ use crate::routes::configured::{Changed, Refused};
 use crate::routes::from_kernel;
 
 impl Router {
-    /// Makes changes of routes, up to the first that fails. When this returns, the next packet uses them.
-    /// Returns the number of changes made, and the reason for the failure.
+    /// Changes routes, up to the first change that fails. When this returns, the changes apply to the next
+    /// packet. Returns the number of changes made, and the reason for the failure.
     pub(crate) async fn change_routes(
         &self,
         changes: &[Change],
@@ -25,14 +25,14 @@ impl Router {
         (made, settled.and(outcome))
     }
 
-    /// Makes a single change of a route. When this returns, the next packet uses it.
+    /// Makes a single change of a route. When this returns, the change applies to the next packet.
     pub(crate) async fn change_route(&self, change: Change) -> Result<(), ControlError> {
         let mut changed = Changed::new(Refused::IsError);
         let (_, outcome) = self.to_change()?.configured_routes().change(&[change], &mut changed);
         self.settle(changed).await.and(outcome)
     }
 
-    /// Waits until the mirror reports the changes in the kernel, and the workers have all changes.
+    /// Waits until the mirror reports the routes changed in the kernel, and the workers have all changes.
     async fn settle(&self, changed: Changed) -> Result<(), ControlError> {
         {
             let mut inner = self.lock();
@@ -41,7 +41,7 @@ impl Router {
                 return inner.workers.barrier();
             }
         }
-        // After a timeout, the workers get the state of the mirror.
+        // After a timeout, the workers get the routes that the mirror has at that time.
         let _ = tokio::time::timeout(PATIENCE, self.hear_of(&changed.kernel)).await;
         let mut inner = self.lock();
         // The mirror will report these changes again, which is harmless.
@@ -54,7 +54,7 @@ impl Router {
         inner.workers.barrier()
     }
 
-    /// Waits until, for each prefix, the mirror shows that Millrace's route is there, or is gone.
+    /// Waits until the mirror shows this router's route to each prefix as present (`true`) or gone (`false`).
     async fn hear_of(&self, told: &[(IpNet, bool)]) {
         let Some(mut news) = self.lock().kernel.mirror.as_ref().map(Mirror::news) else { return };
         for (prefix, present) in told {
@@ -68,8 +68,8 @@ impl Router {
 }
 
 impl Inner {
-    /// Sends the workers the current routes to prefixes whose configured route only they hold. If a worker
-    /// doesn't answer, the next call sends them again.
+    /// Sends the workers the current routes to prefixes with a configured route that only the workers hold.
+    /// If a worker doesn't answer, the next call sends them again.
     pub(crate) fn tell_own(&mut self, prefixes: &[IpNet]) -> Result<(), ControlError> {
         let ports = self.devices.by_index();
         let route = |prefix: &IpNet| {

@@ -30,7 +30,7 @@ name = "lan"
 kind = "memory"
 address = ["10.1.0.1/24"]
 "#;
-/// Duration longer than the interval between two checks of the workers.
+/// Duration that includes at least two checks of the workers.
 const ROUNDS: Duration = Duration::from_millis(2500);
 
 fn with_router(work: impl AsyncFn(Router)) {
@@ -141,7 +141,7 @@ fn memory_is_watched_while_a_worker_is_silent() {
     });
 }
 
-/// Host companion that answers a message by a message and a request, and panics at an empty message.
+/// Host companion that answers each message with a message and a request, and panics at an empty message.
 struct Asker(VecDeque<Output>);
 
 impl Instance for Asker {

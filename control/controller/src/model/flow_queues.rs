@@ -1,4 +1,4 @@
-//! Settings of single flows' queues: the changes of schedulers that set them.
+//! Scheduler settings of single flows, and the scheduler changes that make them.
 
 use std::collections::{HashMap, HashSet};
 
@@ -34,7 +34,7 @@ impl Model {
         reserved.filter_map(|flow| parse_packet(&flow.flow, self).ok()).map(|packet| *packet.key()).collect()
     }
 
-    /// Returns the changes that create the schedulers of all ports, with the settings of single flows.
+    /// Returns the changes that create the schedulers of all ports, including the settings of single flows.
     pub(crate) fn begin_schedulers(&self) -> Result<Vec<(PortId, Vec<ScheduleChange>)>, ControlError> {
         let mut all = Vec::new();
         for (port, mut changes) in self.schedulers.begin()? {
@@ -45,7 +45,7 @@ impl Model {
         Ok(all)
     }
 
-    /// Returns the scheduler change that sets all settings of a flow; `None` resets them to the defaults.
+    /// Returns the scheduler change that sets all settings of a flow. The settings `None` mean the defaults.
     pub(crate) fn flow_change(
         &self,
         port: &str,
@@ -72,7 +72,7 @@ impl Model {
     }
 
     /// Returns the changes that turn the flow settings `before` of a port's scheduler into `after`. The
-    /// leaves that both name must exist.
+    /// leaves that `after` names must exist.
     pub fn flow_changes(
         &self,
         port: &str,
@@ -81,7 +81,7 @@ impl Model {
     ) -> Result<Vec<ScheduleChange>, ControlError> {
         let left: HashSet<_> = after.iter().map(FlowQueue::of_queue).collect();
         let gone = before.iter().filter(|own| !left.contains(&own.of_queue()));
-        // A removed leaf has removed its flow settings.
+        // If a leaf was removed, its flow settings are gone with it.
         let released = gone.filter_map(|own| self.flow_change(port, &own.queue, &own.flow, None).ok());
         let there: HashMap<_, _> = before.iter().map(|own| (own.of_queue(), own)).collect();
         let new = after.iter().filter(|own| there.get(&own.of_queue()) != Some(own));

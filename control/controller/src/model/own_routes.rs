@@ -1,4 +1,4 @@
-//! Routes that only the workers hold.
+//! Routes that only the workers hold, not the kernel.
 
 use std::collections::{BTreeMap, HashMap};
 use std::net::IpAddr;
@@ -8,29 +8,31 @@ use millrace_forward::{NextHop, NextHops, Route};
 use millrace_host::{PrefixRange, merged};
 use millrace_units::PortId;
 
-/// Routes that only the workers hold, mostly through ports without a kernel device. They take precedence over
-/// the kernel's route to the same prefix.
+/// Routes that only the workers hold, not the kernel; most of them lead through ports without a kernel
+/// device. They take precedence over the kernel's route to the same prefix.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct OwnRoutes {
     /// Connected routes, from the ports' addresses.
     connected: BTreeMap<IpNet, Route>,
     /// Configured and added routes. They take precedence over connected routes to the same prefix.
     added: BTreeMap<IpNet, Route>,
-    /// Subnets of the ports, from both kinds of routes.
+    /// Subnets of the ports, from connected and added routes.
     subnets: Subnets,
 }
 
 /// Directly connected subnets. Destinations in a subnet are neighbours at its port.
 #[derive(Clone, Debug, Default)]
 struct Subnets {
-    /// Port of each subnet: first from a connected route, then from an added route, which takes precedence.
+    /// Two ports for each subnet: the port of the connected route, then the port of the added route. The
+    /// added route takes precedence.
     ports: HashMap<IpNet, [Option<PortId>; 2]>,
     /// Number of subnets by family (IPv6 is `true`) and prefix length.
     lengths: BTreeMap<(bool, u8), usize>,
 }
 
 impl Subnets {
-    /// Sets the port of a subnet, from an added route or from a connected one; `None` removes it.
+    /// Sets the port of a subnet, which comes from an added route (`added`) or a connected one. `None`
+    /// removes the port.
     fn set(&mut self, net: IpNet, added: bool, port: Option<PortId>) {
         let ports = self.ports.entry(net).or_default();
         let before = ports.iter().any(Option::is_some);
@@ -46,7 +48,7 @@ impl Subnets {
         }
     }
 
-    /// Returns the port of the longest subnet prefix that contains an address.
+    /// Returns the port of the longest subnet that contains an address.
     fn port_of(&self, address: IpAddr) -> Option<PortId> {
         let family = (address.is_ipv6(), 0)..=(address.is_ipv6(), u8::MAX);
         let lengths = self.lengths.range(family).rev().filter(|(_, count)| **count > 0);
@@ -57,7 +59,7 @@ impl Subnets {
     }
 }
 
-/// Returns the port at which the destinations of a route are neighbours; `None` if all next hops are
+/// Returns the port that the prefix of a route is directly connected to; `None` if all next hops are
 /// gateways.
 fn subnet_of(route: &Route) -> Option<PortId> {
     match route {
@@ -67,12 +69,12 @@ fn subnet_of(route: &Route) -> Option<PortId> {
 }
 
 impl OwnRoutes {
-    /// Adds the routes of a port's address: to the address itself, to the subnet, and to an IPv4 broadcast
-    /// address.
+    /// Adds the connected routes of a port's address: to the address, to its subnet, and to the IPv4
+    /// broadcast address of the subnet.
     pub fn add_address(&mut self, port: PortId, net: IpNet) {
         let host = IpNet::from(net.addr());
         self.connected.insert(host, Route::Local);
-        // Every port has the link-local prefix, so the prefix doesn't determine the port.
+        // Every port has the link-local prefix, so this prefix leads to no particular port.
         let link_local = matches!(net, IpNet::V6(v6) if v6.addr().is_unicast_link_local());
         if net.prefix_len() == host.prefix_len() || link_local {
             return;
@@ -123,7 +125,7 @@ impl OwnRoutes {
         self.range(PrefixRange::default())
     }
 
-    /// Returns the routes of a range, in the order of their prefixes.
+    /// Returns the routes whose prefixes are in a range, in the order of their prefixes.
     pub fn range(&self, range: PrefixRange) -> impl Iterator<Item = (IpNet, &Route)> {
         merged(range.of(&self.added), range.of(&self.connected))
     }
@@ -175,7 +177,7 @@ mod tests {
             [Some(PortId(4)), Some(PortId(3))]
         );
         assert_eq!([towards(&own, "fd00::9"), towards(&own, "fd01::9")], [Some(PortId(5)), None]);
-        // A route without a directly connected port adds no subnet.
+        // A blackhole route is connected to no port, so it adds no subnet.
         own.add(net, Route::Blackhole);
         assert_eq!(towards(&own, "10.1.7.9"), Some(PortId(3)));
         own.take_connected();

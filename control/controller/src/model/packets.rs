@@ -1,4 +1,4 @@
-//! Texts that describe a packet or a flow by a filter.
+//! Descriptions of packets and flows, which have the form of a filter.
 
 use std::net::IpAddr;
 
@@ -14,8 +14,8 @@ use crate::model::Model;
 /// Default length of a packet, in bytes.
 const LENGTH: u16 = 64;
 
-/// Parsed description of a packet, with its port name not yet looked up. Parsing needs no lock, so long texts
-/// block nobody.
+/// Parsed description of a packet, before its port name is looked up. Parsing needs no lock, so a long text
+/// blocks no other request.
 pub(crate) struct ReadPacket<'a> {
     filter: Filter,
     text: &'a str,
@@ -46,7 +46,7 @@ impl<'a> ReadPacket<'a> {
     }
 }
 
-/// Parses a packet from a filter without wildcards for source and destination.
+/// Parses a packet from a filter that has no wildcards for source and destination.
 pub(crate) fn parse_packet(text: &str, model: &Model) -> Result<Question, ControlError> {
     ReadPacket::read(text)?.question(model)
 }

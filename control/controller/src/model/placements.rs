@@ -15,7 +15,7 @@ pub(crate) struct Placed {
 }
 
 impl Placed {
-    /// Reads a placement of the configuration.
+    /// Reads a placement from the configuration.
     pub fn of(place: &millrace_config::Placement) -> Self {
         let level = match place.level {
             PlacementLevel::Offload => Level::Offload,
@@ -41,8 +41,8 @@ impl Model {
         self.placements.iter().find(is_it).map(|placed| placed.level)
     }
 
-    /// Adds a placement. Refuses one beyond the maximum number of placements, or of their comparisons for a
-    /// flow.
+    /// Adds a placement. Refuses it if the limits on placements, or on the comparisons that all placements
+    /// need for a flow, are exceeded.
     pub(crate) fn add_placement(&mut self, placed: Placed) -> Result<(), ControlError> {
         if self.placements.len() >= MOST_PLACEMENTS {
             return Err(ControlError::conflict(format!(

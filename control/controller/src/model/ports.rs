@@ -13,7 +13,7 @@ use crate::ControlError;
 
 pub(crate) fn plan_ports(config: &Config) -> Result<Vec<PortPlan>, ControlError> {
     let mut plans: Vec<PortPlan> = Vec::new();
-    // Ports with a device of their own come first; sub-interfaces share their devices.
+    // Ports with a device of their own come first, because sub-interfaces share these devices.
     let ports = config.port.iter().enumerate();
     let (subs, mains): (Vec<_>, Vec<_>) = ports.partition(|(_, port)| port.vlan.is_some());
     for (_, port) in mains {
@@ -65,7 +65,7 @@ fn settings(port: &millrace_config::Port, device: DeviceId, tags: Tags) -> PortS
     }
 }
 
-/// Returns a locally administered MAC address derived from a name.
+/// Returns a locally administered MAC address that depends only on a name.
 fn made_mac(name: &str) -> MacAddr {
     let mut hasher = DefaultHasher::new();
     name.hash(&mut hasher);

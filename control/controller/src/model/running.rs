@@ -78,7 +78,8 @@ fn written_action(model: &Model, action: &Action) -> FilterAction {
 
 fn running_bind(model: &Model, bound: &Bound, instance: &str) -> Bind {
     let CallLimits { on_fault, call, packet } = bound.call_limits;
-    // The call limits of a binding are always within the range of a budget.
+    // The call limits of a binding are always within the range of the configured value, so clamping changes
+    // nothing.
     let budget = |time: std::time::Duration| Some(Budget::clamped(time.as_micros() as u64));
     Bind {
         instance: instance.into(),
@@ -107,7 +108,7 @@ fn running_port(model: &Model, plan: &crate::model::PortPlan) -> Port {
     Port { scheduler: model.schedulers.of(plan.id).cloned(), ..plan.config.clone() }
 }
 
-/// Returns rate and burst of a policer, as the configuration writes them.
+/// Returns rate and burst of a policer in the form of the configuration.
 pub(crate) fn policing(policer: &Policer) -> Policing {
     Policing { rate: Bits(policer.rate()), burst: policer.burst() }
 }
@@ -121,7 +122,7 @@ fn running_gate(gate: &millrace_plugin::Gate, tables: &GateTables) -> Gate {
     }
 }
 
-/// Returns the table kind of a gate, as the configuration names it.
+/// Returns the table kind of a gate in the form of the configuration.
 pub(crate) fn gate_table(gate: GateId, tables: &GateTables) -> GateTable {
     match tables.table(gate).map(|table| table.kind()).unwrap_or_default() {
         TableKind::Linear => GateTable::Linear,

@@ -34,7 +34,7 @@ pub(crate) fn open(
         events.note(EventKind::AuditFailed, &file, text, json!({"file": file, "lost": lost}));
     };
     let limits = AuditLimits { bytes: settings.audit_size.bytes(), files: settings.audit_files };
-    // The writer thread keeps only the privileges for files.
+    // The writer thread drops all privileges except those for files.
     let opened = Privileges::Files.apart(|| AuditLog::open(directory, limits, tell));
     let what = "open the audit log";
     let opened = opened.map_err(|error| ControlError::system(what, error))?;

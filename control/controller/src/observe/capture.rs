@@ -11,7 +11,7 @@ use crate::ControlError;
 use crate::model::Model;
 use crate::ports::device::time_of_day;
 
-/// Total size of the capture rings in bytes, divided among the workers.
+/// Total size of the capture rings, in bytes. The workers share it equally.
 const RING: usize = 4 << 20;
 
 /// Place of a capture.
@@ -22,9 +22,9 @@ pub enum CaptureAt {
     Anywhere,
     /// Port of this name.
     Port(String),
-    /// Gate of this name: packets before and after its bindings.
+    /// Gate of this name: captures packets before and after its bindings.
     Gate(String),
-    /// Instance of this name.
+    /// Instance of this name: captures its packets.
     Instance(String),
 }
 
@@ -36,7 +36,7 @@ pub type SnapSize = Size<1, 65_535>;
 pub struct CaptureRequest {
     /// Place of the capture.
     pub place: CaptureAt,
-    /// Filter of the captured packets; `None` captures all.
+    /// Filter of the captured packets; `None` captures all packets.
     pub filter: Option<String>,
     /// Maximum number of bytes kept of a frame; 0 means 65,535.
     pub snap: u32,
@@ -48,7 +48,7 @@ pub struct Capture {
     /// Capture source of each worker.
     sources: Vec<CaptureSource>,
     file: CaptureFile,
-    /// Offset to be added to the worker's clock to get the time since 1970.
+    /// Time since 1970 at which the workers' clock was zero.
     origin: Duration,
 }
 
@@ -87,8 +87,8 @@ impl Capture {
         Ok((Self { sources, file, origin: time_of_day() }, sinks))
     }
 
-    /// Takes the frames captured since the last call. Returns them as a piece of a pcapng file, ordered by
-    /// time, with their number and whether the capture has ended.
+    /// Takes the frames captured since the last call. Returns them as the next part of a pcapng file, ordered
+    /// by time. Also returns their number, and whether the capture has ended.
     pub fn take(&mut self) -> (Vec<u8>, u64, bool) {
         let ended = self.sources.iter().all(CaptureSource::is_ended);
         let mut taken = Vec::new();
@@ -110,7 +110,7 @@ impl Capture {
         (self.file.take(), frames, ended)
     }
 
-    /// Returns the number of frames lost because the ring was full.
+    /// Returns the number of frames lost because the ring of a worker was full.
     pub fn lost(&self) -> u64 {
         self.sources.iter().map(CaptureSource::lost).sum()
     }

@@ -12,7 +12,8 @@ use crate::ports::headers::Headers;
 use crate::show::{self, hexadecimal};
 use crate::view::{DroppedView, RawFrame};
 
-/// For each worker, the number of the last dropped packet that the reader has seen.
+/// Position of a reader of dropped packets: for each worker, the number of the last packet that the reader
+/// has seen.
 #[derive(Clone, Debug, Default)]
 pub struct DropCursor(pub(crate) Vec<u64>);
 

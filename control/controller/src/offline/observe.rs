@@ -19,8 +19,8 @@ use crate::workers::ask::Ask;
 const CAPTURE_ROOM: usize = 1 << 20;
 
 impl OfflineRouter {
-    /// Captures the first `snap` bytes of every frame until the returned readers, one for each worker, are
-    /// dropped. Frames that find the ring full are lost.
+    /// Captures the first `snap` bytes of every frame, until the returned readers are dropped. Each worker
+    /// has one reader. Frames are lost while a worker's ring is full.
     pub fn capture(&mut self, snap: usize) -> Vec<CaptureSource> {
         let workers = 0..self.workers.len();
         let (sinks, sources): (Vec<_>, _) =
@@ -31,8 +31,8 @@ impl OfflineRouter {
         sources
     }
 
-    /// Traces packets, one in `every`, until the returned readers, one for each worker, are dropped, or the
-    /// maximum number of packets is traced.
+    /// Traces one in `every` packets. Ends when the returned readers are dropped, or when the maximum number
+    /// of packets is traced. Each worker has one reader.
     pub fn trace(&mut self, every: u32) -> Vec<TraceSource> {
         let order = TraceOrder { filter: None, every, count: MOST_TRACED, time: Duration::MAX };
         let (sinks, sources): (Vec<_>, _) = (0..self.workers.len()).map(|_| trace(0, order.clone())).unzip();
@@ -55,7 +55,7 @@ impl OfflineRouter {
         Ok(lookup::view(&lookup, leaf, &Names { model: &self.model, routes: &self.route_table }))
     }
 
-    /// Returns how the router would treat a packet, in numbers.
+    /// Returns how the router would treat a packet, as ids instead of texts.
     pub fn lookup_of(&mut self, question: Question) -> Result<Lookup, ControlError> {
         let worker = self.workers.owner_of_flow(question.key());
         self.workers.ask_one(worker, |reply| ObservationCommand::Lookup(question, reply))

@@ -16,10 +16,10 @@ use crate::view::SummaryView;
 use crate::workers::crash_capture::CrashReport;
 use crate::workers::worker_panic::catch;
 
-/// Files and port of a replay.
+/// Files of a replay, and the port that receives the frames.
 #[derive(Clone, Copy, Debug)]
 pub struct Options<'a> {
-    /// File with the frames.
+    /// Capture file with the frames to replay.
     pub input: &'a Path,
     /// Pcapng file for the sent frames, with one interface for each port.
     pub output: &'a Path,
@@ -27,11 +27,12 @@ pub struct Options<'a> {
     pub at: Option<&'a str>,
 }
 
-/// Time after the last frame during which the router may still send. Unresolved neighbours are not awaited
-/// longer.
+/// Time after the last frame for which the replay continues, so that the router may still send. Packets held
+/// longer for an unresolved neighbour are not sent.
 const AFTER: Duration = Duration::from_secs(5);
 
-/// Replays a file through a router of `config`, under a virtual clock that follows the recorded times.
+/// Replays a file through a router of `config`, under a virtual clock that follows the timestamps of the
+/// file.
 pub fn replay(config: &Config, options: &Options<'_>) -> Result<SummaryView, ControlError> {
     let mut router = OfflineRouter::new(config)?;
     let ports = router.ports();
@@ -61,28 +62,28 @@ pub fn replay(config: &Config, options: &Options<'_>) -> Result<SummaryView, Con
     Ok(router.summary())
 }
 
-/// Number of times that the captured batch is replayed; at the second pass its flows are known.
+/// Number of times that the captured batch is replayed. In the second pass its flows are in the flow table.
 const PASSES: usize = 2;
 
 /// Outcome of the replay of a crash.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Crash {
-    /// Whether the replay panicked at the same place of the code.
+    /// Whether the replay panicked at the same source line and column.
     pub reproduced: bool,
     /// Number of replayed frames.
     pub frames: usize,
-    /// Place of the original panic: file, line and column.
+    /// Source location of the original panic: file, line and column.
     pub location: String,
     /// Message of the original panic.
     pub message: String,
-    /// Place of the replay's panic; `None` if the replay did not panic.
+    /// Source location of the replay's panic; `None` if the replay did not panic.
     pub replayed_location: Option<String>,
     /// Message of the replay's panic; `None` if the replay did not panic.
     pub replayed_message: Option<String>,
 }
 
-/// Replays the capture of a crash through a router with the report's configuration, ports, routes and
-/// neighbours.
+/// Replays a crash capture through a router with the configuration, ports, routes and neighbours of its crash
+/// report.
 pub fn replay_crash(frames: &Path) -> Result<Crash, ControlError> {
     let wrong = |problem: String| ControlError::invalid(format!("{}: {problem}", frames.display()));
     let report =

@@ -12,7 +12,7 @@ fn devices_that_a_caller_makes_take_the_place_of_memory_ports() {
     router.inject("a", &[0; 60]);
     router.run();
     let summary = router.summary();
-    // The port loses the injected frame and the announcement of its own address.
+    // The impaired port loses the injected frame, and the announcement of its own address.
     let lost = summary.dropped_by.get("impaired").copied();
     assert_eq!(lost, Some(summary.received + summary.created), "{summary:?}");
     assert_eq!((summary.received, summary.transmitted, summary.unaccounted), (1, 0, 0), "{summary:?}");

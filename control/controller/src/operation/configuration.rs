@@ -36,19 +36,20 @@ impl Operation for Apply {
     ///
     /// # Errors
     /// Returns the problems of the text, the changes that need a restart, or the failed step and its reason.
-    /// The earlier configuration runs then.
+    /// The earlier configuration keeps running then.
     async fn carry_out(self, acting: &Acting) -> Result<AppliedView, ControlError> {
         let (router, who) = (acting.router().clone(), acting.caller().who.clone());
         detached("apply the configuration", async move { self.apply(&router, &who).await }).await
     }
 }
 
-/// Returns the changes that a configuration would make, as commands. No code of shared objects runs. For a
-/// role below `admin`, no file that the text names is read.
+/// Returns the changes that a configuration would make, as commands. Runs no code of shared objects. For a
+/// role below `admin`, reads no file that the text names.
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct CompareConfiguration {
-    /// Text of the configuration; without it, the base is compared: last applied or saved, or used at the start.
+    /// Text of the configuration. Without it, compares the base: the configuration last applied or saved, or
+    /// used at the start.
     pub text: Option<String>,
     /// Name of the file, for messages.
     #[serde(deserialize_with = "crate::words::origin")]
@@ -92,7 +93,7 @@ impl Operation for RollBack {
     ///
     /// # Errors
     /// Returns an error if the revision doesn't exist, and the errors of [`Apply`]. Nothing has changed then,
-    /// unless the text says that the waiting revision is rolled back.
+    /// unless the error says that the waiting revision is rolled back.
     async fn carry_out(self, acting: &Acting) -> Result<AppliedView, ControlError> {
         let (router, who) = (acting.router().clone(), acting.caller().who.clone());
         detached("roll back", async move { self.roll_back(&router, &who).await }).await
@@ -160,7 +161,7 @@ impl Operation for GetRevision {
 #[derive(Clone, Copy, Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct Confirm {
-    /// Revision that must be waiting; if another one waits, nothing is confirmed.
+    /// Number of the revision that must be waiting. If another one waits, nothing is confirmed.
     pub revision: Option<u64>,
 }
 
@@ -192,8 +193,8 @@ impl Operation for Save {
     const ROLE: Role = Role::Operator;
 
     /// # Errors
-    /// Returns an error if the text is no configuration, or while a configuration is being applied. Without
-    /// `force`, also refuses to lose entries of the file that were neither applied nor saved.
+    /// Returns an error if the text is no valid configuration, or while a configuration is being applied.
+    /// Without `force`, also refuses to delete entries of the file that were never applied or saved.
     async fn carry_out(self, router: &Reading) -> Result<Saved, ControlError> {
         // A half-applied configuration is not saved.
         router.lock().settings.unless_applying()?;
@@ -214,9 +215,9 @@ impl Operation for Keep {
     }
 
     /// # Errors
-    /// Returns an error if the text differs from the running configuration, if the disk refuses, or while a
-    /// configuration is being applied or waits for confirmation. Returns [`ControlError::Forbidden`] for a
-    /// role below `admin` whose text permits more at the next start.
+    /// Returns an error if the text differs from the running configuration, or if the revision can't be
+    /// written. Also refuses while a configuration is being applied or waits for confirmation. Returns
+    /// [`ControlError::Forbidden`] for a role below `admin` whose text permits more at the next start.
     async fn carry_out(self, acting: &Acting) -> Result<Revision, ControlError> {
         let (router, who) = (acting.router(), &acting.caller().who);
         let _transaction = Transaction::begin(router)?;

@@ -25,8 +25,8 @@ use crate::workers::ask::Ask;
 use crate::workers::death::Need;
 use crate::{ControlError, show};
 
-/// Lists all bindings, or a page of them ordered by id: bindings of instances, and filters with other
-/// actions.
+/// Lists all bindings, or a page of them, ordered by id. These are the bindings of instances, and the filters
+/// with other actions.
 #[derive(Clone, Debug, Default)]
 pub struct ListBindings(pub PageQuery);
 
@@ -62,8 +62,8 @@ impl Operation for ListBindings {
     }
 }
 
-/// Binds an instance to the flows that a filter matches. When the operation is done, the next packet
-/// meets the binding.
+/// Binds an instance to the flows that a filter matches. When the operation is done, the binding applies to
+/// the next packet.
 #[derive(Clone, Debug, Deserialize)]
 pub struct Bind(pub NewBinding);
 
@@ -85,7 +85,7 @@ impl Operation for Bind {
 }
 
 /// Removes all bindings of an instance to a filter at a gate, whatever their priority. When the operation is
-/// done, no further packet meets them.
+/// done, they apply to no further packet.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Unbind {
@@ -93,7 +93,7 @@ pub struct Unbind {
     pub instance: String,
     /// Name of the gate.
     pub gate: String,
-    /// Filter that selects the flows of the bindings.
+    /// Filter of the bindings.
     pub filter: String,
 }
 
@@ -117,7 +117,7 @@ impl Operation for Unbind {
         let described = inner.model.plugins.bindings().into_iter().filter(is_it);
         let there: Vec<BindingId> = described.map(|described| described.id).collect();
         if there.is_empty() {
-            // The lookup by name reports which name is wrong.
+            // This call fails, and its error tells which name is unknown.
             inner.model.plugins.deregister_instance(&instance, &gate, &filter, None)?;
         }
         inner.gates().unbind_one(&there)
@@ -146,7 +146,7 @@ impl Operation for AddFilter {
     }
 }
 
-/// Removes filters and bindings by their ids. The workers drop all of them between two batches.
+/// Removes filters and bindings by their ids. Each worker drops all of them at once, between two batches.
 #[derive(Clone, Debug)]
 pub struct RemoveFilters {
     /// Ids of the filters and bindings.
@@ -159,7 +159,7 @@ impl Operation for RemoveFilters {
     const TAKES_MEMORY: bool = false;
 
     /// # Errors
-    /// Returns an error if one of them doesn't exist. Nothing has changed then.
+    /// Returns an error if one of the ids doesn't exist. Nothing has changed then.
     async fn carry_out(self, router: &Changing) -> Result<Vec<BindingView>, ControlError> {
         let mut inner = router.to_change()?;
         let plugins = &inner.model.plugins;
@@ -174,7 +174,7 @@ impl Operation for RemoveFilters {
     }
 }
 
-/// Removes a filter identified by match, action and gate, and by priority if given.
+/// Removes a filter, identified by match, action, gate and optional priority.
 #[derive(Clone, Debug)]
 pub struct RemoveFilter(pub OldFilter);
 
@@ -184,8 +184,8 @@ impl Operation for RemoveFilter {
     const TAKES_MEMORY: bool = false;
 
     /// # Errors
-    /// Returns an error for an invalid filter or action, or an unknown filter. Without a priority, also
-    /// refuses if several filters fit. Nothing has changed then.
+    /// Returns an error for an invalid filter or action, or an unknown filter. Also refuses if the priority
+    /// is missing and several filters qualify. Nothing has changed then.
     async fn carry_out(self, router: &Changing) -> Result<BindingView, ControlError> {
         let OldFilter { filter, action, gate, priority } = self.0;
         let written =
@@ -199,11 +199,12 @@ impl Operation for RemoveFilter {
     }
 }
 
-/// Explains, for each gate with filters, which filter a packet chooses, and why the others don't apply.
+/// Explains which filter each gate chooses for a packet, and why the other filters don't apply. Omits gates
+/// without filters.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ExplainFilters {
-    /// Description of the packet: a filter without wildcards for the addresses.
+    /// Description of the packet, in the form of a filter without wildcards for the addresses.
     pub packet: String,
 }
 
@@ -239,8 +240,8 @@ impl Operation for ExplainFilters {
     }
 }
 
-/// Checks the filters of each gate that has any: finds the filters that never win, and the pairs with an
-/// unclear winner.
+/// Checks the filters of each gate: finds filters that never win, and pairs of filters whose winner is
+/// unclear.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct CheckFilters;
 
@@ -289,7 +290,7 @@ impl Operation for ListGates {
     }
 }
 
-/// Creates a gate, the last at its position.
+/// Creates a gate. It comes last at its position.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct CreateGate {
@@ -310,8 +311,8 @@ impl Operation for CreateGate {
     }
 }
 
-/// Sets the kind of a gate's filter table, and moves the filters into it while the router forwards. All kinds
-/// find the same matches.
+/// Sets the kind of a gate's filter table. The filters move into the new table while the router forwards. All
+/// kinds return the same matches.
 #[derive(Clone, Debug)]
 pub struct SetGateTable {
     /// Name of the gate.

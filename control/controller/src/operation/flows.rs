@@ -22,7 +22,7 @@ use crate::operation::{Effect, Operation};
 use crate::request::{FlowOrder, FlowQuery, NewPlacement, WantedLevel};
 use crate::view::{FlowsView, Flushed, LookupView, PlacementView, PlacementsView};
 
-/// Lists the first of the flows that a filter selects, in the requested order.
+/// Lists the flows that a filter selects, in the requested order and up to a limit.
 #[derive(Clone, Debug, Default, Deserialize)]
 pub struct ListFlows(
     /// Selection and order of the flows.
@@ -62,12 +62,12 @@ impl Operation for ListFlows {
     }
 }
 
-/// Flushes the flows that a filter selects: their next packets are classified again. The answer is the number
-/// of flushed flows.
+/// Flushes the flows that a filter selects: their next packets are classified again. Returns the number of
+/// flushed flows.
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct FlushFlows {
-    /// Filter; a flow is flushed if one of its packets may match. All flows by default.
+    /// Filter of the flows; a flow is flushed if it may have a packet that matches. All flows by default.
     pub filter: Option<String>,
 }
 
@@ -91,7 +91,7 @@ impl Operation for FlushFlows {
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Lookup {
-    /// Description of the packet: a filter without wildcards for the addresses.
+    /// Description of the packet, in the form of a filter without wildcards for the addresses.
     pub packet: String,
 }
 
@@ -151,12 +151,12 @@ impl Operation for ListPlacements {
     }
 }
 
-/// Sets the level of flows or of an instance's packets; `auto` removes the placement. When the operation has
-/// succeeded, no packet of these flows passes another level. Only flows placed in the offload wait for their
-/// next packet to move there.
+/// Sets the level of flows, or of an instance's packets; `auto` removes the placement. When the operation has
+/// succeeded, each packet of these flows is treated at this level. Exception: a flow moves to the offload
+/// with its next packet.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 pub struct PlaceFlows(
-    /// Flows with their level.
+    /// Flows or instance to place, and the level.
     pub NewPlacement,
 );
 
@@ -169,7 +169,7 @@ impl Operation for PlaceFlows {
     /// a missing flow cache, too many placements, or `auto` without a placement. Nothing has changed then.
     async fn carry_out(self, router: &Changing) -> Result<PlacementView, ControlError> {
         let Self(new) = self;
-        // The state is not locked while a long filter is parsed.
+        // Parsing a long filter takes time, so it needs no lock of the state.
         let filter = parse_filter(new.flow.trim());
         let (placed, resolved) = {
             let mut guard = router.to_change()?;
@@ -183,7 +183,7 @@ impl Operation for PlaceFlows {
 }
 
 impl Reading {
-    /// Compiles the filter of flows; all flows match a missing one.
+    /// Compiles the filter of flows. A missing filter selects all flows.
     ///
     /// # Errors
     /// Returns an error for an invalid filter.
@@ -191,7 +191,8 @@ impl Reading {
         Ok(self.select(filter)?.unwrap_or_else(CompiledSelection::any))
     }
 
-    /// Visits the flow tables of all workers in pieces. Calls `take` with the worker's number and each flow.
+    /// Visits the flow tables of all workers, a limited number of records at a time. Calls `take` with the
+    /// worker's number and each flow that `filter` selects.
     pub(super) async fn scan(
         &self,
         command: fn(FlowScan, ReplyTo<FlowPage>) -> FlowCommand,
@@ -205,7 +206,7 @@ impl Reading {
                 let scan = FlowScan { from: start, records: AT_ONCE, filter: filter.clone() };
                 let page = self.lock().seen().workers.get(worker).ask(|reply| command(scan, reply))?;
                 page.flows.into_iter().for_each(|flow| take(worker, flow));
-                // A table never shrinks during the scan, so each piece begins after the previous one.
+                // A table never shrinks during the scan, so each part begins after the previous one.
                 from = page.next.filter(|next| *next > start);
                 tokio::task::yield_now().await;
             }
@@ -214,8 +215,8 @@ impl Reading {
     }
 }
 
-/// Counts the flows of each target of a placement, and all flows. A flow of several targets counts at the first
-/// one.
+/// Counts the flows of each target of a placement, and all flows. A flow of several targets counts only for
+/// the first of them.
 async fn count_flows(router: &Reading, concerned: &[Concerned]) -> Result<(Vec<Count>, Count), ControlError> {
     let mut flows = Vec::new();
     router.scan(FlowCommand::Scan, &CompiledSelection::any(), |_, flow| flows.push(flow)).await?;

@@ -1,9 +1,10 @@
-//! Kinds of operations: queries, changes and actions. The kind of an operation decides what it can reach.
+//! Kinds of operations: queries, changes and actions. The kind of an operation decides which parts of the
+//! router it can reach.
 //!
-//! - A [`Query`] gets [`Reading`], which has no way to a change.
-//! - A [`Change`] gets [`Changing`]. It reaches the configuration only while no transaction runs and no revision
-//!   waits for confirmation, so a rollback undoes no change but its own.
-//! - An [`Action`] gets [`Acting`], the whole router. It says why it has no inverse.
+//! - A [`Query`] gets [`Reading`], which has no method that changes the router.
+//! - A [`Change`] gets [`Changing`]. It reaches the configuration only while no transaction runs and no
+//!   revision waits for confirmation. So a rollback never undoes a change of another operation.
+//! - An [`Action`] gets [`Acting`], the whole router. It states why it has no inverse.
 
 use std::ops::Deref;
 use std::sync::MutexGuard;
@@ -46,11 +47,12 @@ pub trait Kind {
 #[derive(Debug)]
 pub enum Query {}
 
-/// Kind of operations that change the running configuration, and that an inverse change undoes.
+/// Kind of operations that change the running configuration. An inverse change can undo each of them.
 #[derive(Debug)]
 pub enum Change {}
 
-/// Kind of operations without an inverse, each for a reason that it gives.
+/// Kind of operations without an inverse. Each states the reason in
+/// [`NO_INVERSE`](super::Operation::NO_INVERSE).
 #[derive(Debug)]
 pub enum Action {}
 
@@ -78,7 +80,7 @@ impl Kind for Change {
 
 impl Kind for Action {
     type Access = Acting;
-    // An action that names no effect is left to administrators.
+    // An action that declares no effect of its own requires the role `admin`.
     const EFFECT: Effect = Effect::Access;
     const TAKES_MEMORY: bool = false;
     const READS: Option<bool> = None;
@@ -97,7 +99,8 @@ pub struct Reading {
 }
 
 impl Reading {
-    /// Returns the access of a caller whose role suffices. Only [`Router::execute`] may give it to an operation.
+    /// Creates the access of a caller whose role suffices. Only [`Router::execute`] may give it to an
+    /// operation.
     pub(super) fn new(router: &Router, caller: &Principal) -> Self {
         Self { router: router.clone(), caller: caller.clone() }
     }
@@ -127,7 +130,7 @@ impl Reading {
         self.router.tokens()
     }
 
-    /// Returns the running configuration, unless a transaction is half made.
+    /// Returns the running configuration. Fails while a transaction has made only some of its changes.
     pub(crate) fn whole_running(&self) -> Result<Config, ControlError> {
         self.router.whole_running()
     }
@@ -152,16 +155,16 @@ impl Reading {
         self.router.unless_privileged(text, origin).await
     }
 
-    /// Returns the filters and bindings that never win, of those whose numbers `is_meant` selects.
+    /// Returns the filters and bindings that never win, limited to the numbers that `is_meant` selects.
     pub(crate) async fn never_winning(&self, is_meant: impl Fn(u64) -> bool) -> Vec<ShadowedView> {
         self.router.never_winning(is_meant).await
     }
 
-    /// Parses and compiles the selection of a request. Parsing and compiling 16 KiB of text takes milliseconds, so
-    /// the lock is held only while port names are looked up.
+    /// Parses and compiles the selection of a request. Parsing and compiling 16 KiB of text takes
+    /// milliseconds, so the lock is held only while port names are looked up.
     ///
     /// # Errors
-    /// An invalid filter, an unknown port name.
+    /// Returns an error for an invalid filter or an unknown port name.
     pub(super) fn select(&self, text: Option<&str>) -> Result<Option<CompiledSelection>, ControlError> {
         let read = ReadSelection::read(text)?;
         let resolved = read.resolve(&self.lock().model)?;
@@ -173,7 +176,7 @@ impl Reading {
 pub(crate) struct ReadGuard<'a>(MutexGuard<'a, Inner>);
 
 impl ReadGuard<'_> {
-    /// Returns the state with the parts that answer questions to workers.
+    /// Returns the parts of the state that can ask the workers questions.
     pub fn seen(&mut self) -> Seen<'_> {
         self.0.seen()
     }
@@ -187,7 +190,8 @@ impl Deref for ReadGuard<'_> {
     }
 }
 
-/// Access of a change: the state, while no transaction runs and no revision waits for confirmation.
+/// Access of a change: the state of the router, while no transaction runs and no revision waits for
+/// confirmation.
 #[derive(Debug)]
 pub struct Changing(Reading);
 
@@ -233,7 +237,7 @@ impl Changing {
         self.router.change_route(change).await
     }
 
-    /// Loads a plugin file that is to be added.
+    /// Reads and compiles a plugin file, without adding the plugin to the router.
     pub(crate) async fn read_plugin(&self, new: &NewPlugin) -> Result<Loaded, ControlError> {
         self.router.read_plugin(new, None).await
     }

@@ -1,8 +1,8 @@
-//! Operations: typed requests to a running router. [`Router::execute`] is the only way to them.
+//! Operations: typed requests to a running router. Only [`Router::execute`] executes them.
 //!
-//! An operation is a value: its fields are the arguments, and its type names the answer, the role that a caller
-//! needs and the worst that a caller can cause. An operation reads and changes the state of components, which
-//! know nothing of operations.
+//! An operation is a value, and its fields are the arguments. Its type determines the answer, the role that a
+//! caller needs, and the worst that a caller can cause. Operations use the components of the router; the
+//! components don't depend on operations.
 
 mod access;
 mod caller;
@@ -63,13 +63,14 @@ use crate::router::Router;
 pub trait Operation: Send {
     /// Answer on success.
     type Answer: Send;
-    /// Kind, which decides what the operation can reach.
+    /// Kind of the operation, which decides which parts of the router it can reach.
     type Kind: Kind;
-    /// Worst that a caller can cause.
+    /// Worst that a caller can cause with the operation.
     const EFFECT: Effect = Self::Kind::EFFECT;
     /// Lowest role that may request the operation.
     const ROLE: Role = Self::EFFECT.least_role();
-    /// Whether the operation takes memory that it does not free at its end. While memory is short, it is refused.
+    /// Whether the operation takes memory that it does not free at its end. Such an operation is refused
+    /// while memory is short.
     const TAKES_MEMORY: bool = Self::Kind::TAKES_MEMORY;
     /// Reason why an action has no inverse; empty for other kinds.
     const NO_INVERSE: &'static str = "";
@@ -79,10 +80,11 @@ pub trait Operation: Send {
         None
     }
 
-    /// Carries out the operation. [`Router::execute`] alone can give it the access that it needs.
+    /// Carries out the operation. Only [`Router::execute`] can provide the access that this method needs.
     ///
     /// # Errors
-    /// Each operation documents its errors. One that asks the workers also fails if the data plane does not answer.
+    /// Each operation documents its errors. An operation that asks the workers also fails if the data plane
+    /// does not answer.
     fn carry_out(
         self,
         router: &<Self::Kind as Kind>::Access,
@@ -90,15 +92,15 @@ pub trait Operation: Send {
 }
 
 impl Router {
-    /// Executes an operation: checks that the caller's role and the resources of the router suffice, carries the
+    /// Executes an operation. Checks that the caller's role and the memory of the router suffice, carries the
     /// operation out, and records the outcome in the caller's call.
     ///
-    /// If the future is dropped, an operation that is made as a transaction ends all the same, and others stop.
-    /// An audited call is then recorded as abandoned.
+    /// If the future is dropped, a transaction still continues to its end; any other operation stops. The
+    /// audit log then records an audited call as abandoned.
     ///
     /// # Errors
-    /// [`ControlError::Forbidden`] without the role that the operation needs, [`ControlError::NoRoom`] without the
-    /// memory for it, or an error of the operation.
+    /// [`ControlError::Forbidden`] without the role that the operation needs, [`ControlError::NoRoom`]
+    /// without the memory for it, or an error of the operation.
     pub async fn execute<O: Operation>(
         &self,
         caller: &impl Caller,
@@ -120,11 +122,12 @@ impl Router {
         result
     }
 
-    /// Admits an operation, or refuses it, whoever the caller is.
+    /// Checks that the caller has the needed role, and that the router has memory for the operation. Returns
+    /// the access of a query.
     ///
     /// # Errors
-    /// [`ControlError::Forbidden`] without the needed role, [`ControlError::NoRoom`] if the operation takes memory
-    /// and memory is short.
+    /// [`ControlError::Forbidden`] without the needed role, [`ControlError::NoRoom`] if the operation takes
+    /// memory and memory is short.
     fn admit<O: Operation>(&self, caller: &Principal) -> Result<Reading, ControlError> {
         caller.may(O::ROLE)?;
         if O::TAKES_MEMORY {

@@ -42,8 +42,8 @@ impl Operation for SetPort {
     type Kind = Change;
 
     /// # Errors
-    /// Returns an error for an unknown port, other settings, or values out of range. Nothing has changed
-    /// then.
+    /// Returns an error for an unknown port, a setting that can't be changed while the port forwards, or a
+    /// value out of range. Nothing has changed then.
     async fn carry_out(self, router: &Changing) -> Result<PortView, ControlError> {
         let Self { name, changes } = self;
         let settings: PortSettings = read_settings("the request", changes).map_err(|error| {
@@ -82,7 +82,7 @@ impl Operation for ListPorts {
     }
 }
 
-/// Reads the counters of all ports at one moment.
+/// Reads the counters of all ports at the same time.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct GetCounters;
 
@@ -120,7 +120,7 @@ impl Operation for ListNeighbours {
     }
 }
 
-/// Reads the processors, ports and switches, with their capabilities.
+/// Reads the model of the hardware: processors, ports and switches, with their capabilities.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct GetHardware;
 
@@ -145,7 +145,7 @@ impl Operation for GetHardware {
     }
 }
 
-/// Reads the counters and rates of all classes.
+/// Reads the counters and rates of all classes of control-plane policing.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct GetControlPlane;
 
@@ -158,7 +158,7 @@ impl Operation for GetControlPlane {
     }
 }
 
-/// Changes the rates of classes.
+/// Changes the rates of classes of control-plane policing.
 #[derive(Clone, Debug)]
 pub struct SetControlPlane {
     /// Changed settings; `null` resets a setting to its default.
@@ -172,7 +172,7 @@ impl Operation for SetControlPlane {
     const TAKES_MEMORY: bool = false;
 
     /// # Errors
-    /// Returns an error for unknown settings or rates out of range. Nothing has changed then.
+    /// Returns an error for unknown classes or settings, or rates out of range. Nothing has changed then.
     async fn carry_out(self, router: &Changing) -> Result<ControlPlaneView, ControlError> {
         let Self { changes } = self;
         let plan = move |inner: &mut Inner| Ok((plan_control_plane(&inner.model, &changes)?, ()));
@@ -196,7 +196,7 @@ impl Operation for GetSettings {
 /// Changes router-wide settings; `null` resets one to its default.
 #[derive(Clone, Debug)]
 pub struct SetSettings {
-    /// Settings to change, with their keys in the configuration.
+    /// Settings to change, by their keys in the configuration.
     pub changes: Map<String, Value>,
 }
 
@@ -243,7 +243,7 @@ impl Operation for AddNeighbour {
     }
 }
 
-/// Removes a static neighbour. Its MAC address is resolved again from then on.
+/// Removes a static neighbour. From then on, the router resolves its MAC address.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 pub struct RemoveNeighbour(
     /// Neighbour to remove.

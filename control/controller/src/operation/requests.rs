@@ -1,4 +1,5 @@
-//! Changes that plugins request, within their capabilities. They are made with the rights of an operator.
+//! Requests of plugins for changes of the router, limited by their capabilities. They are executed with the
+//! rights of an operator.
 
 use std::convert::Infallible;
 use std::time::Duration;
@@ -39,16 +40,16 @@ enum PluginRequest {
     Control(ControlInstance),
     /// Adds a node to the scheduler of a port.
     AddNode(Box<AddSchedulerNode>),
-    /// Changes settings of a node.
+    /// Changes settings of a scheduler node.
     SetNode(SetSchedulerNode),
-    /// Removes a node; its queued packets move to leaf `to`, or are dropped.
+    /// Removes a scheduler node. Its queued packets move to leaf `to`; without it, they are dropped.
     RemoveNode {
         port: String,
         node: String,
         #[serde(default)]
         to: Option<String>,
     },
-    /// Changes settings of a queue, or of a flow's queue in it.
+    /// Changes settings of a queue, or of a single flow at the queue.
     SetQueue(SetQueue),
 }
 
@@ -82,8 +83,8 @@ impl PluginRequest {
     }
 }
 
-/// Carries out the requests of plugins, one after the other. Logs each request and its outcome, and
-/// records them in the audit log.
+/// Carries out the requests of plugins, one after another. Logs each request with its outcome, and records
+/// both in the audit log.
 pub(crate) async fn serve_requests(router: &Router) -> Infallible {
     loop {
         // A request waits while a transaction runs.
@@ -96,13 +97,13 @@ pub(crate) async fn serve_requests(router: &Router) -> Infallible {
             continue;
         };
         let json = &*request.json;
-        // A confirmation may take a day, so a request doesn't wait for it, but is refused like other
-        // changes.
+        // A revision may wait a day for confirmation. The request is refused in the meantime, like other
+        // changes, instead of waiting too.
         let operation = "a plugin's request".to_owned();
         let call = Call::new(router, Principal::instance(&instance), operation, Effect::Forwarding);
         call.set_body(json.as_bytes());
         let result = serve_request(router, &call, &request).await;
-        // There is no caller who waits for the line.
+        // Nobody waits until the line is written.
         drop(call.close(None, result.as_ref().err().map(ToString::to_string)));
         match result {
             Ok(()) => tracing::info!(instance, request = json, "a plugin's request is carried out"),
@@ -132,8 +133,8 @@ async fn serve_request(router: &Router, caller: &Call, request: &Request) -> Res
         PluginRequest::AddNode(node) => router.execute(caller, *node).await.map(drop),
         PluginRequest::SetNode(changes) => router.execute(caller, changes).await.map(drop),
         PluginRequest::RemoveNode { port, node, to } => {
-            // Filters are never removed with the node: if one would lose its queue, the request is
-            // refused.
+            // Filters are never removed with the node. The request is refused if it leaves a filter without a
+            // queue.
             let removal = NodeRemoval { to, with_filters: false };
             router.execute(caller, RemoveSchedulerNode { port, node, removal }).await.map(drop)
         }
@@ -209,7 +210,7 @@ mod tests {
             while router.execute(&own, ListBindings::default()).await.unwrap().rows.is_empty() {
                 tokio::time::sleep(Duration::from_millis(1)).await;
             }
-            // A further request, after the earlier ones were carried out.
+            // This request is carried out after the earlier requests.
             request(r#"{"add-route": {"to": "10.9.0.0/16", "via": ["10.1.0.9"]}}"#);
             let is_there = async || {
                 let routes = router.execute(&own, ListRoutes(RouteQuery::default())).await.unwrap();

@@ -17,7 +17,7 @@ use crate::routes::list::listed;
 use crate::view::RouteView;
 use crate::{ControlError, Page, PageQuery, Wrong, show};
 
-/// Adds a route. When the operation has succeeded, the next packet uses the route.
+/// Adds a route. When the operation has succeeded, the route applies to the next packet.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 pub struct AddRoute(
     /// Route to add.
@@ -39,7 +39,7 @@ impl Operation for AddRoute {
     }
 }
 
-/// Removes a configured route. When the operation has succeeded, no further packet uses the route.
+/// Removes a configured route. When the operation has succeeded, the route applies to no further packet.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct RemoveRoute {
@@ -53,8 +53,8 @@ impl Operation for RemoveRoute {
     const TAKES_MEMORY: bool = false;
 
     /// # Errors
-    /// Returns an error if there is no such route, or if it is not a configured route; the error then names
-    /// its owner.
+    /// Returns an error if there is no such route, or if the route is not a configured one. In the latter
+    /// case, the error names the owner of the route.
     async fn carry_out(self, router: &Changing) -> Result<RouteView, ControlError> {
         let prefix = parse_prefix(&self.to)?;
         let (view, route) = {
@@ -70,7 +70,7 @@ impl Operation for RemoveRoute {
     }
 }
 
-/// Returns the route that packets to an address take.
+/// Returns the route for packets to an address.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct LookupRoute {
@@ -100,7 +100,7 @@ impl Operation for LookupRoute {
     }
 }
 
-/// Lists the mirrored kernel routes and the router's own routes: all of them, or those within a prefix.
+/// Lists the kernel's routes and the router's own routes: all of them, or the routes within a prefix.
 #[derive(Clone, Debug, Default)]
 pub struct ListRoutes(
     /// Selection of the routes.
@@ -130,7 +130,7 @@ impl Operation for ListRoutes {
     }
 }
 
-/// Adds routes: all of them, or none. When the operation is done, the next packet uses them. Dropping its
+/// Adds routes: all of them, or none. When the operation is done, they apply to the next packet. Dropping its
 /// future doesn't stop the work.
 #[derive(Clone, Debug)]
 pub struct AddRoutes(pub Vec<NewRoute>);
@@ -152,8 +152,8 @@ impl Operation for AddRoutes {
     }
 }
 
-/// Removes the configured routes to prefixes: all of them, or none. When the operation is done, no further
-/// packet uses them.
+/// Removes the configured routes to prefixes: all of them, or none. When the operation is done, they apply to
+/// no further packet.
 #[derive(Clone, Debug)]
 pub struct RemoveRoutes(pub Vec<String>);
 
@@ -175,8 +175,8 @@ impl Operation for RemoveRoutes {
     }
 }
 
-/// Adds a route, or replaces the configured route to the same prefix, without a moment in which the prefix
-/// has no route.
+/// Adds a route, or replaces the configured route to the same prefix. The prefix has a route at every moment
+/// of the replacement.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 pub struct ReplaceRoute(
     /// Route to add.

@@ -25,7 +25,7 @@ use crate::schedulers::view::SchedulerViews;
 use crate::schedulers::{node_changes, schedule};
 use crate::view::{FlowQueueView, QueueView, RemovedNodeView, SchedulerView};
 
-/// Reads the scheduler settings of a port; `None` where it has no scheduler.
+/// Reads the scheduler settings of a port; `None` if the port has no scheduler.
 #[derive(Clone, Debug)]
 pub struct GetSchedulerSettings {
     /// Name of the port.
@@ -45,8 +45,8 @@ impl Operation for GetSchedulerSettings {
     }
 }
 
-/// Adds a node to the scheduler of a port; the first node creates the scheduler. After the answer, the next
-/// packet meets the node.
+/// Adds a node to the scheduler of a port; the first node creates the scheduler. When the operation is done,
+/// the node applies to the next packet.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct AddSchedulerNode {
@@ -61,8 +61,8 @@ impl Operation for AddSchedulerNode {
     type Kind = Change;
 
     /// # Errors
-    /// Returns an error for an unknown port or an invalid node: promises above the link's rate, an unknown
-    /// parent, settings out of range.
+    /// Returns an error for an unknown port or an invalid node: guarantees above the link's rate, an unknown
+    /// parent, or settings out of range.
     async fn carry_out(self, router: &Changing) -> Result<SchedulerView, ControlError> {
         let Self { port, node } = self;
         let mut inner = router.to_change()?;
@@ -115,7 +115,7 @@ impl Operation for SetScheduler {
     type Kind = Change;
 
     /// # Errors
-    /// Returns an error if there is no scheduler, for a rate below the promises of its nodes, or for an
+    /// Returns an error if there is no scheduler, for a rate below the guarantees of its nodes, or for an
     /// unknown leaf or setting.
     async fn carry_out(self, router: &Changing) -> Result<SchedulerView, ControlError> {
         let Self { port, changes } = self;
@@ -153,7 +153,7 @@ impl Operation for ListQueues {
     }
 }
 
-/// Reads a queue of a port, with the queues of single flows if it has any.
+/// Reads a queue of a port, including the queues of single flows if it has any.
 #[derive(Clone, Debug)]
 pub struct GetQueue {
     /// Name of the port.
@@ -178,7 +178,7 @@ impl Operation for GetQueue {
     }
 }
 
-/// Changes settings of a queue of a port, or of a flow's queue in it.
+/// Changes settings of a queue of a port, or of a single flow at the queue.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct SetQueue {
@@ -186,7 +186,7 @@ pub struct SetQueue {
     pub port: String,
     /// Name of the queue.
     pub queue: String,
-    /// Description of a packet of a flow; the settings then apply to the queue of this flow.
+    /// Description of a packet of a flow; with it, the settings apply to this flow only.
     pub flow: Option<String>,
     /// Changed settings; `null` removes a setting.
     #[serde(rename = "settings")]
@@ -202,7 +202,7 @@ impl Operation for SetQueue {
     async fn carry_out(self, router: &Changing) -> Result<(), ControlError> {
         let Self { port, queue, flow, changes } = self;
         let Some(flow) = flow else { return set_node(router, &port, &queue, &changes).map(drop) };
-        // Long texts are parsed without the lock.
+        // Parsing a long text takes time, so it needs no lock.
         let flow = one_flow(&flow).map_err(ControlError::invalid)?;
         let mut guard = router.to_change()?;
         let inner = &mut *guard;
@@ -221,10 +221,12 @@ impl Operation for SetQueue {
     }
 }
 
-/// Removes a node of a port's scheduler, with all nodes below it. Waiting packets move to a leaf, or are
-/// dropped. Filters whose queue no port has any more move to that leaf, or are removed if requested;
-/// otherwise the node stays. Removing the last node removes the scheduler. The removal is complete or doesn't
-/// happen; dropping the future doesn't stop it.
+/// Removes a node of a port's scheduler, with all nodes below it. Waiting packets move to a given leaf, or
+/// are dropped.
+///
+/// Some filters may name a queue that no port has any more. These filters move to the given leaf, or are
+/// removed if requested; otherwise the node is not removed. Removing the last node removes the scheduler. The
+/// removal is complete or doesn't happen; dropping the future doesn't stop it.
 #[derive(Clone, Debug)]
 pub struct RemoveSchedulerNode {
     /// Name of the port.
@@ -241,8 +243,8 @@ impl Operation for RemoveSchedulerNode {
     const TAKES_MEMORY: bool = false;
 
     /// # Errors
-    /// Returns an error if there is no such node, if the given leaf doesn't stay, or if filters would be left
-    /// without a queue.
+    /// Returns an error if there is no such node, if the given leaf is removed too, or if filters would be
+    /// left without a queue.
     async fn carry_out(self, router: &Changing) -> Result<RemovedNodeView, ControlError> {
         let Self { port, node, removal } = self;
         let plan = move |inner: &mut Inner| {
@@ -300,7 +302,7 @@ fn scheduler_views(inner: &mut Seen<'_>) -> Result<Vec<SchedulerView>, ControlEr
     views(inner).all(&snapshot)
 }
 
-/// Returns the parts of the router that know of schedulers.
+/// Returns the parts of the router from which the views of schedulers are made.
 fn views<'a>(inner: &'a mut Seen<'_>) -> SchedulerViews<'a> {
     let Seen { model, devices, kernel, workers, queueing, .. } = inner;
     SchedulerViews { model, devices, kernel, workers, rates: &mut queueing.rates }
@@ -325,7 +327,7 @@ fn queue_view(inner: &mut Seen<'_>, port: &str, queue: &str) -> Result<QueueView
     }
 }
 
-/// Returns the queues of flows in a leaf of a port.
+/// Returns the views of the flow queues in a leaf of a port.
 async fn flow_queues(
     router: &Reading,
     port: &str,
@@ -355,7 +357,7 @@ async fn flow_queues(
     };
     router.scan(FlowCommand::Scan, &CompiledSelection::any(), note).await?;
     let inner = router.lock();
-    // A flow with settings keeps its name even while it sends no packets.
+    // A flow with settings is shown by its description even while it sends no packets.
     let said = inner.model.schedulers.of(id).into_iter().flat_map(|own| &own.flow);
     let said = said
         .filter(|flow| flow.queue == queue)

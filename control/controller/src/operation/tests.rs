@@ -1,4 +1,4 @@
-//! Tests of the execution of operations, and of what their kinds promise.
+//! Tests of the execution of operations, and of the guarantees of their kinds.
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
@@ -19,14 +19,14 @@ use crate::operation::kinds::{Change, Query};
 use crate::workers::memory_guard::MemoryGuard;
 use crate::{CaptureRequest, FlowQuery, RouteQuery, StartOptions, TraceRequest, start};
 
-/// Configuration with one object of each kind that can be changed.
+/// Configuration with one object of each kind of object that operations change.
 const CONFIG: &str = include_str!("tests/router.toml");
 
 async fn started() -> Router {
     start(Config::parse(CONFIG, "test").unwrap(), StartOptions::default()).await.unwrap()
 }
 
-/// Returns the request in `json`.
+/// Parses a request from JSON.
 fn read<T: DeserializeOwned>(json: Value) -> T {
     from_value(json).unwrap()
 }
@@ -51,7 +51,7 @@ async fn memory_shortage_refuses_only_allocating_operations() {
     router.shutdown().await.unwrap();
 }
 
-/// Executes an operation up to its first pause, and drops it.
+/// Executes an operation until it first waits, then drops it.
 async fn abandon(router: &Router, caller: &impl Caller) {
     let mut work = pin!(router.execute(caller, FlushFlows::default()));
     let is_pending = poll_fn(|context| Poll::Ready(work.as_mut().poll(context).is_pending())).await;
@@ -77,7 +77,8 @@ async fn is_refused<O: Operation>(router: &Router, operation: O) -> bool {
     router.execute(&Principal::router(), operation).await.is_err()
 }
 
-/// An invalid filter is refused while another thread holds the lock: parsing takes no lock.
+/// Holds the lock in one thread, and sends invalid filters from another. All must be refused at once, because
+/// parsing takes no lock.
 #[tokio::test]
 async fn selections_are_read_while_the_lock_is_held() {
     let router = started().await;
@@ -114,7 +115,7 @@ async fn selections_are_read_while_the_lock_is_held() {
     router.shutdown().await.unwrap();
 }
 
-/// Returns the names of all operations of a kind, from the sources.
+/// Returns the names of all operations of a kind, found in the source files.
 fn of_kind(kind: &str) -> BTreeSet<String> {
     let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/src/operation");
     let files = std::fs::read_dir(folder).unwrap().map(|file| file.unwrap().path());
@@ -127,7 +128,7 @@ fn of_kind(kind: &str) -> BTreeSet<String> {
     wanted.map(|one| one.split_whitespace().next().unwrap().to_owned()).collect()
 }
 
-/// Operations that were tried, and the router at which.
+/// Router under test, with the names of the operations executed so far.
 struct Tried {
     router: Router,
     names: BTreeSet<String>,
@@ -148,7 +149,8 @@ impl Tried {
         self.router.running().to_text().unwrap()
     }
 
-    /// Makes a change, and undoes it by the inverses of what it changed.
+    /// Executes a change, and undoes it by the inverses of the resulting configuration changes. The
+    /// configuration must be the same as before.
     async fn change<O: Operation<Kind = Change>>(&mut self, operation: O) {
         let name = self.note::<O>();
         let before = self.router.running();

@@ -61,7 +61,8 @@ gate = "route"
     assert_eq!(told.len(), 6, "{told:#?}");
 }
 
-/// Configuration with an error in each table: in an entry by itself, or in its combination with others.
+/// Configuration with an error in each table. Some entries are invalid by themselves, others only in
+/// combination with other entries.
 const WRONG: &str = r#"[router]
 workers = 99
 
@@ -111,12 +112,12 @@ fn combined_errors_are_reported_with_single_errors() {
 
 #[test]
 fn omitted_entries_cause_no_errors() {
-    // Errors that follow from the left-out port are not reported: the route without an egress port, and the
-    // missing instance of a filter.
+    // The left-out port causes no further errors: neither for the route without an egress port, nor for the
+    // filter without its instance.
     let told = lines_told(&WRONG.replace("kind = \"memory\"", "kind = \"memry\""));
     let lines: Vec<usize> = told.iter().map(|(line, _)| *line).collect();
     assert_eq!(lines, [2, 6, 11, 20, 25], "{told:#?}");
-    // Instances of plugins that failed to load are not reported either.
+    // If a plugin fails to load, its instances cause no errors.
     let text = WRONG.replace("workers = 99", "").replace("plugin = \"statistics\"", "plugin = \"other\"");
     let plugins = format!("{text}\n[[plugin]]\nfile = \"other.wasm\"\n");
     let told = lines_told(&plugins);

@@ -19,13 +19,13 @@ pub fn built_in_plugins() -> Vec<Arc<dyn Plugin>> {
     ]
 }
 
-/// Returns the test plugins that provoke faults: none in a release build.
+/// Returns the test plugins that provoke faults; a release build has none.
 #[cfg(not(debug_assertions))]
 pub(crate) fn test_plugins() -> Vec<Arc<dyn Plugin>> {
     Vec::new()
 }
 
-/// Returns the test plugins that provoke faults, if an environment variable asks a debug build for them.
+/// Returns the test plugins that provoke faults, if an environment variable enables them in a debug build.
 #[cfg(debug_assertions)]
 pub(crate) fn test_plugins() -> Vec<Arc<dyn Plugin>> {
     match std::env::var_os("MILLRACE_TEST_PLUGINS") {
@@ -61,7 +61,7 @@ mod tests {
             }
             let schema = plugin.settings_schema().unwrap();
             for (setting, property) in schema["properties"].as_object().unwrap() {
-                // The page lists `to2` to `to8` as a range.
+                // The manual page lists `to2` to `to8` as a range.
                 let told = page.contains(&format!("`{setting}`")) || setting.starts_with("to");
                 assert!(told, "{name} does not tell of setting {setting}");
                 assert!(property["description"].is_string(), "{name}: {setting}");

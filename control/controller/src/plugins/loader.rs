@@ -17,20 +17,21 @@ pub(crate) struct Loader {
     purpose: Purpose,
 }
 
-/// Plugin with the result of its optimised compilation.
+/// Plugin whose optimised compilation has ended, with the result.
 type Better = (WasmPlugin, Result<(), CompileError>);
 
 /// Receiver of the results of optimised compilation.
 type Receiver = Arc<dyn Fn(Better) + Send + Sync>;
 
-/// Purpose of loading plugins.
+/// Purpose for which plugins are loaded.
 #[derive(Clone)]
 enum Purpose {
     /// Running the plugins.
     Run,
-    /// Checking a configuration on its own.
+    /// Checking a configuration without a running router.
     Plan,
-    /// Checking a change of a running router; its running configuration decides which plugins are admitted.
+    /// Checking a change of a running router. The policy of the running configuration decides which plugins
+    /// are admitted.
     PlanChange(Admitted),
 }
 
@@ -74,8 +75,8 @@ impl Loader {
         Self { purpose: Purpose::Plan, ..self.clone() }
     }
 
-    /// Returns a loader that checks a change of a running router. It admits plugins by `admitted`, whatever
-    /// the new configuration says.
+    /// Returns a loader that checks a change of a running router. It follows the policy `admitted`,
+    /// regardless of the new configuration.
     pub fn planning_change(&self, admitted: Admitted) -> Self {
         Self { purpose: Purpose::PlanChange(admitted), ..self.clone() }
     }
@@ -91,7 +92,8 @@ impl Loader {
             return Ok(compiler.clone());
         }
         let settings = state.sandbox;
-        // The sandbox has a thread that only counts time and needs no privileges.
+        // The sandbox has a thread that only counts time. This thread drops all privileges except those for
+        // files.
         let made = Privileges::Files.apart(|| Sandbox::new(settings));
         let what = "create the sandbox for plugins";
         let sandbox = made.map_err(|error| ControlError::system(what, error))?;
@@ -125,7 +127,8 @@ impl Loader {
         receive(better);
     }
 
-    /// Registers the receiver of the results of optimised compilation, and passes it those that have arrived.
+    /// Registers the receiver of the results of optimised compilation, and passes it the results that have
+    /// already arrived.
     pub fn serve(&self, receive: impl Fn(Better) + Send + Sync + 'static) {
         let receive: Receiver = Arc::new(receive);
         let mut state = self.lock();

@@ -1,4 +1,4 @@
-//! Test plugin of debug builds: it panics when a packet arrives.
+//! Test plugin of debug builds. It panics when it gets a packet.
 
 use millrace_plugin_abi::{
     Instance, Instant, Message, Packets, Plugin, PluginError, Position, Progress, Reply,

@@ -1,4 +1,4 @@
-//! Replacement of instances while packets pass through them, with a hand-over of their state.
+//! Replaces instances while packets pass through them, and hands over their state.
 
 use millrace_pipeline::PluginCommand;
 use millrace_plugin::{Inheritance, Inherited, Succession, Successor, Successors};
@@ -9,14 +9,15 @@ use crate::ControlError;
 use crate::workers::Workers;
 use crate::workers::handle::WorkerHandle;
 
-/// Old instance after its replacement at one worker.
+/// Old instance of a worker, after its replacement.
 struct Replaced {
     worker: usize,
     id: InstanceId,
     instance: Box<dyn Instance>,
 }
 
-/// Returns the state version of the old plugin's host companion, and whether the new plugin's has the same.
+/// Returns the state version of the old plugin's host companion, and whether the new plugin's companion has
+/// the same version.
 pub(crate) fn handed_on(old: &dyn Plugin, new: &dyn Plugin) -> (u32, bool) {
     let version = |plugin: &dyn Plugin| plugin.host_companion().map(Plugin::state_version);
     (version(old).unwrap_or(0), version(old) == version(new))
@@ -27,11 +28,12 @@ pub(crate) struct Succeeded {
     pub name: String,
     /// Outcome of the state hand-over at each worker.
     pub inherited: Vec<Inherited>,
-    /// Reason why the flow state of the old instance is lost; `None` if it had none, or it is kept.
+    /// Reason why the flow state of the old instance is lost. `None` if the flow state is kept, or the
+    /// instance had none.
     pub of_flows: Option<String>,
 }
 
-/// Returns the text for lost flow state; `old` and `new` are its bytes for each flow.
+/// Returns the text for lost flow state. `old` and `new` are its sizes per flow, in bytes.
 fn loss_of_flows(old: usize, new: usize, same_version: bool) -> String {
     let change = match same_version {
         true => format!("the size per flow changed from {old} to {new} bytes"),
@@ -86,7 +88,7 @@ fn succeed(
     }
 }
 
-/// Puts replaced instances back, with the state that they still have.
+/// Restores the old instances at their workers. They keep the state that they have.
 fn undo(workers: &mut Workers, replaced: Vec<Replaced>) {
     for Replaced { worker, id, instance } in replaced {
         let inheritance = Inheritance::Renounced;

@@ -1,8 +1,8 @@
 //! Batch sending: sends many packets at once. An eBPF program redirects the frames of a batch to a device.
 //!
-//! Only veth devices use it: their AF_XDP sockets copy each packet, and build a socket buffer for it first. A
-//! physical NIC doesn't need it. It may also send redirected frames through another queue than its socket's,
-//! which could reorder packets.
+//! Only veth devices use it, because their AF_XDP sockets copy each packet and allocate a socket buffer for
+//! it. A physical NIC doesn't need batch sending. It may also send redirected frames through another queue
+//! than the frames of its socket, which could reorder packets.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -22,7 +22,7 @@ struct Known {
 }
 
 impl BatchWay {
-    /// Stores whether the device currently accepts redirected frames.
+    /// Stores whether the device accepts redirected frames at present.
     pub fn set_takes_redirects(&self, takes: bool) {
         self.0.takes_redirects.store(takes, Ordering::Relaxed);
     }

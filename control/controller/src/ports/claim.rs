@@ -1,7 +1,7 @@
-//! Claim of a router on a device: at most one router per device and network namespace.
+//! Claim of a router on a device. It ensures that each device of a network namespace has at most one router.
 //!
 //! A claim is an abstract Unix socket named after the device. Abstract names belong to the network namespace,
-//! as device indexes do. The kernel removes the name when the process ends, so no claim is ever stale.
+//! as device indexes do. The kernel removes the name when the process ends, so no stale claim remains.
 
 use std::os::fd::{AsRawFd, OwnedFd};
 
@@ -22,7 +22,8 @@ impl Claim {
     /// Claims the device with index `ifindex` and name `name`.
     ///
     /// # Errors
-    /// Returns [`ControlError::Conflict`] if another router holds the device, with that router's process id.
+    /// Returns [`ControlError::Conflict`] if another router holds the device. The error names the process id
+    /// of that router.
     pub fn take(ifindex: u32, name: &str) -> Result<Self, ControlError> {
         let failed = |error| ControlError::system(&format!("claim device {name:?}"), error);
         let address =

@@ -1,5 +1,5 @@
-//! Control-plane policing: limits the packets addressed to the router itself, on their way to the kernel or
-//! to the own stack.
+//! Control-plane policing: limits the rate of packets to the router itself, before the kernel or the own
+//! stack gets them.
 
 use std::collections::BTreeMap;
 
@@ -15,12 +15,13 @@ use crate::view::{ControlClassView, ControlPlaneView, PortClassView};
 /// Minimum burst of a class, in packets.
 const LEAST_BURST: u32 = 32;
 
-/// Returns the burst of a class in packets: a tenth of a second at its rate, at least 32.
+/// Returns the burst of a class, in packets: as many as its rate allows in a tenth of a second, but at least
+/// 32.
 fn burst(rate: u32) -> u32 {
     (rate / 10).max(LEAST_BURST)
 }
 
-/// Returns the limit of each class from the settings; `None` for all classes if policing is off.
+/// Returns the limit of each class from the settings. If policing is off, all classes have `None`.
 pub(crate) fn limits_of(settings: &ControlPlane) -> ClassLimits {
     let rates = settings.rates();
     std::array::from_fn(|class| {
@@ -36,7 +37,7 @@ pub(crate) fn class_rates(limits: &ClassLimits) -> [Option<ClassRate>; CONTROL_C
     })
 }
 
-/// Returns the view of control-plane policing. `ports` has the counts of each port by its name.
+/// Returns the view of control-plane policing. `ports` holds the counters of each port, by port name.
 pub(crate) fn control_plane_view(
     settings: &ControlPlane,
     ports: &BTreeMap<String, ClassCounts>,

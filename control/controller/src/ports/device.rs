@@ -51,15 +51,16 @@ pub(crate) struct KernelDevice {
     pub ifindex: u32,
     pub device: DeviceId,
     pub programs: PortPrograms,
-    /// AF_XDP sockets of the device; empty with AF_PACKET.
+    /// AF_XDP sockets of the device; empty if it uses AF_PACKET.
     pub sockets: Vec<QueueSocket>,
     /// Reason why the XDP program does not look up flows in the flow cache; `None` if it does.
     pub stays_up: Option<&'static str>,
-    /// Offload capabilities last sent to the workers; `None` before the first time.
+    /// Offload capabilities last sent to the workers; `None` before they are sent for the first time.
     pub offload: Option<OffloadPort>,
     /// Kernel queueing discipline of the device; `None` for a plain queue.
     pub queueing: Option<String>,
-    /// Longest packet that the peer device accepts, in bytes; `None` if it accepts the port's MTU.
+    /// Longest packet that the peer device accepts, in bytes; `None` if the peer accepts packets of the
+    /// port's MTU.
     pub short_of: Option<u32>,
     /// State of batch sending by the device.
     pub batches: BatchWay,
@@ -72,7 +73,7 @@ impl KernelDevice {
         self.sockets.iter().fold(0, |queues, own| queues | 1_u64.checked_shl(own.queue).unwrap_or(0))
     }
 
-    /// Whether the receive queues in use differ from those when the device was opened. Always `false` in tcx
+    /// Whether the receive queues in use have changed since the device was opened. Always `false` in tcx
     /// mode, which has no socket per queue. `name` is the device's name.
     pub fn has_other_queues(&self, name: &str) -> bool {
         let is_by_queue = self.programs.mode() != Attachment::Tcx;
@@ -84,7 +85,7 @@ impl KernelDevice {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct KernelOptions {
     pub on_death: OnDeath,
-    /// MTU to which super-frames are segmented, so that the segments fit every port.
+    /// MTU to which GSO packets are segmented. It is the smallest MTU, so the segments fit every port.
     pub segment_mtu: u16,
     /// Reason why there is no flow cache; `None` if there is one.
     pub no_cache: Option<&'static str>,
@@ -94,9 +95,9 @@ pub(crate) struct KernelOptions {
 
 /// Kernel device with attached programs, before its sockets are opened.
 ///
-/// All devices are attached before any socket is opened. When the process is killed, Linux closes descriptors
-/// in reverse order: first the sockets, then the programs, each of which takes milliseconds. As soon as the
-/// sockets are closed, the programs pass packets to the kernel.
+/// All devices are attached before any socket is opened. When the process is killed, Linux closes its
+/// descriptors in reverse order: first the sockets, then the programs. Each program takes milliseconds to
+/// close. Without sockets, the programs pass packets to the kernel at once.
 #[derive(Debug)]
 pub(crate) struct AttachedDevice {
     plan: PortPlan,
@@ -108,20 +109,21 @@ pub(crate) struct AttachedDevice {
 
 #[derive(Debug)]
 enum Stage {
-    /// AF_XDP, with these programs.
+    /// The device uses AF_XDP, with these programs.
     Xdp(Box<(PortPrograms, af_xdp::Options)>),
-    /// AF_PACKET, for this reason.
+    /// The device uses AF_PACKET, for this reason.
     Packet(String),
 }
 
-/// Reason why a port without an XDP program looks up no flows.
+/// Reason why a port that uses AF_PACKET doesn't look up flows in the flow cache.
 const NO_XDP: &str = "no XDP program runs on the device, because the port uses AF_PACKET";
-/// Reason why a device with more receive queues than the flow cache counts looks up no flows.
+/// Reason why a device doesn't look up flows in the flow cache if it has more receive queues than the flow
+/// cache counts.
 const MANY_QUEUES: &str = "more than 64 receive queues are in use";
 const _: () = assert!(RX_QUEUES == 64);
 
 impl Stage {
-    /// Enables flow cache lookups in the XDP program. Returns the reason if that is impossible.
+    /// Enables flow cache lookups in the XDP program. Returns the reason if lookups are impossible.
     fn look_up_flows(&mut self, plan: &PortPlan) -> Result<Option<&'static str>, ControlError> {
         let Self::Xdp(attached) = self else { return Ok(Some(NO_XDP)) };
         let programs = &mut attached.0;
@@ -211,13 +213,14 @@ impl KernelDevice {
         (self.programs.detach().map_err(offload_error), self.claim)
     }
 
-    /// Detaches after a crash. With `on-death = "drop"` the programs stay, and drop the packets that the
-    /// router would forward.
+    /// Detaches the device after a crash. With `on-death = "drop"` the programs stay, and drop the packets
+    /// that the router would forward.
     pub fn leave(self) -> (Result<(), ControlError>, Claim) {
         (self.programs.leave().map_err(offload_error), self.claim)
     }
 
-    /// Warns if a port has a sub-interface, but the device strips VLAN tags before the XDP program sees them.
+    /// Warns if a port has a sub-interface, although the device strips VLAN tags before the XDP program sees
+    /// them.
     pub fn warn_of_tags(&self, plan: &PortPlan, ports: &[PortPlan]) {
         let name = plan.config.device.as_deref().unwrap_or_default();
         let mut subs =
@@ -232,8 +235,8 @@ impl KernelDevice {
         }
     }
 
-    /// Sets the port's MAC address in the programs. From now on the router receives the packets to be
-    /// forwarded.
+    /// Sets the port's MAC address in the programs. From then on, the router receives the packets that it
+    /// forwards.
     pub fn take_over(&mut self, mac: MacAddr) -> Result<(), ControlError> {
         self.programs.set_own_mac(mac.0).map_err(offload_error)
     }
@@ -271,7 +274,8 @@ fn attach_xdp(
         None => PortPrograms::attach_xdp(ifindex, mode, frags, on_death),
     };
     let attached = match attach(settings.scatter) {
-        // A veth's peer may have a larger MTU than the port.
+        // A veth's peer with a larger MTU than the port may send longer frames, so the program must accept
+        // scattered frames.
         Err(OffloadError::MtuTooLarge { .. }) if !settings.scatter => {
             settings.scatter = true;
             attach(true)
@@ -305,7 +309,7 @@ fn open_xdp(
         if part.queues.is_empty() {
             break;
         }
-        // The owner of the device gets the first queue, through which packets are sent.
+        // The owner of the device gets the first queue, because packets are sent through this queue.
         let worker = (Handover::owner(device, workers.len()) + turn) % workers.len();
         match open_queues(plan, part, (turn == 0).then_some(batches), workers.get(worker))? {
             Ok(report) => {
@@ -313,7 +317,7 @@ fn open_xdp(
                 sockets.extend(own.map(|(queue, socket)| QueueSocket { queue, socket, worker }));
                 capabilities.get_or_insert(report.capabilities);
             }
-            // The device has fewer queues than announced.
+            // The device has fewer queues than the kernel announced.
             Err(PortError::Queue { .. }) if capabilities.is_some() => {}
             Err(error) => return Err(open_error(plan, error)),
         }
@@ -327,9 +331,9 @@ fn open_xdp(
     Ok((programs, capabilities, sockets))
 }
 
-/// Opens the AF_XDP sockets of queues at a worker. If the kernel refuses, as the device has fewer queues than
-/// announced, retries without the last queue. Control creates the sockets because workers may not. `sends` is
-/// set for the part with the first queue, through which packets are sent.
+/// Opens the AF_XDP sockets of some queues at a worker. The kernel may refuse because the device has fewer
+/// queues than announced; then retries without the last queue. Control creates the sockets because workers
+/// may not. `sends` is `Some` if the first queue is included, because packets are sent through this queue.
 fn open_queues(
     plan: &PortPlan,
     mut settings: af_xdp::Options,
@@ -381,7 +385,7 @@ fn open_packet(
     Ok((programs, capabilities, Vec::new()))
 }
 
-/// Returns the reason for AF_PACKET, after AF_XDP failed.
+/// Returns the reason to use AF_PACKET, which is the failure of AF_XDP.
 fn no_af_xdp(problem: &str) -> String {
     format!("AF_XDP does not work here: {problem}")
 }
@@ -391,7 +395,7 @@ pub(crate) fn mtu_of(link: &HostLink) -> u16 {
     u16::try_from(link.mtu).unwrap_or(u16::MAX)
 }
 
-/// Returns the VLAN tags of a sub-interface as the XDP program needs them; `None` without tags.
+/// Returns the VLAN tags of a sub-interface in the format of the XDP program; `None` without tags.
 pub(crate) fn vlan_stack(tags: Tags) -> Option<VlanStack> {
     let mut tags = tags.iter().map(|(tpid, vid)| VlanTag { tpid, vid });
     Some(VlanStack { outer: tags.next()?, inner: tags.next() })
@@ -414,8 +418,8 @@ fn open_error(plan: &PortPlan, error: PortError) -> ControlError {
     }
 }
 
-/// Returns the offset to be added to a worker clock, which starts at
-/// [`Instant::ZERO`](millrace_units::Instant::ZERO), to get the time since 1970.
+/// Returns the time since 1970 at which a worker's clock shows
+/// [`Instant::ZERO`](millrace_units::Instant::ZERO).
 pub(crate) fn time_of_day() -> Duration {
     since_1970().saturating_sub(Duration::from_nanos(thread::now().as_nanos()))
 }
@@ -425,7 +429,7 @@ fn is_wrapped(plan: &PortPlan) -> bool {
     plan.config.impair.is_some() || plan.config.record.is_some()
 }
 
-/// Configured wrappers around a port.
+/// Wrappers that the configuration puts around a port.
 #[derive(Default)]
 struct Wrapping {
     impairment: Option<Impairment>,

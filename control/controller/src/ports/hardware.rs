@@ -1,4 +1,4 @@
-//! Hardware of the router: processors, ports and switches, with their capabilities (*VERA*, section 2.1).
+//! Model of the hardware: processors, ports and switches, with their capabilities (*VERA*, section 2.1).
 //!
 //! Each port belongs to one processor, which gets the port's packets first. A processor punts packets to the
 //! processor above: from the XDP program to a worker, from a worker to the host. The processors thus form a
@@ -17,7 +17,7 @@ use crate::ports::devices::Devices;
 use crate::ports::topology;
 use crate::view::{CpuView, HardwarePortView, HardwareView, ProcessorView, SwitchView};
 
-/// Name of the highest processor.
+/// Name of the processor at the root of the tree.
 const HOST: &str = "host";
 
 /// Facts about the machine, as the kernel reports them.
@@ -32,7 +32,7 @@ pub(crate) struct Machine {
 
 impl Machine {
     pub(crate) fn ask(threads: Vec<i32>, devices: Vec<u32>) -> Self {
-        // A device that has vanished since gets default facts.
+        // A device that has vanished in the meantime gets default facts.
         let facts = |device| (device, DeviceFacts::of(device).unwrap_or_default());
         Self {
             cpus: topology::cpus(),
@@ -107,8 +107,7 @@ impl Parts<'_> {
         vec![switch("worker rings", "each worker", "each other worker", Ok(how))]
     }
 
-    /// Returns the view of a port without a kernel device of its own; its processor is the worker that owns
-    /// it.
+    /// Returns the view of a port without a kernel device. Its processor is the worker that owns it.
     fn own_port(&self, plan: &PortPlan) -> HardwarePortView {
         let capabilities = self.devices.capabilities.get(&plan.settings.device);
         let is_vlan = plan.config.vlan.is_some();
@@ -134,7 +133,7 @@ impl Parts<'_> {
         }
     }
 
-    /// Adds a kernel device to the view: its program, its port, and the switches from and to it.
+    /// Adds a kernel device to the view: its XDP program, its port, and the switches from and to both.
     fn describe_device(
         &self,
         plan: &PortPlan,
@@ -183,7 +182,7 @@ impl Parts<'_> {
         });
     }
 
-    /// Returns the workers that receive from a device, each with a description of its sockets.
+    /// Returns the names of the workers that receive from a device, each with a description of its sockets.
     fn ways_up(&self, plan: &PortPlan, mode: &str, device: &KernelDevice) -> Vec<(String, String)> {
         if device.sockets.is_empty() {
             return vec![(self.owner_name(plan), "an AF_PACKET ring; copies each packet once".to_owned())];
@@ -231,13 +230,14 @@ impl Parts<'_> {
     }
 }
 
-/// Returns the view of a switch, with its mode, or the reason why it does not work.
+/// Returns the view of a switch. `how` is the mode of a switch that works, or the reason why it does not
+/// work.
 fn switch(name: &'static str, from: &str, to: &str, how: Result<&str, &str>) -> SwitchView {
     let (works, how) = (how.is_ok(), how.unwrap_or_else(|why| why).to_owned());
     SwitchView { name, from: from.to_owned(), to: to.to_owned(), works, how }
 }
 
-/// Returns the reason why offloaded packets can't be redirected to a device; `None` if they can.
+/// Returns the reason why the XDP program can't redirect offloaded packets to a device; `None` if it can.
 fn why_no_redirects(device: &KernelDevice, facts: &DeviceFacts) -> Option<String> {
     let why = device.stays_up.or_else(|| facts.why_no_redirects()).map(ToOwned::to_owned);
     let refused = || "the kernel refused to redirect packets to the device: see the log".to_owned();

@@ -1,4 +1,4 @@
-//! Headers of a frame, which may be truncated: for a one-line summary and for comparison.
+//! Headers of a frame that may be truncated. They serve one-line summaries and comparisons.
 
 use std::net::IpAddr;
 
@@ -7,11 +7,11 @@ use millrace_wire::{EtherType, MacAddr, Protocol, ethernet, ipv4, ipv6, ipv6_ext
 /// Link, network and transport headers, as far as the frame contains them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Headers {
-    /// Destination and source MAC address.
+    /// Destination and source MAC address; `None` without a link header.
     link: Option<(MacAddr, MacAddr)>,
     vlans: Vec<u16>,
     ether_type: u16,
-    /// Source and destination address.
+    /// Source and destination IP address; `None` if the frame contains none.
     addresses: Option<(IpAddr, IpAddr)>,
     protocol: u8,
     /// TTL or hop limit.
@@ -97,8 +97,7 @@ impl Headers {
         format!("{tags}{source} to {destination}, {}, ttl {}", Protocol(self.protocol), self.ttl)
     }
 
-    /// Returns the changes of header fields from here to `later`, the headers of the same packet at a later
-    /// stage.
+    /// Returns the header fields that differ in `later`, the headers of the same packet at a later stage.
     pub fn changes(&self, later: &Self) -> Vec<String> {
         let mut changes = Vec::new();
         let mut note = |what: &str, old: String, new: String| {
@@ -135,7 +134,7 @@ fn half(bytes: &[u8], at: usize) -> Option<u16> {
 mod tests {
     use super::*;
 
-    /// Returns a frame with UDP from 10.1.0.2:1000 to 10.2.0.2:53.
+    /// Returns a UDP frame from 10.1.0.2:1000 to 10.2.0.2:53.
     fn frame(ttl: u8, tag: bool) -> Vec<u8> {
         let mut frame = vec![2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 2];
         if tag {

@@ -1,4 +1,4 @@
-//! Settings of kernel ports that follow from the kernel's state.
+//! Settings of kernel ports that depend on the kernel's state.
 
 use millrace_config::Forwarding;
 use millrace_host::{Family, HostLink, HostState};
@@ -53,7 +53,7 @@ fn kernel_settings(
     }
 }
 
-/// Warns for each address family that the port does not forward.
+/// Warns for each address family that the kernel does not forward at the port.
 pub(crate) fn warn_of_forwarding(settings: &PortSettings) {
     let families = [("IPv4", settings.forwards4), ("IPv6", settings.forwards6)];
     for (family, _) in families.into_iter().filter(|(_, forwards)| !forwards) {

@@ -26,8 +26,8 @@ use crate::ports::devices::Devices;
 use crate::show::{self, KernelShare};
 use crate::view::{PortCountersView, PortView};
 
-/// Returns the transmit drops of each kernel port's device since the device was created, as the kernel counts
-/// them.
+/// Returns the transmit drops of each kernel port's device since the device was created, as counted by the
+/// kernel.
 pub(crate) fn device_drops_now(model: &Model) -> HashMap<PortId, u64> {
     // Without /proc, no counts are known.
     let counts = millrace_host::transmit_drops().unwrap_or_default();
@@ -38,7 +38,7 @@ pub(crate) fn device_drops_now(model: &Model) -> HashMap<PortId, u64> {
     model.ports.iter().filter_map(own).collect()
 }
 
-/// Parts of the router that know of a port.
+/// Parts of the router from which the view of a port is made.
 pub(crate) struct PortParts<'a> {
     pub devices: &'a Devices,
     /// Counters of the port's XDP programs since the last clearing.
@@ -51,7 +51,7 @@ impl PortParts<'_> {
     pub fn counters(&self, plan: &PortPlan, snapshot: &Snapshot) -> PortCountersView {
         let count = snapshot.ports.iter().find(|(id, _)| *id == plan.id).map(|(_, count)| count);
         let share = &self.share;
-        // As in Linux, frames of sub-interfaces count at the device's port too.
+        // As in Linux, the port of the device also counts frames of its sub-interfaces.
         let (rx_packets, rx_bytes) = match self.devices.kernel.contains_key(&plan.id) {
             true => (share.seen, share.seen_bytes),
             false => count.map_or((0, 0), |count| (count.rx_packets, count.rx_bytes)),

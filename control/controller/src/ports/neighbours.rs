@@ -1,4 +1,4 @@
-//! Neighbours of the ports: those of the workers, and those of the kernel.
+//! Neighbours of the ports, both from the workers and from the kernel.
 
 use millrace_pipeline::Snapshot;
 

@@ -1,11 +1,11 @@
-//! Processors of the machine, as Linux describes them.
+//! Processors of the machine, as Linux reports them.
 
 use std::fs;
 use std::path::Path;
 
 use crate::view::CpuView;
 
-/// Folder of Linux's descriptions of processors.
+/// Folder in which Linux reports processors.
 const CPUS: &str = "/sys/devices/system/cpu";
 
 /// Returns the online processors; none if Linux does not report them.

@@ -1,4 +1,4 @@
-//! Changes of settings by JSON merge patch (RFC 7396), for objects without nested objects.
+//! Changes of settings by JSON merge patch (RFC 7396), for flat JSON objects.
 
 use millrace_units::{Message, nearest, plural};
 use serde::Serialize;
@@ -8,7 +8,7 @@ use serde_json::{Map, Value};
 use crate::ControlError;
 use crate::request::reading::read_settings;
 
-/// Returns `before` with `changes` applied; a `null` removes a setting.
+/// Returns `before` with `changes` applied; a value `null` removes its setting.
 pub(crate) fn patched<T: Serialize + DeserializeOwned>(
     before: &T,
     changes: &Map<String, Value>,
@@ -23,8 +23,8 @@ pub(crate) fn patched<T: Serialize + DeserializeOwned>(
     read_settings("the result", object)
 }
 
-/// Works like [`patched`], but also refuses settings that `before` does not have. The error lists the known
-/// ones; `what` is the noun for a setting.
+/// Works like [`patched`], but refuses settings that `before` does not have. The error lists the known
+/// settings, and calls them by the noun `what`.
 pub(crate) fn patched_known<T: Serialize + DeserializeOwned>(
     what: &str,
     before: &T,
@@ -35,8 +35,8 @@ pub(crate) fn patched_known<T: Serialize + DeserializeOwned>(
     patched(before, changes)
 }
 
-/// Refuses changes of settings that aren't in `known`. The error lists the known settings; `what` is the noun
-/// for a setting.
+/// Refuses changes of settings that aren't in `known`. The error lists the known settings, and calls them by
+/// the noun `what`.
 pub(crate) fn all_known<'a>(
     what: &str,
     changes: &Map<String, Value>,
@@ -48,7 +48,8 @@ pub(crate) fn all_known<'a>(
     }
 }
 
-/// Returns the text for an unknown setting, with the nearest known setting or all of them.
+/// Returns the text for an unknown setting. It names the setting with the most similar name, or all known
+/// settings.
 fn unknown_setting<'a>(what: &str, unknown: &str, known: impl Iterator<Item = &'a str> + Clone) -> Message {
     let message = Message::from(format!("no {what} is named ")).quoted_key(unknown);
     match nearest(unknown, known.clone()) {

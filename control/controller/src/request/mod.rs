@@ -1,4 +1,4 @@
-//! Request types, in their JSON form.
+//! Types of request bodies, in their JSON form.
 
 pub(crate) mod merge_patch;
 pub(crate) mod page;
@@ -10,7 +10,7 @@ use millrace_config::{Budget, OnFault, RouteKind};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-/// Placement of flows at a level.
+/// Request body that pins flows to an offload level.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct NewPlacement {
@@ -20,20 +20,20 @@ pub struct NewPlacement {
     pub level: WantedLevel,
 }
 
-/// Requested level of flows.
+/// Requested level for flows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum WantedLevel {
     /// Offload level. `xdp` and `driver` are read as well.
     #[serde(alias = "xdp", alias = "driver")]
     Offload,
-    /// Worker level.
+    /// Worker level: no flow is offloaded.
     Worker,
-    /// Level chosen by the router.
+    /// No pinning: the router chooses the level.
     Auto,
 }
 
-/// Binding to create.
+/// Request body that binds an instance to flows.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct NewBinding {
@@ -49,23 +49,24 @@ pub struct NewBinding {
     /// Treatment of a packet when the instance's call fails.
     #[serde(default)]
     pub on_fault: OnFault,
-    /// Time limit of a whole call: `"1ms"`.
+    /// Time limit of a call, for all its packets together: `"1ms"`.
     pub budget: Option<Budget>,
     /// Time limit of a call for each packet in it: `"20us"`.
     pub packet_budget: Option<Budget>,
 }
 
-/// Upgrade of a plugin to another version.
+/// Request body that upgrades a plugin to another version.
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Upgrade {
     /// File of the new version.
     #[serde(rename = "file")]
     pub path: String,
-    /// Number of packets on which the new version is tried as a shadow first; without it there is no trial.
+    /// Number of packets of a trial before the upgrade, in which the new version runs as shadow. Without it,
+    /// there is no trial.
     #[serde(default)]
     pub shadow: Option<u64>,
-    /// Whether the upgrade happens even if the trial found differences.
+    /// Whether the upgrade happens even if the trial finds differences.
     #[serde(default)]
     pub accept_differences: bool,
     /// Whether the new instances start without the old instances' state.
@@ -76,7 +77,7 @@ pub struct Upgrade {
     pub allow_downgrade: bool,
 }
 
-/// Plugin to load.
+/// Request body that loads a plugin file.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct NewPlugin {
@@ -88,7 +89,7 @@ pub struct NewPlugin {
     pub allow_downgrade: bool,
 }
 
-/// Filter to add.
+/// Request body that adds a filter.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct NewFilter {
@@ -105,20 +106,20 @@ pub struct NewFilter {
     pub priority: i32,
 }
 
-/// Filter to remove, identified by its content.
+/// Request body that removes a filter, identified by its content.
 #[derive(Clone, Debug)]
 pub struct OldFilter {
     /// Filter expression.
     pub filter: String,
     /// Action on the packets, as in the configuration.
     pub action: String,
-    /// Name of the gate, as for a [`NewFilter`].
+    /// Name of the gate, with the same defaults as for a [`NewFilter`].
     pub gate: Option<String>,
-    /// Priority of the filter; may be absent if the other fields match only one filter.
+    /// Priority of the filter; needed only if several filters have the other fields.
     pub priority: Option<i32>,
 }
 
-/// Route to add.
+/// Request body that adds a route.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct NewRoute {
@@ -135,7 +136,7 @@ pub struct NewRoute {
     pub kind: RouteKind,
 }
 
-/// Static neighbour to add.
+/// Request body that adds a static neighbour.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct NewNeighbour {
@@ -147,7 +148,7 @@ pub struct NewNeighbour {
     pub mac: String,
 }
 
-/// Static neighbour to remove.
+/// Request body that removes a static neighbour.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct OldNeighbour {
@@ -166,16 +167,16 @@ pub struct RouteQuery {
     /// Maximum number of routes in the page, 1 to 10,000. Routes are ordered by prefix.
     #[schemars(range(min = 1, max = 10_000))]
     pub limit: Option<usize>,
-    /// Cursor from the previous page, where this page starts.
+    /// Cursor that the previous page returned; this page starts after it.
     pub cursor: Option<String>,
 }
 
-/// Treatment of the packets and filters of a removed scheduler node.
+/// Treatment of packets and filters when a scheduler node is removed.
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct NodeRemoval {
-    /// Leaf that gets the waiting packets, and the filters whose queue is removed. Without it, the packets
-    /// are dropped.
+    /// Leaf that gets the waiting packets, and the filters whose queue is removed. Without it, the waiting
+    /// packets are dropped.
     pub to: Option<String>,
     /// Whether filters whose queue is removed are removed as well.
     pub with_filters: bool,
@@ -185,7 +186,7 @@ pub struct NodeRemoval {
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct FlowQuery {
-    /// Filter; a flow is listed if one of its packets may match. All flows by default.
+    /// Filter of the flows; a flow is listed if it may have a packet that matches. All flows by default.
     pub filter: Option<String>,
     /// Order of the listed flows.
     pub order: FlowOrder,

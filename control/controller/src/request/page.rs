@@ -11,18 +11,18 @@ use crate::ControlError;
 /// Maximum number of entries of a page.
 const MOST: usize = 10_000;
 
-/// Requested part of a list; the whole list by default.
+/// Requested page of a list; without limit and cursor, the whole list.
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct PageQuery {
     /// Maximum number of entries in the page, 1 to 10,000. Entries have a fixed order.
     #[schemars(range(min = 1, max = 10_000))]
     pub limit: Option<usize>,
-    /// Cursor from the previous page, where this page starts.
+    /// Cursor that the previous page returned; this page starts after it.
     pub cursor: Option<String>,
 }
 
-/// Part of a list.
+/// Page of a list.
 #[derive(Clone, Debug)]
 pub struct Page<T> {
     /// Entries of the page.
@@ -31,7 +31,8 @@ pub struct Page<T> {
     pub next: Option<String>,
 }
 
-/// A page is described as the list of its rows: the next page is linked in a header.
+/// The schema of a page is the schema of its list of entries, because the cursor of the next page is in an
+/// HTTP header.
 impl<T: JsonSchema> JsonSchema for Page<T> {
     fn inline_schema() -> bool {
         Vec::<T>::inline_schema()
@@ -51,7 +52,7 @@ impl<T: JsonSchema> JsonSchema for Page<T> {
 }
 
 impl PageQuery {
-    /// Whether a page is requested, instead of the whole list.
+    /// Whether the request asks for a page, instead of the whole list.
     pub fn is_asked(&self) -> bool {
         self.limit.is_some() || self.cursor.is_some()
     }
@@ -61,10 +62,10 @@ impl PageQuery {
         ControlError::in_range("limit", self.limit.unwrap_or(MOST), 1..=MOST)
     }
 
-    /// Returns the key in the cursor, after which the page starts; `None` for the first page.
+    /// Returns the key after which the page starts, parsed from the cursor; `None` for the first page.
     ///
     /// # Errors
-    /// A cursor that is no such key.
+    /// Returns an error for a cursor that is no such key.
     pub(crate) fn after<K: FromStr>(&self) -> Result<Option<K>, ControlError> {
         let wrong = |cursor: &str| {
             ControlError::invalid(format!(
@@ -74,7 +75,8 @@ impl PageQuery {
         self.cursor.as_deref().map(|cursor| cursor.parse().map_err(|_| wrong(cursor))).transpose()
     }
 
-    /// Returns the requested page of a list, ordered by unique keys.
+    /// Returns the requested page of a list. `key` returns the unique key of an entry, which determines the
+    /// order.
     pub fn of<T>(&self, mut all: Vec<T>, key: impl Fn(&T) -> String) -> Result<Page<T>, ControlError> {
         let most = self.most()?;
         if !self.is_asked() {
@@ -115,7 +117,7 @@ mod tests {
         let first = query.of(all.clone(), key).unwrap();
         assert_eq!((first.rows.len(), first.next.as_deref()), (10, Some("009")));
         query.cursor = first.next;
-        // The entry of the cursor was removed; the next page starts after its place.
+        // The entry named by the cursor was removed. The next page starts where that entry was.
         all.retain(|number| *number != 9);
         let second = query.of(all.clone(), key).unwrap();
         assert_eq!((second.rows[0], second.rows.len()), (10, 10));

@@ -1,4 +1,4 @@
-//! Parsing of JSON requests; an error gives the position and the valid values.
+//! Parses JSON requests. An error states the position and the valid values.
 
 use millrace_config::reading::{Document, Tree};
 use millrace_units::Spelling;
@@ -7,12 +7,12 @@ use serde_json::{Map, Value};
 
 use crate::ControlError;
 
-/// Parses a value. In an error about the value as a whole, `whole` names it.
+/// Parses a value. `whole` names the value in an error that concerns it as a whole.
 pub(crate) fn read<T: DeserializeOwned>(whole: &str, value: Value) -> Result<T, ControlError> {
     Tree::from(value).read().map_err(|error| ControlError::invalid(error.message(Document::Request(whole))))
 }
 
-/// Works like [`read`], for settings with the keys of a configuration file.
+/// Works like [`read`], for settings whose keys are spelled as in a configuration file.
 pub(crate) fn read_settings<T: DeserializeOwned>(
     whole: &str,
     settings: Map<String, Value>,

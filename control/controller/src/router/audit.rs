@@ -8,7 +8,7 @@ use super::Router;
 use crate::ControlError;
 use crate::events::utc_now;
 
-/// Maximum time that a shutdown waits for the last lines to be written.
+/// Maximum time that a shutdown waits until the last lines are written.
 const PATIENCE: Duration = Duration::from_secs(2);
 
 impl Router {
@@ -16,13 +16,13 @@ impl Router {
         self.0.audit.clone()
     }
 
-    /// Records a request and its outcome with the current time. A thread writes the line later; [`Written`]
-    /// waits for it. If the line can't be written, the log notes an event.
+    /// Records a request and its outcome with the current time. A thread writes the line later, and the
+    /// returned value can wait for this. If the line can't be written, an event reports it.
     pub fn note(&self, entry: AuditEntry) -> Written {
         self.0.audit.add(AuditEntry { time: utc_now(), ..entry })
     }
 
-    /// Waits until all recorded lines are written, two seconds at most.
+    /// Waits until all recorded lines are written, for at most two seconds.
     pub async fn flush_audit(&self) {
         let log = self.audit();
         let flushed = tokio::task::spawn_blocking(move || log.flush(PATIENCE)).await;
@@ -38,7 +38,7 @@ impl Router {
             Err(error) if error.is_failure() => Outcome::Failed,
             Err(_) => Outcome::Refused,
         };
-        // There is no caller who waits for the line.
+        // Nobody waits until the line is written.
         drop(self.note(AuditEntry {
             time: String::new(),
             who,

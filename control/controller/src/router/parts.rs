@@ -1,4 +1,4 @@
-//! Parts of a running router that belong together, borrowed for functions of components.
+//! Groups of parts of a running router, borrowed together for functions of components.
 
 use super::Inner;
 use crate::filters::gates::Gates;

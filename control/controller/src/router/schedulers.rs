@@ -1,4 +1,4 @@
-//! Changes of a port's scheduler in the plan and at the worker.
+//! Changes of a port's scheduler, both in the model and at the worker.
 
 use millrace_config::{Fate, Fates, Scheduler};
 use millrace_plugin::Action;
@@ -12,7 +12,7 @@ use crate::schedulers::schedule;
 use crate::schedulers::view::{say_beyond_link, say_beyond_room};
 
 impl Inner {
-    /// Changes the scheduler of a port in the plan, then at the worker. After a refusal nothing has changed.
+    /// Changes the scheduler of a port in the model, then at the worker. After a refusal nothing has changed.
     /// Packets of removed nodes move to leaf `to`.
     pub fn change_scheduler(
         &mut self,
@@ -36,7 +36,7 @@ impl Inner {
         }
         let to = to.map(|to| leaf(&after, to)).transpose()?.and_then(|to| planned.known(to));
         let mut changes = planned.changes(&before, &after, to)?;
-        // The new plan is stored first, because the text of a refusal needs the names of new nodes.
+        // The new plan is stored first, because the text of a refusal may need the names of new nodes.
         let old = std::mem::replace(&mut self.model.schedulers, planned);
         let mut flows_before = before.flow.clone();
         let fates = Fates::of(&before, &after);
@@ -47,7 +47,7 @@ impl Inner {
         changes.extend(flows.inspect_err(|_| self.model.schedulers = old.clone())?);
         let told = schedule(id, changes, &mut self.devices, &self.model, &mut self.workers);
         told.inspect_err(|error| {
-            // A worker that doesn't answer still makes the change when it continues.
+            // A worker that doesn't answer still makes the change once it continues, so the new plan stays.
             if !error.is_failure() {
                 self.model.schedulers = old;
             }

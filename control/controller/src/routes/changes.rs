@@ -1,7 +1,7 @@
-//! Routes added and removed while the router runs, and the lookup of an address's route.
+//! Adds and removes routes while the router runs, and looks up the route of an address.
 //!
-//! The same rules hold as for configured routes. A route through a kernel device is installed in the kernel, and
-//! the mirror reports it back; the workers alone hold the others.
+//! The rules are the same as for routes in the configuration. A route through a kernel device is installed in
+//! the kernel, and the mirror reports it back. All other routes are held by the workers only.
 
 use std::time::Duration;
 
@@ -16,10 +16,10 @@ use crate::routes::from_kernel;
 use crate::show;
 use crate::view::RouteView;
 
-/// Maximum time to wait until the mirror reports an installed route. Usually it takes a millisecond.
+/// Maximum time to wait until the mirror reports an installed route. It usually takes a millisecond.
 pub(crate) const PATIENCE: Duration = Duration::from_millis(500);
 
-/// Converts a configured route to the form in which it is installed in the kernel.
+/// Converts a configured route to the form in which control installs it in the kernel.
 pub(super) fn own_route(
     route: &millrace_config::Route,
     model: &Model,
@@ -61,7 +61,7 @@ pub(super) fn own_route(
     Ok(OwnRoute { prefix: *route.to.value(), kind, metric: 0, next_hops })
 }
 
-/// Returns the view of a kernel route; `None` for a kind that the router doesn't use.
+/// Returns the view of a kernel route; `None` for a kind of route that the router doesn't use.
 pub(crate) fn kernel_view(route: &HostRoute, ports: &PortsByDevice, model: &Model) -> Option<RouteView> {
     let target = from_kernel(route, ports)?;
     Some(show::route(&route.prefix, &target, Some(route.protocol), model))

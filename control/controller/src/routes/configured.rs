@@ -1,4 +1,4 @@
-//! Changes of configured routes, and repair of those that the kernel lacks.
+//! Changes configured routes, and installs configured routes again that the kernel lacks.
 
 use std::time::Instant;
 
@@ -18,7 +18,7 @@ use crate::routes::changes::own_route;
 use crate::routes::wanted::TOGETHER;
 use crate::show::protocol;
 
-/// Reason for a missing route that the kernel has removed.
+/// Text for a missing route that the kernel has removed.
 const GONE: &str = "the kernel no longer has it";
 const MOVED: &str = "its next hops are now reached through another device";
 
@@ -27,16 +27,17 @@ const MOVED: &str = "its next hops are now reached through another device";
 pub(crate) enum Refused {
     /// The route is not added, and the caller gets the error.
     IsError,
-    /// The route existed before: it stays configured, and is offered to the kernel again.
+    /// The route existed before, so it stays configured. Control offers it to the kernel again later.
     IsWanted,
 }
 
-/// Prefixes of changed routes, by owner of the route.
+/// Prefixes of changed routes, listed by the owner of the route: workers or kernel.
 pub(crate) struct Changed {
     refused: Refused,
-    /// Prefixes whose route only the workers hold, or held.
+    /// Prefixes whose route only the workers hold, before or after the change.
     pub own: Vec<IpNet>,
-    /// Prefixes whose route was changed in the kernel, and whether it is Millrace's route now.
+    /// Prefixes whose route was changed in the kernel. The flag is true if this router's route is installed
+    /// now, false if it was removed.
     pub kernel: Vec<(IpNet, bool)>,
 }
 
@@ -46,7 +47,7 @@ impl Changed {
     }
 }
 
-/// Configured routes, with the parts of the router that hold them.
+/// Configured routes, and the parts of the router needed to change them.
 pub(crate) struct ConfiguredRoutes<'a> {
     pub model: &'a mut Model,
     pub routes: &'a mut Routes,
@@ -56,7 +57,7 @@ pub(crate) struct ConfiguredRoutes<'a> {
 }
 
 impl ConfiguredRoutes<'_> {
-    /// Installs the configured routes that belong to the kernel. They stay there if the router dies, and the
+    /// Installs the configured routes that the kernel keeps. They stay in the kernel if the router dies. The
     /// mirror reports them back.
     pub fn begin(&mut self) -> Result<(), ControlError> {
         let own = |route| own_route(route, self.model, self.devices);
@@ -74,8 +75,8 @@ impl ConfiguredRoutes<'_> {
         Ok(())
     }
 
-    /// Makes changes of routes, up to the first that fails, and collects their prefixes in `changed`. Returns
-    /// the number of changes made, and the reason for the failure.
+    /// Changes routes, up to the first change that fails. Collects their prefixes in `changed`. Returns the
+    /// number of changes made, and the reason for the failure.
     pub fn change(&mut self, changes: &[Change], changed: &mut Changed) -> (usize, Result<(), ControlError>) {
         for (made, change) in changes.iter().enumerate() {
             let outcome = match change {
@@ -106,8 +107,8 @@ impl ConfiguredRoutes<'_> {
         Ok(())
     }
 
-    /// Installs a route in the kernel. If the kernel refuses a route that existed before, the route stays
-    /// configured.
+    /// Installs a route in the kernel. If the kernel refuses the route, `changed.refused` decides whether it
+    /// stays configured.
     fn give(&mut self, route: &Route, changed: &mut Changed) -> Result<(), ControlError> {
         let prefix = *route.to.value();
         match self.install(route) {
@@ -158,7 +159,7 @@ impl ConfiguredRoutes<'_> {
     /// Removes a route from the kernel.
     fn take_back(&mut self, prefix: IpNet) -> Result<(), ControlError> {
         let Some(route) = self.routes.installed.get(&prefix) else {
-            // The kernel lacked the route, so there is nothing to remove.
+            // The kernel lacks the route, so there is nothing to remove.
             self.routes.wanted.forget(&prefix);
             return Ok(());
         };
@@ -191,8 +192,8 @@ impl ConfiguredRoutes<'_> {
         Ok(())
     }
 
-    /// Compares the configured routes to these prefixes with the kernel's, and installs missing routes that
-    /// are due. After changes of links or addresses (`about_ports`) all missing routes are due.
+    /// Compares the configured routes to these prefixes with the kernel's routes. Then installs all missing
+    /// routes that are due. After changes of links or addresses (`about_ports`), every missing route is due.
     pub fn follow(&mut self, prefixes: &[IpNet], about_ports: bool) {
         let now = Instant::now();
         self.compare(prefixes, now, false);
@@ -202,8 +203,8 @@ impl ConfiguredRoutes<'_> {
         self.give_missing(now);
     }
 
-    /// Compares a bounded number of configured routes with the kernel's. Called about once a second;
-    /// successive calls reach all routes.
+    /// Compares a bounded number of configured routes with the kernel's routes. Control calls this about once
+    /// a second, and successive calls cover all routes.
     pub fn compare_next(&mut self) {
         let range = PrefixRange { after: self.routes.wanted.compared, within: None };
         let next = range.of(&self.model.routes).map(|(prefix, _)| prefix);
@@ -214,8 +215,8 @@ impl ConfiguredRoutes<'_> {
         self.give_missing(now);
     }
 
-    /// Notes routes that the kernel no longer has. With `whole`, also notes routes through other devices than
-    /// configured.
+    /// Notes the routes to these prefixes that the kernel no longer has. With `whole`, also notes routes that
+    /// lead through other devices than configured.
     fn compare(&mut self, prefixes: &[IpNet], now: Instant, whole: bool) {
         let Some(mirror) = &self.kernel.mirror else { return };
         let state = mirror.state();
@@ -240,7 +241,8 @@ impl ConfiguredRoutes<'_> {
         self.note_missing(&moved, MOVED);
     }
 
-    /// Whether the installed route uses other devices than the configured next hops have now.
+    /// Whether the route in the kernel uses other devices than those through which the configured next hops
+    /// are reached now.
     fn leads_elsewhere(&self, prefix: &IpNet) -> bool {
         let (Some(given), Some(route)) = (self.routes.installed.get(prefix), self.model.routes.get(prefix))
         else {
@@ -283,7 +285,7 @@ impl ConfiguredRoutes<'_> {
         self.events.note(EventKind::RouteMissing, &first.to_string(), text, details);
     }
 
-    /// Notes that the kernel refuses a route at present; it stays configured.
+    /// Notes that the kernel refuses a route for now. The route stays configured.
     fn want(&mut self, prefix: IpNet, error: &ControlError) {
         let why = error.to_string();
         if self.routes.wanted.refused(prefix, why.clone(), Instant::now()) {
@@ -292,7 +294,7 @@ impl ConfiguredRoutes<'_> {
     }
 }
 
-/// Returns the prefixes of configured routes that occur in the kernel's changes.
+/// Returns the prefixes in the kernel's changes that have a configured route.
 pub(crate) fn wanted_among(model: &Model, changes: &[HostChange]) -> Vec<IpNet> {
     let prefix = |change: &HostChange| match change {
         HostChange::Route { prefix, .. } if model.routes.contains_key(prefix) => Some(*prefix),
@@ -301,7 +303,7 @@ pub(crate) fn wanted_among(model: &Model, changes: &[HostChange]) -> Vec<IpNet> 
     changes.iter().filter_map(prefix).collect()
 }
 
-/// Returns a text for prefixes in an event: the first one, and the number of the others.
+/// Returns the text that names prefixes in an event: the first one, and the number of others.
 fn several(prefixes: &[IpNet]) -> String {
     match prefixes {
         [] => String::new(),

@@ -1,7 +1,7 @@
 //! List of routes, ordered by prefix: as a whole or in pages.
 //!
-//! Each page walks the tables from the last prefix of the previous page on. Its cost depends on its length,
-//! not on the size of the tables.
+//! Each page walks the tables from the last prefix of the previous page on. The cost of a page depends on its
+//! length, not on the size of the tables.
 
 use ipnet::IpNet;
 use millrace_forward::Route;
@@ -20,7 +20,7 @@ enum Listed<'a> {
     Missing(&'a millrace_config::Route),
 }
 
-/// Returns a page of routes of a range, with their views.
+/// Returns a page of the routes in a range, with their views.
 pub(crate) fn listed(
     views: &RouteViews<'_>,
     range: PrefixRange,
@@ -83,7 +83,7 @@ mod tests {
             within in prop::option::of(any_prefix()),
             limit in 1..9_usize,
         ) {
-            // The reference sorts all entries for each page.
+            // The reference is a sorted list of all entries.
             let mut simple: Vec<(IpNet, u16)> = table.iter().map(|(prefix, value)| (*prefix, *value)).collect();
             simple.retain(|(prefix, _)| within.is_none_or(|within| within.contains(prefix)));
             let mut expected = simple.chunks(limit);

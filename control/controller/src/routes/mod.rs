@@ -1,4 +1,4 @@
-//! Conversion of kernel and configured routes to routes of the forwarding table.
+//! Converts kernel routes and configured routes to routes of the FIB.
 
 pub(crate) mod changes;
 pub(crate) mod configured;
@@ -18,30 +18,31 @@ use crate::routes::wanted::WantedRoutes;
 use crate::view::RouteView;
 use crate::workers::route_table::RouteTable;
 
-/// Routes of the router beside its model.
+/// State of routes outside the model: the FIB, and the routes in the kernel.
 pub(crate) struct Routes {
     pub table: RouteTable,
     /// Routes installed in the kernel, by prefix.
     installed: BTreeMap<IpNet, OwnRoute>,
     /// Configured routes that the kernel should have but lacks.
     pub wanted: WantedRoutes,
-    /// Prefixes of own routes that a worker may not have, because it did not answer.
+    /// Prefixes whose route a worker may not have yet, because it did not answer. Only workers hold these
+    /// routes.
     pub untold: BTreeSet<IpNet>,
 }
 
 impl Routes {
-    /// Creates the routes of a router with an empty forwarding table.
+    /// Creates the state of a router with an empty FIB.
     pub fn new(table: RouteTable) -> Self {
         let (installed, untold) = (BTreeMap::new(), BTreeSet::new());
         Self { table, installed, wanted: WantedRoutes::default(), untold }
     }
 
-    /// Takes the routes installed in the kernel, for their removal.
+    /// Takes out the routes that are installed in the kernel, so that the caller can remove them.
     pub fn take_installed(&mut self) -> impl Iterator<Item = OwnRoute> + use<> {
         std::mem::take(&mut self.installed).into_values()
     }
 
-    /// Adds to the view of a route the reason why the kernel lacks the route, if it does.
+    /// Adds the reason for a missing route to its view. A route is missing if the kernel lacks it.
     pub fn with_missing(&self, prefix: IpNet, view: RouteView) -> RouteView {
         RouteView { missing: self.wanted.why(&prefix).map(str::to_owned), ..view }
     }
@@ -58,7 +59,7 @@ impl Routes {
     }
 }
 
-/// Converts a kernel route to a route of the forwarding table; `None` for multicast.
+/// Converts a kernel route to a route of the FIB; `None` for multicast.
 pub(crate) fn from_kernel(route: &HostRoute, ports: &PortsByDevice) -> Option<Route> {
     match route.kind {
         RouteKind::Unicast => Some(unicast(route, ports)),
@@ -72,8 +73,8 @@ pub(crate) fn from_kernel(route: &HostRoute, ports: &PortsByDevice) -> Option<Ro
     }
 }
 
-/// Returns a forward route if each next hop is behind a port of the router. Otherwise the kernel handles the
-/// packets.
+/// Returns a forward route if each next hop is reached through a port of the router. Otherwise returns a
+/// route by which the kernel handles the packets.
 fn unicast(route: &HostRoute, ports: &PortsByDevice) -> Route {
     let hops: Option<Vec<NextHop>> = route
         .next_hops

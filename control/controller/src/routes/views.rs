@@ -1,4 +1,4 @@
-//! Views of single routes, from all parts of the router that hold routes.
+//! Views of single routes, made from all parts of the router that hold routes.
 
 use std::net::IpAddr;
 
@@ -29,13 +29,13 @@ impl RouteViews<'_> {
     /// Returns the configured route to exactly this prefix.
     ///
     /// # Errors
-    /// Returns an error if there is no such route, or if it is not a configured route; the error then names
-    /// its owner.
+    /// Returns an error if there is no such route, or if the route is not a configured one. In the latter
+    /// case, the error names the owner of the route.
     pub fn ours(&self, prefix: IpNet) -> Result<millrace_config::Route, ControlError> {
         self.model.routes.get(&prefix).cloned().ok_or_else(|| self.not_ours(prefix))
     }
 
-    /// Returns the error that explains why the route to `prefix` can't be removed.
+    /// Returns the error that explains why no configured route to `prefix` can be removed.
     fn not_ours(&self, prefix: IpNet) -> ControlError {
         if self.model.own_routes.get(&prefix).is_some() {
             return ControlError::conflict(format!(
@@ -51,7 +51,8 @@ impl RouteViews<'_> {
         }
     }
 
-    /// Returns the view of the route to exactly this prefix: the workers' own, or else the kernel's.
+    /// Returns the view of the route to exactly this prefix: a route that only the workers hold, or else the
+    /// kernel's route.
     pub fn of_prefix(&self, prefix: IpNet) -> Option<RouteView> {
         match self.model.own_routes.get(&prefix) {
             Some(route) => Some(show::route(&prefix, route, None, self.model)),
@@ -66,7 +67,7 @@ impl RouteViews<'_> {
         view.ok_or_else(|| ControlError::System("the new route was removed in the meantime".into()))
     }
 
-    /// Returns the view of a configured route as it was installed in the kernel.
+    /// Returns the view of a configured route, in the form installed in the kernel.
     pub fn installed(&self, prefix: IpNet) -> Option<RouteView> {
         let OwnRoute { kind, metric, ref next_hops, .. } = *self.routes.installed.get(&prefix)?;
         let route = HostRoute {
@@ -81,7 +82,7 @@ impl RouteViews<'_> {
         kernel_view(&route, &self.devices.by_index(), self.model)
     }
 
-    /// Returns the view of the route that packets to an address take.
+    /// Returns the view of the route for packets to an address.
     pub fn to_address(&self, address: IpAddr) -> Option<RouteView> {
         let (prefix, route) = self.routes.table.prefix_of(address)?;
         let kernel = match self.model.own_routes.get(&prefix) {

@@ -1,9 +1,9 @@
-//! Configured routes that the kernel lacks. They stay configured, and the router installs them again.
+//! Missing routes: configured routes that the kernel should have but lacks.
 //!
-//! The model holds the routes for the kernel. The kernel removes some by itself, as when a link goes down,
-//! and other programs may delete them. While a link is down, the kernel refuses routes through it. A route
-//! that the kernel should have but lacks is *missing*. The router reports it, and installs it again: at once,
-//! after changes of links or addresses, and after growing pauses.
+//! The model holds all routes for the kernel. The kernel removes some by itself, for example when a link goes
+//! down, and other programs may delete them. While a link is down, the kernel refuses routes through it. A
+//! missing route stays configured. The router reports it, and installs it again: at once, after changes of
+//! links or addresses, and after growing pauses.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -13,22 +13,23 @@ use millrace_host::PrefixRange;
 
 use crate::view::{MissingRouteView, MissingRoutesView};
 
-/// Maximum time until the kernel reports an installed route.
+/// Maximum time that the kernel takes to report an installed route.
 const HEARING: Duration = Duration::from_secs(2);
-/// Time that a reinstalled route must stay until its earlier disappearances are forgotten.
+/// Time that a route must stay in the kernel after it was installed again. Its earlier losses are then
+/// forgotten.
 const CALM: Duration = Duration::from_secs(60);
-/// Longest pause between two attempts, in seconds.
+/// Longest pause between two attempts to install a route, in seconds.
 const LONGEST: u64 = 60;
 /// Maximum number of routes installed or compared in one step; other work runs between steps.
 pub(super) const TOGETHER: usize = 2048;
 /// Maximum number of missing routes listed in the status.
 const NAMED: usize = 10;
 
-/// Watched routes: missing ones, and recently installed ones.
+/// Watched routes: missing routes, and recently installed routes.
 #[derive(Debug, Default)]
 pub(crate) struct WantedRoutes {
     watched: BTreeMap<IpNet, Watched>,
-    /// Last prefix of the previous comparison; `None` to start from the first route.
+    /// Prefix at which the previous comparison ended; `None` to start from the first route.
     pub(super) compared: Option<IpNet>,
 }
 
@@ -36,11 +37,12 @@ pub(crate) struct WantedRoutes {
 struct Watched {
     /// Reason why the kernel lacks the route; `None` after it was installed.
     why: Option<String>,
-    /// Number of successive attempts that failed, or after which the route disappeared again.
+    /// Number of successive attempts to install the route that did not last: the kernel refused it, or lost
+    /// it again.
     tries: u32,
-    /// Time of the last attempt.
+    /// Time of the last successful installation.
     given: Instant,
-    /// Time of the next attempt for a missing route.
+    /// Time at which a missing route is to be installed again.
     next: Instant,
 }
 
@@ -53,7 +55,7 @@ impl WantedRoutes {
         watched.given = now;
     }
 
-    /// Notes that the kernel has a route. A route that stays is no longer watched.
+    /// Notes that the kernel has a route. Stops watching a route that has stayed long enough.
     pub(super) fn heard(&mut self, prefix: &IpNet, now: Instant) {
         let is_over = |watched: &Watched| watched.tries == 0 || now - watched.given > CALM;
         if self.watched.get(prefix).is_some_and(|watched| watched.why.is_none() && is_over(watched)) {
@@ -68,7 +70,8 @@ impl WantedRoutes {
             self.watched.insert(prefix, fresh);
             return true;
         };
-        // The kernel reports an installed route only after some time.
+        // The kernel reports an installed route only after some time, so a recently installed route doesn't
+        // count as lost.
         if watched.why.is_some() || now - watched.given < HEARING {
             return false;
         }
@@ -91,7 +94,8 @@ impl WantedRoutes {
         self.watched.remove(prefix);
     }
 
-    /// Makes all missing routes due now, because the kernel may accept them after a change.
+    /// Makes all missing routes due now, because the kernel may accept them after a change of links or
+    /// addresses.
     pub fn hurry(&mut self, now: Instant) {
         let missing = self.watched.values_mut().filter(|watched| watched.why.is_some());
         missing.for_each(|watched| watched.next = now);
@@ -109,12 +113,12 @@ impl WantedRoutes {
         self.watched.get(prefix)?.why.as_deref()
     }
 
-    /// Returns the missing routes of a range, with the reasons.
+    /// Returns the missing routes in a range, each with the reason.
     pub fn missing(&self, range: PrefixRange) -> impl Iterator<Item = (IpNet, &str)> {
         range.of(&self.watched).filter_map(|(prefix, watched)| Some((prefix, watched.why.as_deref()?)))
     }
 
-    /// Returns the view of the missing routes; `None` where there are none.
+    /// Returns the view of the missing routes; `None` if there are none.
     pub fn view(&self) -> Option<MissingRoutesView> {
         let all = || self.missing(PrefixRange::default());
         let first = |(to, why): (IpNet, &str)| MissingRouteView { to: to.to_string(), why: why.to_owned() };
@@ -169,7 +173,7 @@ mod tests {
         let mut given = 0;
         let end = now + Duration::from_secs(600);
         while now < end {
-            // Another program deletes the route as soon as it is installed.
+            // In this loop, another program deletes the route as soon as it is installed.
             wanted.heard(&prefix(), now);
             wanted.lost(prefix(), "gone", now);
             if !wanted.due(now).is_empty() {
@@ -179,7 +183,7 @@ mod tests {
             now += Duration::from_millis(100);
         }
         assert!((5..25).contains(&given), "{given}");
-        // A route that stays is no longer watched.
+        // A route that stays for long enough is no longer watched.
         wanted.given(prefix(), now);
         wanted.heard(&prefix(), now + CALM + Duration::from_secs(1));
         assert!(wanted.watched.is_empty());

@@ -18,7 +18,8 @@ use crate::workers::{Workers, owner_of};
 /// Maximum number of scheduler changes that a worker makes between two batches.
 const CHANGES_AT_ONCE: usize = 64;
 
-/// Splits a list of changes into pieces for the worker. An empty list gives one empty piece.
+/// Splits a list of changes into parts that fit between two batches of the worker. An empty list results in
+/// one empty part.
 fn pieces(changes: Vec<ScheduleChange>) -> impl Iterator<Item = (Piece, Vec<ScheduleChange>)> {
     let (mut left, mut begins) = (changes.into_iter(), true);
     std::iter::from_fn(move || {
@@ -31,8 +32,8 @@ fn pieces(changes: Vec<ScheduleChange>) -> impl Iterator<Item = (Piece, Vec<Sche
     })
 }
 
-/// Sends changes of a port's scheduler to the worker that owns the port's device, in pieces, and waits
-/// for the answers.
+/// Sends changes of a port's scheduler to the worker that owns the port's device, in several commands. Waits
+/// for all answers.
 pub(crate) fn schedule(
     port: PortId,
     changes: Vec<ScheduleChange>,
@@ -42,7 +43,8 @@ pub(crate) fn schedule(
 ) -> Result<(), ControlError> {
     devices.tell_scheduler(port, model, workers)?;
     let worker = owner_of(port, model, workers)?;
-    // All pieces are sent before the first answer is awaited. So a late worker still makes all changes.
+    // All commands are sent before the first answer is awaited. So even a worker that answers too late makes
+    // all changes.
     let mut tell =
         |(piece, changes)| worker.begin(|reply| SchedulerCommand::Change(port, changes, piece, reply));
     let asked: Vec<_> = pieces(changes).map(&mut tell).collect::<Result<_, _>>()?;

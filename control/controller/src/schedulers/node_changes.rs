@@ -9,7 +9,7 @@ use crate::ControlError;
 use crate::model::schedulers::{default_leaf, find, unless_empty};
 use crate::request::merge_patch::patched;
 
-/// Settings of the port, not of a node, which `scheduler set PORT` changes.
+/// Settings of a port's scheduler as a whole, which `scheduler set PORT` changes.
 pub(crate) const SETTINGS: [&str; 6] = ["rate", "overhead", "default", "queues", "host", "host-weight"];
 
 /// Changes settings of a node in a port's scheduler.
@@ -34,8 +34,8 @@ pub(crate) fn set_node(
     }
     let default = default_leaf(scheduler)?.map(str::to_owned);
     in_order(&mut scheduler.node);
-    // If the order of leaves has changed, the former default leaf becomes the configured one, so that
-    // unassigned packets stay in their queue.
+    // Reordering may make another leaf the first one, which is the default. In this case the former default
+    // leaf becomes the configured default, so that unassigned packets stay in their queue.
     if default_leaf(scheduler)?.map(str::to_owned) != default {
         scheduler.default = default;
     }

@@ -1,5 +1,5 @@
-//! Removal of scheduler nodes, with the filters that name their queues, so that no filter is left without a
-//! queue.
+//! Removes scheduler nodes. Filters that name a removed queue are moved or removed too, so that no filter is
+//! left without a queue.
 
 use std::collections::HashSet;
 use std::iter;
@@ -19,7 +19,7 @@ use crate::workers::Workers;
 /// Maximum number of filters listed in an error.
 const NAMED: usize = 5;
 
-/// Returns the changes that move the filters to queue `to`, or remove them without it. If two filters
+/// Returns the changes that move the filters to queue `to`, or remove them if it is `None`. If two filters
 /// become equal, the one with the higher priority stays.
 fn without_queue(model: &Model, filters: &[BindingId], to: Option<&str>) -> Vec<Change> {
     let mut filters: Vec<_> = filters.iter().filter_map(|id| model.plugins.binding(*id)).collect();
@@ -45,7 +45,7 @@ fn without_queue(model: &Model, filters: &[BindingId], to: Option<&str>) -> Vec<
     changes
 }
 
-/// Returns the filters whose queue is at or below a node of a port's scheduler, and at no other port.
+/// Returns the filters whose queue is at or below a node of a port's scheduler, and exists at no other port.
 fn filters_below(model: &Model, port: &str, node: &str) -> Result<Vec<BindingId>, ControlError> {
     let alone = model.schedulers.leaves_alone(model.port(port)?.id, node);
     let names = |action: &Action| matches!(action, Action::Queue(queue) if alone.contains(model.schedulers.name(*queue)));
@@ -53,7 +53,8 @@ fn filters_below(model: &Model, port: &str, node: &str) -> Result<Vec<BindingId>
     Ok(filters.map(|(id, _)| id).collect())
 }
 
-/// Returns the changes that remove a node, and the filters whose queue is removed with it.
+/// Returns the changes that remove a node, with the changes of the filters whose queue is removed. Also
+/// returns the views of these filters.
 pub(crate) fn plan_removal(
     model: &Model,
     workers: &mut Workers,
@@ -73,8 +74,8 @@ pub(crate) fn plan_removal(
     let own = |scheduler: Scheduler| (!scheduler.node.is_empty()).then(|| Box::new(scheduler));
     let heir = removal.to.clone().map_or(Heir::Nobody, Heir::Leaf);
     let tree = Change::SetScheduler { port: port.to_owned(), from: own(from), to: own(after), heir };
-    // The filters change after the tree. Until then, new packets for the old queue follow its packets to leaf
-    // `to`, in order.
+    // The tree changes first, then the filters. In between, new packets for the old queue go to leaf `to`,
+    // behind the packets that have moved there. So they stay in order.
     let filters = without_queue(model, &filters, to.filter(|_| !removal.with_filters));
     Ok((iter::once(tree).chain(filters).collect(), views))
 }

@@ -1,4 +1,4 @@
-//! State of schedulers that is no setting.
+//! Changing state of schedulers, apart from their settings.
 
 use std::collections::{HashSet, VecDeque};
 
@@ -11,15 +11,15 @@ use super::view::rate_key;
 use crate::model::Model;
 use crate::model::packets::parse_packet;
 
-/// Maximum number of remembered flows without settings.
+/// Maximum number of remembered flows whose settings were removed.
 const MOST_FORMER: usize = 1024;
 
 /// Rates of scheduler nodes, and flows whose settings were removed.
 pub(crate) struct Queueing {
-    /// Rates of scheduler nodes, since each node was added.
+    /// Measured rates of scheduler nodes, beginning when each node was added.
     pub rates: Rate,
-    /// Flows whose settings were removed, the latest first. Their queues may still exist; views need the flow
-    /// to name them.
+    /// Flows whose settings were removed, the latest first. Their queues may still exist, and a view of such
+    /// a queue needs the flow key.
     pub former_flows: VecDeque<FlowKey>,
 }
 
@@ -46,8 +46,8 @@ impl Queueing {
         self.former_flows.push_front(key);
     }
 
-    /// Starts the rates of new nodes, and forgets the rates of removed nodes, because another node may get the
-    /// name.
+    /// Starts to measure the rates of new nodes. Forgets the rates of removed nodes, because a new node may
+    /// have the same name.
     pub fn begin_rates(&mut self, port: &str, fates: &Fates<'_>, before: &Scheduler, after: &Scheduler) {
         let is_other = |node: &&SchedulerNode| fates.get(&node.name) == Fate::Goes;
         for gone in before.node.iter().filter(is_other) {

@@ -17,22 +17,22 @@ use crate::request::reading::read_settings;
 use crate::view::{FlowQueueView, QueueView, SchedulerNodeView, SchedulerView};
 use crate::workers::{Workers, owner_of};
 
-/// Changes of the settings of a flow's queue. An absent setting stays as it is.
+/// Changes of a flow's settings at a leaf. An omitted setting stays unchanged.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 struct FlowSettings {
-    /// Quantum in bytes per round; `null` for the default of all flows.
+    /// Quantum in bytes per round; `null` resets it to the default of all flows.
     #[serde(default, deserialize_with = "said")]
     quantum: Option<Option<QueueSize>>,
-    /// Discard threshold in bytes; `null` for the default of all flows.
+    /// Discard threshold in bytes; `null` resets it to the default of all flows.
     #[serde(default, deserialize_with = "said")]
     threshold: Option<Option<QueueSize>>,
-    /// Reserved rate; `null` for no reservation.
+    /// Reserved rate; `null` removes the reservation.
     #[serde(default, deserialize_with = "said")]
     rate: Option<Option<Bits>>,
 }
 
-/// Deserializes a value that is present but may be `null`.
+/// Deserializes a setting that the request contains; its value may be `null`.
 fn said<'de, T: Deserialize<'de>, D: serde::Deserializer<'de>>(
     deserializer: D,
 ) -> Result<Option<Option<T>>, D::Error> {
@@ -47,8 +47,8 @@ impl FlowSettings {
         })
     }
 
-    /// Returns the settings of a flow after these changes; `None` if all have defaults. A new rate replaces
-    /// the quantum, and a new quantum replaces the rate.
+    /// Returns the settings of a flow after the changes; `None` if all settings have their defaults. A new
+    /// rate replaces the quantum, and a new quantum replaces the rate.
     fn after(
         self,
         before: Option<&FlowQueue>,
@@ -93,7 +93,7 @@ pub(crate) fn queues_of(scheduler: SchedulerView) -> impl Iterator<Item = QueueV
     })
 }
 
-/// Returns the view of a flow's queue. `keys` has the known flows by their hash.
+/// Returns the view of a flow's queue. `keys` holds the keys of known flows, by flow hash.
 pub(crate) fn flow_queue_view(
     FlowQueueReport { hash, reserved, queue }: FlowQueueReport,
     keys: &HashMap<u32, FlowKey>,
@@ -122,8 +122,8 @@ pub(crate) fn flow_queue_view(
 }
 
 impl Model {
-    /// Stores changed settings of a flow, and returns the change of the port's scheduler. `flow` is spelled
-    /// as by [`one_flow`].
+    /// Stores changed settings of a flow, and returns the resulting change of the port's scheduler. `flow`
+    /// must have the spelling that [`one_flow`] returns.
     pub(crate) fn change_flow(
         &mut self,
         port: &str,
@@ -150,7 +150,8 @@ pub(crate) fn tell_reserved(model: &Model, workers: &mut Workers) -> Result<(), 
     workers.tell(|| FlowCommand::Reserve(flows.clone()))
 }
 
-/// Returns a piece of the reports of flows' queues in a leaf, beginning with the report of index `first`.
+/// Returns reports of flow queues in a leaf, beginning with report number `first`. A worker returns a limited
+/// number of them at once.
 pub(crate) fn flow_queue_reports(
     model: &Model,
     workers: &mut Workers,
@@ -237,7 +238,7 @@ mod tests {
                 };
                 router.execute(&caller, set).await.unwrap();
                 let flows = router.execute(&caller, GetQueue { port, queue }).await.unwrap().flows;
-                // The announcement of the port's address belongs to no flow, but to the shared queue.
+                // The announcement of the port's address belongs to no flow, so it is in the shared queue.
                 let names: Vec<_> = flows.iter().filter_map(|flow| flow.flow.as_deref()).collect();
                 assert_eq!(names, [FLOW], "threshold {threshold}");
             }

@@ -1,5 +1,5 @@
 //! Base configuration: the configuration last applied or saved. Single commands may have changed the running
-//! configuration since.
+//! configuration since then.
 
 use std::sync::Arc;
 
@@ -15,19 +15,20 @@ use crate::overrides::Overrides;
 pub(crate) struct Base {
     /// Text of the configuration, and its origin.
     pub draft: Draft,
-    /// Number of its revision; `None` if it was only used at the start, and is no revision yet.
+    /// Number of the revision that holds the base; `None` if the base is the start configuration and no
+    /// revision yet.
     pub revision: Option<u64>,
 }
 
 impl Base {
-    /// Returns the base of a router that just started.
+    /// Creates the base of a router that just started.
     pub fn started(draft: Draft) -> Self {
         Self { draft, revision: None }
     }
 
     /// Returns the drafts that must be on disk before another configuration becomes the base, the oldest
-    /// first. They are the configuration used at the start, and the running configuration if single commands
-    /// made it differ from the newest revision.
+    /// first. They are the start configuration if no revision holds it, and the running configuration if it
+    /// differs from the newest revision.
     pub fn missing(
         &self,
         store: &Store,
@@ -73,7 +74,7 @@ impl Base {
         Ok(overrides.taken_out(runs.clone(), &said).save_into(text, origin)?)
     }
 
-    /// Returns, as commands, the entries of `file` that were neither applied nor saved. Saving the running
+    /// Returns the entries of `file` that were never applied or saved, as commands. Saving the running
     /// configuration into the file would lose them.
     pub fn lost(
         &self,

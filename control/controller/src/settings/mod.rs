@@ -1,4 +1,4 @@
-//! Running configuration beside its model: base, revisions, overrides, and the state of transactions.
+//! State of the configuration outside the model: base, revisions, overrides and transactions.
 
 mod base;
 mod waiting;
@@ -16,7 +16,7 @@ use crate::overrides::Overrides;
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Progress {
     pub made: usize,
-    /// Number of changes in all; 0 while it is unknown.
+    /// Total number of changes; 0 while the changes are being planned.
     pub of: usize,
 }
 
@@ -31,16 +31,16 @@ impl Progress {
     }
 }
 
-/// Base configuration, overrides and revision store at the start.
+/// Base configuration, overrides and revision store of a router that starts.
 pub(crate) type Started = (Base, Overrides, Store);
 
 /// Base configuration, revision store, overrides, and the state of transactions.
 pub(crate) struct Settings {
-    /// Poll mode of the workers.
+    /// Name of the workers' poll mode.
     pub mode: &'static str,
     /// State directory of the router; `None` without one.
     pub state: Option<PathBuf>,
-    /// Command-line options of the start, which override every later configuration.
+    /// Command-line options of the start, which also override every later configuration.
     pub overrides: Overrides,
     /// Configuration last applied or saved, or used at the start.
     pub base: Base,
@@ -50,7 +50,7 @@ pub(crate) struct Settings {
     pub applying: Option<Progress>,
     /// Whether the router is shutting down. Changes and rollbacks are refused then.
     pub ending: bool,
-    /// Revision that is rolled back unless confirmed in time; `None` if none waits.
+    /// Revision that is rolled back unless it is confirmed in time; `None` if none waits.
     pub waiting: Option<Waiting>,
 }
 
@@ -76,7 +76,7 @@ impl Settings {
 
     /// Refuses a request while a transaction has made only some of its changes.
     pub fn unless_in_between(&self) -> Result<(), ControlError> {
-        // While the number of changes is 0, the transaction is still being planned, and has changed nothing.
+        // While the total is 0, the transaction is still being planned, and has changed nothing.
         let begun = self.applying.filter(|progress| progress.of > 0);
         begun.map_or(Ok(()), |progress| Err(progress.refusal()))
     }
@@ -94,7 +94,7 @@ impl Settings {
     }
 }
 
-/// Returns changes as commands; reported numbers of changes count these commands.
+/// Returns changes as commands. A reported number of changes is the number of these commands.
 pub(crate) fn commands(changes: &[Change]) -> Vec<String> {
     changes.iter().flat_map(Change::commands).collect()
 }

@@ -1,4 +1,4 @@
-//! Configuration that waits for its confirmation.
+//! Revision that waits for its confirmation.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,24 +14,24 @@ use crate::view::Pending;
 #[derive(Debug)]
 pub(crate) struct Waiting {
     pub revision: u64,
-    /// End of the time for the confirmation.
+    /// Time until which the revision must be confirmed.
     pub until: Instant,
     /// Whether the rollback of this revision has begun.
     pub goes_back: bool,
-    /// Running configuration to roll back to.
+    /// Running configuration that a rollback restores.
     pub before: Arc<Config>,
-    /// Base configuration to roll back to.
+    /// Base configuration that a rollback restores.
     pub base: Base,
 }
 
 impl Waiting {
-    /// Creates the record of `revision`. `before` and `base` are the running and the base configuration to
-    /// restore.
+    /// Creates the record of a waiting `revision`. A rollback restores `before` as the running configuration,
+    /// and `base` as the base.
     pub fn new(revision: u64, patience: Duration, before: Arc<Config>, base: Base) -> Self {
         Self { revision, until: Instant::now() + patience, goes_back: false, before, base }
     }
 
-    /// Returns the revision and its remaining time.
+    /// Returns the number of the revision and its remaining time.
     pub fn pending(&self) -> Pending {
         let left = self.until.saturating_duration_since(Instant::now());
         Pending { revision: self.revision, seconds: left.as_secs_f64().ceil() as u64 }

@@ -1,4 +1,4 @@
-//! Start of the worker threads.
+//! Starts the worker threads.
 
 use std::hash::{BuildHasher, Hasher};
 use std::sync::mpsc::{Receiver, Sender, channel, sync_channel};
@@ -51,7 +51,7 @@ pub(super) fn start_workers(
                 threads.push(thread);
             }
             Err(error) => {
-                // This error is reported, not a failure of the stop.
+                // The caller gets this error. A failure to stop the other workers is ignored.
                 let _ = Workers::new(workers, seed).tell(|| Command::Stop);
                 threads.into_iter().for_each(|thread| drop(thread.join()));
                 return Err(error);
@@ -61,7 +61,7 @@ pub(super) fn start_workers(
     Ok((Workers::new(workers, seed), threads, panics))
 }
 
-/// Parts of a worker; the worker is created from them on its own thread.
+/// Parts from which a worker is created on its own thread.
 struct Making {
     frames: u32,
     prefixes: FibReader,
@@ -91,7 +91,7 @@ fn start_worker(
             }
         }
         Err(error) => {
-            // The caller gets the error, unless it no longer waits.
+            // If the caller no longer waits, the error is dropped.
             let _ = sender.send(Err(error));
         }
     };

@@ -15,7 +15,7 @@ pub type ConfirmTime = Time<1_000_000, 86_400_000_000>;
 pub struct Pending {
     /// Number of the revision.
     pub revision: u64,
-    /// Remaining seconds.
+    /// Remaining time in seconds.
     pub seconds: u64,
 }
 
@@ -26,13 +26,13 @@ pub struct ConfigurationView {
     pub text: String,
     /// Origin of the base configuration: name of a file or revision.
     pub origin: String,
-    /// File of the revisions; `null` if revisions are lost when the router ends.
+    /// Path of the revision store; `null` if revisions are lost when the router ends.
     pub store: Option<String>,
-    /// Revision that waits for its confirmation.
+    /// Revision that waits for its confirmation; `null` if none waits.
     pub pending: Option<Pending>,
 }
 
-/// File with the running configuration written into it.
+/// Text of a file, with the running configuration written into it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Saved {
     /// Text of the file.
@@ -46,7 +46,7 @@ pub struct Confirmed {
     pub revision: u64,
 }
 
-/// Changes from the running configuration to another one.
+/// Changes that lead from the running configuration to another one.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct DifferenceView {
     /// Name of the other configuration.
@@ -60,8 +60,8 @@ pub struct DifferenceView {
 /// Outcome of applying a configuration.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct AppliedView {
-    /// Number of the new revision. Absent if nothing changed and the newest revision already ran, or if the
-    /// router returned to the previous revision.
+    /// Number of the new revision. Absent if nothing changed and the newest revision is running already, or
+    /// if the router returned to the previous revision.
     pub revision: Option<u64>,
     /// Changes made, as commands.
     pub changes: Vec<String>,
@@ -70,8 +70,8 @@ pub struct AppliedView {
     pub confirm: Option<ConfirmTime>,
     /// Origin of the configuration: name of a file or revision.
     pub origin: String,
-    /// Number of the revision that now runs, for the audit log. After a return to the previous revision, it is
-    /// the number of that one. `None` if the request stored and changed nothing.
+    /// Number of the revision that runs now, for the audit log. After a return to the previous revision, it
+    /// is the number of the previous revision. `None` if the request stored and changed nothing.
     #[serde(skip)]
     pub runs: Option<u64>,
     /// Filters and bindings that never win, each with the filters that shadow it; empty if nothing changed.
@@ -92,21 +92,21 @@ impl AppliedView {
     }
 }
 
-/// Revision in a list.
+/// Entry in the list of revisions.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct RevisionView {
-    /// Revision.
+    /// Data of the revision, without its text.
     #[serde(flatten)]
     pub revision: Revision,
-    /// Whether the revision was applied last, and not withdrawn. Single commands may have changed the running
-    /// configuration since.
+    /// Whether the revision was applied last and not withdrawn. Single commands may have changed the running
+    /// configuration since then.
     pub runs: bool,
 }
 
-/// Revision with its text.
+/// Revision, including its text.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct RevisionTextView {
-    /// Revision.
+    /// Data of the revision, without its text.
     #[serde(flatten)]
     pub revision: Revision,
     /// Text of the configuration file.

@@ -14,20 +14,20 @@ pub struct ControlPlaneView {
     pub classes: Vec<ControlClassView>,
 }
 
-/// Class of packets for the router itself.
+/// Class of packets to the router itself.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct ControlClassView {
     /// Name of the class, as in the settings.
     pub class: &'static str,
-    /// Packets that belong to the class.
+    /// Description of the packets in the class.
     pub meaning: &'static str,
     /// Rate limit for each port, in packets per second.
     pub rate: u32,
     /// Burst for each port, in packets.
     pub burst: u32,
-    /// Packets passed.
+    /// Number of packets passed.
     pub passed: u64,
-    /// Packets dropped because they exceeded the rate.
+    /// Number of packets dropped because they exceeded the rate.
     pub dropped: u64,
     /// Packets dropped per second since the last request.
     pub dropped_rate: f64,

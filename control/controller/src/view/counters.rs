@@ -1,4 +1,4 @@
-//! Counters at one moment, from which a client computes rates.
+//! Counters read at one time, from which a client computes rates.
 
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -27,6 +27,6 @@ pub struct PortCountersView {
     pub tx_packets: u64,
     /// Bytes sent.
     pub tx_bytes: u64,
-    /// Frames dropped that arrived at the port, or were lost in its device.
+    /// Frames that were dropped after they arrived at the port, or were lost in its device.
     pub dropped: u64,
 }

@@ -12,7 +12,7 @@ pub struct LookupView {
     pub verdict: String,
 }
 
-/// Stage of a packet's journey.
+/// Step of a packet's journey: the result of one stage.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct StepView {
     /// Name of the stage.
@@ -40,7 +40,7 @@ pub struct FlowsView {
 /// Flow.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct FlowView {
-    /// Filter that matches only the packets of the flow.
+    /// Filter that matches exactly the packets of the flow.
     pub flow: String,
     /// Source address.
     pub source: String,
@@ -54,15 +54,15 @@ pub struct FlowView {
     pub destination_port: u16,
     /// Port at which the flow arrives; `-` for packets that the router creates.
     pub port: String,
-    /// Packets since the router learned the flow.
+    /// Packets since the flow record was created.
     pub packets: u64,
-    /// Bytes of the flow's packets, with link headers.
+    /// Bytes of the flow's packets, including link headers.
     pub bytes: u64,
     /// Packets per second; absent unless flows are ordered by rate.
     pub packet_rate: Option<f64>,
     /// Bits per second; absent unless flows are ordered by rate.
     pub bit_rate: Option<f64>,
-    /// Seconds since the router learned the flow.
+    /// Seconds since the flow record was created.
     pub age: f64,
     /// Seconds since the last packet of the flow.
     pub idle: f64,
@@ -72,12 +72,12 @@ pub struct FlowView {
     pub why_not_offloaded: Option<String>,
     /// Whether a placement determines the level of the flow.
     pub placed: bool,
-    /// Number of the worker that owns the flow, from 0.
+    /// Number of the worker that owns the flow, counted from 0.
     pub worker: usize,
     /// `new` while other new flows may displace the flow, `established` afterwards, or `reserved` if a
     /// reserved rate protects the flow from displacement.
     pub state: &'static str,
-    /// Bindings that the flow's packets meet, in order.
+    /// Bindings that apply to the flow's packets, in order.
     pub bindings: Vec<String>,
     /// Route of the flow.
     pub route: String,

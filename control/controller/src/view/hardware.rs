@@ -1,15 +1,15 @@
-//! Views of the machine from the router's side: processors, ports, and the switches between them.
+//! Views of the hardware model: processors, ports, and the switches between them.
 
 use schemars::JsonSchema;
 use serde::Serialize;
 
-/// Processors, ports and switches on the paths of packets (*VERA*, section 2.1).
+/// Model of the hardware: processors, ports and switches on the paths of packets (*VERA*, section 2.1).
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct HardwareView {
-    /// Processors of the machine.
+    /// Processors (CPUs) of the machine.
     pub cpus: Vec<CpuView>,
-    /// Processors of the router, the highest level first. `above` makes them a tree, whose leaves are the
-    /// ports.
+    /// Processors of the router, the highest level first. Their `above` fields form a tree, whose leaves are
+    /// the ports.
     pub processors: Vec<ProcessorView>,
     /// Ports.
     pub ports: Vec<HardwarePortView>,
@@ -17,12 +17,12 @@ pub struct HardwareView {
     pub switches: Vec<SwitchView>,
 }
 
-/// Processor of the machine.
+/// Processor (CPU) of the machine.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct CpuView {
     /// Number of the processor in Linux.
     pub cpu: u32,
-    /// Number of the core. Processors of the same package with the same core are its hardware threads.
+    /// Number of the core. Processors with the same package and core are hardware threads of one core.
     pub core: Option<u32>,
     /// Number of the package (socket).
     pub package: Option<u32>,
@@ -30,29 +30,30 @@ pub struct CpuView {
     pub node: Option<u32>,
 }
 
-/// Processor of the router: the part that treats packets at one level.
+/// Processor of the router: the part of the router that treats packets at one level.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct ProcessorView {
     /// Name of the processor: `host`, `worker 0`, `xdp r1`.
     pub name: String,
     /// Level of the processor: 0 offload, 1 worker, 2 host.
     pub level: u8,
-    /// Name of the processor to which this one punts packets; absent for the highest.
+    /// Name of the processor to which this processor punts packets; absent for the highest one.
     pub above: Option<String>,
-    /// Machine processors on which it may run; empty if it runs on whichever receives the packet.
+    /// CPUs on which the processor may run, such as `0-3`. Empty if it runs on the CPU that receives the
+    /// packet.
     pub cpus: String,
-    /// Packets that it treats.
+    /// Description of the packets that the processor treats.
     pub treats: String,
-    /// Reason why it treats no flows by itself; absent if it does.
+    /// Reason why the processor treats no flows by itself; absent if it does.
     pub why_not: Option<String>,
 }
 
-/// Port, as hardware.
+/// Port of the router in the hardware model.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct HardwarePortView {
     /// Name of the port.
     pub name: String,
-    /// Processor of the port, which gets its packets first.
+    /// Name of the processor that gets the port's packets first.
     pub processor: String,
     /// Kernel device of the port, if there is one.
     pub device: Option<String>,
@@ -65,9 +66,9 @@ pub struct HardwarePortView {
     pub sockets: &'static str,
     /// Reason for the mode; empty if it is the best mode.
     pub why: String,
-    /// Receive queues in use.
+    /// Number of receive queues in use.
     pub rx_queues: u32,
-    /// Transmit queues in use.
+    /// Number of transmit queues in use.
     pub tx_queues: u32,
     /// MTU of the port in bytes.
     pub mtu: u32,
@@ -76,7 +77,7 @@ pub struct HardwarePortView {
     /// Queueing discipline of the kernel at the port, which the router's packets bypass; absent for a plain
     /// queue.
     pub queueing_discipline: Option<String>,
-    /// XDP features that the driver announces.
+    /// Names of the XDP features that the driver announces.
     pub features: Vec<&'static str>,
     /// Reason why the offload can't redirect packets to the port; absent if it can.
     pub why_no_redirects: Option<String>,
@@ -88,9 +89,9 @@ pub struct SwitchView {
     /// Name of the switch: `XDP redirect`, `socket rings`, `worker rings`, `batch sending`, `kernel
     /// hand-over` or `host output`.
     pub name: &'static str,
-    /// Name of the source.
+    /// Name of the processor from which packets come.
     pub from: String,
-    /// Name of the destination.
+    /// Name of the processor or port to which packets go.
     pub to: String,
     /// Whether the switch works at present.
     pub works: bool,

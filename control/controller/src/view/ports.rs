@@ -10,7 +10,7 @@ use serde::Serialize;
 pub struct PortView {
     /// Name of the port.
     pub name: String,
-    /// Kernel device of the port, if there is one.
+    /// Kernel device of the port; absent if it has none.
     pub device: Option<String>,
     /// Driver of the port: `af_xdp`, `af_packet`, `tap`, `pcap`, `memory`, `vlan`.
     pub driver: String,
@@ -44,12 +44,12 @@ pub struct PortView {
     pub tx_packets: u64,
     /// Bytes sent.
     pub tx_bytes: u64,
-    /// Frames received here that the offload forwarded.
+    /// Frames received at the port that the offload forwarded.
     pub offloaded_packets: u64,
-    /// Frames sent by batch sending, bypassing the worker's socket.
+    /// Frames sent by batch sending instead of the worker's socket.
     pub batched_packets: u64,
-    /// Frames that the device dropped on transmit, as the kernel counts them. Those of the router also count
-    /// as sent.
+    /// Frames that the device dropped on transmit, as counted by the kernel. Those that the router sent are
+    /// also counted as sent.
     pub device_drops: u64,
     /// Frames received per second since the last request.
     pub rx_rate: f64,
@@ -74,9 +74,9 @@ pub struct NeighbourView {
     pub port: String,
     /// IP address of the neighbour.
     pub address: String,
-    /// MAC address of the neighbour, if known.
+    /// MAC address of the neighbour; absent if it is unknown.
     pub mac: Option<String>,
-    /// State of the neighbour, with the kernel's name; `known` or `incomplete` at ports without a kernel
-    /// device.
+    /// State of the neighbour, by the kernel's name. At a port without a kernel device: `known` or
+    /// `incomplete`.
     pub state: String,
 }

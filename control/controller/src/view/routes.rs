@@ -12,22 +12,23 @@ pub struct RouteView {
     pub kind: &'static str,
     /// Next hops; empty unless the route forwards.
     pub next_hops: Vec<NextHopView>,
-    /// Origin of the route: `kernel` for mirrored routes, `millrace` for static routes of the router.
+    /// Origin of the route: `millrace` for the router's own routes, including those that it installed in the
+    /// kernel; `kernel` for all other routes.
     pub source: &'static str,
-    /// Protocol of the route, with the kernel's name: `static`, `kernel`, `bgp`, …; `millrace` for the
-    /// router's own routes.
+    /// Protocol of the route, by the kernel's name: `static`, `kernel`, `bgp`, …; `millrace` for the router's
+    /// own routes.
     pub protocol: String,
-    /// Reason why the kernel lacks the configured route, so that packets don't use it. Absent if the kernel
-    /// has it.
+    /// Reason why the kernel lacks the configured route; packets don't use it meanwhile. Absent if the kernel
+    /// has the route.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub missing: Option<String>,
-    /// Queue account of the route; absent if the route leads to no port, or the limit of counted routes was
-    /// reached.
+    /// Queue account of the route. Absent if the route leads to no port, or if the maximum number of counted
+    /// routes was reached.
     #[serde(flatten)]
     pub queues: Option<QueuesView>,
 }
 
-/// Queue account of a route or filter: queued = sent + lost + waiting. Bytes are those of whole frames.
+/// Queue account of a route or filter: queued = sent + lost + waiting. Bytes include link headers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct QueuesView {
     /// Packets that entered queues; each copy and each fragment counts as a packet.
@@ -38,7 +39,7 @@ pub struct QueuesView {
     pub sent_packets: u64,
     /// Bytes of the sent packets.
     pub sent_bytes: u64,
-    /// Packets dropped in a queue, or after it but before a device took them.
+    /// Packets dropped in a queue, or between the queue and the device.
     pub lost_packets: u64,
     /// Bytes of the lost packets.
     pub lost_bytes: u64,
@@ -51,7 +52,7 @@ pub struct QueuesView {
 /// Next hop of a route.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct NextHopView {
-    /// Address of the gateway; absent if the destinations are neighbours themselves.
+    /// Address of the gateway; absent if the destinations are neighbours at the port.
     pub via: Option<String>,
     /// Egress port.
     pub port: String,

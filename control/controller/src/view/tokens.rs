@@ -5,7 +5,7 @@ use millrace_store::Who;
 use schemars::JsonSchema;
 use serde::Serialize;
 
-/// API token without its secret, which is not stored.
+/// API token without the secret text, which is not stored.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct TokenView {
     /// Name of the token.
@@ -14,13 +14,13 @@ pub struct TokenView {
     pub role: Role,
     /// Time of creation: date and time, UTC.
     pub created: String,
-    /// Creator of the token.
+    /// Principal that created the token.
     pub created_by: Who,
     /// Time of expiry; absent for a token that does not expire.
     pub expires: Option<String>,
     /// Whether the token has expired.
     pub expired: bool,
-    /// Time of the last use; absent if no use is known.
+    /// Time of the last use, date and time in UTC; absent if no use is known.
     pub used: Option<String>,
     /// Client address of the last use.
     pub used_from: Option<String>,
@@ -29,9 +29,9 @@ pub struct TokenView {
 /// Newly created token.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct CreatedTokenView {
-    /// Token without its secret.
+    /// Description of the token, as in lists.
     #[serde(flatten)]
     pub about: TokenView,
-    /// Secret token; it is shown only this once.
+    /// Secret text of the token. No later answer shows it.
     pub token: String,
 }

@@ -8,15 +8,15 @@ use serde::Serialize;
 /// Journey of a traced packet.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct TraceView {
-    /// Number of the packet in the trace, from 1.
+    /// Number of the packet in the trace, counted from 1.
     pub number: u64,
     /// Time of arrival: date and time, UTC.
     pub time: String,
     /// Port of arrival.
     pub port: String,
-    /// Level that treated the packet: `worker 0` is the first worker.
+    /// Level and processor that treated the packet: `worker 0` is the first worker.
     pub level: String,
-    /// Length of the packet in bytes, with the link header.
+    /// Length of the packet in bytes, including the link header.
     pub length: u32,
     /// First 128 bytes of the packet at arrival, in hexadecimal.
     pub frame: String,
@@ -26,7 +26,7 @@ pub struct TraceView {
     pub verdict: String,
     /// Drop reason, if the packet was dropped.
     pub reason: Option<&'static str>,
-    /// Sum of the known cycles of all steps, from the time-stamp counter; absent if none is known.
+    /// Sum of the known CPU cycles of all steps, from the time-stamp counter; absent if none is known.
     pub cycles: Option<u64>,
     /// Whether the end of the journey was recorded; otherwise the packet may still be held.
     pub is_over: bool,
@@ -43,7 +43,7 @@ pub struct TraceStepView {
     pub stage: &'static str,
     /// Number of the worker.
     pub worker: u8,
-    /// Cycles of the step; `null` if unknown, because other packets shared the step.
+    /// CPU cycles of the step; `null` if unknown, because other packets shared the step.
     pub cycles: Option<u64>,
     /// Outcome of the step, and its reason.
     pub text: String,
@@ -62,20 +62,20 @@ pub struct TraceStepView {
     /// Name of the bound instance, at a gate with one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub instance: Option<String>,
-    /// Decision at a gate (`pass`, `drop`, `consume`, `hold`, `queue`, `send`, `classify`), or at the flow
-    /// table (`hit`, `checked`, `rerouted`, `reclassified`, `miss`, `none`).
+    /// Decision at a gate (`pass`, `drop`, `consume`, `hold`, `queue`, `send`, `classify`), or result of the
+    /// flow table lookup (`hit`, `checked`, `rerouted`, `reclassified`, `miss`, `none`).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub verdict: Option<&'static str>,
     /// Port of the step, where it has one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub port: Option<String>,
-    /// Neighbour that gets the packet, at the step of its route.
+    /// Neighbour to which the packet is sent, at the step of stage `route`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub next_hop: Option<String>,
-    /// Prefix of the route, at its step.
+    /// Prefix of the route, at the step of stage `route`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub prefix: Option<String>,
-    /// Drop reason, at a drop.
+    /// Drop reason, at the step of stage `drop`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reason: Option<&'static str>,
 }
@@ -99,12 +99,12 @@ pub struct DroppedView {
     pub summary: String,
     /// Number of the filter or binding that dropped the packet, if known.
     pub binding: Option<u64>,
-    /// Expression of that filter.
+    /// Expression of the filter that dropped the packet, if known.
     pub filter: Option<String>,
     /// Instance that dropped the packet, if known.
     pub instance: Option<String>,
-    /// Filter or instance that dropped the packet, as text; several ones joined by `or` if any of them may
-    /// have done it.
+    /// Text that names the filter or instance that dropped the packet. If several may have dropped it, `or`
+    /// joins their texts.
     pub by: Option<String>,
     /// First 128 bytes of the packet, in hexadecimal.
     pub frame: String,
@@ -122,7 +122,7 @@ pub struct RawFrame {
     pub at: Duration,
     /// Length of the frame in bytes.
     pub length: u32,
-    /// First bytes of the frame, with a link header.
+    /// First bytes of the frame, including a link header.
     pub bytes: Vec<u8>,
 }
 

@@ -1,4 +1,4 @@
-//! Questions to workers, whether these run on threads of their own or when the caller asks.
+//! Questions to workers. The workers run on threads of their own, or when the caller asks.
 
 use std::collections::BTreeSet;
 use std::net::IpAddr;
@@ -12,7 +12,7 @@ use millrace_units::{NextHopIndex, PortId};
 use crate::ControlError;
 use crate::show::Counts;
 
-/// Maximum number of pieces in which a worker reports its neighbours in use. It suffices for all neighbours,
+/// Maximum number of answers in which a worker reports its neighbours in use. It suffices for all neighbours,
 /// unless some are used again during the report.
 const MOST_PIECES: usize = 512;
 
@@ -36,11 +36,12 @@ pub(crate) trait Ask {
         question: impl Fn(ReplyTo<T>) -> C,
     ) -> Result<Vec<T>, ControlError>;
 
-    /// Sets all counters to zero. Those of routes and bindings may be many, so they are cleared in pieces.
+    /// Sets all counters to zero. Routes and bindings may be many, so their counters are cleared by several
+    /// commands.
     fn clear_counters(&mut self) -> Result<(), ControlError> {
         for worker in 0..self.len() {
-            // Workers read the counts of offloaded flows only four times a second. Reading them now keeps
-            // earlier packets out of the new counts.
+            // Workers read the counters of offloaded flows only four times a second. This extra reading
+            // ensures that the cleared counters don't include earlier packets.
             let mut entry = Some(0);
             while let Some(from) = entry {
                 entry = self.ask_one(worker, |reply| OffloadCommand::Account(from, reply))?;
@@ -71,8 +72,8 @@ pub(crate) trait Ask {
         Ok(sums)
     }
 
-    /// Returns the neighbours used since the last call. Workers report them in pieces, so that no report
-    /// delays packets.
+    /// Returns the neighbours used since the last call. Each worker reports them in several answers, so that
+    /// no answer delays packets.
     fn take_used_neighbours(&mut self) -> Result<BTreeSet<(PortId, IpAddr)>, ControlError> {
         let mut used = BTreeSet::new();
         for _ in 0..MOST_PIECES {

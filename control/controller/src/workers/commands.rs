@@ -6,8 +6,8 @@ use millrace_units::GateId;
 use crate::ControlError;
 use crate::model::{Model, PluginChange, Plugins};
 
-/// Returns the commands that configure the workers at the start, except those for devices, ports, schedulers
-/// and routes. Each inner list holds one command for each worker.
+/// Returns the commands that configure the workers at the start, except for devices, ports, schedulers and
+/// routes. Each inner list holds one command for each worker.
 pub(crate) fn start_commands(
     model: &Model,
     tables: &mut GateTables,
@@ -31,7 +31,7 @@ fn all<C: Into<Command>>(workers: usize, command: impl Fn() -> C) -> Vec<Command
     (0..workers).map(|_| command().into()).collect()
 }
 
-/// Returns a command for each worker with these changes. Each worker gets its own instances.
+/// Returns the commands that make plugin changes, one for each worker. Each worker gets instances of its own.
 pub(crate) fn plugin_commands(
     plugins: &Plugins,
     tables: &mut GateTables,
@@ -52,8 +52,8 @@ pub(crate) fn plugin_commands(
     Ok(commands)
 }
 
-/// Links the filter tables of neighbouring gates whose filters have changed. Returns a command for each
-/// changed table.
+/// Links the filter tables of neighbouring gates after changes of their filters. Returns a command for each
+/// table that changed.
 pub(crate) fn links(
     plugins: &Plugins,
     tables: &mut GateTables,
@@ -63,7 +63,7 @@ pub(crate) fn links(
     linked.map(|(gate, table)| move || FilterCommand::SetTable(gate, table.clone()))
 }
 
-/// Returns the router's own routes as changes for an empty forwarding table.
+/// Returns the routes that only the workers hold, as changes of an empty FIB.
 pub(crate) fn own_routes(model: &Model) -> Vec<(ipnet::IpNet, Option<millrace_forward::Route>)> {
     model.own_routes.iter().map(|(prefix, route)| (prefix, Some(route.clone()))).collect()
 }

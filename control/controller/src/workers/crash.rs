@@ -1,10 +1,10 @@
-//! Crash handler: records the instance whose call of a shared object crashed the process, so that the next
-//! start puts it into quarantine. The process still dies, and can leave a core dump.
+//! Crash handler: records the instance of a shared object whose call crashed the process. The next start puts
+//! this instance into quarantine. The process still dies, and can leave a core dump.
 //!
-//! The signal handler writes the record. Everything is prepared in advance: the record's text, the open file,
-//! and the words in which workers publish their current call. The handler reads these words, gets thread id
-//! and time, writes the record, and restores the earlier action of the signal. The handlers of the
-//! WebAssembly engine are installed later; they handle its own traps first.
+//! The signal handler writes the record. Everything is prepared in advance: the text of the record, the open
+//! file, and the pulses of the workers. The handler reads the pulse of its thread, adds the time, writes the
+//! record, and restores the earlier action of the signal. The WebAssembly engine installs its handlers later,
+//! and these handle traps of modules first.
 #![allow(unsafe_code)]
 
 use std::cell::Cell;
@@ -33,14 +33,14 @@ struct Record {
     file: Option<RawFd>,
 }
 
-/// Workers, and prepared records of the instances that can crash.
+/// Worker threads, and prepared records of the instances that can crash.
 struct Known {
     workers: Vec<WorkerThread>,
     instances: Vec<(InstanceId, Record)>,
 }
 
-/// Workers and records that the signal handler uses. Replacing them frees the old ones, unless the process is
-/// dying.
+/// Workers and records that the signal handler uses. Replacing them frees the old value, unless the process
+/// is dying.
 static KNOWN: AtomicPtr<Known> = AtomicPtr::new(std::ptr::null_mut());
 static DYING: AtomicBool = AtomicBool::new(false);
 /// Earlier signal actions, in the order of [`SIGNALS`].
@@ -49,7 +49,7 @@ static EARLIER: OnceLock<[libc::sigaction; SIGNALS.len()]> = OnceLock::new();
 static PLACE: Mutex<Option<Place>> = Mutex::new(None);
 
 thread_local! {
-    /// Record of the instance that this thread is creating.
+    /// Record of the instance that this thread is creating; null while it creates none.
     static BEGINS: Cell<*const Record> = const { Cell::new(null()) };
 }
 
@@ -109,8 +109,8 @@ impl Record {
     }
 }
 
-/// Installs the crash handlers. Records go to `directory`, if given. Must precede all other handlers of these
-/// signals.
+/// Installs the crash handlers. Records go to `directory`; without it, none are written. The call must
+/// precede the installation of all other handlers for these signals.
 pub(crate) fn watch(directory: Option<&Path>) -> Result<(), ControlError> {
     *place() = Some(Place { directory: directory.map(Path::to_owned), file: None });
     if EARLIER.get().is_some() {
@@ -122,12 +122,12 @@ pub(crate) fn watch(directory: Option<&Path>) -> Result<(), ControlError> {
         // SAFETY: the call only writes the current action into `earlier`.
         nix::errno::Errno::result(unsafe { libc::sigaction(signal, null(), earlier) }).map_err(refused)?;
     }
-    // From here on, the handler finds the earlier actions.
+    // The handler needs the earlier actions, so they are stored before it is installed.
     let _ = EARLIER.set(earlier);
-    // SAFETY: as above.
+    // SAFETY: all bytes zero are a valid `sigaction`: the default action.
     let mut action: libc::sigaction = unsafe { MaybeUninit::zeroed().assume_init() };
     action.sa_sigaction = handle as extern "C" fn(c_int, *mut libc::siginfo_t, *mut c_void) as usize;
-    // A thread whose stack is exhausted needs its alternate signal stack.
+    // A thread whose stack is exhausted can handle the signal only on its alternate signal stack.
     action.sa_flags = libc::SA_SIGINFO | libc::SA_ONSTACK;
     for signal in SIGNALS {
         // SAFETY: the handler calls only async-signal-safe functions.
@@ -141,7 +141,7 @@ fn refused(error: nix::errno::Errno) -> ControlError {
     ControlError::system("install the handlers of crash signals", error)
 }
 
-/// Publishes to the crash handler the worker threads, and the instances of shared objects with their plugins.
+/// Publishes the worker threads, and the instances of shared objects, to the crash handler.
 pub(crate) fn tell<'a>(
     workers: Vec<WorkerThread>,
     instances: impl Iterator<Item = (InstanceId, &'a str, &'static str)>,
@@ -159,8 +159,8 @@ pub(crate) fn tell<'a>(
     }
 }
 
-/// Runs `begin`, which creates an instance of a shared object. A crash on this thread meanwhile is recorded
-/// for the instance.
+/// Runs `begin`, which creates an instance of a shared object. If this thread crashes meanwhile, the handler
+/// records this instance.
 pub(crate) fn beginning<R>(instance: &str, plugin: &str, begin: impl FnOnce() -> R) -> R {
     let record = place().as_mut().map(|place| Record::of(instance, plugin, place));
     /// Restores the earlier record, even if `begin` panics.
@@ -176,7 +176,7 @@ pub(crate) fn beginning<R>(instance: &str, plugin: &str, begin: impl FnOnce() ->
 
 /// Handles a crash signal.
 extern "C" fn handle(signal: c_int, info: *mut libc::siginfo_t, _: *mut c_void) {
-    // Only the first crash is recorded, even if several threads crash, or the handler itself.
+    // Only the first crash is recorded, even if several threads crash, or if the handler itself crashes.
     if !DYING.swap(true, Ordering::SeqCst) {
         // SAFETY: the running call of `beginning` on this thread keeps the record alive.
         if let Some(record) = unsafe { BEGINS.get().as_ref() } {
@@ -190,7 +190,8 @@ extern "C" fn handle(signal: c_int, info: *mut libc::siginfo_t, _: *mut c_void) 
     }
     let earlier = EARLIER.get().zip(SIGNALS.iter().position(|known| *known == signal));
     if let Some((actions, place)) = earlier {
-        // SAFETY: the action was in force before. A faulting instruction faults again afterwards.
+        // SAFETY: the restored action was in force before. A faulting instruction faults again after the
+        // handler returns.
         unsafe { libc::sigaction(signal, &raw const actions[place], std::ptr::null_mut()) };
     }
     // SAFETY: the kernel passes a valid `siginfo_t` or null. A signal sent by a process does not repeat by
@@ -202,7 +203,7 @@ extern "C" fn handle(signal: c_int, info: *mut libc::siginfo_t, _: *mut c_void) 
 }
 
 impl Known {
-    /// Returns the record of the instance whose call is running on this thread.
+    /// Returns the record of the instance whose call is running on this thread; `None` if none is running.
     fn calling(&self) -> Option<&Record> {
         // SAFETY: `gettid` only returns a number.
         let thread = unsafe { libc::gettid() };
@@ -220,7 +221,7 @@ fn now() -> u64 {
     time.tv_sec.unsigned_abs()
 }
 
-/// Writes all bytes, or as many as there is room for.
+/// Writes bytes to a file. Stops silently if the file takes no more.
 fn put(file: RawFd, mut bytes: &[u8]) {
     while !bytes.is_empty() {
         // SAFETY: `bytes` has this many readable bytes.

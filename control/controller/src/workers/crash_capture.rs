@@ -1,5 +1,5 @@
-//! Crash capture: the frames of a panicked worker's last batch, and a report with the data for a replay
-//! besides.
+//! Crash capture: the frames of a panicked worker's last batch, and a report with the other data that a
+//! replay needs.
 
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
@@ -26,7 +26,7 @@ const MOST_BACKTRACE: usize = 64 << 10;
 /// Maximum number of stored routes.
 const MOST_ROUTES: usize = 512;
 
-/// Report beside the frames, for the replay.
+/// Report of a crash. A replay needs it together with the frames.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct CrashReport {
     /// Time of the crash, UTC.
@@ -38,9 +38,9 @@ pub(crate) struct CrashReport {
     pub location: String,
     /// Instance whose call panicked; `None` if no call was running.
     pub instance: Option<String>,
-    /// Port that received the frames; `None` if no device was being read.
+    /// Port that received the frames; `None` if the worker was not reading a device.
     pub port: Option<String>,
-    /// Number of frames of the batch that did not fit into the capture.
+    /// Number of frames in the batch that did not fit into the capture.
     pub left_out: usize,
     pub ports: Vec<PortState>,
     /// Routes to the sources and destinations of the frames.
@@ -50,7 +50,7 @@ pub(crate) struct CrashReport {
     pub backtrace: String,
 }
 
-/// State of a port when a worker panicked.
+/// State of a port at the time of the panic.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct PortState {
     pub name: String,
@@ -63,7 +63,7 @@ pub(crate) struct PortState {
     pub addresses: Vec<IpNet>,
 }
 
-/// Route when a worker panicked.
+/// Route at the time of the panic.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct RouteState {
     pub to: IpNet,
@@ -72,7 +72,7 @@ pub(crate) struct RouteState {
     pub via: Vec<(String, Option<IpAddr>, u16)>,
 }
 
-/// Neighbour when a worker panicked.
+/// Neighbour at the time of the panic.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct NeighbourState {
     pub port: String,
@@ -92,8 +92,8 @@ fn view(captures: &CrashCaptures, name: &str) -> Option<CrashView> {
     Some(CrashView { time, version, message, location, instance, capture: captures.frames(name) })
 }
 
-/// Writes the capture of a crash, and puts the instance whose call panicked into quarantine. Without a
-/// state directory, only logs the crash.
+/// Writes the capture of a crash, and puts the instance whose call panicked into quarantine. Without a state
+/// directory, the crash is only logged.
 pub(crate) fn capture_crash(
     panic: WorkerPanic,
     state: Option<&Path>,
@@ -130,7 +130,7 @@ pub(crate) fn note_crashes(state: &Path, events: &Events) {
     }
 }
 
-/// Writes the frames of the last batch, and the report.
+/// Writes the frames of the last batch and the report. Returns the path of the capture.
 fn write_capture(
     captures: &CrashCaptures,
     panic: WorkerPanic,
@@ -161,7 +161,7 @@ fn write_capture(
     };
     let mut text = serde_json::to_vec_pretty(&report).map_err(|error| error.to_string())?;
     if text.len() > MOST_REPORT_BYTES {
-        // A configuration that makes the report too long is left out; a revision holds it anyway.
+        // If the configuration makes the report too long, it is left out: a stored revision may replace it.
         report.configuration.clear();
         text = serde_json::to_vec_pretty(&report).map_err(|error| error.to_string())?;
     }
@@ -221,7 +221,7 @@ impl PortState {
         }
     }
 
-    /// Copies the state into the settings of the port.
+    /// Copies this state into the settings of a port.
     pub fn put_into(&self, settings: &mut PortSettings) {
         if let Ok(mac) = self.mac.parse() {
             settings.mac = mac;
@@ -245,7 +245,7 @@ impl RouteState {
         Self { to, kind: route.kind().to_owned(), via }
     }
 
-    /// Converts to a route of this router; `None` if it lacks one of the ports.
+    /// Converts the state to a route of this router; `None` if the router lacks one of the ports.
     pub fn route(&self, port: impl Fn(&str) -> Option<PortId>) -> Option<Route> {
         let others = [
             Route::Local,
@@ -266,7 +266,7 @@ impl RouteState {
     }
 }
 
-/// Returns a pcapng file of the frames, and the number of frames that fit.
+/// Returns the bytes of a pcapng file with the frames, and the number of frames that fit.
 fn frames_file(port: &str, at: Duration, frames: &[Vec<u8>]) -> Result<(Vec<u8>, usize), String> {
     let failed = |error: millrace_telemetry::CaptureFileError| error.to_string();
     let mut capture = CaptureFile::new(&[port], u32::from(u16::MAX)).map_err(failed)?;
@@ -283,7 +283,8 @@ fn frames_file(port: &str, at: Duration, frames: &[Vec<u8>]) -> Result<(Vec<u8>,
     Ok((file, frames.len()))
 }
 
-/// Returns source and destination of the IP packet in a frame with up to two VLAN tags.
+/// Returns source and destination address of the IP packet in a frame, which may have up to two VLAN tags.
+/// Returns nothing for other frames.
 fn addresses(frame: &[u8]) -> Vec<IpAddr> {
     let word = |at: usize| frame.get(at..at + 2).map(|bytes| u16::from_be_bytes([bytes[0], bytes[1]]));
     let tags = [12, 16].into_iter().take_while(|at| matches!(word(*at), Some(0x8100 | 0x88a8))).count();

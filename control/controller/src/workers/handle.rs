@@ -1,4 +1,4 @@
-//! Handle to a worker: sends commands, and waits for answers.
+//! Handle to a worker: sends commands and questions to it, and waits for answers.
 
 use std::sync::atomic::{Ordering, fence};
 use std::sync::mpsc::{Receiver, sync_channel};
@@ -10,8 +10,8 @@ use millrace_pipeline::{Command, Event, ReplyTo, WorkerLink};
 use crate::ControlError;
 use crate::workers::watchdog::WorkerThread;
 
-/// Maximum time to wait for an answer. A worker answers between two batches, within microseconds unless it
-/// hangs.
+/// Maximum time to wait for an answer. A worker answers between two batches, usually within microseconds;
+/// only a hanging worker takes longer.
 const PATIENCE: Duration = Duration::from_secs(5);
 
 /// Worker on a thread of its own.
@@ -31,7 +31,7 @@ impl WorkerHandle {
         self.seen.clone()
     }
 
-    /// Whether the worker's thread has ended, so that no further command is carried out.
+    /// Whether the worker's thread has ended. A thread that has ended carries out no further command.
     pub fn has_ended(&self) -> bool {
         self.link.ended.load(Ordering::SeqCst)
     }
@@ -46,8 +46,8 @@ impl WorkerHandle {
             match self.link.commands.push(command) {
                 Ok(()) => {
                     self.wake.signal();
-                    // A worker that ends empties its command ring once. This command may have come too late
-                    // for that.
+                    // A worker that ends empties its command ring only once. This command may have been too
+                    // late.
                     fence(Ordering::SeqCst);
                     return if self.has_ended() { Err(ended()) } else { Ok(()) };
                 }
@@ -62,7 +62,7 @@ impl WorkerHandle {
         Err(silent())
     }
 
-    /// Asks the worker, and waits for its answer.
+    /// Asks the worker a question, and waits for the answer.
     pub fn ask<T, C: Into<Command>>(
         &mut self,
         question: impl FnOnce(ReplyTo<T>) -> C,
@@ -71,7 +71,7 @@ impl WorkerHandle {
         Self::finish(answer).map_err(|error| if self.has_ended() { ended() } else { error })
     }
 
-    /// Asks the worker without waiting; [`finish`](Self::finish) waits for the answer.
+    /// Asks the worker a question without waiting. [`finish`](Self::finish) waits for the answer.
     pub fn begin<T, C: Into<Command>>(
         &mut self,
         question: impl FnOnce(ReplyTo<T>) -> C,
@@ -86,7 +86,7 @@ impl WorkerHandle {
         answer.recv_timeout(PATIENCE).map_err(|_| silent())
     }
 
-    /// Returns the next event that the worker reported.
+    /// Returns the next event that the worker reported; `None` if there is none.
     pub fn next_event(&mut self) -> Option<Event> {
         self.link.events.pop().ok()
     }

@@ -1,21 +1,21 @@
-//! Memory guard: checks for free memory before requests.
+//! Memory guard: checks that enough memory is free before a request takes some.
 
 use crate::ControlError;
 
 /// Functions that check the free memory of this process; the program that starts the router supplies them.
 #[derive(Clone, Copy, Debug)]
 pub struct MemoryGuard {
-    /// Returns whether this many bytes are free, in addition to the reserve for running requests.
+    /// Returns whether this many bytes are free, apart from the reserve for running requests.
     pub has_room: fn(usize) -> bool,
     /// Refills the reserve if an allocation has used it. Returns whether memory is sufficient.
     pub recover: fn() -> bool,
 }
 
-/// Maximum memory that a request takes for each byte of its body: for the text, the parsed value and the data
-/// made from it.
+/// Maximum memory that a request takes for each byte of its body, in bytes. It covers the text, the parsed
+/// value and the data made from it.
 const PER_BYTE: usize = 32;
 
-/// Checks that memory suffices for a request with a body of this many bytes.
+/// Checks that memory suffices for a request whose body has this many bytes.
 pub(crate) fn room_for(guard: Option<MemoryGuard>, body: usize) -> Result<(), ControlError> {
     if guard.is_none_or(|guard| (guard.has_room)(body.saturating_mul(PER_BYTE))) {
         return Ok(());

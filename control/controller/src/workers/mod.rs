@@ -1,4 +1,5 @@
-//! Handle to all workers: sends commands to all of them or to an owner, and merges their answers.
+//! Handle to all workers: sends commands to all workers or to the owner of a device, and merges their
+//! answers.
 
 pub(crate) mod ask;
 pub(crate) mod commands;
@@ -27,7 +28,7 @@ use crate::workers::ask::Ask;
 use crate::workers::handle::{WorkerHandle, ended};
 use crate::workers::watchdog::WorkerThread;
 
-/// Workers of a router, one or more.
+/// Handles to the workers of a router, at least one.
 #[derive(Debug)]
 pub(crate) struct Workers {
     workers: Vec<WorkerHandle>,
@@ -36,7 +37,7 @@ pub(crate) struct Workers {
 }
 
 impl Workers {
-    /// Creates the handle on workers.
+    /// Creates the handle to all workers. `seed` is the seed of their flow hashes.
     ///
     /// # Panics
     /// Later calls panic if `workers` is empty.
@@ -61,7 +62,7 @@ impl Workers {
         self.workers.iter().any(WorkerHandle::has_ended)
     }
 
-    /// Returns the processor time of each worker's thread in seconds.
+    /// Returns the processor time of each worker's thread, in seconds.
     pub fn cpu_times(&self) -> Vec<f64> {
         let seconds = |thread: WorkerThread| thread.cpu_time().unwrap_or_default().as_secs_f64();
         self.watched().into_iter().map(seconds).collect()
@@ -86,21 +87,21 @@ impl Workers {
         self.workers.iter_mut().try_for_each(|worker| worker.tell(command()))
     }
 
-    /// Sends the command to stop to all workers that have not ended.
+    /// Sends the stop command to all workers that have not ended.
     ///
     /// # Errors
     /// Returns the first error of a worker that can't be reached. All other workers get the command.
     pub fn stop(&mut self) -> Result<(), ControlError> {
         let there = self.workers.iter_mut().filter(|worker| !worker.has_ended());
         let stop = |worker: &mut WorkerHandle| match worker.tell(Command::Stop) {
-            // The worker may have ended before `tell` checks.
+            // The worker may have ended in the meantime, so `tell` fails.
             Err(_) if worker.has_ended() => Ok(()),
             told => told,
         };
         there.map(stop).fold(Ok(()), Result::and)
     }
 
-    /// Sends the first command of the list to the first worker, the second to the second, and so on.
+    /// Sends each worker its own command: the list has one for each worker, in order.
     pub fn tell_each(&mut self, commands: Vec<impl Into<Command>>) -> Result<(), ControlError> {
         self.workers.iter_mut().zip(commands).try_for_each(|(worker, command)| worker.tell(command))
     }
@@ -119,7 +120,8 @@ impl Workers {
         self.ask_each(|_, reply| question(reply))
     }
 
-    /// Asks all workers at the same time, each the question made for its number, and waits for the answers.
+    /// Asks all workers at the same time, and waits for their answers. `question` makes the question for the
+    /// worker with a given number.
     pub fn ask_each<T, C: Into<Command>>(
         &mut self,
         question: impl Fn(usize, ReplyTo<T>) -> C,
@@ -166,7 +168,7 @@ impl Workers {
         Ok(sums)
     }
 
-    /// Returns the next event that a worker reported, with the worker's number.
+    /// Returns the next event of any worker, with the worker's number; `None` if there is none.
     pub fn next_event(&mut self) -> Option<(usize, Event)> {
         let workers = self.workers.iter_mut().enumerate();
         workers.into_iter().find_map(|(number, worker)| Some((number, worker.next_event()?)))
@@ -209,7 +211,7 @@ impl Ask for Workers {
     }
 }
 
-/// Returns the summed counters of several workers.
+/// Returns the sum of the counters of several workers.
 pub(crate) fn sum(snapshots: Vec<Snapshot>) -> Snapshot {
     let add = |mut sum: Snapshot, snapshot| {
         sum.merge(snapshot);

@@ -1,4 +1,4 @@
-//! Control's side of the forwarding table: the commands to the workers when routes change, and their order.
+//! Control's side of the FIB: changes routes, and sends the commands for the workers in the right order.
 
 use std::collections::HashSet;
 
@@ -10,14 +10,14 @@ use millrace_units::{NextHopIndex, QueueAccount};
 use crate::ControlError;
 use crate::workers::ask::Ask;
 
-/// Maximum number of route changes in one worker command, because a longer command delays packets.
+/// Maximum number of route changes in one command to the workers, because a longer command delays packets.
 const AT_ONCE: usize = 64;
-/// Maximum number of routes whose accounts a worker reads between two batches.
+/// Maximum number of routes whose queue accounts a worker reads between two batches.
 const COUNTED_AT_ONCE: usize = 512;
-/// Number of removed table parts from which on control reclaims them.
+/// Number of removed parts of the FIB from which on control reclaims their memory.
 const WAITING: usize = 1024;
 
-/// Returns the routes used by packets that a worker holds.
+/// Returns the numbers of the routes that packets held by workers still use.
 fn waiting_routes(workers: &mut impl Ask) -> Result<HashSet<NextHopIndex>, ControlError> {
     let (mut waiting, mut from) = (HashSet::new(), Some(NextHopIndex(0)));
     while let Some(start) = from.take() {
@@ -37,7 +37,7 @@ impl RouteTable {
         SharedFib::new().map(Self).map_err(|error| ControlError::system("allocate the route table", error))
     }
 
-    /// Returns the reader by which a worker looks up routes.
+    /// Returns a reader, with which a worker looks up routes.
     pub fn reader(&self) -> FibReader {
         self.0.reader()
     }
@@ -52,11 +52,12 @@ impl RouteTable {
         self.0.prefix_of(address)
     }
 
-    /// Sets routes; `None` removes the route of a prefix. When this returns, the workers find the changes.
+    /// Sets routes; `None` removes the route of a prefix. When this returns, the workers use the changed
+    /// routes.
     ///
     /// # Errors
-    /// Returns an error if a worker does not answer; the earlier changes have been made then. Also returns an
-    /// error if a table is full; all other changes have been made then.
+    /// Returns an error if a worker does not answer; the changes before this point have been made then. Also
+    /// returns an error if a table is full; all other changes have been made then.
     pub fn change(
         &mut self,
         changes: Vec<(IpNet, Option<Route>)>,
@@ -71,7 +72,7 @@ impl RouteTable {
         refused.map_or(Ok(()), Err)
     }
 
-    /// Changes the routes of a piece. Returns the error for the first route that finds a table full.
+    /// Makes one part of the changes. Returns the error for the first route for which a table is full.
     fn change_piece(
         &mut self,
         changes: &[(IpNet, Option<Route>)],
@@ -115,7 +116,7 @@ impl RouteTable {
         Ok(refused)
     }
 
-    /// Reclaims the memory of removed routes, if there is enough of it and no worker can still read it.
+    /// Reclaims the memory of removed routes if there are many, as far as no worker can still read them.
     fn reuse(&mut self, workers: &mut impl Ask) -> Result<(), ControlError> {
         if self.0.waiting() < WAITING {
             return Ok(());
@@ -131,8 +132,8 @@ impl RouteTable {
         Ok(())
     }
 
-    /// Returns the queue accounts of the routes to these prefixes, in the same order; `None` for a route
-    /// without one, which leads to no port or exceeds the limit of counted routes.
+    /// Returns the queue accounts of the routes to these prefixes, in the same order. The account is `None`
+    /// if the route leads to no port, or if the maximum number of counted routes was reached.
     pub fn count(
         &self,
         prefixes: &[IpNet],
@@ -149,7 +150,7 @@ impl RouteTable {
     }
 }
 
-/// Sums the accounts of several workers, account by account.
+/// Sums the accounts of several workers, route by route.
 fn sum_accounts(answers: Vec<Vec<QueueAccount>>) -> Vec<QueueAccount> {
     let add = |mut sums: Vec<QueueAccount>, more: Vec<QueueAccount>| {
         sums.iter_mut().zip(more).for_each(|(sum, more)| *sum += more);

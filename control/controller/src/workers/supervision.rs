@@ -1,4 +1,4 @@
-//! Supervision of the workers: threads, panics, hanging calls.
+//! Supervision of the workers: their threads, panics and hanging calls.
 
 use std::sync::mpsc::Receiver;
 use std::thread::JoinHandle;
@@ -13,18 +13,18 @@ use crate::model::Plugins;
 
 pub(crate) struct Supervision {
     pub threads: Vec<JoinHandle<()>>,
-    /// Panics of workers, waiting to be captured.
+    /// Receiver of worker panics, of which control writes captures.
     pub panics: Receiver<WorkerPanic>,
     /// Treatment of packets after the router has died.
     pub death: Death,
-    /// Names of instances, for the watchdog.
+    /// Names of instances, which the watchdog reads.
     pub names: Names,
     /// Watchdog of instances' calls; `None` if it is off.
     pub watchdog: Option<Watchdog>,
 }
 
 impl Supervision {
-    /// Creates the supervision of these threads, without a watchdog.
+    /// Creates the supervision of worker threads, without a watchdog.
     pub fn new(threads: Vec<JoinHandle<()>>, panics: Receiver<WorkerPanic>, death: Death) -> Self {
         Self { threads, panics, death, names: Names::default(), watchdog: None }
     }

@@ -1,10 +1,10 @@
 //! Watchdog of instances' calls. A worker that hangs in a call can neither be stopped nor bypassed. Therefore
-//! the watchdog ends the router, so that the kernel forwards, and puts the instance into quarantine for the
-//! next start.
+//! the watchdog ends the router, so that the kernel forwards. The next start puts the instance into
+//! quarantine.
 //!
-//! Wall-clock time is no measure, because on a busy or stopped machine every call takes long. The watchdog
-//! adds up the processor time of the worker's thread during the call, and the time that the thread slept in
-//! the call.
+//! Wall-clock time is no measure of a call, because every call takes long on a busy or stopped machine. The
+//! watchdog adds up the processor time of the worker's thread during the call, and the time that the thread
+//! slept in the call.
 
 use std::collections::HashMap;
 use std::path::PathBuf;
@@ -27,7 +27,7 @@ const LOOKS: u32 = 8;
 /// Maximum time for writing the quarantine record before the process ends.
 const DISK: Duration = Duration::from_secs(1);
 
-/// Names of instances and of their plugins, for threads that must not wait for control.
+/// Names of instances and of their plugins, for threads that must not wait for the lock of control.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Names(Arc<Mutex<HashMap<InstanceId, (String, &'static str)>>>);
 
@@ -42,7 +42,7 @@ impl Names {
     }
 }
 
-/// Thread of a worker, as seen from another thread.
+/// Thread of a worker, as observed by another thread.
 #[derive(Clone, Debug)]
 pub(crate) struct WorkerThread {
     pub pulse: Arc<Pulse>,
@@ -58,11 +58,11 @@ impl WorkerThread {
         Some(clock_gettime(clock).ok()?.into())
     }
 
-    /// Whether the thread is in an interruptible sleep. A thread that runs, waits for a processor, is
-    /// stopped, or waits for memory or a disk is not.
+    /// Whether the thread is in an interruptible sleep. This is false for a thread that runs, waits for a
+    /// processor, is stopped, or waits for memory or a disk.
     fn is_asleep(&self) -> bool {
         let stat = std::fs::read_to_string(format!("/proc/self/task/{}/stat", self.thread));
-        // The name of the thread stands in brackets, and may contain any character.
+        // The name of the thread is in brackets, and may contain any character.
         stat.is_ok_and(|stat| stat.rsplit_once(") ").is_some_and(|(_, rest)| rest.starts_with('S')))
     }
 }
@@ -73,13 +73,13 @@ struct Suspicion {
     call: Option<Calling>,
     /// Processor time of the thread at the last check.
     ran: Duration,
-    /// Time that the call has run or slept, at least.
+    /// Lower bound of the time that the call has run or slept.
     spent: Duration,
 }
 
 impl Suspicion {
-    /// Updates the suspicion with the worker's current call, the processor time of its thread, and the time
-    /// it slept since the last check. Returns the duration of the call.
+    /// Updates the observation with the worker's current call and two times: the processor time of its
+    /// thread, and its sleep since the last check. Returns the duration of the call so far.
     fn look(&mut self, call: Option<Calling>, ran: Duration, slept: Duration) -> Duration {
         if call.is_none() || call != self.call {
             (self.call, self.spent) = (call, Duration::ZERO);
@@ -104,7 +104,7 @@ pub(crate) struct Watch {
     pub end: fn(),
 }
 
-/// Handle to the watchdog thread, which ends when this is dropped.
+/// Handle to the watchdog thread. Dropping it ends the thread.
 #[derive(Debug)]
 pub(crate) struct Watchdog {
     _stop: Sender<()>,
@@ -128,7 +128,8 @@ impl Watch {
         let interval = self.limit / LOOKS;
         let mut last = Instant::now();
         while stopped.recv_timeout(interval) == Err(RecvTimeoutError::Timeout) {
-            // After a long pause of the watchdog itself, the worker's activity meanwhile is unknown.
+            // If the watchdog itself was paused for long, nobody knows what the worker did meanwhile. So at
+            // most two intervals count.
             let passed = last.elapsed().min(interval * 2);
             last = Instant::now();
             for (worker, suspicion) in self.workers.iter().zip(&mut suspicions) {
@@ -139,7 +140,7 @@ impl Watch {
         }
     }
 
-    /// Checks a worker. Returns its call if the call has exceeded the limit.
+    /// Checks a worker. Returns its current call if this has exceeded the time limit.
     fn look(&self, worker: &WorkerThread, suspicion: &mut Suspicion, passed: Duration) -> Option<Calling> {
         let call = worker.pulse.calling();
         let ran = worker.cpu_time()?;
@@ -173,7 +174,7 @@ impl Watch {
         let Some(state) = self.state.clone() else { return };
         let (done, remembered) = channel();
         let write = move || {
-            // The receiver may no longer wait.
+            // If the receiver no longer waits, the result is dropped.
             let _ = done.send(Quarantine::open(Some(&state)).put(held));
         };
         let problem = match std::thread::Builder::new().name("quarantine".to_owned()).spawn(write) {

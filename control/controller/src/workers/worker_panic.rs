@@ -1,8 +1,8 @@
-//! Panics of workers: recording a panic, and ending the worker's thread.
+//! Panics of workers: records a panic, and ends the worker's thread.
 //!
-//! The panic hook records message, location and backtrace. Resolving the backtrace's function names takes
-//! long, so it happens later. First the worker closes its devices, so that the kernel forwards at once. Then
-//! control gets the record, and writes the capture.
+//! The panic hook records message, location and backtrace. Resolving the function names of the backtrace
+//! takes long, so it happens later. The worker first closes its devices, so that the kernel forwards at once.
+//! Then control gets the record, and writes the capture.
 
 use std::backtrace::Backtrace;
 use std::cell::RefCell;
@@ -17,7 +17,7 @@ use millrace_pipeline::{PostMortem, Worker};
 #[derive(Debug)]
 pub(crate) struct PanicNote {
     pub message: String,
-    /// File, line and column; empty when unknown.
+    /// File, line and column of the panic; empty if unknown.
     pub location: String,
     pub backtrace: Backtrace,
 }
@@ -32,7 +32,7 @@ pub(crate) struct WorkerPanic {
 }
 
 thread_local! {
-    /// Whether panics of this thread are recorded, and the recorded panic.
+    /// Whether panics of this thread are recorded, and the panic recorded so far.
     static NOTED: RefCell<Noted> = const { RefCell::new(Noted { watched: false, note: None }) };
 }
 
@@ -41,7 +41,7 @@ struct Noted {
     note: Option<PanicNote>,
 }
 
-/// Installs, once, a panic hook that records worker panics.
+/// Installs the panic hook that records worker panics. Only the first call has an effect.
 fn install_hook() {
     static INSTALLED: Once = Once::new();
     INSTALLED.call_once(|| {
@@ -58,9 +58,11 @@ fn install_hook() {
     });
 }
 
-/// Records a panic if this thread's panics are recorded, and none is yet. Returns whether it was recorded.
+/// Records a panic if panics of this thread are recorded, and no panic is recorded yet. Returns whether it
+/// was recorded.
 fn note(panic: &PanicHookInfo<'_>) -> bool {
-    // A panic while another one is recorded, or while the thread's storage is destroyed, is not recorded.
+    // Two panics are not recorded: one that occurs while another is being recorded, and one while the
+    // thread's storage is destroyed.
     let noted = NOTED.try_with(|noted| {
         let Ok(mut noted) = noted.try_borrow_mut() else { return false };
         let is_first = noted.watched && noted.note.is_none();
@@ -76,7 +78,7 @@ fn note(panic: &PanicHookInfo<'_>) -> bool {
     noted.unwrap_or(false)
 }
 
-/// Runs a closure and catches a panic.
+/// Runs a closure. Returns the record of a panic in it as the error.
 pub(crate) fn catch<R>(run: impl FnOnce() -> R) -> Result<R, PanicNote> {
     install_hook();
     NOTED.with_borrow_mut(|noted| *noted = Noted { watched: true, note: None });
@@ -93,7 +95,7 @@ pub(crate) fn catch<R>(run: impl FnOnce() -> R) -> Result<R, PanicNote> {
     ran.map_err(|_| note.unwrap_or_else(unnoted))
 }
 
-/// Runs a worker on this thread until the stop command or a panic, then signals `control`.
+/// Runs a worker on this thread until the stop command or a panic. Signals `control` at the end.
 pub(crate) fn run_worker(
     number: usize,
     worker: &mut Worker,
@@ -105,7 +107,7 @@ pub(crate) fn run_worker(
         // From here on the kernel forwards the packets of ports with `on-death = "kernel"`.
         let _ = catch(|| worker.close_devices());
         let post_mortem = catch(|| worker.post_mortem()).unwrap_or_default();
-        // If control is ending too, nobody receives the record.
+        // If control has ended too, the record is dropped.
         let _ = panics.send(WorkerPanic { worker: number, note, post_mortem });
     }
     worker.end();

@@ -1,4 +1,5 @@
-//! Revisions that wait to be confirmed, and rollbacks at the same time as other changes.
+//! Tests of revisions that wait for confirmation, and of rollbacks that run at the same time as other
+//! changes.
 
 use millrace_controller::operation::GetStatus;
 
@@ -20,7 +21,8 @@ fn confirmation_and_rollback_exclude_each_other() {
         assert_eq!(confirmed, Ok(waiting));
         match back {
             Err(ControlError::Conflict(_)) => assert_runs(&router, &changed).await,
-            // The rollback followed, and stored the earlier configuration as a new revision.
+            // The rollback ran after the confirmation, and stored the earlier configuration as a new
+            // revision.
             back => assert_eq!(back.unwrap().revision, Some(waiting + 1)),
         }
         assert_eq!(format!("{:?}", state(waiting).await), "Good");
@@ -51,7 +53,8 @@ fn impossible_rollback_leaves_the_unconfirmed_revision() {
             assert_runs(&router, &changed).await;
         }
         let view = ask(&router, to(1)).await.unwrap();
-        // The target ran before the waiting revision, so withdrawing that one is the whole rollback.
+        // The target was running before the waiting revision, so withdrawing the waiting revision is the
+        // whole rollback.
         assert_eq!((view.revision, view.changes.len()), (None, 0));
         assert!(ask(&router, GetConfiguration).await.unwrap().pending.is_none());
         assert_runs(&router, BASE).await;

@@ -67,7 +67,7 @@ fn with_router(work: impl AsyncFn(Router)) {
     });
 }
 
-/// Requests an operation as the router itself.
+/// Executes an operation as the router itself.
 async fn ask<O: Operation>(router: &Router, operation: O) -> Result<O::Answer, ControlError> {
     router.execute(&Principal::router(), operation).await
 }
@@ -171,7 +171,7 @@ fn others() -> Vec<String> {
         other("via = \"10.2.0.254\"", "kind = \"blackhole\""),
         other("02:00:00:00:00:fe", "02:00:00:00:00:fd"),
         BASE.split("[[gate]]").next().unwrap().to_owned(),
-        // Removes the leaf, and the filter that names it.
+        // This configuration lacks the leaf, and the filter that names it.
         other(
             "scheduler = { rate = \"10mbit\", node = [{ name = \"flows\", kind = \"flow-queues\", \
              rate = \"10mbit\", queues = 16 }] }\n",

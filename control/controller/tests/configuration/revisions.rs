@@ -1,4 +1,4 @@
-//! Revisions: which of them there are, which one runs, and how a rollback returns to them.
+//! Tests of revisions: the list of revisions, the running revision, and rollbacks to a revision.
 
 use millrace_controller::operation::{CompareConfiguration, SetQueue, SetScheduler, SetSchedulerNode};
 use millrace_controller::{EventKind, EventQuery};
@@ -26,8 +26,8 @@ fn single_commands_are_differences_and_a_revision_reverts_them() {
         assert_runs(&router, BASE).await;
         let changed = BASE.replace("dport 25", "dport 26");
         apply(&router, &changed).await.unwrap();
-        // Each apply adds a revision. Before the first one stands the configuration of the start; the state
-        // that single commands made would be a revision too.
+        // Each apply adds a revision, and revision 1 is the start configuration. Changes by single commands
+        // would have added a revision too.
         let numbers =
             async || revisions(&router).await.into_iter().map(|one| (one.revision.number, one.runs));
         assert_eq!(numbers().await.collect::<Vec<_>>(), [(4, true), (3, false), (2, false), (1, false)]);
@@ -64,7 +64,7 @@ fn change_for_another_revision_changes_nothing() {
         );
         assert_runs(&router, &changed).await;
         assert_eq!(only_if(BASE, 2).await, Ok(Some(3)));
-        // The change by a single command is no revision.
+        // A change by a single command adds no revision by itself.
         add_filter(&router, "dport 22").await;
         let ran = running(&router).await;
         let refused = only_if(&changed, 3).await.unwrap_err().to_string();
@@ -93,13 +93,14 @@ fn effects_of_single_commands_can_be_restored_after_an_apply() {
         assert_eq!(comments.collect::<Vec<_>>(), ["", "previous configuration", "", "start configuration"]);
         assert_eq!(back(&router).await, (Some(5), "revision 3".to_owned()));
         assert_runs(&router, &ran).await;
-        // The changes of single commands that a rollback discards can be restored as well.
+        // If a rollback discards changes of single commands, another rollback can restore them.
         add_filter(&router, "dport 23").await;
         let ran = running(&router).await;
         assert_eq!(back(&router).await, (Some(7), "revision 5".to_owned()));
         assert_eq!(back(&router).await, (Some(8), "revision 6".to_owned()));
         assert_runs(&router, &ran).await;
-        // Rolling back an unconfirmed revision also restores them, and adds no second equal revision.
+        // Rolling back an unconfirmed revision restores them as well, and adds no second revision with the
+        // same text.
         add_filter(&router, "dport 24").await;
         let ran = running(&router).await;
         let order = || Apply { text: BASE.into(), confirm: Some("10m".parse().unwrap()), ..Apply::default() };
@@ -116,7 +117,7 @@ fn effects_of_single_commands_can_be_restored_after_an_apply() {
 #[test]
 fn a_change_of_several_commands_counts_alike_in_differences_revisions_and_events() {
     with_router(async |router| {
-        // Changes the rate of the scheduler, and that of its node.
+        // Changes both the rate of the scheduler and the rate of its node.
         let changed = BASE.replace("10mbit", "20mbit");
         let count = compare(&router, &changed).await.changes.len();
         assert_eq!(count, 2, "one change, two commands");
@@ -129,7 +130,7 @@ fn a_change_of_several_commands_counts_alike_in_differences_revisions_and_events
         assert_eq!(event(EventKind::ConfigurationApplied), count);
         let withdrawn = ask(&router, RollBack::default()).await.unwrap();
         assert_eq!(event(EventKind::ConfigurationRolledBack), withdrawn.changes.len());
-        // Single commands change the running configuration; the next apply stores that state as a revision.
+        // Single commands change the running configuration. The next apply first stores it as a revision.
         apply(&router, BASE).await.unwrap();
         let rate = object(serde_json::json!({"rate": "20mbit"}));
         ask(&router, SetScheduler { port: "wan".into(), changes: rate.clone() }).await.unwrap();

@@ -1,4 +1,4 @@
-//! Saved configurations become revisions, and entries written into a file by hand are not overwritten.
+//! Tests of saves: a save adds a revision, and doesn't delete entries that a user has written into the file.
 
 use millrace_controller::operation::CompareConfiguration;
 
@@ -46,7 +46,7 @@ fn manual_file_changes_are_not_overwritten_by_save() {
         assert!(!refused.contains("dport 22"), "{refused}");
         let saved = save(&router, &file, true).await.unwrap();
         assert!(saved.contains("dport 22") && !saved.contains("dport 9"), "{saved}");
-        // Not lost are comments, running entries, and entries stored as a revision.
+        // No entry is lost if the file has only comments, running entries, and entries stored as a revision.
         save(&router, &format!("# mine\n{BASE}"), false).await.unwrap();
         add_filter(&router, "dport 9").await;
         save(&router, &format!("{BASE}{hand}"), false).await.unwrap();

@@ -1,4 +1,5 @@
-//! Checks of filters name filters that never win, are ambiguous, or lose against routes.
+//! Tests of the filter check: it names filters that never win, that are ambiguous, or that lose against
+//! routes.
 
 use millrace_controller::operation::CheckFilters;
 
@@ -13,7 +14,7 @@ fn shadowed_filters_are_reported_with_the_shadowing_filters() {
         let added = add_filter(&router, filter("udp dst port 53,123", "host")).await.unwrap();
         let by: Vec<u64> = added.shadowed_by.unwrap().iter().map(|one| one.id).collect();
         assert_eq!(by, [first.id]);
-        // One of the two alternatives can win.
+        // Only one of the two alternatives is shadowed, so the filter can win.
         let added = add_filter(&router, filter("udp dst port 53 or tcp dst port 53", "host")).await.unwrap();
         assert_eq!(added.shadowed_by.map(|by| by.len()), Some(0));
         let checked = ask(&router, CheckFilters).await.unwrap();
@@ -65,7 +66,7 @@ fn a_check_compares_expressions_and_not_the_alternatives_of_one() {
         let alone = check().await;
         assert_eq!((alone.ambiguous_pairs, alone.ambiguous.len()), (0, 0), "{alone:?}");
         assert!(alone.shadowed.is_empty() && alone.undecided.is_empty(), "{alone:?}");
-        // Many alternatives of the two filters overlap, but that is a single finding.
+        // Many alternatives of the two filters overlap, but the check reports a single pair.
         let hosts = add("host 10.1.0.7", "accept").await;
         let both = check().await;
         let [pair] = &both.ambiguous[..] else { panic!("{both:?}") };

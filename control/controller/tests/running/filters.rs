@@ -1,4 +1,4 @@
-//! Filters come and go, alone or as expressions, and explanations say which of them wins.
+//! Tests that add and remove filters and filter expressions, and that explain which filter wins.
 
 use millrace_controller::operation::GetConfiguration;
 
@@ -101,7 +101,7 @@ fn explanation_gives_the_reason_why_a_filter_won() {
                 (low, false, "matches, but has a lower priority than the chosen one"),
             ]
         );
-        // A filter with lower priority than routes loses against a route, and wins without one.
+        // A filter with a lower priority than routes loses against a route. Without a route it wins.
         remove_filters(&router, &[high]).await.unwrap();
         let gates = explain(packet).await.unwrap();
         let lost = &gates[1].candidates[1];

@@ -1,4 +1,5 @@
-//! Lists of routes and filters are added and removed as a whole, or change nothing and name each wrong entry.
+//! Tests of lists of routes and filters. A list is added or removed as a whole; if it is refused, nothing
+//! changes, and the error names each wrong entry.
 
 use millrace_controller::operation::{AddFilters, AddRoutes, GetStatus, RemoveRoutes};
 
@@ -19,7 +20,8 @@ fn a_list_of_routes_comes_and_goes_whole() {
     with_router(async |router| {
         let before = state(&router).await;
         let net = |number: u32| format!("10.{}.{}.0/24", 100 + number / 256, number % 256);
-        // A next hop in the subnet of a route of the same list, and more routes than one group holds.
+        // The list has a next hop in the subnet of an earlier route in the list, and more routes than one
+        // group holds.
         let mut list = vec![NewRoute { port: Some("wan".into()), ..route("192.0.2.0/24", &[]) }];
         list.push(route("198.51.100.0/24", &["192.0.2.7"]));
         list.extend((0..5000).map(|number| route(&net(number), &["10.2.0.9"])));

@@ -1,11 +1,12 @@
-//! Random commands on schedulers, nodes, filters and flows: the saved configuration passes the check.
+//! Executes random commands on schedulers, nodes, filters and flows. The saved configuration must always pass
+//! the check.
 
 use millrace_controller::operation::{CompareConfiguration, RemoveFilters};
 use proptest::prelude::*;
 
 use super::*;
 
-/// One command, encoded in numbers: many are valid, many are not.
+/// Command encoded as numbers. Many commands are valid, and many are not.
 type Step = (u8, u8, u8, u8, u8);
 
 const NAMES: [&str; 6] = ["top", "voice", "video", "flows", "rest", "more"];
@@ -30,7 +31,7 @@ async fn nodes(router: &Router, port: &str) -> Vec<(String, &'static str)> {
     schedulers.into_iter().flat_map(|one| one.nodes).map(|node| (node.name, node.kind)).collect()
 }
 
-/// Returns settings for a node of kind `kind` under a node of kind `above`.
+/// Returns settings that suit a node of kind `kind` under a node of kind `above`.
 fn settings(kind: &str, above: &str, value: u8) -> Map<String, Value> {
     let share = match above {
         "priority" => json!({"level": value % 8}),
@@ -56,7 +57,7 @@ fn settings(kind: &str, above: &str, value: u8) -> Map<String, Value> {
     object(share).into_iter().chain(object(own)).collect()
 }
 
-/// Returns the encoded node, under the node `above` unless the port has no nodes yet.
+/// Returns the node that a command encodes. Its parent is `above`, unless the port has no nodes yet.
 fn node_to_add(
     what: u8,
     value: u8,
@@ -74,7 +75,8 @@ fn node_to_add(
     serde_json::from_value(Value::Object(node)).map_err(|error| error.to_string())
 }
 
-/// Returns the encoded changes of a port's scheduler; `name` is its default leaf, if they name one.
+/// Returns the changes of a port's scheduler that a command encodes. `name` is the new default leaf, if the
+/// command changes it.
 fn changes_of_scheduler(name: &str, value: u8) -> Map<String, Value> {
     let changes = [
         json!({"rate": format!("{value}mbit")}),
@@ -88,7 +90,7 @@ fn changes_of_scheduler(name: &str, value: u8) -> Map<String, Value> {
     object(changes[usize::from(value) % changes.len()].clone())
 }
 
-/// Carries out the encoded command, or returns the refusal.
+/// Executes an encoded command. Returns the text of a refusal as the error.
 async fn take(router: &Router, (what, port, name, other, value): Step) -> Result<(), String> {
     let said = |error: ControlError| error.to_string();
     let port = ["wan", "wan", "lan"][usize::from(port) % 3];
@@ -147,7 +149,8 @@ async fn take(router: &Router, (what, port, name, other, value): Step) -> Result
 proptest! {
     #![proptest_config(ProptestConfig { cases: 24, ..ProptestConfig::default() })]
 
-    /// After any command, the saved configuration can be read, equals the running one, and passes the check.
+    /// After any sequence of commands, the saved configuration can be read, equals the running configuration,
+    /// and passes the check.
     #[test]
     fn saved_configuration_passes_the_check(steps in prop::collection::vec(any::<Step>(), 1..120)) {
         with_router(async |router| {

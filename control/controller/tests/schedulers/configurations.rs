@@ -1,4 +1,5 @@
-//! Schedulers that are applied as a configuration: each can follow any other, also with 20,000 leaves.
+//! Tests that apply schedulers in configurations: any scheduler can replace any other, also with 20,000
+//! leaves.
 
 use millrace_controller::Apply;
 use millrace_controller::operation::RemoveFilters;
@@ -12,7 +13,7 @@ async fn apply(router: &Router, scheduler: &str) -> Result<Vec<String>, ControlE
     ask(router, order).await.map(|view| view.changes)
 }
 
-/// Returns schedulers of every kind, and several that differ in one setting.
+/// Returns schedulers of every kind, including some that differ only in one setting.
 fn schedulers() -> Vec<String> {
     let levels = |one: u32, other: u32| {
         format!(
@@ -74,7 +75,7 @@ fn schedulers_become_each_other_that_no_order_of_single_changes_leads_to() {
                     assert_eq!(apply(&router, one).await, Ok(vec![]));
                 }
                 let there = shown(&router).await;
-                // The result is the same as without a scheduler before.
+                // The result is the same as for a port that had another scheduler before.
                 apply(&router, "node = [{ name = \"z\", kind = \"fifo\" }]").await.unwrap();
                 apply(&router, after).await.unwrap();
                 assert_eq!(there, shown(&router).await, "{before}\n{after}");
@@ -121,7 +122,7 @@ fn a_scheduler_that_is_refused_leaves_nothing_behind() {
         }
         assert!(set_queue(&router, "f", None, json!({"rate": "7mbit"})).await.is_err());
         assert_eq!((shown(&router).await, apply(&router, leaf).await), (before, Ok(vec![])));
-        // The settings of a flow are removed by a configuration without them.
+        // A configuration without the settings of a flow removes them.
         set(json!({"quantum": "3000B", "threshold": "9000B"})).await.unwrap();
         let said = flows(&router).await;
         assert_eq!(
@@ -137,7 +138,7 @@ fn a_scheduler_that_is_refused_leaves_nothing_behind() {
     });
 }
 
-/// Returns a priority scheduler with this number of leaves.
+/// Returns the text of a priority scheduler with this number of leaves.
 fn wide(leaves: u32) -> String {
     let leaf =
         |level: u32| format!("{{ name = \"f{level}\", kind = \"fifo\", under = \"top\", level = {level} }}");
@@ -150,7 +151,7 @@ fn twenty_thousand_leaves_are_added_and_removed_as_configured() {
     with_router(async |router| {
         apply(&router, &wide(20_000)).await.unwrap();
         let filter = to_queue(&router, "dport 1", "f19999").await;
-        // One leaf is removed, one becomes another kind, and then all but three are removed.
+        // First one leaf is removed, then one changes its kind, and finally all leaves but three are removed.
         let removal = NodeRemoval { to: Some("f50".into()), with_filters: false };
         remove_node(&router, ("wan", "f19999"), removal).await.unwrap();
         assert_eq!(actions(&router).await, [("dport 1".to_owned(), "queue f50".to_owned())]);

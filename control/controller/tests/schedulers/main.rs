@@ -47,7 +47,7 @@ fn object(value: Value) -> Map<String, Value> {
     value.as_object().cloned().unwrap_or_default()
 }
 
-/// Requests an operation as the router itself.
+/// Executes an operation as the router itself.
 async fn ask<O: Operation>(router: &Router, operation: O) -> Result<O::Answer, ControlError> {
     router.execute(&Principal::router(), operation).await
 }
@@ -81,7 +81,7 @@ async fn remove_node(
     ask(router, RemoveSchedulerNode { port: port.to_owned(), node: node.to_owned(), removal }).await
 }
 
-/// Changes settings of a queue of port `wan`, or of a flow in it.
+/// Changes settings of a queue of port `wan`, or of a flow at this queue.
 async fn set_queue(
     router: &Router,
     queue: &str,
@@ -107,7 +107,7 @@ async fn to_queue(router: &Router, filter: &str, queue: &str) -> u64 {
     ask(router, AddFilter(new)).await.unwrap().id
 }
 
-/// Returns the worker's nodes: name, parent, promise and settings.
+/// Returns the scheduler nodes of the worker: name, parent, promised rate and settings.
 async fn shown(router: &Router) -> Vec<(String, Option<String>, Option<u64>, String)> {
     let schedulers = ask(router, ListSchedulers).await.unwrap();
     let nodes = schedulers.into_iter().flat_map(|scheduler| scheduler.nodes);
@@ -121,7 +121,7 @@ async fn actions(router: &Router) -> Vec<(String, String)> {
     bindings(router).await.unwrap().into_iter().map(|one| (one.filter, one.action)).collect()
 }
 
-/// Adds three leaves at `wan`; `lan` has one of their names too.
+/// Adds a scheduler with three leaves at `wan`. A leaf of `lan` has the same name as one of them.
 async fn trees(router: &Router) {
     add(router, "wan", json!({"name": "top", "kind": "priority"})).await;
     for (level, leaf) in ["voice", "video", "rest"].into_iter().enumerate() {
@@ -138,7 +138,7 @@ fn leaf_named_by_filters_stays_until_the_filters_are_dealt_with() {
         to_queue(&router, "dport 2", "voice").await;
         to_queue(&router, "dport 3", "video").await;
         let before = running(&router).await;
-        // Removes the leaf itself, or the node above it; no other port has its queue.
+        // Removes the leaf, or the node above it. Its queue exists at no other port.
         for node in ["voice", "top"] {
             let refused = remove_node(&router, ("wan", node), NodeRemoval::default()).await.unwrap_err();
             for words in
@@ -148,11 +148,12 @@ fn leaf_named_by_filters_stays_until_the_filters_are_dealt_with() {
             }
             assert_eq!(running(&router).await, before);
         }
-        // The other port has this queue too.
+        // This queue exists at the other port too.
         let removed = remove_node(&router, ("wan", "video"), NodeRemoval::default()).await.unwrap();
         assert_eq!(removed.filters.len(), 0);
         let to = |to: &str| NodeRemoval { to: Some(to.into()), with_filters: false };
-        // If the target leaf has a filter for the same packets, the one of the higher priority stays.
+        // If the target leaf already has a filter for the same packets, the filter with the higher priority
+        // stays.
         let with_priority = |filter: &str, queue: &str, priority| NewFilter {
             filter: filter.into(),
             action: format!("queue {queue}"),

@@ -74,7 +74,7 @@ fn with_silence(work: impl AsyncFn(&Router, &Silence)) {
     runtime.block_on(async {
         let config = Config::parse(BASE, "base.toml").unwrap();
         let router = start(config, StartOptions::default()).await.unwrap();
-        // Both ports have announced their addresses, so counters stand still.
+        // Once both ports have announced their addresses, the counters no longer change.
         while execute(&router, GetSummary).await.transmitted < 2 {
             tokio::time::sleep(std::time::Duration::from_millis(1)).await;
         }
@@ -100,7 +100,7 @@ async fn planned(router: &Router, text: &str) -> Vec<String> {
     execute(router, compared).await.changes
 }
 
-/// Returns the state reported by control, and the worker's decisions.
+/// Returns the state that control reports, and the worker's decisions for several packets.
 async fn seen(router: &Router) -> String {
     let mut decisions = Vec::new();
     for to in ["10.9.0.1", "10.8.0.1", "10.1.0.9", "10.1.0.1"] {
@@ -118,7 +118,8 @@ async fn seen(router: &Router) -> String {
         execute(router, ListGates).await,
         execute(router, ListSchedulers).await,
     );
-    // Ids and table sizes differ after removal and re-adding. Rates depend on the time since the last read.
+    // Ids and table sizes differ after objects are removed and added again. Rates depend on the time since
+    // the last read.
     let stays = |line: &&str| {
         !["id: ", "memory: ", "delivered: "].iter().any(|key| line.trim_start().starts_with(key))
     };
@@ -141,7 +142,7 @@ fn assert_same(now: &str, before: &str, context: &str) {
     assert_eq!(now.len(), before.len(), "{context}");
 }
 
-/// Returns the number and the command of the step that an error names.
+/// Returns the step number and the command that an error names.
 fn step(error: &str) -> (usize, String) {
     let (number, rest) =
         error.split_once("step ").and_then(|(_, rest)| rest.split_once(" of ")).expect(error);

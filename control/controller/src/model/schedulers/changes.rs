@@ -11,11 +11,11 @@ use crate::ControlError;
 use crate::model::schedulers::node_settings::{kind, share};
 use crate::model::schedulers::{Schedulers, default_leaf};
 
-/// Lateness of a worker, in nanoseconds, that the link makes up for by sending at once.
+/// Lateness of a worker, in nanoseconds, that the link may make up for by a burst.
 const LATENESS: u64 = 200_000;
-/// Jitter between a worker's clock reading and a packet's transmission, in nanoseconds.
+/// Jitter between a worker's clock reading and the transmission of a packet, in nanoseconds.
 const ON_THE_WAY: u64 = 20_000;
-/// Maximum slack of a link, in bytes.
+/// Maximum slack of a link, in bytes: the most that may be sent ahead of its rate.
 const MOST_SLACK: u64 = 1_000_000_000;
 /// Length of a full-size packet on the wire, in bytes.
 const PACKET: u64 = 1538;
@@ -29,11 +29,11 @@ impl Schedulers {
     }
 
     /// Returns the changes that turn scheduler `before` into `after`. Packets of removed nodes move to leaf
-    /// `to`, or are dropped without it.
+    /// `to`; if that is `None`, they are dropped.
     ///
-    /// A worker forwards packets between the pieces of a long list. Therefore nodes are removed singly, from
-    /// the leaves up. A moved leaf can't send while it is detached, so it is attached again before new leaves
-    /// are added.
+    /// A worker carries out a long list of changes in pieces, and forwards packets between them. Therefore
+    /// nodes are removed one at a time, from the leaves up. A leaf that moves can't send while it is
+    /// detached, so it is attached again before new leaves are added.
     pub fn changes(
         &self,
         before: &Scheduler,
@@ -89,7 +89,7 @@ impl Schedulers {
         let mut changes = Vec::new();
         let goes = |name: &str| fates.get(name) == Fate::Goes;
         // Without `to`, packets of removed nodes are dropped. New packets go to the new default leaf if it
-        // existed before.
+        // existed before the change.
         let default = default_leaf(after)?.filter(|default| to.is_none() && !goes(default));
         if let Some(default) = default.filter(|_| default_leaf(before).ok().flatten().is_some_and(goes)) {
             changes.push(ScheduleChange::Default(self.known(default).unwrap_or_default()));
@@ -105,7 +105,7 @@ impl Schedulers {
     }
 }
 
-/// Returns the names of all ancestors of some nodes.
+/// Returns the names of all ancestors of the given nodes.
 fn above_all<'s>(
     scheduler: &'s Scheduler,
     below: impl Iterator<Item = &'s SchedulerNode>,
@@ -198,9 +198,9 @@ fn link(scheduler: &Scheduler) -> ScheduleChange {
     ScheduleChange::Link(link_rate(scheduler.rate), overhead)
 }
 
-/// Returns a rate with its slack: the bytes that may be sent ahead of the rate. The slack makes up for 200 us
-/// of lateness, or for two packets if that is more. It is reduced by one packet, because a further packet may
-/// be sent into debt, and by 20 us of jitter.
+/// Returns a rate with its slack: the bytes that may be sent ahead of the rate. The slack covers 200 µs of
+/// lateness, or two packets if that is more. One packet is subtracted, because the link may exceed the slack
+/// by one packet. Another 20 µs are subtracted for jitter.
 pub(crate) fn link_rate(rate: Option<Bits>) -> LinkRate {
     let rate = rate.map(|Bits(bits)| Rate(bits));
     let slack = rate.map_or(0, |rate| {
@@ -239,7 +239,8 @@ mod tests {
                 format!("{top}, {fair}, {other}"),
                 &["Become", "Set", "Default"][..],
             ),
-            // A single leaf, alone and then under a new parent.
+            // A single leaf: in the first case it changes its kind, in the second it also moves under a new
+            // parent.
             (
                 r#"{ name = "a", kind = "fifo" }"#.to_owned(),
                 r#"{ name = "a", kind = "fq-codel" }"#.to_owned(),
@@ -250,7 +251,7 @@ mod tests {
                 format!("{top}, {fair}"),
                 &["Apart", "Add", "Move", "Become", "Set", "Default"],
             ),
-            // An inner node of another kind is another node.
+            // An inner node that changes its kind is removed and added again.
             (
                 format!("{top}, {one}, {other}"),
                 format!(
@@ -272,7 +273,7 @@ mod tests {
         }
     }
 
-    /// With quadratic run time, this test would take minutes.
+    /// If planning took quadratic time, this test would take minutes.
     #[test]
     fn sixteen_thousand_leaves_are_planned_changed_and_refused() {
         let node = |text: &str| scheduler(text).node[0].clone();
@@ -289,7 +290,8 @@ mod tests {
         other.node[9000].kind = SchedulerKind::FqCodel;
         let changes = schedulers.changes(&large, &other, None).unwrap();
         assert_eq!(changes.len(), 3);
-        // A leaf promises more than the link carries; the error names it.
+        // With 9 Gb/s for one leaf, the sum of all guarantees exceeds the link. The error names the first
+        // leaf at which it does.
         other.node[9000].real_time = Some("9gbit".parse().unwrap());
         let refused = schedulers.plan(PortId(0), "wan", &other).unwrap_err();
         assert!(

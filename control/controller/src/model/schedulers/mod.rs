@@ -1,5 +1,5 @@
-//! Planned schedulers of ports: their checks, the numbers of their nodes, and the changes that turn one into
-//! another.
+//! Planned schedulers of ports: their checks, the numbers of their nodes, and the changes that turn one
+//! scheduler into another.
 
 pub(crate) mod changes;
 mod names;
@@ -17,13 +17,13 @@ use crate::ControlError;
 use crate::model::schedulers::names::Names;
 use crate::model::schedulers::tree::{Part, Unplanned};
 
-/// Planned schedulers of all ports, and the numbers of their nodes. A name has the same number at every port,
-/// so filters and plugins can name a queue independently of the egress port.
+/// Planned schedulers of all ports, and the numbers of their nodes. A node name has the same number at every
+/// port, so filters and plugins can name a queue without knowing the egress port.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Schedulers {
     ports: BTreeMap<PortId, Scheduler>,
     names: Arc<Names>,
-    /// Numbers of queues that filters name. Filled only when no unused number is left.
+    /// Numbers of queues that filters name. They are collected only when no unused number is left.
     kept: HashSet<QueueId>,
 }
 
@@ -44,14 +44,14 @@ impl Schedulers {
         Ok(())
     }
 
-    /// Stores the settings of a flow's queue; `None` removes them.
+    /// Stores the settings of a flow at a leaf; `None` removes them.
     pub fn note_flow(&mut self, port: PortId, queue: &str, flow: &str, treated: Option<FlowQueue>) {
         let Some(scheduler) = self.ports.get_mut(&port) else { return };
         scheduler.flow.retain(|own| own.queue != queue || own.flow != flow);
         scheduler.flow.extend(treated);
     }
 
-    /// Returns the settings of flows' queues at all ports.
+    /// Returns the settings of single flows at all ports.
     pub fn flows(&self) -> impl Iterator<Item = &FlowQueue> {
         self.ports.values().flat_map(|scheduler| &scheduler.flow)
     }
@@ -60,7 +60,7 @@ impl Schedulers {
         self.ports.get(&port)
     }
 
-    /// Returns the number of a node name that some port has, or had.
+    /// Returns the number of a node name; `None` if no port has or had a node of this name.
     pub fn known(&self, name: &str) -> Option<QueueId> {
         self.names.known(name)
     }
@@ -74,8 +74,8 @@ impl Schedulers {
         self.ports.iter().map(|(port, scheduler)| (*port, scheduler))
     }
 
-    /// Stores the numbers of queues that filters name, if no unused number is left: they must not be
-    /// reassigned.
+    /// Stores the numbers of queues that filters name, because these numbers must not be reassigned. Does
+    /// nothing while unused numbers are left.
     pub fn keep(&mut self, named: impl Iterator<Item = QueueId>) {
         self.kept = if self.names.are_all_given() { named.collect() } else { HashSet::new() };
     }
@@ -110,7 +110,7 @@ impl Schedulers {
         Arc::make_mut(names).number(name, in_use).map(drop)
     }
 
-    /// Returns a description of a leaf of a port, for explanations of packets.
+    /// Returns the description of a leaf of a port, for texts about packets.
     pub fn describe(&self, port: PortId, leaf: QueueId) -> String {
         let name = self.name(leaf);
         let node = self.ports.get(&port).and_then(|scheduler| find(scheduler, name).ok());
@@ -118,7 +118,7 @@ impl Schedulers {
         format!("node {name:?}{kind} of the scheduler")
     }
 
-    /// Returns the number of a leaf that some port has.
+    /// Returns the number of the leaf of this name, which at least one port must have.
     pub fn queue(&self, name: &str) -> Result<QueueId, ControlError> {
         let leaf = |node: &&SchedulerNode| node.kind.is_leaf();
         let leaves = || self.ports.values().flat_map(|scheduler| scheduler.node.iter().filter(leaf));
@@ -128,8 +128,8 @@ impl Schedulers {
         }
     }
 
-    /// Returns the leaves at or below a node of a port's scheduler, without leaves whose names another port
-    /// has too.
+    /// Returns the names of the leaves at or below a node of a port's scheduler. Omits names that leaves of
+    /// other ports have too.
     pub fn leaves_alone(&self, port: PortId, node: &str) -> HashSet<&str> {
         let Some(own) = self.ports.get(&port) else { return HashSet::new() };
         let gone = below(own, node);
@@ -153,7 +153,7 @@ impl Schedulers {
         Ok((self.known(queue).unwrap_or_default(), node))
     }
 
-    /// Returns the error of a scheduler tree, with node names instead of numbers.
+    /// Returns the error of a scheduler tree as an error of control, with node names instead of numbers.
     pub fn refusal(&self, error: ScheduleError) -> ControlError {
         let name = |node: NodeId| {
             let number = u16::try_from(node.0).unwrap_or_default();
@@ -196,11 +196,11 @@ fn check_name(name: &str) -> Result<(), ControlError> {
     Ok(())
 }
 
-/// Returns a scheduler without a node and the nodes below it. If the default leaf is among them, `to` becomes
-/// the default.
+/// Returns a scheduler without a node and the nodes below it. If the default leaf is among the removed nodes,
+/// `to` becomes the default.
 ///
 /// # Errors
-/// Returns an error if there is no scheduler or no such node, or if `to` is no leaf that stays.
+/// Returns an error if there is no scheduler or no such node, or if `to` is no remaining leaf.
 pub(crate) fn without(
     scheduler: &Scheduler,
     port: &str,

@@ -1,5 +1,5 @@
-//! Numbers of scheduler nodes. A name has the same number at every port, so that filters and plugins name a
-//! queue independently of the egress port.
+//! Numbers of scheduler nodes. A node name has the same number at every port, so filters and plugins can name
+//! a queue without knowing the egress port.
 
 use std::collections::{HashMap, HashSet};
 
@@ -7,41 +7,42 @@ use millrace_units::QueueId;
 
 use crate::ControlError;
 
-/// Maximum number of names; they have the numbers 1 to 65,535.
+/// Maximum number of node names. Their numbers are 1 to 65,535.
 const MOST: usize = u16::MAX as usize;
 
 /// Numbers of node names, and names of numbers. A name that no port has any more keeps its number, because a
-/// plugin may still use it. When no unused number is left, a new name gets the number that has been at no
-/// port for the longest time.
+/// plugin may still use it. When no unused number is left, a new name takes over the number whose name has
+/// been at no port for the longest time.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Names {
     names: Vec<String>,
     numbers: HashMap<String, QueueId>,
-    /// For each number, the value of `changes` when it was last at a port.
+    /// For each number, the value of `changes` when a port last had its name.
     used: Vec<u64>,
     changes: u64,
-    /// Numbers that may be reassigned, the longest unused one last; `None` until it is needed.
+    /// Numbers that may be reassigned, ordered so that the number unused for the longest time is last. `None`
+    /// until a number is reassigned.
     free: Option<Vec<QueueId>>,
 }
 
 impl Names {
-    /// Returns the number of a present or former name.
+    /// Returns the number of a name that a port has or had.
     pub fn known(&self, name: &str) -> Option<QueueId> {
         self.numbers.get(name).copied()
     }
 
-    /// Returns the name that has a number; `?` for an unknown number.
+    /// Returns the name of a number; `?` for an unknown number.
     pub fn name(&self, number: QueueId) -> &str {
         number.index().checked_sub(1).and_then(|index| self.names.get(index)).map_or("?", String::as_str)
     }
 
-    /// Whether no unused number is left, so that a new name gets another name's number.
+    /// Whether all numbers are assigned, so that a new name takes over the number of another name.
     pub fn are_all_given(&self) -> bool {
         self.names.len() == MOST
     }
 
-    /// Returns the number of a name, and assigns one to a new name. If no unused number is left, calls `kept`
-    /// with all numbers by name; it returns those that must not be reassigned.
+    /// Returns the number of a name, and assigns a number to a new name. If no unused number is left, calls
+    /// `kept` with the numbers of all names; it returns the numbers that must not be reassigned.
     pub fn number(
         &mut self,
         name: &str,
@@ -83,7 +84,7 @@ impl Names {
         Ok(number)
     }
 
-    /// Notes that a port has these names, or had them until now.
+    /// Records that a port has these names, or had them until this change.
     pub fn note<'n>(&mut self, names: impl Iterator<Item = &'n str>) {
         self.changes += 1;
         self.free = None;
@@ -107,8 +108,8 @@ mod tests {
             assert!(!names.are_all_given());
             assert_eq!(names.number(&format!("n{number}"), none), Ok(QueueId(number as u16 + 1)));
         }
-        // Number 1 is at a port, and a filter names number 2. The names from n5 on were at a port, and later
-        // n3. The names n2 and n4 never were.
+        // A port has the name n0 (number 1), and a filter names n1 (number 2). The names from n5 on were at a
+        // port, and n3 after them. The names n2 and n4 never were.
         names.note(
             (5..MOST).map(|number| format!("n{number}")).collect::<Vec<_>>().iter().map(String::as_str),
         );
@@ -119,7 +120,8 @@ mod tests {
         assert_eq!(names.number("newer", kept), Ok(QueueId(5)));
         assert_eq!((names.name(QueueId(3)), names.known("n2")), ("new", None));
         assert_eq!(names.known("new"), Some(QueueId(3)));
-        // Next come the numbers that were at a port, those of the longest time ago first.
+        // Next come the numbers whose names were at a port, ordered by the time of removal, the earliest
+        // first.
         assert_eq!(names.number("newest", kept), Ok(QueueId(6)));
         let all = |_: &HashMap<String, QueueId>| (1..=MOST).map(|number| QueueId(number as u16)).collect();
         names.note(["new"].into_iter());

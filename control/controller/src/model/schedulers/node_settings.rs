@@ -1,5 +1,5 @@
-//! Converts the configuration of scheduler nodes. Refuses settings that have no effect on the node's kind, or
-//! on its parent's kind.
+//! Converts the configuration of scheduler nodes. Refuses settings that have no effect on nodes of this kind,
+//! or under a parent of this kind.
 
 use millrace_config::{
     Bits, CurveText, DelayTime, Length, LengthUnit, Manage, QueueSize, SchedulerKind, SchedulerNode,
@@ -89,8 +89,8 @@ pub(crate) fn kind(
     })
 }
 
-/// Returns the configured quantum of a node's flows. Returns `None` under a deficit round robin, where the
-/// setting is the quantum of the node itself.
+/// Returns the quantum that each flow of a node gets. Returns `None` under a deficit round robin, where the
+/// setting is the quantum of the node.
 fn own_quantum(node: &SchedulerNode, above: Option<SchedulerKind>) -> Option<u32> {
     node.quantum.filter(|_| above != Some(SchedulerKind::DeficitRoundRobin)).map(QueueSize::bytes_u32)
 }
@@ -116,7 +116,7 @@ fn queue(node: &SchedulerNode, port: Option<Bits>) -> Result<QueueSettings, Cont
                 weight: node.weight.unwrap_or(usual.weight),
                 gentle: node.gentle.unwrap_or(usual.gentle),
                 ecn: node.ecn.unwrap_or(true),
-                // While the queue is empty, RED's average falls at the port's rate.
+                // While the queue is empty, RED's average queue length falls at the port's rate.
                 rate: port.map_or(usual.rate, |Bits(bits)| Rate(bits)),
                 ..usual
             })

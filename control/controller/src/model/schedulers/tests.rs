@@ -79,7 +79,7 @@ fn node_is_removed_with_all_descendants() {
     assert_eq!(below(scheduler, "rest"), HashSet::from(["rest"]));
 }
 
-/// With quadratic run time, this test would take minutes.
+/// If planning took quadratic time, this test would take minutes.
 #[test]
 fn forty_thousand_leaves_are_removed_with_their_parent() {
     let planned = planned(TREE).unwrap();

@@ -22,10 +22,10 @@ use crate::workers::route_table::RouteTable;
 pub(crate) const TIME: Duration = Duration::from_secs(60);
 /// Time limit of a trace, 1 s to 1 h.
 pub type TraceTime = Time<1_000_000, 3_600_000_000>;
-/// Maximum time to wait for the next step of an unfinished journey.
+/// Maximum time to wait for the next step of a journey that has not ended.
 const PATIENCE: Duration = Duration::from_secs(3);
 
-/// Selection of packets to trace.
+/// Request body that starts a trace: the selected packets, and the limits of the trace.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct TraceRequest {
@@ -34,7 +34,8 @@ pub struct TraceRequest {
     /// Number of packets to trace, 1 to 4,000; 10 by default.
     #[schemars(range(min = 1, max = 4000))]
     pub count: Option<u32>,
-    /// Considers one in this many arriving packets on average; every packet by default.
+    /// Sampling interval: 8 considers one in 8 arriving packets, on average. By default, every packet is
+    /// considered.
     #[schemars(range(min = 1, max = 1_048_576))]
     pub every: Option<u32>,
     /// Time limit of the trace, 1 s to 1 h: `30s`, `10m`; 60 s by default.
@@ -51,9 +52,9 @@ impl TraceRequest {
 pub(crate) struct Journeys {
     /// Readers of the steps, one for each worker.
     sources: Vec<TraceSource>,
-    /// Journeys that have not ended, by the mark of the packet.
+    /// Journeys that have not ended, by the trace number of the packet.
     open: HashMap<u16, Journey>,
-    /// Offset to be added to the workers' clock to get the time since 1970.
+    /// Time since 1970 at which the workers' clock was zero.
     origin: Duration,
     until: Instant,
     left: u32,
@@ -64,16 +65,16 @@ pub(crate) struct Journeys {
 #[derive(Debug)]
 struct Journey {
     events: Vec<TraceEvent>,
-    /// Time at which the last step was read.
+    /// Time at which the latest step was read.
     read: Instant,
-    /// Whether the latest reading brought no further step, so that no earlier step of another worker is
-    /// missing.
+    /// Whether the second of two readings brought no further step. Then no step of another worker is missing
+    /// before the last one.
     is_settled: bool,
 }
 
 impl Journey {
-    /// Returns the number of ends still missing: the packet has one, and each fragment after the first one
-    /// more.
+    /// Returns the number of ends still missing. A packet has one end; fragmentation adds one end for each
+    /// fragment after the first.
     fn open_ends(&self) -> i64 {
         self.events.iter().map(|event| ends(&event.step)).sum()
     }
@@ -83,7 +84,7 @@ impl Journey {
     }
 }
 
-/// Returns the change in the number of missing ends after a step.
+/// Returns how many missing ends a step adds; negative if the step is an end.
 fn ends(step: &TraceStep) -> i64 {
     match step {
         TraceStep::Arrived(..) => 1,
@@ -97,7 +98,7 @@ fn ends(step: &TraceStep) -> i64 {
 pub(crate) type Ended = (Vec<TraceEvent>, bool);
 
 impl Journeys {
-    /// Returns the journeys of up to `count` packets within `time`.
+    /// Creates a collector for the journeys of up to `count` packets within `time`.
     pub fn new(sources: Vec<TraceSource>, (count, time): (u32, Duration)) -> Self {
         Self {
             sources,
@@ -109,12 +110,13 @@ impl Journeys {
         }
     }
 
-    /// Returns the journeys that have ended since the last call, or whose next step was awaited in vain, in
-    /// order of arrival. The flag tells whether the trace is over.
+    /// Returns the journeys that have ended since the last call, in order of arrival. Gives up a journey
+    /// after waiting too long for its next step, and returns it too. The flag tells whether the trace is
+    /// over.
     pub fn take(&mut self) -> (Vec<Ended>, bool) {
         let now = Instant::now();
-        // A worker records its steps before it hands the packet over. If a reading of all workers sees a
-        // step, the next reading therefore sees all steps before it.
+        // A worker records its steps before it hands the packet over. So after a reading has seen a step, a
+        // second reading sees all steps before it.
         self.open.values_mut().for_each(|journey| journey.is_settled = true);
         self.read(now, true);
         self.read(now, false);
@@ -134,7 +136,7 @@ impl Journeys {
             .filter_map(|(mark, is_over)| Some((self.open.remove(&mark)?.events, is_over)))
             .collect();
         for (events, _) in &mut journeys {
-            // The counter gives the order of steps at different workers.
+            // The counter is common to all workers, so it gives the order of their steps.
             events.sort_by_key(|event| event.counter);
         }
         journeys.sort_by_key(|(events, _)| events.first().map(|event| (event.at, event.counter)));
@@ -164,7 +166,8 @@ impl Journeys {
         ended.into_iter().map(render).collect()
     }
 
-    /// Returns the number of packets missing or incomplete in the trace, because steps were read too slowly.
+    /// Returns the number of packets that are missing in the trace, or incomplete, because steps were read
+    /// too slowly.
     pub fn lost(&self) -> u64 {
         self.sources.iter().map(TraceSource::lost).sum()
     }

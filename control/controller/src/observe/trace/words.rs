@@ -16,10 +16,10 @@ use crate::ports::headers::Headers;
 use crate::show::{self, hexadecimal};
 use crate::view::{RawFrame, TraceStepView, TraceView};
 
-/// Names and clock for the texts of steps.
+/// Sources for the texts of steps: names, and the offset of the workers' clock.
 pub(super) struct Words<'a> {
     pub names: Names<'a>,
-    /// Offset to be added to the workers' clock to get the time since 1970.
+    /// Time since 1970 at which the workers' clock was zero.
     pub origin: Duration,
 }
 
@@ -230,8 +230,8 @@ fn classified(found: FlowFound, bindings: u8, is_offloaded: bool) -> TraceStepVi
     TraceStepView { verdict: Some(verdict), ..step }
 }
 
-/// Returns the first bytes of a frame, with a link header. A frame without one gets a header with zero
-/// addresses.
+/// Returns the first bytes of a frame, including a link header. A frame without link header gets one with
+/// zero addresses.
 pub(crate) fn with_link(head: &Head, network: u16, ether_type: u16) -> Vec<u8> {
     let bytes = head.bytes();
     match network {

@@ -1,4 +1,4 @@
-//! Calls: operations of a principal that the audit log records as one line.
+//! Calls: requests of a principal, each recorded as one line of the audit log.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -14,8 +14,8 @@ const MOST_BYTES: usize = 1 << 16;
 
 /// Call of a principal: one request, which executes one or more operations. Clones refer to the same call.
 ///
-/// If its effect is audited, the log gets one line: when the call is closed, or else, when the last clone is
-/// dropped, that the call was abandoned.
+/// If its effect is audited, the call writes one line to the log when it is closed. If the last clone is
+/// dropped before, the line records that the call was abandoned.
 #[derive(Clone, Debug)]
 pub struct Call(Arc<Record>);
 
@@ -25,7 +25,7 @@ struct Record {
     principal: Principal,
     /// Name of the call in the log: `POST /filters`.
     operation: String,
-    /// Whether the call ends with its only operation, and nobody closes it.
+    /// Whether the call consists of a single operation. Its line is written without a call of `close`.
     is_single: bool,
     state: Mutex<State>,
 }
@@ -40,29 +40,30 @@ struct State {
     settled: Option<Settled>,
 }
 
-/// Content of a request. A body is parsed only when its line is written.
+/// Content of a request. A body is parsed only when the line of the log is written.
 #[derive(Debug, Default)]
 enum Content {
     #[default]
     None,
     Value(Value),
     Body(Vec<u8>),
-    /// Body that is too long to be recorded, of this length in bytes.
+    /// Body that is too long to be recorded, by its length in bytes.
     Long(usize),
 }
 
-/// Outcome of an operation: its kind, the reason for a failure, and the resulting revision.
+/// Outcome of an operation: its kind, the reason if it failed, and the resulting revision of the
+/// configuration.
 #[derive(Debug)]
 struct Settled(Outcome, Option<String>, Option<u64>);
 
 impl Call {
-    /// Returns a call. `operation` names it in the log, and `effect` decides whether it is audited before any
-    /// operation is executed.
+    /// Creates a call. `operation` is its name in the log. If `effect` is audited, the call is recorded even
+    /// if it executes no operation.
     pub fn new(router: &Router, principal: Principal, operation: String, effect: Effect) -> Self {
         Self::of(router, principal, operation, effect, false)
     }
 
-    /// Returns a call of a single operation, whose line is written when the call is dropped.
+    /// Creates a call of a single operation. Its line is written when the call is dropped.
     pub(super) fn single(router: &Router, principal: Principal, operation: String, effect: Effect) -> Self {
         Self::of(router, principal, operation, effect, true)
     }
@@ -77,12 +78,12 @@ impl Call {
         &self.0.principal
     }
 
-    /// Sets the recorded content.
+    /// Sets the content that the log records.
     pub fn set_content(&self, content: Value) {
         self.0.state().content = Content::Value(content);
     }
 
-    /// Sets the recorded content to that of a body: JSON, text, or only its length if it is long.
+    /// Sets the recorded content to a body: JSON or text, or only the length of a long body.
     pub fn set_body(&self, body: &[u8]) {
         let content = match body.len() > MOST_BYTES {
             true => Content::Long(body.len()),
@@ -91,8 +92,8 @@ impl Call {
         self.0.state().content = content;
     }
 
-    /// Notes that an operation with this effect begins. If the call is dropped before the operation ends, it is
-    /// recorded as abandoned.
+    /// Notes that an operation with this effect begins. If the call is dropped before the operation ends, it
+    /// is recorded as abandoned.
     pub(in crate::operation) fn begin(&self, effect: Effect) {
         if effect.is_audited() {
             let mut state = self.0.state();
@@ -101,7 +102,7 @@ impl Call {
         }
     }
 
-    /// Notes the result of an operation with this effect. Every refusal for lack of a role is audited.
+    /// Notes the result of an operation with this effect. A refusal for lack of a role is always audited.
     pub(in crate::operation) fn end(&self, effect: Effect, result: Result<Option<u64>, &ControlError>) {
         let is_forbidden = matches!(result, Err(ControlError::Forbidden(..)));
         if !effect.is_audited() && !is_forbidden {
@@ -118,17 +119,17 @@ impl Call {
         });
     }
 
-    /// Writes the line of an audited call. `status` and `why` are status and detail of the answer over HTTP;
-    /// `why` is absent for a success. Returns `None` for a call that is not audited.
+    /// Writes the line of an audited call. `status` is the status of the HTTP response, and `why` its detail
+    /// for an error. Returns `None` for a call that is not audited.
     pub fn close(&self, status: Option<u16>, why: Option<String>) -> Option<Written> {
         let settled = self.0.state().settled.take();
         let is_error = why.is_some() || status.is_some_and(|status| status >= 300);
         let settled = match settled {
-            // The answer spells keys as the request does.
+            // The text of the answer comes first, because it spells keys as the request does.
             Some(Settled(outcome @ (Outcome::Failed | Outcome::Refused), own, _)) => {
                 Settled(outcome, why.or(own), None)
             }
-            // An error beside the operations: in the request, or of a condition.
+            // The error came from no operation: the request is invalid, or a condition of the request failed.
             _ if is_error => {
                 let is_failure = status.is_some_and(|status| status >= 500);
                 Settled(if is_failure { Outcome::Failed } else { Outcome::Refused }, why, None)
@@ -166,7 +167,7 @@ impl Drop for Record {
                 Settled(Outcome::Abandoned, Some(why), settled.and_then(|Settled(.., revision)| revision))
             }
         };
-        // There is no caller who waits for the line.
+        // Nobody waits until the line is written.
         drop(self.write(settled, None));
     }
 }

@@ -1,5 +1,5 @@
-//! Effects of operations: the worst that a caller can cause. The effect determines the lowest role that an
-//! operation may require, and whether its requests are audited.
+//! Effects of operations: the worst that a caller can cause with an operation. The effect determines the
+//! lowest role that the operation may require, and whether the audit log records each request.
 
 use millrace_config::Role;
 
@@ -10,15 +10,15 @@ pub enum Effect {
     Look,
     /// Reads contents of packets.
     Packets,
-    /// Checks a submitted configuration, and runs no code of plugins.
+    /// Checks a submitted configuration without running code of plugins.
     DryRun,
-    /// Changes forwarding with the plugins that are loaded.
+    /// Changes forwarding, using only plugins that are loaded.
     Forwarding,
     /// Stores the running configuration, which the next start may use.
     Store,
     /// Changes limits that protect the router itself.
     Protection,
-    /// Replaces the configuration.
+    /// Replaces the configuration, which may load code.
     Configuration,
     /// Loads, replaces or unloads code.
     Code,
@@ -45,7 +45,7 @@ impl Effect {
         matches!(self, Self::Look | Self::Packets | Self::DryRun | Self::ReadAccess)
     }
 
-    /// Whether the audit log records each request, and not only refusals.
+    /// Whether the audit log records each request. If not, it records only refusals for lack of a role.
     pub const fn is_audited(self) -> bool {
         !matches!(self, Self::Look | Self::ReadAccess)
     }

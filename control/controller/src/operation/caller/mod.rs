@@ -1,5 +1,5 @@
-//! Callers of operations: principals with their roles, calls that the audit log records, and the effects on which
-//! both depend.
+//! Callers of operations: principals with their roles, calls for the audit log, and the effects that decide
+//! about both.
 
 mod call;
 mod effect;
@@ -11,7 +11,8 @@ pub use self::principal::Principal;
 use super::Operation;
 use crate::router::Router;
 
-/// Caller of operations: a call, or a principal alone, whose call has the name of its operation.
+/// Caller of operations: a call, or a principal. A principal gets a call for each operation, with the name of
+/// the operation.
 pub trait Caller: Sync {
     /// Returns the call to which an operation belongs.
     fn call<O: Operation>(&self, router: &Router) -> Call;

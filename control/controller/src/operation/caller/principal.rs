@@ -10,18 +10,18 @@ use crate::ControlError;
 /// Authenticated caller of operations. A caller without a role may do nothing.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Principal {
-    /// User at the other end of the Unix socket, API token, plugin instance, or the router itself.
+    /// Identity: user at the other end of the Unix socket, API token, plugin instance, or the router itself.
     pub who: Who,
-    /// Role of the caller.
+    /// Role of the caller; `None` for a caller that may do nothing.
     pub role: Option<Role>,
-    /// Process id of a caller at the Unix socket.
+    /// Process id of a caller at the Unix socket; `None` for other callers.
     pub pid: Option<i32>,
-    /// Address of a remote caller.
+    /// IP address of a remote caller; `None` for local callers.
     pub from: Option<IpAddr>,
 }
 
 impl Principal {
-    /// Returns the principal of an unauthenticated caller at an address.
+    /// Returns the principal of an unauthenticated caller at a remote address.
     pub fn stranger(from: IpAddr) -> Self {
         Self { who: Who { uid: None, name: "unknown".to_owned() }, role: None, pid: None, from: Some(from) }
     }
@@ -38,7 +38,7 @@ impl Principal {
         Self { who, role: Some(role), pid: None, from: Some(from) }
     }
 
-    /// Returns the router itself, with the role `admin`.
+    /// Returns the principal of the router itself, with the role `admin`.
     pub fn router() -> Self {
         Self { who: Who::router(), role: Some(Role::Admin), pid: None, from: None }
     }
@@ -48,7 +48,7 @@ impl Principal {
         Self { who: Who::instance(name), role: Some(Role::Operator), pid: None, from: None }
     }
 
-    /// Checks that the principal has a role that suffices.
+    /// Checks that the principal has at least the needed role.
     ///
     /// # Errors
     /// [`ControlError::Forbidden`] for a lower role, or none.
@@ -74,7 +74,7 @@ impl Principal {
         self.role.unwrap_or(Role::Viewer)
     }
 
-    /// Returns an audit log entry about an operation of the principal, still without request and time.
+    /// Returns an audit log entry for an operation of the principal. The caller adds request and time.
     pub fn entry(&self, operation: String, outcome: Outcome) -> AuditEntry {
         AuditEntry {
             time: String::new(),

@@ -24,7 +24,7 @@ pub(crate) struct OwnDevice {
 
 impl OwnDevice {
     /// Opens the devices of all ports without a kernel device, and stores their MAC addresses in `ports`.
-    /// Does everything that needs privileges or files. No packet is received before
+    /// Everything that needs privileges or files happens here. No packet is received before
     /// [`give_all`](Self::give_all).
     pub fn prepare(ports: &mut [PortPlan]) -> Result<Vec<Self>, ControlError> {
         let own = ports.iter_mut().filter(|plan| !plan.is_kernel() && plan.config.vlan.is_none());
@@ -59,13 +59,13 @@ impl OwnDevice {
         Ok(Self { plan: plan.clone(), open, mac })
     }
 
-    /// Gives the device to the worker that owns it; the worker receives from it at once.
+    /// Gives the device to the worker that owns it. The worker receives packets from it at once.
     fn give(self, workers: &mut Workers) -> Result<Capabilities, ControlError> {
         open_on_worker(&self.plan, self.open, workers).map(|report| report.capabilities)
     }
 
-    /// Gives all devices to their workers, and stores their capabilities in `known`. Ports, filters and routes
-    /// must be complete, because packets arrive at once.
+    /// Gives all devices to their workers, and stores their capabilities in `known`. Ports, filters and
+    /// routes must be complete before, because packets arrive at once.
     pub fn give_all(
         devices: Vec<Self>,
         known: &mut HashMap<DeviceId, Capabilities>,

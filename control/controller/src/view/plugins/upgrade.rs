@@ -17,13 +17,13 @@ pub struct UpgradeView {
     pub from: &'static str,
     /// New version.
     pub to: &'static str,
-    /// Instances of the plugin, which run the new version now.
+    /// Names of the plugin's instances. All of them run the new version now.
     pub instances: Vec<String>,
-    /// Bytes of state handed over, at all workers.
+    /// Bytes of state handed over, summed over all workers.
     pub state: u64,
     /// Reasons for lost state, by instance.
     pub lost: Vec<String>,
-    /// Result of the trial; absent without one.
+    /// Result of the trial; absent without a trial.
     pub shadow: Option<ShadowView>,
 }
 
@@ -33,8 +33,8 @@ impl UpgradeView {
         Self { name, from, to, instances: Vec::new(), state: 0, lost: Vec::new(), shadow: None }
     }
 
-    /// Adds the result of an instance's state hand-over at each worker, and the reason why its flow state is
-    /// lost.
+    /// Adds the results of an instance's state hand-over, one from each worker. Also adds the reason why its
+    /// flow state is lost, if it is.
     pub(crate) fn add(&mut self, instance: &str, inherited: &[Inherited], of_flows: Option<&str>) {
         let mut lost: BTreeMap<&str, usize> = BTreeMap::new();
         for of_worker in inherited {
@@ -53,7 +53,7 @@ impl UpgradeView {
     }
 }
 
-/// Result of a trial of the new version, on copies of packets.
+/// Result of a trial, in which the new version ran on copies of packets.
 #[derive(Clone, Debug, Default, Serialize, JsonSchema)]
 pub struct ShadowView {
     /// Packets that both versions processed.

@@ -1,5 +1,5 @@
 //! Test double of a silent worker: a relay thread between control and a worker. The worker carries out all
-//! commands, but selected answers are lost.
+//! commands, but control never gets the answers to selected questions.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
@@ -14,17 +14,17 @@ use rtrb::{Consumer, Producer, RingBuffer};
 
 use super::WorkerHandle;
 
-/// Numbers of questions to answer and to leave unanswered.
+/// Schedule of answered and unanswered questions.
 #[derive(Debug, Default)]
 struct Plan {
-    /// Number of questions that are answered first.
+    /// Number of next questions that are answered.
     answered: AtomicU64,
-    /// Number of questions after those whose answers are lost.
+    /// Number of questions after these whose answers are lost.
     lost: AtomicU64,
     over: AtomicBool,
 }
 
-/// Relay between control and a worker, which stops when dropped.
+/// Relay between control and a worker. Dropping it stops the relay.
 #[derive(Debug)]
 pub(crate) struct Silence {
     plan: Arc<Plan>,
@@ -48,14 +48,15 @@ impl Silence {
         Self { plan, turn, thread: Some(std::thread::spawn(pass)) }
     }
 
-    /// Answers the next `answered` questions, then loses the answers to the next `lost` ones.
+    /// Lets the next `answered` questions be answered, and loses the answers to the `lost` questions after
+    /// them.
     pub fn after(&self, answered: u64, lost: u64) {
         let _turn = self.turn.lock().unwrap();
         self.plan.answered.store(answered, Ordering::Relaxed);
         self.plan.lost.store(lost, Ordering::Relaxed);
     }
 
-    /// Whether answers to further questions will be lost.
+    /// Whether answers to further questions are to be lost.
     pub fn is_to_come(&self) -> bool {
         self.plan.lost.load(Ordering::Relaxed) > 0
     }
@@ -117,7 +118,7 @@ fn is_question(command: &Command) -> bool {
     )
 }
 
-/// Returns the same question with a closed reply channel: the caller learns at once that no answer comes,
+/// Returns the same question with a closed reply channel. So the caller learns at once that no answer comes,
 /// instead of after a timeout.
 fn unheard(question: Command) -> Command {
     match question {
