@@ -22,11 +22,11 @@ use millrace_sdk::{Packet, Packets, Plugin, Refusal, exceptions, host, json, mil
 
 /// Maximum number of ranges of an instance.
 const MOST_RANGES: usize = 5;
-/// The plugin's own drop reasons.
+/// Drop reason for a port in one of the ranges.
 const REASON_PORT: u8 = 0;
 const REASON_CUT: u8 = 1;
 
-/// Instance: its ranges, and the numbers of packets seen and dropped.
+/// Instance: its ranges, and the number of packets seen and dropped.
 pub struct PortFilter {
     text: String,
     ranges: Vec<(u16, u16)>,
@@ -68,12 +68,12 @@ impl Plugin for PortFilter {
 }
 
 impl PortFilter {
-    /// Applies the setting `ports`; a wrong one changes nothing.
+    /// Applies the setting `ports`. An invalid value changes nothing.
     fn set(&mut self, settings: &[u8]) -> Result<(), Refusal> {
         let settings = json::Object::new(settings)?;
         settings.only(&["ports"])?;
         let Some(ports) = settings.get("ports") else { return Ok(()) };
-        // `ports=80` arrives as a number, `ports=80,443` as a text.
+        // `ports=80` arrives as a number, `ports=80,443` as a string.
         let text = match ports.integer() {
             Some(_) => String::from_utf8_lossy(ports.raw()).into_owned(),
             None => ports.string().ok_or("ports: give a text, as in 80,443,1000-2000")?,
@@ -83,7 +83,7 @@ impl PortFilter {
         Ok(())
     }
 
-    /// Returns the reason to drop a packet, if there is one.
+    /// Returns the reason to drop a packet; `None` if it passes.
     fn objection(&self, packet: &Packet<'_>) -> Option<u8> {
         if self.ranges.is_empty() || packet.exceptions() & exceptions::FRAGMENT != 0 {
             return None;

@@ -1,4 +1,4 @@
-//! Tests that the plugin drops by port, in a miniature router.
+//! Tests in the SDK's test router that the plugin drops packets by port.
 
 use std::net::IpAddr;
 

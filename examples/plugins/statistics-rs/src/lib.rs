@@ -110,6 +110,6 @@ millrace_plugin! {
         },
         "additionalProperties": false
     }"#,
-    // The plugin reads no byte of a packet: its description has the counted values.
+    // The plugin needs no packet bytes: the description of a packet contains the counted values.
     window: 0,
 }

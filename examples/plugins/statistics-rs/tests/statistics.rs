@@ -1,4 +1,4 @@
-//! Tests that the plugin counts its packets, in a miniature router.
+//! Tests in the SDK's test router that the plugin counts its packets.
 
 use std::net::IpAddr;
 
