@@ -13,7 +13,7 @@ pub enum FragmentError {
     /// The packet has the don't-fragment flag.
     #[error("ipv4: the packet has \"don't fragment\" set")]
     DontFragment,
-    /// The MTU leaves no room for payload after the header.
+    /// The MTU leaves less than 8 bytes of payload after the header.
     #[error(
         "ipv4: an MTU of {mtu} bytes leaves less than 8 bytes of payload after a header of {header_len} \
          bytes; the least MTU that always suffices is 68 bytes"
@@ -32,13 +32,13 @@ pub enum FragmentError {
     NoMemory,
 }
 
-/// Cuts an IPv4 packet, whose network offset is set, into fragments of at most `mtu` bytes, and appends them
-/// to `out`. The fragments begin at the network header, keep the packet's annotations and have headroom. A
-/// packet that fits becomes one fragment: itself, without link header and padding. The packet may be a chain,
-/// and may be a fragment itself.
+/// Cuts an IPv4 packet into fragments of at most `mtu` bytes, and appends them to `out`. The packet's network
+/// offset must be set. The fragments begin at the network header, keep the packet's annotations and have
+/// headroom. A packet that fits becomes a single fragment without link header and padding. The packet may be
+/// a chain, and may be a fragment itself.
 ///
 /// # Errors
-/// [`FragmentError`], with the packet; `out` is unchanged then.
+/// [`FragmentError`], with the packet; in this case `out` is unchanged.
 pub fn fragment4(
     pool: &Pool,
     packet: Packet,
@@ -55,21 +55,22 @@ pub fn fragment4(
     }
 }
 
-/// Header of fragments, without the fields that differ between them.
+/// IPv4 header that fragments share, before the fields that differ between them are set.
 struct Template {
     octets: [u8; MAX_HEADER_LEN],
     len: usize,
 }
 
 impl Template {
-    /// Returns the whole header, for the first fragment.
+    /// Returns the template for the first fragment: the whole header.
     fn first(header: &[u8]) -> Self {
         let mut octets = [0; MAX_HEADER_LEN];
         octets.iter_mut().zip(header).for_each(|(place, octet)| *place = *octet);
         Self { octets, len: header.len().min(MAX_HEADER_LEN) }
     }
 
-    /// Returns the header with only the options that are copied into each fragment, for later fragments.
+    /// Returns the template for later fragments: the header with only those options that each fragment must
+    /// have.
     fn later(header: &[u8]) -> Self {
         let options = ipv4::Packet::new_unchecked(header);
         let options = options.options().map_while(Result::ok);
@@ -80,7 +81,7 @@ impl Template {
             *place = *octet;
             later.len += 1;
         }
-        // Padding to a whole word stays zero, which is the end-of-options octet.
+        // The padding to a whole word is 0, which is the end-of-options octet.
         later.len = later.len.next_multiple_of(4);
         ipv4::Packet::new_unchecked(&mut later.octets[..]).set_header_len(later.len);
         later
@@ -120,7 +121,7 @@ fn cut(pool: &Pool, packet: &Packet, mtu: usize, out: &mut Vec<Packet>) -> Resul
     }
 }
 
-/// Returns the fragment with `count` bytes of the packet's payload from `from` on.
+/// Returns the fragment with `count` bytes of the packet's payload, from offset `from` on.
 fn piece(
     pool: &Pool,
     packet: &Packet,
@@ -146,7 +147,7 @@ fn piece(
     Some(fragment)
 }
 
-/// Appends `count` bytes of `from`, from `start` on, to `to`. Returns `false` when the pool has too few
+/// Appends `count` bytes of `from`, from offset `start` on, to `to`. Returns `false` if the pool has too few
 /// frames.
 pub(crate) fn append_range(pool: &Pool, to: &mut Packet, from: &Packet, start: usize, count: usize) -> bool {
     let (mut skip, mut left) = (start, count);
@@ -175,7 +176,7 @@ mod tests {
         (0..len).map(|at| (at * 7 + at / 251) as u8).collect()
     }
 
-    /// Cuts `bytes` into fragments, with a link header before them and link padding after them.
+    /// Cuts `bytes` into fragments. Puts a link header before and link padding after the packet first.
     fn fragments(bytes: &[u8], mtu: usize) -> Result<Vec<Vec<u8>>, FragmentError> {
         let pool = Pool::new(4096).unwrap();
         let mut packet = pool.packet_from(&[&[0xee; 14][..], bytes, &[0xdd; 9]].concat()).unwrap();
@@ -190,8 +191,8 @@ mod tests {
         Ok(out.iter().map(Packet::to_vec).collect())
     }
 
-    /// Reassembles fragments in any order. Returns the payload, whether the last fragment is there, and the
-    /// offset of the first.
+    /// Reassembles fragments in any order. Returns the payload, whether the last fragment is present, and the
+    /// offset of the first fragment.
     fn reassemble(fragments: &[Vec<u8>]) -> (Vec<u8>, bool, usize) {
         let mut parts: Vec<_> = fragments
             .iter()
@@ -252,7 +253,7 @@ mod tests {
         }
     }
 
-    /// Test case FR-03: kind 0x9e has the copy flag, kind 7 (record route) has not.
+    /// Test case FR-03: option 0x9e has the copy flag, option 7 (record route) does not have it.
     #[test]
     fn copied_options_are_in_all_fragments_and_others_in_the_first() {
         let options = [1, 7, 7, 4, 0, 0, 0, 0, 0x9e, 4, 0xaa, 0xbb, 1];
@@ -267,7 +268,7 @@ mod tests {
         }
     }
 
-    /// Test case FR-04: the caller answers with "fragmentation needed", so it gets the packet back.
+    /// Test case FR-04: the caller gets the packet back, so that it can send "fragmentation needed".
     #[test]
     fn a_packet_that_must_not_be_fragmented_comes_back() {
         let pool = Pool::new(8).unwrap();
@@ -310,7 +311,7 @@ mod tests {
         assert!(out.len() == 2 && out.iter().all(|fragment| fragment.hash == 77));
     }
 
-    /// A packet that a plugin has changed may be incomplete.
+    /// A plugin may have cut a packet off, so the function has to check the lengths itself.
     #[test]
     fn packet_shorter_than_its_header_or_total_length_is_refused() {
         let whole = ip4(Protocol::UDP, &[1; 40], &payload(1400));

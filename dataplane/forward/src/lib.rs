@@ -2,8 +2,12 @@
 //!
 //! All functions are pure: they read no clock (the caller passes the time), and send or receive nothing. No
 //! bytes of a packet cause a panic: only the router's own tables are indexed, by numbers that they returned.
+//!
 //! Tables belong to one worker, which changes them between two batches. The exception is the route table,
 //! which control changes while all workers read it. There are no locks.
+//!
+//! Ids such as FR-01 name conformance cases of `tests/tests/project/conformance.txt`; `docs/decisions.md`
+//! explains the decisions behind many of them.
 #![forbid(unsafe_code)]
 #![deny(clippy::indexing_slicing, clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 #![cfg_attr(test, allow(clippy::indexing_slicing, clippy::unwrap_used, clippy::expect_used, clippy::panic))]

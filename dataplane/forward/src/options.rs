@@ -1,8 +1,8 @@
 //! Options of IPv4 packets in transit: RFC 1812, 5.3.13; RFC 7126; RFC 6274, 3.13.
 //!
 //! Padding, unknown options, record route and timestamp pass unchanged (OP-01, OP-02). Packets with source
-//! routes are dropped, as RFC 7126 (BCP 186), 4.3 and 4.4, requires against RFC 1812's default. Malformed
-//! options are answered with an ICMP error (OP-07).
+//! routes are dropped: RFC 7126 (BCP 186), 4.3 and 4.4, requires this, although RFC 1812 forwards them by
+//! default. Malformed options are answered with an ICMP error (OP-07).
 
 use millrace_wire::ipv4::{self, option};
 use millrace_wire::tlv::{OptionFault, RawOption};
@@ -13,7 +13,7 @@ pub enum SourceRoutePolicy {
     /// Drop them.
     #[default]
     Drop,
-    /// Forward them by their current destination, with the option unchanged.
+    /// Forward them to their current destination address, with the option unchanged.
     Ignore,
 }
 
@@ -24,14 +24,14 @@ pub enum OptionsVerdict {
     Pass,
     /// Drop the packet silently, because it carries a source route.
     SourceRoute,
-    /// Drop the packet and answer with a parameter problem.
+    /// Drop the packet, and send its source an ICMP parameter problem.
     Malformed {
-        /// Offset of the offending octet from the start of the header.
+        /// Offset of the wrong octet from the start of the header.
         pointer: u8,
     },
 }
 
-/// Checks the options of a sane IPv4 header, which `header` contains completely.
+/// Checks the options of an IPv4 header that passed the sanity checks. `header` contains the whole header.
 pub fn check_options4(header: &[u8], policy: SourceRoutePolicy) -> OptionsVerdict {
     for found in ipv4::Packet::new_unchecked(header).options() {
         let checked = found.and_then(|found| check_pointer(&found).map(|()| found));
@@ -46,8 +46,8 @@ pub fn check_options4(header: &[u8], policy: SourceRoutePolicy) -> OptionsVerdic
     OptionsVerdict::Pass
 }
 
-/// Checks the pointer of a route or timestamp option: at least 4, or 5 in a timestamp (RFC 791, 3.1), so that
-/// it points past itself.
+/// Checks the pointer of a route or timestamp option. It must be at least 4, or 5 in a timestamp (RFC 791,
+/// 3.1), so that it points past the option's fixed part.
 fn check_pointer(found: &RawOption<'_>) -> Result<(), OptionFault> {
     let least = match found.kind() {
         option::RECORD_ROUTE | option::LOOSE_SOURCE_ROUTE | option::STRICT_SOURCE_ROUTE => 4,
@@ -57,7 +57,7 @@ fn check_pointer(found: &RawOption<'_>) -> Result<(), OptionFault> {
     let length = found.len();
     let fault = |at| OptionFault { offset: found.offset + at };
     match option::pointer(found) {
-        // A timestamp has a fourth octet before its slots, for overflow and flag.
+        // A timestamp has a fourth fixed octet before its slots, for overflow and flag.
         _ if length + 1 < least => Err(fault(1)),
         Some(pointer) if usize::from(pointer) >= least => Ok(()),
         Some(_) => Err(fault(2)),

@@ -1,13 +1,14 @@
-//! Martian addresses, which must not be forwarded from or to: RFC 1812, 5.3.7; RFC 6890; RFC 4291.
+//! Martian addresses: source and destination addresses that must not be forwarded (RFC 1812, 5.3.7; RFC 6890;
+//! RFC 4291).
 //!
 //! Linux forwards some ranges that the RFCs advise against (0/8, 240/4, 169.254/16). [`MartianPolicy`] has a
-//! setting for each.
+//! setting for each of them.
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
 use millrace_packet::DropReason;
 
-/// Special IPv4 addresses that are forwarded. The default forwards none.
+/// Special-purpose IPv4 addresses that are forwarded although they are martians. The default forwards none.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct MartianPolicy {
     /// Whether 0.0.0.0/8 is forwarded, except 0.0.0.0 itself (MA-02).
@@ -21,7 +22,7 @@ pub struct MartianPolicy {
 }
 
 impl MartianPolicy {
-    /// Whether this policy prohibits forwarding of a unicast address.
+    /// Returns whether this policy forbids forwarding to or from a unicast address.
     #[inline]
     fn forbids(self, address: Ipv4Addr) -> bool {
         let [a, b, ..] = address.octets();
@@ -35,14 +36,15 @@ impl MartianPolicy {
     }
 }
 
-/// Returns the reason why a packet from `source` must not be forwarded, by the address alone; `None` if it
-/// may be. Only the route table knows directed broadcasts ([`Route::Broadcast`](crate::Route::Broadcast)).
+/// Returns the drop reason of a packet from `source`, by the address alone; `None` if it may be forwarded.
+/// Directed broadcast addresses are left to the route table, which knows them
+/// ([`Route::Broadcast`](crate::Route::Broadcast)).
 #[inline]
 pub fn check_source4(source: Ipv4Addr, policy: MartianPolicy) -> Option<DropReason> {
     (source.is_multicast() || policy.forbids(source)).then_some(DropReason::MartianSource)
 }
 
-/// Returns the reason why a packet to `destination` must not be forwarded as unicast; `None` if it may be.
+/// Returns the drop reason of a packet that can't be forwarded to `destination` as unicast; `None` if it can.
 #[inline]
 pub fn check_destination4(destination: Ipv4Addr, policy: MartianPolicy) -> Option<DropReason> {
     if destination.is_multicast() {
@@ -54,14 +56,15 @@ pub fn check_destination4(destination: Ipv4Addr, policy: MartianPolicy) -> Optio
     }
 }
 
-/// Returns the reason why a packet from `source` must not be forwarded (V6-09). A link-local source is no
-/// such reason: the router answers it, see [`leaves_scope6`].
+/// Returns the drop reason of a packet from `source` (V6-09); `None` if it may be forwarded. Link-local
+/// sources are left to [`leaves_scope6`], because the router answers them with an ICMP error.
 #[inline]
 pub fn check_source6(source: Ipv6Addr) -> Option<DropReason> {
     (source.is_multicast() || never_on_the_wire6(source)).then_some(DropReason::MartianSource)
 }
 
-/// Returns the reason why a packet to `destination` must not be forwarded as unicast (V6-09), if any.
+/// Returns the drop reason of a packet that can't be forwarded to `destination` as unicast (V6-09); `None` if
+/// it can.
 #[inline]
 pub fn check_destination6(destination: Ipv6Addr) -> Option<DropReason> {
     if destination.is_multicast() {
@@ -71,30 +74,30 @@ pub fn check_destination6(destination: Ipv6Addr) -> Option<DropReason> {
     stays.then_some(DropReason::MartianDestination)
 }
 
-/// Whether forwarding would take a link-local source address beyond its link. The router answers "beyond
-/// scope of source address" (RFC 4443, 3.1; V6-04).
+/// Returns whether forwarding would take a link-local source address beyond its link. The router then answers
+/// "beyond scope of source address" (RFC 4443, 3.1; V6-04).
 #[inline]
 pub fn leaves_scope6(source: Ipv6Addr, destination: Ipv6Addr) -> bool {
     source.is_unicast_link_local() && !destination.is_unicast_link_local()
 }
 
-/// Whether the first byte proves that these checks accept the address as source and destination under any
-/// policy. The check costs next to nothing; `false` means undecided.
+/// Returns whether the first octet alone proves that no policy makes the address a martian. The check is
+/// nearly free; `false` means undecided.
 #[inline]
 pub fn is_ordinary4(address: Ipv4Addr) -> bool {
     let first = address.octets()[0];
     !matches!(first, 0 | 127 | 169 | 224..)
 }
 
-/// Whether the first byte proves that these checks accept an IPv6 address: global unicast and unique local
-/// addresses (RFC 4291, 2.4; RFC 4193).
+/// Returns whether the first octet alone proves that the address is no martian, because it is a global
+/// unicast or unique local address (RFC 4291, 2.4; RFC 4193). `false` means undecided.
 #[inline]
 pub fn is_ordinary6(address: Ipv6Addr) -> bool {
     let first = address.octets()[0];
     first & 0xe0 == 0x20 || first & 0xfe == 0xfc
 }
 
-/// Whether the address is unspecified, loopback or IPv4-mapped (RFC 4291, 2.5.2, 2.5.3, 2.5.5.2).
+/// Returns whether the address is unspecified, loopback or IPv4-mapped (RFC 4291, 2.5.2, 2.5.3, 2.5.5.2).
 #[inline]
 fn never_on_the_wire6(address: Ipv6Addr) -> bool {
     address.is_unspecified() || address.is_loopback() || address.to_ipv4_mapped().is_some()
@@ -133,7 +136,7 @@ mod tests {
         forward_class_e: true,
     };
 
-    /// Address, its verdicts as a source and as a destination, and both with every setting on.
+    /// Address; its drop reasons as source and as destination by default; the same with all settings on.
     type Row4 = (
         &'static str,
         &'static str,

@@ -1,4 +1,4 @@
-//! Packets for the tests of this crate, which begin at the network header.
+//! Test packets of this crate. They begin at the network header.
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
@@ -39,7 +39,7 @@ pub fn ip4(protocol: Protocol, options: &[u8], payload: &[u8]) -> Vec<u8> {
     bytes
 }
 
-/// Changes an IPv4 header and corrects its checksum.
+/// Applies `change` to an IPv4 header and corrects its checksum.
 pub fn change4(bytes: &mut [u8], change: impl FnOnce(&mut ipv4::Packet<&mut [u8]>)) {
     let mut header = ipv4::Packet::new_unchecked(bytes);
     change(&mut header);

@@ -4,16 +4,16 @@
 use millrace_packet::Packet;
 use millrace_wire::{ipv4, ipv6};
 
-/// Decrements the TTL of an IPv4 packet whose network offset is set and whose header is sane. Returns whether
-/// the packet may be forwarded; a TTL of 0 or 1 stays unchanged.
+/// Decrements the TTL of an IPv4 packet. Its network offset must be set, and its header valid. Returns
+/// `false`, with the TTL unchanged, if the TTL is 0 or 1, so that the packet must not be forwarded.
 #[inline]
 #[must_use]
 pub fn decrement_ttl(packet: &mut Packet) -> bool {
     ipv4::Packet::new_unchecked(packet.network_mut()).decrement_ttl()
 }
 
-/// Decrements the hop limit of an IPv6 packet whose network offset is set and whose header is sane. Returns
-/// whether the packet may be forwarded; a hop limit of 0 or 1 stays unchanged.
+/// Decrements the hop limit of an IPv6 packet. Its network offset must be set, and its header valid. Returns
+/// `false`, with the hop limit unchanged, if it is 0 or 1, so that the packet must not be forwarded.
 #[inline]
 #[must_use]
 pub fn decrement_hop_limit(packet: &mut Packet) -> bool {

@@ -1,4 +1,5 @@
-//! ICMP errors: permission to send them, and their contents. RFC 792; RFC 1812, 4.3; RFC 4443.
+//! ICMP errors: conditions under which they may be sent, and their contents. RFC 792; RFC 1812, 4.3; RFC
+//! 4443.
 
 mod message;
 mod permission;
@@ -11,8 +12,8 @@ use millrace_packet::{Packet, Pool};
 
 pub use permission::may_send_error;
 
-/// ICMP error, with one name for both address families where the meaning is the same. The numbers are
-/// type/code for IPv4 and IPv6.
+/// ICMP error, with one name for both address families where the meaning is the same. Each variant lists
+/// type/code for IPv4, then for IPv6.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum IcmpError {
     /// TTL or hop limit expired: 11/0, 3/0.
@@ -29,7 +30,7 @@ pub enum IcmpError {
     PortUnreachable,
     /// Packet above the MTU that must not be fragmented: 3/4, 2/0.
     TooBig {
-        /// Length of the largest packet that fits, in bytes; never 0.
+        /// Length in bytes of the longest packet that fits, with its network header; never 0.
         mtu: u32,
     },
     /// Prohibited by a filter or a route: 3/13, 1/1.
@@ -42,9 +43,9 @@ pub enum IcmpError {
     BeyondScope,
     /// Wrong header field: 12/0, 4/`code`.
     ParameterProblem {
-        /// Kind of problem in IPv6: 0 erroneous field, 1 unknown next header, 2 unknown option.
+        /// Code in IPv6: 0 erroneous field, 1 unknown next header, 2 unknown option.
         code: u8,
-        /// Offset of the offending octet from the start of the network header.
+        /// Offset of the wrong octet from the start of the network header.
         pointer: u32,
     },
     /// Better first hop: 5/1. IPv6 has another message for this, see RFC 4861, 4.5.
@@ -78,14 +79,14 @@ impl IcmpError {
     }
 }
 
-/// Header fields of ICMP errors.
+/// Header fields of ICMP errors that the caller chooses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ErrorOptions {
     /// TOS or traffic class; default 0xc0, DSCP CS6 (RFC 1812, 4.3.2.5).
     pub traffic_class: u8,
     /// TTL or hop limit; default 64.
     pub ttl: u8,
-    /// IPv4 identification: a different one for each error, since they may be fragmented.
+    /// IPv4 identification. Each error needs a different one, because errors may be fragmented.
     pub identification: u16,
 }
 
@@ -95,13 +96,13 @@ impl Default for ErrorOptions {
     }
 }
 
-/// Builds the packet that reports an error to `original`'s sender. `original` has its network offset set and
-/// passed the sanity checks; the error comes from `source`, of the same family. The error quotes as much of
-/// the packet as fits into 576 bytes in IPv4 (RFC 1812, 4.3.2.3) and 1,280 in IPv6 (RFC 4443, 2.4(c)). The
-/// error begins at the network header, and has headroom.
+/// Builds the ICMP error packet about `original`, to its sender. `original` has its network offset set and
+/// passed the sanity checks. `source` is the source address of the error, of the same family. The error
+/// quotes as much of `original` as fits into 576 bytes in IPv4 (RFC 1812, 4.3.2.3) and 1,280 bytes in IPv6
+/// (RFC 4443, 2.4(c)). The new packet begins at the network header, and has headroom.
 ///
-/// [`may_send_error`] decides whether the error may be sent. Returns `None` when the pool is empty, when the
-/// families differ, when `source` is unspecified, or when the family has no such error.
+/// The caller asks [`may_send_error`] first. Returns `None` if the pool is empty, the families differ,
+/// `source` is unspecified, or the family has no such error.
 pub fn build_error(
     pool: &Pool,
     original: &Packet,

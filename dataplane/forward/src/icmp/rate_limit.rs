@@ -4,12 +4,12 @@ use millrace_units::{Instant, TokenBucket, TokenRate};
 
 use crate::IcmpError;
 
-/// Rate limit of events.
+/// Rate limit with a burst, for events such as ICMP errors.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RateLimit {
     /// Events per second in the long run; 0 allows no event.
     pub per_second: u32,
-    /// Maximum number of events at once; an event needs at least 1.
+    /// Maximum number of events at once; 0 allows no event.
     pub burst: u32,
 }
 
@@ -21,14 +21,14 @@ impl Default for RateLimit {
 }
 
 impl RateLimit {
-    /// Returns a full bucket of this rate and burst.
+    /// Returns a full token bucket with this rate and burst.
     pub(crate) fn bucket(self) -> TokenBucket {
         TokenBucket::new(TokenRate::of_events(self.per_second, self.burst))
     }
 }
 
-/// Rate limiter of ICMP errors, with one bucket per kind, so that a flood of one kind does not suppress
-/// others.
+/// Rate limiter of ICMP errors. Each kind has a token bucket of its own, so that a flood of one kind does not
+/// suppress the other kinds.
 #[derive(Clone, Debug)]
 pub struct ErrorLimiter {
     buckets: [TokenBucket; IcmpError::KINDS],
@@ -47,7 +47,7 @@ impl ErrorLimiter {
         Self { buckets: [limit.bucket(); IcmpError::KINDS], suppressed: 0 }
     }
 
-    /// Whether an error of this kind may be sent now; if so, counts it against its limit.
+    /// Returns whether an error of this kind may be sent now. If so, takes a token for it.
     #[inline]
     #[must_use]
     pub fn take(&mut self, error: &IcmpError, now: Instant) -> bool {
@@ -56,7 +56,7 @@ impl ErrorLimiter {
         may
     }
 
-    /// Returns the number of suppressed errors.
+    /// Returns the number of errors that the limiter has suppressed.
     pub fn suppressed(&self) -> u64 {
         self.suppressed
     }
@@ -66,7 +66,8 @@ impl ErrorLimiter {
 mod tests {
     use super::*;
 
-    /// Test case IE-09: 10,000 requests per second for 5 s get 1,000 per second and one burst.
+    /// Test case IE-09: a flood of 10,000 errors a second for 5 seconds is limited to 1,000 a second and one
+    /// burst.
     #[test]
     fn a_flood_is_answered_at_the_limit() {
         let mut limiter = ErrorLimiter::default();

@@ -1,4 +1,4 @@
-//! Redirects, which tell a host a better first hop: RFC 1812, 5.2.7.2; RFC 4861, 8.2.
+//! ICMP redirects, which report a better first hop to a host: RFC 1812, 5.2.7.2; RFC 4861, 8.2.
 
 use std::net::{IpAddr, Ipv6Addr};
 
@@ -9,12 +9,12 @@ use millrace_wire::{MacAddr, Protocol, checksum, ipv6, ndp};
 
 use crate::NextHop;
 
-/// Packet to be forwarded.
+/// Packet about which a redirect may be sent, with its ingress port and next hop.
 #[derive(Clone, Copy, Debug)]
 pub struct RedirectQuery<'a> {
-    /// Incoming port.
+    /// Ingress port.
     pub arrival: PortId,
-    /// Subnet of that port that contains the source.
+    /// Subnet of the ingress port that contains the source; `None` if there is none.
     pub subnet: Option<IpNet>,
     /// Next hop of the packet.
     pub next_hop: &'a NextHop,
@@ -22,25 +22,28 @@ pub struct RedirectQuery<'a> {
     pub source: IpAddr,
     /// Destination address.
     pub destination: IpAddr,
-    /// Whether the packet carries a source route: then its sender chose the path.
+    /// Whether the packet carries a source route. Its sender has then chosen the path, and gets no redirect.
     pub source_routed: bool,
 }
 
 /// Returns the first hop that the packet's sender should use instead of this router: the gateway, or the
-/// destination itself if it is on the link. Returns `None` when the router must not send a redirect: the
-/// packet does not leave the port at which it arrived, its source or the first hop is not on the port's
-/// subnet, or it is source-routed (RD-01, RD-02).
+/// destination itself if it is on the link. Returns `None` if the router must not send a redirect (RD-01,
+/// RD-02):
+///
+/// - the packet leaves by another port than its ingress port
+/// - its source or the first hop is not on the ingress port's subnet
+/// - it is source-routed
 pub fn redirect_target(query: &RedirectQuery<'_>) -> Option<IpAddr> {
     if query.arrival != query.next_hop.port || query.source_routed {
         return None;
     }
     let target = query.next_hop.neighbour(query.destination);
     let subnet = query.subnet?;
-    // IPv6 gateways are link-local, and every link-local address is on its link (RFC 4861, 8.2).
+    // IPv6 gateways have link-local addresses, and every link-local address is on its link (RFC 4861, 8.2).
     let target_near =
         subnet.contains(&target) || matches!(target, IpAddr::V6(a) if a.is_unicast_link_local());
-    // A host ignores a redirect to another router unless it names the router's link-local address (RFC 4861,
-    // 8.1).
+    // A host ignores an IPv6 redirect to another router unless it names that router's link-local address (RFC
+    // 4861, 8.1).
     let believed = match target {
         IpAddr::V4(_) => true,
         IpAddr::V6(address) => address.is_unicast_link_local() || target == query.destination,
@@ -48,15 +51,16 @@ pub fn redirect_target(query: &RedirectQuery<'_>) -> Option<IpAddr> {
     (target_near && believed && target != query.source).then_some(target)
 }
 
-/// Maximum quote of `original` in an IPv6 redirect, in octets: 1,280 minus the headers and a link-layer
-/// address, in whole units of 8.
+/// Maximum length in octets of the quote of `original` in an IPv6 redirect: 1,280 minus the headers and a
+/// link-layer address option, in whole units of 8.
 const MAX_QUOTE6: usize = ipv6::MIN_MTU - ipv6::HEADER_LEN - ndp::REDIRECT_LEN - 8 - 8;
 
-/// Builds the IPv6 redirect (RFC 4861, 4.5) of `original`'s sender to `target`, with the target's link-layer
-/// address if known. `source` is the router's link-local address on that link. `original` has its network
-/// offset set and is sane. The message begins at the network header. Returns `None` when the pool is empty.
+/// Builds the IPv6 redirect (RFC 4861, 4.5) that directs `original`'s sender to `target`, with the target's
+/// link-layer address if known. `source` is the router's link-local address on that link. `original` has its
+/// network offset set and passed the sanity checks. The redirect begins at the network header. Returns `None`
+/// if the pool is empty.
 ///
-/// The IPv4 message is [`IcmpError::Redirect`](crate::IcmpError::Redirect). Both are subject to
+/// The IPv4 redirect is [`IcmpError::Redirect`](crate::IcmpError::Redirect). Both are subject to
 /// [`may_send_error`](crate::may_send_error) and to a rate limit.
 pub fn build_redirect6(
     pool: &Pool,

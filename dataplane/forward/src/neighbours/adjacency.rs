@@ -1,10 +1,10 @@
-//! Adjacencies: the data for sending plain packets to a neighbour on a port's link, computed once and used
-//! for every packet.
+//! Adjacencies: the data for sending plain packets to a neighbour at a port, computed once and used for every
+//! packet.
 //!
 //! A flow record holds the [number](AdjacencyTable::intern) of an adjacency. The number contains the *epoch*
-//! of the table, so that [`forget`](AdjacencyTable::forget) invalidates all numbers at once, wherever they
-//! are kept. A change of a port, a neighbour or the meaning of a route calls `forget`. A packet whose number
-//! is invalid takes the full lookup, and its flow record gets a new number.
+//! of the table. So [`forget`](AdjacencyTable::forget) invalidates all numbers at once, wherever they are
+//! stored. It must be called after a change of a port, a neighbour or the route of a route number. A packet
+//! whose number is invalid takes the general path, and its flow record gets a new number.
 
 use std::collections::HashMap;
 
@@ -17,18 +17,18 @@ use crate::{LinkHeader, NeighbourKey};
 
 /// Maximum number of adjacencies of a table, a power of two. Further adjacencies get no number.
 const MOST: usize = 1 << 14;
-/// Maximum number of adjacencies that a call of `take_used` checks for use.
+/// Maximum number of adjacencies that a call of `take_used` visits.
 const LOOKED_AT: usize = 1024;
 /// Number of low bits of an adjacency number that hold the index; the bits above hold the epoch.
 const INDEX_BITS: u32 = MOST.trailing_zeros();
 /// Number that stands for no adjacency. Epochs begin at 1, so no adjacency has the number 0.
 pub const NO_ADJACENCY: u32 = 0;
 
-/// Output port, MTU and link header of packets of one address family to one neighbour.
+/// Egress port, MTU and link header of the packets of one address family to one neighbour.
 #[derive(Clone, Copy, Debug)]
 pub struct Adjacency {
     header: LinkHeader,
-    /// Output port.
+    /// Egress port.
     pub port: PortId,
     mtu: u16,
     family: Family,
@@ -36,13 +36,13 @@ pub struct Adjacency {
 }
 
 impl Adjacency {
-    /// Creates the adjacency with the output port `port`, packets of at most `mtu` bytes, and this link
-    /// header.
+    /// Creates the adjacency for packets of at most `mtu` bytes that leave by `port` with the link header
+    /// `header`.
     pub fn new(port: PortId, mtu: u16, family: Family, header: LinkHeader) -> Self {
         Self { header, port, mtu, family, used: false }
     }
 
-    /// Whether a packet fits into the MTU, and its headroom suffices for the link header.
+    /// Returns whether a packet fits into the MTU, and has enough headroom for the link header.
     #[inline]
     pub fn takes(&self, packet: &Packet) -> bool {
         packet.network_len() <= usize::from(self.mtu)
@@ -50,7 +50,7 @@ impl Adjacency {
     }
 
     /// Returns the [`Exit`] of the adjacency, for a series of packets; [`Exit::NONE`] if the link header has
-    /// VLAN tags. A caller that sends packets by the exit calls [`note_use`](Self::note_use).
+    /// VLAN tags. A caller that sends packets by the exit must call [`note_use`](Self::note_use).
     pub fn exit(&self) -> Exit {
         let Some(header) = self.header.as_bytes().first_chunk().filter(|_| self.header.len() == PLAIN) else {
             return Exit::NONE;
@@ -58,21 +58,21 @@ impl Adjacency {
         Exit { header: *header, longest: PLAIN + usize::from(self.mtu), family: self.family }
     }
 
-    /// Notes that the neighbour is in use.
+    /// Marks the neighbour as used.
     pub fn note_use(&mut self) {
         self.used = true;
     }
 
-    /// Decrements the TTL or hop limit of a packet and puts the link header before it. Notes that the
-    /// neighbour is in use. The packet must be of the adjacency's family, and the adjacency must
-    /// [take](Self::takes) it. Its network header must be sane, with hops left.
+    /// Decrements the TTL or hop limit of a packet, puts the link header before it, and marks the neighbour
+    /// as used. The packet must be of the adjacency's family, have a valid network header and a TTL above 1,
+    /// and the adjacency must [take](Self::takes) it.
     #[inline(always)]
     pub fn rewrite(&mut self, packet: &mut Packet) {
         self.used = true;
-        // [`takes`](Self::takes) checked the room.
+        // Can't fail: the caller has checked the headroom by [`takes`](Self::takes).
         let _ = self.header.apply(packet);
         let network = packet.data_mut().get_mut(self.header.len()..).unwrap_or_default();
-        // Earlier stages handled packets whose hops have run out.
+        // Can't fail: the TTL is above 1.
         let _ = match self.family {
             Family::V4 => network.first_chunk_mut().is_some_and(decrement_ttl),
             Family::V6 => network.first_chunk_mut().is_some_and(decrement_hop_limit),
@@ -96,8 +96,8 @@ const PLAIN: usize = 14;
 /// network header.
 pub const START: usize = PLAIN + ipv4::HEADER_LEN;
 
-/// Copy of an adjacency for a series of packets that arrive and leave with a link header without VLAN tags.
-/// An exit takes no other packets.
+/// Copy of an adjacency for a series of packets. It takes only packets that arrive and leave with a link
+/// header without VLAN tags.
 #[derive(Clone, Copy, Debug)]
 pub struct Exit {
     header: [u8; PLAIN],
@@ -110,22 +110,22 @@ impl Exit {
     /// Exit that takes no packets.
     pub const NONE: Self = Self { header: [0; PLAIN], longest: 0, family: Family::V4 };
 
-    /// Returns the first bytes of a packet; `None` if the packet has VLAN tags or several frames, or is
-    /// longer than this exit allows.
+    /// Returns the first bytes of a packet; `None` if the packet has VLAN tags or several memory frames, or
+    /// is longer than this exit allows.
     #[inline(always)]
     pub fn start<'p>(&self, packet: &'p mut Packet) -> Option<Start<'p, START>> {
         packet.start_mut::<{ PLAIN as u16 }, START>().filter(|start| start.length <= self.longest)
     }
 
-    /// Does the work of [`start`](Self::start) for a packet that is known to be in one frame, with a link
-    /// header without VLAN tags.
+    /// Does the same as [`start`](Self::start) for a packet that is known to have a single memory frame and
+    /// no VLAN tags.
     #[inline(always)]
     pub fn start_plain<'p>(&self, packet: &'p mut Packet) -> Option<Start<'p, START>> {
         packet.first_mut::<START>().filter(|start| start.length <= self.longest)
     }
 
-    /// Whether a packet with this start has a whole network header and hops left. A plugin may have changed
-    /// the packet since it was parsed.
+    /// Returns whether a packet with these first bytes still has a whole network header and a TTL above 1. A
+    /// plugin may have changed it since it was parsed.
     #[inline(always)]
     pub fn is_whole(&self, start: &Start<'_, START>) -> bool {
         match self.family {
@@ -134,13 +134,14 @@ impl Exit {
         }
     }
 
-    /// Rewrites the start of a packet like [`Adjacency::rewrite`]. The packet must have hops left.
+    /// Rewrites the first bytes of a packet like [`Adjacency::rewrite`]. The packet must have a TTL above 1.
     #[inline(always)]
     pub fn rewrite(&self, start: &mut [u8; START]) {
         start[..PLAIN].copy_from_slice(&self.header);
         match self.family {
             Family::V4 => {
-                // TTL, protocol and checksum are one word, with the TTL in its lowest byte.
+                // TTL, protocol and checksum are read as one little-endian word, with the TTL in its lowest
+                // byte.
                 if let Some(word) = start[PLAIN + 8..].first_chunk_mut() {
                     *word = ipv4::hop_taken_off(u32::from_le_bytes(*word)).to_le_bytes();
                 }
@@ -150,7 +151,7 @@ impl Exit {
     }
 }
 
-/// Adjacencies in use, by number.
+/// Adjacencies in use, by number, and the numbers that are valid.
 #[derive(Debug)]
 pub struct AdjacencyTable {
     entries: Vec<Adjacency>,
@@ -159,7 +160,7 @@ pub struct AdjacencyTable {
     epoch: u32,
     /// Neighbours in use whose numbers `forget` has invalidated; `take_used` reports them.
     used: Vec<NeighbourKey>,
-    /// Index at which `take_used` continues its scan; `None` between two scans.
+    /// Index at which `take_used` continues; `None` between two scans.
     hand: Option<usize>,
 }
 
@@ -176,8 +177,8 @@ impl AdjacencyTable {
         }
     }
 
-    /// Returns the number of the adjacency of a neighbour, and creates it with `make` if there is none.
-    /// `None` when the table is full.
+    /// Returns the number of the adjacency of a neighbour for a family. If there is none, creates it with
+    /// `make`. Returns `None` if the table is full.
     pub fn intern(
         &mut self,
         neighbour: NeighbourKey,
@@ -197,7 +198,7 @@ impl AdjacencyTable {
         Some(number)
     }
 
-    /// Returns the adjacency of a number; `None` when the number is invalid.
+    /// Returns the adjacency of a number; `None` if the number is invalid.
     #[inline]
     pub fn get_mut(&mut self, number: u32) -> Option<&mut Adjacency> {
         if number >> INDEX_BITS != self.epoch {
@@ -206,12 +207,13 @@ impl AdjacencyTable {
         self.entries.get_mut((number & (MOST as u32 - 1)) as usize)
     }
 
-    /// Invalidates all numbers. [`take_used`](Self::take_used) still reports the neighbours in use. Returns
-    /// `true` when the epochs start again at 1: the caller must then discard all numbers, as they could
-    /// become valid again.
+    /// Invalidates all numbers. [`take_used`](Self::take_used) still reports the used neighbours. Returns
+    /// `true` when the epoch has wrapped to 1: the caller must then discard all stored numbers, because old
+    /// numbers could become valid again.
     #[must_use]
     pub fn forget(&mut self) -> bool {
-        // Neighbours beyond the limit go unreported: a neighbour that matters is used again soon.
+        // Neighbours beyond the limit are not reported. A neighbour that is really in use gets marked again
+        // soon.
         let used = self.entries.iter().zip(&self.keys).filter(|(entry, _)| entry.used).map(|(_, key)| *key);
         self.used.extend(used.take(MOST - self.used.len()));
         self.entries.clear();
@@ -225,8 +227,8 @@ impl AdjacencyTable {
         over
     }
 
-    /// Calls `tell` with up to `most` neighbours that were used since their last report. Returns whether the
-    /// scan is unfinished. The next call continues where this one ends.
+    /// Calls `tell` with up to `most` neighbours that were used since they were last reported. Returns
+    /// whether another call would report more. The next call continues where this call ends.
     pub fn take_used(&mut self, most: usize, mut tell: impl FnMut(NeighbourKey)) -> bool {
         let told = self.used.len().min(most);
         self.used.drain(self.used.len() - told..).for_each(&mut tell);
@@ -290,7 +292,7 @@ mod tests {
     }
 
     proptest! {
-        /// Every packet that an exit takes, its adjacency takes as well, and both make the same changes.
+        /// If an exit takes a packet, its adjacency takes it as well, and both make the same changes.
         #[test]
         fn exit_forwards_like_its_adjacency(
             mut bytes in vec(any::<u8>(), 0..200),
@@ -402,7 +404,7 @@ mod tests {
         used(&mut table, 1000);
         assert!(!table.forget());
         assert_eq!(told(&mut table), (all, 10), "of numbers that are void");
-        // Unused neighbours are scanned in pieces as well.
+        // Among many adjacencies, unused ones are also visited in pieces.
         for number in 0..3000 {
             table.intern(key(number), Family::V4, adjacency).unwrap();
         }

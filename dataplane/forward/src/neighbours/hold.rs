@@ -1,7 +1,7 @@
 //! Packets held for neighbour resolution (RFC 1122, 2.3.2.2), limited per neighbour and in total.
 //!
-//! The limit per neighbour is that of the kernel, whose `unres_qlen_bytes` counts a packet with its overhead.
-//! The limit for all neighbours is a share of the packet pool.
+//! The limit per neighbour is that of the Linux kernel, whose `unres_qlen_bytes` counts a packet with its
+//! overhead. The limit for all neighbours is a share of the packet memory.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -12,19 +12,20 @@ use millrace_units::Instant;
 
 use crate::NeighbourKey;
 
-/// Overhead of a packet in the kernel's accounting, in bytes: `SKB_TRUESIZE(0)` of a 64-bit machine.
+/// Overhead in bytes that the kernel adds to each packet: `SKB_TRUESIZE(0)` of a 64-bit machine.
 const OVERHEAD: usize = 576;
 
-/// Number of held packets that decides about eviction at the total limit: a neighbour with more evicts its
-/// own oldest packet. Otherwise the oldest packet of all neighbours is evicted.
+/// Number of held packets that a neighbour is guaranteed at the total limit. A neighbour with more packets
+/// evicts its own oldest packet. Otherwise the oldest packet of all neighbours is evicted.
 const GUARANTEED: usize = 16;
 
 /// Limits of held packets, and their lifetime.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HoldLimits {
-    /// Limit for one neighbour in bytes, with 576 added to each packet; default 212,992, as in the kernel.
+    /// Limit for one neighbour in bytes, where each packet counts 576 bytes more than its length; default
+    /// 212,992, as in the kernel.
     pub bytes_per_neighbour: usize,
-    /// Limit for all neighbours in frames of packet memory, default 4,096.
+    /// Limit for all neighbours together in memory frames, default 4,096.
     pub frames: usize,
     /// Longest time that a packet is held, default 5 seconds.
     pub lifetime: Duration,
@@ -43,13 +44,13 @@ impl HoldLimits {
     }
 }
 
-/// Returns the bytes of a packet in the account of its neighbour, and its number of frames.
+/// Returns the cost of a packet: bytes that count for its neighbour, and number of memory frames.
 fn cost(packet: &Packet) -> (usize, usize) {
     let frames = if packet.is_linear() { 1 } else { packet.segments().count() };
     (packet.len() + OVERHEAD, frames)
 }
 
-/// Held packet with its neighbour.
+/// Held packet whose lifetime has ended, with its neighbour.
 #[derive(Debug)]
 pub struct Held {
     /// Neighbour of the packet.
@@ -60,8 +61,8 @@ pub struct Held {
 
 const NONE: u32 = u32::MAX;
 
-/// Slot for a packet. A used slot is in two lists in order of arrival, the oldest packet first: the list of
-/// all packets, and the list of its neighbour's packets.
+/// Slot for a packet. A used slot is in two lists, each with the oldest packet first: the list of all
+/// packets, and the list of its neighbour's packets.
 #[derive(Debug)]
 struct Slot {
     packet: Option<Packet>,
@@ -81,7 +82,7 @@ struct Queue {
     bytes: usize,
 }
 
-/// Held packets. Their memory grows to the total limit once and is reused.
+/// Held packets of all neighbours. The memory of the lists grows to the total limit once and is reused.
 #[derive(Debug)]
 pub struct HoldQueue {
     limits: HoldLimits,
@@ -101,10 +102,13 @@ impl HoldQueue {
         Self { limits, slots: Vec::new(), free: NONE, oldest: NONE, newest: NONE, queues, len: 0, frames: 0 }
     }
 
-    /// Evicts a packet if a new packet has no room; the caller repeats this until it returns `None`. At the
-    /// byte limit of a neighbour, its own oldest packet is evicted, so that the last packets of a burst stay
-    /// (FW-04). At the limit of all neighbours, the neighbour's own oldest packet is evicted if it has more
-    /// than 16 packets. Otherwise the oldest packet of all is evicted.
+    /// Evicts a packet if a new packet for `key` has no room. The caller repeats this until it returns
+    /// `None`.
+    ///
+    /// - At the byte limit of the neighbour, its own oldest packet is evicted, so that the last packets of a
+    ///   burst stay (FW-04).
+    /// - At the total limit, the neighbour's own oldest packet is evicted if it has more than 16 packets;
+    ///   otherwise the oldest packet of all.
     #[must_use = "an evicted packet is to be counted"]
     pub fn evict_for(&mut self, key: NeighbourKey, packet: &Packet) -> Option<Packet> {
         let (bytes, frames) = cost(packet);
@@ -117,7 +121,7 @@ impl HoldQueue {
         self.pop(oldest)
     }
 
-    /// Holds a packet for a neighbour, after [`evict_for`](Self::evict_for) made room.
+    /// Holds a packet for a neighbour. The caller has made room by [`evict_for`](Self::evict_for).
     pub fn hold(&mut self, key: NeighbourKey, packet: Packet, now: Instant) {
         let (bytes, frames) = cost(&packet);
         let slot =
@@ -170,7 +174,7 @@ impl HoldQueue {
         self.len
     }
 
-    /// Whether no packet is held.
+    /// Returns whether no packet is held.
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
@@ -207,7 +211,7 @@ impl HoldQueue {
         Some(packet)
     }
 
-    /// Links the neighbouring slots of a removed slot in the list of all packets.
+    /// Removes a slot from the list of all packets, by linking the slots on both sides of it.
     fn unlink(&mut self, older: u32, newer: u32) {
         match self.slots.get_mut(older as usize) {
             Some(slot) => slot.newer = newer,
@@ -262,7 +266,8 @@ mod tests {
         assert!(queue.is_empty() && pool.in_use() == 0);
     }
 
-    /// The kernel holds 92 packets of 1,514 bytes, and 277 of 98 bytes: 212,992 bytes with their overhead.
+    /// The kernel holds 92 packets of 1,514 bytes, or 277 packets of 98 bytes: 212,992 bytes with their
+    /// overhead.
     #[test]
     fn a_neighbour_holds_as_much_as_in_the_kernel() {
         for (length, kernel) in [(1514, 92), (98, 277)] {
@@ -312,12 +317,12 @@ mod tests {
         assert_eq!(queue.waiting_for(key(0)), 1);
     }
 
-    /// Model of the queue: one list that is searched from end to end.
+    /// Reference model of the queue: one list that is searched from end to end.
     #[derive(Default)]
     struct Twin(Vec<(u8, u8)>);
 
     impl Twin {
-        /// Holds a packet of one byte and one frame.
+        /// Holds a packet that costs one byte and one memory frame.
         fn hold(&mut self, limits: HoldLimits, neighbour: u8, number: u8) -> Vec<u8> {
             let most = limits.bytes_per_neighbour / (OVERHEAD + 1);
             let mut evicted = Vec::new();

@@ -8,7 +8,7 @@ const ETHERNET_LEN: usize = 14;
 const TAG_LEN: usize = 4;
 const MAX_LEN: usize = ETHERNET_LEN + 2 * TAG_LEN;
 
-/// Link header ready for use: built once per neighbour and family, applied to each packet.
+/// Prebuilt link header: built once per neighbour and family, applied to each packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LinkHeader {
     bytes: [u8; MAX_LEN],
@@ -16,8 +16,8 @@ pub struct LinkHeader {
 }
 
 impl LinkHeader {
-    /// Builds the header from `source` to `destination` with these tags, outer first, and `ether_type` as
-    /// type of the payload. Tags beyond the second are ignored.
+    /// Builds the link header of frames from `source` to `destination`. `tags`: VLAN tags, outer first; tags
+    /// beyond the second are ignored. `ether_type`: type of the payload.
     pub fn new(source: MacAddr, destination: MacAddr, tags: &[StackedTag], ether_type: EtherType) -> Self {
         let next = ether_type.0;
         let (words, tags) = match tags {
@@ -54,8 +54,7 @@ impl LinkHeader {
     }
 
     /// Replaces the bytes before the packet's network header by this header. The bytes from the network
-    /// header on stay unchanged (FW-05). Returns `false`, with nothing changed, when the frame has no room in
-    /// front.
+    /// header on stay unchanged (FW-05). Returns `false`, with nothing changed, if the headroom is too small.
     #[inline(always)]
     #[must_use]
     pub fn apply(&self, packet: &mut Packet) -> bool {
@@ -65,7 +64,7 @@ impl LinkHeader {
             && let Some(front) = packet.data_mut().first_chunk_mut::<ETHERNET_LEN>()
             && let Some(header) = self.bytes.first_chunk()
         {
-            // Usual case, without a copy of variable length.
+            // Usual case: a copy of constant length is faster.
             *front = *header;
             return true;
         }

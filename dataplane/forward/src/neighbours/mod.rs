@@ -1,4 +1,5 @@
-//! Neighbours: their table and its resolution, held packets, and adjacencies with link headers.
+//! Neighbours: the neighbour table, neighbour resolution, held packets, and adjacencies with their link
+//! headers.
 
 mod adjacency;
 #[expect(

@@ -1,5 +1,5 @@
-//! Neighbour table of the forwarding path: the MAC address of each IP address on a link. A
-//! [`Resolver`](crate::Resolver) fills the table, or the table mirrors the kernel's.
+//! Neighbour table of the forwarding path: the MAC address of each IP address on a link. Its entries come
+//! from a [`Resolver`](crate::Resolver) or from the kernel's neighbour table.
 
 use std::collections::{HashMap, VecDeque};
 use std::fmt;
@@ -9,12 +9,12 @@ use foldhash::fast::FixedState;
 use millrace_units::PortId;
 use millrace_wire::MacAddr;
 
-/// Key of a neighbour: an address on the link of a port.
+/// Key of a neighbour: the port whose link it is on, and its IP address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct NeighbourKey {
-    /// Port of the link.
+    /// Port on whose link the neighbour is.
     pub port: PortId,
-    /// Address on that link.
+    /// IP address of the neighbour.
     pub address: IpAddr,
 }
 
@@ -24,25 +24,25 @@ impl fmt::Display for NeighbourKey {
     }
 }
 
-/// State of a neighbour.
+/// State of a neighbour's MAC address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NeighbourState {
     /// Request sent, no answer yet.
     Incomplete,
-    /// Known MAC address. The owner of the table, not the table, confirms it again in time.
+    /// Known MAC address. The resolver or the kernel confirms it in time, not the table.
     Reachable(MacAddr),
-    /// Request sent, but no answer arrived.
+    /// Requests were sent, but no answer arrived.
     Failed,
 }
 
-/// Result of a lookup.
+/// Result of a lookup, which tells the caller what to do with the packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Resolution {
     /// Send to this MAC address.
     Reachable(MacAddr),
     /// Hold the packet: an answer is expected.
     Incomplete,
-    /// Answer "host unreachable".
+    /// Answer with the ICMP error "host unreachable".
     Failed,
     /// The table has no entry: no request was sent yet.
     Unknown,
@@ -59,7 +59,7 @@ impl From<Option<NeighbourState>> for Resolution {
     }
 }
 
-/// The table has its maximum number of resolved neighbours.
+/// Error of a full table: it has its maximum number of entries, and none is unresolved.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the neighbour table is full: all {capacity} entries are resolved; {key} was not added")]
 pub struct TableFull {
@@ -72,7 +72,7 @@ pub struct TableFull {
 #[derive(Clone, Copy, Debug)]
 struct Entry {
     state: NeighbourState,
-    /// Whether the entry is static: its uses are not reported.
+    /// Whether the entry is static. Uses of static entries are not reported.
     fixed: bool,
     used: bool,
 }
@@ -83,23 +83,23 @@ impl Entry {
     }
 }
 
-/// Neighbours of all ports, limited. Resolved neighbours are never evicted. Unresolved neighbours evict each
-/// other, the oldest first. So a scan of a whole prefix takes memory only from its own entries (AR-05,
-/// ND-09).
+/// Neighbours of all ports, limited in number. Resolved neighbours are never evicted. Unresolved neighbours
+/// evict each other, the oldest first. So a scan of a whole prefix displaces only other unresolved neighbours
+/// (AR-05, ND-09).
 #[derive(Debug)]
 pub struct NeighbourTable {
     entries: HashMap<NeighbourKey, Entry, FixedState>,
     capacity: usize,
     max_unresolved: usize,
     unresolved: usize,
-    /// Neighbours in the order in which they became unresolved; some may be resolved or removed by now.
+    /// Neighbours in the order in which they became unresolved. Some may have been resolved or removed since.
     waiting: VecDeque<NeighbourKey>,
     used: Vec<NeighbourKey>,
 }
 
 impl NeighbourTable {
     /// Creates a table of at most `capacity` entries, a quarter of which (at least one) may be unresolved.
-    /// `seed` should be random, so that senders cannot choose addresses that collide.
+    /// `seed` should be random, so that senders can't choose addresses that collide.
     pub fn new(capacity: usize, seed: u64) -> Self {
         Self {
             entries: HashMap::with_hasher(FixedState::with_seed(seed)),
@@ -111,7 +111,7 @@ impl NeighbourTable {
         }
     }
 
-    /// Looks up `address` on the link of `port`. Notes the use of a resolved neighbour.
+    /// Looks up `address` at `port`. Marks a resolved neighbour as used.
     #[inline]
     pub fn lookup(&mut self, port: PortId, address: IpAddr) -> Resolution {
         let key = NeighbourKey { port, address };
@@ -129,13 +129,16 @@ impl NeighbourTable {
         }
     }
 
-    /// Returns the state of a neighbour, without noting a use; `None` if the table has no entry for it.
+    /// Returns the state of a neighbour, without marking it as used; `None` if the table has no entry for it.
     pub fn get(&self, key: NeighbourKey) -> Option<NeighbourState> {
         self.entries.get(&key).map(|entry| entry.state)
     }
 
     /// Sets the state of a neighbour, unless its entry is static. Returns the unresolved neighbour that was
-    /// evicted for it, if any. No answer will release the packets held for the evicted neighbour.
+    /// evicted for it, if any. The packets held for the evicted neighbour won't be released by an answer.
+    ///
+    /// # Errors
+    /// [`TableFull`] if the neighbour is new and there is no room.
     pub fn upsert(
         &mut self,
         key: NeighbourKey,
@@ -147,13 +150,17 @@ impl NeighbourTable {
         self.put(key, Entry { state, fixed: false, used: false })
     }
 
-    /// Sets a static neighbour: only [`remove`](Self::remove) and this method change it.
+    /// Sets a static neighbour, which only [`remove`](Self::remove) and this method change. Returns the
+    /// unresolved neighbour that was evicted for it, if any.
+    ///
+    /// # Errors
+    /// [`TableFull`] if the neighbour is new and there is no room.
     pub fn set_static(&mut self, key: NeighbourKey, mac: MacAddr) -> Result<Option<NeighbourKey>, TableFull> {
         self.put(key, Entry { state: NeighbourState::Reachable(mac), fixed: true, used: false })
     }
 
-    /// Inserts an entry. A MAC address of zeros is stored as failed, because it stands for a destination not
-    /// chosen yet.
+    /// Inserts an entry. A MAC address of zeros is stored as failed, because the pipeline uses it for a
+    /// destination that is not known yet.
     fn put(&mut self, key: NeighbourKey, entry: Entry) -> Result<Option<NeighbourKey>, TableFull> {
         let is_nobody = entry.state == NeighbourState::Reachable(MacAddr::ZERO);
         let entry = if is_nobody { Entry { state: NeighbourState::Failed, ..entry } } else { entry };
@@ -174,7 +181,7 @@ impl NeighbourTable {
         Ok(evicted)
     }
 
-    /// Makes room for one more entry. Returns the evicted neighbour, if any.
+    /// Makes room for the new entry of `key`. Returns the evicted neighbour, if any.
     fn make_room(&mut self, key: NeighbourKey, resolved: bool) -> Result<Option<NeighbourKey>, TableFull> {
         let full = self.entries.len() >= self.capacity;
         if !full && (resolved || self.unresolved < self.max_unresolved) {
@@ -223,7 +230,7 @@ impl NeighbourTable {
         !self.used.is_empty()
     }
 
-    /// Iterates over all entries, in no order; the flag tells whether an entry is static.
+    /// Iterates over all entries, in no particular order. The flag is true for a static entry.
     pub fn iter(&self) -> impl Iterator<Item = (NeighbourKey, NeighbourState, bool)> {
         self.entries.iter().map(|(key, entry)| (*key, entry.state, entry.fixed))
     }
@@ -233,7 +240,7 @@ impl NeighbourTable {
         self.entries.len()
     }
 
-    /// Whether there is no entry.
+    /// Returns whether there is no entry.
     pub fn is_empty(&self) -> bool {
         self.entries.is_empty()
     }
@@ -280,7 +287,7 @@ mod tests {
         assert!(table.is_empty());
     }
 
-    /// Test cases AR-05 and ND-09: 65,536 silent addresses.
+    /// Test cases AR-05 and ND-09: a scan of 65,536 addresses that don't answer.
     #[test]
     fn a_scan_does_not_evict_resolved_neighbours() {
         let mut table = NeighbourTable::new(1024, 1);

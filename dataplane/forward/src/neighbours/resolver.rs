@@ -1,10 +1,10 @@
-//! Address resolution for ports without a kernel interface. ARP (RFC 826, RFC 1122, 2.3.2) and neighbour
+//! Address resolution for ports without a kernel stack. ARP (RFC 826, RFC 1122, 2.3.2) and neighbour
 //! discovery (RFC 4861, 7) have the same states, so one state machine serves both.
 //!
 //! The state machine is pure: it takes events and the time, and returns [`Action`]s. Its caller sends the
-//! requests, and updates a [`NeighbourTable`](crate::NeighbourTable) by the actions. For a new neighbour, it
-//! sends up to three requests, at most one a second (RFC 4861, 7.3). An answer is valid for 30 seconds. After
-//! that, the neighbour is still used, but probed at its next use.
+//! requests, and updates a [`NeighbourTable`](crate::NeighbourTable) by the actions. A new neighbour causes
+//! up to three requests, at most one a second (RFC 4861, 7.3). An answer is valid for 30 seconds. After that,
+//! packets still go to the neighbour, but its next use also starts a probe.
 
 mod places;
 mod requests;
@@ -24,7 +24,7 @@ use places::Places;
 pub use requests::Origin;
 use state::{Entry, State};
 
-/// Maximum number of due neighbours handled per call.
+/// Maximum number of due neighbours handled by a call of [`Resolver::poll`].
 const AT_ONCE: usize = 64;
 
 /// Times and limits of a resolver.
@@ -38,13 +38,13 @@ pub struct ResolverSettings {
     pub reachable: Duration,
     /// Time that an unused neighbour is remembered, default 10 minutes.
     pub stale: Duration,
-    /// Time that a neighbour without an answer counts as unreachable, default 1 second.
+    /// Time for which packets to a neighbour are refused after it has not answered, default 1 second.
     pub failed: Duration,
-    /// Rate limit of requests for new neighbours, for each output port; default 200 a second in bursts of 50.
-    /// Each incoming port and each source has a share that other origins cannot take.
+    /// Rate limit of requests for new neighbours, for each egress port; default 200 a second in bursts of 50.
+    /// Each ingress port and each source address has a share that others can't take.
     pub requests: RateLimit,
-    /// Maximum number of neighbours of all ports, default 8,192. A quarter may be unresolved. An eighth may
-    /// be neighbours of one port that only sent requests to the router.
+    /// Maximum number of neighbours of all ports, default 8,192. A quarter may be unresolved. Per port, an
+    /// eighth may be neighbours that only sent requests to the router.
     pub capacity: usize,
     /// Minimum time between two defences of one of the router's addresses, default 10 seconds (RFC 5227,
     /// 2.4).
@@ -66,7 +66,7 @@ impl Default for ResolverSettings {
     }
 }
 
-/// Action for the caller.
+/// Action that the resolver wants its caller to take.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Action {
     /// Send an ARP request or neighbour solicitation for `key.address` out of port `key.port`: unicast to
@@ -74,45 +74,46 @@ pub enum Action {
     SendRequest {
         /// Neighbour to resolve or confirm.
         key: NeighbourKey,
-        /// MAC address of a known neighbour to confirm; `None` for a broadcast or multicast request.
+        /// MAC address of a known neighbour that is to be confirmed; `None` for a broadcast or multicast
+        /// request.
         to: Option<MacAddr>,
     },
-    /// Send packets for this neighbour to `mac` from now on, held packets included.
+    /// Send packets for this neighbour to `mac` from now on, and release its held packets.
     Resolved {
         /// Resolved neighbour.
         key: NeighbourKey,
         /// MAC address of the neighbour.
         mac: MacAddr,
     },
-    /// The neighbour did not answer; report its held packets as unreachable.
+    /// The neighbour did not answer. Send "host unreachable" about its held packets.
     Failed {
         /// Failed neighbour.
         key: NeighbourKey,
     },
-    /// The resolver has forgotten the neighbour: no answer will release its held packets.
+    /// The resolver has removed the neighbour, so no answer will release its held packets.
     Forgotten {
-        /// Forgotten neighbour.
+        /// Removed neighbour.
         key: NeighbourKey,
     },
-    /// Another host uses one of the router's own addresses.
+    /// Another station uses one of the router's own addresses.
     Conflict {
         /// The router's address.
         key: NeighbourKey,
-        /// MAC address of the other host.
+        /// MAC address of the other station.
         mac: MacAddr,
-        /// Whether to send an announcement now; announcements are rate-limited.
+        /// Whether to send an announcement of the address now; announcements are rate-limited.
         defend: bool,
     },
 }
 
-/// Result of a solicitation.
+/// Result of [`Resolver::solicit`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Solicited {
     /// Hold the packet: an answer is expected.
     Pending,
     /// The neighbour is known already.
     Known(MacAddr),
-    /// The neighbour did not answer a moment ago.
+    /// The neighbour has failed to answer a moment ago.
     Failed,
     /// Drop the packet: too many neighbours are unresolved, or the request rate is exceeded.
     Limited,
@@ -129,20 +130,20 @@ pub enum Heard {
         /// Whether the message answers the router: an ARP reply to its address, or the solicited flag of a
         /// neighbour advertisement.
         solicited: bool,
-        /// Whether the message replaces a known address: true in ARP, the override flag in neighbour
+        /// Whether the message may replace a known MAC address: always in ARP; the override flag in neighbour
         /// discovery.
         overrides: bool,
     },
 }
 
-/// Resolver of the neighbours of ports without a kernel interface.
+/// State machine of address resolution for the neighbours at ports without a kernel stack.
 #[derive(Debug)]
 pub struct Resolver {
     settings: ResolverSettings,
     places: Places,
-    /// Neighbours on links that went down, to be forgotten.
+    /// Neighbours at ports whose link went down; they are to be removed.
     gone: Vec<NeighbourKey>,
-    /// Router's own addresses, with the last defence of each.
+    /// The router's own addresses, with the time of the last defence of each.
     own: HashMap<NeighbourKey, Option<Instant>, FixedState>,
 }
 
@@ -157,17 +158,17 @@ impl Resolver {
         }
     }
 
-    /// Adds an own address of the router.
+    /// Adds one of the router's own addresses.
     pub fn add_own(&mut self, key: NeighbourKey) {
         self.own.insert(key, None);
     }
 
-    /// Removes an own address of the router.
+    /// Removes one of the router's own addresses.
     pub fn remove_own(&mut self, key: NeighbourKey) {
         self.own.remove(&key);
     }
 
-    /// Whether an address is the router's own on that port.
+    /// Returns whether an address is the router's own at that port.
     pub fn is_own(&self, key: NeighbourKey) -> bool {
         self.own.contains_key(&key)
     }
@@ -178,8 +179,8 @@ impl Resolver {
         actions.push(Action::Resolved { key, mac });
     }
 
-    /// Returns the result of a solicitation of a neighbour that the resolver knows, without a change; `None`
-    /// for other neighbours.
+    /// Returns the result that [`solicit`](Self::solicit) would have for a neighbour, without a change;
+    /// `None` for a neighbour that is not known to the resolver.
     pub fn expected(&self, key: NeighbourKey) -> Option<Solicited> {
         Some(match self.places.get(key)?.state {
             State::Incomplete { .. } => Solicited::Pending,
@@ -190,7 +191,7 @@ impl Resolver {
         })
     }
 
-    /// Starts the resolution of a neighbour for a packet, because the neighbour table has no entry for it.
+    /// Starts the resolution of a neighbour that a packet needs and that the neighbour table lacks.
     pub fn solicit(
         &mut self,
         key: NeighbourKey,
@@ -210,7 +211,7 @@ impl Resolver {
         Solicited::Pending
     }
 
-    /// Notes that a neighbour was used since the last scan of the table. Probes a stale neighbour.
+    /// Handles the report that a neighbour was used since the last report. Starts a probe if it is stale.
     pub fn used(&mut self, key: NeighbourKey, now: Instant, actions: &mut Vec<Action>) {
         if let Some(Entry { state: State::Stale(mac), wanted, .. }) = self.places.get(key) {
             let state = State::Probe { mac, tries: 1 };
@@ -219,9 +220,9 @@ impl Resolver {
         }
     }
 
-    /// Handles a message that claims `mac` for `key.address`. Returns whether the claim was accepted. Refuses
-    /// a multicast, broadcast or zero `mac` (AR-02), a claim to the router's own address (AR-03), and an
-    /// advertisement of an unknown neighbour (AR-04, ND-04).
+    /// Handles a message that claims `mac` for `key.address`. Returns whether the resolver accepts the claim.
+    /// It refuses a multicast, broadcast or zero `mac` (AR-02), a claim to the router's own address (AR-03),
+    /// and an advertisement of an unknown neighbour (AR-04, ND-04).
     pub fn heard(
         &mut self,
         key: NeighbourKey,
@@ -273,7 +274,7 @@ impl Resolver {
         actions.push(Action::Conflict { key, mac, defend });
     }
 
-    /// Handles neighbours whose deadline has passed: repeats requests, marks neighbours as failed, or forgets
+    /// Handles neighbours whose deadline has passed: repeats requests, marks neighbours as failed, or removes
     /// them.
     pub fn poll(&mut self, now: Instant, actions: &mut Vec<Action>) {
         let mut left = AT_ONCE;
@@ -307,7 +308,7 @@ impl Resolver {
         }
     }
 
-    /// Returns the time of the next work for [`poll`](Self::poll); `None` if there is none.
+    /// Returns the time at which [`poll`](Self::poll) next has work; `None` if it has none.
     pub fn next_event(&self) -> Option<Instant> {
         if !self.gone.is_empty() {
             return Some(Instant::ZERO);
@@ -316,14 +317,14 @@ impl Resolver {
         first.filter(|deadline| *deadline != Instant::FOREVER)
     }
 
-    /// Forgets a neighbour, static or not.
+    /// Removes a neighbour, static or not.
     pub fn forget(&mut self, key: NeighbourKey, actions: &mut Vec<Action>) {
         if self.places.remove(key) {
             actions.push(Action::Forgotten { key });
         }
     }
 
-    /// Handles a link that went down: forgets the own addresses of the port now, and its learned neighbours
+    /// Handles a link that went down: removes the own addresses of the port now, and its learned neighbours
     /// with the next [polls](Self::poll).
     pub fn link_down(&mut self, port: PortId) {
         let learned = |(key, entry): (NeighbourKey, Entry)| {
@@ -333,23 +334,24 @@ impl Resolver {
         self.own.retain(|key, _| key.port != port);
     }
 
-    /// Returns the number of remembered neighbours.
+    /// Returns the number of neighbours in the resolver.
     pub fn len(&self) -> usize {
         self.places.len()
     }
 
-    /// Whether no neighbour is remembered.
+    /// Returns whether the resolver has no neighbour.
     pub fn is_empty(&self) -> bool {
         self.places.len() == 0
     }
 
-    /// Whether a neighbour that no packet waits for may be added. It displaces no other neighbour.
+    /// Returns whether there is room for a neighbour that sent a request to the router and that no packet
+    /// waits for. Such a neighbour displaces no other.
     fn has_room_for_stranger(&self, port: PortId) -> bool {
         let share = (self.settings.capacity / 8).max(1);
         self.places.len() < self.settings.capacity && self.places.unconfirmed(port) < share
     }
 
-    /// Makes room for a neighbour that a packet waits for. Returns whether there is room.
+    /// Makes room for a neighbour that a packet waits for, by removing others. Returns whether there is room.
     fn make_room(&mut self, port: PortId, actions: &mut Vec<Action>) -> bool {
         let max_unresolved = (self.settings.capacity / 4).max(1);
         if self.places.unresolved() >= max_unresolved

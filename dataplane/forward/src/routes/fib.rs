@@ -13,8 +13,8 @@ use ipnet::{IpNet, Ipv4Net, Ipv6Net};
 use crate::NextHops;
 pub use shared::{FibChange, FibMemory, FibReader, SharedFib};
 
-/// Number of a route, which flow records keep. Equal routes of several prefixes share a number, or each
-/// prefix has its own number. A number is reused once no prefix has the route any more.
+/// Route number, which flow records hold. Equal routes of several prefixes share a number, or each prefix has
+/// its own number. A number is reused only after no prefix has the route any more.
 pub use millrace_units::NextHopIndex as RouteIndex;
 
 /// Treatment of packets to a prefix.

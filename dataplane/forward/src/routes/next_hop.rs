@@ -1,4 +1,4 @@
-//! Next hops, and the choice among several by flow.
+//! Next hops of a route, and the choice among them by flow (ECMP).
 //!
 //! The choice is rendezvous hashing (Thaler and Ravishankar 1998; RFC 2991, 3, calls it highest random
 //! weight). Each next hop gets a score from the flow's hash and its own identity, and the highest score wins.
@@ -16,10 +16,10 @@ pub const MAX_NEXT_HOPS: usize = 64;
 /// Next hop of a route.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct NextHop {
-    /// Output port.
+    /// Egress port.
     pub port: PortId,
-    /// Address of the next router; `None` when destinations are on the link. May be IPv6 for an IPv4 route
-    /// (RFC 8950).
+    /// Address of the next router; `None` if destinations are on the link. May be an IPv6 address for an IPv4
+    /// route (RFC 8950).
     pub gateway: Option<IpAddr>,
     /// Share of the flows relative to the other next hops; 0 counts as 1.
     pub weight: u16,
@@ -37,7 +37,7 @@ impl NextHop {
         self.gateway.unwrap_or(destination)
     }
 
-    /// Returns a number that depends only on port and gateway, not on the weight.
+    /// Returns a hash of port and gateway, which the weight doesn't affect.
     fn identity(&self) -> u64 {
         let (family, address) = match self.gateway {
             None => (0, 0),
@@ -67,7 +67,7 @@ const fn mix(value: u64) -> u64 {
     value ^ (value >> 31)
 }
 
-/// Reason why a set of next hops is invalid.
+/// Reason why a list of next hops is invalid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NextHopsError {
     /// No next hop was given.
@@ -78,7 +78,7 @@ pub enum NextHopsError {
     TooMany(usize),
 }
 
-/// Next hops of a route: 1 to [`MAX_NEXT_HOPS`], in an order that does not depend on the input order.
+/// Next hops of a route: 1 to [`MAX_NEXT_HOPS`], in an order that depends only on the next hops themselves.
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub struct NextHops {
     hops: Box<[NextHop]>,
@@ -87,8 +87,8 @@ pub struct NextHops {
 }
 
 impl NextHops {
-    /// Creates the set of these next hops. Next hops that differ only in weight are merged, with the sum of
-    /// the weights.
+    /// Creates the set of the next hops `hops`. Next hops that differ only in weight are merged, with the sum
+    /// of the weights.
     pub fn new(hops: &[NextHop]) -> Result<Self, NextHopsError> {
         let mut hops: Vec<NextHop> =
             hops.iter().map(|hop| NextHop { weight: hop.weight.max(1), ..*hop }).collect();
@@ -117,7 +117,8 @@ impl NextHops {
         Self { identities: Box::new([hop.identity()]), hops: Box::new([hop]), equal_weights: true }
     }
 
-    /// Returns the next hop of the flow with this hash. A flow keeps its next hop while that is in the set.
+    /// Returns the next hop of the flow with this hash. A flow keeps its next hop as long as that next hop is
+    /// in the set.
     #[inline]
     #[expect(
         clippy::indexing_slicing,
@@ -127,8 +128,8 @@ impl NextHops {
         if self.hops.len() == 1 { &self.hops[0] } else { &self.hops[self.rendezvous(hash)] }
     }
 
-    /// Returns the next hop of the flow with this hash among the usable ones; `None` if none is usable. A
-    /// flow whose own next hop is usable keeps it.
+    /// Returns the next hop of the flow with this hash among the `usable` ones; `None` if none is usable. A
+    /// flow keeps its next hop if that next hop is usable.
     #[cold]
     pub fn select_among(&self, hash: u32, usable: impl Fn(&NextHop) -> bool) -> Option<&NextHop> {
         let score =
@@ -140,7 +141,8 @@ impl NextHops {
     fn rendezvous(&self, hash: u32) -> usize {
         let draws = self.identities.iter().map(|identity| mix(identity ^ u64::from(hash)));
         let best = if self.equal_weights {
-            // The logarithm is monotone: without weights it can be omitted, with the same choice.
+            // The logarithm is monotone. Without weights, the draws themselves have the same order as the
+            // scores.
             draws.enumerate().max_by_key(|(_, draw)| *draw)
         } else {
             let weighted = |(draw, hop): (u64, &NextHop)| weighted_score(draw, hop.weight);
@@ -162,7 +164,8 @@ impl NextHops {
     }
 }
 
-/// Returns ln(u) / w, for u in (0, 1] made from 64 random bits: at most 0, the higher the better.
+/// Returns the score ln(u) / w, where u in (0, 1] is made from the 64 random bits of `draw`. The score is 0
+/// or below; the highest score wins.
 fn weighted_score(draw: u64, weight: u16) -> f64 {
     let uniform = ((draw >> 11) + 1) as f64 / (1u64 << 53) as f64;
     uniform.ln() / f64::from(weight)
@@ -211,7 +214,7 @@ mod tests {
         }
     }
 
-    /// Test case FW-03: without a next hop, the choice equals that of a set that never had it.
+    /// Test case FW-03: without a next hop, the choice is the same as in a set that never had it.
     #[test]
     fn flows_choose_among_remaining_next_hops_as_in_a_set_of_them() {
         for weight in [1, 3] {
@@ -224,7 +227,7 @@ mod tests {
         }
     }
 
-    /// Flow hashes that differ in few bits are spread as well as random ones.
+    /// Flow hashes that differ in few bits spread over the next hops as evenly as random hashes.
     #[test]
     fn consecutive_hashes_are_spread() {
         let hops = NextHops::new(&[hop(1, 1), hop(2, 1), hop(3, 1), hop(4, 1)]).unwrap();
@@ -256,7 +259,7 @@ mod tests {
     }
 
     proptest! {
-        /// Test case FW-02, resilient: only flows of the removed next hop move, with any weights.
+        /// Test case FW-02: if a next hop is removed, only its own flows move, with any weights.
         #[test]
         fn removed_next_hop_moves_only_its_flows(
             weights in proptest::collection::vec(1u16..10, 2..20), lost: prop::sample::Index, flow: u32,

@@ -1,12 +1,13 @@
-//! Objects out of use that workers may still see.
+//! Retired objects: out of use, but readers may still use them.
 
 use std::collections::VecDeque;
 
-/// Epoch: a span of changes. Objects taken out of use in it may be reused once every worker has passed it.
+/// Epoch of changes. An object that was retired in an epoch may be reused once every worker has passed that
+/// epoch.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Epoch(pub(crate) u64);
 
-/// Objects out of use, by the epoch in which they were taken out of use.
+/// Retired objects, by the epoch in which they were retired.
 #[derive(Debug)]
 pub(crate) struct Retired<T> {
     epoch: Epoch,
@@ -29,19 +30,19 @@ impl<T> Retired<T> {
         self.things.push_back((self.epoch, thing));
     }
 
-    /// Starts the next epoch, and returns the ended one.
+    /// Ends the current epoch, and returns it.
     pub fn close(&mut self) -> Epoch {
         let closed = self.epoch;
         self.epoch.0 += 1;
         closed
     }
 
-    /// Removes and returns the next object that was taken out of use in `epoch` or before.
+    /// Removes and returns the next object that was retired in `epoch` or before, with its epoch.
     pub fn pop_upto(&mut self, epoch: Epoch) -> Option<(Epoch, T)> {
         self.things.pop_front_if(|(retired, _)| *retired <= epoch)
     }
 
-    /// Returns the number of objects that can't be reused yet.
+    /// Returns the number of retired objects.
     pub fn len(&self) -> usize {
         self.things.len()
     }

@@ -1,12 +1,14 @@
 //! Longest prefix match: a tree bitmap (Eatherton, Varghese and Dittia 2004) with a stride of 8 bits.
 //!
-//! A node stands for the octets above it and holds the prefixes that end inside the next octet: 1 to 8 bits
-//! of it (the root also the prefix of length 0). Inside a node, a prefix is a position in a binary heap.
-//! Position 1 is the empty prefix; `2n` and `2n + 1` extend `n`. So the 256 full octets are the positions 256
-//! to 511, and halving a position gives its shorter prefixes. One bit set marks the positions with a value,
-//! another marks the octets with a child node. Values and child nodes are in dense arrays, in the order of
-//! their bits. So an update changes one node, and pushes nothing to leaves. It costs a walk down and a short
-//! move in an array, whatever lies below the prefix.
+//! A node belongs to the octets on the path to it. It holds the prefixes that end inside the next octet, with
+//! 1 to 8 bits of it (the root also the prefix of length 0). Inside a node, a prefix is a position in a
+//! binary heap. Position 1 is the empty prefix; `2n` and `2n + 1` extend `n`. So the 256 full octets are the
+//! positions 256 to 511, and halving a position gives its shorter prefixes.
+//!
+//! One bit set marks the positions with a value, another marks the octets with a child node. Values and child
+//! nodes are in dense arrays, in the order of their bits. So an update changes one node and copies no prefix
+//! into nodes below. Its cost, a walk down and a short move in an array, does not depend on the prefixes
+//! below.
 
 mod bits;
 mod iter;
@@ -25,10 +27,10 @@ pub trait PrefixBits: Copy + Eq + Ord + Default + std::fmt::Debug {
     const WIDTH: u8;
     /// Returns the octet at `depth`; 0 is the most significant.
     fn octet(self, depth: u8) -> u8;
-    /// Returns the address with `octet` at `depth`, which must be zero before.
+    /// Returns the address with its octet at `depth` set to `octet`. That octet must be 0 before.
     #[must_use]
     fn with_octet(self, depth: u8, octet: u8) -> Self;
-    /// Returns the first `length` bits, followed by zeros.
+    /// Returns the first `length` bits of the address, followed by zeros.
     #[must_use]
     fn masked(self, length: u8) -> Self;
 }
@@ -63,8 +65,8 @@ const ROOT: u32 = 0;
 /// Number of octets of the longest address.
 const MAX_DEPTH: usize = 16;
 
-/// Node in three cache lines: a walk down needs only the first; the node with the answer needs the others as
-/// well.
+/// Node of three cache lines. A walk down reads only the first line of each node; the node with the result
+/// needs the other two as well.
 #[derive(Clone, Debug, Default)]
 #[repr(C, align(64))]
 struct Node {
@@ -74,8 +76,8 @@ struct Node {
     values: Vec<u32>,
 }
 
-/// For each position from 32 to 63: the position and its shorter prefixes (repeated halves), as bits of one
-/// word.
+/// For each position from 32 to 63: a word in which the bits of the position and of all its shorter prefixes
+/// (repeated halves) are set.
 const UPWARDS: [u64; 32] = {
     let mut sets = [0; 32];
     let mut at = 0;
@@ -91,8 +93,8 @@ const UPWARDS: [u64; 32] = {
 };
 
 impl Node {
-    /// Returns the position of the longest prefix of `octet` in this node. Few branches depend on the
-    /// contents: the three greatest lengths are checked together, and the others are in one word.
+    /// Returns the position of the longest prefix of `octet` in this node. Has few branches that depend on
+    /// the contents: it checks the three greatest lengths together, and the shorter ones in one word.
     #[inline]
     fn longest(&self, octet: u8) -> Option<usize> {
         let full = 256 | usize::from(octet);
@@ -138,8 +140,8 @@ impl Node {
     }
 }
 
-/// Map from prefixes to small integers with longest prefix match, in little memory: the writer's copy of the
-/// routes. An empty table takes a few hundred bytes; a million IPv4 prefixes take about 30 MiB.
+/// Map from prefixes to small integers with longest prefix match, in little memory. It is the writer's copy
+/// of the routes. An empty table takes a few hundred bytes; a million IPv4 prefixes take about 30 MiB.
 #[derive(Clone, Debug)]
 pub struct RouteTable<A> {
     nodes: Vec<Node>,
@@ -154,7 +156,8 @@ impl<A: PrefixBits> Default for RouteTable<A> {
     }
 }
 
-/// Returns the number of octets above the node of prefixes of `length` bits, and their position in the node.
+/// Returns the depth of the node that holds prefixes of `length` bits, and the prefix's position in that
+/// node. The depth is the number of octets on the path to the node.
 #[inline]
 fn locate<A: PrefixBits>(address: A, length: u8) -> (u8, usize) {
     if length == 0 {
@@ -171,8 +174,8 @@ impl<A: PrefixBits> RouteTable<A> {
         Self { nodes: vec![Node::default()], free: Vec::new(), len: 0, _address: std::marker::PhantomData }
     }
 
-    /// Sets the value of a prefix of `length` bits; later bits of `address` are ignored. Returns the replaced
-    /// value.
+    /// Sets the value of a prefix of `length` bits; bits of `address` beyond them are ignored. Returns the
+    /// replaced value.
     ///
     /// # Panics
     /// When `length` is above [`PrefixBits::WIDTH`].
@@ -203,7 +206,7 @@ impl<A: PrefixBits> RouteTable<A> {
         new
     }
 
-    /// Removes a prefix and returns its value. Empty nodes are reused.
+    /// Removes a prefix and returns its value. Nodes that become empty are reused.
     pub fn remove(&mut self, address: A, length: u8) -> Option<u32> {
         if length > A::WIDTH {
             return None;
@@ -219,14 +222,14 @@ impl<A: PrefixBits> RouteTable<A> {
         Some(value)
     }
 
-    /// Removes empty nodes at the end of `path` from the tree.
+    /// Removes empty nodes from the tree, from the end of `path` upwards.
     fn prune(&mut self, path: &[u32], address: A) {
         for above in (1..path.len()).rev() {
             let at = path[above];
             if !self.nodes[at as usize].is_empty() {
                 return;
             }
-            // An empty node keeps no memory of its arrays.
+            // Frees the arrays of the empty node.
             self.nodes[at as usize] = Node::default();
             self.free.push(at);
             let octet = usize::from(address.octet(above as u8 - 1));
@@ -236,7 +239,7 @@ impl<A: PrefixBits> RouteTable<A> {
         }
     }
 
-    /// Returns the value of exactly this prefix; `None` if the table lacks it.
+    /// Returns the value of exactly this prefix; `None` if the table does not contain it.
     pub fn get(&self, address: A, length: u8) -> Option<u32> {
         if length > A::WIDTH {
             return None;
@@ -250,22 +253,22 @@ impl<A: PrefixBits> RouteTable<A> {
         node.prefixes.contains(place).then(|| node.value(place))
     }
 
-    /// Returns the value of the longest prefix of `address`; `None` if no prefix contains the address.
+    /// Returns the value of the longest prefix that matches `address`; `None` if no prefix does.
     #[inline]
     pub fn lookup(&self, address: A) -> Option<u32> {
         let (at, _, place) = self.longest(address)?;
         Some(self.nodes[at as usize].value(place))
     }
 
-    /// Returns the longest prefix of `address`, with its length and value.
+    /// Returns the longest prefix that matches `address`, with its length and value.
     pub fn lookup_prefix(&self, address: A) -> Option<(A, u8, u32)> {
         let (at, depth, place) = self.longest(address)?;
         let length = 8 * depth + place.ilog2() as u8;
         Some((address.masked(length), length, self.nodes[at as usize].value(place)))
     }
 
-    /// Returns node, depth and position of the longest prefix. The search goes down to the last node, then up
-    /// to the first node with a prefix.
+    /// Returns node, depth and position of the longest matching prefix. The search goes down to the last
+    /// node, then up to the first node with a matching prefix.
     #[inline]
     fn longest(&self, address: A) -> Option<(u32, u8, usize)> {
         let mut path = [ROOT; MAX_DEPTH];
@@ -285,7 +288,8 @@ impl<A: PrefixBits> RouteTable<A> {
         }
     }
 
-    /// Iterates over all prefixes with length and value, by address, then shorter ones first.
+    /// Iterates over all prefixes with length and value, by address, and for equal addresses shorter prefixes
+    /// first.
     pub fn iter(&self) -> Iter<'_, A> {
         Iter::new(self)
     }
@@ -295,7 +299,7 @@ impl<A: PrefixBits> RouteTable<A> {
         self.len
     }
 
-    /// Whether there is no prefix.
+    /// Returns whether there is no prefix.
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }

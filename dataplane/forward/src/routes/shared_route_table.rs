@@ -1,15 +1,17 @@
-//! Longest prefix match for one writer and any number of readers, which never wait for each other.
+//! Longest prefix match for one writer and any number of readers. Writer and readers never wait for each
+//! other.
 //!
 //! The root is a direct table of 2²⁴ entries for the first 24 bits of an address (Gupta, Lin and McKeown
-//! 1998). Below it are nodes for one octet each, which store equal entries once (as in Degermark, Brodnik,
-//! Carlsson and Pink 1997). `slots.rs` describes the readers' view. No prefix is pushed down into nodes: it
-//! is in the entries of the level where it ends. A lookup uses the last value found on its path.
+//! 1998). Below the root, each node stands for one octet, and stores runs of equal entries once (as in
+//! Degermark, Brodnik, Carlsson and Pink 1997). `slots.rs` describes this view of the readers. A prefix is
+//! only in the entries of the level where it ends, not in the nodes below. A lookup uses the last value found
+//! on its path.
 //!
 //! The writer keeps the prefixes in a [`RouteTable`], and changes the readers' view by stores of single
 //! words:
 //!
-//! - A prefix of up to 24 bits takes one store for each of its 2^(24 - length) root entries. If an entry leads
-//!   to a node, the store goes to the node's default. The prefix of length 0 has its own word.
+//! - A prefix of up to 24 bits takes one store for each of its 2^(24 - length) root entries. If an entry
+//!   leads to a node, the store goes to the node's default. The prefix of length 0 has its own word.
 //! - A changed or removed longer prefix takes stores to the entries of one node.
 //! - A new longer prefix takes a new node, which one store puts in place of the old one.
 //!
@@ -32,36 +34,37 @@ use slots::{Entry, ROOT_BITS, ROOT_OCTETS, Slots};
 
 /// Number of octets of the longest address.
 const MOST_OCTETS: usize = 16;
-/// Flag in an octet's mark: the octet leads to a child node.
+/// Flag in the mark of an octet that leads to a child node.
 const BELOW: u16 = 1 << 15;
 
-/// Error of a route table without room for another prefix.
+/// Error returned if a route table has no room for another prefix.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the route table is full")]
 pub struct FibFull;
 
-/// Route table as its writer holds it: the prefixes, and the nodes that readers look up.
+/// Writer's view of a route table: the prefixes, and the nodes that readers search.
 #[derive(Debug)]
 pub(crate) struct SharedTable<A> {
     prefixes: RouteTable<A>,
-    /// For each root entry, the length of the prefix of its value, or of its node's default.
+    /// For each root entry, the length of the prefix whose value is in the entry or in the default of its
+    /// node.
     lengths: Vec<u8>,
     nodes: Nodes,
     slots: Arc<Slots>,
 }
 
-/// Table of a reader, for addresses of `N` octets.
+/// Reader's view of a route table, for addresses of `N` octets.
 #[derive(Clone, Debug)]
 pub(crate) struct TableReader<const N: usize>(Arc<Slots>);
 
 impl<const N: usize> TableReader<N> {
-    /// Returns the value of the longest prefix of an address.
+    /// Returns the value of the longest prefix that matches an address.
     #[inline]
     pub fn lookup(&self, octets: [u8; N]) -> Option<u32> {
         self.0.lookup(octets)
     }
 
-    /// Looks up many addresses.
+    /// Looks up many addresses together.
     ///
     /// # Panics
     /// When `addresses` and `out` differ in length.
@@ -78,15 +81,15 @@ impl<const N: usize> TableReader<N> {
     }
 }
 
-/// Returns the range of `bits`-bit numbers that share the first `length` bits of `number`: the first number,
-/// and the count.
+/// Returns the numbers of `bits` bits that share the first `length` bits of `number`, as the first number and
+/// the count.
 fn range(number: u32, length: u8, bits: u8) -> (usize, usize) {
     let free = bits - length;
     ((number >> free << free) as usize, 1 << free)
 }
 
 impl<A: PrefixBits> SharedTable<A> {
-    /// Creates an empty table, which takes next to no memory.
+    /// Creates an empty table, which takes hardly any memory.
     pub fn new() -> Result<Self, MemoryError> {
         Ok(Self::over(Slots::new()?))
     }
@@ -108,7 +111,7 @@ impl<A: PrefixBits> SharedTable<A> {
         &self.prefixes
     }
 
-    /// Sets the value of a prefix; it must be below 2³¹ - 1. Returns the replaced value.
+    /// Sets the value of a prefix, which must be below 2³¹ - 1. Returns the replaced value.
     pub fn insert(&mut self, address: A, length: u8, value: u32) -> Result<Option<u32>, FibFull> {
         let old = self.prefixes.insert(address, length, value);
         if length <= ROOT_BITS {
@@ -129,7 +132,7 @@ impl<A: PrefixBits> SharedTable<A> {
             self.shrink(address, length);
             return Some(value);
         }
-        // The prefix of length 0 has its own word.
+        // The prefix of length 0 does not count: it has its own word.
         let covering = self.prefixes.covering(address, length).filter(|(length, _)| *length > 0);
         let (left, entry) = covering.map_or((0, Entry::NONE), |(left, value)| (left, Entry::value(value)));
         self.paint_root(address, length, (left, entry));
@@ -140,7 +143,7 @@ impl<A: PrefixBits> SharedTable<A> {
         u32::from_be_bytes([0, address.octet(0), address.octet(1), address.octet(2)])
     }
 
-    /// Stores an entry and its prefix length in the root range of a prefix, except where a longer prefix
+    /// Stores an entry and its prefix length in all root entries of a prefix, except where a longer prefix
     /// applies.
     fn paint_root(&mut self, address: A, length: u8, (new_length, entry): (u8, Entry)) {
         if length == 0 {
@@ -162,7 +165,8 @@ impl<A: PrefixBits> SharedTable<A> {
         }
     }
 
-    /// Returns the entries on the path to prefixes of `length` bits, as far as nodes exist.
+    /// Returns the entries on the path of `address` to the node for prefixes of `length` bits, as far as
+    /// nodes exist.
     fn way(&self, address: A, length: u8) -> Way {
         let depth = depth(length);
         let mut way = Way { entries: [Entry::NONE; MOST_OCTETS], end: ROOT_OCTETS };
@@ -175,7 +179,7 @@ impl<A: PrefixBits> SharedTable<A> {
         way
     }
 
-    /// Returns the location of the entry that leads to `depth`.
+    /// Returns the location of the entry on the path that leads to `depth`.
     fn place(&self, way: &Way, address: A, depth: usize) -> Place<'_> {
         if depth == ROOT_OCTETS {
             return Place::Root(&self.slots.root[Self::top(address) as usize]);
@@ -183,11 +187,12 @@ impl<A: PrefixBits> SharedTable<A> {
         self.nodes.place(way.entries[depth - 1], address.octet(depth as u8 - 1))
     }
 
-    /// Publishes a new prefix to readers: builds the missing nodes from the bottom upwards, then links them
-    /// with one store.
+    /// Publishes a new prefix to readers: builds new nodes from the bottom upwards, then links them with one
+    /// store.
     fn grow(&mut self, address: A, length: u8) -> Result<(), FibFull> {
         let way = self.way(address, length);
-        // A value in a node may share its run with neighbouring octets, so that node is rebuilt as well.
+        // If the path ends at a value in a node, neighbouring octets may share that entry's run. So that node
+        // is rebuilt as well.
         let shared = !way.last().is_node() && way.end > ROOT_OCTETS;
         let from = if shared { way.end - 1 } else { way.end };
         let mut made: [Option<Entry>; MOST_OCTETS] = [None; MOST_OCTETS];
@@ -206,13 +211,13 @@ impl<A: PrefixBits> SharedTable<A> {
         if way.entries[from].is_node() {
             self.nodes.retire(way.entries[from]);
         }
-        // Nodes below it that the prefix covers get its value as default.
+        // Child nodes whose octets the prefix covers get its value as default.
         self.repaint(address, length);
         Ok(())
     }
 
-    /// Builds a node of `depth` from the current prefixes. `old` is the old entry, a node or a value. `below`
-    /// replaces the child of the octet of `address`.
+    /// Builds the node at `depth` on the path of `address` from the current prefixes. `old`: entry that the
+    /// node replaces. `below`: new child node for the octet of `address`, if there is one.
     fn build(
         &mut self,
         address: A,
@@ -235,7 +240,7 @@ impl<A: PrefixBits> SharedTable<A> {
         self.nodes.add(&octets, default)
     }
 
-    /// Withdraws a removed prefix from readers. Needs no memory.
+    /// Withdraws a removed prefix from readers. Can't fail, because it allocates no nodes.
     fn shrink(&mut self, address: A, length: u8) {
         let way = self.way(address, length);
         let empty = (ROOT_OCTETS..=way.end).find(|at| self.prefixes.stride(address, *at as u8).is_none());
@@ -245,7 +250,7 @@ impl<A: PrefixBits> SharedTable<A> {
         way.entries[empty..=way.end].iter().for_each(|node| self.nodes.retire(*node));
     }
 
-    /// Updates the entries of a prefix's octets in its node, which must exist. Entries of longer prefixes
+    /// Updates the entries of a prefix's octets in its node, which must exist. Entries with longer prefixes
     /// stay unchanged.
     fn repaint(&self, address: A, length: u8) {
         let way = self.way(address, length);
@@ -266,27 +271,27 @@ impl<A: PrefixBits> SharedTable<A> {
         }
     }
 
-    /// Starts the next epoch, and returns the ended one.
+    /// Ends the current epoch, and returns it.
     pub fn close_epoch(&mut self) -> Epoch {
         self.nodes.close_epoch()
     }
 
-    /// Frees nodes that were taken out of use in `epoch` or before. No reader may use them any more.
+    /// Frees nodes that were retired in `epoch` or before. No reader may use them any more.
     pub fn quiesced(&mut self, epoch: Epoch) {
         self.nodes.quiesced(epoch);
     }
 
-    /// Returns the number of nodes that are out of use and not free yet.
+    /// Returns the number of retired nodes.
     pub fn waiting(&self) -> usize {
         self.nodes.waiting()
     }
 
-    /// Returns the bytes that readers may touch: 64 MiB for a fully used root, and the nodes.
+    /// Returns the memory that readers may access, in bytes: 64 MiB of a fully used root, and the nodes.
     pub fn memory(&self) -> usize {
         size_of_val(&*self.slots.root) + self.nodes.memory()
     }
 
-    /// Returns the bytes of the writer's own tables.
+    /// Returns the memory of the writer's own tables, in bytes.
     pub fn writer_memory(&self) -> usize {
         self.lengths.len() + self.prefixes.memory()
     }
@@ -294,7 +299,7 @@ impl<A: PrefixBits> SharedTable<A> {
 
 /// Entries on the path of an address.
 struct Way {
-    /// Entries by the depth that they lead to.
+    /// Entries on the path, by the depth that they lead to.
     entries: [Entry; MOST_OCTETS],
     /// Depth of the last entry.
     end: usize,
@@ -306,7 +311,8 @@ impl Way {
     }
 }
 
-/// Returns the number of octets above the node in which prefixes of `length` bits end.
+/// Returns the depth of the node that holds prefixes of `length` bits: the number of octets on the path to
+/// it.
 fn depth(length: u8) -> usize {
     usize::from((length - 1) / 8)
 }

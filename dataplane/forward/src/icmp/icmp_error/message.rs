@@ -1,4 +1,4 @@
-//! Octets of an ICMP error.
+//! Octets of an ICMP error packet.
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
@@ -8,9 +8,10 @@ use millrace_wire::{Protocol, checksum, ipv4, ipv6, ipv6_ext};
 use super::{ErrorOptions, IcmpError};
 use crate::fragment::append_range;
 
-/// Length of the ICMP header: type, code, checksum, and four octets by type.
+/// Length of the ICMP header in octets: type, code, checksum, and four octets whose meaning depends on the
+/// type.
 const ICMP_HEADER_LEN: usize = 8;
-/// Length of the longest IPv4 error, in bytes.
+/// Length of the longest IPv4 error packet, in bytes.
 const MAX_LEN4: usize = 576;
 
 /// Type, code and the second word of the ICMP header.
@@ -109,8 +110,8 @@ pub(super) fn build6(
     Some(packet)
 }
 
-/// Assembles network header, ICMP header with a checksum of zero, and the quote: at most 1,280 bytes, so in
-/// one frame.
+/// Assembles network header, ICMP header with a checksum of 0, and quote. The result has at most 1,280 bytes,
+/// so it fits into one memory frame.
 fn assemble(
     pool: &Pool,
     original: &Packet,

@@ -1,4 +1,4 @@
-//! ICMP errors compared with the rules, packet in and packet out.
+//! Tests of ICMP errors: which packets get one, and its octets.
 
 use super::*;
 use crate::test_packets::{HOST_A4, HOST_A6, HOST_B6, change4, ip4, ip6, udp4, udp6};
@@ -11,7 +11,7 @@ fn router6() -> IpAddr {
     "2001:db8:a::fe".parse().unwrap()
 }
 
-/// Returns the error about `bytes`, which have a link header before them and padding after them.
+/// Returns the error about the packet `bytes`. Puts a link header before and padding after the packet first.
 fn error_about(bytes: &[u8], error: IcmpError) -> Option<Vec<u8>> {
     let pool = Pool::new(64).unwrap();
     let mut original = pool.packet_from(&[&[0xee; 14][..], bytes, &[0xdd; 5]].concat()).unwrap();
@@ -23,7 +23,7 @@ fn error_about(bytes: &[u8], error: IcmpError) -> Option<Vec<u8>> {
     Some(packet.to_vec())
 }
 
-/// Returns type, code and second word, after the checks that hold for every error.
+/// Returns type, code and second word of an ICMPv4 error. Checks first what holds for every error.
 fn icmp4(octets: &[u8]) -> (u8, u8, u32) {
     assert_eq!(ipv4::sanity(octets, octets.len()), Ok(()));
     let packet = ipv4::Packet::new_checked(octets).unwrap();
@@ -99,7 +99,8 @@ fn ipv6_error_quotes_up_to_1280_bytes() {
     }
 }
 
-/// Test case IE-11: no error from 0.0.0.0, and none from the other address family.
+/// Test case IE-11: no error is made with 0.0.0.0 as source, or with a source of another address family than
+/// the packet.
 #[test]
 fn a_source_that_can_not_be_answered_from_gives_no_error() {
     let pool = Pool::new(4).unwrap();
@@ -223,7 +224,7 @@ proptest! {
         prop_assert!(quoted6.starts_with(&error[48..]));
     }
 
-    /// Any octets behind a sane header get an answer without a panic.
+    /// Any octets behind a valid IP header get an answer without a panic.
     #[test]
     fn permission_never_panics(payload in proptest::collection::vec(any::<u8>(), 0..100), next: u8, v6: bool) {
         let bytes = if v6 { ip6(Protocol(next), &payload) } else { ip4(Protocol(next), &[], &payload) };

@@ -1,8 +1,9 @@
 //! Entries of neighbours: a limited number, shared fairly by ports (RFC 6583, 7).
 //!
-//! When all entries are in use, the port with the most learned neighbours yields one. The first to yield is a
-//! neighbour that only sent requests to the router, then a stale one, then an unresolved one. A neighbour in
-//! use yields only to a port with fewer neighbours. Configured neighbours never yield.
+//! When all entries are in use, a learned neighbour of the port with the most learned neighbours is removed.
+//! The order is: a neighbour that only sent requests to the router, then a stale one, then an unresolved one.
+//! A neighbour in use is removed only in favour of a port with fewer neighbours. Static neighbours are never
+//! removed.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
@@ -13,7 +14,7 @@ use super::requests::{Origin, Requests};
 use super::state::{Entry, Rank};
 use crate::{NeighbourKey, RateLimit};
 
-/// Learned neighbours of a port.
+/// Learned neighbours of a port, ordered for removal.
 #[derive(Debug)]
 struct PortPlaces {
     /// Neighbours by rank, then in the order in which they got the rank.
@@ -34,22 +35,23 @@ impl PortPlaces {
     }
 }
 
-/// Neighbours, the deadlines of their states, and the order in which they yield their entries.
+/// Neighbours, the deadlines of their states, and the order in which they are removed when entries run out.
 #[derive(Debug)]
 pub(super) struct Places {
     entries: HashMap<NeighbourKey, (Entry, u64), FixedState>,
     deadlines: BTreeSet<(Instant, NeighbourKey)>,
-    /// Learned neighbours by port. A port without neighbours stays, because its recent requests count.
+    /// Learned neighbours by port. A port stays here without neighbours, because its rate limit counts recent
+    /// requests.
     ports: BTreeMap<PortId, PortPlaces>,
     unresolved: usize,
     requests: RateLimit,
     seed: u64,
-    /// Number of the latest change of a rank.
+    /// Sequence number of the latest change of a rank.
     latest: u64,
 }
 
 impl Places {
-    /// Creates an empty set; each port may send `requests` for new neighbours.
+    /// Creates an empty set. `requests` limits the requests for new neighbours at each port.
     pub fn new(requests: RateLimit, seed: u64) -> Self {
         Self {
             entries: HashMap::with_hasher(FixedState::with_seed(seed)),
@@ -62,7 +64,7 @@ impl Places {
         }
     }
 
-    /// Returns the number of neighbours, configured ones included.
+    /// Returns the number of neighbours, static ones included.
     pub fn len(&self) -> usize {
         self.entries.len()
     }
@@ -82,7 +84,7 @@ impl Places {
         self.entries.get(&key).map(|(entry, _)| *entry)
     }
 
-    /// Iterates over all neighbours, in no order.
+    /// Iterates over all neighbours, in no particular order.
     pub fn iter(&self) -> impl Iterator<Item = (NeighbourKey, Entry)> + '_ {
         self.entries.iter().map(|(key, (entry, _))| (*key, *entry))
     }
@@ -92,13 +94,14 @@ impl Places {
         self.deadlines.first().copied()
     }
 
-    /// Takes permission to request a new neighbour of a port, for a packet of this origin. Returns whether it
-    /// was granted.
+    /// Returns whether a request for a new neighbour at `port` is within the rate limit, and counts it.
+    /// `origin`: origin of the packet that needs the neighbour.
     pub fn take_request(&mut self, port: PortId, origin: Origin, now: Instant) -> bool {
         self.port(port).requests.take(origin, now)
     }
 
-    /// Sets the entry of a neighbour. The neighbour keeps its position while its rank stays.
+    /// Sets the entry of a neighbour. While its rank stays the same, the neighbour keeps its position in the
+    /// order of removal.
     pub fn put(&mut self, key: NeighbourKey, entry: Entry) {
         let old = self.entries.get(&key).copied();
         if let Some((old, order)) = old {
@@ -152,7 +155,8 @@ impl Places {
         }
     }
 
-    /// Returns the neighbour that yields its entry to a wanted neighbour of a port; `None` if none yields.
+    /// Returns the neighbour to remove in favour of a new neighbour at `port` that a packet waits for; `None`
+    /// if none may be removed.
     pub fn yields_to(&self, port: PortId) -> Option<NeighbourKey> {
         let held = |places: &PortPlaces| places.order.len();
         let (largest, places) = self.ports.iter().max_by_key(|(id, places)| (held(places), **id == port))?;
@@ -163,8 +167,8 @@ impl Places {
         usable.iter().find_map(|rank| places.oldest(*rank))
     }
 
-    /// Returns the unresolved neighbour that yields to another unresolved one of `port`: the oldest one of
-    /// the port with the most. `None` if all neighbours are resolved.
+    /// Returns the unresolved neighbour to remove in favour of a new unresolved neighbour at `port`: the
+    /// oldest of the port with the most unresolved neighbours. `None` if all neighbours are resolved.
     pub fn unresolved_yields_to(&self, port: PortId) -> Option<NeighbourKey> {
         let most = |(id, places): &(&PortId, &PortPlaces)| (places.count(Rank::Unresolved), **id == port);
         self.ports.iter().max_by_key(most)?.1.oldest(Rank::Unresolved)
@@ -198,7 +202,7 @@ mod tests {
         NeighbourKey { port: PortId(port), address: [10, 0, 0, number].into() }
     }
 
-    /// Model of the set: one list in the order in which neighbours got their ranks.
+    /// Reference model of the set: one list in the order in which neighbours got their ranks.
     #[derive(Default)]
     struct Oracle(Vec<(NeighbourKey, Entry)>);
 

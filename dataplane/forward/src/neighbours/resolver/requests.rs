@@ -1,9 +1,9 @@
-//! Requests for new neighbours of a port: a limited rate that no single origin of packets can use up (RFC
+//! Rate limit of requests for new neighbours at a port, which no single origin of packets can use up (RFC
 //! 6583, 6.1 and 7).
 //!
-//! A scan of the addresses of a link causes far more requests than the rate allows. So each incoming port and
-//! each source has a small share of its own. A part of the bucket is reserved for origins that have not used
-//! up their shares. Senders can forge source addresses, but not incoming ports.
+//! A scan of the addresses of a link causes far more requests than the rate allows. So each ingress port and
+//! each source address has a small share of its own. A part of the token bucket is reserved for origins that
+//! have not used up their shares. Senders can forge source addresses, but not ingress ports.
 
 use std::hash::BuildHasher as _;
 use std::net::IpAddr;
@@ -13,25 +13,27 @@ use millrace_units::{Instant, PortId, TokenBucket};
 
 use crate::RateLimit;
 
-/// Number of buckets for the shares of incoming ports, and of buckets for the shares of sources.
+/// Number of token buckets for the shares of ingress ports; also the number for the shares of source
+/// addresses.
 const SHARES: usize = 16;
-/// Divisor of the rate: the shares of all ports together get a quarter of it, as do those of all sources.
+/// Divisor of the rate: all ingress ports together have shares of a quarter of it, and so have all source
+/// addresses.
 const PART: u32 = 4;
 
 /// Origin of a packet that waits for a neighbour.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Origin {
-    /// Incoming port of the packet.
+    /// Ingress port of the packet.
     pub port: PortId,
-    /// Source of the packet; `None` if it is unknown.
+    /// Source address of the packet; `None` if it is unknown.
     pub source: Option<IpAddr>,
 }
 
-/// Requests that a port may send.
+/// Rate limiter of the requests at an egress port.
 #[derive(Debug)]
 pub(super) struct Requests {
     all: TokenBucket,
-    /// Tokens reserved for origins with a share left.
+    /// Tokens reserved for origins that have not used up their shares.
     kept: u32,
     by_port: [TokenBucket; SHARES],
     by_source: [TokenBucket; SHARES],
@@ -39,8 +41,8 @@ pub(super) struct Requests {
 }
 
 impl Requests {
-    /// Creates a limiter. Its burst is a quarter above that of `limit`: this part is reserved for origins
-    /// with a share left.
+    /// Creates a limiter. Its burst is a quarter above that of `limit`; the additional part is reserved for
+    /// origins that have not used up their shares.
     pub fn new(limit: RateLimit, seed: u64) -> Self {
         let RateLimit { per_second, burst } = limit;
         let kept = burst / PART;
@@ -54,7 +56,7 @@ impl Requests {
         }
     }
 
-    /// Takes permission for a request caused by a packet of this origin. Returns whether it was granted.
+    /// Returns whether a request caused by a packet of this origin is within the limit, and counts it if so.
     pub fn take(&mut self, origin: Origin, now: Instant) -> bool {
         let source = origin.source.map(|source| self.hasher.hash_one(source) as usize % SHARES);
         let by_port = self.by_port.get_mut(usize::from(origin.port.0) % SHARES);
@@ -75,8 +77,8 @@ mod tests {
         Origin { port: PortId(port), source: Some(std::net::Ipv4Addr::from_bits(source).into()) }
     }
 
-    /// Simulates 10 s of 10,000 requests a second by `scan`, and two requests a second by `other`. Returns
-    /// the number of requests granted to `other`, and to both.
+    /// Simulates 10 seconds with 10,000 requests a second by `scan` and two requests a second by `other`.
+    /// Returns the number of granted requests of `other`, and of both together.
     fn granted(scan: impl Fn(u32) -> Origin, other: Origin) -> (u32, u32) {
         let mut requests = Requests::new(RateLimit { per_second: 200, burst: 50 }, 7);
         let (mut got, mut all) = (0, 0);
@@ -102,7 +104,7 @@ mod tests {
     #[test]
     fn scan_leaves_requests_to_most_other_sources_behind_the_same_port() {
         let served = (10..42).filter(|source| granted(|_| origin(1, 9), origin(1, *source)).0 == 20);
-        // A sixteenth of the sources shares the scanner's part.
+        // About a sixteenth of the sources shares a token bucket with the scanner.
         assert!(served.count() >= 26);
     }
 

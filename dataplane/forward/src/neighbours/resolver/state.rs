@@ -1,5 +1,5 @@
-//! States of a neighbour and their transitions (RFC 4861, 7.3.2 and appendix C), without DELAY. A forwarding
-//! router gets no hints from upper layers, so it has nothing to wait for before a probe.
+//! States of a neighbour and their transitions (RFC 4861, 7.3.2 and appendix C), without the state DELAY.
+//! DELAY waits for hints from upper layers before a probe, and a router gets none when it forwards.
 
 use millrace_units::Instant;
 use millrace_wire::MacAddr;
@@ -8,15 +8,15 @@ use super::Heard;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum State {
-    /// Requested `tries` times, never answered.
+    /// Requested `tries` times, without an answer so far.
     Incomplete { tries: u8 },
     /// Answered recently.
     Reachable(MacAddr),
     /// Known, but not confirmed recently.
     Stale(MacAddr),
-    /// Known and used, with `tries` probes sent to confirm it.
+    /// Known and in use; `tries` probes were sent to confirm it.
     Probe { mac: MacAddr, tries: u8 },
-    /// No answer.
+    /// No answer to all requests.
     Failed,
     /// Static, not learned.
     Static(MacAddr),
@@ -26,20 +26,20 @@ pub(super) enum State {
 pub(super) struct Entry {
     pub state: State,
     pub deadline: Instant,
-    /// Whether a packet requested the neighbour, or the neighbour answered a probe of the router.
+    /// Whether a packet needed the neighbour, or the neighbour answered a probe of the router.
     pub wanted: bool,
 }
 
-/// Rank of a neighbour, the weakest first: neighbours of the lowest rank lose their entries first.
+/// Rank of a neighbour. When entries run out, neighbours of the lowest rank are removed first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Rank {
-    /// Neighbour that only sent requests to the router; no packet was ever sent to it and confirmed.
+    /// Neighbour that only sent requests to the router: no packet needed it, and it has not answered a probe.
     Unconfirmed,
-    /// Neighbour that was confirmed once and is not in use.
+    /// Neighbour that was confirmed once, but not recently.
     Stale,
     /// Neighbour that was requested and has not answered.
     Unresolved,
-    /// Neighbour that is confirmed, or is being probed.
+    /// Neighbour that was confirmed recently, or is being probed.
     InUse,
     /// Static neighbour.
     Configured,
@@ -75,7 +75,8 @@ impl State {
     }
 }
 
-/// Returns the state of a neighbour after a message with this MAC address; `None` when nothing changes.
+/// Returns the state of a neighbour after a message from it with this MAC address; `None` if the state stays
+/// the same.
 pub(super) fn after_heard(known: Option<State>, mac: MacAddr, how: Heard) -> Option<State> {
     if matches!(known, Some(State::Static(_))) {
         return None;
@@ -85,7 +86,8 @@ pub(super) fn after_heard(known: Option<State>, mac: MacAddr, how: Heard) -> Opt
         Heard::Solicitation => (old != Some(mac)).then_some(State::Stale(mac)),
         Heard::Advertisement { .. } if known.is_none() => None,
         Heard::Advertisement { overrides: false, .. } if old.is_some_and(|old| old != mac) => match known {
-            // Two stations claim the address: keep the first, but probe it (RFC 4861, 7.2.5).
+            // Two stations claim the address: keep the first MAC address, but confirm it by a probe (RFC
+            // 4861, 7.2.5).
             Some(State::Reachable(first)) => Some(State::Stale(first)),
             _ => None,
         },
@@ -94,9 +96,10 @@ pub(super) fn after_heard(known: Option<State>, mac: MacAddr, how: Heard) -> Opt
     }
 }
 
-/// Returns the state after an expired state; `None` when the neighbour is to be forgotten.
+/// Returns the state that follows when the deadline of a state has passed; `None` if the neighbour is to be
+/// removed.
 ///
-/// A neighbour that does not answer probes is forgotten instead of failed. Its address may have moved to
+/// A neighbour that does not answer probes is removed, not marked as failed. Its address may have moved to
 /// another station, which only a broadcast or multicast request finds.
 pub(super) fn after_deadline(state: State, max_tries: u8) -> Option<State> {
     match state {

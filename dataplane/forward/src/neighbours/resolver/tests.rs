@@ -1,4 +1,4 @@
-//! Sequences of events for neighbours, under a virtual clock.
+//! Tests of the resolver: sequences of events for neighbours, under a virtual clock.
 
 use super::*;
 use std::net::IpAddr;
@@ -8,7 +8,7 @@ const OTHER: MacAddr = MacAddr([2, 0, 0, 0, 0, 2]);
 const REPLY: Heard = Heard::Advertisement { solicited: true, overrides: true };
 const GRATUITOUS: Heard = Heard::Advertisement { solicited: false, overrides: true };
 
-/// Origin of the packets.
+/// Origin of the packets that need neighbours.
 const HOST: Origin = Origin { port: PortId(3), source: None };
 
 fn key(number: u16) -> NeighbourKey {
@@ -28,7 +28,7 @@ fn probe(key: NeighbourKey) -> Action {
     Action::SendRequest { key, to: Some(MAC) }
 }
 
-/// Resolver, and its actions since the last check.
+/// Resolver under test, and its actions since the last check.
 struct Bench {
     resolver: Resolver,
     actions: Vec<Action>,
@@ -39,7 +39,7 @@ impl Bench {
         Self { resolver: Resolver::new(ResolverSettings::default(), 1), actions: Vec::new() }
     }
 
-    /// Creates a bench with neighbour 1 resolved at second 0.
+    /// Creates a bench in which neighbour 1 was resolved at second 0.
     fn resolved() -> Self {
         let mut bench = Self::new();
         bench.resolver.solicit(key(1), HOST, second(0), &mut bench.actions);
@@ -104,7 +104,7 @@ fn an_answer_resolves_and_holds_thirty_seconds() {
     assert_eq!((bench.taken(), bench.used(69)), (vec![], vec![]), "confirmed for another thirty");
 }
 
-/// Test case ND-04: the neighbour stops answering.
+/// Test case ND-04: a neighbour stops answering, and is removed after three probes.
 #[test]
 fn a_neighbour_that_does_not_answer_probes_is_forgotten() {
     let mut bench = Bench::resolved();
@@ -201,7 +201,7 @@ fn sender_of_a_request_for_an_own_address_is_learned() {
     assert_eq!(bench.used(1), [probe(key(1))], "but it is stale: the asker may have lied");
 }
 
-/// Test cases AR-05 and ND-09: a scan of a /16 at 5,000 addresses a second.
+/// Test cases AR-05 and ND-09: a scan of a /16 prefix at 5,000 addresses a second.
 #[test]
 fn a_scan_is_limited_and_evicts_no_resolved_neighbour() {
     let mut bench = Bench::resolved();
@@ -214,7 +214,7 @@ fn a_scan_is_limited_and_evicts_no_resolved_neighbour() {
             bench.taken().iter().filter(|action| matches!(action, Action::SendRequest { .. })).count();
         assert!(bench.resolver.len() <= 8192 / 4 + 1);
     }
-    // 13 seconds at 200 new requests a second and one burst, each repeated up to three times.
+    // The scan lasts 13 seconds: 200 new requests a second and one burst, each repeated up to three times.
     assert!(requests <= 3 * (50 + 14 * 200), "{requests}");
     assert_eq!(bench.solicit(13), Solicited::Known(MAC));
     assert_eq!(bench.resolver.places.unresolved(), bench.resolver.len() - 1);
@@ -245,8 +245,8 @@ fn on(port: u16, number: u16) -> NeighbourKey {
     NeighbourKey { port: PortId(port), ..key(number) }
 }
 
-/// Test cases AR-05 and ND-09: 8,400 unknown stations on each of 10 links, and a new neighbour of a flooded
-/// and of a quiet link.
+/// Test cases AR-05 and ND-09: 8,400 unknown stations on each of 10 links send requests. Then packets need a
+/// new neighbour on a flooded link and one on a quiet link.
 #[test]
 fn strangers_leave_places_to_wanted_neighbours() {
     let mut bench = Bench::resolved();
@@ -277,7 +277,7 @@ fn strangers_of_one_link_hold_an_eighth_of_the_places() {
     let (mut resolver, mut actions) = small(64);
     for number in 0..64 {
         resolver.heard(on(1, number), MAC, Heard::Solicitation, second(0), &mut actions);
-        // An answer without a request confirms nothing.
+        // An answer that was not requested confirms nothing.
         resolver.heard(on(1, number), MAC, REPLY, second(0), &mut actions);
     }
     assert_eq!(resolver.len(), 8);
@@ -308,7 +308,7 @@ fn neighbours_in_use_yield_to_a_link_with_fewer_only() {
     assert_eq!(resolver.solicit(on(1, 99), HOST, second(30), &mut actions), Solicited::Known(MAC));
 }
 
-/// Test cases AR-05 and ND-09: a scan of 10,000 addresses a second, and a host on the same incoming port that
+/// Test cases AR-05 and ND-09: a scan of 10,000 addresses a second, and a host on the same ingress port that
 /// needs one neighbour a second.
 #[test]
 fn scan_leaves_requests_to_new_neighbours_of_others() {
@@ -332,7 +332,7 @@ fn scan_leaves_requests_to_new_neighbours_of_others() {
     }
 }
 
-/// A port that has forgotten all of its neighbours keeps its count of requests.
+/// The rate limit of a port goes on counting after the port's last neighbour was removed.
 #[test]
 fn request_count_of_a_port_continues_after_its_last_neighbour_is_removed() {
     let requests = RateLimit { per_second: 1, burst: 50 };
@@ -355,7 +355,7 @@ fn request_count_of_a_port_continues_after_its_last_neighbour_is_removed() {
     assert!(ask(1001, 5) < 10);
 }
 
-/// Test case ND-09: a scan on one link uses up the requests of no other link.
+/// Test case ND-09: a scan on one link doesn't use up the requests of another link.
 #[test]
 fn requests_are_limited_for_each_link() {
     let mut bench = Bench::new();
@@ -398,7 +398,7 @@ fn neighbours_whose_time_has_come_all_at_once_are_looked_after_in_pieces() {
         }
         counts
     };
-    // Each neighbour gets one more request.
+    // At second 1, each neighbour gets a second request.
     assert_eq!(rounds(&mut resolver, second(1)), [AT_ONCE, AT_ONCE, AT_ONCE, 250 - 3 * AT_ONCE]);
     resolver.link_down(PortId(1));
     assert_eq!(rounds(&mut resolver, second(1)), [AT_ONCE, AT_ONCE, AT_ONCE, 250 - 3 * AT_ONCE]);

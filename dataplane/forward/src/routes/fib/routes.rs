@@ -1,4 +1,4 @@
-//! Routes by number.
+//! Routes by route number.
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap};
@@ -8,12 +8,13 @@ use foldhash::fast::FixedState;
 use super::Route;
 use crate::routes::retired::{Epoch, Retired};
 
-/// Routes by number. All prefixes of equal routes share a number, or a prefix has its own. Each number counts
-/// its prefixes. A number without prefixes is kept until its epoch is over for all workers.
+/// Routes by route number. All prefixes of equal routes share a number, or a prefix has its own. Each number
+/// counts its prefixes. A number without prefixes is kept until all workers have passed the epoch in which it
+/// lost the last prefix.
 #[derive(Debug, Default)]
 pub(super) struct Routes {
     slots: Vec<Slot>,
-    /// Free numbers, the smallest first, because numbers of single prefixes must be small.
+    /// Free numbers, the smallest first, because the own numbers of prefixes must be below a limit.
     free: BinaryHeap<Reverse<u32>>,
     numbers: HashMap<Route, u32, FixedState>,
     retired: Retired<u32>,
@@ -25,22 +26,23 @@ struct Slot {
     prefixes: u32,
     /// Whether a prefix has or had the route.
     known: bool,
-    /// Whether the number is in use, not free.
+    /// Whether the number belongs to a route. Otherwise it is free.
     given: bool,
-    /// Whether the number belongs to one prefix.
+    /// Whether the number is a prefix's own number.
     own: bool,
-    /// Epoch in which the last prefix released the route.
+    /// Epoch in which the number lost its last prefix.
     unused: Epoch,
 }
 
 impl Routes {
-    /// Returns the number of a route, and whether no prefix ever had it. A number that no prefix acquires is
-    /// freed when the current epoch is over.
+    /// Returns the shared number of a route, and whether no prefix ever had it. If no prefix acquires the
+    /// number, it is freed when all workers have passed the current epoch.
     pub fn number(&mut self, route: Route) -> (u32, bool) {
         if let Some(&number) = self.numbers.get(&route) {
             let slot = &mut self.slots[number as usize];
             if slot.prefixes == 0 && slot.unused != self.retired.epoch() {
-                // This epoch may end before a prefix acquires the number.
+                // Retires the number again, because its former epoch may end before a prefix acquires the
+                // number.
                 slot.unused = self.retired.epoch();
                 self.retired.push(number);
             }
@@ -51,10 +53,10 @@ impl Routes {
         (number, true)
     }
 
-    /// Returns a number below `limit` for the route of a single prefix, and whether the number is new. If the
-    /// prefix `has` its own number with the same route, returns that number. `None` if no number below
-    /// `limit` is free. A new number that the prefix does not acquire is freed when the current epoch is
-    /// over.
+    /// Returns a number below `limit` that only one prefix has, for its route, and whether the number is new.
+    /// `has`: present number of the prefix. If it is the prefix's own number and has the same route, it is
+    /// returned. Returns `None` if no number below `limit` is free. If the prefix doesn't acquire a new
+    /// number, it is freed when all workers have passed the current epoch.
     pub fn own_number(&mut self, route: &Route, has: Option<u32>, limit: u32) -> Option<(u32, bool)> {
         let is_same = |number: &u32| {
             let slot = &self.slots[*number as usize];
@@ -78,19 +80,19 @@ impl Routes {
         number
     }
 
-    /// Whether a number belongs to one prefix.
+    /// Returns whether a number is a prefix's own number.
     pub fn is_own(&self, number: u32) -> bool {
         self.slots.get(number as usize).is_some_and(|slot| slot.given && slot.own)
     }
 
-    /// Counts a prefix that gets the route of a number.
+    /// Counts a prefix that gets a number.
     pub fn acquire(&mut self, number: u32) {
         let slot = &mut self.slots[number as usize];
         slot.prefixes += 1;
         slot.known = true;
     }
 
-    /// Counts a prefix that loses the route of a number. Returns the route.
+    /// Counts a prefix that loses a number. Returns the number's route.
     pub fn release(&mut self, number: u32) -> Route {
         let slot = &mut self.slots[number as usize];
         slot.prefixes -= 1;
@@ -105,13 +107,13 @@ impl Routes {
         self.retired.close()
     }
 
-    /// Frees numbers that have had no prefix since `epoch` or before, unless the caller `keeps` them. A kept
-    /// number waits for a later epoch. Returns the freed numbers.
+    /// Frees numbers that lost their last prefix in `epoch` or before, unless the caller `keeps` them. A kept
+    /// number waits for the end of the current epoch. Returns the freed numbers.
     pub fn quiesced(&mut self, epoch: Epoch, keeps: impl Fn(u32) -> bool) -> Vec<u32> {
         let (now, mut freed) = (self.retired.epoch(), Vec::new());
         while let Some((retired, number)) = self.retired.pop_upto(epoch) {
             let slot = &mut self.slots[number as usize];
-            // A number that was acquired and released again also occurs later in the list.
+            // A number that was acquired and released again is in the list a second time, later.
             if slot.prefixes > 0 || slot.unused != retired || !slot.given {
                 continue;
             }
@@ -121,7 +123,7 @@ impl Routes {
                 continue;
             }
             slot.given = false;
-            // A stale lookup of the number finds a harmless route.
+            // If a reader still looks up the number by mistake, it finds a harmless route.
             let route = std::mem::replace(&mut slot.route, Route::Blackhole);
             if !slot.own {
                 self.numbers.remove(&route);
@@ -132,7 +134,7 @@ impl Routes {
         freed
     }
 
-    /// Returns the number of entries that wait for an epoch.
+    /// Returns the number of retired entries that wait for workers to pass an epoch.
     pub fn waiting(&self) -> usize {
         self.retired.len()
     }
@@ -142,13 +144,12 @@ impl Routes {
         &self.slots[number as usize].route
     }
 
-    /// Whether a number is in use.
+    /// Returns whether a number is in use.
     pub fn is_given(&self, number: u32) -> bool {
         self.slots.get(number as usize).is_some_and(|slot| slot.given)
     }
 
-    /// Returns how many numbers are in use: those of routes with prefixes, or with prefixes in an epoch that
-    /// is not over.
+    /// Returns how many numbers belong to routes, including retired routes.
     pub fn len(&self) -> usize {
         self.slots.len() - self.free.len()
     }

@@ -1,4 +1,4 @@
-//! Routes that one thread changes while other threads look them up.
+//! FIB that one thread changes while other threads look up routes.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -10,36 +10,37 @@ use super::{Route, RouteIndex, net4, net6};
 use crate::routes::retired::Epoch;
 use crate::routes::shared_route_table::{FibFull, SharedTable, TableReader};
 
-/// Result of an insertion.
+/// Result of inserting a route.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FibChange {
     /// Number of the new route.
     pub index: RouteIndex,
     /// Whether no prefix had the number before, so that workers may not know its route.
     pub is_new: bool,
-    /// Route that was replaced.
+    /// Route that was replaced; `None` if the prefix had none.
     pub old: Option<Route>,
 }
 
-/// Routes of both address families, for the one thread that changes them.
+/// Routes of both address families, held by the one thread that changes them.
 ///
 /// Each worker has a [`FibReader`] and sees a change at once. Neither side waits for the other. A lookup
 /// during a change finds, for each prefix, the old route or the new one.
 ///
 /// # Numbers
 ///
-/// A lookup returns the number of a route. Workers must know the route of a number **before** a prefix gets
-/// it. The caller calls [`SharedFib::intern`], publishes a new number to all workers, waits until they know
-/// it, and then calls [`SharedFib::store`]. ([`SharedFib::insert`] does both, for callers without workers.)
+/// A lookup returns a route number. Workers must know the route of a number **before** a prefix gets the
+/// number. So the caller calls [`SharedFib::intern`], publishes a new number to all workers, waits until they
+/// know it, and then calls [`SharedFib::store`]. ([`SharedFib::insert`] does both, for callers without
+/// workers.)
 ///
 /// # Epochs
 ///
-/// A worker may still use table nodes and route numbers that were taken out of use. They are reused only
+/// Table nodes and route numbers that are out of use may still be in use by a worker. They are reused only
 /// after every worker has passed a quiescent point:
 ///
 /// 1. [`SharedFib::close_epoch`] ends an epoch.
-/// 2. *After* that, control sends each worker a command. The worker answers it between two batches, when no
-///    lookup is running and it keeps no older number (in flow records, in held packets).
+/// 2. *After* that, control sends each worker a command. The worker answers it between two batches. Then no
+///    lookup is running, and the worker holds no number from before (in flow records, in held packets).
 /// 3. When all workers have answered, control calls [`SharedFib::quiesced`] with that epoch. A worker that
 ///    starts later counts as one that has answered.
 ///
@@ -56,27 +57,29 @@ impl SharedFib {
     /// Creates a FIB without routes.
     ///
     /// # Errors
-    /// [`MemoryError`] when there is no address space for the tables. They take memory only for routes.
+    /// [`MemoryError`] when there is no address space for the tables. The tables take memory only once they
+    /// hold routes.
     pub fn new() -> Result<Self, MemoryError> {
         Ok(Self { v4: SharedTable::new()?, v6: SharedTable::new()?, routes: Routes::default() })
     }
 
-    /// Returns a reader for a worker.
+    /// Returns a reader, which looks up routes for a worker.
     pub fn reader(&self) -> FibReader {
         FibReader { v4: self.v4.reader(), v6: self.v6.reader() }
     }
 
-    /// Returns the number of a route, and whether no prefix ever had it. Workers must know a new number
-    /// before it is stored. A number that no prefix gets is freed when the epoch is over.
+    /// Returns the shared number of a route, and whether no prefix ever had it. Workers must know a new
+    /// number before it is stored. If no prefix gets the number, it is freed when all workers have passed the
+    /// epoch.
     pub fn intern(&mut self, route: Route) -> (RouteIndex, bool) {
         let (number, is_new) = self.routes.number(route);
         (RouteIndex(number), is_new)
     }
 
-    /// Returns a number below `limit` for a route that only `prefix` uses, and whether the number is new. So
-    /// its packets can be counted apart from packets of the same route to other prefixes. A prefix that
-    /// already has the route under its own number keeps that number. If no such number is free, the route
-    /// gets a shared one.
+    /// Returns a route number below `limit` that only `prefix` has, and whether it is new. With its own
+    /// number, packets to the prefix can be counted separately from packets to other prefixes with the same
+    /// route. A prefix that already has its own number with this route keeps it. If no number below `limit`
+    /// is free, returns the shared number of the route.
     pub fn intern_own(&mut self, prefix: IpNet, route: Route, limit: u32) -> (RouteIndex, bool) {
         let has = self.number_of(prefix);
         match self.routes.own_number(&route, has, limit) {
@@ -85,7 +88,7 @@ impl SharedFib {
         }
     }
 
-    /// Returns the number of the route to exactly `prefix`, if the number belongs to the prefix alone.
+    /// Returns the number of the route to exactly `prefix`, if it is the prefix's own number.
     pub fn own_number(&self, prefix: IpNet) -> Option<RouteIndex> {
         self.number_of(prefix).filter(|number| self.routes.is_own(*number)).map(RouteIndex)
     }
@@ -97,11 +100,11 @@ impl SharedFib {
         }
     }
 
-    /// Sets the route to `prefix`, whose host bits are ignored, by a number from [`SharedFib::intern`].
-    /// Returns the replaced route.
+    /// Sets the route to `prefix` by a number from [`SharedFib::intern`]; host bits of the prefix are
+    /// ignored. Returns the replaced route.
     ///
     /// # Errors
-    /// [`FibFull`]; then nothing has changed. Only a prefix of more than 24 bits can cause it.
+    /// [`FibFull`]; in this case nothing has changed. Only a prefix of more than 24 bits can cause it.
     ///
     /// # Panics
     /// When no route has the number.
@@ -118,7 +121,7 @@ impl SharedFib {
     /// Sets the route to `prefix`: [`SharedFib::intern`] and [`SharedFib::store`] in one.
     ///
     /// # Errors
-    /// [`FibFull`]; then no prefix has changed.
+    /// [`FibFull`]; in this case no prefix has changed.
     pub fn insert(&mut self, prefix: IpNet, route: Route) -> Result<FibChange, FibFull> {
         let (index, is_new) = self.intern(route);
         let old = self.store(prefix, index)?;
@@ -134,22 +137,20 @@ impl SharedFib {
         Some(self.routes.release(number))
     }
 
-    /// Ends an epoch and returns it for [`SharedFib::quiesced`].
+    /// Ends the current epoch, and returns it for [`SharedFib::quiesced`].
     pub fn close_epoch(&mut self) -> Epoch {
         self.v4.close_epoch();
         self.v6.close_epoch();
         self.routes.close_epoch()
     }
 
-    /// Frees nodes and numbers that were taken out of use in `epoch` or before. All workers must have passed
-    /// `epoch`.
+    /// Frees nodes and numbers that were retired in `epoch` or before. All workers must have passed `epoch`.
     pub fn quiesced(&mut self, epoch: Epoch) {
         self.quiesced_but(epoch, |_| false);
     }
 
-    /// Frees nodes and numbers as [`SharedFib::quiesced`] does, except numbers that the caller `keeps`,
-    /// because packets in queues carry them. Returns the freed numbers, which may get other routes from now
-    /// on.
+    /// Does the same as [`SharedFib::quiesced`], but does not free numbers that the caller `keeps` because
+    /// packets in queues carry them. Returns the freed numbers, which may get other routes from now on.
     pub fn quiesced_but(&mut self, epoch: Epoch, keeps: impl Fn(RouteIndex) -> bool) -> Vec<RouteIndex> {
         self.v4.quiesced(epoch);
         self.v6.quiesced(epoch);
@@ -157,8 +158,8 @@ impl SharedFib {
         freed.into_iter().map(RouteIndex).collect()
     }
 
-    /// Returns how many nodes and numbers are out of use and wait for the end of an epoch. Each takes 64
-    /// bytes to a few hundred bytes.
+    /// Returns how many retired nodes and numbers wait for workers to pass an epoch. Each takes 64 bytes to a
+    /// few hundred bytes.
     pub fn waiting(&self) -> usize {
         self.v4.waiting() + self.v6.waiting() + self.routes.waiting()
     }
@@ -176,7 +177,8 @@ impl SharedFib {
         self.routes.route(index.0)
     }
 
-    /// Returns the longest prefix of `destination` that has a route, and the route, for explanations.
+    /// Returns the longest prefix that matches `destination`, and its route. For reports; slower than a
+    /// lookup.
     pub fn prefix_of(&self, destination: IpAddr) -> Option<(IpNet, &Route)> {
         let (prefix, number) = match destination {
             IpAddr::V4(address) => {
@@ -191,7 +193,7 @@ impl SharedFib {
         Some((prefix, self.routes.route(number)))
     }
 
-    /// Iterates over all routes: IPv4 first, by address, then shorter prefixes first.
+    /// Iterates over all routes: IPv4 first, by address, and for equal addresses shorter prefixes first.
     pub fn iter(&self) -> impl Iterator<Item = (IpNet, &Route)> {
         let v4 = self.v4.prefixes().iter().map(|(bits, length, number)| (net4(bits, length), number));
         let v6 = self.v6.prefixes().iter().map(|(bits, length, number)| (net6(bits, length), number));
@@ -203,18 +205,18 @@ impl SharedFib {
         self.v4.prefixes().len() + self.v6.prefixes().len()
     }
 
-    /// Whether there is no route.
+    /// Returns whether there is no route.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Returns the number of different routes, including routes removed in an epoch that is not over.
+    /// Returns the number of different routes, including retired routes.
     pub fn distinct(&self) -> usize {
         self.routes.len()
     }
 
-    /// Returns the bytes of the IPv4 and IPv6 tables for readers, and of the tables for the writer. These are
-    /// upper limits: parts never written to take no memory.
+    /// Returns the memory of the tables, in bytes. These are upper limits: parts that were never written take
+    /// no memory.
     pub fn memory(&self) -> FibMemory {
         FibMemory {
             v4: self.v4.memory(),
@@ -227,15 +229,15 @@ impl SharedFib {
 /// Maximum memory of the routes, in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FibMemory {
-    /// IPv4 table for readers.
+    /// IPv4 table that readers search.
     pub v4: usize,
-    /// IPv6 table for readers.
+    /// IPv6 table that readers search.
     pub v6: usize,
     /// Prefix tables of the writer.
     pub prefixes: usize,
 }
 
-/// Reader of the FIB for a worker. It returns route numbers, and is cheap to clone.
+/// Reader of the FIB for a worker. A lookup returns a route number. Readers are cheap to clone.
 #[derive(Clone, Debug)]
 pub struct FibReader {
     v4: TableReader<4>,
@@ -243,19 +245,19 @@ pub struct FibReader {
 }
 
 impl FibReader {
-    /// Returns the number of the route with the longest prefix of `destination`; `None` without a route.
+    /// Returns the route number of the longest prefix that matches `destination`; `None` without a route.
     #[inline]
     pub fn lookup4(&self, destination: Ipv4Addr) -> Option<RouteIndex> {
         self.v4.lookup(destination.octets()).map(RouteIndex)
     }
 
-    /// Returns the number of the route with the longest prefix of `destination`; `None` without a route.
+    /// Returns the route number of the longest prefix that matches `destination`; `None` without a route.
     #[inline]
     pub fn lookup6(&self, destination: Ipv6Addr) -> Option<RouteIndex> {
         self.v6.lookup(destination.octets()).map(RouteIndex)
     }
 
-    /// Returns the number of the route with the longest prefix of `destination`; `None` without a route.
+    /// Returns the route number of the longest prefix that matches `destination`; `None` without a route.
     #[inline]
     pub fn lookup(&self, destination: IpAddr) -> Option<RouteIndex> {
         match destination {
@@ -264,21 +266,19 @@ impl FibReader {
         }
     }
 
-    /// Looks up many addresses at once, which is faster: it prefetches memory for several addresses at a
-    /// time.
+    /// Looks up many addresses together, which is faster, because memory for several addresses is prefetched.
     ///
     /// # Panics
-    /// When `destinations` and `indices` are not of one length.
+    /// When `destinations` and `indices` differ in length.
     #[inline]
     pub fn lookup4_batch(&self, destinations: &[Ipv4Addr], indices: &mut [Option<RouteIndex>]) {
         self.v4.lookup_batch(destinations, |a| a.octets(), indices, |number| number.map(RouteIndex));
     }
 
-    /// Looks up many addresses at once, which is faster: it prefetches memory for several addresses at a
-    /// time.
+    /// Looks up many addresses together, which is faster, because memory for several addresses is prefetched.
     ///
     /// # Panics
-    /// When `destinations` and `indices` are not of one length.
+    /// When `destinations` and `indices` differ in length.
     #[inline]
     pub fn lookup6_batch(&self, destinations: &[Ipv6Addr], indices: &mut [Option<RouteIndex>]) {
         self.v6.lookup_batch(destinations, |a| a.octets(), indices, |number| number.map(RouteIndex));

@@ -1,4 +1,4 @@
-//! Insertion, change and removal of routes, and their numbers.
+//! Tests of insertion, change and removal of routes, and of route numbers.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -49,7 +49,8 @@ fn a_number_means_one_route_until_workers_have_gone_on() {
     assert_eq!(fib.route(first), &via("10.9.0.1"));
     let second = fib.insert(net("10.0.0.0/8"), via("10.9.0.2")).unwrap();
     assert_ne!(second.index, first);
-    // The route is used again before workers have passed the epoch: it keeps its number, and workers know it.
+    // Another prefix gets the route before workers have passed the epoch. The route keeps its number, which
+    // workers know.
     let again = fib.insert(net("11.0.0.0/8"), via("10.9.0.1")).unwrap();
     assert_eq!((again.index, again.is_new), (first, false));
     let epoch = fib.close_epoch();
@@ -170,7 +171,7 @@ fn prefix_keeps_its_own_number_while_its_route_is_unchanged() {
     assert_eq!(own(&mut fib, "10.0.0.0/8", "10.9.0.1"), (0, true));
     assert_eq!(own(&mut fib, "11.0.0.0/8", "10.9.0.1"), (1, true));
     assert_eq!(own(&mut fib, "10.0.0.0/8", "10.9.0.1"), (0, false));
-    // All numbers below the limit are in use: from here on routes share numbers.
+    // All numbers below the limit are in use, so the next prefixes share numbers.
     assert_eq!(own(&mut fib, "12.0.0.0/8", "10.9.0.1"), (2, true));
     assert_eq!(own(&mut fib, "13.0.0.0/8", "10.9.0.1"), (2, false));
     let numbers = ["10.0.0.0/8", "11.0.0.0/8", "12.0.0.0/8", "14.0.0.0/8"].map(|to| fib.own_number(net(to)));
@@ -191,6 +192,6 @@ fn number_held_by_a_reader_is_reused_later() {
     assert_eq!(fib.intern_own(net("12.0.0.0/8"), via("10.9.0.1"), 100).0, RouteIndex(1));
     let epoch = fib.close_epoch();
     assert!(fib.quiesced_but(epoch, |_| false).contains(&RouteIndex(0)));
-    // The smallest number comes first.
+    // The smallest free number is given first.
     assert_eq!(fib.intern_own(net("13.0.0.0/8"), via("10.9.0.1"), 100).0, RouteIndex(0));
 }

@@ -1,9 +1,9 @@
-//! Set of small integers with fast ranks: the number of members below an integer.
+//! Set of small integers with a fast rank operation. The rank of an integer is the number of smaller members.
 
 /// Set of integers below `64 * W`.
 ///
 /// The set stores, for each word, the number of members in the words before it. So a rank counts bits in one
-/// word only: the portable instruction set has no population count.
+/// word only: counting is slow, because the portable instruction set has no population count.
 #[derive(Clone, Debug)]
 #[repr(C)]
 pub(super) struct BitSet<const W: usize> {
@@ -23,7 +23,7 @@ impl<const W: usize> BitSet<W> {
         self.words[member / 64] >> (member % 64) & 1 != 0
     }
 
-    /// Returns the members below 64, as bits.
+    /// Returns the members below 64, as the bits of a word.
     #[inline]
     pub fn first_word(&self) -> u64 {
         self.words[0]

@@ -2,15 +2,15 @@
 
 use super::{PrefixBits, ROOT, RouteTable};
 
-/// Iterator over a table by address, shorter prefixes first: each node's heap in pre-order, and below a full
-/// octet its child node.
+/// Iterator over the prefixes of a table by address, shorter prefixes first. It visits the binary heap of
+/// each node in pre-order, and the child node of an octet after that octet.
 #[derive(Debug)]
 pub struct Iter<'a, A> {
     table: &'a RouteTable<A>,
     todo: Vec<Place<A>>,
 }
 
-/// Position in a node; `above` holds the octets on the path to the node, `depth` their number.
+/// Position in a node. `above`: octets on the path to the node; `depth`: their number.
 #[derive(Debug)]
 struct Place<A> {
     node: u32,
@@ -24,8 +24,8 @@ impl<'a, A: PrefixBits> Iter<'a, A> {
         Self { table, todo: vec![Place { node: ROOT, place: 1, above: A::default(), depth: 0 }] }
     }
 
-    /// Pushes the successors of `at`: the longer prefixes in the node, or the child node. The last one pushed
-    /// is next.
+    /// Pushes the successors of `at`: the two longer prefixes in the node, or the start of the child node.
+    /// The last one pushed is visited next.
     fn descend(&mut self, at: &Place<A>) {
         let Place { node, place, above, depth } = *at;
         if place < 256 {

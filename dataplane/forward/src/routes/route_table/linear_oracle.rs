@@ -1,4 +1,5 @@
-//! Twin of all route tables, a list of prefixes with linear search, and random operations for tests.
+//! Reference implementation of all route tables, a list of prefixes with linear search; and random operations
+//! for tests.
 
 use proptest::prelude::*;
 
@@ -25,7 +26,8 @@ impl<A: PrefixBits> LinearOracle<A> {
     }
 }
 
-/// Returns operations with few different octets, so that prefixes nest and repeat; lengths include both ends.
+/// Returns random operations with few different octets, so that prefixes nest and repeat. Their lengths
+/// include 0 and the maximum.
 pub(crate) fn operations4() -> impl Strategy<Value = Vec<(bool, u32, u8, u32)>> {
     let octet = prop::sample::select(vec![0u8, 1, 127, 128, 129, 255]);
     let address = prop::array::uniform4(octet).prop_map(u32::from_be_bytes);

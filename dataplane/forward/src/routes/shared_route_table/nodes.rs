@@ -1,4 +1,4 @@
-//! Nodes in the writer's view: their memory, creation and changes.
+//! Nodes in the writer's view: allocation, creation and changes.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
@@ -7,29 +7,30 @@ use super::FibFull;
 use super::slots::{Entry, HEAD, LINE, Slots, entry, index};
 use crate::routes::retired::{Epoch, Retired};
 
-/// Lines of the largest node, which has 256 runs.
+/// Number of lines of the largest node, which has 256 runs.
 const MOST_LINES: usize = lines(256);
 
-/// Returns the number of lines of a node with `runs` runs.
+/// Returns the number of lines of a node with `runs` runs of octets.
 const fn lines(runs: usize) -> usize {
     (2 * HEAD + runs).div_ceil(2 * LINE)
 }
 
-/// Entry of each octet, with a mark of its prefix or child: neighbouring octets with equal marks share a run.
+/// Mark and entry of each octet. Octets with the same prefix, or the same child node, have equal marks;
+/// neighbouring octets with equal marks share a run.
 pub(super) type Octets = [(u16, Entry); 256];
 
-/// Nodes of a table, and the free lines.
+/// Nodes of a table, and the free lines between them. A line is 64 bytes.
 #[derive(Debug)]
 pub(super) struct Nodes {
     slots: Arc<Slots>,
     /// First line that was never used. Line 0 never belongs to a node.
     next: usize,
-    /// Free blocks of 1, 2, … lines.
+    /// Free blocks, by their number of lines: blocks of 1 line first.
     free: [Vec<u32>; MOST_LINES],
     retired: Retired<u32>,
 }
 
-/// Location of an entry.
+/// Location of an entry, where it can be replaced.
 #[derive(Debug)]
 pub(super) enum Place<'a> {
     Root(&'a AtomicU32),
@@ -60,20 +61,20 @@ impl Nodes {
         &self.slots.words[node.line() * LINE..]
     }
 
-    /// Returns the entry of an octet.
+    /// Returns the entry of an octet in a node.
     pub fn entry(&self, node: Entry, octet: u8) -> Entry {
         let words = self.words(node);
         entry(words, index(words, octet).0)
     }
 
-    /// Returns the location of the entry of an octet's run.
+    /// Returns the location of the entry that an octet's run shares.
     pub fn place(&self, node: Entry, octet: u8) -> Place<'_> {
         let words = self.words(node);
         let (index, _) = index(words, octet);
         Place::Node(&words[HEAD + index / 2], index % 2 == 1)
     }
 
-    /// Whether a run of a node begins at an octet.
+    /// Returns whether a run of a node begins at an octet.
     pub fn begins(&self, node: Entry, octet: u8) -> bool {
         self.words(node)[usize::from(octet >> 6)].load(Ordering::Relaxed) >> (octet & 63) & 1 != 0
     }
@@ -103,7 +104,7 @@ impl Nodes {
         }
         let line = self.take(lines(runs))?;
         let words = &self.slots.words[line as usize * LINE..];
-        // Relaxed: no reader sees the node before an entry leads to it.
+        // Relaxed: no reader sees the node before the store of an entry that leads to it.
         for (word, begins) in words.iter().zip(begins) {
             word.store(begins, Ordering::Relaxed);
         }
@@ -123,14 +124,14 @@ impl Nodes {
             self.next += lines;
             return Ok(line);
         }
-        // The rest of a larger block is free for smaller nodes.
+        // Splits a larger block: its rest is free for smaller nodes.
         let larger = (lines..MOST_LINES).find(|larger| !self.free[*larger].is_empty()).ok_or(FibFull)?;
         let line = self.free[larger].pop().ok_or(FibFull)?;
         self.free[larger - lines].push(line + lines as u32);
         Ok(line)
     }
 
-    /// Returns the lines of a node in use or retired.
+    /// Returns the number of lines of a node.
     fn lines_of(&self, node: Entry) -> usize {
         let (last, _) = index(self.words(node), 255);
         lines(last + 1)
@@ -145,17 +146,17 @@ impl Nodes {
         }
     }
 
-    /// Whether any reader of the table exists. Readers come from the writer or from other readers, so none
-    /// can appear while there is none.
+    /// Returns whether any reader of the table exists. Readers come from the writer or from other readers. So
+    /// if there is none, none can appear during the call.
     fn has_readers(&self) -> bool {
-        // The table and this structure hold one reference each.
+        // The table and this struct hold one reference each.
         let others = Arc::strong_count(&self.slots) > 2;
-        // Accesses of a dropped reader must not come after the following ones.
+        // Orders the accesses of a dropped reader before the accesses that follow here.
         fence(Ordering::Acquire);
         others
     }
 
-    /// Frees a node at once, when no reader can use it.
+    /// Frees a node at once. No reader may be able to use it.
     pub fn discard(&mut self, node: Entry) {
         let lines = self.lines_of(node);
         self.free[lines - 1].push(node.line() as u32);
@@ -184,7 +185,7 @@ impl Nodes {
         self.next - 1 - free.sum::<usize>()
     }
 
-    /// Returns the bytes that hold nodes or did.
+    /// Returns the memory that nodes take or took, in bytes.
     pub fn memory(&self) -> usize {
         self.next * LINE * size_of::<u64>()
     }

@@ -1,9 +1,10 @@
-//! Readers' view of a table.
+//! Readers' view of a route table.
 //!
 //! An [`Entry`] is a value, a node, or empty. The root has an entry for each value of an address's first 24
-//! bits. A node has an entry for each value of the next octet, but stores runs of equal neighbours once. A
-//! bit set marks the first octet of each run. The entry of an octet is found by counting the bits up to its
-//! own. A node also has a *default* for octets without their own entry: the value that the node replaced.
+//! bits. A node has an entry for each value of the next octet, but stores a run of neighbouring octets with
+//! equal entries once. A bit set marks the first octet of each run. To find an octet's entry, a lookup counts
+//! the bits up to that octet. A node also has a *default* for octets without their own entry: the value that
+//! the node replaced.
 //!
 //! Words of a node, of 64 bits each:
 //!
@@ -21,23 +22,23 @@ use millrace_memory::{HugeSlice, MemoryError, prefetch, prefetch_slice_element};
 
 /// Number of address bits that select a root entry.
 pub(super) const ROOT_BITS: u8 = 24;
-/// Number of octets above the first nodes.
+/// Number of address octets that the root covers, so the depth of the first nodes.
 pub(super) const ROOT_OCTETS: usize = 3;
-/// Number of words of a line; nodes consist of lines.
+/// Number of words in a line of 64 bytes; a node takes whole lines.
 pub(super) const LINE: usize = 8;
-/// Number of words of a node before its entries.
+/// Number of words at the start of a node, before its entries.
 pub(super) const HEAD: usize = 5;
-/// Maximum number of lines of a table: 1 GiB of address space. Only used parts take memory.
+/// Maximum number of lines of a table: 1 GiB of address space. Unused parts take no memory.
 const MOST_LINES: usize = 1 << 24;
-/// Minimum number of lines worth trying.
+/// Minimum number of lines with which a table is created.
 const FEWEST_LINES: usize = 1 << 16;
-/// Number of addresses whose lookups descend below the root side by side.
+/// Number of addresses whose lookups go down the nodes together.
 const BATCH: usize = 128;
-/// Number of addresses whose root entries are prefetched together, while the previous group is read. A
-/// processor fetches fewer at once, so memory accesses stay in flight.
+/// Number of addresses whose root entries are prefetched together, while the entries of the previous group
+/// are read. It exceeds the number of lines that a processor fetches at once, so memory accesses never pause.
 const GROUP: usize = 32;
 
-/// Entry of the root or a node.
+/// Entry of the root or of a node: a value, a node, or empty.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Entry(u32);
 
@@ -74,10 +75,11 @@ impl Entry {
         self.0 >= Self::NODE
     }
 
-    /// Returns the line of the entry's node; 0, which is no node's line, if the entry is no node.
+    /// Returns the first line of the node that the entry leads to; 0 if the entry is no node, as line 0
+    /// belongs to no node.
     #[inline(always)]
     pub fn line(self) -> usize {
-        // All bits are set for a node.
+        // All ones if the entry is a node, otherwise 0.
         let node = (self.0.cast_signed() >> 31).cast_unsigned();
         (self.0 & node & !Self::NODE) as usize
     }
@@ -92,7 +94,7 @@ impl Entry {
         self.0.checked_sub(1)
     }
 
-    /// Returns this entry if it is a value, otherwise `other`; without a branch, because it would be
+    /// Returns this entry if it is a value, otherwise `other`. Has no branch, because it would be
     /// unpredictable.
     #[inline(always)]
     fn value_or(self, other: Self) -> Self {
@@ -101,7 +103,7 @@ impl Entry {
     }
 }
 
-/// Tables of one address family: written by one thread, read by any.
+/// Table of one address family: one thread writes it, any thread reads it.
 #[derive(Debug)]
 pub(super) struct Slots {
     /// Value of the prefix of length 0.
@@ -111,7 +113,7 @@ pub(super) struct Slots {
 }
 
 impl Slots {
-    /// Creates tables with as much room as the address space allows.
+    /// Creates a table with as much room as the address space allows.
     pub fn new() -> Result<Self, MemoryError> {
         let mut lines = MOST_LINES;
         loop {
@@ -122,14 +124,14 @@ impl Slots {
         }
     }
 
-    /// Creates tables with room for nodes of `lines` lines in total.
+    /// Creates a table with room for nodes of `lines` lines in total.
     pub fn with_lines(lines: usize) -> Result<Self, MemoryError> {
         let root = HugeSlice::new("the root of a route table", 1 << ROOT_BITS)?;
         let words = HugeSlice::new("the nodes of a route table", lines * LINE)?;
         Ok(Self { fallback: AtomicU32::new(0), root, words })
     }
 
-    /// Returns the number of lines of the tables.
+    /// Returns the number of lines of the table.
     pub fn lines(&self) -> usize {
         self.words.len() / LINE
     }
@@ -152,7 +154,7 @@ impl Slots {
         (default(counts), entry(node, index))
     }
 
-    /// Returns the value of the longest prefix of an address.
+    /// Returns the value of the longest prefix that matches an address.
     #[inline]
     pub fn lookup<const N: usize>(&self, octets: [u8; N]) -> Option<u32> {
         let mut entry = self.root(top(&octets));
@@ -168,8 +170,8 @@ impl Slots {
         entry.value_or(best).to_value()
     }
 
-    /// Looks up the addresses whose results fit into `out`. Prefetches root entries for several addresses
-    /// ahead, and nodes for up to [`BATCH`] addresses at a time.
+    /// Looks up addresses together, up to the shorter of `addresses` and `out`. Prefetches root entries of
+    /// the next group, and nodes of up to [`BATCH`] addresses at a time.
     #[inline]
     pub fn lookup_batch<const N: usize, T: Copy, V>(
         &self,
@@ -181,7 +183,7 @@ impl Slots {
         let root = &self.root[..1 << ROOT_BITS];
         let fetch_one = |address: &T| prefetch(&root[top(&octets(*address))]);
         let fetch = |addresses: &[T]| match <&[T; GROUP]>::try_from(addresses) {
-            // The number of addresses is known at compile time.
+            // In a full group, the number of addresses is known at compile time, so the loop can be unrolled.
             Ok(addresses) => addresses.iter().for_each(fetch_one),
             Err(_) => addresses.iter().for_each(fetch_one),
         };
@@ -197,7 +199,7 @@ impl Slots {
                 fetch(ahead.next().unwrap_or_default());
                 for (at, (address, out)) in group.iter().zip(out).enumerate() {
                     let entry = load(&root[top(&octets(*address))]);
-                    // The most frequent case with IPv4.
+                    // Frequent case in IPv4: the root entry is the result.
                     if entry.is_value() {
                         *out = value(entry.to_value());
                         continue;
@@ -217,7 +219,7 @@ impl Slots {
         }
     }
 
-    /// Continues lookups from the root down to the ends of their prefixes.
+    /// Continues the lookups that have left the root, down to their last entries.
     #[inline]
     fn descend<const N: usize, T: Copy, V>(
         &self,
@@ -228,8 +230,8 @@ impl Slots {
         mut under_way: &mut [UnderWay],
     ) {
         for depth in ROOT_OCTETS..N {
-            // A large node's entry is in another line than its head, so all entries are prefetched before one
-            // is read.
+            // In a large node, the entry is in another line than the head. So the entries of all lookups are
+            // prefetched before the first one is read.
             for one in under_way.iter_mut() {
                 let Some(address) = addresses.get(usize::from(one.which)) else { break };
                 let node = one.at as usize * LINE;
@@ -254,14 +256,14 @@ impl Slots {
     }
 }
 
-/// Lookup below the root.
+/// Lookup that has left the root.
 #[derive(Clone, Copy)]
 struct UnderWay {
-    /// Index of the address in the batch.
+    /// Index of the address among the [`BATCH`] addresses.
     which: u8,
     /// Best value found so far.
     best: Entry,
-    /// Line of the current node, then the location of its entry, in half words.
+    /// First line of the current node; later the location of its entry, counted in half words.
     at: u32,
 }
 
@@ -284,7 +286,7 @@ pub(super) fn top<const N: usize>(octets: &[u8; N]) -> usize {
     (u32::from_be_bytes([octets[0], octets[1], octets[2], octets[3]]) >> 8) as usize
 }
 
-/// Returns the index of an octet's run in a node, and the node's word of counts and default.
+/// Returns the index of an octet's run in a node, and the node's word 4 (run counts and default).
 #[inline(always)]
 pub(super) fn index(node: &[AtomicU64], octet: u8) -> (usize, u64) {
     let (word, bit) = (usize::from(octet >> 6), octet & 63);
@@ -294,19 +296,19 @@ pub(super) fn index(node: &[AtomicU64], octet: u8) -> (usize, u64) {
     (before as usize + begun.count_ones() as usize - 1, counts)
 }
 
-/// Returns an entry of a node, by its run.
+/// Returns the entry of a node's run, by the index of the run.
 #[inline(always)]
 pub(super) fn entry(node: &[AtomicU64], index: usize) -> Entry {
     half(node[HEAD + index / 2].load(Ordering::Acquire), index)
 }
 
-/// Returns one of the two entries in a word.
+/// Returns the entry of run `index` from the word that contains it.
 #[inline(always)]
 fn half(word: u64, index: usize) -> Entry {
     Entry((word >> (32 * (index % 2))) as u32)
 }
 
-/// Returns the default from a node's word of counts and default.
+/// Returns the default of a node from its word 4.
 #[inline(always)]
 fn default(counts: u64) -> Entry {
     Entry((counts >> 32) as u32)

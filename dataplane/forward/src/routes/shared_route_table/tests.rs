@@ -1,4 +1,5 @@
-//! Table for many readers, compared with the oracle, and under readers that never stop.
+//! Tests of the shared route table against a reference table, and with readers that look up addresses during
+//! all changes.
 
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, AtomicU64};
@@ -11,7 +12,7 @@ use proptest::prelude::*;
 /// Conversion between addresses and octets.
 trait Octets<const N: usize>: PrefixBits {
     fn octets(self) -> [u8; N];
-    /// Returns an address from the upper bits of a number.
+    /// Makes an address from the upper bits of a number.
     fn cut(bits: u128) -> Self;
 }
 
@@ -35,7 +36,7 @@ impl Octets<16> for u128 {
     }
 }
 
-/// Returns a reader's answers, and checks that single lookups and a batch agree.
+/// Returns a reader's results, and checks that single lookups and a batch lookup agree.
 fn answers<A: Octets<N>, const N: usize>(reader: &TableReader<N>, addresses: &[A]) -> Vec<Option<u32>> {
     let single: Vec<_> = addresses.iter().map(|address| reader.lookup(address.octets())).collect();
     let mut batch = vec![Some(u32::MAX); addresses.len()];
@@ -49,7 +50,7 @@ fn quiesce<A: PrefixBits>(table: &mut SharedTable<A>) {
     table.quiesced(epoch);
 }
 
-/// Applies the operations to both tables and compares every answer. An operation with value 0 also frees the
+/// Applies the operations to both tables and compares every result. An operation with value 0 also frees the
 /// retired nodes.
 fn compare<A: Octets<N>, const N: usize>(operations: &[(bool, A, u8, u32)]) -> Result<(), TestCaseError> {
     let (mut table, mut oracle) = (SharedTable::new().unwrap(), LinearOracle::default());
@@ -76,7 +77,8 @@ fn compare<A: Octets<N>, const N: usize>(operations: &[(bool, A, u8, u32)]) -> R
     Ok(())
 }
 
-/// Makes most very short IPv4 prefixes longer, because each takes up to 8 million stores.
+/// Replaces most very short IPv4 prefixes by longer ones, because each very short prefix takes up to 8
+/// million stores.
 fn affordable(operations: Vec<(bool, u32, u8, u32)>) -> Vec<(bool, u32, u8, u32)> {
     let longer = |length, value| if (1..8).contains(&length) && value > 3 { length + 8 } else { length };
     operations
@@ -86,7 +88,7 @@ fn affordable(operations: Vec<(bool, u32, u8, u32)>) -> Vec<(bool, u32, u8, u32)
 }
 
 proptest! {
-    // Each case has its own huge pages, which the kernel must clear.
+    // Few cases: each one maps huge pages, which the kernel must clear.
     #![proptest_config(ProptestConfig::with_cases(100))]
 
     #[test]
@@ -100,8 +102,8 @@ proptest! {
     }
 }
 
-/// Inserts and removes thousands of nearby prefixes, which creates nodes of every size. The oracle here is
-/// the writer's own table, which other tests compare with the list.
+/// Inserts and removes thousands of nearby prefixes, which creates nodes of every size. The reference is the
+/// writer's own table, which other tests compare with a list.
 fn crowd<A: Octets<N>, const N: usize>(shortest: u8, varied: u32) {
     let (mut table, mut oracle) = (SharedTable::<A>::new().unwrap(), RouteTable::<A>::new());
     let reader = table.reader::<N>();
@@ -154,7 +156,8 @@ fn a_crowd_of_ipv6_prefixes_is_found() {
     crowd::<u128, 16>(24, 106);
 }
 
-/// Test case FW-01: whole octets full of host prefixes, which make the largest possible nodes.
+/// Test case FW-01: host prefixes for all 256 values of the last octet, which make the largest possible
+/// nodes.
 #[test]
 fn every_octet_may_have_a_separate_value() {
     let mut table = SharedTable::<u32>::new().unwrap();
@@ -168,7 +171,7 @@ fn every_octet_may_have_a_separate_value() {
     assert!(answers(&reader, &addresses).iter().all(|value| *value == Some(1000)));
 }
 
-/// Nodes are not reused before the readers that may use them have passed the epoch.
+/// Retires nodes. They must not be reused before their readers have passed the epoch.
 #[test]
 fn nodes_are_used_again_only_when_readers_have_gone_on() {
     let mut table = SharedTable::<u32>::new().unwrap();
@@ -205,7 +208,7 @@ fn full_table_refuses_and_is_unchanged() {
     expected.push(None);
     assert_eq!(answers(&reader, &probes), expected);
     assert_eq!(table.prefixes().len(), fits as usize);
-    // Existing prefixes can change, and removals free room.
+    // In a full table, existing prefixes can still change, and removals make room.
     assert_eq!(table.insert(address(0), 128, 77), Ok(Some(0)));
     assert_eq!(table.remove(address(1), 128), Some(1));
     assert_eq!(table.insert(address(1), 128, 1), Err(FibFull));
@@ -213,27 +216,27 @@ fn full_table_refuses_and_is_unchanged() {
     assert_eq!(table.insert(address(1), 128, 1), Ok(None));
 }
 
-/// Returns a value that encodes the length of a prefix, the number of its address if that is its own, and
-/// whether the value is new.
+/// Returns a value for a prefix. It encodes the prefix length, the number of the address if no other address
+/// shares the prefix, and `is_new`.
 fn encoded(length: u8, number: usize, is_new: bool) -> u32 {
     u32::from(length) << 16 | u32::from(is_new) << 15 | if length > 64 { number as u32 } else { 0 }
 }
 
-/// Progress of a writer and of a reader, in numbers of changes.
+/// Progress of the writer and the readers, counted in changes of the writer.
 #[derive(Default)]
 struct Progress {
-    /// Number of changes after which the writer closed the last epoch.
+    /// Number of changes before the last end of an epoch.
     closed: AtomicU64,
-    /// Closed changes that each reader has seen between two batches.
+    /// Value of `closed` that each reader has last seen between two batches.
     seen: [AtomicU64; 2],
     is_done: AtomicBool,
 }
 
-/// Looks up addresses until the writer has ended. Checks that each answer is a value that a prefix of the
+/// Looks up addresses until the writer has ended. Checks that each result is a value that some prefix of the
 /// address had.
 fn read(reader: &TableReader<16>, addresses: &[u128], progress: &Progress, seen: &AtomicU64) {
     while !progress.is_done.load(Ordering::Acquire) {
-        // Between two batches: earlier commands are in force.
+        // Reports a quiescent point: no lookup is running.
         seen.store(progress.closed.load(Ordering::Acquire), Ordering::Release);
         let mut batch = vec![None; addresses.len()];
         reader.lookup_batch(addresses, |address| address.to_be_bytes(), &mut batch, |value| value);
@@ -245,7 +248,7 @@ fn read(reader: &TableReader<16>, addresses: &[u128], progress: &Progress, seen:
             assert_eq!(mark, own, "address {number} has a value of another: {found:#x}");
         }
     }
-    // The writer must not wait for readers that have ended.
+    // The writer must not wait for a reader that has ended.
     seen.store(u64::MAX, Ordering::Release);
 }
 
@@ -277,11 +280,11 @@ fn write(table: &mut SharedTable<u128>, addresses: &[u128], progress: &Progress)
     progress.is_done.store(true, Ordering::Release);
 }
 
-/// One thread changes prefix after prefix, and frees nodes when readers have passed the epoch. Readers see
-/// for each address only values that its prefixes have had.
+/// One thread changes prefixes, and frees nodes when all readers have passed the epoch. For each address,
+/// readers must see only values that its prefixes have had.
 #[test]
 fn readers_see_the_old_or_the_new() {
-    // Nested prefixes around each address.
+    // Addresses that share prefixes of several lengths.
     let addresses: Vec<u128> = (0..40u128)
         .map(|number| 0x2001_0db8 << 96 | (number % 5) << 88 | number << 64 | 0x8000 << 48 | number)
         .collect();
