@@ -1,4 +1,4 @@
-//! Comparison of all words of a cache line at once, by the widest vectors of the processor.
+//! Comparison of all words of a cache line at once, with the widest vectors of the processor.
 //!
 //! Code that compares many lines is written once, as an [`Operation`] for any kind of [`Vectors`]. The
 //! compiler builds it for each kind. [`with_widest`] detects the processor's vectors once, and runs the
@@ -14,26 +14,27 @@ mod tests;
 
 pub use portable::{Portable, equal_shorts};
 
-/// Words of a cache line.
+/// The 16 words of a cache line.
 pub type Words = [u32; 16];
 
-/// Kind of vectors to compare the words of a cache line. A value of such a type proves that the processor has
-/// them.
+/// Kind of vector instructions that compare the words of a cache line. A value of such a type proves that the
+/// processor has the instructions.
 pub trait Vectors: Copy {
-    /// Returns a bit for each of `words` that equals `wanted`, ignoring the bits of `low`. `wanted` must have
-    /// none of these bits.
+    /// Returns a word whose bit n is set if word n of `words` equals `wanted`. The comparison ignores the
+    /// bits that are set in `low`; `wanted` must have none of these bits.
     fn equal_above(self, words: &Words, wanted: u32, low: u32) -> u32;
 
-    /// Returns the `low` bits of the first word that equals `wanted` in all other bits; 0 when there is none.
-    /// `wanted` must have none of the `low` bits, and `low` is a power of two, minus one.
+    /// Finds the first word that equals `wanted` in all bits but those of `low`, and returns the word's `low`
+    /// bits; 0 if there is none. `wanted` must have none of the `low` bits, and `low` is a power of two minus
+    /// one.
     fn first_low(self, words: &Words, wanted: u32, low: u32) -> u32;
 
-    /// Returns a bit for each of `words` that is below `limit`.
+    /// Returns a word whose bit n is set if word n of `words` is below `limit`.
     fn below(self, words: &Words, limit: u32) -> u32;
 }
 
-/// Operation that is built for each kind of vectors. `run`, and all functions that it calls, must be
-/// `inline(always)`: the compiler applies the kind's instructions only to inlined code.
+/// Operation that is built for each kind of vectors. `run` and all functions that it calls must be
+/// `inline(always)`, because the compiler uses the kind's instructions only in inlined code.
 pub trait Operation {
     /// Result of the operation.
     type Output;
@@ -42,8 +43,8 @@ pub trait Operation {
     fn run<V: Vectors>(self, vectors: V) -> Self::Output;
 }
 
-/// Declares a type whose values prove that the processor has the named features, and the build of an operation
-/// for these features.
+/// Declares a type whose values prove that the processor has the named features, and the build of an
+/// operation for these features.
 #[cfg(target_arch = "x86_64")]
 macro_rules! proof {
     ($(#[$doc:meta])* $name:ident: $($feature:tt),+) => {
@@ -52,14 +53,14 @@ macro_rules! proof {
         pub(super) struct $name(());
 
         impl $name {
-            /// Returns the vectors; `None` if this processor lacks them.
+            /// Returns the proof; `None` if this processor lacks the features.
             #[inline]
             pub fn detect() -> Option<Self> {
                 let has = $(is_x86_feature_detected!($feature))&&+;
                 has.then_some(Self(()))
             }
 
-            /// Runs the build of the operation for these vectors.
+            /// Runs the build of the operation for these features.
             #[inline(always)]
             pub fn run<O: super::Operation>(self, operation: O) -> O::Output {
                 $(#[target_feature(enable = $feature)])+
@@ -90,8 +91,8 @@ pub fn with_widest<O: Operation>(operation: O) -> O::Output {
     operation.run(Portable)
 }
 
-/// Runs an operation with each kind of vectors of this processor, so that tests can compare them. `make`
-/// makes the operation for each run. The first result is the portable one.
+/// Runs an operation with each kind of vectors that this processor has, so that tests can compare the
+/// results. `make` makes the operation for each run. The first result is that of the portable kind.
 pub fn with_each<O: Operation>(mut make: impl FnMut() -> O) -> Vec<O::Output> {
     #[cfg_attr(not(target_arch = "x86_64"), expect(unused_mut))]
     let mut outputs = vec![make().run(Portable)];

@@ -1,4 +1,4 @@
-//! A zeroed slice in memory of its own, in huge pages when it is large.
+//! Zeroed slice in a memory mapping of its own, in huge pages if it is large.
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -7,12 +7,12 @@ use std::ptr::{self, NonNull};
 
 use crate::Zeroable;
 
-/// Bytes of a huge page, and the alignment of a [`HugeSlice`] that fills at least one.
+/// Size of a huge page in bytes, and alignment of a [`HugeSlice`] that fills at least one.
 pub const HUGE_PAGE: usize = 2 << 20;
-/// Size of a page, the alignment of smaller mappings.
+/// Size of a page in bytes, and alignment of smaller mappings.
 const PAGE: usize = 4096;
 
-/// Error: the kernel has no memory for a table.
+/// Error returned if the kernel has no memory for a table.
 #[derive(Debug, thiserror::Error)]
 #[error("no memory for {what}: {length} elements of {element} bytes: {source}")]
 pub struct MemoryError {
@@ -28,19 +28,19 @@ pub struct MemoryError {
 
 /// Slice of fixed length, mapped from the kernel and zeroed.
 ///
-/// From [`HUGE_PAGE`] on, the slice is aligned to huge pages and requests them from the kernel. The kernel
-/// allocates memory at the first write, a page (or huge page) at a time, so unused parts of a large slice
-/// cost nothing. A drop returns the memory at once.
+/// From [`HUGE_PAGE`] bytes on, the slice is aligned to huge pages and requests them from the kernel. The
+/// kernel allocates a page (or huge page) at its first write, so unused parts of a large slice take no
+/// memory. A drop returns the memory at once.
 pub struct HugeSlice<T> {
     elements: NonNull<T>,
     length: usize,
-    /// Bytes of the mapping, which begins at `elements`; 0 for no mapping.
+    /// Length of the mapping in bytes, which begins at `elements`; 0 if there is no mapping.
     mapped: usize,
     _owned: PhantomData<T>,
 }
 
 impl<T: Zeroable> HugeSlice<T> {
-    /// Maps `length` elements of zeros; `what` names the table in errors.
+    /// Maps `length` elements of zeros. `what` names the table in errors.
     pub fn new(what: &'static str, length: usize) -> Result<Self, MemoryError> {
         const { assert!(align_of::<T>() <= PAGE, "an element's alignment exceeds a page's") };
         let error = |source| MemoryError { what, length, element: size_of::<T>(), source };
@@ -57,8 +57,9 @@ impl<T: Zeroable> HugeSlice<T> {
 }
 
 impl<T> HugeSlice<T> {
-    /// Populates the memory of all elements, so that no later access waits for the kernel to clear a page. A
-    /// huge page takes a few tenths of a millisecond. Contents stay the same.
+    /// Allocates the memory of all elements now, so that no later access waits for the kernel to clear a
+    /// page. This takes a few tenths of a millisecond for a huge page. The contents stay the same. `what`
+    /// names the table in errors.
     pub fn populate(&mut self, what: &'static str) -> Result<(), MemoryError> {
         if self.mapped == 0 {
             return Ok(());
@@ -69,7 +70,7 @@ impl<T> HugeSlice<T> {
         let source = std::io::Error::last_os_error();
         match result {
             0 => Ok(()),
-            // Linux before 5.14 lacks this advice. The kernel then allocates memory at the first write.
+            // Linux before 5.14 lacks this advice. It allocates the memory at the first write.
             _ if source.raw_os_error() == Some(libc::EINVAL) => Ok(()),
             _ => Err(MemoryError { what, length: self.length, element: size_of::<T>(), source }),
         }
@@ -115,7 +116,7 @@ impl<T> Drop for HugeSlice<T> {
 
 // SAFETY: the slice owns its elements as a boxed slice does.
 unsafe impl<T: Send> Send for HugeSlice<T> {}
-// SAFETY: as above.
+// SAFETY: as for `Send`.
 unsafe impl<T: Sync> Sync for HugeSlice<T> {}
 
 impl<T> fmt::Debug for HugeSlice<T> {
@@ -124,7 +125,7 @@ impl<T> fmt::Debug for HugeSlice<T> {
     }
 }
 
-/// Maps `bytes` of zeros, a multiple of the page size.
+/// Maps `bytes` bytes of zeros. `bytes` must be a multiple of the page size.
 fn map(bytes: usize) -> Result<NonNull<u8>, std::io::Error> {
     // SAFETY: an anonymous mapping at an address that the kernel chooses touches no existing memory.
     let start = unsafe {
@@ -143,7 +144,8 @@ fn map(bytes: usize) -> Result<NonNull<u8>, std::io::Error> {
     NonNull::new(start.cast()).ok_or_else(|| std::io::Error::from_raw_os_error(libc::ENOMEM))
 }
 
-/// Maps `bytes` of zeros, a multiple of [`HUGE_PAGE`] and aligned to it, and requests huge pages.
+/// Maps `bytes` bytes of zeros, aligned to [`HUGE_PAGE`], and requests huge pages. `bytes` must be a multiple
+/// of [`HUGE_PAGE`].
 fn map_huge(bytes: usize) -> Result<NonNull<u8>, std::io::Error> {
     let whole =
         bytes.checked_add(HUGE_PAGE).ok_or_else(|| std::io::Error::from_raw_os_error(libc::ENOMEM))?;

@@ -1,7 +1,8 @@
 //! Memory of large tables: zeroed slices in huge pages, prefetching, and comparison of the words of a cache
 //! line.
 //!
-//! Packet-path tables use this crate, so that the crates that search them can forbid unsafe code.
+//! The unsafe code of packet-path tables is in this crate, so that the crates that search the tables can
+//! forbid unsafe code.
 
 mod compare;
 mod huge_slice;

@@ -1,20 +1,20 @@
 //! Prefetching of memory into the processor's cache.
 
-/// Prefetches the cache line at the start of `value`. The processor does not wait for it.
+/// Prefetches the cache line that contains the start of `value`. The processor does not wait for it.
 #[inline(always)]
 pub fn prefetch<T>(value: &T) {
     fetch(std::ptr::from_ref(value));
 }
 
-/// Prefetches the cache line at the start of element `index` of `slice`. The index is not checked; an index
-/// out of range does no harm.
+/// Prefetches the cache line that contains the start of element `index` of `slice`. The index is not checked;
+/// an index out of range does no harm.
 #[inline(always)]
 pub fn prefetch_slice_element<T>(slice: &[T], index: usize) {
     fetch(slice.as_ptr().wrapping_add(index));
 }
 
-/// Prefetches the cache line of part `number` of a slice, counted in parts of `size` bytes. The number is not
-/// checked; a part out of range does no harm.
+/// Prefetches the cache line of part `number` of a slice divided into parts of `size` bytes. The number is
+/// not checked; a part out of range does no harm.
 #[inline(always)]
 pub fn prefetch_at<T>(slice: &[T], number: usize, size: usize) {
     fetch(slice.as_ptr().wrapping_byte_add(number.wrapping_mul(size)));

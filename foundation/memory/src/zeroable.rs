@@ -8,8 +8,8 @@ use millrace_units::{GateId, InstanceId, Instant, NextHopIndex, PathId, PortId, 
 
 /// Type for which memory of all zeros is a valid value.
 ///
-/// Structs of such fields implement it by [`zeroable!`](crate::zeroable), without unsafe code at the place of
-/// use.
+/// [`zeroable!`](crate::zeroable) implements it for structs of such fields, so that the crate that declares
+/// the struct needs no unsafe code.
 ///
 /// # Safety
 /// A value whose bytes are all zero must be valid.

@@ -9,7 +9,7 @@ use millrace_units::{NextHopIndex, PathId, PortId, QueueId};
 pub struct Annotations {
     /// Ingress port; [`PortId::NONE`] for packets that the router made.
     pub port: PortId,
-    /// Egress port, once forwarding has chosen it.
+    /// Egress port; [`PortId::NONE`] until it is chosen.
     pub out_port: PortId,
     /// Queue at the egress port.
     pub queue: QueueId,
@@ -17,17 +17,18 @@ pub struct Annotations {
     pub tag: u8,
     /// Exception bits of the packet.
     pub exceptions: Exceptions,
-    /// Number of times that the packet went back to classification.
+    /// Number of times that the packet was classified again.
     pub passes: u8,
-    /// Whether the kernel made this frame. It then leaves by `out_port` unchanged, link header included.
+    /// Whether the packet is a frame that the kernel sends. It leaves by `out_port` unchanged, link header
+    /// included.
     pub is_framed: bool,
-    /// Number of the packet's trace; 0 for no trace, as most packets.
+    /// Trace number; 0 for most packets, which are not traced.
     pub trace: u16,
     /// Flow hash; equal for all packets of a flow.
     pub hash: u32,
-    /// Next-hop group, once forwarding has chosen it.
+    /// Route number; the maximum number stands for no route.
     pub next_hop: NextHopIndex,
-    /// Path whose filters count the packet in the queues that follow their gates; path 0 for none.
+    /// Path whose filters account for the packet in queues; path 0 for none.
     pub counts_for: PathId,
 }
 
@@ -48,7 +49,7 @@ impl Annotations {
     };
 }
 
-/// Four exception bits that filters match (the NPR's, section 3.2).
+/// The four exceptions of a packet that filters match (as in the NPR, section 3.2), as bits.
 #[derive(Clone, Copy, PartialEq, Eq, Default)]
 pub struct Exceptions(u8);
 
@@ -64,7 +65,7 @@ impl Exceptions {
     /// Transport header that is cut, or follows more extension headers than the router reads.
     pub const CUT: Self = Self(8);
 
-    /// Every bit with its name in filters.
+    /// Each exception with its name in filters.
     pub const NAMES: [(&'static str, Self); 4] =
         [("ttl", Self::TTL), ("options", Self::OPTIONS), ("fragment", Self::FRAGMENT), ("cut", Self::CUT)];
 
@@ -74,13 +75,13 @@ impl Exceptions {
         self.0
     }
 
-    /// Returns the exceptions of the lowest four bits of `bits`.
+    /// Returns the exceptions whose bits are set in the lowest four bits of `bits`.
     #[inline]
     pub const fn from_bits(bits: u8) -> Self {
         Self(bits & 15)
     }
 
-    /// Whether all bits of `other` are set.
+    /// Returns whether all bits of `other` are set.
     #[inline]
     pub const fn contains(self, other: Self) -> bool {
         self.0 & other.0 == other.0

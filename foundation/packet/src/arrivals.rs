@@ -1,22 +1,22 @@
 //! Record of the batch that a worker processed last, for a report after a panic.
 //!
-//! The record copies one pointer per packet; the bytes stay in their frames. Frames that return to the pool
-//! keep their contents until the pool allocates them again. So the report shows the last contents of the
+//! The record holds one pointer per packet; the bytes stay in their memory frames. Frames that return to the
+//! pool keep their contents until the pool allocates them again. So the report shows the last contents of the
 //! packets.
 #![allow(unsafe_code)]
 
 use crate::frame::Frame;
 use crate::{BATCH_SIZE, Packet, Pool};
 
-/// Maximum number of frames read of a chain: a packet of 65,535 bytes has 33 frames.
+/// Maximum number of memory frames read per packet. A packet of 65,535 bytes has 33 frames.
 const LONGEST_CHAIN: usize = 40;
 
-/// First frames of the packets of the last batch.
+/// Record of the last batch: a pointer to the first memory frame of each packet.
 #[derive(Debug)]
 pub struct Arrivals {
     heads: Box<[*const Frame; BATCH_SIZE]>,
     count: usize,
-    /// Handle that keeps the frames in memory.
+    /// Handle of the pool, which keeps the frames mapped.
     _pool: Pool,
 }
 
@@ -26,7 +26,8 @@ impl Arrivals {
         Self { heads: Box::new([std::ptr::null(); BATCH_SIZE]), count: 0, _pool: pool }
     }
 
-    /// Records the packets of a batch. They must be of this pool.
+    /// Records the packets of a batch, and replaces the record of the previous batch. The packets must be of
+    /// this pool.
     #[inline]
     pub fn note(&mut self, packets: &[Packet]) {
         self.count = packets.len().min(BATCH_SIZE);
@@ -35,8 +36,8 @@ impl Arrivals {
         }
     }
 
-    /// Returns the present bytes of each recorded packet. Call it only after a panic, when no other code uses
-    /// the packets.
+    /// Returns the current bytes of each recorded packet. To be called only after a panic, when no other code
+    /// uses the packets.
     pub fn frames(&self) -> impl Iterator<Item = Vec<u8>> {
         self.heads.iter().take(self.count).map(|head| bytes_of(*head))
     }

@@ -1,4 +1,4 @@
-//! Batch: up to 256 packets that go through a stage together.
+//! Batch: up to 256 packets that pass a stage together.
 
 use std::collections::VecDeque;
 use std::ops::{Deref, DerefMut};
@@ -40,7 +40,10 @@ impl Batch {
         self.limit.saturating_sub(self.packets.len())
     }
 
-    /// Appends a packet; returns it as the error when the batch is full.
+    /// Appends a packet.
+    ///
+    /// # Errors
+    /// Returns the packet if the batch is full.
     #[inline]
     pub fn push(&mut self, packet: Packet) -> Result<(), Packet> {
         if self.packets.len() >= self.limit {
@@ -50,8 +53,8 @@ impl Batch {
         Ok(())
     }
 
-    /// Moves the first packets of a queue into the batch, at most `most`, as far as there is room; returns
-    /// their number.
+    /// Moves the first packets of a queue into the batch: at most `most`, and as many as there is room for.
+    /// Returns their number.
     #[inline]
     pub fn take_from(&mut self, queue: &mut VecDeque<Packet>, most: usize) -> usize {
         let count = self.room().min(queue.len()).min(most);
@@ -59,9 +62,9 @@ impl Batch {
         count
     }
 
-    /// Moves all packets of a queue into the batch at once and calls `work`. Afterwards drops the remaining
-    /// packets; batch and queue are then empty. The batch borrows the queue's memory, so no packet is copied.
-    /// The batch must be empty.
+    /// Moves all packets of a queue into the batch at once and calls `work`. Then drops the packets that
+    /// `work` has left, so that batch and queue are empty. The batch borrows the queue's memory, so no packet
+    /// is copied. The batch must be empty before.
     #[inline]
     pub fn with_all_of(&mut self, queue: &mut VecDeque<Packet>, work: impl FnOnce(&mut Self)) {
         debug_assert!(self.packets.is_empty() && queue.len() <= self.limit);
@@ -84,16 +87,16 @@ impl Batch {
         self.packets.drain(..count)
     }
 
-    /// Moves the packets of another batch from position `from` on into this one, as far as there is room;
-    /// drops the rest.
+    /// Moves the packets of `other` from position `from` on into this batch, as many as there is room for.
+    /// Drops the rest.
     #[inline]
     pub fn take_tail(&mut self, other: &mut Self, from: usize) {
         let room = self.room();
         self.packets.extend(other.packets.drain(from..).take(room));
     }
 
-    /// Removes the packet at a position. Until [`put_back`](Self::put_back), the last packet is at this
-    /// position.
+    /// Removes the packet at a position. Until [`put_back`](Self::put_back), this position holds the batch's
+    /// last packet.
     ///
     /// # Panics
     /// When there is no packet at this position.
@@ -125,7 +128,7 @@ impl Batch {
         &self.packets[place]
     }
 
-    /// Returns the packet at a position for writes, as [`at`](Self::at) does.
+    /// Returns the packet at a position, mutable (see [`at`](Self::at)).
     ///
     /// # Panics
     /// When there is no packet at this position.
@@ -141,7 +144,7 @@ impl Batch {
         self.packets.pop()
     }
 
-    /// Drops all packets: their frames return to the pool.
+    /// Drops all packets, so that their memory frames return to the pool.
     #[inline]
     pub fn clear(&mut self) {
         self.packets.clear();
@@ -196,7 +199,7 @@ mod tests {
         let pool = Pool::new(8).unwrap();
         let mut queue = VecDeque::with_capacity(8);
         let mut batch = Batch::new();
-        // In each iteration the queue begins elsewhere in its memory.
+        // In each round, the queue's packets begin at another place of its ring buffer.
         for round in 0..20_usize {
             let count = round % 8;
             queue.extend((0..count).map(|number| pool.packet_from(&[number as u8]).unwrap()));

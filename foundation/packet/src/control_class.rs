@@ -1,5 +1,5 @@
-//! Classes of packets to the router itself. Each class has a rate limit, so a flood loses packets in its own class
-//! only.
+//! Classes of packets to the router itself, for control-plane policing. Each class has a rate limit, so that
+//! a flood causes losses in its own class only.
 
 use std::fmt;
 
@@ -63,7 +63,7 @@ impl fmt::Display for ControlClass {
     }
 }
 
-/// Counts of packets to the router itself, by the numbers of their classes.
+/// Counts of packets to the router itself, by class number.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct ClassCounts {
     /// Packets that passed the rate limit.
@@ -79,7 +79,7 @@ impl ClassCounts {
         self.dropped.iter_mut().zip(more.dropped).for_each(|(sum, more)| *sum += more);
     }
 
-    /// Returns the difference to an earlier state of the counts.
+    /// Returns the counts since an earlier state of them, `before`.
     #[must_use]
     pub fn since(&self, before: &Self) -> Self {
         let less = |now: &[u64; CONTROL_CLASSES], before: &[u64; CONTROL_CLASSES]| {

@@ -109,7 +109,7 @@ drop_reasons! {
     Filter = "filter",
     /// The token bucket of a filter is empty.
     Policer = "policer",
-    /// Control-plane policing: packets of this class to the router itself exceed its rate.
+    /// Control-plane policing: packets to the router itself exceed the rate of their class.
     ControlPlane = "control_plane",
     /// No route leads back to the packet's source, or none by the ingress port (RFC 3704).
     ReversePath = "reverse_path",
@@ -119,11 +119,11 @@ drop_reasons! {
     PortDown = "port_down",
     /// The queue of the egress port is full.
     QueueFull = "queue_full",
-    /// RED or CoDel dropped the packet, as the queue of the egress port was long for too long.
+    /// RED or CoDel dropped the packet, because the backlog of the egress queue persisted.
     QueueManaged = "queue_managed",
     /// The queue of the egress port was removed with the port.
     QueueRemoved = "queue_removed",
-    /// The next worker of the packet is overloaded: no parcel was free for the hand-over.
+    /// The worker that must handle the packet next is overloaded, so the hand-over failed.
     HandoverFull = "handover_full",
     /// The egress port refused the packet.
     TransmitFailed = "transmit_failed",
@@ -133,7 +133,7 @@ drop_reasons! {
     NoMemory = "no_memory",
     /// The packet is addressed to the router itself, by a protocol that it does not speak on this port.
     LocalUnknown = "local_unknown",
-    /// The ARP or neighbour discovery message is malformed, or its rules forbid to accept it.
+    /// An ARP or neighbour discovery message is malformed, or fails a check of its protocol.
     NeighbourMessage = "neighbour_message",
     /// The kernel refused a packet that the router gave to it.
     HostRefused = "host_refused",

@@ -1,4 +1,4 @@
-//! The six-tuple that identifies a flow.
+//! Flow key: the six-tuple that identifies a flow.
 
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -15,9 +15,9 @@ pub enum Family {
     V6 = 6,
 }
 
-/// Source, destination, protocol, transport ports and incoming port of a packet.
+/// Flow key: source, destination, protocol, transport ports and ingress port of a packet.
 ///
-/// IPv4 addresses are in the first four bytes, followed by zeros. Ports are zero for ICMP and all other
+/// IPv4 addresses are in the first four bytes, followed by zeros. Transport ports are 0 for ICMP and other
 /// protocols without ports, and if they can't be read.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 #[repr(C)]
@@ -31,7 +31,7 @@ pub struct FlowKey {
     /// IP protocol number; for IPv6 the protocol of the upper layer.
     pub protocol: u8,
     family: Family,
-    /// Incoming port of the packet.
+    /// Ingress port of the packet.
     pub port: PortId,
 }
 
@@ -59,9 +59,9 @@ impl FlowKey {
         key
     }
 
-    /// Makes the key of an IPv4 packet. `addresses` has the source in its lower half and the destination in
-    /// its upper half, each with its first byte lowest. `last` is the key's [`last_word`](Self::last_word),
-    /// which includes the family.
+    /// Makes the key of an IPv4 packet. `addresses` holds the source in its lower half and the destination in
+    /// its upper half, each with its first byte as lowest byte. `last` is the key's
+    /// [`last_word`](Self::last_word), which includes the family.
     #[inline(always)]
     pub fn v4_of_words(addresses: u64, last: u64) -> Self {
         Self {
@@ -125,8 +125,8 @@ impl FlowKey {
         &self.destination
     }
 
-    /// Returns all fields except the addresses in one word, the source port lowest, as the key's last eight
-    /// bytes hold them.
+    /// Returns all fields except the addresses, packed into one word as in the key's last eight bytes, with
+    /// the source port lowest.
     #[inline(always)]
     pub fn last_word(&self) -> u64 {
         u64::from(self.source_port)

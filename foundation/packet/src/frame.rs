@@ -1,4 +1,4 @@
-//! Frames: the memory of packets, and its metadata.
+//! Memory frames of packets, and their metadata.
 
 use std::cell::{Cell, UnsafeCell};
 use std::ptr::{self, NonNull};
@@ -6,10 +6,11 @@ use std::ptr::{self, NonNull};
 use crate::Annotations;
 use crate::places::Places;
 
-/// Bytes of a frame, headroom included. AF_XDP takes 2,048 or 4,096; an Ethernet frame fits into 2,048.
+/// Size of a memory frame in bytes, headroom included. AF_XDP permits 2,048 or 4,096; an Ethernet frame fits
+/// into 2,048.
 pub const FRAME_SIZE: usize = 2048;
 
-/// Metadata of a frame: one cache line. In the first frame of a packet, it is the metadata of the packet.
+/// Metadata of a memory frame: one cache line. The metadata of a packet's first frame is that of the packet.
 #[repr(C, align(64))]
 #[derive(Debug)]
 pub(crate) struct Frame {
@@ -23,7 +24,7 @@ pub(crate) struct Frame {
 }
 
 impl Frame {
-    /// Makes the frame of an index; the frame belongs to no packet.
+    /// Makes the metadata of the frame with an index; the frame is free.
     pub(crate) fn unused(pool: NonNull<PoolInner>, region: NonNull<u8>, index: u32) -> Self {
         // SAFETY: the region holds `FRAME_SIZE` bytes for every index.
         let buffer = unsafe { region.add(index as usize * FRAME_SIZE) };
@@ -50,7 +51,7 @@ impl Frame {
     }
 }
 
-/// Frames of a pool.
+/// Memory frames of a pool, and the list of free ones.
 #[derive(Debug)]
 pub(crate) struct PoolInner {
     pub(crate) region: NonNull<u8>,

@@ -1,12 +1,12 @@
 //! Packet memory, flows, drop reasons and packet annotations.
 //!
-//! A [`Pool`] is one mapped region of frames of equal size. A [`Packet`] owns a chain of one or more frames.
-//! When the packet is dropped, its frames return to the pool. Pool, packets and batches belong to one thread:
-//! none of them is `Send`.
+//! A [`Pool`] is one mapped region of memory frames of equal size. A [`Packet`] owns a chain of one or more
+//! memory frames, "frames" in this crate. When the packet is dropped, its frames return to the pool. Pool,
+//! packets and batches belong to one thread: none of them is `Send`.
 //!
-//! Validity: a packet's first frame is never shared, so its bytes may always be written. Later frames may be
-//! shared between copies, and are then read-only. No method of a packet panics, as lengths and offsets may
-//! come from outside. A method that can't do its work reports it and leaves the packet unchanged.
+//! A packet's first frame is never shared, so its bytes may always be written. Later frames may be shared
+//! between copies, and are then read-only. No method of a packet panics, because lengths and offsets may come
+//! from outside. A method that can't do its work reports it and leaves the packet unchanged.
 #![deny(clippy::indexing_slicing, clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 #![cfg_attr(test, allow(clippy::indexing_slicing, clippy::unwrap_used, clippy::expect_used, clippy::panic))]
 

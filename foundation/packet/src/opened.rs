@@ -1,10 +1,11 @@
-//! View of the beginning of a packet, for one read and one write.
+//! Views of a packet's first bytes that the receive and forward code of the fast path uses.
 
 use crate::Annotations;
 use crate::frame::Frame;
 use crate::places::Places;
 
-/// Result of [`Packet::start_mut`](crate::Packet::start_mut).
+/// First bytes, annotations and length of a packet: result of
+/// [`Packet::start_mut`](crate::Packet::start_mut).
 #[derive(Debug)]
 pub struct Start<'a, const COUNT: usize> {
     /// First bytes of the packet.
@@ -15,7 +16,8 @@ pub struct Start<'a, const COUNT: usize> {
     pub length: usize,
 }
 
-/// Result of [`Packet::open`](crate::Packet::open).
+/// Packet whose first frame is read, before its header offsets are set by one write: result of
+/// [`Packet::open`](crate::Packet::open).
 #[derive(Debug)]
 pub struct Opened<'a> {
     pub(crate) data: &'a [u8],
@@ -29,20 +31,20 @@ impl<'a> Opened<'a> {
         self.data
     }
 
-    /// Whether the packet consists of one frame.
+    /// Returns whether the packet consists of one frame.
     #[inline(always)]
     pub fn is_linear(&self) -> bool {
         self.head.next.is_null()
     }
 
-    /// Sets the offsets of the network and the transport header, in bytes from the first byte of the packet,
-    /// which must be one frame. Shortens the packet to `length` bytes, if it is longer. Returns the
-    /// annotations.
+    /// Sets the offsets of the network and the transport header, in bytes from the first byte of the packet.
+    /// If the packet is longer than `length` bytes, shortens it. The packet must be a single frame. Returns
+    /// the annotations.
     #[inline(always)]
     pub fn note(self, length: usize, network: u16, transport: u16) -> &'a mut Annotations {
         let Self { data, head } = self;
         let length = length.min(data.len()) as u16;
-        // One write for all four fields, which are adjacent in one word.
+        // The four fields are adjacent in one word, so one write sets them all.
         let behind = u64::from(length) << 16 | u64::from(network) << 32 | u64::from(transport) << 48;
         let offsets = u64::from(head.places.offset).wrapping_mul(0x1_0001_0000_0001);
         head.places = Places::of_word(offsets.wrapping_add(behind));

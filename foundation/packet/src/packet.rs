@@ -1,4 +1,4 @@
-//! Packet: an owned chain of frames with header offsets and annotations.
+//! Packet: an owned chain of memory frames with header offsets and annotations.
 
 mod allocate;
 mod chain;
@@ -15,10 +15,10 @@ use crate::frame::Frame;
 use crate::opened::{Opened, Start};
 use crate::{Annotations, Pool};
 
-/// Owned packet, which dereferences to its annotations.
+/// Owned packet. Dereferences to its annotations.
 ///
-/// [`data`](Self::data) returns the bytes of the first frame. Header offsets are relative to the frame's
-/// buffer, so they stay valid when bytes are added or removed in front.
+/// [`data`](Self::data) returns the bytes of the first frame. Header offsets are stored relative to the
+/// frame's memory, so they stay valid when bytes are added or removed in front.
 pub struct Packet {
     chain: Chain,
 }
@@ -36,7 +36,7 @@ impl Packet {
         self.chain.head().bytes()
     }
 
-    /// Returns the bytes of the first frame, for writes.
+    /// Returns the bytes of the first frame, mutable.
     #[inline]
     pub fn data_mut(&mut self) -> &mut [u8] {
         let head = self.chain.head_mut();
@@ -59,13 +59,13 @@ impl Packet {
         }
     }
 
-    /// Whether the packet has no bytes.
+    /// Returns whether the packet has no bytes.
     #[inline]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Whether the packet consists of one frame.
+    /// Returns whether the packet consists of one frame.
     #[inline]
     pub fn is_linear(&self) -> bool {
         self.chain.head().next.is_null()
@@ -76,7 +76,7 @@ impl Packet {
         self.chain.frames().map(Frame::bytes)
     }
 
-    /// Iterates over the frames of the chain in the form for a device: number in the pool, offset and length.
+    /// Iterates over the frames of the chain as a device needs them: number in the pool, offset and length.
     pub fn segments(&self) -> impl Iterator<Item = (u32, u16, u16)> + '_ {
         self.chain.frames().map(|frame| (frame.index, frame.places.offset, frame.places.length))
     }
@@ -87,8 +87,8 @@ impl Packet {
         self.chain.head().places.offset.into()
     }
 
-    /// Adds `count` bytes of undefined content in front, and returns the bytes of the first frame for writes.
-    /// Returns `None`, and changes nothing, when the headroom is too small.
+    /// Adds `count` bytes of undefined content in front, and returns the bytes of the first frame, mutable.
+    /// Returns `None`, and changes nothing, if the headroom is too small.
     #[inline]
     #[must_use]
     pub fn prepend(&mut self, count: usize) -> Option<&mut [u8]> {
@@ -101,8 +101,8 @@ impl Packet {
         Some(self.data_mut())
     }
 
-    /// Removes `count` bytes from the front. Returns false, and changes nothing, when the first frame has
-    /// fewer.
+    /// Removes `count` bytes from the front. Returns `false`, and changes nothing, if the first frame has
+    /// fewer bytes.
     #[inline]
     #[must_use]
     pub fn trim_front(&mut self, count: usize) -> bool {
@@ -115,7 +115,7 @@ impl Packet {
         true
     }
 
-    /// Shortens the packet to `length` bytes, if it is longer. Returns false, and changes nothing, when the
+    /// Shortens the packet to `length` bytes, if it is longer. Returns `false`, and changes nothing, if the
     /// cut is in a later frame that is shared with a copy; call [`make_writable`](Self::make_writable) first.
     #[inline]
     #[must_use]
@@ -129,8 +129,8 @@ impl Packet {
         }
     }
 
-    /// Replaces frames shared with copies by frames of this packet alone. Returns false, and changes nothing,
-    /// when the pool has too few frames.
+    /// Replaces frames shared with copies by frames of this packet alone. Returns `false`, and changes
+    /// nothing, if the pool has too few frames.
     pub fn make_writable(&mut self, pool: &Pool) -> bool {
         if !self.is_shared() {
             return true;
@@ -146,21 +146,22 @@ impl Packet {
         true
     }
 
-    /// Appends `bytes`, with frames from `pool` as needed. Returns false, and appends nothing, when the pool
-    /// has too few frames, or the last frame is shared with a copy; call
+    /// Appends `bytes`, in new frames from `pool` as needed. Returns `false`, and appends nothing, if the
+    /// pool has too few frames or the last frame is shared with a copy. In the latter case, call
     /// [`make_writable`](Self::make_writable) first.
     #[must_use]
     pub fn append(&mut self, pool: &Pool, bytes: &[u8]) -> bool {
         self.chain.append(pool, bytes)
     }
 
-    /// Appends the frames of `tail`, for packets that a device delivers in pieces. The last frame of this
-    /// packet must not be shared, else its copies get the tail as well.
+    /// Appends the frames of `tail`, for packets that a device delivers in several frames. The last frame of
+    /// this packet must not be shared; otherwise its copies would get the tail too.
     pub fn chain(&mut self, tail: Packet) {
         self.chain.join(tail.chain);
     }
 
-    /// Copies up to `into.len()` bytes from `offset` on; returns the number of copied bytes.
+    /// Copies up to `into.len()` bytes of the packet, from `offset` on, into `into`. Returns the number of
+    /// copied bytes.
     pub fn read(&self, offset: usize, into: &mut [u8]) -> usize {
         let (length, mut skip, mut room) = (into.len(), offset, into);
         for bytes in self.frames() {
@@ -180,9 +181,9 @@ impl Packet {
         self.frames().flatten().copied().collect()
     }
 
-    /// Makes a second packet with the same bytes and annotations, except the trace number. The copy owns its
-    /// first frame. Packet and copy share the later frames, which become read-only. Returns `None` when the
-    /// pool is empty.
+    /// Makes a copy of the packet with the same bytes and annotations, except the trace number. The copy owns
+    /// its first frame. Packet and copy share the later frames, which become read-only. Returns `None` if the
+    /// pool has no free frame.
     pub fn copy(&self, pool: &Pool) -> Option<Packet> {
         let mut copy = pool.allocate()?;
         let (from, to) = (self.chain.head(), copy.chain.head_mut());
@@ -196,16 +197,16 @@ impl Packet {
         Some(copy)
     }
 
-    /// Sets the start of the network header to `offset` bytes from the first byte, at most to the end of the
-    /// first frame's bytes.
+    /// Sets the start of the network header to `offset` bytes from the first byte. An offset beyond the first
+    /// frame's bytes is reduced to their end.
     #[inline]
     pub fn set_network(&mut self, offset: usize) {
         let head = self.chain.head_mut();
         head.places.network = head.places.offset + offset.min(head.places.length.into()) as u16;
     }
 
-    /// Sets the start of the transport header to `offset` bytes from the first byte, at most to the end of
-    /// the first frame's bytes.
+    /// Sets the start of the transport header to `offset` bytes from the first byte. An offset beyond the
+    /// first frame's bytes is reduced to their end.
     #[inline]
     pub fn set_transport(&mut self, offset: usize) {
         let head = self.chain.head_mut();
@@ -213,8 +214,7 @@ impl Packet {
     }
 
     /// Returns the first `COUNT` bytes, the annotations and the length of a packet. Returns `None` unless the
-    /// packet is one frame of at least `COUNT` bytes, with its network header `NETWORK` bytes from the first
-    /// byte.
+    /// packet is a single frame of at least `COUNT` bytes and its network header begins at byte `NETWORK`.
     #[inline(always)]
     pub fn start_mut<const NETWORK: u16, const COUNT: usize>(&mut self) -> Option<Start<'_, COUNT>> {
         let head = self.chain.head_mut();
@@ -222,7 +222,7 @@ impl Packet {
         if is_so { self.first_mut() } else { None }
     }
 
-    /// Returns the first `COUNT` bytes and the length of the first frame, with the packet's annotations.
+    /// Returns the first `COUNT` bytes and the length of the first frame, and the packet's annotations.
     /// Returns `None` if the frame is shorter.
     #[inline(always)]
     pub fn first_mut<const COUNT: usize>(&mut self) -> Option<Start<'_, COUNT>> {
@@ -237,7 +237,7 @@ impl Packet {
         Some(Start { bytes, annotations: &mut head.annotations, length })
     }
 
-    /// Opens the packet for reads of its first frame, followed by one write of its header offsets.
+    /// Opens the packet: its first frame can be read, and then one write sets its header offsets.
     #[inline(always)]
     pub fn open(&mut self) -> Opened<'_> {
         let head = self.chain.head_mut();
@@ -272,7 +272,7 @@ impl Packet {
         self.data().get(self.network_offset()..).unwrap_or_default()
     }
 
-    /// Returns the bytes of the first frame from the network header on, for writes.
+    /// Returns the bytes of the first frame from the network header on, mutable.
     #[inline]
     pub fn network_mut(&mut self) -> &mut [u8] {
         let offset = self.network_offset();
@@ -291,11 +291,11 @@ impl Packet {
         self.len() - self.network_offset()
     }
 
-    /// Releases the packet's only frame to a device; returns its number. [`Pool::packet_from_raw`] takes the
-    /// frame back.
+    /// Gives the packet's only frame to a device, and returns its number in the pool.
+    /// [`Pool::packet_from_raw`] takes the frame back.
     ///
     /// # Errors
-    /// The packet, when it has several frames; call [`split`](Self::split) first.
+    /// The packet, if it has several frames; call [`split`](Self::split) first.
     #[inline]
     pub fn into_raw(self) -> Result<u32, Packet> {
         if !self.is_linear() {
@@ -304,10 +304,10 @@ impl Packet {
         Ok(self.chain.into_index())
     }
 
-    /// Splits off the first frame: returns the packet of that frame alone, and the rest of the chain.
+    /// Splits off the first frame. Returns a packet of that frame alone, and the rest of the chain.
     ///
     /// # Errors
-    /// The packet, when its second frame is shared with a copy; call [`make_writable`](Self::make_writable)
+    /// The packet, if its second frame is shared with a copy; call [`make_writable`](Self::make_writable)
     /// first.
     pub fn split(mut self) -> Result<(Packet, Option<Packet>), Packet> {
         if self.chain.is_second_shared() {
@@ -317,7 +317,7 @@ impl Packet {
         Ok((self, rest.map(|chain| Packet { chain })))
     }
 
-    /// Whether any frame is shared with a copy.
+    /// Returns whether any frame is shared with a copy.
     pub fn is_shared(&self) -> bool {
         self.chain.frames().any(|frame| frame.references.get() > 1)
     }

@@ -3,16 +3,16 @@
 use millrace_packet::Packet;
 use millrace_units::{PortId, QueueId};
 
-/// Current backlog of the queue that a packet goes to. A later filter or instance may still send the packet
-/// to another queue.
+/// Current backlog of the queue that a packet would enter now. A later filter or instance may still choose
+/// another queue.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct QueueBacklog {
-    /// Output port of the packet.
+    /// Egress port of the packet.
     pub port: PortId,
-    /// Scheduler leaf of the packet at the port; 0 if the port has no scheduler.
+    /// Scheduler leaf of the packet at its egress port; 0 if the port has no scheduler.
     pub queue: QueueId,
-    /// Whether the numbers count the queue of the packet's flow, which other flows with the same hash may
-    /// share (FQ-CoDel). If not, they count all flows in the leaf.
+    /// Scope of the numbers: true if they count the queue of the packet's flow, which flows with the same
+    /// hash may share (FQ-CoDel); false if they count all flows in the leaf.
     pub of_flow: bool,
     /// Number of waiting packets.
     pub packets: u32,
@@ -23,26 +23,26 @@ pub struct QueueBacklog {
 /// Backlog of a packet.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Backlog {
-    /// Backlog of the packet's queue; `None` if the queue is not known yet or belongs to another worker.
+    /// Backlog of the packet's queue; `None` if the queue is not chosen yet or belongs to another worker.
     pub queue: Option<QueueBacklog>,
     /// Number of packets of all flows that wait until the instance ends its current call.
     pub instance_packets: u32,
-    /// Bytes of these packets, link headers included.
+    /// Bytes of `instance_packets`, link headers included.
     pub instance_bytes: u64,
 }
 
 /// Source of queue backlogs.
 pub trait Backlogs {
-    /// Returns the backlog of the queue that the packet would go to now; `None` if it is not known.
+    /// Returns the backlog of the queue that the packet would enter now; `None` if it is not known.
     fn of(&self, packet: &Packet) -> Option<QueueBacklog>;
 }
 
-/// Backlog information for a call of an instance.
+/// Backlog information that is given to an instance with a call.
 #[derive(Clone, Copy)]
 pub struct Known<'a> {
     /// Source of queue backlogs.
     pub queues: &'a dyn Backlogs,
-    /// Packets that wait for the instance besides the packets of the call, and their bytes.
+    /// Packets and bytes that wait for the instance, without the packets of the call.
     pub waiting: (u32, u64),
 }
 

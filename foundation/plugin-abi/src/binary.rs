@@ -1,116 +1,119 @@
 //! Binary interface between the router and plugin files: WebAssembly modules and shared objects.
 //!
 //! `docs/plugin-abi.md` describes the interface. All structures are little-endian and have a fixed layout. A
-//! structure only grows at its end and begins with its size, so that each side can detect the fields that the
+//! structure begins with its size and only grows at its end, so that each side can detect which fields the
 //! other side knows. An address has 64 bits in both runtimes; in WebAssembly its upper half is 0.
 
-/// Version of the interface. The router refuses a plugin of another version.
+/// Version of the binary interface. The router refuses a plugin of another version.
 pub const ABI_VERSION: u32 = 1;
 
-/// Name of the section that holds the manifest: a custom section of a WebAssembly module, a section of a
-/// shared object.
+/// Name of the section that contains the manifest, in a WebAssembly module (custom section) or a shared
+/// object.
 pub const MANIFEST: &str = "millrace.manifest";
 
-/// Import module of the router's functions in a WebAssembly plugin.
+/// Module name under which a WebAssembly plugin imports the router's functions.
 pub const IMPORTS: &str = "millrace";
 
 /// Maximum number of packets in a call.
 pub const MOST_PACKETS: usize = 64;
 
-/// Default bytes of a packet's window, which the plugin sees without a host function.
+/// Default size of a packet's window in bytes. The window is the part of the packet that the plugin can
+/// access without a host function.
 pub const DEFAULT_WINDOW: u16 = 128;
 
-/// Maximum bytes of a window. An Ethernet frame of 1,518 bytes fits.
+/// Maximum size of a window in bytes. An Ethernet frame of 1,518 bytes fits.
 pub const MOST_WINDOW: u16 = 1536;
 
-/// Call with packets: its time and the address of its packets.
+/// Description of a call with packets, which the router passes to the plugin.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 #[repr(C)]
 pub struct RawCall {
-    /// Bytes of this structure.
+    /// Size of this structure in bytes.
     pub size: u16,
-    /// Bytes from one packet description to the next.
+    /// Distance in bytes from one packet description to the next.
     pub packet_size: u16,
     /// Number of packets, 1 to [`MOST_PACKETS`].
     pub count: u32,
-    /// Time in nanoseconds of a monotonic clock.
+    /// Time of the call in nanoseconds of a monotonic clock.
     pub now: u64,
     /// Address of the first packet description.
     pub packets: u64,
 }
 
-/// Packet description. The plugin writes its verdict into it.
+/// Description of a packet in a call. The plugin writes its verdict into it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 #[repr(C)]
 pub struct RawPacket {
-    /// Bytes of this structure.
+    /// Size of this structure in bytes.
     pub size: u16,
     /// Bits of [`packet_flags`].
     pub flags: u16,
-    /// Bytes of the whole packet, link header included.
+    /// Length of the whole packet in bytes, link header included.
     pub length: u32,
     /// Address of the window, the packet's first bytes. Writes to the window change the packet if the plugin
     /// has the capability `packet-write`.
     pub window: u64,
-    /// Bytes of the window.
+    /// Length of the window in bytes.
     pub window_length: u16,
-    /// Offset of the network header in the packet.
+    /// Offset of the network header from the first byte of the packet, in bytes.
     pub network: u16,
-    /// Offset of the transport header; [`NO_OFFSET`] if it can't be read.
+    /// Offset of the transport header from the first byte of the packet, in bytes; [`NO_OFFSET`] if it can't
+    /// be read.
     pub transport: u16,
     /// EtherType after all VLAN tags.
     pub ether_type: u16,
     /// Address family: 4 or 6.
     pub family: u8,
-    /// Protocol of the transport header.
+    /// IP protocol number of the transport header.
     pub protocol: u8,
     /// Plugin tag, 0 to 31. The plugin may write it.
     pub tag: u8,
-    /// Exception bits.
+    /// Exceptions, as bits: 1 TTL expired, 2 options, 4 later fragment, 8 transport header cut.
     pub exceptions: u8,
-    /// Incoming port of the packet.
+    /// Ingress port of the packet.
     pub port: u16,
-    /// Number of the packet in host functions during the call.
+    /// Number by which host functions identify the packet during the call.
     pub number: u16,
-    /// Address of the flow's state, with the bytes that the manifest declares; 0 without state. The plugin
-    /// may write the state.
+    /// Address of the flow state, whose size the manifest declares; 0 without state. The plugin may write the
+    /// state.
     pub state: u64,
-    /// Flow number, constant while the router knows the flow; 0 if the router doesn't know it.
+    /// Flow number, which stays the same while the router has a record of the flow; 0 without a record.
     pub flow: u32,
-    /// Source port of TCP, UDP and similar protocols, else 0.
+    /// Source port of TCP, UDP and other protocols with ports; otherwise 0.
     pub source_port: u16,
-    /// Destination port of TCP, UDP and similar protocols, else 0.
+    /// Destination port of TCP, UDP and other protocols with ports; otherwise 0.
     pub destination_port: u16,
     /// Verdict, one of [`verdict`]. Initially [`verdict::PASS`].
     pub verdict: u8,
-    /// Drop reason of the plugin for [`verdict::DROP`], 0 to 31.
+    /// Drop reason for [`verdict::DROP`], 0 to 31; the plugin defines its meaning.
     pub reason: u8,
-    /// Port, queue or instance for [`verdict::PORT`], [`verdict::QUEUE`] and [`verdict::INSTANCE`].
+    /// Number of the port, queue or instance for [`verdict::PORT`], [`verdict::QUEUE`] and
+    /// [`verdict::INSTANCE`].
     pub target: u16,
     /// Reserved; 0.
     pub reserved: u32,
-    /// End of the hold time for [`verdict::HOLD`], on the clock of [`RawCall::now`]. Bit set of ports for
-    /// [`verdict::PORTS`].
+    /// For [`verdict::HOLD`]: end of the hold time, on the clock of [`RawCall::now`]. For [`verdict::PORTS`]:
+    /// set of ports, one bit for each.
     pub until: u64,
 }
 
-/// Value of [`RawPacket::transport`] without a readable transport header.
+/// Value of [`RawPacket::transport`] if there is no readable transport header.
 pub const NO_OFFSET: u16 = u16::MAX;
 
 /// Bits of [`RawPacket::flags`].
 pub mod packet_flags {
     /// The packet is longer than the window.
     pub const MORE: u16 = 1;
-    /// The packet is a copy: with [`verdict::PORT`] and [`verdict::PORTS`] the router sends the copy,
-    /// otherwise the copy ends here.
+    /// The packet is a copy. With [`verdict::PORT`] and [`verdict::PORTS`] the router sends the copy; with
+    /// any other verdict the copy is consumed.
     pub const COPY: u16 = 2;
-    /// The packet is the first packet of its flow at the instance.
+    /// The packet is the first one of its flow that reaches the instance.
     pub const FIRST: u16 = 4;
 }
 
 /// Verdicts about a packet.
 pub mod verdict {
-    /// The packet continues.
+    /// The packet continues on its path.
     pub const PASS: u8 = 0;
     /// The router drops the packet.
     pub const DROP: u8 = 1;
@@ -120,21 +123,21 @@ pub mod verdict {
     pub const PORT: u8 = 3;
     /// The router sends the packet out of each port whose bit is set in `until`.
     pub const PORTS: u8 = 4;
-    /// The packet continues and goes to queue `target` of its output port.
+    /// The packet continues, and enters queue `target` of its egress port.
     pub const QUEUE: u8 = 5;
-    /// Instance `target` processes the packet next; then the packet continues after this instance.
+    /// Instance `target` processes the packet next. Then the packet continues after this instance.
     pub const INSTANCE: u8 = 6;
     /// The router classifies the packet again, with its current tag.
     pub const CLASSIFY: u8 = 7;
-    /// The packet continues at the time `until`.
+    /// The packet waits until the time `until`, and then continues.
     pub const HOLD: u8 = 8;
 }
 
-/// Ended flow.
+/// Description of an ended flow.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 #[repr(C)]
 pub struct RawFlowEnd {
-    /// Bytes of this structure.
+    /// Size of this structure in bytes.
     pub size: u16,
     /// Address family: 4 or 6.
     pub family: u8,
@@ -144,7 +147,7 @@ pub struct RawFlowEnd {
     pub source_port: u16,
     /// Destination port of the flow.
     pub destination_port: u16,
-    /// Incoming port of the flow's packets.
+    /// Ingress port of the flow's packets.
     pub port: u16,
     /// Reserved; 0.
     pub reserved: u16,
@@ -166,13 +169,14 @@ pub struct RawFlowEnd {
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 #[repr(C)]
 pub struct RawBacklog {
-    /// Bytes of this structure that the router wrote.
+    /// Size in bytes of the part of this structure that the router wrote.
     pub size: u16,
     /// Scope of `packets` and `bytes`, one of [`backlog`].
     pub of: u16,
-    /// Output port of the packet.
+    /// Egress port of the packet.
     pub port: u16,
-    /// Scheduler leaf of the packet, as in [`verdict::QUEUE`]; 0 if the port has no scheduler.
+    /// Scheduler leaf of the packet at its egress port, as in [`verdict::QUEUE`]; 0 if the port has no
+    /// scheduler.
     pub queue: u16,
     /// Number of waiting packets in the scope `of`.
     pub packets: u32,
@@ -186,7 +190,7 @@ pub struct RawBacklog {
 
 /// Values of [`RawBacklog::of`].
 pub mod backlog {
-    /// The queue is not known yet, or belongs to another worker: no backlog is known.
+    /// There is no queue backlog: the queue is not chosen yet, or belongs to another worker.
     pub const UNKNOWN: u16 = 0;
     /// The numbers count the packets of all flows in the leaf.
     pub const LEAF: u16 = 1;
@@ -204,26 +208,28 @@ pub mod export {
     pub const RESERVE: &str = "millrace_reserve";
     /// `(address, bytes: usize)`: releases reserved memory.
     pub const RELEASE: &str = "millrace_release";
-    /// `(settings: address, bytes: usize) -> i32`: initializes the plugin with settings as JSON. Returns 0,
-    /// or another number after a call of `fail`.
+    /// `(settings: address, bytes: usize) -> i32`: initialises the plugin with settings as JSON. Returns 0 on
+    /// success. On failure, calls `fail` and returns another number.
     pub const INIT: &str = "millrace_init";
     /// `(call: address)`: processes packets.
     pub const PACKETS: &str = "millrace_packets";
     /// `(name: address, bytes: usize, arguments: address, bytes: usize) -> i32`: handles a control message
-    /// with arguments as JSON. Returns 0 after a call of `reply`, or another number after a call of `fail`.
+    /// with arguments as JSON. On success, calls `reply` and returns 0. On failure, calls `fail` and returns
+    /// another number.
     pub const CONTROL: &str = "millrace_control";
-    /// `(now: u64)`: periodic call, at the interval of the manifest or at a timer's time.
+    /// `(now: u64)`: periodic call, at the interval in the manifest or at the time requested by `timer`.
     pub const PERIODIC: &str = "millrace_periodic";
     /// `(flow: address)`: notifies the plugin of the end of a flow.
     pub const FLOW_ENDED: &str = "millrace_flow_ended";
-    /// `() -> i32`: saves the state by a call of `reply`. Returns 0, or another number after a call of
-    /// `fail`.
+    /// `() -> i32`: saves the state. On success, calls `reply` with the state and returns 0. On failure,
+    /// calls `fail` and returns another number.
     pub const SAVE: &str = "millrace_save";
-    /// `(state: address, bytes: usize, version: u32) -> i32`: restores state that was saved under a state
-    /// version.
+    /// `(state: address, bytes: usize, version: u32) -> i32`: restores state that was saved under state
+    /// version `version`. Returns 0 on success. On failure, calls `fail` and returns another number.
     pub const RESTORE: &str = "millrace_restore";
 
-    /// `(bytes: address, length: usize)`: delivers a message of the other half of the plugin.
+    /// `(bytes: address, length: usize)`: delivers a message. An instance at a worker gets it from its host
+    /// companion, a host companion from its instances.
     pub const MESSAGE: &str = "millrace_message";
 
     /// Mandatory exports.
@@ -232,32 +238,33 @@ pub mod export {
     pub const OPTIONAL: [&str; 6] = [CONTROL, PERIODIC, FLOW_ENDED, SAVE, RESTORE, MESSAGE];
 }
 
-/// Host functions of plugins, each with the capability that the manifest must request. A function without a
-/// capability is always available.
+/// Functions of the router for plugins. Each stands with the capability that the manifest must request;
+/// `None` marks a function that is always available.
 pub const HOST_FUNCTIONS: [(&str, Option<&str>); 16] = [
-    // (text, bytes): reports the reason that `init`, `control`, `save` or `restore` fails.
+    // (text, bytes): reports why `init`, `control`, `save` or `restore` fails
     ("fail", None),
-    // (bytes, length): returns the answer as JSON, or the saved state in any format.
+    // (bytes, length): returns the answer as JSON, or the saved state in any format
     ("reply", None),
     // (level: 0 error to 3 debug, text, bytes): logs a line. An instance may log 10 lines a second; further
-    // lines are only counted.
+    // lines are only counted
     ("log", Some("log")),
     // (packet, offset, to, bytes) -> number of bytes read
     ("packet_read", Some("packet-read")),
     // (packet, offset, from, bytes) -> number of bytes written
     ("packet_write", Some("packet-write")),
-    // (packet, bytes to add at the front, or to remove if negative) -> 0, or 1 without room
+    // (packet, number of bytes to add at the front; negative to remove) -> 0, or 1 without room
     ("packet_resize", Some("packet-resize")),
-    // (bytes, length, port) -> 0, or 1 without packet memory: makes a packet, from the network header on
+    // (bytes, length, port) -> 0, or 1 without packet memory: makes a packet as if received by `port`; the
+    // bytes begin at the network header
     ("packet_make", Some("packet-make")),
-    // (packet, to, bytes) -> number of written bytes of a `RawBacklog`, 0 for an unknown packet
+    // (packet, to, bytes) -> number of bytes written of a `RawBacklog`, 0 for an unknown packet
     ("flow_backlog", Some("flow-backlog")),
     // (nanoseconds): requests one call of `periodic` after this time
     ("timer", Some("timer")),
-    // (JSON, bytes) -> 0 if accepted: requests a change of filters, routes, queues or instances, which
-    // control makes later
+    // (JSON, bytes) -> 0 if accepted: requests a change of filters, routes, queues or instances; control
+    // carries it out later
     ("request", Some("request")),
-    // () -> address of the state common to all flows, 0 if the manifest declares none
+    // () -> address of the service state, 0 if the manifest declares none
     ("service_state", None),
     // (map, key, bytes, to, bytes) -> one of `map_answer`
     ("map_get", Some("map-read")),
@@ -265,13 +272,14 @@ pub const HOST_FUNCTIONS: [(&str, Option<&str>); 16] = [
     ("map_set", Some("map-write")),
     // (map, key, bytes) -> one of `map_answer`
     ("map_remove", Some("map-write")),
-    // (bytes, length) -> 0 if accepted: sends a message to the other half of the plugin
+    // (bytes, length) -> 0 if accepted: sends a message from an instance to its host companion, or back
     ("send", Some("message")),
-    // (counter, number): adds to a counter, by its index in the manifest's `counters`
+    // (counter, number): adds the number to a counter; the counter is given by its index in the manifest's
+    // `counters`
     ("count", None),
 ];
 
-/// Capabilities for requests of one kind each: filters, routes, queues, instances.
+/// Capabilities that permit requests of one kind each: filters, routes, queues, instances.
 pub const REQUEST_CAPABILITIES: [&str; 4] =
     ["request-filters", "request-routes", "request-queues", "request-instances"];
 
@@ -286,8 +294,8 @@ pub mod map_answer {
     pub const ABSENT: i32 = 1;
     /// The map has no room for another key.
     pub const FULL: i32 = 2;
-    /// The map doesn't exist, its keys or values have another size, another instance owns it, or the plugin
-    /// is still in `init`.
+    /// The map doesn't exist, its keys or values have another size, another instance owns it, or the call
+    /// comes from `init`.
     pub const REFUSED: i32 = 3;
 }
 
@@ -295,7 +303,8 @@ pub mod map_answer {
 mod tests {
     use super::*;
 
-    /// The layout is stable: a new field may only follow the last one.
+    /// Compares sizes and offsets of all structures with fixed numbers. A new field may only follow the last
+    /// one.
     #[test]
     fn layouts_are_as_promised() {
         use std::mem::{offset_of, size_of};

@@ -1,4 +1,4 @@
-//! Declaration of a built-in plugin.
+//! Macro that declares a built-in plugin.
 
 /// Implements the methods of [`Plugin`](crate::Plugin) that describe a built-in plugin, inside its `impl`.
 ///

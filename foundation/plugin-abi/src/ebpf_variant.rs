@@ -1,54 +1,55 @@
-//! eBPF variant of a plugin: a program that processes packets in the kernel, before a worker sees them, like
-//! an instance at the worker would (`include/form.h` of the crate `bpf`).
+//! eBPF variant of a plugin: a program that treats packets inside the XDP program, before a worker sees them,
+//! as the instance at the worker would (`include/ebpf_variant.h` of the crate `bpf`).
 //!
-//! The variant counts in memory that the instance reads: [`VariantCounts`] adds the counts of both.
+//! The variant counts in memory that the instance reads. [`VariantCounts`] holds the variant's counts for the
+//! instance.
 
 use std::fmt;
 use std::sync::Arc;
 
-/// The eBPF variant of a plugin, as delivered with the plugin.
+/// eBPF variant of a plugin, as the plugin contains it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct EbpfVariant {
     /// The object file (ELF), as clang makes it.
     pub object: &'static [u8],
-    /// Number of settings words (`SETTINGS` of the variant).
+    /// Number of settings words, `SETTINGS` in the variant's source.
     pub settings: usize,
-    /// Number of counter words (`COUNTERS` of the variant).
+    /// Number of counter words, `COUNTERS` in the variant's source.
     pub counters: usize,
 }
 
 /// Memory that an instance shares with its eBPF variant.
 pub trait VariantMemory: fmt::Debug + Send + Sync {
-    /// Returns the unique id of the memory, not 0.
+    /// Returns the id of the memory, unique and not 0.
     fn id(&self) -> u64;
 
-    /// Changes the settings of the variant. Each later packet sees all new settings.
+    /// Changes the settings of the variant. A packet sees either all old or all new settings.
     fn configure(&self, settings: &[u64]);
 
-    /// Returns the value of a counter word of the variant since its loading; values wrap.
+    /// Returns the value of the variant's counter word `word` since the variant was loaded. Values wrap.
     fn counted(&self, word: usize) -> u64;
 }
 
-/// Counts of an instance's eBPF variant, which the worker's own counters lack. All counts are 0 without a
-/// variant.
+/// Counts of an instance's eBPF variant, which the instance adds to its own counts. All counts are 0 without
+/// a variant.
 #[derive(Debug, Default)]
 pub struct VariantCounts {
     memory: Option<Arc<dyn VariantMemory>>,
-    /// Values of the memory's words when it was attached or its counts were reset.
+    /// Values of the counter words when the memory was attached or the count was reset.
     base: Vec<u64>,
-    /// Counts from memories attached earlier.
+    /// Sums of the counts from memories that were attached earlier.
     before: Vec<u64>,
-    /// Id of the memory that `base` refers to; 0 before the first memory.
+    /// Id of the memory that `base` refers to; 0 before a memory is attached.
     id: u64,
 }
 
 impl VariantCounts {
-    /// Creates counts of 0 in `words` words.
+    /// Creates counts of 0 for `words` counter words.
     pub fn new(words: usize) -> Self {
         Self { memory: None, base: vec![0; words], before: vec![0; words], id: 0 }
     }
 
-    /// Attaches the memory of a variant and sets the variant's settings. Earlier counts stay.
+    /// Attaches the memory of a variant and sets the variant's settings. Earlier counts are kept.
     pub fn attach(&mut self, memory: Arc<dyn VariantMemory>, settings: &[u64]) {
         memory.configure(settings);
         if memory.id() != self.id {
@@ -66,32 +67,33 @@ impl VariantCounts {
         }
     }
 
-    /// Returns the count of a word.
+    /// Returns the count of a counter word.
     pub fn counted(&self, word: usize) -> u64 {
         let (Some(base), Some(before)) = (self.base.get(word), self.before.get(word)) else { return 0 };
         let now = self.memory.as_ref().map_or(*base, |memory| memory.counted(word));
         before.wrapping_add(now.wrapping_sub(*base))
     }
 
-    /// Returns the counts of all words.
+    /// Returns the counts of all counter words.
     pub fn all(&self) -> Vec<u64> {
         (0..self.base.len()).map(|word| self.counted(word)).collect()
     }
 
-    /// Resets the count of a word.
+    /// Sets the count of a counter word to 0.
     pub fn reset(&mut self, word: usize) {
         let Some(memory) = &self.memory else { return self.before[word] = 0 };
         (self.base[word], self.before[word]) = (memory.counted(word), 0);
     }
 
-    /// Resets the counts of all words.
+    /// Sets the counts of all counter words to 0.
     pub fn reset_all(&mut self) {
         (0..self.base.len()).for_each(|word| self.reset(word));
     }
 
-    /// Saves the counts for a successor with the same memory or another one: see [`restore`](Self::restore).
+    /// Saves the counts for a successor, which may get the same memory or another one (see
+    /// [`restore`](Self::restore)).
     pub fn save(&self) -> Vec<u64> {
-        // The variant may count meanwhile: read each word once for both parts.
+        // The variant may count meanwhile, so each word is read only once for both parts.
         let now = match &self.memory {
             Some(memory) => (0..self.base.len()).map(|word| memory.counted(word)).collect(),
             None => self.base.clone(),
@@ -101,8 +103,8 @@ impl VariantCounts {
         std::iter::once(self.id).chain(counted).chain(now.iter().copied()).collect()
     }
 
-    /// Restores counts that a predecessor saved, before any memory is attached. Returns whether `saved` has
-    /// the right number of words.
+    /// Restores counts that a predecessor saved. To be called before a memory is attached. Returns whether
+    /// `saved` has the right number of words.
     pub fn restore(&mut self, saved: &[u64]) -> bool {
         let words = self.base.len();
         let Some((id, counted)) = saved.split_first().filter(|(_, rest)| rest.len() == 2 * words) else {

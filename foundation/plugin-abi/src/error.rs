@@ -3,7 +3,7 @@
 /// Error of a plugin.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PluginError {
-    /// Unknown message.
+    /// The plugin has no such control message.
     #[error("plugin {plugin} has no message {message:?}; its messages: {known}")]
     UnknownMessage {
         /// Name of the plugin.
@@ -13,7 +13,7 @@ pub enum PluginError {
         /// Known messages, separated by commas.
         known: String,
     },
-    /// Unknown setting or argument, or one of a wrong type or out of range.
+    /// A setting or argument is unknown, of a wrong type, or out of range.
     #[error("plugin {plugin}: {setting}: {problem}")]
     Setting {
         /// Name of the plugin.
@@ -23,13 +23,13 @@ pub enum PluginError {
         /// Description of the problem and of the expected value.
         problem: String,
     },
-    /// Refusal for a reason other than a setting or argument, as a sentence.
+    /// The plugin refuses for another reason, given as a sentence.
     #[error("{0}")]
     Refused(String),
 }
 
 impl PluginError {
-    /// Builds the error for a message outside `messages`, as listed by
+    /// Builds the error for a message that `messages` doesn't list. `messages` comes from
     /// [`Plugin::messages`](crate::Plugin::messages).
     pub fn unknown_message(
         plugin: &'static str,

@@ -1,28 +1,28 @@
-//! Gates: positions in the packet's journey at which instances are bound.
+//! Positions of gates in the pipeline. At a gate, instances are bound to flows.
 
 use std::fmt;
 use std::str::FromStr;
 
-/// Position in the packet's journey. Each position may have any number of gates in a configured order.
+/// Position of gates in the pipeline. Each position may have any number of gates, in a configured order.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Position {
-    /// Before the route lookup.
+    /// Before the route is determined.
     Early,
-    /// At the choice of the route.
+    /// When the route is determined.
     Route,
-    /// After the choice of the route, before queueing.
+    /// After the route is determined, before queueing.
     Late,
-    /// At the choice of the queue.
+    /// When the queue is chosen.
     Queue,
     /// On copies of the packet.
     Copy,
 }
 
 impl Position {
-    /// Every position, in the order of the journey.
+    /// All positions, in the order in which packets pass them.
     pub const ALL: [Self; 5] = [Self::Early, Self::Route, Self::Late, Self::Queue, Self::Copy];
 
-    /// Returns the position's name in commands and files.
+    /// Returns the position's name in commands and configuration files.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Early => "early",
@@ -51,7 +51,7 @@ impl FromStr for Position {
     }
 }
 
-/// Predefined gates, in the order of the journey.
+/// Predefined gates, in the order in which packets pass them.
 pub const DEFAULT_GATES: [(&str, Position); 9] = [
     ("options", Position::Early),
     ("security-in", Position::Early),

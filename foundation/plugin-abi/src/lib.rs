@@ -1,8 +1,8 @@
-//! Interface between plugins and the router, the same for every runtime of plugins.
+//! Interface between plugins and the router, the same for every runtime.
 //!
 //! A [`Plugin`] is a plugin type; an [`Instance`] is a configured instance of it, bound to flows at gates.
-//! The router calls an instance with batches of packets of its flows; the instance writes a [`Verdict`] for
-//! each packet.
+//! The router calls an instance with packets of its flows, and the instance writes a [`Verdict`] for each
+//! packet.
 //!
 //! [`binary`] is the equivalent interface for plugin files. Without the crate feature `host`, only `binary`
 //! and [`Features`] are available.

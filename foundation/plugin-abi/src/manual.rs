@@ -1,4 +1,4 @@
-//! Manual pages of built-in plugins: the module comment of their source.
+//! Manual pages of built-in plugins, which are the module comments of their sources.
 
 /// Returns the module comment at the head of a source, without the comment marks.
 pub fn manual_of(source: &str) -> String {

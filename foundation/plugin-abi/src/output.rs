@@ -1,40 +1,40 @@
-//! Outputs of instances besides verdicts.
+//! Outputs of instances other than verdicts.
 
 use millrace_units::PortId;
 
 use crate::binary::REQUEST_CAPABILITIES;
 
-/// Output of an instance to the router.
+/// Output of an instance, other than a verdict.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Output {
     /// Log line.
     Log(LogLevel, String),
-    /// Packet to be forwarded as if it had arrived at the port.
+    /// Packet that the instance has made. The router forwards it as if `port` had received it.
     Packet {
-        /// Bytes from the network header on.
+        /// Bytes of the packet, from the network header on.
         bytes: Vec<u8>,
-        /// Incoming port of the packet.
+        /// Ingress port of the packet.
         port: PortId,
-        /// Number of passes of the packet's ancestors: returns to classification and creations by plugins.
-        /// Holds the maximum over the packets of the instance's call.
+        /// Number of passes so far: how often the packet's ancestors were classified again or made by
+        /// plugins. It is the maximum over the packets of the call that made the packet.
         passes: u8,
     },
-    /// Message to the other half of the plugin.
+    /// Message from an instance to its host companion, or back.
     Message(Vec<u8>),
-    /// Request for a change, which control makes later.
+    /// Request for a change, which control carries out later.
     Request(Request),
 }
 
 /// Request of an instance for a change.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Request {
-    /// Change, as JSON.
+    /// Requested change, as JSON.
     pub json: String,
-    /// Kinds of changes that its plugin may request.
+    /// Kinds of changes that the plugin may request.
     pub granted: RequestKinds,
 }
 
-/// Kinds of changes that plugins request.
+/// Set of the kinds of changes that a plugin may request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct RequestKinds(u8);
 
@@ -47,9 +47,9 @@ impl RequestKinds {
     pub const QUEUES: Self = Self(4);
     /// Instances, and messages to them.
     pub const INSTANCES: Self = Self(8);
-    /// Capability for all kinds.
+    /// Capability that permits requests of all kinds.
     pub const ALL: &str = "request";
-    /// Capabilities for one kind each.
+    /// Capabilities that permit requests of one kind each.
     pub const CAPABILITIES: [(&str, Self); 4] = [
         (REQUEST_CAPABILITIES[0], Self::FILTERS),
         (REQUEST_CAPABILITIES[1], Self::ROUTES),
@@ -57,19 +57,19 @@ impl RequestKinds {
         (REQUEST_CAPABILITIES[3], Self::INSTANCES),
     ];
 
-    /// Returns the kinds that these capabilities allow.
+    /// Returns the kinds that the capabilities permit.
     pub fn of(capabilities: &[&str]) -> Self {
         let allowed = |name: &str| capabilities.iter().any(|own| *own == name || *own == Self::ALL);
         let kinds = Self::CAPABILITIES.iter().filter(|(name, _)| allowed(name));
         Self(kinds.fold(0, |all, (_, kind)| all | kind.0))
     }
 
-    /// Whether the set contains all of `kind`.
+    /// Returns whether the set contains all kinds in `kind`.
     pub fn contains(self, kind: Self) -> bool {
         self.0 & kind.0 == kind.0
     }
 
-    /// Returns the capability that allows a single kind.
+    /// Returns the capability that permits a single kind.
     pub fn capability(self) -> &'static str {
         Self::CAPABILITIES.iter().find(|(_, kind)| *kind == self).map_or(Self::ALL, |(name, _)| name)
     }
@@ -89,7 +89,8 @@ pub enum LogLevel {
 }
 
 impl LogLevel {
-    /// Returns the level of a number in the binary interface; numbers above 3 are [`Debug`](Self::Debug).
+    /// Returns the log level of a number in the binary interface; numbers above 3 mean
+    /// [`Debug`](Self::Debug).
     pub fn from_number(number: u32) -> Self {
         match number {
             0 => Self::Error,

@@ -1,4 +1,4 @@
-//! Packets of a call, and the instance's verdicts.
+//! Packets of a call, and the verdicts that the instance gives.
 
 use std::fmt;
 use std::ops::Range;
@@ -11,53 +11,54 @@ use crate::{Backlog, Known};
 /// Verdict of an instance about a packet.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Verdict {
-    /// The packet continues.
+    /// The packet continues on its path.
     #[default]
     Pass,
-    /// The router drops the packet, for a drop reason of the plugin from 0 to
-    /// [`MOST_REASON`](Self::MOST_REASON). The router counts drops of the instance by reason.
+    /// The router drops the packet. The number, 0 to [`MOST_REASON`](Self::MOST_REASON), is a drop reason
+    /// whose meaning the plugin defines. The router counts the instance's drops by reason.
     Drop(u8),
-    /// The instance has consumed the packet; the router counts it as consumed.
+    /// The instance has consumed the packet, and the router counts it as consumed.
     Consume,
-    /// The packet continues at this time. At copy gates the copy is consumed at once.
+    /// The packet waits until this time, and then continues. At copy gates the copy is consumed at once.
     Hold(Instant),
     /// The packet continues, and the router sends it out of this port, whatever its route. At copy gates the
-    /// router sends the copy out of this port. At gates of the position `queue` this verdict is a fault, as
-    /// the output port is already chosen.
+    /// router sends the copy out of this port. At gates of the position `queue` this verdict is a fault,
+    /// because the egress port is already chosen.
     Port(PortId),
-    /// The packet continues, and the router sends it out of each port below 64 whose bit is set: further
-    /// ports get copies. A set without bits is a fault.
+    /// The packet continues, and the router sends it out of each port below 64 whose bit is set; all ports
+    /// but the first get copies. A set without bits is a fault.
     Ports(u64),
-    /// The packet continues and waits in this queue of its output port, or in the default queue if the port
-    /// has no such queue. At copy gates the copy is consumed.
+    /// The packet continues, and enters this queue of its egress port, or the default queue if the port has
+    /// no such queue. At copy gates the copy is consumed.
     Queue(QueueId),
-    /// The named instance processes the packet next; then the packet continues after the deciding instance.
+    /// The given instance processes the packet next. Then the packet continues after the instance that gave
+    /// the verdict.
     Instance(InstanceId),
     /// The router classifies the packet again, with its current tag. At copy gates the copy is consumed.
     Classify,
-    /// The instance failed at the packet: its binding decides about the packet.
+    /// The instance failed at this packet. The call limits of its binding decide about the packet.
     Fault,
 }
 
 impl Verdict {
-    /// Largest drop reason.
+    /// Largest number of a drop reason.
     pub const MOST_REASON: u8 = 31;
 }
 
-/// Flow states, in blocks numbered from 1.
+/// Flow states of all flows at a worker, in blocks numbered from 1.
 pub trait FlowStates {
     /// Returns the block with this number; `None` if it doesn't exist.
     fn block(&mut self, number: u32) -> Option<&mut [u8]>;
 }
 
-/// Flow states of a call.
+/// Flow states of the packets of a call.
 struct States<'a> {
     of_all: &'a mut dyn FlowStates,
-    /// State block number of each packet's flow; 0 without state.
+    /// Number of the state block of each packet's flow; 0 without state.
     numbers: &'a [u32],
-    /// Offset of the instance's part in a block.
+    /// Offset of the instance's part in a block, in bytes.
     offset: usize,
-    /// Bytes of the instance's part.
+    /// Size of the instance's part, in bytes.
     bytes: usize,
 }
 
@@ -70,7 +71,7 @@ impl fmt::Debug for States<'_> {
     }
 }
 
-/// Packets of a call. They belong to flows that the instance is bound to.
+/// Packets of a call of an instance. They belong to flows that the instance is bound to.
 #[derive(Debug)]
 pub struct Packets<'a> {
     packets: &'a mut [Packet],
@@ -85,10 +86,10 @@ pub struct Packets<'a> {
 
 impl<'a> Packets<'a> {
     /// Selects the packets of a batch whose indices are `members`. `keys` and `verdicts` have the same
-    /// indices; each verdict is still [`Verdict::Pass`].
+    /// indices as `packets`. Each verdict must be [`Verdict::Pass`].
     ///
     /// # Panics
-    /// Later methods panic if a member is no valid index of all three.
+    /// Later methods panic if a member is not a valid index of all three.
     pub fn new(
         packets: &'a mut [Packet],
         keys: &'a [FlowKey],
@@ -98,8 +99,8 @@ impl<'a> Packets<'a> {
         Self { packets, keys, members, verdicts, states: None, known: None, copies: false, untouched: true }
     }
 
-    /// Adds the flow states: `numbers` holds the block number for each packet index. The instance's part of a
-    /// block has `bytes` bytes from `offset` on. The byte at `offset` - 8 belongs to
+    /// Adds the flow states. `numbers` holds the state block of each packet, by packet index. The instance's
+    /// part of a block has `bytes` bytes from `offset` on. The byte at `offset` - 8 belongs to
     /// [`is_first`](Self::is_first): it records whether the instance has seen the flow.
     #[must_use]
     pub fn with_states(
@@ -113,7 +114,7 @@ impl<'a> Packets<'a> {
         self
     }
 
-    /// Adds backlog information.
+    /// Adds the backlog information of the call.
     #[must_use]
     pub fn with_known(mut self, known: Known<'a>) -> Self {
         self.known = Some(known);
@@ -127,16 +128,17 @@ impl<'a> Packets<'a> {
         self
     }
 
-    /// Whether the packets are copies. The router sends a copy with the verdict [`Verdict::Port`] or
-    /// [`Verdict::Ports`]; with any other verdict the copy ends here.
+    /// Returns whether the packets are copies. The router sends a copy with the verdict [`Verdict::Port`] or
+    /// [`Verdict::Ports`]; with any other verdict the copy is consumed.
     #[inline]
     pub fn are_copies(&self) -> bool {
         self.copies
     }
 
-    /// Returns the state of the flow of the packet at an index below [`len`](Self::len). The state has the
-    /// size of [`Instance::flow_state`](crate::Instance::flow_state) and is zeroed at first. Packets of a
-    /// flow share it. Returns `None` without state, or if no memory was left for it.
+    /// Returns the flow state of the packet at an index below [`len`](Self::len), with the size of
+    /// [`Instance::flow_state`](crate::Instance::flow_state). It is zeroed at first, and shared by the
+    /// packets of the flow. Returns `None` if the instance has no flow state, or if no memory was left for
+    /// it.
     #[inline]
     pub fn state_mut(&mut self, place: usize) -> Option<&mut [u8]> {
         let number = self.flow_number(place);
@@ -144,8 +146,8 @@ impl<'a> Packets<'a> {
         of_all.block(number)?.get_mut(*offset..*offset + *bytes)
     }
 
-    /// Whether the packet at an index below [`len`](Self::len) is the first of its flow for which this method
-    /// is called. Always `false` without flow state.
+    /// Returns whether the packet at an index below [`len`](Self::len) is the first of its flow for which
+    /// this method is called. Always `false` without flow state.
     #[inline]
     pub fn is_first(&mut self, place: usize) -> bool {
         let number = self.flow_number(place);
@@ -154,8 +156,8 @@ impl<'a> Packets<'a> {
         seen.is_some_and(|seen| std::mem::replace(seen, 1) == 0)
     }
 
-    /// Returns a flow number for the packet at an index, constant while the router keeps state for the flow;
-    /// 0 without state.
+    /// Returns a flow number for the packet at an index. It stays the same while the router keeps state for
+    /// the flow; 0 without state.
     #[inline]
     pub fn flow_number(&self, place: usize) -> u32 {
         let Some(states) = &self.states else { return 0 };
@@ -174,8 +176,8 @@ impl<'a> Packets<'a> {
         Backlog { queue: queues.of(packet), instance_packets, instance_bytes }
     }
 
-    /// Returns the maximum number of passes of the packets: returns to classification and creations by
-    /// plugins.
+    /// Returns the maximum number of passes of the packets: how often they or their ancestors were classified
+    /// again or made by plugins.
     pub fn passes(&self) -> u8 {
         let passes = |member: &u16| self.packets[usize::from(*member)].passes;
         self.members.iter().map(passes).max().unwrap_or(0)
@@ -187,7 +189,7 @@ impl<'a> Packets<'a> {
         self.members.len()
     }
 
-    /// Whether there are no packets.
+    /// Returns whether there are no packets.
     #[inline]
     pub fn is_empty(&self) -> bool {
         self.members.is_empty()
@@ -205,8 +207,8 @@ impl<'a> Packets<'a> {
     }
 
     /// Calls `look` with the flow key and packet of each index in `places`, and with the next element of
-    /// `things`. Stops at the end of `things`. Stores the verdict that `look` returns; `None` keeps the
-    /// packet's verdict.
+    /// `things`. Stops at the end of `things`. Stores the verdict that `look` returns; with `None`, the
+    /// packet's verdict stays as it is.
     ///
     /// # Panics
     /// Panics if an index is out of range.
@@ -218,7 +220,7 @@ impl<'a> Packets<'a> {
         mut look: impl FnMut(&FlowKey, &mut Packet, T) -> Option<Verdict>,
     ) {
         self.untouched = false;
-        // Slices of one length need only one bounds check per index.
+        // If the slices have the same length, the compiler needs only one bounds check per index.
         let known = self.packets.len().min(self.keys.len()).min(self.verdicts.len());
         let (keys, packets) = (&self.keys[..known], &mut self.packets[..known]);
         let verdicts = &mut self.verdicts[..known];
@@ -240,13 +242,13 @@ impl<'a> Packets<'a> {
         self.verdicts[usize::from(self.members[place])] = verdict;
     }
 
-    /// Whether the instance accessed no packet: each packet passes unchanged.
+    /// Returns whether the instance has accessed no packet. If so, each packet passes unchanged.
     #[inline]
     pub fn is_untouched(&self) -> bool {
         self.untouched
     }
 
-    /// Calls `decide` with the flow key and packet of each packet, and stores the verdict that it returns.
+    /// Calls `decide` with the flow key and bytes of each packet, and stores the verdict that it returns.
     #[inline]
     pub fn for_each(&mut self, mut decide: impl FnMut(&FlowKey, &mut Packet) -> Verdict) {
         self.untouched = false;

@@ -1,7 +1,7 @@
-//! Reading of settings, messages and saved state by built-in plugins.
+//! Helpers by which built-in plugins read settings, messages and saved state.
 //!
-//! Settings are already validated against the plugin's schema, if it has one; the arguments of messages are
-//! not.
+//! The router has validated settings against the plugin's schema, if it has one. It doesn't validate the
+//! arguments of messages.
 
 use std::ops::RangeInclusive;
 
@@ -19,13 +19,13 @@ pub struct SettingsReader<'a> {
 }
 
 impl<'a> SettingsReader<'a> {
-    /// Creates a reader of the settings or arguments given to a plugin.
+    /// Creates a reader of the settings or arguments in `given`. `plugin` names the plugin in errors.
     pub fn new(plugin: &'static str, given: &'a Map<String, Value>) -> Self {
         Self { plugin, given }
     }
 
-    /// Checks arguments that change settings: at least one must be given, and only names in `known` are
-    /// allowed.
+    /// Checks the arguments of a message that changes settings: at least one must be given, and only names in
+    /// `known` are allowed.
     ///
     /// # Errors
     /// [`PluginError::Setting`] for an unknown argument, or if none is given.
@@ -38,20 +38,20 @@ impl<'a> SettingsReader<'a> {
         Ok(())
     }
 
-    /// Returns an integer in a range, if given.
+    /// Returns an integer setting; `None` if it is not given.
     ///
     /// # Errors
-    /// [`PluginError::Setting`] for any other value.
+    /// [`PluginError::Setting`] if the value is no integer in `range`.
     pub fn number(&self, setting: &str, range: RangeInclusive<u64>) -> Result<Option<u64>, PluginError> {
         let (least, most) = (range.start(), range.end());
         let problem = |value: &Value| format!("{value} is not a whole number from {least} to {most}");
         self.read(setting, |value| value.as_u64().filter(|number| range.contains(number)), problem)
     }
 
-    /// Returns the value that the given name has in `names`, if a name is given.
+    /// Returns the value that `names` lists for the given name; `None` if no name is given.
     ///
     /// # Errors
-    /// [`PluginError::Setting`] for any other value.
+    /// [`PluginError::Setting`] if the value is none of the names.
     pub fn choice<T: Copy>(&self, setting: &str, names: &[(&str, T)]) -> Result<Option<T>, PluginError> {
         let known: Vec<_> = names.iter().map(|(name, _)| *name).collect();
         let problem = |value: &Value| format!("{value} is not an allowed value; give {}", one_of(&known));
@@ -59,7 +59,8 @@ impl<'a> SettingsReader<'a> {
         self.read(setting, |value| find(value).map(|(_, choice)| *choice), problem)
     }
 
-    /// Returns a port, if given. Its `format` in the schema is `port`, so it arrives as a number.
+    /// Returns a port setting; `None` if it is not given. Its `format` in the schema is `port`, so it arrives
+    /// as a number.
     ///
     /// # Errors
     /// [`PluginError::Setting`] for any other value.
@@ -68,7 +69,8 @@ impl<'a> SettingsReader<'a> {
         self.read(setting, |value| value.as_u64()?.try_into().ok().map(PortId), problem)
     }
 
-    /// Returns an instance, if given. Its `format` in the schema is `instance`, so it arrives as a number.
+    /// Returns an instance setting; `None` if it is not given. Its `format` in the schema is `instance`, so
+    /// it arrives as a number.
     ///
     /// # Errors
     /// [`PluginError::Setting`] for any other value.
@@ -97,12 +99,12 @@ fn one_of(names: &[&str]) -> String {
     }
 }
 
-/// Returns the name of a choice; empty if it has none.
+/// Returns the name that `names` lists for `choice`; empty if there is none.
 pub fn name_of<T: PartialEq>(choice: &T, names: &[(&'static str, T)]) -> &'static str {
     names.iter().find(|(_, known)| known == choice).map_or("", |(name, _)| name)
 }
 
-/// Returns the JSON Schema of settings with exactly these properties. The properties in `required` are
+/// Returns the JSON Schema of settings with these `properties` and no others. The settings in `required` are
 /// mandatory.
 pub fn settings_of(properties: Value, required: &[&str]) -> Map<String, Value> {
     let schema = json!({
@@ -115,7 +117,7 @@ pub fn settings_of(properties: Value, required: &[&str]) -> Map<String, Value> {
 }
 
 impl Message {
-    /// Rejects a message outside `known`, and arguments of a message outside `with_arguments`.
+    /// Rejects a message that is not in `known`, and arguments of a message that is not in `with_arguments`.
     ///
     /// # Errors
     /// [`PluginError::UnknownMessage`] or [`PluginError::Setting`].
@@ -141,8 +143,8 @@ impl Message {
     }
 }
 
-/// Merges the answers of several workers by [`merged`]. The values under the keys `same` are equal at all
-/// workers and are taken from the first answer.
+/// Merges the answers of several workers by [`merged`]. Values under the keys in `same` are equal at all
+/// workers, so they are taken from the first answer.
 pub fn merged_but(replies: Vec<Value>, same: &[&str]) -> Value {
     let first = replies.first().cloned();
     let mut sum = replies.into_iter().reduce(merged).unwrap_or(Value::Null);

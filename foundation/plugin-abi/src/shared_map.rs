@@ -1,10 +1,12 @@
-//! Maps shared by instances: one instance writes, others read, on any worker.
+//! Shared maps: one instance writes a map, other instances read it, on any worker.
 //!
-//! A map has a copy for each worker, which only the writing instance at that worker writes. A reader looks
-//! into the copy of its own worker first, then into the others. Nobody waits. A key is in one of two buckets
-//! of eight slots, chosen by a keyed hash, and never moves. A slot has room for two values, of which one is
-//! current. The slot's first word selects it and changes with every write, so that a reader detects a
-//! concurrent write and reads again. All memory is allocated at creation.
+//! A map has a copy for each worker, which only the writing instance at that worker changes. A reader looks
+//! into the copy of its own worker first, then into the other copies. Neither readers nor writers wait.
+//!
+//! A key is in one of two buckets of eight slots, chosen by a keyed hash, and stays in its slot. A slot has
+//! room for two values, of which one is current. The slot's first word selects it and changes with every
+//! write, so that a reader detects a concurrent write and reads again. All memory is allocated when the map
+//! is created.
 
 use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
@@ -12,53 +14,54 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
 
 use foldhash::quality::FixedState;
 
-/// Maximum bytes of a key.
+/// Maximum length of a key in bytes.
 pub const MOST_MAP_KEY: u16 = 64;
-/// Maximum bytes of a value.
+/// Maximum length of a value in bytes.
 pub const MOST_MAP_VALUE: u16 = 256;
-/// Maximum number of entries of a map.
+/// Maximum number of entries in each copy of a map.
 pub const MOST_MAP_ENTRIES: u32 = 65_536;
-/// Maximum bytes of memory of a map's copy.
+/// Maximum memory of a map's copy in bytes.
 pub const MOST_MAP_MEMORY: usize = 16 << 20;
 /// Maximum number of maps of a plugin.
 pub const MOST_MAPS: usize = 8;
 
 /// Number of slots in a bucket.
 const BUCKET: usize = 8;
-/// Maximum number of reads of a slot under concurrent writes. The bound keeps a permanent writer from
+/// Maximum number of attempts to read a slot that is being written. The limit keeps a permanent writer from
 /// blocking a reader.
 const ATTEMPTS: usize = 100;
 
-/// Bits of a slot's first word; the bits above count its changes.
+/// Lowest bit of a slot's first word: the slot is in use. The bits above [`SECOND`] count the slot's changes.
 const OCCUPIED: u64 = 1;
 const SECOND: u64 = 2;
 const CHANGE: u64 = 4;
 
-/// Shape of a map.
+/// Name and sizes of a shared map.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct MapShape {
     /// Name of the map.
     pub name: String,
-    /// Bytes of each key, 1 to [`MOST_MAP_KEY`].
+    /// Length of each key in bytes, 1 to [`MOST_MAP_KEY`].
     pub key: u16,
-    /// Bytes of each value, 1 to [`MOST_MAP_VALUE`].
+    /// Length of each value in bytes, 1 to [`MOST_MAP_VALUE`].
     pub value: u16,
     /// Maximum number of entries at each worker, 1 to [`MOST_MAP_ENTRIES`].
     pub entries: u32,
 }
 
 impl MapShape {
-    /// Returns the number of buckets, with at least twice as many slots as entries.
+    /// Returns the number of buckets. Together they have at least twice as many slots as the map may have
+    /// entries.
     fn buckets(&self) -> usize {
         (self.entries as usize * 2).div_ceil(BUCKET).next_power_of_two().max(2)
     }
 
-    /// Returns the words of a slot: state word, key, two values.
+    /// Returns the number of words of a slot: state word, key, and two values.
     fn stride(&self) -> usize {
         1 + words(self.key) + 2 * words(self.value)
     }
 
-    /// Returns the bytes of memory of a copy.
+    /// Returns the memory of a copy in bytes.
     pub fn memory(&self) -> usize {
         self.buckets() * BUCKET * self.stride() * 8
     }
@@ -68,16 +71,16 @@ fn words(bytes: u16) -> usize {
     usize::from(bytes).div_ceil(8)
 }
 
-/// Usage of a worker's copy.
+/// Usage of a worker's copy of a shared map.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct MapCounts {
     /// Number of entries.
     pub entries: u32,
-    /// Number of new keys so far that found no room.
+    /// Number of new keys that found no room so far.
     pub refused: u64,
 }
 
-/// Map with a copy for each worker.
+/// Shared map, with a copy for each worker.
 #[derive(Debug)]
 pub struct SharedMap {
     shape: MapShape,
@@ -87,7 +90,7 @@ pub struct SharedMap {
 impl SharedMap {
     /// Creates an empty map with a copy for each of `workers` workers.
     pub fn new(shape: MapShape, workers: usize) -> Arc<Self> {
-        // The seed is random, so that nobody can choose keys for certain buckets.
+        // The seed is random, so that nobody can choose keys that fall into the same buckets.
         let seed = RandomState::new().hash_one(0);
         let copies = (0..workers.max(1)).map(|_| Table::new(&shape, seed)).collect();
         Arc::new(Self { shape, copies })
@@ -107,8 +110,8 @@ impl SharedMap {
         self.copies.iter().map(counts).collect()
     }
 
-    /// Returns up to `most` entries of a worker's copy, in no order. Each entry existed at some moment during
-    /// the call.
+    /// Returns up to `most` entries of a worker's copy, in no particular order. Each returned entry was in
+    /// the map at some time during the call.
     pub fn entries(&self, worker: usize, most: usize) -> Vec<(Vec<u8>, Vec<u8>)> {
         let MapShape { key, value, .. } = self.shape;
         let exact = |(mut name, mut content): (Vec<u8>, Vec<u8>)| {
@@ -119,7 +122,8 @@ impl SharedMap {
         self.copies.get(worker).map_or_else(Vec::new, |table| table.all().take(most).map(exact).collect())
     }
 
-    /// Returns a handle of an instance at a worker, for writing or for reading only.
+    /// Returns a handle by which an instance at a worker accesses the map. `writes`: whether the instance may
+    /// also write.
     pub fn handle(self: &Arc<Self>, worker: usize, writes: bool) -> MapHandle {
         MapHandle { map: self.clone(), worker: worker.min(self.copies.len() - 1), writes }
     }
@@ -128,18 +132,18 @@ impl SharedMap {
 /// Error of a map operation.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum MapProblem {
-    /// Absent key.
+    /// The map does not contain the key.
     Absent,
-    /// No room for another key.
+    /// The map has no room for another key.
     Full,
-    /// Key or value of another size, or a map that another instance owns.
+    /// The key or value has another size than the map declares, or the handle may not write.
     Refused,
 }
 
-/// Handle of one instance on a map.
+/// Handle by which one instance accesses a shared map.
 ///
-/// Only one instance at a time uses a writing handle of a copy: an instance and its successor at a worker
-/// never run at once.
+/// At most one instance uses a writing handle of a copy at any time: an instance and its successor at a
+/// worker never run at once.
 #[derive(Debug)]
 pub struct MapHandle {
     map: Arc<SharedMap>,
@@ -153,7 +157,7 @@ impl MapHandle {
         self.map.shape()
     }
 
-    /// Reads the value of a key, from the copy of this worker, or else from another copy.
+    /// Reads the value of a key into `value`: from the copy of this worker, or else from another copy.
     ///
     /// # Errors
     /// [`Absent`](MapProblem::Absent) or [`Refused`](MapProblem::Refused).
@@ -194,7 +198,7 @@ impl MapHandle {
     }
 }
 
-/// Copy of a worker.
+/// Copy of a shared map, written by one worker.
 #[derive(Debug)]
 struct Table {
     words: Box<[AtomicU64]>,
@@ -206,7 +210,7 @@ struct Table {
     refused: AtomicU64,
 }
 
-/// Returns up to 8 bytes of a key or value as a word, padded with zeros.
+/// Returns 1 to 8 bytes of a key or value as a word, padded with zeros.
 fn word(bytes: &[u8]) -> u64 {
     let mut whole = [0; 8];
     whole[..bytes.len()].copy_from_slice(bytes);
@@ -227,7 +231,7 @@ impl Table {
         }
     }
 
-    /// Returns the first word index of the two buckets of a key.
+    /// Returns the two buckets of a key, each as the index of its first word.
     fn buckets(&self, key: &[u8]) -> [usize; 2] {
         let hash = self.hasher.hash_one(key);
         let buckets = self.words.len() / self.stride / BUCKET;
@@ -249,14 +253,14 @@ impl Table {
         own.iter().zip(key.chunks(8)).all(|(own, bytes)| own.load(Ordering::Relaxed) == word(bytes))
     }
 
-    /// Returns the words of the first or the `second` value of a slot.
+    /// Returns the words of a slot's first value, or of its `second` value.
     fn value_at(&self, slot: usize, second: bool) -> &[AtomicU64] {
         let start = slot + 1 + self.key + if second { self.value } else { 0 };
         &self.words[start..start + self.value]
     }
 
-    /// Reads a slot consistently: returns the result of `look` for a state without concurrent write; `None`
-    /// for an empty slot.
+    /// Calls `look` with the state word of a slot, and returns its result if the slot was not written
+    /// meanwhile; otherwise tries again. Returns `None` for an empty slot, or after [`ATTEMPTS`] attempts.
     fn read<R>(&self, slot: usize, mut look: impl FnMut(u64) -> R) -> Option<R> {
         for _ in 0..ATTEMPTS {
             let state = self.words[slot].load(Ordering::Acquire);
@@ -264,7 +268,8 @@ impl Table {
                 return None;
             }
             let seen = look(state);
-            // All reads precede this fence; if any saw a later change, the state word is a later one, too.
+            // The fence orders the reads of `look` before the second read of the state word. If they saw a
+            // later write, the state word has changed.
             fence(Ordering::Acquire);
             if self.words[slot].load(Ordering::Relaxed) == state {
                 return Some(seen);
@@ -286,7 +291,7 @@ impl Table {
         })
     }
 
-    /// Returns the slot of a key, for the writer.
+    /// Returns the slot of a key; `None` if the copy does not contain it. Only for the writer.
     fn find(&self, key: &[u8]) -> Option<usize> {
         self.slots(key).find(|slot| self.is_occupied(*slot) && self.has_key(*slot, key))
     }
@@ -301,8 +306,8 @@ impl Table {
             None => (self.vacancy(key, most)?, true),
         };
         let state = self.words[slot].load(Ordering::Relaxed);
-        // A reader that sees any of the following writes also sees the current state word of this slot, or a
-        // later one.
+        // With this fence, a reader that sees any of the following writes also sees the present state word of
+        // this slot, or a later one.
         fence(Ordering::Release);
         if is_new {
             store(&self.words[slot + 1..][..self.key], key);
@@ -316,7 +321,8 @@ impl Table {
         Ok(())
     }
 
-    /// Returns a free slot for a new key, in the emptier of its two buckets.
+    /// Returns a free slot for a new key, in the bucket of its two buckets that has more free slots. `most`:
+    /// maximum number of entries.
     fn vacancy(&self, key: &[u8], most: u32) -> Result<usize, MapProblem> {
         let vacant = |start: usize| {
             let slots = move || (0..BUCKET).map(move |slot| start + slot * self.stride);
@@ -380,7 +386,8 @@ mod tests {
     }
 
     proptest! {
-        /// Compares the map with `HashMap`s of the same capacity, one for each worker.
+        /// Runs random operations on a map and on a `HashMap` per worker with the same capacity; results must
+        /// be equal.
         #[test]
         fn a_map_is_a_map(
             (key, value, entries, workers) in (2..20u16, 1..30u16, 1..60u32, 1..4usize),
@@ -445,7 +452,7 @@ mod tests {
         assert_eq!(own.get(&[0; 4], &mut [0; 8]), Err(MapProblem::Absent));
     }
 
-    /// A reader sees a value completely or not at all while it is changed, removed and inserted.
+    /// A reader sees a complete value or none, while the writer changes, removes and inserts it.
     #[test]
     fn readers_see_no_partial_value() {
         const KEYS: u64 = 8;
@@ -460,7 +467,7 @@ mod tests {
                         if reader.get(&(round % KEYS).to_le_bytes(), &mut value).is_ok() {
                             let first = value[0];
                             assert!(value.iter().all(|byte| *byte == first), "{value:?}");
-                            // The lowest bits belong to the key.
+                            // The writer stores the key in the lowest bits of the value.
                             assert_eq!(u64::from(first) % KEYS, round % KEYS);
                             found += 1;
                         }

@@ -1,15 +1,15 @@
-//! Accounts of queues: packets queued, waiting and dropped.
+//! Accounts of queues: amounts of packets queued, waiting and dropped.
 
 use std::ops::AddAssign;
 
 use serde::Serialize;
 
-/// Number of packets, with their bytes.
+/// Number of packets and of their bytes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize)]
 pub struct Amount {
     /// Number of packets.
     pub packets: u64,
-    /// Bytes of these packets, link headers included.
+    /// Number of bytes of `packets`, link headers included.
     pub bytes: u64,
 }
 
@@ -20,7 +20,7 @@ impl Amount {
         Self { packets: 1, bytes: bytes as u64 }
     }
 
-    /// Returns the difference to `other`, at least zero.
+    /// Returns the amount minus `other`; 0 instead of a negative number.
     #[must_use]
     pub fn less(self, other: Self) -> Self {
         Self {
@@ -38,25 +38,25 @@ impl AddAssign for Amount {
     }
 }
 
-/// Packets that a route or a filter has queued at ports, with the part that waits or was dropped. The rest
-/// was sent.
+/// Account of a route or filter: packets that it has queued at ports, and the parts of them that wait or were
+/// dropped. The rest was sent.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct QueueAccount {
     /// All packets queued.
     pub queued: Amount,
     /// Packets that wait in the queues now.
     pub waiting: Amount,
-    /// Packets that a queue, or a later stage, dropped before a device took them.
+    /// Packets that were dropped by a queue, or after it and before a device took them.
     pub dropped: Amount,
 }
 
 impl QueueAccount {
-    /// Returns the amount that devices have taken.
+    /// Returns the amount that devices have taken, which is what neither waits nor was dropped.
     pub fn sent(&self) -> Amount {
         self.queued.less(self.waiting).less(self.dropped)
     }
 
-    /// Resets the counts. Waiting packets still count as queued.
+    /// Clears the counts. Packets that wait still count as queued.
     pub fn clear(&mut self) {
         (self.queued, self.dropped) = (self.waiting, Amount::default());
     }

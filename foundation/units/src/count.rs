@@ -1,4 +1,4 @@
-//! Numbers with their nouns, for texts to people: `1 route`, `2 routes`.
+//! Numbers with their nouns, for texts that people read: `1 route`, `2 routes`.
 
 use std::fmt::Display;
 

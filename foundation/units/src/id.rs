@@ -30,7 +30,7 @@ id!(
     PortId, u16
 );
 id!(
-    /// Gate: a position in the packet's journey to which plugin instances are bound.
+    /// Gate: a point in the pipeline at which plugin instances are bound to flows.
     GateId, u8
 );
 id!(
@@ -38,7 +38,7 @@ id!(
     InstanceId, u16
 );
 id!(
-    /// Path: an interned list of plugin instances that a flow's packets pass.
+    /// Path: an interned list of the bindings that apply to a flow.
     PathId, u32
 );
 id!(
@@ -46,11 +46,12 @@ id!(
     QueueId, u16
 );
 id!(
-    /// Next-hop group of the FIB.
+    /// Route number. Routes of the FIB, routes that filters prescribe, and routes of copies have different
+    /// numbers.
     NextHopIndex, u32
 );
 
 impl PortId {
-    /// No port: ingress port of packets that the router itself made.
+    /// No port: ingress port of packets that the router has made.
     pub const NONE: Self = Self(u16::MAX);
 }

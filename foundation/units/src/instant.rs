@@ -1,17 +1,19 @@
-//! Point in time, which callers pass in: the same code runs under the real clock and under a virtual clock.
+//! Point in time. Callers pass it in, so that the same code runs under the real clock and under a virtual
+//! clock.
 
 use std::fmt;
 use std::ops::{Add, AddAssign};
 use std::time::Duration;
 
-/// Nanoseconds since an origin that is fixed for the life of a router (CLOCK_MONOTONIC's, or a virtual zero).
+/// Point in time: nanoseconds since an origin that is fixed while a router runs (that of CLOCK_MONOTONIC, or
+/// a virtual zero).
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub struct Instant(u64);
 
 impl Instant {
     /// Origin of time.
     pub const ZERO: Self = Self(0);
-    /// Instant later than all others.
+    /// Latest instant, later than any time that occurs.
     pub const FOREVER: Self = Self(u64::MAX);
 
     /// Returns the instant `nanoseconds` after the origin.

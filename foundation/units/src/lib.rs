@@ -1,10 +1,9 @@
-//! Newtypes for Millrace's counts, measures and ids, so that no bare integer crosses a signature.
+//! Newtypes for Millrace's counts, measures and ids, so that no signature has a bare integer.
 //!
-//! The crate also has texts for people: numbers with their nouns, and the nearest known name to an unknown
-//! one.
+//! The crate also has texts that people read: numbers with their nouns, and proposals for an unknown name.
 //!
 //! The crate reads no clock and does no I/O. Arithmetic on times and rates saturates instead of wrapping.
-//! Amounts wrap, after 500 years at a billion packets a second.
+//! Amounts wrap, but only after 500 years at a billion packets a second.
 #![forbid(unsafe_code)]
 
 mod account;

@@ -1,4 +1,5 @@
-//! Messages for people that name keys of settings, rendered in the spelling of the reader's medium.
+//! Messages to people that name keys of settings. The keys are written as the reader knows them, from files
+//! or from JSON.
 
 use std::fmt;
 
@@ -24,20 +25,21 @@ impl Spelling {
 /// Piece of a message.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Piece {
-    /// Text that is the same in every spelling.
+    /// Text that is the same in both spellings.
     Text(String),
     /// Key of a setting, as in a configuration file.
     Key(String),
 }
 
-/// Message for people, in pieces. Its keys are rendered in the spelling of the reader's medium.
+/// Message to people, in pieces. Its keys are written in the spelling of the file or interface that the
+/// reader uses.
 ///
 /// ```
 /// use millrace_units::{Message, Spelling};
 ///
-/// let message = Message::from("router.").key("icmp-dscp").text(" = 64 is out of range: give 0 to 63");
-/// assert_eq!(message.spelled(Spelling::Json), "router.icmp_dscp = 64 is out of range: give 0 to 63");
-/// assert_eq!(message.to_string(), "router.icmp-dscp = 64 is out of range: give 0 to 63");
+/// let message = Message::from("router.").key("icmp-dscp").text(" must be 0 to 63, not 64");
+/// assert_eq!(message.spelled(Spelling::Json), "router.icmp_dscp must be 0 to 63, not 64");
+/// assert_eq!(message.to_string(), "router.icmp-dscp must be 0 to 63, not 64");
 /// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Message(Vec<Piece>);
@@ -56,7 +58,7 @@ impl Message {
     /// Appends a key of a setting, as in a configuration file.
     #[must_use]
     pub fn key(mut self, key: impl Into<String>) -> Self {
-        // A caller may have sent any text as a key.
+        // Escapes control characters, because a key may be any text that a client has sent.
         self.0.push(Piece::Key(key.into().escape_debug().to_string()));
         self
     }
@@ -80,7 +82,7 @@ impl Message {
         })
     }
 
-    /// Joins messages with `between`.
+    /// Joins messages, with the text `between` between them.
     #[must_use]
     pub fn join(messages: impl IntoIterator<Item = Self>, between: &str) -> Self {
         messages.into_iter().enumerate().fold(Self::default(), |all, (index, message)| {
@@ -93,7 +95,7 @@ impl Message {
         &self.0
     }
 
-    /// Returns the whole text, with keys in a spelling.
+    /// Returns the whole text, with its keys in the given spelling.
     pub fn spelled(&self, spelling: Spelling) -> String {
         let piece = |piece: &Piece| match piece {
             Piece::Text(text) => text.clone(),
@@ -115,7 +117,7 @@ impl From<&str> for Message {
     }
 }
 
-/// Writes the message in the spelling of files.
+/// Writes the message in the spelling of configuration files.
 impl fmt::Display for Message {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.0.iter().try_for_each(|piece| match piece {

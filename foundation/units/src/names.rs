@@ -1,13 +1,13 @@
-//! Unknown names: search for the nearest known name, and the text of the error.
+//! Errors about unknown names: the nearest known name, and the list of known names.
 
 use crate::count::plural;
 
 /// Maximum length of a word that is compared with known names, in characters.
 const LONGEST: usize = 64;
-/// Maximum number of names that an error lists; it counts the rest.
+/// Maximum number of names that an error lists. The error gives only the number of the others.
 const LISTED: usize = 40;
 
-/// Cost of a missing or extra letter, and of two swapped letters.
+/// Cost of a missing or extra letter; also that of two swapped letters.
 const SLIP: usize = 2;
 /// Cost of a wrong letter.
 const WRONG: usize = 3;
@@ -15,7 +15,7 @@ const WRONG: usize = 3;
 /// Returns the known name that a word was probably meant to be; `None` if no name is near.
 ///
 /// Missing, extra or swapped letters are likelier slips than wrong letters: `prt` is nearer to `port` than to
-/// `src`. Among equally near names, the result is one of the same length, then one with the longer common
+/// `src`. Among equally near names, a name of the same length wins, then the one with the longer common
 /// beginning, then the first. The comparison ignores case, and treats hyphens and underscores alike.
 pub fn nearest<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let word = letters(word);
@@ -33,17 +33,17 @@ pub fn nearest<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> Opti
     near.min_by_key(|(order, _)| *order).map(|(_, name)| name)
 }
 
-/// Returns the letters to compare, at most [`LONGEST`] + 1.
+/// Returns the letters of a word in the form in which they are compared, at most [`LONGEST`] + 1.
 fn letters(word: &str) -> Vec<char> {
     let same = |letter| if letter == '_' { '-' } else { letter };
     word.chars().take(LONGEST + 1).flat_map(char::to_lowercase).map(same).collect()
 }
 
-/// Returns the least cost of slips that turn one word into the other: the weighted optimal string alignment
-/// distance.
+/// Returns the least total cost of slips that turn one word into the other: the weighted optimal string
+/// alignment distance.
 fn distance(word: &[char], name: &[char]) -> usize {
     let first: Vec<usize> = (0..=name.len()).map(|length| length * SLIP).collect();
-    // The row before the last one, and the last one.
+    // The two rows of the distance matrix before the current one.
     let (mut older, mut last) = (first.clone(), first);
     let mut before = None;
     for (row, letter) in word.iter().enumerate() {
@@ -66,8 +66,8 @@ fn distance(word: &[char], name: &[char]) -> usize {
     last.last().copied().unwrap_or(usize::MAX)
 }
 
-/// Returns the end of an error about an unknown name: `: did you mean "lan"?`, or `; ports here: lan, wan`, or
-/// `; no ports here`.
+/// Returns the end of an error about an unknown name: `: did you mean "lan"?`, or `; ports here: lan, wan`,
+/// or `; no ports here`.
 pub fn remedy<'a>(noun: &str, name: &str, known: impl IntoIterator<Item = &'a str>) -> String {
     let known: Vec<&str> = known.into_iter().collect();
     match nearest(name, known.iter().copied()) {

@@ -1,15 +1,16 @@
 //! Token bucket: the generic cell rate algorithm of ITU-T I.371, annex A, in its virtual scheduling form.
 //!
-//! The state of a bucket is one word: the time until which the rate has paid for all tokens taken so far. A
-//! request is granted if that time plus its cost is no further ahead of now than the depth of the bucket. So
-//! at most burst + rate · t tokens are granted in any interval of length t. Times are counted in ticks of a
-//! sixteenth of a nanosecond. The XDP programs use the same computation (dataplane/offload/bpf/policer.h).
+//! The state of a bucket is a single word: the time up to which the rate has paid for all tokens taken so
+//! far. A request is granted if that time plus the cost of the request is at most the depth of the bucket
+//! ahead of now. So at most burst + rate · t tokens are granted in any interval of length t. Times are
+//! counted in ticks of a sixteenth of a nanosecond. The XDP programs use the same computation
+//! (dataplane/offload/bpf/policer.h).
 
 use crate::Instant;
 
 const TICKS_PER_NANOSECOND: u64 = 16;
 const TICKS_PER_SECOND: u64 = TICKS_PER_NANOSECOND * 1_000_000_000;
-/// Number of fraction bits in the price of a token.
+/// Number of fraction bits in the price of a token, which is counted in ticks.
 const FRACTION: u32 = 16;
 
 /// Rate and depth of a token bucket.
@@ -20,7 +21,8 @@ pub struct TokenRate {
 }
 
 impl TokenRate {
-    /// Returns the rate of `per_second` events in bursts of up to `burst`. A rate of 0 grants nothing.
+    /// Returns the rate of `per_second` events a second in bursts of up to `burst` events; a token is an
+    /// event. A rate of 0 grants nothing.
     ///
     /// The price of an event is rounded up to a whole tick. A full bucket grants exactly the burst, and the
     /// rate is never exceeded.
@@ -32,7 +34,8 @@ impl TokenRate {
         Self { token: ticks << FRACTION, depth: ticks.saturating_mul(burst.into()) }
     }
 
-    /// Returns the rate of `bits_per_second`, 128 or more, in bursts of up to `burst` bytes. A token is a byte.
+    /// Returns the rate of `bits_per_second` bits a second, 128 or more, in bursts of up to `burst` bytes. A
+    /// token is a byte.
     pub fn of_bytes(bits_per_second: u64, burst: u32) -> Self {
         let ticks = (u128::from(TICKS_PER_SECOND) * 8) << FRACTION;
         let token = saturated(ticks / u128::from(bits_per_second.max(1)));
@@ -40,12 +43,12 @@ impl TokenRate {
         Self { token, depth: saturated((u128::from(burst) * u128::from(token)).div_ceil(1 << FRACTION)) }
     }
 
-    /// Returns the ticks per token, times 65,536.
+    /// Returns the price of a token in ticks, times 65,536.
     pub fn token(self) -> u64 {
         self.token
     }
 
-    /// Returns the ticks between an empty and a full bucket.
+    /// Returns the depth of the bucket in ticks: the time in which an empty bucket fills.
     pub fn depth(self) -> u64 {
         self.depth
     }
@@ -56,8 +59,8 @@ impl TokenRate {
         saturated((u128::from(self.token) * u128::from(tokens)).div_ceil(1 << FRACTION))
     }
 
-    /// Returns the state of a bucket after a request of `cost` ticks, or `None` if the bucket in state `paid`
-    /// has too few tokens.
+    /// Takes a request of `cost` ticks from a bucket whose state is `paid`. Returns the new state, or `None`
+    /// if the bucket has too few tokens.
     #[inline]
     pub fn pay(self, paid: u64, cost: u64, now: Instant) -> Option<u64> {
         let now = now.as_nanos().saturating_mul(TICKS_PER_NANOSECOND);
@@ -71,7 +74,7 @@ fn saturated(ticks: u128) -> u64 {
     u64::try_from(ticks).unwrap_or(u64::MAX)
 }
 
-/// Token bucket of one thread.
+/// Token bucket that belongs to one thread.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct TokenBucket {
     rate: TokenRate,
@@ -79,19 +82,19 @@ pub struct TokenBucket {
 }
 
 impl TokenBucket {
-    /// Returns a full bucket.
+    /// Returns a full bucket with this rate and depth.
     pub fn new(rate: TokenRate) -> Self {
         Self { rate, paid: 0 }
     }
 
-    /// Takes a token; returns whether the bucket had one.
+    /// Takes a token. Returns whether the bucket had one.
     #[inline]
     #[must_use]
     pub fn take(&mut self, now: Instant) -> bool {
         self.take_above(0, now)
     }
 
-    /// Takes a token if at least `kept` tokens remain afterwards; returns whether it did.
+    /// Takes a token if at least `kept` tokens remain afterwards. Returns whether it took one.
     #[inline]
     #[must_use]
     pub fn take_above(&mut self, kept: u32, now: Instant) -> bool {
@@ -111,8 +114,8 @@ mod tests {
 
     use super::*;
 
-    /// Reference model: grants a request unless some interval that ends with it exceeds the depth plus the
-    /// time of the interval.
+    /// Reference model: grants a request unless some interval that ends with it would get more than the depth
+    /// plus its own length.
     #[derive(Default)]
     struct Intervals {
         granted: Vec<(u128, u128)>,

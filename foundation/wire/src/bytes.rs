@@ -1,24 +1,24 @@
-//! Reads and writes of network byte order, and the view code that all protocol files share.
+//! Reads and writes in network byte order, and the macros for the views of all protocol files.
 //!
-//! No function panics. Reads past the end of the buffer return zeros, and writes past the end change
-//! nothing. The `check` of each view verifies that the octets are in the buffer.
+//! No function panics. Reads past the end of the buffer return zeros, and writes past the end change nothing.
+//! The `check` of each view verifies that the octets are in the buffer.
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 use std::slice::SliceIndex;
 
-/// Returns the `N` octets at `at`; zeros unless all are in the buffer.
+/// Returns the `N` octets from offset `at` on; zeros unless all are in the buffer.
 #[inline]
 pub(crate) fn array<const N: usize>(data: &[u8], at: usize) -> [u8; N] {
     data.get(at..).and_then(<[u8]>::first_chunk).copied().unwrap_or([0; N])
 }
 
-/// Returns the octets of a range; none unless all are in the buffer.
+/// Returns the octets of a range; an empty slice unless all are in the buffer.
 #[inline]
 pub(crate) fn octets<R: SliceIndex<[u8], Output = [u8]>>(data: &[u8], range: R) -> &[u8] {
     data.get(range).unwrap_or_default()
 }
 
-/// Writes `octets` at `at`; writes nothing unless all have room.
+/// Writes `octets` from offset `at` on; writes nothing unless all of them fit.
 #[inline]
 pub(crate) fn put(data: &mut [u8], at: usize, octets: &[u8]) {
     if let Some(place) = data.get_mut(at..).and_then(|rest| rest.get_mut(..octets.len())) {
@@ -26,7 +26,8 @@ pub(crate) fn put(data: &mut [u8], at: usize, octets: &[u8]) {
     }
 }
 
-/// Replaces the bits of `mask` in the octet at `at` by the ones in `bits`; changes nothing past the end.
+/// Replaces the bits of `mask` in the octet at offset `at` by those of `bits`; changes nothing past the end
+/// of the buffer.
 #[inline]
 pub(crate) fn put_bits(data: &mut [u8], at: usize, mask: u8, bits: u8) {
     if let Some(octet) = data.get_mut(at) {
@@ -36,14 +37,14 @@ pub(crate) fn put_bits(data: &mut [u8], at: usize, mask: u8, bits: u8) {
 
 /// Value of a header field in network byte order.
 pub(crate) trait Field: Sized {
-    /// Returns the value at `at`, of zeros unless all its octets are in the buffer.
+    /// Returns the value at offset `at`. Its octets count as zeros unless all are in the buffer.
     fn get(data: &[u8], at: usize) -> Self;
 
-    /// Writes the value at `at`; writes nothing unless all its octets have room.
+    /// Writes the value at offset `at`; writes nothing unless all its octets fit.
     fn put(self, data: &mut [u8], at: usize);
 }
 
-/// Implements [`Field`] for types, by the conversions from and to their octets.
+/// Implements [`Field`] for types that convert from and to their octets.
 macro_rules! field_types {
     ($($type:ty: $from:expr, $to:expr;)*) => {$(
         impl $crate::bytes::Field for $type {
@@ -69,8 +70,8 @@ field_types! {
     Ipv6Addr: <Ipv6Addr as From<[u8; 16]>>::from, |address: Self| address.octets();
 }
 
-/// Declares a checked view: the type, its constructors, and access to the buffer. The calling file writes
-/// `check`, which decides whether `new_checked` accepts a buffer.
+/// Declares a checked view: the type, its constructors, and access to the buffer. The file that uses the
+/// macro must write `check`, which decides whether `new_checked` accepts a buffer.
 macro_rules! view {
     ($(#[$doc:meta])* $name:ident) => {
         $(#[$doc])*
@@ -80,14 +81,13 @@ macro_rules! view {
         }
 
         impl<T: AsRef<[u8]>> $name<T> {
-            /// Makes a view of an unchecked buffer. Until [`check`](Self::check) has accepted it, getters
-            /// return zeros for missing octets.
+            /// Makes a view of a buffer without a check. Getters return zeros for octets that are missing.
             #[inline]
             pub const fn new_unchecked(buffer: T) -> Self {
                 Self { buffer }
             }
 
-            /// Makes a view of a buffer that [`check`](Self::check) accepts.
+            /// Makes a view of a buffer, if [`check`](Self::check) accepts it.
             #[inline]
             pub fn new_checked(buffer: T) -> Result<Self, $crate::WireError> {
                 let view = Self { buffer };
@@ -110,8 +110,8 @@ macro_rules! view {
 }
 pub(crate) use view;
 
-/// Declares the fields of a view: the getter of each, the setter if the router writes the field, the type, and
-/// the offset in octets.
+/// Declares the fields of a view. Each line gives the getter, the setter if the router writes the field, the
+/// type, and the offset in octets.
 macro_rules! fields {
     ($view:ident: $($(#[$doc:meta])* $get:ident $(/ $set:ident)?: $type:ty = $offset:expr;)*) => {
         impl<T: AsRef<[u8]>> $view<T> {$(

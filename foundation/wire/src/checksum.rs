@@ -6,10 +6,10 @@ use std::net::{Ipv4Addr, Ipv6Addr};
 
 use crate::Protocol;
 
-/// One's complement sum of 16-bit words, not yet folded.
+/// One's complement sum of 16-bit words, not yet folded to 16 bits.
 ///
 /// Octets are added in pieces of any length. After an odd number of octets, the next piece continues in the
-/// middle of a word, as RFC 1071, section 2(A) and (B), allows.
+/// middle of a word, as RFC 1071, section 2(A) and (B), permits.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Sum {
     total: u64,
@@ -40,8 +40,8 @@ impl Sum {
         Self { total: self.total + u64::from(piece), odd: self.odd ^ (data.len() % 2 == 1) }
     }
 
-    /// Returns the sum folded to 16 bits, without complement. A sender with checksum offload leaves this
-    /// value in the checksum field.
+    /// Returns the sum folded to 16 bits, not complemented. A sender with checksum offload leaves this value
+    /// in the checksum field, as partial checksum.
     #[inline]
     #[must_use]
     pub const fn folded(self) -> u16 {
@@ -55,7 +55,7 @@ impl Sum {
         !self.folded()
     }
 
-    /// Whether the added octets, including their checksum field, are intact.
+    /// Returns whether the checksum is right. The added octets must include the checksum field.
     #[inline]
     #[must_use]
     pub const fn is_valid(self) -> bool {
@@ -63,9 +63,9 @@ impl Sum {
     }
 }
 
-/// Returns the sum of native 32-bit words; a last odd octet is padded with zero. Words are in the machine's
-/// byte order, which only swaps the octets of a one's complement sum (RFC 1071, 2(B)). A 64-bit total takes
-/// 2^32 words before it wraps.
+/// Returns the sum of `data` in 32-bit words of the machine's byte order, with a last odd octet padded with
+/// zero. Another byte order only swaps the octets of a one's complement sum (RFC 1071, 2(B)). The 64-bit
+/// total can't wrap for less than 2^32 words.
 #[inline]
 fn native_sum(data: &[u8]) -> u64 {
     let (pairs, rest) = data.as_chunks::<8>();
@@ -74,7 +74,8 @@ fn native_sum(data: &[u8]) -> u64 {
         let pair = u64::from_ne_bytes(pair);
         total += (pair & 0xffff_ffff) + (pair >> 32);
     }
-    // Fixed steps without a copy of variable length: every packet's header of 20 octets ends here.
+    // Ends in fixed steps, without a copy of variable length: a header of 20 octets, the most frequent case,
+    // ends here.
     let (words, rest) = rest.as_chunks::<4>();
     if let [word] = words {
         total += u64::from(u32::from_ne_bytes(*word));
@@ -89,7 +90,7 @@ fn native_sum(data: &[u8]) -> u64 {
     }
 }
 
-/// Adds the carries back until 16 bits remain.
+/// Adds the carries to the lower bits until 16 bits remain.
 #[inline]
 const fn fold(total: u64) -> u16 {
     let total = (total & 0xffff_ffff) + (total >> 32);
@@ -118,10 +119,12 @@ pub fn checksum(data: &[u8]) -> u16 {
     sum(data).checksum()
 }
 
-/// Whether the checksum of an IPv4 header without options is right. Takes the header's first 16 octets and
-/// its last four in words of the machine's byte order; the first octet must not be 0. One's complement sums
-/// are sums modulo 2^16 - 1, and powers of 2^16 are 1 in this modulus. So words of any length are added
-/// without folding, and a carry adds 1.
+/// Returns whether the checksum of an IPv4 header without options is right. `first`, `second` and `last` are
+/// the header's first 8, next 8 and last 4 octets, read as words in the machine's byte order. The first octet
+/// must not be 0.
+///
+/// One's complement sums are sums modulo 2^16 - 1, and powers of 2^16 are 1 in this modulus. So words of any
+/// length are added without folding, and a carry adds 1.
 #[inline(always)]
 #[must_use]
 pub const fn is_valid_header(first: u64, second: u64, last: u32) -> bool {
@@ -147,7 +150,7 @@ pub fn pseudo_header_v6(src: Ipv6Addr, dst: Ipv6Addr, protocol: Protocol, length
     sum.word((length >> 16) as u16).word(length as u16)
 }
 
-/// Returns the checksum after a change of one 16-bit word from `old` to `new`, by RFC 1624, equation 3: HC' =
+/// Returns the checksum after one 16-bit word has changed from `old` to `new`, by RFC 1624, equation 3: HC' =
 /// ~(~HC + ~m + m').
 #[inline]
 #[must_use]
@@ -155,10 +158,11 @@ pub const fn update_u16(checksum: u16, old: u16, new: u16) -> u16 {
     !fold(!checksum as u64 + !old as u64 + new as u64)
 }
 
-/// Returns the IPv4 header checksum after a decrement of the TTL, which must not have been zero. The TTL is
-/// the high octet of its word, so m' is m - 0x0100. Equation 3 then adds ~m + m' = 0xfeff for any TTL and
-/// protocol. So the function adds 0x0100 to the checksum itself, with the carry of one's complement, in which
-/// 0xffff is 0.
+/// Returns the IPv4 header checksum after a decrement of the TTL, which must not have been 0.
+///
+/// The TTL is the high octet of its word, so m' is m - 0x0100. Equation 3 of RFC 1624 then adds ~m + m' =
+/// 0xfeff for any TTL and protocol. So the function adds 0x0100 to the checksum itself, with the carry of
+/// one's complement, in which 0xffff is 0.
 #[inline]
 #[must_use]
 pub const fn ttl_decremented(checksum: u16) -> u16 {
@@ -166,8 +170,8 @@ pub const fn ttl_decremented(checksum: u16) -> u16 {
     (sum + (sum >= 0xffff) as u32) as u16
 }
 
-/// Returns the offset of the checksum field in the transport header for protocols that allow a partial
-/// checksum (TCP, UDP and ICMPv6); `None` for other protocols.
+/// Returns the offset of the checksum field in the transport header of TCP, UDP or ICMPv6, which may have a
+/// partial checksum; `None` for other protocols.
 #[inline]
 #[must_use]
 pub const fn transport_field(protocol: Protocol) -> Option<usize> {
@@ -179,8 +183,8 @@ pub const fn transport_field(protocol: Protocol) -> Option<usize> {
     }
 }
 
-/// Returns the checksum for a transport header of `protocol`. In UDP, zero would mean no checksum, so the
-/// function returns the equivalent all-ones value instead (RFC 768).
+/// Returns the checksum for a transport header of `protocol`. In UDP, 0 would mean no checksum, so the
+/// function returns the equivalent value 0xffff instead (RFC 768).
 #[inline]
 #[must_use]
 pub const fn transport_checksum(protocol: Protocol, sum: Sum) -> u16 {
@@ -197,7 +201,7 @@ mod tests {
     use proptest::collection::vec;
     use proptest::prelude::*;
 
-    /// Computes the sum of RFC 1071, section 4.1, word by word.
+    /// Reference implementation: the sum of RFC 1071, section 4.1, word by word.
     fn naive_sum(data: &[u8]) -> u16 {
         let mut total = 0u64;
         for pair in data.chunks(2) {
@@ -209,8 +213,8 @@ mod tests {
         total as u16
     }
 
-    /// Makes a 20-octet header with this TTL whose correct checksum is `checksum`; the source address
-    /// supplies the difference.
+    /// Makes a header of 20 octets with the given TTL, whose correct checksum is `checksum`. The source
+    /// address is chosen accordingly.
     fn header(ttl: u8, checksum: u16) -> [u8; 20] {
         let mut header = [0u8; 20];
         header[0] = 0x45;
@@ -274,7 +278,7 @@ mod tests {
 
     #[test]
     fn a_carry_beyond_the_widest_word_counts() {
-        // The two words and the last one sum to 2^65 - 1, which is 1 modulo 0xffff.
+        // The sum of the three words is 2^65 - 1, which is 1 modulo 0xffff.
         assert!(!is_valid_header(u64::MAX - 0xba, u64::MAX, 0xbb));
         assert!(is_valid_header(u64::MAX - 0xba, u64::MAX, 0xba));
     }

@@ -1,4 +1,4 @@
-//! Errors of headers.
+//! Errors of header parsing.
 
 use std::fmt;
 
@@ -44,7 +44,7 @@ impl fmt::Display for WireError {
 
 impl std::error::Error for WireError {}
 
-/// Accepts a buffer of at least `need` octets.
+/// Accepts a buffer of at least `need` octets. `header` names the protocol in the error.
 #[inline]
 pub(crate) fn need(header: &'static str, need: usize, data: &[u8]) -> Result<(), WireError> {
     if data.len() < need { Err(WireError::Truncated { header, need, have: data.len() }) } else { Ok(()) }

@@ -81,7 +81,8 @@ impl Protocol {
         (0..=u8::MAX).map(Self).find(|protocol| protocol.name() == Some(name))
     }
 
-    /// Whether the protocol's header begins with a source and a destination port of 16 bits each.
+    /// Returns whether the protocol's header begins with a source port and a destination port of 16 bits
+    /// each.
     #[inline]
     #[must_use]
     pub const fn has_ports(self) -> bool {

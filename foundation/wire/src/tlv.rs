@@ -1,17 +1,17 @@
-//! Options of kind, length and data in IPv4 (RFC 791, 3.1) and TCP (RFC 9293, 3.1). Kind 0 ends the list, and
-//! kind 1 is one octet of padding. Each other kind has a length octet that counts itself and the kind.
+//! Options of kind, length and data, as in IPv4 (RFC 791, 3.1) and TCP (RFC 9293, 3.1). Kind 0 ends the list,
+//! and kind 1 is one octet of padding. Any other option has a length octet, which counts the whole option.
 //!
-//! No function panics. A malformed length ends the iteration with an error that names the offending octet.
+//! No function panics. A malformed length ends the iteration with an error that names the wrong octet.
 
 /// Kind of the option that ends the list.
 pub const END: u8 = 0;
 /// Kind of the one-octet padding option.
 pub const NO_OPERATION: u8 = 1;
 
-/// An option in its header, without a copy.
+/// Option of a header, without a copy of its octets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RawOption<'a> {
-    /// Offset of the kind octet from the start of the header that has the options.
+    /// Offset of the kind octet from the start of the header that contains the option.
     pub offset: usize,
     /// All octets of the option; never empty.
     pub octets: &'a [u8],
@@ -41,15 +41,15 @@ impl<'a> RawOption<'a> {
     }
 }
 
-/// Error: an option has an invalid length.
+/// Error returned for an option with an invalid length.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct OptionFault {
-    /// Offset of the offending octet from the start of the header: the length octet, or the kind if the list
-    /// ends after it. An ICMP parameter problem points at this octet.
+    /// Offset of the wrong octet from the start of the header: the length octet, or the kind if the list ends
+    /// after it. An ICMP parameter problem points at this octet.
     pub offset: usize,
 }
 
-/// Iterates over options, padding included, up to the end of the list or the first malformed one.
+/// Iterator over options, padding included, up to the end of the list or the first malformed option.
 #[derive(Debug, Clone)]
 pub struct Options<'a> {
     rest: &'a [u8],
@@ -57,14 +57,15 @@ pub struct Options<'a> {
 }
 
 impl<'a> Options<'a> {
-    /// Iterates over the octets of a list at `offset` in its header.
+    /// Returns an iterator over the options in `octets`, which begin at `offset` in their header.
     #[inline]
     #[must_use]
     pub const fn new(octets: &'a [u8], offset: usize) -> Self {
         Self { rest: octets, offset }
     }
 
-    /// Returns the octets of the next option, which has this kind, and the octets after it.
+    /// Splits the list after the next option, whose kind is `kind`. Returns the octets of the option, and the
+    /// rest.
     #[inline]
     fn split(&self, kind: u8) -> Result<(&'a [u8], &'a [u8]), OptionFault> {
         let fault = OptionFault { offset: self.offset + 1 };

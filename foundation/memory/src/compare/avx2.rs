@@ -1,4 +1,4 @@
-//! AVX2, vectors of 32 bytes: Intel from 2013 on, AMD from 2015.
+//! AVX2, vectors of 32 bytes: Intel processors since 2013, AMD processors since 2015.
 
 use core::arch::x86_64::{
     _mm256_andnot_si256, _mm256_castsi256_ps, _mm256_cmpeq_epi32, _mm256_loadu_si256, _mm256_max_epu32,
@@ -37,12 +37,12 @@ impl Vectors for Avx2 {
 
     #[inline(always)]
     fn below(self, words: &Words, limit: u32) -> u32 {
-        // SAFETY: as above.
+        // SAFETY: as in `equal_above`.
         unsafe {
             let limit = _mm256_set1_epi32(limit.cast_signed());
             let start = words.as_ptr();
-            // AVX2 has no comparison of unsigned words. But the maximum of word and limit is the word unless
-            // the word is below.
+            // AVX2 has no comparison of unsigned words. But the maximum of word and limit equals the word
+            // unless the word is below the limit.
             let eight = |at: usize| {
                 let words = _mm256_loadu_si256(start.add(at).cast());
                 let reached = _mm256_cmpeq_epi32(_mm256_max_epu32(words, limit), words);

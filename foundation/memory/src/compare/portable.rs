@@ -1,8 +1,8 @@
-//! Vectors of every processor of the architecture.
+//! Vector instructions that every processor of the architecture has.
 
 use super::{Vectors, Words};
 
-/// Instructions of every processor of the architecture: SSE2 on x86-64.
+/// Proof for instructions that every processor of the architecture has: SSE2 on x86-64.
 #[derive(Clone, Copy, Debug)]
 pub struct Portable;
 
@@ -38,15 +38,15 @@ impl Vectors for Portable {
 
     #[inline(always)]
     fn below(self, words: &Words, limit: u32) -> u32 {
-        // Compilers turn this form into vector instructions.
+        // The compiler turns this form into vector instructions.
         let bit = |at: usize| u16::from(words[at] < limit) << at;
         let bits: [u16; 16] = std::array::from_fn(bit);
         u32::from(bits.iter().fold(0, |below, bit| below | bit))
     }
 }
 
-/// Returns a bit for each of eight short words that equals `wanted`. A quarter of a cache line needs no wider
-/// vectors.
+/// Returns a word whose bit n is set if short word n of `words` equals `wanted`. Uses no wider vectors,
+/// because the words are only a quarter of a cache line.
 #[inline(always)]
 pub fn equal_shorts(words: &[u16; 8], wanted: u16) -> u32 {
     #[cfg(target_arch = "x86_64")]
@@ -74,10 +74,11 @@ pub(super) fn shorts_one_by_one(words: &[u16; 8], wanted: u16) -> u32 {
     words.iter().enumerate().map(bit).fold(0, |all, bit| all | bit)
 }
 
-/// Returns the `low` bits of the first word with its bit in `found`; 0 when `found` is 0.
+/// Returns the `low` bits of the word with the lowest bit that is set in `found`; 0 if `found` is 0.
 #[inline(always)]
 pub(super) fn low_of_first(words: &Words, found: u32, low: u32) -> u32 {
-    // Without a bit there are 32 trailing zeros: the lookup reads word 0, and the select returns 0 instead.
+    // If `found` is 0, there are 32 trailing zeros. Then the lookup reads word 0, and the select returns 0
+    // instead.
     let word = words[found.trailing_zeros() as usize % words.len()];
     std::hint::select_unpredictable(found == 0, 0, word & low)
 }

@@ -1,4 +1,4 @@
-//! Tests of all kinds of vectors of this processor against word-by-word implementations.
+//! Tests that compare each kind of vectors of this processor with word-by-word implementations.
 
 use proptest::prelude::*;
 

@@ -1,4 +1,4 @@
-//! Chain of frames with one owner, and the references by which chains share frames.
+//! Chain of memory frames with one owner, and the reference counts by which chains share frames.
 
 use std::marker::PhantomData;
 use std::ptr::{self, NonNull};
@@ -6,8 +6,8 @@ use std::ptr::{self, NonNull};
 use crate::frame::Frame;
 use crate::{Annotations, FRAME_SIZE, Pool};
 
-/// Owned chain of one or more frames. It alone owns its first frame. It may share later frames with other
-/// chains, and then only reads them. The end of the chain releases its frames.
+/// Owned chain of one or more memory frames. Only this chain uses its first frame. It may share later frames
+/// with other chains, and then only reads them. When the chain ends, it releases its frames.
 pub(super) struct Chain {
     head: NonNull<Frame>,
     _one_thread: PhantomData<*mut ()>,
@@ -32,8 +32,8 @@ impl Chain {
         chain
     }
 
-    /// Allocates a chain of one frame without bytes; the first byte will be at `offset` in the frame's
-    /// buffer. Returns `None`, and counts the failed request, when all frames are in use.
+    /// Allocates a chain of one frame without bytes; its first byte will be at `offset` in the frame. Returns
+    /// `None`, and counts the failed request, if all frames are in use.
     #[inline]
     pub fn allocate(pool: &Pool, offset: u16) -> Option<Self> {
         let frame = pool.take()?;
@@ -48,7 +48,7 @@ impl Chain {
         unsafe { self.head.as_ref() }
     }
 
-    /// Returns the first frame, for writes.
+    /// Returns the first frame, mutable.
     #[inline]
     pub fn head_mut(&mut self) -> &mut Frame {
         // SAFETY: a chain is the only owner of its first frame.
@@ -81,7 +81,7 @@ impl Chain {
         frame
     }
 
-    /// Shortens the chain to `length` bytes, if it is longer. Returns false, and changes nothing, when the
+    /// Shortens the chain to `length` bytes, if it is longer. Returns `false`, and changes nothing, if the
     /// cut is in a later frame that is shared.
     pub fn truncate(&mut self, length: usize) -> bool {
         let mut left = length;
@@ -99,15 +99,15 @@ impl Chain {
                 _ => break,
             }
         }
-        // SAFETY: as above, and only this chain refers to the frame.
+        // SAFETY: `frame` is in this chain, and only this chain refers to it.
         let current = unsafe { frame.as_mut() };
         current.places.length = current.places.length.min(left as u16);
         release(std::mem::replace(&mut current.next, ptr::null_mut()));
         true
     }
 
-    /// Appends `bytes`, with frames from `pool` as needed. Returns false, and appends nothing, when the pool
-    /// has too few frames, or the last frame is shared.
+    /// Appends `bytes`, in new frames from `pool` as needed. Returns `false`, and appends nothing, if the
+    /// pool has too few frames or the last frame is shared.
     #[inline]
     pub fn append(&mut self, pool: &Pool, bytes: &[u8]) -> bool {
         let own = self.last();
@@ -142,15 +142,15 @@ impl Chain {
         }
     }
 
-    /// Appends the frames of `tail`. If the last frame of this chain is shared, the other chains get the tail
-    /// as well.
+    /// Appends the frames of `tail`. If other chains share the last frame of this chain, they get the tail
+    /// too.
     pub fn join(&mut self, tail: Self) {
         // SAFETY: the last frame of this chain, owned by it.
         unsafe { (*self.last()).next = tail.into_head().as_ptr() };
     }
 
-    /// Adds a reference to each frame after the first, for one more chain that contains them. Returns the
-    /// second frame, or null.
+    /// Counts a reference of one more chain to each frame after the first. Returns the second frame; null if
+    /// there is none.
     pub fn share_rest(&self) -> *mut Frame {
         for frame in self.frames().skip(1) {
             frame.references.set(frame.references.get() + 1);
@@ -163,7 +163,7 @@ impl Chain {
         release(std::mem::replace(&mut self.head_mut().next, ptr::null_mut()));
     }
 
-    /// Whether the second frame is shared. The frames after it then are shared, too.
+    /// Returns whether the second frame is shared. If so, all later frames are shared too.
     pub fn is_second_shared(&self) -> bool {
         self.frames().nth(1).is_some_and(|frame| frame.references.get() > 1)
     }
@@ -175,7 +175,7 @@ impl Chain {
         NonNull::new(rest).map(|head| Self { head, _one_thread: PhantomData })
     }
 
-    /// Ends a chain of one frame without release of the frame; returns the frame's number in its pool.
+    /// Ends a chain of one frame without releasing the frame. Returns the frame's number in its pool.
     #[inline]
     pub fn into_index(self) -> u32 {
         // SAFETY: this chain owns the frame, and ends here.
@@ -198,7 +198,7 @@ fn release(mut frame: *mut Frame) {
         let left = current.references.get() - 1;
         current.references.set(left);
         if left == 0 {
-            // SAFETY: as above.
+            // SAFETY: as for the frame: its pool lives as long as a frame is in use.
             unsafe { current.pool.as_ref() }.release(current.index);
         }
     }

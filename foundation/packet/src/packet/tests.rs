@@ -103,8 +103,8 @@ fn appending_more_than_the_pool_has_adds_nothing() {
 }
 
 proptest! {
-    /// One write of all header offsets has the same result as single writes, and the first bytes are the
-    /// packet's data.
+    /// Setting all header offsets by one write has the same result as setting them one by one, and the view
+    /// shows the packet's first bytes.
     #[test]
     fn headers_noted_at_once_equal_headers_noted_singly(
         bytes in proptest::collection::vec(any::<u8>(), 0..200),

@@ -19,7 +19,7 @@ impl Type {
     /// Redirect (RFC 4861).
     pub const REDIRECT: Self = Self(137);
 
-    /// Whether the message belongs to neighbour or router discovery.
+    /// Returns whether the message belongs to neighbour or router discovery.
     #[inline]
     #[must_use]
     pub const fn is_ndp(self) -> bool {
@@ -32,7 +32,7 @@ field_types! {
 }
 
 view! {
-    /// A view of an ICMPv6 message.
+    /// View of an ICMPv6 message.
     Packet
 }
 
@@ -51,14 +51,14 @@ impl<T: AsRef<[u8]>> Packet<T> {
         need("icmpv6", HEADER_LEN, self.data())
     }
 
-    /// Whether the checksum over the whole buffer is right, under the sum of the pseudo-header.
+    /// Returns whether the checksum over the whole buffer is right. `pseudo`: sum of the pseudo-header.
     pub fn verify_checksum(&self, pseudo: Sum) -> bool {
         pseudo.bytes(self.data()).is_valid()
     }
 }
 
 impl<T: AsRef<[u8]> + AsMut<[u8]>> Packet<T> {
-    /// Computes the checksum over the whole buffer and sets it.
+    /// Computes the checksum over the whole buffer and sets it. `pseudo`: sum of the pseudo-header.
     pub fn fill_checksum(&mut self, pseudo: Sum) {
         self.set_checksum(0);
         let value = pseudo.bytes(self.data()).checksum();

@@ -1,7 +1,7 @@
 //! Neighbour discovery (RFC 4861): neighbour solicitation, neighbour advertisement and redirect.
 //!
-//! Getters never panic after `new_checked`, which verifies that the buffer has the fixed part of the
-//! message's type. A receiver may use a message only if [`validate`] accepts it. That check covers hop limit,
+//! Getters never panic after `new_checked`, which verifies that the buffer holds the fixed part of the
+//! message's type. A receiver may use a message only if [`validate`] accepts it: `validate` checks hop limit,
 //! code, checksum, addresses and options.
 
 use std::net::Ipv6Addr;
@@ -21,7 +21,7 @@ pub const REDIRECT_LEN: usize = 40;
 
 const LINK_ADDRESS_OPTION_LEN: usize = 8;
 
-/// Offset of the type, and of the destination address in a redirect.
+/// Offsets of two fields in octets: the type, and the destination address of a redirect.
 mod field {
     pub const TYPE: usize = 0;
     pub const DESTINATION: usize = 24;
@@ -49,7 +49,7 @@ impl Flags {
     /// The advertisement overrides the receiver's cached link-layer address.
     pub const OVERRIDE: Self = Self(0x20);
 
-    /// Whether all bits of `other` are set.
+    /// Returns whether all bits of `other` are set.
     #[inline]
     #[must_use]
     pub const fn contains(self, other: Self) -> bool {
@@ -57,7 +57,7 @@ impl Flags {
     }
 }
 
-/// Returns the multicast address of solicitations for `address` (RFC 4291, 2.7.1).
+/// Returns the solicited-node multicast address of `address` (RFC 4291, 2.7.1).
 #[must_use]
 pub fn solicited_node(address: Ipv6Addr) -> Ipv6Addr {
     let [.., a, b, c] = address.octets();
@@ -65,7 +65,7 @@ pub fn solicited_node(address: Ipv6Addr) -> Ipv6Addr {
 }
 
 view! {
-    /// A view of a solicitation, an advertisement or a redirect, from the ICMPv6 header on.
+    /// View of a solicitation, an advertisement or a redirect, from the ICMPv6 header on.
     Packet
 }
 
@@ -84,7 +84,7 @@ fields! {
 }
 
 impl<T: AsRef<[u8]>> Packet<T> {
-    /// Accepts a buffer that has one of the three types and the fixed part of that type.
+    /// Accepts a buffer with one of the three message types that holds the fixed part of that type.
     pub fn check(&self) -> Result<(), WireError> {
         need("ndp", super::HEADER_LEN, self.data())?;
         match self.message_type() {
@@ -103,7 +103,7 @@ impl<T: AsRef<[u8]>> Packet<T> {
         if self.message_type() == Type::REDIRECT { REDIRECT_LEN } else { NEIGHBOUR_LEN }
     }
 
-    /// Returns a view of code, checksum and the other common fields of ICMPv6 messages.
+    /// Returns a view of the fields that all ICMPv6 messages have, such as code and checksum.
     pub fn icmp(&self) -> icmpv6::Packet<&[u8]> {
         icmpv6::Packet::new_unchecked(self.data())
     }
@@ -119,7 +119,7 @@ impl<T: AsRef<[u8]>> Packet<T> {
         Options { rest: octets(self.data(), offset..), offset }
     }
 
-    /// Returns the Ethernet address in the first option of a type, if there is one.
+    /// Returns the Ethernet address in the first option of type `kind`; `None` if there is none.
     pub fn link_address(&self, kind: u8) -> Option<MacAddr> {
         self.options()
             .map_while(Result::ok)
@@ -128,10 +128,10 @@ impl<T: AsRef<[u8]>> Packet<T> {
     }
 }
 
-/// An option in its message, without a copy.
+/// Option of a message, without a copy of its octets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RawOption<'a> {
-    /// Offset of its type octet from the start of the message.
+    /// Offset of the option's type octet from the start of the message.
     pub offset: usize,
     /// Option type.
     pub kind: u8,
@@ -148,7 +148,7 @@ impl RawOption<'_> {
     }
 }
 
-/// Iterates over options up to the end of the message or the first malformed one.
+/// Iterator over options, up to the end of the message or the first malformed option.
 #[derive(Debug, Clone)]
 pub struct Options<'a> {
     rest: &'a [u8],
@@ -202,8 +202,9 @@ impl From<WireError> for NdpFault {
     }
 }
 
-/// Checks the ICMPv6 message `data` of a packet from `src` to `dst` by the rules of RFC 4861, 7.1.1, 7.1.2
-/// and 8.1. The caller must check whether the sender of a redirect is the first hop.
+/// Checks an ICMPv6 message by the rules of RFC 4861, 7.1.1, 7.1.2 and 8.1. `hop_limit`, `src` and `dst` are
+/// those of the packet that contains the message `data`. The caller must check whether the sender of a
+/// redirect is the first hop.
 pub fn validate(hop_limit: u8, src: Ipv6Addr, dst: Ipv6Addr, data: &[u8]) -> Result<Packet<&[u8]>, NdpFault> {
     if hop_limit != HOP_LIMIT {
         return Err(NdpFault::HopLimit);
@@ -235,7 +236,8 @@ fn validate_neighbour(packet: &Packet<&[u8]>, src: Ipv6Addr, dst: Ipv6Addr) -> R
     if !src.is_unspecified() {
         return Ok(());
     }
-    // The destination must be any solicited-node group (7.1.1); the rule does not name the group.
+    // RFC 4861, 7.1.1 requires a solicited-node multicast address as destination, but does not say of which
+    // target.
     if solicited_node(dst) != dst {
         return Err(NdpFault::Address);
     }
@@ -252,7 +254,7 @@ fn validate_redirect(packet: &Packet<&[u8]>, src: Ipv6Addr) -> Result<(), NdpFau
     if allowed { Ok(()) } else { Err(NdpFault::Target) }
 }
 
-/// Message as a value.
+/// Neighbour discovery message as a value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Repr<'a> {
     /// Request for the link-layer address of `target`.
@@ -279,15 +281,15 @@ pub enum Repr<'a> {
         destination: Ipv6Addr,
         /// The target's link-layer address.
         target_link: Option<MacAddr>,
-        /// Beginning of the redirected packet, from its IPv6 header. Its length is a multiple of 8 octets,
-        /// the unit of the option, so that the receiver reads it back exactly. At most 2,032 octets; an empty
-        /// quote leaves the option out.
+        /// Beginning of the redirected packet, from its IPv6 header on, at most 2,032 octets. Its length
+        /// should be a multiple of 8 octets, the unit of the option; otherwise it is cut. An empty quote
+        /// omits the option.
         quote: &'a [u8],
     },
 }
 
 impl<'a> Repr<'a> {
-    /// Reads the message without a check of its validity; see [`validate`].
+    /// Reads the message without a check of its validity (see [`validate`]).
     ///
     /// # Errors
     /// [`WireError::Field`] if an option is malformed.
@@ -299,7 +301,7 @@ impl<'a> Repr<'a> {
             Some(destination) => {
                 let mut options = packet.options().flatten();
                 let quote = options.find(|option| option.kind == option::REDIRECTED_HEADER);
-                // Six reserved octets follow type and length.
+                // The option has six reserved octets after type and length.
                 let quote = quote.and_then(|option| option.data.get(6..)).unwrap_or(&[]);
                 Self::Redirect { target, destination, target_link, quote }
             }
@@ -313,7 +315,8 @@ impl<'a> Repr<'a> {
         })
     }
 
-    /// Returns type, length of the fixed part, and the link-layer address option.
+    /// Returns the message type, the length of the fixed part, and type and address of the link-layer address
+    /// option, if there is one.
     fn parts(&self) -> (Type, usize, Option<(u8, MacAddr)>) {
         let (message_type, len, kind, address) = match *self {
             Self::NeighbourSolicitation { source_link, .. } => {
@@ -329,8 +332,8 @@ impl<'a> Repr<'a> {
         (message_type, len, address.map(|address| (kind, address)))
     }
 
-    /// Returns the part of the quote that fits: whole units of 8 octets, up to the maximum length of the
-    /// option.
+    /// Returns the part of the quote that [`emit`](Self::emit) writes: whole units of 8 octets, up to the
+    /// maximum length of the option.
     fn quoted(&self) -> &'a [u8] {
         match *self {
             Self::Redirect { quote, .. } => octets(quote, ..quote.len().min(254 * 8) / 8 * 8),
@@ -338,7 +341,7 @@ impl<'a> Repr<'a> {
         }
     }
 
-    /// Returns the length of the message with its options, which [`emit`](Self::emit) writes, in octets.
+    /// Returns the number of octets that [`emit`](Self::emit) writes: the message with its options.
     #[must_use]
     pub fn buffer_len(&self) -> usize {
         let (_, fixed, link) = self.parts();
@@ -349,7 +352,8 @@ impl<'a> Repr<'a> {
         fixed + if link.is_some() { LINK_ADDRESS_OPTION_LEN } else { 0 } + quote
     }
 
-    /// Writes the message, which must fill the buffer, and its checksum.
+    /// Writes the message and its checksum. The message must fill the buffer. `pseudo`: sum of the
+    /// pseudo-header.
     pub fn emit<T: AsRef<[u8]> + AsMut<[u8]>>(&self, packet: &mut Packet<T>, pseudo: Sum) {
         let (message_type, mut at, link) = self.parts();
         packet.buffer.as_mut().fill(0);

@@ -1,8 +1,8 @@
-//! Address resolution (RFC 826), for IPv4 over Ethernet.
+//! ARP (RFC 826) for IPv4 over Ethernet.
 //!
-//! Getters never panic after `new_checked`, which verifies that the buffer has 28 octets. Their results are
-//! meaningful if hardware and protocol types and lengths belong to Ethernet and IPv4, which [`Repr::parse`]
-//! verifies.
+//! Getters never panic after `new_checked`, which verifies that the buffer has 28 octets. Their results have
+//! a meaning only if [`Repr::parse`] accepts the packet: hardware and protocol types and lengths must be
+//! those of Ethernet and IPv4.
 
 use std::net::Ipv4Addr;
 
@@ -38,7 +38,7 @@ field_types! {
 }
 
 view! {
-    /// A view of an ARP packet.
+    /// View of an ARP packet.
     Packet
 }
 
@@ -64,7 +64,7 @@ impl<T: AsRef<[u8]>> Packet<T> {
     }
 }
 
-/// An ARP packet for IPv4 over Ethernet as a value.
+/// ARP packet for IPv4 over Ethernet as a value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Repr {
     /// Operation: request or reply.
@@ -80,7 +80,10 @@ pub struct Repr {
 }
 
 impl Repr {
-    /// Reads the packet, which must be for IPv4 over Ethernet.
+    /// Reads an ARP packet for IPv4 over Ethernet.
+    ///
+    /// # Errors
+    /// [`WireError`] if the hardware or protocol type or length is another.
     pub fn parse<T: AsRef<[u8]>>(packet: &Packet<T>) -> Result<Self, WireError> {
         let word = |at| u16::get(packet.data(), at);
         let octet = |at| u16::from(u8::get(packet.data(), at));

@@ -20,7 +20,7 @@ impl EtherType {
     pub const IPV4: Self = Self(0x0800);
     /// ARP (RFC 826).
     pub const ARP: Self = Self(0x0806);
-    /// A customer VLAN tag (IEEE 802.1Q).
+    /// Customer VLAN tag (IEEE 802.1Q).
     pub const VLAN: Self = Self(0x8100);
     /// IPv6 (RFC 2464).
     pub const IPV6: Self = Self(0x86dd);
@@ -28,12 +28,12 @@ impl EtherType {
     pub const MAC_CONTROL: Self = Self(0x8808);
     /// MPLS, unicast (RFC 3032).
     pub const MPLS: Self = Self(0x8847);
-    /// A service VLAN tag (IEEE 802.1ad).
+    /// Service VLAN tag (IEEE 802.1ad).
     pub const SERVICE_VLAN: Self = Self(0x88a8);
     /// Link layer discovery (IEEE 802.1AB).
     pub const LLDP: Self = Self(0x88cc);
 
-    /// Whether a VLAN tag follows.
+    /// Returns whether the type announces a VLAN tag.
     #[inline]
     #[must_use]
     pub const fn is_vlan(self) -> bool {
@@ -62,7 +62,7 @@ impl fmt::Display for EtherType {
 }
 
 view! {
-    /// A view of an Ethernet frame.
+    /// View of an Ethernet frame.
     Frame
 }
 

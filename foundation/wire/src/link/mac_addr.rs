@@ -1,4 +1,4 @@
-//! 48-bit link-layer addresses (IEEE 802, EUI-48).
+//! MAC addresses: 48-bit link-layer addresses (IEEE 802, EUI-48).
 
 use std::fmt;
 use std::net::{Ipv4Addr, Ipv6Addr};
@@ -6,7 +6,7 @@ use std::str::FromStr;
 
 use crate::bytes::field_types;
 
-/// A link-layer address, written `02:00:5e:10:00:01`.
+/// MAC address, written `02:00:5e:10:00:01`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
 pub struct MacAddr(pub [u8; 6]);
 
@@ -30,28 +30,28 @@ impl MacAddr {
         Self([0x33, 0x33, a, b, c, d])
     }
 
-    /// Whether the group bit is set: a multicast address, or the broadcast address.
+    /// Returns whether the group bit is set: a multicast address, or the broadcast address.
     #[inline]
     #[must_use]
     pub const fn is_multicast(self) -> bool {
         self.0[0] & 1 != 0
     }
 
-    /// Whether this is the broadcast address.
+    /// Returns whether this is the broadcast address.
     #[inline]
     #[must_use]
     pub fn is_broadcast(self) -> bool {
         self == Self::BROADCAST
     }
 
-    /// Whether this is all zeros.
+    /// Returns whether the address is all zeros.
     #[inline]
     #[must_use]
     pub fn is_zero(self) -> bool {
         self == Self::ZERO
     }
 
-    /// Whether this is a unicast address: neither multicast nor broadcast nor zero.
+    /// Returns whether this is a unicast address: neither multicast nor broadcast nor zero.
     #[inline]
     #[must_use]
     pub fn is_unicast(self) -> bool {
@@ -70,7 +70,7 @@ impl fmt::Display for MacAddr {
     }
 }
 
-/// Error: a text is not a link-layer address.
+/// Error returned for a text that is no MAC address.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ParseMacAddrError(String);
 
@@ -102,7 +102,7 @@ impl FromStr for MacAddr {
     }
 }
 
-/// Reads two hexadecimal digits; refuses a sign, which `from_str_radix` would accept.
+/// Reads two hexadecimal digits. Refuses a sign, which `from_str_radix` would accept.
 fn hex_octet(part: &str) -> Option<u8> {
     let all_digits = part.len() == 2 && part.bytes().all(|c| c.is_ascii_hexdigit());
     all_digits.then(|| u8::from_str_radix(part, 16).ok()).flatten()

@@ -1,9 +1,9 @@
 //! VLAN tags (IEEE 802.1Q, and 802.1ad for two tags).
 //!
-//! A tag is four octets between the source address and the type of an Ethernet frame: the tag protocol (in
-//! the place of the outer type field), then the control information. The next type follows. The view here
-//! begins *after* the outer type, with the control information and the inner type. Getters never panic after
-//! `new_checked`.
+//! A tag is four octets between the source address and the EtherType of an Ethernet frame. It consists of the
+//! tag protocol, in the place of the EtherType, and the tag control information. The next EtherType follows.
+//! The view here begins *after* the tag protocol, with the tag control information and the next EtherType.
+//! Getters never panic after `new_checked`.
 
 use crate::bytes::{field_types, fields, octets, view};
 use crate::error::need;
@@ -26,7 +26,7 @@ impl Control {
         Self(id & 0x0fff)
     }
 
-    /// Returns the VLAN id, 0 to 4095. Zero marks a frame that has a priority only; 4095 is reserved.
+    /// Returns the VLAN id, 0 to 4095. 0 marks a frame with a priority only; 4095 is reserved.
     #[inline]
     #[must_use]
     pub const fn id(self) -> u16 {
@@ -35,7 +35,7 @@ impl Control {
 }
 
 view! {
-    /// A view of a tag and what follows, from the tag control information on.
+    /// View of a tag and the payload after it, from the tag control information on.
     Tag
 }
 
@@ -52,14 +52,14 @@ fields! {
 }
 
 impl<T: AsRef<[u8]>> Tag<T> {
-    /// Accepts a buffer of at least 4 octets, the tag.
+    /// Accepts a buffer of at least 4 octets: tag control information and next EtherType.
     #[inline]
     pub fn check(&self) -> Result<(), WireError> {
         need("vlan", TAG_LEN, self.data())
     }
 }
 
-/// Tag with its tag protocol. Drivers report tags that they have stripped in this form, too.
+/// VLAN tag with its tag protocol. Drivers also report tags that they have stripped in this form.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct StackedTag {
     /// Tag protocol: [`EtherType::VLAN`] or [`EtherType::SERVICE_VLAN`].
@@ -79,8 +79,10 @@ pub struct Stack {
 }
 
 impl Stack {
-    /// Reads up to [`MAX_TAGS`] tags from `payload`, which follows a type field of `ether_type` and has all
-    /// announced tags.
+    /// Reads up to [`MAX_TAGS`] tags. `payload` follows an EtherType field with the value `ether_type`.
+    ///
+    /// # Errors
+    /// [`WireError::Truncated`] if a tag is announced and `payload` ends inside it.
     #[inline]
     pub fn parse(ether_type: EtherType, payload: &[u8]) -> Result<Self, WireError> {
         let mut stack = Self { tags: [None; MAX_TAGS], ether_type, len: 0 };

@@ -12,23 +12,23 @@ use crate::{Protocol, WireError, checksum};
 
 /// Length in octets of the fixed header.
 pub const HEADER_LEN: usize = 40;
-/// The smallest MTU an IPv6 link may have (RFC 8200, 5).
+/// Smallest MTU that an IPv6 link may have, in octets (RFC 8200, 5).
 pub const MIN_MTU: usize = 1280;
 
-/// Offset of the word of version, traffic class and flow label.
+/// Offset of the word that holds version, traffic class and flow label.
 const FIRST_WORD: usize = 0;
 
 /// Faults for which a router must not forward an IPv6 packet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Ipv6Fault {
-    /// The frame has less than 40 octets of IP.
+    /// The frame has fewer than 40 octets after the link header.
     Short,
     /// The version is not 6.
     Version,
-    /// The payload length is zero, although hop-by-hop options are announced. The packet is a jumbogram (RFC
-    /// 2675), which this router does not accept, or has no room for its options.
+    /// The payload length is zero, although the header announces hop-by-hop options. The packet is a
+    /// jumbogram (RFC 2675), which this router does not accept, or has no room for its options.
     PayloadLength,
-    /// The payload length exceeds the octets in the frame.
+    /// The payload length exceeds the number of octets in the frame.
     Truncated,
 }
 
@@ -45,9 +45,9 @@ impl fmt::Display for Ipv6Fault {
 
 impl std::error::Error for Ipv6Fault {}
 
-/// Checks the octets from the IPv6 header on. `frame_len` is the number of octets of IP and link padding in
-/// the frame. `data` may be shorter, if it has the fixed header. The error is the first rule broken, in the
-/// order of [`Ipv6Fault`].
+/// Checks an IPv6 packet. `data`: octets from the IPv6 header on, at least the fixed header. `frame_len`:
+/// number of octets in the frame from the IPv6 header on, padding included. The error is the first rule
+/// broken, in the order of [`Ipv6Fault`].
 #[inline]
 pub fn sanity(data: &[u8], frame_len: usize) -> Result<(), Ipv6Fault> {
     let packet = Packet::new_unchecked(data);
@@ -67,7 +67,7 @@ pub fn sanity(data: &[u8], frame_len: usize) -> Result<(), Ipv6Fault> {
 }
 
 view! {
-    /// A view of an IPv6 packet.
+    /// View of an IPv6 packet.
     Packet
 }
 
@@ -128,7 +128,7 @@ impl<T: AsRef<[u8]>> Packet<T> {
         HEADER_LEN + usize::from(self.payload_len())
     }
 
-    /// Returns the payload, up to the payload length, or to the end of the buffer if that is nearer. Link
+    /// Returns the payload: up to the payload length, or to the end of the buffer if that comes first. Link
     /// padding is not included.
     #[inline]
     pub fn payload(&self) -> &[u8] {
@@ -136,9 +136,9 @@ impl<T: AsRef<[u8]>> Packet<T> {
         octets(self.data(), HEADER_LEN..end)
     }
 
-    /// Returns the sum of the pseudo-header for `length` octets of an upper-layer `protocol`, with this
-    /// destination address. The function does not read a routing header: with segments left, the final
-    /// destination would count instead.
+    /// Returns the sum of the pseudo-header for `length` octets of an upper-layer `protocol`, with the
+    /// destination address of this header. The function ignores a routing header: with segments left, the
+    /// final destination would have to be used instead.
     #[inline]
     pub fn pseudo_header(&self, protocol: Protocol, length: u32) -> checksum::Sum {
         checksum::pseudo_header_v6(self.src(), self.dst(), protocol, length)
@@ -159,8 +159,8 @@ impl<T: AsRef<[u8]> + AsMut<[u8]>> Packet<T> {
         word.put(self.buffer.as_mut(), FIRST_WORD);
     }
 
-    /// Decrements the hop limit; returns whether the packet may continue. If the hop limit is 0 or 1 (RFC
-    /// 8200, 3), returns false and changes nothing.
+    /// Decrements the hop limit. Returns `false`, and changes nothing, if it is 0 or 1 (RFC 8200, 3), so that
+    /// the packet must not be forwarded.
     #[inline]
     #[must_use]
     pub fn decrement_hop_limit(&mut self) -> bool {
@@ -173,7 +173,7 @@ impl<T: AsRef<[u8]> + AsMut<[u8]>> Packet<T> {
     }
 }
 
-/// An IPv6 header as a value.
+/// IPv6 header as a value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Repr {
     /// Source address.

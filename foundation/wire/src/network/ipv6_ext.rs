@@ -1,4 +1,5 @@
-//! IPv6 extension headers (RFC 8200, 4): a bounded walk to the upper-layer header, and the fragment header.
+//! IPv6 extension headers (RFC 8200, 4): a bounded walk over them to the upper-layer header, and the fragment
+//! header.
 //!
 //! A walk never panics, whatever the octets are. It ends after a given number of headers, so its cost per
 //! packet is bounded.
@@ -19,7 +20,7 @@ mod field {
     pub const FRAGMENT_IDENTIFICATION: usize = 4;
 }
 
-/// A fragment header as a value.
+/// Fragment header as a value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FragmentRepr {
     /// Protocol number of the first header of the fragmented part.
@@ -46,14 +47,15 @@ impl FragmentRepr {
         })
     }
 
-    /// Whether this fragment is the first one, which has the upper-layer header or the headers before it.
+    /// Returns whether this fragment is the first one, which begins with the headers after the fragment
+    /// header.
     #[inline]
     #[must_use]
     pub const fn is_first(&self) -> bool {
         self.offset == 0
     }
 
-    /// Whether this fragment is the whole packet (RFC 6946).
+    /// Returns whether this fragment is the whole packet (an atomic fragment, RFC 6946).
     #[inline]
     #[must_use]
     pub const fn is_atomic(&self) -> bool {
@@ -64,11 +66,11 @@ impl FragmentRepr {
 /// Reason for the end of a walk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum End {
-    /// The next header is an upper-layer header, or one that this router does not know, such as ESP.
+    /// The next header is an upper-layer header, or one that this router does not parse, such as ESP.
     UpperLayer,
     /// The next header is "no next header".
     NoNextHeader,
-    /// The walk passed the fragment header of a later fragment: no header begins after it.
+    /// The walk has passed the fragment header of a later fragment, after which no header begins.
     LaterFragment,
     /// The next header is a hop-by-hop options header that does not follow the fixed header (RFC 8200, 4.1).
     MisplacedHopByHop,
@@ -84,24 +86,25 @@ pub enum End {
 /// Result of a walk. All offsets are in octets from the start of the IPv6 header, as in ICMPv6 messages.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Walk {
-    /// Protocol number of the header at `offset`: the upper-layer protocol if `end` is [`End::UpperLayer`].
+    /// Protocol number of the header at `offset`, where the walk ended. If `end` is [`End::UpperLayer`], it
+    /// is the upper-layer protocol.
     pub protocol: Protocol,
     /// Offset of the header of `protocol`.
     pub offset: usize,
-    /// Offset of the Next Header field that holds `protocol`.
+    /// Offset of the next header field that contains `protocol`.
     pub announced_at: usize,
     /// Number of extension headers passed.
     pub headers: usize,
-    /// Whether the first header has hop-by-hop options.
+    /// Whether the first extension header is a hop-by-hop options header.
     pub hop_by_hop: bool,
-    /// Offset of the fragment header, and the header.
+    /// Fragment header, and its offset; `None` without one.
     pub fragment: Option<(usize, FragmentRepr)>,
     /// Reason for the end of the walk.
     pub end: End,
 }
 
 impl Walk {
-    /// Returns the upper-layer protocol and the offset of its header, if the walk reached it.
+    /// Returns the upper-layer protocol and the offset of its header; `None` if the walk did not reach it.
     #[inline]
     #[must_use]
     pub fn upper_layer(&self) -> Option<(Protocol, usize)> {
@@ -109,8 +112,8 @@ impl Walk {
     }
 }
 
-/// Walks over at most [`DEFAULT_LIMIT`] extension headers of `packet`, up to its payload length or the end of
-/// its buffer.
+/// Walks over at most [`DEFAULT_LIMIT`] extension headers of `packet`, no further than its payload length or
+/// the end of its buffer.
 #[inline]
 pub fn walk<T: AsRef<[u8]>>(packet: &ipv6::Packet<T>) -> Walk {
     let mut walk = Walk {
@@ -131,7 +134,7 @@ pub fn walk<T: AsRef<[u8]>>(packet: &ipv6::Packet<T>) -> Walk {
 }
 
 impl Walk {
-    /// Passes one extension header; returns the reason if it can't.
+    /// Passes one extension header. Returns the reason to end the walk if it can't.
     #[inline]
     fn step(&mut self, payload: &[u8]) -> Option<End> {
         match self.protocol {
@@ -175,9 +178,10 @@ impl Walk {
     }
 }
 
-/// Returns the octets of the extension header at the start of `data`, if all are in `data`. The length octet
-/// counts units of 8 octets beyond the first 8. In AH it counts units of 4 beyond the first 8 (RFC 4302,
-/// 2.2). Fragment headers have no length octet.
+/// Returns the octets of the extension header at the start of `data`; `None` unless all are in `data`.
+///
+/// The length octet counts units of 8 octets after the first 8. In AH it counts units of 4 octets after the
+/// first 8 (RFC 4302, 2.2). Fragment headers have no length octet.
 #[inline]
 fn whole_header(protocol: Protocol, data: &[u8]) -> Option<&[u8]> {
     let length = usize::from(*data.get(field::LENGTH)?);

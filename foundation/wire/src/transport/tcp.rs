@@ -1,8 +1,8 @@
 //! TCP headers (RFC 9293, 3.1).
 //!
 //! Getters never panic after `new_checked`, which verifies that the header, options included, is in the
-//! buffer. It refuses a segment cut short by fragmentation. The ports of such a segment, if present, are its
-//! first four octets.
+//! buffer. It refuses a segment that fragmentation has cut inside the header. The ports of such a segment, if
+//! present, are its first four octets.
 
 use std::ops::{BitAnd, BitOr};
 
@@ -13,10 +13,10 @@ use crate::error::need;
 /// Length in octets of a header without options.
 pub const HEADER_LEN: usize = 20;
 
-/// Offset of the header length.
+/// Offset of the octet that contains the header length.
 const DATA_OFFSET: usize = 12;
 
-/// The eight control bits.
+/// The eight control bits (flags).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub struct Flags(pub u8);
 
@@ -38,7 +38,7 @@ impl Flags {
     /// Congestion window reduced (RFC 3168).
     pub const CWR: Self = Self(0x80);
 
-    /// Whether all bits of `other` are set.
+    /// Returns whether all bits of `other` are set.
     #[inline]
     #[must_use]
     pub const fn contains(self, other: Self) -> bool {
@@ -65,7 +65,7 @@ field_types! {
 }
 
 view! {
-    /// A view of a TCP segment.
+    /// View of a TCP segment.
     Packet
 }
 
@@ -80,7 +80,7 @@ fields! {
 }
 
 impl<T: AsRef<[u8]>> Packet<T> {
-    /// Accepts a buffer that holds the header with its options: at least 5 words.
+    /// Accepts a buffer that holds the whole header, options included. The header must have at least 5 words.
     #[inline]
     pub fn check(&self) -> Result<(), WireError> {
         need("tcp", HEADER_LEN, self.data())?;

@@ -1,5 +1,5 @@
-//! Decoder exercises: one function per decoder calls every getter on arbitrary octets. The property tests and
-//! the fuzz target share these functions. None may panic, whatever the octets are.
+//! Decoder exercises, shared by the property tests and the fuzz target. One function per decoder calls every
+//! getter on arbitrary octets. None may panic, whatever the octets are.
 
 use std::fmt::Display;
 use std::hint::black_box;
@@ -52,7 +52,7 @@ pub fn arp(data: &[u8]) {
     }
 }
 
-/// Computes sums and sums of pieces.
+/// Computes checksums of all octets at once and in pieces.
 pub fn checksum(data: &[u8]) {
     let cut = data.first().map_or(0, |&octet| usize::from(octet).min(data.len()));
     let (front, back) = data.split_at(cut);
@@ -66,14 +66,15 @@ pub fn ethernet(data: &[u8]) {
     black_box((frame.source(), frame.destination(), frame.ether_type(), frame.payload()));
 }
 
-/// Decodes ICMP for IPv6, with a wrong and with a right checksum.
+/// Decodes ICMPv6 messages, with a wrong and with a right checksum.
 pub fn icmpv6(data: &[u8]) {
     let Ok(mut packet) = icmpv6::Packet::new_checked(data.to_vec()) else { return };
     black_box((packet.code(), packet.checksum(), packet.verify_checksum(Sum::new())));
     packet.fill_checksum(Sum::new());
 }
 
-/// Decodes IPv4 headers: a sane packet passes `new_checked`, and a view can be read and changed.
+/// Decodes IPv4 headers. A packet that passes the sanity check must pass `new_checked`, and its view can be
+/// read and changed.
 pub fn ipv4(data: &[u8]) {
     let sane = ipv4::sanity(data, data.len());
     black_box(ipv4::sanity(data, usize::MAX)).ok();
@@ -134,7 +135,7 @@ pub fn ipv6_ext(data: &[u8]) {
     black_box(walk.upper_layer());
 }
 
-/// Parses link-layer addresses: a parsed address prints in one form.
+/// Parses MAC addresses. A parsed address must always be written in the same form.
 pub fn mac_addr(data: &[u8]) {
     let Ok(text) = std::str::from_utf8(data) else { return };
     match text.parse::<MacAddr>() {

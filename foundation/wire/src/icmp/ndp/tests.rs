@@ -16,7 +16,8 @@ fn emitted(repr: &Repr<'_>, src: Ipv6Addr, dst: Ipv6Addr) -> Vec<u8> {
     data
 }
 
-/// Returns the verdict on `repr` after `change`, with a recomputed checksum.
+/// Returns the verdict of [`validate`] on the message `repr`. Applies `change` to its octets and corrects the
+/// checksum first.
 fn verdict(repr: &Repr<'_>, src: &str, dst: &str, change: impl Fn(&mut Vec<u8>)) -> Result<(), NdpFault> {
     let (src, dst) = (address(src), address(dst));
     let mut data = emitted(repr, src, dst);

@@ -36,8 +36,9 @@ mod flag {
     pub const MORE_FRAGMENTS: u8 = 0x20;
 }
 
-/// Decrements the TTL, at least 1, in the word of TTL (lowest), protocol and checksum. The result equals
-/// [`Packet::decrement_ttl`]. The checksum's octets are swapped, and so is their sum (RFC 1071, 2(B)).
+/// Decrements the TTL, which must be at least 1, in a word that holds TTL (lowest octet), protocol and
+/// checksum. The result equals that of [`Packet::decrement_ttl`]. The octets of the checksum are swapped in
+/// this word, and so are those of the new checksum (RFC 1071, 2(B)).
 #[inline(always)]
 #[must_use]
 pub const fn hop_taken_off(word: u32) -> u32 {
@@ -46,7 +47,7 @@ pub const fn hop_taken_off(word: u32) -> u32 {
 }
 
 view! {
-    /// A view of an IPv4 packet.
+    /// View of an IPv4 packet.
     Packet
 }
 
@@ -71,7 +72,7 @@ fields! {
 }
 
 impl<T: AsRef<[u8]>> Packet<T> {
-    /// Accepts a buffer that holds the header with its options: at least 5 words.
+    /// Accepts a buffer that holds the whole header, options included. The header must have at least 5 words.
     #[inline]
     pub fn check(&self) -> Result<(), WireError> {
         need("ipv4", HEADER_LEN, self.data())?;
@@ -88,7 +89,7 @@ impl<T: AsRef<[u8]>> Packet<T> {
         u8::get(self.data(), field::VERSION_IHL)
     }
 
-    /// Returns the word of the flags and the fragment offset.
+    /// Returns the 16-bit word that holds the flags and the fragment offset.
     #[inline]
     fn flags_and_offset(&self) -> u16 {
         u16::get(self.data(), field::FLAGS_FRAGMENT)
@@ -118,19 +119,19 @@ impl<T: AsRef<[u8]>> Packet<T> {
         self.tos() & 3
     }
 
-    /// Returns the reserved flag, which must be zero, and which a router forwards unchanged.
+    /// Returns the reserved flag. It must be zero, but a router forwards it unchanged.
     #[inline]
     pub fn reserved_flag(&self) -> bool {
         self.has(flag::RESERVED)
     }
 
-    /// Whether routers must not fragment the packet.
+    /// Returns whether routers must not fragment the packet.
     #[inline]
     pub fn dont_fragment(&self) -> bool {
         self.has(flag::DONT_FRAGMENT)
     }
 
-    /// Whether more fragments follow this one.
+    /// Returns whether more fragments follow this one.
     #[inline]
     pub fn more_fragments(&self) -> bool {
         self.has(flag::MORE_FRAGMENTS)
@@ -141,19 +142,20 @@ impl<T: AsRef<[u8]>> Packet<T> {
         u8::get(self.data(), field::FLAGS_FRAGMENT) & flag != 0
     }
 
-    /// Returns the offset of the payload in the original payload, in octets: 0 to 65,528, a multiple of 8.
+    /// Returns the offset of this fragment in the payload of the original packet, in octets: 0 to 65,528, a
+    /// multiple of 8.
     #[inline]
     pub fn fragment_offset(&self) -> u16 {
         (self.flags_and_offset() & 0x1fff) << 3
     }
 
-    /// Whether this is a fragment of a packet, first or not.
+    /// Returns whether this is a fragment, first or later.
     #[inline]
     pub fn is_fragment(&self) -> bool {
         self.flags_and_offset() & 0x3fff != 0
     }
 
-    /// Whether the header checksum is right.
+    /// Returns whether the header checksum is right.
     #[inline]
     pub fn verify_checksum(&self) -> bool {
         match self.header().as_chunks::<4>() {
@@ -181,7 +183,7 @@ impl<T: AsRef<[u8]>> Packet<T> {
         Options::new(octets(self.data(), HEADER_LEN..self.header_len()), HEADER_LEN)
     }
 
-    /// Returns the payload, up to the total length, or to the end of the buffer if that is nearer. Link
+    /// Returns the payload: up to the total length, or to the end of the buffer if that comes first. Link
     /// padding is not included.
     #[inline]
     pub fn payload(&self) -> &[u8] {
@@ -236,8 +238,8 @@ impl<T: AsRef<[u8]> + AsMut<[u8]>> Packet<T> {
         self.set_checksum(value);
     }
 
-    /// Decrements the TTL and updates the checksum; returns whether the packet may continue. If the TTL is 0
-    /// or 1 (RFC 1812, 5.3.1), returns false and changes nothing.
+    /// Decrements the TTL and updates the checksum. Returns `false`, and changes nothing, if the TTL is 0 or
+    /// 1 (RFC 1812, 5.3.1), so that the packet must not be forwarded.
     #[inline]
     #[must_use]
     pub fn decrement_ttl(&mut self) -> bool {

@@ -1,11 +1,11 @@
-//! Representation of an IPv4 header: a plain value.
+//! Representation of an IPv4 header as a plain value.
 
 use std::net::Ipv4Addr;
 
 use super::{HEADER_LEN, Packet};
 use crate::Protocol;
 
-/// An IPv4 header without options as a value.
+/// IPv4 header without options as a value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Repr {
     /// Source address.
@@ -26,12 +26,13 @@ pub struct Repr {
     pub dont_fragment: bool,
     /// Whether more fragments follow.
     pub more_fragments: bool,
-    /// Offset of the payload in the original payload, in octets, a multiple of 8.
+    /// Offset of this fragment in the payload of the original packet, in octets, a multiple of 8.
     pub fragment_offset: u16,
 }
 
 impl Repr {
-    /// Writes a header without options, with its checksum. A payload length above 65,515 is cut to that.
+    /// Writes a header without options, with its checksum. A payload length above 65,515 is reduced to
+    /// 65,515.
     pub fn emit<T: AsRef<[u8]> + AsMut<[u8]>>(&self, packet: &mut Packet<T>) {
         packet.buffer.as_mut().get_mut(..HEADER_LEN).unwrap_or_default().fill(0);
         packet.set_header_len(HEADER_LEN);

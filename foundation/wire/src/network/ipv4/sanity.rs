@@ -1,4 +1,4 @@
-//! Check whether a router may forward an IPv4 packet (RFC 1812, 5.2.2), with one fault per rule.
+//! Sanity check: whether a router may forward an IPv4 packet (RFC 1812, 5.2.2), with one fault per rule.
 
 use std::fmt;
 
@@ -7,7 +7,7 @@ use super::{HEADER_LEN, Packet};
 /// Faults for which a router must not forward an IPv4 packet (RFC 1812, 5.2.2).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Ipv4Fault {
-    /// The frame has less than 20 octets of IP.
+    /// The frame has fewer than 20 octets after the link header.
     Short,
     /// The version is not 4.
     Version,
@@ -15,7 +15,7 @@ pub enum Ipv4Fault {
     HeaderLength,
     /// The total length is below the header length.
     TotalLength,
-    /// The total length exceeds the octets in the frame.
+    /// The total length exceeds the number of octets in the frame.
     Truncated,
     /// The header checksum is wrong.
     Checksum,
@@ -36,9 +36,10 @@ impl fmt::Display for Ipv4Fault {
 
 impl std::error::Error for Ipv4Fault {}
 
-/// Checks an IPv4 packet by RFC 1812, 5.2.2. `frame_len`: octets of IP and link padding in the frame.
-/// `data`: the octets from the IPv4 header on, at least the whole header.
-/// The RFC lists the checksum second; here it is last, because its range depends on the header length. The
+/// Checks an IPv4 packet by RFC 1812, 5.2.2. `data`: octets from the IPv4 header on, at least the whole
+/// header. `frame_len`: number of octets in the frame from the IPv4 header on, padding included.
+///
+/// The RFC lists the checksum second. Here it is last, because its range depends on the header length. The
 /// same packets pass. The error is the first rule broken, in the order of [`Ipv4Fault`].
 #[inline]
 pub fn sanity(data: &[u8], frame_len: usize) -> Result<(), Ipv4Fault> {

@@ -20,7 +20,7 @@ fn packet(payload: usize) -> Vec<u8> {
     data
 }
 
-/// Returns the packet after `change`, with the right checksum for its header length after the change.
+/// Returns a packet after `change`, with the correct checksum for its changed header length.
 fn changed(payload: usize, change: impl Fn(&mut Vec<u8>)) -> Vec<u8> {
     let mut data = packet(payload);
     change(&mut data);
@@ -31,7 +31,7 @@ fn changed(payload: usize, change: impl Fn(&mut Vec<u8>)) -> Vec<u8> {
     data
 }
 
-/// Reads the header without options of a sane packet.
+/// Checks a packet, and reads its header without options.
 fn parsed(data: &[u8]) -> Result<Repr, Ipv4Fault> {
     fault(data)?;
     let packet = Packet::new_unchecked(data);

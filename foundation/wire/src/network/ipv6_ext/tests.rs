@@ -2,7 +2,8 @@ use super::*;
 use proptest::collection::vec;
 use proptest::prelude::*;
 
-/// Makes an IPv6 packet with the payload `headers`, whose first header is `first`.
+/// Makes an IPv6 packet with the extension headers `headers`; the first of them has the protocol number
+/// `first`.
 fn packet(first: Protocol, headers: &[&[u8]]) -> ipv6::Packet<Vec<u8>> {
     let payload = headers.concat();
     let mut packet = ipv6::Packet::new_unchecked(vec![0; ipv6::HEADER_LEN]);
