@@ -9,10 +9,10 @@ use millrace_port::pcap::Recording;
 
 use exercise::{DECODERS, Decoder};
 
-/// Decoders outside `millrace-wire`.
+/// Decoders of other crates than `millrace-wire`.
 const OTHERS: [Decoder; 2] = [("filter", filter), ("pcap_port", pcap_port)];
 
-/// Passes the bytes behind the first to the chosen decoder.
+/// Passes all bytes after the first to the decoder that the first byte chooses.
 pub fn run(data: &[u8]) {
     let Some((number, bytes)) = data.split_first() else { return };
     let every = DECODERS.len() + OTHERS.len();
@@ -22,7 +22,7 @@ pub fn run(data: &[u8]) {
     }
 }
 
-/// Checks filters: the parser reads or refuses any text, a filter parses back from its printed text, and an
+/// Tests filters: the parser reads or refuses any text, a filter parses back from its printed text, and an
 /// error names a range of the text.
 fn filter(data: &[u8]) {
     let Ok(text) = std::str::from_utf8(data) else { return };

@@ -1,4 +1,4 @@
-//! Reader of a fuzz input: each decision takes its bytes from the front, and an exhausted input yields zeros.
+//! Reader of a fuzz input: each decision takes the next bytes. An exhausted input yields zeros.
 
 /// Unread bytes of an input.
 #[derive(Clone, Debug)]
@@ -30,7 +30,7 @@ impl<'a> Input<'a> {
         usize::from(self.byte()) % limit
     }
 
-    /// Whether the next byte has the remainder 1 modulo `every`.
+    /// Returns true for about one in `every` byte values: those with the remainder 1 modulo `every`.
     pub fn one_in(&mut self, every: usize) -> bool {
         self.below(every) == 1
     }

@@ -1,6 +1,6 @@
-//! Requests to the HTTP interface, by callers of each role, at a router with ports in memory. No request
-//! makes a handler panic. The interface refuses a caller without the role and admits a caller with it. A
-//! refused request changes nothing.
+//! Fuzz target of the HTTP API: requests by callers of each role, at a router with ports in memory. No
+//! request makes a handler panic. The API refuses a caller without the required role and admits a caller with
+//! it. A refused request changes nothing.
 
 use std::sync::LazyLock;
 
@@ -13,9 +13,9 @@ use tokio::runtime::Runtime;
 
 use crate::input::Input;
 
-/// Initial configuration of each input. The router loads no shared object, even on request.
+/// Configuration at the start of each input. The router loads no shared object, even on request.
 const CONFIG: &str = include_str!("interface.toml");
-/// Requests that inputs choose from: method, path, body.
+/// Requests from which inputs choose: method, path, body.
 const REQUESTS: &str = include_str!("interface.txt");
 /// Names and numbers for the last segment of a path.
 const NAMES: [&str; 20] = [
@@ -53,7 +53,7 @@ const ARGUMENTS: [&str; 10] = [
     "?x=1",
     "?limit=18446744073709551616",
 ];
-/// Values that replace values in bodies.
+/// Values that inputs put in place of values in bodies.
 const VALUES: [&str; 22] = [
     "null",
     "0",
@@ -79,18 +79,19 @@ const VALUES: [&str; 22] = [
     "[null]",
 ];
 const ROLES: [Option<Role>; 4] = [Some(Role::Admin), Some(Role::Operator), Some(Role::Viewer), None];
-/// Four users that exist on any system and one that exists on none. The groups of the first users have roles.
+/// User ids: four users that exist on any system, and one that exists on none. The groups of the first three
+/// have roles.
 const USERS: [u32; 5] = [1, 2, 8, 13, 4_000_000_000];
 /// Groups with roles.
 const GROUPS: [(&str, Role); 3] = [("daemon", Role::Viewer), ("bin", Role::Operator), ("mail", Role::Admin)];
 /// Maximum number of requests of a run.
 const MOST: usize = 12;
-/// Resources that a refused request must not change. The configuration is compared as well.
+/// Resources that a refused request must not change, in addition to the configuration.
 const STATE: [&str; 5] = ["/tokens", "/plugins", "/instances", "/quarantine", "/gates"];
 
 /// Operations of the interface: method, path, and the role that each needs.
 static OPERATIONS: LazyLock<Vec<(&'static str, &'static str, Role)>> = LazyLock::new(InProcess::operations);
-/// Roles of [`USERS`], in their order.
+/// Role of each of [`USERS`]; `None` for no role.
 static ROLES_OF_USERS: LazyLock<[Option<Role>; USERS.len()]> = LazyLock::new(|| USERS.map(role_of));
 
 thread_local! {
@@ -98,13 +99,14 @@ thread_local! {
         tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
 }
 
-/// Router and its interface.
+/// Router and its API.
 struct World {
     router: Router,
     interface: InProcess,
-    /// State that the refused requests must have left; `None` after a change, until the next request.
+    /// State before the refused requests, which they must not have changed; `None` after a change, until the
+    /// next request.
     state: Option<Vec<String>>,
-    /// Requests refused since the state was read, with their answers.
+    /// Requests refused since `state` was read, with their answers.
     refused: Vec<String>,
 }
 
@@ -118,8 +120,8 @@ impl World {
         Self { router, interface, state: None, refused: Vec::new() }
     }
 
-    /// Returns the configuration, tokens, plugins, instances, quarantine and gates, without the rates that
-    /// change by themselves.
+    /// Returns the configuration, tokens, plugins, instances, quarantine and gates. Rates are left out,
+    /// because they change by themselves.
     async fn read_state(&mut self) -> Vec<String> {
         let configuration = self.router.execute(&Principal::router(), GetConfiguration).await;
         let mut state = vec![configuration.expect("the configuration can be told").text];
@@ -136,8 +138,8 @@ impl World {
         state
     }
 
-    /// Asserts that the requests refused since the state was read have changed nothing. Reading the state
-    /// takes longer than most requests. So the state is read once for all requests between two changes.
+    /// Asserts that the requests refused since `state` was read have changed nothing. Reading the state takes
+    /// longer than most requests, so it is read once for all requests between two changes.
     async fn check_refused(&mut self) {
         if self.refused.is_empty() {
             return;
@@ -147,7 +149,7 @@ impl World {
         assert_eq!(state, self.state, "refused, and half applied: {refused}");
     }
 
-    /// Returns the role that a request needs; the viewer for an operation that doesn't exist.
+    /// Returns the role that a request needs; viewer for an operation that doesn't exist.
     fn needed(method: &str, path: &str) -> Role {
         let path = path.split('?').next().unwrap_or(path);
         let matches = |pattern: &str| {
@@ -171,7 +173,7 @@ impl World {
     }
 }
 
-/// Removes rates, which are measured anew for each request.
+/// Removes rates, which are measured again for each request.
 fn without_rates(value: &mut Value) {
     match value {
         Value::Array(all) => all.iter_mut().for_each(without_rates),
@@ -183,8 +185,8 @@ fn without_rates(value: &mut Value) {
     }
 }
 
-/// Returns the role of a user according to `/etc/passwd` and `/etc/group`: each of these users belongs to its
-/// primary group only.
+/// Returns the role of a user according to `/etc/passwd` and `/etc/group`. Each of [`USERS`] belongs only to
+/// its primary group.
 fn role_of(uid: u32) -> Option<Role> {
     let field = |file: &str, key: (usize, &str), field: usize| {
         let text = std::fs::read_to_string(file).ok()?;
@@ -256,7 +258,8 @@ async fn request(world: &mut World, input: &mut Input<'_>) {
     if !allowed {
         assert!(matches!(status, 403 | 429), "without the role: {}", told());
     } else if role == Some(Role::Admin) || !path.starts_with("/configuration") {
-        // Parts of a submitted configuration may need a higher role than the operation.
+        // With the role of the operation the API must not answer 403, except for a configuration: parts of it
+        // may need a higher role.
         assert_ne!(status, 403, "with the role: {}", told());
     }
     if status >= 400 {
@@ -267,7 +270,7 @@ async fn request(world: &mut World, input: &mut Input<'_>) {
     }
 }
 
-/// Returns a body with some values replaced, or with bytes inserted.
+/// Returns the body with some values replaced, or with bytes inserted.
 fn changed_body(input: &mut Input<'_>, body: String) -> Vec<u8> {
     let changes = input.below(6);
     if changes < 3 {

@@ -1,4 +1,4 @@
-//! Fuzz targets in one program: `FUZZ_TARGET` names the target that libFuzzer drives.
+//! All fuzz targets in one program. libFuzzer runs the target that `FUZZ_TARGET` names.
 #![no_main]
 
 use std::sync::OnceLock;
@@ -8,9 +8,9 @@ use millrace_fuzz::TARGETS;
 /// Target named by `FUZZ_TARGET`.
 static TARGET: OnceLock<fn(&[u8])> = OnceLock::new();
 
-/// Looks `FUZZ_TARGET` up and gives the target an empty input. Loading kernel programs may take long on a
-/// busy machine, and the time limit of inputs doesn't hold for this call. Ends the process where there is no
-/// such target.
+/// Looks up the target that `FUZZ_TARGET` names, and gives it an empty input. That loads kernel programs,
+/// which may take long on a busy machine; the time limit of inputs doesn't apply to this call. Ends the
+/// process if there is no such target.
 fn choose() {
     let name = std::env::var("FUZZ_TARGET").unwrap_or_default();
     let Some((_, run)) = TARGETS.iter().find(|(own, _)| *own == name) else {
@@ -23,11 +23,11 @@ fn choose() {
     TARGET.get_or_init(|| *run);
 }
 
-/// Disables huge pages in this process: each router touches few pages of its large tables, and the kernel
-/// would clear 2 MB for each of them.
+/// Disables huge pages in this process. Each router touches only a few pages of its large tables, and the
+/// kernel would clear 2 MB for each of them.
 fn without_huge_pages() {
     let (on, unused): (libc::c_ulong, libc::c_ulong) = (1, 0);
-    // SAFETY: the call changes how the kernel backs later mappings, no memory.
+    // SAFETY: the call only changes how the kernel backs later mappings.
     if unsafe { libc::prctl(libc::PR_SET_THP_DISABLE, on, unused, unused, unused) } != 0 {
         eprintln!("huge pages stay enabled: {}", std::io::Error::last_os_error());
     }

@@ -1,5 +1,5 @@
-//! Netlink messages of the kernel: the mirror applies or ignores any bytes. The reported changes lead to the
-//! state of the mirror.
+//! Fuzz target of netlink messages: the mirror of the kernel applies or ignores any bytes. The changes that
+//! it reports must add up to its state.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
@@ -10,12 +10,12 @@ use millrace_host::{HostChange, HostLink, HostNeighbour, HostRoute, HostState};
 
 use crate::input::Input;
 
-/// Message types: mirrored ones, and two that are ignored.
+/// Message types: those that the mirror reads, and two that it ignores.
 const KINDS: [u16; 16] = [16, 17, 20, 21, 24, 24, 24, 25, 28, 29, 36, 80, 81, 104, 105, 32];
 /// Maximum number of buffers of a run.
 const MOST: usize = 48;
 
-/// State that follows from the reported changes.
+/// State that the reported changes add up to.
 #[derive(Default)]
 struct Told {
     links: BTreeMap<u32, HostLink>,
@@ -98,7 +98,7 @@ pub fn run(data: &[u8]) {
     let _ = millrace_host::forwarding_advice(&state, &[1, 2, 3], Default::default());
 }
 
-/// Returns a message with a header of small numbers and plausible attributes.
+/// Returns a message with small numbers in its header and plausible attributes.
 fn message(input: &mut Input<'_>) -> Vec<u8> {
     let kind = input.pick(&KINDS);
     let flags = input.pick(&[0u16, 0x100, 0x400, 0x800, 0x502]);
@@ -116,7 +116,8 @@ fn message(input: &mut Input<'_>) -> Vec<u8> {
     bytes
 }
 
-/// Returns the fixed header of a message type: families, devices, tables and flags that occur, or any bytes.
+/// Returns the fixed header of a message type: with families, devices, tables and flags that occur, or with
+/// any bytes.
 fn header(input: &mut Input<'_>, kind: u16) -> Vec<u8> {
     let family = input.pick(&[2u8, 10, 0, 7]);
     let device = [input.byte() % 4, 0, 0, 0];

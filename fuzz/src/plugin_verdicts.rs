@@ -1,5 +1,6 @@
-//! Verdicts and changes of a sandboxed plugin, made of fuzz input. Whatever the plugin writes, cuts or
-//! lengthens, the router neither panics nor loses or invents a packet, and sends no malformed frame.
+//! Fuzz target of a sandboxed plugin's verdicts and changes, made of the input's bytes. Whatever the plugin
+//! writes, cuts or lengthens, the router neither panics nor loses or invents a packet, and sends no malformed
+//! frame.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -25,10 +26,10 @@ const STATES: [u16; 4] = [0, 8, 16, 256];
 /// Maximum number of operations of a run.
 const MOST: u32 = 48;
 
-/// Bytes that decide the plugin's next answers.
+/// Bytes from which the plugin's next answers are made.
 type Answers = Arc<Mutex<Vec<u8>>>;
 
-/// Sandboxed plugin of a manifest.
+/// Plugin that stands for a sandboxed plugin with a manifest.
 struct Sandboxed {
     manifest: Arc<Manifest>,
     answers: Answers,
@@ -91,14 +92,14 @@ impl Instance for SandboxedInstance {
     }
 }
 
-/// Applies up to 8 actions of a plugin to a batch of up to 64 packets.
+/// Applies up to 8 actions, read from `input`, to the plugin's batch of up to 64 packets.
 fn answer(plugin: &mut Answering<'_>, count: u32, input: &mut Input<'_>) {
     const PACKET: usize = 64;
     for _ in 0..8 {
         if input.is_empty() {
             return;
         }
-        // The remainder includes `count`, the number of a packet that the batch doesn't have.
+        // `number` may equal `count`: then the batch has no packet of that number.
         let number = u32::from(input.byte()) % (count + 1);
         match input.below(10) {
             0 => plugin.resize(number, -(i32::from(input.byte()) % 80)),
@@ -108,7 +109,8 @@ fn answer(plugin: &mut Answering<'_>, count: u32, input: &mut Input<'_>) {
                 plugin.write(number, offset, input.take(length));
             }
             3 => plugin.backlog(number),
-            // A verdict with its reason, target and time, at their offsets in the packet's description.
+            // The action writes a verdict with its reason, target and time, at their offsets in the packet's
+            // description.
             4..=6 => {
                 let at = 64 + number as usize * PACKET + 48;
                 let (verdict, target, until) = (input.byte() % 12, input.word() & 0x010f, input.byte());
@@ -122,7 +124,7 @@ fn answer(plugin: &mut Answering<'_>, count: u32, input: &mut Input<'_>) {
                 let length = input.below(16);
                 put(plugin.memory, at, input.take(length));
             }
-            // Bytes of a packet window.
+            // The action writes bytes of a packet window.
             _ => {
                 let at = 64 + 64 * PACKET + usize::from(input.word()) % 4096;
                 let length = input.below(8);
@@ -155,7 +157,7 @@ fn manifest(input: &mut Input<'_>) -> Manifest {
     Manifest::parse(text.as_bytes()).unwrap_or_else(|error| panic!("{error}\n{text}"))
 }
 
-/// Runs a router with a plugin whose answers are made of the input's bytes.
+/// Runs a router with a plugin whose answers the input determines.
 pub fn run(data: &[u8]) {
     let mut input = Input::new(data);
     let manifest = Arc::new(manifest(&mut input));
@@ -179,7 +181,8 @@ pub fn run(data: &[u8]) {
     side.drain();
 }
 
-/// Returns the configuration that binds an instance to all packets at a gate, or to copies of them.
+/// Returns the configuration that binds an instance to all packets at a gate; at a copy gate, to copies of
+/// all packets.
 pub fn bound_at(gate: &str, instance: &str) -> String {
     match gate {
         "tap" => format!("[[filter]]\nmatch = \"*\"\naction = \"copy {instance}\"\n"),
@@ -187,7 +190,7 @@ pub fn bound_at(gate: &str, instance: &str) -> String {
     }
 }
 
-/// Lets frames arrive together at port `a`.
+/// Injects frames at port `a`, which the router then reads together.
 pub fn arrive(side: &mut Side, input: &mut Input<'_>, number: u32) {
     for frame in 0..=input.byte() % 4 {
         for bytes in next_frames(input, "a", number * 8 + u32::from(frame), true) {
@@ -196,8 +199,8 @@ pub fn arrive(side: &mut Side, input: &mut Input<'_>, number: u32) {
     }
 }
 
-/// Lets frames arrive together, with the plugin's answers for their calls. Then advances the clock, so that
-/// the pause after a fault may end.
+/// Injects frames together, with the plugin's answers to the calls for them. Then advances the clock, so that
+/// a pause after a fault may end.
 fn step(side: &mut Side, answers: &Answers, input: &mut Input<'_>, number: u32) {
     arrive(side, input, number);
     let length = input.below(64);

@@ -1,6 +1,6 @@
-//! WebAssembly plugin in the sandbox of a router. As its settings say, the plugin cuts, lengthens, writes and
-//! makes packets, answers and traps. The router neither panics nor loses or invents a packet, and sends no
-//! malformed frame.
+//! Fuzz target of a WebAssembly plugin in the sandbox of a router. Its settings contain a script. By the
+//! script, the plugin cuts, lengthens, writes and makes packets, answers and traps. The router neither panics
+//! nor loses or invents a packet, and sends no malformed frame.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -26,7 +26,7 @@ thread_local! {
     static PLUGIN: Arc<LoadedPlugin> = Arc::new(load());
 }
 
-/// Compiles the plugin, once in a process.
+/// Compiles the plugin, once per process.
 fn load() -> LoadedPlugin {
     let manifest = MANIFEST.replace('"', "\\\"").replace('\n', " ");
     let text = include_str!("wasm_plugin.wat").replace("MANIFEST", &manifest);
@@ -36,12 +36,12 @@ fn load() -> LoadedPlugin {
     LoadedPlugin::new(plugin).unwrap_or_else(|error| panic!("{error}"))
 }
 
-/// Runs a router with the plugin.
+/// Runs a router with the plugin, whose script the input determines.
 pub fn run(data: &[u8]) {
     let mut input = Input::new(data);
     let gate = input.pick(&GATES);
     let length = input.below(LONGEST / 4 + 1) * 4;
-    // Characters `]` to `|`: TOML and JSON escape none of them.
+    // The script consists of the characters `]` to `|`, which TOML and JSON need not escape.
     let script: String = input.take(length).iter().map(|byte| char::from(b']' + byte % 32)).collect();
     let bound = bound_at(gate, "script");
     let text = format!(

@@ -1,4 +1,4 @@
-//! Changes made of input bytes: filters, routes, port settings.
+//! Changes of a router made of input bytes: filters, routes, port settings.
 
 use millrace_config::{Filter, Route};
 
@@ -102,8 +102,8 @@ const WAYS: [&str; 8] = [
     "kind = 'prohibit'",
 ];
 
-/// Returns a filter, and whether the filter binds the writer; `None` where the words of the filter contradict
-/// each other.
+/// Returns a filter, and whether it binds the writer plugin. `None` if the conditions of the filter
+/// contradict each other.
 pub fn next_filter(input: &mut Input<'_>) -> Option<(Filter, bool)> {
     let words = [input.pick(&ADDRESSES), input.pick(&UPPER), input.pick(&OTHERS), input.pick(&OTHERS)];
     let (action, gate) = input.pick(&ACTIONS);
@@ -115,12 +115,12 @@ pub fn next_filter(input: &mut Input<'_>) -> Option<(Filter, bool)> {
     Some((toml::from_str(&text).ok()?, action.ends_with("writer")))
 }
 
-/// Returns a prefix.
+/// Returns a prefix that the input chooses.
 pub fn next_prefix(input: &mut Input<'_>) -> &'static str {
     input.pick(&PREFIXES)
 }
 
-/// Returns a route.
+/// Returns a route that the input chooses.
 pub fn next_route(input: &mut Input<'_>) -> Route {
     let (prefix, way) = (next_prefix(input), input.pick(&WAYS));
     let mut way = way.to_owned();
@@ -132,7 +132,7 @@ pub fn next_route(input: &mut Input<'_>) -> Route {
     toml::from_str(&format!("to = '{prefix}'\n{way}\n")).expect("a route")
 }
 
-/// Returns the description of a packet, in the syntax of `lookup`.
+/// Returns the description of a packet that the input chooses, in the syntax of `lookup`.
 pub fn next_packet(input: &mut Input<'_>) -> String {
     let words = ["src 10.1.0.2 dst 10.9.0.1", "src fd00:1::2 dst fd00:9::1", "dst 10.2.0.77", "src 10.1.0.3"];
     format!("{} {} {}", input.pick(&words), input.pick(&UPPER), input.pick(&["in a", "in b", "in v", ""]))

@@ -12,14 +12,14 @@ use crate::input::Input;
 
 /// Maximum number of frames of the recording.
 const MOST: usize = 6;
-/// Upper bound of the delay of an impaired link with jitter, in seconds.
+/// Upper bound of an impaired link's delay including jitter, in seconds.
 const LONGEST_DELAY: u64 = 10;
-/// Times between two frames of the recording, in milliseconds.
+/// Possible times between two frames of the recording, in milliseconds.
 const TIMES: [u32; 4] = [1, 7, 900, 4000];
 /// MAC address of the port that plays the recording.
 const PLAYER: [u8; 6] = [2, 0, 0, 0, 0, 0x0f];
 
-/// Devices of one router.
+/// Devices of one router's ports.
 #[derive(Debug)]
 pub struct Devices {
     impairment: Option<Impairment>,
@@ -30,8 +30,8 @@ pub struct Devices {
 }
 
 impl Devices {
-    /// Reads devices. `kinds` has two bits for wrappers and one bit for the recording. The recording's frames
-    /// have correct checksums unless `lies` is set.
+    /// Reads devices from the input. `kinds` has two bits for wrappers and one bit for the recording. The
+    /// recording's frames have correct checksums unless `lies` is set.
     pub fn next(input: &mut Input<'_>, kinds: u8, lies: bool) -> Self {
         let impairment = (kinds & 3 == 2).then(|| next_impairment(input));
         let records = (kinds & 3 == 3).then(|| RecordLimit {
@@ -43,13 +43,13 @@ impl Devices {
         Self { impairment, records, recording, recorded }
     }
 
-    /// Whether a link is impaired. The fate of a packet then depends on the number of earlier packets.
+    /// Whether a link is impaired. If so, the fate of a packet depends on the number of earlier packets.
     pub fn impairs(&self) -> bool {
         self.impairment.is_some()
     }
 
-    /// Returns the maximum time that devices keep frames which no router counts, in seconds: delayed frames,
-    /// and the recording.
+    /// Returns the maximum time for which devices keep frames that no router counts, in seconds. Such frames
+    /// are delayed, or not yet played.
     pub fn longest(&self) -> u64 {
         let delayed = if self.impairs() { LONGEST_DELAY } else { 0 };
         delayed.max(u64::from(self.recorded).div_ceil(1000))
@@ -85,8 +85,8 @@ impl Devices {
     }
 }
 
-/// Returns an impairment of reception at port `a`, or of transmission at port `b`. The impairment flips no
-/// bits: the input itself provides corrupted frames.
+/// Returns an impairment, of reception at port `a` or of transmission at port `b`. It flips no bits, because
+/// the input itself provides corrupted frames.
 fn next_impairment(input: &mut Input<'_>) -> Impairment {
     let delay = input.pick(&[0u64, 1, 50, 3000]);
     let parts = [0.0, 0.1, 0.5, 1.0];

@@ -1,5 +1,5 @@
-//! Frames made of input bytes: valid frames of a small network, overwritten, cut or lengthened, with
-//! checksums repaired.
+//! Frames made of input bytes: valid frames of a small network that are overwritten, cut or lengthened, with
+//! their checksums corrected afterwards.
 
 use millrace_tests::{
     ArpFrame, Frame, Ipv4Frame, Ipv6Frame, NdFrame, RawFrame, checksum, station, transport_checksum4,
@@ -37,8 +37,8 @@ const LENGTHS: [usize; 6] = [200, 576, 1480, 1500, 1600, 6000];
 /// Wrong values for lengths, versions and offsets.
 const WRONG: [u8; 14] = [0, 1, 2, 4, 5, 6, 8, 0x40, 0x45, 0x4f, 0x60, 0x80, 0xfe, 0xff];
 
-/// Returns the frames of one packet at a port. With `lies`, the input may leave overwritten frames with wrong
-/// checksums.
+/// Returns the frames of one packet at a port. If `lies` is set, the input may leave wrong checksums in
+/// overwritten frames.
 pub fn next_frames(input: &mut Input<'_>, port: &str, number: u32, lies: bool) -> Vec<Vec<u8>> {
     let kind = input.byte();
     let mut frames = match kind % 8 {
@@ -75,7 +75,7 @@ fn own_station(port: &str) -> millrace_wire::MacAddr {
     })
 }
 
-/// Gives frames the VLAN tags of the sub-interface where they arrive.
+/// Inserts the VLAN tags of the sub-interface at which the frames arrive.
 fn tag(port: &str, frames: &mut [Vec<u8>]) {
     let tags: &[u8] = match port {
         "v" => &[0x81, 0, 0, 10],
@@ -87,8 +87,8 @@ fn tag(port: &str, frames: &mut [Vec<u8>]) {
     }
 }
 
-/// Returns a whole frame of the input; the seeds of the corpus are captured frames. The input may replace its
-/// destination MAC address and its IP addresses by those of this network.
+/// Returns a whole frame from the input; the seeds of the corpus are captured frames. The input may replace
+/// the frame's destination MAC address and IP addresses by those of this network.
 fn captured(input: &mut Input<'_>, port: &str) -> Vec<u8> {
     let (length, moves) = (usize::from(input.word() % 2048), input.byte());
     let (source, destination) = (input.pick(&SOURCES), input.pick(&DESTINATIONS));
@@ -210,7 +210,7 @@ fn link_local(input: &mut Input<'_>) -> Vec<u8> {
 }
 
 fn mutate(input: &mut Input<'_>, frame: &mut Vec<u8>) {
-    // Mostly overwrites bytes behind the MAC addresses, so that the router reads the frame at all.
+    // Mostly overwrites bytes after the MAC addresses, so that the router reads the frame at all.
     let at = usize::from(input.byte());
     match input.below(8) {
         0 => frame.truncate(at),
@@ -238,8 +238,7 @@ fn mutate(input: &mut Input<'_>, frame: &mut Vec<u8>) {
     }
 }
 
-/// Sets the correct IPv4 header, TCP, UDP and ICMP checksums of a frame, so that the router doesn't drop it
-/// for these.
+/// Corrects the IPv4 header, TCP, UDP and ICMP checksums of a frame, so that they cause no drop.
 pub fn repair(frame: &mut [u8]) {
     let mut at = 12;
     while matches!(frame.get(at..at + 2), Some([0x81, 0] | [0x88, 0xa8])) {
@@ -286,8 +285,8 @@ fn repair6(packet: &mut [u8]) {
     set_checksum(transport, protocol, |bytes| transport_checksum6(source, destination, protocol, bytes));
 }
 
-/// Whether the transport checksum of a network packet is correct. Returns true for packets without one to
-/// check: fragments and packets with IPv6 extension headers.
+/// Whether the transport checksum of a network packet is correct. Returns true if there is none to check: for
+/// fragments, and packets with IPv6 extension headers.
 pub fn transport_is_right(ether_type: u16, packet: &[u8]) -> bool {
     match (ether_type, packet) {
         (0x0800, [first, _, _, _, _, _, high, low, ..]) => {
@@ -321,7 +320,8 @@ fn has_checksum(transport: &[u8], protocol: u8) -> bool {
     checksum_place(protocol).is_some_and(|at| transport.len() >= at + 2)
 }
 
-/// Returns the offset of the checksum in a transport header, in bytes.
+/// Returns the offset of the checksum in a transport header, in bytes; `None` for a protocol without a known
+/// checksum.
 fn checksum_place(protocol: u8) -> Option<usize> {
     match protocol {
         6 => Some(16),

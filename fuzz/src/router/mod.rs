@@ -23,7 +23,7 @@ use settings::Settings;
 use side::Side;
 use writer::{Script, Writer};
 
-/// Ports where frames arrive.
+/// Ports at which frames arrive. Inputs choose `a` more often.
 const PORTS: [&str; 8] = ["a", "a", "a", "a", "b", "c", "v", "q"];
 /// Maximum number of operations of a run.
 const MOST: u32 = 64;
@@ -31,7 +31,7 @@ const MOST: u32 = 64;
 const TIMES: [u64; 8] = [1, 5, 100, 1001, 3000, 31_000, 0, 61_000];
 /// Maximum time that a router holds a packet, in seconds.
 const LONGEST_HOLD: u64 = 61;
-/// Minimum time at the end of an input, in seconds: routers refresh their neighbours.
+/// Minimum time at the end of an input, in seconds, in which routers refresh their neighbours.
 const SETTLED: u64 = 3;
 const MODES: [ReversePath; 3] = [ReversePath::Off, ReversePath::Strict, ReversePath::Loose];
 
@@ -104,7 +104,7 @@ impl Session {
             14 => {
                 let packet = changes::next_packet(input);
                 self.sides.iter_mut().for_each(|side| drop(side.router.lookup(&packet)));
-                // No packet has moved: the next comparison covers this step.
+                // No packet moves in this step, so the next comparison covers it.
                 return;
             }
             _ => self.observe(input),
@@ -114,10 +114,9 @@ impl Session {
         }
     }
 
-    /// Lets the frames of a packet arrive. With `waits`, they wait and join a batch with later frames. A
-    /// router treats each frame alone where the order of packets matters: queues overflow, a link loses
-    /// packets, or an instance writes. The router bypasses an instance for a while after the instance has
-    /// failed.
+    /// Injects the frames of a packet. With `waits`, they join a batch with later frames. If the order of
+    /// packets matters, the routers handle each frame alone. It matters if queues overflow, a link loses
+    /// packets, or an instance writes: after a fault, the router bypasses the instance for a while.
     fn frames(&mut self, input: &mut Input<'_>, number: u32, waits: bool) {
         let port = input.pick(&PORTS);
         let frames = frames::next_frames(input, port, number, self.settings.lies);
@@ -134,7 +133,8 @@ impl Session {
         }
     }
 
-    /// Permits wrong transport checksums in transmitted frames from now on, if an instance writes.
+    /// Permits wrong transport checksums in transmitted frames from now on, if an instance may write to
+    /// packets.
     fn note_writes(&mut self) {
         let writes = self.writes();
         self.sides.iter_mut().for_each(|side| side.lies |= writes);
@@ -179,7 +179,7 @@ impl Session {
         });
     }
 
-    /// Starts or ends captures and traces, or clears counters. None of this may change the fate of packets.
+    /// Starts or ends captures and traces, or clears counters. None of these may change the fate of packets.
     fn observe(&mut self, input: &mut Input<'_>) {
         self.settle();
         match input.below(4) {
@@ -200,7 +200,7 @@ impl Session {
         }
     }
 
-    /// Lets the routers treat the waiting frames.
+    /// Runs the routers, so that they handle the waiting frames.
     fn settle(&mut self) {
         if self.waiting {
             self.sides.iter_mut().for_each(|side| side.router.run());

@@ -5,7 +5,7 @@ use millrace_tests::STANDARD;
 use super::devices::Devices;
 use crate::input::Input;
 
-/// Configuration that all routers share: memory for few packets and flows, instances, neighbours,
+/// Part of the configuration that all inputs share: memory for few packets and flows, instances, neighbours,
 /// sub-interfaces.
 const WORLD: &str = r#"
 [[port]]
@@ -97,26 +97,27 @@ const SCHEDULERS: [&str; 4] = [
 ];
 
 const TABLES: [&str; 6] = ["tuple-space", "cutting-tree", "linear", "dag", "dag-patricia", "dag-tree-bitmap"];
-/// Gates of each position at which the writer may be bound: early, route, late, queue.
+/// Gates at which the writer plugin may be bound, of each position: early, route, late, queue.
 const GATES: [&str; 7] = ["options", "security-in", "firewall", "route", "process", "monitor", "schedule"];
 
-/// Configuration, and the properties of it that the comparison needs.
+/// Configuration made of an input, with properties that the comparison needs.
 #[derive(Debug)]
 pub struct Settings {
     /// Text of the configuration.
     pub text: String,
     /// Devices of ports.
     pub devices: Devices,
-    /// Whether the order of packets decides their fate: a port has a scheduler, or its link is impaired.
+    /// Whether the order of packets decides their fate, because a port has a scheduler or its link is
+    /// impaired.
     pub ordered: bool,
     /// Whether frames may keep wrong transport checksums.
     pub lies: bool,
-    /// Whether the writer is bound to all packets.
+    /// Whether the writer plugin is bound to all packets.
     pub writes: bool,
 }
 
 impl Settings {
-    /// Reads a configuration.
+    /// Reads a configuration from the input.
     pub fn next(input: &mut Input<'_>) -> Self {
         let table = input.pick(&TABLES);
         let workers = 1 + usize::from(input.one_in(8));

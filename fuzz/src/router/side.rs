@@ -1,4 +1,4 @@
-//! Router under test: its outcome after some frames, and the invariants that hold at any time.
+//! Router under test: its outcome after some frames, and the invariants that must always hold.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -11,10 +11,10 @@ use millrace_tests::Output;
 
 use super::frames::transport_is_right;
 
-/// Outcome of some packets: transmitted frames and counters.
+/// Outcome of some packets, which is compared between routers: transmitted frames and counters.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Outcome {
-    /// Frames sent by each port, in the order of their bytes.
+    /// Frames sent by each port, sorted by their bytes.
     pub sent: BTreeMap<String, Vec<Output>>,
     drops: BTreeMap<String, u64>,
     delivered: u64,
@@ -23,12 +23,12 @@ pub struct Outcome {
     held: u64,
 }
 
-/// Router, and its last counters.
+/// Router under test, and its counters at the last outcome.
 pub struct Side {
     /// Router under test.
     pub router: OfflineRouter,
-    /// Whether transmitted frames may have wrong transport checksums. That is so where arriving frames may
-    /// have them, or where a plugin writes to packets.
+    /// Whether transmitted frames may have wrong transport checksums, because arriving frames may have them,
+    /// or because a plugin writes to packets.
     pub lies: bool,
     /// Counters at the last outcome; `None` before the first.
     last: Option<SummaryView>,
@@ -36,7 +36,7 @@ pub struct Side {
 }
 
 impl Side {
-    /// Returns a router of a configuration, with a plugin beside the built-in ones.
+    /// Returns a router of a configuration, with `plugin` in addition to the built-in plugins.
     pub fn new(text: &str, lies: bool, plugin: Arc<dyn Plugin>, device: &mut MakeDevice<'_>) -> Self {
         let router = OfflineRouter::with_devices(text, vec![plugin], device);
         let router = router.unwrap_or_else(|error| panic!("{error}\n{text}"));
@@ -46,7 +46,7 @@ impl Side {
         side
     }
 
-    /// Returns the outcome of packets since the last call. Checks conservation of packets.
+    /// Returns the outcome of the packets since the last call. Checks that no packet is unaccounted.
     ///
     /// # Panics
     /// When the router lost or invented a packet.
@@ -87,7 +87,7 @@ impl Side {
         self.router.summary().held
     }
 
-    /// Advances the clock until no packet is held, by a second at least and 61 s at most. Then checks the
+    /// Advances the clock until no packet is held: by at least a second and at most 61 s. Then checks the
     /// outcome.
     pub fn drain(&mut self) {
         for _ in 0..61 {
@@ -141,8 +141,8 @@ fn check_output(output: &Output) {
     }
 }
 
-/// Clears the identification and checksum of ICMP packets: routers number their own IPv4 packets in the order
-/// of making them.
+/// Clears the identification and checksum of ICMP packets, because each router numbers its own IPv4 packets
+/// in the order of their creation.
 fn without_identification(output: Output) -> Output {
     if output.ether_type() != 0x0800 || output.ipv4().protocol().0 != 1 {
         return output;

@@ -1,5 +1,5 @@
-//! Plugin that changes packets as the input prescribes, by the means of a sandboxed plugin. Its changes to a
-//! packet depend on the packet alone, so that two routers make the same changes.
+//! Plugin that changes packets as the input prescribes, with the functions that a sandboxed plugin has. Its
+//! changes to a packet depend on the packet alone, so that two routers make the same changes.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -26,10 +26,10 @@ pub enum Edit {
     Verdict(Verdict),
 }
 
-/// Lists of edits. The bytes of a packet choose a list.
+/// Lists of edits. The bytes of a packet select one of them.
 pub type Script = Arc<Mutex<Vec<Vec<Edit>>>>;
 
-/// Reads a list of edits.
+/// Reads a list of edits from the input.
 pub fn next_edits(input: &mut Input<'_>) -> Vec<Edit> {
     (0..input.below(5)).map(|_| next_edit(input)).collect()
 }
@@ -63,7 +63,7 @@ fn next_edit(input: &mut Input<'_>) -> Edit {
     }
 }
 
-/// Plugin, and each of its instances.
+/// The writer plugin; each of its instances is equal to it.
 #[derive(Clone, Debug)]
 pub struct Writer(pub Script);
 
