@@ -30,13 +30,13 @@ const IPV6_DEFAULT_METRIC: u32 = 1024;
 /// Configured route to install in the kernel's main table.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct OwnRoute {
-    /// Destinations, host bits zero.
+    /// Prefix of the destinations, host bits zero.
     pub prefix: IpNet,
-    /// `Unicast`, `Blackhole`, `Unreachable` or `Prohibit`.
+    /// Kind of the route: `Unicast`, `Blackhole`, `Unreachable` or `Prohibit`.
     pub kind: RouteKind,
-    /// Priority; the lowest wins. 0 means 1024 for IPv6, as everywhere in Linux.
+    /// Priority; the lowest wins. 0 means 1024 for IPv6, as in the kernel.
     pub metric: u32,
-    /// Next hops, for `Unicast`, weights 1 to 256; their flags other than `onlink` are ignored.
+    /// Next hops of a `Unicast` route, with weights from 1 to 256. Of their flags only `onlink` counts.
     pub next_hops: Vec<HostNextHop>,
 }
 
@@ -50,13 +50,13 @@ pub struct Actions {
 }
 
 impl Actions {
-    /// Opens the socket.
+    /// Opens the netlink socket.
     pub fn open() -> Result<Self, HostError> {
         Ok(Self { socket: Socket::open(libc::NETLINK_ROUTE as isize)?, known: None })
     }
 
-    /// Asks the kernel to resolve a neighbour; the answer comes as a [`crate::HostChange::Neighbour`]. The
-    /// kernel confirms a known neighbour again before its entry expires.
+    /// Asks the kernel to resolve a neighbour. The result arrives as a [`crate::HostChange::Neighbour`]. For
+    /// a known neighbour, the kernel confirms its entry again before the entry expires.
     pub fn resolve(&mut self, ifindex: u32, ip: IpAddr) -> Result<(), HostError> {
         const NTF_USE: u8 = 1;
         const DST: u16 = 1;
@@ -68,7 +68,8 @@ impl Actions {
         self.socket.request(request, || format!("resolve neighbour {ip} on device {ifindex}"))
     }
 
-    /// Installs a route with our `proto`, replacing our own route of the same prefix and metric. Idempotent.
+    /// Installs a route with `proto` [`PROTOCOL_MILLRACE`]. Replaces Millrace's own route of the same prefix
+    /// and metric. Idempotent.
     ///
     /// A foreign route of the same prefix and metric stays untouched.
     ///
@@ -90,7 +91,7 @@ impl Actions {
         Ok(())
     }
 
-    /// Removes our route of a prefix and metric; a missing route is no error.
+    /// Removes Millrace's own route of a prefix and metric. A missing route is no error.
     pub fn remove_route(&mut self, prefix: IpNet, metric: u32) -> Result<(), HostError> {
         let header = route_header(prefix, 0, SCOPE_NOWHERE);
         let request = with_destination(Request::new(rtm::DELROUTE, ACK, &header), prefix);
@@ -103,15 +104,16 @@ impl Actions {
         Ok(())
     }
 
-    /// Notes that our route of a prefix and metric has left the kernel: a route found there from now on is
-    /// foreign.
+    /// Notes that Millrace's own route of a prefix and metric is no longer in the kernel. From now on, a
+    /// route with this prefix and metric counts as foreign.
     pub fn forget_route(&mut self, prefix: IpNet, metric: u32) {
         if let Some(known) = &mut self.known {
             known.remove(&(prefix, kernel_metric(prefix, metric)));
         }
     }
 
-    /// Removes our routes of an earlier run whose prefix and metric are not in `keep`; returns their number.
+    /// Removes the routes of an earlier run of Millrace whose prefix and metric are not in `keep`. Returns
+    /// the number of removed routes.
     pub fn sweep_routes(&mut self, keep: &[(IpNet, u32)]) -> Result<usize, HostError> {
         let keep: Vec<(IpNet, u32)> =
             keep.iter().map(|(prefix, metric)| (*prefix, kernel_metric(*prefix, *metric))).collect();
@@ -123,7 +125,7 @@ impl Actions {
         Ok(stale.len())
     }
 
-    /// Returns prefix and metric of the routes with our `proto` in the main table.
+    /// Returns prefix and metric of Millrace's own routes in the main table.
     pub fn own_routes(&mut self) -> Result<Vec<(IpNet, u32)>, HostError> {
         let mut own = Vec::new();
         for family in [Family::Ipv4, Family::Ipv6] {
@@ -142,7 +144,8 @@ impl Actions {
         Ok(own)
     }
 
-    /// Returns our routes. The first call reads them from the kernel; later changes update them.
+    /// Returns prefix and metric of Millrace's own routes. The first call reads them from the kernel; later
+    /// calls use the stored set.
     fn known(&mut self) -> Result<&HashSet<(IpNet, u32)>, HostError> {
         let known = match self.known.take() {
             Some(known) => known,
@@ -221,7 +224,7 @@ fn multipath(prefix: IpNet, hops: &[HostNextHop]) -> Vec<u8> {
     const HEADER: usize = 16;
     let mut bytes = Vec::new();
     for hop in hops {
-        // A request without a header holds only attributes.
+        // Build the attributes as a request without header, and cut off the netlink header.
         let attributes = with_gateway(Request::new(0, 0, &[]), prefix, hop).finish(0).split_off(HEADER);
         bytes.extend(((attributes.len() + 8) as u16).to_ne_bytes());
         bytes.push(if hop.onlink { ONLINK as u8 } else { 0 });

@@ -42,18 +42,18 @@ impl Family {
 pub struct HostAddress {
     /// Index of the device.
     pub ifindex: u32,
-    /// The address itself.
+    /// IP address.
     pub address: IpAddr,
     /// Length of the connected prefix, in bits.
     pub prefix_length: u8,
-    /// Far address of a point-to-point link.
+    /// Address of the other end of a point-to-point link; `None` for other links.
     pub peer: Option<IpAddr>,
     /// Whether duplicate address detection is unfinished or found a duplicate (IPv6).
     pub tentative: bool,
 }
 
 impl HostAddress {
-    /// Returns what identifies the address: its device, the address and the length of its prefix.
+    /// Returns the identity of the address: device, address and prefix length.
     pub(crate) fn key(&self) -> (u32, IpAddr, u8) {
         (self.ifindex, self.address, self.prefix_length)
     }

@@ -1,4 +1,4 @@
-//! Changes of the kernel's network state, in the terms of the forwarding tables.
+//! Changes of the kernel's network state that matter for forwarding.
 
 use std::collections::HashSet;
 use std::net::IpAddr;
@@ -7,7 +7,8 @@ use ipnet::IpNet;
 
 use crate::{Family, HostLink, HostNeighbour, HostRoute};
 
-/// Change of the kernel's network state. In a batch, a later change of an object supersedes the earlier one.
+/// Change of one object of the kernel's network state. In a batch, the last change of an object is the valid
+/// one.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum HostChange {
     /// New or changed device.
@@ -23,11 +24,11 @@ pub enum HostChange {
         /// Whether the device has the address now.
         present: bool,
     },
-    /// Changed effective route of a prefix.
+    /// Changed effective route of a prefix: the route by which the kernel would forward.
     Route {
         /// The prefix, host bits zero.
         prefix: IpNet,
-        /// Current route, or none.
+        /// Current effective route; `None` if the prefix has none.
         route: Option<HostRoute>,
     },
     /// Changed neighbour entry.
@@ -48,12 +49,12 @@ pub enum HostChange {
         /// Whether the kernel forwards.
         enabled: bool,
     },
-    /// Possible change of the queueing disciplines of a device, or of any device for `None`.
+    /// Possible change of the queueing disciplines of a device; `None` for any device.
     /// [`queueing`](crate::policy::queueing) returns the current ones.
     Queueing(Option<u32>),
 }
 
-/// Object of a change.
+/// Identity of the object that a change concerns.
 #[derive(PartialEq, Eq, Hash)]
 enum Subject {
     Link(u32),
@@ -76,7 +77,7 @@ fn subject(change: &HostChange) -> Subject {
     }
 }
 
-/// Drops changes that a later change of the same object supersedes.
+/// Drops each change that a later change of the same object replaces.
 pub(crate) fn coalesce(changes: &mut Vec<HostChange>) {
     let mut seen = HashSet::with_capacity(changes.len());
     let keep: Vec<bool> = changes.iter().rev().map(|change| seen.insert(subject(change))).collect();

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::io;
 
-/// Column of the dropped transmit packets, among the numbers after a device's name.
+/// Index of the dropped transmit packets among the numbers after a device's name.
 const TRANSMIT_DROPPED: usize = 11;
 
 /// Returns the number of packets that each device of the calling thread's network namespace failed to send,

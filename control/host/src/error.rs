@@ -16,7 +16,7 @@ pub enum HostError {
     /// The kernel refused a request.
     #[error("the kernel refused to {what}: {source}{}", hint(.source))]
     Refused {
-        /// Request with its object.
+        /// Request, with the object that it concerns.
         what: String,
         /// Error returned by the kernel.
         source: io::Error,
@@ -24,12 +24,12 @@ pub enum HostError {
     /// The kernel did not answer in time.
     #[error("netlink: the kernel did not answer the request to {what} within {seconds} s")]
     Silent {
-        /// Request with its object.
+        /// Request, with the object that it concerns.
         what: String,
         /// Timeout in seconds.
         seconds: u64,
     },
-    /// The mirror's task has ended, or could not finish a request.
+    /// The mirror's task has ended, or could not complete a comparison.
     #[error("the kernel mirror has stopped, or could not list the kernel's state in full")]
     Stopped,
     /// The named device does not exist.

@@ -1,14 +1,15 @@
-//! Forwarding switches (`forwarding` sysctls) of the namespace and of each device.
+//! Forwarding switches: the sysctls `forwarding`, `force_forwarding`, `rp_filter` and `mc_forwarding` of the
+//! namespace and of each device.
 
 use std::collections::BTreeMap;
 
 use crate::HostChange;
 use crate::address::Family;
 
-/// Switches of one device, or of the whole namespace, for one family.
+/// Forwarding switches of one device or of the whole namespace, for one address family.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub struct DeviceSwitches {
-    /// `forwarding`.
+    /// Sysctl `forwarding`: the kernel forwards packets that arrive here.
     pub forwarding: bool,
     /// `force_forwarding` (IPv6, Linux 6.17 and up): the device forwards though the namespace's switch is
     /// off.
@@ -25,7 +26,7 @@ impl DeviceSwitches {
     }
 }
 
-/// Forwarding switches in a message; `None` for a switch that the message omits.
+/// Forwarding switches in a netlink message; `None` for a switch that the message omits.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct SwitchesUpdate {
     /// `forwarding`.
@@ -39,7 +40,7 @@ pub struct SwitchesUpdate {
 }
 
 impl SwitchesUpdate {
-    /// All switches off.
+    /// Update that turns all switches off.
     pub(crate) const ALL_OFF: Self = Self {
         forwarding: Some(false),
         force_forwarding: Some(false),
@@ -47,7 +48,7 @@ impl SwitchesUpdate {
         multicast_forwarding: Some(false),
     };
 
-    /// Returns the switches of both, and of `self` where both have a switch.
+    /// Returns the switches that `self` or `other` names. If both name a switch, the value of `self` counts.
     pub(crate) fn or(self, other: Self) -> Self {
         Self {
             forwarding: self.forwarding.or(other.forwarding),
@@ -57,7 +58,7 @@ impl SwitchesUpdate {
         }
     }
 
-    /// Returns the switches that `other` omits.
+    /// Returns the switches of `self` that `other` does not name.
     pub(crate) fn without(self, other: &Self) -> Self {
         Self {
             forwarding: self.forwarding.filter(|_| other.forwarding.is_none()),
@@ -71,9 +72,9 @@ impl SwitchesUpdate {
 /// Forwarding switches of a namespace.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Forwarding {
-    /// `conf.all`, by family.
+    /// Switches of the whole namespace (`conf.all`), by family.
     pub all: BTreeMap<Family, DeviceSwitches>,
-    /// `conf.DEVICE`, by device index and family.
+    /// Switches of each device (`conf.DEVICE`), by device index and family.
     pub devices: BTreeMap<(u32, Family), DeviceSwitches>,
 }
 
@@ -91,10 +92,10 @@ impl Forwarding {
         }
     }
 
-    /// Whether forwarding is switched off at this device only: the namespace forwards, the device does not.
+    /// Whether forwarding is off at this device alone: the namespace forwards, the device does not.
     ///
-    /// IPv6 has no such switch: there, a device's `forwarding` tells whether the kernel acts as a host on
-    /// that link.
+    /// Always false for IPv6. There, a device's `forwarding` tells whether the kernel acts as a host on the
+    /// link.
     pub fn is_off_at_device(&self, ifindex: u32, family: Family) -> bool {
         let namespace = self.all.get(&family).is_some_and(|all| all.forwarding);
         let device = self.devices.get(&(ifindex, family));

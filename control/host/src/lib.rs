@@ -1,9 +1,10 @@
 //! Mirror of the kernel's links, addresses, routes and neighbours, and requests to the kernel.
 //!
 //! [`HostState`] is pure: decoded kernel messages go in, [`HostChange`]s come out. [`Mirror`] keeps one such
-//! state equal to the kernel's by netlink, in the network namespace of the thread that started it.
-//! [`Actions`] asks the kernel to resolve neighbours and to keep our configured routes. [`policy`] finds
-//! kernel policies beyond routing. No code in this crate forwards packets.
+//! state equal to the kernel's by netlink, in the network namespace of the thread that started it. It reads
+//! notifications of single changes, and lists: netlink dumps of all objects of a type. [`Actions`] asks the
+//! kernel to resolve neighbours and to keep Millrace's configured routes. [`policy`] finds kernel policies
+//! beyond routing. No code in this crate forwards packets.
 
 mod actions;
 mod address;

@@ -5,11 +5,11 @@
 pub struct LinkPeer {
     /// Index of the other device, in its own namespace.
     pub ifindex: u32,
-    /// Id of the peer's namespace, as seen from ours; `None` if the peer is in the same namespace.
+    /// Id of the peer's namespace, as seen from this namespace; `None` if the peer is in this namespace.
     pub namespace: Option<i32>,
 }
 
-/// Network device.
+/// Network device of the kernel.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct HostLink {
     /// Index of the device in its namespace, 1 and up.
@@ -26,16 +26,16 @@ pub struct HostLink {
     pub admin_up: bool,
     /// Whether the device has a carrier.
     pub carrier: bool,
-    /// Index of the bridge, bond or VRF that this device belongs to.
+    /// Index of the bridge, bond or VRF that this device belongs to; `None` without one.
     pub master: Option<u32>,
-    /// Kind of that master (`bridge`, `bond`…).
+    /// Kind of the device in `master` (`bridge`, `bond`…).
     pub master_kind: Option<String>,
     /// Whether this is the loopback device.
     pub loopback: bool,
-    /// Other end of a veth, or the lower device of a VLAN or macvlan.
+    /// Other end of a veth, or the lower device of a VLAN or macvlan; `None` for other devices.
     pub peer: Option<LinkPeer>,
-    /// Id of the attached XDP program, ours or foreign; with several modes in use, the first id that the
-    /// kernel names.
+    /// Id of the attached XDP program, Millrace's or foreign. With programs in several XDP modes, the first
+    /// id that the kernel reports.
     pub xdp: Option<u32>,
     /// Number of receive queues.
     pub rx_queues: u32,

@@ -1,4 +1,4 @@
-//! Neighbour: protocol address on a link and its link address.
+//! Neighbour: IP address on a link, with its Ethernet address.
 
 use std::net::IpAddr;
 

@@ -1,5 +1,5 @@
-//! Ranges of tables by prefix: entries after a prefix and within another, found without a scan of earlier
-//! entries.
+//! Ranges of prefix-ordered tables, such as all entries after one prefix and inside another. They are found
+//! without a scan of earlier entries.
 
 use std::collections::BTreeMap;
 use std::net::Ipv6Addr;
@@ -7,12 +7,12 @@ use std::ops::{Bound, RangeInclusive};
 
 use ipnet::IpNet;
 
-/// Range of prefixes in the order of family, address and length.
+/// Range of a table whose keys are prefixes, ordered by family, address and length.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct PrefixRange {
     /// Exclusive lower bound; `None` for no bound.
     pub after: Option<IpNet>,
-    /// Prefix that contains all prefixes of the range, itself included.
+    /// Prefix that contains all prefixes of the range and may itself be one of them; `None` for all prefixes.
     pub within: Option<IpNet>,
 }
 
@@ -25,7 +25,7 @@ impl PrefixRange {
         let within = self.within;
         let entries = self.bounds().map(|bounds| table.range(bounds));
         let entries = entries.into_iter().flatten().map(|(prefix, value)| (*prefix, value));
-        // The span also holds shorter prefixes with the same address, which are not within.
+        // The span also has shorter prefixes with the same address, which are not inside `within`.
         entries.filter(move |(prefix, _)| within.is_none_or(|within| within.contains(prefix)))
     }
 
@@ -84,7 +84,7 @@ mod tests {
 
     use super::*;
 
-    /// Generates few distinct prefixes, so that many contain each other.
+    /// Generates prefixes from a small set, so that many of them contain each other.
     fn any_prefix() -> impl Strategy<Value = IpNet> {
         let v4 = (0..4_u32, 0..=32_u8)
             .prop_map(|(bits, length)| IpNet::new_assert((bits << 30 | bits).to_be_bytes().into(), length));

@@ -1,4 +1,4 @@
-//! Effective route of the kernel.
+//! Effective route: the route by which the kernel would forward packets to a prefix.
 
 use std::net::IpAddr;
 
@@ -19,13 +19,14 @@ pub enum RouteKind {
     Anycast,
     /// Drops silently.
     Blackhole,
-    /// Drops and answers host unreachable.
+    /// Drops and answers with ICMP host unreachable.
     Unreachable,
-    /// Drops and answers communication administratively prohibited.
+    /// Drops and answers with ICMP communication administratively prohibited.
     Prohibit,
     /// Acts as if there were no route; less specific routes are not consulted.
     Throw,
-    /// Route that only the kernel can apply: NAT routes, or routes for some service types or sources only.
+    /// Route that only the kernel can apply: a NAT route, or a route for certain service types or sources
+    /// only.
     Other,
 }
 
@@ -47,7 +48,7 @@ pub struct HostNextHop {
     pub encap: bool,
 }
 
-/// Effective route of a prefix.
+/// Effective route of a prefix: the route by which the kernel would forward.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct HostRoute {
     /// Destination prefix.
@@ -62,6 +63,6 @@ pub struct HostRoute {
     pub metric: u32,
     /// Usable next hops; empty for kinds that send no packets.
     pub next_hops: Vec<HostNextHop>,
-    /// Path MTU that the route imposes, in bytes.
+    /// Path MTU that the route imposes, in bytes; `None` for the device's MTU.
     pub mtu_metric: Option<u32>,
 }

@@ -1,4 +1,4 @@
-//! Lists (dumps) of the kernel's whole state, one object type after the other.
+//! Lists: netlink dumps of the kernel's whole state, one object type after the other.
 
 use std::collections::VecDeque;
 
@@ -9,20 +9,20 @@ use crate::netlink::request::{DUMP, Request};
 use crate::netlink::rtm;
 use crate::state::Scope;
 
-/// Reason for a list.
+/// Reason why the mirror lists the kernel's state.
 #[derive(Debug)]
 pub(super) enum Reason {
     /// Start of the mirror.
     Start,
     /// Loss of notifications.
     Overrun,
-    /// Comparison with the kernel; the senders report the number of differences to the requesters.
+    /// Comparison with the kernel. Each sender reports the number of differences to one requester.
     Comparison(Vec<oneshot::Sender<u64>>),
-    /// Device event with which the kernel drops routes silently.
+    /// Device event at which the kernel drops routes without a notification.
     Device,
 }
 
-/// List in progress.
+/// List in progress, and its remaining requests.
 #[derive(Debug)]
 pub(super) struct Listing {
     pub scope: Scope,
@@ -31,11 +31,11 @@ pub(super) struct Listing {
     pub steps: VecDeque<Request>,
     /// Sequence number of the request in progress.
     pub sequence: u32,
-    /// Whether entries were lost or skipped, so that an unlisted entry may still exist.
+    /// Whether the kernel lost or skipped entries, so that an unlisted entry may still exist.
     pub incomplete: bool,
-    /// Number of differences in the state at the start.
+    /// Total number of differences in the state when the list began.
     pub differences: u64,
-    /// Number of restarts.
+    /// Number of times that this list was started again.
     pub attempts: u32,
 }
 

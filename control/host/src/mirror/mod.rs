@@ -1,10 +1,11 @@
 //! Mirror: keeps a [`HostState`] equal to the kernel's.
 //!
-//! One socket receives both notifications and lists, so that both arrive in the order of the kernel's
-//! changes. The mirror subscribes first and lists afterwards, so that no change is missed.
+//! One socket receives both notifications and lists (netlink dumps), so that both arrive in the order of the
+//! kernel's changes. The mirror subscribes to notifications before its first list, so it misses no change.
 //!
-//! After an overrun of the socket's buffer, the mirror lists everything again. It also compares its state
-//! with a full list at regular intervals, and counts and corrects the differences.
+//! When the socket's buffer overruns, the kernel drops notifications. The mirror then lists everything again.
+//! It also compares its state with a full list at regular intervals, counts the differences, and corrects its
+//! state.
 
 mod listing;
 mod worker;
@@ -27,7 +28,8 @@ const WAITING_BATCHES: usize = 16;
 /// Options of a mirror.
 #[derive(Clone, Debug)]
 pub struct MirrorOptions {
-    /// Receive buffer of the netlink socket in bytes; beyond the system's limit if permitted. Default 32 MiB.
+    /// Receive buffer of the netlink socket in bytes. Exceeds the system's limit if the process is permitted
+    /// to. Default 32 MiB.
     pub receive_buffer: usize,
     /// Time between two comparisons with a full dump; zero for never. Default 60 s.
     pub comparison_interval: Duration,
@@ -44,11 +46,11 @@ impl Default for MirrorOptions {
 pub struct MirrorStatistics {
     /// Received netlink messages: notifications and dump entries.
     pub messages: u64,
-    /// Times that the kernel dropped notifications because our buffer was full.
+    /// Number of times that the kernel dropped notifications because the socket's buffer was full.
     pub overruns: u64,
-    /// Full dumps.
+    /// Number of full dumps.
     pub dumps: u64,
-    /// Entries that a comparison found to differ from the kernel's and corrected.
+    /// Number of entries that differed from the kernel's in a comparison. The comparison corrects them.
     pub divergences_repaired: u64,
 }
 
@@ -98,13 +100,14 @@ impl Mirror {
         Ok((Self { shared, comparisons, task }, receiver))
     }
 
-    /// Returns the state as of the last message. Hold the guard only briefly: the mirror waits for it.
+    /// Returns the state as of the last message. Hold the guard only briefly: the mirror waits until it is
+    /// dropped.
     pub fn state(&self) -> RwLockReadGuard<'_, HostState> {
         self.shared.read()
     }
 
-    /// Returns a receiver that becomes ready whenever the state may have changed since the last check. A
-    /// caller that takes the receiver before it reads the state misses no change.
+    /// Returns a receiver that is notified whenever the state may have changed. A caller that takes the
+    /// receiver before it reads the state misses no change.
     pub fn news(&self) -> watch::Receiver<()> {
         self.shared.news.subscribe()
     }
@@ -114,7 +117,8 @@ impl Mirror {
         *self.shared.statistics()
     }
 
-    /// Compares the state with a full list and corrects it; returns the number of differing entries.
+    /// Compares the state with a full list, and corrects the state. Returns the number of entries that
+    /// differed.
     pub async fn compare(&self) -> Result<u64, HostError> {
         let (sender, answer) = oneshot::channel();
         self.comparisons.send(sender).map_err(|_| HostError::Stopped)?;

@@ -14,7 +14,7 @@ use crate::{Family, HostChange, HostRoute, NeighbourState, RouteKind, local_addr
 
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// State of a mirror's user that applies every batch.
+/// User of a mirror, which applies every batch to its own tables.
 #[derive(Default)]
 struct Fib {
     routes: BTreeMap<IpNet, HostRoute>,
@@ -76,8 +76,7 @@ impl Follower {
         self.mirror.state().link_by_name(name).expect("the device").ifindex
     }
 
-    /// Compares with the kernel: the mirror must have no differences, and the batches must add up to its
-    /// state.
+    /// Checks that the mirror equals the kernel, and that the received batches add up to the mirror's state.
     async fn agrees(&mut self) {
         tokio::time::sleep(Duration::from_millis(250)).await;
         assert_eq!(self.mirror.compare().await.expect("a comparison"), 0, "differences from the kernel");
@@ -110,7 +109,7 @@ fn qdisc_is_reported_when_added_and_removed() {
             run("tc", &format!("qdisc {what}"));
             follower.until(what, |fib| fib.queueing[before..].contains(&Some(lan))).await;
         }
-        // After a loss, the mirror lists the whole state again.
+        // Notifications were lost: the mirror lists the whole state again.
         follower.agrees().await;
         assert_eq!(follower.fib.queueing.last(), Some(&None));
     });
@@ -391,7 +390,7 @@ fn hundred_thousand_routes_are_mirrored_within_two_seconds() {
     in_namespace(|| async {
         veth_pair();
         let mut follower = Follower::start(quiet()).await;
-        // On another thread, so that the mirror follows meanwhile; the thread inherits the namespace.
+        // Runs on another thread, which inherits the namespace, while the mirror follows the changes.
         tokio::task::spawn_blocking(|| ip_batch(&many_routes(100_000))).await.unwrap();
         let start = Instant::now();
         follower.until("100,000 routes", |fib| fib.routes.len() > 100_000).await;

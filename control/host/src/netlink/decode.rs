@@ -10,12 +10,14 @@ use crate::forwarding::SwitchesUpdate;
 use crate::state::message::{KernelMessage, NextHopObject, Placement, RouteEntry};
 use crate::{Family, HostAddress, HostLink, HostNeighbour, HostNextHop, LinkPeer, NeighbourState, RouteKind};
 
-/// Decodes one message; `None` if it is about an object that isn't mirrored, or shorter than its type demands.
+/// Decodes one message. Returns `None` if the mirror doesn't keep such objects, or if the message is shorter
+/// than its type demands.
 pub(crate) fn decode(kind: u16, flags: u16, payload: &[u8]) -> Option<KernelMessage> {
     let family = payload.first().copied().unwrap_or(0);
     let internet = Family::from_number(family);
     match kind {
-        // Bridges report their ports in separate messages; only family 0 describes the device.
+        // Bridges report their ports in messages of another family; only family 0 describes the device
+        // itself.
         rtm::NEWLINK if family == 0 => link(payload).map(KernelMessage::Link),
         rtm::DELLINK if family == 0 => word(payload, 4).map(KernelMessage::LinkGone),
         rtm::NEWADDR if internet.is_some() => address(payload).map(KernelMessage::Address),
@@ -104,7 +106,7 @@ fn address(payload: &[u8]) -> Option<HostAddress> {
 }
 
 fn neighbour_message(kind: u16, payload: &[u8]) -> Option<KernelMessage> {
-    // The kernel derives some entries from the address itself, and adds and removes them without a message.
+    // The kernel derives some entries from the address itself. It adds and removes these without a message.
     let neighbour = neighbour(payload).filter(|neighbour| !derived(neighbour))?;
     Some(match kind {
         rtm::NEWNEIGH => KernelMessage::Neighbour(neighbour),
@@ -112,7 +114,7 @@ fn neighbour_message(kind: u16, payload: &[u8]) -> Option<KernelMessage> {
     })
 }
 
-/// Whether the entry is a derived multicast, broadcast or loopback entry.
+/// Whether the kernel has derived the link address from the IP address: multicast, broadcast or loopback.
 fn derived(neighbour: &HostNeighbour) -> bool {
     let for_one = |mac: [u8; 6]| mac != [0; 6] && mac[0] & 1 == 0;
     neighbour.state == NeighbourState::NoArp && !neighbour.mac.is_some_and(for_one)
@@ -132,7 +134,7 @@ fn neighbour(payload: &[u8]) -> Option<HostNeighbour> {
     Some(neighbour)
 }
 
-/// Whether a route is in a mirrored table and no cached copy of another route.
+/// Whether a route is in a mirrored table, and is not a cached copy of another route.
 fn mirrored_route(payload: &[u8]) -> bool {
     const CLONED: u32 = 0x200;
     let table = route_table(payload);
@@ -233,7 +235,8 @@ impl NextHopFields {
     fn read(&mut self, kind: u16, value: &[u8]) {
         match kind {
             libc::RTA_GATEWAY => self.gateway = ip(value),
-            // A family of two bytes, then the address: an IPv4 route through an IPv6 gateway.
+            // `RTA_VIA`: two bytes with the family, then the address. Used for an IPv4 route through an IPv6
+            // gateway.
             RTA_VIA => self.gateway = value.get(2..).and_then(ip),
             RTA_ENCAP_TYPE => self.encap = number(value).is_some_and(|kind| kind != 0),
             _ => {}

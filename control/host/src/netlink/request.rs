@@ -9,7 +9,7 @@ pub(crate) const DUMP: u16 = (libc::NLM_F_REQUEST | libc::NLM_F_DUMP) as u16;
 
 const HEADER: usize = 16;
 
-/// Netlink message under construction; its length fields are valid after each step.
+/// Netlink message under construction. Its length fields are valid after each call.
 #[derive(Clone, Debug)]
 pub(crate) struct Request {
     bytes: Vec<u8>,

@@ -74,7 +74,7 @@ fn content(kind: u16, flags: u16, payload: &[u8]) -> Received<'_> {
 #[derive(Debug)]
 pub(crate) struct Socket {
     raw: RawSocket,
-    /// Our port number, which distinguishes answers from notifications.
+    /// Port number of this socket. The kernel's answers carry it, notifications don't.
     pub port: u32,
     sequence: u32,
 }
@@ -101,14 +101,14 @@ impl Socket {
         let mut raw = RawSocket::new(protocol).map_err(|error| failed("opening the socket", error))?;
         let address = raw.bind_auto().map_err(|error| failed("binding the socket", error))?;
         raw.connect(&SocketAddr::new(0, 0)).map_err(|error| failed("connecting to the kernel", error))?;
-        // The kernel applies dump filters only under strict checking; old kernels ignore both.
+        // The kernel applies dump filters only with strict checking. Old kernels have neither.
         let _ = raw.set_netlink_get_strict_chk(true);
-        // Acknowledgements without a copy of our request.
+        // Lets the kernel omit the copy of the request in acknowledgements.
         let _ = raw.set_cap_ack(true);
         Ok(Self { raw, port: address.port_number(), sequence: 0 })
     }
 
-    /// Sets the receive buffer, beyond the system's limit if permitted.
+    /// Sets the size of the receive buffer. Exceeds the system's limit if the process is permitted to.
     pub fn set_receive_buffer(&self, bytes: usize) -> Result<(), HostError> {
         if setsockopt(&self.raw, sockopt::RcvBufForce, &bytes).is_ok() {
             return Ok(());

@@ -1,4 +1,5 @@
-//! Policies of devices: switches, foreign XDP programs, and devices built on or above the ports.
+//! Kernel policies of devices: forwarding switches, foreign XDP programs, and devices built on or above the
+//! ports.
 
 use super::forwarding::{ForwardingAdvice, SwitchUse, forwarding_advice};
 use super::{EVERYWHERE, Ours, PolicyFinding, PolicyKind, Surroundings};

@@ -14,7 +14,7 @@ pub enum SwitchUse {
     Followed,
 }
 
-/// Forwarding switch that is off.
+/// Forwarding switch that is off, with advice.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ForwardingAdvice {
     /// Argument of `sysctl -w` that turns the switch on.
@@ -23,14 +23,14 @@ pub struct ForwardingAdvice {
     pub consequence: String,
 }
 
-/// Returns the switches that stop the kernel from forwarding packets that arrive on the given devices, with
-/// advice for a router that makes `use_made` of them.
+/// Returns the switches that stop the kernel from forwarding packets received on the given devices. The
+/// advice depends on `use_made`, the router's own use of the switches.
 pub fn forwarding_advice(state: &HostState, ports: &[u32], use_made: SwitchUse) -> Vec<ForwardingAdvice> {
     let mut advice: Vec<ForwardingAdvice> = Vec::new();
     for (ifindex, family) in ports.iter().flat_map(|port| [(*port, Family::Ipv4), (*port, Family::Ipv6)]) {
         let forwarding = state.forwarding();
         let Some(link) = state.link(ifindex) else { continue };
-        // A device without the protocol has no switch and forwards nothing.
+        // A device on which the address family is disabled has no switch, and forwards nothing.
         if !forwarding.devices.contains_key(&(ifindex, family)) || forwarding.enabled(ifindex, family) {
             continue;
         }
@@ -94,7 +94,7 @@ mod tests {
             let advice = told(off, use_made);
             assert_eq!(advice.sysctl, "net.ipv4.ip_forward=1");
             assert!(advice.consequence.contains(words), "{advice:?}");
-            // The router follows the switch of one device regardless of its setting.
+            // The router follows a device's own switch, whatever its setting `forwarding` is.
             let device = told((Family::Ipv4, true), use_made);
             assert_eq!(device.sysctl, "net.ipv4.conf.r1.forwarding=1");
             let text = "forwarding of IPv4 is off at r1 alone, so neither the kernel nor Millrace forwards packets received there";

@@ -1,4 +1,4 @@
-//! Tables of legacy iptables.
+//! Legacy iptables tables with rules.
 
 use std::fs;
 use std::os::fd::AsRawFd;
@@ -8,7 +8,7 @@ use nix::sys::socket::{AddressFamily, SockFlag, SockProtocol, SockType, socket};
 use super::{EVERYWHERE, PolicyFinding, PolicyKind};
 use crate::HostError;
 
-/// `SO_GET_INFO` option of the tables of both families.
+/// Socket option `SO_GET_INFO`, with the same number for IPv4 and IPv6.
 const GET_INFO: libc::c_int = 64;
 
 /// `struct ipt_getinfo`, with the same layout for IPv6.
@@ -30,7 +30,8 @@ pub(super) fn inspect() -> Result<Vec<PolicyFinding>, HostError> {
     ];
     let mut findings = Vec::new();
     for (program, file, family, level) in families {
-        // The entry of this thread: the process's own entry names the namespace of its first thread.
+        // Use the entry of this thread: the entry of the process is about the namespace of the process's
+        // first thread.
         let tables = fs::read_to_string(format!("/proc/thread-self/net/{file}")).unwrap_or_default();
         for table in tables.lines() {
             findings.extend((rules(table, family, level)? > 0).then(|| finding(program, table)));
@@ -48,14 +49,14 @@ fn rules(table: &str, family: AddressFamily, level: libc::c_int) -> Result<u32, 
     let length = table.len().min(31);
     information.name[..length].copy_from_slice(&table.as_bytes()[..length]);
     let mut size = size_of::<Information>() as libc::socklen_t;
-    // SAFETY: the structure is writable, of the size given, and valid for any content.
+    // SAFETY: the structure is writable, has the given size, and is valid for any content.
     let result = unsafe {
         libc::getsockopt(socket.as_raw_fd(), level, GET_INFO, (&raw mut information).cast(), &raw mut size)
     };
     if result < 0 {
         return Ok(1);
     }
-    // The policy of each built-in chain has one entry, and one entry ends the table.
+    // `entries` also counts one policy per built-in chain, and the end of the table.
     Ok(information.entries.saturating_sub(information.valid_hooks.count_ones() + 1))
 }
 

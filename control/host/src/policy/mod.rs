@@ -1,4 +1,4 @@
-//! Kernel policies on forwarded packets beyond routing, which a bypass of the kernel would silently skip.
+//! Kernel policies on forwarded packets, beyond routing. Packets that Millrace forwards bypass them.
 
 mod device;
 mod forwarding;
@@ -20,7 +20,7 @@ use crate::netlink::rtm;
 use crate::netlink::socket::Socket;
 use crate::{Family, HostError, HostLink, HostState};
 
-/// Place of a finding that concerns no single port.
+/// Place of a finding that concerns the whole namespace, not a single port.
 const EVERYWHERE: &str = "this network namespace";
 
 /// Kind of policy of a finding.
@@ -48,7 +48,7 @@ pub enum PolicyKind {
     MulticastRouting,
 }
 
-/// Kernel policy beyond routing.
+/// Kernel policy beyond routing that Millrace would bypass.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct PolicyFinding {
     /// Kind of policy.
@@ -57,7 +57,7 @@ pub struct PolicyFinding {
     pub what: String,
     /// Name of the port, or the network namespace.
     pub place: String,
-    /// Effect of a bypass, in one sentence.
+    /// Effect of Millrace's bypass of the policy, in one sentence.
     pub consequence: String,
 }
 
@@ -67,10 +67,10 @@ impl std::fmt::Display for PolicyFinding {
     }
 }
 
-/// Our own objects on the ports, which are not findings.
+/// Millrace's own objects on the ports, which are not findings.
 #[derive(Clone, Debug, Default)]
 pub struct Ours {
-    /// Ids of our BPF programs (XDP and tcx).
+    /// Ids of Millrace's BPF programs (XDP and tcx).
     pub programs: Vec<u32>,
     /// Use of the forwarding switches by the router.
     pub switches: SwitchUse,
@@ -100,8 +100,8 @@ pub fn inspect(ports: &[u32], ours: &Ours) -> Result<Vec<PolicyFinding>, HostErr
     Ok(findings)
 }
 
-/// Returns the unusual queueing disciplines of devices by device index, joined by commas. Plain queues and
-/// the kernel's default are not included. Packets that the router sends bypass them. The devices are in the
+/// Returns the queueing disciplines of devices, by device index, joined by commas. Omits plain queues and the
+/// kernel's default. Packets that the router sends bypass the queueing disciplines. The devices are in the
 /// calling thread's network namespace.
 pub fn queueing(devices: &[u32]) -> Result<BTreeMap<u32, String>, HostError> {
     let mut socket = Socket::open(libc::NETLINK_ROUTE as isize)?;
@@ -131,7 +131,7 @@ fn surroundings(socket: &mut Socket, ports: &[u32]) -> Result<Surroundings, Host
     Ok(Surroundings { ports: ports?, state })
 }
 
-/// Treats a facility that the kernel was built without as empty.
+/// Returns success if the kernel was built without the listed facility.
 fn unless_lacking(listed: Result<(), HostError>) -> Result<(), HostError> {
     match listed {
         Err(HostError::Refused { source, .. } | HostError::Socket { source, .. }) if lacking(&source) => {

@@ -25,7 +25,7 @@ const NETDEV: u8 = 5;
 const BRIDGE: u8 = 7;
 const IPV6: u8 = 10;
 
-/// Chain that is attached to a hook.
+/// nftables chain that is attached to a hook.
 #[derive(Debug, Default)]
 struct BaseChain {
     family: u8,
@@ -93,7 +93,7 @@ fn base_chain(payload: &[u8]) -> Option<BaseChain> {
             3 => chain.name = text(value),
             4 => hook = Some(value),
             5 => chain.policy = network_number(value)?,
-            // No rule can jump to a base chain, so its use count is its number of rules.
+            // Rules can't jump to a base chain, so its use count is its number of rules.
             6 => chain.rules = network_number(value)?,
             _ => {}
         }
@@ -154,7 +154,7 @@ fn judge(chain: &BaseChain, surroundings: &Surroundings) -> Option<PolicyFinding
     })
 }
 
-/// Returns the affected ports, or `None`.
+/// Returns the name of the affected ports or namespace; `None` if the chain affects none of the ports.
 fn place(chain: &BaseChain, surroundings: &Surroundings) -> Option<String> {
     if chain.family == BRIDGE {
         let bridged = |port: &&crate::HostLink| {

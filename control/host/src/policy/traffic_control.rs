@@ -16,7 +16,7 @@ mod tcx;
 const HEADER: usize = 20;
 const KIND: u16 = 1;
 const OPTIONS: u16 = 2;
-/// Parents of the filters of `clsact`; the old `ingress` answers to the first, too.
+/// Parents of the filters of `clsact`. The older qdisc `ingress` uses the first parent, too.
 const HOOKS: [(&str, u32); 2] = [("ingress", 0xffff_fff2), ("egress", 0xffff_fff3)];
 
 pub(super) fn inspect(
@@ -39,8 +39,9 @@ pub(super) fn inspect(
     Ok(findings)
 }
 
-/// Returns the usual queueing disciplines: the kernel's defaults, and plain queues, which neither shape nor
-/// reorder. Hook anchors are usual, too: their filters are findings of their own.
+/// Returns the names of queueing disciplines that are no findings: the kernel's defaults, and plain queues,
+/// which neither shape nor reorder. Includes `clsact` and `ingress`, which only hold filters; their filters
+/// are separate findings.
 fn usual_qdiscs() -> BTreeSet<String> {
     let default = fs::read_to_string("/proc/sys/net/core/default_qdisc").unwrap_or_default();
     let usual = ["noqueue", "mq", "pfifo_fast", "pfifo", "bfifo", "clsact", "ingress", default.trim()];

@@ -8,7 +8,7 @@ use super::route_table::{Dependency, StoredRoute};
 use super::{HostState, Stamped};
 use crate::{HostAddress, HostChange};
 
-/// Lowest address in key order.
+/// Lowest address, as the lower bound of a key range.
 const FIRST: IpAddr = IpAddr::V4(Ipv4Addr::UNSPECIFIED);
 
 impl HostState {
@@ -20,7 +20,7 @@ impl HostState {
         }
         let (ifindex, net) = (address.ifindex, address.net());
         changes.push(HostChange::Address { ifindex, net, present: true });
-        // The first IPv4 address of a device brings IPv4 on it back into use. That examines all routes by the
+        // The first IPv4 address of a device enables IPv4 on the device. This examines all routes by the
         // device, so it must not happen for each of thousands of addresses.
         if is_first {
             let affected = self.affected_by_device(ifindex);
@@ -36,7 +36,8 @@ impl HostState {
         }
         if address.address.is_ipv4() {
             lose_source(self, address.address, changes);
-            // The device of an unknown address may have other unknown addresses.
+            // If this address was unknown, the device may have other unknown addresses, so IPv4 stays
+            // enabled.
             if was_known {
                 self.disable_ipv4_without_address(ifindex, changes);
             }
@@ -52,9 +53,9 @@ impl HostState {
     }
 }
 
-/// Drops IPv4 routes whose preferred source is no longer an address of the host, as the kernel does
-/// without a message. While a list is to confirm the addresses of other devices, leaves the routes in
-/// doubt.
+/// Drops IPv4 routes whose preferred source is no longer an address of the host, as the kernel does without a
+/// message. During a list of all addresses, another device may still turn out to have the address. Then the
+/// routes stay, marked as in doubt.
 fn lose_source(state: &mut HostState, source: IpAddr, changes: &mut Vec<HostChange>) {
     let is_unsure = state.outdated.awaits_addresses();
     if has_address(state, source, if is_unsure { state.generation } else { 0 }) {

@@ -65,7 +65,7 @@ fn drop_routes_of(state: &mut HostState, ifindex: u32) {
     let users: Vec<IpNet> = state.routes.dependants(Dependency::Device(ifindex)).collect();
     for prefix in users {
         state.routes.retain(prefix, |route| {
-            // A known object has lost its routes already.
+            // Routes by a known next-hop object are gone already: `drop_next_hop` removed them.
             let by_unknown_object =
                 route.entry.next_hop_id.is_some_and(|id| state.next_hops.resolve(id).is_none());
             let hops = &route.entry.next_hops;
@@ -75,7 +75,7 @@ fn drop_routes_of(state: &mut HostState, ifindex: u32) {
     }
 }
 
-/// Drops the IPv4 routes by a device that went down, unless the device of another next hop is up.
+/// Drops the IPv4 routes by a device that went down. Keeps a route with another next hop whose device is up.
 fn flush_ipv4(state: &mut HostState, ifindex: u32) {
     let down: Vec<u32> = state.links().filter(|link| !link.admin_up).map(|link| link.ifindex).collect();
     retain_ipv4(state, ifindex, |route| {
@@ -99,8 +99,8 @@ fn follow_link(state: &mut HostState, ifindex: u32, was: (bool, bool), now: (boo
     }
 }
 
-/// Removes a device and all objects on it, except for the switches: a new device with the same index may have
-/// announced them.
+/// Removes a device and all objects on it, apart from its forwarding switches. A new device with the same
+/// index may have announced these already.
 pub(super) fn remove_without_switches(state: &mut HostState, ifindex: u32, changes: &mut Vec<HostChange>) {
     let affected = state.affected_by_device(ifindex);
     let mut was_here = false;
@@ -117,7 +117,7 @@ pub(super) fn remove_without_switches(state: &mut HostState, ifindex: u32, chang
     }
 }
 
-/// Whether a route sends by a device without a next-hop object.
+/// Whether a route has a next hop on the device itself, not by a next-hop object.
 pub(super) fn uses(route: &StoredRoute, ifindex: u32) -> bool {
     route.entry.next_hop_id.is_none() && route.entry.next_hops.iter().any(|hop| hop.ifindex == ifindex)
 }

@@ -1,8 +1,8 @@
 //! Selection of the effective route of each prefix.
 //!
-//! The kernel searches the local table, then main, then default, each for its longest match. A single table
-//! by prefix gives the same results under two conditions. A prefix of main is omitted if a shorter prefix of
-//! local covers it. A prefix of default is omitted if a shorter prefix of main covers it.
+//! The kernel searches the local table, then main, then default, each for its longest match. Millrace has one
+//! table by prefix. It gives the same results with two rules. A prefix of main is omitted if a shorter prefix
+//! of local covers it. A prefix of default is omitted if a shorter prefix of main covers it.
 
 use ipnet::IpNet;
 
@@ -44,8 +44,7 @@ impl HostState {
         self.routes.prefixes().filter_map(|prefix| self.effective(prefix))
     }
 
-    /// Returns the effective routes of a range in the order of their prefixes, without a scan of earlier
-    /// routes.
+    /// Returns the effective routes in a range, in the order of their prefixes. Does not scan earlier routes.
     pub fn routes_in(&self, range: PrefixRange) -> impl Iterator<Item = HostRoute> + '_ {
         self.routes.prefixes_in(range).filter_map(|prefix| self.effective(prefix))
     }
@@ -74,8 +73,8 @@ fn hidden_by_local(state: &HostState, prefix: IpNet) -> bool {
 }
 
 fn hop_usable(state: &HostState, entry: &RouteEntry, hop: &HostNextHop) -> bool {
-    // The kernel marks IPv6 next hops dead only by device state, for which our link state is newer than
-    // an old message.
+    // For IPv6, the kernel marks next hops dead only when their device goes down. The state of the device is
+    // newer here than in an old route message.
     let disabled = hop.dead && entry.prefix.addr().is_ipv4() && entry.next_hop_id.is_none();
     !disabled && state.link(hop.ifindex).is_some_and(crate::HostLink::usable)
 }

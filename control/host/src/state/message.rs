@@ -41,7 +41,7 @@ pub enum KernelMessage {
         /// Switches in the message.
         update: SwitchesUpdate,
     },
-    /// Loss of the protocol on a device, together with its switches.
+    /// End of IPv4 or IPv6 on a device, together with its switches.
     SwitchesGone {
         /// Index of the device.
         ifindex: u32,
@@ -50,16 +50,16 @@ pub enum KernelMessage {
     },
 }
 
-/// Position of a new route among the routes of the same prefix and metric.
+/// Position of a new route among the routes of the same prefix, table and metric.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Placement {
-    /// Before the others: the kernel uses the new route instead of them.
+    /// Before the other routes: the kernel uses the new route instead of them.
     Prepend,
-    /// After the others; for IPv6, its next hops join theirs.
+    /// After the other routes. For IPv6, the new next hops join theirs in a multipath route.
     Append,
-    /// In place of the first route.
+    /// In place of the first of these routes.
     Replace,
-    /// In the kernel's order, as a list of all routes gives it.
+    /// In the order of a list, which is the kernel's order.
     Listed,
 }
 
@@ -74,7 +74,7 @@ pub struct RouteEntry {
     pub table: u32,
     /// `RTPROT_*` number of the installer.
     pub protocol: u8,
-    /// Kernel scope.
+    /// Scope as the kernel numbers it (`RT_SCOPE_*`).
     pub scope: u8,
     /// Type of service that the route applies to (IPv4), 0 for any.
     pub service_type: u8,

@@ -1,11 +1,11 @@
 //! State of one network namespace: pure data, changed by decoded kernel messages.
 //!
 //! The kernel does not report all changes. When a device goes down, the kernel drops IPv4 routes and next-hop
-//! objects without a message. The module `devices` does the same at once, and the mirror lists the routes
-//! again afterwards.
+//! objects without a message. The module `devices` drops them in the same way at once. Afterwards, the mirror
+//! lists the routes again.
 //!
-//! Each entry carries the generation in which the kernel last confirmed it. A full list starts a generation
-//! and confirms the listed entries. At its end, entries of an older generation are removed.
+//! Each entry carries the generation in which the kernel last confirmed it. A list (netlink dump) starts a
+//! new generation, and confirms the listed entries. At its end, entries of an older generation are removed.
 
 mod addresses;
 mod devices;
@@ -107,8 +107,8 @@ impl HostState {
         change(self, message, changes);
     }
 
-    /// Applies an entry of a list begun by [`HostState::begin_list`], and counts a difference from our state.
-    /// Leaves out [outdated](outdated) objects.
+    /// Applies an entry of a list that [`HostState::begin_list`] began, and counts it if it differs from this
+    /// state. Ignores objects that newer notifications have changed ([`outdated`](outdated)).
     pub fn apply_listed(&mut self, message: KernelMessage, changes: &mut Vec<HostChange>) {
         let Some(message) = self.outdated.current_part(message, &self.routes) else { return };
         let known = changes.len();
@@ -148,7 +148,7 @@ impl HostState {
         links.chain(switches).chain(addresses).chain(neighbours).chain(routes).collect()
     }
 
-    /// Makes a change and appends the resulting changes of the effective routes of some prefixes.
+    /// Makes a change, and appends the resulting changes of the effective routes of `prefixes`.
     fn transition(
         &mut self,
         prefixes: impl IntoIterator<Item = IpNet>,
@@ -167,7 +167,7 @@ impl HostState {
     }
 }
 
-/// Applies a notification, or a current entry of a list.
+/// Applies a message: a notification, or a list entry that is not outdated.
 fn change(state: &mut HostState, message: KernelMessage, changes: &mut Vec<HostChange>) {
     match message {
         KernelMessage::Link(link) => state.set_link(link, changes),
@@ -190,7 +190,8 @@ fn change(state: &mut HostState, message: KernelMessage, changes: &mut Vec<HostC
     }
 }
 
-/// Returns the addresses of packets to this host, with directed broadcasts and anycast, without 127.0.0.0/8.
+/// Returns the destination addresses of packets to this host: its own, directed broadcast and anycast
+/// addresses, without 127.0.0.0/8.
 pub fn local_addresses(state: &HostState) -> Vec<IpAddr> {
     let ours = |route: &HostRoute| {
         route.table == route_table::LOCAL

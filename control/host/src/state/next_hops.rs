@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use super::message::NextHopObject;
 use crate::HostNextHop;
 
-/// Resolution of a next-hop object.
+/// Next hops to which a next-hop object resolves.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct Resolved {
     pub blackhole: bool,
@@ -23,7 +23,8 @@ impl NextHopTable {
         self.objects.insert(object.id, (object, generation));
     }
 
-    /// Removes an object, its memberships, and the groups that become empty; returns all removed ids.
+    /// Removes an object, its group memberships, and the groups that become empty. Returns the ids of all
+    /// removed objects.
     pub fn remove(&mut self, id: u32) -> Vec<u32> {
         let mut gone = Vec::new();
         let mut pending = vec![id];
@@ -60,7 +61,7 @@ impl NextHopTable {
         Some(resolved)
     }
 
-    /// Returns the object and its groups.
+    /// Returns the ids of the object and of the groups that contain it.
     pub fn with_groups(&self, id: u32) -> Vec<u32> {
         let in_group = |object: &NextHopObject| {
             object.group.as_ref().is_some_and(|group| group.iter().any(|(member, _)| *member == id))

@@ -1,26 +1,27 @@
-//! Objects that notifications name while a list is under way.
+//! Objects that notifications name during a list (netlink dump).
 //!
-//! The kernel builds a part of a list, and queues the part later. Notifications of changes in between come
-//! before the part, which is then older. So notifications outweigh lists: a listed object is left out if a
-//! notification since the start of the list names it, or removes an object that it depends on. The next hops
-//! of an IPv6 route count one by one, and so do the switches of a device.
+//! The kernel builds each part of a list first, and queues it later. Notifications of changes in between come
+//! before the part, although the part is older. So notifications outweigh lists. A listed object is left out
+//! if a notification since the start of the list names the object. It is also left out if a notification
+//! removes an object that it depends on. Each next hop of an IPv6 route counts as an object of its own, and
+//! so does each switch of a device.
 //!
-//! A list may leave out wrongly, until the next list:
+//! Until the next list, a list may wrongly leave out:
 //! - a change that no notification reports (an XDP link, a queueing discipline, the neighbour state),
 //! - a route that the mirror does not know yet, if a notification replaces another route of the same metric,
 //! - a route that the mirror takes for the replaced one, because it does not know the kernel's first route,
 //! - a route by a next-hop object that moves to a device created anew,
 //! - a route from an address of two devices, if the list is newer than the notifications of the address,
-//! - a group with a lower id than a member, if the mirror knows the member on another device that goes.
+//! - a group with a lower id than a member, if the mirror knows the member on another device that is removed.
 //!
-//! A list may bring back wrongly:
+//! A list may wrongly bring back:
 //! - routes that the kernel drops silently as a device goes down, until the mirror lists the device's routes,
-//! - until the next list, a replaced IPv6 route that the mirror does not know, if only one of both routes has
-//!   a gateway and no next-hop object,
-//! - until the next list, a replaced route that the mirror knows behind a route which the kernel has no more.
-//!   A rule against it would remove current routes after each replacement.
+//! - until the next list, a replaced IPv6 route that the mirror does not know. This happens if exactly one of
+//!   the old and the new route has a gateway and no next-hop object,
+//! - until the next list, a replaced route that the mirror knows behind a route which the kernel no longer
+//!   has. A rule against it would remove current routes after each replacement.
 //!
-//! If a list stays incomplete, routes from an address that has gone meanwhile stay until the next list.
+//! If a list stays incomplete, routes from an address that is removed meanwhile stay until the next list.
 
 #[cfg(test)]
 mod tests;
@@ -36,24 +37,25 @@ use super::route_table::{Dependency, RouteTable, same_route, same_slot, siblings
 use crate::forwarding::SwitchesUpdate;
 use crate::{Family, HostNextHop};
 
-/// Notifications since the current list began; `None` between two lists.
+/// Notes about the notifications since the current list began; `None` between two lists.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Outdated(Option<Notes>);
 
 #[derive(Clone, Debug, Default)]
 struct Notes {
-    /// Whether the list names the addresses of all devices.
+    /// Whether the list covers the addresses of all devices.
     has_addresses: bool,
     objects: HashSet<Object>,
     switches: HashMap<(Option<u32>, Family), SwitchesUpdate>,
     routes: HashMap<IpNet, Vec<RouteNote>>,
     /// Removed objects; the kernel removes most of their dependants without a notification.
     removed: HashSet<Dependency>,
-    /// Next-hop objects that groups have lost with a device. A list does not name the devices of members.
+    /// Next-hop objects that groups have lost with the objects' device. A list of groups does not name the
+    /// devices of members.
     lost_members: HashSet<u32>,
 }
 
-/// Object that each notification describes as a whole.
+/// Identity of an object that a notification describes completely.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 enum Object {
     Link(u32),
@@ -62,7 +64,7 @@ enum Object {
     Neighbour(u32, IpAddr),
 }
 
-/// Added, changed or removed route.
+/// Route that a notification has added, changed or removed.
 #[derive(Clone, Debug)]
 struct RouteNote {
     entry: RouteEntry,
@@ -71,27 +73,28 @@ struct RouteNote {
 }
 
 impl Outdated {
-    /// Begins to note notifications. `has_addresses`: whether the list names the addresses of all devices.
+    /// Begins to note notifications. `has_addresses` tells whether the list covers the addresses of all
+    /// devices.
     pub fn begin(&mut self, has_addresses: bool) {
         self.0 = Some(Notes { has_addresses, ..Notes::default() });
     }
 
-    /// Ends the notes, also of a list that stays incomplete.
+    /// Deletes the notes at the end of a list, even if the list stays incomplete.
     pub fn end(&mut self) {
         self.0 = None;
     }
 
-    /// Whether a list is under way.
+    /// Whether a list is in progress.
     pub(super) fn is_under_way(&self) -> bool {
         self.0.is_some()
     }
 
-    /// Whether a list of the addresses of all devices is under way.
+    /// Whether a list that covers the addresses of all devices is in progress.
     pub(super) fn awaits_addresses(&self) -> bool {
         self.0.as_ref().is_some_and(|notes| notes.has_addresses)
     }
 
-    /// Returns the source addresses that no device has.
+    /// Returns the source addresses that no device has any more.
     pub(super) fn removed_sources(&self) -> Vec<IpAddr> {
         let removed = self.0.iter().flat_map(|notes| &notes.removed);
         let source = |dependency: &Dependency| match dependency {
@@ -107,13 +110,14 @@ impl Outdated {
         switches.filter_map(|(ifindex, _)| *ifindex).collect()
     }
 
-    /// Notes the objects that a notification names. `table` has the routes before the notification.
+    /// Notes the objects that a notification names. `table` holds the routes as they were before the
+    /// notification.
     pub(super) fn note(&mut self, message: &KernelMessage, table: &RouteTable) {
         let Some(notes) = &mut self.0 else { return };
         notes.objects.extend(object(message));
         match message {
             KernelMessage::Route(entry, placement) => {
-                // The kernel announces a route as replaced when it changes the next-hop object of the route.
+                // When the next-hop object of a route changes, the kernel announces the route as replaced.
                 let is_object_change = entry.next_hop_id.is_some() && table.contains(entry);
                 notes.note_route(entry, *placement == Placement::Replace && !is_object_change);
             }
@@ -136,7 +140,7 @@ impl Outdated {
         }
     }
 
-    /// Notes the removal of an object on which others depend.
+    /// Notes the removal of an object on which other objects depend.
     pub(super) fn note_removed(&mut self, dependency: Dependency) {
         if let Some(notes) = &mut self.0 {
             notes.removed.insert(dependency);
@@ -150,8 +154,8 @@ impl Outdated {
         }
     }
 
-    /// Returns the part of a listed message that no notification has outdated, or the removal of a next-hop
-    /// object that has vanished without a notification.
+    /// Returns the part of a listed message that no notification has outdated. Returns the removal of a
+    /// next-hop object instead if the object was removed without a notification.
     pub(super) fn current_part(
         &mut self,
         message: KernelMessage,
@@ -163,12 +167,12 @@ impl Outdated {
         }
         let is_on_removed = device(&message).is_some_and(|ifindex| notes.is_removed(ifindex));
         match message {
-            // Groups that the list has named before may have the object as a member.
+            // Groups that the list named earlier may have this object as a member.
             KernelMessage::NextHop(object) if is_on_removed => Some(KernelMessage::NextHopGone(object.id)),
             _ if is_on_removed => None,
             KernelMessage::NextHop(object) => Some(notes.current_next_hop(object)),
             KernelMessage::Address(address) => {
-                // Another device has kept the address.
+                // Another device still has the address.
                 notes.removed.remove(&Dependency::Source(address.address));
                 Some(KernelMessage::Address(address))
             }
@@ -192,7 +196,7 @@ impl Outdated {
 
 impl Notes {
     fn note_route(&mut self, entry: &RouteEntry, replaces: bool) {
-        // Most prefixes have one route.
+        // Allocate for one route: most prefixes have no more.
         let notes = self.routes.entry(entry.prefix).or_insert_with(|| Vec::with_capacity(1));
         for entry in siblings(entry.clone()) {
             match notes.iter_mut().find(|note| same_route(&note.entry, &entry)) {
@@ -222,13 +226,13 @@ impl Notes {
                 return KernelMessage::NextHopGone(object.id);
             }
         }
-        // The mirror may have known another device of the object, or fewer members of the group.
+        // This object is current: the mirror may have known it on another device, or with fewer members.
         self.lost_members.remove(&object.id);
         self.removed.remove(&Dependency::NextHop(object.id));
         KernelMessage::NextHop(object)
     }
 
-    /// Returns a listed route without outdated next hops; `None` if the route is outdated.
+    /// Returns a listed route without its outdated next hops; `None` if the whole route is outdated.
     fn current_route(&self, entry: RouteEntry, table: &RouteTable) -> Option<RouteEntry> {
         if self.removed.is_empty() && !self.routes.contains_key(&entry.prefix) {
             return Some(entry);
@@ -261,7 +265,8 @@ impl Notes {
         let hops = &route.next_hops;
         match route.next_hop_id {
             Some(id) if self.removed.contains(&Dependency::NextHop(id)) => true,
-            // A group loses its members one by one.
+            // A route by a group is outdated only if all its next hops are: a group loses its members one by
+            // one.
             Some(_) => !hops.is_empty() && hops.iter().all(on_removed),
             None => hops.iter().any(on_removed),
         }
@@ -284,7 +289,7 @@ fn object(message: &KernelMessage) -> Option<Object> {
     }
 }
 
-/// Returns the device of an object that vanishes with its device.
+/// Returns the device of an object that is removed together with its device.
 fn device(message: &KernelMessage) -> Option<u32> {
     match message {
         KernelMessage::Address(address) => Some(address.ifindex),

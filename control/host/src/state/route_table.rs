@@ -25,16 +25,17 @@ pub(super) enum Dependency {
     Source(IpAddr),
 }
 
-/// Route with the generation in which the kernel last confirmed it. An IPv6 multipath route is stored as the
-/// kernel has it: one route per next hop.
+/// Route with the generation in which the kernel last confirmed it. An IPv6 multipath route is stored as one
+/// route per next hop, as in the kernel.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct StoredRoute {
     pub entry: RouteEntry,
     pub generation: u32,
-    /// Whether the source address has left a device, and a list is to tell whether another device has it.
+    /// Whether a device has lost the route's source address, and the list in progress must tell whether
+    /// another device has it.
     source_in_doubt: bool,
-    /// Placement by the last message, or `Replace` if a notification has left the route in its place. A list
-    /// puts its routes before the routes appended since it began.
+    /// Placement by the last message; `Replace` if a notification has left the route in its place. Listed
+    /// routes are placed before the routes that were appended since the list began.
     placement: Placement,
 }
 
@@ -43,20 +44,21 @@ impl StoredRoute {
         Self { entry, generation, source_in_doubt: false, placement }
     }
 
-    /// Whether the route depends on an address that may be gone.
+    /// Whether the route depends on a source address that may be gone.
     pub fn is_in_doubt(&self) -> bool {
         self.source_in_doubt
     }
 }
 
-/// All routes; the routes of one prefix are in the order in which the kernel would try them.
+/// All routes. The routes of one prefix are in the order in which the kernel tries them.
 #[derive(Clone, Debug, Default)]
 pub(super) struct RouteTable {
     by_prefix: BTreeMap<IpNet, Vec<StoredRoute>>,
     dependants: HashMap<Dependency, HashSet<IpNet>>,
-    /// Prefixes in the local table with more than one address, which hide longer prefixes of the main table.
+    /// Prefixes of the local table that cover more than one address. They hide longer prefixes of the main
+    /// table.
     pub wide_local: BTreeSet<IpNet>,
-    /// Prefixes in the default table, which shorter prefixes of the main table hide.
+    /// Prefixes of the default table. Shorter prefixes of the main table hide them.
     pub in_default: BTreeSet<IpNet>,
 }
 
@@ -81,8 +83,8 @@ impl RouteTable {
         self.dependants.get(&dependency).into_iter().flatten().copied()
     }
 
-    /// Adds or changes a route in the same manner as the kernel; returns the routes that it replaces.
-    /// `listing` tells whether a list is under way.
+    /// Adds or changes a route as the kernel does; returns the routes that it replaces. `listing` tells
+    /// whether a list is in progress.
     pub fn insert(
         &mut self,
         entry: RouteEntry,
@@ -99,7 +101,7 @@ impl RouteTable {
         })
     }
 
-    /// Removes a route, or removes next hops from an IPv6 route.
+    /// Removes a route; for IPv6, removes only the next hops that `entry` names.
     pub fn remove(&mut self, entry: &RouteEntry) {
         self.edit(entry.prefix, |routes| {
             for gone in siblings(entry.clone()) {
@@ -110,7 +112,7 @@ impl RouteTable {
         });
     }
 
-    /// Whether the table has this route, perhaps with other flags and metrics.
+    /// Whether the table has this route; flags and metrics other than the priority may differ.
     pub fn contains(&self, entry: &RouteEntry) -> bool {
         self.get(entry.prefix).iter().any(|route| same_route(&route.entry, entry))
     }
@@ -120,7 +122,7 @@ impl RouteTable {
         self.edit(prefix, |routes| routes.retain_mut(|route| keep(route)));
     }
 
-    /// Marks the routes from a source address that has left a device.
+    /// Marks the routes from a source address that a device has lost as in doubt.
     pub fn doubt_source(&mut self, source: IpAddr) {
         let users: Vec<IpNet> = self.dependants(Dependency::Source(source)).collect();
         for prefix in users {
@@ -168,14 +170,15 @@ fn forget(dependants: &mut HashMap<Dependency, HashSet<IpNet>>, dependency: Depe
 }
 
 fn dependencies(entry: &RouteEntry) -> impl Iterator<Item = Dependency> + '_ {
-    // The next hops of a known object are resolved at use. Until the object is known, the next hops of the
+    // A known next-hop object is resolved when the route is used. For an unknown object, the next hops of the
     // message count.
     let devices = entry.next_hops.iter().map(|hop| Dependency::Device(hop.ifindex));
     let object = entry.next_hop_id.map(Dependency::NextHop);
     devices.chain(object).chain(entry.preferred_source.map(Dependency::Source))
 }
 
-/// Returns the order of a route among the routes of its prefix: rule order of the tables, then the metric.
+/// Returns the rank of a route among the routes of its prefix: first the table (local, main, default), then
+/// the metric.
 fn rank(entry: &RouteEntry) -> (u32, u32) {
     (LOCAL - entry.table, entry.metric)
 }
@@ -192,8 +195,8 @@ fn same_hops(a: &RouteEntry, b: &RouteEntry) -> bool {
     a.next_hops.iter().map(key).eq(b.next_hops.iter().map(key))
 }
 
-/// Whether both are the same kernel route; flags of next hops, and metrics other than the priority, don't
-/// count.
+/// Whether `a` and `b` are the same route for the kernel. Flags of next hops, and metrics other than the
+/// priority, don't count.
 pub(super) fn same_route(a: &RouteEntry, b: &RouteEntry) -> bool {
     if joins(a) && joins(b) {
         return same_group(a, b) && a.next_hops.iter().map(hop_key).eq(b.next_hops.iter().map(hop_key));
@@ -204,12 +207,13 @@ pub(super) fn same_route(a: &RouteEntry, b: &RouteEntry) -> bool {
         && same_hops(a, b)
 }
 
-/// Whether one route may replace the other: same metric, and for IPv6 both or neither in a multipath route.
+/// Whether one route may replace the other: same metric, and for IPv6 both or neither may be part of a
+/// multipath route.
 pub(super) fn same_slot(a: &RouteEntry, b: &RouteEntry) -> bool {
     same_group(a, b) && joins(a) == joins(b)
 }
 
-/// Whether the kernel joins the route with others of the same metric into a multipath route (IPv6).
+/// Whether the kernel joins this IPv6 route with others of the same metric into a multipath route.
 fn joins(entry: &RouteEntry) -> bool {
     const REDIRECT: u8 = 1;
     const ROUTER_ADVERTISEMENT: u8 = 9;
@@ -220,8 +224,8 @@ fn joins(entry: &RouteEntry) -> bool {
         && entry.next_hops.iter().all(|hop| hop.gateway.is_some())
 }
 
-/// Returns the identity of a next hop. Two encapsulations by one gateway count as one next hop, though the
-/// kernel distinguishes them.
+/// Returns the identity of a next hop. Two different encapsulations by one gateway have the same identity,
+/// although the kernel distinguishes them.
 fn hop_key(hop: &HostNextHop) -> (u32, Option<IpAddr>, bool) {
     (hop.ifindex, hop.gateway, hop.encap)
 }
@@ -235,7 +239,7 @@ pub(super) fn siblings(mut entry: RouteEntry) -> Vec<RouteEntry> {
     hops.into_iter().map(|hop| RouteEntry { next_hops: vec![hop], ..entry.clone() }).collect()
 }
 
-/// Returns the routes of one prefix with the siblings of each IPv6 multipath route joined in its first one.
+/// Returns the routes of one prefix. The parts of each IPv6 multipath route are joined into its first one.
 pub(super) fn joined<'a>(
     routes: impl Iterator<Item = &'a RouteEntry> + Clone,
 ) -> impl Iterator<Item = Cow<'a, RouteEntry>> + Clone {
@@ -253,14 +257,14 @@ pub(super) fn joined<'a>(
         }
         let hops = entry.next_hops.iter().chain(others.flat_map(|other| &other.next_hops));
         let mut next_hops: Vec<HostNextHop> = hops.copied().collect();
-        // The kernel's order of next hops differs between additions and lists.
+        // Sort the next hops: the kernel's order differs between notifications and lists.
         next_hops.sort_by_key(hop_key);
         Some(Cow::Owned(RouteEntry { next_hops, ..entry.clone() }))
     })
 }
 
-/// Inserts a route of a list, which has the kernel's order. A known route keeps its place if the order
-/// allows: the list of one device names only some routes of a prefix.
+/// Inserts a route of a list. Routes arrive in the kernel's order. A known route keeps its place if that
+/// agrees with the order: the list of one device names only some routes of a prefix.
 fn insert_listed(routes: &mut Vec<StoredRoute>, entry: RouteEntry, generation: u32) {
     let stored = StoredRoute::new(entry, Placement::Listed, generation);
     let is_current =
@@ -281,7 +285,7 @@ fn insert_listed(routes: &mut Vec<StoredRoute>, entry: RouteEntry, generation: u
     routes.insert(at, stored);
 }
 
-/// Inserts a route of a notification; returns the routes that it replaces.
+/// Inserts a route of a notification; returns the routes that it has replaced.
 fn insert_notified(
     routes: &mut Vec<StoredRoute>,
     entry: RouteEntry,
@@ -295,8 +299,9 @@ fn insert_notified(
         placement = Placement::Append;
     }
     let (place, replaced) = if replaces { remove_replaced(routes, &entry) } else { (None, Vec::new()) };
-    // A known route may be new to the kernel: the list has brought it before its notification, or has yet to
-    // sweep it. Between two lists, the kernel announces a known route again, in its place.
+    // During a list, a route known to the mirror may be new to the kernel. Either the list has brought it
+    // before its notification, or the list will remove the old one. Without a list in progress, the kernel
+    // announces a known route again, in its place.
     let may_be_new = |route: &StoredRoute| {
         listing && (route.generation < generation || route.placement == Placement::Listed)
     };
@@ -317,22 +322,23 @@ fn insert_notified(
     replaced
 }
 
-/// Changes a known route in its place.
+/// Changes a known route without moving it.
 fn update(stored: &mut StoredRoute, entry: RouteEntry, replaces: bool, generation: u32) {
     let in_place = replaces || stored.generation < generation;
     let placement = if in_place { Placement::Replace } else { stored.placement };
     let entry = if replaces || !joins(&entry) {
         entry
     } else {
-        // A message with several next hops has the other attributes of the first one.
+        // In a message with several next hops, the other attributes are those of the first next hop.
         RouteEntry { next_hops: entry.next_hops, ..stored.entry.clone() }
     };
     *stored = StoredRoute::new(entry, placement, generation);
 }
 
-/// Removes the routes that a route replaces; returns their place, and the routes.
+/// Removes the routes that `entry` replaces. Returns the place of the first of them, and the removed routes.
 fn remove_replaced(routes: &mut Vec<StoredRoute>, entry: &RouteEntry) -> (Option<usize>, Vec<RouteEntry>) {
-    // The kernel announces the routes by a next-hop object as replaced when it changes the object.
+    // When a next-hop object changes, the kernel announces the routes by this object as replaced, although
+    // they are the same.
     let may_be_known = entry.prefix.addr().is_ipv4() || entry.next_hop_id.is_some();
     if may_be_known && routes.iter().any(|route| same_route(&route.entry, entry)) {
         return (None, Vec::new());

@@ -57,7 +57,7 @@ impl HostState {
         gone
     }
 
-    /// Returns the prefixes whose effective route may change with a route of this prefix and table.
+    /// Returns the prefixes whose effective route may change if a route of this prefix and table changes.
     pub(super) fn affected(&self, prefix: IpNet, table: u32) -> Vec<IpNet> {
         let mut affected = vec![prefix];
         let others = |covered: &IpNet| *covered != prefix && prefix.contains(covered);
@@ -69,21 +69,21 @@ impl HostState {
         affected
     }
 
-    /// Returns the prefixes whose effective route may change with these next-hop objects.
+    /// Returns the prefixes whose effective route may change if these next-hop objects change.
     pub(super) fn affected_by_objects(&self, ids: impl IntoIterator<Item = u32>) -> BTreeSet<IpNet> {
         let objects = ids.into_iter().flat_map(|id| self.next_hops.with_groups(id));
         let users = objects.flat_map(|id| self.routes.dependants(Dependency::NextHop(id)));
         self.with_hidden(users.collect())
     }
 
-    /// Returns the prefixes whose effective route may change with a device.
+    /// Returns the prefixes whose effective route may change if a device changes.
     pub(super) fn affected_by_device(&self, ifindex: u32) -> BTreeSet<IpNet> {
         let mut affected = self.affected_by_objects(self.next_hops.on_device(ifindex));
         affected.extend(self.routes.dependants(Dependency::Device(ifindex)));
         self.with_hidden(affected)
     }
 
-    /// Adds the prefixes that any of the affected prefixes may hide.
+    /// Adds the prefixes that an affected prefix may hide.
     pub(super) fn with_hidden(&self, mut affected: BTreeSet<IpNet>) -> BTreeSet<IpNet> {
         let wide: Vec<IpNet> = self.routes.wide_local.intersection(&affected).copied().collect();
         affected.extend(wide.into_iter().flat_map(|prefix| self.routes.covered_by(prefix)));

@@ -1,4 +1,4 @@
-//! Lists of the kernel's state, and removal of entries that a list omits.
+//! Begin and end of lists (netlink dumps), and removal of entries that a list omits.
 
 use std::collections::BTreeSet;
 
@@ -11,23 +11,24 @@ use super::message::KernelMessage;
 use super::route_table::{Dependency, StoredRoute};
 use crate::HostChange;
 
-/// Scope of a list.
+/// Part of the kernel's state that a list covers.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Scope {
     /// The whole state.
     All,
-    /// Next-hop objects, and the routes that send by one device.
+    /// All next-hop objects, and the routes with a next hop on this device.
     RoutesOf(u32),
 }
 
 impl HostState {
-    /// Starts a list, and a generation: the sweep removes entries that are not listed from here on.
+    /// Begins a list, and a new generation. [`sweep`](Self::sweep) then removes the entries that were not
+    /// listed.
     pub fn begin_list(&mut self, scope: Scope) {
         self.generation += 1;
         self.outdated.begin(scope == Scope::All);
     }
 
-    /// Ends a list: removes the unlisted entries in its scope, and counts them as differences.
+    /// Ends a list. Removes the unlisted entries in its scope, and counts them as differences.
     pub fn sweep(&mut self, scope: Scope, changes: &mut Vec<HostChange>) {
         for source in self.outdated.removed_sources() {
             drop_routes_from(self, source, StoredRoute::is_in_doubt, changes);
@@ -73,7 +74,7 @@ impl HostState {
 
     fn sweep_devices(&mut self, arriving: &BTreeSet<u32>, changes: &mut Vec<HostChange>) {
         let generation = self.generation;
-        // The list has named the routes that have outlived these addresses.
+        // Routes from these addresses need no check: the list has named the routes that still exist.
         self.addresses.retain(|(ifindex, ..), address| {
             if address.generation < generation {
                 let net = address.value.net();
@@ -87,14 +88,14 @@ impl HostState {
         let links = self.links.values().filter(|link| link.generation < generation);
         let links: Vec<_> = links.map(|link| link.value.ifindex).collect();
         links.into_iter().for_each(|ifindex| remove_without_switches(self, ifindex, changes));
-        // A device that came and went during a loss may have left its switches. But the kernel announces the
-        // switches of a new device before the device.
+        // A device may have come and gone while notifications were lost, and left its switches here. Keep the
+        // switches of arriving devices: the kernel announces them before the device.
         let switches: BTreeSet<u32> = self.forwarding.devices.keys().map(|(ifindex, _)| *ifindex).collect();
         let left = switches.difference(arriving).filter(|ifindex| !self.links.contains_key(*ifindex));
         left.for_each(|ifindex| self.forwarding.remove_device(*ifindex, changes));
     }
 
-    /// Whether a listed entry can differ from ours only by changes that the kernel does not report.
+    /// Whether a listed entry can differ from the state only by changes that the kernel does not report.
     pub(super) fn differs_little(&self, message: &KernelMessage) -> bool {
         match message {
             KernelMessage::Neighbour(now) => self

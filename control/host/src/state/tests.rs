@@ -1,5 +1,5 @@
-//! Tests of the state alone: the effect of each message, and incremental messages against a list of the
-//! outcome.
+//! Tests of the state alone: the effect of each message, and the comparison of single messages with a list of
+//! the resulting state.
 
 use std::net::IpAddr;
 
@@ -225,7 +225,7 @@ pub(super) fn address(ifindex: u32, last: u8) -> HostAddress {
     }
 }
 
-/// Step of the model kernel, which reports every change, as the real kernel does for these steps.
+/// Step of the modelled kernel, which reports every change, as the real kernel does for these steps.
 #[derive(Clone, Debug)]
 enum Step {
     Link(u32, bool),
@@ -247,7 +247,7 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// Model of the kernel for these steps: at most one route per prefix and metric, replaced as a whole.
+/// Model of the kernel for these steps: it has at most one route per prefix and metric, replaced as a whole.
 #[derive(Default)]
 struct Model {
     carriers: std::collections::BTreeMap<u32, bool>,
@@ -277,7 +277,8 @@ impl Model {
                 vec![KernelMessage::Address(address(device, last))]
             }
             Step::Address(device, last, false) => {
-                // Losing the last address would silently drop routes, which this model lacks.
+                // Keep the last address: the real kernel would silently drop routes with it, and this model
+                // does not.
                 let others = self.addresses.iter().filter(|(other, _)| *other == device).count();
                 if others < 2 || !self.addresses.remove(&(device, last)) {
                     return Vec::new();
@@ -385,12 +386,13 @@ fn a_list_of_one_device_keeps_the_order_of_the_routes_of_a_prefix() {
     }
 }
 
-/// Returns the processor time of this thread, which other threads don't affect.
+/// Returns the processor time used by this thread, which other threads don't affect.
 fn processor_time() -> std::time::Duration {
     nix::time::clock_gettime(nix::time::ClockId::CLOCK_THREAD_CPUTIME_ID).expect("a clock").into()
 }
 
-/// Measures the time to add and remove `count` addresses of a device, each with the kernel's route for it.
+/// Returns the processor time for adding and removing `count` addresses of a device, each with the kernel's
+/// local route.
 fn time_of_addresses(count: u16) -> std::time::Duration {
     let start = processor_time();
     let mut state = two_ports();

@@ -43,8 +43,8 @@ fn programs(ifindex: u32, attach_type: u32) -> Vec<u32> {
         count: MOST_PROGRAMS as u32,
         ..Query::default()
     };
-    // SAFETY: the query is a valid bpf_attr of the given size; the query and the ids, whose number it states,
-    // outlive the call.
+    // SAFETY: the query is a valid bpf_attr of the given size. It and the array of ids, whose length it
+    // states, outlive the call.
     let result = unsafe { libc::syscall(libc::SYS_bpf, PROGRAM_QUERY, &raw mut query, size_of::<Query>()) };
     if result < 0 {
         return Vec::new();

@@ -1,4 +1,4 @@
-//! Tests of lists whose parts are older than the notifications before them.
+//! Tests of lists (netlink dumps) whose parts are older than the notifications before them.
 
 mod step;
 mod twin;
@@ -14,7 +14,8 @@ use crate::{Family, HostChange};
 use step::{SHARED, Step, step};
 use twin::{LASTING, LASTING_TOO, SIBLINGS, SOLE, Twin, an_address, device, group, object, switches};
 
-/// Returns the state as text: the visible objects, and the stored routes, of which some are hidden.
+/// Returns the state as text, for comparison: the objects, and the stored routes, including those that are
+/// not effective.
 fn as_text(state: &HostState) -> Vec<String> {
     let mut lines: Vec<String> = state.snapshot().iter().map(|change| format!("{change:?}")).collect();
     lines.extend(state.next_hop_objects().map(|object| format!("{object:?}")));
@@ -23,7 +24,7 @@ fn as_text(state: &HostState) -> Vec<String> {
     lines.extend(state.links().map(|link| format!("{link:?}")));
     for prefix in state.routes.prefixes() {
         let stored = state.routes.get(prefix).iter().map(|route| match route.entry.next_hop_id {
-            // The next hops of the message may be older than those of the object.
+            // Omit the next hops of the message: they may be older than those of the next-hop object.
             Some(_) => format!("{:?}", RouteEntry { next_hops: Vec::new(), ..route.entry.clone() }),
             None => format!("{:?}", route.entry),
         });
@@ -36,7 +37,8 @@ fn as_text(state: &HostState) -> Vec<String> {
     lines
 }
 
-/// Applies a list, each part of it behind a number of notifications. It ends behind `ended` notifications.
+/// Applies a list and notifications. `behind` has the number of notifications before each part of the list;
+/// `ended` is the number before the end of the list.
 fn list_behind(
     state: &mut HostState,
     list: Vec<KernelMessage>,
@@ -61,12 +63,12 @@ fn list_behind(
     after.into_iter().for_each(|message| state.apply_to(message, &mut changes));
 }
 
-/// Applies notifications, and then a list that the kernel has built before them.
+/// Applies notifications, and then a list that is older than they are.
 fn list_after(state: &mut HostState, notifications: Vec<KernelMessage>, list: Vec<KernelMessage>) {
     list_behind(state, list, &[usize::MAX], usize::MAX, notifications);
 }
 
-/// Returns the devices whose routes the mirror lists after the notifications.
+/// Returns the devices whose routes the mirror lists again after the notifications.
 fn unsettled(notifications: &[KernelMessage]) -> BTreeSet<u32> {
     let mut devices = BTreeSet::new();
     for message in notifications {
@@ -79,7 +81,7 @@ fn unsettled(notifications: &[KernelMessage]) -> BTreeSet<u32> {
     devices
 }
 
-/// Lists the next-hop objects and the routes by a device, as the mirror does after the loss of an address.
+/// Lists the next-hop objects and a device's routes, as the mirror does after the removal of an address.
 fn settle(state: &mut HostState, list: Vec<KernelMessage>, ifindex: u32) {
     let mut changes = Vec::new();
     state.begin_list(Scope::RoutesOf(ifindex));
@@ -97,9 +99,10 @@ fn settle(state: &mut HostState, list: Vec<KernelMessage>, ifindex: u32) {
 }
 
 proptest! {
-    /// The kernel builds a list between two steps, and queues each part behind any number of notifications.
-    /// Before the list, the state has heard all notifications, some, or none. All notifications of the steps
-    /// before the list come before it, or only the first half: then the list is newer than the others.
+    /// Compares the state with the modelled kernel after a list and notifications in random order. The kernel
+    /// builds the list between two steps, and queues each part behind any number of notifications. Before the
+    /// list, the state has received all notifications, some, or none. With `newer`, only half of the
+    /// notifications from before the list arrive before it, so the list is newer than the rest.
     #[test]
     fn notifications_outweigh_a_list_that_was_built_before(
         steps in prop::collection::vec((step(), any::<bool>()), 1..50),
@@ -122,7 +125,8 @@ proptest! {
             let messages = twin.apply(step).into_iter().filter(|_| heard);
             messages.for_each(|message| drop(state.apply(message)));
         }
-        // A repeated notification may look like the delayed notification of a listed route.
+        // A repeated notification looks like the delayed notification of a listed route, so it is left out
+        // here.
         let is_possible = |step: &&Step| {
             let is_repeated = matches!(step, Step::StackedAgain { .. });
             is_known(step) && !is_repeated && !(newer && step.needs_order())
@@ -181,7 +185,7 @@ fn a_replaced_ipv6_route_of_another_kind_stays_away() {
 
 #[test]
 fn switches_announced_before_their_device_survive_a_list() {
-    // The mirror may have missed the removal of an older device with the same index.
+    // The mirror knows the index already if it has missed the removal of an older device.
     for before in [Vec::new(), vec![device(1, 0)]] {
         let mut state = HostState::default();
         listed(&mut state, before);
@@ -241,7 +245,8 @@ fn a_source_address_that_the_list_does_not_confirm_keeps_no_route() {
 
 #[test]
 fn a_listed_group_loses_a_known_member_that_the_list_does_not_name() {
-    // The kernel has built the part with the group before the device went, and the next part after that.
+    // The kernel built the part of the list with the group before the device was removed, and the next part
+    // afterwards.
     let mut state = HostState::default();
     let part = vec![device(2, 0), KernelMessage::NextHop(group(1, &[2, 3]))];
     let member = |id, device| KernelMessage::NextHop(object(id, (device, 0)));

@@ -1,39 +1,40 @@
-//! Steps of the twin of the kernel.
+//! Steps of the modelled kernel: random changes of its objects.
 
 use std::collections::BTreeSet;
 
 use proptest::prelude::*;
 
-/// Number of the address that several devices may have.
+/// Last byte of the address that several devices may have.
 pub const SHARED: u8 = 2;
 
-/// Change of the kernel's objects.
+/// Change of the modelled kernel's objects.
 #[derive(Clone, Debug)]
 pub enum Step {
-    /// New MTU of a device.
+    /// Creates a device, or changes its MTU.
     Link(u32, u8),
     LinkGone(u32),
-    /// Address of a device, tentative or not.
+    /// Adds an address to a device, tentative or not.
     Address(u32, u8, bool),
     AddressGone(u32, u8),
     Neighbour(u32, u8, u8),
     NeighbourGone(u32, u8),
-    /// Next-hop object on a device, with a gateway. An object keeps its device.
+    /// Creates or changes a next-hop object on a device, with a gateway. An object keeps its device.
     NextHop(u32, u32, u8),
     NextHopGone(u32),
-    /// Group of the next-hop objects that exist. A group keeps its members.
+    /// Creates a group of the next-hop objects that exist. A group keeps its members.
     Group(u32),
     Forwarding(u32, bool),
-    /// The only IPv4 route of a prefix: over one or two devices, from an address, or by a next-hop object.
+    /// Sets the only IPv4 route of a prefix: over one or two devices, from an address, or by a next-hop
+    /// object.
     Route(u8, RouteForm),
     RouteGone(u8),
-    /// One of several IPv4 or IPv6 routes of one prefix and metric, in order.
+    /// Adds one of several IPv4 or IPv6 routes with the same prefix and metric; their order counts.
     Stacked {
         v6: bool,
         number: u8,
         prepend: bool,
     },
-    /// Repeated notification of a stacked route.
+    /// Repeats the notification of a stacked route.
     StackedAgain {
         v6: bool,
         number: u8,
@@ -42,7 +43,7 @@ pub enum Step {
         v6: bool,
         number: u8,
     },
-    /// Next hop of an IPv6 route, announced alone or with the others.
+    /// Adds a next hop of an IPv6 multipath route, announced alone or together with the others.
     Sibling {
         metric: u32,
         device: u32,
@@ -61,19 +62,19 @@ pub enum Step {
     SiblingsGone {
         metric: u32,
     },
-    /// The only route of an IPv6 prefix: without a gateway, or with one or two.
+    /// Sets the only route of an IPv6 prefix: without a gateway, or with one or two gateways.
     Sole(u8),
     SoleGone,
 }
 
 impl Step {
-    /// Whether the state follows the step only if it has known the objects before: notifications name neither
+    /// Whether the state can follow this step only if it knew the objects before. Notifications name neither
     /// a replaced route nor the lost members of a group.
     pub fn needs_knowledge(&self) -> bool {
         matches!(self, Step::Group(_) | Step::Sole(_) | Step::SoleGone)
     }
 
-    /// Whether the state follows the step only if no list is newer than its notifications.
+    /// Whether the state can follow this step only if no list is newer than the step's notifications.
     pub fn needs_order(&self) -> bool {
         matches!(self, Step::Address(_, SHARED, _) | Step::Sole(_) | Step::SoleGone)
     }

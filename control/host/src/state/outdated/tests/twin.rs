@@ -1,4 +1,4 @@
-//! Twin of the kernel: its objects, and the notifications of their changes.
+//! Twin: model of the kernel with its objects, which generates the notifications of their changes.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
@@ -12,14 +12,14 @@ use crate::{Family, HostAddress, HostLink, HostNeighbour, HostNextHop, Neighbour
 /// Devices that no step removes.
 pub const LASTING: u32 = 9;
 pub const LASTING_TOO: u32 = 10;
-/// Number of the gateway 1 with an encapsulation.
+/// Gateway number that stands for gateway 1 with an encapsulation.
 const ENCAPSULATED: u8 = 2;
 /// Prefix of the multipath routes.
 pub const SIBLINGS: &str = "fd01::/64";
 /// Prefix of the only route.
 pub const SOLE: &str = "fd02::/64";
 
-/// Objects of the twin.
+/// Modelled kernel with its current objects.
 #[derive(Default)]
 pub struct Twin {
     links: BTreeMap<u32, u8>,
@@ -63,7 +63,7 @@ pub fn group(id: u32, members: &[u32]) -> NextHopObject {
     NextHopObject { id, group: Some(members), blackhole: false, hop: None }
 }
 
-/// Returns the objects of a group, which has a lower or a higher id than they.
+/// Returns the member ids of a group. Depending on the group, its own id is lower or higher than theirs.
 fn members(group: u32) -> [u32; 2] {
     if group == 1 { [2, 3] } else { [3, 4] }
 }
@@ -98,7 +98,7 @@ fn sole(gateways: u8) -> RouteEntry {
 }
 
 impl Twin {
-    /// Makes a step; returns its notifications in the kernel's order.
+    /// Makes a change, and returns its notifications in the kernel's order.
     pub fn apply(&mut self, step: &Step) -> Vec<KernelMessage> {
         let mut messages = Vec::new();
         if let Step::LinkGone(ifindex) = step {
@@ -131,7 +131,7 @@ impl Twin {
             Step::Address(ifindex, last, tentative) => {
                 self.links.get(ifindex)?;
                 let was = self.addresses.get(&(*ifindex, *last));
-                // A repeated notification hides that the device had the address before.
+                // After a repeated notification, the state can't tell that the device had the address before.
                 if was.is_some() && *last == SHARED {
                     return None;
                 }
@@ -139,7 +139,7 @@ impl Twin {
                 Some(KernelMessage::Address(an_address(*ifindex, *last, *tentative)))
             }
             Step::AddressGone(ifindex, last) => {
-                // The last address of a device would take more routes along.
+                // Keep the last address: with it, the kernel would remove more routes.
                 let is_last = self.addresses.keys().filter(|(other, _)| other == ifindex).count() < 2;
                 let tentative = *self.addresses.get(&(*ifindex, *last)).filter(|_| !is_last)?;
                 self.remove_address(*ifindex, *last);
@@ -304,7 +304,8 @@ impl Twin {
         true
     }
 
-    /// Returns the notifications of the groups that an announced removal of an object has changed.
+    /// Returns the notifications of groups that changed because an object in them was removed with a
+    /// notification.
     fn changed_groups(&self, before: BTreeMap<u32, Vec<u32>>, removed: u32) -> Vec<KernelMessage> {
         let changed = before.into_iter().filter(|(id, members)| self.groups.get(id) != Some(members));
         let message = |(id, _): (u32, Vec<u32>)| match self.groups.get(&id) {
@@ -314,7 +315,7 @@ impl Twin {
         changed.filter(|(id, _)| *id != removed).map(message).collect()
     }
 
-    /// Removes a device and all objects on it. Only the addresses have notifications of their own.
+    /// Removes a device and all objects on it. Only the addresses are announced as removed.
     fn remove_device(&mut self, ifindex: u32) -> Option<KernelMessage> {
         self.links.remove(&ifindex)?;
         (0..3).for_each(|last| self.remove_address(ifindex, last));
@@ -332,7 +333,8 @@ impl Twin {
         Some(KernelMessage::LinkGone(ifindex))
     }
 
-    /// Lists all objects, IPv6 next hops in one message per route or in one each.
+    /// Returns a list of all objects. With `each`, an IPv6 route has one message per next hop; otherwise one
+    /// message in total.
     pub fn list(&self, each: bool) -> Vec<KernelMessage> {
         let add = |route: RouteEntry| KernelMessage::Route(route, Placement::Append);
         let mut list = vec![device(LASTING, 0), device(LASTING_TOO, 0)];
