@@ -9,7 +9,7 @@ use crate::machine::RustWay;
 use crate::run::run;
 use crate::{Format, KitError, Machine, Progress, create};
 
-/// Built plugin.
+/// Plugin file that a build has written.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Built {
     /// File of the plugin.
@@ -25,15 +25,15 @@ pub struct Options {
     pub target: Option<PathBuf>,
     /// Folder for the result; by default the project.
     pub result: Option<PathBuf>,
-    /// Machine whose compilers are used; by default this machine.
+    /// Machine whose compilers are used; by default this machine, with the programs in PATH.
     pub machine: Option<Machine>,
 }
 
-/// Builds the project in a folder into `NAME.wasm` or `NAME.so`. With a distribution's compiler, the first
-/// compilation of Rust to WebAssembly takes a minute and downloads some sources from crates.io.
+/// Builds the project in a folder into `NAME.wasm` or `NAME.so`. With a Rust compiler of a distribution, the
+/// first build for WebAssembly takes a minute and downloads some sources from crates.io.
 ///
 /// # Errors
-/// When there is no project, a tool is missing, or the compiler fails.
+/// There is no project, a tool is missing, or the compiler fails.
 pub fn build(
     directory: &Path,
     format: Format,
@@ -52,7 +52,7 @@ pub fn build(
     job.run(progress)
 }
 
-/// Single build.
+/// Build of one project: its folders, options and format.
 struct Job {
     machine: Machine,
     directory: PathBuf,
@@ -104,7 +104,8 @@ impl Job {
         let mut step =
             format!("cargo build --release --target wasm32-unknown-unknown, with {}", rustc.display());
         if let RustWay::Sources { linker, .. } = &way {
-            // Building the library is not stable yet; this variable allows it in a stable compiler.
+            // Building the standard library is an unstable cargo feature. The variable enables it in a stable
+            // compiler.
             let crates = if package.uses_std { "std,panic_abort" } else { "core,alloc,panic_abort" };
             command.env("RUSTC_BOOTSTRAP", "1").arg(format!("-Zbuild-std={crates}"));
             step += ", after its library";
@@ -119,7 +120,7 @@ impl Job {
     fn c(&self, sources: &[PathBuf], progress: &mut dyn FnMut(Progress<'_>)) -> Result<Built, KitError> {
         let name = self.directory.file_name().unwrap_or_default().to_string_lossy().into_owned();
         let folder = self.target.join("millrace").join(&name);
-        // A project without a copy of the header gets this one.
+        // Write the SDK's header if the project has no copy of its own.
         create::write(&folder.join("include/millrace.h"), create::C_HEADER)?;
         let built = folder.join(format!("{name}.{}", self.format.extension()));
         let (mut command, step) = match self.format {
@@ -156,7 +157,7 @@ impl Job {
             for file in files {
                 let path = file.map_err(KitError::io(&folder))?.path();
                 if path.extension().is_some_and(|extension| extension == "c") {
-                    // Relative paths lead to relative paths in the compiler's messages.
+                    // With relative paths here, the compiler's messages have relative paths, too.
                     sources.push(path.strip_prefix(&self.directory).unwrap_or(&path).to_owned());
                 }
             }
@@ -165,7 +166,7 @@ impl Job {
         Ok(sources)
     }
 
-    /// Renames the built file into place: readers see either the old or the new file.
+    /// Renames the built file to its final name, so that readers see either the old or the new file.
     fn finish(&self, name: &str, built: &Path) -> Result<Built, KitError> {
         if !built.is_file() {
             return Err(KitError::NotBuilt(built.to_owned()));
@@ -183,7 +184,7 @@ impl Job {
 struct Package {
     name: String,
     library: String,
-    /// Whether the plugin needs the standard library also in WebAssembly: `std = true` under
+    /// Whether the plugin needs Rust's standard library in WebAssembly, too: `std = true` under
     /// `[package.metadata.millrace]`.
     uses_std: bool,
 }

@@ -1,5 +1,5 @@
-//! Creation of a project from a template. The project is complete: the plugin SDK lies beside the plugin, so
-//! neither the router's sources nor a registry is needed.
+//! Creation of a plugin project from a template. The project is complete: it contains the plugin SDK. So it
+//! needs neither the router's sources nor a package registry.
 
 use std::fs::{self, File};
 use std::io::{ErrorKind, Write as _};
@@ -7,10 +7,10 @@ use std::path::{Path, PathBuf};
 
 use crate::{KitError, Language};
 
-/// SDK for C.
+/// Header file that is the SDK for C.
 pub(crate) const C_HEADER: &str = include_str!("../../../sdk/c/millrace.h");
 
-/// Expands to the files of the SDK for Rust, by their path in `sdk/rust/src`.
+/// Expands to the Rust SDK's files: path in `sdk/rust/src`, and text.
 macro_rules! sdk {
     ($($file:literal),* $(,)?) => {
         &[$((concat!("millrace/sdk/src/", $file), include_str!(concat!("../../../sdk/rust/src/", $file)))),*]
@@ -37,7 +37,7 @@ const RUST_SDK: &[(&str, &str)] = sdk![
     "testing/record.rs",
 ];
 
-/// Further files of the SDK for Rust.
+/// Files of the Rust SDK outside `sdk/rust/src`.
 const RUST_KIT: &[(&str, &str)] = &[
     ("millrace/sdk/Cargo.toml", include_str!("../templates/rust/sdk.toml")),
     ("millrace/plugin-abi/Cargo.toml", include_str!("../templates/rust/plugin-abi.toml")),
@@ -59,7 +59,8 @@ const C: &[(&str, &str)] = &[
     (".gitignore", include_str!("../templates/gitignore")),
 ];
 
-/// Names that cargo or the compiler reserves, or that other crates of the project use.
+/// Names that can't name a plugin, since cargo or the compiler reserves them, or other crates of the project
+/// have them.
 const TAKEN: [&str; 9] = [
     "alloc",
     "core",
@@ -72,7 +73,7 @@ const TAKEN: [&str; 9] = [
     "crate",
 ];
 
-/// Keywords of Rust, which can't name a crate.
+/// Rust keywords, which can't name a crate, separated by spaces.
 const WORDS: &str = "abstract as async await become box break const continue do dyn else enum extern false final fn for \
     gen if impl in let loop macro match mod move mut override priv pub ref return self static struct super trait true try \
     type typeof unsafe unsized use virtual where while yield";

@@ -51,7 +51,7 @@ pub enum KitError {
         /// Lines of the program, unchanged.
         output: String,
     },
-    /// Missing result of a compiler that reported success.
+    /// Missing output file of a compiler that reported success.
     #[error("{} was not built; the project's Cargo.toml needs [lib] with crate-type = [\"cdylib\"]", .0.display())]
     NotBuilt(PathBuf),
     /// Refusal of the system.

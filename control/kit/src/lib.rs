@@ -1,8 +1,8 @@
 //! Creation and build of plugins: projects from templates, and compilation with the tools of this machine.
 //!
-//! [`new`] writes a self-contained project: the SDK lies in its folder `millrace`. [`build`] compiles it into
-//! a WebAssembly module or a shared object. Neither needs the router, which checks a built plugin when it
-//! loads it.
+//! [`new`] writes a self-contained project, with the SDK in its folder `millrace`. [`build`] compiles the
+//! project into a WebAssembly module or a shared object. Neither needs a router. A router checks a built
+//! plugin when it loads it.
 #![forbid(unsafe_code)]
 
 mod build;

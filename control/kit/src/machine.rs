@@ -1,4 +1,4 @@
-//! Compilers of this machine.
+//! Search for the compilers of this machine.
 
 use std::env;
 use std::fs;
@@ -14,21 +14,21 @@ const C_ADVICE: &str = "On Debian: apt-get install clang lld, or clang-19 lld-19
 const NATIVE_C_ADVICE: &str = "On Debian: apt-get install gcc";
 const CARGO_ADVICE: &str = "Install Rust: https://rustup.rs";
 
-/// Folders with programs, in search order.
+/// Machine with compilers: the folders to search for programs, in order.
 #[derive(Clone, Debug)]
 pub struct Machine {
     path: Vec<PathBuf>,
 }
 
-/// Method of compiling Rust to WebAssembly.
+/// Way to compile Rust to WebAssembly with an installed compiler.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum RustWay {
-    /// The compiler has the target's precompiled library.
+    /// The compiler has a precompiled standard library for WebAssembly.
     Target {
         /// Path of the compiler.
         rustc: PathBuf,
     },
-    /// The compiler has the library's sources, which are compiled first.
+    /// The compiler has only the sources of the standard library, which are compiled first.
     Sources {
         /// Path of the compiler.
         rustc: PathBuf,
@@ -50,25 +50,26 @@ impl Machine {
         Self { path }
     }
 
-    /// Returns all programs of a name.
+    /// Returns the paths of all programs with a name, in search order.
     fn all<'a>(&'a self, name: &'a str) -> impl Iterator<Item = PathBuf> + 'a {
         self.path.iter().map(move |folder| folder.join(name)).filter(|file| file.is_file())
     }
 
-    /// Returns the first program of this name, or else the newest program whose name has a version suffix, as
-    /// `clang-19`.
+    /// Returns the first program with this name. If there is none, returns the newest program whose name has
+    /// a version suffix, such as `clang-19`.
     fn find(&self, name: &str) -> Option<PathBuf> {
         self.all(name).next().or_else(|| self.newest(name))
     }
 
-    /// Returns the newest program whose name has a version suffix.
+    /// Returns the newest program whose name has a version suffix, such as `clang-19`.
     fn newest(&self, name: &str) -> Option<PathBuf> {
         let files = self.path.iter().filter_map(|folder| fs::read_dir(folder).ok()).flatten().flatten();
         let versions = files.filter_map(|file| Some((version(&file.file_name(), name)?, file.path())));
         versions.max_by_key(|(version, _)| *version).map(|(_, file)| file)
     }
 
-    /// Returns the newest linker for WebAssembly: an older linker can't read the output of newer compilers.
+    /// Returns the newest linker for WebAssembly, since an older linker can't read the output of newer
+    /// compilers.
     fn linker(&self) -> Option<PathBuf> {
         let plain = self.all("wasm-ld").next();
         let newest = self.newest("wasm-ld");
@@ -76,7 +77,7 @@ impl Machine {
         plain.into_iter().chain(newest).max_by_key(|linker| said(linker))
     }
 
-    /// Returns cargo: the one beside the compiler, or else the first one in the PATH.
+    /// Returns cargo: the program beside `rustc`, or else the first one in PATH.
     pub(crate) fn cargo(&self, rustc: Option<&Path>) -> Result<PathBuf, KitError> {
         let beside = rustc.map(|rustc| rustc.with_file_name("cargo")).filter(|cargo| cargo.is_file());
         beside.or_else(|| self.all("cargo").next()).ok_or_else(|| KitError::Missing {
@@ -86,8 +87,8 @@ impl Machine {
         })
     }
 
-    /// Returns the method of compiling Rust in this folder to WebAssembly. Prefers the first compiler in the
-    /// PATH with the target; without one, takes the first with the library's sources.
+    /// Returns the way to compile Rust in this folder to WebAssembly. Prefers the first compiler in PATH with
+    /// a precompiled library. Without one, takes the first compiler with the library's sources.
     pub(crate) fn rust_way(&self, directory: &Path) -> Result<RustWay, KitError> {
         let compilers: Vec<_> =
             self.all("rustc").filter_map(|rustc| Some((sysroot(&rustc, directory)?, rustc))).collect();
@@ -113,7 +114,7 @@ impl Machine {
         Err(KitError::Missing { what: "compile Rust to WebAssembly", missing, advice: RUST_ADVICE })
     }
 
-    /// Returns the compiler and the linker that build WebAssembly from C.
+    /// Returns the compiler and the linker for C to WebAssembly.
     pub(crate) fn clang(&self) -> Result<(PathBuf, PathBuf), KitError> {
         let missing = match (self.find("clang"), self.linker()) {
             (Some(clang), Some(linker)) => return Ok((clang, linker)),
@@ -134,18 +135,19 @@ impl Machine {
     }
 }
 
-/// Returns the version in a file name, as 19 in `clang-19`.
+/// Returns the version in a file name: 19 for `clang-19`.
 fn version(file: &std::ffi::OsStr, name: &str) -> Option<u32> {
     file.to_str()?.strip_prefix(name)?.strip_prefix('-')?.parse().ok()
 }
 
-/// Returns the major version of LLD, as 19 in `Debian LLD 19.1.7 (compatible with GNU linkers)`.
+/// Returns the major version of LLD from its output: 19 for `Debian LLD 19.1.7 (compatible with GNU
+/// linkers)`.
 fn lld_version(said: &str) -> Option<u32> {
     said.split("LLD ").nth(1)?.split('.').next()?.parse().ok()
 }
 
-/// Returns the sysroot of a compiler. The compiler runs in the project's folder, because a file in that
-/// folder may select the toolchain.
+/// Returns the sysroot of a compiler. Runs the compiler in the project's folder, because a file there may
+/// select the toolchain.
 fn sysroot(rustc: &Path, directory: &Path) -> Option<PathBuf> {
     run::ask(Command::new(rustc).args(["--print", "sysroot"]).current_dir(directory)).map(PathBuf::from)
 }
@@ -188,7 +190,7 @@ mod tests {
             fs::set_permissions(&file, fs::Permissions::from_mode(0o755)).unwrap();
         }
 
-        /// Adds a compiler with this sysroot.
+        /// Adds a compiler that reports this sysroot.
         fn add_rustc(&self, sysroot: &str) {
             self.add("rustc", &format!("#!/bin/sh\necho {}\n", self.0.join(sysroot).display()));
         }

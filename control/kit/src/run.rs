@@ -27,10 +27,10 @@ pub(crate) fn run(command: &mut Command, progress: &mut dyn FnMut(Progress<'_>))
     Err(KitError::Compiler { program, status: status.to_string(), output })
 }
 
-/// Reports all lines, and returns them.
+/// Reports each line of `stderr`, and returns all lines.
 fn tell(stderr: impl Read, progress: &mut dyn FnMut(Progress<'_>)) -> String {
     let mut output = String::new();
-    // A line that can't be read ends the output: the program's status tells whether it failed.
+    // An unreadable line ends the loop. The program's exit status tells whether it failed.
     for line in BufReader::new(stderr).split(b'\n').map_while(Result::ok) {
         let line = String::from_utf8_lossy(&line);
         let line = line.trim_end_matches('\r');

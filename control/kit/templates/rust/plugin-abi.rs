@@ -1,4 +1,4 @@
-//! Interface between plugins and the router.
+//! Binary interface (ABI) between plugins and the router.
 #![no_std]
 
 pub mod binary;

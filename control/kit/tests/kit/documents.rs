@@ -8,7 +8,7 @@ use millrace_plugin_abi::binary::verdict;
 
 use crate::support::{Folder, Native, build, repository};
 
-/// Returns the first code block of a language.
+/// Returns the first code block of `docs/plugins.md` in a language.
 fn code(language: &str) -> String {
     let text = fs::read_to_string(repository().join("docs/plugins.md")).unwrap();
     let (_, behind) = text.split_once(&format!("\n```{language}\n")).unwrap();

@@ -1,5 +1,5 @@
-//! Tests of the example plugins and the templates: they build for both runtimes, have the interface, and
-//! work.
+//! Tests of the example plugins and the templates. They build for both runtimes, export the plugin interface,
+//! and work as described.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -146,13 +146,13 @@ fn ack_monitor_in_c_builds_and_counts() {
     plugin.init("{}").unwrap();
     let last = u32::MAX;
     let mut frames: Vec<_> = [last, last, last, last, 5, 5, last].map(|number| ack(number, &[])).into();
-    // A segment with data is no duplicate. A segment with a cut header is no duplicate either; the plugin
-    // does not see it.
+    // A segment with data is no duplicate acknowledgment. Neither is a segment with a truncated header, which
+    // the plugin does not see.
     frames.extend([ack(5, &[1]), ack(5, &[])[..40].to_vec()]);
     let mut state = [0_u64; 2];
     let said = plugin.frames(&mut frames, &mut state);
     assert!(said.iter().all(|packet| packet.verdict == verdict::PASS));
-    // A flow without state is not followed.
+    // Without flow state, the plugin does not follow the flow.
     plugin.frames(&mut frames[..1], &mut []);
     plugin.flow_ended(&mut state);
     let read = r#"{"acks":9,"duplicates":4,"fast":1,"flows":1,"ended":1,"most_duplicates":4}"#;
@@ -177,7 +177,7 @@ fn template(name: &str, language: Language) {
     assert_eq!(plugin.packets(&[80, 80]), [(verdict::DROP, 0), (verdict::PASS, 0)]);
     let counted = r#"{"packets":2,"dropped":1}"#;
     assert_eq!(plugin.control("read", "{}").unwrap(), counted);
-    // Counters outlive the instance: the next version takes them over.
+    // The next version takes over the counters.
     let manifest: Value = serde_json::from_slice(&plugin.manifest()).unwrap();
     assert_eq!(manifest["state-version"], 1);
     let saved = plugin.save().unwrap();

@@ -13,7 +13,7 @@ use millrace_plugin_abi::binary::{
 use millrace_sdk::exceptions;
 use millrace_sdk::host::RawHost;
 
-/// Writes C code that compiles only with these sizes and offsets.
+/// Generates C code that compiles only if the types have these sizes and offsets.
 macro_rules! layout {
     ($text:ident, $kind:ty, $name:literal: $($field:ident)*) => {
         let size = size_of::<$kind>();
@@ -76,7 +76,7 @@ fn numbers() -> String {
     numbers.map(|(name, value)| format!("_Static_assert(MILLRACE_{name} == {value}, \"{name}\");\n")).concat()
 }
 
-/// Returns C code that checks the order of the router's functions in the table.
+/// Returns C code that checks the order of the router's functions in the function table.
 fn table() -> String {
     let mut text = "#ifndef __wasm__\n".to_owned();
     for (index, (name, _)) in HOST_FUNCTIONS.iter().enumerate() {
@@ -87,8 +87,8 @@ fn table() -> String {
     text + "#endif\n"
 }
 
-/// Returns whether C code compiles with the first clang found; `None` without a clang. The test also compiles
-/// a wrong layout, which must fail: so layouts are really compared.
+/// Returns whether C code compiles with the first clang found; `None` without a clang. Also compiles a wrong
+/// layout, which must fail: this shows that layouts are really compared.
 fn compiles(text: &str, flags: &[&str]) -> Option<bool> {
     let folder = Folder::new("header");
     let file = folder.0.join(format!("{}.c", flags.len()));

@@ -1,4 +1,4 @@
-//! Tests of the JSON reader in `sdk/c/millrace.h` against a complete reader.
+//! Tests that compare the JSON reader in `sdk/c/millrace.h` with a complete JSON reader (serde_json).
 
 use std::fs;
 use std::sync::OnceLock;
@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use crate::support::{Folder, Native, build};
 
-/// Plugin that answers a message with the value of the key that the message names, unchanged.
+/// Plugin in C. Its control message names a key; the answer is the unchanged value of that key.
 const SOURCE: &str = r#"#include "millrace.h"
 MILLRACE_PLUGIN("{\"abi\":1,\"name\":\"json\",\"version\":\"0.1.0\",\"summary\":\"For tests.\",\"positions\":[\"early\"]}");
 int32_t millrace_init(const uint8_t *settings, size_t bytes) { return (void)settings, (int32_t)(bytes & 0); }

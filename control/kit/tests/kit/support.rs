@@ -32,8 +32,9 @@ impl Drop for Folder {
     }
 }
 
-/// Returns the folder of intermediate files, so that Rust's library is compiled once for all tests and runs.
-/// It lies beside this test program, or in the cache folder if the test program is in the repository.
+/// Returns the folder of intermediate files, which all tests and runs share, so that Rust's standard library
+/// is compiled once. It lies beside this test program, or in the cache folder if the test program is in the
+/// repository.
 pub fn target() -> PathBuf {
     let clone = repository().canonicalize().unwrap();
     let beside = Path::new(env!("CARGO_TARGET_TMPDIR"));
@@ -47,7 +48,7 @@ pub fn repository() -> PathBuf {
     std::path::absolute("../..").unwrap()
 }
 
-/// Builds a plugin. Without a compiler it returns `None` and prints the reason; with CI=true it fails.
+/// Builds a plugin. Without a compiler, returns `None` and prints the reason; with CI=true, panics.
 pub fn build(project: &Path, format: Format, result: &Path) -> Option<Built> {
     let options = Options { target: Some(target()), result: Some(result.to_owned()), machine: None };
     built_plugin(project, format, &options)
@@ -135,7 +136,7 @@ thread_local! {
 }
 
 extern "C" fn say(bytes: *const u8, length: usize) {
-    // SAFETY: the plugin passes as many bytes as it states.
+    // SAFETY: the plugin passes a valid address with the length of its text.
     let bytes = unsafe { std::slice::from_raw_parts(bytes, length) };
     SAID.set(String::from_utf8(bytes.to_vec()).unwrap());
 }
@@ -162,12 +163,13 @@ static HOST: RawHost = RawHost {
     count: None,
 };
 
-/// Loaded shared object. Its file can be loaded only once, because its variables belong to one instance.
+/// Loaded shared object of a plugin. Its file can be loaded only once, because its variables belong to one
+/// instance.
 pub struct Native(*mut c_void);
 
-// SAFETY: no function is called from two threads at once: a plugin that tests share is called under `CALL`.
+// SAFETY: no two threads call its functions at once: tests that share a plugin hold the lock `CALL`.
 unsafe impl Send for Native {}
-// SAFETY: as for `Send`, no function is called from two threads at once.
+// SAFETY: no two threads call its functions at once: tests that share a plugin hold the lock `CALL`.
 unsafe impl Sync for Native {}
 
 static CALL: Mutex<()> = Mutex::new(());
@@ -183,7 +185,7 @@ impl Native {
         let handle = unsafe { libc::dlopen(name.as_ptr(), libc::RTLD_NOW | libc::RTLD_LOCAL) };
         assert!(!handle.is_null(), "{} can't be loaded", file.display());
         let plugin = Self(handle);
-        // SAFETY: the function has the type of the interface.
+        // SAFETY: the function has the type that the plugin interface defines.
         unsafe {
             plugin.function::<unsafe extern "C" fn(*const RawHost)>(c"millrace_attach")(&raw const HOST)
         };
@@ -203,7 +205,7 @@ impl Native {
     }
 
     pub fn manifest(&self) -> Vec<u8> {
-        // SAFETY: the function has the type of the interface, and its text stays in memory.
+        // SAFETY: the function has the type that the plugin interface defines, and its text stays in memory.
         unsafe {
             let text = self.function::<unsafe extern "C" fn() -> *const c_char>(c"millrace_manifest")();
             CStr::from_ptr(text).to_bytes().to_vec()
@@ -211,56 +213,59 @@ impl Native {
     }
 
     pub fn abi(&self) -> u32 {
-        // SAFETY: the function has the type of the interface.
+        // SAFETY: the function has the type that the plugin interface defines.
         unsafe { self.function::<unsafe extern "C" fn() -> u32>(c"millrace_abi")() }
     }
 
-    /// Initializes the plugin; the error is the plugin's text.
+    /// Initialises the plugin. The error is the text that the plugin returned.
     pub fn init(&self, settings: &str) -> Result<String, String> {
-        // SAFETY: the function has the type of the interface, and the text has as many bytes as stated.
+        // SAFETY: the function has the type that the plugin interface defines, and the length is that of the
+        // text.
         said(unsafe { self.function::<Init>(c"millrace_init")(settings.as_ptr(), settings.len()) })
     }
 
     pub fn control(&self, name: &str, arguments: &str) -> Result<String, String> {
         let (name, arguments) = ((name.as_ptr(), name.len()), (arguments.as_ptr(), arguments.len()));
         let _one = CALL.lock();
-        // SAFETY: as in `init`.
+        // SAFETY: the function has the type that the plugin interface defines.
         let control = unsafe { self.function::<Control>(c"millrace_control") };
-        // SAFETY: as in `init`.
+        // SAFETY: both lengths are those of the texts.
         said(unsafe { control(name.0, name.1, arguments.0, arguments.1) })
     }
 
-    /// Returns the state that the plugin hands over.
+    /// Returns the state that the plugin saves for its successor.
     pub fn save(&self) -> Result<Vec<u8>, String> {
         let _one = CALL.lock();
-        // SAFETY: the function has the type of the interface.
+        // SAFETY: the function has the type that the plugin interface defines.
         let saved = said(unsafe { self.function::<unsafe extern "C" fn() -> i32>(c"millrace_save")() });
         saved.map(String::into_bytes)
     }
 
-    /// Passes a state of a version to the plugin.
+    /// Passes a saved state to the plugin; `version` is the version of the state's format.
     pub fn restore(&self, state: &[u8], version: u32) -> Result<(), String> {
         let _one = CALL.lock();
-        // SAFETY: the function has the type of the interface, and the state has as many bytes as stated.
+        // SAFETY: the function has the type that the plugin interface defines, and the length is that of the
+        // state.
         let code =
             unsafe { self.function::<Restore>(c"millrace_restore")(state.as_ptr(), state.len(), version) };
         said(code).map(drop)
     }
 
-    /// Returns the verdicts for UDP packets to these ports; the last packet is cut before its ports.
+    /// Returns the plugin's verdicts for UDP packets to these ports. The last packet is truncated before its
+    /// ports.
     pub fn packets(&self, ports: &[u16]) -> Vec<(u8, u8)> {
         let mut frames: Vec<Vec<u8>> = ports.iter().map(|port| frame(*port)).collect();
         frames.last_mut().unwrap().truncate(36);
         self.frames(&mut frames, &mut []).iter().map(|packet| (packet.verdict, packet.reason)).collect()
     }
 
-    /// Returns the plugin's verdicts for frames of one flow with this state. The descriptions of the frames
-    /// are in memory that the plugin has reserved.
+    /// Returns the frames' descriptions with the plugin's verdicts. All frames belong to one flow with this
+    /// state. The descriptions are in memory that the plugin has reserved.
     pub fn frames(&self, frames: &mut [Vec<u8>], state: &mut [u64]) -> Vec<RawPacket> {
         let size = frames.len() * size_of::<RawPacket>();
         let state = if state.is_empty() { 0 } else { state.as_mut_ptr() as u64 };
-        // SAFETY: the functions have the types of the interface; the reserved memory is aligned, and as large
-        // as requested.
+        // SAFETY: the functions have the types that the plugin interface defines. The reserved memory is
+        // aligned, and as large as requested.
         unsafe {
             let reserve = self.function::<unsafe extern "C" fn(usize) -> *mut RawPacket>(c"millrace_reserve");
             let area = reserve(size);
@@ -291,7 +296,8 @@ impl Native {
             state: state.as_mut_ptr() as u64,
             ..RawFlowEnd::default()
         };
-        // SAFETY: the function has the type of the interface, and the state outlives the call.
+        // SAFETY: the function has the type that the plugin interface defines, and the state outlives the
+        // call.
         unsafe {
             self.function::<unsafe extern "C" fn(*const RawFlowEnd)>(c"millrace_flow_ended")(&raw const end);
         }
@@ -303,7 +309,7 @@ fn said(code: i32) -> Result<String, String> {
     if code == 0 { Ok(text) } else { Err(text) }
 }
 
-/// Returns a TCP segment that acknowledges up to a number.
+/// Returns a TCP segment with this acknowledgment number and data.
 pub fn ack(number: u32, data: &[u8]) -> Vec<u8> {
     let (a, b) = (IpAddr::from([10, 0, 0, 1]), IpAddr::from([10, 0, 0, 2]));
     let mut frame = frame_of_ports(a, b, 6, (4000, 80), data);
