@@ -1,5 +1,5 @@
-//! Construction of a lab. Each step is recorded before its execution, so that a lab can be undone after any
-//! step.
+//! Construction of a lab. Each step is recorded before it is executed, so that the lab can be removed after
+//! any failed step.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -19,21 +19,23 @@ use crate::state::{DEFAULT_RUNTIME_DIRECTORY, NodeState, Records, State};
 use crate::topology::{Daemon, End, LabFile, Link, Node, NodeKind, Route, Router};
 use crate::{namespace, topology::Device};
 
-/// Options for bringing up a lab.
+/// Options for building a lab.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// The `millrace` binary of Millrace routers.
+    /// Path of the `millrace` binary that Millrace routers run.
     pub router_binary: PathBuf,
-    /// Directory of the lab's records and its routers' sockets. Default `/run/millrace/lab`.
+    /// Directory of the lab's record, and of the sockets and logs of its routers. Default
+    /// `/run/millrace/lab`.
     pub runtime_directory: PathBuf,
     /// Time limit until a router forwards. Default 10 s.
     pub patience: Duration,
-    /// Flag that aborts and undoes the construction when set, for example by a signal handler.
+    /// Flag that another thread or a signal handler sets to interrupt the construction. The lab is then
+    /// removed.
     pub interrupted: Arc<AtomicBool>,
 }
 
 impl Options {
-    /// Returns the default options with a given binary for Millrace routers.
+    /// Returns the default options; Millrace routers run `router_binary`.
     pub fn new(router_binary: impl Into<PathBuf>) -> Self {
         Self {
             router_binary: router_binary.into(),
@@ -48,8 +50,8 @@ impl Options {
     }
 }
 
-/// Sysctl values of every node, set before its devices exist: addresses need no duplicate address detection,
-/// and hosts send no unneeded packets.
+/// Sysctl values of every node, set before its devices exist. With these values, addresses need no duplicate
+/// address detection, and hosts send no unneeded packets.
 const NODE_SYSCTLS: &[(&str, &str)] = &[
     ("ipv6/conf/all/accept_dad", "0"),
     ("ipv6/conf/default/accept_dad", "0"),
@@ -59,10 +61,10 @@ const NODE_SYSCTLS: &[(&str, &str)] = &[
 
 const ROUTER_SYSCTLS: &[(&str, &str)] = &[("ipv4/ip_forward", "1"), ("ipv6/conf/all/forwarding", "1")];
 
-/// Offloads that `offloads = false` turns off.
+/// Device offloads that `offloads = false` turns off, as `ethtool` names them.
 const OFFLOADS: &[&str] = &["rx", "tx", "tso", "gso", "gro"];
 
-/// Lab under construction.
+/// Construction of a lab: file, options and record.
 pub(crate) struct Builder<'a> {
     pub file: &'a LabFile,
     pub options: &'a Options,
@@ -72,7 +74,7 @@ pub(crate) struct Builder<'a> {
 }
 
 impl Builder<'_> {
-    /// Builds the whole lab. After an error, the completed parts remain, and the record lists them.
+    /// Builds the whole lab. After an error, the parts built so far remain; the record lists them.
     pub fn build(&mut self) -> Result<(), LabError> {
         for (index, node) in self.file.nodes.iter().enumerate() {
             self.step(format!("making {}", node.name), |lab| lab.make_node(index))?;
@@ -115,7 +117,7 @@ impl Builder<'_> {
     ) -> Result<(), LabError> {
         let result = if self.options.is_interrupted() { Err(LabError::Interrupted) } else { act(self) };
         result.map_err(|error| match error {
-            // `ip` received the signal as well; the interruption is the cause to report.
+            // Report the interruption rather than the failure of `ip`, which received the same signal.
             _ if self.options.is_interrupted() => {
                 LabError::Step { step, source: Box::new(LabError::Interrupted) }
             }
@@ -249,7 +251,7 @@ impl Builder<'_> {
     }
 }
 
-/// Formats an end as `NODE:DEVICE`.
+/// Formats an end of a link as `NODE:DEVICE`.
 fn describe(file: &LabFile, end: End) -> String {
     let node = &file.nodes[end.node];
     format!("{}:{}", node.name, node.devices[end.device].name)
@@ -271,7 +273,7 @@ fn route_command(route: &Route) -> String {
     format!("route add {}{via}{device}", route.to)
 }
 
-/// Files of a router's daemon.
+/// Files of a Millrace router's daemon.
 struct RouterFiles {
     config: PathBuf,
     socket: PathBuf,

@@ -14,20 +14,20 @@ use crate::ip_command::run_within;
 use crate::process::{LOOK, NotReady, last_lines, open_output, wait};
 use crate::topology::Daemon;
 
-/// FRR's daemon that installs the routes of the other daemons in the kernel.
+/// FRR daemon that installs the routes of the other FRR daemons in the kernel.
 pub(crate) const ZEBRA: &str = "zebra";
 const BIRD: &str = "bird";
-/// Daemons that a lab can start.
+/// Names of the routing daemons that a lab can start.
 pub(crate) const PROGRAMS: [&str; 15] = [
     BIRD, ZEBRA, "babeld", "bfdd", "bgpd", "eigrpd", "isisd", "ldpd", "ospf6d", "ospfd", "pimd", "ripd",
     "ripngd", "staticd", "vrrpd",
 ];
 /// Directory of FRR's daemons on Debian and other distributions.
 const FRR: &str = "/usr/lib/frr";
-/// User that FRR's daemons switch to.
+/// User to which FRR's daemons switch.
 const FRR_USER: &str = "frr";
 
-/// Files of a daemon, all below the lab's own directory.
+/// Files of one routing daemon, all in the lab's own directory.
 pub(crate) struct DaemonFiles {
     name: &'static str,
     pub program: PathBuf,
@@ -39,7 +39,7 @@ pub(crate) struct DaemonFiles {
 }
 
 impl DaemonFiles {
-    /// Writes the configuration of a daemon into the node's directory.
+    /// Writes a daemon's configuration into the node's directory; returns the daemon's files.
     pub fn make(files: &Path, node: &str, daemon: &Daemon) -> Result<Self, LabError> {
         let name = daemon.program;
         let directory = files.join(node);
@@ -65,7 +65,7 @@ impl DaemonFiles {
         Ok(Self { name, program: Path::new(FRR).join(name), config, arguments, log, ready })
     }
 
-    /// Runs the daemon's check of its configuration, without starting the daemon.
+    /// Lets the daemon check its configuration, without starting it.
     pub fn check(&self, namespace: &str) -> Result<(), LabError> {
         let program = self.program.display().to_string();
         let config = self.config.display().to_string();
@@ -97,7 +97,8 @@ impl DaemonFiles {
     }
 }
 
-/// Opens the directories in `way` to all users, and makes FRR's user the owner of `directory`.
+/// Lets all users enter the directories in `way`, and makes FRR's user the owner of `directory`. Does nothing
+/// else if the user doesn't exist.
 fn give_to_frr(way: &[&Path], directory: &Path) -> Result<(), LabError> {
     for step in way {
         fs::set_permissions(step, Permissions::from_mode(0o755)).map_err(LabError::file("open", step))?;

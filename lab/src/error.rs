@@ -139,7 +139,7 @@ pub enum LabError {
     /// The caller set the interrupt flag during the construction of the lab.
     #[error("interrupted")]
     Interrupted,
-    /// A step of the construction failed; all earlier steps were undone.
+    /// A step of the construction failed. All earlier steps were undone.
     #[error("{step}: {source}")]
     Step {
         /// Name of the step.
@@ -147,7 +147,7 @@ pub enum LabError {
         /// Reason of the failure.
         source: Box<LabError>,
     },
-    /// A step failed, and undoing the lab failed as well.
+    /// A step of the construction failed, and removing the lab failed as well.
     #[error("{first}; not everything could be undone: {undo}")]
     Undo {
         /// First failure.

@@ -12,7 +12,7 @@ pub(crate) fn ip(arguments: &[&str]) -> Result<(), LabError> {
     judge("ip", arguments, output)
 }
 
-/// Runs several `ip` commands inside a namespace in one process; stops at the first failure.
+/// Runs several `ip` commands in a namespace, in one process. Stops at the first failure.
 pub(crate) fn ip_batch(namespace: &str, lines: &[String]) -> Result<(), LabError> {
     if lines.is_empty() {
         return Ok(());
@@ -34,19 +34,19 @@ fn run_batch(namespace: &str, lines: &[String]) -> io::Result<Output> {
     let mut text = lines.join("\n");
     text.push('\n');
     if let Some(mut stdin) = child.stdin.take() {
-        // If `ip` ends early, its exit status says more than the broken pipe.
+        // If `ip` ends early, its exit status tells more than the broken pipe.
         let _ = stdin.write_all(text.as_bytes());
     }
     child.wait_with_output()
 }
 
-/// Parses the number of the failed line from the error message of `ip`: `Command failed -:3`.
+/// Parses the number of the failed line from the error message of `ip`, such as `Command failed -:3`.
 fn failed_line(stderr: &str) -> Option<usize> {
     let digits = stderr.rsplit("Command failed -:").next().filter(|rest| rest.len() < stderr.len())?;
     digits.split(|c: char| !c.is_ascii_digit()).next()?.parse().ok().filter(|number| *number > 0)
 }
 
-/// Runs a program inside a namespace, in the mounts of the caller (`ip netns exec` would change them).
+/// Runs a program in a namespace, with the caller's mounts. (`ip netns exec` would change them.)
 pub(crate) fn run_within(namespace: &str, name: &str, arguments: &[&str]) -> Result<(), LabError> {
     let output = within(namespace, || Command::new(name).args(arguments).stdin(Stdio::null()).output())?;
     judge(name, arguments, output)

@@ -59,7 +59,7 @@ impl Lab {
     /// Removes the lab.
     ///
     /// # Errors
-    /// A part of the lab can't be removed; the record then stays, and [`down`] can try again.
+    /// A part of the lab can't be removed. The record then stays, so that [`down`] can try again.
     pub fn down(mut self) -> Result<Removed, LabError> {
         self.undo()
     }
@@ -77,7 +77,8 @@ impl Lab {
         self.state.node(name)
     }
 
-    /// Returns a command that runs at a node. Processes that it starts are ended with the lab.
+    /// Returns a command that runs at a node. The lab's removal also ends the processes that the command
+    /// starts.
     ///
     /// # Errors
     /// No such node exists.
@@ -89,7 +90,7 @@ impl Lab {
         self.is_ours = false;
         let result = undo(&self.state, &self.records);
         for child in &mut self.children {
-            // The child has ended; this call removes it from the process table.
+            // The process has ended; `try_wait` removes it from the process table.
             let _ = child.try_wait();
         }
         result
@@ -99,14 +100,14 @@ impl Lab {
 impl Drop for Lab {
     fn drop(&mut self) {
         if self.is_ours {
-            // A drop can't report an error; the record stays if a part could not be removed.
+            // Ignore errors, which a drop can't report. If a part could not be removed, the record stays.
             let _ = self.undo();
         }
     }
 }
 
-/// Removes a lab that this or another process created, and ends all processes in its namespaces. Returns
-/// `None` if no such lab exists.
+/// Removes a lab that any process has built, and ends all processes in its namespaces. Returns `None` if no
+/// such lab exists.
 ///
 /// # Errors
 /// A part of the lab can't be removed.
@@ -149,7 +150,7 @@ pub fn exec(
 }
 
 fn command_at(node: &NodeState, program: &str) -> Command {
-    // `ip netns exec` is unsuitable: its /sys lacks the BPF file system.
+    // Use `nsenter`, since with `ip netns exec` /sys lacks the BPF file system.
     let mut command = Command::new("nsenter");
     command.arg(format!("--net={}", namespace::path(&node.namespace).display())).arg("--").arg(program);
     command
@@ -163,14 +164,16 @@ fn require_root() -> Result<(), LabError> {
     Err(LabError::NotRoot(words.join(" ")))
 }
 
-/// Result of a lab's removal.
+/// Result of removing a lab.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Removed {
-    /// Name and process ID of each foreign process that was ended in the lab's namespaces.
+    /// Name and process id of each process that still ran in the lab's namespaces after its routers and
+    /// routing daemons were stopped.
     pub ended: Vec<(String, i32)>,
 }
 
-/// Undoes as many recorded parts as possible, then deletes the record. Returns the first failure.
+/// Removes as many recorded parts as possible. Deletes the record if nothing is left. Returns the first
+/// failure.
 fn undo(state: &State, records: &Records) -> Result<Removed, LabError> {
     let ours = |node: &NodeState| node.daemons.iter().rev().copied().chain(node.process).collect::<Vec<_>>();
     let processes = state.nodes.iter().rev().flat_map(ours).map(Process::stop);
@@ -185,7 +188,7 @@ fn undo(state: &State, records: &Records) -> Result<Removed, LabError> {
     Ok(Removed { ended })
 }
 
-/// Consumes all results and returns the first failure.
+/// Runs through all results, and returns the first failure.
 fn first_failure(results: impl Iterator<Item = Result<(), LabError>>) -> Result<(), LabError> {
     let failures: Vec<LabError> = results.filter_map(Result::err).collect();
     failures.into_iter().next().map_or(Ok(()), Err)
@@ -195,8 +198,8 @@ fn remove_node(node: &NodeState) -> Result<(), LabError> {
     if !namespace::path(&node.namespace).exists() {
         return Ok(());
     }
-    // Devices are removed first: a namespace ends with its last process, and its devices some time later. A
-    // device that ended with its peer, or was never created, is no failure.
+    // Remove the devices first: a namespace ends only with its last process, and its devices some time later.
+    // Ignore errors: a device may have ended with its peer, or may not exist yet.
     for device in &node.devices {
         let _ = ip(&["-n", &node.namespace, "link", "delete", &device.name]);
     }

@@ -14,8 +14,8 @@ pub(crate) fn path(namespace: &str) -> PathBuf {
     Path::new("/run/netns").join(namespace)
 }
 
-/// Runs `work` on a new thread inside a namespace. Processes and threads that `work` starts run there, too;
-/// existing threads stay in their namespace.
+/// Runs `work` on a new thread in a namespace. Processes and threads that `work` starts run in the namespace,
+/// too; existing threads stay where they are.
 ///
 /// # Errors
 /// The namespace doesn't exist, or the caller is not root.
@@ -33,8 +33,8 @@ pub fn within<T: Send>(namespace: &str, work: impl FnOnce() -> T + Send) -> Resu
     }
 }
 
-/// Sets values below `/proc/sys/net` inside a namespace. Keys that the kernel lacks are skipped: a kernel
-/// without IPv6 has no IPv6 keys.
+/// Writes values below `/proc/sys/net` in a namespace. Skips keys that the kernel lacks, such as IPv6 keys in
+/// a kernel without IPv6.
 pub(crate) fn set_sysctls(namespace: &str, values: &[(&str, &str)]) -> Result<(), LabError> {
     within(namespace, || values.iter().try_for_each(|(key, value)| set_sysctl(key, value)))?
 }

@@ -2,8 +2,8 @@
 
 use std::ops::Range;
 
-/// Formats the start of a span as `FILE:LINE:COLUMN`, or as `FILE` without a span. Lines and characters of a
-/// line count from 1.
+/// Formats the start of a span as `FILE:LINE:COLUMN`, or as `FILE` without a span. Lines and columns count
+/// from 1.
 pub(crate) fn place(file: &str, text: &str, span: Option<Range<usize>>) -> String {
     let Some(span) = span else { return file.to_owned() };
     let before = text.get(..span.start).unwrap_or(text);
@@ -12,7 +12,8 @@ pub(crate) fn place(file: &str, text: &str, span: Option<Range<usize>>) -> Strin
     format!("{file}:{line}:{column}")
 }
 
-/// Adds the nearest valid key, or all valid keys, to the parser's message about an unknown key.
+/// Completes the parser's message about an unknown key with the most similar valid key, or with all valid
+/// keys.
 pub(crate) fn improve(message: &str) -> String {
     let quoted: Vec<&str> = message.split('`').skip(1).step_by(2).collect();
     let unknown_key = message.starts_with("unknown field `");

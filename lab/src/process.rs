@@ -1,5 +1,5 @@
-//! Processes of a lab: a daemon is started in its namespace, awaited until it is ready, and stopped. A
-//! process that has reused the process ID is never stopped instead.
+//! Processes of a lab. A daemon is started in its namespace, awaited until it is ready, and stopped. A later
+//! process with the same process id is never stopped by mistake.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read};
@@ -20,16 +20,18 @@ use serde::{Deserialize, Serialize};
 use crate::error::LabError;
 use crate::namespace::within;
 
-/// Interval between two checks of a state without events.
+/// Interval between two checks of a state that sends no notification.
 pub(crate) const LOOK: Duration = Duration::from_millis(20);
-/// Time limit for foreign processes to end after SIGTERM.
+/// Time limit for other processes in a namespace to end after SIGTERM.
 const STRANGERS_GRACE: Duration = Duration::from_secs(2);
-/// Maximum number of searches for processes in a namespace: a process may start others before it ends.
+/// Maximum number of searches for processes in a namespace. More than one is needed, since a process may
+/// start others before it ends.
 const ROUNDS: usize = 3;
-/// Time limit for a daemon to end after a signal, first SIGTERM and then SIGKILL.
+/// Time limit for a daemon to end after SIGTERM, and again after SIGKILL.
 const GRACE: Duration = Duration::from_secs(5);
 
-/// Process, distinguished from later processes with the same ID by its start time.
+/// Process, identified by its process id and start time. A later process with the same id has another start
+/// time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Process {
     /// Process ID.
@@ -74,11 +76,10 @@ impl Process {
     }
 }
 
-/// Ends all processes in a network namespace, including foreign ones. Returns the name and process ID of each
-/// process found.
+/// Ends all processes in a network namespace, whoever started them. Returns name and process id of each.
 pub(crate) fn end_all(namespace: &Path) -> Vec<(String, i32)> {
     let mut ended = Vec::new();
-    // A process may start others before it ends.
+    // Search again: a process may have started others before it ended.
     for _ in 0..ROUNDS {
         let found = inside(namespace);
         if found.is_empty() {
@@ -92,13 +93,13 @@ pub(crate) fn end_all(namespace: &Path) -> Vec<(String, i32)> {
         while found.iter().any(|process| process.is_running()) && Instant::now() < deadline {
             std::thread::sleep(LOOK);
         }
-        // Processes that ignore SIGTERM are killed. The removal of the namespace reports a failure.
+        // Kill processes that ignore SIGTERM. If that fails, removing the namespace reports the failure.
         found.into_iter().filter(|process| process.is_running()).for_each(|process| drop(process.stop()));
     }
     ended
 }
 
-/// Returns the processes in a network namespace, found in `/proc`.
+/// Returns the processes in a network namespace, by a search in `/proc`.
 fn inside(namespace: &Path) -> Vec<Process> {
     let identity = |path: &Path| fs::metadata(path).ok().map(|file| (file.dev(), file.ino()));
     let Some(wanted) = identity(namespace) else { return Vec::new() };
@@ -118,7 +119,7 @@ fn name(pid: i32) -> String {
 /// Returns the state and start time of a process.
 fn stat(pid: i32) -> Option<(char, u64)> {
     let text = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    // The name in parentheses may contain any character.
+    // Skip the process name, which is in parentheses and may contain any character.
     let mut fields = text.get(text.rfind(')')? + 1..)?.split_ascii_whitespace();
     let state = fields.next()?.chars().next()?;
     Some((state, fields.nth(18)?.parse().ok()?))
@@ -132,8 +133,8 @@ pub(crate) struct Starting {
     ready: File,
 }
 
-/// Opens a file for output; truncates it unless `appends`. Symbolic links are refused, because the directory
-/// may belong to another user.
+/// Opens a file for output; truncates it unless `appends`. Refuses a symbolic link, since the directory may
+/// belong to another user.
 pub(crate) fn open_output(path: &Path, appends: bool) -> Result<File, LabError> {
     let mut options = OpenOptions::new();
     options.create(true).custom_flags(OFlag::O_NOFOLLOW.bits());
@@ -141,8 +142,8 @@ pub(crate) fn open_output(path: &Path, appends: bool) -> Result<File, LabError> 
     options.open(path).map_err(LabError::file("write", path))
 }
 
-/// Starts a program inside a namespace and appends its output to a log file. The program gets its own process
-/// group, so that the caller's Ctrl-C doesn't end it.
+/// Starts a program in a namespace, and appends its output to a log file. The program has its own process
+/// group, so the caller's Ctrl-C doesn't end it.
 pub(crate) fn spawn(
     namespace: &str,
     program: &Path,
@@ -155,7 +156,8 @@ pub(crate) fn spawn(
     command.args(arguments).stdin(Stdio::null()).stdout(output).stderr(errors).process_group(0);
     let child = within(namespace, || command.spawn())?
         .map_err(|source| LabError::Program { program: program.display().to_string(), source })?;
-    // A child that has already ended stays in the process table until it is waited for.
+    // This finds the process even if it has already ended: it stays in the process table until it is waited
+    // for.
     let process = i32::try_from(child.id()).ok().and_then(Process::of);
     let process =
         process.ok_or_else(|| LabError::system("read /proc")(io::Error::from(io::ErrorKind::NotFound)))?;
@@ -184,7 +186,7 @@ pub(crate) enum NotReady {
     Interrupted,
 }
 
-/// Waits until `ready` returns true, which itself waits up to 20 ms before it returns false.
+/// Waits until `ready` returns true. Each call of `ready` itself waits up to 20 ms before it returns false.
 pub(crate) fn wait(
     child: &mut Child,
     deadline: Instant,
@@ -208,14 +210,15 @@ pub(crate) fn wait(
 }
 
 impl Starting {
-    /// Waits until the daemon announces that it is ready.
+    /// Waits until the daemon announces through its pipe that it is ready.
     pub fn wait(&mut self, deadline: Instant, interrupted: impl Fn() -> bool) -> Result<(), NotReady> {
         let Self { child, ready, .. } = self;
         wait(child, deadline, interrupted, || announced(ready))
     }
 }
 
-/// Whether a daemon has announced through the pipe that it is ready; waits up to 20 ms for the announcement.
+/// Returns whether a daemon has announced through the pipe that it is ready. Waits up to 20 ms for the
+/// announcement.
 fn announced(pipe: &mut File) -> bool {
     let mut fds = [PollFd::new(pipe.as_fd(), PollFlags::POLLIN)];
     let timeout = PollTimeout::try_from(LOOK).unwrap_or(PollTimeout::ZERO);
@@ -223,7 +226,8 @@ fn announced(pipe: &mut File) -> bool {
     let mut byte = [0];
     let announced = readable && pipe.read(&mut byte).is_ok_and(|length| length > 0);
     if readable && !announced {
-        // The daemon closed the pipe: it is about to end, or doesn't support the protocol.
+        // The daemon closed the pipe without an announcement: it is about to end, or ignores `--ready-fd`.
+        // Wait, to avoid a busy loop.
         std::thread::sleep(LOOK);
     }
     announced

@@ -1,4 +1,5 @@
-//! Configuration of a Millrace router in a lab: the given configuration, and a port for each link.
+//! Configuration of a Millrace router in a lab: the configuration from the lab file, with a port for each
+//! link.
 
 use std::fs;
 use std::path::Path;
@@ -8,7 +9,7 @@ use toml::{Table, Value};
 use crate::schema::Config;
 use crate::topology::{Device, Node, Router};
 
-/// Returns the tables of a configuration; `directory` is the base of a relative path.
+/// Returns the tables of a router's configuration. A relative path of a file starts at `directory`.
 pub(crate) fn read(config: &Config, directory: &Path) -> Result<Table, String> {
     match config {
         Config::Tables(tables) => Ok(tables.clone()),
@@ -25,9 +26,9 @@ pub(crate) fn read(config: &Config, directory: &Path) -> Result<Table, String> {
 
 /// Returns the text of the configuration for a router.
 ///
-/// A `[[port]]` that the configuration already has for a link's device is kept and completed. If on-death is
-/// not set, it becomes `kernel`: the kernel continues to forward when the router dies. Bindings and filters
-/// need on-death, in the file and at run time.
+/// If the configuration already has a `[[port]]` for a link's device, that port is kept and completed. If
+/// on-death is not set, it becomes `kernel`: the kernel continues to forward when the router dies. Without
+/// on-death, a router refuses bindings and filters, in the file and at run time.
 pub(crate) fn render(node: &Node, router: &Router) -> Result<String, String> {
     let mut config = router.config.clone();
     let table = config.entry("router").or_insert_with(|| Value::Table(Table::new()));

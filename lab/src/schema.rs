@@ -50,7 +50,7 @@ use toml::Spanned;
 
 use crate::Impairment;
 
-/// Whole lab file.
+/// Lab file as parsed from TOML.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct File {
@@ -118,7 +118,7 @@ pub(crate) enum RouterKind {
     Kernel,
 }
 
-/// Mode in which a Millrace router's workers wait for packets.
+/// Receive mode of a Millrace router's workers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum Mode {
@@ -128,7 +128,7 @@ pub(crate) enum Mode {
 }
 
 impl Mode {
-    /// Returns the mode as written in a configuration.
+    /// Returns the name of the mode, as in a configuration.
     pub fn name(self) -> &'static str {
         match self {
             Self::Adaptive => "adaptive",
@@ -192,13 +192,13 @@ impl FromStr for Destination {
     }
 }
 
-/// Value written as text. `T` names the expected format in errors.
+/// Value that the lab file has as a string, parsed as a `T`.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Text<T>(pub T);
 
-/// Expected format of a text value.
+/// Type that is parsed from a string of the lab file.
 pub(crate) trait Form: FromStr {
-    /// Description of the format, as in the error `"x" is not …`.
+    /// Description of the format for the error `"x" is not …`.
     const FORM: &'static str;
 }
 

@@ -1,4 +1,4 @@
-//! Record of a running lab, with which any process can remove the lab.
+//! Record of a running lab. With it, any process can remove the lab.
 
 use std::fs::{self, OpenOptions};
 use std::io;
@@ -14,18 +14,18 @@ use crate::topology::{LabFile, NodeKind};
 /// Default directory of lab records; [`crate::Options`] can set another.
 pub const DEFAULT_RUNTIME_DIRECTORY: &str = "/run/millrace/lab";
 
-/// Recorded lab.
+/// Record of a lab, as stored in its file.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct State {
     /// Name of the lab.
     pub name: String,
-    /// Lab file.
+    /// Path of the lab file; `None` for a lab from a text.
     pub file: Option<PathBuf>,
-    /// Nodes created so far, in order of creation.
+    /// Nodes created so far, in the order of creation.
     pub nodes: Vec<NodeState>,
 }
 
-/// Created host or router.
+/// Record of a created host or router.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NodeState {
     /// Name of the node in the lab.
@@ -36,16 +36,16 @@ pub struct NodeState {
     pub namespace: String,
     /// Devices of the node.
     pub devices: Vec<DeviceState>,
-    /// Daemon process of a Millrace router.
+    /// Daemon process of a Millrace router; `None` for other nodes, or before its start.
     pub process: Option<Process>,
-    /// Socket of that daemon.
+    /// Socket of the Millrace router's daemon; `None` for other nodes.
     pub socket: Option<PathBuf>,
     /// Routing daemons of the node.
     #[serde(default)]
     pub daemons: Vec<Process>,
 }
 
-/// Network device of a node.
+/// Record of a node's network device.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DeviceState {
     /// Name of the device inside the namespace.
@@ -73,7 +73,7 @@ impl NodeState {
         }
     }
 
-    /// Whether the node works; false for a Millrace router whose daemon does not run.
+    /// Whether the node works. False only for a Millrace router whose daemon does not run.
     pub fn is_running(&self) -> bool {
         self.kind != NodeKind::Millrace || self.process.is_some_and(|process| process.is_running())
     }
@@ -92,7 +92,7 @@ impl State {
     }
 }
 
-/// Directory of the records.
+/// Directory with the records of all labs.
 #[derive(Clone, Debug)]
 pub(crate) struct Records {
     directory: PathBuf,
@@ -107,12 +107,12 @@ impl Records {
         self.directory.join(format!("{name}.json"))
     }
 
-    /// Returns the directory of sockets, logs and configurations of a lab's routers.
+    /// Returns the directory of a lab's files: sockets, logs and configurations of its routers.
     pub fn files(&self, name: &str) -> PathBuf {
         self.directory.join(name)
     }
 
-    /// Creates the record of a new lab. If two processes create the same lab, only one succeeds.
+    /// Creates the record of a new lab. If two processes create the same lab at once, only one succeeds.
     pub fn create(&self, state: &State) -> Result<(), LabError> {
         let files = self.files(&state.name);
         fs::create_dir_all(&self.directory).map_err(LabError::file("create", &self.directory))?;
@@ -151,7 +151,7 @@ impl Records {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
             result => result.map_err(LabError::file("read", &path))?,
         };
-        // Another process has created the record, but not written it yet.
+        // Another process has created the record, but not written it yet: the lab has no nodes so far.
         if text.is_empty() {
             return Ok(Some(State { name: name.to_owned(), file: None, nodes: Vec::new() }));
         }

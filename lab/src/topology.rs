@@ -13,34 +13,34 @@ use crate::impairment::Impairment;
 pub struct LabFile {
     /// Name of the lab; it is the prefix of its namespaces' names.
     pub name: String,
-    /// Path of the file.
+    /// Path of the lab file; `None` for a lab from a text.
     pub path: Option<PathBuf>,
-    /// Hosts, then routers, in the file's order.
+    /// Hosts, then routers, each in the order of the file.
     pub nodes: Vec<Node>,
-    /// Links, in the file's order.
+    /// Links, in the order of the file.
     pub links: Vec<Link>,
 }
 
-/// Host or router.
+/// Host or router of a lab.
 #[derive(Clone, Debug)]
 pub struct Node {
     /// Name of the node, unique in the lab.
     pub name: String,
     /// Kind of the node.
     pub kind: NodeKind,
-    /// Devices of the node, one per link that ends here, in the links' order.
+    /// Devices of the node: one for each link that ends at the node, in the order of the links.
     pub devices: Vec<Device>,
     /// Static routes of the node.
     pub routes: Vec<Route>,
     /// Whether the devices keep Linux's default checksum and segmentation offloads.
     pub offloads: bool,
-    /// Generic receive offload of the devices; Linux's default if `None`.
+    /// Whether the devices use generic receive offload; `None` for Linux's default.
     pub gro: Option<bool>,
-    /// Settings of a Millrace router.
+    /// Settings of a Millrace router; `None` for other nodes.
     pub router: Option<Router>,
     /// Routing daemons in starting order.
     pub daemons: Vec<Daemon>,
-    /// Shell commands, run after everything else has started.
+    /// Shell commands, run in order after everything else has started.
     pub commands: Vec<String>,
 }
 
@@ -59,7 +59,7 @@ pub enum NodeKind {
 /// Settings of a Millrace router.
 #[derive(Clone, Debug, Default)]
 pub struct Router {
-    /// Mode in which the worker waits for packets; Millrace's default if `None`.
+    /// Receive mode of the workers; `None` for Millrace's default.
     pub mode: Option<&'static str>,
     /// Configuration of the router, without the ports of links.
     pub config: toml::Table,
@@ -67,7 +67,7 @@ pub struct Router {
     pub arguments: Vec<String>,
 }
 
-/// Routing daemon.
+/// Routing daemon of a node, with its configuration.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Daemon {
     /// Program: `bird`, or a daemon of FRR.
@@ -83,20 +83,20 @@ pub struct Device {
     pub name: String,
     /// Addresses of the device.
     pub addresses: Vec<IpNet>,
-    /// Impairment that the device's port causes; only at a Millrace router.
+    /// Impairment that the device's port causes; `None` for none. Only a Millrace router's port can have one.
     pub impairment: Option<Impairment>,
 }
 
-/// Pair of virtual Ethernet devices.
+/// Link: a pair of virtual Ethernet (veth) devices.
 #[derive(Clone, Debug)]
 pub struct Link {
     /// Ends of the link, at different nodes.
     pub ends: [End; 2],
-    /// MTU in bytes; 1500 if `None`.
+    /// MTU in bytes; `None` for 1500.
     pub mtu: Option<u32>,
 }
 
-/// Indices of a node and of one of its devices.
+/// End of a link: indices of a node, and of one of its devices.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct End {
     /// Index into [`LabFile::nodes`].
@@ -105,14 +105,14 @@ pub struct End {
     pub device: usize,
 }
 
-/// Static route.
+/// Static route of a node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Route {
     /// Destination network.
     pub to: IpNet,
-    /// Next hop; `None` for destinations that are neighbours at `device`.
+    /// Next hop; `None` if the destinations are on the link at `device`.
     pub via: Option<IpAddr>,
-    /// Output device, if the next hop doesn't determine it.
+    /// Output device; `None` if the next hop determines it.
     pub device: Option<String>,
 }
 

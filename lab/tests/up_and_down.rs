@@ -1,4 +1,4 @@
-//! Labs that come up, carry traffic, and leave nothing behind, however they end.
+//! Tests that labs can be built and carry traffic, and that they leave nothing behind, however they end.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -9,14 +9,14 @@ use std::time::{Duration, Instant};
 
 use millrace_lab::{Lab, LabError, LabFile, Options, down, exec, list};
 
-/// Unique lab name and directory of a test.
+/// Lab name and directory that only this test uses.
 struct Ground {
     name: String,
     directory: PathBuf,
 }
 
 impl Ground {
-    /// Returns `None` and prints the reason if labs can't be built.
+    /// Creates a unique name and directory. Returns `None` and prints the reason if labs can't be built here.
     fn new() -> Option<Self> {
         static COUNT: AtomicU32 = AtomicU32::new(0);
         let absent = ["ip", "nsenter", "ping", "ethtool"].into_iter().find(|program| !is_installed(program));
@@ -61,7 +61,7 @@ impl Ground {
         LabFile::parse(&text, &self.directory.join("lab.toml")).unwrap()
     }
 
-    /// Writes a program in place of the router's binary.
+    /// Writes a script that stands for the router's binary.
     fn fake_router(&self, script: &str) {
         let path = self.directory.join("millrace");
         fs::write(&path, format!("#!/bin/bash\n{script}\n")).unwrap();
@@ -152,7 +152,7 @@ fn a_kept_lab_is_listed_used_and_removed_by_name() {
 #[test]
 fn failure_names_its_step_and_reverts_the_others() {
     let Some(ground) = Ground::new() else { return };
-    // The kernel rejects a multicast address, which the check of the file accepts.
+    // `ff02::1` is a multicast address: the check of the file accepts it, but the kernel refuses it.
     let mut file = ground.file("kernel", "");
     file.nodes[1].devices[0].addresses.push("ff02::1/128".parse().unwrap());
     let error = Lab::up(&file, &ground.options()).unwrap_err().to_string();
@@ -188,8 +188,8 @@ fn a_dropped_lab_goes_also_by_a_panic() {
     ground.assert_nothing_is_left();
 }
 
-/// Script that writes its arguments to a file, announces that it is ready, and waits. `${@: -1}` is the
-/// number of the descriptor for the announcement.
+/// Script that stands for a router. It writes its arguments to a file, announces that it is ready, and waits.
+/// `${@: -1}` is the number of the descriptor for the announcement.
 const OBEDIENT: &str = "dir=$(dirname \"$0\"); echo \"$@\" > \"$dir/arguments\"\nip -o link > \"$dir/links\"\n\
                         fd=${@: -1}; printf 'ready\\n' >&$fd\nexec -a \"$0\" sleep 60";
 
@@ -275,7 +275,7 @@ fn processes_started_at_a_node_end_with_the_lab_and_others_continue() {
     let (file, options, runtime) = (ground.file("kernel", ""), ground.options(), ground.runtime());
     Lab::up(&file, &options).unwrap().keep();
     let mut bystander = Command::new("sleep").arg("600").spawn().unwrap();
-    // The processes: one without a parent, one that ignores SIGTERM, and one that `exec` waits for.
+    // Three processes: one whose parent has ended, one that ignores SIGTERM, and one for which `exec` waits.
     let start = |command: &str| {
         exec(&ground.name, "h1", &["sh".into(), "-c".into(), command.into()], &runtime).unwrap();
     };
@@ -320,7 +320,8 @@ fn commands_run_after_creation_and_a_failing_command_is_quoted_and_reverts_the_l
     ground.assert_nothing_is_left();
 }
 
-/// Returns an example with the kernel in place of its Millrace router, which other tests cover.
+/// Returns an example lab with its Millrace router replaced by a router whose kernel forwards. Other tests
+/// cover the Millrace router.
 fn example(name: &str, ground: &Ground) -> LabFile {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../examples/lab").join(name);
     let text = fs::read_to_string(&path).unwrap();
