@@ -1,7 +1,8 @@
-//! Redirection of the kernel's own packets to the router, so that the router's scheduler sends them.
+//! Host output: redirects the kernel's own packets to the router, so that the router's scheduler sends them.
 //!
 //! A tcx egress program redirects the packets to a TAP device that the router reads. The router's own packets
-//! bypass that hook: AF_XDP in copy mode, and AF_PACKET with `PACKET_QDISC_BYPASS`, skip it.
+//! don't reach the program, because AF_XDP in copy mode and AF_PACKET with `PACKET_QDISC_BYPASS` skip tcx
+//! egress.
 
 use std::os::fd::{AsFd, OwnedFd, RawFd};
 
@@ -13,7 +14,8 @@ use crate::bpf::object::{self, map_mut};
 use crate::bpf::syscall::{Hook, create_link, renumber};
 use crate::port_programs::attach::{find_device, tcx_error};
 
-/// Attached program. Dropping it, or the death of the process, detaches it.
+/// Attached program that redirects host output. Dropping it, or the death of the process, detaches the
+/// program.
 #[derive(Debug)]
 pub struct HostCatch {
     ifindex: u32,
@@ -22,11 +24,11 @@ pub struct HostCatch {
 
 impl HostCatch {
     /// Redirects packets that the kernel sends out of the device `ifindex` to the TAP device `catcher`. Both
-    /// are in the calling thread's network namespace. While that TAP device does not exist, the kernel sends
+    /// are in the calling thread's network namespace. While the TAP device does not exist, the kernel sends
     /// the packets itself. Needs Linux 6.6.
     ///
-    /// `above`: descriptors that stay open until the program is detached when the process is killed. Linux
-    /// closes the highest descriptor first, so the program gets a higher one.
+    /// `above`: descriptors that must stay open until the program is detached, if the process is killed.
+    /// Linux closes the highest descriptor first, so the program gets a higher number than these descriptors.
     pub fn attach(ifindex: u32, catcher: u32, above: &[RawFd]) -> Result<Self, OffloadError> {
         let device = find_device(ifindex)?;
         let mut object = object::host_output()?;

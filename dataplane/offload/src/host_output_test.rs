@@ -1,4 +1,4 @@
-//! Redirection of the kernel's output while a reader exists, and no redirection of the router's output.
+//! The program redirects host output while a reader exists, and never the router's own output.
 
 use std::net::UdpSocket;
 use std::os::fd::AsFd;
@@ -26,7 +26,7 @@ fn the_kernels_packets_are_caught_while_the_catcher_is_there() {
         let socket = wire.far(|| packet_socket(peer));
         wire.near(|| {
             let socket = UdpSocket::bind("10.0.0.1:4000").unwrap();
-            // A send error would make a program believe that the network is full.
+            // A send error would make an application believe that the network is full.
             assert_eq!(socket.send_to(text, "10.0.0.2:9").unwrap(), text.len());
         });
         receive_all(&socket).iter().any(|frame| frame.ends_with(text))
@@ -41,7 +41,8 @@ fn the_kernels_packets_are_caught_while_the_catcher_is_there() {
     assert!(arrived(b"after"));
 }
 
-/// A frame that ends before its message type is no neighbour discovery message. It waits like other frames.
+/// Sends frames that end before the ICMPv6 type: such a frame is no neighbour discovery message, and the
+/// program redirects it like other frames.
 #[test]
 fn neighbour_messages_are_recognised_by_present_bytes() {
     const NEXT: u32 = -1_i32 as u32;

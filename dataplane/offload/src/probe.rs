@@ -1,4 +1,4 @@
-//! Capabilities of a device for a port, queried from the kernel and tried, for `doctor`.
+//! Capabilities of a device for a port, queried from the kernel and tested by trials, for `doctor`.
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -31,7 +31,7 @@ pub struct AttachedProgram {
     pub id: u32,
     /// Name, at most 15 characters.
     pub name: String,
-    /// Whether the program runs in the driver; false in generic mode.
+    /// Whether the program runs in the driver; `false` in generic mode.
     pub native: bool,
     /// Whether Millrace loaded the program.
     pub ours: bool,
@@ -66,7 +66,7 @@ pub struct DeviceReport {
 
 impl DeviceReport {
     /// Probes the device `name` of the calling thread's namespace. Attaches and detaches a program that
-    /// passes all frames, but only where none is attached.
+    /// passes all frames, but only at hooks without a program.
     pub fn of(name: &str) -> Result<Self, OffloadError> {
         let failed = |call| move |source| OffloadError::Kernel { device: name.to_owned(), call, source };
         let index = nix::net::if_::if_nametoindex(name).map_err(io::Error::from);
@@ -97,15 +97,14 @@ impl DeviceReport {
     }
 }
 
-/// Loads an offload program without a MAC address, which passes every frame, for frames of one buffer as most
-/// ports have.
+/// Loads an offload program without a MAC address, which passes every frame, for frames of one buffer.
 fn harmless(program: &'static str) -> Result<(Ebpf, OwnedFd), OffloadError> {
     let mut object = object::level0()?;
     let program = object::load(&mut object, program)?;
     Ok((object, program))
 }
 
-/// Loads a program without a target device, which lets the kernel send.
+/// Loads a host output program without a target device, which leaves all packets to the kernel.
 fn catching_nothing() -> Result<(Ebpf, OwnedFd), OffloadError> {
     let mut object = object::host_output()?;
     let program = object::load(&mut object, "millrace_host")?;
@@ -114,7 +113,7 @@ fn catching_nothing() -> Result<(Ebpf, OwnedFd), OffloadError> {
 
 fn try_native(ifindex: u32, device: &Device) -> Support {
     match device.xdp {
-        // A program that is already there proves as much as a trial.
+        // A program that is attached already proves support, without a trial.
         Some((_, DRV_MODE)) => return Support::Yes,
         Some(_) => {
             let why = "a generic XDP program is attached, so native XDP was not tried";

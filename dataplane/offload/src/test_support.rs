@@ -16,7 +16,8 @@ use crate::bpf::object;
 use crate::classifier::dry_runs::ones_complement;
 use crate::{Mode, OnDeath, PortPrograms};
 
-/// Returns whether programs can be loaded. Prints the reason if not, and fails where CI must be able to.
+/// Returns whether programs can be loaded here. If not, prints the reason, and panics in CI, which must be
+/// able to load programs.
 pub(crate) fn can_load() -> bool {
     let root = nix::unistd::geteuid().is_root();
     let problem =
@@ -27,7 +28,7 @@ pub(crate) fn can_load() -> bool {
     false
 }
 
-/// Returns a frame from 02:00:00:00:00:99.
+/// Returns a frame to `mac` from 02:00:00:00:00:99.
 pub(crate) fn frame_to(mac: [u8; 6], ethertype: u16, payload: &[u8]) -> Vec<u8> {
     [&mac[..], &[2, 0, 0, 0, 0, 0x99], &ethertype.to_be_bytes(), payload].concat()
 }
@@ -39,7 +40,7 @@ pub(crate) fn with_tags(frame: &[u8], tags: &[(u16, u16)]) -> Vec<u8> {
     [&frame[..12], &tags, &frame[12..]].concat()
 }
 
-/// Returns a UDP packet, ports 4000 to 9, with correct checksums.
+/// Returns a UDP packet from port 4000 to port 9, with correct checksums.
 pub(crate) fn ipv4_packet(from: &str, to: &str, payload: usize) -> Vec<u8> {
     let (from, to): (Ipv4Addr, Ipv4Addr) = (from.parse().unwrap(), to.parse().unwrap());
     let length = (28 + payload) as u16;
@@ -54,7 +55,7 @@ pub(crate) fn ipv4_packet(from: &str, to: &str, payload: usize) -> Vec<u8> {
     packet
 }
 
-/// Returns a UDP packet, ports 4000 to 9, with a correct checksum.
+/// Returns a UDP packet from port 4000 to port 9, with a correct checksum.
 pub(crate) fn ipv6_packet(from: &str, to: &str, payload: usize) -> Vec<u8> {
     let (from, to): (Ipv6Addr, Ipv6Addr) = (from.parse().unwrap(), to.parse().unwrap());
     let mut packet = vec![0x60, 0, 0, 0];
@@ -83,7 +84,7 @@ pub(crate) struct Wire {
 }
 
 impl Wire {
-    /// Returns a wire, if programs can be loaded here.
+    /// Returns a wire; `None` if programs can't be loaded here.
     pub(crate) fn loadable() -> Option<Self> {
         can_load().then(Self::new)
     }
@@ -100,7 +101,7 @@ impl Wire {
             "-n {near} link add port address 02:00:00:00:00:01 type veth peer name peer netns {far} address 02:00:00:00:00:02"
         ));
         for (namespace, device, address) in [(near, "port", "10.0.0.1/24"), (far, "peer", "10.0.0.2/24")] {
-            // Without IPv6, all frames come from the test.
+            // Without IPv6, the kernel sends no frames of its own.
             in_namespace(namespace, move || {
                 std::fs::write(format!("/proc/sys/net/ipv6/conf/{device}/disable_ipv6"), "1").unwrap();
             });
@@ -108,8 +109,8 @@ impl Wire {
             ip(&format!("-n {namespace} link set {device} up"));
             ip(&format!("-n {namespace} link set lo up"));
         }
-        // Without this entry, the answer to a packet for the router would first ask for the neighbour's
-        // address.
+        // Without this entry, the kernel would resolve the neighbour's address before its answer to a packet
+        // for the router.
         ip(&format!("-n {near} neigh add 10.0.0.2 lladdr 02:00:00:00:00:02 dev port nud permanent"));
         wire
     }
@@ -187,7 +188,7 @@ pub(crate) fn packet_socket(ifindex: u32) -> OwnedFd {
     socket
 }
 
-/// Sends whole frames by `ifindex`.
+/// Sends whole frames out of `ifindex`.
 pub(crate) fn send_frames(ifindex: u32, frames: &[&[u8]]) {
     let socket = packet_socket(ifindex);
     for frame in frames {
@@ -195,7 +196,7 @@ pub(crate) fn send_frames(ifindex: u32, frames: &[&[u8]]) {
     }
 }
 
-/// Returns the frames that wait at a packet socket, and the frames that arrive within 200 ms more.
+/// Returns the frames that wait at a packet socket, and those that arrive within the next 200 ms.
 pub(crate) fn receive_all(socket: &OwnedFd) -> Vec<Vec<u8>> {
     let patience = nix::sys::time::TimeVal::new(0, 200_000);
     nix::sys::socket::setsockopt(socket, nix::sys::socket::sockopt::ReceiveTimeout, &patience).unwrap();

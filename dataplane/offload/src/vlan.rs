@@ -26,8 +26,8 @@ impl VlanStack {
         Self { outer: VlanTag { tpid: 0x8100, vid }, inner: None }
     }
 
-    /// Returns the key of the map `vlans`: outer TPID, outer vid, inner TPID, inner vid, 16 bits each, native
-    /// order.
+    /// Returns the key of the map `vlans`: outer TPID, outer vid, inner TPID, inner vid, each 16 bits in
+    /// native byte order.
     pub(crate) fn key(self) -> [u16; 4] {
         let inner = self.inner.unwrap_or(VlanTag { tpid: 0, vid: 0 });
         [self.outer.tpid, self.outer.vid, inner.tpid, inner.vid]

@@ -1,4 +1,5 @@
-//! Programs that are already on a device: their owner, and the map contents left by an earlier Millrace.
+//! Programs that are already on a device: whether Millrace loaded them, and the map contents that an earlier
+//! Millrace left.
 
 use std::os::fd::{AsFd, OwnedFd};
 
@@ -8,8 +9,8 @@ use aya::programs::{ProgramInfo, loaded_programs};
 
 use super::object::NAME_PREFIX;
 
-/// Returns the ids of all programs that Millrace has loaded on this machine, in this process, another or an
-/// earlier one. Empty if the kernel does not report them.
+/// Returns the ids of all programs on this machine that Millrace loaded, in this process or another one.
+/// Empty if the kernel does not report programs.
 pub fn own_program_ids() -> Vec<u32> {
     let programs = loaded_programs().flatten();
     let ours = programs.filter(|info| String::from_utf8_lossy(info.name()).starts_with(NAME_PREFIX));
@@ -41,9 +42,9 @@ impl Loaded {
         self.info.fd().ok()?.as_fd().try_clone_to_owned().ok()
     }
 
-    /// Copies MAC address, addresses and VLANs into the maps of the new program. So frames that the old
-    /// program dropped stay dropped until the owner configures the new one. Unreadable values are skipped,
-    /// because the owner sets them anyway.
+    /// Copies MAC address, IP addresses and VLANs into the maps of a new program, `heir`. So frames that the
+    /// old program dropped stay dropped until the owner configures the new program. Skips unreadable values,
+    /// because the owner sets all values later.
     pub(crate) fn bequeath(&self, heir: &mut Ebpf) {
         for map in self.info.map_ids().ok().flatten().unwrap_or_default() {
             let Ok(name) =

@@ -21,12 +21,12 @@ pub(crate) struct MappedMap {
     length: usize,
 }
 
-// SAFETY: on this side, only one worker copies the bytes of its own part; all other accesses load or store
-// single words. The kernel's programs access the memory meanwhile: single words, or bytes that a word permits
-// them to read.
+// SAFETY: in this process, only one worker copies the bytes of its own part; all other accesses load or store
+// single words. The kernel's programs access the memory at the same time: single words, or bytes that a word
+// permits them to read.
 unsafe impl Send for MappedMap {}
-// SAFETY: as above; a shared reference only loads and stores words, or copies bytes out, and any bytes are a
-// valid value.
+// SAFETY: a shared reference only loads and stores words, or copies bytes out, and any bytes are a valid
+// value. Other accesses are as for `Send`.
 unsafe impl Sync for MappedMap {}
 
 impl MappedMap {
@@ -49,7 +49,7 @@ impl MappedMap {
         Ok(Self { start: start.map_err(|error| failed(format!("mmap: {error}")))?, length })
     }
 
-    /// Copies `bytes` to the byte offset `at`. Panics if they do not fit.
+    /// Copies `bytes` to the byte offset `at`. Panics if they don't fit into the map.
     pub(crate) fn write(&mut self, at: usize, bytes: &[u8]) {
         assert!(at + bytes.len() <= self.length, "{} bytes at {at} of a map of {}", bytes.len(), self.length);
         // SAFETY: the range was just checked to lie inside the mapping, and no reference of this process
@@ -63,15 +63,15 @@ impl MappedMap {
         }
     }
 
-    /// Reads `N` bytes from `at`. Panics outside of the map.
+    /// Reads `N` bytes from the byte offset `at`. Panics if they are outside of the map.
     pub(crate) fn read<const N: usize>(&self, at: usize) -> [u8; N] {
         assert!(at + N <= self.length, "{N} bytes at {at} of a map of {}", self.length);
         // SAFETY: the range was just checked to lie inside the mapping; an array of bytes has no alignment.
         unsafe { self.start.as_ptr().cast::<u8>().add(at).cast::<[u8; N]>().read() }
     }
 
-    /// Returns the four bytes from `at` on, which programs read and write as well. Panics outside of the map,
-    /// or if `at` is not aligned.
+    /// Returns the four bytes from the byte offset `at` on, which programs read and write as well. Panics if
+    /// they are outside of the map, or `at` is not aligned.
     #[inline]
     pub(crate) fn word32(&self, at: usize) -> &AtomicU32 {
         assert!(at + 4 <= self.length && at.is_multiple_of(4), "a word at {at} of a map of {}", self.length);
@@ -80,11 +80,13 @@ impl MappedMap {
         unsafe { AtomicU32::from_ptr(self.start.as_ptr().cast::<u8>().add(at).cast()) }
     }
 
-    /// Returns the eight bytes from `at` on, as [`word32`](Self::word32) does for four.
+    /// Returns the eight bytes from the byte offset `at` on, which programs read and write as well. Panics if
+    /// they are outside of the map, or `at` is not aligned.
     #[inline]
     pub(crate) fn word64(&self, at: usize) -> &AtomicU64 {
         assert!(at + 8 <= self.length && at.is_multiple_of(8), "a word at {at} of a map of {}", self.length);
-        // SAFETY: as above.
+        // SAFETY: inside the mapping, which lives as long as `self` and begins at a page, so the word is
+        // aligned.
         unsafe { AtomicU64::from_ptr(self.start.as_ptr().cast::<u8>().add(at).cast()) }
     }
 }

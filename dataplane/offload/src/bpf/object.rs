@@ -18,14 +18,14 @@ static SEND: &[u8] = aya::include_bytes_aligned!(concat!(env!("OUT_DIR"), "/send
 /// Prefix of all program names in the kernel. A later start recognises leftover programs by it.
 pub(crate) const NAME_PREFIX: &str = "millrace_";
 
-/// Creates the maps of a port's programs, with its own flow cache, which stays empty. The programs themselves
-/// are loaded one by one.
+/// Creates the maps of a port's programs, with an own flow cache, which stays empty. [`load`] then loads each
+/// program.
 pub(crate) fn level0() -> Result<Ebpf, OffloadError> {
     open("level0", LEVEL0_ALONE, |_| {})
 }
 
-/// Creates the maps of a port's programs, with the flow cache of a directory of maps. If the cache does not
-/// exist, creates it for `flows` flows in `buckets` buckets.
+/// Creates the maps of a port's programs, with the flow cache whose maps are in `directory`. If the cache
+/// does not exist, creates it for `flows` flows in `buckets` buckets.
 pub(crate) fn level0_in(directory: &Path, (flows, buckets): (u32, u32)) -> Result<Ebpf, OffloadError> {
     open("level0", LEVEL0, |loader| {
         loader.default_map_pin_directory(directory);
@@ -44,7 +44,7 @@ pub(crate) fn send() -> Result<Ebpf, OffloadError> {
     open("send", SEND, |_| {})
 }
 
-/// Creates the maps of the program that redirects the kernel's own output.
+/// Creates the maps of the program that redirects host output, the kernel's own packets.
 pub(crate) fn host_output() -> Result<Ebpf, OffloadError> {
     open("host_output", HOST_OUTPUT, |_| {})
 }
@@ -55,7 +55,7 @@ fn open(
     configure: impl FnOnce(&mut EbpfLoader<'_>),
 ) -> Result<Ebpf, OffloadError> {
     let mut loader = EbpfLoader::new();
-    // The programs need no kernel types, and reading them would take some 100 ms.
+    // The programs need no kernel types (BTF), and reading the types would take some 100 ms.
     loader.btf(None).verifier_log_level(VerifierLogLevel::DEBUG);
     configure(&mut loader);
     loader.load(object).map_err(|error| OffloadError::Load { program: name, detail: chain(&error) })
@@ -112,7 +112,7 @@ pub(crate) fn id_of(program: BorrowedFd<'_>) -> Option<u32> {
     text.lines().find_map(|line| line.strip_prefix("prog_id:"))?.trim().parse().ok()
 }
 
-/// Changes `struct config`: six bytes of MAC address, then the fallback action.
+/// Changes `struct config` with `change`: six bytes of MAC address, then the fallback action.
 pub(crate) fn write_config(object: &mut Ebpf, change: impl FnOnce(&mut [u8; 8])) -> Result<(), OffloadError> {
     let failed = |error: MapError| map_error("config", &error);
     let mut map = Array::<_, [u8; 8]>::try_from(map_mut(object, "config")?).map_err(failed)?;

@@ -1,5 +1,5 @@
-//! Parts of bpf(2) that aya does not offer: links with their errors, tcx without links, live test runs, and
-//! map entries by descriptor. Also file systems without a mount point.
+//! Parts of bpf(2) that aya does not offer: links with the kernel's errors, tcx without links, live test
+//! runs, and map entries by descriptor. Also file systems without a mount point.
 //!
 //! Layouts are those of `union bpf_attr` in <linux/bpf.h>. The kernel accepts a shorter structure and reads
 //! the rest as zero.
@@ -24,7 +24,7 @@ const FSOPEN_CLOEXEC: c_uint = 1;
 const FSCONFIG_CMD_CREATE: c_uint = 6;
 const FSMOUNT_CLOEXEC: c_uint = 1;
 
-/// Hook on a device that a link can attach to.
+/// Hook of a device to which a program can be attached.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Hook {
     /// XDP, with the mode in `XDP_FLAGS_*`.
@@ -84,7 +84,7 @@ struct MapElement {
     flags: u64,
 }
 
-/// Lengths and addresses of an input and of an output.
+/// Lengths and addresses of the input and the output of a test run.
 #[repr(C)]
 #[derive(Default)]
 struct Buffers {
@@ -136,8 +136,8 @@ unsafe fn bpf<T>(command: c_uint, attributes: &mut T) -> io::Result<c_long> {
     if result < 0 { Err(io::Error::last_os_error()) } else { Ok(result) }
 }
 
-/// Mounts a file system of this type without a mount point. Only the descriptor of its root reaches it, and
-/// it ends with that descriptor.
+/// Mounts a file system of this type without a mount point. Only the returned descriptor of its root gives
+/// access to it. The file system ends when the descriptor is closed.
 pub(crate) fn detached_mount(file_system: &CStr) -> io::Result<OwnedFd> {
     let opened = |result: c_long| match result {
         // SAFETY: the kernel has just opened this descriptor for us; a descriptor fits an int.
@@ -189,7 +189,7 @@ pub(crate) fn create_link(program: BorrowedFd<'_>, ifindex: u32, hook: Hook) -> 
     Ok(unsafe { OwnedFd::from_raw_fd(fd as i32) })
 }
 
-/// Duplicates a descriptor to a number of at least `least`.
+/// Duplicates a descriptor. The new descriptor's number is at least `least`.
 pub(crate) fn renumber(fd: &OwnedFd, least: i32) -> io::Result<OwnedFd> {
     // SAFETY: takes no pointers.
     let number = unsafe { libc::fcntl(fd.as_raw_fd(), libc::F_DUPFD_CLOEXEC, least) };
@@ -221,8 +221,8 @@ fn tcx(command: c_uint, program: BorrowedFd<'_>, ifindex: u32) -> io::Result<()>
     unsafe { bpf(command, &mut attributes).map(drop) }
 }
 
-/// Returns the ids of the programs at tcx ingress in the order of their execution, each with whether it has a
-/// link.
+/// Returns the ids of the programs at tcx ingress in the order of their execution. Each boolean tells whether
+/// the program is attached by a link.
 pub(crate) fn query_tcx(ifindex: u32) -> io::Result<Vec<(u32, bool)>> {
     let (mut programs, mut links) = ([0_u32; 64], [0_u32; 64]);
     let mut attributes = ProgQuery {
@@ -239,8 +239,8 @@ pub(crate) fn query_tcx(ifindex: u32) -> io::Result<Vec<(u32, bool)>> {
     Ok(programs.iter().zip(&links).take(count).map(|(&program, &link)| (program, link != 0)).collect())
 }
 
-/// Runs `program` on `repeat` frames that begin as `data`, as received from `ifindex`, `batch` frames at a
-/// time. The kernel carries out the verdicts.
+/// Runs `program` on `repeat` frames that begin with `data`, as if received from `ifindex`, `batch` frames at
+/// a time. The kernel carries out the verdicts.
 pub(crate) fn run_live(
     program: BorrowedFd<'_>,
     ifindex: u32,

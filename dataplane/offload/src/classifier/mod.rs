@@ -1,4 +1,4 @@
-//! Classification of frames by the programs in the kernel, compared with its twin in Rust.
+//! Classification of frames by the programs in the kernel, compared with a twin in Rust.
 
 pub(crate) mod dry_runs;
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! The three programs, run dry in the kernel, compared with a table of frames and with their twin.
+//! Dry runs of the three programs in the kernel, compared with a table of frames and with the twin.
 
 use std::net::Ipv6Addr;
 
@@ -94,8 +94,8 @@ fn each_class_of_frames_gets_its_verdict() {
     }
 }
 
-/// Returns an address that the classifier knows, mostly with one bit flipped, because mistakes are likely
-/// near known addresses.
+/// Returns an address that the classifier knows, mostly with one bit flipped: mistakes are likeliest near
+/// known addresses.
 fn near<const N: usize>(known: Vec<[u8; N]>) -> impl Strategy<Value = [u8; N]> {
     (prop::sample::select(known), prop::option::weighted(0.7, 0..8 * N)).prop_map(|(mut address, flip)| {
         flip.into_iter().for_each(|bit| address[bit / 8] ^= 0x80 >> (bit % 8));

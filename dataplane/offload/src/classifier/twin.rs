@@ -1,4 +1,4 @@
-//! Second implementation of the classifier of bpf/classifier.h, slow and simple, for comparison with the
+//! Twin of the classifier of bpf/classifier.h: a slow and simple Rust version, for comparison with the
 //! programs.
 
 use std::collections::HashSet;
@@ -17,7 +17,7 @@ pub(crate) enum Verdict {
     Vlan,
 }
 
-/// Contents of a port's maps.
+/// Contents of a port's maps: the addresses and VLANs that the classifier knows.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Knowledge {
     pub(crate) mac: [u8; 6],

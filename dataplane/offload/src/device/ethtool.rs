@@ -21,7 +21,7 @@ struct DriverInfo {
     rest: [u8; 160],
 }
 
-/// `struct ethtool_cmd`. Only the speed is used, in Mb/s and as two halves.
+/// `struct ethtool_cmd`. Only the speed is used: in Mb/s, split into two halves.
 #[repr(C)]
 #[derive(Default)]
 struct Settings {
@@ -43,7 +43,7 @@ struct Value {
     data: u32,
 }
 
-/// `struct ethtool_channels`: maxima, then the numbers in use.
+/// `struct ethtool_channels`: maximum numbers of channels, then the numbers in use.
 #[repr(C)]
 #[derive(Default)]
 struct Channels {
@@ -68,7 +68,7 @@ pub(crate) fn driver(device: &str) -> Option<String> {
     Some(String::from_utf8_lossy(info.driver.get(..length)?).into_owned())
 }
 
-/// Returns the receive and transmit queues in use, which may be fewer than the device has.
+/// Returns the numbers of receive and transmit queues in use, which may be fewer than the device has.
 pub(crate) fn queues(device: &str) -> Option<(u32, u32)> {
     let mut channels = Channels { command: ETHTOOL_GCHANNELS, ..Channels::default() };
     // SAFETY: this command fills a `struct ethtool_channels`.
@@ -95,7 +95,7 @@ pub fn receive_queues(device: &str) -> Option<u32> {
 }
 
 /// Returns the link speed of `device` (in the calling thread's namespace) in bits per second. `None` if the
-/// driver does not report it, as without a carrier. A virtual device may report any speed.
+/// driver does not report it, for instance without a carrier. A virtual device may report any speed.
 #[must_use]
 pub fn link_speed(device: &str) -> Option<u64> {
     let mut settings = Settings { command: ETHTOOL_GSET, ..Settings::default() };

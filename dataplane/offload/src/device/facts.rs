@@ -1,10 +1,10 @@
-//! Device properties queried from the kernel without trials, for devices in use.
+//! Device properties that the kernel reports. No trial is needed, so this suits devices in use.
 
 use super::rtnetlink;
 use super::{ethtool, genetlink};
 use crate::link_speed;
 
-/// Properties of a device.
+/// Properties of a device that the kernel reports.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct DeviceFacts {
     /// Name of the driver; empty if the driver reports none.

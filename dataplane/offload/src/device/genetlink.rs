@@ -25,7 +25,7 @@ const NETDEV_A_DEV_XDP_FEATURES: u16 = 3;
 const HEADERS: usize = 20;
 /// Offset of the command, after the netlink header.
 const COMMAND: usize = 16;
-/// Length of the receive buffer for a notification, in bytes; a notification has some ten attributes.
+/// Length of the receive buffer for a notification, in bytes. A notification has some ten attributes.
 const NEWS: usize = 4096;
 
 /// Names of `enum netdev_xdp_act`, from bit 0 on.
@@ -66,7 +66,7 @@ impl FeatureNews {
     }
 
     /// Takes all pending notifications. `matters` selects devices by their index. Returns whether the
-    /// features of a selected device changed; also `true` when notifications may be lost.
+    /// features of a selected device changed, or notifications may have been lost.
     pub fn take(&mut self, matters: impl Fn(u32) -> bool) -> bool {
         let mut found = false;
         loop {
@@ -97,8 +97,8 @@ fn netdev_family(socket: &Socket) -> io::Result<Vec<u8>> {
     ask(socket, GENL_ID_CTRL, CTRL_CMD_GETFAMILY, CTRL_ATTR_FAMILY_NAME, b"netdev\0")
 }
 
-/// Returns the number of a multicast group of a family. The attribute is a list of lists, each with a name
-/// and a number.
+/// Returns the number of a multicast group of a family. The attribute with the groups is a list of lists,
+/// each with a name and a number.
 fn group(family: &[u8], name: &[u8]) -> Option<u32> {
     let groups = attribute(family, HEADERS, CTRL_ATTR_MCAST_GROUPS)?;
     // The entries of the list are attributes, numbered from 1.
@@ -132,7 +132,7 @@ mod tests {
         ip(&set);
     }
 
-    /// Returns whether a notification for `device` arrives within `looks` attempts, a millisecond apart.
+    /// Returns whether a notification for `device` arrives within `looks` milliseconds.
     fn hears(news: &mut FeatureNews, device: u32, looks: u32) -> bool {
         (0..looks).any(|_| {
             std::thread::sleep(Duration::from_millis(1));

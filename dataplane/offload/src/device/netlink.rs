@@ -1,4 +1,4 @@
-//! Netlink messages: requests, attributes, and refusals of the kernel.
+//! Netlink messages: requests, attributes, and error answers of the kernel.
 
 use std::{fmt, io};
 
@@ -46,7 +46,7 @@ pub(crate) fn open(protocol: isize) -> io::Result<Socket> {
 pub(crate) struct Request(Vec<u8>);
 
 impl Request {
-    /// Creates a request with the header of its family, `head`.
+    /// Creates a request with the family's own header, `head`.
     pub(crate) fn new(kind: u16, flags: u16, head: &[u8]) -> Self {
         let mut bytes = Vec::with_capacity(128);
         bytes.extend([0; 4]);
@@ -88,8 +88,8 @@ pub(crate) fn push_attribute(bytes: &mut Vec<u8>, kind: u16, value: &[u8]) {
     bytes.resize(bytes.len().next_multiple_of(4), 0);
 }
 
-/// Reads `struct nlmsgerr`: error, the header of the request (its body is whole, or missing in a capped
-/// acknowledgement), then attributes. One attribute is the kernel's message (<linux/netlink.h>).
+/// Reads `struct nlmsgerr`: error code, the repeated request (only its header in a capped acknowledgement),
+/// then attributes. One attribute is the kernel's message (<linux/netlink.h>).
 fn refusal(answer: &[u8]) -> Option<Refusal> {
     const NLMSG_ERROR: u16 = 2;
     const NLM_F_CAPPED: u16 = 0x100;

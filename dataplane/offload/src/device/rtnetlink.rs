@@ -1,4 +1,4 @@
-//! rtnetlink requests: query a device, and attach an XDP program without a link.
+//! rtnetlink requests: queries of a device, and attachment of an XDP program without a link.
 
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd};
@@ -7,11 +7,11 @@ use netlink_sys::protocols::NETLINK_ROUTE;
 
 use super::netlink::{self, Refusal, Request, attribute, number, push_attribute, text};
 
-/// Flag: attach only if nothing is attached.
+/// Flag: attach only if no program is attached.
 pub(crate) const UPDATE_IF_NOEXIST: u32 = 1;
-/// Flag: the kernel's generic hook.
+/// Flag: attach to the kernel's generic hook.
 pub(crate) const SKB_MODE: u32 = 1 << 1;
-/// Flag: the driver.
+/// Flag: attach in the driver.
 pub(crate) const DRV_MODE: u32 = 1 << 2;
 const REPLACE: u32 = 1 << 4;
 
@@ -32,7 +32,7 @@ const NLA_F_NESTED: u16 = 1 << 15;
 /// Length in bytes of a netlink header and `struct ifinfomsg`.
 const HEADERS: usize = 32;
 
-/// Number of bytes by which a packet may exceed the MTU of the receiving veth: a VLAN tag.
+/// Number of bytes by which a packet may exceed the MTU of the receiving veth: the length of a VLAN tag.
 pub(crate) const VETH_ROOM: u32 = 4;
 
 /// Device properties that a port's programs need.
@@ -53,8 +53,8 @@ pub(crate) fn device(ifindex: u32) -> io::Result<Device> {
     Ok(read_device(link(&answer).ok_or_else(invalid)?))
 }
 
-/// Returns the MTU of the other end of a veth, in any namespace. `None` for other devices, without another
-/// end, and where the kernel does not permit access to it.
+/// Returns the MTU of the other end of a veth, in any namespace. `None` for other devices, for a veth without
+/// another end, and without the kernel's permission.
 pub(crate) fn far_mtu(ifindex: u32) -> Option<u32> {
     let answer = exchange(about(libc::RTM_GETLINK, 0, ifindex)).ok()?;
     let near = link(&answer)?;
@@ -92,7 +92,8 @@ fn read_xdp(attributes: &[u8]) -> Option<(u32, u32)> {
     (id != 0).then_some((id, if is_generic { SKB_MODE } else { DRV_MODE }))
 }
 
-/// Attaches `program` (or detaches with `None`) without a link. With `expected`, replaces only that program.
+/// Attaches `program` without a link; `None` detaches the attached program. With `expected`, replaces only
+/// that program.
 pub(crate) fn set_xdp(
     ifindex: u32,
     program: Option<BorrowedFd<'_>>,

@@ -1,5 +1,5 @@
-//! IPv6 packets of a cached flow whose extension headers hide the transport header: the worker handles them,
-//! whatever the flow cache entry contains.
+//! IPv6 packets of a cached flow with extension headers before the transport header. The worker must handle
+//! them, whatever the flow cache entry contains.
 
 use super::dry_runs::{Bench, PORT};
 use super::tests::{V6, v6_frame};
@@ -8,8 +8,8 @@ use crate::test_support::can_load;
 /// Lengths of the link header and of the IPv6 header, in octets.
 const HEADERS: (usize, usize) = (14, 40);
 
-/// Returns the frame of the cached flow with these extension headers after its IPv6 header. Each has a
-/// number, and the octets after its next-header field.
+/// Returns the frame of the cached flow with these extension headers after its IPv6 header. Each header is
+/// given by its number and the octets after its next-header field.
 fn with_chain(chain: &[(u8, &[u8])], length: Option<usize>) -> Vec<u8> {
     let frame = v6_frame();
     let (link, rest) = frame.split_at(HEADERS.0);

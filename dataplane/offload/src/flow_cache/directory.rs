@@ -1,8 +1,9 @@
 //! Private BPF file system for maps that the programs of several ports share.
 //!
-//! A loader finds a map of an earlier load by its pinned name. The usual directory, /sys/fs/bpf, does not
-//! exist in a network namespace of `ip netns exec`, and maps pinned there outlive the process. A BPF file
-//! system without a mount point is reached by the descriptor of its root, and ends with it.
+//! The loader finds existing maps by their pinned names. The usual directory, /sys/fs/bpf, does not exist in
+//! a network namespace of `ip netns exec`, and maps pinned there outlive the process. A BPF file system
+//! without a mount point is reachable only by the descriptor of its root. It ends when that descriptor is
+//! closed.
 
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};

@@ -1,4 +1,4 @@
-//! Second implementation of the forwarding of bpf/flow_cache.h, slow and simple, for comparison with the
+//! Twin of the forwarding of bpf/flow_cache.h: a slow and simple Rust version, for comparison with the
 //! programs.
 
 #[cfg(test)]
@@ -22,8 +22,8 @@ pub(crate) struct Read {
     pub partial: Option<usize>,
 }
 
-/// Reads the flow of a frame that arrived by `port`, if the cache may forward it. The packet must be whole,
-/// without options, of a known protocol, and with TTL left.
+/// Reads the flow of a frame that arrived at `port`, if the flow cache may forward the frame. The packet must
+/// be whole and without options, and have a known protocol and a TTL that allows forwarding.
 pub(crate) fn read(frame: &[u8], port: u16) -> Option<Read> {
     let network = frame.get(14..).filter(|_| is_station(&frame[6..12]))?;
     let (addresses, protocol, transport_at, network_length) = match frame[12..14] {
@@ -90,12 +90,12 @@ fn ports(addresses: &[u8], protocol: u8, transport: &[u8]) -> Option<((u16, u16)
     Some(((word(0), word(2)), (word(field) == pseudo).then_some(field)))
 }
 
-/// Returns the frame as it is sent.
+/// Returns the frame that the flow cache sends for a received frame.
 pub(crate) fn forwarded(frame: &[u8], flow: &OffloadEgress) -> Vec<u8> {
     let (read, mut frame) = (read(frame, 0).expect("a plain packet"), frame.to_vec());
     if let Some(at) = read.partial {
         let transport = if frame[12] == 8 { 34 } else { 54 };
-        // The field contains the sum of the pseudo-header.
+        // The checksum field contains the sum of the pseudo-header.
         let sum = !ones_complement(&frame[transport..14 + read.network_length]);
         let sum = if sum == 0 && read.key[36] == UDP { 0xffff } else { sum };
         frame[at..at + 2].copy_from_slice(&sum.to_be_bytes());

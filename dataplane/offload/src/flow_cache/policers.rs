@@ -14,7 +14,7 @@ const PAID: usize = std::mem::offset_of!(Policer, paid);
 const BYTE: usize = std::mem::offset_of!(Policer, byte);
 const DEPTH: usize = std::mem::offset_of!(Policer, depth);
 
-/// All token buckets that programs see.
+/// All token buckets that programs and workers share.
 #[derive(Debug)]
 pub(super) struct Policers {
     map: MappedMap,
@@ -30,9 +30,9 @@ impl Policers {
         Ok(Arc::new(Self { map, taken, next: AtomicUsize::new(0) }))
     }
 
-    /// Takes a full bucket; `None` when all are in use. Buckets are assigned in turn, so a released bucket is
-    /// reused late: a program that has just read an old entry may still take tokens from it. `byte`: cost of
-    /// a byte, in 65,536ths of a tick. `depth`: ticks between a full bucket and an empty one.
+    /// Takes a full bucket; `None` when all are in use. Buckets are assigned in turn, so that a released
+    /// bucket is reused late: a program that has just read an old entry may still take tokens from it.
+    /// `byte`: cost of a byte, in 65,536ths of a tick. `depth`: ticks between a full bucket and an empty one.
     pub fn take(self: &Arc<Self>, byte: u64, depth: u64) -> Option<PolicerPlace> {
         let is_free =
             |place: &usize| self.taken.get(*place).is_some_and(|taken| !taken.swap(true, Ordering::AcqRel));
@@ -47,7 +47,7 @@ impl Policers {
     }
 }
 
-/// Token bucket that programs share. Dropping it frees the bucket.
+/// Token bucket that programs and workers share. Dropping it frees the bucket.
 #[derive(Debug)]
 pub struct PolicerPlace {
     all: Arc<Policers>,
@@ -60,7 +60,7 @@ impl PolicerPlace {
         self.place
     }
 
-    /// Returns the state of the bucket: the time up to which the packets that passed are paid for.
+    /// Returns the state of the bucket, in ticks: the time up to which passed packets have used the rate.
     #[inline]
     pub fn paid(&self) -> &AtomicU64 {
         self.all.map.word64(usize::from(self.place) * BUCKET + PAID)

@@ -1,8 +1,8 @@
-//! Index of flows: the hash of bpf/flow_cache_table.h, and the buckets of words that name entries.
+//! Index of flows: the hash of bpf/flow_cache_table.h, and buckets of words that name flow cache entries.
 //!
 //! A removed flow leaves a tombstone, not a free word. A program searches a flow's second bucket only if the
-//! first bucket has no free word, so a free word would hide flows in their second bucket. New flows use
-//! tombstones first.
+//! first bucket has no free word. So a free word in the first bucket would hide flows in their second bucket.
+//! New flows use tombstones first.
 
 use std::hash::{BuildHasher, RandomState};
 use std::sync::atomic::Ordering;
@@ -20,12 +20,12 @@ const BUCKET: usize = WORDS * 4;
 const CHOICES: [u32; 2] = [36, 12];
 
 impl Table {
-    /// Creates a table for `capacity` flows, with its own secrets. At most half of its words are in use.
+    /// Creates a table for `capacity` flows, with its own hash secrets. At most half of its words are in use.
     pub fn new(capacity: u32) -> Self {
         let keyed = RandomState::new();
         let secrets = std::array::from_fn(|at| keyed.hash_one(at) as u32);
         let buckets = (u64::from(capacity) * 2).div_ceil(WORDS as u64).next_power_of_two();
-        // All bits set are no entry number: they mark a tombstone.
+        // A word with all number bits set is a tombstone, so no entry has that number.
         let numbers = (u64::from(capacity) + 2).next_power_of_two() - 1;
         Self { mask: (buckets - 1) as u32, numbers: numbers as u32, secrets }
     }
@@ -54,7 +54,7 @@ impl Table {
     }
 }
 
-/// Words of the buckets, for writing by workers. Several workers may write at once.
+/// Words of the buckets, as workers write them. Several workers may write at once.
 #[derive(Debug)]
 pub(super) struct Words {
     map: MappedMap,
@@ -76,7 +76,7 @@ impl Words {
         }
         while let Some((at, found)) = self.vacant(hash) {
             let order = (Ordering::Release, Ordering::Relaxed);
-            // Another worker may have taken the word meanwhile.
+            // The exchange fails if another worker has just taken the word; then the search starts again.
             if self.map.word32(at).compare_exchange(found, named, order.0, order.1).is_ok() {
                 return true;
             }
@@ -84,7 +84,8 @@ impl Words {
         false
     }
 
-    /// Returns the word for a new flow of this hash, and its contents: free or a tombstone.
+    /// Returns the byte offset of the word to use for a new flow of this hash, and its contents: free or a
+    /// tombstone. `None` if both buckets are full.
     fn vacant(&self, hash: u64) -> Option<(usize, u32)> {
         let numbers = self.table.numbers;
         let found = |at: usize| (at, self.found(at));
@@ -111,7 +112,7 @@ impl Words {
         }
     }
 
-    /// Returns all words that a flow may use, in the order of the search.
+    /// Returns the byte offsets of all words that a flow may use, in the order of the search.
     fn places(&self, hash: u64) -> impl Iterator<Item = usize> + use<> {
         let mask = u64::from(self.table.mask);
         CHOICES.into_iter().flat_map(move |shift| {
@@ -124,7 +125,7 @@ impl Words {
         (hash as u32 & !self.table.numbers) | name
     }
 
-    /// Returns the number that a word names, if the word has the bits of this hash.
+    /// Returns the entry number in a word, if the word has the hash bits of this hash.
     fn number(&self, word: u32, hash: u64) -> Option<u32> {
         let is_of = (word ^ hash as u32) & !self.table.numbers == 0;
         (word & self.table.numbers).checked_sub(1).filter(|_| is_of)

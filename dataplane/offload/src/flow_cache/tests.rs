@@ -1,4 +1,4 @@
-//! Programs with a flow cache: dry runs in the kernel.
+//! Dry runs in the kernel of the programs with a flow cache.
 
 mod agreement;
 mod concurrency;
@@ -18,7 +18,7 @@ impl Bench {
         self.writer.insert(&udp_key(from, to, PORT), &FLOW).unwrap()
     }
 
-    /// Inserts an entry and puts it into use, with no packets under way.
+    /// Inserts an entry and puts it into use, with no upcalls in flight.
     pub(super) fn begin(&mut self, from: &str, to: &str) -> FlowSlot {
         let slot = self.insert(from, to);
         self.take_up(slot);
@@ -37,7 +37,7 @@ pub(super) fn v4_frame() -> Vec<u8> {
     frame_to(OWN, 0x0800, &ipv4_packet(V4.0, V4.1, 30))
 }
 
-/// Returns a frame that is padded on a wire.
+/// Returns a frame so short that a wire pads it.
 pub(super) fn short_v4_frame() -> Vec<u8> {
     frame_to(OWN, 0x0800, &ipv4_packet(V4.0, V4.1, 3))
 }
@@ -102,22 +102,23 @@ fn no_packet_overtakes_an_upcall() {
         bench.writer.set_done(PORT, done);
         assert!(!bench.forwards(&v4_frame()), "{done} of 2 done");
     }
-    // The two frames above were punted as well.
+    // The loop above punted two more frames.
     bench.writer.set_done(PORT, 4);
     assert!(bench.forwards(&v4_frame()));
     assert!(!bench.forwards(&v6_frame()), "packets of others go up");
     assert!(bench.forwards(&v4_frame()), "and don't hold up this one");
-    // A frame above the output MTU is punted, and so are the frames after it.
+    // A frame above the output MTU is punted, and so are the flow's frames after it until the punt is done.
     let long = frame_to(OWN, 0x0800, &ipv4_packet(V4.0, V4.1, 1600));
     assert!(!bench.forwards(&long) && !bench.forwards(&v4_frame()));
     bench.writer.set_done(PORT, bench.writer.up(PORT));
     assert!(bench.forwards(&v4_frame()));
-    // Any number of other upcalls since then makes no difference.
+    // The result does not depend on the number of upcalls that other flows have had since then.
     bench.writer.set_done(PORT, 3 << 30);
     assert!(bench.forwards(&v4_frame()));
 }
 
-/// The general path drops packets with fragment headers, so no entry of the inner flow may forward them.
+/// Sends frames with a fragment header: the general path drops such packets, so no entry of the inner flow
+/// may forward them.
 #[test]
 fn packets_with_fragment_headers_go_up_unchanged() {
     if !can_load() {
@@ -170,7 +171,7 @@ fn a_flow_of_an_overloaded_worker_loses_packets_rather_than_their_order() {
     let slot = bench.insert(V4.0, V4.1);
     assert!(!bench.forwards(&v4_frame()));
     bench.writer.begin(slot, PORT, 1);
-    // One overloaded queue of several is enough.
+    // One overloaded queue among several is enough.
     [63, 5].into_iter().for_each(|queue| bench.writer.set_overloaded((PORT, queue), true));
     bench.writer.set_overloaded((PORT, 63), false);
     let up = bench.writer.up(PORT);
@@ -239,7 +240,7 @@ fn flow_cache_finds_inserted_flows_up_to_its_capacity_and_no_removed_flow() {
     for round in 0..3_u16 {
         let numbers = move || (round * 500..round * 500 + FLOWS).map(numbered);
         let slots: Vec<_> = numbers().map(|(key, _, flow)| bench.writer.insert(&key, &flow)).collect();
-        // One flow in thousands finds all words of its buckets in use. The worker forwards its packets.
+        // One flow in thousands finds no free word in its buckets. Its packets stay with the worker.
         let there = slots.iter().flatten().count();
         assert!(there + 4 >= usize::from(FLOWS), "round {round}: {there}");
         bench.writer.set_done(PORT, bench.writer.up(PORT));
@@ -266,7 +267,7 @@ fn packets_that_go_up_are_counted_by_queue_first() {
     (0..5).for_each(|_| assert!(!bench.forwards(&v4_frame())));
     let counts = [0, 1, 63, 64].map(|queue| bench.writer.up_by(PORT, queue));
     assert_eq!((bench.writer.up(PORT), counts, bench.writer.up_by(PORT + 1, 0)), (5, [5, 0, 0, 0], 0));
-    // Workers also record the upcalls that each queue has passed, for two epochs.
+    // Workers also record the number of upcalls that each queue has passed, for two epochs.
     let writer = bench.writer;
     let queue = (PORT, 63);
     (0..3).for_each(|round| writer.note_read(queue, round, 100 + round));
@@ -320,7 +321,7 @@ fn token_bucket_admits_its_burst_for_all_users_together() {
         return;
     }
     let mut bench = Bench::new(16);
-    // A byte costs a second, and the bucket holds ten packets.
+    // A byte costs a second, and the bucket has a depth of ten packets.
     let (second, length) = (1_000_000_000 * 16_u64, v4_frame().len() as u64);
     let bucket = bench.writer.police(second << 16, second * length * 10).expect("a place");
     let slot = bench.begin(V4.0, V4.1);
@@ -336,7 +337,7 @@ fn token_bucket_admits_its_burst_for_all_users_together() {
     let totals = bench.writer.totals(slot);
     assert_eq!((totals.sent.packets, totals.dropped.packets, totals.dropped.bytes), (9, 3, 3 * length));
     assert_eq!(bench.cache.sent(OUT).unwrap().packets, 9, "what is dropped was not sent");
-    // A released bucket is the last to be reused, and its next owner gets a full bucket.
+    // A released bucket is reused last, and its next owner gets a full bucket.
     let place = bucket.number();
     drop(bucket);
     let others: Vec<_> = std::iter::from_fn(|| bench.writer.police(0, 0)).collect();
@@ -353,7 +354,7 @@ fn padding_is_neither_charged_nor_counted() {
     let mut bench = Bench::new(16);
     let whole = short_v4_frame();
     let padded = [&whole[..], &vec![0; 60 - whole.len()]].concat();
-    // A byte costs a second; the bucket holds ten packets of 45 bytes, or seven of 60 bytes.
+    // A byte costs a second. The bucket has a depth of ten packets of 45 bytes, or seven of 60 bytes.
     let (second, length) = (1_000_000_000 * 16_u64, whole.len() as u64);
     let bucket = bench.writer.police(second << 16, second * length * 10).expect("a place");
     let slot = bench.begin(V4.0, V4.1);

@@ -14,7 +14,7 @@ use super::treatments::Treatments;
 use crate::OffloadError;
 use crate::bpf::mapped_map::MappedMap;
 
-/// Entry of a flow in the cache.
+/// Number of a flow's entry in the flow cache.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct FlowSlot(u32);
 
@@ -25,11 +25,11 @@ impl FlowSlot {
     }
 }
 
-/// Writer of a worker's part of the flow cache: its flows, its generation, and the upcall counters of the
-/// ports whose packets it receives. All operations are stores to memory shared with the programs. Workers
-/// share the words of the flow table.
+/// Writer of a worker's part of the flow cache: the worker's flows, its generation, and the upcall counters
+/// of the ports whose packets it receives. All operations are stores to memory shared with the programs.
+/// Workers share the words of the flow table.
 ///
-/// Programs use entries of the generation that was [published](Self::publish) last.
+/// Programs use only entries of the generation that was [published](Self::publish) last.
 #[derive(Debug)]
 pub struct FlowCacheWriter {
     words: Words,
@@ -41,10 +41,10 @@ pub struct FlowCacheWriter {
     queue_ways: MappedMap,
     policers: Arc<Policers>,
     worker: u16,
-    /// Generations published last, and the number by which programs know each.
+    /// The two generations published last, with the number of each in entries.
     published: [(u64, u32); 2],
     last: u32,
-    /// Released entries. The entries from `fresh` to `end` are free as well.
+    /// Released entries. The entries from `fresh` to `end` have never been used, so they are free as well.
     free: Vec<u32>,
     /// First entry of this worker's part.
     begin: u32,
@@ -98,13 +98,13 @@ impl FlowCacheWriter {
         Ok(writer)
     }
 
-    /// Returns the number of flows that there is room for.
+    /// Returns the number of further flows that this worker's part has room for.
     pub fn room(&self) -> usize {
         self.free.len() + (self.end - self.fresh) as usize
     }
 
-    /// Publishes a generation: from now on programs use only its entries. The generation must be neither 0
-    /// nor the largest number.
+    /// Publishes a generation: from now on programs use only its entries. The generation must not be 0. The
+    /// largest `u64` stands for no generation: programs then use no entry.
     pub fn publish(&mut self, generation: u64) {
         let number = self.number_of(generation).unwrap_or_else(|| self.next_number());
         if generation != u64::MAX && self.published[0].0 != generation {
@@ -113,9 +113,8 @@ impl FlowCacheWriter {
         self.generations.word64(usize::from(self.worker) * 8).store(number.into(), Ordering::Release);
     }
 
-    /// Returns the number by which programs know a generation, because entries have no room for the whole
-    /// generation. The two generations published last are known, because the first may return after the
-    /// second.
+    /// Returns the number of a generation in entries, which have no room for 64 bits. Only the two
+    /// generations published last have a number: the older one may be published again.
     fn number_of(&self, generation: u64) -> Option<u32> {
         if generation == u64::MAX {
             return Some(NONE);
@@ -126,7 +125,7 @@ impl FlowCacheWriter {
     fn next_number(&mut self) -> u32 {
         self.last += 1;
         if self.last == NONE {
-            // After so many numbers, entries would be mistaken for entries of another generation.
+            // The numbers start again, so older entries could be mistaken for entries of a new generation.
             (self.begin..self.fresh).for_each(|slot| self.store_version(FlowSlot(slot), UNUSED));
             self.last = UNUSED + 1;
         }
@@ -140,9 +139,9 @@ impl FlowCacheWriter {
         self.policers.take(byte, depth)
     }
 
-    /// Inserts an entry for a flow, which [`begin`](Self::begin) puts into use. `None` when there is no room,
-    /// no word of the flow's two buckets is free, or the flow has an entry already. `key` is a `FlowKey`,
-    /// byte by byte.
+    /// Inserts an entry for a flow, which [`begin`](Self::begin) puts into use. `key` holds the bytes of a
+    /// `FlowKey`. Returns `None` if this worker's part has no room, or no word of the flow's two buckets is
+    /// free. Also returns `None` if the worker has an entry for the flow already.
     pub fn insert(&mut self, key: &[u8; KEY_BYTES], flow: &OffloadedFlow) -> Option<FlowSlot> {
         let slot = match self.free.last() {
             Some(slot) => *slot,
@@ -158,7 +157,7 @@ impl FlowCacheWriter {
         self.asides.write(slot as usize * ASIDE, &[0; ASIDE]);
         self.store_version(FlowSlot(slot), UNUSED);
         let entries = &self.entries;
-        // Another worker's entry is not this flow's, and may change meanwhile.
+        // An entry of another worker is never this flow's, and may change during the comparison.
         let own = self.begin..self.end;
         let is_there = |number: u32| {
             own.contains(&number)
@@ -176,17 +175,18 @@ impl FlowCacheWriter {
         Some(FlowSlot(slot))
     }
 
-    /// Puts the entry of a flow into use as soon as all upcalls of `port` so far are done. The call must come
-    /// some microseconds after the insertion, so that no program still handles a packet whose flow it did not
-    /// find.
+    /// Puts the entry of a flow into use as soon as all upcalls of `port` so far are done. The caller waits
+    /// some microseconds between the insertion and this call. By then, no program still handles a packet for
+    /// which it found no entry.
     pub fn begin(&mut self, slot: FlowSlot, port: u16, generation: u64) {
         let floor = self.up(port);
         self.asides.write(slot.index() * ASIDE + FLOOR, &floor.to_ne_bytes());
         self.store_version(slot, self.number_of(generation).unwrap_or(UNUSED));
     }
 
-    /// Replaces the contents of a flow's entry, and sets its generation. The old generation must not be the
-    /// published one. The entry is not used if the worker's share of the 65,536 treatments is exhausted.
+    /// Replaces the treatment of a flow's entry, and sets the entry's generation. The old generation must not
+    /// be the published one. Programs don't use the entry if the worker's share of the 65,536 treatments is
+    /// exhausted.
     pub fn renew(&mut self, slot: FlowSlot, flow: &OffloadedFlow, generation: u64) {
         let old = self.treatment(slot);
         self.change(slot);
@@ -196,12 +196,12 @@ impl FlowCacheWriter {
         self.store_version(slot, self.number_of(generation).unwrap_or(UNUSED));
     }
 
-    /// Ends the use of an entry, which stays in the cache.
+    /// Takes an entry out of use. It stays in the cache.
     pub fn stop(&mut self, slot: FlowSlot) {
         self.change(slot);
     }
 
-    /// Removes a flow. Returns the totals of its packets.
+    /// Removes a flow. Returns the totals of the packets that the flow cache handled.
     pub fn remove(&mut self, key: &[u8; KEY_BYTES], slot: FlowSlot) -> OffloadTotals {
         self.change(slot);
         self.words.remove(key, slot.0);
@@ -211,7 +211,7 @@ impl FlowCacheWriter {
         self.totals(slot)
     }
 
-    /// Returns the totals of a flow's packets since it was inserted.
+    /// Returns the totals of a flow's packets in the flow cache since the insertion.
     pub fn totals(&self, slot: FlowSlot) -> OffloadTotals {
         let (entry, aside) = (slot.index() * ENTRY, slot.index() * ASIDE);
         let sent = Amount {
@@ -230,22 +230,22 @@ impl FlowCacheWriter {
         way(port).map_or(0, |at| self.ways.word64(at).load(Ordering::Acquire))
     }
 
-    /// Returns the number of upcalls by one receive queue of a port so far. Read after [`up`](Self::up), it
-    /// includes all upcalls of the queue that `up` counts.
+    /// Returns the number of upcalls by one receive queue of a port so far. If read after [`up`](Self::up),
+    /// it includes all upcalls of the queue that `up` counted.
     pub fn up_by(&self, port: u16, queue: usize) -> u64 {
         queue_way(port, queue).map_or(0, |at| self.queue_ways.word64(at).load(Ordering::Acquire))
     }
 
-    /// Records the watermark of a receive queue in an epoch: it has no unread upcall below this number of the
-    /// port's upcalls. See [`noted_read`](Self::noted_read).
+    /// Records, for an epoch, the watermark of a receive queue: all its upcalls with a lower number among the
+    /// port's upcalls have been read. See [`noted_read`](Self::noted_read).
     pub fn note_read(&self, (port, queue): (u16, usize), epoch: u64, read: u64) {
         if let Some(at) = queue_way(port, queue) {
             self.queue_ways.word64(at + read_at(epoch)).store(read, Ordering::Release);
         }
     }
 
-    /// Returns the last record of a receive queue in this epoch, or in an earlier epoch of the same parity; 0
-    /// without a record.
+    /// Returns the watermark that was last recorded for a receive queue in this epoch, or in an earlier epoch
+    /// of the same parity; 0 without a record.
     pub fn noted_read(&self, (port, queue): (u16, usize), epoch: u64) -> u64 {
         let word = |at| self.queue_ways.word64(at + read_at(epoch)).load(Ordering::Acquire);
         queue_way(port, queue).map_or(0, word)
@@ -258,13 +258,13 @@ impl FlowCacheWriter {
         }
     }
 
-    /// Sets whether a receive queue of a port has more upcalls than its worker can handle. While any queue is
-    /// overloaded, programs drop new packets of the port's cached flows that have upcalls in flight. Once
-    /// these upcalls are done, the flow cache forwards the flow.
+    /// Sets whether a receive queue of a port has more upcalls than its worker can handle. While any queue of
+    /// the port is overloaded, programs drop new packets of cached flows with upcalls in flight. Once these
+    /// upcalls are done, the flow cache forwards the flow's packets.
     pub fn set_overloaded(&self, (port, queue): (u16, usize), overloaded: bool) {
         let Some(at) = way(port).filter(|_| queue < RX_QUEUES) else { return };
         let (word, bit) = (self.ways.word64(at + OVERLOADED), 1 << queue);
-        // Workers call this in each iteration, and the value hardly ever changes.
+        // A load first, because workers call this in each iteration and the value rarely changes.
         match (word.load(Ordering::Relaxed) & bit != 0, overloaded) {
             (false, true) => _ = word.fetch_or(bit, Ordering::Release),
             (true, false) => _ = word.fetch_and(!bit, Ordering::Release),
@@ -281,7 +281,7 @@ impl FlowCacheWriter {
         u16::from_ne_bytes(self.entries.read(slot.index() * ENTRY + TREATMENT))
     }
 
-    /// Marks an entry as changing, so that programs that have read a part of it do not use it.
+    /// Marks an entry as changing: a program that has read a part of it then doesn't use it.
     fn change(&mut self, slot: FlowSlot) {
         self.store_version(slot, UNUSED);
         fence(Ordering::Release);
@@ -296,7 +296,7 @@ impl FlowCacheWriter {
 }
 
 impl Drop for FlowCacheWriter {
-    /// Ends the use of all entries of this worker.
+    /// Takes all entries of this worker out of use.
     fn drop(&mut self) {
         self.publish(u64::MAX);
     }
@@ -311,7 +311,8 @@ fn way(port: u16) -> Option<usize> {
     (usize::from(port) < PORTS).then(|| usize::from(port) * size_of::<Way>())
 }
 
-/// Returns the offset of the record of an epoch: one for even epochs, one for odd ones.
+/// Returns the byte offset of an epoch's record. All even epochs share one record, and all odd epochs another
+/// one.
 fn read_at(epoch: u64) -> usize {
     let [even, odd] = READ;
     if epoch.is_multiple_of(2) { even } else { odd }

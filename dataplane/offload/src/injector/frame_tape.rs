@@ -1,5 +1,5 @@
-//! Frame tape: frames written one after the other, for a program that runs on an equal number of live frames
-//! (bpf/frame_tape.h).
+//! Frame tape: frames one after the other in memory. A program runs on an equal number of live frames and
+//! fills them from the tape (bpf/frame_tape.h).
 
 use std::os::fd::BorrowedFd;
 
@@ -19,9 +19,9 @@ const AT: usize = 0;
 const TAKEN: usize = 4;
 const MEETS_AGAIN: usize = 8;
 
-/// Number of frames that the kernel releases before it reuses their pages. The number is below the queue of a
-/// veth's other end (256 frames at most), and the few pages stay in the caches. Measured with 256 frames of
-/// 60 bytes by a veth: 132 ns per frame with all at once, 78 ns with 32.
+/// Number of frames after which the kernel releases their pages for reuse. It must be below the queue length
+/// of a veth's other end (256 frames). With few pages in use, they stay in the CPU caches. Measured with 256
+/// frames of 60 bytes by a veth: 132 ns per frame with all at once, 78 ns with 32.
 const AT_A_TIME: u32 = 32;
 
 /// Maps `tape` and `tape_cursor` of an object.
@@ -29,7 +29,7 @@ const AT_A_TIME: u32 = 32;
 pub(crate) struct FrameTape {
     tape: MappedMap,
     cursor: MappedMap,
-    /// Number of frames on the tape, offset of the next frame, and length of the longest frame.
+    /// Number of frames on the tape.
     frames: u32,
     end: usize,
     longest: usize,
@@ -42,7 +42,8 @@ impl FrameTape {
         Ok(Self { tape, cursor, frames: 0, end: 0, longest: 0 })
     }
 
-    /// Sets whether the program `millrace_hand` announces its frames to the port's own program.
+    /// Sets whether the program `millrace_hand` announces its frames to the port's own program, which sees
+    /// them afterwards.
     pub(crate) fn set_meets_again(&mut self, again: bool) {
         self.cursor.write(MEETS_AGAIN, &u32::from(again).to_ne_bytes());
     }
@@ -57,7 +58,8 @@ impl FrameTape {
         self.frames == MAX_BATCH || self.end >= BYTES
     }
 
-    /// Appends a frame, given in pieces. Returns whether its length is valid and the tape has room.
+    /// Appends a frame of `length` bytes, given in pieces. Returns `false` if the length is invalid or the
+    /// tape has no room.
     #[inline]
     pub(crate) fn put<'a>(&mut self, length: usize, pieces: impl IntoIterator<Item = &'a [u8]>) -> bool {
         if !(MIN_FRAME..=MAX_FRAME).contains(&length) || self.is_full() {
@@ -75,15 +77,15 @@ impl FrameTape {
         true
     }
 
-    /// Runs `program` on the frames of the tape, as received from `ifindex`, and empties the tape. Returns
-    /// the number of frames taken.
+    /// Runs `program` on the frames of the tape, as if received from `ifindex`, and empties the tape. Returns
+    /// the number of frames that the kernel took.
     pub(crate) fn run(&mut self, program: BorrowedFd<'_>, ifindex: u32) -> Result<u32, InjectError> {
         let (frames, longest) = (std::mem::take(&mut self.frames), std::mem::take(&mut self.longest));
         self.end = 0;
         self.cursor.write(AT, &[0; TAKEN + 4]);
         let mut taken = 0;
         while taken < frames {
-            // The program overwrites the initial bytes of the frames; only their length matters.
+            // The program replaces the contents of the frames; only their length matters.
             const BLANK: [u8; MAX_FRAME] = [0; MAX_FRAME];
             let blank = BLANK.get(..longest).unwrap_or(&BLANK);
             let run = live_run::run(program, ifindex, blank, frames - taken, AT_A_TIME);

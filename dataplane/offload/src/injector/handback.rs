@@ -1,4 +1,4 @@
-//! Hand-back: punts frames to the kernel as if a port had just received them.
+//! Punt to kernel: delivers frames to the kernel as if a port had just received them.
 
 use std::os::fd::{AsFd, OwnedFd};
 
@@ -11,13 +11,14 @@ use super::live_run::check_lengths;
 use crate::bpf::object::{self, map_mut};
 use crate::{Attachment, InjectError, OffloadError, PortPrograms};
 
-/// Punts frames to the kernel as received from a port.
+/// Punts frames to the kernel as if a port had received them.
 ///
-/// The program of a port in native mode never sees such a frame, because it runs before this point. The
-/// program of a port in generic mode, or of an AF_PACKET port, sees it, and would send it to user space
-/// again. Frames of such a port must go through [`KernelHandback::through`], so that its program recognises
-/// them. With receive packet steering (`rps_cpus`) on such a port that fails: the frame reaches the program
-/// on another processor, and goes to user space again until its TTL expires.
+/// The program of a port in native mode never sees such a frame, because the driver runs the program before
+/// the point of injection. The program of a port in generic mode, or of an AF_PACKET port, sees the frame,
+/// and would send it to user space again. So frames of such a port must go through
+/// [`KernelHandback::through`], and the program recognises them. With receive packet steering (`rps_cpus`) on
+/// such a port that fails: the frame reaches the program on another processor, and goes to user space again
+/// until its TTL expires.
 #[derive(Debug)]
 pub struct KernelHandback {
     program: OwnedFd,
@@ -25,7 +26,7 @@ pub struct KernelHandback {
     /// Map `pending`, for ports whose program sees the frames again.
     again: Option<Map>,
     _anchor: Anchor,
-    /// Owner of the maps, if they are not a port's.
+    /// Owner of the maps, unless they belong to a port.
     _object: Option<Ebpf>,
 }
 
@@ -33,7 +34,7 @@ impl KernelHandback {
     /// Creates a hand-back for any number of ports in native mode.
     ///
     /// # Errors
-    /// [`InjectError::Program`], also on a kernel older than 5.18.
+    /// [`InjectError::Program`] if the program can't be loaded, for instance before Linux 5.18.
     pub fn new() -> Result<Self, InjectError> {
         let mut object = object::level0()?;
         let mut handback = Self::with_maps_of(&mut object, false)?;
@@ -41,7 +42,7 @@ impl KernelHandback {
         Ok(handback)
     }
 
-    /// Creates a hand-back for the port of `programs` only, in any mode.
+    /// Creates a hand-back that serves only the port of `programs`, in any mode.
     pub fn through(programs: &mut PortPrograms) -> Result<Self, InjectError> {
         let again = programs.mode() != Attachment::Native;
         Self::with_maps_of(programs.object_mut(), again)
@@ -56,8 +57,8 @@ impl KernelHandback {
         Ok(Self { program, tape, again, _anchor: anchor, _object: None })
     }
 
-    /// Punts `frame`, from the Ethernet header on, to the kernel as received from `ifindex` of the calling
-    /// thread's namespace.
+    /// Punts `frame`, from the Ethernet header on, to the kernel, as if received from `ifindex` of the
+    /// calling thread's namespace.
     ///
     /// # Errors
     /// [`InjectError::TooLong`] or [`InjectError::TooShort`] for a frame of a wrong length,
@@ -87,8 +88,8 @@ impl KernelHandback {
         run.map(|taken| taken as usize)
     }
 
-    /// Clears the count of frames that the kernel dropped before the port's program saw them again. Otherwise
-    /// the program would pass other frames in their place.
+    /// Clears the count of announced frames that the port's program has not seen. The kernel dropped these
+    /// frames, and the program would let other frames pass in their place.
     fn forget_lost(&mut self) -> Result<(), InjectError> {
         let Some(pending) = &mut self.again else { return Ok(()) };
         let mut pending = PerCpuArray::<_, u64>::try_from(pending).map_err(|error| map_error(&error))?;

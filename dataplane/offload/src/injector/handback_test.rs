@@ -1,4 +1,4 @@
-//! Hand-back of frames on a veth, with all three attachments of a port.
+//! Punts of frames to the kernel on a veth, with each attachment of a port's programs.
 
 use std::net::UdpSocket;
 use std::time::Duration;
@@ -81,8 +81,8 @@ fn a_run_of_a_program_attached_to_no_port_is_fast() {
     assert!(fastest < Duration::from_millis(3), "{fastest:?}: the program left the dispatcher");
 }
 
-/// Hands back transit frames. The port would take these, so only frames that its program recognises reach the
-/// kernel.
+/// Hands back transit frames. The port's program would send them to user space, so only recognised frames
+/// reach the kernel.
 fn transit_frames_reach_the_kernel(attach: fn(u32) -> PortPrograms) {
     let Some(wire) = Wire::loadable() else { return };
     let port = wire.port();
@@ -94,7 +94,7 @@ fn transit_frames_reach_the_kernel(attach: fn(u32) -> PortPrograms) {
         let socket = UdpSocket::bind("10.0.0.1:9").unwrap();
         let mut handback = KernelHandback::through(&mut programs).unwrap();
         let frame = to_self(10);
-        // Each frame takes a page; more frames would not fit the socket's buffer.
+        // Each frame takes a page; more than 40 frames would not fit the socket's buffer.
         let frames = [frame.as_slice(); 40];
         let before = programs.counters().unwrap();
         assert_eq!(handback.hand_back_batch(port, &frames).unwrap(), 40);

@@ -1,4 +1,4 @@
-//! Live run of frames through a program, and its limits.
+//! Live run: a program runs on frames, and the kernel carries out its verdicts.
 
 use std::io;
 use std::os::fd::BorrowedFd;
@@ -7,8 +7,8 @@ use crate::InjectError;
 use crate::bpf::syscall;
 
 /// Length of the longest frame of a live run, in bytes: a 4 KiB page minus the kernel's own head (at most
-/// 192), the headroom (256) and the tail that a socket buffer needs (320). The length is the same on machines
-/// with larger pages.
+/// 192), the headroom (256) and the tail that a socket buffer needs (320). On machines with larger pages the
+/// limit is the same.
 pub(crate) const MAX_FRAME: usize = 3_328;
 /// Length of the shortest frame: an Ethernet header, in bytes.
 pub(crate) const MIN_FRAME: usize = 14;
@@ -24,7 +24,7 @@ pub(crate) fn check_lengths(frames: &[&[u8]]) -> Result<(), InjectError> {
     }
 }
 
-/// Runs `program` on `count` frames that start as `first`, as received from `ifindex`.
+/// Runs `program` on `count` frames that start with `first`, as if received from `ifindex`.
 pub(crate) fn run(
     program: BorrowedFd<'_>,
     ifindex: u32,
@@ -40,7 +40,7 @@ pub(crate) fn run(
     })
 }
 
-/// Returns whether a signal interrupted a run. The program's map has the number of frames done.
+/// Returns whether a signal interrupted a run. The program's map then tells the number of frames done.
 pub(crate) fn was_interrupted(error: &InjectError) -> bool {
     matches!(error, InjectError::Kernel(error) if error.kind() == io::ErrorKind::Interrupted)
 }

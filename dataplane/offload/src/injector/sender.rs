@@ -1,4 +1,4 @@
-//! Transmission of batches out of a device, without a socket.
+//! Batch sending: transmission of batches out of a device, without a socket.
 
 use std::os::fd::{AsFd, OwnedFd};
 
@@ -13,7 +13,7 @@ use crate::bpf::object::{self, map_mut};
 use crate::{InjectError, OffloadError};
 
 /// Sender of frames out of a device that accepts redirected frames, a batch per system call. The call lasts
-/// until the kernel has processed the batch; for a veth, until its other end has received it.
+/// until the kernel has processed the batch. For a veth, that includes reception at its other end.
 #[derive(Debug)]
 pub struct BatchSender {
     program: OwnedFd,
@@ -50,19 +50,19 @@ impl BatchSender {
         self.tape.put(length, pieces)
     }
 
-    /// Returns the number of frames in the batch.
+    /// Returns the number of frames in the current batch.
     pub fn len(&self) -> u32 {
         self.tape.len()
     }
 
-    /// Returns whether the batch has no frame.
+    /// Returns whether the current batch has no frame.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Sends the batch and begins a new one. Returns the number of frames, from the first on, that the kernel
-    /// took. A device may still lose them. A veth does so silently when its other end is slower, or has
-    /// neither an XDP program nor receive offload.
+    /// Sends the batch and begins a new one. Returns the number of frames, counted from the first, that the
+    /// kernel took. A device may still lose them. A veth does so silently when its other end is slower, or
+    /// has neither an XDP program nor receive offload (GRO).
     ///
     /// # Errors
     /// [`InjectError::DeviceGone`], [`InjectError::Kernel`]: the kernel took no frame.

@@ -1,4 +1,4 @@
-//! Batches on a veth, which arrive whole and in order.
+//! Batches on a veth arrive whole and in order.
 
 use super::BatchSender;
 use crate::test_support::{Wire, can_load, frame_to, ip, packet_socket, receive_all};
@@ -14,7 +14,7 @@ fn frame(number: usize, length: usize) -> Vec<u8> {
     frame_to(FAR, EXPERIMENT, &payload)
 }
 
-/// Creates a wire for long frames whose far end accepts redirected frames.
+/// Creates a veth pair for long frames whose far end accepts redirected frames.
 fn wire() -> Wire {
     let wire = Wire::new();
     ip(&format!("-n {} link set port mtu 3400", wire.near));
@@ -37,7 +37,7 @@ fn frames_of_all_lengths_arrive_in_order() {
     let mut sender = wire.near(|| BatchSender::new(port).unwrap());
     for batch in frames.chunks(20) {
         for frame in batch {
-            // The frame is given in pieces, like a chain of the packet memory.
+            // The frame is given in two pieces, as a packet in several memory frames is.
             let (head, tail) = frame.split_at(frame.len() / 3);
             assert!(sender.put(frame.len(), [head, &[], tail]));
         }
@@ -76,7 +76,8 @@ fn dropped_by_device() -> u64 {
     line.split_ascii_whitespace().nth(11).unwrap().parse().unwrap()
 }
 
-/// Shows why flows to a veth whose other end has a smaller MTU must not use the flow cache.
+/// Sends a batch with one frame that is too long for the far end. The frames after it are lost too, so flows
+/// to a veth with a smaller far MTU must not use the flow cache.
 #[test]
 fn frame_too_long_for_the_far_end_loses_the_frames_behind_it() {
     if !can_load() {
@@ -88,8 +89,8 @@ fn frame_too_long_for_the_far_end_loses_the_frames_behind_it() {
     let socket = wire.far(|| packet_socket(peer));
     let mut sender = wire.near(|| BatchSender::new(port).unwrap());
     let before = wire.near(dropped_by_device);
-    // The kernel gives a device 16 redirected frames at a time. The device accepts 18 bytes more than the
-    // MTU.
+    // The kernel gives a device 16 redirected frames at a time. The device accepts frames up to 18 bytes
+    // longer than the MTU.
     let length = |number| if number == 4 { 1019 } else { 1018 };
     let frames: Vec<_> = (0..32).map(|number| frame(number, length(number))).collect();
     frames.iter().for_each(|frame| assert!(sender.put(frame.len(), [&**frame])));

@@ -17,24 +17,26 @@ const SLOTS: usize = 256;
 const CONTROL_BYTES: usize = 32;
 const NUMBER_AT: usize = 24;
 
-/// Differences between frames of one template. All changes keep IPv4, UDP and TCP checksums correct. They
-/// apply to untagged IPv4 and IPv6 templates; fields that a template lacks do not vary.
+/// Fields that vary between the frames of one template. All changes keep IPv4, UDP and TCP checksums correct.
+/// They apply to untagged IPv4 and IPv6 templates; fields that a template lacks don't vary.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Flows {
-    /// Number of successive source addresses, used in turn, from the template's address on; 0 and 1 mean one.
+    /// Number of source addresses, used in turn: the template's address and its successors. 0 and 1 both mean
+    /// one.
     pub addresses: u32,
-    /// Number of successive UDP or TCP source ports, from the template's port on; 0 and 1 mean one. Each port
-    /// is used for a whole pass over the addresses.
+    /// Number of UDP or TCP source ports, used in turn: the template's port and its successors. 0 and 1 both
+    /// mean one. Each port is used for all addresses before the next port.
     pub ports: u32,
     /// Whether the first 8 bytes of a UDP payload of 16 or more bytes get a 64-bit big-endian sequence
     /// number, from 0.
     pub sequence: bool,
-    /// Whether the next 8 bytes get CLOCK_MONOTONIC in nanoseconds, 64 bits big-endian.
+    /// Whether the 8 bytes after the sequence number get CLOCK_MONOTONIC in nanoseconds, 64 bits big-endian.
     pub timestamp: bool,
 }
 
-/// Sender of copies of template frames. Measured on a busy machine with a veth pair and one thread, including
-/// reception at the peer and its dropping XDP program: 370 to 570 ns per frame in batches of 32 to 256.
+/// Sender of copies of template frames. Measured on a busy machine with a veth pair and one thread: 370 to
+/// 570 ns per frame in batches of 32 to 256. That includes reception at the peer, whose XDP program drops the
+/// frames.
 #[derive(Debug)]
 pub struct FrameSource {
     program: OwnedFd,
@@ -64,11 +66,11 @@ impl FrameSource {
     }
 
     /// Sends `count` frames out of the device `ifindex` of the calling thread's namespace, `batch` (1 to 256)
-    /// at a time inside the kernel. Returns the number of frames generated. The calling thread's processor
+    /// at a time inside the kernel. Returns the number of generated frames. The calling thread's processor
     /// does all the work, for a veth also the reception at its peer.
     ///
     /// A device may still lose frames. A veth does so silently unless its peer has an XDP program in the
-    /// driver or GRO on.
+    /// driver or receive offload (GRO).
     pub fn send(&mut self, ifindex: u32, count: u32, batch: u32) -> Result<u64, InjectError> {
         if count == 0 {
             return Ok(0);
@@ -98,7 +100,7 @@ impl Flows {
         }
     }
 
-    /// Returns `struct control` from its second word on.
+    /// Returns the bytes of `struct control` from its second word on.
     fn words(self, templates: u32) -> Vec<u8> {
         let words =
             [templates, self.addresses, self.ports, u32::from(self.sequence), u32::from(self.timestamp)];

@@ -1,4 +1,4 @@
-//! Traffic generator on a veth: the generated frames arrive, in number and in content.
+//! Traffic generator on a veth: number and contents of the frames that arrive.
 
 use std::time::Duration;
 
@@ -32,7 +32,7 @@ fn every_frame_arrives_at_a_port_with_a_program() {
         let start = now();
         for (count, batch) in [(1, 1), (50, 7), (64, 64), (200, 256)].into_iter().cycle().take(400) {
             assert_eq!(source.send(peer, count, batch).unwrap(), u64::from(count));
-            // A veth's ring has room for 256 frames, and its receiver may be delayed.
+            // A veth's ring has room for 256 frames, and its receiver may lag behind.
             while programs.counters().unwrap().fallback.dropped < source.sent() {
                 assert!(
                     start.elapsed() < Duration::from_secs(20),
@@ -94,7 +94,8 @@ fn flows_vary_and_their_checksums_are_right() {
         assert_ne!(frame[transport + 16..transport + 24], [0; 8]);
         seen.insert((address.to_vec(), frame[transport..transport + 2].to_vec()));
     }
-    // Each template gets every second number, so it uses half of the four addresses, with all three ports.
+    // Each template is used for every second frame, so it gets half of the four addresses, with all three
+    // ports.
     assert_eq!(seen.len(), 12);
 }
 

@@ -4,10 +4,10 @@
 pub(crate) const SLOT_BYTES: usize = 4096;
 const HEAD_BYTES: usize = 32;
 
-/// Byte offsets from the start of the frame; 0 means that the frame has no such field.
+/// Offsets of a frame's fields, in bytes from the start of the frame; 0 if the frame has no such field.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Fields {
-    /// Last 4 bytes of the source address.
+    /// Last 4 bytes of the source IP address.
     address: u16,
     /// Source port.
     port: u16,
@@ -19,8 +19,8 @@ pub(crate) struct Fields {
     port_sum: u16,
 }
 
-/// Returns whether an IPv4 frame has a whole header and is no fragment. Bytes after a short header, or in a
-/// later fragment, are no ports.
+/// Returns whether an IPv4 frame has a whole header and is no fragment. Otherwise the bytes after the header
+/// aren't the ports.
 fn is_whole4(frame: &[u8]) -> bool {
     let half = |at: usize| {
         frame.get(at..).and_then(|rest| rest.first_chunk()).copied().map_or(0, u16::from_be_bytes)
@@ -60,9 +60,8 @@ impl Fields {
         }
     }
 
-    /// Returns the bytes of a slot.
-    ///
-    /// The first `zeros` bytes of the UDP payload become zero, and its checksum stays correct.
+    /// Returns the bytes of a slot for a frame, with `zeros` bytes at the start of the UDP payload cleared.
+    /// The UDP checksum stays correct.
     pub(crate) fn slot(self, frame: &[u8], zeros: usize) -> Vec<u8> {
         let mut slot = Vec::with_capacity(HEAD_BYTES + frame.len());
         slot.extend((frame.len() as u32).to_ne_bytes());
@@ -129,7 +128,8 @@ mod tests {
         }
     }
 
-    /// bpf/source.c reaches offsets up to 255 bytes (`FARTHEST`), and would truncate a larger offset.
+    /// Reads frames with long headers: bpf/source.c reaches offsets up to 255 bytes (`FARTHEST`), and would
+    /// truncate a larger offset.
     #[test]
     fn fields_are_where_the_program_reaches() {
         for words in 5..=15_u8 {
@@ -159,8 +159,8 @@ mod tests {
         let mut frame = frame_to([2; 6], 0x0800, &ipv4_packet("192.0.2.1", "198.51.100.1", 16));
         let fields = Fields::of(&frame);
         let zeroed = fields.slot(&frame, 0)[32..].to_vec();
-        // Values may move between fields of a one's complement sum: the checksum is reduced by the value
-        // added here.
+        // In a one's complement sum, the checksum can make up for a value elsewhere, so it is reduced by the
+        // added value.
         let sum = u16::from_be_bytes([frame[40], frame[41]]);
         frame[42..44].copy_from_slice(&0x1234_u16.to_be_bytes());
         let (without, borrow) = sum.overflowing_sub(0x1234);

@@ -1,4 +1,4 @@
-//! Attachment of a program to a device, by a link or without one, and its detachment.
+//! Attachment of programs to a device, by a link or without one, and their detachment.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -34,7 +34,7 @@ pub(crate) enum Hold {
 }
 
 impl Hold {
-    /// Detaches the program. A removed device is no error, because its program is gone too.
+    /// Detaches the program. A removed device is no error, because the kernel has detached its program.
     pub(crate) fn release(self, ifindex: u32) -> io::Result<()> {
         let released = match self {
             Self::Link(_) => Ok(()),
@@ -49,7 +49,7 @@ impl Hold {
     }
 }
 
-/// Returns the device, or the error that it is gone.
+/// Queries a device. Returns [`OffloadError::DeviceGone`] if it doesn't exist.
 pub(crate) fn find_device(ifindex: u32) -> Result<Device, OffloadError> {
     rtnetlink::device(ifindex).map_err(|error| match error.raw_os_error() {
         Some(libc::ENODEV) => OffloadError::DeviceGone { ifindex },
@@ -70,7 +70,8 @@ pub(crate) fn xdp_leftover(device: &Device) -> Result<Option<(Loaded, u32)>, Off
     }
 }
 
-/// Attaches an XDP program in the mode `mode` (DRV or SKB), and replaces a leftover.
+/// Attaches an XDP program in the mode `mode` (DRV or SKB), and replaces a program left by an earlier
+/// Millrace.
 pub(crate) fn xdp(
     program: BorrowedFd<'_>,
     ifindex: u32,
@@ -100,8 +101,8 @@ pub(crate) fn xdp(
     }
 }
 
-/// Adds the kernel's message to a link's error: a link reports none, but the same attachment without a link
-/// does.
+/// Adds the kernel's message to the error of a link. A link reports no message, so this repeats the
+/// attachment without a link.
 fn explain(program: BorrowedFd<'_>, ifindex: u32, mode: u32, error: io::Error) -> Refusal {
     match rtnetlink::set_xdp(ifindex, Some(program), mode | UPDATE_IF_NOEXIST, None) {
         Err(refusal) => Refusal { error, words: refusal.words },

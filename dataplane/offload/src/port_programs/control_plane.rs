@@ -7,7 +7,7 @@ use aya::maps::{Array, MapError};
 use crate::bpf::object::{self, map_mut};
 use crate::{CONTROL_CLASSES, OffloadError};
 
-/// Ticks per second. A tick is a sixteenth of a nanosecond; each packet costs a number of ticks.
+/// Ticks per second. A tick is a sixteenth of a nanosecond; the bucket counts the cost of a packet in ticks.
 const TICKS: u64 = 16_000_000_000;
 /// Fractions per tick: costs are counted in 65,536ths of a tick.
 const FRACTION: u64 = 1 << 16;
@@ -27,8 +27,8 @@ impl ClassRate {
         let packet = TICKS * FRACTION / self.rate.clamp(1, 1_000_000_000);
         let depth =
             u128::from(packet) * u128::from(self.burst.clamp(1, 1_000_000_000)) / u128::from(FRACTION);
-        // A greater depth would be no limit within the life of a router, and the program adds the depth to
-        // the time.
+        // A greater depth would not limit anything in the life of a router, and the program's sum of depth
+        // and time could overflow.
         (packet, u64::try_from(depth).unwrap_or(u64::MAX).min(1 << 62) + 1)
     }
 }

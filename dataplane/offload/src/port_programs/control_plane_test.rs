@@ -103,14 +103,14 @@ fn to_group(frame: Vec<u8>) -> Vec<u8> {
     [&GROUP[..], &frame[6..]].concat()
 }
 
-/// Description of a frame, the frame, and its class.
+/// Name of a test frame, the frame, and its class.
 type Row = (&'static str, Vec<u8>, usize);
 
 fn arp() -> Vec<u8> {
     frame_to([255; 6], 0x0806, &[0; 80])
 }
 
-/// Returns frames of routing protocols, ICMP and neighbour discovery.
+/// Returns frames of routing protocols, ICMP and neighbour discovery, with their classes.
 fn routing_and_icmp() -> Vec<Row> {
     let own = "10.0.0.1";
     vec![
@@ -135,7 +135,7 @@ fn routing_and_icmp() -> Vec<Row> {
     ]
 }
 
-/// Returns frames of other protocols.
+/// Returns frames of other protocols, with their classes.
 fn other_protocols() -> Vec<Row> {
     let own = "10.0.0.1";
     vec![
@@ -152,7 +152,7 @@ fn other_protocols() -> Vec<Row> {
     ]
 }
 
-/// Returns frames to other MAC addresses.
+/// Returns frames to other MAC addresses than the port's, with their classes.
 fn other_stations() -> Vec<Row> {
     let own = "10.0.0.1";
     vec![
@@ -170,7 +170,7 @@ fn other_stations() -> Vec<Row> {
     ]
 }
 
-/// Returns frames in VLANs that are no sub-interface.
+/// Returns frames in VLANs that are no sub-interface, with their classes.
 fn tagged() -> Vec<Row> {
     let own = "10.0.0.1";
     vec![
@@ -224,8 +224,8 @@ fn classes_of_packets_to_the_router_are_distinguished() {
     }
 }
 
-/// A program never reads missing bytes of a short frame from older memory contents. All programs classify the
-/// frame by the headers that it has.
+/// Cuts frames: a program never reads the missing bytes from older memory contents. All programs classify a
+/// cut frame by the headers that it has.
 #[test]
 fn truncated_frame_is_classified_by_its_present_bytes() {
     if !can_load() {

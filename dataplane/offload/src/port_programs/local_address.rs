@@ -1,4 +1,4 @@
-//! Router's own addresses in the maps of the offload program.
+//! The router's own addresses in the maps of the offload program.
 
 use std::collections::HashSet;
 use std::net::IpAddr;
@@ -12,8 +12,8 @@ pub(crate) struct Difference {
     pub(crate) remove: Vec<IpAddr>,
 }
 
-/// Computes the difference. Loopback addresses never enter the map: such a destination on a wire is a
-/// martian, which user space counts.
+/// Compares the addresses in a map with the wanted ones. Loopback addresses never enter the map: on a wire,
+/// such a destination is a martian, which user space counts.
 pub(crate) fn difference(present: &HashSet<IpAddr>, wanted: &[IpAddr]) -> Difference {
     let wanted: HashSet<IpAddr> = wanted.iter().copied().filter(|address| !address.is_loopback()).collect();
     let mut add: Vec<_> = wanted.difference(present).copied().collect();

@@ -34,8 +34,8 @@ const XDP_PASS: u8 = 2;
 /// Number of device queues that the map `sockets` has room for.
 const QUEUES: u32 = 256;
 
-/// Attached programs of one port. Dropping them detaches them, except during a panic, which counts as a
-/// death: see [`OnDeath`].
+/// Attached programs of one port. Dropping them detaches them. A drop during a panic counts as a death of the
+/// router: see [`OnDeath`].
 #[derive(Debug)]
 pub struct PortPrograms {
     ifindex: u32,
@@ -57,14 +57,14 @@ pub struct PortPrograms {
 impl PortPrograms {
     /// Loads the offload program and attaches it to `ifindex` of the calling thread's network namespace.
     /// Until [`Self::set_own_mac`] is called, the kernel gets all frames, because no unicast frame matches
-    /// the port's MAC address. If the program replaces one left by [`OnDeath::Drop`], that program's
+    /// the port's MAC address. But if the program replaces one left by [`OnDeath::Drop`], that program's
     /// addresses and VLANs stay in force until then.
     ///
     /// `frags` accepts frames of several buffers. Set it only if the MTU needs it (on a veth, above about
     /// 3,506 bytes at the peer). With `frags`, the peer of a veth keeps its segmentation offload, and
-    /// super-frames of 64 KB arrive. Without it, the kernel turns the peer's segmentation offload off. XDP
-    /// does not see VLAN tags that the device removes from the frame. So turn `rxvlan` (on a veth also the
-    /// peer's `txvlan`) off before forwarding for VLANs.
+    /// GSO packets of 64 KB arrive. Without `frags`, the kernel turns the peer's segmentation offload off.
+    /// XDP does not see VLAN tags that the device removes from the frame. So turn `rxvlan` (on a veth also
+    /// the peer's `txvlan`) off before forwarding for VLANs.
     ///
     /// # Errors
     /// See [`OffloadError`]. The call replaces a program that an earlier Millrace left behind, and no other
@@ -114,8 +114,8 @@ impl PortPrograms {
 
     /// Loads and attaches the tcx ingress program for an AF_PACKET port, whose sockets must carry
     /// [`Self::socket_filter_fd`]. Until [`Self::set_own_mac`] is called, the kernel gets all frames. From
-    /// then on, the program keeps frames for user space from the kernel, even if no socket receives them.
-    /// Needs Linux 6.6.
+    /// then on, the kernel no longer gets frames for user space, even if no socket receives them. Needs Linux
+    /// 6.6.
     pub fn attach_tcx(ifindex: u32, on_death: OnDeath) -> Result<Self, OffloadError> {
         let device = attach::find_device(ifindex)?;
         let mut object = object::level0()?;
@@ -155,7 +155,7 @@ impl PortPrograms {
         programs
     }
 
-    /// Reads the map entries taken over from a predecessor, so that they can be removed later.
+    /// Reads the map entries taken over from an earlier program, so that they can be removed later.
     fn read_inheritance(&mut self) {
         if let Ok(map) = self.hash_map::<u32>("local4") {
             let found: Vec<_> = map.keys().flatten().map(|key| IpAddr::from(key.to_ne_bytes())).collect();
@@ -199,12 +199,12 @@ impl PortPrograms {
     }
 
     /// Sets the witness: the AF_XDP socket whose end counts as the end of the process. Without a live
-    /// witness, the port's frames fall back as [`OnDeath`] defines, whatever sockets it has. By default the
-    /// witness is the socket registered last.
+    /// witness, the port's frames fall back as [`OnDeath`] defines, even if the port has sockets. By default
+    /// the witness is the socket registered last.
     ///
     /// When a process is killed, its sockets close one after the other, the highest descriptor first, and
-    /// each waits some milliseconds. With the same witness at every port, no port waits for the sockets of
-    /// others.
+    /// each close takes some milliseconds. If all ports have the same witness, they all fall back at the same
+    /// time.
     pub fn set_witness(&mut self, fd: RawFd) -> Result<(), OffloadError> {
         self.socket_map("witness")?.set(0, fd, 0).map_err(|error| map_error("witness", &error))
     }
@@ -235,7 +235,7 @@ impl PortPrograms {
 
     /// Sets the addresses whose packets the kernel keeps: those of all interfaces in the namespace, and the
     /// subnet broadcasts. The call writes only differences, additions before removals as far as there is
-    /// room. Loopback addresses are skipped: on a wire they are martians, which user space counts.
+    /// room. It skips loopback addresses: on a wire they are martians, which user space counts.
     ///
     /// # Errors
     /// [`OffloadError::Map`] when there are more than 16,384 of one family.
@@ -296,9 +296,9 @@ impl PortPrograms {
         HashMap::try_from(map_mut(&mut self.object, name)?).map_err(|error| map_error(name, &error))
     }
 
-    /// Sets the VLANs of the router's sub-interfaces. All their frames to the port's MAC address, broadcast
-    /// or multicast go to user space, including ARP and neighbour discovery. The kernel keeps other tagged
-    /// frames.
+    /// Sets the VLANs of the router's sub-interfaces. All frames in these VLANs that are broadcast, multicast
+    /// or for the port's MAC address go to user space, including ARP and neighbour discovery. The kernel
+    /// keeps other tagged frames.
     ///
     /// # Errors
     /// [`OffloadError::Map`] when there are more than 8,192.
@@ -315,8 +315,8 @@ impl PortPrograms {
         Ok(())
     }
 
-    /// Sets the rate limits of packets for the router itself, by class; initially there are none. Each port
-    /// has its own token buckets, which this call fills.
+    /// Sets the rate limits of packets for the router itself, by class. Initially there are no limits. Each
+    /// port has its own token buckets, which this call fills.
     pub fn set_control_plane(
         &mut self,
         rates: &[Option<ClassRate>; CONTROL_CLASSES],
@@ -324,8 +324,8 @@ impl PortPrograms {
         control_plane::set(&mut self.object, rates)
     }
 
-    /// Sets whether the programs look up flows in the flow cache that they were attached with, and the
-    /// router's number of the port. Initially they do not.
+    /// Sets whether the programs look up flows in the flow cache that they were attached with; initially they
+    /// don't. `port`: the router's number of the port.
     pub fn cache_flows(&mut self, port: u16, cached: bool) -> Result<(), OffloadError> {
         let failed = |error: MapError| map_error("place", &error);
         let mut map = Array::<_, Place>::try_from(map_mut(&mut self.object, "place")?).map_err(failed)?;
@@ -336,7 +336,7 @@ impl PortPrograms {
     /// does so while its other end has an XDP program or receive offload (GRO). False before Linux 6.3, where
     /// no driver reports it.
     ///
-    /// The second value is the same for frames of several buffers.
+    /// The second value tells whether the device accepts redirected frames of several buffers.
     pub fn takes_redirects(&self) -> (bool, bool) {
         let features = genetlink::xdp_features(self.ifindex).unwrap_or_default();
         (features.contains(&"ndo-xmit"), features.contains(&"ndo-xmit-sg"))
@@ -344,8 +344,8 @@ impl PortPrograms {
 
     /// Returns the length of the longest redirected packet that the other end of the device accepts, in bytes
     /// without link header. The other end of a veth may have a smaller MTU than the device itself. It drops a
-    /// longer packet, and up to 15 packets redirected after it. `None` for a device without another end, or
-    /// if the MTU of that end is unknown.
+    /// longer packet, and up to 15 packets redirected after that one. `None` for a device without another
+    /// end, or if the MTU of that end is unknown.
     pub fn longest_at_far_end(&self) -> Option<u32> {
         rtnetlink::far_mtu(self.ifindex).map(|mtu| mtu + rtnetlink::VETH_ROOM)
     }
@@ -365,9 +365,9 @@ impl PortPrograms {
         self.why.as_deref()
     }
 
-    /// Returns the number of receive queues of the device in use when the programs were attached; each needs
-    /// a socket. The number may be smaller than rtnetlink's `IFLA_NUM_RX_QUEUES`: a veth has room for one
-    /// queue per processor and uses one.
+    /// Returns the number of receive queues that were in use when the programs were attached; each needs a
+    /// socket. The number may be smaller than rtnetlink's `IFLA_NUM_RX_QUEUES`: a veth has room for one queue
+    /// per processor and uses one.
     pub fn queues(&self) -> u32 {
         self.queues
     }
@@ -377,7 +377,7 @@ impl PortPrograms {
         self.ifindex
     }
 
-    /// Detaches the programs, also with [`OnDeath::Drop`].
+    /// Detaches the programs, whatever [`OnDeath`] is set.
     pub fn detach(mut self) -> Result<(), OffloadError> {
         let Some(hold) = self.hold.take() else { return Ok(()) };
         let device = self.ifindex.to_string();
@@ -391,7 +391,7 @@ impl PortPrograms {
     /// Detaches the programs of a router that has crashed; with [`OnDeath::Drop`] they stay attached.
     pub fn leave(mut self) -> Result<(), OffloadError> {
         if self.on_death == OnDeath::Drop {
-            // Dropping the programs without `hold` leaves a program without a link attached.
+            // Without `hold`, the drop leaves the program attached.
             self.hold = None;
         }
         self.detach()

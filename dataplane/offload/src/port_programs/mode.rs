@@ -21,7 +21,7 @@ pub enum Mode {
     Auto,
 }
 
-/// Attachment of a port's programs.
+/// Hook at which a port's programs are attached.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Attachment {
     /// XDP in the driver.
@@ -32,7 +32,7 @@ pub enum Attachment {
     Tcx,
 }
 
-/// Device, and the options of the attachment.
+/// Device and options of an attachment.
 pub(super) struct Target<'a> {
     pub device: &'a Device,
     pub ifindex: u32,
@@ -53,7 +53,7 @@ impl Target<'_> {
         match self.attach_in(program, DRV_MODE) {
             Ok(hold) => Ok((hold, Attachment::Native, None)),
             Err(error) if mode == Mode::Auto && attach::may_fall_back(&error) => {
-                // The native attempt may have detached the leftover.
+                // The native attempt may have detached the leftover program.
                 self.leftover = attach::xdp_leftover(&attach::find_device(self.ifindex)?)?;
                 Ok((self.attach_in(program, SKB_MODE)?, Attachment::Generic, Some(error.to_string())))
             }

@@ -1,4 +1,4 @@
-//! Ports on a veth: the receiver of each class of frames, and the state that remains when the process ends.
+//! Ports on a veth: the receiver of each class of frames, and the state that remains after the process ends.
 
 use std::net::IpAddr;
 use std::os::fd::AsFd;
@@ -21,7 +21,8 @@ fn tell(programs: &mut PortPrograms) {
     programs.set_vlans(&[VlanStack::single(10)]).unwrap();
 }
 
-/// Returns two transit frames, one frame of the router's VLAN, and one for each class that the kernel keeps.
+/// Returns two transit frames, one frame of the router's VLAN, and one frame for each class that the kernel
+/// keeps.
 fn mixture() -> Vec<Vec<u8>> {
     let v4 = |to| frame_to(OWN, 0x0800, &ipv4_packet("10.0.0.2", to, 20));
     let transit = v4("198.51.100.1");
@@ -136,7 +137,8 @@ fn addresses_and_vlans_can_be_taken_away_again() {
     wire.near(|| programs.detach().unwrap());
 }
 
-/// The map holds 16,384 addresses of one family, fewer than the old and the new addresses together.
+/// Replaces all addresses of a family by as many others. The map holds 16,384 addresses, fewer than the old
+/// and the new ones together.
 #[test]
 fn addresses_are_replaced_by_as_many_others() {
     let Some(wire) = Wire::loadable() else { return };
@@ -254,7 +256,7 @@ fn killed_process_drops_until_replaced() {
     die_attached(&wire, OnDeath::Drop, false);
     assert!(wire.show().contains("millrace_xdp") || wire.show().contains("prog/xdp"), "{}", wire.show());
     let programs = wire.attach_native(OnDeath::Drop);
-    // The addresses of the dead process's program still apply, because this program was not configured.
+    // The addresses of the dead process's program still apply, because the new program was not configured.
     let frames = mixture();
     send(&wire, &frames);
     let counters = settled(&programs, frames.len() as u64);
@@ -262,7 +264,7 @@ fn killed_process_drops_until_replaced() {
     drop(wire.near(|| programs.detach()));
     assert!(!wire.show().contains("xdp"), "{}", wire.show());
     die_attached(&wire, OnDeath::Drop, false);
-    // A program with another attachment replaces it as well.
+    // A program with another attachment replaces the leftover program as well.
     let programs =
         wire.near(|| PortPrograms::attach_xdp(port, Mode::Generic, false, OnDeath::Kernel).unwrap());
     assert_eq!(programs.mode(), Attachment::Generic);

@@ -26,7 +26,7 @@ fn any_frame() -> impl Strategy<Value = Vec<u8>> {
     ];
     (whole, change, any::<bool>()).prop_map(|(mut frame, change, repair)| {
         change.make(&mut frame);
-        // Programs look at changes of an IPv4 header only if its checksum is correct.
+        // Programs look at the fields of an IPv4 header only if its checksum is correct.
         if repair && frame.len() >= 34 && frame[12..14] == [8, 0] {
             frame[24..26].fill(0);
             let sum = !ones_complement(&frame[14..34]);
@@ -41,7 +41,7 @@ enum Change {
     None,
     Bit(usize, u32),
     Byte(usize, u8),
-    /// Change: the sender leaves the checksum to its network card.
+    /// The sender leaves the checksum to its network card.
     Partial,
     Pad(usize),
     Cut(usize),

@@ -1,4 +1,4 @@
-//! Flow cache that several workers fill, and that programs read, at the same time.
+//! Several workers fill a flow cache that programs read at the same time.
 
 use std::os::fd::AsFd;
 
@@ -18,7 +18,7 @@ fn workers_that_fill_the_cache_at_once_lose_none_of_each_others_flows() {
     }
     const WORKERS: u16 = 4;
     const FLOWS: u16 = 8;
-    // Enough entries, but so few words that all flows meet in them.
+    // There are enough entries, but so few words that the workers' flows compete for them.
     let mut bench = Bench::of_workers((WORKERS * FLOWS * 2).into(), WORKERS.into());
     let writers: Vec<_> = (0..WORKERS).map(|worker| bench.cache.writer(worker.into()).unwrap()).collect();
     let start = std::sync::Barrier::new(WORKERS.into());
@@ -63,7 +63,7 @@ fn program_reads_one_flows_entry_during_concurrent_reuse() {
     if !can_load() {
         return;
     }
-    // One entry that two flows use in turn, and one flow with changing outputs.
+    // Two flows use one entry in turn; and one flow changes its output.
     let mut bench = Bench::new(1);
     let programs = bench.programs[0].try_clone().unwrap();
     let ends = std::sync::Arc::new(std::sync::atomic::AtomicBool::new(false));
