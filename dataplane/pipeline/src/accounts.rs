@@ -1,16 +1,16 @@
-//! Accounts of routes and filters: packets counted on entry into the queues of ports, and on departure.
+//! Accounts of routes and filters: packets counted as they enter and leave the queues of ports.
 //!
-//! A packet is counted once, when it enters its port's queue. It is accounted to the route in its
-//! annotations, whose number is below [`ROUTES`], and to the filters of the path that it [counts
-//! for](millrace_packet::Annotations::counts_for). Usually the device accepts the packet in the same
-//! iteration, and nothing else is counted. So the other counters concern packets that do *not* leave at once:
-//! packets in a scheduler, packets that a full device leaves in the queue at the end of an iteration, and
-//! packets dropped there. The packets sent are the rest ([`QueueAccount::sent`]); this number is exact
-//! between two iterations.
+//! A packet is counted once, when it enters its port's queue. It is added to the account of the route in its
+//! annotations, if the route number is below [`ROUTES`]. It is also added to the accounts of the filters on
+//! the path that it [counts for](millrace_packet::Annotations::counts_for). Usually the device accepts the
+//! packet in the same iteration, and nothing else is counted. So the other counters concern packets that do
+//! *not* leave at once: packets in a scheduler, packets that a full device leaves in the queue at the end of
+//! an iteration, and packets dropped there. The packets sent are the rest ([`QueueAccount::sent`]); this
+//! number is exact between two iterations.
 //!
-//! A packet for a port of another worker takes its accounts along, filters by the keys of their bindings, and
-//! is counted there. The account of a filter ends with its binding. The account of a route ends with the
-//! route's number, which is reused only when no packet of it waits in a queue.
+//! A packet for a port of another worker takes the keys of its filters' bindings along, and is counted at
+//! that worker. The account of a filter ends with its binding. The account of a route ends with its route
+//! number, which is reused only when no packet of the route waits in a queue.
 
 use millrace_packet::Packet;
 use millrace_plugin::{EMPTY_PATH, WorkerPlugins};
@@ -25,10 +25,10 @@ const WAITING_AT_ONCE: usize = 4096;
 /// Maximum number of accounts cleared between two batches; each takes a write of 48 bytes.
 const CLEARED_AT_ONCE: usize = 4096;
 
-/// Routes with waiting packets, and the first number of the next command.
+/// Routes with waiting packets, and the first route number of the next command; `None` after the last route.
 pub type WaitingRoutes = (Vec<NextHopIndex>, Option<NextHopIndex>);
 
-/// Waiting and dropped packets of a route.
+/// Packets of a route that its queues hold or have dropped.
 #[derive(Clone, Copy, Debug, Default)]
 struct Behind {
     waiting: Amount,
@@ -38,8 +38,8 @@ struct Behind {
 /// Accounts of routes, by route number.
 #[derive(Debug)]
 pub(crate) struct RouteAccounts {
-    /// Packets and bytes put into queues, for four routes in a cache line. Most packets change no other
-    /// counter.
+    /// Packets and bytes put into queues. One cache line holds the amounts of four routes; most packets
+    /// change no other counter.
     queued: Vec<Amount>,
     behind: Vec<Behind>,
 }
@@ -47,8 +47,8 @@ pub(crate) struct RouteAccounts {
 impl Default for RouteAccounts {
     fn default() -> Self {
         let (mut queued, mut behind) = (Vec::new(), Vec::new());
-        // The reservation prevents later moves of the tables, which would delay packets. If memory is short,
-        // it is requested again on demand.
+        // The reserved memory saves later reallocations, which would delay packets. If the reservation fails,
+        // the vectors grow on demand.
         let _ = queued.try_reserve_exact(ROUTES as usize);
         let _ = behind.try_reserve_exact(ROUTES as usize);
         Self { queued, behind }
@@ -56,7 +56,7 @@ impl Default for RouteAccounts {
 }
 
 impl RouteAccounts {
-    /// Starts an empty account for a number with a new route.
+    /// Starts an empty account for a route number that control assigns to a new route.
     pub fn begin(&mut self, route: NextHopIndex) {
         let index = route.index();
         if index >= ROUTES as usize {
@@ -86,8 +86,8 @@ impl RouteAccounts {
         QueueAccount { queued: self.queued.get(index).copied().unwrap_or_default(), waiting, dropped }
     }
 
-    /// Returns the routes with waiting packets, among a bounded number of routes from number `from` on, and
-    /// the number of the next part.
+    /// Returns the routes with waiting packets among the first [`WAITING_AT_ONCE`] routes from number `from`
+    /// on, and the first route number of the next call.
     pub fn waiting(&self, from: NextHopIndex) -> WaitingRoutes {
         let rest = self.behind.get(from.index()..).unwrap_or_default();
         let waits = |(_, behind): &(u32, &Behind)| behind.waiting.packets > 0;
@@ -96,8 +96,8 @@ impl RouteAccounts {
         (waiting.map(|(index, _)| NextHopIndex(index)).collect(), next)
     }
 
-    /// Clears the accounts of a bounded number of routes, from number `from` on. Returns the number of the
-    /// next part.
+    /// Clears the accounts of the first [`CLEARED_AT_ONCE`] routes from number `from` on. Returns the first
+    /// route number of the next call; `None` after the last route.
     pub fn clear(&mut self, from: NextHopIndex) -> Option<NextHopIndex> {
         let end = self.queued.len().min(from.index().saturating_add(CLEARED_AT_ONCE));
         let all = self.queued.iter_mut().zip(&mut self.behind);
@@ -108,7 +108,7 @@ impl RouteAccounts {
     }
 }
 
-/// Ledger of packets that enter and leave queues.
+/// Accounts of routes and filters that count packets as they enter and leave queues.
 pub(crate) struct Ledger<'a> {
     pub routes: &'a mut RouteAccounts,
     pub filters: &'a mut WorkerPlugins<WorkerTable>,
@@ -141,7 +141,7 @@ impl Ledger<'_> {
         bytes
     }
 
-    /// Counts an amount that enters a port's queue with the same accounts.
+    /// Adds packets that enter a port's queue to the accounts that they share.
     #[inline]
     pub fn amount_queued(&mut self, (route, filters): Accounts, amount: Amount) {
         self.routes.queued(route, amount);

@@ -13,7 +13,7 @@ use millrace_packet::BATCH_SIZE;
 pub struct Each<T>(Box<[T; BATCH_SIZE]>);
 
 impl<T: Copy> Each<T> {
-    /// Returns an array of equal items.
+    /// Returns an array in which every item equals `note`.
     pub(crate) fn new(note: T) -> Self {
         Self(Box::new([note; BATCH_SIZE]))
     }
@@ -26,7 +26,7 @@ impl<T> Each<T> {
         &self.0
     }
 
-    /// Returns all items for changes.
+    /// Returns all items, mutable.
     #[inline(always)]
     pub(crate) fn all_mut(&mut self) -> &mut [T; BATCH_SIZE] {
         &mut self.0

@@ -1,4 +1,5 @@
-//! Captures, traces, scans of the flow table and placements against an obvious evaluation of filter expressions.
+//! Property tests: captures, traces, flow table scans and placements select the same packets as a simple
+//! evaluation of their filter expressions.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -17,7 +18,7 @@ use crate::offloaded_flows::{Level, Placement, Placements};
 use crate::parse::parse;
 use crate::router::Router;
 
-/// Expression of a property test.
+/// Filter expression of a property test.
 #[derive(Clone, Debug)]
 enum Wanted {
     Protocol(u8),
@@ -73,20 +74,20 @@ impl Wanted {
     }
 }
 
-/// Part of a transport header that a packet has.
+/// Part of the transport header that a test packet contains.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 enum Header {
     Whole,
-    /// None: the first fragment has it.
+    /// No part: the packet is a later fragment.
     OfLaterFragment,
-    /// Four octets of it.
+    /// The first four octets.
     Cut,
 }
 
 /// Packet that a host sent.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
 struct Sent {
-    /// Last octets of the addresses of source and destination.
+    /// Last octets of the source and destination addresses.
     hosts: (u8, u8),
     protocol: u8,
     ports: (u16, u16),
@@ -94,7 +95,7 @@ struct Sent {
 }
 
 impl Sent {
-    /// Returns the packet with its headers, read as the worker reads it.
+    /// Builds the packet, and parses it as a worker does.
     fn packet(&self, pool: &Pool) -> (Packet, Candidate) {
         let offset = u8::from(self.header == Header::OfLaterFragment) * 5;
         let total_len = if self.header == Header::Cut { 24 } else { 40 };
@@ -112,9 +113,9 @@ impl Sent {
         (packet, candidate)
     }
 
-    /// Returns the packets that a flow of this packet can have, as far as expressions tell them apart.
+    /// Returns all packets with the same flow key that filter expressions can distinguish.
     fn of_same_flow(&self) -> Vec<Self> {
-        // Packets whose ports can't be read have the key of a packet with ports of zero.
+        // The flow key of a packet without readable ports has port numbers of 0.
         let has_ports = self.protocol != 1;
         if has_ports && self.header == Header::Whole && self.ports != (0, 0) {
             return vec![self.clone()];
@@ -153,13 +154,13 @@ fn any_sent() -> impl Strategy<Value = Sent> {
     ];
     let fields = ((1u8..3, 1u8..3), protocol, (0u16..3, 0u16..3), header);
     fields.prop_map(|(hosts, protocol, ports, header)| {
-        // A message of ICMP has no ports that a cut header could lack.
+        // ICMP messages have no ports, so a cut header makes no difference.
         let is_cut = header == Header::Cut && protocol == 1;
         Sent { hosts, protocol, ports, header: if is_cut { Header::Whole } else { header } }
     })
 }
 
-/// Returns the compiled expression; `None` where no packet matches it.
+/// Returns the compiled expression; `None` if no packet can match it.
 fn compiled(wanted: &Wanted) -> Result<Option<CompiledSelection>, TestCaseError> {
     match wanted.text().parse::<Selection>() {
         Ok(read) => Ok(Some(read.compile(|_| None).unwrap())),
@@ -169,7 +170,7 @@ fn compiled(wanted: &Wanted) -> Result<Option<CompiledSelection>, TestCaseError>
     }
 }
 
-/// Returns the flows that a scan of the flow table finds; with `forgets` it removes them.
+/// Returns the flows that a scan of the flow table finds. With `forgets`, the scan removes their records.
 fn scanned(flows: &BTreeSet<Sent>, filter: &CompiledSelection, forgets: bool) -> BTreeSet<Sent> {
     let (fib, pool) = (SharedFib::new().unwrap(), Pool::new(64).unwrap());
     let mut router = Router::new(pool.clone(), fib.reader(), 1).unwrap();

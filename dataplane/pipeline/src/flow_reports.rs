@@ -15,23 +15,23 @@ use crate::parse::ROUTER;
 use crate::route_number::NO_ROUTE;
 use crate::router::Router;
 
-/// Part of the flow table, and a filter of its flows.
+/// Request for the flow records in a part of the flow table that match a filter.
 #[derive(Clone, Debug)]
 pub struct FlowScan {
-    /// First record of the part: 0 at first, then `next` of the previous page.
+    /// First slot of the part: 0 in the first request, then `next` of the previous page.
     pub from: u32,
-    /// Maximum number of records to check, whether they match or not.
+    /// Maximum number of records to check, matching or not.
     pub records: u32,
-    /// Filter: a flow matches if some packet of it may match.
+    /// Filter: a flow matches if some of its packets may match.
     pub filter: CompiledSelection,
 }
 
-/// Flows of a part of the table.
+/// Answer to a [`FlowScan`]: the matching flows in a part of the flow table.
 #[derive(Clone, Debug, Default)]
 pub struct FlowPage {
     /// Flows that the scan found, or that [`FlowCommand::Flush`](crate::FlowCommand::Flush) removed.
     pub flows: Vec<FlowReport>,
-    /// Record at which the next part begins; `None` at the end.
+    /// First slot of the next part; `None` at the end of the table.
     pub next: Option<u32>,
 }
 
@@ -40,13 +40,14 @@ pub struct FlowPage {
 pub struct FlowReport {
     /// Flow key.
     pub key: FlowKey,
-    /// Varying fields that filters distinguish; 0 if no filter does.
+    /// Values of the fields varying in the flow, as far as filters distinguish packets by them; 0 if no
+    /// filter does.
     pub varying: u32,
     /// Mask of the bits of `varying` that filters match.
     pub varying_mask: u32,
     /// Number of packets since the record was made.
     pub packets: u64,
-    /// Number of bytes since then, link headers included.
+    /// Number of bytes since the record was made, link headers included.
     pub bytes: u64,
     /// Age of the record.
     pub age: Duration,
@@ -62,19 +63,19 @@ pub struct FlowReport {
     pub route: String,
     /// Hash that identifies the flow in queues.
     pub hash: u32,
-    /// Reason that keeps the flow at the worker; `None` if it is offloaded.
+    /// Reason why the flow stays at the worker; `None` if it is offloaded.
     pub stays_up: Option<StaysUp>,
     /// Whether a placement matches the flow.
     pub placed: bool,
 }
 
-/// Maximum number of records checked in an iteration.
+/// Maximum number of records checked by one command.
 const RECORDS: u32 = 2048;
-/// Maximum number of flows reported in an iteration; each report costs as much as dozens of checks.
+/// Maximum number of flows reported by one command; each report costs as much as dozens of checks.
 const FOUND: usize = 64;
 
 impl FlowScan {
-    /// Returns the flows of a part of the flow table that the filter matches, at most [`FOUND`].
+    /// Returns the matching flows in a part of the flow table, at most [`FOUND`].
     pub(crate) fn run(&self, router: &Router, now: Instant) -> FlowPage {
         let (mut flows, mut next) = (Vec::new(), self.next_part(&router.classifier.flows));
         for (index, record) in self.found(&router.classifier.flows) {
@@ -87,7 +88,7 @@ impl FlowScan {
         FlowPage { flows, next }
     }
 
-    /// Removes the flows that [`run`](Self::run) finds, and returns them.
+    /// Removes the records of the flows that [`run`](Self::run) finds, and returns the flows.
     pub(crate) fn flush(&self, router: &mut Router, now: Instant) -> FlowPage {
         let page = self.run(router, now);
         let found = self.found(&router.classifier.flows).map(|(index, _)| index);
@@ -134,7 +135,7 @@ fn report(router: &Router, index: FlowIndex, record: &FlowRecord, now: Instant) 
     }
 }
 
-/// Returns the reason that keeps a flow at the worker; `None` if the flow is offloaded.
+/// Returns the reason why a flow stays at the worker; `None` if the flow is offloaded.
 pub(crate) fn stays_up(
     router: &Router,
     index: FlowIndex,

@@ -1,13 +1,13 @@
 //! Hand-over of packets between workers.
 //!
 //! Each flow and each port has one worker as owner. A packet whose flow or egress port belongs to another
-//! worker goes there by ring. Packet memory belongs to one thread, so the packet is copied into a *parcel*,
-//! and from there into the other worker's memory. Each ordered pair of workers has a ring for parcels, and
-//! another ring returns empty parcels. Threads write shared memory once per parcel, not per packet, and each
-//! ring keeps the order of packets.
+//! worker goes there through a ring. Packet memory belongs to one thread, so the packet is copied into a
+//! *parcel*, and from there into the other worker's memory. Each ordered pair of workers has a ring for
+//! parcels, and a second ring that returns empty parcels. Threads write shared memory once per parcel, not
+//! per packet, and each ring keeps the order of packets.
 //!
-//! Between packets, a worker announces its *step* in the grace periods of the offload to all others. A worker
-//! that has received the step has received all earlier packets.
+//! A worker also announces its *step* in the grace periods of the offload to all others, as a record among
+//! the packets. A worker that has received the step has received all packets sent before it.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering, fence};
@@ -19,29 +19,30 @@ use rtrb::{Consumer, Producer, RingBuffer};
 use crate::ports::DeviceId;
 use crate::wake::Wake;
 
-/// Number of parcels of each ordered pair of workers.
+/// Number of parcels for each ordered pair of workers.
 const PARCELS: usize = 32;
-/// Length in bytes from which on a parcel takes no further packet.
+/// Length in bytes at which a parcel is full, and takes no further packet.
 const FULL: usize = 32 << 10;
-/// Length in bytes of the longest frame that a parcel below [`FULL`] has room for.
+/// Length in bytes of the longest frame that fits into a parcel just below [`FULL`].
 const LONGEST: usize = (64 << 10) + 64;
-/// Number of unread parcels below which a partly filled parcel is sent at once. With more, the receiver is
-/// busy, and the parcel is filled first.
+/// Number of unread parcels from which on only full parcels are sent, because the receiver is busy. With
+/// fewer unread parcels, a partly filled parcel is sent at once.
 const UNDER_WAY: usize = 8;
 
-/// Task of the receiving worker for a packet.
+/// Task of the receiving worker for a handed-over packet.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Errand {
     /// Take the packet through the stages, as the owner of its flow.
     Flow,
-    /// Put the finished frame into the queue of its `out_port`.
+    /// Put the finished frame into the queue of its egress port.
     Transmit,
-    /// Punt the packet to the kernel, as received on its port.
+    /// Punt the packet to the kernel, as if its ingress port had just received it.
     Host,
 }
 
-/// Fields of a packet's transport header. A later fragment lacks these fields, and its next header may be
-/// wrong: only the worker that has seen the first fragment knows them.
+/// Fields of a packet's transport header, as known to the worker that received the packet. A later fragment
+/// lacks these fields, and its next header may be wrong. Only the worker that has received the first fragment
+/// knows them.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Transport {
     /// Protocol of the header.
@@ -53,7 +54,7 @@ pub(crate) struct Transport {
 }
 
 impl Transport {
-    /// Returns the fields of a packet with this flow key and these flags.
+    /// Returns the fields from a flow key and TCP flags.
     pub fn of(key: &FlowKey, tcp_flags: Option<u8>) -> Self {
         let ports = (key.source_port, key.destination_port);
         Self { protocol: key.protocol, ports, tcp_flags }
@@ -64,7 +65,7 @@ impl Transport {
 #[derive(Debug)]
 pub(crate) struct Handed<'a> {
     pub errand: Errand,
-    /// Offset of the network header in bytes.
+    /// Offset of the network header in the frame, in bytes.
     pub network: usize,
     /// Ingress port.
     pub port: PortId,
@@ -72,27 +73,27 @@ pub(crate) struct Handed<'a> {
     pub out_port: PortId,
     /// Transport header fields, as parsed by the worker that received the packet, for [`Errand::Flow`].
     pub transport: Transport,
-    /// Flow hash, followed by the queue at the egress port, for [`Errand::Transmit`].
+    /// Flow hash and, in the next field, queue at the egress port; for [`Errand::Transmit`].
     pub hash: u32,
     pub queue: QueueId,
     /// Route number, for [`Errand::Transmit`].
     pub next_hop: NextHopIndex,
-    /// Filters that account for the packet: a word of eight bytes for each.
+    /// Filters that account for the packet: an account word of eight bytes for each.
     pub counts_for: &'a [u8],
     /// Exceptions, as found by the worker that received the packet from a device.
     pub exceptions: Exceptions,
-    /// Mark of a traced packet; 0 for none.
+    /// Trace number; 0 for an untraced packet.
     pub trace: u16,
     pub bytes: &'a [u8],
 }
 
-/// Code that a step record has in place of an errand. Such a record announces the sender's step after all
+/// Code of a step record, in place of an errand. The record announces the sender's step, and follows all
 /// earlier packets.
 const STEP: u8 = u8::MAX;
 const HEADER: usize = 32;
-/// Length in bytes of each filter account after the header.
+/// Length in bytes of a filter's account word; these words follow the header.
 const FILTER: usize = 8;
-/// Maximum number of filter accounts handed over with a packet; no path has more filters.
+/// Maximum number of account words handed over with a packet; no path has more filters.
 const FILTERS: usize = 255;
 
 type Parcel = Vec<u8>;
@@ -103,7 +104,7 @@ struct Outgoing {
     parcels: Producer<Parcel>,
     empty: Consumer<Parcel>,
     open: Option<Parcel>,
-    /// Number of parcels sent since the other worker was last woken.
+    /// Number of parcels sent since the last [`publish`](Handover::publish).
     sent: usize,
     /// Step announced last.
     announced: u64,
@@ -129,7 +130,7 @@ impl Outgoing {
         true
     }
 
-    /// Announces a step after all packets put so far. Without room, a later call announces it.
+    /// Announces a step after all packets put so far. If no parcel has room, a later call announces it.
     fn announce(&mut self, step: u64) {
         if self.announced == step {
             return;
@@ -144,13 +145,14 @@ impl Outgoing {
 
     fn send(&mut self) {
         if let Some(parcel) = self.open.take() {
-            // Never fails: the ring has room for all parcels.
+            // Can't fail: the ring has a slot for each parcel.
             let _ = self.parcels.push(parcel);
             self.sent += 1;
         }
     }
 
-    /// Sends the open parcel, unless [`UNDER_WAY`] parcels are unread: then only full parcels are sent.
+    /// Sends the open parcel if fewer than [`UNDER_WAY`] parcels are unread. Otherwise the parcel stays open
+    /// until it is full.
     fn publish(&mut self) {
         if self.open.is_some() && PARCELS - self.parcels.slots() < UNDER_WAY {
             self.send();
@@ -163,14 +165,14 @@ impl Outgoing {
 struct Incoming {
     parcels: Consumer<Parcel>,
     empty: Producer<Parcel>,
-    /// Parcel in reading, with the offset of the next record.
+    /// Parcel that is being read, and the offset of its next record.
     open: Option<(Parcel, usize)>,
     /// Step received last.
     step: u64,
 }
 
 impl Incoming {
-    /// Opens the next parcel if the open one has no further record. Returns whether a parcel is open.
+    /// Opens the next parcel if the open parcel has been read to its end. Returns whether a parcel is open.
     fn advance(&mut self) -> bool {
         if let Some((parcel, at)) = &mut self.open {
             if *at < parcel.len() {
@@ -178,7 +180,7 @@ impl Incoming {
             }
             let mut parcel = std::mem::take(parcel);
             parcel.clear();
-            // Never fails: the ring has room for all parcels.
+            // Can't fail: the ring has a slot for each parcel.
             let _ = self.empty.push(parcel);
         }
         self.open = self.parcels.pop().ok().map(|parcel| (parcel, 0));
@@ -245,20 +247,20 @@ struct Peer {
     wake: Option<Wake>,
 }
 
-/// Rings of a worker to and from all others.
+/// Rings of a worker to and from all other workers.
 #[derive(Debug)]
 pub struct Handover {
     me: usize,
-    /// Peers by worker number; `None` for the worker itself.
+    /// Rings to and from each worker, by worker number; `None` for this worker.
     peers: Vec<Option<Peer>>,
-    /// Whether this worker sleeps or is about to sleep.
+    /// Whether this worker sleeps or is about to sleep. The other workers read it.
     asleep: Arc<AtomicBool>,
     step: u64,
 }
 
 impl Handover {
-    /// Returns the rings between workers, one item for each worker. `wakes` holds each worker's wake-up
-    /// handle; `None` for a worker that never sleeps.
+    /// Creates the rings between all workers. Returns an item for each worker. `wakes` holds each worker's
+    /// wake-up signal; `None` for a worker that never sleeps.
     pub fn mesh(wakes: &[Option<Wake>]) -> Vec<Self> {
         let count = wakes.len();
         let asleep: Vec<Arc<AtomicBool>> = wakes.iter().map(|_| Arc::default()).collect();
@@ -307,7 +309,7 @@ impl Handover {
     /// Returns the owner of a flow among `workers` workers, by the [flow hash](crate::flow_hash).
     #[inline]
     pub fn owner_of_hash(hash: u32, workers: usize) -> usize {
-        // Each worker owns an equal part of the range of hashes; the top bits are as random as the others.
+        // Each worker owns an equal part of the range of hashes.
         ((u64::from(hash) * workers as u64) >> 32) as usize
     }
 
@@ -316,8 +318,8 @@ impl Handover {
         self.me
     }
 
-    /// Hands a packet over to a worker, with the words of its filter accounts. Returns whether there was
-    /// room. If so, the caller no longer needs the packet.
+    /// Copies a packet, with its filters' account words, into a parcel for a worker. Returns whether there
+    /// was room. If so, the caller can release the packet.
     pub(crate) fn put(
         &mut self,
         to: usize,
@@ -359,27 +361,27 @@ impl Handover {
         self.put(Self::owner(device, self.workers()), errand, packet, Transport::default(), filters)
     }
 
-    /// Returns the next packet handed over by a worker.
+    /// Returns the next packet that worker `from` has handed over; `None` if there is none.
     #[inline]
     pub(crate) fn next(&mut self, from: usize) -> Option<Handed<'_>> {
         self.peers.get_mut(from)?.as_mut()?.incoming.next()
     }
 
-    /// Sets the step that the next [`publish`](Self::publish) announces to all other workers, after all
-    /// packets put until then.
+    /// Sets the step that the next [`publish`](Self::publish) announces to all other workers, behind all
+    /// packets put before.
     pub(crate) fn announce(&mut self, step: u64) {
         self.step = step;
     }
 
-    /// Returns whether all others, and whether any, have announced this step or a later one.
+    /// Returns whether all other workers, and whether any of them, have announced this step or a later one.
     pub(crate) fn peers_at(&self, step: u64) -> PeersAt {
         let has = |peer: &Peer| peer.incoming.step >= step;
         let mut peers = self.peers.iter().flatten().map(has);
         PeersAt { all: peers.clone().all(|has| has), any: peers.any(|has| has) }
     }
 
-    /// Sends parcels, and wakes sleeping receivers. Returns the number of parcels sent. A parcel stays open
-    /// if enough parcels are unread; a later call sends it: see [`is_waiting`](Self::is_waiting).
+    /// Sends parcels, and wakes sleeping receivers. Returns the number of parcels sent. If a receiver is
+    /// busy, a partly filled parcel stays open for a later call (see [`is_waiting`](Self::is_waiting)).
     pub(crate) fn publish(&mut self) -> usize {
         let mut sent = 0;
         for peer in self.peers.iter_mut().flatten() {
@@ -387,8 +389,8 @@ impl Handover {
             peer.outgoing.publish();
             sent += peer.outgoing.sent;
             if std::mem::take(&mut peer.outgoing.sent) > 0 {
-                // Either this worker sees that the peer sleeps, or the peer sees the parcel before it sleeps:
-                // see `fall_asleep`.
+                // With the fence in `fall_asleep`, either this worker sees that the receiver sleeps, or the
+                // receiver sees the parcel before it sleeps.
                 fence(Ordering::SeqCst);
                 if peer.asleep.load(Ordering::Relaxed)
                     && let Some(wake) = &peer.wake
@@ -400,14 +402,15 @@ impl Handover {
         sent
     }
 
-    /// Returns whether an open parcel or a step waits until other workers have read parcels.
+    /// Returns whether a partly filled parcel or a step still has to be sent, by a later
+    /// [`publish`](Self::publish).
     pub(crate) fn is_waiting(&self) -> bool {
         let waits = |outgoing: &Outgoing| outgoing.open.is_some() || outgoing.announced != self.step;
         self.peers.iter().flatten().any(|peer| waits(&peer.outgoing))
     }
 
-    /// Announces that the worker will sleep until woken. Returns `false`, and withdraws the announcement, if
-    /// a packet has arrived.
+    /// Announces that the worker will sleep until woken. If a parcel has arrived, withdraws the announcement
+    /// and returns `false`.
     pub(crate) fn fall_asleep(&self) -> bool {
         self.asleep.store(true, Ordering::Relaxed);
         fence(Ordering::SeqCst);
@@ -435,7 +438,7 @@ fn way() -> (Outgoing, Incoming) {
     let (parcels, taken) = RingBuffer::new(PARCELS);
     let (mut back, empty) = RingBuffer::new(PARCELS);
     for _ in 0..PARCELS {
-        // Never fails: the ring has a slot for each parcel. Pages of a parcel take memory once they are
+        // Can't fail: the ring has a slot for each parcel. A page of a parcel takes no memory until it is
         // written.
         let _ = back.push(Parcel::with_capacity(FULL + LONGEST));
     }

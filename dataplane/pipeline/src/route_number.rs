@@ -1,17 +1,17 @@
-//! Numbers of routes in packets and flow records: routes of the FIB, routes that filters prescribe, and none.
+//! Route numbers in packets and flow records: of FIB routes, of filter routes, and the number for no route.
 
 use millrace_units::NextHopIndex;
 
-/// Number of routes with an account: only routes with lower numbers have one.
+/// Number of routes with an account: a route has one if its number is lower than this.
 pub const ROUTES: u32 = 1 << 16;
-/// Number that stands for no route.
+/// Route number of packets without a route.
 pub(crate) const NO_ROUTE: NextHopIndex = NextHopIndex(u32::MAX);
 /// Bit that is set in the numbers of filter routes only.
 pub(crate) const FILTER: u32 = 1 << 31;
 /// Bit that is set in the numbers of routes for copies.
 pub(crate) const COPY: u32 = 1 << 30;
 
-/// Returns whether a route number is a filter's.
+/// Returns whether a route number belongs to a route that a filter prescribes.
 #[inline]
 pub fn is_filter(index: NextHopIndex) -> bool {
     index.0 & FILTER != 0 && index != NO_ROUTE

@@ -1,19 +1,19 @@
-//! Subject of the stages' decisions: a packet, or the example of a lookup.
+//! Subject of the stages' decisions: a packet, or the example packet of a lookup.
 
 use std::ops::Deref;
 
 use millrace_packet::{Annotations, Packet};
 
-/// Subject of a decision. It dereferences to the annotations.
+/// Packet that a stage decides about, or the example of a lookup. Dereferences to the annotations.
 pub(crate) trait Subject: Deref<Target = Annotations> {
-    /// Returns the first bytes from the network header on, at least all network headers.
+    /// Returns the first bytes of the packet from the network header on. They contain all network headers.
     fn network(&self) -> &[u8];
 
     /// Returns the length from the network header on, in bytes.
     fn network_len(&self) -> usize;
 
-    /// Returns whether the link header has a group address as destination. Packets made by plugins have no
-    /// link header.
+    /// Returns whether the frame's destination is a group address (multicast or broadcast). `false` for
+    /// packets without a link header.
     fn is_link_group(&self) -> bool;
 }
 

@@ -1,6 +1,6 @@
 //! Time-stamp counter of the processor, read for traced packets and measured plugins only.
 
-/// Returns the value of the time-stamp counter in cycles; `None` if there is none.
+/// Returns the value of the time-stamp counter in cycles; `None` if the processor has none.
 #[cfg(target_arch = "x86_64")]
 #[allow(unsafe_code)]
 #[inline]
@@ -9,7 +9,7 @@ pub fn cycles() -> Option<u64> {
     Some(unsafe { std::arch::x86_64::_rdtsc() })
 }
 
-/// Returns the value of the time-stamp counter in cycles; `None` if there is none.
+/// Returns the value of the time-stamp counter in cycles; `None` if the processor has none.
 #[cfg(not(target_arch = "x86_64"))]
 #[inline]
 pub fn cycles() -> Option<u64> {

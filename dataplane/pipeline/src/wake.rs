@@ -1,11 +1,11 @@
-//! Signal that wakes a sleeping thread from another thread.
+//! Signal by which one thread wakes another.
 
 use std::os::fd::AsRawFd;
 use std::sync::Arc;
 
 use nix::sys::eventfd::{EfdFlags, EventFd};
 
-/// Signal that wakes a thread from another thread.
+/// Signal by which one thread wakes another, over an event descriptor.
 #[derive(Clone, Debug)]
 pub struct Wake(Arc<EventFd>);
 
@@ -20,7 +20,7 @@ impl Wake {
 
     /// Signals the thread. Several signals before the next [`clear`](Self::clear) count as one.
     pub fn signal(&self) {
-        // Never fails: the counter of an event descriptor overflows after 2^64 signals.
+        // Can't fail: the counter of an event descriptor overflows only after 2^64 signals.
         let _ = self.0.write(1);
     }
 

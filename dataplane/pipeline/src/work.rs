@@ -12,20 +12,20 @@ use millrace_wire::{MacAddr, Protocol};
 
 use crate::each::Each;
 
-/// Result of the stages for a packet. The stages decide it, and the dispose stage carries it out at the end.
+/// Result of the stages for a packet, which the dispose stage carries out.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub enum Fate {
-    /// The packet passes the remaining stages, and finally leaves by its `out_port`.
+    /// The packet is open: it passes the remaining stages, and finally leaves by its `out_port`.
     Forward,
     /// The packet is dropped.
     Drop(DropReason),
     /// The packet is dropped, and its source gets an ICMP error.
     Refuse(IcmpError, DropReason),
-    /// The packet is punted to the kernel, as received on its port.
+    /// The packet is punted to the kernel, as if its ingress port had just received it.
     Host,
-    /// The packet is delivered to the router's own stack, as its ingress port has no kernel stack.
+    /// The packet is delivered to the router's own stack, because its ingress port has no kernel stack.
     Own,
-    /// The packet is held until the link address of this next hop at its `out_port` is known.
+    /// The packet is held until the MAC address of this next hop at its `out_port` is known.
     Hold(IpAddr),
     /// A plugin has consumed the packet.
     Consumed,
@@ -33,7 +33,7 @@ pub enum Fate {
     Kept(Ticket),
     /// The packet is classified again.
     Again,
-    /// The packet, a copy sent by a plugin, leaves by the route in its annotations.
+    /// The packet is a copy that an instance sends. It leaves by the route in its annotations.
     Resume,
     /// The packet is a finished frame, and is put into the queue of its `out_port` unchanged.
     Queue,
@@ -49,23 +49,23 @@ impl Fate {
     }
 }
 
-/// Fields that filters match and that vary inside a flow. The parse stage reads them beside the flow key.
+/// Fields varying in a flow that filters match. The parse stage reads them beside the flow key.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Varying {
-    /// TCP flags; `None` for other protocols, or if unknown.
+    /// TCP flags; `None` for other protocols, or if the packet doesn't contain them.
     pub tcp_flags: Option<u8>,
     /// Differentiated services code point.
     pub dscp: u8,
 }
 
 impl Varying {
-    /// Returns the packet as filters see it.
+    /// Returns the fields of the packet that filters match.
     pub fn candidate(self, key: FlowKey, packet: &Packet) -> Candidate {
         let Self { tcp_flags, dscp } = self;
         Candidate { key, tcp_flags, tag: packet.tag, exceptions: packet.exceptions, dscp }
     }
 
-    /// Returns the varying fields of a packet that was read as a plain frame.
+    /// Returns the varying fields of a plain frame.
     fn of_plain(packet: &Packet, key: &FlowKey) -> Self {
         let bytes = |at: usize| packet.network().get(at).copied().unwrap_or_default();
         let dscp = match key.family() {
@@ -77,12 +77,12 @@ impl Varying {
     }
 }
 
-/// Bit for each packet of a batch.
+/// Set of packets of a batch: one bit for each index.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Bits([u64; BATCH_SIZE / 64]);
 
 impl Bits {
-    /// Returns bits of which the first `count` are set.
+    /// Returns the set of the first `count` indices.
     pub fn of(count: usize) -> Self {
         let word = |at: usize| match count.saturating_sub(at * 64) {
             64.. => u64::MAX,
@@ -91,7 +91,7 @@ impl Bits {
         Self(std::array::from_fn(word))
     }
 
-    /// Returns the bits of `count` packets from index `first` on, moved to index 0.
+    /// Returns the part of the set from index `first` on, `count` indices long, moved to index 0.
     pub fn from(self, first: usize, count: usize) -> Self {
         let (words, bits) = (first / 64, first % 64);
         let word = |at: usize| self.0.get(at + words).copied().unwrap_or_default();
@@ -104,12 +104,12 @@ impl Bits {
         }))
     }
 
-    /// Returns whether no bit is set.
+    /// Returns whether the set is empty.
     pub fn is_empty(self) -> bool {
         self.0 == [0; BATCH_SIZE / 64]
     }
 
-    /// Clears a bit. Returns whether the bit was set.
+    /// Removes an index from the set. Returns whether the set contained it.
     #[inline(always)]
     #[expect(clippy::indexing_slicing, reason = "a word by a remainder of the number of words")]
     pub fn take(&mut self, index: usize) -> bool {
@@ -120,24 +120,24 @@ impl Bits {
     }
 }
 
-/// Common property of all packets of a batch.
+/// Property that all packets of a batch have in common.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) enum Alike {
     /// No common property.
     #[default]
     No,
-    /// All packets were read as untagged plain frames, and none was changed since. A packet whose fate was
-    /// settled since has no flow key in [`nears`](BriefReading::nears).
+    /// All packets were read as untagged plain frames, and none was changed since. If a packet's fate was
+    /// decided since, [`nears`](BriefReading::nears) lacks its flow key.
     Plain,
-    /// As [`Plain`](Self::Plain), and all packets are IPv4.
+    /// [`Plain`](Self::Plain), and all packets are IPv4.
     Plain4,
 }
 
-/// Route to which a packet is accounted, and path to whose filters it [is
-/// accounted](millrace_packet::Annotations::counts_for).
+/// Accounts of a packet: its route, and the path whose filters [account for
+/// it](millrace_packet::Annotations::counts_for).
 pub(crate) type Accounts = (NextHopIndex, PathId);
 
-/// Packets and bytes of the finished frames that the fast path makes of a batch. Successive frames with the
+/// Packets and bytes of a batch that the fast path has made into finished frames. Successive frames with the
 /// same egress port and accounts share an item.
 #[derive(Debug)]
 pub(crate) struct Leaving(Vec<(PortId, Accounts, Amount)>);
@@ -154,7 +154,7 @@ impl Leaving {
         self.0.clear();
     }
 
-    /// Adds packets and bytes sent out of a port, with their accounts.
+    /// Adds packets and bytes that leave by a port, with their accounts.
     #[inline]
     pub fn add(&mut self, port: PortId, accounts: Accounts, amount: Amount) {
         if amount.packets > 0 {
@@ -162,18 +162,18 @@ impl Leaving {
         }
     }
 
-    /// Returns the common egress port of all frames, if they have one.
+    /// Returns the common egress port of all frames; `None` if they have several.
     pub fn port(&self) -> Option<PortId> {
         let (first, ..) = self.0.first()?;
         self.0.iter().all(|(port, ..)| port == first).then_some(*first)
     }
 
-    /// Returns the amounts, each with its route and path.
+    /// Returns the amount of each item, with its accounts.
     pub fn amounts(&self) -> impl Iterator<Item = (Accounts, Amount)> {
         self.0.iter().map(|(_, accounts, amount)| (*accounts, *amount))
     }
 
-    /// Returns the number of packets that leave.
+    /// Returns the number of finished frames.
     pub fn packets(&self) -> u64 {
         self.0.iter().map(|(.., amount)| amount.packets).sum()
     }
@@ -182,12 +182,11 @@ impl Leaving {
 /// Results of reading the packets of a batch in brief.
 #[derive(Debug)]
 pub(crate) struct BriefReading {
-    /// Compact flow keys, which distinguish most flows; meaningless where the fate was settled before the
-    /// parse stage.
+    /// Compact flow keys, which distinguish most flows; meaningless for packets whose fate was decided before
+    /// the parse stage.
     pub nears: Each<NearKey>,
-    /// Packets read in brief: their IPv4 flow key and varying fields are missing.
-    /// [`complete`](Work::complete) adds both for the few packets that need them;
-    /// [`note_keys`](Work::note_keys) adds the keys.
+    /// Packets read in brief, which lack their IPv4 flow key and varying fields. [`complete`](Work::complete)
+    /// sets both for the few packets that need them; [`note_keys`](Work::note_keys) sets only the keys.
     pub brief: Bits,
     /// Common property of all packets.
     pub alike: Alike,
@@ -195,39 +194,39 @@ pub(crate) struct BriefReading {
     pub keys_due: bool,
 }
 
-/// Batch with the results of the stages, by the index of the packet.
+/// Batch of packets, and the results of the stages by packet index.
 #[derive(Debug)]
 pub struct Work {
     /// Packets of the batch.
     pub packets: Batch,
     /// Results of reading in brief.
     pub(crate) reading: BriefReading,
-    /// Number of traced packets that the stages skip in this batch, because each passes them in a batch of
-    /// its own. The fates of these packets are not open here.
+    /// Number of packets aside: traced packets that the stages skip here, because each passes them in a batch
+    /// of its own. Their fates are not open in this batch.
     pub(crate) aside: usize,
-    /// Flow keys; meaningless where the fate was settled before the parse stage.
+    /// Flow keys; meaningless for packets whose fate was decided before the parse stage.
     pub keys: Each<FlowKey>,
     /// Hashes of the flow keys, by which the flow table finds records.
     pub hashes: Each<u64>,
-    /// Flow records; `None` where unknown.
+    /// Flow records; `None` for packets without one.
     pub flows: Each<Option<FlowIndex>>,
-    /// Fields that vary inside a flow.
+    /// Fields varying in the flow, for each packet.
     pub varying: Each<Varying>,
-    /// Paths: the instances bound to each packet.
+    /// Paths: the bindings that apply to each packet.
     pub paths: Each<PathId>,
     /// Adjacency numbers in the flow records; [`NO_ADJACENCY`] for none.
     pub adjacencies: Each<u32>,
-    /// Numbers of the state blocks that instances keep with the flows; 0 for none.
+    /// Numbers of the flow state blocks; 0 for none.
     pub states: Each<u32>,
     /// Verdicts of the current plugin call; all are [`Verdict::Pass`] between calls.
     pub verdicts: Each<Verdict>,
     /// Fates of the packets.
     pub fates: Each<Fate>,
-    /// Destination link addresses of forwarded packets.
+    /// Destination MAC addresses of forwarded packets.
     pub destinations: Each<MacAddr>,
     /// Indices of the packets that the fast path leaves to the general path.
     pub(crate) left: Vec<u16>,
-    /// Finished frames settled on the fast path.
+    /// Finished frames of the fast path, by egress port and accounts.
     pub(crate) leaving: Leaving,
 }
 
@@ -260,7 +259,7 @@ impl Default for Work {
 }
 
 impl Work {
-    /// Opens the fate of every packet, and resets all other results.
+    /// Prepares the batch for the stages: opens the fate of every packet, and resets all other results.
     pub fn begin(&mut self) {
         let count = self.packets.len();
         self.fates[..count].fill(Fate::Forward);
@@ -272,15 +271,15 @@ impl Work {
         self.begin_classified(count);
     }
 
-    /// Sets the flow key of a packet.
+    /// Sets the flow key of a packet, and its compact form.
     #[inline]
     pub(crate) fn set_key(&mut self, index: usize, key: FlowKey) {
         self.reading.nears[index] = NearKey::of(&key);
         self.keys[index] = key;
     }
 
-    /// Sets the flow keys of packets with a path, if that is due. Instances may ask for the keys, and the
-    /// forward stage needs them on the general path.
+    /// Sets the flow keys of packets with a path, if brief reading left them out. Instances may ask for the
+    /// keys, and the forward stage needs them on the general path.
     #[inline]
     pub(crate) fn note_keys(&mut self) {
         if std::mem::take(&mut self.reading.keys_due) {
@@ -300,7 +299,7 @@ impl Work {
         }
     }
 
-    /// Sets the fields that brief reading left out.
+    /// Sets the fields of a packet that brief reading left out.
     #[inline]
     pub(crate) fn complete(&mut self, index: usize) {
         if !self.reading.brief.take(index) {
@@ -328,7 +327,7 @@ impl Work {
         self.states[..count].fill(0);
     }
 
-    /// Returns a parsed packet as filters match it.
+    /// Returns the fields of a parsed packet that filters match.
     #[inline]
     pub fn candidate(&self, index: usize) -> Candidate {
         self.varying[index].candidate(self.keys[index], self.packets.at(index))

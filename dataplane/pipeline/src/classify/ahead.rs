@@ -1,5 +1,5 @@
-//! Batch lookup of routes and filters for packets without a flow record: while one lookup waits for memory,
-//! others continue.
+//! Batch lookup of routes and filters for packets without a flow record. While one packet's lookup waits for
+//! memory, the lookups of other packets continue.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -17,10 +17,10 @@ const FEWEST: usize = 4;
 /// Value of `places` for packets without a batch lookup.
 const NOWHERE: u16 = u16::MAX;
 
-/// Packets of a batch that are looked up together, and their routes and treatments.
+/// Packets of a batch whose routes and treatments are looked up together, with the results.
 #[derive(Debug)]
 pub(crate) struct Ahead {
-    /// Position of each packet of the batch in the lists.
+    /// Index of each packet of the batch into the vectors below; [`NOWHERE`] without a batch lookup.
     places: Each<u16>,
     indices: Vec<u16>,
     candidates: Vec<Candidate>,
@@ -47,7 +47,7 @@ impl Default for Ahead {
 }
 
 impl Ahead {
-    /// Removes the answers for the previous batch.
+    /// Removes the packets and results of the previous batch.
     pub fn clear(&mut self) {
         for index in self.indices.drain(..) {
             self.places[usize::from(index)] = NOWHERE;
@@ -66,8 +66,8 @@ impl Ahead {
         self.candidates.push(candidate);
     }
 
-    /// Looks up all packets, unless there are fewer than [`FEWEST`]. `route`: priority of the routes of the
-    /// FIB.
+    /// Looks up routes and treatments of all added packets, unless there are fewer than [`FEWEST`]. `route`:
+    /// priority of FIB routes among filters.
     pub fn look_up(&mut self, fib: &Fib, gates: &mut Gates, route: i32) {
         if self.candidates.len() < FEWEST {
             return;

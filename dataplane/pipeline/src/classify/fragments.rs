@@ -9,17 +9,18 @@ use super::Classifier;
 use crate::gates::Gates;
 use crate::parse::Parsed;
 
-/// Number of octets of a fragmented IPv6 packet, from the fragmentable part's start, that may hold headers
-/// while some binding refuses packets. A first fragment with longer headers is dropped. So is a later
-/// fragment that begins within them, if its first fragment is unknown. A link's minimum MTU of 1,280 octets
-/// leaves this number for a fragment (RFC 8200, 5), and the first one holds all headers (RFC 7112).
+/// Number of octets at the start of a fragmented IPv6 packet's fragmentable part that may hold headers, if
+/// some binding can refuse packets. The router drops a first fragment with longer headers. It also drops a
+/// later fragment that begins within these octets, if its first fragment is unknown. The number is what the
+/// minimum MTU of 1,280 octets leaves for a fragment (RFC 8200, 5); the first fragment holds all headers (RFC
+/// 7112).
 const HEADERS_END: u16 = 1232;
-/// As [`HEADERS_END`], if bindings exist but none refuses packets: the TCP flags lie within this number of
-/// octets.
+/// Replaces [`HEADERS_END`] for later fragments if bindings exist but none can refuse packets. The TCP flags
+/// lie within these octets.
 const UNSEEN_HEADERS_END: u16 = 16;
 
 impl Classifier {
-    /// Assigns a later fragment to the flow of its first fragment, and records a first fragment. Returns the
+    /// Assigns a later fragment to the flow of its first fragment, or records a first fragment. Returns the
     /// drop reason of a fragment that could evade filters.
     pub fn join_fragments(
         &mut self,
@@ -36,7 +37,7 @@ impl Classifier {
         }
         let is_cut = packet.exceptions.contains(Exceptions::CUT);
         if first && is_cut && gates.judges() {
-            // Later fragments would pass filters on ports or flags (RFC 1858, 3.1; RFC 7112).
+            // Filters on ports or flags would not match the later fragments (RFC 1858, 3.1; RFC 7112).
             return Err(match parsed.key.family() {
                 Family::V4 => DropReason::Ip4Fragment,
                 Family::V6 => DropReason::Ip6HeaderChain,

@@ -1,6 +1,6 @@
-//! Classify stage: finds the path and route of each packet's flow. Known flows are found in the flow table.
-//! Only the first packet of a flow, and the first after a change that affects the flow, needs filters and the
-//! FIB.
+//! Classify stage: finds the path and route of each packet's flow. The flow table holds those of known flows.
+//! Filters and the FIB are needed only for the first packet of a flow, and for the first packet after a
+//! change that affects the flow.
 
 mod ahead;
 mod fragments;
@@ -24,17 +24,18 @@ use crate::work::Work;
 pub(crate) use new_flow::refuse_source;
 pub(crate) use stage::Classification;
 
-/// Number of successive full batches after which the worker is overloaded, and new flows have a budget.
+/// Number of successive full batches that a worker may receive without counting as overloaded. An overloaded
+/// worker limits the new flows of each batch.
 const FULL_BATCHES: u32 = 4;
 
 /// Counters of flow lookups.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ClassifyCounts {
-    /// Packets whose flow record was up to date.
+    /// Packets whose flow record was current.
     pub hits: u64,
     /// Packets without a flow record.
     pub misses: u64,
-    /// Flow records that were checked after a change and remain right.
+    /// Flow records that a change didn't affect, as a check after the change found.
     pub checked: u64,
     /// Flow records whose route was looked up again after a change.
     pub rerouted: u64,
@@ -49,7 +50,7 @@ pub struct FlowCounts {
     pub records: u32,
     /// Number of records on probation, whose second packet has not arrived.
     pub on_probation: u32,
-    /// Number of records at which the table grows or recycles.
+    /// Number of records at which the table grows, or reuses records of other flows.
     pub capacity: u32,
     /// Maximum number of records.
     pub maximum: u32,
@@ -66,18 +67,18 @@ pub(crate) struct Classifier {
     pub changes: ChangeLog,
     pub fragments: FragmentTable,
     pub counts: ClassifyCounts,
-    /// Answers for packets of this batch without a flow record.
+    /// Results of the batch lookup, for packets of this batch without a flow record.
     ahead: Ahead,
     /// Whether the router has a flow table (`flows-max` above 0).
     remembers: bool,
     full_batches: u32,
     /// Number of new flows that this batch may still classify.
     budget: usize,
-    /// Whether this batch has inserted records after its batch lookup.
+    /// Whether this batch has inserted flow records since its flow lookup.
     grown: bool,
-    /// Whether this batch is a piece of a larger one.
+    /// Whether this batch is a piece of a larger batch.
     is_piece: bool,
-    /// Time of the next upkeep while no packets arrive.
+    /// Time of the next upkeep if no packets arrive before; `None` if none is due.
     upkeep: Option<Instant>,
     /// Flows whose records are never displaced.
     pub reserved: ReservedFlows,
@@ -103,11 +104,11 @@ impl Classifier {
         })
     }
 
-    /// Applies the flow options. A new size takes effect only if the flow table holds no records, ended ones
-    /// included.
+    /// Applies the flow options. A new size takes effect only if the flow table holds no records, including
+    /// those of ended flows that plugins have not been notified of.
     pub fn set_options(&mut self, options: &Options, seed: u64) {
         let config = config(options, seed);
-        // Without memory for a new table, the present one stays.
+        // If there is no memory for a new table, the present table stays.
         if self.flows.is_empty()
             && self.flows.unread() == 0
             && let Ok(flows) = FlowTable::new(config)
@@ -135,14 +136,14 @@ impl Classifier {
         self.remembers
     }
 
-    /// Returns the time of the next upkeep while no packets arrive; `None` if none is needed.
+    /// Returns the time of the next upkeep if no packets arrive before; `None` if none is needed.
     pub fn next_upkeep(&self) -> Option<Instant> {
         let upkeep = if self.reserved.is_behind() { Some(Instant::ZERO) } else { self.upkeep };
         upkeep.filter(|_| !self.flows.is_empty())
     }
 
-    /// Returns whether no change since the record's generation affects the flow. If so, the record gets the
-    /// current generation.
+    /// Returns whether a flow record is still correct: no change after its generation affects the flow. If
+    /// so, the record gets the current generation.
     #[cold]
     pub fn is_still_right(&mut self, flow: FlowIndex, key: &FlowKey) -> bool {
         let answer = self.flows.answer_mut(flow);
@@ -154,18 +155,19 @@ impl Classifier {
         is_right
     }
 
-    /// Starts a batch of `packets` packets that arrives in pieces.
+    /// Starts a batch of `packets` packets that passes the stage in pieces. `new_flows`: maximum number of
+    /// new flows per batch under overload.
     pub fn begin_pieces(&mut self, packets: usize, new_flows: u16) {
         self.begin_batch(packets, false, new_flows);
         self.is_piece = true;
     }
 
-    /// Ends a batch that arrived in pieces.
+    /// Ends a batch that passed in pieces.
     pub fn end_pieces(&mut self) {
         self.is_piece = false;
     }
 
-    /// Starts a batch.
+    /// Starts a batch. `new_flows`: maximum number of new flows per batch under overload.
     pub fn begin(&mut self, work: &Work, new_flows: u16) {
         let own = work.packets.first().is_some_and(|packet| packet.port == ROUTER);
         self.begin_batch(work.packets.len().min(BATCH_SIZE), own, new_flows);
@@ -174,7 +176,7 @@ impl Classifier {
     fn begin_batch(&mut self, packets: usize, own: bool, new_flows: u16) {
         self.grown = false;
         if own || self.is_piece {
-            // Batches of router-made packets don't show the load.
+            // A batch of router-made packets does not show whether the worker is overloaded.
             return;
         }
         self.full_batches = if packets == BATCH_SIZE { self.full_batches.saturating_add(1) } else { 0 };

@@ -59,7 +59,7 @@ impl Classification<'_> {
         Ok(answer)
     }
 
-    /// Returns the answer for a packet whose flow record is older than the latest change.
+    /// Brings the record of a flow up to date after a change. Returns the record's new [`FlowAnswer`].
     #[cold]
     pub(super) fn renew(
         &mut self,
@@ -91,7 +91,8 @@ impl Classification<'_> {
         Ok(answer)
     }
 
-    /// Classifies the flow of an outdated record again. Removes the record of a flow that ends here.
+    /// Classifies the flow of an outdated record again. Removes the record if the packet's fate is decided
+    /// here.
     fn reclassify(
         &mut self,
         work: &Work,
@@ -120,8 +121,8 @@ impl Classification<'_> {
         Ok(answer)
     }
 
-    /// Looks up the route of an answer again. Returns `None` if the flow has to be classified again, because
-    /// more than its route may have changed.
+    /// Looks up the route of an outdated [`FlowAnswer`] again. Returns `None` if more than the route may have
+    /// changed, so that the flow has to be classified again.
     fn reroute(&self, work: &Work, index: usize, old: &FlowAnswer) -> Option<FlowAnswer> {
         let key = &work.keys[index];
         let port = self.ports.get(key.port);
@@ -137,7 +138,8 @@ impl Classification<'_> {
         Some(FlowAnswer { next_hop, generation, adjacency: NO_ADJACENCY, ..*old })
     }
 
-    /// Returns the answer of filters and routes for a packet.
+    /// Classifies a packet by filters and routes. Returns the [`FlowAnswer`] for its flow record, or the fate
+    /// of a packet that may not be forwarded.
     #[inline(always)]
     pub(super) fn answer(&mut self, work: &Work, index: usize) -> Result<FlowAnswer, Fate> {
         let (packet, key) = (work.packets.at(index), &work.keys[index]);
@@ -174,8 +176,8 @@ impl Classification<'_> {
     }
 }
 
-/// Returns the drop reason of a received packet whose source is an address of the router itself, or fails
-/// reverse path filtering at the port.
+/// Returns the drop reason of a received packet with an invalid source: an address of the router itself, or
+/// one that fails the reverse path check at the port.
 #[inline(always)]
 pub(crate) fn refuse_source(
     forwarding: &ForwardingTables,
@@ -190,7 +192,7 @@ pub(crate) fn refuse_source(
     (!comes_from_there(mode, &forwarding.fib, port, source)).then_some(DropReason::ReversePath)
 }
 
-/// Returns whether the reverse path check admits a source address at a port (RFC 3704, 2.2 to 2.4).
+/// Returns whether the reverse path check permits a source address at a port (RFC 3704, 2.2 to 2.4).
 fn comes_from_there(mode: ReversePath, fib: &Fib, port: PortId, source: IpAddr) -> bool {
     if mode == ReversePath::Off {
         return true;

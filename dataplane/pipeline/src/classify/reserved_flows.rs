@@ -1,8 +1,8 @@
 //! Flows with a reservation, whose records no other flow displaces.
 //!
 //! A flow is identified by its flow hash, as in queues. So a flow with the same hash as a reserved flow is
-//! treated like it. A new record is marked on its creation. After a change of the reservations, existing
-//! records are marked in pieces, a bounded number per batch.
+//! also treated as reserved. A new record is marked when it is created. After a change of the reservations,
+//! each batch checks and marks a bounded number of existing records.
 
 use std::collections::HashSet;
 
@@ -10,10 +10,10 @@ use foldhash::fast::RandomState;
 use millrace_classify::{FlowIndex, FlowTable, flow_hash};
 use millrace_packet::FlowKey;
 
-/// Number of slots of the flow table checked at a time.
+/// Maximum number of flow table slots checked per batch.
 const PIECE: u32 = 512;
 
-/// Reserved flows, and the progress of marking since their last change.
+/// Reserved flows, and the progress of marking their records after a change.
 #[derive(Debug, Default)]
 pub(crate) struct ReservedFlows {
     hashes: HashSet<u32, RandomState>,
@@ -22,7 +22,7 @@ pub(crate) struct ReservedFlows {
 }
 
 impl ReservedFlows {
-    /// Replaces the reserved flows.
+    /// Replaces the reserved flows. `seed` keys the flow hashes.
     pub fn set(&mut self, flows: &[FlowKey], seed: u64) {
         let hashes = flows.iter().map(|key| flow_hash(key, seed)).collect();
         if hashes != self.hashes {
@@ -31,17 +31,17 @@ impl ReservedFlows {
         }
     }
 
-    /// Returns whether a flow has a reservation.
+    /// Returns whether a flow has a reservation, or the same flow hash as a flow with one.
     pub fn contains(&self, key: &FlowKey, seed: u64) -> bool {
         !self.hashes.is_empty() && self.hashes.contains(&flow_hash(key, seed))
     }
 
-    /// Returns whether slots are still to be checked.
+    /// Returns whether some slots have not been checked since the last change.
     pub fn is_behind(&self) -> bool {
         self.next.is_some()
     }
 
-    /// Sets or clears the marks of the records in the next slots.
+    /// Sets or clears the mark of each record in the next [`PIECE`] slots.
     pub fn mark(&mut self, table: &mut FlowTable, seed: u64) {
         let Some(from) = self.next else { return };
         let end = from.saturating_add(PIECE);

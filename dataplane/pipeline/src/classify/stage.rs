@@ -1,4 +1,5 @@
-//! Classification of a batch: the flow record of each packet, and the answer in it.
+//! Classification of a batch: finds or creates the flow record of each packet, and applies the classification
+//! in it.
 
 use millrace_classify::{FlowAnswer, FlowIndex};
 use millrace_packet::BATCH_SIZE;
@@ -11,10 +12,11 @@ use crate::options::Options;
 use crate::ports::PortTable;
 use crate::work::{Fate, Work};
 
-/// Bit in the variant of all records that are not the base record of their flow.
+/// Bit that is set in the variant number of every variant record, and clear in that of a flow's first record.
 const VARIANT: u32 = 1 << 31;
 
-/// Classify stage of a batch: the flow records, and the tables that decide about new flows.
+/// State that the classify stage needs for a batch: the flow records, and the tables that decide about new
+/// flows.
 pub(crate) struct Classification<'a> {
     pub classifier: &'a mut Classifier,
     pub forwarding: &'a ForwardingTables,
@@ -40,7 +42,8 @@ impl Classification<'_> {
         (0..count).for_each(|index| self.classify_open(work, index, now));
     }
 
-    /// Finds the paths and routes of packets that the fast path has left. Their flow lookups are done.
+    /// Finds the paths and routes of the packets that the fast path left to the general path. The fast path
+    /// has already looked up their flow records.
     pub fn classify_left(&mut self, work: &mut Work, now: Instant) {
         let left = std::mem::take(&mut work.left);
         left.iter().for_each(|index| work.complete(usize::from(*index)));
@@ -49,7 +52,7 @@ impl Classification<'_> {
         work.left = left;
     }
 
-    /// Finds the paths of copies: at gates of `queue`, a copy passes the same instances as its original.
+    /// Finds the paths of copies, because a copy passes the same instances at `queue` gates as its original.
     pub fn find_paths(&mut self, work: &mut Work) {
         if !self.gates.is_bound() {
             return;
@@ -61,8 +64,8 @@ impl Classification<'_> {
         }
     }
 
-    /// Looks up the answers of open packets without a flow record, as many as the budget for new flows
-    /// permits.
+    /// Looks up the routes and treatments of open packets without a flow record together, as many as the
+    /// budget for new flows permits.
     fn look_ahead_for_new(&mut self, work: &Work, count: usize) {
         if work.flows[..count].contains(&None) {
             self.look_ahead(work, self.classifier.budget, |index| work.flows[index].is_none());
@@ -71,7 +74,7 @@ impl Classification<'_> {
         }
     }
 
-    /// Looks up the answers of the first `most` open packets that are `wanted`.
+    /// Looks up the routes and treatments of the first `most` open packets whose index is `wanted`.
     fn look_ahead(&mut self, work: &Work, most: usize, wanted: impl Fn(usize) -> bool) {
         self.classifier.ahead.clear();
         let open = (0..work.packets.len()).filter(|index| work.fates[*index].is_open());
@@ -84,7 +87,7 @@ impl Classification<'_> {
         }
     }
 
-    /// Classifies a packet if it is open, and sets its fate if it ends here.
+    /// Classifies a packet if it is open. Sets its fate if classification decides it.
     #[inline]
     fn classify_open(&mut self, work: &mut Work, index: usize, now: Instant) {
         if work.fates[index].is_open()
@@ -94,7 +97,7 @@ impl Classification<'_> {
         }
     }
 
-    /// Classifies each packet of a batch without a flow table.
+    /// Classifies each packet of a batch separately, if the router has no flow table.
     fn classify_each(&mut self, work: &mut Work) {
         self.look_ahead(work, BATCH_SIZE, |_| true);
         for index in 0..work.packets.len() {
@@ -111,7 +114,8 @@ impl Classification<'_> {
         }
     }
 
-    /// Sets the path, route, adjacency and state of a packet. Returns the fate of a packet that ends here.
+    /// Sets the path, route, adjacency and flow state of a packet. Returns the packet's fate if
+    /// classification decides it.
     #[inline]
     fn classify_one(&mut self, work: &mut Work, index: usize, now: Instant) -> Result<(), Fate> {
         let answer = match work.flows[index] {
@@ -129,7 +133,8 @@ impl Classification<'_> {
         Ok(())
     }
 
-    /// Returns the answer for a packet of a known flow.
+    /// Returns the [`FlowAnswer`] for a packet of a flow that has a record, and counts the packet for the
+    /// flow.
     #[inline]
     pub(super) fn classify_known(
         &mut self,
@@ -155,7 +160,8 @@ impl Classification<'_> {
         Ok(answer)
     }
 
-    /// Returns the answer for a packet whose relevant varying fields differ from those of the base record.
+    /// Returns the [`FlowAnswer`] of a variant record, for a packet whose varying fields differ from those of
+    /// the flow's first record. Creates the variant record if there is none.
     fn classify_variant(
         &mut self,
         work: &mut Work,

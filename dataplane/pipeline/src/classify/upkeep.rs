@@ -10,7 +10,7 @@ use super::Classification;
 
 /// Maximum number of flow records that the upkeep of the flow table (expiry and growth) visits per batch.
 const UPKEEP: usize = 64;
-/// As [`UPKEEP`], for an idle worker.
+/// Maximum number of flow records that the upkeep visits in an iteration without packets.
 const IDLE_UPKEEP: usize = 1024;
 /// Interval of the flow table's upkeep while no packets arrive.
 const UPKEEP_INTERVAL: Duration = Duration::from_millis(250);

@@ -8,8 +8,8 @@ use crate::snapshot::Snapshot;
 pub enum CounterCommand {
     /// Asks for all counters.
     Snapshot(ReplyTo<Snapshot>),
-    /// Asks for all counters without those of schedulers, EtherTypes and neighbours, which may be long lists.
+    /// Asks for all counters except those of schedulers, EtherTypes and neighbours, which may be long lists.
     Summary(ReplyTo<Snapshot>),
-    /// Sets all counters to zero, except those of routes and bindings, of which there may be many.
+    /// Sets all counters to zero, except those of routes and bindings, which may be long lists.
     Clear,
 }

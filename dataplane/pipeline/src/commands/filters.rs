@@ -8,17 +8,17 @@ use crate::gate_tables::WorkerTable;
 use crate::gates::Gates;
 use crate::offloaded_flows::Invalidation;
 
-/// Filters whose counters a worker reads or clears between two batches.
+/// Maximum number of filters whose counters a worker reads or clears between two batches.
 const FILTERS_AT_ONCE: usize = 1024;
 
 /// Command to the tables and counters of filters.
 pub enum FilterCommand {
     /// Replaces the table of a gate by one with the same filters.
     SetTable(GateId, WorkerTable),
-    /// Asks for the counters of a bounded number of bindings, from this one on.
+    /// Asks for the counters of a bounded number of bindings, from the given binding on.
     Count(BindingId, ReplyTo<BindingCountsPage>),
-    /// Clears the counters of a bounded number of bindings, from this one on. The answer is the first binding
-    /// of the next command.
+    /// Clears the counters of a bounded number of bindings, from the given binding on. The answer is the
+    /// first binding of the next command; `None` after the last.
     Clear(BindingId, ReplyTo<Option<BindingId>>),
 }
 
@@ -42,7 +42,7 @@ impl FilterCommand {
     pub(crate) fn carry_out(self, gates: &mut Gates) {
         let plugins = gates.plugins_mut();
         match self {
-            // Control keeps the old table until no worker reads it, and drops it.
+            // Not the last reference: control keeps the old table until no worker reads it.
             Self::SetTable(gate, table) => drop(plugins.bindings.set_table(gate, table)),
             Self::Count(from, reply) => answer(&reply, plugins.bindings.counts_from(from, FILTERS_AT_ONCE)),
             Self::Clear(from, reply) => answer(&reply, plugins.bindings.clear_counts(from, FILTERS_AT_ONCE)),

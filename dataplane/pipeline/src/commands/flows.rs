@@ -11,7 +11,7 @@ use crate::router::Router;
 /// Command to the flow table.
 #[derive(Debug)]
 pub enum FlowCommand {
-    /// Replaces the flows with a reservation, whose records no other flow displaces.
+    /// Replaces the list of reserved flows, whose records no other flow displaces.
     Reserve(Vec<FlowKey>),
     /// Asks for the flow records in a bounded part of the table.
     Scan(FlowScan, ReplyTo<FlowPage>),
@@ -23,7 +23,7 @@ pub enum FlowCommand {
 impl FlowCommand {
     pub(super) fn invalidation(&self) -> Invalidation<'_> {
         match self {
-            // The entry of a flow is removed only when the worker next visits it.
+            // A removed record leaves its flow cache entry behind, until the worker next visits the entry.
             Self::Flush(..) => Invalidation::Entries,
             Self::Reserve(_) | Self::Scan(..) => Invalidation::Nothing,
         }

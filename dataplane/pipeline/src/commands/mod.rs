@@ -1,9 +1,9 @@
 //! Commands of control to a worker, one enum for each receiver.
 //!
 //! Control names the receiver ([`Command`]) and one of its commands (such as [`RouteCommand`]). Each receiver
-//! matches its enum without a catch-all arm, and each enum has two exhaustive methods: `invalidation`
-//! declares the flow records and offloaded flows that the command makes stale, `is_small` its cost. So a new
-//! command compiles only with all three.
+//! matches its enum without a catch-all arm, and each enum has two exhaustive methods. `invalidation`
+//! declares the flow records and offloaded flows that the command makes stale; `is_small` declares whether it
+//! is cheap. So a new command compiles only once it is carried out and both declarations exist.
 
 mod counters;
 mod devices;
@@ -37,7 +37,8 @@ pub use self::schedulers::SchedulerCommand;
 use crate::offloaded_flows::Invalidation;
 use crate::options::Options;
 
-/// Sender of the answer to a command. A worker never waits: an answer that nobody takes is lost.
+/// Channel on which a worker answers a command. The worker never waits: if nobody receives the answer, it is
+/// lost.
 pub type ReplyTo<T> = SyncSender<T>;
 
 /// Sends the answer to a command. If control has stopped waiting, the answer is lost.
@@ -45,8 +46,8 @@ pub(crate) fn answer<T>(reply: &ReplyTo<T>, answer: T) {
     let _ = reply.try_send(answer);
 }
 
-/// Maximum number of routes, neighbours or filters of a small command. Further commands may follow before the
-/// next batch.
+/// Maximum number of routes, neighbours or filters in a small command. A worker may carry out further
+/// commands after a small one before the next batch.
 const FEW: usize = 4;
 
 /// Command that a worker carries out between two batches, by its receiver.
@@ -75,7 +76,7 @@ pub enum Command {
     Counters(CounterCommand),
     /// Options of the whole router.
     Options(Options),
-    /// Question whether all commands before this one are in force.
+    /// Barrier: answered once all commands before it are in force.
     Barrier(ReplyTo<()>),
     /// Ends the worker after it has sent or dropped the packets that it holds.
     Stop,
@@ -101,8 +102,8 @@ impl Command {
         }
     }
 
-    /// Returns whether the command takes a few microseconds at most, so that others may follow before the
-    /// next batch. All commands are bounded: none takes longer than packets may wait.
+    /// Returns whether the command takes a few microseconds at most, so that further commands may follow
+    /// before the next batch. Larger commands are bounded too, by the time that packets may wait.
     pub(crate) fn is_small(&self) -> bool {
         match self {
             Self::Ports(command) => command.is_small(),
@@ -119,7 +120,8 @@ impl Command {
     }
 }
 
-/// Defines the conversion of each receiver's commands, and [`Debug`](fmt::Debug), which writes the receiver.
+/// Implements `From` for each receiver's commands, and [`Debug`](fmt::Debug), which writes the receiver's
+/// name.
 macro_rules! receivers {
     ($($receiver:ident($command:ty)),* $(,)?) => {
         $(

@@ -10,10 +10,10 @@ use crate::router::Router;
 /// Command to the table of neighbours.
 #[derive(Debug)]
 pub enum NeighbourCommand {
-    /// Reports changed states of neighbours.
+    /// Applies state changes of neighbours.
     Set(Vec<NeighbourChange>),
-    /// Asks for a bounded number of neighbours used since the last such command, at kernel ports and at ports
-    /// whose devices other workers own.
+    /// Asks for neighbours used since the last such command, a bounded number per answer. Only at kernel
+    /// ports, and at ports whose devices other workers own.
     TakeUsed(ReplyTo<UsedNeighbours>),
 }
 

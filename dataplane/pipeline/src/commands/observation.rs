@@ -14,22 +14,23 @@ use crate::router::Router;
 pub enum ObservationCommand {
     /// Starts a capture.
     StartCapture(Box<CaptureSink>),
-    /// Ends the capture of this number.
+    /// Ends the capture with the given number.
     StopCapture(u32),
     /// Starts a trace, and ends the running one.
     StartTrace(Box<TraceSink>),
-    /// Ends the trace of this number.
+    /// Ends the trace with the given number.
     StopTrace(u32),
-    /// Asks for the last dropped packets.
+    /// Asks for the last dropped packets that match a query.
     LastDrops(DropQuery, ReplyTo<Vec<DroppedPacket>>),
-    /// Asks what the worker would do with a packet.
+    /// Asks for the worker's treatment of a described packet.
     Lookup(Question, ReplyTo<Lookup>),
 }
 
 impl ObservationCommand {
     pub(super) fn invalidation(&self) -> Invalidation<'_> {
         match self {
-            // Observed flows stay at the worker; the others are offloaded again with their next packet.
+            // Packets of observed flows must reach the worker. Other flows are offloaded again with their
+            // next packet.
             Self::StartCapture(_) | Self::StartTrace(_) => Invalidation::Entries,
             Self::StopCapture(_) | Self::StopTrace(_) => Invalidation::Nothing,
             Self::LastDrops(..) | Self::Lookup(..) => Invalidation::Nothing,

@@ -5,7 +5,7 @@ use millrace_forward::{ErrorLimiter, RateLimit};
 use crate::options::Options;
 use crate::router::Router;
 
-/// Sets the options. Limits for the whole router are divided by the number of workers.
+/// Sets the options. Each worker gets an equal part of the limits that apply to the whole router.
 pub(crate) fn set_options(router: &mut Router, options: Options) {
     let workers = router.handover.as_ref().map_or(1, |handover| handover.workers() as u32);
     let share = |all: u32| all.div_ceil(workers);

@@ -11,17 +11,17 @@ use crate::router::Router;
 
 /// Command to gates, bindings and instances of plugins.
 pub enum PluginCommand {
-    /// Changes instances, gates and bindings, all of them before the next packet.
+    /// Changes instances, gates and bindings. All changes are in force before the next packet.
     Change(Vec<PluginChange<Published>>),
     /// Sends a control message to an instance.
     Control(InstanceId, Message, ReplyTo<Option<Reply>>),
-    /// Gives an instance a message from its host companion.
+    /// Delivers a message from a host companion to its instance.
     Message(InstanceId, Vec<u8>),
     /// Replaces an instance.
     Replace(InstanceId, Successor, ReplyTo<Option<Succession>>),
-    /// Runs a new instance as a shadow: on copies of this number of packets of an existing instance.
+    /// Runs a new instance as shadow of an existing instance, on copies of the given number of packets.
     Shadow(InstanceId, Box<dyn Instance>, u64, ReplyTo<Option<ShadowReport>>),
-    /// Ends the shadow of an instance; the worker sends the report as answer to `Shadow`.
+    /// Ends the shadow of an instance. The worker answers the `Shadow` command with the report.
     EndShadow(InstanceId),
 }
 
@@ -29,11 +29,12 @@ impl PluginCommand {
     pub(super) fn invalidation(&self) -> Invalidation<'_> {
         match self {
             Self::Change(changes) => Invalidation::Plugins(changes),
-            // The instance may be replaced or unhealthy; a shadow sees packets of the worker only.
+            // The successor may lack an eBPF variant, and a shadow sees only packets that reach the worker.
             Self::Replace(..) | Self::Shadow(..) => Invalidation::Entries,
-            // Flows that only the shadow kept at the worker are offloaded with a later packet.
+            // Flows that stayed at the worker only because of the shadow are offloaded with a later packet.
             Self::EndShadow(_) => Invalidation::Nothing,
-            // An instance changes the settings of its eBPF variant in shared memory.
+            // The instance writes new settings of its eBPF variant into shared memory, where the entries read
+            // them.
             Self::Control(..) | Self::Message(..) => Invalidation::Nothing,
         }
     }

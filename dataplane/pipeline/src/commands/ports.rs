@@ -14,18 +14,18 @@ use crate::router::Router;
 pub enum PortCommand {
     /// Adds a port or changes its settings.
     Set(PortId, PortSettings),
-    /// Opens the device that receives the host output of a port.
+    /// Opens the device from which the worker receives the host output of a port.
     AddHostOutput(PortId, HostSettings, OpenDevice, ReplyTo<Result<DeviceReport, PortError>>),
     /// Changes the settings of a port's host output.
     SetHostOutput(PortId, HostSettings),
-    /// Closes the device of a port's host output, after the worker has taken the packets that wait there.
+    /// Closes the device of a port's host output, after the worker has taken its waiting packets.
     RemoveHostOutput(PortId, ReplyTo<()>),
 }
 
 impl PortCommand {
     pub(super) fn invalidation(&self) -> Invalidation<'_> {
         match self {
-            // Flow records depend on the stack and the input checks of a port.
+            // Flow records depend on the port's stack (kernel or own) and its source address checks.
             Self::Set(..) => Invalidation::Records,
             Self::AddHostOutput(..) | Self::SetHostOutput(..) | Self::RemoveHostOutput(..) => {
                 Invalidation::Nothing
@@ -41,12 +41,12 @@ impl PortCommand {
     }
 }
 
-/// Adds a port or changes its settings. Announces the new addresses of the port if its device is open;
-/// otherwise they are announced when the device is opened.
+/// Adds a port or changes its settings. If the port's device is open, announces its new addresses; otherwise
+/// the worker announces them when it opens the device.
 pub(crate) fn set_port(router: &mut Router, id: PortId, settings: PortSettings, is_open: bool, now: Instant) {
     router.forwarding.forget_adjacencies(&mut router.classifier.changes);
     let before = router.ports.get(id).map(|entry| (entry.settings.up, entry.settings.addresses.clone()));
-    // For a port without a kernel, the owner of its device runs the own stack.
+    // The worker that owns the device runs the own stack of a port without a kernel stack.
     let is_here = router.queueing().owns(settings.device);
     let elsewhere = matches!(settings.stack, Stack::Kernel { .. }) || !is_here;
     let up = settings.up;

@@ -11,18 +11,19 @@ use crate::router::Router;
 /// Command to the routes of a worker.
 #[derive(Debug)]
 pub enum RouteCommand {
-    /// Sets the routes of numbers. Control assigns the numbers to prefixes after the answer.
+    /// Sets the routes for the given route numbers. Control assigns these numbers to prefixes once the worker
+    /// has answered. The answer holds the previous routes.
     Set(NumberedRoutes, ReplyTo<NumberedRoutes>),
     /// Removes the routes of numbers that no prefix has any more, and that no flow uses.
     Forget(NumberedRoutes, ReplyTo<NumberedRoutes>),
-    /// Reports changed prefixes of the table that all workers read.
+    /// Reports changed prefixes in the route table that all workers share.
     Changed(Vec<RouteChange>),
-    /// Asks for the routes with packets in queues, among a bounded number of routes from this one on.
+    /// Asks for the routes with packets in queues, among a bounded number of routes from the given number on.
     Waiting(NextHopIndex, ReplyTo<WaitingRoutes>),
-    /// Asks for the accounts of a bounded number of routes, in this order.
+    /// Asks for the accounts of the given routes, in the same order. The list is bounded.
     Count(Vec<NextHopIndex>, ReplyTo<Vec<QueueAccount>>),
-    /// Clears the accounts of a bounded number of routes, from this one on. The answer is the first number of
-    /// the next command.
+    /// Clears the accounts of a bounded number of routes, from the given number on. The answer is the first
+    /// number of the next command; `None` after the last.
     Clear(NextHopIndex, ReplyTo<Option<NextHopIndex>>),
 }
 

@@ -8,24 +8,24 @@ use crate::offloaded_flows::Invalidation;
 use crate::ports::scheduler::{FlowQueueReport, NodesPage, Piece, ScheduleChange};
 use crate::router::Router;
 
-/// Command to the scheduler of a port, for the worker that owns the port's device.
+/// Command to the scheduler of a port. It goes to the worker that owns the port's device.
 #[derive(Debug)]
 pub enum SchedulerCommand {
-    /// Makes changes in order until one is refused. A long list comes in pieces, each with an answer, so that
-    /// packets wait for one piece at most.
+    /// Makes changes in order until one is refused. A long list comes in pieces, each with its own answer, so
+    /// that packets wait for one piece at most.
     Change(PortId, Vec<ScheduleChange>, Piece, ReplyTo<Result<(), ScheduleError>>),
-    /// Asks for a page of nodes, beginning at the node with this index.
+    /// Asks for a page of nodes, from the given index on.
     ShowNodes(PortId, u32, ReplyTo<NodesPage>),
-    /// Asks for a page of a leaf's flow queues, beginning at the queue with this index.
+    /// Asks for a page of a leaf's flow queues, from the given index on.
     ShowQueues(PortId, QueueId, usize, ReplyTo<Result<Vec<FlowQueueReport>, ScheduleError>>),
-    /// Asks for the leaf that packets for this queue enter; `None` if the port has no scheduler here.
+    /// Asks for the leaf that packets for a queue enter; `None` if the port has no scheduler at this worker.
     FindLeaf(PortId, QueueId, ReplyTo<Option<QueueId>>),
 }
 
 impl SchedulerCommand {
     pub(super) fn invalidation(&self) -> Invalidation<'_> {
         match self {
-            // The change may add or remove the tree in which packets of all flows out of the port wait.
+            // The change may add or remove the scheduler that holds the packets of all flows to this port.
             Self::Change(..) => Invalidation::Entries,
             Self::ShowNodes(..) | Self::ShowQueues(..) | Self::FindLeaf(..) => Invalidation::Nothing,
         }

@@ -5,17 +5,17 @@ use millrace_packet::{DropReason, Packet};
 use crate::accounts::Ledger;
 use crate::observe::drop_log::DropLog;
 
-/// Departures of packets from a port's queue to its device.
+/// Counts packets that leave a port's queue for its device, wait there, or are dropped.
 pub(crate) struct Departures<'a> {
     pub ledger: Ledger<'a>,
-    /// Number of packets at the head of the queue that the accounts count as waiting.
+    /// Number of packets at the head of the queue whose wait is already in the accounts.
     pub noted: &'a mut usize,
     /// Log of dropped packets.
     pub log: &'a mut DropLog,
 }
 
 impl Departures<'_> {
-    /// Counts the departure of the first packets of the queue.
+    /// Counts the departure of `packets`, the first packets of the queue.
     #[inline]
     pub fn leave(&mut self, packets: &[Packet]) {
         if *self.noted > 0 {
@@ -74,7 +74,7 @@ mod tests {
                 seen[route].queued += Amount::packet(packet.len());
                 queue.push_back(packet);
             }
-            // The device takes some packets, and a part of the others is dropped.
+            // The device takes some packets from the head, and some of the rest are dropped.
             let mut log = DropLog::default();
             let mut departures = Departures { ledger, noted: &mut noted, log: &mut log };
             let mut batch = Batch::new();

@@ -1,5 +1,5 @@
-//! Dispose stage: carries out the fate of each packet of a batch (queue, hold, punt, deliver, consume or
-//! drop).
+//! Dispose stage: carries out the fate of each packet of a batch (forward, queue, hold, punt, deliver,
+//! consume or drop).
 
 use std::net::IpAddr;
 use std::ops::Range;
@@ -24,14 +24,14 @@ use crate::punt::{Punt, PuntStage};
 use crate::route_number::NO_ROUTE;
 use crate::work::{Fate, Work};
 
-/// Dispose stage: the state that fates change.
+/// State of the dispose stage: everything that a packet's fate can change.
 pub(crate) struct Disposal<'a> {
     pub queueing: Queueing<'a>,
     pub options: &'a Options,
     pub forwarding: &'a mut ForwardingTables,
     pub punt: &'a mut Punt,
     pub errors: &'a mut IcmpErrors,
-    /// Packets that the fates make or release.
+    /// Packets that wait for another pass through the stages.
     pub pending: &'a mut Pending,
 }
 
@@ -45,8 +45,8 @@ impl Disposal<'_> {
         self.queueing.gates.plugins_mut().end_of_batch();
     }
 
-    /// Carries out the fates of the first packets left in a batch, as many as `notes` has indices. `notes`:
-    /// indices of these packets in the other fields of `work`.
+    /// Removes the first packets from a batch and carries out their fates. `notes`: indices of these packets
+    /// in the other fields of `work`; its length is the number of packets.
     pub fn dispose_first(&mut self, work: &mut Work, notes: Range<usize>, now: Instant) {
         let Work { packets, keys, states, fates, destinations, .. } = work;
         let (mut index, tapped) = (notes.start, self.queueing.observation.is_tapped());
@@ -92,8 +92,8 @@ impl Disposal<'_> {
         }
     }
 
-    /// Carries out the fate of the first packet left in a batch, and records the result. `note`: index of the
-    /// packet's other fields in `work`.
+    /// Removes the first packet from a batch, carries out its fate, and records the result in its trace.
+    /// `note`: index of the packet in the other fields of `work`.
     pub fn dispose_traced(&mut self, work: &mut Work, note: usize, now: Instant) {
         let (packet, fate) = (work.packets.at(0), work.fates[note]);
         let (mark, Queueing { ports, observation, .. }) = (packet.trace, &mut self.queueing);
@@ -135,7 +135,7 @@ impl Disposal<'_> {
         self.queueing.drop_packet(packet, reason);
     }
 
-    /// Sends a packet out of its `out_port` to a link address, and fragments the packet if necessary.
+    /// Sends a packet out of its `out_port` to a MAC address, and fragments the packet if necessary.
     fn send(&mut self, packet: Packet, key: &FlowKey, destination: MacAddr, now: Instant) {
         let Some(out) = self.queueing.ports.get(packet.out_port) else {
             return self.drop_packet(packet, DropReason::PortDown);
@@ -150,8 +150,8 @@ impl Disposal<'_> {
         }
         let too_big = IcmpError::TooBig { mtu: mtu as u32 };
         if ether_type == EtherType::IPV6 {
-            // The packet fitted when it was routed: a plugin has lengthened it, or kept it while the MTU
-            // became smaller.
+            // The packet fitted the MTU when it was routed. Since then, a plugin has lengthened it, or held
+            // it while the MTU became smaller.
             return self.refuse(packet, too_big, DropReason::TooBig, now);
         }
         let (mut fragments, mark) = (std::mem::take(&mut self.queueing.scratch.fragments), packet.trace);
@@ -201,8 +201,8 @@ impl Disposal<'_> {
         self.punt.frames = frames;
     }
 
-    /// Drops a packet and sends an ICMP error to its source, unless the rules or the rate limit forbid the
-    /// error.
+    /// Drops a packet and sends an ICMP error to its source, unless the ICMP rules or the rate limit forbid
+    /// the error.
     pub fn refuse(&mut self, packet: Packet, error: IcmpError, reason: DropReason, now: Instant) {
         match self.error_maker().error_for(&packet, error, now) {
             ErrorPath::Made(made) => {
@@ -266,7 +266,7 @@ impl Disposal<'_> {
         }
     }
 
-    /// Holds a packet until the link address of its next hop is known, and requests the resolution of that
+    /// Holds a packet until the MAC address of its next hop is known, and starts the resolution of that
     /// address.
     fn hold(&mut self, packet: Packet, neighbour: IpAddr, now: Instant) {
         let key = NeighbourKey { port: packet.out_port, address: neighbour };
@@ -293,7 +293,7 @@ impl Disposal<'_> {
         self.forwarding.hold.hold(key, packet, now);
     }
 
-    /// Queues a packet to be classified again.
+    /// Queues a packet for another classification.
     fn classify_again(&mut self, packet: Packet) {
         if let Err(packet) = self.pending.classify_again(packet) {
             self.drop_packet(packet, DropReason::PluginLoop);
@@ -301,8 +301,8 @@ impl Disposal<'_> {
     }
 }
 
-/// Returns whether control is asked to resolve the neighbours of a port, which the kernel or another worker
-/// knows.
+/// Returns whether the kernel or another worker resolves the neighbours of a port, so that this worker has to
+/// ask control.
 pub(crate) fn asks_control(entry: &PortEntry, handover: Option<&Handover>) -> bool {
     entry.is_kernel() || handover.is_some_and(|handover| !handover.owns(entry.settings.device))
 }

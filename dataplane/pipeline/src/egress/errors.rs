@@ -17,7 +17,7 @@ use crate::ports::PortTable;
 use crate::route_number::{NO_ROUTE, is_copy, is_filter};
 use crate::subject::Subject;
 
-/// Limit and numbering of the ICMP errors that the router makes.
+/// Rate limiter of the router's own ICMP errors, and their IPv4 identification.
 pub(crate) struct IcmpErrors {
     pub limiter: ErrorLimiter,
     /// IPv4 identification of the last error.
@@ -25,7 +25,7 @@ pub(crate) struct IcmpErrors {
 }
 
 impl IcmpErrors {
-    /// Returns the state with the default rate limit. The first identification follows from `seed`.
+    /// Returns the state with the default rate limit. `seed` determines the first identification.
     pub fn new(seed: u64) -> Self {
         Self { limiter: ErrorLimiter::default(), identification: seed as u16 }
     }
@@ -36,7 +36,7 @@ impl IcmpErrors {
     }
 }
 
-/// Tables that decide who sends an ICMP error about a packet.
+/// Tables that decide whether the router, the kernel or nobody sends an ICMP error.
 #[derive(Clone, Copy)]
 pub(crate) struct ErrorTables<'a> {
     pub ports: &'a PortTable,
@@ -47,18 +47,18 @@ pub(crate) struct ErrorTables<'a> {
 /// Sender of the ICMP error about a packet.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum ErrorSender {
-    /// The router, with this source address, within its rate limit.
+    /// The router, with the given source address, if its rate limit permits.
     Router(IpAddr),
     /// The kernel, which gets the packet.
     Kernel,
-    /// Nobody: the rules forbid the error, or the router has no way to the source.
+    /// Nobody: the ICMP rules forbid the error, or no route leads to the packet's source.
     Nobody,
 }
 
 impl ErrorTables<'_> {
     /// Returns the sender of an error about a packet.
     pub fn sender(&self, packet: &impl Subject, error: &IcmpError) -> ErrorSender {
-        // The source of a packet gets no errors about copies of the packet.
+        // The router sends no errors about copies.
         let is_unanswered = packet.port == ROUTER || is_copy(packet.next_hop);
         if is_unanswered || !may_send_error(packet.network(), error, packet.is_link_group()) {
             return ErrorSender::Nobody;
@@ -69,7 +69,8 @@ impl ErrorTables<'_> {
         let source = match self.forwarding.fib.lookup(peer).map(|index| self.forwarding.fib.route(index)) {
             _ if link_local => self.source_towards(NextHop::new(packet.port, None), peer),
             Some(Route::Forward(hops)) => self.source_towards(*hops.select(packet.hash), peer),
-            // The kernel routes the error, so the kernel makes it: its verdict on the packet is the same.
+            // The kernel's own route leads to the packet's source. So the kernel gets the packet, reaches the
+            // same verdict, and sends the error.
             Some(Route::Kernel) if kernel => return ErrorSender::Kernel,
             _ => return ErrorSender::Nobody,
         };
@@ -77,10 +78,11 @@ impl ErrorTables<'_> {
         source.map_or(ErrorSender::Nobody, ErrorSender::Router)
     }
 
-    /// Returns the router's address at the egress port towards `peer`. If the port has none: for IPv4 the
-    /// router id, for IPv6 an address of any port that is not link-local.
+    /// Returns the router's address at the egress port of `hop`, as source of an error to `peer`. If the port
+    /// has no such address, returns the router id for IPv4, and any port's address that is not link-local for
+    /// IPv6.
     fn source_towards(&self, hop: NextHop, peer: IpAddr) -> Option<IpAddr> {
-        // An IPv4 route may lead to an IPv6 gateway (RFC 8950); the address shown is of the peer's family.
+        // An IPv4 route may have an IPv6 gateway (RFC 8950), but the source address has the family of `peer`.
         let near = Some(hop.neighbour(peer)).filter(|near| near.is_ipv4() == peer.is_ipv4()).unwrap_or(peer);
         let own = self.ports.get(hop.port).and_then(|entry| entry.address_towards(near));
         let any = || {
@@ -104,7 +106,7 @@ pub(super) struct ErrorMaker<'a> {
 }
 
 impl ErrorMaker<'_> {
-    /// Makes the ICMP error about a packet, unless the rules or the rate limit forbid the error.
+    /// Makes the ICMP error about a packet, unless the ICMP rules or the rate limit forbid the error.
     pub fn error_for(&mut self, packet: &Packet, error: IcmpError, now: Instant) -> ErrorPath {
         let source = match self.tables.sender(packet, &error) {
             ErrorSender::Router(source) => source,
@@ -122,8 +124,8 @@ impl ErrorMaker<'_> {
         made(build_error(self.pool, packet, error, source, &options), packet.port)
     }
 
-    /// Makes the redirect for the source of a packet that leaves by its ingress port, if the source should use
-    /// another first hop.
+    /// Makes the redirect for the source of a packet that leaves by its ingress port, if the source should
+    /// use another first hop.
     pub fn redirect(&mut self, packet: &Packet, key: &FlowKey, now: Instant) -> ErrorPath {
         if packet.next_hop == NO_ROUTE || is_filter(packet.next_hop) {
             return ErrorPath::None;
@@ -159,7 +161,7 @@ impl ErrorMaker<'_> {
         let Some(source) = entry.settings.addresses.iter().find_map(link_local) else {
             return ErrorPath::None;
         };
-        // IPv6 redirects share the rate limit of IPv4 redirects, which ignores the gateway.
+        // IPv6 redirects share the rate limit of IPv4 redirects. The limiter ignores the gateway in `kind`.
         let kind = IcmpError::Redirect { gateway: Ipv4Addr::UNSPECIFIED };
         if !may_send_error(packet.network(), &kind, false) || !self.errors.limiter.take(&kind, now) {
             return ErrorPath::None;
@@ -173,9 +175,9 @@ impl ErrorMaker<'_> {
     }
 }
 
-/// Maker of the ICMP error about a packet: the router, the kernel, or none.
+/// Outcome of a request for an ICMP error or redirect.
 pub(super) enum ErrorPath {
-    /// The router sends this packet.
+    /// The router sends the given packet.
     Made(Packet),
     /// The kernel makes the error.
     Kernel,
@@ -183,7 +185,8 @@ pub(super) enum ErrorPath {
     None,
 }
 
-/// Returns the path of an error packet that leaves by a port; `None` if there was no memory for the packet.
+/// Returns the outcome for an error packet that leaves by `port`; no error is sent if there was no memory for
+/// the packet.
 fn made(error: Option<Packet>, port: PortId) -> ErrorPath {
     let Some(mut error) = error else { return ErrorPath::None };
     error.out_port = port;

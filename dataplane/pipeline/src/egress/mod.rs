@@ -1,4 +1,4 @@
-//! Egress: the end of each packet's journey, the queues of ports, neighbour resolution, and transmission.
+//! Egress: carries out packet fates, queues packets at ports, resolves neighbours, and transmits.
 
 pub(crate) mod departures;
 pub(crate) mod dispose;

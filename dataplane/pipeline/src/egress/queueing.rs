@@ -15,17 +15,17 @@ use crate::ports::scheduler::{Piece, QueueDrops, ScheduleChange};
 use crate::ports::{DeviceId, PortTable};
 use crate::work::Work;
 
-/// Reused allocations of the stage; their contents are meaningless between two packets.
+/// Buffers that the stage reuses for each packet; their contents are meaningless between two packets.
 #[derive(Default)]
 pub(crate) struct EgressScratch {
     pub fragments: Vec<Packet>,
     /// Packets dropped by queues and not yet counted.
     pub queue_drops: QueueDrops,
-    /// Filter accounts of a packet in hand-over, one word each.
+    /// Keys of the filters that account for a packet in hand-over, one word each.
     handed_filters: Vec<u64>,
 }
 
-/// Queueing stage: the queues of the ports, and the state that counts their packets.
+/// State of the queueing stage: the queues of the ports, and the counters of their packets.
 pub(crate) struct Queueing<'a> {
     pub pool: &'a Pool,
     pub ports: &'a mut PortTable,
@@ -48,9 +48,9 @@ impl Queueing<'_> {
         self.observation.drop_packet(packet, reason, self.ports, self.gates.plugins());
     }
 
-    /// Puts a batch of finished frames, counted by [`Leaving`](crate::work::Leaving), into the queue of their
-    /// common egress port. Returns `false`, and leaves the batch as it is, if they have no common port, or if
-    /// that port has no room.
+    /// Puts a batch of finished frames into the queue of their common egress port.
+    /// [`Leaving`](crate::work::Leaving) has counted the frames. Returns `false`, and leaves the batch as it
+    /// is, if the frames have different ports or the port has no room.
     #[inline]
     pub fn leave(&mut self, work: &mut Work) -> bool {
         let Work { packets, leaving, .. } = work;
@@ -111,7 +111,8 @@ impl Queueing<'_> {
         }
     }
 
-    /// Puts a finished frame into the queue or scheduler of its `out_port`, a port of this worker.
+    /// Puts a finished frame into the queue or scheduler of its `out_port`, which must be a port of this
+    /// worker.
     #[inline]
     pub fn queue_here(&mut self, packet: Packet, now: Instant) {
         let mut ledger = ledger_of(self.observation, self.gates);
@@ -137,8 +138,8 @@ impl Queueing<'_> {
         self.scratch.queue_drops = drops;
     }
 
-    /// Changes the scheduler of a port. Nothing changes at a worker that does not own the port's device.
-    /// `seed` keys the hashes of a new scheduler.
+    /// Changes the scheduler of a port; does nothing if another worker owns the port's device. `seed` keys
+    /// the flow hashes of a new scheduler.
     pub fn schedule(
         &mut self,
         port: PortId,
@@ -146,7 +147,7 @@ impl Queueing<'_> {
         seed: u64,
         now: Instant,
     ) -> Result<(), ScheduleError> {
-        // Half of the packet memory is left to packets outside schedulers.
+        // All schedulers together get half of the packet memory.
         let frames = self.pool.capacity() / 2 / self.ports.iter().count().max(1) as u32;
         let is_ours = self.ports.get(port).is_some_and(|entry| self.owns(entry.settings.device));
         let Some(entry) = self.ports.get_mut(port).filter(|_| is_ours) else { return Ok(()) };

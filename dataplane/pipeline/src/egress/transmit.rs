@@ -13,22 +13,22 @@ use crate::egress::queueing::{EgressScratch, Queueing};
 use crate::observe::Observation;
 use crate::ports::{DeviceId, QUEUE_LIMIT};
 
-/// Returns the maximum number of packets that wait at a port whose device is full. All ports together leave
-/// half of the packet memory free.
+/// Returns the maximum number of packets that wait at a port whose device is full. With this limit, the ports
+/// together occupy half of the packet memory at most.
 pub(crate) fn most_waiting(pool: &Pool, ports: usize) -> usize {
     (pool.capacity() as usize / 2 / ports.max(1)).clamp(1, QUEUE_LIMIT)
 }
 
-/// Returns the number and bytes of packets.
+/// Returns the sum of packets and bytes.
 fn amount_of<'a>(packets: impl Iterator<Item = &'a Packet>) -> Amount {
     let mut sum = Amount::default();
     packets.for_each(|packet| sum += Amount::packet(packet.len()));
     sum
 }
 
-/// Calls `send` for each port with the queue of packets to send now. Packets that `send` leaves in the
-/// queue wait there. `send` returns the amount that it dropped for lack of room. `None` means that the
-/// device is gone: then all packets of the queue are dropped.
+/// Releases due packets from each port's scheduler, and calls `send` for each port with a non-empty queue.
+/// Packets that `send` leaves in the queue wait there. `send` returns the amount that it dropped for lack of
+/// room, or `None` if the device is gone. Then all packets of the queue are dropped.
 pub(crate) fn for_each_queue(
     queueing: &mut Queueing<'_>,
     now: Instant,
@@ -36,7 +36,7 @@ pub(crate) fn for_each_queue(
 ) {
     let Queueing { ports, gates, scratch: EgressScratch { queue_drops, .. }, observation, .. } = queueing;
     let Observation { route_accounts, totals, drop_log, trace, .. } = &mut **observation;
-    // Traced packets are few: the departures are searched only while the router holds some.
+    // Few packets are traced, so queues are searched for them only while the router holds a traced packet.
     let mut trace = trace.as_mut().filter(|tracer| tracer.has_live());
     for (id, entry) in ports.iter_mut() {
         let mut ledger = Ledger { routes: route_accounts, filters: gates.plugins_mut() };
@@ -79,8 +79,8 @@ pub(crate) fn for_each_queue(
 }
 
 /// Gives a device the packets of a queue, in batches, until the queue is empty or the device is full. Then
-/// the first `most` packets wait, and the others are dropped. Returns the amount dropped. `outgoing` is empty
-/// before and after.
+/// the first `most` packets wait, and the rest is dropped. Returns the amount dropped. `outgoing` is scratch
+/// memory, empty before and after the call.
 pub(crate) fn transmit(
     port: &mut dyn Port,
     (pool, now): (&Pool, Instant),
@@ -127,7 +127,8 @@ mod tests {
     use crate::accounts::RouteAccounts;
     use crate::observe::drop_log::DropLog;
 
-    /// Device with a ring of `places` descriptors, which a flush empties as far as its wire takes packets.
+    /// Device with a transmit ring of `places` descriptors; each flush sends as many of its packets as `wire`
+    /// allows.
     struct Narrow {
         ring: VecDeque<u8>,
         places: usize,
@@ -180,7 +181,7 @@ mod tests {
         let mut log = DropLog::default();
         let mut departures = Departures { ledger, noted: &mut noted, log: &mut log };
         assert_eq!(transmit(&mut port, at, (&mut queue, 13), &mut departures, &mut outgoing), nothing);
-        // Four packets filled the ring, three of them left, and the ring had room for three more.
+        // Four packets filled the ring. The device sent three of them, and the ring took three more.
         assert_eq!(queue.len(), 13);
         assert_eq!((port.sent.as_slice(), port.ring.len()), (&[0, 1, 2][..], 4));
         // A device that takes no packets loses none.

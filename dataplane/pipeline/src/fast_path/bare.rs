@@ -1,10 +1,10 @@
-//! Fast path without a flow table: if no filter is bound, the route alone determines the egress port and link
-//! header of a plain packet. Both are the same for all packets of a route with a single gateway.
+//! Fast path without a flow table, used while no filter is bound. The route alone determines the egress port
+//! and link header of a plain packet. Both are the same for all packets of a route with a single gateway.
 //!
-//! The fast path skips the general path's checks of addresses only where they can't object. A packet takes
-//! the general path if a quick check can't rule out an objection, or if its route has no adjacency yet. The
-//! general path also records the adjacency of a route. An adjacency number becomes invalid when a change
-//! affects the adjacency, and is discarded when the route's number changes its meaning.
+//! A packet takes the general path if a quick test can't exclude that the general path's address checks would
+//! refuse it. It also takes the general path if its route has no adjacency yet; the general path records that
+//! adjacency. An adjacency number becomes invalid when a change affects the adjacency. It is discarded when
+//! its route number gets another route.
 
 use std::net::IpAddr;
 
@@ -20,7 +20,7 @@ use crate::ports::{PortTable, ReversePath};
 use crate::route_number::NO_ROUTE;
 use crate::work::{Alike, Fate, Work};
 
-/// Ingress port, and the families that it forwards without a reverse path check.
+/// Ingress port, and for each family whether the port forwards it without a reverse path check.
 #[derive(Clone, Copy)]
 struct Arrival {
     port: PortId,
@@ -36,8 +36,9 @@ impl Arrival {
     }
 }
 
-/// Makes the plain packets of a batch ready to leave by the adjacencies of their routes, while no filter is
-/// bound. Returns whether all packets of the batch are ready.
+/// Makes the plain packets of a batch ready to leave by the adjacencies of their routes. To be called only
+/// while no filter is bound. Returns whether all packets of the batch are ready, except those
+/// [aside](Work::aside).
 pub(crate) fn leave_bare(tables: &mut ForwardingTables, ports: &PortTable, work: &mut Work) -> bool {
     let is_plain = work.reading.alike == Alike::Plain4 && work.aside == 0 && ask_all4(tables, ports, work);
     if !is_plain {
@@ -55,8 +56,8 @@ pub(crate) fn leave_bare(tables: &mut ForwardingTables, ports: &PortTable, work:
     sent + work.aside == work.packets.len()
 }
 
-/// Looks up the routes of all packets of a batch of [plain IPv4 packets](Alike::Plain4) with one ingress
-/// port. Returns whether no other check can object to any of them.
+/// Lists the destinations of a batch of [plain IPv4 packets](Alike::Plain4) with one ingress port for the
+/// route lookup. Returns whether no address check can refuse any of the packets.
 #[inline]
 fn ask_all4(tables: &mut ForwardingTables, ports: &PortTable, work: &Work) -> bool {
     let ForwardingTables { bare, own_addresses, .. } = tables;
@@ -71,7 +72,7 @@ fn ask_all4(tables: &mut ForwardingTables, ports: &PortTable, work: &Work) -> bo
     is_said
 }
 
-/// Looks up the routes of packets to which no other check can object.
+/// Lists for the route lookup the destinations of open packets that no address check can refuse.
 #[inline]
 fn ask_bare(tables: &mut ForwardingTables, ports: &PortTable, work: &Work) {
     let ForwardingTables { bare, own_addresses, .. } = tables;
@@ -104,8 +105,8 @@ fn ask_bare(tables: &mut ForwardingTables, ports: &PortTable, work: &Work) {
     }
 }
 
-/// Makes packets of one family ready to leave, if their routes have adjacencies. Returns their number. Checks
-/// of [`PLAIN`](Alike::Plain) packets are not repeated.
+/// Makes packets of one family ready to leave, if their routes have adjacencies. Returns the number of ready
+/// packets. With `PLAIN`, skips the checks that [`PLAIN`](Alike::Plain) packets have already passed.
 #[inline(always)]
 fn send<const PLAIN: bool>(
     found: impl Iterator<Item = (usize, Option<NextHopIndex>)>,
@@ -114,7 +115,8 @@ fn send<const PLAIN: bool>(
     work: &mut Work,
 ) -> usize {
     let (mut sent, mut amount) = (0, Amount::default());
-    // Route of the previous packet, with the parts of its adjacency that the next packets need.
+    // Route of the previous packet, and the port and exit of its adjacency, which the next packet reuses if
+    // its route is the same.
     let (mut last, mut port, mut exit) = (NO_ROUTE, PortId::NONE, Exit::NONE);
     let Work { packets, fates, leaving, .. } = work;
     let count = packets.len().min(BATCH_SIZE);
@@ -148,7 +150,7 @@ fn send<const PLAIN: bool>(
     sent
 }
 
-/// Makes the packets of a batch of plain IPv4 packets ready to leave. Returns their number.
+/// Makes the packets of a batch of plain IPv4 packets ready to leave. Returns the number of ready packets.
 #[inline(never)]
 fn send_all4(
     found: &[Option<NextHopIndex>],

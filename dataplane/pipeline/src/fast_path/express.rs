@@ -1,11 +1,11 @@
 //! Fast path of known flows: from the flow table straight to the queue of the egress port, or through the
-//! instances of bound flows.
+//! instances of bound flows first.
 //!
-//! When a packet is forwarded to a resolved neighbour out of another port, its flow record gets the number of
-//! an adjacency. Later packets take the fast path if no filter distinguishes packets of the flow. In
-//! addition, all instances of its path must be at gates of positions `early` and `late`. Packets on the fast
-//! path need only the record, the adjacency, their own headers and the instances. Packets that an instance
-//! redirects, that have exceptions, or that are too long take the general path, which defines the treatment
+//! When the router forwards a packet to a resolved neighbour at another port, it stores the adjacency's
+//! number in the flow record. Later packets take the fast path under two conditions: no filter distinguishes
+//! packets of the flow, and all instances of its path are at gates of positions `early` and `late`. Such a
+//! packet needs only the record, the adjacency, its own headers and the instances. Packets that an instance
+//! redirects, that have exceptions, or that exceed the MTU take the general path, which defines the treatment
 //! of all packets.
 //!
 //! The adjacency number becomes invalid when a change affects the adjacency. The generation of the flow
@@ -26,35 +26,35 @@ use crate::gates::groups::Groups;
 use crate::route_number::NO_ROUTE;
 use crate::work::{Alike, BriefReading, Fate, Leaving, Work};
 
-/// Fast path for the packets of a batch whose flow records are up to date. Packets of unbound flows leave by
-/// an adjacency that accepts them; the others join the group of their path. The adjacency of the previous
-/// packet is kept for the next one.
+/// Loop of the fast path over packets whose flow records are current. Packets of unbound flows leave by their
+/// adjacency; packets of bound flows join the group of their path. The adjacency of one packet is kept for
+/// the next packet, which usually has the same one.
 ///
 /// Without `BOUND`, the loop handles no groups, and takes fewer registers. With `PLAIN`, all packets are
-/// [`PLAIN`](Alike::Plain), and checks made during reading are not repeated.
+/// [`PLAIN`](Alike::Plain), and the loop skips the checks that they have already passed.
 struct Leave<'a, const BOUND: bool, const PLAIN: bool> {
     joining: Joining<'a>,
     adjacencies: &'a mut AdjacencyTable,
     leaving: &'a mut Leaving,
-    /// Value of [`FlowAnswer::validity`] for answers of the current generation that depend on no varying
-    /// field.
+    /// Value of [`FlowAnswer::validity`] for records of the current generation whose packets no filter
+    /// distinguishes by varying fields.
     validity: u64,
-    /// Number of the current adjacency, followed by its egress port and exit.
+    /// Number of the current run's adjacency. The next two fields are its egress port and exit.
     number: u32,
     out_port: PortId,
     exit: Exit,
-    /// Route to which the current packets are accounted.
+    /// Route that accounts for the current run: successive packets with the same adjacency and route.
     route: NextHopIndex,
-    /// Route and adjacency of the current packets in one word.
+    /// Route and adjacency number of the current run, in one word.
     way: u64,
-    /// Amount of the current packets so far.
+    /// Packets and bytes of the current run so far.
     amount: Amount,
-    /// Number of packets that left before the current ones.
+    /// Number of packets in earlier runs.
     before: u64,
 }
 
 impl<const BOUND: bool, const PLAIN: bool> Leave<'_, BOUND, PLAIN> {
-    /// Counts the current packets.
+    /// Ends the current run, and counts its packets.
     #[inline(always)]
     fn settle(&mut self) {
         let amount = std::mem::take(&mut self.amount);
@@ -67,7 +67,8 @@ impl<const BOUND: bool, const PLAIN: bool> Leave<'_, BOUND, PLAIN> {
         }
     }
 
-    /// Switches to the adjacency and route of an answer. Returns `None` if the adjacency number is invalid.
+    /// Starts a run with the adjacency and route in a flow record. Returns `None` if the adjacency number is
+    /// invalid.
     #[inline(never)]
     fn turn_to(&mut self, answer: &FlowAnswer) -> Option<()> {
         self.settle();
@@ -119,8 +120,8 @@ impl Run {
 }
 
 impl Joining<'_> {
-    /// Adds a packet to the group of its path, if its adjacency and path permit the fast path. Returns its
-    /// length in bytes.
+    /// Adds a packet to the group of its path, if its adjacency and path permit the fast path. Returns the
+    /// packet's length in bytes, or `None` if they don't.
     #[inline(always)]
     fn join(
         &mut self,
@@ -145,7 +146,8 @@ impl Joining<'_> {
         Some(bytes as u32)
     }
 
-    /// Starts another run with the packet at `index`, if its path permits the fast path.
+    /// Starts another run with the packet at `index`. Returns `None` if its path or adjacency does not permit
+    /// the fast path.
     #[inline(never)]
     fn turn_to(
         &mut self,
@@ -203,8 +205,9 @@ impl<const BOUND: bool, const PLAIN: bool> Meeting<Packet, Fate> for Leave<'_, B
 }
 
 impl FastPath<'_> {
-    /// Makes the packets of known flows ready to leave, or adds them to the groups of their paths. Other
-    /// packets stay in `work.left`. Returns whether only packets [aside](Work::aside) are left there.
+    /// Makes the packets of unbound known flows ready to leave, and adds the packets of bound ones to the
+    /// groups of their paths. Other packets stay in `work.left`. Returns whether only packets
+    /// [aside](Work::aside) stay there.
     #[inline]
     pub fn express(&mut self, work: &mut Work, now: Instant) -> bool {
         self.classifier.begin(work, self.options.new_flows);
@@ -217,11 +220,12 @@ impl FastPath<'_> {
         if work.left.len() > work.aside {
             self.express_left(work, now);
         }
-        // Packets aside are treated elsewhere.
+        // Packets aside are not for the general path either.
         work.left.len() == work.aside
     }
 
-    /// Treats the packets that take the common case of the fast path, and lists the others in `work.left`.
+    /// Sends the packets whose flow records are current by the fast path, and lists all others in
+    /// `work.left`.
     fn meet_all<const BOUND: bool, const PLAIN: bool>(&mut self, work: &mut Work, now: Instant) {
         let Classifier { flows, changes, counts, .. } = &mut *self.classifier;
         let adjacencies = &mut self.forwarding.adjacencies;
@@ -279,7 +283,8 @@ impl FastPath<'_> {
         work.reading.keys_due = joined > 0;
     }
 
-    /// Treats the packets of `work.left` one by one. Packets that can't take the fast path stay there.
+    /// Renews or tests the packets of `work.left` one by one for the fast path. Packets that can't take it
+    /// stay there.
     fn express_left(&mut self, work: &mut Work, now: Instant) {
         let mut left = std::mem::take(&mut work.left);
         let mut in_order = true;
@@ -298,7 +303,8 @@ impl FastPath<'_> {
         }
     }
 
-    /// Takes a batch of one completed packet by the fast path. Returns whether the packet takes it.
+    /// Tries the fast path for a batch of one packet, whose flow key is complete. Returns whether the packet
+    /// takes it.
     pub fn express_alone(&mut self, work: &mut Work, now: Instant) -> bool {
         self.classifier.begin(work, self.options.new_flows);
         work.left.clear();
@@ -313,7 +319,8 @@ impl FastPath<'_> {
         takes_it
     }
 
-    /// Makes one packet ready to leave, or records its path. Returns whether the packet takes the fast path.
+    /// Makes one packet ready to leave, or sets its path if its flow is bound. Returns whether the packet
+    /// takes the fast path.
     fn express_one(&mut self, work: &mut Work, index: usize, now: Instant) -> bool {
         let Some(flow) = work.flows[index].filter(|_| work.fates[index].is_open()) else { return false };
         let answer = self.classifier.flows.record(flow).answer;
@@ -321,7 +328,8 @@ impl FastPath<'_> {
         let packet = work.packets.at_mut(index);
         let takes_it = match answer.path {
             EMPTY_PATH => packet.exceptions == Exceptions::NONE && adjacency.takes(packet),
-            // Instances come first: the other conditions are checked after them.
+            // For a bound flow, only the path is tested now. The adjacency tests the packet after the
+            // instances have run.
             path => self.gates.plugins().paths.is_through(path),
         };
         if answer.varying_mask != 0 || !takes_it {

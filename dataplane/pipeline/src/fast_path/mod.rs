@@ -1,4 +1,4 @@
-//! Fast path: packets of known flows, and packets without bindings, forwarded by the batch.
+//! Fast path: forwards batches of packets whose flows are known, or that no filter applies to.
 
 #[expect(
     clippy::indexing_slicing,
@@ -15,7 +15,7 @@ use crate::gates::Gates;
 use crate::options::Options;
 use crate::ports::PortTable;
 
-/// Fast path of known flows over a batch: the flow records, and the tables of the stages that it replaces.
+/// State of the fast path of known flows: the flow records, and the tables of the stages that it replaces.
 pub(crate) struct FastPath<'a> {
     pub classifier: &'a mut Classifier,
     pub gates: &'a mut Gates,

@@ -15,8 +15,8 @@ use crate::route_number::is_filter;
 use crate::work::{Fate, Work};
 
 impl FastPath<'_> {
-    /// Records the adjacencies of this batch's forwarded packets: in their flow records, or with their routes
-    /// if there is no flow table.
+    /// Records the adjacencies of this batch's forwarded packets: in their flow records, or with their route
+    /// numbers if there is no flow table.
     pub fn note_adjacencies(&mut self, work: &Work) {
         for (index, packet) in work.packets.iter().enumerate() {
             let is_sent_on = work.fates[index] == Fate::Forward
@@ -38,8 +38,8 @@ impl FastPath<'_> {
         }
     }
 
-    /// Records the adjacency of a forwarded packet in its flow record, unless the record is outdated, holds a
-    /// valid adjacency, or has instances at gates of position `queue`.
+    /// Records the adjacency of a forwarded packet in its flow record. Does nothing if the record is
+    /// outdated, has a valid adjacency, or has instances at gates of position `queue`.
     fn note_adjacency(&mut self, packet: &Packet, key: &FlowKey, flow: FlowIndex, destination: MacAddr) {
         let answer = self.classifier.flows.record(flow).answer;
         let is_right = answer.generation == self.classifier.changes.current()

@@ -5,10 +5,10 @@ use millrace_units::NextHopIndex;
 
 use crate::each::Each;
 
-/// Place of a packet that is not looked up.
+/// Value in `places` for packets that are not looked up.
 const NOWHERE: u16 = u16::MAX;
 
-/// Destinations of one family to look up, at most a batch.
+/// Destinations of one family whose routes are looked up together, at most a batch.
 #[derive(Debug)]
 pub(crate) struct Addresses<A> {
     places: Each<u16>,
@@ -18,7 +18,7 @@ pub(crate) struct Addresses<A> {
 }
 
 impl<A: Copy> Addresses<A> {
-    /// Returns an empty list; `any` fills the unused positions.
+    /// Returns an empty list. `any` fills the unused positions.
     pub fn new(any: A) -> Self {
         Self { places: Each::new(NOWHERE), addresses: Each::new(any), numbers: Each::new(None), count: 0 }
     }
@@ -28,7 +28,7 @@ impl<A: Copy> Addresses<A> {
         self.count = 0;
     }
 
-    /// Adds the destination of the packet at `place`. Does nothing if the list is full.
+    /// Adds the destination of the packet at index `place` of the batch. Does nothing if the list is full.
     #[inline(always)]
     pub fn push(&mut self, place: u16, address: A) {
         let at = self.count;
@@ -53,14 +53,14 @@ impl<A: Copy> Addresses<A> {
         &self.numbers[..self.count]
     }
 
-    /// Looks up all destinations.
+    /// Looks up the routes of all destinations with `look_up`.
     pub fn look_up(&mut self, look_up: impl FnOnce(&[A], &mut [Option<NextHopIndex>])) {
         let numbers = &mut self.numbers[..self.count];
         numbers.fill(None);
         look_up(&self.addresses[..self.count], numbers);
     }
 
-    /// Returns the places of the packets, each with its route number.
+    /// Returns the batch index of each packet, with its route number.
     #[inline]
     pub fn found(&self) -> impl Iterator<Item = (usize, Option<NextHopIndex>)> + use<'_, A> {
         let both = self.places[..self.count].iter().zip(&self.numbers[..self.count]);

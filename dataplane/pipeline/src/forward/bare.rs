@@ -9,10 +9,10 @@ use millrace_units::NextHopIndex;
 use crate::forward::addresses::Addresses;
 use crate::route_number::ROUTES;
 
-/// Adjacencies of routes, and the addresses that a batch looks up.
+/// Adjacency of each route number, and the destinations of the current batch.
 #[derive(Debug)]
 pub(crate) struct Bare {
-    /// Adjacency numbers for IPv4 and IPv6, by route number.
+    /// Adjacency numbers for IPv4 and for IPv6, by route number.
     pub adjacencies: Vec<[u32; 2]>,
     pub v4: Addresses<Ipv4Addr>,
     pub v6: Addresses<Ipv6Addr>,
@@ -29,14 +29,14 @@ impl Default for Bare {
 }
 
 impl Bare {
-    /// Discards the adjacencies of a route whose number changes its meaning.
+    /// Discards the adjacencies of a route number that gets another route.
     pub fn forget(&mut self, route: NextHopIndex) {
         if let Some(numbers) = self.adjacencies.get_mut(route.index()) {
             *numbers = [NO_ADJACENCY; 2];
         }
     }
 
-    /// Discards all adjacencies, because all route or adjacency numbers change their meaning.
+    /// Discards all adjacency numbers, after a change of all route numbers or adjacency numbers.
     pub fn forget_all(&mut self) {
         self.adjacencies.clear();
     }

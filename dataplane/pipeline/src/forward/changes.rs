@@ -1,4 +1,4 @@
-//! Changes of routes and neighbours, as control and the other workers report them.
+//! Changes of routes and neighbours, reported by control and by other workers.
 
 use std::net::IpAddr;
 
@@ -7,8 +7,8 @@ use millrace_forward::Route;
 use millrace_units::{NextHopIndex, PortId};
 use millrace_wire::mac_addr::MacAddr;
 
-/// Routes with their numbers. A worker swaps them with its previous routes, and returns these to control,
-/// which frees their memory. So no packet waits for that.
+/// Routes with their numbers. A worker swaps its previous routes into the list and returns the list. Control
+/// then frees their memory, so that no packet waits for that.
 pub type NumberedRoutes = Vec<(NextHopIndex, Route)>;
 
 /// Prefix whose route has changed.
@@ -16,8 +16,8 @@ pub type NumberedRoutes = Vec<(NextHopIndex, Route)>;
 pub struct RouteChange {
     /// Prefix.
     pub prefix: IpNet,
-    /// Whether the prefix is now an address of the router or a broadcast address, from which no packet may
-    /// come.
+    /// Whether the prefix is now an address of the router or a broadcast address. Packets with such a source
+    /// are dropped.
     pub own: bool,
 }
 
@@ -28,7 +28,7 @@ pub struct NeighbourChange {
     pub port: PortId,
     /// Address of the neighbour.
     pub address: IpAddr,
-    /// State of its link address.
+    /// State of its MAC address.
     pub state: NeighbourKnowledge,
 }
 
@@ -41,21 +41,21 @@ pub struct UsedNeighbours {
     pub more: bool,
 }
 
-/// State of a neighbour's link address.
+/// State of a neighbour's MAC address, or another worker's report about the neighbour.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum NeighbourKnowledge {
-    /// Resolved link address.
+    /// Resolved MAC address.
     Known(MacAddr),
     /// The neighbour does not answer.
     Failed,
-    /// Static link address; only for ports without a kernel.
+    /// Static MAC address; only for ports without a kernel stack.
     Static(MacAddr),
     /// No state: the neighbour was removed.
     Forgotten,
-    /// Resolution requested by another worker that holds packets for the neighbour. Only for ports without a
-    /// kernel, and for the owner of their device.
+    /// Another worker holds packets for the neighbour and requests its resolution. Only for ports without a
+    /// kernel stack; sent to the owner of their device.
     Wanted,
-    /// Use of the neighbour by another worker. Only for ports without a kernel, and for the owner of their
-    /// device.
+    /// Another worker has sent packets to the neighbour. Only for ports without a kernel stack; sent to the
+    /// owner of their device.
     Used,
 }

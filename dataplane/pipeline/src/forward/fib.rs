@@ -1,5 +1,5 @@
-//! FIB of a worker. A table that control writes and all workers read maps prefixes to route numbers. Commands
-//! set the routes of these numbers.
+//! FIB of a worker. A table that control writes and all workers read maps prefixes to route numbers. Each
+//! worker has its own table of routes by number, set by commands.
 
 use std::net::IpAddr;
 
@@ -19,13 +19,14 @@ impl Fib {
     /// Returns a FIB that looks up destinations in `prefixes`.
     pub fn new(prefixes: FibReader) -> Self {
         let mut routes = Vec::new();
-        // If memory is short, it is requested again on demand.
+        // If the reservation fails, the vector grows on demand.
         let _ = routes.try_reserve_exact(ROUTES as usize);
         Self { prefixes, routes }
     }
 
-    /// Sets the route of a number, and puts the previous one into `route`. Control does that before a prefix
-    /// gets the number. Returns whether the previous route forwarded packets and differs.
+    /// Sets the route of a number, and puts the previous route into `route`. Control sets the route before it
+    /// assigns the number to a prefix. Returns whether the previous route forwarded packets and differs from
+    /// the new one.
     pub fn exchange(&mut self, index: NextHopIndex, route: &mut Route) -> bool {
         if self.routes.len() <= index.index() {
             self.routes.resize(index.index() + 1, Route::Blackhole);

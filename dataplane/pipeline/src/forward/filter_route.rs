@@ -1,7 +1,8 @@
 //! Routes that filters prescribe, in place of the FIB (*unified routing and classification*, Router Plugins,
 //! section 8; primary filters of the NPR, section 3.2).
 //!
-//! They have numbers like routes of the FIB, so that a flow record holds either kind in the same field.
+//! They have route numbers outside the range of the FIB. So a flow record holds either kind of route in the
+//! same field.
 
 use std::collections::HashMap;
 
@@ -29,7 +30,7 @@ pub enum FilterRoute<'a> {
     Forward(&'a NextHops),
 }
 
-/// Egresses (port and gateway) that filters have named so far, each once.
+/// Egresses (port and gateway) that filters have prescribed so far, each once.
 #[derive(Debug, Default)]
 pub struct FilterRoutes {
     ways: Vec<NextHops>,
@@ -37,7 +38,7 @@ pub struct FilterRoutes {
 }
 
 impl FilterRoutes {
-    /// Assigns a number to an egress: port and gateway.
+    /// Assigns route numbers to an egress (port and gateway), if it has none.
     pub fn add(&mut self, way: Way) {
         if !self.numbers.contains_key(&way)
             && let Ok(hops) = NextHops::new(&[NextHop::new(way.port, way.via)])
@@ -47,7 +48,8 @@ impl FilterRoutes {
         }
     }
 
-    /// Returns the number of the route that an action prescribes; of several egresses, the first one's.
+    /// Returns the number of the route that an action prescribes. For an action with several egresses,
+    /// returns the number of the first one.
     pub fn index(&self, action: &Action) -> Option<NextHopIndex> {
         match action {
             Action::Drop => Some(NextHopIndex(DROP)),
@@ -60,17 +62,17 @@ impl FilterRoutes {
         }
     }
 
-    /// Returns the number of an egress.
+    /// Returns the route number of an egress.
     pub fn of(&self, way: Way) -> Option<NextHopIndex> {
         self.numbers.get(&way).copied().map(NextHopIndex)
     }
 
-    /// Returns the number of an egress for copies.
+    /// Returns the route number of copies to an egress.
     pub fn for_copies(&self, way: Way) -> Option<NextHopIndex> {
         self.of(way).map(|index| NextHopIndex(index.0 | COPY))
     }
 
-    /// Returns the route of a number; `None` for numbers of the FIB.
+    /// Returns the filter route of a number; `None` if the number belongs to the FIB.
     #[inline]
     pub fn route(&self, index: NextHopIndex) -> Option<FilterRoute<'_>> {
         if !is_filter(index) {

@@ -1,4 +1,4 @@
-//! Packets with an adjacency: each becomes a finished frame, without a route or neighbour lookup.
+//! Makes packets with a known adjacency into finished frames, without a route or neighbour lookup.
 
 use millrace_forward::{Adjacency, AdjacencyTable, Exit, NO_ADJACENCY};
 use millrace_packet::{BATCH_SIZE, Exceptions, Packet};
@@ -8,15 +8,15 @@ use millrace_units::{Amount, PortId};
 use crate::route_number::{NO_ROUTE, is_filter};
 use crate::work::{Accounts, Fate, Work};
 
-/// Makes the open packets of a batch ready to leave by the adjacencies of their flows, and
-/// [counts](crate::work::Leaving) them. Packets that need the general path stay open. Returns whether no
-/// packet stays open.
+/// Makes the open packets of a batch ready to leave by the adjacencies of their flows, and adds them to
+/// [`Leaving`](crate::work::Leaving). Packets that need the general path stay open. Returns whether no packet
+/// stays open.
 pub(crate) fn leave_known(adjacencies: &mut AdjacencyTable, work: &mut Work) -> bool {
     let Work { packets, fates, adjacencies: numbers, leaving, .. } = work;
     let count = packets.len().min(BATCH_SIZE);
     let mut all = true;
-    // Adjacency of the previous packet, with the parts that the next packets need, and the amount of their
-    // accounts so far.
+    // Adjacency, port and exit of the previous packet, which the next packet reuses if its adjacency is the
+    // same; and the packets and bytes counted so far for their common accounts.
     let (mut last, mut port, mut exit) = (NO_ADJACENCY, PortId::NONE, Exit::NONE);
     let (mut accounts, mut amount) = ((NO_ROUTE, EMPTY_PATH), Amount::default());
     for ((packet, fate), number) in packets.iter_mut().zip(&mut fates[..count]).zip(&numbers[..count]) {
@@ -60,7 +60,7 @@ fn leaves_by(adjacency: &mut Adjacency, packet: &mut Packet) -> bool {
 }
 
 /// Makes a packet ready to leave by the exit of the previous packet. Returns the accounts and length of the
-/// packet; `None` if the packet does not fit.
+/// packet; `None` if the exit does not accept it.
 #[inline(always)]
 fn leaves_like(exit: &Exit, port: PortId, packet: &mut Packet) -> Option<(Accounts, usize)> {
     let start = exit.start(packet)?;

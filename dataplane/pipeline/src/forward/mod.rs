@@ -1,4 +1,4 @@
-//! Forward stage: route type, TTL, MTU and link address of the next hop.
+//! Forward stage: decides each packet's fate by its route, TTL, MTU and the MAC address of its next hop.
 
 pub(crate) mod addresses;
 #[expect(clippy::indexing_slicing, reason = "adjacencies by the number of a route that was made room for")]
@@ -34,7 +34,7 @@ pub(crate) struct Forwarder<'a> {
 /// Result of the forward stage for a packet.
 pub(crate) struct Decision {
     pub fate: Fate,
-    /// Link address of the next hop, if the packet is forwarded.
+    /// MAC address of the next hop, if the packet is forwarded.
     pub destination: MacAddr,
 }
 
@@ -62,8 +62,8 @@ impl Forwarder<'_> {
         }
     }
 
-    /// Returns the fate of a frame that leaves unchanged. Filters may drop it, but not send it out of another
-    /// port.
+    /// Returns the fate of a frame from the kernel, which leaves unchanged by the port that the kernel chose.
+    /// Filters may drop it, but not redirect it to another port.
     fn framed(&self, next_hop: NextHopIndex) -> Fate {
         match self.routing.filter_routes.route(next_hop) {
             Some(FilterRoute::Drop | FilterRoute::Reject) => Fate::Drop(DropReason::Filter),
@@ -92,7 +92,7 @@ impl Forwarder<'_> {
 
 #[inline]
 fn decrement(packet: &mut Packet, key: &FlowKey) {
-    // Packets whose TTL ends were refused before.
+    // The forward stage has refused packets with a TTL of 0 or 1 before.
     let _ = match key.family() {
         Family::V4 => decrement_ttl(packet),
         Family::V6 => decrement_hop_limit(packet),

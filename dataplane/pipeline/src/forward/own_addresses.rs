@@ -1,11 +1,11 @@
-//! Own addresses of the router, which no packet may have as source.
+//! Invalid source addresses: the router's own addresses, and broadcast addresses of its subnets.
 
 use std::collections::HashSet;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use foldhash::fast::FixedState;
 
-/// Own addresses of the router, which no packet may have as source.
+/// Set of invalid source addresses: the router's own addresses, and broadcast addresses of its subnets.
 #[derive(Debug)]
 pub(crate) struct OwnAddresses {
     addresses: HashSet<IpAddr, FixedState>,
@@ -38,19 +38,19 @@ impl OwnAddresses {
         }
     }
 
-    /// Returns whether an IPv4 address is the router's own.
+    /// Returns whether an IPv4 address is in the set.
     #[inline(always)]
     pub fn contains4(&self, address: Ipv4Addr) -> bool {
         self.is_marked(word4(address)) && self.is_there(address.into())
     }
 
-    /// Returns whether an IPv6 address is the router's own.
+    /// Returns whether an IPv6 address is in the set.
     #[inline(always)]
     pub fn contains6(&self, address: Ipv6Addr) -> bool {
         self.is_marked(word6(address)) && self.is_there(address.into())
     }
 
-    /// Returns whether an address with this word may be in the set.
+    /// Returns whether an address may be in the set, by its `word`.
     #[inline(always)]
     fn is_marked(&self, word: u64) -> bool {
         self.marks >> bit_of(word) & 1 != 0
@@ -63,7 +63,7 @@ impl OwnAddresses {
     }
 }
 
-/// Returns the bit of an address, one of 64.
+/// Returns a mask with the Bloom filter bit of an address.
 fn mark(address: IpAddr) -> u64 {
     match address {
         IpAddr::V4(address) => 1 << bit_of(word4(address)),
@@ -82,7 +82,7 @@ fn word6(address: Ipv6Addr) -> u64 {
     bits as u64 ^ (bits >> 64) as u64
 }
 
-/// Hashes an address word to a bit index, 0 to 63.
+/// Returns the bit index of an address, 0 to 63, as a hash of its word.
 #[inline(always)]
 fn bit_of(word: u64) -> u64 {
     word.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 58

@@ -1,4 +1,4 @@
-//! Backlog before a packet at its egress port, for instances that request it.
+//! Backlog in front of a packet at its egress port, for instances that request it.
 
 use millrace_packet::Packet;
 use millrace_plugin_abi::{Backlogs, QueueBacklog};

@@ -11,8 +11,9 @@ use crate::route_number::NO_ROUTE;
 use crate::subject::Subject;
 use crate::work::Fate;
 
-/// Returns the fate of a received packet by the checks of its addresses: open if it may be forwarded. Packets
-/// for the link itself go to the stack of the port: the kernel, or the router's own stack.
+/// Returns the fate that the address checks give a received packet: open if it may be forwarded. Packets to
+/// link-local, multicast or broadcast addresses go to the port's stack: the kernel, or the router's own
+/// stack.
 #[inline]
 pub(crate) fn admit(ports: &PortTable, packet: &impl Subject, key: &FlowKey, policy: MartianPolicy) -> Fate {
     let is_link_group = packet.is_link_group();
@@ -24,7 +25,7 @@ pub(crate) fn admit(ports: &PortTable, packet: &impl Subject, key: &FlowKey, pol
     }
 }
 
-/// Returns the fate of packets whose addresses forbid forwarding; `None` if they may be forwarded.
+/// Returns the fate of a packet whose addresses forbid forwarding; `None` if they permit it.
 #[inline]
 pub(crate) fn admit_addresses(ports: &PortTable, key: &FlowKey, policy: MartianPolicy) -> Option<Fate> {
     let (source_fault, destination_fault) = match (key.source(), key.destination()) {

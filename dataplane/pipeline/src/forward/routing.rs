@@ -1,4 +1,4 @@
-//! Decisions of the forward stage, which change nothing: the route, the next hop, and the exit of a packet.
+//! Decisions of the forward stage without side effects: the route, the next hop, and the egress of a packet.
 
 use std::net::IpAddr;
 
@@ -18,7 +18,7 @@ use crate::route_number::NO_ROUTE;
 use crate::subject::Subject;
 use crate::work::Fate;
 
-/// Tables that decide where a packet leaves.
+/// Tables that determine a packet's route, next hop and egress port.
 #[derive(Clone, Copy)]
 pub(crate) struct Routing<'a> {
     pub fib: &'a Fib,
@@ -26,7 +26,7 @@ pub(crate) struct Routing<'a> {
     pub ports: &'a PortTable,
 }
 
-/// Route of a route number.
+/// Route that belongs to a route number.
 #[derive(Clone, Copy)]
 pub(crate) enum RouteOf<'a> {
     /// No route.
@@ -50,7 +50,7 @@ impl<'a> Routing<'a> {
         }
     }
 
-    /// Returns the next hops of a route number, and the next hop that a flow takes; `None` if the route does
+    /// Returns all next hops of a route number, and the next hop for a flow hash; `None` if the route does
     /// not forward.
     #[inline]
     pub fn next_hop(&self, index: NextHopIndex, hash: u32) -> Option<(&'a NextHops, NextHop)> {
@@ -61,8 +61,8 @@ impl<'a> Routing<'a> {
         }
     }
 
-    /// Returns the next hop of a packet by the route in its annotations, or the fate of a packet that is not
-    /// forwarded.
+    /// Returns the next hop of a packet for the route number in its annotations, or the fate of a packet that
+    /// is not forwarded.
     #[inline(always)]
     pub fn hop(&self, packet: &impl Subject, key: &FlowKey) -> Result<NextHop, Fate> {
         if packet.port != ROUTER
@@ -71,7 +71,8 @@ impl<'a> Routing<'a> {
         {
             return Err(self.not_forwarded(packet));
         }
-        // A link-local address is ambiguous without its link, so the packet's maker has set the egress port.
+        // A link-local address is ambiguous without its link. So the creator of the packet has set the egress
+        // port.
         if packet.port == ROUTER
             && let IpAddr::V6(destination) = key.destination()
             && destination.is_unicast_link_local()
@@ -98,8 +99,8 @@ impl<'a> Routing<'a> {
         Ok(hop)
     }
 
-    /// Decides the fate of a packet received by a port where forwarding is off: packets for this host go to
-    /// the kernel, all others are dropped.
+    /// Decides the fate of a packet from a port where forwarding is off. The kernel gets packets to this
+    /// host; all others are dropped.
     #[cold]
     fn not_forwarded(&self, packet: &impl Subject) -> Fate {
         match self.route(packet.next_hop) {
@@ -147,7 +148,7 @@ impl<'a> Routing<'a> {
     }
 }
 
-/// Returns the link address of a neighbour, or the fate of a packet to a neighbour without one.
+/// Returns the MAC address of a neighbour, or the fate of packets to a neighbour without one.
 #[inline(always)]
 pub(crate) fn link_address(resolution: Resolution, neighbour: IpAddr) -> Result<MacAddr, Fate> {
     match resolution {
@@ -157,8 +158,8 @@ pub(crate) fn link_address(resolution: Resolution, neighbour: IpAddr) -> Result<
     }
 }
 
-/// Returns the next hop of a flow. If the port of that next hop is down, returns another one whose port is
-/// up, if the route has one.
+/// Returns the next hop of a flow. If its port is down, returns another next hop of the route whose port is
+/// up, if there is one.
 #[inline]
 pub(crate) fn alive(hops: &NextHops, hash: u32, ports: &PortTable) -> NextHop {
     let chosen = *hops.select(hash);

@@ -6,7 +6,7 @@ use crate::forward::Forwarder;
 use crate::work::Work;
 
 impl Forwarder<'_> {
-    /// Decides the fates of open packets: their routes, egress ports and link addresses.
+    /// Decides the fates of open packets, and sets their egress ports and MAC addresses.
     #[inline]
     pub fn decide_all(&mut self, work: &mut Work) {
         let Work { packets, keys, fates, destinations, .. } = work;
@@ -18,8 +18,8 @@ impl Forwarder<'_> {
         }
     }
 
-    /// Decides the fates of packets that an instance kept at a gate of `queue` while their neighbour was
-    /// unknown.
+    /// Decides the fates of packets that an instance at a `queue` gate released, and whose neighbour was
+    /// unknown when it took them.
     pub fn decide_late(&mut self, work: &mut Work) {
         for index in 0..work.packets.len() {
             let packet = work.packets.at_mut(index);

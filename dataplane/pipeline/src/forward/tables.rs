@@ -8,13 +8,13 @@ use crate::forward::changes::{NumberedRoutes, RouteChange};
 use crate::forward::fib::Fib;
 use crate::forward::own_addresses::OwnAddresses;
 
-/// Maximum number of neighbours, all ports together.
+/// Maximum number of neighbours at all ports together.
 const NEIGHBOURS: usize = 65_536;
 
 /// Tables of the forward stage and of the fast path, and the packets held for neighbour resolution.
 pub(crate) struct ForwardingTables {
     pub fib: Fib,
-    /// Invalid source addresses: the router's own, and broadcasts of its subnets.
+    /// Invalid source addresses: the router's own addresses, and broadcast addresses of its subnets.
     pub own_addresses: OwnAddresses,
     pub neighbours: NeighbourTable,
     /// Egress port, MTU and link header of plain flows, by adjacency number.
@@ -25,7 +25,8 @@ pub(crate) struct ForwardingTables {
 }
 
 impl ForwardingTables {
-    /// Returns tables without neighbours that look up routes in `prefixes`, for a pool of `frames` frames.
+    /// Returns tables without neighbours. `prefixes` is the shared route table; `frames`, the size of the
+    /// packet memory, limits the held packets.
     pub fn new(prefixes: FibReader, frames: u32, seed: u64) -> Self {
         Self {
             fib: Fib::new(prefixes),
@@ -48,8 +49,8 @@ impl ForwardingTables {
         }
     }
 
-    /// Removes the routes of unused numbers, and returns them. No flow uses the numbers, so adjacencies stay
-    /// valid.
+    /// Removes the routes of unused route numbers, and returns them. No flow uses these numbers, so
+    /// adjacencies stay valid.
     pub fn forget_routes(&mut self, mut routes: NumberedRoutes) -> NumberedRoutes {
         for (index, route) in &mut routes {
             self.fib.exchange(*index, route);
@@ -58,8 +59,8 @@ impl ForwardingTables {
         routes
     }
 
-    /// Invalidates all adjacency numbers, after a change that affects adjacencies. Each flow then takes the
-    /// general path once.
+    /// Invalidates all adjacency numbers after a change that affects adjacencies. The next packet of each
+    /// flow then takes the general path.
     pub fn forget_adjacencies(&mut self, changes: &mut ChangeLog) {
         if self.adjacencies.forget() {
             changes.everything_changed();

@@ -1,5 +1,5 @@
-//! Links from the filters of one gate into the DAG of the next gate. They are valid only for the states of
-//! both tables for which they were made.
+//! Links from the filters of one gate into the DAG of the next gate. They are valid only for the two table
+//! versions that they were made from.
 //!
 //! A change of filters at either gate invalidates the links. Searches of the next gate's DAG then start at
 //! its root, until control has made new links ([`GateTables::link`](crate::GateTables::link)).
@@ -13,7 +13,7 @@ use crate::gate_tables::table::GateTable;
 #[derive(Debug)]
 pub struct GateLinks {
     previous: GateId,
-    /// Stamps of the tables at both ends of the links.
+    /// Version stamps of the two tables that the links connect.
     stamps: (u64, u64),
     links: Links,
 }
@@ -21,14 +21,14 @@ pub struct GateLinks {
 impl GateLinks {
     /// Returns the links between the DAGs of two gates; `None` if one of the tables is not a DAG.
     pub(crate) fn new((previous, before): (GateId, &GateTable), after: &GateTable) -> Option<Self> {
-        // A packet of a binding with several filters may have matched any of them: its search starts at the
-        // root.
+        // If a binding has several filters, a packet may have matched any of them. So there are no links for
+        // it, and the search starts at the root.
         let alone = before.dag()?.entries().filter(|entry| before.filters_of(entry.value) == 1);
         let links = Links::new(after.dag()?, alone.map(|entry| (entry.value.0 as usize, &entry.filter)));
         Some(Self { previous, stamps: (before.stamp(), after.stamp()), links })
     }
 
-    /// Returns whether the links lead from this state of one table into this state of the other.
+    /// Returns whether the links were made from the current versions of both tables.
     #[inline]
     pub(crate) fn are_of(&self, before: &GateTable, after: &GateTable) -> bool {
         self.stamps == (before.stamp(), after.stamp())

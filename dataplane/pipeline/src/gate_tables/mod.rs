@@ -17,7 +17,7 @@ use millrace_units::GateId;
 use crate::gate_tables::links::GateLinks;
 use crate::gate_tables::table::{GateTable, TableKind};
 
-/// Filter of a changed binding, and the table of its gate after all changes.
+/// Filter of a new or removed binding, and the table of its gate after all changes.
 #[derive(Clone, Debug)]
 pub struct Published {
     /// Filter of the binding.
@@ -26,11 +26,11 @@ pub struct Published {
     pub table: Arc<GateTable>,
 }
 
-/// Table of a gate at a worker.
+/// Filter table of a gate as sent to a worker.
 #[derive(Clone, Debug, Default)]
 pub struct WorkerTable {
     table: Arc<GateTable>,
-    /// Links from the previous gate, possibly of an older table state.
+    /// Links from the previous gate; they may be of older table versions, and are then not used.
     links: Option<Arc<GateLinks>>,
 }
 
@@ -101,28 +101,28 @@ impl Change {
     }
 }
 
-/// Two copies of a table.
+/// Left and right copy of a filter table.
 #[derive(Default)]
 struct Twins {
     /// Copy that workers read, or will read next.
     published: Arc<GateTable>,
     /// Copy that workers read before.
     spare: Arc<GateTable>,
-    /// Changes made in `published`, but not in `spare`.
+    /// Changes applied to `published` but not yet to `spare`.
     behind: Vec<Change>,
-    /// Changes made in `spare`, but not in `published`.
+    /// Changes applied to `spare` but not yet published.
     changed: Vec<Change>,
-    /// Tables that a worker may still read. Control keeps them, so that it and not the worker frees their
-    /// memory.
+    /// Tables that a worker may still read. Control keeps them, so that control and not the worker frees
+    /// their memory.
     retired: Vec<Arc<GateTable>>,
 }
 
 impl Twins {
-    /// Makes a change in the copy that workers don't read, and sets the stamp of that copy.
+    /// Applies a change to the spare copy, and gives that copy the version `stamp`.
     fn change(&mut self, change: Change, stamp: u64) {
         self.retired.retain(|table| Arc::strong_count(table) > 1);
         if Arc::get_mut(&mut self.spare).is_none() {
-            // A worker has not yet carried out the previous change, and still reads the copy.
+            // A worker still reads the spare copy, because it has not carried out the previous command yet.
             let copy = Arc::new(self.published.copy(self.published.kind()));
             self.retired.push(std::mem::replace(&mut self.spare, copy));
             self.behind.clear();
@@ -134,7 +134,8 @@ impl Twins {
         self.changed.push(change);
     }
 
-    /// Publishes the copy with all changes, and returns it. The other copy then lacks these changes.
+    /// Publishes the spare copy with all its changes, and returns it. The other copy becomes the spare, and
+    /// still lacks these changes.
     fn publish(&mut self) -> Arc<GateTable> {
         if !self.changed.is_empty() {
             std::mem::swap(&mut self.published, &mut self.spare);
@@ -148,12 +149,13 @@ impl Twins {
 #[derive(Default)]
 pub struct GateTables {
     gates: HashMap<GateId, Twins>,
-    /// Links by the gate into whose DAG they lead.
+    /// Links, by the gate into whose DAG they lead.
     links: HashMap<GateId, Arc<GateLinks>>,
-    /// Links that a worker may still read. Control keeps them, so that it and not the worker frees their
+    /// Links that a worker may still read. Control keeps them, so that control and not the worker frees their
     /// memory.
     retired: Vec<Arc<GateLinks>>,
-    /// Last version number given to a copy of a table. Links hold only for the versions that they were built from.
+    /// Last version stamp given to a copy of a table. Links are valid only for the versions that they were
+    /// made from.
     stamps: u64,
 }
 
@@ -164,8 +166,8 @@ impl std::fmt::Debug for GateTables {
 }
 
 impl GateTables {
-    /// Sets the kind of a gate's table. If the kind changes, moves the filters, and returns the table for the
-    /// workers. Until a worker has that table, the old one gives the same results.
+    /// Sets the kind of a gate's table. If the kind changes, copies the filters into a new table, and returns
+    /// it for the workers. Until a worker has the new table, its old one gives the same results.
     pub fn set_kind(&mut self, gate: GateId, kind: TableKind) -> Option<WorkerTable> {
         let twins = self.gates.entry(gate).or_default();
         if twins.published.kind() == kind {
@@ -190,9 +192,9 @@ impl GateTables {
         self.gates.entry(gate).or_default().change(change, self.stamps);
     }
 
-    /// Links the DAGs of successive gates again after changes of filters. `order`: all gates in the order of
-    /// packets. Returns the tables for the workers. Until a worker has them, its tables give the same
-    /// results, with longer searches.
+    /// Makes new links between the DAGs of successive gates after changes of filters. `order`: all gates in
+    /// the order that packets pass them. Returns the tables for the workers. Until a worker has them, its old
+    /// tables give the same results, with longer searches.
     pub fn link(&mut self, order: &[GateId]) -> Vec<(GateId, WorkerTable)> {
         self.retired.retain(|links| Arc::strong_count(links) > 1);
         let filled: Vec<(GateId, &Arc<GateTable>)> = order
@@ -213,14 +215,14 @@ impl GateTables {
         linked
     }
 
-    /// Returns the links into the DAG of a gate, if they are of the current states of both tables.
+    /// Returns the links into the DAG of a gate, if they are valid for the current versions of both tables.
     pub fn links(&self, gate: GateId) -> Option<&GateLinks> {
         let links = self.links.get(&gate)?;
         links.are_of(self.table(links.previous())?, self.table(gate)?).then_some(links)
     }
 
-    /// Makes changes in the tables of their gates. Returns the changes for the workers, to be sent in one
-    /// command, so that no packet sees a part of them.
+    /// Applies changes to the tables of their gates. Returns the changes for the workers. They go out in one
+    /// command, so that no packet meets only some of them.
     pub fn publish(
         &mut self,
         changes: Vec<PluginChange<CompiledExpression>>,

@@ -1,4 +1,4 @@
-//! Filter table of a gate, of a chosen kind, with additional indices of its filters.
+//! Filter table of a gate: its filters in a search structure of a chosen kind, and additional indices.
 
 use std::collections::HashMap;
 use std::str::FromStr;
@@ -14,21 +14,20 @@ use millrace_plugin::BindingId;
 /// Filter table that any number of threads may search.
 pub type SharedTable = dyn FilterTable<BindingId> + Send + Sync;
 
-/// Number of packets in one table lookup.
+/// Maximum number of packets looked up together in a table.
 const AT_ONCE: usize = 64;
 
 /// Kind of a gate's filter table. All kinds give the same results.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum TableKind {
-    /// List, searched from the front.
+    /// Linear oracle: a sorted list, searched from the front.
     Linear,
     /// Tuple space search.
     #[default]
     TupleSpace,
-    /// Tree of cuts; tuple space search if the tree would get too large.
+    /// Cutting tree; tuple space search if the tree would get too large.
     CuttingTree,
-    /// DAG of *Router Plugins* with this kind of address match; tuple space search if the DAG would get too
-    /// large.
+    /// DAG with this kind of address match; tuple space search if the DAG would get too large.
     Dag(PrefixMatchKind),
 }
 
@@ -43,7 +42,7 @@ impl TableKind {
         Self::Dag(PrefixMatchKind::TreeBitmap),
     ];
 
-    /// Returns the name of the kind in commands and files.
+    /// Returns the name of the kind in commands and configuration files.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Linear => "linear",
@@ -110,27 +109,28 @@ impl Filters {
     }
 }
 
-/// Filters of a gate, each with its binding.
+/// Filter table of a gate, which returns the binding of the winning filter.
 pub struct GateTable {
     kind: TableKind,
-    /// Stamp of the table's state, unique among all tables with filters.
+    /// Version stamp of the table, unique among all versions of tables with filters.
     stamp: u64,
     filters: Filters,
     /// Filters of each binding; most bindings have one.
     ids: HashMap<BindingId, Vec<FilterId>>,
     touching: Touching,
-    /// Filters that drop or reject packets by ports or flags, stored without these conditions.
+    /// Refusing filters: those with conditions on ports or flags whose action is drop or reject. Stored
+    /// without these conditions.
     strict: TupleSpace<BindingId>,
     strict_ids: HashMap<BindingId, (Vec<FilterId>, i32)>,
 }
 
-/// Filters with conditions on varying fields, without these conditions: they match the flows that the filters
-/// may affect.
+/// Filters with conditions on varying fields, stored without these conditions. A flow that matches one may
+/// contain packets that the original filter matches.
 #[derive(Default)]
 struct Touching {
     flows: TupleSpace<()>,
     ids: HashMap<BindingId, Vec<(FilterId, CompiledFilter)>>,
-    /// Bits of [`Candidate::varying`] in the filters' conditions.
+    /// Bits of [`Candidate::varying`] that the filters' conditions test.
     bits: VaryingBits,
 }
 
@@ -176,17 +176,17 @@ impl GateTable {
         }
     }
 
-    /// Returns the filters.
+    /// Returns the filters in their search structure.
     pub fn filters(&self) -> &SharedTable {
         self.filters.table()
     }
 
-    /// Returns the stamp of the table's state, unique among all tables with filters.
+    /// Returns the version stamp of the table.
     pub(crate) fn stamp(&self) -> u64 {
         self.stamp
     }
 
-    /// Sets the stamp, which no other table state has.
+    /// Sets the version stamp, which no other table version may have.
     pub(crate) fn set_stamp(&mut self, stamp: u64) {
         self.stamp = stamp;
     }
@@ -196,13 +196,13 @@ impl GateTable {
         self.kind
     }
 
-    /// Returns the memory of the filters in their search structures, in bytes.
+    /// Returns the memory of the search structure, in bytes.
     pub fn memory(&self) -> usize {
         self.filters().memory() + self.touching.flows.memory() + self.strict.memory()
     }
 
-    /// Returns the reason why the filters are in another kind of table than the configured one, as a
-    /// sentence; `None` if they are not.
+    /// Returns the reason why the table's filters are in another search structure than configured, as a
+    /// sentence; `None` if they are in the configured one.
     pub fn moved(&self) -> Option<String> {
         let moved = match &self.filters {
             Filters::Dag(table) => table.moved(),
@@ -226,7 +226,7 @@ impl GateTable {
         }
     }
 
-    /// Adds a filter of the table to the additional indices.
+    /// Adds a filter that is in the table to the additional indices.
     fn note(
         &mut self,
         id: FilterId,
@@ -259,9 +259,9 @@ impl GateTable {
         }
     }
 
-    /// Returns the binding that wins for a packet. For a packet with an unreadable transport header, a
-    /// refusing filter wins if any ports and flags would make it match. A matching filter of higher priority
-    /// still wins.
+    /// Returns the binding of the winning filter for a packet. If the packet's transport header is
+    /// unreadable, a refusing filter also matches when some values of ports and flags would match it. A
+    /// matching filter of higher priority still wins.
     pub fn lookup(&self, candidate: &Candidate) -> Option<BindingId> {
         let found = self.filters().lookup(candidate);
         if self.strict.is_empty() || candidate.ports_known() {
@@ -297,7 +297,8 @@ impl GateTable {
         }
     }
 
-    /// Looks up many packets that were looked up at the previous gate, by the links between both tables.
+    /// Looks up many packets with the links from the previous gate. `before`: results of the lookup at that
+    /// gate.
     pub(crate) fn lookup_batch_linked(
         &self,
         links: &Links,
@@ -309,7 +310,8 @@ impl GateTable {
         let Some(dag) = self.dag() else { return self.lookup_batch(candidates, found) };
         let is_strict = !self.strict.is_empty() || !previous.strict.is_empty();
         for ((candidate, before), found) in candidates.iter().zip(before).zip(found) {
-            // A refusing filter may win for a packet with unreadable ports without a match.
+            // A refusing filter may win for a packet with unreadable ports, although the table search doesn't
+            // find it.
             let hides = is_strict && !candidate.ports_known();
             *found = match before {
                 Some(before) if !hides => {
@@ -321,8 +323,8 @@ impl GateTable {
         }
     }
 
-    /// Returns the refusing filter of the highest priority that would match with some transport header, and
-    /// its priority.
+    /// Returns the refusing filter of highest priority that would match the packet with some values of ports
+    /// and flags, and its priority.
     #[cold]
     fn refusal(&self, candidate: &Candidate) -> Option<(i32, BindingId)> {
         let refusals = Candidate::hidden_keys(&candidate.key).filter_map(|key| {
@@ -330,16 +332,17 @@ impl GateTable {
             let (_, priority) = self.strict_ids.get(refuses)?;
             Some((*priority, *refuses))
         });
-        // Among equal priorities, the first protocol wins, so that the result is deterministic.
+        // Among equal priorities, the first protocol wins, so that the result doesn't depend on chance.
         refusals.reduce(|best, next| if next.0 > best.0 { next } else { best })
     }
 
-    /// Returns the bits of [`Candidate::varying`] in the conditions of filters that some packet of the flow
-    /// may match.
+    /// Returns the bits of [`Candidate::varying`] that matter for a flow: those in the conditions of filters
+    /// that some packet of the flow may match.
     #[inline]
     pub fn varying_mask(&self, key: &FlowKey) -> u32 {
         let unread = Candidate::unread_ports_mask(key);
-        // A filter may refuse packets of the flow by ports that the flow key lacks.
+        // A refusing filter may match packets of the flow whose ports are unreadable and therefore missing in
+        // the flow key.
         let hides = || Candidate::hidden_keys(key).next().is_some();
         let touched = || self.touching.flows.lookup(&Candidate::plain(*key)).is_some();
         let mask = self.touching.bits.mask();

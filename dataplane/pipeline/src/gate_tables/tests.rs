@@ -1,4 +1,4 @@
-//! Tables of gates while control changes them and workers read them.
+//! Tests of gate tables that control changes while workers read them.
 
 use millrace_classify::FilterExpression;
 use millrace_classify::prefix_match::PrefixMatchKind;
@@ -95,14 +95,14 @@ fn a_gate_gets_another_kind_of_table_while_workers_read_the_old_one() {
     assert_eq!([80, 81].map(|port| last.lookup(&packet(port)).map(|id| id.0)), [Some(0), Some(1)]);
 }
 
-/// Three successive gates of control, and of a worker that has not received all changes.
+/// Tables of three successive gates: those of control, and those of a worker that lags behind in its links.
 struct Gates {
     control: GateTables,
     worker: [WorkerTable; 3],
 }
 
 impl Gates {
-    /// Adds or removes a filter at a gate, in control and at the worker.
+    /// Adds a filter to a gate, or removes it (`there` is false), in control and at the worker.
     fn change(&mut self, gate: usize, binding: u32, filter: &str, there: bool) {
         let (id, binding, filter) = (GateId(gate as u8), BindingId(binding), compiled(filter));
         let change = if there {
@@ -114,7 +114,8 @@ impl Gates {
         self.worker[gate].table = table(self.control.publish(vec![change]));
     }
 
-    /// Links the gates. The worker receives the links of the gates whose bits are set in `heard`.
+    /// Makes links between the gates. The worker receives only the links of the gates whose bits are set in
+    /// `heard`.
     fn link(&mut self, heard: u8) {
         for (gate, table) in self.control.link(&[0, 1, 2].map(GateId)) {
             if heard >> gate.0 & 1 == 1 {
@@ -141,8 +142,8 @@ impl Gates {
 }
 
 proptest! {
-    /// Filters are added and removed at all gates, links are made at times, and the worker receives them or
-    /// not.
+    /// Adds and removes filters at all gates, and makes links from time to time, which the worker may not
+    /// receive. Lookups with links must equal lookups without.
     #[test]
     fn linked_gates_match_like_single_gates(
         steps in prop::collection::vec((0usize..3, 0u32..12, any::<Option<u8>>()), 1..60),

@@ -1,4 +1,4 @@
-//! Groups of open packets in a batch by path. The packets of a path pass its instances together.
+//! Groups the open packets of a batch by path. The packets of a path pass its instances together.
 
 use std::ops::Range;
 
@@ -6,15 +6,15 @@ use millrace_packet::BATCH_SIZE;
 use millrace_plugin::EMPTY_PATH;
 use millrace_units::PathId;
 
-/// Packets of one path, in the order of the batch.
+/// Packets of a batch that have the same path, in the order of the batch.
 #[derive(Debug)]
 pub(crate) struct PathGroup {
     pub path: PathId,
     /// Indices of the packets in the batch.
     pub members: Vec<u16>,
-    /// Bytes of the packets when they joined.
+    /// Bytes of the packets when they joined the group.
     pub bytes: u64,
-    /// Whether `bytes` may be out of date.
+    /// Whether `bytes` may be out of date, because instances have changed packets.
     pub has_changed: bool,
 }
 
@@ -22,13 +22,14 @@ pub(crate) struct PathGroup {
 #[derive(Debug)]
 pub(crate) struct Groups {
     groups: Vec<PathGroup>,
-    /// Reused allocations of `members`.
+    /// Empty `members` vectors, whose memory later groups reuse.
     spare: Vec<Vec<u16>>,
-    /// For each path number, the last batch with packets of the path, and the index of their group.
+    /// For each path number: the last batch that had packets of the path, and the index of their group in it.
     group_of: Vec<(u32, u32)>,
     /// Number of the current batch, from 1 on.
     batches: u32,
-    /// Path joined last in this batch, with its group; [`EMPTY_PATH`] before the first.
+    /// Path of the packet that joined last in this batch, with its group's index; [`EMPTY_PATH`] before the
+    /// first packet.
     last: (PathId, usize),
 }
 
@@ -53,8 +54,8 @@ impl Groups {
         });
     }
 
-    /// Adds a packet of `bytes` bytes to the group of its path, which is not [`EMPTY_PATH`]. Packets join in
-    /// the order of their indices.
+    /// Adds a packet of `bytes` bytes to the group of its path, which must not be [`EMPTY_PATH`]. To be
+    /// called in the order of packet indices.
     #[inline]
     pub fn join(&mut self, path: PathId, index: usize, bytes: usize) {
         let group = self.of(path);
@@ -98,7 +99,7 @@ impl Groups {
         self.groups.iter()
     }
 
-    /// Returns the groups for changes.
+    /// Returns the groups, mutable.
     pub fn iter_mut(&mut self) -> impl Iterator<Item = &mut PathGroup> {
         self.groups.iter_mut()
     }
@@ -147,7 +148,8 @@ mod tests {
         assert_eq!(sorted(&groups), [(7, vec![0])]);
         groups.join_all(PathId(2), 2..4, 120);
         groups.join_all(PathId(7), 4..5, 60);
-        // A late packet joins at its position; a late first packet of a path breaks the order of the groups.
+        // A late packet is inserted at its position in the group. If it becomes the first of its group, the
+        // groups are no longer in order.
         assert!(groups.join_late(PathId(7), 1, 60) && !groups.join_late(PathId(3), 3, 60));
         assert_eq!(sorted(&groups), [(7, vec![0, 1, 4]), (2, vec![2, 3]), (3, vec![3])]);
         assert_eq!(groups.iter().map(|group| group.bytes).collect::<Vec<_>>(), [180, 120, 60]);

@@ -1,4 +1,4 @@
-//! Gates: the stage that runs instances over a batch, and takes their outputs.
+//! Gates stage: runs instances over a batch, and takes their outputs.
 
 #[expect(clippy::indexing_slicing, reason = "groups of a batch by numbers that were given in it")]
 pub(crate) mod groups;

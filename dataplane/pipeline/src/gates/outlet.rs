@@ -1,19 +1,19 @@
-//! Outlet of the gates: tables and memory for packets that instances send out of ports.
+//! Outlet of the gates: the tables and memory that a gate needs to send packets out of ports.
 
 use millrace_packet::{Packet, Pool};
 
 use crate::forward::fib::Fib;
 use crate::ports::PortTable;
 
-/// Tables and memory needed to send packets out of ports that instances choose.
+/// Tables and memory that a gate needs to send packets out of ports that instances choose.
 pub struct Outlet<'a> {
-    /// FIB, for gateways.
+    /// FIB, which determines the gateway at the chosen port.
     pub fib: &'a Fib,
-    /// Ports, for their backlogs.
+    /// Ports, whose backlogs instances may compare.
     pub ports: &'a PortTable,
     /// Memory for copies.
     pub pool: &'a Pool,
-    /// Copies, each with its route.
+    /// Copies made, each with its route in its annotations.
     pub made: &'a mut Vec<Packet>,
     /// Number of copies made.
     pub copies: u64,

@@ -9,7 +9,7 @@ use super::GateRun;
 use crate::observe::event::Event;
 
 impl GateRun<'_> {
-    /// Takes the outputs of instances other than verdicts. Packets begin their journey in the order of their
+    /// Handles all outputs of instances except verdicts. Packets enter the pipeline in the order of their
     /// creation; messages, requests and log lines go to control.
     #[inline]
     pub fn take_given(&mut self, now: Instant) {
@@ -19,7 +19,7 @@ impl GateRun<'_> {
         self.take_made();
     }
 
-    /// Takes an output of an instance.
+    /// Handles one output of an instance.
     fn take_output(&mut self, given: Given, now: Instant) {
         let Given { instance, output } = given;
         match output {
@@ -45,10 +45,10 @@ impl GateRun<'_> {
         }
     }
 
-    /// Injects a packet that an instance made, from the network header on, as if `port` had received it.
-    /// `passes`: number of times that the original packet was classified again. Its limit prevents that
-    /// packets multiply without end. Returns `false` for an unknown port: only the router itself makes
-    /// packets without an ingress port, which no stage checks.
+    /// Queues a packet that an instance made for the pipeline, as if `port` had received it. `bytes` start at
+    /// the network header. `passes`: number of times that the packet's original was classified again; the
+    /// limit on it keeps packets from multiplying without end. Returns `false` for an unknown port, because
+    /// no stage checks packets without an ingress port.
     pub fn begin_made(&mut self, bytes: &[u8], port: PortId, passes: u8) -> bool {
         if self.ports.get(port).is_none() {
             return false;
@@ -68,8 +68,8 @@ impl GateRun<'_> {
         true
     }
 
-    /// Begins the journey of packets that instances made, as many as the iteration takes. Drops a packet that
-    /// was classified again too often.
+    /// Moves packets that instances made into the pipeline, as many as an iteration may take. Drops a packet
+    /// that has been classified too often.
     #[inline]
     fn take_made(&mut self) {
         while let Some(packet) = self.pending.from_plugins.take() {

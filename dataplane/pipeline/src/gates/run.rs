@@ -1,4 +1,4 @@
-//! Gates stage of a batch: runs of the instances, copies, and packets that instances released.
+//! Gates stage of a batch: runs instances, makes copies, and takes back packets that instances release.
 
 use millrace_forward::NO_ADJACENCY;
 use millrace_packet::Pool;
@@ -16,7 +16,7 @@ use crate::pending::Pending;
 use crate::ports::PortTable;
 use crate::work::{Fate, Work};
 
-/// Gates stage of a batch: the instances, and the tables and memory that their results need.
+/// State of the gates stage: the instances, and the tables and memory that their results need.
 pub(crate) struct GateRun<'a> {
     pub gates: &'a mut Gates,
     pub pool: &'a Pool,
@@ -24,12 +24,13 @@ pub(crate) struct GateRun<'a> {
     pub ports: &'a mut PortTable,
     pub observation: &'a mut Observation,
     pub pending: &'a mut Pending,
-    /// Reused allocation.
+    /// Scratch memory, reused for each batch.
     pub copies: &'a mut Copies,
 }
 
 impl GateRun<'_> {
-    /// Runs the instances at a position over the batch that was grouped last, from stage number `stage` on.
+    /// Runs the instances at a position over the groups of the batch. `stage`: index of the
+    /// first binding to run, among the bindings of a path at the position.
     pub fn run<P: Probe>(
         &mut self,
         (position, stage): (Position, u16),
@@ -60,7 +61,7 @@ impl GateRun<'_> {
         self.observation.totals.created.copies += outlet.copies;
     }
 
-    /// Makes the copies that filters request, and gives copies at `copy` gates to the instances there.
+    /// Makes the copies that filters request, and passes them to the instances at `copy` gates.
     #[inline]
     pub fn make_copies<P: Probe>(&mut self, work: &Work, probe: P, now: Instant) {
         let before = self.observation.totals.created.copies;
@@ -86,7 +87,7 @@ impl GateRun<'_> {
         }
     }
 
-    /// Adds a packet that an instance released to a batch, which has room.
+    /// Adds a packet that an instance has released to a batch. The batch must have room.
     pub fn add_released(&mut self, work: &mut Work, released: Released) {
         let Released { waiting, direction, end } = released;
         let Waiting { mut packet, key, destination, place, state, .. } = waiting;

@@ -1,4 +1,4 @@
-//! Classification and gates: the path of a packet's flow, and the instances that treat the packet there.
+//! Gates of a worker: find the treatment of a flow, and run its instances over packets.
 
 use millrace_classify::Candidate;
 use millrace_forward::{IcmpError, Route};
@@ -21,24 +21,24 @@ use crate::ports::PortTable;
 use crate::route_number::{NO_ROUTE, is_copy, is_filter};
 use crate::work::{Fate, Work};
 
-/// Gates of a worker, and reused memory for the groups of a batch.
+/// Gates, bindings and instances of a worker, and scratch memory for a batch.
 #[derive(Debug)]
 pub struct Gates {
     plugins: WorkerPlugins<WorkerTable>,
     bound: bool,
-    /// Whether some binding may end packets, or matches fields of their transport header.
+    /// Whether some binding may drop or consume packets, or matches the protocol, ports or flags.
     judges: bool,
-    /// Whether some binding may end packets.
+    /// Whether some binding may drop or consume packets.
     refuses: bool,
-    /// Whether some binding sends packets or copies out of ports.
+    /// Whether some binding sends packets or copies to ports.
     copying: bool,
     routes: FilterRoutes,
     pub(crate) groups: Groups,
     taken: Vec<(u16, Taken)>,
     directed: Vec<(u16, Direction)>,
-    /// Egress of each copy, with the account word of the binding that requests it. Reused allocation.
+    /// Egress of each copy, with the account word of the binding that requests it. Scratch memory.
     replicas: Vec<(u64, Way)>,
-    /// Reused allocation.
+    /// Scratch memory, reused for each batch.
     classified: Vec<Classified>,
 }
 
@@ -66,12 +66,12 @@ impl Gates {
         &self.plugins
     }
 
-    /// Returns the gates, instances and bindings, for changes and messages.
+    /// Returns the gates, instances and bindings, mutable.
     pub fn plugins_mut(&mut self) -> &mut WorkerPlugins<WorkerTable> {
         &mut self.plugins
     }
 
-    /// Makes a change that control has checked.
+    /// Applies a change that control has checked.
     pub fn apply(&mut self, change: PluginChange<Published>) {
         if let PluginChange::Bind { action: Action::Send(ways) | Action::Copy(ways), .. } = &change {
             ways.iter().for_each(|way| self.routes.add(*way));
@@ -83,20 +83,21 @@ impl Gates {
         self.refuses = self.plugins.bindings.refuses();
     }
 
-    /// Returns whether a filter or an instance may end packets, or a filter matches protocol, ports or flags.
+    /// Returns whether a filter or an instance may drop or consume packets, or a filter matches protocol,
+    /// ports or flags.
     #[inline]
     pub fn judges(&self) -> bool {
         self.judges
     }
 
-    /// Returns the drop reason of a packet whose IPv6 extension headers hide its transport header from the
-    /// filters; `None` if no filter needs that header.
+    /// Returns the drop reason of a packet whose IPv6 extension headers hide its transport header; `None` if
+    /// no binding needs that header. `hides_transport`: whether the packet is such a packet.
     #[inline]
     pub fn refuse_hidden(&self, hides_transport: bool) -> Option<DropReason> {
         (hides_transport && self.judges).then_some(DropReason::Ip6HeaderChain)
     }
 
-    /// Returns whether a filter or an instance at any gate may end packets.
+    /// Returns whether a filter or an instance at any gate may drop or consume packets.
     #[inline]
     pub fn refuses(&self) -> bool {
         self.refuses
@@ -112,9 +113,9 @@ impl Gates {
         &self.routes
     }
 
-    /// Returns the treatment of a flow by one of its packets: its path, the route that a filter prescribes,
-    /// and the bits of [`Candidate::varying`] that distinguish its packets. `route`: priority of the flow's
-    /// route in the FIB, if it has one.
+    /// Returns the treatment of a packet's flow: its path, the route that a filter prescribes, and the bits
+    /// of [`Candidate::varying`] that distinguish its packets. `route`: priority of the flow's route in the
+    /// FIB among filters; `None` without a route.
     pub fn classify(&mut self, candidate: &Candidate, route: Option<i32>) -> Treatment {
         if !self.bound {
             return Treatment { path: EMPTY_PATH, route: None, varying_mask: 0 };
@@ -123,8 +124,8 @@ impl Gates {
         self.treatment(candidate, classified)
     }
 
-    /// Returns the treatments of many packets in `treatments`, whose previous items are discarded. `routes`
-    /// has the same indices as `candidates`.
+    /// Classifies many packets, and replaces the contents of `treatments` by the results. `routes` holds the
+    /// priority of each candidate's route.
     pub fn classify_batch(
         &mut self,
         candidates: &[Candidate],
@@ -146,13 +147,13 @@ impl Gates {
         Treatment { path: classified.path, route, varying_mask }
     }
 
-    /// Returns the number of the route that a binding prescribes.
+    /// Returns the number of the route that a binding's action prescribes; `None` if it prescribes none.
     #[inline]
     pub fn route_of(&self, binding: BindingId) -> Option<NextHopIndex> {
         self.routes.index(self.plugins.bindings.action(binding)?)
     }
 
-    /// Returns the plugins and the groups, for packets that join the group of their path.
+    /// Returns the plugins and the groups, for the fast path, which adds packets to groups itself.
     pub(crate) fn joining(&mut self) -> (&WorkerPlugins<WorkerTable>, &mut Groups) {
         (&self.plugins, &mut self.groups)
     }
@@ -182,7 +183,7 @@ impl Gates {
         }
     }
 
-    /// Runs the instances as [`run`](Self::run), and calls `watch` before and after each stage.
+    /// Runs the instances of each group at a position, and calls `watch` before and after each instance.
     pub fn run_watched(
         &mut self,
         (position, from): (Position, u16),
@@ -197,8 +198,9 @@ impl Gates {
                 continue;
             }
             if position == Position::Queue {
-                // Before the forward stage, packets end only by a verdict recorded here. A packet held for
-                // its neighbour passes these gates now, so that it keeps its position in its flow.
+                // The forward stage may have ended packets since they joined their groups; before that stage,
+                // only a verdict recorded here ends a packet. A packet held for its neighbour passes `queue`
+                // gates before its wait, so that it keeps its position in its flow.
                 members.retain(|member| {
                     matches!(work.fates[usize::from(*member)], Fate::Forward | Fate::Hold(_))
                 });
@@ -225,14 +227,15 @@ impl Gates {
         }
     }
 
-    /// Runs suspended calls of instances, and takes the packets that instances have released.
+    /// Continues suspended calls of instances, and adds the packets that instances have released to
+    /// `released`.
     pub fn resume(&mut self, fib: &Fib, ports: &PortTable, released: &mut Vec<Released>, now: Instant) {
         let queues = Routing { fib, filter_routes: &self.routes, ports };
         self.plugins.resume(now, &queues, released);
     }
 
-    /// Keeps a packet for an instance, with the results of the stages that it needs later. Returns the packet
-    /// if kept packets fill half of the packet memory: the other half is for packets that don't wait.
+    /// Stores a packet that an instance holds, with the stage results that it needs later. Returns the packet
+    /// if held packets already fill half of the packet memory; the other half is for packets that don't wait.
     pub fn keep(
         &mut self,
         ticket: Ticket,
@@ -247,7 +250,8 @@ impl Gates {
         self.plugins.keep(ticket, most, Kept { packet, key, destination: destination.0, state })
     }
 
-    /// Sends packets out of the ports that instances have chosen, unless their journey has ended since.
+    /// Sets the routes of packets that instances have directed to ports, unless an instance has dropped or
+    /// consumed the packet since.
     #[cold]
     fn direct_all(&mut self, position: Position, work: &mut Work, outlet: &mut Outlet<'_>) {
         let mut directed = std::mem::take(&mut self.directed);
@@ -260,8 +264,8 @@ impl Gates {
         self.directed = directed;
     }
 
-    /// Sets the route of a packet by the direction that an instance at a position gives. A direction with
-    /// several ports also makes copies.
+    /// Sets the route of a packet to the port that an instance has directed it to. For a direction with
+    /// several ports, makes a copy for each further port. `position`: position of the instance's gate.
     pub fn direct(
         &mut self,
         packet: &mut Packet,
@@ -296,8 +300,8 @@ impl Gates {
         packet.next_hop = next_hop.unwrap_or(packet.next_hop);
     }
 
-    /// Returns the egress of a packet out of a given port. It has the gateway of the packet's route if that
-    /// route uses the port.
+    /// Returns the egress for a packet at a given port. Its gateway is that of the packet's route, if the
+    /// route uses this port.
     fn way(&mut self, packet: &Packet, port: PortId, fib: &Fib) -> Way {
         let via = match packet.next_hop {
             index if index == NO_ROUTE || is_filter(index) => None,
@@ -311,8 +315,8 @@ impl Gates {
         way
     }
 
-    /// Adds the copies that filters send out of ports to `made`, each with its route. They are accounted to
-    /// the filter that requests them. Returns their number.
+    /// Adds the copies that filters send out of ports to `made`, each with its route. The filter that
+    /// requests a copy accounts for it. Returns the number of copies.
     pub fn replicate(&mut self, work: &Work, pool: &Pool, made: &mut Vec<Packet>) -> u64 {
         if !self.copying {
             return 0;
@@ -347,8 +351,8 @@ impl Gates {
         (made.len() - before) as u64
     }
 
-    /// Gives copies of packets bound at copy gates to the instances there. Copies that no instance keeps or
-    /// sends are consumed.
+    /// Copies the packets that are bound at copy gates, and runs the instances there over the copies. A copy
+    /// is consumed unless an instance keeps or sends it.
     pub fn run_copies(
         &mut self,
         work: &Work,
@@ -385,27 +389,27 @@ impl Gates {
     }
 }
 
-/// Number of copies at copy gates.
+/// Numbers of copies made at copy gates.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct CopyCounts {
     /// Copies made.
     pub made: u64,
-    /// Copies that an instance keeps or sends; the others are consumed.
+    /// Copies that an instance keeps or sends; all other copies are consumed.
     pub kept: u64,
 }
 
-/// Result of the filters for a flow.
+/// Treatment of a flow according to the filters: path, route and varying fields.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Treatment {
     /// Path of the flow.
     pub path: PathId,
-    /// Number of the route that a filter prescribes.
+    /// Number of the route that a filter prescribes; `None` if the FIB determines the route.
     pub route: Option<NextHopIndex>,
     /// Bits of [`Candidate::varying`] that distinguish packets of the flow.
     pub varying_mask: u32,
 }
 
-/// Memory for copies at copy gates during a call.
+/// Scratch memory for the copies that pass the copy gates.
 #[derive(Debug, Default)]
 pub struct Copies {
     packets: Batch,
@@ -464,7 +468,7 @@ impl Copies {
     }
 }
 
-/// Returns the fate of a packet that a filter refuses.
+/// Returns the fate of a packet that a binding refuses.
 #[inline]
 pub(crate) fn refused_by(refusal: Refusal) -> Fate {
     match refusal {

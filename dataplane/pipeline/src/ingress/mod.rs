@@ -13,10 +13,10 @@ use crate::observe::Observation;
 use crate::options::Options;
 use crate::ports::PortTable;
 
-/// Receive and parse stages: the ports, and the state that completes flow keys.
+/// State of the receive and parse stages: the ports, and the tables that complete flow keys.
 pub(crate) struct Ingress<'a> {
     pub ports: &'a mut PortTable,
-    /// Fragments that wait for later ones, and the hash of flow keys.
+    /// Ports of first fragments, for the later fragments, and the flow hash.
     pub classifier: &'a mut Classifier,
     pub gates: &'a Gates,
     pub fib: &'a Fib,

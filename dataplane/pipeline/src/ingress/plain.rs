@@ -2,9 +2,9 @@
 //! and IPv4 without options or IPv6 without extension headers. It is no fragment, has a TTL above 1, carries
 //! TCP or UDP, and lies in a single memory frame.
 //!
-//! The reader skips all other frames, and frames that fail any check, without a change:
-//! [`receive`](crate::ingress::receive) and [`parse`](mod@crate::parse) treat them. For a plain frame,
-//! the reader sets the same fate, route and fields as these two stages.
+//! The reader doesn't change other frames, or frames that fail any check. It leaves them to
+//! [`receive`](crate::ingress::receive) and [`parse`](mod@crate::parse). A plain frame gets the same fate,
+//! annotations and flow key as from these two stages.
 
 use std::net::Ipv4Addr;
 
@@ -26,42 +26,42 @@ const SHORTEST: usize = LINK + 20 + 8;
 const IPV4: u16 = EtherType::IPV4.0.swap_bytes();
 const IPV6: u16 = EtherType::IPV6.0.swap_bytes();
 const VLAN: u16 = EtherType::VLAN.0.swap_bytes();
-/// Mask of the EtherType and the byte after it, in a little-endian word of the frame.
+/// Mask of the EtherType and the byte after it, in a little-endian word that starts at the EtherType.
 const TYPE_AND_FIRST: u32 = 0xff_ffff;
-/// Value of these three bytes for IPv4 without options.
+/// Value of the three bytes of [`TYPE_AND_FIRST`] for IPv4 without options.
 const PLAIN_IPV4: u32 = IPV4 as u32 | 0x45 << 16;
 /// Address family in the last word of an IPv4 flow key.
 const V4: u64 = (Family::V4 as u64) << 40;
-/// Mask of the fragment bits in the second word of an IPv4 header (identification, flags, offset), read as a
-/// little-endian word.
+/// Mask of the more-fragments bit and the fragment offset in the second word of an IPv4 header
+/// (identification, flags, offset), read as a little-endian word.
 const NOT_WHOLE: u32 = 0xff3f_0000;
 const TCP: u8 = 6;
 const UDP: u8 = 17;
-/// Mask of the destination address and the source's group bit in the first word of a frame.
+/// Mask of the destination address and the source's group bit (multicast) in the first 8 bytes of a frame.
 const DESTINATION_AND_GROUP: u64 = 0x1_ffff_ffff_ffff;
-/// Value that equals no address of a frame.
+/// MAC address word that no frame's destination equals.
 const NOBODY: u64 = u64::MAX;
 
-/// Number of packets between the prefetch of a packet's first bytes and its reading. Packet metadata is in
-/// the cache since the packet was received.
+/// Distance in packets between the prefetch of a packet's first bytes and their reading. Packet metadata
+/// needs no prefetch: reception has just written it.
 const FRAMES_AHEAD: usize = 6;
 
-/// Ingress port, as plain frames are checked against it.
+/// Ingress port, with the values that each plain frame is checked against.
 #[derive(Clone, Copy)]
 struct Arrival {
     port: PortId,
-    /// MAC address of the port in the low 48 bits, in the byte order of a frame's first 8 bytes; [`NOBODY`] if
-    /// the port accepts no plain frames.
+    /// MAC address of the port in the low 48 bits, in the byte order of a frame's first 8 bytes; [`NOBODY`]
+    /// if the port accepts no plain frames.
     mac: u64,
     mtu: usize,
-    /// Last word of the flow keys of the port's IPv4 packets, without the packet's fields.
+    /// Last word of the flow keys of IPv4 packets from this port, with all other fields 0.
     last: u64,
-    /// Part of the packets' hashes that the port contributes.
+    /// Contribution of the ingress port to the hashes of flow keys.
     hash: u64,
 }
 
 impl Arrival {
-    /// Returns the port of a device's frames with this VLAN id; 0 means untagged.
+    /// Returns the port that receives a device's frames with the given VLAN id; 0 means untagged.
     fn at(ports: &PortTable, device: DeviceId, vlan: u16, flows: &FlowTable) -> Self {
         let tags = if vlan == 0 { Tags::NONE } else { Tags::single(vlan) };
         let mut arrival = Self { port: PortId::NONE, mac: NOBODY, mtu: 0, last: 0, hash: 0 };
@@ -81,16 +81,16 @@ impl Arrival {
         arrival
     }
 
-    /// Returns whether a frame with these first bytes has the port's address as destination, and an
-    /// individual, non-zero source address.
+    /// Returns whether a frame with these first bytes is addressed to the port, and has a non-zero unicast
+    /// source address.
     #[inline(always)]
     fn is_addressed(&self, start: &[u8; SHORTEST]) -> bool {
-        // One word holds the destination and the first two bytes of the source; another holds all six source
-        // bytes.
+        // The first word holds the destination and two bytes of the source; the second word holds all six
+        // bytes of the source.
         word(start, 0) & DESTINATION_AND_GROUP == self.mac && word(start, 6) << 16 != 0
     }
 
-    /// Counts an amount as received by the port.
+    /// Adds packets and bytes to the receive counters of the port.
     fn count(&self, ports: &mut PortTable, amount: Amount) {
         if let Some(entry) = ports.get_mut(self.port) {
             entry.count.rx_packets += amount.packets;
@@ -99,25 +99,25 @@ impl Arrival {
     }
 }
 
-/// Results for the packets of a batch, by index.
+/// Arrays for the results of reading a batch, by packet index.
 struct Notes<'a> {
     nears: &'a mut [NearKey; BATCH_SIZE],
     keys: &'a mut [FlowKey; BATCH_SIZE],
     hashes: &'a mut [u64; BATCH_SIZE],
 }
 
-/// Amounts of plain frames in a batch.
+/// Numbers of plain frames in a batch.
 #[derive(Default)]
 struct Reading {
     /// Packets and bytes of the plain frames.
     amount: Amount,
-    /// Number of IPv6 packets among them.
+    /// Number of IPv6 packets among the plain frames.
     v6: usize,
 }
 
-/// Reads the plain frames of a batch from `device` in [brief](BriefReading::brief), and sets the results of
-/// the two stages. Adds the indices of all other frames to `others`. Prefetches the flow table's buckets if
-/// the router has a flow table.
+/// Reads the plain frames of a batch from `device` in [brief](BriefReading::brief), with the results of the
+/// receive and parse stages. Adds the indices of all other frames to `others`. Prefetches the flow table's
+/// buckets if the router has a flow table.
 pub(super) fn read_plain(
     ports: &mut PortTable,
     device: DeviceId,
@@ -142,7 +142,8 @@ pub(super) fn read_plain(
     others.iter().for_each(|index| _ = work.reading.brief.take(usize::from(*index)));
 }
 
-/// Reads the untagged frames of a batch, received by this port.
+/// Reads the untagged plain frames of a batch that `arrival` received. With `FETCH`, prefetches the flow
+/// table's buckets.
 #[inline(never)]
 fn read_untagged<const FETCH: bool>(
     packets: &mut [Packet],
@@ -168,7 +169,7 @@ fn read_untagged<const FETCH: bool>(
     Reading { amount: Amount { packets: (count - (others.len() - before)) as u64, bytes }, v6 }
 }
 
-/// Reads the tagged frames among `others`, and removes the indices of plain ones.
+/// Reads the tagged plain frames among `others`, and removes their indices from it.
 #[inline(never)]
 fn read_tagged(
     ports: &mut PortTable,
@@ -177,7 +178,8 @@ fn read_tagged(
     flows: &FlowTable,
     others: &mut Vec<u16>,
 ) {
-    // VLAN of the previous frame: usually the next frame has the same.
+    // VLAN id and port of the previous frame, which the next frame usually has too, and the amount read so
+    // far.
     let mut last: Option<(u16, Arrival, Amount)> = None;
     others.retain(|index| {
         let index = usize::from(*index);
@@ -199,18 +201,18 @@ fn read_tagged(
     }
 }
 
-/// Returns the VLAN id of a frame with one tag, unless the id is 0.
+/// Returns the VLAN id of a frame with one tag; `None` for other frames, and if the id is 0.
 fn tag_of(start: &[u8; SHORTEST]) -> Option<u16> {
     let tag = half(start, 14).swap_bytes() & 0xfff;
     (half(start, 12) == VLAN && tag != 0).then_some(tag)
 }
 
-/// Slots for the results of one packet: compact flow key, flow key, hash.
+/// Places for the results of one packet: compact flow key, flow key, hash.
 type Place<'a> = (&'a mut NearKey, &'a mut FlowKey, &'a mut u64);
 
 impl Arrival {
-    /// Reads an untagged frame, if it is plain. Returns its length in bytes. Adds 1 to `v6` for an IPv6
-    /// packet.
+    /// Reads an untagged frame, and returns its length in bytes; `None` if it is not plain. Adds 1 to `v6`
+    /// for an IPv6 packet.
     #[inline(always)]
     fn read<const FETCH: bool>(
         &self,
@@ -234,7 +236,7 @@ impl Arrival {
         self.v6::<LINK, FETCH>(opened, place, flows)
     }
 
-    /// Reads a tagged frame, if it is plain. Returns its length in bytes.
+    /// Reads a tagged frame, and returns its length in bytes; `None` if it is not plain.
     fn read_tagged(&self, packet: &mut Packet, place: Place<'_>, flows: &FlowTable) -> Option<usize> {
         let opened = packet.open();
         let start = opened.data().first_chunk::<SHORTEST>()?;
@@ -251,7 +253,7 @@ impl Arrival {
     }
 
     /// Reads an IPv4 packet without options after a link header of `NETWORK` bytes. Returns the length of the
-    /// frame; `None` if it is not plain.
+    /// frame in bytes; `None` if it is not plain.
     #[inline(always)]
     fn v4<const NETWORK: usize, const FETCH: bool>(
         &self,
@@ -263,7 +265,7 @@ impl Arrival {
         let (length, room) = (packet.data().len(), packet.data().len() - NETWORK);
         let total_len = usize::from(half(header, 2).swap_bytes());
         let (hops, protocol) = (header[8], header[9]);
-        // In each word, the lowest byte is the first one.
+        // The words are little-endian: the first byte of the header is the lowest byte of the first word.
         let (first, second, third) = (word(header, 0), word(header, 8), word(header, 16));
         let is_plain = quarter(header, 4) & NOT_WHOLE == 0
             && hops > 1
@@ -288,7 +290,7 @@ impl Arrival {
     }
 
     /// Reads an IPv6 packet without extension headers after a link header of `NETWORK` bytes. Returns the
-    /// length of the frame; `None` if it is not plain.
+    /// length of the frame in bytes; `None` if it is not plain.
     #[inline(always)]
     fn v6<const NETWORK: usize, const FETCH: bool>(
         &self,
@@ -324,8 +326,8 @@ impl Arrival {
         Some(length)
     }
 
-    /// Sets the annotations of a plain packet. `total_len`: length of the network packet in bytes, including
-    /// `header_len` bytes of its header.
+    /// Sets the annotations of a plain packet. `header_len`: length of the network header in bytes.
+    /// `total_len`: length of header and payload in bytes.
     #[inline(always)]
     fn note<const NETWORK: usize>(&self, packet: Opened<'_>, header_len: u16, total_len: usize, hash: u32) {
         let network = NETWORK as u16;
@@ -336,25 +338,26 @@ impl Arrival {
     }
 }
 
-/// Returns source and destination port, the source port lowest, of four bytes in network order.
+/// Returns the ports from the first four bytes of a transport header, the source port in the upper half of
+/// the low 32 bits.
 #[inline(always)]
 fn ports_of(bytes: u64) -> u64 {
     u64::from((bytes as u32).swap_bytes().rotate_left(16))
 }
 
-/// Returns the eight bytes at a constant offset, the first one lowest.
+/// Reads eight bytes at offset `at` as a little-endian word.
 #[inline(always)]
 fn word<const N: usize>(bytes: &[u8; N], at: usize) -> u64 {
     u64::from_le_bytes(bytes.get(at..).and_then(<[u8]>::first_chunk).copied().unwrap_or_default())
 }
 
-/// Returns the four bytes at a constant offset, the first one lowest.
+/// Reads four bytes at offset `at` as a little-endian word.
 #[inline(always)]
 fn quarter<const N: usize>(bytes: &[u8; N], at: usize) -> u32 {
     u32::from_le_bytes(bytes.get(at..).and_then(<[u8]>::first_chunk).copied().unwrap_or_default())
 }
 
-/// Returns the two bytes at a constant offset, the first one lowest.
+/// Reads two bytes at offset `at` as a little-endian word.
 #[inline(always)]
 fn half<const N: usize>(bytes: &[u8; N], at: usize) -> u16 {
     u16::from_le_bytes(bytes.get(at..).and_then(<[u8]>::first_chunk).copied().unwrap_or_default())

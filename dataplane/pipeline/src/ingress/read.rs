@@ -1,4 +1,4 @@
-//! Parse stage over a batch, and the parsing and route lookup of packets that go through the stages again.
+//! Parse stage over a batch, including packets that go through the stages again.
 
 use millrace_packet::{DropReason, Packet};
 use millrace_plugin::EMPTY_PATH;
@@ -20,7 +20,8 @@ impl Ingress<'_> {
         match self.parse(packet, ether_type, now) {
             Ok(parsed) => {
                 if packet.port != ROUTER && packet.is_link_group() {
-                    // A group link address forbids forwarding, and flow records don't contain link addresses.
+                    // A packet to a multicast or broadcast MAC address must not be forwarded. The check
+                    // belongs here, because flow records don't contain MAC addresses.
                     work.fates[index] = admit(self.ports, packet, &parsed.key, self.options.martians);
                 }
                 work.hashes[index] = self.classifier.flows.hash(&parsed.key);
@@ -32,7 +33,7 @@ impl Ingress<'_> {
         }
     }
 
-    /// Parses a packet. A later fragment gets the ports of the first one, and so its flow.
+    /// Parses a packet. A later fragment gets the ports of its first fragment, and so the same flow key.
     #[inline]
     fn parse(
         &mut self,
@@ -51,7 +52,7 @@ impl Ingress<'_> {
         Ok(parsed)
     }
 
-    /// Parses packets made by the router, which have neither a link header nor an ingress port.
+    /// Parses packets that the router has made. They have neither a link header nor an ingress port.
     pub fn read_own(&mut self, work: &mut Work, now: Instant) {
         work.begin();
         for index in 0..work.packets.len() {
@@ -63,19 +64,19 @@ impl Ingress<'_> {
         }
     }
 
-    /// Parses packets that are classified again: a plugin may have changed them.
+    /// Parses packets that are to be classified again, because a plugin may have changed them.
     pub fn read_again(&mut self, work: &mut Work, now: Instant) {
         work.begin();
         for index in 0..work.packets.len() {
             let packet = work.packets.at_mut(index);
-            // From now on, other filters account for the packet.
+            // The new classification determines the filters that account for the packet.
             packet.counts_for = EMPTY_PATH;
             let ether_type = ether_type_of(packet);
             self.read(work, index, ether_type, now);
         }
     }
 
-    /// Parses copies and formerly held packets again, and looks up their routes.
+    /// Parses copies and packets that were held again, and looks up their routes.
     pub fn read_resumed(&mut self, work: &mut Work, now: Instant) {
         work.begin();
         for index in 0..work.packets.len() {

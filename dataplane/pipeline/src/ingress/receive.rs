@@ -34,7 +34,7 @@ impl Ingress<'_> {
         let mut others = std::mem::take(&mut work.left);
         others.clear();
         if self.observation.is_tapped() {
-            // Captures see packets on the general path only.
+            // While a capture runs, all packets take the general path, which captures observe.
             others.extend(0..work.packets.len().min(BATCH_SIZE) as u16);
         } else {
             let table = (&self.classifier.flows, self.classifier.remembers());
@@ -53,7 +53,7 @@ impl Ingress<'_> {
     }
 }
 
-/// Reads the link header of a frame from `device`, and sets its port and network offset.
+/// Reads the link header of a frame from `device`, and sets the packet's ingress port and network offset.
 pub(crate) fn receive(ports: &mut PortTable, device: DeviceId, packet: &mut Packet) -> Link {
     let length = packet.len();
     let Ok(frame) = Frame::new_checked(packet.data()) else {

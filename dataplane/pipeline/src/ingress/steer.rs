@@ -1,13 +1,13 @@
 //! Distribution of packets among several workers.
 //!
 //! The owner of a device receives its packets, learns its neighbours, fills its queues and punts its packets
-//! to the kernel. The owner of a flow takes its packets through the stages from classify on.
+//! to the kernel. The owner of a flow runs the stages from classify on for the flow's packets.
 //!
-//! All workers share the seed of the flow hash, so they agree on the owner and the next hop of a flow.
-//! Packets of a flow pass one receiver, one owner and one sender, and the rings between these keep their
-//! order. Each worker has its own flow table, instances, held packets and limits. Neighbour discovery for a
-//! port without a kernel stays at the receiver, and control sends the neighbours that it learns to the other
-//! workers. A packet without an empty parcel is dropped as
+//! All workers share the seed of the flow hash, so they agree on the owner and the next hop of a flow. Each
+//! packet of a flow passes the same receiver, the same owner and the same sender, and the rings between them
+//! keep the packets in order. Each worker has its own flow table, instances, held packets and limits.
+//! Neighbour discovery for a port without a kernel stack stays at the receiver, and control sends the learned
+//! neighbours to the other workers. If no parcel has room for a packet, it is dropped as
 //! [`HandoverFull`](millrace_packet::DropReason::HandoverFull).
 //!
 //! Workers count packets handed over and taken over, and never clear these counters. Their difference is the
@@ -23,7 +23,8 @@ use crate::parse::{ether_type_of, parse};
 use crate::ports::PortTable;
 use crate::work::{Alike, Fate, Work};
 
-/// Hands over packets whose flows other workers own.
+/// Hands packets over to the workers that own their flows. Packets of this worker's own flows stay in the
+/// batch.
 pub(crate) fn steer(handover: &mut Handover, ports: &PortTable, work: &mut Work) {
     work.reading.alike = Alike::No;
     for index in 0..work.packets.len() {
@@ -64,12 +65,12 @@ pub(crate) fn read_handed(flows: &FlowTable, mut packet: Packet, handed: &Handed
         }
         Err(reason) => work.fates[index] = Fate::Drop(reason),
     }
-    // Never fails: a call takes at most a batch of packets.
+    // Can't fail: a call takes at most a batch of packets.
     let _ = work.packets.push(packet);
 }
 
-/// Returns whether a packet is neighbour discovery for a port without a kernel, which the device's owner
-/// handles.
+/// Returns whether a packet is a neighbour discovery message at a port without a kernel stack, which the
+/// device's owner handles.
 fn is_neighbour_message(packet: &Packet, key: &FlowKey, ports: &PortTable) -> bool {
     Protocol(key.protocol) == Protocol::ICMPV6
         && packet.transport().first().is_some_and(|kind| (133..=137).contains(kind))

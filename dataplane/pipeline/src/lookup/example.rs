@@ -1,4 +1,5 @@
-//! Example of a described packet: annotations, and the headers that the stages read.
+//! Builds an example of the packet that a lookup describes: annotations, and the headers that the stages
+//! read.
 
 use std::net::IpAddr;
 use std::ops::Deref;
@@ -10,21 +11,21 @@ use millrace_wire::{Protocol, ipv4, ipv6};
 use super::Question;
 use crate::subject::Subject;
 
-/// Fragment field of a later IPv4 fragment: an offset that no transport header reaches.
+/// Fragment offset of a later IPv4 fragment, in units of 8 octets. No transport header reaches that far.
 const LATER4: u16 = 1480 / 8;
-/// Fragment field of a later IPv6 fragment, in units of an octet.
+/// Fragment offset of a later IPv6 fragment, in octets.
 const LATER6: u16 = 1480;
-/// IPv4 flag against fragmentation.
+/// Don't-fragment flag (DF) of IPv4.
 const DONT_FRAGMENT: u16 = 0x4000;
 const ECHO_REQUEST4: u8 = 8;
 const ECHO_REQUEST6: u8 = 128;
-/// TTL of packets without the exception.
+/// TTL of packets without the TTL exception.
 const TTL: u8 = 64;
-/// IPv4 options, or the rest of a hop-by-hop header, without an effect.
+/// IPv4 options without effect; also the rest of an IPv6 hop-by-hop header without effect.
 const NO_OPERATION: [u8; 4] = [1, 1, 1, 1];
 const PADDING: [u8; 6] = [1, 4, 0, 0, 0, 0];
 
-/// Example of a described packet.
+/// Example of the packet that a lookup describes.
 pub(super) struct Example {
     annotations: Annotations,
     headers: Vec<u8>,
@@ -32,7 +33,7 @@ pub(super) struct Example {
 }
 
 impl Example {
-    /// Returns the example of a packet. `seed` keys the flow hash.
+    /// Builds the example of a described packet. `seed` keys the flow hash.
     pub fn new(question: &Question, seed: u64) -> Self {
         let Candidate { key, exceptions, tag, .. } = question.candidate;
         let hash = flow_hash(&key, seed);
@@ -40,7 +41,7 @@ impl Example {
         Self { annotations, headers: headers(question), length: question.length.into() }
     }
 
-    /// Returns the annotations, for the results of the stages.
+    /// Returns the annotations, mutable, for the results of the stages.
     pub fn annotations_mut(&mut self) -> &mut Annotations {
         &mut self.annotations
     }
@@ -81,7 +82,7 @@ fn headers(question: &Question) -> Vec<u8> {
             let header = header6(question, next);
             [&header[..], &source.octets(), &destination.octets(), &extensions, &transport(question)].concat()
         }
-        // A flow key has addresses of one family.
+        // Unreachable: both addresses of a flow key belong to one family.
         _ => Vec::new(),
     }
 }
@@ -90,7 +91,7 @@ fn ttl(exceptions: Exceptions) -> u8 {
     if exceptions.contains(Exceptions::TTL) { 1 } else { TTL }
 }
 
-/// Returns the first 12 octets of an IPv4 header, with an empty checksum.
+/// Returns the first 12 octets of an IPv4 header, with a checksum of 0.
 fn header4(question: &Question) -> [u8; 12] {
     let Candidate { key, exceptions, dscp, .. } = question.candidate;
     let words = (ipv4::HEADER_LEN + options4(question).len()) as u8 / 4;
@@ -115,7 +116,7 @@ fn header6(question: &Question, next: u8) -> [u8; 8] {
     [0x60 | dscp >> 2, dscp << 6, 0, 0, high, low, next, ttl(exceptions)]
 }
 
-/// Returns the next header of the IPv6 header, and the extension headers.
+/// Returns the extension headers, and the next header field of the IPv6 header.
 fn extensions6(question: &Question) -> (u8, Vec<u8>) {
     let Candidate { key, exceptions, .. } = question.candidate;
     let (mut next, mut extensions) = (key.protocol, Vec::new());
@@ -131,7 +132,7 @@ fn extensions6(question: &Question) -> (u8, Vec<u8>) {
     (next, extensions)
 }
 
-/// Returns the first octets of the transport header; none if it can't be read.
+/// Returns the first octets of the transport header; empty if the described packet has no readable one.
 fn transport(question: &Question) -> Vec<u8> {
     let Candidate { key, exceptions, tcp_flags, .. } = question.candidate;
     if exceptions.contains(Exceptions::CUT) || exceptions.contains(Exceptions::FRAGMENT) {

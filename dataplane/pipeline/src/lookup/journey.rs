@@ -1,4 +1,4 @@
-//! Journey of a lookup: calls the decisions of the stages in the order of `Router::settle_from`.
+//! Journey of a lookup: calls the decision functions of the stages in the order of `Router::settle_from`.
 
 use millrace_forward::{IcmpError, NeighbourKey, NextHop, Resolution, Solicited};
 use millrace_packet::{DropReason, Family};
@@ -26,7 +26,7 @@ use crate::router::Router;
 use crate::subject::Subject;
 use crate::work::Fate;
 
-/// Journey of a packet so far.
+/// State of a lookup while the described packet passes the stages.
 pub(super) struct Journey<'a> {
     router: &'a Router,
     question: &'a Question,
@@ -41,17 +41,17 @@ impl<'a> Journey<'a> {
         Self { router, question, now, example, steps: vec![LookupStep::Parsed] }
     }
 
-    /// Returns the steps of the packet up to its end, and its verdict.
+    /// Runs the lookup, and returns its steps and verdict.
     pub fn run(mut self) -> Lookup {
         let fate = self.settle().err().unwrap_or(Fate::Forward);
         let verdict = self.end(fate);
         Lookup { candidate: self.question.candidate, steps: self.steps, verdict }
     }
 
-    /// Takes the packet through all stages up to dispose.
+    /// Takes the packet through all stages before dispose.
     ///
     /// # Errors
-    /// The fate of a packet that ends at a stage.
+    /// The fate of the packet if a stage drops, refuses, punts or holds it.
     fn settle(&mut self) -> Result<(), Fate> {
         self.arrive()?;
         let gates = self.classify()?;
@@ -72,7 +72,7 @@ impl<'a> Journey<'a> {
             self.steps.push(LookupStep::Owner { worker: handover.me(), workers: handover.workers() });
         }
         if let Some(entry) = router.ports.get(key.port) {
-            // Any individual sender. The frame is addressed to the port.
+            // The source is any unicast address, and the destination is the port's own.
             let (sender, own) = (millrace_wire::MacAddr([2, 0, 0, 0, 0, 1]), entry.settings.mac);
             let refused = refusal(entry, sender, own, self.ether_type(), self.example.network_len());
             refused.map_or(Ok(()), |reason| Err(Fate::Drop(reason)))?;
@@ -88,7 +88,8 @@ impl<'a> Journey<'a> {
         }
     }
 
-    /// Runs the classify stage: checks the addresses, and sets the route. Returns the results of the gates.
+    /// Runs the classify stage: checks the addresses, and sets the route. Returns the winning binding of each
+    /// gate.
     fn classify(&mut self) -> Result<Vec<GateResult>, Fate> {
         let (router, key) = (self.router, self.question.key());
         if key.port != ROUTER {
@@ -113,7 +114,7 @@ impl<'a> Journey<'a> {
         Ok(gates)
     }
 
-    /// Reports the level of a flow that has a record, if the router has an offload.
+    /// Adds a step with the level of the flow, if it has a flow record and the router has an offload.
     fn note_offload(&mut self) {
         let (router, key) = (self.router, self.question.key());
         let flows = &router.classifier.flows;
@@ -126,7 +127,8 @@ impl<'a> Journey<'a> {
         }
     }
 
-    /// Passes the gates of a position. Instances that are well let the packet pass.
+    /// Passes the gates of a position. Calls no instances: an instance passes the packet unless its health
+    /// makes it drop packets.
     fn pass_gates(&mut self, gates: &[GateResult], position: Position) -> Result<(), Fate> {
         gates.iter().filter(|result| result.position == position).try_for_each(|result| self.pass(result))
     }
@@ -163,7 +165,7 @@ impl<'a> Journey<'a> {
         Ok(())
     }
 
-    /// Returns whether the route that a filter prescribes drops the packet.
+    /// Returns whether the packet's route is a filter route that drops it.
     fn route_drops(&self) -> bool {
         let route = self.router.gates.routes().route(self.example.next_hop);
         matches!(route, Some(FilterRoute::Drop | FilterRoute::Reject))
@@ -197,7 +199,7 @@ impl<'a> Journey<'a> {
         }
     }
 
-    /// Returns the verdict of a fate, as the dispose stage carries it out.
+    /// Returns the verdict that corresponds to a fate, as the dispose stage would carry it out.
     fn end(&mut self, fate: Fate) -> Verdict {
         match fate {
             Fate::Drop(reason) => Verdict::Dropped(reason),
@@ -211,7 +213,7 @@ impl<'a> Journey<'a> {
                     false => Verdict::Held(key.port, address),
                 }
             }
-            // The other fates follow from calls of instances, which a lookup leaves out.
+            // Only calls of instances lead to the other fates, and a lookup makes none.
             Fate::Forward
             | Fate::Queue
             | Fate::Resume
@@ -238,7 +240,7 @@ impl<'a> Journey<'a> {
         }
     }
 
-    /// Returns the verdict of the own stack.
+    /// Returns the verdict for a packet that the own stack gets.
     fn deliver(&mut self) -> Verdict {
         let entry = self.router.ports.get(self.example.port);
         let Some(entry) = entry else { return Verdict::Dropped(DropReason::PortDown) };
@@ -249,7 +251,7 @@ impl<'a> Journey<'a> {
         }
     }
 
-    /// Returns whether the own stack has given up the resolution of a neighbour.
+    /// Returns whether the own stack has stopped trying to resolve a neighbour.
     fn is_given_up(&self, key: NeighbourKey) -> bool {
         let (entry, handover) = (self.router.ports.get(key.port), self.router.handover.as_deref());
         let is_ours = entry.is_none_or(|entry| !asks_control(entry, handover));

@@ -1,5 +1,5 @@
-//! Lookup: the steps and the verdict of a packet that a request describes. The stages' own functions decide
-//! them. A lookup sends, counts and changes nothing.
+//! Lookup: the steps and the verdict of a described packet. The stages' own functions decide them. A lookup
+//! sends, counts and changes nothing.
 
 mod example;
 mod journey;
@@ -18,7 +18,7 @@ use crate::observe::trace::RouteTaken;
 use crate::offloaded_flows::StaysUp;
 use crate::router::Router;
 
-/// Packet of a lookup. Its link header is the usual one: addressed to the port, without errors.
+/// Packet that a lookup describes. Its link header is valid, and addressed to the ingress port.
 #[derive(Clone, Copy, Debug)]
 pub struct Question {
     /// Fields that filters match.
@@ -35,8 +35,8 @@ impl Question {
         &self.candidate.key
     }
 
-    /// Returns whether the IPv6 extension headers can't be read up to the transport header. In that case,
-    /// `protocol` is the header at which reading ended.
+    /// Returns whether the IPv6 extension headers can't be parsed up to the transport header. In that case,
+    /// `protocol` is the header at which parsing ended.
     pub fn hides_transport(&self) -> bool {
         let Candidate { key, exceptions, .. } = &self.candidate;
         let is_extension = matches!(
@@ -51,19 +51,19 @@ impl Question {
     }
 }
 
-/// Steps and verdict of a packet.
+/// Result of a lookup: the packet's steps and verdict.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Lookup {
     /// Fields of the packet that filters match.
     pub candidate: Candidate,
     /// Steps in their order.
     pub steps: Vec<LookupStep>,
-    /// End of the journey.
+    /// Final fate of the packet.
     pub verdict: Verdict,
 }
 
 impl Lookup {
-    /// Returns the egress port and the queue that the packet names there, if it is sent.
+    /// Returns the egress port, and the packet's queue there; `None` if the packet is not sent.
     pub fn queue(&self) -> Option<(PortId, QueueId)> {
         self.steps.iter().find_map(|step| match step {
             LookupStep::Queued { port, queue } => Some((*port, *queue)),
@@ -75,31 +75,31 @@ impl Lookup {
 /// Decision of a stage about the packet of a lookup.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub enum LookupStep {
-    /// The headers describe the packet.
+    /// The parse stage has read the headers.
     Parsed,
-    /// A worker owns the flow.
+    /// The flow belongs to this worker.
     Owner {
         /// Number of the worker.
         worker: usize,
-        /// Number of workers.
+        /// Total number of workers.
         workers: usize,
     },
-    /// The flow has a record, and is offloaded, or stays at the worker for a reason.
+    /// The flow has a record. It is offloaded (`None`), or stays at the worker for the given reason.
     Offload(Option<StaysUp>),
-    /// No filter of a gate matches.
+    /// No filter at a gate matches the packet.
     NoMatch {
         /// Gate.
         gate: GateId,
         /// Number of bindings at the gate.
         bindings: u32,
     },
-    /// A binding wins at a gate, but has no effect.
+    /// A binding wins at a gate, but does nothing to the packet.
     NoEffect {
         /// Gate.
         gate: GateId,
         /// Winning binding.
         binding: BindingId,
-        /// Reason.
+        /// Reason why the binding does nothing.
         standing: Standing,
     },
     /// A binding wins at a gate and replaces the route.
@@ -108,7 +108,7 @@ pub enum LookupStep {
         gate: GateId,
         /// Winning binding.
         binding: BindingId,
-        /// Whether the route drops the packet, after the gates at `late`.
+        /// Whether the new route drops the packet, which happens after the gates of position `late`.
         drops: bool,
     },
     /// A binding wins at a gate and treats the packet.
@@ -135,11 +135,11 @@ pub enum LookupStep {
     },
     /// The packet gets a link header.
     Link {
-        /// Source link address.
+        /// Source MAC address.
         source: MacAddr,
-        /// Destination link address.
+        /// Destination MAC address.
         destination: MacAddr,
-        /// Neighbour with the destination link address.
+        /// Neighbour with the destination MAC address.
         neighbour: IpAddr,
     },
     /// The packet is refused with an ICMP error.
@@ -153,17 +153,17 @@ pub enum LookupStep {
     Queued {
         /// Egress port.
         port: PortId,
-        /// Queue that the packet names; 0 for the default queue.
+        /// Queue number in the packet's annotations; 0 for the default queue.
         queue: QueueId,
     },
 }
 
-/// End of the journey of a packet.
+/// Final fate of a packet.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Verdict {
     /// The packet leaves by this port.
     Sent(PortId),
-    /// The packet waits until the link address of a neighbour at a port is known, and then leaves.
+    /// The packet waits for the MAC address of this neighbour at this port, and is then sent.
     Held(PortId, IpAddr),
     /// The packet is dropped.
     Dropped(DropReason),

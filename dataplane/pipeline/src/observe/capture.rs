@@ -1,7 +1,7 @@
-//! Captures at ports, gates and instances: copies of frames that no tool of the kernel sees.
+//! Captures at ports, gates and instances: copies of frames that the kernel's tools don't see.
 //!
 //! A worker writes frames into a byte ring, and a reader in control writes them to a file. If the ring is
-//! full, frames are left out and counted as lost: a capture never slows the router.
+//! full, the capture skips frames and counts them as lost. So a capture never slows the router.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -73,7 +73,7 @@ pub enum CapturePlace {
     Instance(InstanceId),
 }
 
-/// Creates a capture of frames at a place that `filter` matches, with at most `snap` bytes of each.
+/// Creates a capture of the packets at `place` that match `filter`, with at most `snap` bytes of each.
 /// `capacity`: size of the ring in bytes.
 pub fn capture(
     id: u32,
@@ -89,7 +89,7 @@ pub fn capture(
 }
 
 impl CaptureSink {
-    /// Returns whether the reader is gone, so that the capture can be ended.
+    /// Returns whether the reader no longer exists, so that the capture can be ended.
     pub fn is_abandoned(&self) -> bool {
         self.ring.is_abandoned()
     }
@@ -103,13 +103,13 @@ impl CaptureSink {
     pub fn wants(&self, key: &FlowKey, leaves_by: Option<PortId>) -> bool {
         let is_here = match self.place {
             CapturePlace::Port(port) => key.port == port || leaves_by == Some(port),
-            // The flow alone does not determine the gates of its packets.
+            // The flow alone does not determine the gates that its packets pass.
             CapturePlace::Ports | CapturePlace::Gate(_) | CapturePlace::Instance(_) => true,
         };
         is_here && self.filter.as_ref().is_none_or(|filter| filter.may_match_flow(key))
     }
 
-    /// Returns whether the capture covers this stage: its gate or its instance.
+    /// Returns whether the capture is at this gate or at this gate's instance.
     fn is_at(&self, stop: Stop) -> bool {
         match self.place {
             CapturePlace::Gate(gate) => stop.gate == gate,
@@ -118,7 +118,7 @@ impl CaptureSink {
         }
     }
 
-    /// Writes a frame at a port to the ring, if the place and the filter match.
+    /// Writes a frame to the ring, if the capture covers `port` and its filter matches.
     pub fn offer(
         &mut self,
         packet: &Packet,
@@ -157,7 +157,7 @@ impl CaptureSink {
     }
 
     fn write(&mut self, packet: &Packet, port: PortId, direction: Direction, now: Instant) -> bool {
-        // Router-made packets have no link header yet.
+        // A packet that the router has made has no link header yet.
         let link = if packet.network_offset() == 0 { made_up_link(packet) } else { &[] };
         let length = packet.len() + link.len();
         let kept = length.min(self.snap);
@@ -174,7 +174,7 @@ impl CaptureSink {
     }
 }
 
-/// Returns an Ethernet header without addresses.
+/// Returns an Ethernet header with zero addresses and the packet's EtherType.
 fn made_up_link(packet: &Packet) -> &'static [u8] {
     match packet.data().first().map(|first| first >> 4) {
         Some(6) => &[0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0x86, 0xdd],
@@ -182,7 +182,7 @@ fn made_up_link(packet: &Packet) -> &'static [u8] {
     }
 }
 
-/// Captures at gates and instances, with the packets before and after each stage.
+/// Running captures at gates and instances, which record packets before and after each binding.
 pub(crate) struct GateTap<'a> {
     pub captures: &'a mut [CaptureSink],
     pub pool: &'a Pool,
@@ -226,7 +226,7 @@ impl<A: Watch, B: Watch> Watch for Both<A, B> {
     }
 }
 
-/// Pair of observers of stages, called one after the other.
+/// Two observers of gates, called one after the other.
 pub(crate) struct Both<A, B>(pub A, pub B);
 
 impl CaptureSource {
@@ -261,7 +261,7 @@ impl CaptureSource {
         Some(())
     }
 
-    /// Returns the number of frames left out because the ring was full.
+    /// Returns the number of frames lost because the ring was full.
     pub fn lost(&self) -> u64 {
         self.lost.load(Ordering::Relaxed)
     }
@@ -273,7 +273,7 @@ impl CaptureSource {
 }
 
 impl Observation {
-    /// Offers the packets of a batch to all captures, as received.
+    /// Offers the packets of a batch to all captures, as inbound frames.
     pub(crate) fn tap_arrivals(&mut self, work: &Work, pool: &Pool, now: Instant) {
         for packet in work.packets.iter() {
             self.tap(packet, pool, (packet.port, Direction::Inbound), now);

@@ -1,4 +1,4 @@
-//! Events that a worker reports to control without a question.
+//! Events that a worker reports to control unasked.
 
 use std::net::IpAddr;
 
@@ -18,9 +18,10 @@ pub enum Event {
     /// Packets wait for the resolution of this neighbour, by the kernel or by the worker that owns the port's
     /// device.
     Resolve(PortId, IpAddr),
-    /// New state of a neighbour at a port without a kernel, for control and the other workers.
+    /// New state of a neighbour at a port without a kernel stack, for control and the other workers.
     Neighbour(NeighbourChange),
-    /// Another station claims an address of an own-stack port.
+    /// Another station claims an address of a port with the own stack. The fields are the port, the address,
+    /// and that station's MAC address.
     AddressConflict(PortId, IpAddr, MacAddr),
     /// An instance of a plugin writes a line to the log.
     InstanceSays(InstanceId, LogLevel, String),

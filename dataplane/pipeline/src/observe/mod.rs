@@ -21,13 +21,13 @@ use crate::observe::totals::Totals;
 use crate::observe::trace::Tracer;
 use crate::ports::PortTable;
 
-/// Maximum number of EtherTypes with a counter of their own.
+/// Maximum number of unsupported EtherTypes that are counted separately.
 const ETHER_TYPES: usize = 64;
 
 /// Counters, drop log, events, captures and trace of a router.
 pub(crate) struct Observation {
     pub totals: Totals,
-    /// Packets and bytes of each route that were queued, wait, or were dropped.
+    /// Accounts of routes: packets and bytes that were queued, that wait, and that were dropped.
     pub route_accounts: RouteAccounts,
     pub ether_types: BTreeMap<u16, u64>,
     /// Last dropped packets, by reason.
@@ -36,7 +36,7 @@ pub(crate) struct Observation {
     pub captures: Vec<CaptureSink>,
     /// Running trace.
     pub trace: Option<Box<Tracer>>,
-    /// Number of the first packet of the next trace.
+    /// Trace number of the first packet of the next trace.
     pub next_mark: u16,
 }
 
@@ -56,7 +56,7 @@ impl Default for Observation {
 }
 
 impl Observation {
-    /// Counts a packet of an EtherType that no stage treats.
+    /// Counts a packet whose EtherType the router does not support.
     pub fn count_ether_type(&mut self, ether_type: EtherType) {
         if self.ether_types.len() < ETHER_TYPES || self.ether_types.contains_key(&ether_type.0) {
             *self.ether_types.entry(ether_type.0).or_default() += 1;
@@ -69,7 +69,7 @@ impl Observation {
         !self.captures.is_empty()
     }
 
-    /// Reports an event to control. Returns whether there was room.
+    /// Reports an event to control. Returns `false` if too many events wait already.
     pub fn report_event(&mut self, event: Event) -> bool {
         let room = self.events.len() < EVENT_LIMIT;
         if room {
@@ -78,7 +78,8 @@ impl Observation {
         room
     }
 
-    /// Drops a packet: counts it at its ingress port, and records it in the drop log and the trace.
+    /// Drops a packet: counts the drop at its ingress port, and records it in the drop log and the packet's
+    /// trace.
     pub fn drop_packet(
         &mut self,
         packet: Packet,
@@ -94,7 +95,7 @@ impl Observation {
         }
     }
 
-    /// Ends the trace of a number.
+    /// Ends the trace with number `id`, if it is running.
     pub fn stop_trace(&mut self, id: u32) {
         if let Some(tracer) = self.trace.take_if(|tracer| tracer.id() == id) {
             self.next_mark = tracer.number();

@@ -1,11 +1,11 @@
-//! Packets of all ports, by their origin and fate.
+//! Numbers of packets at all ports together, by origin and fate.
 
-/// Packets of all ports, by their origin and fate.
+/// Numbers of packets at all ports together, by origin and fate.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Totals {
     /// Packets received from devices.
     pub received: u64,
-    /// Host output among these: packets sent by the kernel at ports with a scheduler.
+    /// Part of the received packets that is host output: sent by the kernel at ports with a scheduler.
     pub from_host: u64,
     /// Packets made by the router, by reason.
     pub created: Created,
@@ -19,9 +19,9 @@ pub struct Totals {
     pub dropped: u64,
     /// Packets inside the pipeline: queued, held for a neighbour, kept by a plugin, or between two stages.
     pub held: u64,
-    /// Packets handed over to other workers since the start; never cleared.
+    /// Packets handed over to other workers since the worker's start; never cleared.
     pub handed: u64,
-    /// Packets taken over from other workers since the start; never cleared.
+    /// Packets taken over from other workers since the worker's start; never cleared.
     pub taken: u64,
 }
 
@@ -30,18 +30,18 @@ pub struct Totals {
 pub struct Created {
     /// ICMP errors.
     pub errors: u64,
-    /// Fragments beyond the first.
+    /// Fragments, except the first of each packet.
     pub fragments: u64,
-    /// Copies.
+    /// Copies of packets.
     pub copies: u64,
-    /// ARP, neighbour discovery and echo replies of the router's own stack.
+    /// Packets of the router's own stack: ARP, neighbour discovery and echo replies.
     pub own: u64,
     /// Packets made by plugins.
     pub plugins: u64,
 }
 
 impl Created {
-    /// Returns the sum of all reasons.
+    /// Returns the number of packets made for any reason.
     pub fn total(&self) -> u64 {
         wrapping_sum([self.errors, self.fragments, self.copies, self.own, self.plugins])
     }
@@ -53,14 +53,14 @@ pub fn wrapping_sum(counters: impl IntoIterator<Item = u64>) -> u64 {
 }
 
 impl Totals {
-    /// Returns the number of packets between workers. If the workers' snapshots are of different times, the
-    /// number may be off by the packets handed over in between.
+    /// Returns the number of packets between workers. If workers took their snapshots at different times,
+    /// packets handed over in between falsify the number.
     pub fn on_the_way(&self) -> u64 {
         self.handed.saturating_sub(self.taken)
     }
 
-    /// Returns the unaccounted packets: packets received and created, less packets with a fate. Zero if no
-    /// packet was lost or invented.
+    /// Returns the unaccounted packets: packets received and created, less packets with a known fate. 0 if no
+    /// packet was lost or counted twice.
     pub fn unaccounted(&self) -> i64 {
         let into = wrapping_sum([self.received, self.created.total(), self.taken]);
         let ends = [self.transmitted, self.to_host, self.consumed, self.dropped, self.held, self.handed];

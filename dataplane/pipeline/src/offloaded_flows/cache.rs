@@ -1,4 +1,4 @@
-//! The interface of the flow cache to a worker. The builder of a router implements it.
+//! Interface between a worker and the flow cache. The builder of a router implements it.
 
 use millrace_packet::{FlowKey, OffloadTotals, OffloadedFlow};
 use millrace_plugin::Policer;
@@ -7,23 +7,23 @@ use millrace_units::PortId;
 /// Offload capabilities of a port.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct OffloadPort {
-    /// Whether the XDP program looks up packets of the port in the flow cache.
+    /// Whether the XDP program looks up packets that the port receives in the flow cache.
     pub receives: bool,
     /// Whether the XDP program can send packets out of the port.
     pub sends: bool,
     /// Bit mask of the receive queues that workers read.
     pub receive_queues: u64,
-    /// Whether packets sent out of the port pass a scheduler, of this worker or another one.
+    /// Whether packets to the port pass a scheduler, at this worker or another one.
     pub queues: bool,
 }
 
 /// A worker's part of the flow cache that the XDP programs of its ports read.
 ///
-/// The XDP program looks up the flow of each packet. It treats the packet by the flow's entry if the entry
-/// has begun, has the published generation, and no earlier upcall of the flow is in flight to the workers.
-/// All other packets are upcalls.
+/// The XDP program looks up the flow of each packet. It treats the packet by the flow's entry under three
+/// conditions: the entry has begun, it has the published generation, and the workers are done with all
+/// earlier upcalls of the flow. All other packets are upcalls.
 ///
-/// Each worker has its own part. The owner of a port publishes the number of upcalls that the workers are
+/// Each worker has its own part. The owner of a port publishes the number of its upcalls that the workers are
 /// done with. All methods are loads and stores.
 pub trait WorkerFlowCache: Send {
     /// Returns the number of free slots.
@@ -31,37 +31,39 @@ pub trait WorkerFlowCache: Send {
     /// Publishes a generation, which is neither 0 nor `u64::MAX`. The XDP program uses entries of this
     /// generation only.
     fn publish(&mut self, generation: u64);
-    /// Shares a token bucket with the XDP program. Returns its number, which stays the same as long as the
-    /// bucket exists; `None` if all numbers are in use.
+    /// Shares a token bucket with the XDP program. Returns its number, which stays the same while the bucket
+    /// exists; `None` if all numbers are in use.
     fn police(&mut self, policer: &Policer) -> Option<u16>;
-    /// Inserts an entry that is not used yet. Returns its slot, or `None` if there is no room.
+    /// Inserts an entry that the XDP program does not use before [`begin`](Self::begin). Returns its slot, or
+    /// `None` if there is no room.
     fn insert(&mut self, key: &FlowKey, flow: &OffloadedFlow) -> Option<u32>;
-    /// Begins an entry, some microseconds after its insertion. The XDP program uses the entry as soon as all
-    /// upcalls of `port` so far are done with.
+    /// Begins an entry, some microseconds after its insertion. The XDP program uses the entry as soon as the
+    /// workers are done with all upcalls that `port` has passed up until now.
     fn begin(&mut self, slot: u32, port: PortId, generation: u64);
     /// Replaces the contents of an entry whose generation is not the published one.
     fn renew(&mut self, slot: u32, flow: &OffloadedFlow, generation: u64);
-    /// Removes the entry of a flow. Returns the totals of its packets.
+    /// Removes the entry of a flow. Returns the total numbers of its packets.
     fn remove(&mut self, key: &FlowKey, slot: u32) -> OffloadTotals;
-    /// Returns the totals of an entry's packets since its insertion.
+    /// Returns the total numbers of an entry's packets since its insertion.
     fn totals(&self, slot: u32) -> OffloadTotals;
     /// Returns the number of upcalls of a port so far.
     fn up(&self, port: PortId) -> u64;
-    /// Returns the number of upcalls by one receive queue of a port. Read after [`up`](Self::up), it includes
-    /// all upcalls of the queue that `up` counts.
+    /// Returns the number of upcalls by one receive queue of a port. If the caller reads [`up`](Self::up)
+    /// first, this number includes all upcalls of the queue that `up` counted.
     fn up_by(&self, port: PortId, queue: usize) -> u64;
     /// Records the watermark of a receive queue in the grace period `epoch`. `read`: number of upcalls of the
-    /// port, all queues counted; this queue has no unread upcall below it. The records of two successive
-    /// epochs are kept.
+    /// port, of all its queues. The worker has read every upcall of this queue up to that number. The records
+    /// of the last two epochs are kept.
     fn note_read(&self, queue: (PortId, usize), epoch: u64, read: u64);
-    /// Returns the record of a receive queue in an epoch, whichever worker made it; 0 without a record.
+    /// Returns the watermark of a receive queue in an epoch, recorded by any worker; 0 without a record.
     fn noted_read(&self, queue: (PortId, usize), epoch: u64) -> u64;
-    /// Publishes the number of upcalls of a port that are done with: sent or dropped.
+    /// Publishes the number of upcalls of a port that the workers are done with, because the packets were
+    /// sent or dropped.
     fn set_done(&mut self, port: PortId, done: u64);
-    /// Sets whether a receive queue is overloaded: it gets more upcalls than the worker treats. During an
-    /// overload, the XDP program drops packets of a flow with an entry until no upcall of the flow is in
+    /// Sets whether a receive queue is overloaded, so that it gets more upcalls than the worker can treat.
+    /// During an overload, the XDP program drops packets of a flow that has both an entry and an upcall in
     /// flight. Without an overload, these packets are further upcalls.
     fn set_overloaded(&self, queue: (PortId, usize), overloaded: bool);
-    /// Returns whether a receive queue of a port is overloaded, by any worker's last report.
+    /// Returns whether any worker has last reported a receive queue of a port as overloaded.
     fn is_overloaded(&self, port: PortId) -> bool;
 }

@@ -1,4 +1,4 @@
-//! Entries of the flow cache, as the worker knows them.
+//! The worker's copy of the flow cache entries.
 
 use millrace_classify::FlowIndex;
 use millrace_packet::{FlowKey, OffloadTotals};
@@ -14,10 +14,10 @@ pub(super) struct Entry {
     pub key: FlowKey,
     pub flow: FlowIndex,
     pub plan: Plan,
-    /// Latest generation for which the plan is valid.
+    /// Latest generation in which the plan is valid.
     pub generation: u64,
     pub phase: EntryPhase,
-    /// Packets accounted so far.
+    /// Packets of the entry that have been accounted so far.
     pub accounted: OffloadTotals,
     /// Whether a placement offloads the flow.
     pub placed: bool,
@@ -27,7 +27,7 @@ pub(super) struct Entry {
 }
 
 impl Entry {
-    /// Returns whether the entry has settled, and so has begun.
+    /// Returns whether the entry has begun, so that the XDP program may use it.
     pub fn is_begun(&self) -> bool {
         match self.phase {
             EntryPhase::Begun => true,
@@ -39,11 +39,11 @@ impl Entry {
 /// Phase of an entry.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum EntryPhase {
-    /// XDP programs may still be treating packets whose flow they looked up before the entry was inserted.
+    /// The entry waits until no XDP program treats a packet whose flow it looked up before the insertion.
     Settling {
-        /// Time at which the entry has settled.
+        /// End of the wait.
         until: Instant,
     },
-    /// The XDP program may use the entry once earlier packets of the flow are done with.
+    /// The XDP program may use the entry once the workers are done with earlier packets of the flow.
     Begun,
 }

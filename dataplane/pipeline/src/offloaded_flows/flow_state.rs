@@ -1,4 +1,4 @@
-//! State of flows in the offload, by their flow records.
+//! Offload states of flows, stored by flow record.
 
 use millrace_classify::FlowIndex;
 use millrace_packet::FlowKey;
@@ -9,16 +9,17 @@ use super::upcalls::KeptUp;
 /// Offload state of a flow.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(super) enum FlowState {
-    /// The worker has the flow and may offload it.
+    /// The worker treats the flow, and may offload it later.
     #[default]
     AtWorker,
-    /// The flow gets an entry with its next packet, if it can be offloaded.
+    /// The flow gets an entry with its next packet, if the flow can be offloaded.
     Due,
-    /// The flow has left the offload because of its upcalls, and stays at the worker for some time.
+    /// The flow had too many upcalls while it was offloaded, and now stays at the worker for some time.
     KeptUp,
     /// The flow cache had no room for the flow.
     Refused,
-    /// The flow has the entry of this slot. The slot is stale if it is free, or another flow's.
+    /// The flow has the entry in this slot. The state is stale if the slot is now free, or holds another
+    /// flow's entry.
     Entry(u32),
 }
 
@@ -36,7 +37,7 @@ impl PackedState {
 }
 
 impl From<FlowState> for PackedState {
-    /// Packs a state. Slots above `u32::MAX - FIRST_SLOT` don't exist: a flow cache has 4,194,304 at most.
+    /// Packs a state. Can't overflow: a flow cache has at most 4,194,304 slots.
     fn from(state: FlowState) -> Self {
         Self(match state {
             FlowState::AtWorker => Self::AT_WORKER,
@@ -62,8 +63,8 @@ impl From<PackedState> for FlowState {
 
 /// Offload states of all flow records.
 ///
-/// A flow table gives a record to another flow without notice. So the state of a record may be that of its
-/// former flow.
+/// The flow table may reuse a record for another flow without a report. So the state of a record may still be
+/// that of its former flow.
 #[derive(Debug, Default)]
 pub(super) struct FlowStates {
     by_record: Vec<PackedState>,
@@ -87,8 +88,8 @@ impl FlowStates {
         }
     }
 
-    /// Returns whether a flow without an entry had one before, or missed one only because of the insertion
-    /// limit of an iteration.
+    /// Returns whether a flow is to be offered with its next packet: it had an entry before, or only the
+    /// insertion limit of an iteration kept it from getting one.
     pub fn is_due(&self, flow: FlowIndex) -> bool {
         match self.get(flow) {
             FlowState::Due | FlowState::Entry(_) => true,
@@ -96,29 +97,30 @@ impl FlowStates {
         }
     }
 
-    /// Notes that the flow cache had no room for a flow. Returns whether that is new.
+    /// Marks a flow as refused because the flow cache has no room. Returns whether the flow was not marked
+    /// before.
     pub fn refuse(&mut self, flow: FlowIndex) -> bool {
         let is_new = self.get(flow) != FlowState::Refused;
         self.set(flow, FlowState::Refused);
         is_new
     }
 
-    /// Resets the state of a record whose former flow was refused: the record is a new flow's.
+    /// Clears the refusal of a record's former flow when a new flow takes over the record.
     pub fn forget_refusal(&mut self, flow: FlowIndex) {
         if self.get(flow) == FlowState::Refused {
             self.set(flow, FlowState::AtWorker);
         }
     }
 
-    /// Keeps a flow at the worker for some time because of its upcalls. Does nothing if too many flows are
-    /// kept there.
+    /// Keeps a flow at the worker for some time because of its upcalls. Does nothing if the number of such
+    /// flows is at its limit.
     pub fn keep_up(&mut self, flow: FlowIndex, key: FlowKey, now: Instant) {
         if self.kept_up.add(flow, key, now) {
             self.set(flow, FlowState::KeptUp);
         }
     }
 
-    /// Returns whether a flow stays at the worker because of its upcalls.
+    /// Returns whether a flow stays at the worker because it had too many upcalls.
     pub fn is_kept_up(&self, flow: FlowIndex, key: &FlowKey, now: Instant) -> bool {
         self.get(flow) == FlowState::KeptUp && self.kept_up.has(flow, key, now)
     }

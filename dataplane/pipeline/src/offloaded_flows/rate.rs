@@ -7,7 +7,7 @@ use millrace_units::Instant;
 /// Shortest time over which a rate is measured.
 pub(super) const SHORTEST: Duration = Duration::from_millis(200);
 
-/// Packets per second of an entry.
+/// Measurement of an entry's packets per second.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Rate {
     since: Instant,
@@ -21,12 +21,12 @@ impl Rate {
         Self { since: now, packets: 0, per_second: None }
     }
 
-    /// Returns the rate over the last period; `None` before the end of the first one.
+    /// Returns the rate over the last measuring period; `None` before the end of the first period.
     pub fn per_second(&self) -> Option<u64> {
         self.per_second
     }
 
-    /// Adds packets that the offload treated since they were last accounted.
+    /// Adds packets that the offload has treated since the last call.
     pub fn treated(&mut self, packets: u64, now: Instant) {
         self.packets += packets;
         if now >= self.since + SHORTEST {
@@ -36,7 +36,7 @@ impl Rate {
     }
 }
 
-/// Returns packets per second.
+/// Returns the rate of `packets` packets in `time`, in packets per second.
 pub(super) fn rate(packets: u64, time: Duration) -> u64 {
     let nanoseconds = u64::try_from(time.as_nanos()).unwrap_or(u64::MAX).max(1);
     packets.saturating_mul(1_000_000_000) / nanoseconds

@@ -1,4 +1,4 @@
-//! Bounded table of flows, each with a value, by the numbers of their flow records.
+//! Bounded table of flows, each with a value, by flow record number.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -11,7 +11,7 @@ const MOST: usize = 4096;
 /// Minimum time between two sweeps of a full table; a sweep checks all flows.
 const SWEEP_INTERVAL: Duration = Duration::from_millis(100);
 
-/// Values of flows. The memory is allocated in advance, so packets allocate none.
+/// Values of flows. The memory is allocated in advance, so that no packet has to wait for an allocation.
 #[derive(Debug)]
 pub(super) struct RecentFlows<V> {
     flows: HashMap<u32, V, FixedState>,
@@ -32,8 +32,8 @@ impl<V> RecentFlows<V> {
         self.flows.get(&flow)
     }
 
-    /// Sets the value of a flow. A full table is first cleared of values that are not `current`, at most once
-    /// per [`SWEEP_INTERVAL`]. Returns whether there was room.
+    /// Sets the value of a flow. If the table is full, first removes all values that are not `current`, at
+    /// most once per [`SWEEP_INTERVAL`]. Returns whether there was room.
     pub fn insert(&mut self, flow: u32, value: V, now: Instant, current: impl Fn(&V) -> bool) -> bool {
         if self.flows.len() >= MOST && !self.flows.contains_key(&flow) {
             if now < self.next_sweep {
@@ -69,7 +69,7 @@ mod tests {
         assert!(!recent.insert(5000, 1, start, counted));
         assert!(!recent.insert(5001, 1, start, counted));
         assert_eq!(looked_at.get(), MOST);
-        // A flow of the table needs no further room.
+        // A flow that is in the table already needs no further room.
         assert!(recent.insert(7, 0, start, counted) && recent.get(7) == Some(&0));
         assert!(recent.insert(5000, 1, start + SWEEP_INTERVAL, counted));
         assert_eq!((recent.get(7), recent.get(5000)), (None, Some(&1)));

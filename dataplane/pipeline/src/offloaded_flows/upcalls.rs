@@ -1,5 +1,5 @@
-//! Upcalls of offloaded flows: packets longer than the MTU, in several buffers, or long with a partial
-//! checksum. A flow with many upcalls leaves the offload for [`STAYS_UP`].
+//! Upcall counts of offloaded flows. Upcalls are packets longer than the MTU, in several buffers, or long
+//! with a partial checksum. A flow with many upcalls leaves the offload for [`STAYS_UP`].
 
 use std::time::Duration;
 
@@ -9,16 +9,16 @@ use millrace_units::Instant;
 
 use super::recent_flows::RecentFlows;
 
-/// Minimum number of upcalls before a flow is judged.
+/// Minimum number of upcalls before the counts of a flow are evaluated.
 const ENOUGH: u32 = 32;
-/// Minimum time before a flow is judged.
+/// Minimum time before the counts of a flow are evaluated.
 const LONG_ENOUGH: Duration = Duration::from_secs(1);
 /// Ratio of upcalls to offloaded packets above which a flow leaves the offload.
 const TIMES: u64 = 4;
-/// Time for which such a flow stays at the worker.
+/// Time for which a flow that has left the offload stays at the worker.
 const STAYS_UP: Duration = Duration::from_secs(60);
 
-/// Upcalls and offloaded packets of a flow with an entry since it was last judged.
+/// Upcalls and offloaded packets of a flow with an entry, since its counts were last evaluated.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Upcalls {
     since: Instant,
@@ -57,8 +57,8 @@ impl Upcalls {
     }
 }
 
-/// Flows that left the offload, each with the time until which it stays at the worker. Flows that find no
-/// room here may be offloaded again at once.
+/// Flows that left the offload, each with the time until which it stays at the worker. If there is no room
+/// for a flow here, it may be offloaded again at once.
 #[derive(Debug, Default)]
 pub(super) struct KeptUp(RecentFlows<(FlowKey, Instant)>);
 
@@ -68,7 +68,7 @@ impl KeptUp {
         self.0.insert(flow.slot(), (key, now + STAYS_UP), now, |(_, until)| *until > now)
     }
 
-    /// Returns whether a flow stays at the worker.
+    /// Returns whether a flow still stays at the worker.
     pub fn has(&self, flow: FlowIndex, key: &FlowKey, now: Instant) -> bool {
         self.0.get(flow.slot()).is_some_and(|(own, until)| own == key && now < *until)
     }

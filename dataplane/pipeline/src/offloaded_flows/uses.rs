@@ -1,4 +1,4 @@
-//! Neighbours and next-hop indices that entries depend on.
+//! Neighbours and route numbers that flow cache entries depend on.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -8,7 +8,7 @@ use millrace_units::NextHopIndex;
 
 use super::plan::{Neighbour, Plan};
 
-/// Number of entries that depend on each neighbour and next-hop index.
+/// Number of flow cache entries that depend on each neighbour and route number.
 #[derive(Debug, Default)]
 pub(super) struct Uses {
     neighbours: HashMap<Neighbour, u32>,
@@ -16,7 +16,7 @@ pub(super) struct Uses {
 }
 
 impl Uses {
-    /// Adds an entry with this plan.
+    /// Counts an entry with this plan.
     pub fn begin(&mut self, plan: &Plan) {
         if let Some(neighbour) = plan.neighbour {
             *self.neighbours.entry(neighbour).or_default() += 1;
@@ -24,7 +24,7 @@ impl Uses {
         *self.routes.entry(plan.route).or_default() += 1;
     }
 
-    /// Removes an entry with this plan.
+    /// Uncounts an entry with this plan.
     pub fn end(&mut self, plan: &Plan) {
         if let Some(neighbour) = plan.neighbour {
             less(&mut self.neighbours, neighbour);
@@ -32,12 +32,12 @@ impl Uses {
         less(&mut self.routes, plan.route);
     }
 
-    /// Returns whether an entry sends to a neighbour.
+    /// Returns whether any entry sends to a neighbour.
     pub fn neighbour(&self, neighbour: Neighbour) -> bool {
         self.neighbours.contains_key(&neighbour)
     }
 
-    /// Returns whether an entry forwards by a next-hop index.
+    /// Returns whether any entry uses a route number.
     pub fn route(&self, route: NextHopIndex) -> bool {
         self.routes.contains_key(&route)
     }

@@ -15,26 +15,27 @@ use crate::work::Varying;
 pub struct Parsed {
     /// Flow key.
     pub key: FlowKey,
-    /// Fields that vary inside a flow.
+    /// Fields varying in the flow, such as TCP flags and DSCP.
     pub varying: Varying,
-    /// Fragment fields; `None` for a whole packet.
+    /// Fragment fields; `None` if the packet is not a fragment.
     pub fragment: Option<Fragment>,
     /// Whether the IPv6 extension headers can't be read up to the transport header, so that the protocol is
     /// unknown.
     pub hides_transport: bool,
-    /// Whether the packet is a fragment that would overlap the TCP header of the first one (RFC 3128).
+    /// Whether the packet is a later fragment that would overlap the TCP header in the first fragment (RFC
+    /// 3128).
     pub overlaps_header: bool,
 }
 
 impl Parsed {
-    /// Returns the packet as filters match it.
+    /// Returns the fields of the packet that filters match.
     pub fn candidate(&self, packet: &Packet) -> Candidate {
         self.varying.candidate(self.key, packet)
     }
 }
 
-/// Parses the network header of `packet`, whose offset is in its annotations. Sets the offset of the
-/// transport header and the exceptions, and cuts off link-layer padding.
+/// Parses the network header of `packet`; its offset is in the annotations. Sets the offset of the transport
+/// header and the exceptions, and cuts off link-layer padding.
 ///
 /// # Errors
 /// Returns the drop reason required by RFC 1812, 5.2.2 (for IPv6: RFC 8200).
@@ -47,7 +48,8 @@ pub fn parse(packet: &mut Packet, ether_type: EtherType) -> Result<Parsed, DropR
     }
 }
 
-/// Parses a copy of a packet that was parsed before. Meant for captures, as it is slow.
+/// Copies a packet that was parsed before, and parses the copy. Slow: meant for captures. Returns `None` if
+/// there is no memory for the copy.
 pub fn parse_copy(packet: &Packet, pool: &millrace_packet::Pool) -> Option<(Parsed, Packet)> {
     let mut copy = packet.copy(pool)?;
     if copy.is_shared() && !copy.make_writable(pool) {
@@ -57,8 +59,8 @@ pub fn parse_copy(packet: &Packet, pool: &millrace_packet::Pool) -> Option<(Pars
     Some((parsed, copy))
 }
 
-/// Parses a packet again. Its exceptions are unchanged: a later fragment may have exceptions of its first
-/// fragment.
+/// Parses a packet again, and restores its exceptions, because a later fragment may have the exceptions of
+/// its first fragment.
 pub(crate) fn parse_again(packet: &mut Packet) -> Option<Parsed> {
     let ether_type = ether_type_of(packet);
     let exceptions = packet.exceptions;
@@ -67,8 +69,8 @@ pub(crate) fn parse_again(packet: &mut Packet) -> Option<Parsed> {
     parsed
 }
 
-/// Returns the EtherType for the version field of a packet; IPv4 for an invalid version, which the parser
-/// refuses.
+/// Returns the EtherType that corresponds to the IP version of a packet; IPv4 for an invalid version, which
+/// the parser then refuses.
 pub(crate) fn ether_type_of(packet: &Packet) -> EtherType {
     match packet.network().first().map(|first| first >> 4) {
         Some(6) => EtherType::IPV6,
@@ -127,8 +129,8 @@ fn parse_v6(packet: &mut Packet) -> Result<Parsed, DropReason> {
     let (source, destination, dscp) = (header.src(), header.dst(), header.dscp());
     let walk = ipv6_ext::walk(&header);
     if walk.end == End::RepeatedFragment {
-        // The fragments of the outer packet would have no first one, and those of the inner packet a wrong
-        // first one.
+        // In a fragment of a fragment, the first fragment can't be assigned to its packet: no outer fragment
+        // would be first, or the wrong one.
         return Err(DropReason::Ip6RepeatedFragment);
     }
     let (hop_limit, total_len) = (header.hop_limit(), header.total_len());
@@ -153,8 +155,8 @@ fn parse_v6(packet: &mut Packet) -> Result<Parsed, DropReason> {
     packet.exceptions = exceptions.with(transport.exceptions);
     let key = FlowKey::v6(source, destination, walk.protocol.0, transport.ports, packet.port);
     let fragment = walk.fragment.filter(|(_, header)| !header.is_atomic()).map(|(_, header)| header);
-    // No other fragment may overlap the first one between its fragment header and the end of its transport
-    // header.
+    // Extent of the headers from the end of the fragment header to the end of the transport header. No later
+    // fragment may overlap them.
     let headers_end = walk.fragment.map_or(0, |(at, _)| {
         let headers = walk.offset - at - ipv6_ext::FRAGMENT_HEADER_LEN + shortest(walk.protocol);
         headers.min(u16::MAX.into()) as u16
@@ -169,20 +171,21 @@ fn parse_v6(packet: &mut Packet) -> Result<Parsed, DropReason> {
             headers_end,
         }),
         hides_transport,
-        // The first fragment determines the transport header: the next header of later fragments may be
-        // wrong.
+        // Irrelevant for IPv6: the classify stage checks overlaps by the extent of the first fragment's
+        // headers, because the next header field of later fragments may be wrong.
         overlaps_header: false,
     })
 }
 
-/// Returns whether the data of a fragment begin where a TCP header would have its flags.
+/// Returns whether a later fragment begins inside the first 16 octets of a TCP header, which contain the
+/// flags.
 #[inline]
 fn overlaps_header(protocol: Protocol, offset: usize) -> bool {
     protocol == Protocol::TCP && (1..16).contains(&offset)
 }
 
-/// Cuts off the bytes after the network packet. Fails if they are in memory frames shared with copies. Such a
-/// packet was parsed before, so only an instance can have reduced its length field.
+/// Cuts off the bytes after the network packet. Fails if they are in memory frames shared with copies. In
+/// that case the packet was parsed before, and an instance has reduced its length field since.
 #[inline]
 fn trim(packet: &mut Packet, network_len: usize) -> Result<(), DropReason> {
     let wanted = packet.network_offset() + network_len;
@@ -232,8 +235,8 @@ mod tests {
 
     use super::*;
 
-    /// An instance at a copy gate may reduce the length of a copy whose later memory frames belong to another
-    /// packet.
+    /// Reduces the length field of a copy so that the cut falls into a memory frame shared with the original.
+    /// An instance at a copy gate can do that.
     #[test]
     fn a_header_that_cuts_shared_frames_is_refused() {
         let pool = Pool::new(16).unwrap();
@@ -263,12 +266,12 @@ mod tests {
         let mut header = vec![0x45, 0, 0, 28, 0, 7, 0, 0, 64, 17, 0, 0, 10, 1, 0, 2, 10, 2, 0, 2];
         let sum = millrace_wire::checksum::sum(&header).checksum();
         header[10..12].copy_from_slice(&sum.to_be_bytes());
-        // Two octets of padding, which the first call cuts off.
+        // The packet ends with two octets of padding, which the first call cuts off.
         let frame = [header, vec![0, 53, 0, 54, 0, 8, 0, 0, 0, 0]].concat();
         let mut packet = pool.packet_from(&frame).unwrap();
         let first = parse_again(&mut packet).unwrap();
         assert_eq!((packet.len(), packet.transport().len()), (28, 8));
-        // As in a fragment whose first fragment was cut.
+        // Exception of a later fragment whose first fragment was cut.
         packet.exceptions = Exceptions::CUT;
         let again = parse_again(&mut packet).unwrap();
         assert_eq!((first.key, packet.exceptions), (again.key, Exceptions::CUT));

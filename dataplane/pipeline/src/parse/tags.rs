@@ -13,20 +13,20 @@ pub struct Tags {
 }
 
 impl Tags {
-    /// No tag.
+    /// Tags of an untagged frame.
     pub const NONE: Self = Self { outer: None, inner: None };
 
-    /// Returns a single 802.1Q tag.
+    /// Returns the tags of a frame with a single 802.1Q tag.
     pub const fn single(id: u16) -> Self {
         Self { outer: Some((EtherType::VLAN.0, id)), inner: None }
     }
 
-    /// Returns an 802.1ad tag around an 802.1Q tag.
+    /// Returns the tags of a frame with an 802.1Q tag inside an 802.1ad tag.
     pub const fn double(outer: u16, inner: u16) -> Self {
         Self { outer: Some((EtherType::SERVICE_VLAN.0, outer)), inner: Some((EtherType::VLAN.0, inner)) }
     }
 
-    /// Returns the tags of a frame, each given by EtherType and VLAN id.
+    /// Returns the tags for the EtherType and VLAN id of each tag.
     pub const fn of_frame(outer: Option<(u16, u16)>, inner: Option<(u16, u16)>) -> Self {
         Self { outer, inner }
     }

@@ -1,5 +1,5 @@
-//! Queue of packets made by instances. They wait until an iteration takes them, as received packets wait in
-//! the rings of devices.
+//! Queue of packets made by instances. Each iteration takes a limited number of them, as it does of received
+//! packets.
 
 use std::collections::VecDeque;
 
@@ -7,7 +7,7 @@ use millrace_packet::{Packet, Pool};
 
 use crate::ports::QUEUE_LIMIT;
 
-/// Waiting packets, and the number that the current iteration may still take.
+/// Queue of packets made by instances, and the number that the current iteration may still take.
 #[derive(Debug, Default)]
 pub(crate) struct FromPlugins {
     waiting: VecDeque<Packet>,
@@ -20,7 +20,8 @@ impl FromPlugins {
         self.left = weight.into();
     }
 
-    /// Queues a packet. The queue holds at most [`QUEUE_LIMIT`] packets, and a quarter of the packet memory.
+    /// Queues a packet. The queue is limited to [`QUEUE_LIMIT`] packets, and to a quarter of the packet
+    /// memory.
     ///
     /// # Errors
     /// Returns the packet if the queue is full.
@@ -61,7 +62,7 @@ mod tests {
         assert_eq!(taken(&mut all), [0; 0]);
         all.begin(3);
         assert_eq!(taken(&mut all), [0, 1, 2]);
-        // A packet added during the iteration waits after the others.
+        // A packet added during the iteration is queued behind the others.
         all.push(packet(5), &pool).unwrap();
         assert_eq!(taken(&mut all), [0; 0]);
         all.begin(256);

@@ -1,4 +1,4 @@
-//! Packets between two passes through the stages.
+//! Packets that wait inside an iteration for another pass through the stages.
 
 pub(crate) mod from_plugins;
 
@@ -9,29 +9,29 @@ use crate::pending::from_plugins::FromPlugins;
 /// Maximum number of times that a packet is classified again.
 const MOST_PASSES: u8 = 4;
 
-/// Packets that enter the stages in the next pass over router-made and released packets.
+/// Packets that wait for the iteration's next pass over packets that were made, released or classified again.
 #[derive(Default)]
 pub(crate) struct Pending {
-    /// Packets made by the router, before their first stage.
+    /// Packets made by the router, which start at the parse stage.
     pub made: Vec<Packet>,
-    /// Copies of packets, to be parsed and routed next.
+    /// Copies and packets with a changed route, to be parsed and routed next.
     pub resumed: Vec<Packet>,
-    /// Packets held for a neighbour that is resolved now. They have passed all gates.
+    /// Packets that were held for a neighbour, which is now resolved. They have passed all gates.
     pub waited: Vec<Packet>,
-    /// Packets that plugins want classified again.
+    /// Packets that instances want to be classified again.
     pub again: Vec<Packet>,
-    /// Packets that plugins have made.
+    /// Packets that instances have made.
     pub from_plugins: FromPlugins,
 }
 
 impl Pending {
-    /// Returns whether no packet is left for the next pass. Packets made by plugins do not count: each
+    /// Returns whether no packet is left for the next pass. Packets made by instances do not count: each
     /// iteration takes a limited number of them.
     pub fn is_done(&self) -> bool {
         [&self.waited, &self.made, &self.resumed, &self.again].iter().all(|packets| packets.is_empty())
     }
 
-    /// Returns the number of packets.
+    /// Returns the number of waiting packets.
     pub fn held(&self) -> usize {
         let packets = [&self.waited, &self.made, &self.resumed, &self.again];
         packets.iter().map(|packets| packets.len()).sum::<usize>() + self.from_plugins.len()

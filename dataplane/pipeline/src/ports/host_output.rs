@@ -1,6 +1,6 @@
 //! Settings of host output: packets that the kernel sends out of a port with a scheduler.
 
-/// Filters that host output passes before the queues of a port.
+/// Filters that host output passes before the port's queues.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum HostFilters {
     /// Filters at gates of position `queue`, which choose the queue.
@@ -15,6 +15,6 @@ pub enum HostFilters {
 pub struct HostSettings {
     /// Filters that the packets pass.
     pub filters: HostFilters,
-    /// Maximum number of packets taken per iteration, 1 to 256, as `input-weight` of ports.
+    /// Maximum number of packets taken per iteration, 1 to 256, like the setting `input-weight` of ports.
     pub weight: u16,
 }

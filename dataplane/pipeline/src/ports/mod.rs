@@ -31,7 +31,7 @@ pub enum Stack {
     Own,
 }
 
-/// Number of a device, from which the worker receives and to which it sends packets.
+/// Number of a device in the router.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct DeviceId(pub u16);
 
@@ -40,7 +40,7 @@ pub struct DeviceId(pub u16);
 pub struct PortSettings {
     /// Name, unique in the router.
     pub name: String,
-    /// Device of the port. Sub-interfaces share their parent's.
+    /// Device of the port. Sub-interfaces share the device of their parent.
     pub device: DeviceId,
     /// VLAN tags of the port's frames; none for the device's untagged traffic.
     pub tags: Tags,
@@ -52,27 +52,28 @@ pub struct PortSettings {
     pub mtu: u16,
     /// Whether the port is up.
     pub up: bool,
-    /// Whether IPv4 packets received here may be forwarded. True for ports without a kernel device.
+    /// Whether IPv4 packets received here may be forwarded. Always true for ports without a kernel stack.
     pub forwards4: bool,
-    /// Whether IPv6 packets received here may be forwarded. True for ports without a kernel device.
+    /// Whether IPv6 packets received here may be forwarded. Always true for ports without a kernel stack.
     pub forwards6: bool,
     /// Reverse path check of received packets.
     pub reverse_path: ReversePath,
     /// Maximum number of packets received from the device per iteration, 1 to 256. An overloaded worker
-    /// serves its devices in these proportions. Among the ports of one device, the largest value applies.
+    /// divides its time among its devices in proportion to these values. Among the ports of one device, the
+    /// largest value applies.
     pub input_weight: u16,
     /// Addresses, each with the prefix length of its subnet.
     pub addresses: Vec<IpNet>,
 }
 
-/// Reverse path check: valid sources of received packets (RFC 3704).
+/// Mode of the reverse path check: valid sources of received packets (RFC 3704).
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum ReversePath {
     /// Every source is valid.
     #[default]
     Off,
-    /// Sources whose route leads out of the same port (RFC 3704, 2.2 and 2.3; one of several next hops
-    /// suffices).
+    /// Sources whose route has the ingress port as egress, by at least one of its next hops (RFC 3704, 2.2
+    /// and 2.3).
     Strict,
     /// Sources with any route, a default route included (RFC 3704, 2.4).
     Loose,
@@ -83,15 +84,15 @@ pub enum ReversePath {
 pub struct PortCount {
     /// Frames received from the device for this port.
     pub rx_packets: u64,
-    /// Bytes of these frames.
+    /// Bytes of the received frames.
     pub rx_bytes: u64,
     /// Frames given to the device.
     pub tx_packets: u64,
-    /// Bytes of these frames.
+    /// Bytes of the frames given to the device.
     pub tx_bytes: u64,
-    /// Frames handed to the host: the kernel, or the router's own stack.
+    /// Frames given to the host, which is the kernel or the router's own stack.
     pub to_host: u64,
-    /// Packets for the router's own stack, accepted and policed, by class.
+    /// Packets for the router's own stack, accepted and policed, by control-plane class.
     pub classes: ClassCounts,
     /// Packets dropped, counted at their ingress port.
     pub drops: DropCounts,
@@ -104,18 +105,18 @@ pub struct PortEntry {
     pub settings: PortSettings,
     /// Counters of the port.
     pub count: PortCount,
-    /// Packets that go to the device next, first in first out.
+    /// Packets that the device gets next, first in first out.
     pub queue: VecDeque<Packet>,
     /// Number of bytes in the queue.
     pub queue_bytes: u64,
-    /// Number of packets at the head of the queue that the accounts count as waiting.
+    /// Number of packets at the head of the queue whose wait is already in the accounts.
     pub noted: usize,
     /// Whether this worker owns the port's device, and so its queues.
     pub is_here: bool,
-    /// Scheduler in front of the queue; `None` sends all packets at once.
+    /// Scheduler in front of the queue; without one, packets enter the queue directly.
     pub scheduler: Option<Box<PortScheduler>>,
-    /// Maximum length up to which packets enter the queue past the scheduler: the room of the device in this
-    /// iteration.
+    /// Length of the queue up to which packets may bypass an empty scheduler: the room of the device in this
+    /// iteration, in packets.
     room: usize,
 }
 
@@ -162,7 +163,7 @@ impl PortEntry {
                 scheduler.enqueue(packet, now, drops);
             }
             _ if self.queue.len() >= QUEUE_LIMIT => {
-                // As in a scheduler, where dropped packets have waited.
+                // A drop in a scheduler ends a wait, so a drop here has to begin one.
                 ledger.waits(&packet);
                 drops.push((packet, DropReason::QueueFull));
             }
@@ -173,9 +174,9 @@ impl PortEntry {
         }
     }
 
-    /// Returns whether this number of packets can go directly into the port's queue. A port without a
-    /// scheduler needs room in the queue. A scheduler must be empty, and the device must accept the packets
-    /// at once.
+    /// Returns whether `packets` packets can go directly into the port's queue. Without a scheduler, the
+    /// queue must have room. With a scheduler, it must be empty, and the device must have room for the
+    /// packets at once.
     #[inline]
     pub(crate) fn has_room_for(&self, packets: usize) -> bool {
         let after = self.queue.len() + packets;
@@ -185,7 +186,7 @@ impl PortEntry {
         }
     }
 
-    /// Puts packets into the port's queue, which [has room](Self::has_room_for) for them.
+    /// Puts packets into the port's queue. It must [have room](Self::has_room_for) for them.
     #[inline]
     pub(crate) fn queue_all(&mut self, packets: impl Iterator<Item = Packet>) {
         let before = self.queue.len();
@@ -212,7 +213,7 @@ impl PortEntry {
         self.queue_bytes += ledger.all_queued(self.queue.range(before..));
     }
 
-    /// Moves the packets that the scheduler sends now into the queue, at most a batch.
+    /// Moves the packets that the scheduler sends now into the queue, until the queue holds a batch.
     #[inline]
     pub(crate) fn release(&mut self, now: Instant, drops: &mut QueueDrops, ledger: &mut Ledger<'_>) {
         let Some(scheduler) = &mut self.scheduler else { return };
@@ -224,7 +225,7 @@ impl PortEntry {
         });
     }
 
-    /// Returns whether packets of a family received here may be forwarded.
+    /// Returns whether the port may forward received packets of a family.
     #[inline]
     pub fn forwards(&self, family: Family) -> bool {
         match family {
@@ -244,8 +245,8 @@ impl PortEntry {
         self.settings.addresses.iter().find(|net| net.contains(&peer)).map(IpNet::trunc)
     }
 
-    /// Returns the port's address towards `peer`, of the same family: in the same subnet, else the first that
-    /// is not link-local, else the first.
+    /// Returns the port's source address towards `peer`, of the same family. Prefers an address in the peer's
+    /// subnet, then the first address that is not link-local, then the first.
     pub fn address_towards(&self, peer: IpAddr) -> Option<IpAddr> {
         let own = || self.settings.addresses.iter().filter(|net| net.addr().is_ipv4() == peer.is_ipv4());
         let routable = |net: &&IpNet| !is_link_local(net.addr());
@@ -271,12 +272,13 @@ pub struct PortTable {
     by_device: Vec<Vec<(Tags, PortId)>>,
     /// Maximum number of packets received from each device per iteration.
     weights: Vec<u16>,
-    /// Drops of packets without a port: router-made packets, and frames whose VLAN tags belong to no port.
+    /// Drops of packets without an ingress port: router-made packets, and frames whose VLAN tags belong to no
+    /// port.
     pub unassigned: DropCounts,
 }
 
 impl PortTable {
-    /// Adds port `id`, or changes its settings; counters and queue stay.
+    /// Adds port `id`, or changes its settings. An existing port keeps its counters and queue.
     pub fn set(&mut self, id: PortId, settings: PortSettings) {
         if self.entries.len() <= id.index() {
             self.entries.resize_with(id.index() + 1, || None);
@@ -322,7 +324,7 @@ impl PortTable {
         self.entries.get(id.index())?.as_ref()
     }
 
-    /// Returns port `id` for changes.
+    /// Returns port `id`, mutable.
     #[inline]
     pub fn get_mut(&mut self, id: PortId) -> Option<&mut PortEntry> {
         self.entries.get_mut(id.index())?.as_mut()
@@ -336,8 +338,8 @@ impl PortTable {
             .filter_map(|(index, entry)| entry.as_ref().map(|entry| (PortId(index as u16), entry)))
     }
 
-    /// Sets the room of ports with a scheduler to the room of their devices in the next iteration, at most a
-    /// batch. Ports of one device share its room. A port whose queue is not empty has none.
+    /// Sets the room of each port with a scheduler to the room of its device in the next iteration, at most a
+    /// batch. Ports of one device share its room equally. A port whose queue is not empty gets no room.
     pub fn note_room(&mut self, mut room: impl FnMut(DeviceId) -> usize) {
         let Self { entries, by_device, .. } = self;
         for entry in entries.iter_mut().flatten().filter(|entry| entry.scheduler.is_some()) {
@@ -348,7 +350,7 @@ impl PortTable {
         }
     }
 
-    /// Returns all ports for changes.
+    /// Returns all ports, mutable.
     pub fn iter_mut(&mut self) -> impl Iterator<Item = (PortId, &mut PortEntry)> {
         self.entries
             .iter_mut()
@@ -365,8 +367,8 @@ impl PortTable {
         }
     }
 
-    /// Returns a bounded part of the flow queues of a leaf, from number `first` on; none if this worker has
-    /// no such scheduler.
+    /// Returns a bounded number of a leaf's flow queues, from index `first` on; empty if the port has no
+    /// scheduler at this worker.
     pub fn flow_queues(
         &self,
         port: PortId,
@@ -382,15 +384,16 @@ impl PortTable {
         self.iter().any(|(_, entry)| !entry.queue.is_empty())
     }
 
-    /// Returns a bounded part of the nodes of a port's scheduler, from number `first` on; none if this worker
-    /// has no such scheduler.
+    /// Returns a bounded number of a scheduler's nodes, from number `first` on; empty if the port has no
+    /// scheduler at this worker.
     pub fn nodes(&self, port: PortId, first: u32, now: Instant) -> NodesPage {
         let scheduler = self.get(port).and_then(|entry| entry.scheduler.as_ref());
         let (nodes, next) = scheduler.map(|own| own.nodes_from(first)).unwrap_or_default();
         NodesPage { at: now, nodes, next }
     }
 
-    /// Returns the leaf that packets for a queue of a port enter; `None` without a scheduler.
+    /// Returns the leaf that packets for a queue of a port enter; `None` if the port has no scheduler at this
+    /// worker.
     pub fn leaf(&self, port: PortId, queue: QueueId) -> Option<QueueId> {
         let scheduler = self.get(port)?.scheduler.as_ref()?;
         scheduler.takes_packets().then(|| scheduler.leaf_for(queue))
@@ -402,7 +405,7 @@ impl PortTable {
     }
 }
 
-/// Returns the link header of packets that leave by a port to a link address.
+/// Returns the link header of packets that leave by a port to a MAC address.
 pub(crate) fn link_header(port: &PortSettings, destination: MacAddr, ether_type: EtherType) -> LinkHeader {
     let tag = |(protocol, id)| StackedTag { tag_protocol: EtherType(protocol), control: Control::new(id) };
     let mut tags = port.tags.iter().map(tag);

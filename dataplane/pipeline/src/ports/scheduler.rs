@@ -13,7 +13,7 @@ use millrace_schedule::{
 };
 use millrace_units::{Instant, QueueId};
 
-/// Number of packets that enter the tree together, so that it can prefetch their memory.
+/// Number of packets that enter the tree together, so that the tree can prefetch their memory.
 const TOGETHER: usize = 32;
 
 /// Maximum number of nodes reported between two batches.
@@ -22,15 +22,15 @@ const NODES_AT_ONCE: u32 = 256;
 /// Maximum number of flow queues reported between two batches.
 const QUEUES_AT_ONCE: usize = 256;
 
-/// Change of a port's scheduler. Nodes are identified by the numbers of their queues, from 1 on; packets for
-/// queue 0 enter the default leaf.
+/// Change of a port's scheduler. A node is identified by its queue number, from 1 on. Packets for queue 0
+/// enter the default leaf.
 #[derive(Clone, PartialEq, Debug)]
 pub enum ScheduleChange {
     /// Sets the rate and overhead of the link.
     Link(LinkRate, LinkOverhead),
     /// Sets the maximum number of queues of the port.
     Queues(u32),
-    /// Adds a node. The first leaf is the default until a change sets another.
+    /// Adds a node. The first leaf is the default leaf until a change sets another.
     Add {
         /// Number of the node.
         node: QueueId,
@@ -50,14 +50,14 @@ pub enum ScheduleChange {
         /// Discipline of the node.
         kind: NodeKind,
     },
-    /// Changes the discipline of a leaf, which keeps its packets.
+    /// Changes the discipline of a leaf. The leaf keeps its packets.
     Become {
         /// Number of the leaf.
         node: QueueId,
         /// New discipline of the leaf.
         kind: NodeKind,
     },
-    /// Detaches a leaf, with its packets, from its parent until a [`Move`](Self::Move).
+    /// Detaches a leaf from its parent until a [`Move`](Self::Move). The leaf keeps its packets.
     Apart(QueueId),
     /// Attaches a detached leaf to another parent.
     Move {
@@ -68,21 +68,21 @@ pub enum ScheduleChange {
         /// Share of the leaf at its parent.
         share: Share,
     },
-    /// Removes a node and all nodes below it. Its packets move to another leaf, or are dropped.
+    /// Removes a node and all nodes below it. Their packets move to another leaf, or are dropped.
     Remove {
         /// Number of the node.
         node: QueueId,
         /// Leaf that receives the packets; `None` drops them.
         to: Option<QueueId>,
     },
-    /// Sets the default leaf, for packets without a queue of their own.
+    /// Sets the default leaf, for packets whose queue number belongs to no leaf.
     Default(QueueId),
     /// Sets the treatment of a flow in a leaf with a queue per flow.
     Flow(QueueId, FlowKey, FlowTreatment),
 }
 
-/// Position of a piece in a list of changes. A long list is sent in pieces, and packets are treated between
-/// them.
+/// Position of a piece in a list of changes. Control sends a long list in pieces, and the worker treats
+/// packets between them.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Piece {
     /// Whether the piece is the first of the list.
@@ -96,24 +96,23 @@ impl Piece {
     pub const WHOLE: Self = Self { begins: true, ends: true };
 }
 
-/// Complete treatment of a flow with a queue of its own.
+/// Settings of a flow in a leaf with a queue per flow. A change replaces all settings of the flow.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub enum FlowTreatment {
-    /// Quantum in bytes per round, and discard threshold in bytes. Quantum 0 and threshold `None` stand for
-    /// the leaf's settings.
+    /// Quantum in bytes per round, and discard threshold in bytes. A quantum of 0 and a threshold of `None`
+    /// stand for the leaf's settings.
     BestEffort(u32, Option<u32>),
-    /// Reserved rate, which is independent of the number of other flows, and discard threshold in bytes;
-    /// `None` stands for the leaf's setting.
+    /// Reserved rate, and discard threshold in bytes. The rate does not depend on the number of other flows.
+    /// A threshold of `None` stands for the leaf's setting.
     Reserved(Rate, Option<u32>),
-    /// Settings of the leaf.
+    /// Settings of the leaf, as for flows without settings of their own.
     Common,
 }
 
-/// Queue of a flow.
+/// Report on the queue of a flow.
 #[derive(Clone, PartialEq, Debug)]
 pub struct FlowQueueReport {
-    /// Hash of the flow's six-tuple, which identifies it in the leaf; `None` for the queue shared by flows
-    /// without their own.
+    /// Flow hash, which identifies the flow in the leaf; `None` for the shared queue.
     pub hash: Option<u32>,
     /// Rate reserved for the flow.
     pub reserved: Option<Rate>,
@@ -138,14 +137,15 @@ pub struct ScheduleReport {
     pub queues: (u32, u32),
 }
 
-/// Part of the nodes of a port's scheduler.
+/// Page of the nodes of a port's scheduler.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct NodesPage {
     /// Time of the report.
     pub at: Instant,
-    /// Nodes in the order of their numbers. Each shows its own drops only, and no promised rates.
+    /// Nodes in the order of their numbers. A node's drops don't include those of its descendants, and
+    /// promised rates are missing.
     pub nodes: Vec<NodeView>,
-    /// Number at which the next part begins; `None` at the end.
+    /// First node number of the next page; `None` on the last page.
     pub next: Option<u32>,
 }
 
@@ -156,16 +156,16 @@ pub(crate) type QueueDrops = Vec<(Packet, DropReason)>;
 pub struct PortScheduler {
     tree: LinkScheduler<Packet>,
     default: QueueId,
-    /// Leaf of each queue number: the node itself, or the leaf that received its packets on removal. 0 if
-    /// unknown.
+    /// Leaf for each queue number: the leaf with this number, or the leaf that received its packets when it
+    /// was removed. 0 if there is none.
     leaves: Vec<QueueId>,
-    /// Queue numbers of removed leaves whose packets enter another leaf: pairs of that leaf and queue number.
+    /// Removed leaves whose packets now enter another leaf: pairs of that leaf and the removed leaf's number.
     heirs: BTreeSet<(QueueId, QueueId)>,
-    /// Lower bound of all leaf numbers.
+    /// Index below which no leaf has its number.
     lowest: usize,
-    /// Whether a piece of the current list of changes was refused, so that the rest is skipped.
+    /// Whether a piece of the current list of changes was refused, so that the rest of the list is skipped.
     refused: bool,
-    /// Packets of this iteration that enter the tree next.
+    /// Packets that have arrived and enter the tree next.
     arrivals: Vec<Arrival<Packet>>,
     /// Seed of the flow hashes.
     seed: u64,
@@ -181,15 +181,16 @@ impl fmt::Debug for PortScheduler {
 }
 
 impl PortScheduler {
-    /// Returns a scheduler without nodes, for a link without a rate limit. `frames`: maximum number of frames
-    /// of packet memory in its queues. `seed`: seed of the packets' flow hashes.
+    /// Returns a scheduler without nodes, for a link without a rate limit. `frames`: maximum number of memory
+    /// frames in its queues. `seed` keys the flow hashes.
     pub fn new(frames: u32, seed: u64) -> Result<Self, ScheduleError> {
         let usual = BufferLimits::default();
         let packets = frames.clamp(64, usual.packets);
         let bytes = packets.saturating_mul(FRAME_SIZE as u32).min(usual.bytes);
         let limits = BufferLimits { packets, bytes, ..usual };
         let mut tree = LinkScheduler::new(LinkRate::default(), LinkOverhead::default(), limits)?;
-        // Control has built the same tree before, so no change is refused after others were made.
+        // Control has applied the same changes to a copy of the tree before. So no change is refused after
+        // earlier ones took effect.
         tree.trust(true);
         let arrivals = Vec::with_capacity(TOGETHER);
         let (leaves, heirs) = (Vec::new(), BTreeSet::new());
@@ -199,7 +200,7 @@ impl PortScheduler {
     /// Makes a change.
     ///
     /// # Errors
-    /// Returns a [`ScheduleError`] with the reason of a refusal; nothing has changed then.
+    /// Returns a [`ScheduleError`] with the reason of a refusal; in this case nothing has changed.
     pub(crate) fn change(
         &mut self,
         change: &ScheduleChange,
@@ -260,17 +261,17 @@ impl PortScheduler {
         Ok(())
     }
 
-    /// Returns a bounded part of the nodes from number `first` on, and the number of the next part; `None` after
-    /// the last part.
+    /// Returns a bounded number of nodes from number `first` on, and the first number of the next page;
+    /// `None` after the last page.
     pub(crate) fn nodes_from(&self, first: u32) -> (Vec<NodeView>, Option<u32>) {
         self.tree.report().nodes_from(first, NODES_AT_ONCE)
     }
 
-    /// Returns a bounded part of the flow queues of a leaf, from number `first` on. The order is stable while
-    /// no flow gets or loses a queue.
+    /// Returns a bounded number of a leaf's flow queues, from index `first` on. Their order stays the same
+    /// until a flow gets or loses a queue.
     ///
     /// # Errors
-    /// [`ScheduleError`] when the leaf is not one with a queue per flow.
+    /// [`ScheduleError`] when the leaf has no queue per flow.
     pub(crate) fn flow_queues(
         &self,
         leaf: QueueId,
@@ -299,8 +300,8 @@ impl PortScheduler {
         }
     }
 
-    /// Forgets removed leaves. Packets for their queue numbers enter leaf `to`, after the moved packets,
-    /// until that leaf has been empty.
+    /// Removes the entries of removed leaves. Packets for their queue numbers enter leaf `to` until that leaf
+    /// has been empty, so that they don't overtake the moved packets. `None`: the packets were dropped.
     fn forget_leaves(&mut self, gone: &[NodeId], to: Option<QueueId>) {
         for node in gone.iter().map(|node| QueueId(node.0 as u16)) {
             if self.is_leaf(node) {
@@ -312,7 +313,7 @@ impl PortScheduler {
         }
     }
 
-    /// Forgets one removed leaf. Visits only the queue numbers whose packets enter it.
+    /// Removes the entry of one leaf. Visits only the queue numbers whose packets enter it.
     fn forget_leaf(&mut self, node: QueueId, to: QueueId) {
         let sent_there = self.heirs.range((node, QueueId(0))..=(node, QueueId(u16::MAX)));
         let numbers: Vec<QueueId> = sent_there.map(|(_, number)| *number).chain([node]).collect();
@@ -356,9 +357,9 @@ impl PortScheduler {
         self.tree.is_backlogged(id(leaf)) || self.arrivals.iter().any(is_here)
     }
 
-    /// Returns the leaf that a packet for a queue enters now. Packets for a removed leaf enter the leaf that
-    /// got its packets, until that leaf has been empty, so that they overtake none. Afterwards they enter the
-    /// default leaf, as after a restart.
+    /// Returns the leaf that a packet for a queue enters now. A packet for a removed leaf enters the leaf
+    /// that got its packets until that leaf has been empty, so that it overtakes none of them. Later packets
+    /// enter the default leaf, as after a restart.
     #[inline]
     fn enter(&mut self, queue: QueueId) -> QueueId {
         let leaf = self.leaf_for(queue);
@@ -371,7 +372,7 @@ impl PortScheduler {
         leaf
     }
 
-    /// Returns whether the scheduler has neither nodes nor packets, so that the port works as without a
+    /// Returns whether the scheduler has neither nodes nor packets, so that the port can do without a
     /// scheduler.
     fn is_empty(&self) -> bool {
         self.tree.root().is_none() && !self.takes_packets() && self.held() == 0
@@ -382,8 +383,8 @@ impl PortScheduler {
         self.default != QueueId(0)
     }
 
-    /// Puts a packet into the queue that it names, or the default one. The packet enters the tree with the
-    /// next [`TOGETHER`] packets, or before the next release.
+    /// Puts a packet into the leaf for its queue number. The packet enters the tree when [`TOGETHER`] packets
+    /// have arrived, or before the next release.
     #[inline]
     pub(crate) fn enqueue(&mut self, packet: Packet, now: Instant, drops: &mut QueueDrops) {
         let leaf = id(self.enter(packet.queue));
@@ -393,8 +394,8 @@ impl PortScheduler {
         }
     }
 
-    /// Returns whether packets that the device accepts at once can bypass the tree: see
-    /// [`LinkScheduler::is_passable`].
+    /// Returns whether packets may bypass the tree if the device accepts them at once (see
+    /// [`LinkScheduler::is_passable`]).
     #[inline]
     pub(crate) fn is_passable(&self) -> bool {
         self.arrivals.is_empty() && self.tree.root() == Some(id(self.default)) && self.tree.is_passable()
@@ -406,13 +407,13 @@ impl PortScheduler {
         self.tree.pass(packets.map(|packet| packet.len() as u32));
     }
 
-    /// Puts the pending packets into the tree.
+    /// Moves the arrived packets into the tree.
     #[inline]
     fn settle(&mut self, now: Instant, drops: &mut QueueDrops) {
         self.tree.enqueue_batch(&mut self.arrivals, now, &mut sink(drops));
     }
 
-    /// Returns the leaf that a packet would enter, and the backlog before it.
+    /// Returns the leaf that a packet would enter, and the backlog in front of it.
     pub(crate) fn backlog(&self, packet: &Packet) -> Option<(QueueId, LeafBacklog)> {
         let leaf = self.leaf_for(packet.queue);
         let mut backlog = self.tree.backlog(id(leaf), FlowNumber(packet.hash))?;
@@ -428,7 +429,7 @@ impl PortScheduler {
         Some((leaf, backlog))
     }
 
-    /// Gives `out` the packets to send now, at most `most`.
+    /// Passes at most `most` packets that may be sent now to `out`.
     #[inline]
     pub(crate) fn release(
         &mut self,
@@ -443,7 +444,7 @@ impl PortScheduler {
         }
     }
 
-    /// Returns the earliest time at which a packet may be sent; `None` while no packet waits.
+    /// Returns the earliest time at which a packet may be sent; `None` if no packet waits.
     pub(crate) fn next_ready(&self) -> Option<Instant> {
         if !self.arrivals.is_empty() {
             return Some(Instant::ZERO);
@@ -476,7 +477,7 @@ fn sink(drops: &mut QueueDrops) -> impl FnMut(Packet, DropCause) + '_ {
     |packet, cause| drops.push((packet, reason(cause)))
 }
 
-/// Returns the drop reason of a scheduler's drop.
+/// Returns the drop reason that corresponds to a scheduler's drop cause.
 fn reason(cause: DropCause) -> DropReason {
     match cause {
         DropCause::Threshold | DropCause::BufferFull | DropCause::Overlimit | DropCause::NoQueue => {

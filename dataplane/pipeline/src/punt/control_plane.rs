@@ -1,8 +1,8 @@
-//! Control-plane policing for ports without a kernel: limits the packets for the router's own stack, class by
-//! class, each at its own rate.
+//! Control-plane policing for ports without a kernel stack: limits the packets for the router's own stack,
+//! each class at its own rate.
 //!
-//! For ports of kernel devices, the XDP program polices: dataplane/offload/bpf/control_plane.h, with the same
-//! classes.
+//! For ports of kernel devices, the XDP program polices with the same classes
+//! (dataplane/offload/bpf/control_plane.h).
 
 use millrace_packet::{CONTROL_CLASSES, ControlClass, Packet};
 use millrace_units::{Instant, PortId, TokenBucket, TokenRate};
@@ -15,14 +15,14 @@ use crate::punt::own_stack::ether_type;
 /// Token buckets of a worker: one for each policed class at each port.
 #[derive(Debug, Default)]
 pub(crate) struct ControlPlane {
-    /// Initial buckets of a port.
+    /// Full buckets, with which a port starts.
     full: [Option<TokenBucket>; CONTROL_CLASSES],
     ports: Vec<[Option<TokenBucket>; CONTROL_CLASSES]>,
 }
 
 impl ControlPlane {
-    /// Sets the limits and fills all buckets. Each of `workers` workers gets a share of the rates, but the
-    /// whole burst, as all packets of a burst may arrive at one worker.
+    /// Sets the limits and fills all buckets. Each of `workers` workers gets a share of the rates. But each
+    /// gets the whole burst, because all packets of a burst may arrive at one worker.
     pub fn set(&mut self, limits: &ClassLimits, workers: u32) {
         let bucket = |limit: ClassLimit| {
             let share = limit.per_second.div_ceil(workers).max(1);
@@ -32,7 +32,7 @@ impl ControlPlane {
         self.ports.clear();
     }
 
-    /// Returns whether a packet of a class, received by a port, is within the limit.
+    /// Returns whether a packet of a class at a port is within the limit, and takes it from the bucket.
     pub fn takes(&mut self, port: PortId, class: ControlClass, now: Instant) -> bool {
         if self.full.get(class.index()).is_none_or(Option::is_none) {
             return true;
@@ -44,8 +44,8 @@ impl ControlPlane {
         bucket.is_none_or(|bucket| bucket.take(now))
     }
 
-    /// Returns whether a packet may enter the own stack, which it may unless its class exceeds its rate.
-    /// Counts the packet in its class.
+    /// Returns whether a packet may enter the own stack: it may not if its class exceeds its rate. Counts the
+    /// packet in its class.
     pub fn enters(&mut self, packet: &Packet, ports: &mut PortTable, now: Instant) -> bool {
         let Some(class) = class_of(packet, ether_type(packet)) else { return true };
         let enters = self.takes(packet.port, class, now);
@@ -61,7 +61,7 @@ impl ControlPlane {
 }
 
 /// Returns the class of a packet for the router itself, whose network offset is set; `None` for multicast
-/// beyond the link, which may be in transit.
+/// beyond link scope, which may be in transit.
 fn class_of(packet: &Packet, ether_type: EtherType) -> Option<ControlClass> {
     match ether_type {
         EtherType::ARP => Some(ControlClass::Neighbours),
@@ -105,7 +105,7 @@ fn class_of_ipv6(packet: &Packet) -> Option<ControlClass> {
     })
 }
 
-/// Returns the class of a packet by its protocol and, for TCP and UDP, its ports.
+/// Returns the class of a packet by its IP protocol and, for TCP and UDP, its ports.
 fn class_of_transport(protocol: Protocol, header: Option<&[u8]>) -> ControlClass {
     let ports = header.and_then(|header| header.first_chunk::<4>());
     let ports = ports.map(|&[a, b, c, d]| (u16::from_be_bytes([a, b]), u16::from_be_bytes([c, d])));
@@ -136,7 +136,7 @@ mod tests {
         let (port, icmp) = (PortId(3), ControlClass::Icmp);
         let mut policing = limited(icmp, 1000, 10);
         let mut passed = 0;
-        // Ten times the rate, for a second.
+        // Sends ten times the rate for one second.
         for turn in 0..10_000_u64 {
             let now = Instant::from_nanos(turn * 100_000);
             passed += u64::from(policing.takes(port, icmp, now));

@@ -1,13 +1,14 @@
 //! Punting of frames to the kernel.
 
-/// Interface that punts frames to the kernel, as if their device had received them.
+/// Path by which frames are punted to the kernel, as if their device had received them.
 pub trait HostPath {
-    /// Punts `frames` to the kernel as received from the device `ifindex`. Returns the number of accepted
-    /// frames. The implementation must not stop at a frame that the kernel refuses.
+    /// Punts `frames` to the kernel as received from the device with kernel index `ifindex`. Returns the
+    /// number of accepted frames. If the kernel refuses a frame, the implementation must go on with the next
+    /// one.
     fn hand_back(&mut self, ifindex: u32, frames: &[&[u8]]) -> usize;
 }
 
-/// Host path of routers without kernel devices, which accepts no frame.
+/// Host path of a router without kernel devices. It accepts no frame.
 #[derive(Debug)]
 pub struct NoHost;
 

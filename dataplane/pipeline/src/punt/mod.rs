@@ -1,5 +1,5 @@
-//! Punting to the kernel: frames wait here until the end of the iteration. Each has the link header with
-//! which its device would have received it.
+//! Punting to the kernel: frames wait here until the end of the iteration. Each frame has the link header
+//! that its device would have received.
 
 pub(crate) mod control_plane;
 pub(crate) mod host_path;
@@ -22,15 +22,15 @@ use crate::punt::own_stack::{Context, Outcome, Outgoing, OwnStack};
 /// State of the punt stage.
 pub(crate) struct Punt {
     pub own: OwnStack,
-    /// Frames of the own stack.
+    /// Frames that the own stack sends.
     pub frames: Vec<Outgoing>,
     pub control_plane: ControlPlane,
-    /// Packets to be punted to the kernel.
+    /// Packets that wait to be punted to the kernel.
     pub for_kernel: Vec<Packet>,
 }
 
 impl Punt {
-    /// Returns the state of a router without ports. `seed` keys the hashes of the own stack.
+    /// Returns the state of a router without ports. `seed` keys the hashes of the own stack's resolver.
     pub fn new(seed: u64) -> Self {
         Self {
             own: OwnStack::new(seed),
@@ -40,17 +40,17 @@ impl Punt {
         }
     }
 
-    /// Returns the number of packets that wait here.
+    /// Returns the number of frames and packets that wait here.
     pub fn held(&self) -> usize {
         self.frames.len() + self.for_kernel.len()
     }
 
-    /// Queues a packet for the kernel. A packet without a link header of its port and family gets one: a
-    /// plugin may have made the packet or changed its link header. Otherwise the kernel could get a frame
-    /// that no filter has checked.
+    /// Queues a packet for the kernel. If the packet's link header doesn't match its port and IP version, it
+    /// gets a new one: a plugin may have made the packet or changed its header. Without this check, the
+    /// kernel could get a frame that no filter has seen in that form.
     ///
     /// # Errors
-    /// Returns the packet and the reason to drop it if it can't get a link header.
+    /// Returns the packet with a drop reason if it can't get a link header.
     pub fn queue(&mut self, mut packet: Packet, ports: &PortTable) -> Result<(), (Packet, DropReason)> {
         let Some(entry) = ports.get(packet.port) else { return Err((packet, DropReason::PortDown)) };
         if !is_frame_of(&entry.settings, &packet) {
@@ -68,7 +68,7 @@ impl Punt {
     }
 }
 
-/// Punt stage: delivery of packets to the own stack and to the kernel.
+/// State of the punt stage, which delivers packets to the own stack and to the kernel.
 pub(crate) struct PuntStage<'a> {
     pub pool: &'a Pool,
     pub ports: &'a mut PortTable,
@@ -76,7 +76,7 @@ pub(crate) struct PuntStage<'a> {
     /// Rings to other workers; `None` with a single worker.
     pub handover: Option<&'a mut Handover>,
     pub observation: &'a mut Observation,
-    /// Packets of the own stack that pass the stages as router-made packets.
+    /// Packets of the own stack that still have to pass the stages, as router-made packets.
     pub made: &'a mut Vec<Packet>,
     pub punt: &'a mut Punt,
 }
@@ -95,7 +95,7 @@ impl PuntStage<'_> {
         outcome
     }
 
-    /// Calls the own stack, and counts the packets and frames that it makes.
+    /// Calls the own stack through `call`, and counts the packets and frames that it makes.
     pub fn with_own(&mut self, now: Instant, call: impl FnOnce(&mut OwnStack, &mut Context<'_>)) {
         let before = self.punt.frames.len() + self.made.len();
         let (pool, ports, frames, packets) =
@@ -118,8 +118,8 @@ impl PuntStage<'_> {
         }
     }
 
-    /// Calls `hand_back` with the frames for the kernel, port by port. `hand_back` returns the number of
-    /// accepted frames, which are the first ones.
+    /// Calls `hand_back` with the frames for the kernel, port by port. `hand_back` returns the number n of
+    /// accepted frames; the first n frames then count as accepted.
     pub fn hand_back(&mut self, mut hand_back: impl FnMut(u32, &[&[u8]]) -> usize) {
         if self.handover.is_some() {
             self.hand_over();
@@ -147,7 +147,7 @@ impl PuntStage<'_> {
         drop(packets);
     }
 
-    /// Hands packets for the kernel over to the owners of their ingress devices.
+    /// Hands packets for the kernel over to the workers that own their ingress devices.
     fn hand_over(&mut self) {
         let packets = std::mem::take(&mut self.punt.for_kernel);
         for packet in packets {
@@ -175,7 +175,7 @@ impl PuntStage<'_> {
     }
 }
 
-/// Calls `hand_back` with the frames of a port. Returns the number of accepted frames.
+/// Calls `hand_back` with the frames of one port. Returns the number of accepted frames.
 fn hand_back_group(
     ports: &PortTable,
     (port, group): (PortId, &[Packet]),
@@ -193,15 +193,15 @@ fn hand_back_group(
         group.iter().zip(&copies).map(|(packet, copy)| copy.as_deref().unwrap_or(packet.data())).collect();
     hand_back(ifindex, &frames) as u64
 }
-/// Returns whether the port would receive the packet's link header, and the EtherType matches the network
-/// header.
+/// Returns whether the packet's link header is addressed to the port, has its tags, and has the EtherType of
+/// the network header.
 fn is_frame_of(port: &PortSettings, packet: &Packet) -> bool {
     let Ok(frame) = ethernet::Frame::new_checked(packet.data()) else { return false };
     let Ok(stack) = vlan::Stack::parse(frame.ether_type(), frame.payload()) else { return false };
     let expected = match packet.network().first().map(|first| first >> 4) {
         Some(4) => EtherType::IPV4,
         Some(6) => EtherType::IPV6,
-        // The hardware type of an ARP message begins with zeros.
+        // The first octet of an ARP message is 0, so it looks like IP version 0.
         _ => EtherType::ARP,
     };
     let is_ours = frame.destination().is_multicast() || frame.destination() == port.mac;

@@ -1,4 +1,4 @@
-//! Frames punted to the kernel.
+//! Tests of frames punted to the kernel.
 
 use std::time::Duration;
 
@@ -28,7 +28,7 @@ fn router(tags: Tags) -> (Pool, Router) {
     (pool, router)
 }
 
-/// Returns a datagram to an address of its port, or to a group of the link.
+/// Returns a UDP datagram to an address of the test port, or to a link-local multicast group.
 fn datagram(destination: [u8; 4]) -> Vec<u8> {
     let mut header = vec![0x45, 0, 0, 28, 0, 7, 0, 0, 1, 17, 0, 0, 10, 1, 0, 2];
     header.extend(destination);
@@ -79,9 +79,10 @@ fn wrong_link_header_is_replaced_and_a_received_one_stays() {
         (Tags::NONE, MAC, &[8, 0], true),
         (Tags::NONE, group, &[8, 0], true),
         (Tags::single(10), MAC, tagged, true),
-        // Priority tag.
+        // Frame with a priority tag (VLAN id 0).
         (Tags::NONE, MAC, &[0x81, 0, 0xe0, 0, 8, 0], true),
-        // ARP, IPv6, LLDP, a foreign VLAN and another station, as a plugin may write them.
+        // Frames with ARP, IPv6, LLDP, a foreign VLAN or another station's address, as a plugin may write
+        // them.
         (Tags::NONE, MAC, &[8, 6], false),
         (Tags::NONE, MAC, &[0x86, 0xdd], false),
         (Tags::NONE, MAC, &[0x88, 0xcc], false),

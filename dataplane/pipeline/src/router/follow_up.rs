@@ -1,4 +1,5 @@
-//! Journeys that begin inside the router: packets made by the router, and packets released from a wait.
+//! Journeys that begin inside the router: those of packets made by the router, and of packets released from a
+//! wait.
 
 use millrace_packet::{Batch, Packet};
 use millrace_plugin_abi::Position;
@@ -8,13 +9,13 @@ use crate::observe::trace::Probe;
 use crate::router::Router;
 use crate::work::Work;
 
-/// Maximum number of passes over router-made packets in one call of [`Router::follow_up`]; further packets
-/// wait for the next iteration.
+/// Maximum number of passes in one call of [`Router::follow_up`]. Packets made in the last pass wait for the
+/// next iteration.
 const ROUNDS: usize = 4;
 
 impl Router {
-    /// Forwards the packets that earlier packets caused: packets made by the router, and packets released
-    /// from a wait.
+    /// Forwards all pending packets: packets made by the router, copies, and packets released from a wait.
+    /// These may make further packets, so there are several passes.
     pub(crate) fn follow_up(&mut self, now: Instant) {
         for _ in 0..ROUNDS {
             if !self.punt.own.actions.is_empty() {
@@ -56,13 +57,14 @@ impl Router {
         }
     }
 
-    /// Forwards packets that have passed all gates.
+    /// Forwards packets that have passed all gates, and disposes of them.
     fn send_on<P: Probe>(&mut self, work: &mut Work, probe: P, now: Instant) {
         self.forward(work, probe, now);
         self.disposal().dispose(work, probe, now);
     }
 
-    /// Continues packets at stage number `stage` of a position, up to the queue.
+    /// Takes packets through the remaining stages, from binding number `stage` of their path at a position
+    /// on.
     pub(crate) fn travel_from(&mut self, work: &mut Work, position: Position, stage: u16, now: Instant) {
         match self.observation.note_resumed(work, now) {
             None => self.travel_on(work, (position, stage), (), now),
@@ -76,15 +78,15 @@ impl Router {
     }
 }
 
-/// Moves packets into an empty batch. Returns whether there were any. With `alone`, each traced packet gets a
-/// batch of its own.
+/// Moves packets from `packets` into an empty batch. Returns whether there were any. With `alone`, each
+/// traced packet gets a batch of its own.
 fn fill(batch: &mut Batch, packets: &mut Vec<Packet>, alone: bool) -> bool {
     let mut count = packets.len().min(batch.room());
     if alone && let Some(marked) = packets.iter().take(count).position(|packet| packet.trace != 0) {
         count = marked.max(1);
     }
     for packet in packets.drain(..count) {
-        // Never fails: `count` is at most the batch's room.
+        // Can't fail: `count` is at most the batch's room.
         let _ = batch.push(packet);
     }
     count > 0

@@ -13,8 +13,8 @@ use crate::router::Router;
 use crate::work::{Fate, Work};
 
 impl Router {
-    /// Puts a batch of frames that the kernel sends by `port` into the port's queues. Afterwards `work` holds
-    /// no packets. Frames that can't be parsed go to the default queue.
+    /// Puts a batch of frames that the kernel sends by `port` into the port's queues, and leaves `work`
+    /// empty. Frames that can't be parsed go to the default queue.
     pub(crate) fn take_host_output(
         &mut self,
         port: PortId,
@@ -41,7 +41,7 @@ impl Router {
         self.classification().classify(work, now);
         let from = match filters {
             HostFilters::Queue => {
-                // Bindings of skipped gates are not accounted.
+                // Bindings at skipped gates must not account for the packet.
                 for index in 0..work.packets.len() {
                     let path = work.paths[index];
                     if path != EMPTY_PATH {

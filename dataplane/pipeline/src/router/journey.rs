@@ -14,9 +14,10 @@ use crate::router::trace_steps::{write_classified, write_routed};
 use crate::work::{Fate, Work};
 
 impl Router {
-    /// Takes a batch received by `device` through all stages. Afterwards `work` holds no packets.
+    /// Takes a batch received by `device` through all stages, and leaves `work` empty.
     pub fn process(&mut self, device: DeviceId, work: &mut Work, now: Instant) {
-        // The counter may be below zero: cleared counters leave out packets that other workers have received.
+        // The counter wraps: after a clear it may be below zero, because it leaves out packets that other
+        // workers have received.
         self.observation.totals.received =
             self.observation.totals.received.wrapping_add(work.packets.len() as u64);
         self.arrivals.0.note(&work.packets);
@@ -37,7 +38,7 @@ impl Router {
         self.journey(work, now);
     }
 
-    /// Runs the stages from classify on, then all packets that they create or release.
+    /// Runs the stages from classify on, then takes all packets that they make or release through the stages.
     pub(crate) fn journey(&mut self, work: &mut Work, now: Instant) {
         self.stages(work, now);
         self.follow_up(now);
@@ -53,8 +54,8 @@ impl Router {
         }
     }
 
-    /// Runs the stages from classify up to dispose, which settle the fates of the packets. Returns whether
-    /// all packets (except those [aside](Work::aside)) are finished frames that
+    /// Runs the stages from classify on, which decide the fates of the packets, without dispose. Returns
+    /// whether all packets (except those [aside](Work::aside)) are finished frames that
     /// [`Leaving`](crate::work::Leaving) has counted.
     #[inline(always)]
     pub(crate) fn settle<P: Probe>(&mut self, work: &mut Work, probe: P, now: Instant) -> bool {
@@ -84,7 +85,7 @@ impl Router {
         true
     }
 
-    /// Classifies a batch; packets of known flows take the fast path if possible. Returns whether all packets
+    /// Classifies a batch. Packets of known flows take the fast path if possible. Returns whether all packets
     /// did.
     #[inline(always)]
     fn classify_or_express<P: Probe>(&mut self, work: &mut Work, probe: P, now: Instant) -> bool {
@@ -94,7 +95,7 @@ impl Router {
         }
         let all = match probe.mark() {
             None => self.fast_path().express(work, now),
-            // A lookup alone costs less than a batch lookup.
+            // For one packet, a single lookup costs less than a batch lookup.
             Some(_) => self.fast_path().express_alone(work, now),
         };
         if !all {
@@ -103,7 +104,7 @@ impl Router {
         all
     }
 
-    /// Takes packets of known flows through the instances at gates of positions `early` and `late`. Returns
+    /// Takes packets of known flows through their instances at gates of positions `early` and `late`. Returns
     /// whether all packets are finished frames.
     fn settle_bound<P: Probe>(&mut self, work: &mut Work, probe: P, now: Instant) -> bool {
         if self.gates.looks_at_packets() {
@@ -120,7 +121,8 @@ impl Router {
         all
     }
 
-    /// Settles the fates of packets from a position and stage number on, without disposing of them.
+    /// Runs the gates and the forward stage from binding number `stage` at a position on. Decides the fates
+    /// of the packets, without dispose.
     pub(crate) fn settle_from<P: Probe>(
         &mut self,
         work: &mut Work,
@@ -139,7 +141,7 @@ impl Router {
             self.gate_run().make_copies(work, probe, now);
             self.forward(work, probe, now);
             if (position, stage) == (Position::Early, 0) {
-                // Not for packets that waited: `work` holds no flow records for them.
+                // Packets that have waited don't pass here: `work` holds no flow records for them.
                 self.fast_path().note_adjacencies(work);
                 self.offer(work, now);
             }
@@ -158,19 +160,19 @@ impl Router {
         }
     }
 
-    /// Decides the fates of open packets: packets with an adjacency become finished frames, others get a
-    /// route, an egress port and a link address.
+    /// Decides the fates of open packets. Packets with an adjacency become finished frames; other packets get
+    /// a route, an egress port and a MAC address.
     pub(crate) fn forward<P: Probe>(&mut self, work: &mut Work, probe: P, now: Instant) {
         if self.observation.is_tapped() {
-            // Captures see packets on the general path only.
+            // While a capture runs, all packets take the general path, which captures observe.
             work.adjacencies.all_mut().fill(NO_ADJACENCY);
         }
         work.leaving.begin();
         self.forward_known(work, probe, now);
     }
 
-    /// As [`forward`](Self::forward), for a batch that no capture sees. [`Leaving`](crate::work::Leaving) may
-    /// have counted some of its frames already.
+    /// Does the same as [`forward`](Self::forward), for a batch that no capture observes.
+    /// [`Leaving`](crate::work::Leaving) may have counted some of its frames already.
     #[inline]
     pub(crate) fn forward_known<P: Probe>(&mut self, work: &mut Work, probe: P, now: Instant) {
         let is_observed = |fate| matches!(fate, Fate::Forward | Fate::Queue);

@@ -29,7 +29,8 @@ use crate::ports::{DeviceId, PortTable};
 use crate::punt::Punt;
 use crate::router::scratch::Scratch;
 
-/// Forwarding state of a worker: the state of each stage, and all tables between the devices.
+/// Forwarding state of a worker: everything between the devices, that is, the tables and the state of each
+/// stage.
 pub struct Router {
     pub(crate) pool: Pool,
     pub(crate) seed: u64,
@@ -47,14 +48,14 @@ pub struct Router {
     pub(crate) observation: Observation,
     pub(crate) pending: Pending,
     pub(crate) scratch: Scratch,
-    /// Last batch that the worker received, and its ingress device; `None` before the first batch, and for a
-    /// batch from another worker.
+    /// Last batch that the worker received, and its ingress device; the device is `None` before the first
+    /// batch, and for a batch from another worker.
     pub(crate) arrivals: (Arrivals, Option<DeviceId>),
 }
 
 impl Router {
-    /// Returns a router without ports that looks up routes in `prefixes`. `seed` keys its hashes, and should
-    /// be random.
+    /// Returns a router without ports. `prefixes` is the shared route table; `seed` keys the router's hashes,
+    /// and should be random.
     ///
     /// # Errors
     /// When the kernel maps no memory for the flow table.
@@ -78,7 +79,7 @@ impl Router {
         })
     }
 
-    /// Invalidates the flow records if a replaced instance requires reclassification.
+    /// Invalidates the flow records if the replacement of an instance may have changed paths.
     pub(crate) fn after_succession(&mut self) {
         if self.gates.plugins_mut().bindings.take_reclassify() {
             self.classifier.changes.everything_changed();

@@ -1,4 +1,5 @@
-//! Resumption of packets that instances kept: each packet continues at its stage, or ends there.
+//! Resumption of packets that instances held: each packet continues with the next binding of its path, or
+//! ends there.
 
 use millrace_plugin::Place;
 use millrace_plugin_abi::Position;
@@ -39,10 +40,10 @@ impl Router {
         self.scratch.released = released;
     }
 
-    /// Resumes the packets of a batch at their common path, position and stage.
+    /// Resumes the packets of a batch at `place`, their common path, position and binding.
     fn resume_at(&mut self, place: Place, work: &mut Work, now: Instant) {
         if place.position != Position::Copy {
-            // The number of the route may have another meaning by now.
+            // The route number may have got another route during the wait, so the route is looked up again.
             for (packet, key) in work.packets.iter_mut().zip(work.keys.all()) {
                 if !is_filter(packet.next_hop) {
                     look_up(&self.forwarding.fib, packet, key);
@@ -53,7 +54,7 @@ impl Router {
         self.gates.group(work);
         self.gate_run().run((place.position, place.stage), work, (), now);
         for (fate, packet) in work.fates.all_mut().iter_mut().zip(work.packets.iter()) {
-            // A copy ends after the last instance, unless an instance sends it.
+            // A copy is consumed after the last instance, unless an instance sends it.
             *fate = match *fate {
                 Fate::Kept(ticket) => Fate::Kept(ticket),
                 Fate::Forward if is_copy(packet.next_hop) => Fate::Resume,

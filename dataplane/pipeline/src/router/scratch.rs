@@ -1,4 +1,4 @@
-//! Allocations that batches reuse.
+//! Scratch memory of a router.
 
 use millrace_plugin::Released;
 
@@ -6,13 +6,13 @@ use crate::egress::queueing::EgressScratch;
 use crate::gates::Copies;
 use crate::work::Work;
 
-/// Reused allocations; their contents are meaningless between two batches.
+/// Scratch memory that the router reuses for each batch; its contents are meaningless between two batches.
 #[derive(Default)]
 pub(crate) struct Scratch {
-    /// Batch of [`Router::follow_up`](super::Router::follow_up), and of packets that plugins release.
+    /// Batch of [`Router::follow_up`](super::Router::follow_up), and of packets that instances release.
     pub spare: Work,
     pub copies: Copies,
     pub egress: EgressScratch,
-    /// Packets released by plugins.
+    /// Packets that instances release.
     pub released: Vec<Released>,
 }

@@ -1,4 +1,4 @@
-//! Stages of the router: each borrows the parts of the router that it reads and changes.
+//! Constructors of the stages. Each stage borrows the parts of the router that it reads and changes.
 
 use crate::classify::Classification;
 use crate::egress::dispose::Disposal;
@@ -65,7 +65,7 @@ impl Router {
         }
     }
 
-    /// Returns the tables that decide where a packet leaves.
+    /// Returns the tables that determine a packet's route, next hop and egress port.
     pub(crate) fn routing(&self) -> Routing<'_> {
         Routing { fib: &self.forwarding.fib, filter_routes: self.gates.routes(), ports: &self.ports }
     }

@@ -10,7 +10,8 @@ use crate::router::Router;
 use crate::work::Work;
 
 impl Router {
-    /// Takes a batch over from another worker. Returns the number of packets.
+    /// Takes a batch over from worker `from`, and runs the errand of each packet. Returns the number of
+    /// packets.
     pub(crate) fn take_over(&mut self, from: usize, work: &mut Work, now: Instant) -> usize {
         let Some(mut handover) = self.handover.take() else { return 0 };
         let mut count = 0;

@@ -1,4 +1,4 @@
-//! Timers of the router: work that is due without packets.
+//! Timers of the router: tasks that are due at a time, without packets.
 
 use millrace_forward::IcmpError;
 use millrace_packet::DropReason;
@@ -6,23 +6,24 @@ use millrace_units::Instant;
 
 use crate::router::Router;
 
-/// Maximum number of held packets that time out in an iteration. The router sends ICMP errors about them.
+/// Maximum number of held packets that time out in an iteration. Each causes an ICMP error.
 const EXPIRED_AT_ONCE: usize = 64;
 
 impl Router {
-    /// Resumes packets kept by plugins whose wait is over.
+    /// Resumes suspended calls, and packets held by instances whose wait is over.
     pub fn run_plugins(&mut self, now: Instant) {
         if !self.gates.plugins().is_idle() {
             self.resume_kept(now);
         }
     }
 
-    /// Runs due timers: neighbour requests are repeated, held packets time out, and flows expire.
+    /// Runs due timers: repeats neighbour requests, drops held packets that have timed out, expires flows,
+    /// and resumes packets held by instances.
     pub fn run_timers(&mut self, now: Instant) {
         self.pending.from_plugins.begin(self.options.plugin_weight);
         self.run_plugins(now);
         self.punt.own.resolver.poll(now, &mut self.punt.own.actions);
-        // Further expired packets are refused in the next iteration, which follows at once: see `next_timer`.
+        // If more packets have expired, `next_timer` makes the next iteration follow at once.
         for _ in 0..EXPIRED_AT_ONCE {
             let Some(held) = self.forwarding.hold.expire(now) else { break };
             let (error, reason) = (IcmpError::HostUnreachable, DropReason::NeighbourFailed);
@@ -40,7 +41,7 @@ impl Router {
         let flows = self.classifier.next_upkeep();
         let plugins = self.gates.plugins().next_event(now);
         let again = (!self.pending.again.is_empty() || self.pending.from_plugins.len() > 0).then_some(now);
-        // A port whose device is full sends nothing, whatever its scheduler permits.
+        // A port with a non-empty queue waits for its device, not for its scheduler.
         let ports = self.ports.iter().filter(|(_, entry)| entry.queue.is_empty());
         let queues = ports.filter_map(|(_, entry)| entry.scheduler.as_ref()?.next_ready());
         let offload = self.offload.as_ref().and_then(|offload| offload.next_event(now));

@@ -1,8 +1,8 @@
-//! Batches with traced packets. Each traced packet passes the stages alone, and the others pass them together
-//! as without a trace. All packets then leave in their order of arrival.
+//! Batches with traced packets. Each traced packet passes the stages alone. The other packets pass them
+//! together, as without a trace. All packets then leave in their order of arrival.
 //!
 //! Instances see a traced packet before or after the rest of the batch, whichever keeps the order of its
-//! flow. If packets of its flow stand on both sides of it, the batch is cut.
+//! flow. If packets of its flow come both before and after it in the batch, the batch is cut.
 
 use millrace_classify::NearKey;
 use millrace_packet::Packet;
@@ -16,8 +16,7 @@ use crate::router::Router;
 use crate::work::{Alike, Bits, Fate, Work};
 
 impl Router {
-    /// Takes a batch through the stages while a trace runs: as [`journey`](Router::journey), but each traced
-    /// packet alone.
+    /// Takes a batch through the stages like [`journey`](Router::journey), but each traced packet alone.
     #[cold]
     #[inline(never)]
     pub(crate) fn journey_watched(&mut self, work: &mut Work, pick: Pick, now: Instant) {
@@ -43,14 +42,14 @@ impl Router {
     }
 }
 
-/// Journey of a batch with traced packets.
+/// Router and time of a journey with traced packets.
 struct TracedBatch<'a> {
     router: &'a mut Router,
     now: Instant,
 }
 
 impl TracedBatch<'_> {
-    /// Takes a batch through the stages, and cuts it where the order inside a flow requires that.
+    /// Takes a batch through the stages, cut into pieces where the order within a flow requires that.
     fn go_in_pieces(&mut self, work: &mut Work, room: &mut Room) {
         let Room { rest, alone, traced } = room;
         while let Some(cut) = self.next_cut(work, traced)
@@ -66,11 +65,11 @@ impl TracedBatch<'_> {
         self.go_around(work, traced, alone);
     }
 
-    /// Sets the [`Turn`] of each traced packet, up to the first one before which the batch must be cut. Returns
-    /// its index in `traced`.
+    /// Sets the [`Turn`] of the traced packets, up to the first packet before which the batch must be cut.
+    /// Returns the index of that packet in `traced`; `None` if no cut is needed.
     fn next_cut(&self, work: &Work, traced: &mut [Traced]) -> Option<usize> {
         if !self.router.gates.is_bound() {
-            // No instance sees the packets, and dispose sends them in their order.
+            // There are no instances that could see packets out of order, and dispose keeps the order.
             return None;
         }
         traced.iter_mut().position(|one| {
@@ -80,10 +79,10 @@ impl TracedBatch<'_> {
         })
     }
 
-    /// Takes a batch through the stages, with each traced packet alone.
+    /// Takes a batch through the stages, each traced packet alone.
     fn go_around(&mut self, work: &mut Work, traced: &mut [Traced], alone: &mut Work) {
         for one in &mut *traced {
-            // The stages skip the packet: the key matches no flow, and the fate is not open.
+            // Makes the stages skip the packet: its key matches no flow, and its fate is not open.
             work.complete(one.place);
             one.near = std::mem::replace(&mut work.reading.nears[one.place], NearKey::NONE);
             one.fate = std::mem::replace(&mut work.fates[one.place], Fate::Consumed);
@@ -113,7 +112,7 @@ impl TracedBatch<'_> {
         self.router.gates.plugins_mut().end_of_batch();
     }
 
-    /// Takes the traced packets of a [`Turn`] through the stages up to dispose, each alone.
+    /// Takes each traced packet of a [`Turn`] through the stages up to dispose, alone.
     fn go_each(&mut self, work: &mut Work, traced: &mut [Traced], turn: Turn, alone: &mut Work) {
         for one in traced.iter_mut().filter(|one| one.turn == turn) {
             alone.take_aside(work, one);
@@ -126,8 +125,8 @@ impl TracedBatch<'_> {
         }
     }
 
-    /// Sends a batch if all its packets, traced ones included, are finished frames for one queue that has
-    /// room. The other packets must be finished frames. Returns whether the batch was sent.
+    /// Sends the batch if every traced packet is a finished frame too, and all packets go to one queue that
+    /// has room. The caller has checked the other packets. Returns whether the batch was sent.
     fn leave_all(&mut self, work: &mut Work, traced: &[Traced]) -> bool {
         if traced.iter().any(|one| one.fate != Fate::Queue) {
             return false;
@@ -155,7 +154,7 @@ impl TracedBatch<'_> {
     }
 }
 
-/// Returns whether the flow of a packet is known, and bound to no instance.
+/// Returns whether the flow of a packet has a current record, and is bound to no instance.
 fn meets_nobody(classifier: &Classifier, work: &Work, place: usize) -> bool {
     let flows = &classifier.flows;
     let flow = flows.find(&work.keys[place], work.hashes[place], 0).filter(|_| classifier.remembers());
@@ -165,7 +164,7 @@ fn meets_nobody(classifier: &Classifier, work: &Work, place: usize) -> bool {
     })
 }
 
-/// Returns the [`Turn`] of a traced packet; `None` if either one would change the order of its flow.
+/// Returns the [`Turn`] of a traced packet; `None` if both turns would change the order of its flow.
 fn turn_of(classifier: &Classifier, work: &Work, place: usize) -> Option<Turn> {
     if !work.fates[place].is_open() {
         return Some(Turn::Last);
@@ -181,7 +180,7 @@ fn turn_of(classifier: &Classifier, work: &Work, place: usize) -> Option<Turn> {
 }
 
 impl Work {
-    /// Moves a packet out of another batch into this empty one, with all results of the stages before
+    /// Moves the packet of `one` out of `other` into this empty batch, with all results of the stages before
     /// classify.
     fn take_aside(&mut self, other: &mut Self, one: &Traced) {
         let place = one.place;
@@ -193,12 +192,12 @@ impl Work {
         (self.reading.brief, self.reading.keys_due) = (Bits::default(), false);
         self.reading.alike = Alike::No;
         self.begin_classified(1);
-        // Never fails: the batch is empty.
+        // Can't fail: the batch is empty.
         let _ = self.packets.push(other.packets.take_out(place));
     }
 
-    /// Moves the only packet back to its index in the other batch, with the results that dispose needs.
-    /// Returns its fate.
+    /// Moves the only packet back to index `place` of `other`, with the results that dispose needs. Returns
+    /// its fate.
     fn give_back(&mut self, other: &mut Self, place: usize) -> Fate {
         if let Some(packet) = self.packets.pop() {
             other.packets.put_back(place, packet);
@@ -209,12 +208,12 @@ impl Work {
         self.fates[0]
     }
 
-    /// Moves the packets from index `from` on out of another batch, with all results of the stages before
-    /// classify. Packets read in brief remain so, because most of them need no further fields.
+    /// Moves the packets from index `from` on out of `other` into this empty batch, with all results of the
+    /// stages before classify. Packets read in brief remain so, because most of them need no further fields.
     fn take_tail(&mut self, other: &mut Self, from: usize) {
         let end = other.packets.len();
         let count = end - from;
-        // The packets were in a batch, so an empty batch has room for them.
+        // Can't fail: an empty batch has room for any part of another batch.
         self.packets.take_tail(&mut other.packets, from);
         self.reading.nears[..count].copy_from_slice(&other.reading.nears[from..end]);
         self.hashes[..count].copy_from_slice(&other.hashes[from..end]);
@@ -222,7 +221,7 @@ impl Work {
         self.reading.alike = other.reading.alike;
         let all_brief = self.reading.brief == Bits::of(count);
         if all_brief {
-            // Packets read in brief have open fates.
+            // A packet read in brief always has an open fate.
             self.fates[..count].fill(Fate::Forward);
         } else {
             self.fates[..count].copy_from_slice(&other.fates[from..end]);
@@ -254,8 +253,8 @@ mod tests {
         FlowKey::v6(address(2), address(last), 17, (1, 2), PortId(1))
     }
 
-    /// Returns a batch of packets with these flow keys. Packets with an index below `brief` were read in
-    /// brief.
+    /// Returns a batch with a packet for each of the flow keys. Packets with an index below `brief` count as
+    /// read in brief.
     fn batch(pool: &Pool, keys: &[FlowKey], brief: usize) -> Work {
         let mut work = Work::default();
         for index in 0..keys.len() {
@@ -266,7 +265,7 @@ mod tests {
             work.set_key(index, *key);
             work.hashes[index] = index as u64;
             if index < brief {
-                // Stale fields of an earlier packet, as brief reading leaves them.
+                // Leaves a wrong key in the field, as brief reading leaves the key of an earlier packet.
                 work.keys[index] = if key.destination().is_ipv4() { key4(0) } else { *key };
                 work.varying[index] = Varying { tcp_flags: None, dscp: 63 };
             }

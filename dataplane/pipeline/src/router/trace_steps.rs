@@ -1,4 +1,4 @@
-//! Steps of a traced packet: results of the classify and forward stages.
+//! Records the results of the classify and forward stages for a traced packet.
 
 use millrace_plugin::EMPTY_PATH;
 use millrace_units::Instant;
@@ -9,8 +9,8 @@ use crate::observe::trace::{FlowFound, RouteTaken, TraceStep};
 use crate::router::Router;
 use crate::work::{Fate, Work};
 
-/// Records the result of the flow lookup of the only packet of a batch. `before`: the counters before the
-/// lookup.
+/// Records the flow lookup of a batch of one packet. `before`: the counters before the lookup, which show its
+/// result.
 #[cold]
 pub(crate) fn write_classified(
     router: &mut Router,
@@ -47,7 +47,7 @@ fn classified(router: &Router, work: &Work, before: ClassifyCounts) -> TraceStep
     }
 }
 
-/// Records the route of the only packet of a batch.
+/// Records the route of a batch of one packet.
 #[cold]
 pub(crate) fn write_routed(router: &mut Router, mark: u16, work: &Work, now: Instant) {
     let taken = route_taken(router, work);

@@ -10,9 +10,9 @@ use crate::ports::{DeviceId, PortTable};
 pub(super) struct Devices {
     /// Open devices; `None` for numbers without one.
     pub all: Vec<Option<Box<dyn Port>>>,
-    /// Counters of closed devices.
+    /// Sum of the counters of closed devices.
     pub closed: PortCounters,
-    /// Counters of the devices when the counters were cleared.
+    /// Counter values of each open device at the last clear.
     cleared: Vec<(DeviceId, PortCounters)>,
 }
 
@@ -32,7 +32,7 @@ impl Devices {
         self.all.get(usize::from(id.0)).is_some_and(Option::is_some)
     }
 
-    /// Adds a device, and replaces the present one.
+    /// Adds a device, or replaces the one with the same id.
     pub fn add(&mut self, id: DeviceId, device: Box<dyn Port>) {
         let index = usize::from(id.0);
         if self.all.len() <= index {
@@ -57,12 +57,13 @@ impl Devices {
         true
     }
 
-    /// Sets the MTU of each device, and the segment MTU of super-frames: the least MTU of all ports.
+    /// Sets the MTU of each device. Also sets the MTU to which devices segment GSO packets: the least MTU of
+    /// all ports.
     pub fn set_mtus(&mut self, ports: &PortTable) {
         let mtus: Vec<(DeviceId, u16)> = ports.mtus().collect();
         let least = mtus.iter().map(|(_, mtu)| *mtu).min().unwrap_or(u16::MAX);
         for (index, device) in self.all.iter_mut().enumerate() {
-            // A sub-interface may have a smaller MTU than its device.
+            // The device needs the largest MTU of its ports, because a sub-interface may have a smaller one.
             let own = mtus.iter().filter(|(id, _)| usize::from(id.0) == index).map(|(_, mtu)| *mtu).max();
             if let (Some(device), Some(mtu)) = (device, own) {
                 device.set_mtu(mtu, least);
@@ -70,7 +71,7 @@ impl Devices {
         }
     }
 
-    /// Returns the counters of the open devices since they were cleared.
+    /// Returns what each open device has counted since the last clear.
     pub fn counters(&mut self) -> Vec<(DeviceId, PortCounters)> {
         let since = |id, now| (id, since_cleared(&self.cleared, id, now));
         now(&mut self.all).map(|(id, now)| since(id, now)).collect()
@@ -84,14 +85,14 @@ impl Devices {
     }
 }
 
-/// Returns the counters of the open devices.
+/// Returns the total counters of the open devices.
 fn now(devices: &mut [Option<Box<dyn Port>>]) -> impl Iterator<Item = (DeviceId, PortCounters)> {
     let devices = devices.iter_mut().enumerate();
     devices.filter_map(|(index, device)| Some((DeviceId(index as u16), device.as_mut()?.counters())))
 }
 
-/// Returns the counters of a device since they were cleared. The number of packets held is a current value,
-/// and stays as it is.
+/// Returns what a device has counted since the last clear, given its total counters `now`. The number of held
+/// packets is a current value, and stays as it is.
 pub(super) fn since_cleared<K: PartialEq>(
     cleared: &[(K, PortCounters)],
     id: K,

@@ -1,5 +1,5 @@
-//! Host output: packets that the kernel sends out of a port with a scheduler. The router intercepts them, and
-//! puts them into the port's queues like other packets.
+//! Host output: packets that the kernel sends out of a port with a scheduler. The kernel's packets are
+//! redirected to a device of the worker, which puts them into the port's queues like other packets.
 
 use std::os::fd::RawFd;
 
@@ -23,7 +23,7 @@ pub(super) struct HostOutput {
 #[derive(Default)]
 pub(super) struct HostOutputs {
     all: Vec<HostOutput>,
-    /// Counters of the devices when the counters were cleared.
+    /// Counter values of each device at the last clear.
     cleared: Vec<(PortId, PortCounters)>,
 }
 
@@ -68,7 +68,7 @@ impl HostOutputs {
         self.all.iter().filter_map(|own| own.device.descriptor())
     }
 
-    /// Returns the counters since they were cleared.
+    /// Returns what each device has counted since the last clear.
     pub fn counters(&mut self) -> Vec<(PortId, PortCounters)> {
         let cleared = &self.cleared;
         let count =

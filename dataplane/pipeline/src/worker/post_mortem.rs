@@ -12,16 +12,16 @@ use crate::router::Router;
 /// Maximum number of neighbours in a report.
 const MOST_NEIGHBOURS: usize = 4096;
 
-/// Batch that the worker treated when it panicked, and the state needed for a replay.
+/// Report of a panicked worker: the batch that it treated, and the state needed for a replay.
 #[derive(Debug, Default)]
 pub struct PostMortem {
     /// Ingress device of the batch; `None` for a batch from another worker.
     pub device: Option<DeviceId>,
-    /// Frames of the batch, possibly rewritten in part.
+    /// Frames of the batch; stages may have rewritten some of them.
     pub frames: Vec<Vec<u8>>,
     /// Resolved neighbours, up to 4,096.
     pub neighbours: Vec<(PortId, IpAddr, MacAddr)>,
-    /// Instance whose call was running.
+    /// Instance whose call was running; `None` if there was none.
     pub instance: Option<InstanceId>,
 }
 

@@ -1,4 +1,4 @@
-//! Packets that exceed the MTU of their port after the stage that checks the MTU.
+//! Tests of packets that come to exceed their port's MTU after the stage that checks it.
 
 use std::net::Ipv6Addr;
 
@@ -13,8 +13,8 @@ use crate::ports::PortSettings;
 use crate::ports::tests::settings;
 use crate::router::Router;
 
-/// Returns an IPv6 packet of 1,500 octets whose bytes are a valid IPv4 header with options: traffic class
-/// `0xb8`, flow label 1,500.
+/// Returns an IPv6 packet of 1,500 octets whose bytes also form a valid IPv4 header with options. Its traffic
+/// class is 0xb8, its flow label 1,500.
 fn packet6(pool: &Pool) -> (Packet, FlowKey) {
     let source = Ipv6Addr::new(0xfd00, 1, 0, 0, 0, 0, 0, 2);
     let destination = Ipv6Addr::new(0xfd00, 9, 0, 0, 0, 0, 0, 2);

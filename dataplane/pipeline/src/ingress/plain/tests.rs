@@ -1,4 +1,4 @@
-//! Plain frames, compared with the results of the stages.
+//! Compares the results of reading plain frames in brief with the results of the receive and parse stages.
 
 use std::time::Duration;
 
@@ -98,7 +98,8 @@ fn any_frame() -> impl Strategy<Value = Vec<u8>> {
 proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..Default::default() })]
 
-    /// The results for a plain frame equal those of the stages, and most frames are plain.
+    /// Reads random frames with the plain frame reader and with the stages; results must be equal, and most
+    /// frames plain.
     #[test]
     fn plain_frames_are_read_as_by_the_stages(frames in prop::collection::vec(any_frame(), 1..80)) {
         let pool = Pool::new(1024).unwrap();

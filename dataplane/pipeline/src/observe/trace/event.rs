@@ -1,4 +1,4 @@
-//! Events of a packet's journey, of fixed size and without names.
+//! Events of a packet's journey, of fixed size. They hold numbers in place of names.
 
 use std::fmt;
 use std::net::IpAddr;
@@ -31,7 +31,7 @@ impl Head {
         head
     }
 
-    /// Replaces the bytes by the first ones of a packet.
+    /// Overwrites the bytes with the first bytes of a packet.
     pub(super) fn take(&mut self, packet: &Packet) {
         let first = packet.data();
         self.length = match first.len() {
@@ -59,23 +59,23 @@ impl fmt::Debug for Head {
     }
 }
 
-/// Step of a packet's journey.
+/// Recorded step of a traced packet's journey.
 #[derive(Debug)]
 pub struct TraceEvent {
-    /// Mark of the packet, unique among the packets inside the router.
+    /// Trace number of the packet, unique among the packets inside the router.
     pub mark: u16,
     /// Number of the worker.
     pub worker: u8,
     /// Start of the worker's iteration, by the worker's clock.
     pub at: Instant,
-    /// Time-stamp counter of the processor; `None` if there is none.
+    /// Value of the processor's time-stamp counter; `None` if the processor has none.
     pub counter: Option<u64>,
-    /// Cycles of that counter since the previous step, without the cycles spent on writing events.
+    /// Cycles of the time-stamp counter since the previous step, without the cycles spent on writing events.
     pub cycles: Option<u64>,
     /// Step of the journey.
     pub step: TraceStep,
-    /// First bytes of the frame on arrival or departure. Workers write them to a ring of their own, as most
-    /// events have none.
+    /// First bytes of the frame, on arrival and departure only. Workers write them to a separate ring,
+    /// because most events have none.
     pub head: Option<Box<Head>>,
 }
 
@@ -89,9 +89,10 @@ impl TraceStep {
 /// Result of a stage for a packet.
 #[derive(Clone, Copy, Debug)]
 pub enum TraceStep {
-    /// The packet arrived by a port, with this length in bytes.
+    /// The packet arrived at this port, with this length in bytes.
     Arrived(PortId, u32),
-    /// The worker took the packet over from its receiver or from the owner of its flow.
+    /// This worker took the packet over from another worker: the one that received it, or the owner of its
+    /// flow.
     TakenOver,
     /// The headers were parsed.
     Parsed(Candidate),
@@ -101,10 +102,10 @@ pub enum TraceStep {
         found: FlowFound,
         /// Number of bindings on the path.
         bindings: u8,
-        /// Whether the flow is offloaded while no trace observes it.
+        /// Whether the flow would be offloaded if no trace observed it.
         is_offloaded: bool,
     },
-    /// A stage of the path treated the packet.
+    /// A binding of the packet's path treated the packet at a gate.
     Gate(GateId, BindingId, StageOutcome),
     /// Number of copies made of the packet.
     Copied(u32),
@@ -118,27 +119,27 @@ pub enum TraceStep {
     Queued {
         /// Egress port.
         port: PortId,
-        /// Leaf of the scheduler; `None` without a scheduler.
+        /// Leaf of the scheduler that holds the packet; `None` without a scheduler.
         leaf: Option<QueueId>,
-        /// Number of packets ahead in that queue.
+        /// Number of packets ahead of it in that leaf or queue.
         before: u32,
     },
     /// The packet was handed over to another worker.
     HandedOver,
     /// The packet waits.
     Waits(Waits),
-    /// The packet continues after a wait, or to be classified again.
+    /// The packet continues after a wait, or is about to be classified again.
     GoesOn,
     /// The packet is classified again.
     Again,
-    /// The journey of the packet, or of one of its fragments, has ended.
+    /// The packet, or one of its fragments, has reached its end.
     End(TraceEnd),
 }
 
 /// Result of a flow lookup.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum FlowFound {
-    /// The flow record was up to date.
+    /// The flow record was current.
     Hit,
     /// The flow record was older than a change that does not affect it.
     Checked,
@@ -148,18 +149,18 @@ pub enum FlowFound {
     Reclassified,
     /// No flow record existed.
     Miss,
-    /// No lookup: the packet was dropped or punted before, or the router has no flow table.
+    /// There was no lookup: the packet was dropped or punted before, or the router has no flow table.
     NotAsked,
 }
 
-/// Result of a stage of a path.
+/// Treatment of a packet by a binding of its path.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub enum StageOutcome {
     /// The packet passes.
     Passed,
-    /// The packet passes, with this queue at its egress port.
+    /// The packet passes, and enters this queue of its egress port.
     Queue(QueueId),
-    /// The packet passes, and leaves in this direction.
+    /// The packet passes, and an instance has directed it to a port.
     Sent(Direction),
     /// The packet is dropped.
     Dropped(DropReason),
@@ -180,7 +181,7 @@ pub enum RouteTaken {
     Ends(RouteEnd),
     /// The packet is forwarded.
     Sent {
-        /// Whether a filter or an instance chose the route, not the FIB.
+        /// Whether a filter or an instance determined the route instead of the FIB.
         by_filter: bool,
         /// Number of next hops of the route.
         hops: u8,
@@ -190,10 +191,11 @@ pub enum RouteTaken {
         neighbour: IpAddr,
         /// Link address of the neighbour, if known.
         mac: Option<MacAddr>,
-        /// Whether the packet took the fast path: its adjacency came from the flow record or route.
+        /// Whether the packet took the fast path: its adjacency came from its flow record or its route
+        /// number.
         noted: bool,
     },
-    /// The kernel made the frame, which leaves unchanged out of this port.
+    /// The kernel made the frame, and it leaves unchanged by this port.
     Framed(PortId),
 }
 
@@ -202,11 +204,11 @@ pub enum RouteTaken {
 pub enum RouteEnd {
     /// A filter drops the packet.
     FilterDrop,
-    /// A filter drops the packet, and its source gets an ICMP error.
+    /// A filter drops the packet, and the router sends its source an ICMP error.
     FilterReject,
     /// A filter delivers the packet to this host.
     FilterHost,
-    /// Route of the FIB, by the name of its kind.
+    /// The route of the FIB has this kind, such as blackhole.
     Fib(&'static str),
 }
 
@@ -230,13 +232,13 @@ impl RouteEnd {
 /// Reason of a packet's wait.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Waits {
-    /// The link address of this neighbour at a port is unknown.
+    /// The MAC address of this neighbour at this port is unknown.
     Neighbour(PortId, IpAddr),
     /// An instance keeps the packet.
     Instance,
 }
 
-/// End of a journey.
+/// End of a packet's journey.
 #[derive(Clone, Copy, Debug)]
 pub enum TraceEnd {
     /// The device of a port accepted the packet, with this length in bytes.

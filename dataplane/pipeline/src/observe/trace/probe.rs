@@ -1,13 +1,13 @@
-//! Probe of the stages: the same stages run with and without a trace.
+//! Probe: lets the same code of the stages run with and without a trace.
 
-/// Observer of a batch in the stages.
+/// Observer that the stages report to while a batch passes them.
 pub(crate) trait Probe: Copy {
-    /// Returns the mark of the traced packet, which is the only packet of the batch; `None` for a batch that
-    /// no trace observes.
+    /// Returns the trace number of the traced packet, which is then the only packet of the batch; `None` for
+    /// a batch that no trace observes.
     fn mark(self) -> Option<u16>;
 }
 
-/// No observer: all that stages do for an observer compiles to nothing.
+/// No observer: the compiler removes all reports of the stages.
 impl Probe for () {
     #[inline(always)]
     fn mark(self) -> Option<u16> {
@@ -15,7 +15,7 @@ impl Probe for () {
     }
 }
 
-/// Mark of a traced packet that passes the stages alone.
+/// Trace number of a packet that passes the stages alone.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Mark(pub u16);
 

@@ -10,7 +10,7 @@ use crate::route_number::is_filter;
 use crate::subject::Subject;
 
 impl RouteTaken {
-    /// Returns the route in a packet's annotations, with the link address of the neighbour, if known. `noted`
+    /// Returns the route in a packet's annotations, with the neighbour's MAC address, if known. `noted`
     /// states whether the packet took the fast path.
     pub(crate) fn of(
         routing: &Routing<'_>,

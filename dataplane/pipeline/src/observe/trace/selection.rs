@@ -7,17 +7,17 @@ use super::room::{Traced, Turn};
 use crate::observe::Observation;
 use crate::work::{Fate, Work};
 
-/// Selection of the traced packets of a batch.
+/// Origin of the traced packets of a batch.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Pick {
-    /// The trace selects packets, which a device has just received.
+    /// A device has just received the batch, and the trace selects packets of it.
     Chosen,
-    /// The packets were marked by the worker that handed them over.
+    /// Another worker has handed the batch over, with the trace numbers that it gave.
     Marked,
 }
 
 impl Observation {
-    /// Finds the traced packets of a batch, and begins their journeys.
+    /// Finds the traced packets of a batch, and records the first steps of their journeys.
     pub(crate) fn find_traced(
         &mut self,
         work: &mut Work,
@@ -34,8 +34,8 @@ impl Observation {
         }
     }
 
-    /// Returns the next traced packet from index `from` on. `before`: number of traced packets found in the
-    /// batch so far.
+    /// Returns the index of the next traced packet from index `from` on. `before`: number of traced packets
+    /// found in the batch so far.
     fn next_traced(
         &mut self,
         work: &mut Work,
@@ -56,7 +56,7 @@ impl Observation {
             let index = from + at;
             from = index + 1;
             work.complete(index);
-            // Only parsed packets have a hash.
+            // A packet without a hash was not parsed, so it has no candidate.
             let is_asked = tracer.has_filter() && work.packets.at(index).hash != 0;
             let candidate = is_asked.then(|| work.candidate(index));
             if tracer.choose(work.packets.at_mut(index), candidate.as_ref(), before) {

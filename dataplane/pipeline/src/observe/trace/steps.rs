@@ -1,4 +1,4 @@
-//! Steps of a traced packet, recorded without a look at the tables of other stages.
+//! Recording of a traced packet's steps that needs no tables of other stages.
 
 use millrace_packet::{DropReason, Packet};
 use millrace_plugin::{End, Group, Refusal, Stop, Taken, Watch};
@@ -14,8 +14,8 @@ use crate::ports::PortTable;
 use crate::work::Work;
 
 impl Observation {
-    /// Records that a traced packet continues after a wait, or to be classified again. Returns its mark; `None`
-    /// if the batch is not one traced packet.
+    /// Records that a traced packet continues after a wait, or is about to be classified again. Returns its
+    /// trace number; `None` unless the batch is a single traced packet.
     #[inline]
     pub(crate) fn note_resumed(&mut self, work: &Work, now: Instant) -> Option<Mark> {
         match &*work.packets {
@@ -55,7 +55,7 @@ impl Observation {
         self.gone();
     }
 
-    /// Begins the journey of a packet in a batch that was just read.
+    /// Records the first steps of a packet at index `place` of a batch that was just read.
     pub(super) fn begin(&mut self, work: &mut Work, place: usize, pick: Pick, now: Instant) {
         work.complete(place);
         let packet = work.packets.at_mut(place);
@@ -66,7 +66,7 @@ impl Observation {
             Pick::Marked => tracer.write(packet.trace, TraceStep::TakenOver, now),
         }
         // The batch was read before the packet was selected, so the packet is parsed again to measure the
-        // cost. Only parsed packets have a hash.
+        // cycles. A packet without a hash was not parsed at all.
         if packet.hash != 0 {
             tracer.restart();
             std::hint::black_box(parse_again(packet));
@@ -94,7 +94,7 @@ impl Observation {
         self.note_dropped(packet.trace);
     }
 
-    /// Records the take-over of a packet for the kernel from the worker that decided its fate.
+    /// Records that this worker has taken over a packet for the kernel from the worker that decided its fate.
     #[cold]
     pub(crate) fn trace_for_kernel(&mut self, packet: &Packet, now: Instant) {
         if let Some(tracer) = &mut self.trace {
@@ -103,7 +103,8 @@ impl Observation {
         }
     }
 
-    /// Records the take-over of a finished frame, which enters the queue of its egress port here.
+    /// Records that this worker has taken over a finished frame, which enters the queue of its egress port
+    /// here.
     #[cold]
     pub(crate) fn trace_taken_over(&mut self, packet: &Packet, ports: &PortTable, now: Instant) {
         let Some(tracer) = &mut self.trace else { return };
@@ -112,7 +113,7 @@ impl Observation {
         tracer.write_queued(packet.trace, ports.queue_of(packet), now);
     }
 
-    /// Records the fragmentation of a traced packet. The journey of each fragment ends separately.
+    /// Records the fragmentation of a traced packet. Each fragment has its own end.
     #[cold]
     pub(crate) fn trace_fragmented(&mut self, mark: u16, fragments: usize, now: Instant) {
         if let Some(tracer) = &mut self.trace {
@@ -120,8 +121,8 @@ impl Observation {
         }
     }
 
-    /// Ends the traces of packets punted to the kernel, which took the first `taken` packets and refused the
-    /// others.
+    /// Records the ends of packets punted to the kernel. The kernel took the first `taken` packets and
+    /// refused the rest.
     #[cold]
     pub(crate) fn trace_handed_back(&mut self, packets: &[Packet], taken: usize) {
         let now = self.drop_log.now();
@@ -131,7 +132,7 @@ impl Observation {
         }
     }
 
-    /// Records the hand-over of a packet for the kernel to the owner of its ingress device.
+    /// Records that a packet for the kernel was handed over to the owner of its ingress device.
     #[cold]
     pub(crate) fn trace_handed_over(&mut self, mark: u16) {
         self.write(mark, TraceStep::HandedOver, self.drop_log.now());
@@ -140,7 +141,7 @@ impl Observation {
 }
 
 impl PortTable {
-    /// Returns the step of a packet's entry into the queue of its egress port.
+    /// Returns the [`TraceStep::Queued`] of a packet that enters the queue of its egress port.
     pub(crate) fn queue_of(&self, packet: &Packet) -> TraceStep {
         let entry = self.get(packet.out_port);
         let leaf = self.leaf(packet.out_port, packet.queue);
@@ -153,19 +154,19 @@ impl PortTable {
     }
 }
 
-/// Recorder of the stages' results for the only packet of a group.
+/// Observer of the gates that records the treatment of the only packet of a group.
 pub(crate) struct GateWriter<'a> {
     tracer: &'a mut Tracer,
     mark: u16,
-    /// Queue chosen by an earlier stage.
+    /// Queue of the packet before the next binding.
     queue: QueueId,
-    /// Number of directions that stages have set so far.
+    /// Number of directions that instances have given so far.
     directed: usize,
     now: Instant,
 }
 
 impl<'a> GateWriter<'a> {
-    /// Returns a recorder of the steps of `packet`, whose mark is `mark`.
+    /// Returns an observer for `packet`, whose trace number is `mark`.
     pub fn new(tracer: &'a mut Tracer, mark: u16, packet: &Packet, now: Instant) -> Self {
         Self { tracer, mark, queue: packet.queue, directed: 0, now }
     }
@@ -178,7 +179,7 @@ impl Watch for GateWriter<'_> {
     }
 }
 
-/// Returns the result of a stage for the only packet of a group.
+/// Returns the treatment that a binding has given to the only packet of a group.
 fn outcome(
     group: &Group<'_>,
     refusal: Option<Refusal>,

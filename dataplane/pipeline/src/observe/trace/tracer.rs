@@ -1,4 +1,4 @@
-//! Selection of traced packets at a worker, and the rings to control.
+//! Worker's part of a trace: selects packets, and writes events into the rings to control.
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -16,16 +16,17 @@ use super::room::Room;
 use crate::ports::QUEUE_LIMIT;
 use crate::tsc::cycles;
 
-/// Maximum number of events of a worker that wait for the reader of a trace.
+/// Maximum number of a worker's events that wait for the reader of a trace.
 const RING: usize = 8192;
-/// Maximum number of events of a packet: a packet is selected only if the ring has that many free slots.
+/// Maximum number of events of a packet. A packet is selected only if the ring has this number of free slots.
 const LONGEST: usize = 64;
-/// Number of events that most packets don't exceed.
+/// Usual maximum number of events of a packet, reserved for each packet selected earlier in the batch.
 const USUAL: usize = 24;
-/// Maximum number of departures recorded for a port in an iteration: a full queue, and the batch added in the
-/// iteration.
+/// Maximum number of departures recorded for a port in an iteration: those of a full queue and a further
+/// batch.
 const LEAVING: usize = QUEUE_LIMIT + BATCH_SIZE;
-/// Number of low bits of a mark that hold the packet number; the bits above hold the worker number.
+/// Number of low bits of a trace number that hold the packet's number; the bits above hold the worker's
+/// number.
 const NUMBER: u32 = 12;
 /// Empty range of positions in a queue.
 const NOWHERE: Range<usize> = Range { start: usize::MAX, end: 0 };
@@ -39,8 +40,8 @@ pub const MOST_TRACED: u32 = (1 << NUMBER) - 96;
 pub struct TraceOrder {
     /// Filter of the packets; `None` for all packets.
     pub filter: Option<CompiledSelection>,
-    /// Sampling interval: on average, the trace considers one of this number of received packets; 1 for every
-    /// packet.
+    /// Sampling interval: on average, one of this number of received packets is tested against the filter; 1
+    /// tests every packet.
     pub every: u32,
     /// Number of packets to trace, at most [`MOST_TRACED`].
     pub count: u32,
@@ -58,11 +59,11 @@ pub struct TraceSink {
     /// event.
     heads: Producer<Head>,
     lost: Arc<AtomicU64>,
-    /// Traced packets that are about to leave their queue, and their number. Reused allocation.
+    /// Traced packets that are about to leave their queue, and their number. Scratch memory.
     leaving: (Box<[Leaving]>, usize),
 }
 
-/// Traced packet that is about to leave its queue: its position, trace mark, length and first bytes.
+/// Traced packet that is about to leave its queue: its position, trace number, length and first bytes.
 #[derive(Clone)]
 struct Leaving {
     place: u64,
@@ -79,7 +80,7 @@ pub struct TraceSource {
     lost: Arc<AtomicU64>,
 }
 
-/// Creates a trace for a worker.
+/// Creates both ends of a trace at a worker.
 pub fn trace(id: u32, order: TraceOrder) -> (TraceSink, TraceSource) {
     let (producer, consumer) = RingBuffer::new(RING);
     let (heads, of_events) = RingBuffer::new(RING + 1);
@@ -102,8 +103,7 @@ impl TraceSource {
         Some(event)
     }
 
-    /// Returns the number of packets that were not selected, and of events that were lost, because the ring
-    /// was full.
+    /// Returns the number of packets not selected and events lost because the ring was full.
     pub fn lost(&self) -> u64 {
         self.lost.load(Ordering::Relaxed)
     }
@@ -120,19 +120,19 @@ pub(crate) struct Tracer {
     worker: u8,
     until: Instant,
     left: u32,
-    /// Number of packets to skip before the next considered one.
+    /// Number of packets to skip before the next one that is tested.
     skip: u32,
     random: u32,
     number: u16,
-    /// Number of marked packets inside the router.
+    /// Number of traced packets at this worker.
     live: u32,
-    /// Positions of marked packets in a queue whose packets are about to leave.
+    /// Range of queue positions that may hold traced packets.
     places: Range<usize>,
-    /// Mark of the packet dropped last.
+    /// Trace number of the packet dropped last.
     pub dropped: u16,
-    /// Time-stamp counter when the last event was written.
+    /// Time-stamp counter after the last event was written; `None` if the next step has no cycle count.
     last: Option<u64>,
-    /// Reused memory for batches with traced packets.
+    /// Scratch memory for batches with traced packets; `None` while it is in use.
     room: Option<Box<Room>>,
 }
 
@@ -143,8 +143,8 @@ impl std::fmt::Debug for Tracer {
 }
 
 impl Tracer {
-    /// Starts a trace. `first` is the number of the first packet; no packet of an earlier trace that is still
-    /// inside the router has that number.
+    /// Starts a trace. `first` is the number of its first packet. No packet of an earlier trace that is still
+    /// inside the router may have this number.
     pub fn new(sink: TraceSink, worker: usize, first: u16, now: Instant) -> Self {
         let TraceOrder { every, count, time, .. } = sink.order;
         let mut tracer = Self {
@@ -172,7 +172,7 @@ impl Tracer {
         self.sink.id
     }
 
-    /// Returns the number of the next packet.
+    /// Returns the number of the next packet to trace.
     pub fn number(&self) -> u16 {
         self.number
     }
@@ -182,7 +182,7 @@ impl Tracer {
         self.left == 0 || now >= self.until || self.sink.ring.is_abandoned()
     }
 
-    /// Returns whether the trace may select packets of a flow, so that the flow must not be offloaded.
+    /// Returns whether the trace may select packets of a flow. Such a flow must not be offloaded.
     pub fn wants(&self, key: &FlowKey) -> bool {
         self.left > 0 && self.sink.order.filter.as_ref().is_none_or(|filter| filter.may_match_flow(key))
     }
@@ -193,13 +193,13 @@ impl Tracer {
         self.sink.order.filter.is_some()
     }
 
-    /// Returns whether marked packets are inside the router.
+    /// Returns whether traced packets are at this worker.
     #[inline]
     pub fn has_live(&self) -> bool {
         self.live > 0
     }
 
-    /// Returns the index of the next considered packet among `count` packets, and skips those before it;
+    /// Skips packets of `count` packets up to the next one that is to be tested, and returns its index;
     /// `None` if all are skipped.
     #[inline]
     pub fn next_of(&mut self, count: usize) -> Option<usize> {
@@ -212,7 +212,7 @@ impl Tracer {
         Some(skip)
     }
 
-    /// Returns whether all of the next `count` packets are skipped, and skips them if so.
+    /// Skips the next `count` packets if none of them is to be tested. Returns whether it has skipped them.
     #[inline]
     pub fn passes(&mut self, count: usize) -> bool {
         let passes = self.skip as usize >= count;
@@ -220,13 +220,13 @@ impl Tracer {
         passes
     }
 
-    /// Skips all further packets, because the trace selects none any more.
+    /// Skips all further packets of the trace.
     pub fn rest(&mut self) {
         self.skip = u32::MAX;
     }
 
-    /// Returns a random number of packets to skip: between 0 and twice the average, so that no traffic
-    /// pattern biases the selection (xorshift, Marsaglia 2003).
+    /// Returns a random number of packets to skip, 0 to twice the average, so that no traffic pattern biases
+    /// the selection (xorshift, Marsaglia 2003).
     fn gap(&mut self) -> u32 {
         self.random ^= self.random << 13;
         self.random ^= self.random >> 17;
@@ -234,20 +234,20 @@ impl Tracer {
         ((u64::from(self.random) * u64::from(2 * self.sink.order.every - 1)) >> 32) as u32
     }
 
-    /// Takes the memory for a batch.
+    /// Takes the scratch memory for a batch.
     pub fn take_room(&mut self) -> Box<Room> {
         self.room.take().unwrap_or_default()
     }
 
-    /// Gives the memory for a batch back.
+    /// Gives the scratch memory for a batch back.
     pub fn keep_room(&mut self, room: Box<Room>) {
         self.room = Some(room);
     }
 
-    /// Selects and marks a packet if the filter matches and the ring has room. Returns whether the packet is
-    /// selected. `candidate`: the packet as filters match it, if it was parsed and there [is a
-    /// filter](Self::has_filter). `before`: number of packets of the batch selected so far, whose events are
-    /// still to come.
+    /// Selects a packet and gives it a trace number, if the filter matches and the ring has room. Returns
+    /// whether the packet is selected. `candidate`: fields that filters match; `None` if the packet was not
+    /// parsed or there [is no filter](Self::has_filter). `before`: number of packets of the batch selected so
+    /// far, most of whose events are not written yet.
     pub fn choose(&mut self, packet: &mut Packet, candidate: Option<&Candidate>, before: usize) -> bool {
         let is_other =
             |filter: &CompiledSelection| candidate.is_none_or(|candidate| !filter.matches(candidate));
@@ -264,23 +264,23 @@ impl Tracer {
         true
     }
 
-    /// Counts a marked packet that enters the worker.
+    /// Counts a traced packet that enters the worker.
     pub fn enter(&mut self) {
         self.live += 1;
         self.last = cycles();
     }
 
-    /// Counts a marked packet that leaves the worker.
+    /// Counts a traced packet that leaves the worker.
     pub fn leave(&mut self) {
         self.live = self.live.saturating_sub(1);
     }
 
-    /// Restarts the cycle count of the next step.
+    /// Starts the cycle count of the next step now.
     pub fn restart(&mut self) {
         self.last = cycles();
     }
 
-    /// Records the marked packets in a queue whose packets are about to leave.
+    /// Notes the traced packets in a queue before its packets are sent.
     pub fn look_for(&mut self, queue: &VecDeque<Packet>) {
         let (leaving, count) = &mut self.sink.leaving;
         let end = self.places.end.min(queue.len());
@@ -297,7 +297,7 @@ impl Tracer {
         }
     }
 
-    /// Resets the search range after all queues have sent: packets that remain may be at any position.
+    /// Resets the search range after all queues have sent. Packets that remain may be at any position.
     pub fn looked(&mut self) {
         self.places = if self.live > 0 { ANYWHERE } else { NOWHERE };
     }
@@ -310,24 +310,24 @@ impl Tracer {
         self.write(mark, step, now);
     }
 
-    /// Records the fragmentation of a packet. The journey of each fragment ends separately.
+    /// Records the fragmentation of a packet. Each fragment has its own end.
     pub fn write_fragmented(&mut self, mark: u16, fragments: usize, now: Instant) {
         self.write(mark, TraceStep::Fragmented(fragments as u16), now);
         self.places = ANYWHERE;
         (1..fragments).for_each(|_| self.enter());
     }
 
-    /// Extends the search range by the position of a marked packet in a queue.
+    /// Extends the search range by the position of a traced packet in a queue.
     fn note_place(&mut self, leaf: Option<QueueId>, before: u32) {
         let place = before as usize;
         self.places = match leaf {
             None => self.places.start.min(place)..self.places.end.max(place + 1),
-            // The scheduler decides when the packet enters the port's queue.
+            // The scheduler determines the position later, when the packet enters the port's queue.
             Some(_) => ANYWHERE,
         };
     }
 
-    /// Records the ends of marked packets in the queue searched last. The device took the first `sent`
+    /// Records the ends of the traced packets in the queue searched last. The device took the first `sent`
     /// packets, the next `left` packets remain, and the rest was dropped.
     pub fn left(&mut self, port: PortId, sent: u64, left: u64, reason: DropReason, now: Instant) {
         for index in 0..self.sink.leaving.1 {
@@ -335,7 +335,7 @@ impl Tracer {
             if (sent..sent + left).contains(&place) {
                 continue;
             }
-            // The device's cycles are not of this packet alone.
+            // The device spent its cycles on a batch, not on this packet alone.
             self.last = None;
             if place >= sent {
                 self.write(mark, TraceStep::End(TraceEnd::Dropped(reason)), now);
@@ -368,8 +368,9 @@ impl Tracer {
 }
 
 impl TraceSink {
-    /// Pushes the first bytes of a packet, if there is also room for their event, which is written next.
-    /// Returns whether there was room. Bytes without an event would be assigned to another packet.
+    /// Pushes the first bytes of a packet, if there is also room for its event, which the caller writes next.
+    /// Returns whether there was room. The reader assigns bytes to events by their order, so bytes must not
+    /// be pushed without an event.
     fn note_head(&mut self, head: impl FnOnce(&Self) -> Head) -> bool {
         let has_room = !self.ring.is_full() && {
             let head = head(self);

@@ -1,12 +1,13 @@
 //! Invalidation of flow records and offloaded flows by commands.
 //!
-//! A command declares its [`Invalidation`] by a method with an exhaustive match, and the worker records it
-//! here before the command takes effect. So a new command can't leave stale flows: without a declaration it
-//! does not compile. A flow record goes stale with its generation in the change log; its entry in the flow
-//! cache goes stale as well, for the generation of the cache includes that of the log.
+//! A command declares its [`Invalidation`] in a method with an exhaustive match, and the worker records it
+//! here before it carries the command out. A new command can't leave stale flows: without a declaration it
+//! does not compile. A change in the change log makes flow records stale, and flow cache entries too, because
+//! the generation of the flow cache includes that of the log.
 //!
-//! Two things change without a command and are recorded where they change: neighbours of ports without a
-//! kernel ([`OffloadedFlows::neighbour_moved`]), and instances whose replacement waits for the end of a call
+//! Two changes happen without a command, and are recorded where they happen. The first is a new MAC address
+//! of a neighbour at a port without a kernel stack ([`OffloadedFlows::neighbour_moved`]). The second is the
+//! replacement of an instance that had to wait for the end of a call
 //! ([`Router::after_succession`](crate::router::Router::after_succession)).
 
 use millrace_classify::ChangeLog;
@@ -23,25 +24,25 @@ use crate::gate_tables::Published;
 pub(crate) enum Invalidation<'a> {
     /// No record or entry.
     Nothing,
-    /// Entries of all flows; the records stay valid.
+    /// Entries of all flows. Flow records stay valid.
     Entries,
     /// Records and entries of all flows.
     Records,
-    /// Records and entries of flows from or to the regions of these prefixes.
+    /// Records and entries of flows whose source or destination is in the regions of these prefixes.
     Prefixes(&'a [RouteChange]),
-    /// Entries of all flows, if a flow of one of these routes has an entry.
+    /// Entries of all flows, but only if some entry uses one of these routes.
     Routes(&'a [(NextHopIndex, Route)]),
-    /// Entries of all flows, if an entry uses a neighbour whose link address changes.
-    /// [`OffloadedFlows::neighbour_moved`] records it with that change.
+    /// Entries of all flows, but only if some entry uses a neighbour whose MAC address changes.
+    /// [`OffloadedFlows::neighbour_moved`] records this when the address changes.
     Neighbours,
-    /// Records and entries of flows that the filters of these bindings may match; entries of all flows, if a
-    /// change is a quarantine.
+    /// Records and entries of flows that the filters of these bindings may match. If a change is a
+    /// quarantine: entries of all flows.
     Plugins(&'a [PluginChange<Published>]),
 }
 
 impl Invalidation<'_> {
-    /// Records the invalidation and publishes it to the flow cache, before the command that declares it is
-    /// carried out and answered. `offload`: the offloaded flows, if the router has an offload.
+    /// Records the invalidation and publishes it to the flow cache, before the worker carries out and answers
+    /// the command. `offload`: the offloaded flows, if the router has an offload.
     pub fn record(self, changes: &mut ChangeLog, mut offload: Option<&mut OffloadedFlows>) {
         match self {
             Self::Nothing | Self::Neighbours => {}
@@ -52,7 +53,7 @@ impl Invalidation<'_> {
                 prefixes.iter().for_each(|change| changes.route_changed(change.prefix));
             }
             Self::Routes(routes) => {
-                // Only routes used by an entry matter.
+                // Changes of routes that no entry uses are ignored.
                 let has_one = |offload: &&mut OffloadedFlows| {
                     routes.iter().any(|(route, _)| offload.uses.route(*route))
                 };
@@ -81,7 +82,7 @@ fn record_plugin(
             filter.filter.alternatives().iter().for_each(|filter| changes.filter_changed(*filter));
         }
         PluginChange::Quarantine { .. } => end_entries(offload),
-        // A new instance or gate has no bindings yet, and a removed one has none any more.
+        // Control adds instances and gates before their bindings, and removes them after their bindings.
         PluginChange::AddInstance { .. } | PluginChange::RemoveInstance { .. } => {}
         PluginChange::AddGate { .. } | PluginChange::RemoveGate { .. } => {}
     }

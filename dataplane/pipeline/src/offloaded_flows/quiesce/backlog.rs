@@ -1,21 +1,22 @@
-//! Backlogs of ports. A mark tells when the packets of a backlog have left, although others are queued after
-//! them.
+//! Backlogs of ports, and a mark that is passed when the packets of a backlog have left, even if others are
+//! queued behind them.
 //!
-//! The queue of a port and the ring of its device are first in, first out. So the worker sets a mark after
-//! the current backlog. The mark is passed when as many packets have left, however many were queued since.
+//! The queue of a port and the transmit ring of its device are first in, first out. So the worker sets a mark
+//! after the current backlog of n packets. The mark is passed when n packets have left, however many were
+//! queued since.
 
 use millrace_units::PortId;
 
-/// Packets that wait to be sent out of a port.
+/// Backlog of a port: packets that wait to be sent.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Backlog {
     /// Lower bound of the number of packets that have left so far.
     pub sent: u64,
-    /// Packets in the queue and the ring.
+    /// Number of packets in the queue and the transmit ring.
     pub waiting: u64,
 }
 
-/// Mark after the backlogs of a worker's ports: for each port with a backlog, the number of packets sent at
+/// Mark after the backlogs of a worker's ports. Holds for each port with a backlog the value of `sent` at
 /// which the mark is passed.
 #[derive(Debug, Default)]
 pub(super) struct BacklogMark(Vec<(PortId, u64)>);
@@ -62,7 +63,7 @@ mod tests {
         let mut mark = BacklogMark::default();
         let waits = Backlog { sent: 100, waiting: 3 };
         mark.set(std::iter::once((PortId(1), waits)));
-        // Two packets were dropped, so fewer leave than were marked.
+        // Two of the marked packets were dropped, so `sent` does not reach the mark.
         assert!(!mark.is_passed(|_| Some(Backlog { sent: 100, waiting: 1 })));
         assert!(mark.is_passed(|_| Some(Backlog { sent: 101, waiting: 0 })));
         mark.set(std::iter::once((PortId(1), waits)));

@@ -1,17 +1,18 @@
-//! Grace periods: at the end of a grace period, all packets that workers had read at its start are done with.
+//! Grace periods: at the end of a grace period, the workers are done with all packets that they had read at
+//! its start.
 //!
 //! One worker reads a packet, the owner of its flow treats it, and the owner of its egress port sends it.
-//! Packets keep their order on the rings between workers, and so do the *steps* that workers announce between
-//! the packets. A grace period has three steps. A worker takes each one when all workers have taken the step
-//! before:
+//! Packets keep their order on the rings between workers. Between the packets, workers announce *steps* on
+//! the same rings. A grace period has three steps. A worker takes each step only when all workers have taken
+//! the step before:
 //!
 //! 1. The worker has recorded the number of packets that it has read.
 //! 2. The worker has treated all packets that other workers had read by their first step.
 //! 3. All packets that were treated by the second step have left by the worker's ports.
 //!
-//! When all workers have taken the third step, every recorded packet is done with. The steps are a barrier by
-//! messages in the channels themselves (Chandy and Lamport, *Distributed Snapshots*, 1985). A single worker
-//! takes all three as soon as its packets have left.
+//! When all workers have taken the third step, they are done with every recorded packet. The steps are a
+//! barrier by messages in the channels themselves (Chandy and Lamport, *Distributed Snapshots*, 1985). A
+//! single worker takes all three steps as soon as its packets have left.
 
 use std::time::Duration;
 
@@ -19,18 +20,19 @@ use millrace_units::Instant;
 
 use crate::handover::{Handover, PeersAt};
 
-/// Duration after which a grace period is stalled: a device takes no packets, or a worker does not run.
+/// Duration after which a grace period counts as stalled, because a device takes no packets or a worker does
+/// not run.
 const STALLED: Duration = Duration::from_millis(100);
-/// Steps of a grace period.
+/// Number of steps of a grace period.
 const STEPS: u64 = 3;
 
 /// Next action of a worker in a grace period.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Action {
-    /// Complete the grace period: all recorded packets are done with.
+    /// Complete the grace period: the workers are done with all recorded packets.
     Complete,
-    /// Record the packets read and start a grace period, if an entry of this worker or another worker
-    /// requests one.
+    /// Start a grace period by recording the packets read, if this worker needs one or another worker has
+    /// started it.
     Record {
         /// Whether another worker has started the grace period.
         requested: bool,
@@ -46,8 +48,8 @@ pub(super) enum Action {
 /// A worker's part in the grace periods of all workers.
 #[derive(Debug, Default)]
 pub(super) struct GracePeriod {
-    /// Steps taken since the worker started: 64 bits, which never overflow. An overflow would end a grace
-    /// period before its last step.
+    /// Number of steps taken since the worker started. It has 64 bits so that it can't overflow; an overflow
+    /// would end a grace period before its last step.
     step: u64,
     /// Start of the current grace period; `None` between grace periods.
     since: Option<Instant>,
@@ -55,8 +57,8 @@ pub(super) struct GracePeriod {
 }
 
 impl GracePeriod {
-    /// Returns the worker's next action, and announces its step. `others`: the rings to other workers, if
-    /// there are any.
+    /// Returns the worker's next action, and announces its step to the other workers. `others`: the rings to
+    /// other workers; `None` with a single worker.
     pub fn next(&mut self, others: Option<&mut Handover>) -> Action {
         let Some(others) = others else { return self.next_of(|_| PeersAt { all: true, any: false }) };
         let next = self.next_of(|step| others.peers_at(step));
@@ -69,7 +71,8 @@ impl GracePeriod {
             return Action::AwaitPeers;
         }
         if self.step % STEPS == 1 {
-            // All packets that other workers had read are here, and were treated in this iteration or before.
+            // All packets that other workers had read have arrived here, and were treated in this iteration
+            // or before.
             self.take_step();
             if !peers_at(self.step).all {
                 return Action::AwaitPeers;
@@ -87,24 +90,24 @@ impl GracePeriod {
         self.step += 1;
     }
 
-    /// Returns the epoch: the number of the current grace period, or of the next one between grace periods.
-    /// At any time workers are in at most two epochs, which are successive.
+    /// Returns the epoch: the number of the current grace period, or between grace periods the number of the
+    /// next one. At any time, the epochs of any two workers differ by one at most.
     pub fn epoch(&self) -> u64 {
         self.step / STEPS
     }
 
-    /// Starts a grace period, after the packets read were recorded.
+    /// Starts a grace period. The caller has recorded the packets read.
     pub fn start(&mut self, now: Instant) {
         self.since = Some(now);
         self.take_step();
     }
 
-    /// Notes that the backlog was marked.
+    /// Notes that the caller has set the backlog mark.
     pub fn backlog_marked(&mut self) {
         self.is_marked = true;
     }
 
-    /// Notes that the marked backlog has left.
+    /// Notes that the backlog mark is passed.
     pub fn backlog_left(&mut self) {
         self.is_marked = false;
         self.take_step();
@@ -116,7 +119,7 @@ impl GracePeriod {
         self.step / STEPS - 1
     }
 
-    /// Discards the mark of the backlog, because the device of a port was replaced.
+    /// Discards the backlog mark, because a device was opened.
     pub fn discard_mark(&mut self) {
         self.is_marked = false;
     }
@@ -137,15 +140,16 @@ mod tests {
     use super::*;
     use crate::handover::{Errand, Transport};
 
-    /// A packet: the port and worker that read it, its number there, and the worker of its egress port.
+    /// Packet of the test: number of the worker that read it, its number among that worker's packets, and the
+    /// worker of its egress port.
     type Known = (u8, u8, u8);
 
-    /// A worker that reads, treats and sends packets at the speed of the test.
+    /// Simulated worker that reads, treats and sends packets when the test says so.
     struct Simulated {
         grace_period: GracePeriod,
         handover: Handover,
         read: u8,
-        /// Packets read, for each of the last two epochs.
+        /// Number of packets read at the start of each of the last two epochs.
         noted: [u64; 2],
         done: u64,
         waiting: VecDeque<Known>,
@@ -156,12 +160,12 @@ mod tests {
     struct Workers {
         pool: Pool,
         workers: Vec<Simulated>,
-        /// Packets that have left.
+        /// Packets that have left, by reading worker and number.
         left: BTreeSet<(u8, u8)>,
     }
 
     impl Workers {
-        /// Makes workers that have taken this number of steps.
+        /// Makes `count` workers that have already taken `step` steps.
         fn new(count: usize, step: u64) -> Self {
             let simulated = |handover| {
                 let (grace_period, waiting) =
@@ -193,7 +197,7 @@ mod tests {
             self.pool.packet_from(&[port, number, out]).unwrap()
         }
 
-        /// Hands a packet over to its worker, or treats it here.
+        /// Hands a packet over to worker `to`, or treats it if `to` is this worker.
         fn put(&mut self, from: usize, to: usize, errand: Errand, known: Known) {
             if from != to {
                 let packet = self.packet(known);
@@ -205,8 +209,8 @@ mod tests {
             }
         }
 
-        /// Runs an iteration of a worker: it reads packets for these flows and ports, takes packets handed
-        /// over by others, and sends some.
+        /// Runs an iteration of worker `me`: reads a packet for each flow and egress port in `reads`, takes
+        /// handed-over packets, and sends at most `sends` packets.
         fn iterate(&mut self, me: usize, reads: &[(u8, u8)], sends: usize) {
             let count = self.workers.len();
             for (flow, out) in reads {
@@ -265,7 +269,7 @@ mod tests {
     /// Worker of an iteration, packets that it reads, and number of packets that it sends.
     type Iteration = (usize, Vec<(u8, u8)>, usize);
 
-    /// Steps taken before: none, or a number whose lower 32 bits are about to overflow.
+    /// Number of steps taken before the test: 0, or a number whose lower 32 bits are about to overflow.
     fn any_step() -> impl Strategy<Value = u64> {
         prop_oneof![Just(0), (1..8_u64).prop_map(|periods| u64::from(u32::MAX) - 3 * periods)]
     }
@@ -286,8 +290,8 @@ mod tests {
             for (worker, reads, sends) in iterations {
                 workers.iterate(worker % count, &reads, sends);
             }
-            // Three grace periods at most: the current one, one for packets read meanwhile, and iterations
-            // for announcements.
+            // Enough for three grace periods: the current one, one for packets read meanwhile, and one for
+            // late announcements.
             for _ in 0..16 {
                 (0..count).for_each(|worker| workers.iterate(worker, &[], usize::MAX));
             }

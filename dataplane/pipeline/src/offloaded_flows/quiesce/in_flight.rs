@@ -1,14 +1,15 @@
-//! Upcalls in flight: packets that the XDP program has passed to a port's socket and the worker has not read.
+//! Upcalls in flight: packets that the XDP program has passed to a port's socket and that the worker has not
+//! read.
 //!
 //! The XDP program counts the upcalls of a port, and the port counts the packets that it reads. The
-//! difference is in flight, or was lost between them. While packets are missing, the port asks the kernel for
-//! losses. A loss counts as read only after all earlier upcalls were read; otherwise an entry would be used
-//! too early.
+//! difference is in flight, or was lost between them. While packets are missing, the worker asks the port's
+//! device for losses. A loss counts as read only after all earlier upcalls were read; otherwise an entry
+//! would be used too early.
 //!
-//! One worker or several read the receive queues of a device one by one. So the packets read are not the
-//! first upcalls of the port. A port with several queues therefore keeps a [`Checkpoint`] for each queue: its
-//! upcall count and that of the port at one time. A queue that was read up to its own count has no unread
-//! upcall below the port's.
+//! Workers read the receive queues of a device one by one. So the packets read are not the first upcalls of
+//! the port. A port with several queues therefore keeps a [`Checkpoint`] for each queue: the upcall counts of
+//! the queue and of the whole port at one time. Once the queue was read up to its own count, it has no unread
+//! upcall below the port's count.
 
 use std::time::Duration;
 
@@ -17,7 +18,7 @@ use millrace_units::{Instant, PortId};
 
 use crate::offloaded_flows::cache::WorkerFlowCache;
 
-/// Interval at which a port asks the kernel for losses while packets are missing.
+/// Interval at which a device is asked for losses while packets are missing.
 const INQUIRY: Duration = Duration::from_millis(5);
 /// Maximum number of frames in flight in a receive queue.
 const RING: u64 = 8192;
@@ -25,11 +26,11 @@ const RING: u64 = 8192;
 /// end it.
 const STREAK: u8 = 2;
 
-/// Upcalls in flight from a port, by the receive queues that this worker reads.
+/// Upcalls in flight from a port, for each receive queue that this worker reads.
 #[derive(Debug, Default)]
 pub(super) struct InFlight {
     queues: Vec<Queue>,
-    /// Upcalls by all queues before the device was opened.
+    /// Upcall count of the port, all its queues together, when the device was opened.
     base: u64,
 }
 
@@ -37,7 +38,8 @@ pub(super) struct InFlight {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct QueueRead {
     pub queue: usize,
-    /// Watermark: number of the port's upcalls, all queues counted. This queue has no unread upcall below it.
+    /// Watermark in the upcall count of the whole port. The worker has read every upcall of this queue below
+    /// it.
     pub read: u64,
     /// Whether the queue gets more upcalls than the worker reads.
     pub overloaded: bool,
@@ -49,7 +51,8 @@ impl InFlight {
         Self::of(device, cache.up(port), |number| cache.up_by(port, number))
     }
 
-    /// Returns the state of a port with earlier upcalls: `base` by all queues, and `by` each queue.
+    /// Returns the state of a port whose earlier upcalls count as read: `base` upcalls of the port, and
+    /// `by(n)` upcalls of queue n.
     fn of(device: &dyn Port, base: u64, by: impl Fn(usize) -> u64) -> Self {
         let checkpoint = Checkpoint { up: base, by: 0 };
         let own = (0..device.receive_queues()).map(|index| device.queue_number(index));
@@ -57,7 +60,8 @@ impl InFlight {
         Self { queues: queues.collect(), base }
     }
 
-    /// Returns the progress of each queue that this worker reads. `is_only`: the port has no other queue.
+    /// Returns the progress of each receive queue that this worker reads. `is_only`: the port has a single
+    /// receive queue.
     pub fn read(
         &mut self,
         port: PortId,
@@ -74,7 +78,7 @@ impl InFlight {
         self.queues.iter_mut().enumerate().map(move |(index, queue)| {
             let (arrivals, losses) = (device.arrivals(index), || device.lost(index));
             let read = match is_only {
-                // The worker reads upcalls in their order.
+                // With a single queue, the worker reads the upcalls of the port in their order.
                 true => {
                     base.wrapping_add(queue.done(arrivals, cache.up(port).wrapping_sub(base), now, losses))
                 }
@@ -93,20 +97,20 @@ impl InFlight {
         self.queues.iter().map(|queue| queue.number)
     }
 
-    /// Returns whether a queue gets more upcalls than the worker reads.
+    /// Returns whether any queue gets more upcalls than the worker reads.
     pub fn is_overloaded(&self) -> bool {
         self.queues.iter().any(|queue| queue.overloaded)
     }
 }
 
-/// Upcall counts at one time: of all queues of the port, and of one queue since it was opened.
+/// Upcall counts taken at one time: `up` of all queues of the port, `by` of one queue since it was opened.
 #[derive(Clone, Copy, Debug, Default)]
 struct Checkpoint {
     up: u64,
     by: u64,
 }
 
-/// Counts of the last inquiry for losses.
+/// Counters at the last inquiry for losses.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 struct Inquiry {
     up: u64,
@@ -114,21 +118,21 @@ struct Inquiry {
     losses: u64,
 }
 
-/// Upcalls in flight by a receive queue.
+/// Upcalls in flight in one receive queue.
 #[derive(Debug, Default)]
 struct Queue {
     number: usize,
-    /// Upcalls by the queue before it was opened.
+    /// Number of upcalls by the queue before it was opened.
     base: u64,
     checkpoint: Checkpoint,
-    /// Upcalls by all queues at the last checkpoint that was reached.
+    /// Upcall count of the port at the last checkpoint that the worker's reading has reached.
     reached: u64,
-    /// Losses before the last packet read.
+    /// Number of losses that count as read.
     lost: u64,
-    /// Losses that the port has reported and `lost` does not contain yet, and the number of packets read at
-    /// that report.
+    /// Total losses at the last report of the device that `lost` does not contain yet, and the number of
+    /// packets read at that report.
     reported: Option<(u64, u64)>,
-    /// Losses that the port has reported and `lost` contains.
+    /// Total losses reported by the device that `lost` contains.
     counted: u64,
     next_inquiry: Instant,
     last_inquiry: Inquiry,
@@ -140,14 +144,15 @@ struct Queue {
 }
 
 impl Queue {
-    /// Returns the upcalls by all queues at the last checkpoint that `done` packets of this queue have
-    /// reached, and sets the next one.
+    /// Returns the port's upcall count at the last checkpoint that `done` packets of this queue have reached.
+    /// If the current checkpoint is reached, sets the next one. `up` and `by` return the current upcall
+    /// counts of port and queue.
     fn reach(&mut self, done: u64, up: impl Fn() -> u64, by: impl Fn(&Self) -> u64) -> u64 {
         let is_reached = |queue: &Self| done.wrapping_sub(queue.checkpoint.by).cast_signed() >= 0;
         if is_reached(self) {
             self.reached = self.checkpoint.up;
-            // The order matters: the XDP program counts an upcall by its queue first, and by all queues
-            // second.
+            // The port's count must be read first: the XDP program adds an upcall to the queue's count before
+            // the port's.
             self.checkpoint.up = up();
             self.checkpoint.by = by(self);
             if is_reached(self) {
@@ -157,8 +162,8 @@ impl Queue {
         self.reached
     }
 
-    /// Returns the packets that were read or lost since the queue was opened. `up`: upcalls by the queue;
-    /// `losses` returns the frames lost so far.
+    /// Returns the number of packets read or lost since the queue was opened. `up`: upcalls by the queue
+    /// since then; `losses` returns the frames lost so far.
     fn done(&mut self, arrivals: Arrivals, up: u64, now: Instant, losses: impl FnOnce() -> u64) -> u64 {
         let done = |queue: &Self| arrivals.read.wrapping_add(queue.lost);
         if done(self) == up && !self.overloaded {
@@ -177,7 +182,7 @@ impl Queue {
         done(self)
     }
 
-    /// Evaluates the losses that the port reports.
+    /// Evaluates the losses that the device reports. `done`: packets read or lost so far.
     fn inquire(&mut self, arrivals: Arrivals, (up, done): (u64, u64), losses: u64) {
         let more = losses > self.last_inquiry.losses;
         (self.lossy, self.lossless) =
@@ -191,9 +196,10 @@ impl Queue {
             self.reported = Some((losses, arrivals.read));
         }
         let inquiry = Inquiry { up, read: arrivals.read, losses };
-        // Packets that are missing while no count changes were lost without a count.
+        // If packets are missing and no counter has changed since the last inquiry, they were lost without
+        // being counted.
         if arrivals.drained && self.reported.is_none() && self.last_inquiry == inquiry {
-            // The difference is negative if packets were read without a count.
+            // The difference is negative if the worker read packets that the XDP program had not counted.
             self.lost = self.lost.wrapping_add(up.wrapping_sub(done));
         }
         self.last_inquiry = inquiry;

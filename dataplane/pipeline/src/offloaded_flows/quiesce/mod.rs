@@ -6,19 +6,19 @@
 //! earlier packets of the flow.
 //!
 //! *Upcall numbers.* The XDP program numbers the upcalls of each port, and notes beside an entry the number
-//! of the flow's last upcall. The owner of the port publishes the number up to which all upcalls are done
-//! with ([`WorkerFlowCache::set_done`]). The XDP program uses the entry once the published number has reached
-//! that of the flow's last upcall. Flows that send no upcall meanwhile need no further check.
+//! of the flow's last upcall. The owner of the port publishes the number up to which the workers are done
+//! with all upcalls ([`WorkerFlowCache::set_done`]). The XDP program uses the entry once the published number
+//! has reached that of the flow's last upcall. A flow without upcalls since then needs no further check.
 //!
-//! *Grace periods.* Upcalls are done with after a grace period, as in RCU. Each worker records the number of
-//! upcalls that it has read (`in_flight`). All workers treat these packets (`grace_period`), and the packets
-//! leave the queues and transmit rings of their ports (`backlog`). The owner of a port then publishes the
-//! least number that was recorded for the port's receive queues.
+//! *Grace periods.* The workers are done with upcalls after a grace period, as in RCU. Each worker records
+//! the number of upcalls that it has read (`in_flight`). All workers treat these packets (`grace_period`),
+//! and the packets leave the queues and transmit rings of their ports (`backlog`). The owner of a port then
+//! publishes the least number that was recorded for the port's receive queues.
 //!
 //! *Cost.* A grace period starts only when a worker has requested one ([`Quiescence::request`]), so idle
 //! workers sleep. Only the backlog at its start has to leave, so full queues and rings delay a grace period
-//! but don't prevent it. While a grace period is stalled, the published overload of the receive queues ends:
-//! dropping packets would bring no entry closer to its use.
+//! but don't prevent it. While a grace period is stalled, the receive queues don't count as overloaded:
+//! dropped packets would bring no entry closer to its use.
 
 mod backlog;
 mod grace_period;
@@ -37,14 +37,14 @@ use crate::ports::{PortEntry, PortTable};
 /// Devices of a worker by number; `None` for numbers without an open device.
 pub(super) type DeviceSlots = [Option<Box<dyn Port>>];
 
-/// State of a worker that its quiescence depends on.
+/// State of a worker that the quiescence of its upcalls depends on.
 pub(super) struct WorkerState<'a> {
     pub cache: &'a mut dyn WorkerFlowCache,
-    /// Offload capabilities of the ports, by their numbers.
+    /// Offload capabilities of the ports, by port number.
     pub capabilities: &'a [OffloadPort],
     pub ports: &'a PortTable,
     pub devices: &'a mut DeviceSlots,
-    /// The rings to other workers, if there are any.
+    /// Rings to other workers; `None` with a single worker.
     pub handover: Option<&'a mut Handover>,
 }
 
@@ -58,16 +58,17 @@ impl WorkerState<'_> {
 /// A worker's part in the quiescence of upcalls.
 #[derive(Debug, Default)]
 pub(super) struct Quiescence {
-    /// Upcalls in flight of each port, by its number.
+    /// Upcalls in flight, by port number.
     in_flight: Vec<InFlight>,
     grace_period: GracePeriod,
     mark: BacklogMark,
-    /// Whether an entry of this worker needs a grace period.
+    /// Whether an entry of this worker waits for a grace period.
     is_requested: bool,
 }
 
 impl Quiescence {
-    /// Requests a grace period, because an entry was begun or renewed, or its flow had an upcall.
+    /// Requests a grace period. To be called when an entry has begun or was renewed, or its flow had an
+    /// upcall.
     pub fn request(&mut self) {
         self.is_requested = true;
     }
@@ -78,7 +79,7 @@ impl Quiescence {
         self.grace_period.is_stalled(now)
     }
 
-    /// Makes room for ports up to this one.
+    /// Makes room for port numbers up to `port`.
     pub fn add_port(&mut self, port: PortId) {
         if self.in_flight.len() <= port.index() {
             self.in_flight.resize_with(port.index() + 1, InFlight::default);
@@ -99,8 +100,8 @@ impl Quiescence {
         queues.for_each(|queue| cache.set_overloaded((port, queue), false));
     }
 
-    /// Advances the grace period of all workers as far as possible, and publishes the upcalls that are done
-    /// with.
+    /// Advances the grace period of all workers as far as possible. At its end, publishes the upcalls that
+    /// the workers are done with.
     pub fn advance(&mut self, worker: &mut WorkerState<'_>, now: Instant) {
         let is_single = worker.handover.is_none();
         let mut has_started = false;
@@ -109,12 +110,13 @@ impl Quiescence {
                 Action::Complete => self.complete(worker),
                 Action::Record { requested } if !has_started => {
                     has_started = true;
-                    // The grace period of a single worker wakes no other worker.
+                    // A single worker starts grace periods unasked, because no other worker has to wake for
+                    // them.
                     if !(is_single || requested || self.is_requested || self.is_overloaded()) {
                         break;
                     }
-                    // A worker that has started the grace period may have recorded its upcalls before the
-                    // last one of an entry here.
+                    // A grace period that another worker started may not cover the last upcall of this
+                    // worker's entry. So the request stays.
                     self.is_requested &= requested;
                     self.record(worker, now);
                 }
@@ -137,7 +139,7 @@ impl Quiescence {
         self.in_flight.iter().any(InFlight::is_overloaded)
     }
 
-    /// Returns whether the marked backlog has left.
+    /// Returns whether the backlog mark is passed.
     fn has_transmitted(&mut self, worker: &mut WorkerState<'_>) -> bool {
         let WorkerState { ports, devices, .. } = worker;
         self.mark.is_passed(|port| backlog(ports.get(port)?, devices))
@@ -151,7 +153,8 @@ impl Quiescence {
             let Some(device) = device(entry, worker.devices).filter(|_| capabilities.receives) else {
                 continue;
             };
-            // Packets that the device keeps after reading are in no backlog.
+            // If a device keeps packets after they were read, those packets are in no backlog, so its upcalls
+            // can't be recorded.
             let is_known = device.progress().is_some_and(|progress| progress.kept == 0);
             let Some(in_flight) = self.in_flight.get_mut(id.index()).filter(|_| is_known) else { continue };
             let is_only = capabilities.receive_queues.count_ones() == 1;
@@ -164,8 +167,8 @@ impl Quiescence {
         self.grace_period.start(now);
     }
 
-    /// Completes a grace period: publishes for each own port the upcalls that the readers of all its receive
-    /// queues have recorded.
+    /// Completes a grace period. For each port that this worker owns, publishes the least number of upcalls
+    /// that was recorded for its receive queues.
     fn complete(&mut self, worker: &mut WorkerState<'_>) {
         let epoch = self.grace_period.complete();
         for (id, entry) in worker.ports.iter() {
@@ -183,7 +186,7 @@ impl Quiescence {
     }
 }
 
-/// Returns the places of the bits that are set.
+/// Returns the positions of the bits that are set in `bits`.
 fn set_bits(mut bits: u64) -> impl Iterator<Item = usize> {
     std::iter::from_fn(move || {
         let place = bits.trailing_zeros() as usize;
@@ -196,7 +199,7 @@ fn device<'a>(entry: &PortEntry, devices: &'a mut DeviceSlots) -> Option<&'a mut
     devices.get_mut(usize::from(entry.settings.device.0))?.as_mut()
 }
 
-/// Returns the backlog of a port; `None` if the port is down, as it sends no packets then.
+/// Returns the backlog of a port; `None` if the port is down, because it sends no packets then.
 fn backlog(entry: &PortEntry, devices: &mut DeviceSlots) -> Option<Backlog> {
     let progress = device(entry, devices).and_then(|device| device.progress()).unwrap_or_default();
     let waiting = entry.queue.len() as u64 + u64::from(progress.unsent);

@@ -7,10 +7,10 @@ use super::{Piece, PortScheduler, QueueDrops, ScheduleChange};
 use crate::ports::PortEntry;
 
 impl PortEntry {
-    /// Changes the scheduler of the port. The first node creates the scheduler, with room for `frames` frames.
-    /// After the last piece of a list, a scheduler without nodes and packets is removed. Control has checked
-    /// the resulting tree. If a change is refused nevertheless, such as one of a missing node, the rest of
-    /// the list is skipped.
+    /// Changes the scheduler of the port. The first change creates the scheduler, with room for `frames`
+    /// memory frames. After the last piece of a list, a scheduler without nodes and packets is removed.
+    /// Control has checked the resulting tree. If a change is refused nevertheless, such as the removal of a
+    /// missing node, the rest of the list is skipped.
     pub(crate) fn change_scheduler(
         &mut self,
         (changes, piece): (&[ScheduleChange], Piece),

@@ -14,7 +14,7 @@ fn scheduler(changes: &[ScheduleChange]) -> PortScheduler {
     scheduler
 }
 
-/// Returns the packet that is sent next.
+/// Releases the next packet from the scheduler.
 fn next(scheduler: &mut PortScheduler, now: Instant, drops: &mut QueueDrops) -> Option<Packet> {
     let mut sent = None;
     scheduler.release(1, now, drops, |packet| sent = Some(packet));
@@ -43,7 +43,8 @@ fn packets_go_to_the_named_queue_or_the_default_queue() {
     let order: Vec<u16> = std::iter::from_fn(|| next(&mut scheduler, Instant::ZERO, &mut drops))
         .map(|packet| packet.queue.0)
         .collect();
-    // Queue 2 comes first; packets for queues without a leaf are in the default leaf, with queue 3.
+    // Leaf 2 has the highest priority. Packets for queues without a leaf are in the default leaf, 3, with its
+    // own packet.
     assert_eq!((order, drops.len()), (vec![2, 0, 3, 1, 900], 0));
 }
 
@@ -55,7 +56,7 @@ fn packets_for_a_removed_leaf_wait_behind_moved_packets_until_the_leaf_returns()
     let mut scheduler =
         scheduler(&[add(1, None, Share::Only, NodeKind::Priority), leaf(2), leaf(3), leaf(4)]);
     let mut drops = Vec::new();
-    // Packets are identified by their hash. The default leaf, 2, is sent before the others.
+    // The test identifies packets by their hash. Leaf 2, the default leaf, has the highest priority.
     let mut number = 0;
     let mut send = |scheduler: &mut PortScheduler, queue: u16| {
         number += 1;
@@ -68,7 +69,7 @@ fn packets_for_a_removed_leaf_wait_behind_moved_packets_until_the_leaf_returns()
     send(&mut scheduler, 4);
     scheduler.change(&remove(4, Some(3)), Instant::ZERO, &mut drops).unwrap();
     send(&mut scheduler, 4);
-    // The leaf that got the packets is removed as well, in favour of a third leaf.
+    // Leaf 3, which got the packets of leaf 4, is removed as well, in favour of leaf 5.
     scheduler.change(&leaf(5), Instant::ZERO, &mut drops).unwrap();
     scheduler.change(&remove(3, Some(5)), Instant::ZERO, &mut drops).unwrap();
     send(&mut scheduler, 4);
@@ -77,7 +78,8 @@ fn packets_for_a_removed_leaf_wait_behind_moved_packets_until_the_leaf_returns()
     assert_eq!(backlog, Some((QueueId(5), 3)), "what waits there is told of the leaf that it goes to");
     let hash = || next(&mut scheduler, Instant::ZERO, &mut Vec::new()).map(|packet| packet.hash);
     assert_eq!(std::iter::from_fn(hash).collect::<Vec<u32>>(), [4, 1, 2, 3]);
-    // The leaf exists again; a leaf whose packets were dropped has no replacement.
+    // Leaf 4 exists again. Leaf 5 is removed and its packets dropped, so packets for it enter the default
+    // leaf.
     scheduler.change(&leaf(4), Instant::ZERO, &mut drops).unwrap();
     scheduler.change(&remove(5, None), Instant::ZERO, &mut drops).unwrap();
     for queue in [4, 3, 5] {
@@ -88,7 +90,7 @@ fn packets_for_a_removed_leaf_wait_behind_moved_packets_until_the_leaf_returns()
     let held =
         |node: u32| scheduler.nodes().iter().find(|view| view.node.0 == node).map(|view| view.held_packets);
     assert_eq!((held(2), held(4), report.default), (Some(2), Some(1), QueueId(2)));
-    // The leaf that gets the packets of the default leaf becomes the default.
+    // When the default leaf is removed, the leaf that gets its packets becomes the default.
     scheduler.change(&remove(2, Some(4)), Instant::ZERO, &mut drops).unwrap();
     assert_eq!(scheduler.report().default, QueueId(4));
 }
@@ -110,7 +112,7 @@ fn packets_for_a_removed_leaf_go_to_the_default_leaf_once_order_is_safe() {
         assert!(next(&mut scheduler, Instant::ZERO, &mut drops).is_some());
     }
     assert_eq!(scheduler.leaf_for(QueueId(4)), QueueId(2), "as a router does that has just begun");
-    // Other packets in the replacement don't lead packets for the removed leaf there again.
+    // Leaf 3 gets another packet, but packets for the removed leaf 4 still enter the default leaf.
     scheduler.enqueue(packet(&pool, 4), Instant::ZERO, &mut drops);
     scheduler.enqueue(packet(&pool, 3), Instant::ZERO, &mut drops);
     assert_eq!(scheduler.leaf_for(QueueId(4)), QueueId(2));
@@ -122,7 +124,7 @@ fn leaf_of_a_new_kind_queues_arrivals_behind_its_old_packets() {
     let mut scheduler = scheduler(&[add(1, None, Share::Only, NodeKind::Fifo(Default::default()))]);
     let (mut drops, mut sent) = (Vec::new(), Vec::new());
     let kinds = [NodeKind::FlowQueues(Default::default()), NodeKind::FqCodel(Default::default())];
-    // The second packet is for a queue without a leaf: it waits in the default leaf, which is still this one.
+    // The second packet is for queue 9, which has no leaf. It waits in the default leaf, which is leaf 1.
     for (queue, kind) in [1, 9].into_iter().zip(kinds) {
         scheduler.enqueue(packet(&pool, queue), Instant::ZERO, &mut drops);
         let change = ScheduleChange::Become { node: QueueId(1), kind };
@@ -145,7 +147,7 @@ fn port_waits_for_its_rate() {
     (0..2).for_each(|_| scheduler.enqueue(packet(&pool, 1), Instant::ZERO, &mut drops));
     assert!(next(&mut scheduler, Instant::ZERO, &mut drops).is_some());
     assert!(next(&mut scheduler, Instant::ZERO, &mut drops).is_none());
-    // 100 bytes at 8 Mb/s.
+    // A packet of 100 bytes takes 100 microseconds at 8 Mb/s.
     assert_eq!(scheduler.next_ready(), Some(Instant::from_nanos(100_000)));
     assert!(next(&mut scheduler, Instant::from_nanos(100_000), &mut drops).is_some());
     assert_eq!(scheduler.next_ready(), None);
@@ -163,7 +165,7 @@ fn drops_of_fq_codel_for_a_refused_packet_are_counted() {
     ] {
         scheduler.change(&change, Instant::ZERO, &mut drops).unwrap();
     }
-    // Many flows of one packet each, then another queue: no queue may hold more than the free memory.
+    // Fills leaf 3 with flows of one packet each, then leaf 2, beyond the packet limit of the scheduler.
     for number in 0..100 {
         let mut packet = packet(&pool, if number < 60 { 3 } else { 2 });
         packet.hash = u32::wrapping_mul(number, 0x9e37_79b9);
@@ -191,7 +193,7 @@ fn packets_of_a_removed_node_are_dropped_and_counted() {
     assert!(!scheduler.takes_packets());
 }
 
-/// Work that grows with the square of the number of leaves would take minutes here.
+/// Removes nearly all of 40,000 leaves. Work that grows with the square of their number would take minutes.
 #[test]
 fn forty_thousand_removed_leaves_send_their_packets_to_a_remaining_leaf() {
     const LEAVES: u16 = 40_000;
@@ -206,13 +208,14 @@ fn forty_thousand_removed_leaves_send_their_packets_to_a_remaining_leaf() {
     }
     let (last, to) = (LEAVES + 1, LEAVES);
     for node in leaves().filter(|node| *node != to) {
-        // Removal from both ends, so that the first and the last leaf go early.
+        // Removes leaves from both ends, so that the first and the last leaf go early.
         let node = if node % 2 == 0 { node } else { last + 3 - node };
         let change = ScheduleChange::Remove { node: QueueId(node), to: Some(QueueId(to)) };
         scheduler.change(&change, Instant::ZERO, &mut drops).unwrap();
     }
     assert!(leaves().all(|queue| scheduler.leaf_for(QueueId(queue)) == QueueId(to)));
-    // Packets for removed leaves enter the replacement, and its replacement once that is removed as well.
+    // Packets for removed leaves enter leaf `to`. Once that is removed as well, they enter the leaf that got
+    // its packets.
     scheduler.change(&add(2, Some(1), Share::Level(2), fifo()), Instant::ZERO, &mut drops).unwrap();
     let remove =
         |node: u16, to: Option<u16>| ScheduleChange::Remove { node: QueueId(node), to: to.map(QueueId) };

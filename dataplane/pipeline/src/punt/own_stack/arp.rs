@@ -1,4 +1,4 @@
-//! ARP for ports without a kernel (RFC 826, RFC 5227).
+//! ARP for ports without a kernel stack (RFC 826, RFC 5227).
 
 use std::net::Ipv4Addr;
 
@@ -64,7 +64,7 @@ pub(super) fn request(
     ask(own, target, to.unwrap_or(MacAddr::BROADCAST), port, entry, context);
 }
 
-/// Sends an announcement (RFC 5227, 3): a request for the own address.
+/// Sends an ARP announcement (RFC 5227, 3): a request for the port's own address.
 pub(super) fn announce(address: Ipv4Addr, port: PortId, entry: &PortEntry, context: &mut Context<'_>) {
     ask(address, address, MacAddr::BROADCAST, port, entry, context);
 }

@@ -1,4 +1,5 @@
-//! Echo replies of ports without a kernel (RFC 1812, 4.3.3.6; RFC 4443, 4.2), and refusal of other protocols.
+//! Echo replies of ports without a kernel stack (RFC 1812, 4.3.3.6; RFC 4443, 4.2), and refusal of other
+//! protocols.
 
 use millrace_forward::IcmpError;
 use millrace_packet::{DropReason, Packet};
@@ -16,7 +17,7 @@ const ECHO_REPLY6: u8 = 129;
 /// Returns the offset of an ICMPv4 echo request from the start of the network header.
 ///
 /// # Errors
-/// The outcome of any other packet: other protocols are refused.
+/// The outcome of any other packet. A packet of another protocol is refused.
 pub(super) fn request4(network: &[u8]) -> Result<usize, Outcome> {
     let Ok(header) = ipv4::Packet::new_checked(network) else {
         return Err(Outcome::Dropped(DropReason::Ip4Short));
@@ -34,7 +35,7 @@ pub(super) fn request4(network: &[u8]) -> Result<usize, Outcome> {
     }
 }
 
-/// Answers an ICMPv4 echo request to an address of a port without a kernel.
+/// Answers an ICMPv4 echo request to an address of a port without a kernel stack.
 pub(super) fn answer4(packet: &Packet, offset: usize, context: &mut Context<'_>) -> Outcome {
     if !checksum::sum_slices(message(packet, offset)).is_valid() {
         return Outcome::Dropped(DropReason::LocalUnknown);
@@ -45,7 +46,7 @@ pub(super) fn answer4(packet: &Packet, offset: usize, context: &mut Context<'_>)
 /// Returns the offset of an ICMPv6 echo request from the start of the network header.
 ///
 /// # Errors
-/// The outcome of any other packet: other protocols are refused.
+/// The outcome of any other packet. A packet of another protocol is refused.
 pub(super) fn request6(network: &[u8]) -> Result<usize, Outcome> {
     let Ok(header) = ipv6::Packet::new_checked(network) else {
         return Err(Outcome::Dropped(DropReason::Ip6Short));
@@ -62,7 +63,7 @@ pub(super) fn request6(network: &[u8]) -> Result<usize, Outcome> {
         });
     }
     let offset = walk.offset;
-    // RFC 4443, 4.2 permits a reply to a request for a multicast group; this router is in no multicast group
+    // RFC 4443, 4.2 permits a reply to a request for a multicast group. This router is a member of no group
     // and doesn't reply.
     match message_type(network, offset) {
         Some(ECHO_REQUEST6) if !is_multicast && offset == ipv6::HEADER_LEN => Ok(offset),
@@ -70,7 +71,7 @@ pub(super) fn request6(network: &[u8]) -> Result<usize, Outcome> {
     }
 }
 
-/// Answers an ICMPv6 echo request to an address of a port without a kernel.
+/// Answers an ICMPv6 echo request to an address of a port without a kernel stack.
 pub(super) fn answer6(packet: &Packet, offset: usize, context: &mut Context<'_>) -> Outcome {
     let Ok(header) = ipv6::Packet::new_checked(packet.network()) else {
         return Outcome::Dropped(DropReason::Ip6Short);
@@ -84,7 +85,7 @@ pub(super) fn answer6(packet: &Packet, offset: usize, context: &mut Context<'_>)
     answer(packet, context, |reply| reply6(reply, offset))
 }
 
-/// Sends a copy of the request that `turn` has changed to a reply.
+/// Sends a copy of the request, which `turn` changes into the reply.
 fn answer(packet: &Packet, context: &mut Context<'_>, turn: impl FnOnce(&mut [u8]) -> Option<()>) -> Outcome {
     let Some(mut reply) = bare_copy(packet, context) else { return Outcome::Dropped(DropReason::NoMemory) };
     if turn(reply.network_mut()).is_none() {
@@ -121,8 +122,8 @@ fn set_type(message: &mut [u8], to: u8) -> Option<()> {
     let (old, new) = (u16::from_be_bytes([*kind, *code]), u16::from_be_bytes([to, *code]));
     *kind = to;
     let sum = match checksum::update_u16(u16::from_be_bytes([*high, *low]), old, new) {
-        // Both values are valid, except for a message of zeros, such as the reply to an empty request with
-        // identifier 0.
+        // 0 and 0xffff both mean a sum of zero; 0xffff is right except for a message of zeros only, such as
+        // the reply to an empty request with identifier 0.
         0 => 0xffff,
         sum => sum,
     };
@@ -154,7 +155,7 @@ fn message(packet: &Packet, offset: usize) -> impl Iterator<Item = &[u8]> {
     })
 }
 
-/// Returns a copy of the packet without its link header, as a router-made packet.
+/// Returns a copy of the packet without its link header. The copy counts as router-made.
 fn bare_copy(packet: &Packet, context: &Context<'_>) -> Option<Packet> {
     let mut copy = packet.copy(context.pool)?;
     let offset = copy.network_offset();

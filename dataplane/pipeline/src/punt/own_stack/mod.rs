@@ -1,6 +1,6 @@
 //! Own stack of the router, for ports without a kernel stack: ARP, neighbour discovery, echo.
 //!
-//! Packets for the router received at such a port end here; answers leave as router-made packets.
+//! Packets for the router received at such a port end here. Answers leave as router-made packets.
 
 mod arp;
 mod echo;
@@ -25,31 +25,31 @@ pub(crate) enum Outcome {
     Refused(millrace_forward::IcmpError),
 }
 
-/// Service of the stack for a packet.
+/// Protocol by which the stack handles a packet.
 pub(crate) enum Service {
     /// ARP.
     Arp,
     /// Neighbour discovery, with the offset of the message from the start of the network header.
     Discovery(usize),
-    /// ICMPv4 echo, with the offset of the request.
+    /// ICMPv4 echo, with the offset of the request from the start of the network header.
     Echo4(usize),
-    /// ICMPv6 echo, with the offset of the request.
+    /// ICMPv6 echo, with the offset of the request from the start of the network header.
     Echo6(usize),
 }
 
-/// Frame that the stack sends, without link header and VLAN tags.
+/// Frame that the stack sends, stored without link header and VLAN tags.
 pub(crate) struct Outgoing {
     /// Egress port.
     pub port: PortId,
-    /// Destination link address.
+    /// Destination MAC address.
     pub destination: MacAddr,
     /// EtherType of the packet.
     pub ether_type: EtherType,
-    /// Packet, from its network header on.
+    /// Packet to send; it starts at the network header.
     pub packet: Packet,
 }
 
-/// State of the stack.
+/// State of the own stack.
 #[derive(Debug)]
 pub(crate) struct OwnStack {
     pub resolver: Resolver,
@@ -61,9 +61,9 @@ pub(crate) struct Context<'a> {
     pub pool: &'a Pool,
     pub ports: &'a PortTable,
     pub now: Instant,
-    /// Frames that go straight to the queue.
+    /// Frames that go straight to the queue of their port.
     pub frames: &'a mut Vec<Outgoing>,
-    /// Packets that pass the stages as router-made packets.
+    /// Packets that still have to pass the stages, as router-made packets.
     pub packets: &'a mut Vec<Packet>,
 }
 
@@ -86,7 +86,7 @@ impl OwnStack {
         }
     }
 
-    /// Sends a request for the link address of a neighbour.
+    /// Sends a request for the MAC address of a neighbour.
     pub fn request(&self, key: NeighbourKey, to: Option<MacAddr>, context: &mut Context<'_>) {
         let Some(entry) = context.ports.get(key.port) else { return };
         match key.address {
@@ -137,7 +137,7 @@ fn is_of_prefix(entry: &PortEntry, address: IpAddr) -> bool {
 }
 
 /// Returns whether the packet is for a link-local address that the port doesn't have. Routes can't decide
-/// that, as they have no link scope.
+/// that, because they don't distinguish links.
 fn is_of_another(network: &[u8], entry: &PortEntry) -> bool {
     let destination = ipv6::Packet::new_checked(network).map(|header| header.dst());
     destination.is_ok_and(|address| address.is_unicast_link_local() && !has(entry, address.into()))
@@ -152,12 +152,12 @@ pub(crate) fn ether_type(packet: &Packet) -> EtherType {
     }
 }
 
-/// Returns the source link address of a frame.
+/// Returns the source MAC address of a frame.
 fn sender(packet: &Packet) -> MacAddr {
     packet.data().get(6..12).and_then(|bytes| bytes.try_into().ok()).map_or(MacAddr::ZERO, MacAddr)
 }
 
-/// Returns whether the protocol is ICMP, for which ports without a kernel only answer echo requests.
+/// Returns whether the protocol is ICMP for IPv4 or IPv6. The own stack answers only its echo requests.
 fn is_icmp(protocol: Protocol) -> bool {
     matches!(protocol, Protocol::ICMP | Protocol::ICMPV6)
 }

@@ -1,4 +1,4 @@
-//! Neighbour discovery for ports without a kernel (RFC 4861, 7).
+//! Neighbour discovery for ports without a kernel stack (RFC 4861, 7).
 
 use std::net::{IpAddr, Ipv6Addr};
 
@@ -13,8 +13,8 @@ use millrace_wire::{EtherType, MacAddr, Protocol, ipv6};
 use super::{Context, Outcome, Outgoing, OwnStack, has, is_of_prefix, sender};
 use crate::ports::PortEntry;
 
-/// Returns the offset of the ICMPv6 message from the start of the IPv6 header, in bytes. Returns `None`
-/// unless the message is of neighbour or router discovery.
+/// Returns the offset of a neighbour or router discovery message from the start of the IPv6 header, in bytes;
+/// `None` for other packets.
 pub(super) fn message(network: &[u8]) -> Option<usize> {
     let header = ipv6::Packet::new_checked(network).ok()?;
     let walk = ipv6_ext::walk(&header);
@@ -71,19 +71,19 @@ pub(super) fn handle(
             stack.resolver.heard(key, mac, how, context.now, &mut stack.actions);
             Outcome::Delivered
         }
-        // A router ignores redirects (RFC 4861, 8.2).
+        // A router ignores redirects addressed to itself (RFC 4861, 8.2).
         Ok(Repr::Redirect { .. }) | Err(_) => ignored,
     }
 }
 
 /// Returns whether a source is on the port's link: in one of its prefixes, or link-local. Other sources get
-/// answers, but their link addresses are not recorded.
+/// answers, but their MAC addresses are not recorded.
 fn is_on_link(entry: &PortEntry, source: Ipv6Addr) -> bool {
     source.is_unicast_link_local() || is_of_prefix(entry, source.into())
 }
 
-/// Answers a solicitation: to its source, or to all nodes if its source is the unspecified address (RFC 4861,
-/// 7.2.4).
+/// Sends an advertisement for a solicitation: to its source, or to all nodes if its source is the unspecified
+/// address (RFC 4861, 7.2.4).
 fn advertise(
     target: Ipv6Addr,
     source: Ipv6Addr,

@@ -28,7 +28,7 @@ fn each_packet_of_a_full_queue_has_an_end() {
         packet
     };
     let queue: VecDeque<Packet> = (1..=QUEUE_LIMIT as u16).map(marked).collect();
-    // The packets entered in earlier iterations.
+    // All packets entered the router in earlier iterations.
     (0..QUEUE_LIMIT).for_each(|_| tracer.enter());
     tracer.looked();
     tracer.look_for(&queue);
@@ -61,7 +61,7 @@ fn packets_queued_in_this_iteration_are_searched_at_their_queue() {
     tracer.look_for(&queue);
     tracer.left(PortId(1), 6, 14, DropReason::QueueFull, Instant::ZERO);
     tracer.looked();
-    // The device took six packets, so the remaining ones have other positions.
+    // The device has taken six packets, so the remaining packets have moved forward in the queue.
     queue.drain(..6);
     tracer.look_for(&queue);
     tracer.left(PortId(1), 14, 0, DropReason::QueueFull, Instant::ZERO);
