@@ -1,9 +1,9 @@
-//! Cost of a call of a WebAssembly plugin on this machine: cycles per call, and nanoseconds per packet in
-//! batches of 32.
+//! Measures the cost of calling a WebAssembly plugin: cycles per call, and nanoseconds per packet in batches
+//! of 32.
 //!
 //! Run `cargo run --release -p millrace-plugin --example wasm_cost`. Each figure is the median of many runs.
-//! Cycles are those of the time-stamp counter. A packet has 128 bytes, all of them in its window. The first
-//! two lines call the engine directly: they show the cost of a call without this crate.
+//! Cycles are those of the time-stamp counter. Each packet has 128 bytes, and the plugin sees all of them.
+//! The first two lines call the WebAssembly engine directly: they show the cost of a call without this crate.
 
 #[cfg(target_arch = "x86_64")]
 fn main() {
@@ -41,7 +41,8 @@ mod measurement {
         (func (export "millrace_release") (param i32 i32))
         (func (export "millrace_init") (param i32 i32) (result i32) i32.const 0)"#;
 
-    /// Returns a handler that runs `what` for each packet, with its description at `$at`.
+    /// Returns a packet handler in WebAssembly text that runs `what` for each packet. In `what`, `$at` is the
+    /// address of the packet's description.
     fn for_each(what: &str) -> String {
         format!(
             r#"(func (export "millrace_packets") (param $call i32) (local $at i32) (local $left i32)
@@ -82,7 +83,7 @@ mod measurement {
         taken[ROUNDS / 2]
     }
 
-    /// Returns the counter's cycles per nanosecond.
+    /// Measures the frequency of the time-stamp counter, in cycles per nanosecond.
     fn cycles_per_nanosecond() -> f64 {
         #[expect(clippy::disallowed_methods, reason = "a measurement reads the clock")]
         let now = std::time::Instant::now;
@@ -108,7 +109,7 @@ mod measurement {
         (store, function)
     }
 
-    /// Returns the result of a future that doesn't wait.
+    /// Returns the result of a future that is ready at its first poll.
     fn finished<T>(future: impl Future<Output = T>) -> T {
         match pin!(future).poll(&mut Context::from_waker(Waker::noop())) {
             Poll::Ready(result) => result,
@@ -134,7 +135,7 @@ mod measurement {
             }
         }
 
-        /// Returns the median number of cycles of passing the batch to a plugin.
+        /// Passes the batch to a plugin many times; returns the median number of cycles.
         fn cost(&mut self, wasm: &[u8]) -> u64 {
             let sandbox = Sandbox::new(SandboxSettings::default()).expect("a sandbox");
             let plugin = sandbox.compile(wasm).expect("a plugin");

@@ -1,11 +1,11 @@
-//! Call limits of a binding: time that a call of its instance may take, and treatment of packets that the
-//! instance fails at.
+//! Call limits of a binding: the time limit of its instance's calls, and the treatment of packets when a call
+//! fails.
 
 use std::fmt;
 use std::str::FromStr;
 use std::time::Duration;
 
-/// Treatment of packets that an instance fails at, or that arrive while the instance pauses.
+/// Treatment of packets whose call failed, or that arrive while the instance pauses after a fault.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub enum OnFault {
     /// The worker drops the packets.
@@ -40,14 +40,15 @@ impl FromStr for OnFault {
     }
 }
 
-/// Call limits of a binding.
+/// Call limits of a binding: time limit, and treatment of packets when a call fails.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct CallLimits {
-    /// Treatment of packets that the instance fails at.
+    /// Treatment of packets whose call failed.
     pub on_fault: OnFault,
-    /// Time that a call may take, all its slices together. A longer call is an overrun.
+    /// Time limit of a call: the total of all its slices. A longer call is an overrun, which is a fault.
     pub call: Duration,
-    /// Time that a call may take per packet, at most `call` in total. At least one slice is always allowed.
+    /// Time limit per packet: a call with N packets may take N times as long, but at most `call`. `None` for
+    /// no limit per packet. A call always gets at least one slice.
     pub packet: Option<Duration>,
 }
 
@@ -58,8 +59,8 @@ impl Default for CallLimits {
 }
 
 impl CallLimits {
-    /// Default time of a call with packets. An instance that never returns is in quarantine before it delays
-    /// 1 % of the other packets.
+    /// Default time limit of a call with packets. With it, an instance that never returns delays less than 1
+    /// % of the other packets before quarantine.
     pub const DEFAULT_CALL: Duration = Duration::from_millis(1);
     /// Limits of calls without packets: messages, timers, ends of flows.
     pub const OF_ERRANDS: Self =

@@ -7,25 +7,25 @@ use millrace_units::count;
 /// Kind of a plugin fault.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum FaultKind {
-    /// The plugin executed `unreachable`, to which `abort` and a panic compile.
+    /// The plugin executed the instruction `unreachable`. Compilers translate `abort` and panics into it.
     Unreachable,
     /// The plugin divided by zero.
     Divide,
-    /// The plugin, or the router on its behalf, accessed an address outside the plugin's memory.
+    /// The plugin accessed an address outside its memory, or gave such an address to the router.
     OutOfBounds,
     /// The plugin's calls were nested too deep.
     StackOverflow,
     /// A division or a conversion to an integer overflowed.
     IntegerOverflow,
-    /// The plugin called a function by an invalid table index or with a wrong type.
+    /// The plugin called a function through a table, with an invalid index or a wrong type.
     IndirectCall,
-    /// Any other trap that ends the plugin.
+    /// Any other trap of WebAssembly code.
     OtherTrap,
     /// The plugin returned an invalid verdict. The plugin continues to run.
     WrongVerdict,
     /// The plugin refused to start, or the router failed to set it up.
     Init,
-    /// A call took longer than its budget.
+    /// A call took longer than its time limit.
     Overrun,
     /// The plugin called a host function whose capability its manifest doesn't request. The plugin continues
     /// to run.
@@ -33,7 +33,7 @@ pub enum FaultKind {
     /// The plugin left a packet with truncated or inconsistent headers, which later stages can't forward. The
     /// plugin continues to run.
     MalformedPacket,
-    /// The plugin made a packet with an unknown incoming port. The plugin continues to run.
+    /// The plugin created a packet with an unknown ingress port. The plugin continues to run.
     UnknownPort,
 }
 
@@ -64,7 +64,7 @@ impl fmt::Display for FaultKind {
     }
 }
 
-/// Fault that ended an instance.
+/// Fault of a plugin's instance: its kind and description.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("{kind}: {text}")]
 pub struct Fault {
@@ -80,7 +80,7 @@ impl Fault {
     }
 }
 
-/// Describes a call that used up its budget, in microseconds, with the likely cause.
+/// Describes an overrun for users: time taken by the call, and likely cause.
 pub(crate) fn overrun(packets: usize, slices: u32, slice: std::time::Duration) -> String {
     let spent = slice.as_micros().saturating_mul(slices.into());
     let cause =

@@ -1,12 +1,13 @@
-//! State of flows that instances keep. A flow record that needs state has one block, with a part for each
+//! Flow state: bytes that instances keep for each flow. A flow with state has one block, with a part for each
 //! instance.
 //!
-//! Blocks of similar size share chunks of memory. A new flow needs no allocation while blocks of ended flows
-//! are free. The memory is bounded: if no block is left, the flow has no state.
+//! Blocks of one size class share chunks of memory. A new flow reuses the block of an ended flow if one is
+//! free. The memory is bounded: if no block is free at the limit, the flow has no state.
 
 use millrace_plugin_abi::FlowStates;
 
-/// Bytes of the smallest block; each further class has twice as many.
+/// Bytes of a block in the smallest size class. Each class has blocks of twice the size of the previous
+/// class.
 const LEAST: usize = 16;
 /// Number of size classes; the largest blocks have 16 KiB.
 const CLASSES: usize = 11;
@@ -16,24 +17,24 @@ pub(crate) const MOST_BLOCK: usize = LEAST << (CLASSES - 1);
 const CHUNK: usize = 64 << 10;
 /// Maximum bytes of all chunks.
 const MOST_MEMORY: usize = 256 << 20;
-/// Bits of a block number that hold the index inside its class.
+/// Bits of a block number that hold the block's index in its size class.
 const INDEX_BITS: u32 = 28;
 
-/// Weak reference to a block: detects that the block now belongs to another flow.
+/// Reference to a block that becomes invalid when the block is released, even if another flow gets the block.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct StateRef {
     number: u32,
     serial: u32,
 }
 
-/// Flow state usage of a worker.
+/// Memory that the flow state of a worker uses.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct FlowStateCounts {
     /// Number of flows that have a block.
     pub flows: u32,
-    /// Bytes of memory, for blocks in use and free blocks.
+    /// Bytes of memory, for blocks in use and free blocks together.
     pub bytes: usize,
-    /// Number of flows so far without room for their state.
+    /// Number of flows so far that got no block.
     pub refused: u64,
 }
 
@@ -46,17 +47,17 @@ pub struct FlowStateBlocks {
     /// Serial number of the block allocated last.
     serial: u32,
     in_use: u32,
-    /// Number of flows for which no block was free.
+    /// Number of flows so far that got no block.
     refused: u64,
     /// Whether any instance has ever kept flow state.
     is_used: bool,
 }
 
-/// Blocks of one size.
+/// Blocks of one size class.
 #[derive(Debug, Default)]
 struct Class {
     chunks: Vec<Box<[u8]>>,
-    /// Serial number of each block's allocation; 0 if the block is free.
+    /// Serial number that each block got at its allocation; 0 if the block is free.
     serials: Vec<u32>,
     free: Vec<u32>,
 }
@@ -76,14 +77,14 @@ impl FlowStateBlocks {
         self.is_used |= bytes > 0;
     }
 
-    /// Whether any instance keeps state for flows, or has kept state.
+    /// Whether any instance keeps flow state, or has kept it.
     #[inline]
     pub fn is_used(&self) -> bool {
         self.is_used
     }
 
-    /// Allocates a zeroed block of at least `bytes` bytes. Returns its number, or 0 if the memory is
-    /// exhausted or `bytes` is too large.
+    /// Allocates a zeroed block of at least `bytes` bytes, and returns its number. Returns 0 if the memory
+    /// limit is reached, or if `bytes` exceeds [`MOST_BLOCK`].
     pub(crate) fn take(&mut self, bytes: usize) -> u32 {
         let class = class_of(bytes);
         let index = self.free_block(class);
@@ -147,7 +148,8 @@ impl FlowStateBlocks {
         serial.copied().unwrap_or(0)
     }
 
-    /// Copies `count` bytes from an offset in a block to an offset in another or the same block.
+    /// Copies `count` bytes from `from_offset` in block `from` to `to_offset` in block `to`. Both may be the
+    /// same block. Does nothing if a range is outside its block.
     pub(crate) fn copy(
         &mut self,
         (from, from_offset): (u32, usize),
@@ -166,7 +168,7 @@ impl FlowStateBlocks {
         }
     }
 
-    /// Returns the usage.
+    /// Returns the memory and blocks in use.
     pub fn counts(&self) -> FlowStateCounts {
         FlowStateCounts { flows: self.in_use, bytes: self.memory, refused: self.refused }
     }
@@ -221,7 +223,7 @@ mod tests {
     }
 
     proptest! {
-        /// Compares the blocks with a map from numbers to bytes.
+        /// Takes, writes and releases blocks; compares their contents with a map from block numbers to bytes.
         #[test]
         fn blocks_equal_a_map(steps in proptest::collection::vec((0..3u8, 1..3000usize, any::<u8>()), 1..200)) {
             let mut blocks = FlowStateBlocks::default();
@@ -251,7 +253,7 @@ mod tests {
             }
         }
 
-        /// No block number leads outside the memory.
+        /// Looks up and releases a random number: only existing blocks are found.
         #[test]
         fn any_number_is_looked_for(number: u32) {
             let mut blocks = FlowStateBlocks::default();

@@ -1,4 +1,4 @@
-//! Gates: points in the journey at which instances are bound.
+//! Gates: points in the pipeline at which instances are bound to flows.
 
 use std::fmt;
 
@@ -12,7 +12,7 @@ use millrace_units::GateId;
 pub struct GateOrder(pub u16);
 
 impl GateOrder {
-    /// Distance between gates without a configured order, which leaves room for gates between them.
+    /// Default distance between the orders of gates. Later gates fit between them.
     pub const STEP: u16 = 10;
 }
 
@@ -22,14 +22,14 @@ impl fmt::Display for GateOrder {
     }
 }
 
-/// Gate of the control side.
+/// Gate as control knows it.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Gate {
-    /// Id of the gate, reused after the gate's removal.
+    /// Id of the gate. A new gate may get the id of a removed one.
     pub id: GateId,
     /// Unique name of the gate.
     pub name: String,
-    /// Position of the gate in the journey.
+    /// Position of the gate in the pipeline.
     pub position: Position,
     /// Order of the gate among the gates of its position.
     pub order: GateOrder,
@@ -47,7 +47,7 @@ impl Gate {
         gates
     }
 
-    /// Returns the sort key of the gate: the order in which packets pass gates.
+    /// Returns the key that sorts gates in the order in which packets pass them.
     pub(crate) fn place(&self) -> (Position, GateOrder) {
         (self.position, self.order)
     }

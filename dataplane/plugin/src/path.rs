@@ -1,14 +1,14 @@
-//! Paths: interned treatments of flows, shared by all flows with the same treatment.
+//! Paths: lists of bindings, shared by all flows with the same treatment.
 //!
-//! A path is the list of the bindings that apply to a flow, in the order of the journey. Flow records and
-//! packets in queues count as users of their paths. A path without users is [collected](collection) when it
-//! was not used for a while. A path skips removed bindings, so an old reference does no harm.
+//! A path lists the bindings that apply to a flow, in the order in which packets pass them. Flow records and
+//! packets in queues count as users of their paths. A path without users is [freed](collection) when it was
+//! not used for a while. A path skips removed bindings, so an old reference does no harm.
 //!
-//! Paths also select the bindings that count a packet in the queues after their gates. A packet carries a path
-//! number for this purpose ([`counts_for`](millrace_packet::Annotations::counts_for)). For a packet of a flow,
-//! this path is the flow's path without the bindings at copy gates. For a copy, this path holds only the
-//! binding that made the copy. Each binding of that path that still exists counts the queue events of the
-//! packet.
+//! Paths also select the bindings that count a packet in the queues behind their gates. For this purpose a
+//! packet carries the number of its accounting path
+//! ([`counts_for`](millrace_packet::Annotations::counts_for)). The accounting path of a packet is its flow's
+//! path without the bindings at copy gates. The accounting path of a copy holds only the binding that made
+//! the copy. Each binding of the accounting path that still exists counts the packet's queue events.
 
 mod collection;
 
@@ -27,19 +27,19 @@ use crate::slab::Key;
 /// Path of flows without bindings.
 pub const EMPTY_PATH: PathId = PathId(0);
 
-/// Binding of a path, with its instance.
+/// Stage of a path: a binding and the step that carries it out.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Stage {
     pub position: Position,
     pub binding: Key,
     pub step: Step,
-    /// Whether the stage is an instance that subscribes to the ends of flows.
+    /// Whether the stage is an instance that subscribes to ends of flows.
     pub hears: bool,
     /// Part of the flow's state that belongs to the stage's instance.
     pub part: Part,
 }
 
-/// Part of a flow's state block that belongs to an instance. The 8 bytes before it belong to the router.
+/// Part of a flow's state block that belongs to an instance. A header of the router precedes it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Part {
     /// Offset of the part in the block.
@@ -49,7 +49,7 @@ pub(crate) struct Part {
 }
 
 impl Part {
-    /// Bytes of the router's header before the part.
+    /// Bytes of the router's header in front of each part.
     pub const HEADER: usize = 8;
 
     /// Returns the byte range of the part in the block.
@@ -58,14 +58,14 @@ impl Part {
         start..start + usize::from(self.bytes)
     }
 
-    /// Returns the bytes of the part with header and padding.
+    /// Returns the size of the part with header and padding.
     fn whole(self) -> usize {
         Self::HEADER + usize::from(self.bytes).next_multiple_of(8)
     }
 }
 
-/// Assigns each stage its part of a flow's state block; an instance bound at several gates has one part.
-/// Stages for which no room is left get none. Returns the bytes of the block.
+/// Assigns each stage its part of a flow's state block, and returns the size of the block. An instance bound
+/// at several gates has one part. Stages that no longer fit into the block get none.
 pub(crate) fn lay_out(stages: &mut [Stage]) -> usize {
     let mut end = 0;
     for index in 0..stages.len() {
@@ -90,7 +90,7 @@ pub(crate) fn lay_out(stages: &mut [Stage]) -> usize {
 }
 
 impl Hash for Stage {
-    /// Hashes the binding alone: stages that differ rarely have the same binding.
+    /// Hashes the binding alone, because stages with the same binding rarely differ.
     fn hash<H: Hasher>(&self, state: &mut H) {
         self.binding.hash(state);
     }
@@ -105,7 +105,7 @@ pub enum Refusal {
     Reject,
 }
 
-/// Treatment of packets at a stage.
+/// Step that carries out a binding's action.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(crate) enum Step {
     /// An instance handles the packets.
@@ -114,9 +114,9 @@ pub(crate) enum Step {
     Refuse(Refusal),
     /// The stage selects the queue of the packets.
     Queue(QueueId),
-    /// The token bucket of the binding's action drops packets that don't conform.
+    /// The token bucket of the binding's action drops excess packets.
     Police,
-    /// The stage only counts the packets. The flow's route, or the stage that makes copies, executes the
+    /// The stage only counts the packets. The flow's route, or the stage that makes copies, carries out the
     /// action.
     Count,
 }
@@ -125,26 +125,25 @@ pub(crate) enum Step {
 #[derive(Debug)]
 struct Path {
     stages: Arc<[Stage]>,
-    /// Number of stages at or before each position, in the order of positions.
+    /// For each position, the number of stages at this and all earlier positions.
     ends: [u16; Position::ALL.len()],
-    /// Whether any stage subscribes to the ends of flows.
+    /// Whether any stage subscribes to ends of flows.
     hears: bool,
-    /// Bytes of state for each flow.
+    /// Bytes of a flow's state block on this path; 0 without flow state.
     state: usize,
     /// Whether all stages are at the positions `early` and `late`.
     through: bool,
-    /// Accounting paths: the path whose bindings count the packets in queues, and the path whose bindings
-    /// count copies that instances send.
+    /// Accounting paths: the first for the packets, the second for the copies that copy gates make of them.
     accounts: (PathId, PathId),
     /// Number of flow records, packets in queues and paths that refer to the path.
     users: u32,
-    /// Whether the path had no user at the last visit of the collection, and was not used since.
+    /// Whether the path had no user at its last visit by the collection, and was not used since then.
     quiet: bool,
 }
 
 impl Path {
     fn new(stages: Arc<[Stage]>) -> Self {
-        // Stages fit in `u16`: there are at most 256 gates, with one binding each on a path.
+        // The index of a stage fits into `u16`: a path has at most one binding at each of the 256 gates.
         let ends =
             Position::ALL.map(|position| stages.partition_point(|stage| stage.position <= position) as u16);
         let hears = stages.iter().any(|stage| stage.hears);
@@ -201,8 +200,8 @@ impl Default for Paths {
 }
 
 impl Paths {
-    /// Returns the id of the path with these stages, which are in the order of the journey. Allocates only
-    /// for a new path.
+    /// Returns the id of the path with these stages, which are in the order in which packets pass them.
+    /// Allocates only for a new path.
     pub(crate) fn intern(&mut self, stages: &[Stage]) -> PathId {
         if let Some(id) = self.ids.get(stages).copied() {
             self.touch(id);
@@ -223,28 +222,27 @@ impl Paths {
         id
     }
 
-    /// Returns the path of the stages at copy gates if `copies` is set, else of all other stages.
+    /// Returns the path of the stages at copy gates if `copies` is set, otherwise the path of all other
+    /// stages.
     fn part(&mut self, whole: PathId, stages: &[Stage], copies: bool) -> PathId {
         let part: Vec<Stage> =
             stages.iter().filter(|stage| (stage.position == Position::Copy) == copies).copied().collect();
         if part.len() == stages.len() { whole } else { self.intern(&part) }
     }
 
-    /// Returns the path whose bindings count the packets in queues: the stages outside copy gates, as stages
-    /// at copy gates count copies.
+    /// Returns the accounting path of the packets: the stages outside copy gates.
     #[inline]
     pub fn account(&self, id: PathId) -> PathId {
         self.path(id).map_or(EMPTY_PATH, |path| path.accounts.0)
     }
 
-    /// Returns the path whose bindings count the copies that instances at copy gates make of the packets.
+    /// Returns the accounting path of the copies that instances send: the stages at copy gates.
     #[inline]
     pub fn account_of_copies(&self, id: PathId) -> PathId {
         self.path(id).map_or(EMPTY_PATH, |path| path.accounts.1)
     }
 
-    /// Returns the path of those stages of a path that belong to gates at a position. It serves packets that
-    /// pass no other position.
+    /// Returns the path of a path's stages at one position. It serves packets that pass only this position.
     #[inline]
     pub fn part_at(&mut self, id: PathId, position: Position) -> PathId {
         let here = self.stages_at(id, position);
@@ -259,17 +257,17 @@ impl Paths {
         part
     }
 
-    /// Returns the bindings of an accounting path as words, which are valid on every worker.
+    /// Returns the keys of an accounting path's bindings, as numbers that are valid at every worker.
     #[inline]
     pub fn bindings_of(&self, account: PathId) -> impl Iterator<Item = u64> + '_ {
         self.stages(account).iter().map(|stage| stage.binding.to_word())
     }
 
-    /// Returns the accounting path of the bindings with these words.
+    /// Returns the accounting path of the bindings with these keys.
     pub fn account_of(&mut self, bindings: impl Iterator<Item = u64>) -> PathId {
         let mut stages = std::mem::take(&mut self.buffer);
         stages.clear();
-        // No packet takes an accounting path, so the behaviour of its stages doesn't matter.
+        // No packet passes along an accounting path, so the steps of its stages don't matter.
         stages.extend(bindings.map(|word| Stage {
             position: Position::Early,
             binding: Key::from_word(word),
@@ -282,7 +280,7 @@ impl Paths {
         account
     }
 
-    /// Whether any instance of a path subscribes to the ends of flows.
+    /// Whether any instance of a path subscribes to ends of flows.
     #[inline]
     pub fn hears_flow_ends(&self, id: PathId) -> bool {
         !self.hearing(id).is_empty()
@@ -294,20 +292,20 @@ impl Paths {
         self.path(id).map_or(&[], |path| &path.stages)
     }
 
-    /// Returns the stages of a path if any of them subscribes to the ends of flows; otherwise an empty slice.
+    /// Returns the stages of a path if any of them subscribes to ends of flows; otherwise an empty slice.
     #[inline]
     pub(crate) fn hearing(&self, id: PathId) -> &[Stage] {
         self.path(id).filter(|path| path.hears).map_or(&[], |path| &path.stages)
     }
 
-    /// Returns the bytes of state for each flow of the path.
+    /// Returns the bytes of a flow's state block on the path; 0 without flow state.
     #[inline]
     pub fn state(&self, id: PathId) -> usize {
         self.path(id).map_or(0, |path| path.state)
     }
 
-    /// Whether all stages are at the positions `early` and `late`. Such stages change neither output port nor
-    /// copies unless a verdict says so.
+    /// Whether all stages are at the positions `early` and `late`. Only verdicts of such stages can change
+    /// the egress port.
     #[inline]
     pub fn is_through(&self, id: PathId) -> bool {
         self.path(id).is_some_and(|path| path.through)

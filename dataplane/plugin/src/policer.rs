@@ -1,7 +1,7 @@
-//! Policers: token buckets at gates. A policer drops packets above rate and burst.
+//! Policers: token buckets at gates, which drop packets above a rate and burst.
 //!
-//! A policer is a token bucket of bytes ([`TokenRate`]) in one atomic word, so several threads and kernel
-//! programs can take tokens at once.
+//! A policer counts bytes ([`TokenRate`]) in one atomic word, so several threads and kernel programs can take
+//! tokens at once.
 
 use std::fmt;
 use std::hash::{Hash, Hasher};
@@ -10,18 +10,18 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use millrace_units::{Instant, TokenRate};
 
-/// Number of attempts to take tokens while other threads change the bucket.
+/// Number of attempts to take tokens if other threads change the bucket at the same time.
 const TRIES: usize = 4;
 
-/// Token bucket word in memory that kernel programs share.
+/// Word of a token bucket in memory that kernel programs share.
 pub trait SharedBucket: fmt::Debug + Send + Sync {
     /// Returns the word.
     fn word(&self) -> &AtomicU64;
-    /// Returns the number of the bucket in kernel programs.
+    /// Returns the number under which kernel programs know the bucket.
     fn place(&self) -> u16;
 }
 
-/// Token bucket.
+/// Token bucket of a filter, with rate and burst in bytes of whole frames.
 pub struct Policer {
     rate: u64,
     burst: u32,
@@ -41,7 +41,7 @@ impl Policer {
     pub const MOST_BURST: u32 = 1 << 26;
 
     /// Creates a full bucket that fills at `rate` bits per second and holds `burst` bytes, link headers
-    /// included. Clamps both to the bounds above.
+    /// included. Clamps both values to the limits of this type.
     pub fn new(rate: u64, burst: u32) -> Self {
         let rate = rate.clamp(Self::SLOWEST, Self::FASTEST);
         let burst = burst.clamp(Self::LEAST_BURST, Self::MOST_BURST);
@@ -69,19 +69,20 @@ impl Policer {
         self.price
     }
 
-    /// Takes tokens for `bytes` bytes. Returns whether the bucket held enough; otherwise takes none.
+    /// Takes tokens for `bytes` bytes. Returns `false`, and takes none, if the bucket holds too few.
     #[inline]
     pub fn takes(&self, bytes: u32, now: Instant) -> bool {
         take(self.word(), self.price, self.price.cost(bytes), now)
     }
 
-    /// Returns the number of the bucket in kernel programs if the bucket is shared with them.
+    /// Returns the number under which kernel programs know the bucket; `None` if the bucket is not shared
+    /// with them.
     pub fn place(&self) -> Option<u16> {
         self.shared.get().map(|shared| shared.place())
     }
 
-    /// Moves the bucket, at its current level, to memory that kernel programs share. Nobody may take tokens
-    /// meanwhile. Does nothing if the bucket is already shared.
+    /// Moves the bucket, at its current level, into memory that kernel programs share. No thread may take
+    /// tokens during the move. Does nothing if the bucket is already shared.
     pub fn share(&self, bucket: Box<dyn SharedBucket>) {
         if self.shared.get().is_none() {
             bucket.word().store(self.own.load(Ordering::Relaxed), Ordering::Relaxed);
@@ -95,7 +96,7 @@ impl Policer {
     }
 }
 
-/// Mirrors `take` of dataplane/offload/bpf/policer.h.
+/// Takes tokens like `take` in dataplane/offload/bpf/policer.h; both must stay the same.
 #[inline]
 fn take(word: &AtomicU64, price: TokenRate, cost: u64, now: Instant) -> bool {
     let mut paid = word.load(Ordering::Relaxed);
@@ -106,7 +107,8 @@ fn take(word: &AtomicU64, price: TokenRate, cost: u64, now: Instant) -> bool {
             Err(other) => paid = other,
         }
     }
-    // Other threads changed the bucket during each attempt: let the packet pass and charge it.
+    // Other threads changed the bucket during each attempt: let the packet pass, and take its tokens all the
+    // same.
     word.fetch_add(cost, Ordering::Relaxed);
     true
 }
@@ -120,7 +122,7 @@ impl fmt::Debug for Policer {
     }
 }
 
-/// Compares the configured values; the level of the bucket doesn't count.
+/// Compares rate and burst, not the level of the bucket.
 impl PartialEq for Policer {
     fn eq(&self, other: &Self) -> bool {
         (self.rate, self.burst) == (other.rate, other.burst)
@@ -196,7 +198,7 @@ mod tests {
                 .collect();
             takers.into_iter().map(|taker| taker.join().unwrap()).sum::<usize>()
         });
-        // A thread that lost four races in a row may exceed the 10,000.
+        // The bucket holds 10,000 packets. A thread may exceed it after other threads won all four attempts.
         assert!((10_000..10_050).contains(&taken), "{taken}");
     }
 

@@ -1,9 +1,9 @@
-//! Values in numbered slots. A key finds only the value for which it was made.
+//! Slab: values in numbered slots. A key finds only the value for which it was made, not a later value in the
+//! same slot.
 
 use std::hash::{Hash, Hasher};
 
-/// Slot number of a value and number of earlier values in the slot. A key never finds a later value of the
-/// same slot.
+/// Slot number of a value, and its generation: the number of earlier values in the slot.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Key {
     pub slot: u32,
@@ -11,26 +11,27 @@ pub(crate) struct Key {
 }
 
 impl Key {
-    /// Encodes the key as a word, for other workers, which have the same bindings under the same keys.
+    /// Encodes the key as a number. It is valid at every worker, because all workers have the same bindings
+    /// under the same keys.
     pub fn to_word(self) -> u64 {
         u64::from(self.generation) << 32 | u64::from(self.slot)
     }
 
-    /// Decodes a key from a word.
+    /// Decodes a key from a number.
     pub fn from_word(word: u64) -> Self {
         Self { slot: word as u32, generation: (word >> 32) as u32 }
     }
 }
 
 impl Hash for Key {
-    /// Hashes the key as one word.
+    /// Hashes slot and generation as one number.
     #[inline]
     fn hash<H: Hasher>(&self, state: &mut H) {
         state.write_u64(self.to_word());
     }
 }
 
-/// Values in slots whose numbers the caller chooses. Choose small numbers: the memory grows with the largest.
+/// Values in slots whose numbers the caller chooses. The memory grows with the largest slot number.
 #[derive(Debug)]
 pub(crate) struct Slab<T> {
     slots: Vec<Slot<T>>,
@@ -50,11 +51,11 @@ impl<T> Default for Slab<T> {
 }
 
 impl<T> Slab<T> {
-    /// Creates an empty slab with room for `slots` slots. Unused slots take no physical memory, and the slab
-    /// doesn't move as long as the room suffices.
+    /// Creates an empty slab with memory for `slots` slots. Unused slots take no physical memory. The slab
+    /// doesn't move in memory up to that number of slots.
     pub fn with_room(slots: usize) -> Self {
         let mut slab = Self::default();
-        // If the reservation fails, the slab allocates when it needs the memory.
+        // If the reservation fails, the slab allocates memory on demand.
         let _ = slab.slots.try_reserve_exact(slots);
         slab
     }
@@ -75,7 +76,7 @@ impl<T> Slab<T> {
         before
     }
 
-    /// Returns the largest slot number ever used plus one.
+    /// Returns the number of slots: the largest slot number used so far, plus one.
     pub fn end(&self) -> u32 {
         self.slots.len() as u32
     }
@@ -95,7 +96,7 @@ impl<T> Slab<T> {
         found.value.as_ref().map(|_| Key { slot, generation: found.generation })
     }
 
-    /// Returns the slot's current value with its key.
+    /// Returns the key and the current value of a slot.
     #[inline]
     pub fn at(&self, slot: u32) -> Option<(Key, &T)> {
         let found = self.slots.get(slot as usize)?;
@@ -124,7 +125,8 @@ impl<T> Slab<T> {
         self.slots.iter_mut().filter_map(|slot| slot.value.as_mut())
     }
 
-    /// Gives a value a new key. The old key becomes invalid. `None` if the old key finds no value.
+    /// Gives a value a new key, and returns it. The old key becomes invalid. Returns `None` if the old key
+    /// finds no value.
     pub fn renew(&mut self, key: Key) -> Option<Key> {
         self.get(key)?;
         let value = self.take(key.slot)?;
@@ -132,7 +134,7 @@ impl<T> Slab<T> {
         self.key(key.slot)
     }
 
-    /// Returns the occupied slots with their values.
+    /// Returns the occupied slots: number and value.
     pub fn iter(&self) -> impl Iterator<Item = (u32, &T)> {
         (0u32..).zip(&self.slots).filter_map(|(index, slot)| Some((index, slot.value.as_ref()?)))
     }

@@ -1,4 +1,4 @@
-//! Test that packets through a WebAssembly plugin cause no allocation.
+//! Tests that short calls of a WebAssembly plugin allocate no memory.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
@@ -31,8 +31,8 @@ unsafe impl GlobalAlloc for Counting {
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
 
-/// Plugin that reads eight bytes of each packet, the backlog, a map and the state of all flows, and drops
-/// packets to port 53.
+/// Plugin that, for each packet, reads eight bytes and the backlog, counts in its service state, and writes
+/// and reads a map. It drops packets to port 53.
 const PLUGIN: &str = r#"(module
   (@custom "millrace.manifest" "{\"abi\": 1, \"name\": \"dns\", \"version\": \"1.0.0\", \"summary\": \"Drops DNS.\", \"positions\": [\"late\"], \"capabilities\": [\"packet-read\", \"flow-backlog\", \"map-read\", \"map-write\"], \"service-state\": 64, \"maps\": [{\"name\": \"m\", \"key\": 4, \"value\": 8, \"entries\": 9}]}")
   (import "millrace" "packet_read" (func $read (param i32 i32 i32 i32) (result i32)))
@@ -63,7 +63,7 @@ const PLUGIN: &str = r#"(module
       (local.set $at (i32.add (local.get $at) (i32.const 64)))
       (br_if $next (local.tee $left (i32.sub (local.get $left) (i32.const 1)))))))"#;
 
-/// Number of consecutive groups of 20 calls that must not allocate.
+/// Number of consecutive rounds of 20 calls that must not allocate.
 const QUIET: u32 = 20;
 
 #[test]
@@ -92,10 +92,11 @@ fn short_calls_allocate_nothing() {
         }
         ALLOCATIONS.get() - before
     };
-    // Each call first has its own stack, which the engine records in memory of its own.
+    // At first, each call runs on its own stack, for which the engine allocates memory once.
     assert_eq!(allocated_by(7), 7);
-    // A short function needs no own stack. A call that the machine delays needs one, and so do the following
-    // calls until the function is short again. Therefore only the calls of a quiet period count.
+    // A short function runs on the worker's stack. If the machine delays a call, this call and the following
+    // ones run on their own stacks until the function counts as short again. Therefore the test waits for a
+    // series of rounds without an allocation.
     let mut quiet = 0;
     for round in 0..5000 {
         let allocated = allocated_by(20);

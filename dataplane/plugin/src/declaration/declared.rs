@@ -1,5 +1,5 @@
-//! Functions shared by plugins of all file runtimes: reading declarations from the manifest, checking
-//! settings, converting messages.
+//! Functions shared by the wasm and native runtimes: they read declarations from the manifest, check settings
+//! and convert messages.
 
 use std::collections::HashSet;
 use std::sync::{Mutex, PoisonError};
@@ -11,7 +11,7 @@ use crate::Manifest;
 use crate::declaration::settings::{names_maps, schema_problem};
 use crate::fault::{Fault, FaultKind};
 
-/// Declarations of a plugin, kept as long as [`Plugin`](millrace_plugin_abi::Plugin) requires.
+/// Declarations of a plugin as static strings, which [`Plugin`](millrace_plugin_abi::Plugin) requires.
 #[derive(Debug)]
 pub(crate) struct Declared {
     pub name: &'static str,
@@ -43,8 +43,8 @@ impl Declared {
     }
 }
 
-/// Returns a static copy of `name`. Errors of plugins carry such names. Each name is stored once, even if a
-/// plugin is loaded several times.
+/// Returns a static copy of `name`, for error values. Each name is stored once, even if its plugin is loaded
+/// several times.
 pub(crate) fn interned(name: &str) -> &'static str {
     static NAMES: Mutex<Option<HashSet<&'static str>>> = Mutex::new(None);
     let mut names = NAMES.lock().unwrap_or_else(PoisonError::into_inner);
@@ -57,7 +57,7 @@ pub(crate) fn interned(name: &str) -> &'static str {
     name
 }
 
-/// Rejects settings for a plugin that takes none.
+/// Rejects any setting if the plugin takes none.
 pub(crate) fn check(manifest: &Manifest, settings: &Map<String, Value>) -> Result<(), Fault> {
     match settings.keys().next() {
         Some(key) if manifest.settings.is_none() => {
@@ -104,7 +104,7 @@ pub(crate) fn parse_reply(reply: &[u8]) -> Result<Value, String> {
     }
 }
 
-/// Whether a plugin with this manifest ever changes packets.
+/// Whether the manifest requests a capability to change packets.
 pub(crate) fn writes_packets(manifest: &Manifest) -> bool {
     ["packet-write", "packet-resize"].iter().any(|capability| manifest.has_capability(capability))
 }

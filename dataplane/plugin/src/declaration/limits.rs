@@ -2,13 +2,13 @@
 
 use std::time::Duration;
 
-/// Slice length and fault limits of instances.
+/// Length of a slice, and number of faults until quarantine.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Limits {
-    /// Length of a slice, the unit of call budgets.
+    /// Length of a slice. Call limits are rounded up to whole slices.
     pub slice: Duration,
-    /// Number of faults that lead to quarantine, each within [`fault_window`](Self::fault_window) of the one
-    /// before; 1 or more.
+    /// Number of faults that lead to quarantine; 1 or more. A fault counts with the previous fault if fewer
+    /// than [`fault_window`](Self::fault_window) have passed between them.
     pub faults: u32,
     /// Time without a fault after which earlier faults no longer count.
     pub fault_window: Duration,

@@ -1,17 +1,17 @@
-//! Maps of an instance, which its plugin addresses by number.
+//! Shared maps of an instance. Its plugin addresses them by number.
 
 use millrace_plugin_abi::binary::map_answer;
 use millrace_plugin_abi::{MOST_MAP_KEY, MapHandle, MapProblem};
 
-/// Map handles, and whether the plugin has begun. Before that, control sets the plugin up, and the plugin
-/// must not write maps that a worker writes.
+/// Handles of the shared maps. Every access is refused until `has_begun`: before, control sets the plugin up,
+/// and must not write maps that a worker writes.
 #[derive(Debug, Default)]
 pub(crate) struct Maps {
     handles: Vec<MapHandle>,
     pub has_begun: bool,
 }
 
-/// Owned copy of a key: writing the value may overwrite the plugin's memory of the key.
+/// Copy of a map key. The plugin's own memory of the key could be overwritten when the value is written.
 #[derive(Clone, Copy)]
 pub(crate) struct Key {
     bytes: [u8; MOST_MAP_KEY as usize],
@@ -19,7 +19,7 @@ pub(crate) struct Key {
 }
 
 impl Key {
-    /// Copies a key. Returns an empty key, which no map has, for a key that is too long for any map.
+    /// Copies a key. For a key that is too long, returns an empty key, which no map contains.
     pub fn of(bytes: &[u8]) -> Self {
         let mut key = Self { bytes: [0; MOST_MAP_KEY as usize], length: 0 };
         if let Some(place) = key.bytes.get_mut(..bytes.len()) {

@@ -11,13 +11,13 @@ use crate::declaration::settings_schema::compile;
 
 /// Format of a setting that names a port: the plugin gets the port's number.
 const PORT: &str = "port";
-/// Format of a setting that names an instance.
+/// Format of a setting that names an instance: the plugin gets the instance's number.
 const INSTANCE: &str = "instance";
 
-/// Format of a setting that names a map of an instance, as `INSTANCE/MAP`.
+/// Format of a setting that names a map as `INSTANCE/MAP`: the plugin gets the map's number.
 const MAP: &str = "map";
 
-/// Settings for the plugin, with the maps that they name.
+/// Checked settings with numbers instead of names, and the maps that the settings name.
 #[derive(Debug, Default)]
 pub(crate) struct Prepared {
     pub settings: Map<String, Value>,
@@ -25,15 +25,15 @@ pub(crate) struct Prepared {
     pub maps: Vec<Arc<SharedMap>>,
 }
 
-/// Resolver of the names in settings.
+/// Resolves the names of ports, instances and maps in settings.
 pub(crate) trait Numbers {
-    /// Returns the number of a port.
+    /// Returns the number of a port by its name.
     fn port(&self, name: &str) -> Result<u16, PluginControlError>;
 
-    /// Returns the number of an instance.
+    /// Returns the number of an instance by its name.
     fn instance(&self, name: &str) -> Result<u16, PluginControlError>;
 
-    /// Returns a map of an instance.
+    /// Returns a map by its name `INSTANCE/MAP`.
     fn map(&self, name: &str) -> Result<Arc<SharedMap>, PluginControlError>;
 }
 
@@ -45,7 +45,7 @@ pub(crate) fn names_maps(schema: &Map<String, Value>) -> bool {
     })
 }
 
-/// Returns the setting that names the instance `name`, if any.
+/// Returns the key of the setting that names the instance `name`, if any.
 pub(crate) fn names_instance<'a>(
     schema: &Map<String, Value>,
     settings: &'a Map<String, Value>,
@@ -57,7 +57,7 @@ pub(crate) fn names_instance<'a>(
     settings.iter().find(names).map(|(setting, _)| setting.as_str())
 }
 
-/// Describes the problem of an unusable schema; returns `None` for a usable one.
+/// Returns the problem of an unusable settings schema; `None` if the schema is usable.
 pub(crate) fn schema_problem(schema: &Map<String, Value>) -> Option<String> {
     compile(schema).err().map(|problem| format!("its settings schema {problem}"))
 }
@@ -98,8 +98,8 @@ pub(crate) fn prepare(
     Ok(Prepared { settings: prepared, maps })
 }
 
-/// Validates settings of a plugin that runs without a router. Ports, instances and maps have no names there,
-/// so settings give their numbers.
+/// Validates the settings of a plugin that runs without a router. There, settings give ports, instances and
+/// maps by number, since they have no names.
 ///
 /// # Errors
 /// [`PluginError::Setting`] for the first setting that is unknown, has a wrong type, is out of range, or is a
@@ -123,7 +123,7 @@ pub fn without_router(
     Ok(settings.clone())
 }
 
-/// Rejects settings that the schema doesn't allow.
+/// Validates settings against the plugin's schema.
 fn validate(
     plugin: &dyn Plugin,
     schema: &Map<String, Value>,
@@ -149,7 +149,7 @@ mod tests {
 
     use super::*;
 
-    /// Resolver that knows two ports and no instance.
+    /// Resolver that knows two ports and no instances.
     struct TwoPorts;
 
     impl Numbers for TwoPorts {

@@ -5,10 +5,10 @@ use jsonschema::error::ValidationErrorKind as Kind;
 use millrace_units::{here, nearest};
 use serde_json::{Map, Value};
 
-/// Maximum number of characters that an error text repeats from a given value or name.
+/// Maximum number of characters of a given value or name in an error text.
 const MOST_SHOWN: usize = 64;
 
-/// Returns the wrong setting and the description of the problem.
+/// Returns the name of the refused setting, and a description of the problem.
 pub(crate) fn refusal(schema: &Map<String, Value>, error: &ValidationError<'_>) -> (String, String) {
     let place = error.instance_path().to_string();
     let setting = place.trim_start_matches('/').split('/').next().unwrap_or_default();
@@ -24,7 +24,7 @@ pub(crate) fn refusal(schema: &Map<String, Value>, error: &ValidationError<'_>) 
         _ if setting.is_empty() => ("settings".to_owned(), error.to_string()),
         kind => {
             let property = property_of(schema, setting);
-            // Below the top level of the setting, only the validator's own text describes the location.
+            // For a location inside the setting's value, the validator's own text is the only description.
             let is_below = place.matches('/').count() > 1;
             let given = shortened(&error.instance().to_string());
             let problem = match kind {

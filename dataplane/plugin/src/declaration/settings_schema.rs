@@ -1,20 +1,22 @@
-//! Settings schema of a plugin. The plugin need not be trusted, so its schema must not take much time or memory.
+//! Settings schema of a plugin. The schema of an untrusted plugin must not take much time or memory.
 
 use jsonschema::{PatternOptions, Validator};
 use serde_json::{Map, Value};
 
-/// Maximum number of parts of a schema, with references followed. A manifest without references has fewer.
+/// Maximum number of parts of a schema, counted each time a reference leads to them. A schema without
+/// references has fewer, because of the size limit of manifests.
 const MOST_PARTS: usize = 1 << 16;
-/// Maximum depth of a schema, with references followed.
+/// Maximum nesting depth of a schema, with references followed.
 const MOST_DEPTH: usize = 128;
 /// Maximum bytes of a compiled pattern.
 const MOST_PATTERN: usize = 1 << 18;
 /// Maximum number of patterns, with references followed.
 const MOST_PATTERNS: usize = 256;
-/// Dialect of schemas.
+/// Supported dialect of JSON Schema.
 const DIALECT: &str = "https://json-schema.org/draft/2020-12/schema";
 
-/// Compiles a schema. The error continues a sentence about the schema.
+/// Compiles a schema into a validator. The error text is a predicate: the caller puts "its settings schema"
+/// before it.
 pub(crate) fn compile(schema: &Map<String, Value>) -> Result<Validator, String> {
     let schema = Value::Object(schema.clone());
     Walk { schema: &schema, left: MOST_PARTS, patterns: MOST_PATTERNS }.follow(&schema, MOST_DEPTH)?;
@@ -24,12 +26,12 @@ pub(crate) fn compile(schema: &Map<String, Value>) -> Result<Validator, String> 
     })
 }
 
-/// Walk through a schema that follows its references, as a check of settings does.
+/// Walk through a schema. Like a validation of settings, the walk follows references.
 struct Walk<'a> {
     schema: &'a Value,
-    /// Number of parts that may follow.
+    /// Number of parts that the walk may still visit.
     left: usize,
-    /// Number of patterns that may follow.
+    /// Number of patterns that the walk may still visit.
     patterns: usize,
 }
 
@@ -53,17 +55,17 @@ impl<'a> Walk<'a> {
 
     fn follow_member(&mut self, key: &str, value: &'a Value, depth: usize) -> Result<(), String> {
         match (key, value) {
-            // Values of settings, not schemas.
+            // The values of these keywords are data, not schemas.
             ("const" | "default" | "enum" | "examples", _) => Ok(()),
-            // The keys are names, not keywords.
+            // The keys of these objects are names, not keywords.
             ("properties" | "patternProperties" | "dependentSchemas" | "$defs", Value::Object(parts)) => {
                 let patterns = if key == "patternProperties" { parts.len() } else { 0 };
                 self.count_patterns(patterns)?;
                 parts.values().try_for_each(|part| self.follow(part, depth - 1))
             }
             ("pattern", _) => self.count_patterns(1),
-            // The validator decodes percent signs, and resolves references against the nearest `$id`. The walk
-            // would follow another reference than the validator.
+            // Reject other references: the validator decodes percent signs and resolves references against
+            // the nearest `$id`, so the walk would reach another part than the validator.
             ("$ref", Value::String(to)) => {
                 let pointer = to.strip_prefix('#').filter(|pointer| !pointer.contains('%'));
                 let target = pointer.and_then(|pointer| self.schema.pointer(pointer));
@@ -102,7 +104,7 @@ mod tests {
 
     use super::*;
 
-    /// Returns the problem of a schema, and whether the schema accepts `settings` if it has none.
+    /// Returns whether a schema accepts `settings`, or the problem of the schema.
     fn accepts(schema: Value, settings: Value) -> Result<bool, String> {
         compile(schema.as_object().unwrap()).map(|schema| schema.is_valid(&settings))
     }

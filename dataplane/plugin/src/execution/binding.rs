@@ -11,9 +11,10 @@ use millrace_units::{InstanceId, PortId, QueueAccount, QueueId};
 use crate::Policer;
 use crate::execution::waiting::End;
 
-/// Worker-side identifier of a binding. A binding binds an action, usually an instance, to a filter at a
-/// gate. The control side assigns the ids and reuses the id of a removed binding. Users therefore see binding
-/// [numbers](crate::Bound::number) instead.
+/// Worker-side identifier of a binding.
+///
+/// A binding connects an action, usually an instance, with a filter at a gate. Control assigns the ids, and
+/// reuses the id of a removed binding. Therefore users see binding [numbers](crate::Bound::number) instead.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, serde::Serialize)]
 #[serde(transparent)]
 pub struct BindingId(pub u32);
@@ -24,13 +25,12 @@ impl fmt::Display for BindingId {
     }
 }
 
-/// Output port and optional next-hop neighbour of a packet. Without a neighbour, the packet goes to its
-/// destination directly.
+/// Egress port of a packet, with an optional next hop.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Way {
-    /// Output port.
+    /// Egress port.
     pub port: PortId,
-    /// Next-hop neighbour; `None` for the packet's destination.
+    /// Address of the next hop; `None` if the packet goes directly to its destination address.
     pub via: Option<IpAddr>,
 }
 
@@ -45,17 +45,16 @@ pub enum Action {
     Drop,
     /// The worker drops the packets and sends their sources an ICMP "prohibited" error.
     Reject,
-    /// The worker sends the packets out of the first port, whatever their route, and copies of them out of
-    /// the other ports.
+    /// The worker sends the packets to the first port, whatever their route, and copies of them to the other
+    /// ports.
     Send(Arc<[Way]>),
     /// The worker punts the packets to the kernel.
     Host,
-    /// The worker sends copies of the packets out of these ports.
+    /// The worker sends copies of the packets to these ports.
     Copy(Arc<[Way]>),
-    /// The packets wait in this queue of their output port, or in the default queue if the port has no such
-    /// queue.
+    /// The packets wait in this queue of their egress port, or in the default queue if the port lacks it.
     Queue(QueueId),
-    /// Packets that conform to this token bucket continue; the worker drops the others.
+    /// The worker drops the packets that exceed this token bucket; the others continue.
     Police(Arc<Policer>),
 }
 
@@ -74,7 +73,7 @@ impl Action {
         }
     }
 
-    /// Whether the action replaces the route at gates of the position `route`.
+    /// Whether the action can be bound at gates of the position `route`, where it replaces the route.
     pub fn is_route(&self) -> bool {
         !matches!(self, Self::Instance(_) | Self::Accept)
     }
@@ -88,7 +87,7 @@ impl Action {
     }
 }
 
-/// Packet counts of a binding since its creation.
+/// Packet counts of a binding since its creation or the last reset.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct BindingCounts {
     /// Packets that the binding was applied to.
@@ -99,7 +98,7 @@ pub struct BindingCounts {
     pub drops: u64,
     /// Number of these packets that the binding consumed.
     pub consumed: u64,
-    /// Queue account of these packets and of packets made from them.
+    /// Queue account of these packets and of packets made from them, such as copies and fragments.
     pub queues: QueueAccount,
 }
 
@@ -114,10 +113,10 @@ impl AddAssign for BindingCounts {
     }
 }
 
-/// Page of binding counts.
+/// Part of the list of all binding counts.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub struct BindingCountsPage {
-    /// Counts of each binding, in ascending order of ids.
+    /// Counts of the bindings in this page, in ascending order of ids.
     pub counts: Vec<(BindingId, BindingCounts)>,
     /// First binding of the next page; `None` on the last page.
     pub next: Option<BindingId>,
@@ -135,19 +134,19 @@ impl BindingCounts {
     }
 }
 
-/// Filter table of a gate: finds the binding of a packet.
+/// Filter table of a gate: finds the binding with the winning filter for a packet.
 pub trait BindingTable: Default {
     /// Compiled filter.
     type Filter;
     /// Packet fields that filters match.
     type Candidate;
 
-    /// Adds a binding. If several bindings match, the highest priority wins; the order of the table decides a
-    /// tie.
+    /// Adds a binding. Among several matching bindings, the highest priority wins. The table decides between
+    /// equal priorities.
     fn insert(&mut self, filter: Self::Filter, priority: i32, binding: BindingId);
 
-    /// Whether a filter has conditions on protocol, ports or flags, which a packet could hide. The default is
-    /// `false`.
+    /// Whether a filter has conditions on protocol, ports or flags. A packet could hide these fields, for
+    /// example by fragmentation. The default is `false`.
     fn names_transport(filter: &Self::Filter) -> bool {
         let _ = filter;
         false
@@ -159,16 +158,16 @@ pub trait BindingTable: Default {
     /// Returns the binding that wins for the packet; `None` if no filter matches.
     fn lookup(&self, candidate: &Self::Candidate) -> Option<BindingId>;
 
-    /// Looks up many packets, which may be faster: sets `found[i]` to the binding of `candidates[i]`. Both
-    /// slices have the same length.
+    /// Looks up many packets: sets `found[i]` to the binding of `candidates[i]`. Both slices have the same
+    /// length. A table may do this faster than single lookups.
     fn lookup_batch(&self, candidates: &[Self::Candidate], found: &mut [Option<BindingId>]) {
         for (candidate, found) in candidates.iter().zip(found) {
             *found = self.lookup(candidate);
         }
     }
 
-    /// Looks up many packets whose winning binding at the previous gate is known: `before[i]` is the binding
-    /// of `candidates[i]` in the table `previous`.
+    /// Looks up many packets with their results at the previous gate: `before[i]` is the binding of
+    /// `candidates[i]` in the table `previous`.
     fn lookup_batch_behind(
         &self,
         previous: &Self,

@@ -1,4 +1,4 @@
-//! Changes that the control side sends to the worker side.
+//! Changes that control sends to the workers.
 
 use std::fmt;
 
@@ -13,7 +13,7 @@ pub enum PluginChange<F> {
     AddGate {
         /// Id of the gate.
         gate: GateId,
-        /// Position of the gate in the journey.
+        /// Position of the gate in the pipeline.
         position: Position,
         /// Order of the gate among the gates of its position.
         order: GateOrder,
@@ -30,7 +30,8 @@ pub enum PluginChange<F> {
         /// The instance.
         instance: Box<dyn Instance>,
     },
-    /// Puts an instance into quarantine for a fault that happened before the instance was added.
+    /// Puts an instance into quarantine for a fault that happened before the instance was added, such as a
+    /// crash of the router.
     Quarantine {
         /// Id of the instance.
         id: InstanceId,
@@ -69,7 +70,7 @@ pub enum PluginChange<F> {
 }
 
 impl<F> PluginChange<F> {
-    /// Converts the filter of the change. `convert` receives the gate and the filter.
+    /// Converts the filter of a binding from type `F` to `G`. `convert` receives the gate and the filter.
     pub fn map<G>(self, convert: impl FnOnce(GateId, F) -> G) -> PluginChange<G> {
         match self {
             Self::AddGate { gate, position, order } => PluginChange::AddGate { gate, position, order },
@@ -89,8 +90,8 @@ impl<F> PluginChange<F> {
 }
 
 impl<F: Clone> PluginChange<F> {
-    /// Copies the change for another worker. A change that adds an instance takes the next of `instances`;
-    /// returns `None` if there is none left.
+    /// Copies the change for another worker. A copy of `AddInstance` takes the next of `instances`; returns
+    /// `None` if none is left.
     pub fn again(&self, instances: &mut impl Iterator<Item = Box<dyn Instance>>) -> Option<Self> {
         Some(match self {
             Self::AddGate { gate, position, order } => {
@@ -133,7 +134,7 @@ impl<F: fmt::Debug> fmt::Debug for PluginChange<F> {
     }
 }
 
-/// Object left over after a change. Drop it where time doesn't matter, never on the worker.
+/// Object left over after a change. Drop it in a thread where time doesn't matter, never in the worker.
 #[must_use = "dropping it on the worker costs the packets that wait"]
 pub enum Remains<T> {
     /// No object.

@@ -13,7 +13,7 @@ use crate::{Action, BindingId, BindingTable};
 pub struct Classified {
     /// Path of the flow.
     pub path: PathId,
-    /// Binding that replaces the route of the flow. Its action is no instance.
+    /// Binding whose action replaces the flow's route; its action is no instance. `None` if the route stays.
     pub primary: Option<BindingId>,
 }
 
@@ -24,17 +24,17 @@ pub enum Standing {
     Stage,
     /// The binding is a stage of the flow's path, and its action replaces the route.
     Route,
-    /// The binding has no effect: a gate before this one has replaced the route.
+    /// The binding has no effect: an earlier gate has replaced the route.
     RouteChosen,
     /// The binding has no effect: the priority of the flow's route is higher.
     BelowRoute,
-    /// The binding has no effect: its instance doesn't exist.
+    /// The binding has no effect: its instance didn't exist when the binding was added.
     Inert,
 }
 
 impl Standing {
-    /// Returns the effect of a winning binding with an action and a priority at a position. `chosen` states
-    /// whether an earlier gate has replaced the route; `route` is the priority of the flow's route, if it has
+    /// Returns the effect of a winning binding with this action and priority at a position. `chosen` states
+    /// whether an earlier gate has replaced the route. `route` is the priority of the flow's route, if it has
     /// one.
     #[inline(always)]
     pub fn of(
@@ -54,12 +54,12 @@ impl Standing {
     }
 }
 
-/// Result of a gate with bindings for a flow.
+/// Winning binding of a gate for a flow, as `lookup` reports it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct GateResult {
     /// Gate.
     pub gate: GateId,
-    /// Position of the gate in the journey.
+    /// Position of the gate in the pipeline.
     pub position: Position,
     /// Number of bindings at the gate.
     pub bindings: u32,
@@ -71,12 +71,13 @@ pub struct GateResult {
 struct Selection {
     /// Priority of the flow's route, if it has one.
     route: Option<i32>,
-    /// Binding that replaces the route, if any does so far.
+    /// Binding that replaces the route; `None` if no gate has replaced it yet.
     primary: Option<BindingId>,
 }
 
 impl Selection {
-    /// Returns the winning binding of the next gate and its effect; `None` if the binding doesn't exist.
+    /// Evaluates the winning binding of the next gate: returns it with its effect; `None` if it doesn't
+    /// exist.
     #[inline(always)]
     fn meet<'a, T: BindingTable>(
         &mut self,
@@ -99,7 +100,7 @@ impl Selection {
     }
 }
 
-/// Returns the result of each gate with bindings. Creates no path.
+/// Returns the winning binding of each gate that has bindings. Creates no path.
 pub(crate) fn results<T: BindingTable>(
     bindings: &Bindings<T>,
     candidate: &T::Candidate,
@@ -117,15 +118,15 @@ pub(crate) fn results<T: BindingTable>(
     result.collect()
 }
 
-/// Classifier of flows: its reused buffers.
+/// Classifier of flows, with reused buffers.
 #[derive(Default)]
 pub(crate) struct Classifier {
-    /// Stages of a path.
+    /// Stages of the current flow's path.
     found: Vec<Stage>,
     /// Winning bindings of a batch, gate by gate: the winner for each packet at the first gate, then the
     /// winner for each packet at the second gate, and so on.
     winners: Vec<Option<BindingId>>,
-    /// Positions of the gates.
+    /// Position of each gate that has bindings.
     positions: Vec<Position>,
 }
 
@@ -184,8 +185,8 @@ impl Classifier {
     }
 }
 
-/// Fills `found` with the path's stages, one for each winning binding. Returns the binding that replaces the
-/// route, if any does.
+/// Fills `found` with the path's stages, one for each winning binding that takes effect. Returns the binding
+/// that replaces the route; `None` if the route stays.
 fn select(
     winners: impl Iterator<Item = (Position, Option<BindingId>)>,
     bindings: &Bindings<impl BindingTable>,

@@ -1,12 +1,12 @@
-//! Output ports that an instance chooses for a packet.
+//! Egress ports that an instance chooses for a packet.
 
 use millrace_units::PortId;
 
-/// Output port or ports of a packet that an instance forwards.
+/// Egress port or ports that an instance chooses for a packet.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Direction {
-    /// Output port.
+    /// One egress port.
     Port(PortId),
-    /// Bit set of output ports below 64; at least one bit is set.
+    /// Bit set of egress ports: bit N stands for port N, below 64. At least one bit is set.
     Ports(u64),
 }

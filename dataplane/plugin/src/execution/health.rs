@@ -1,4 +1,5 @@
-//! Restart policy of failed instances: restart after growing pauses, quarantine after repeated faults.
+//! Restart policy of failed instances: they restart after growing pauses, and repeated faults lead to
+//! quarantine.
 
 use std::time::Duration;
 
@@ -20,12 +21,12 @@ pub enum Health {
     Well,
     /// The instance failed; the worker restarts it at this time.
     Pausing(Instant),
-    /// The instance failed too often; only control restarts it.
+    /// The instance is in quarantine after repeated faults or a crash: no packets until a user releases it.
     Quarantined,
 }
 
 impl Health {
-    /// Returns the health at a time: an instance whose pause is over is well.
+    /// Returns the health at a time: an instance is well again once its pause is over.
     pub fn at(self, now: Instant) -> Self {
         match self {
             Self::Pausing(until) if until <= now => Self::Well,
@@ -33,7 +34,7 @@ impl Health {
         }
     }
 
-    /// Returns the name of the state for display.
+    /// Returns the name of the health for display.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Well => "well",
@@ -47,9 +48,10 @@ impl Health {
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Record {
     pub health: Health,
-    /// Number of recent faults. A fault that comes a fault window or later after the previous one resets it.
+    /// Number of recent faults. The count restarts at 1 if a fault window has passed since the previous
+    /// fault.
     recent: u32,
-    /// Number of these faults that were overruns: calls beyond their time limit.
+    /// Number of recent faults that were overruns: calls beyond their time limit.
     overruns: u32,
     /// Time of the latest fault.
     last: Option<Instant>,
@@ -71,20 +73,21 @@ impl Record {
         };
     }
 
-    /// Returns the number of slices that a call may take, from the `slices` of its limits: each recent
-    /// overrun halves the number. All calls of an instance that never returns thus take little more time than
-    /// its first call. A call always has one slice.
+    /// Returns the number of slices that a call may take; at least 1. `slices` is the number by the call
+    /// limits; each recent overrun halves it. Therefore all calls of an instance that never returns take
+    /// little more time than its first call.
     #[inline]
     pub fn patience(&self, slices: u32) -> u32 {
         slices.checked_shr(self.overruns).unwrap_or(0).max(1)
     }
 
-    /// Puts the instance into quarantine regardless of its faults.
+    /// Puts the instance into quarantine, whatever its number of faults.
     pub fn quarantine(&mut self) {
         self.health = Health::Quarantined;
     }
 
-    /// Whether the pause is over. The instance is then well again, and the caller restarts it.
+    /// Whether the instance's pause has just ended. The health is then well, and the caller restarts the
+    /// instance.
     pub fn is_due(&mut self, now: Instant) -> bool {
         let before = self.health;
         self.health = before.at(now);

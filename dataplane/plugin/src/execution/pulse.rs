@@ -1,16 +1,16 @@
-//! Current instance call of a worker, published for observers on other threads.
+//! Current instance call of a worker, published to other threads.
 //!
-//! The worker stores two words around each call and reads no clock; the observer measures the time. A beat
-//! that stays odd is a call that does not return.
+//! The worker stores two words around each call and reads no clock; the observing thread measures the time.
+//! If `beat` keeps the same odd value, the call doesn't return.
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use millrace_units::InstanceId;
 
-/// Pulse of a worker: its current call of an instance. Only the worker writes it.
+/// Pulse of a worker: its current instance call. Only the worker writes it.
 #[derive(Debug, Default)]
 pub struct Pulse {
-    /// Counter that grows by one at the start and at the end of each call: odd during a call.
+    /// Counter of the starts and ends of calls: odd during a call.
     beat: AtomicU64,
     /// Instance of the current or latest call.
     instance: AtomicU32,
@@ -37,17 +37,17 @@ impl Pulse {
         self.step();
     }
 
-    /// Adds without an atomic addition, as only one thread writes.
+    /// Increments without an atomic read-modify-write operation: only one thread writes.
     #[inline]
     fn step(&self) {
         self.beat.store(self.beat.load(Ordering::Relaxed).wrapping_add(1), Ordering::Release);
     }
 
-    /// Returns the running call, if any.
+    /// Returns the running call; `None` between calls.
     pub fn calling(&self) -> Option<Calling> {
         let number = self.beat.load(Ordering::Acquire);
         let instance = InstanceId(self.instance.load(Ordering::Acquire) as u16);
-        // The instance belongs to the number only if no other call has begun meanwhile.
+        // The instance belongs to this number only if no other call has begun between the two loads.
         let is_same = self.beat.load(Ordering::Relaxed) == number;
         (number % 2 == 1 && is_same).then_some(Calling { number, instance })
     }

@@ -1,51 +1,52 @@
-//! Check of packets that an instance may have changed. Later stages rely on the results of the parse stage: a
-//! complete network header of the flow's family, a length that matches the header, and correct header
-//! offsets.
+//! Check of packets after an instance may have changed them.
+//!
+//! Later stages rely on the results of the parse stage: a complete network header of the flow's family, a
+//! length that matches the header, and correct header offsets.
 
 use millrace_packet::{Exceptions, Family, FlowKey, Packet};
 use millrace_plugin_abi::{Position, Verdict};
 use millrace_wire::ipv6_ext::{self, End};
 use millrace_wire::{EtherType, Ipv4Fault, Ipv6Fault, ipv4, ipv6};
 
-/// Octets of an Ethernet header without tags.
+/// Octets of an Ethernet header without VLAN tags.
 const LINK: usize = 14;
 /// Largest size of a reassembled IPv4 packet, in octets.
 const LONGEST: usize = 65_535;
 
-/// Rule that a packet violates after the call of an instance.
+/// Rule that a packet violates after an instance's call.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub(crate) enum Malformed {
-    /// Finished frame whose link header doesn't end at the network header.
+    /// Link header of a complete frame that doesn't end at the network header.
     #[error("the link header of a complete frame does not end at its network header")]
     Link,
-    /// Version that differs from the flow key.
+    /// IP version that differs from the flow key's.
     #[error("the IP version of the network header differs from the packet's flow")]
     Family,
-    /// Violation of RFC 1812, 5.2.2.
+    /// IPv4 header that violates RFC 1812, 5.2.2.
     #[error("{0}")]
     V4(Ipv4Fault),
-    /// Violation of RFC 8200.
+    /// IPv6 header that violates RFC 8200.
     #[error("{0}")]
     V6(Ipv6Fault),
-    /// Fragment that ends beyond the largest packet.
+    /// IPv4 fragment that ends beyond octet 65,535 of its packet.
     #[error("ipv4: the fragment ends beyond octet 65535 of its packet")]
     Fragment,
-    /// Packet longer than its header states, with shared frames that can't be truncated.
+    /// Packet longer than its network header states, in shared memory frames that can't be truncated.
     #[error(
         "the network header gives a shorter length than the packet, whose frames are shared and can't be \
          truncated"
     )]
     Shared,
-    /// Hop limit of 0 after the forward stage, which no later stage checks.
+    /// TTL or hop limit of 0 at position `queue`. The forward stage has passed, and no later stage checks it.
     #[error("the TTL (hop limit) is 0 at a gate of position queue")]
     Hops,
 }
 
-/// Checks a packet that an instance at a position may have changed, and updates the fields that later stages
-/// read. `family` is the required family; `None` accepts any.
+/// Checks a packet that an instance at `position` may have changed. Updates the offsets, length and
+/// exceptions that later stages read. `family` is the required address family; `None` accepts any.
 ///
 /// # Errors
-/// The first rule that the packet violates; the caller drops the packet.
+/// The first rule that the packet violates. The caller must drop the packet.
 fn recheck(packet: &mut Packet, family: Option<Family>, position: Position) -> Result<(), Malformed> {
     if packet.is_framed && !leads_to_network(packet.data(), packet.network_offset()) {
         return Err(Malformed::Link);
@@ -74,8 +75,8 @@ fn recheck(packet: &mut Packet, family: Option<Family>, position: Position) -> R
     Ok(())
 }
 
-/// Checks a packet that an instance at a position may have changed, if the packet continues with this
-/// verdict.
+/// Checks a packet that an instance at `position` may have changed. Accepts any packet that `verdict` drops
+/// or consumes.
 pub(crate) fn recheck_behind(
     packet: &mut Packet,
     key: &FlowKey,
@@ -84,7 +85,7 @@ pub(crate) fn recheck_behind(
 ) -> Result<(), Malformed> {
     match verdict {
         Verdict::Drop(_) | Verdict::Consume => Ok(()),
-        // The packet gets another flow key.
+        // The packet gets a new flow key, so its address family may have changed.
         Verdict::Classify => recheck(packet, None, position),
         _ => recheck(packet, Some(key.family()), position),
     }
@@ -98,7 +99,7 @@ struct Headers {
     transport: usize,
     hops: u8,
     options: bool,
-    /// Whether the transport header can't be reached.
+    /// Whether the extension headers end without a transport header.
     cut: bool,
 }
 
@@ -123,8 +124,9 @@ fn check6(packet: &Packet) -> Result<Headers, Malformed> {
     Ok(Headers { length: header.total_len(), transport: walk.offset, hops: header.hop_limit(), options, cut })
 }
 
-/// Sets the exceptions of a packet from its headers, and keeps those that a first fragment decided. After the
-/// forward stage, at least one hop is left, and a hop limit of 1 is no exception.
+/// Sets the exceptions of a packet from its headers. Keeps the exceptions that depend on fragments.
+///
+/// At position `queue`, behind the forward stage, a hop limit of 1 is no exception.
 fn note_exceptions(packet: &mut Packet, headers: &Headers, position: Position) {
     let kept = packet.exceptions.bits() & (Exceptions::FRAGMENT.bits() | Exceptions::CUT.bits());
     let mut exceptions = Exceptions::from_bits(kept);
@@ -140,7 +142,7 @@ fn note_exceptions(packet: &mut Packet, headers: &Headers, position: Position) {
     packet.exceptions = exceptions;
 }
 
-/// Whether an Ethernet header with its tags ends at the network header.
+/// Whether the Ethernet header with its VLAN tags ends at offset `network`.
 fn leads_to_network(frame: &[u8], network: usize) -> bool {
     let is_tag = |at: usize| {
         let ether_type = frame.get(at..).and_then(|bytes| bytes.first_chunk().copied());

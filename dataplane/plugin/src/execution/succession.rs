@@ -1,52 +1,53 @@
-//! Types for the replacement of an instance: the successor, the state hand-over and its result.
+//! Types for upgrades of an instance: the successor, the state hand-over and its result.
 
 use millrace_plugin_abi::Instance;
 
-/// Instance that replaces another instance.
+/// Instance that is to replace another instance.
 pub struct Successor {
     /// New instance, already initialized with its settings.
     pub instance: Box<dyn Instance>,
-    /// Rule for the state hand-over.
+    /// Whether state must, may or must not be handed over.
     pub inheritance: Inheritance,
-    /// State version of the old instance.
+    /// Version of the old instance's state format.
     pub version: u32,
-    /// Whether both instances have the same state version. In that case the new instance keeps the flow
-    /// states unchanged and takes over the state common to all flows.
+    /// Whether both instances have the same version of the state format. If so, flow states stay as they are,
+    /// and the new instance adopts the service state.
     pub same_version: bool,
 }
 
-/// Rule for the state hand-over from an instance to its successor.
+/// Whether an instance's state must, may or must not be handed over to its successor.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Inheritance {
-    /// The hand-over must succeed, unless the old instance can't save its state.
+    /// The hand-over must succeed; otherwise the old instance stays. An old instance that can't save its
+    /// state is replaced all the same.
     Required,
-    /// The old instance must be able to save its state, and the hand-over must succeed; otherwise the old
-    /// instance stays.
+    /// The old instance must save its state, and the hand-over must succeed; otherwise the old instance
+    /// stays.
     Indispensable,
-    /// The hand-over may fail.
+    /// The hand-over may fail: the new instance then starts without state.
     Tried,
-    /// No hand-over: the new instance ran here before and has its own state.
+    /// No hand-over: the new instance ran in this slot before, and has its own state.
     Renounced,
 }
 
 /// Result of a state hand-over.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Inherited {
-    /// The new instance took over this number of bytes.
+    /// The new instance adopted a state of this many bytes.
     Bytes(usize),
     /// The old instance had no state or can't save it.
     Nothing,
-    /// The state is lost, for this reason.
+    /// The new instance starts without the old state, for this reason.
     Lost(String),
 }
 
-/// Result of a replacement of an instance.
+/// Result of an upgrade of an instance.
 pub struct Succession {
-    /// Old instance, or the new one if the replacement failed.
+    /// The old instance, or the refused new instance if the upgrade failed.
     pub instance: Box<dyn Instance>,
     /// Result of the state hand-over, or the reason that the old instance stays.
     pub inherited: Result<Inherited, String>,
 }
 
-/// Receiver of the result of a replacement; gets `None` if the old instance doesn't exist.
+/// Receiver of the result of an upgrade; gets `None` if the old instance doesn't exist.
 pub type Successed = Box<dyn FnOnce(Option<Succession>) + Send>;

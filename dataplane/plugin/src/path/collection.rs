@@ -1,11 +1,13 @@
-//! Collection of unused paths, so that changes of bindings take no memory for ever.
+//! Collection of unused paths, so that frequent changes of bindings need no more and more memory.
 //!
-//! Flow records, packets that wait in queues, and paths (for their accounting paths) count as users of a path.
-//! Packets of the current batch, packets that wait for a neighbour, and packets of flows without a record use
-//! a path without counting. A path is therefore freed only if it had no user at two successive visits, and
-//! nothing used it between them: a pass begins [`PERIOD`] after the end of the previous one, so a path stays
-//! valid for that time after its last use. Packets that wait at an instance may wait longer, so their paths
-//! count as used at the beginning of each pass, and when the packets continue.
+//! Users of a path are flow records, packets in queues, and paths that refer to it as their accounting path.
+//! A path is also used by packets that don't count as users: those of the current batch, those that wait for
+//! a neighbour, and those of flows without a record.
+//!
+//! Therefore a path is freed only if it had no user at two successive visits, and was not used between them.
+//! A pass over all paths begins [`PERIOD`] after the end of the previous pass, so a path stays valid for that
+//! time after its last use. Packets may wait longer at an instance. Their paths count as used at the
+//! beginning of each pass, and when the packets continue.
 
 use std::time::Duration;
 
@@ -13,23 +15,23 @@ use millrace_units::{Instant, PathId};
 
 use super::{EMPTY_PATH, Path, Paths};
 
-/// Number of paths up to which nothing is collected. They take some 250 KB.
+/// Number of paths up to which none is freed. They need about 250 KB.
 const LEAST: usize = 1024;
-/// Time from the end of a pass to the beginning of the next: longer than a packet waits for a neighbour.
+/// Time between two passes. It is longer than a packet waits for a neighbour.
 const PERIOD: Duration = Duration::from_secs(30);
-/// Number of paths that one call visits, and frees at most.
+/// Maximum number of paths that one call of [`collect`](Paths::collect) visits.
 const VISITS: usize = 32;
 
 /// Progress of the collection.
 #[derive(Debug)]
 pub(super) struct Collection {
-    /// Number of paths up to which nothing is collected.
+    /// Number of paths up to which none is freed.
     least: usize,
-    /// Ids of freed paths, for new ones.
+    /// Ids of freed paths, for new paths.
     free: Vec<PathId>,
     /// Index of the next path of the current pass; `None` between two passes.
     next: Option<usize>,
-    /// Earliest beginning of the next pass.
+    /// Earliest time of the next pass.
     due: Instant,
 }
 
@@ -48,7 +50,7 @@ impl Paths {
         }
     }
 
-    /// Removes a user of a path. The path stays valid for a while.
+    /// Removes a user of a path. The path stays valid for at least [`PERIOD`].
     #[inline]
     pub fn release(&mut self, id: PathId) {
         if let Some(path) = self.paths.get_mut(id.index()) {
@@ -62,7 +64,7 @@ impl Paths {
         self.paths.get(id.index()).map(|path| path.users)
     }
 
-    /// Notes a use of a path by something that doesn't count as a user.
+    /// Records a use of a path by a packet that doesn't count as a user.
     #[inline]
     pub fn touch(&mut self, id: PathId) {
         if let Some(path) = self.paths.get_mut(id.index()) {
@@ -70,7 +72,7 @@ impl Paths {
         }
     }
 
-    /// Stores a path under a free id. Users of the id's former path stay counted until they release it.
+    /// Stores a path under a free id. Users of the id's earlier path still count until they release the id.
     pub(super) fn place(&mut self, path: Path) -> PathId {
         let reused = self.collection.free.pop();
         if let Some(id) = reused
@@ -83,14 +85,14 @@ impl Paths {
         PathId((self.paths.len() - 1) as u32)
     }
 
-    /// Whether a call of [`collect`](Self::collect) has work.
+    /// Whether [`collect`](Self::collect) has work to do.
     #[inline]
     pub fn wants_collection(&self, now: Instant) -> bool {
         self.collection.next.is_some() || self.ids.len() > self.collection.least && now >= self.collection.due
     }
 
-    /// Visits some paths, and frees those without users. `waiting` are the paths of the packets that wait at
-    /// instances.
+    /// Visits some paths, and frees those that were not used since their last visit. `waiting` are the paths
+    /// of packets that wait at instances.
     pub fn collect(&mut self, now: Instant, waiting: impl Iterator<Item = PathId>) {
         let start = match self.collection.next {
             Some(next) => next,
@@ -107,7 +109,7 @@ impl Paths {
         }
     }
 
-    /// Frees a path that stayed without users since the last visit.
+    /// Visits a path: frees it if it was not used since the last visit.
     fn visit(&mut self, index: usize) {
         let Some(path) = self.paths.get_mut(index) else { return };
         if path.users > 0 {
@@ -119,7 +121,7 @@ impl Paths {
             return;
         }
         let id = PathId(index as u32);
-        // A path that is free already is not found.
+        // The index stands for a free id: no path to free.
         if self.ids.get(&path.stages) != Some(&id) {
             return;
         }

@@ -1,4 +1,4 @@
-//! Bindings of instances and actions to filters at gates.
+//! Registry of the bindings of instances and actions to filters at gates.
 
 use std::collections::{BTreeMap, HashMap};
 use std::hash::Hash;
@@ -8,7 +8,7 @@ use millrace_units::{GateId, InstanceId};
 use super::Error;
 use crate::{Action, BindingId, CallLimits, PluginChange};
 
-/// Maximum number of bindings: too many for a linear search, few enough to keep the memory of a worker small.
+/// Maximum number of bindings. The limit bounds the memory of a worker; a linear search would be too slow.
 const MOST_BINDINGS: usize = 1 << 20;
 
 /// Gate, action, filter and priority: unique for each binding.
@@ -19,7 +19,7 @@ fn identity<S: Clone>(gate: GateId, action: &Action, filter: &S, priority: i32) 
     (gate, action.clone(), filter.clone(), priority)
 }
 
-/// Control-side binding.
+/// Binding as control knows it.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Bound<S, F> {
     /// Gate of the binding.
@@ -34,8 +34,7 @@ pub struct Bound<S, F> {
     pub priority: i32,
     /// Limits of calls if the action is an instance.
     pub call_limits: CallLimits,
-    /// Number of the binding for users. Numbers grow with each binding and are never reused, so a smaller
-    /// number is an older binding.
+    /// Number of the binding for users. Each new binding gets a higher number; numbers are never reused.
     pub number: u64,
 }
 
@@ -139,7 +138,7 @@ impl<S: Clone + Eq + Hash, F: Clone> BindingRegistry<S, F> {
         Ok(unbind(binding, &bound))
     }
 
-    /// Removes all bindings of an instance.
+    /// Removes all bindings of an instance, and returns the changes for the workers.
     pub(super) fn remove_instance(&mut self, instance: InstanceId) -> Vec<PluginChange<F>> {
         let mut changes = Vec::new();
         self.bindings.retain(|binding, bound| {

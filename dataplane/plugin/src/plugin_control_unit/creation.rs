@@ -1,4 +1,4 @@
-//! Creation of instances from their records: for a worker, and as successors.
+//! Creation of instances from their records: as new instances or as successors.
 
 use std::sync::Arc;
 
@@ -11,22 +11,23 @@ use crate::PluginChange;
 use crate::declaration::settings::{Numbers, Prepared, prepare};
 use crate::runtime::quarantined::Quarantined;
 
-/// Record of an instance.
+/// Record of an instance, as control knows it.
 #[derive(Clone)]
 pub(super) struct NamedInstance {
     pub name: String,
     pub plugin: Arc<dyn Plugin>,
     pub settings: Map<String, Value>,
-    /// Reason for quarantine since creation, if any; no code of the plugin has run in that case.
+    /// Reason for a quarantine that began with the instance's creation: no code of the plugin has run. `None`
+    /// without one.
     pub held: Option<String>,
-    /// Maps of the instance.
+    /// Maps that the instance owns and writes.
     pub maps: Vec<Arc<SharedMap>>,
     /// Maps of other instances that its settings name.
     pub reads: Vec<Arc<SharedMap>>,
 }
 
 impl NamedInstance {
-    /// Creates the worker-side instance, or a placeholder for an instance in quarantine.
+    /// Creates the instance for a worker, or a placeholder if it is in quarantine.
     pub fn make(&self, worker: usize, numbers: &impl Numbers) -> Result<Made, Error> {
         match &self.held {
             None => make(&*self.plugin, &self.settings, &self.maps, worker, numbers),
@@ -37,7 +38,7 @@ impl NamedInstance {
         }
     }
 
-    /// Returns the changes that add the instance to the worker with this number.
+    /// Returns the changes that add the instance to worker `worker`.
     pub fn add<F>(
         &self,
         id: InstanceId,
@@ -56,7 +57,8 @@ pub(super) struct Made {
     pub reads: Vec<Arc<SharedMap>>,
 }
 
-/// Creates an instance of a plugin for a worker, from settings as written and with its own `maps`.
+/// Creates an instance of a plugin for a worker, from the settings as written. `maps` are the maps that the
+/// instance writes.
 pub(super) fn make(
     plugin: &dyn Plugin,
     settings: &Map<String, Value>,
@@ -74,15 +76,15 @@ pub(super) fn make(
     Ok(Made { instance, reads })
 }
 
-/// Instances that replace an instance, such as those of another plugin version.
+/// Successors of an instance, such as instances of another plugin version: one for each worker.
 pub struct Successors {
-    /// Id of the replaced instance.
+    /// Id of the instance to be replaced.
     pub id: InstanceId,
-    /// Name of the replaced instance.
+    /// Name of the instance to be replaced.
     pub name: String,
-    /// New instances, one for each worker.
+    /// Successors, one for each worker.
     pub instances: Vec<Box<dyn Instance>>,
-    /// Maps that the new instances write and read, to be recorded after the replacement.
+    /// Maps that the successors write and read. The caller records them after the upgrade.
     pub maps: HeldMaps,
 }
 
@@ -94,7 +96,7 @@ pub struct HeldMaps {
 }
 
 impl Successors {
-    /// Returns the successors of an instance, which will have these maps, before their creation.
+    /// Prepares the successors of an instance, with their maps but without instances yet.
     pub(super) fn new(id: InstanceId, name: &str, maps: HeldMaps) -> Self {
         Self { id, name: name.to_owned(), instances: Vec::new(), maps }
     }

@@ -1,4 +1,4 @@
-//! Gates of the control side.
+//! Registry of the gates.
 
 use millrace_plugin_abi::Position;
 use millrace_units::GateId;
@@ -7,7 +7,7 @@ use super::Error;
 use super::checks::{check_name, free};
 use crate::{Gate, GateOrder, PluginChange};
 
-/// Maximum number of gates; gate ids are bytes.
+/// Maximum number of gates: gate ids have 8 bits.
 const MOST_GATES: usize = 256;
 
 /// Gates in the order in which packets pass them.
@@ -42,7 +42,7 @@ impl GateRegistry {
         self.get(id).map_or("", |gate| &gate.name)
     }
 
-    /// Creates a gate at a position: after the last gate there, or at the given `order`.
+    /// Creates a gate at a position, with the given `order`, or after the last gate of the position.
     pub fn create<F>(
         &mut self,
         name: &str,

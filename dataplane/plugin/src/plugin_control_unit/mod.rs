@@ -1,12 +1,14 @@
-//! Plugin control unit (*Router Plugins*, section 4): creates, binds and addresses instances.
+//! Plugin control unit (PCU; *Router Plugins*, section 4): creates, binds and addresses instances.
 //!
 //! The unit implements the standard messages: [`create_instance`](PluginControlUnit::create_instance),
 //! [`free_instance`](PluginControlUnit::free_instance),
 //! [`register_instance`](PluginControlUnit::register_instance) (bind) and
 //! [`deregister_instance`](PluginControlUnit::deregister_instance) (unbind).
 //! [`address`](InstanceRegistry::address) checks a plugin's own messages. Plugins, instances, gates and
-//! bindings have a registry each. The unit changes only itself, and returns the changes for the workers. The
-//! unit can be cloned: a caller tries several changes on a clone, and replaces the original if all succeed.
+//! bindings have a registry each.
+//!
+//! The unit changes only its own state, and returns the changes for the workers. To try several changes, a
+//! caller makes them on a clone of the unit, and replaces the original if all succeed.
 
 mod bindings;
 mod checks;
@@ -43,7 +45,7 @@ use checks::{check_position, in_use};
 use description::{describe_bindings, describe_gate, describe_instance};
 use gates::GateRegistry;
 
-/// Maximum number of instances and of plugins; their ids are 16 bits wide.
+/// Maximum number of instances, and of plugins: their ids have 16 bits.
 const MOST_INSTANCES: usize = 1 << 16;
 
 /// Control side of plugins: plugin types, names and bindings. `S` is a filter as written, `F` a compiled
@@ -104,8 +106,8 @@ impl<S: Clone + Eq + Hash + fmt::Display, F: Clone> PluginControlUnit<S, F> {
         &self.bindings
     }
 
-    /// Returns the changes that bring the worker with the highest number to this state: gates, instances
-    /// created from their settings, and bindings, the oldest first.
+    /// Returns the changes that give a new worker, the one with the highest number, all gates, instances and
+    /// bindings. Bindings come in the order of age, the oldest first.
     pub fn populate(&self) -> Result<Vec<PluginChange<F>>, Error> {
         let mut changes: Vec<_> = self.gates.all().iter().map(gates::add).collect();
         for (id, named) in self.instances.iter() {
@@ -137,8 +139,7 @@ impl<S: Clone + Eq + Hash + fmt::Display, F: Clone> PluginControlUnit<S, F> {
         Ok(())
     }
 
-    /// Replaces the plugin of the same name for all present and future instances. Returns the replaced
-    /// plugin.
+    /// Replaces the plugin of the same name, for present and future instances. Returns the replaced plugin.
     pub fn replace_plugin(&mut self, plugin: Arc<dyn Plugin>) -> Result<Arc<dyn Plugin>, Error> {
         let replaced = self.plugins.replace(plugin.clone())?;
         self.instances.replace_plugin(&plugin);
@@ -155,11 +156,13 @@ impl<S: Clone + Eq + Hash + fmt::Display, F: Clone> PluginControlUnit<S, F> {
         Ok(self.instances.named(instance)?.1.plugin.clone())
     }
 
-    /// Creates an instance without bindings, for the worker with the highest number.
+    /// Creates an instance without bindings. The returned change adds it to the worker with the highest
+    /// number.
     ///
     /// # Errors
     /// [`Unknown`](Error::Unknown) for the plugin, [`Taken`](Error::Taken) or [`Name`](Error::Name) for the
-    /// name, [`Plugin`](Error::Plugin) for the settings, [`Full`](Error::Full) after 65,536 instances.
+    /// name, [`Plugin`](Error::Plugin) or [`SettingNames`](Error::SettingNames) for the settings,
+    /// [`Full`](Error::Full) after 65,536 instances.
     pub fn create_instance(
         &mut self,
         plugin: &str,
@@ -173,11 +176,12 @@ impl<S: Clone + Eq + Hash + fmt::Display, F: Clone> PluginControlUnit<S, F> {
         Ok((id, PluginChange::AddInstance { id, instance: made.instance }))
     }
 
-    /// Creates an instance in quarantine, without bindings, for the reason `why`. The instance can be bound,
-    /// and the limits of its bindings decide the treatment of packets. No code of the plugin runs.
+    /// Creates an instance in quarantine, without bindings, for the reason `why`. No code of the plugin runs.
+    /// The instance can be bound; the call limits of its bindings decide whether its packets are dropped or
+    /// pass.
     ///
     /// # Errors
-    /// As [`create_instance`](Self::create_instance), as far as the checks need no code of the plugin.
+    /// Those of [`create_instance`](Self::create_instance), except errors from code of the plugin.
     pub fn create_quarantined(
         &mut self,
         plugin: &str,
@@ -193,7 +197,7 @@ impl<S: Clone + Eq + Hash + fmt::Display, F: Clone> PluginControlUnit<S, F> {
         Ok((id, changes))
     }
 
-    /// Whether an instance is in quarantine since its creation.
+    /// Whether an instance has been in quarantine since its creation.
     pub fn is_held(&self, id: InstanceId) -> bool {
         self.instances.get(id).is_some_and(|named| named.held.is_some())
     }
@@ -210,12 +214,13 @@ impl<S: Clone + Eq + Hash + fmt::Display, F: Clone> PluginControlUnit<S, F> {
         Ok(changes)
     }
 
-    /// Creates the successors of all instances of a plugin for its upgrade to `plugin`: one new instance per
-    /// worker. Skips instances in quarantine since their creation.
+    /// Creates the successors of all instances of a plugin for an upgrade to `plugin`, one for each of
+    /// `workers` workers. Skips instances in quarantine since their creation.
     ///
     /// # Errors
     /// [`Unknown`](Error::Unknown) if no plugin has this name. [`Position`](Error::Position) if the new
-    /// version doesn't support a gate where an instance is bound. An error of the plugin about the settings.
+    /// version doesn't support a gate where an instance is bound. [`InUse`](Error::InUse) if another instance
+    /// reads a map that the new version lacks. An error about the settings.
     pub fn successors(&self, plugin: &dyn Plugin, workers: usize) -> Result<Vec<Successors>, Error> {
         self.plugins.get(plugin.name())?;
         let mut successors = Vec::new();
@@ -233,7 +238,7 @@ impl<S: Clone + Eq + Hash + fmt::Display, F: Clone> PluginControlUnit<S, F> {
         Ok(successors)
     }
 
-    /// Creates a gate at a position: after the last gate there, or at the given `order`.
+    /// Creates a gate at a position, with the given `order`, or after the last gate of the position.
     ///
     /// # Errors
     /// [`Name`](Error::Name), [`Taken`](Error::Taken), [`OrderTaken`](Error::OrderTaken),
@@ -283,10 +288,10 @@ impl<S: Clone + Eq + Hash + fmt::Display, F: Clone> PluginControlUnit<S, F> {
         self.bind(Bound { gate, action, filter, compiled, priority, call_limits, number: 0 })
     }
 
-    /// Binds an action to a filter at a gate.
+    /// Binds an action other than an instance to a filter at a gate, with default call limits.
     ///
     /// # Errors
-    /// As [`register_instance`](Self::register_instance).
+    /// Those of [`register_instance`](Self::register_instance).
     pub fn add_filter(
         &mut self,
         action: Action,
@@ -320,8 +325,8 @@ impl<S: Clone + Eq + Hash + fmt::Display, F: Clone> PluginControlUnit<S, F> {
         self.bindings.add(bound)
     }
 
-    /// Removes the binding of an instance to a filter at a gate. Without a given priority, removes the
-    /// binding with the highest priority.
+    /// Removes the binding of an instance to a filter at a gate. If `priority` is `None`, removes the binding
+    /// with the highest priority.
     ///
     /// # Errors
     /// [`Unknown`](Error::Unknown) for instance or gate, [`NotBound`](Error::NotBound).
@@ -378,7 +383,7 @@ impl<S: Clone + Eq + Hash + fmt::Display, F: Clone> PluginControlUnit<S, F> {
         self.instances.iter().map(|(id, named)| (id, &*named.name, named.plugin.name()))
     }
 
-    /// Describes an action in words, without the ports that it names.
+    /// Names an action for users, without the ports that it sends to.
     pub fn action_name(&self, action: &Action) -> String {
         match action {
             Action::Instance(id) => format!("instance {:?}", self.instance_name(*id)),

@@ -1,4 +1,4 @@
-//! Registered plugins: names, numbers and descriptions.
+//! Registry of the plugins.
 
 use std::sync::Arc;
 
@@ -19,7 +19,7 @@ pub struct PluginRegistry {
 struct Registered {
     plugin: Arc<dyn Plugin>,
     number: u16,
-    /// Whether the plugin is built in, even if a file replaced it later.
+    /// Whether the plugin is built in. It counts as built in even after a plugin file has replaced it.
     is_built_in: bool,
 }
 
@@ -32,7 +32,7 @@ impl PluginRegistry {
         }
     }
 
-    /// Whether a plugin is built in, even if a file replaced it later.
+    /// Whether a plugin is built in. It counts as built in even after a plugin file has replaced it.
     pub fn is_built_in(&self, name: &str) -> Result<bool, Error> {
         Ok(self.registered(name)?.is_built_in)
     }
@@ -48,7 +48,6 @@ impl PluginRegistry {
         Ok(state(&*registered.plugin, registered.number))
     }
 
-    /// Returns the number of plugins.
     pub(super) fn len(&self) -> usize {
         self.plugins.len()
     }

@@ -1,4 +1,4 @@
-//! Trait methods that plugins of all file runtimes share: answers from the manifest and the exchange.
+//! Trait methods that the wasm and native runtimes share: they answer from the manifest and the exchange.
 
 /// Implements [`Plugin`](millrace_plugin_abi::Plugin) for a type with the methods `manifest`, `declared` and
 /// `instance`. `instance` creates an instance with the given settings.
@@ -66,8 +66,8 @@ macro_rules! impl_plugin {
     };
 }
 
-/// Implements the methods of [`Instance`](millrace_plugin_abi::Instance) that don't run the plugin, for a type
-/// with the methods `manifest` and `shared`.
+/// Implements those methods of [`Instance`](millrace_plugin_abi::Instance) that run no code of the plugin,
+/// for a type with the methods `manifest` and `shared`.
 macro_rules! methods_without_plugin_code {
     () => {
         fn counters(&self) -> Vec<(&'static str, u64)> {

@@ -1,4 +1,4 @@
-//! Runtimes: WebAssembly in a sandbox, and shared objects.
+//! Runtimes of plugin files: wasm (WebAssembly in a sandbox) and native (shared objects).
 
 pub(crate) mod exchange;
 mod file;

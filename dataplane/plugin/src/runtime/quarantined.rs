@@ -3,7 +3,7 @@
 
 use millrace_plugin_abi::{Instance, Instant, Message, Packets, PluginError, Progress, Reply};
 
-/// Placeholder of an instance that is in quarantine since its creation.
+/// Placeholder of an instance that has been in quarantine since its creation.
 #[derive(Debug)]
 pub(crate) struct Quarantined {
     /// Name of the instance's plugin.

@@ -1,13 +1,13 @@
-//! State common to all flows of an instance, in memory of a fixed size. The router keeps the memory when the
-//! plugin restarts after a fault, and hands it to the instance's successor.
+//! Service state: bytes common to all flows of an instance, in memory of a fixed size. The router keeps them
+//! when the plugin restarts after a fault, and hands them to the instance's successor.
 
-/// Memory of the state: zeroed at first, and at a constant address.
+/// Memory of a service state: zeroed at first, at a constant address.
 #[derive(Debug, Default)]
 pub(crate) struct ServiceState {
-    /// Words, which align the memory for every structure.
+    /// Words of 8 bytes, so the memory is aligned for every structure.
     words: Box<[u64]>,
     bytes: usize,
-    /// Whether the router wrote the state and the plugin has not seen it yet.
+    /// Whether the router has written a state that the plugin hasn't got yet.
     pub is_news: bool,
 }
 
@@ -17,24 +17,24 @@ impl ServiceState {
         Self { words: vec![0; bytes.div_ceil(8)].into(), bytes, is_news: false }
     }
 
-    /// Returns the number of bytes.
+    /// Returns the size in bytes.
     #[inline]
     pub fn len(&self) -> usize {
         self.bytes
     }
 
-    /// Whether the state is empty.
+    /// Whether the size is 0: the plugin declares no service state.
     #[inline]
     pub fn is_empty(&self) -> bool {
         self.bytes == 0
     }
 
-    /// Returns the address; null if the state is empty.
+    /// Returns the address of the memory; null if the size is 0.
     pub fn address(&mut self) -> *mut u8 {
         if self.is_empty() { std::ptr::null_mut() } else { self.words.as_mut_ptr().cast() }
     }
 
-    /// Overwrites the state by `from`, which has the same length.
+    /// Overwrites the state with `from`, which must have the same length.
     #[inline]
     pub fn write(&mut self, from: &[u8]) {
         let (whole, rest) = from.as_chunks::<8>();
@@ -48,7 +48,7 @@ impl ServiceState {
         }
     }
 
-    /// Copies the state into `to`, which has the same length.
+    /// Copies the state into `to`, which must have the same length.
     pub fn read(&self, to: &mut [u8]) {
         for (to, word) in to.chunks_mut(8).zip(&self.words) {
             to.iter_mut().zip(word.to_ne_bytes()).for_each(|(place, byte)| *place = byte);
@@ -62,7 +62,7 @@ impl ServiceState {
         bytes
     }
 
-    /// Takes over the state of another instance if the lengths are equal.
+    /// Overwrites the state with that of another instance, if both have the same length.
     pub fn adopt(&mut self, from: &[u8]) {
         if from.len() == self.bytes && !self.is_empty() {
             self.write(from);

@@ -1,4 +1,5 @@
-//! Conformance of the runtimes: the same rule has the same results in all of them.
+//! Conformance of the runtimes: one rule as a built-in, a wasm and a native plugin has the same results for
+//! random events.
 
 use std::sync::LazyLock;
 
@@ -11,7 +12,7 @@ use serde_json::{Map, json};
 use crate::rule::{Rule, RuleIn};
 use crate::support::{Bench, STATELESS, Sent, contained, from_rust, message, module, native, object, source};
 
-/// Event of an instance.
+/// Event that an instance gets.
 #[derive(Clone, Debug)]
 enum Event {
     Packets(Vec<Sent>),
@@ -47,7 +48,7 @@ fn event() -> impl Strategy<Value = Event> {
 
 pub type Plugins = Vec<(&'static str, RuleIn, Box<dyn Plugin>)>;
 
-/// The rule in all runtimes for which this machine has compilers, with its source language.
+/// Plugins with the rule, for each runtime and language that this machine has a compiler for.
 pub static PLUGINS: LazyLock<Plugins> = LazyLock::new(|| {
     let mut plugins: Plugins = Vec::new();
     if let Some(module) = module(&source("rule.c")) {
@@ -65,7 +66,7 @@ pub static PLUGINS: LazyLock<Plugins> = LazyLock::new(|| {
     plugins
 });
 
-/// Applies an event and describes its result in a text that is equal in all runtimes.
+/// Applies an event to an instance. Returns its result as a text, which must be equal in all runtimes.
 fn happen(
     bench: &mut Bench,
     pool: &Pool,

@@ -1,4 +1,4 @@
-//! Tests of interface features: all runtimes require and refuse the same features.
+//! Tests of interface features: all runtimes offer and refuse the same features.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use crate::conformance::PLUGINS;
 use crate::native::text;
 use crate::support::{module_of, object_of, refusal_of_module};
 
-/// Stand-in for a built-in plugin.
+/// Built-in plugin that requires these features.
 struct BuiltIn(Features);
 
 impl Plugin for BuiltIn {

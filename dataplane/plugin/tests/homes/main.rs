@@ -1,5 +1,5 @@
-//! Tests of plugins in three runtimes: built-in, WebAssembly module, shared object. One rule, written in Rust
-//! and in C, treats the same packets alike in all of them.
+//! Tests of plugins in three runtimes: built-in, wasm and native. One rule, written in Rust and in C, must
+//! treat the same packets alike in all of them.
 
 mod conformance;
 mod features;

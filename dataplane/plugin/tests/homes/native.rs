@@ -1,4 +1,4 @@
-//! Tests of shared objects alone.
+//! Tests of shared objects only.
 
 use millrace_packet::Pool;
 use millrace_plugin::native::{NativePlugin, leftovers};
@@ -15,8 +15,8 @@ fn sent(port: u16) -> Sent {
     Sent { flow: 0, port, bytes: vec![0x11; 90] }
 }
 
-/// Returns a C source whose manifest has `keys` and whose text has `body`, which may define `millrace_init`
-/// and `millrace_packets`.
+/// Returns the C source of a plugin with `keys` in its manifest. `body` may define `millrace_init` and
+/// `millrace_packets`; otherwise the text does.
 pub fn text(keys: &str, body: &str) -> String {
     let unless = |name: &str, text: &'static str| if body.contains(name) { "" } else { text };
     let manifest = format!(

@@ -24,8 +24,8 @@ pub fn source(name: &str) -> PathBuf {
     std::path::absolute("tests/homes").unwrap().join(name)
 }
 
-/// Compiles a source. Returns `None` and prints a note if the compiler is missing, which is a failure with
-/// CI=true.
+/// Compiles a source. Without the compiler, prints a note and returns `None`; with the environment variable
+/// `CI=true`, this is a failure.
 fn compile(compiler: &str, flags: &[&str], source: &Path) -> Option<Vec<u8>> {
     static NEXT: AtomicU32 = AtomicU32::new(0);
     let number = NEXT.fetch_add(1, Ordering::Relaxed);
@@ -46,17 +46,17 @@ fn compile(compiler: &str, flags: &[&str], source: &Path) -> Option<Vec<u8>> {
     Some(bytes)
 }
 
-/// Compiles a source to a shared object.
+/// Compiles a C source file to a shared object.
 pub fn object(source: &Path, flags: &[&str]) -> Option<Vec<u8>> {
     compile("cc", &[&["-shared", "-fPIC"], flags].concat(), source)
 }
 
-/// Compiles a text to a shared object.
+/// Compiles a C text to a shared object.
 pub fn object_of(text: &str) -> Option<Vec<u8>> {
     built_of(text, |file| object(file, &[]))
 }
 
-/// Compiles a text to a WebAssembly module.
+/// Compiles a C text to a WebAssembly module.
 pub fn module_of(text: &str) -> Option<Vec<u8>> {
     built_of(text, module)
 }
@@ -72,7 +72,7 @@ fn built_of(text: &str, build: impl FnOnce(&Path) -> Option<Vec<u8>>) -> Option<
     built
 }
 
-/// Compiles a source to a WebAssembly module.
+/// Compiles a C source file to a WebAssembly module.
 pub fn module(source: &Path) -> Option<Vec<u8>> {
     let flags = ["--target=wasm32", "-nostdlib", "-ffreestanding", "-Wl,--no-entry", "-Wl,--strip-all"];
     compile("clang", &flags, source)
@@ -111,12 +111,12 @@ pub struct Sent {
     pub bytes: Vec<u8>,
 }
 
-/// Flow whose packets have no state.
+/// Number of the flow whose packets have no flow state.
 pub const STATELESS: u16 = 4;
 /// Offset of the instance's part in a state block.
 const OFFSET: usize = 8;
 
-/// State blocks of flows.
+/// Flow state blocks; block number N is at index N - 1.
 #[derive(Debug, Default)]
 struct Blocks(Vec<Vec<u8>>);
 
@@ -126,7 +126,7 @@ impl FlowStates for Blocks {
     }
 }
 
-/// Backlog source that derives numbers from a packet's bytes, and knows nothing of every fifth packet.
+/// Queue backlogs derived from the packet's length. A packet whose length is a multiple of 5 has none.
 struct Queues;
 
 impl Backlogs for Queues {
@@ -144,7 +144,7 @@ impl Backlogs for Queues {
     }
 }
 
-/// Instance with the states of its flows.
+/// Instance with its flow state blocks and maps.
 pub struct Bench {
     pub instance: Box<dyn Instance>,
     numbers: HashMap<FlowKey, u32>,
@@ -152,10 +152,10 @@ pub struct Bench {
     maps: [Arc<SharedMap>; 2],
 }
 
-/// Tag and bytes of a remaining packet.
+/// Tag and bytes of a packet that continues; `None` for other packets.
 pub type Left = Option<(u8, Vec<u8>)>;
 
-/// Result of a call: verdicts, tag and bytes of the packets that continue, fault, and other outputs.
+/// Result of a call, to be compared between runtimes.
 #[derive(PartialEq, Debug)]
 pub struct Came {
     pub packets: Vec<(Verdict, Left)>,
@@ -209,7 +209,7 @@ impl Bench {
         })
     }
 
-    /// Sends packets to the instance; as copies if their number is a multiple of 3.
+    /// Sends packets to the instance, as copies if their number is a multiple of 3.
     pub fn send(&mut self, pool: &Pool, sent: &[Sent], now: Instant) -> Came {
         let mut packets: Vec<_> = sent.iter().map(|sent| packet(pool, sent)).collect();
         let keys: Vec<_> = sent.iter().map(key).collect();
@@ -261,7 +261,7 @@ impl Bench {
         self.instance.flow_ended(&flow, &state.unwrap_or_default());
     }
 
-    /// Sends the instance a message of its other half, and runs it to the end.
+    /// Sends the instance a message of its host companion, and runs the call to its end.
     pub fn tell(&mut self, bytes: &[u8]) {
         let mut progress = self.instance.message(bytes);
         while progress == Progress::Suspended {
@@ -269,7 +269,7 @@ impl Bench {
         }
     }
 
-    /// Runs the periodic call of the instance to the end.
+    /// Calls the instance's timer, and runs the call to its end.
     pub fn periodic(&mut self, now: Instant) {
         let mut progress = self.instance.periodic(now);
         while progress == Progress::Suspended {
@@ -277,7 +277,7 @@ impl Bench {
         }
     }
 
-    /// Replaces the instance by a successor, which takes over its state. Returns the saved state.
+    /// Replaces the instance by a successor, which gets the saved state. Returns that state.
     pub fn replace(&mut self, mut successor: Box<dyn Instance>, version: u32) -> Vec<u8> {
         let state = self.instance.save().unwrap().unwrap();
         successor.attach_maps(Self::handles(&self.maps));
@@ -288,7 +288,7 @@ impl Bench {
     }
 }
 
-/// Creates a packet with offsets as if Ethernet and IPv4 headers preceded it.
+/// Creates a packet. Its offsets are those behind an Ethernet and an IPv4 header.
 fn packet(pool: &Pool, sent: &Sent) -> Packet {
     let mut packet = pool.packet_from(&sent.bytes).unwrap();
     packet.set_network(14.min(sent.bytes.len()));

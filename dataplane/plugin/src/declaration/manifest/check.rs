@@ -1,4 +1,4 @@
-//! Rules for the values of a manifest.
+//! Rules for the values in a manifest.
 
 use millrace_plugin_abi::binary::{MOST_COUNTERS, MOST_WINDOW};
 use millrace_plugin_abi::{
@@ -68,7 +68,7 @@ fn check_counters(counters: &[String]) -> Result<(), ManifestError> {
     Ok(())
 }
 
-/// Returns the error for the value of a key, unless the value `holds`.
+/// Returns an error for the manifest's key `key` unless `holds` is true.
 fn unless(holds: bool, key: &'static str, problem: impl FnOnce() -> String) -> Result<(), ManifestError> {
     if holds { Ok(()) } else { Err(ManifestError::Value { key, problem: problem() }) }
 }

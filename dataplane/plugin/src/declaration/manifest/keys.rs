@@ -1,4 +1,4 @@
-//! Keys of a manifest: reading of their values.
+//! Keys of a manifest: reads their values.
 
 use millrace_plugin_abi::binary::HOST_FUNCTIONS;
 use millrace_plugin_abi::{Features, MapShape, NotOffered, Position, RequestKinds};
@@ -47,7 +47,7 @@ pub(super) fn optional<T: DeserializeOwned>(
     T::deserialize(value).map(Some).map_err(wrong)
 }
 
-/// Describes the value that a key expects.
+/// Describes the value that a key requires, for error texts.
 fn wanted(key: &str) -> &'static str {
     match key {
         "name" | "version" | "summary" | "host-companion" => "a text",
@@ -74,15 +74,15 @@ pub(super) fn check_known(keys: &Map<String, Value>) -> Result<(), ManifestError
     Err(ManifestError::UnknownKey { key: shortened(key), remedy: remedy("key", key, KEYS) })
 }
 
-/// Returns the first [`MOST_NAME`] characters of a foreign name, for display.
+/// Returns the first [`MOST_NAME`] characters of a name from a plugin file, for error texts.
 pub(super) fn shortened(name: &str) -> String {
     name.chars().take(MOST_NAME).collect()
 }
 
-/// Returns the set of the named features.
+/// Converts names of features into a set.
 ///
 /// # Errors
-/// All features that this router lacks, whether their names are known or not.
+/// [`ManifestError`] that lists each named feature that this router lacks, even if it doesn't know the name.
 pub(super) fn features(names: &[String]) -> Result<Features, ManifestError> {
     let mut missing = Vec::new();
     let mut found = Features::NONE;

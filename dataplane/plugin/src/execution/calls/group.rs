@@ -1,4 +1,4 @@
-//! Packets of a batch with the same path, as they pass its stages.
+//! Group: packets of a batch with the same path, which pass its stages together.
 
 use std::fmt;
 
@@ -11,7 +11,7 @@ use crate::execution::waiting::{End, Taken};
 use crate::path::Refusal;
 use crate::{BindingCounts, BindingId, Direction, Policer};
 
-/// Stage of a path, for observers and explanations.
+/// Stage of a path, as observers and `lookup` report it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Stop {
     /// Gate of the stage.
@@ -30,7 +30,8 @@ pub trait Watch {
         let _ = (group, at);
     }
 
-    /// Called after a stage with the packets that continue, or with those that the stage refuses.
+    /// Called after a stage with the packets that continue (`refusal` is `None`), or with the packets that
+    /// the stage refuses.
     #[inline(always)]
     fn after(&mut self, group: &Group<'_>, at: Stop, refusal: Option<Refusal>) {
         let _ = (group, at, refusal);
@@ -44,21 +45,22 @@ impl Watch for () {}
 pub struct Group<'a> {
     /// Packets of the batch.
     pub packets: &'a mut [Packet],
-    /// Flow keys, by the same indices.
+    /// Flow keys, with the same indices as `packets`.
     pub keys: &'a [FlowKey],
-    /// State block numbers of the flows, by the same indices.
+    /// Flow state block numbers, with the same indices as `packets`.
     pub states: &'a [u32],
-    /// Verdicts, by the same indices: [`Verdict::Pass`] before and after the run.
+    /// Verdicts, with the same indices as `packets`. All are [`Verdict::Pass`] before and after the group
+    /// passes its stages.
     pub verdicts: &'a mut [Verdict],
-    /// Indices of the packets on the path. Packets that don't pass are removed; the others keep their order.
+    /// Indices of the packets on the path, in ascending order. Stages remove the packets that don't pass.
     pub members: &'a mut Vec<u16>,
-    /// Total bytes of the members; `None` if the total may have changed.
+    /// Total bytes of the members; `None` if a stage may have changed it.
     pub bytes: &'a mut Option<u64>,
     /// Receives the removed members with the reason for their removal.
     pub taken: &'a mut Vec<(u16, Taken)>,
-    /// Receives the members for which an instance chose output ports; the latest entry of a packet counts.
+    /// Receives the members for which an instance chose egress ports. The last entry of a packet counts.
     pub directed: &'a mut Vec<(u16, Direction)>,
-    /// Source of queue backlogs.
+    /// Source of the queue backlogs that instances may read.
     pub queues: &'a dyn Backlogs,
 }
 
@@ -69,7 +71,7 @@ impl fmt::Debug for Group<'_> {
 }
 
 impl Group<'_> {
-    /// Removes all members.
+    /// Removes all members, with the reason `why`.
     pub(crate) fn take_all(&mut self, why: Taken) {
         for member in self.members.drain(..) {
             self.verdicts[usize::from(member)] = Verdict::Pass;
@@ -77,7 +79,7 @@ impl Group<'_> {
         }
     }
 
-    /// Removes the members that don't conform to a token bucket. Returns their number.
+    /// Removes the members that exceed a token bucket. Returns their number.
     pub(crate) fn police(&mut self, policer: &Policer, now: Instant) -> u64 {
         let Group { packets, members, taken, .. } = self;
         let before = members.len();
@@ -91,8 +93,8 @@ impl Group<'_> {
         (before - members.len()) as u64
     }
 
-    /// Removes members that an instance has left malformed, and counts them as drops. Returns the first rule
-    /// that the last of them violates.
+    /// Removes the members that an instance left malformed, and counts them as drops. Returns the violation
+    /// of the last removed member.
     pub(crate) fn drop_malformed(
         &mut self,
         position: Position,

@@ -1,7 +1,7 @@
-//! Upgrade of an instance between two batches: replacement by a successor with state hand-over.
+//! Upgrade of an instance between two batches: a successor replaces it and gets its state.
 //!
-//! Paths and bindings stay, as they refer to the slot and not to the instance. Only if the successor keeps
-//! another kind of flow state, flows are classified again and their state starts empty.
+//! Paths and bindings stay, because they refer to the slot and not to the instance. If the successor's flow
+//! state has another format, flows are classified again, and their state starts empty.
 
 use millrace_plugin_abi::Instance;
 use millrace_units::{InstanceId, Instant};
@@ -16,7 +16,7 @@ use crate::slab::Key;
 
 impl Calls {
     /// Replaces an instance by a successor, now or after the current call. `told` receives the old instance,
-    /// to be dropped where time doesn't matter.
+    /// and must drop it in a thread where time doesn't matter.
     pub fn succeed<T: BindingTable>(
         &mut self,
         id: InstanceId,
@@ -65,8 +65,8 @@ impl Calls {
             _ => hosted.call(|old| inherit(old, &mut *instance, version, inheritance)),
         };
         if inherited.is_err() {
-            // The old instance stays. If saving its state has killed it, it restarts without the state and
-            // without a pause.
+            // The old instance stays. If saving its state made it fail, it restarts at once, without its
+            // state.
             hosted.recover(now, news);
             told(Some(Succession { instance, inherited }));
             return key;
@@ -83,7 +83,8 @@ impl Calls {
     }
 }
 
-/// Hands the state of an instance over. `inheritance` states whether the new instance may start without it.
+/// Hands the state of an instance over to its successor. `inheritance` states whether the successor may start
+/// without the state.
 fn inherit(
     old: &mut dyn Instance,
     new: &mut dyn Instance,
@@ -107,7 +108,7 @@ fn inherit(
     if is_tried { begin_anew(new, problem) } else { Err(problem) }
 }
 
-/// Restarts an instance that may have taken over only a part of the state.
+/// Restarts a successor, which may have adopted only a part of the state.
 fn begin_anew(instance: &mut dyn Instance, problem: String) -> Result<Inherited, String> {
     match instance.restart() {
         Ok(()) => Ok(Inherited::Lost(problem)),

@@ -32,13 +32,13 @@ pub(crate) use visit::Visit;
 /// Result of a call.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Outcome {
-    /// Every packet passes, and none was read.
+    /// The call read no packet, so every packet passes.
     Untouched,
     /// The verdicts are written.
     Decided,
-    /// The call is suspended.
+    /// The call is suspended, and resumes in the next iteration.
     Suspended,
-    /// The instance failed now or earlier.
+    /// The instance is not running after a fault, or failed in this call.
     Failed,
 }
 
@@ -48,13 +48,13 @@ pub(crate) struct Calls {
     pub waiting: WaitingRoom,
     /// Flow states.
     pub states: FlowStateBlocks,
-    /// Ports to which verdicts may send packets.
+    /// Existing ports, to which verdicts may send packets.
     pub ports: Ports,
     /// Limits of calls without packets.
     pub errands: CallLimits,
     /// Buffer for the verdicts of resumed calls.
     verdicts: Vec<Verdict>,
-    /// Reused lists of members.
+    /// Lists of members, kept for reuse.
     spare: Vec<Vec<u16>>,
 }
 
@@ -73,7 +73,8 @@ impl Default for Calls {
 }
 
 impl Calls {
-    /// Sends a control message to an idle instance. Returns the errand if the call is suspended.
+    /// Sends a control message to an instance without a running call. Returns an errand if the call is
+    /// suspended.
     pub fn begin_control(
         &mut self,
         key: Key,
@@ -93,7 +94,8 @@ impl Calls {
         None
     }
 
-    /// Sends a message to an idle instance. The message is lost and counted if the instance pauses.
+    /// Sends a message to an instance without a running call. If the instance pauses, the message is lost and
+    /// counted as lost.
     pub fn tell(&mut self, key: Key, bytes: &[u8], now: Instant) -> Progress {
         let Some((hosted, news)) = self.instances.get_mut(key) else { return Progress::Done };
         if !hosted.is_well(now, news) {
@@ -108,7 +110,7 @@ impl Calls {
         progress
     }
 
-    /// Runs the timers of idle instances that are due.
+    /// Calls the instances whose timer is due, except those with a running call.
     fn run_timers(&mut self, now: Instant) {
         let Self { instances, waiting, .. } = self;
         instances.each_timed(|key, hosted, news| {

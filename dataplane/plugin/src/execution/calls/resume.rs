@@ -1,4 +1,4 @@
-//! Resumption of suspended calls of instances, and release of packets that wait for them.
+//! Resumes suspended calls of instances, and releases the packets that wait for them.
 
 use millrace_packet::{BATCH_SIZE, DropReason};
 use millrace_plugin_abi::{Backlogs, Fault, Known, NoQueues, Packets, Position, Progress, Verdict};
@@ -16,10 +16,10 @@ use crate::path::{Part, Paths, Step};
 use crate::slab::Key;
 use crate::{BindingCounts, BindingTable, CallLimits, Direction, OnFault};
 
-/// Maximum number of calls of an instance with waiting packets in one iteration.
+/// Maximum number of calls of one instance with waiting packets in an iteration.
 const CALLS: usize = 16;
 
-/// Resumption of all suspended calls, once in an iteration of the worker.
+/// Data for resuming all suspended calls, once in an iteration of the worker.
 pub(crate) struct Resumption<'a, T> {
     pub calls: &'a mut Calls,
     pub paths: &'a Paths,
@@ -30,8 +30,8 @@ pub(crate) struct Resumption<'a, T> {
 }
 
 impl<T: BindingTable> Resumption<'_, T> {
-    /// Runs each suspended call for a slice, runs due timers of instances, and releases packets that wait no
-    /// longer.
+    /// Runs each suspended call for a slice, calls instances whose timer is due, and releases packets whose
+    /// wait is over.
     pub fn run(&mut self) {
         self.calls.instances.restart_paused(self.now);
         while let Some(waiting) = self.calls.waiting.due(self.now) {
@@ -47,7 +47,7 @@ impl<T: BindingTable> Resumption<'_, T> {
         self.calls.run_timers(self.now);
     }
 
-    /// Resumes the call of an instance, and begins the calls that wait for its end. Returns whether any call
+    /// Resumes the call of an instance, then begins the calls that wait for its end. Returns whether any call
     /// is left.
     fn resume(&mut self, backlog: &mut Backlog) -> bool {
         for _ in 0..CALLS {
@@ -158,8 +158,8 @@ impl<T: BindingTable> Resumption<'_, T> {
     }
 }
 
-/// Releases the packets of a call whose instance is removed: they continue without it, unless it left them
-/// malformed.
+/// Releases the packets of a call whose instance has been removed. They continue behind it, except those that
+/// it left malformed.
 fn release(call: &mut Call, place: Place, released: &mut Vec<Released>) {
     let written = call.written;
     call.finish(place.next(), |_, mut waiting| {
@@ -170,10 +170,10 @@ fn release(call: &mut Call, place: Place, released: &mut Vec<Released>) {
     });
 }
 
-/// Call with packets that ends.
+/// Call with packets that has ended, while its verdicts are carried out.
 struct Finished<'a> {
     calls: &'a mut Calls,
-    /// Packets that wait for the end of the call.
+    /// Packets that arrived during the call and wait for its end.
     behind: &'a mut Behind,
     /// Counts of the binding.
     counts: &'a mut BindingCounts,
@@ -182,10 +182,10 @@ struct Finished<'a> {
     place: Place,
     on_fault: OnFault,
     now: Instant,
-    /// Whether the instance that began the call may have written to the packets. By the end of the call, a
-    /// successor may have replaced that instance.
+    /// Whether the call may have written to the packets. The answer is stored, because an upgrade may replace
+    /// the instance before the end of the call.
     written: bool,
-    /// Last violation of a rule by a packet.
+    /// Violation of the last packet that the call left malformed.
     malformed: Option<Malformed>,
 }
 
@@ -222,7 +222,7 @@ impl Finished<'_> {
         }
     }
 
-    /// Passes a packet on to another instance, or to the same one again.
+    /// Passes a packet on to the instance `target`, which may be the same one.
     fn pass_on(&mut self, target: Key, mut waiting: Waiting) {
         waiting.passed_on += 1;
         if target == self.instance {
@@ -232,14 +232,15 @@ impl Finished<'_> {
         }
     }
 
-    /// Returns a packet to the pipeline. If the call ended it (`end`), counts that for the binding.
+    /// Returns a packet to the pipeline. `end` is set if the call dropped or consumed the packet; the binding
+    /// counts it.
     fn release(&mut self, waiting: Waiting, direction: Option<Direction>, end: Option<End>) {
         self.counts.end(end);
         self.released.push(Released { waiting, direction, end });
     }
 }
 
-/// Starts a call with waiting packets, or resumes it, for one slice.
+/// Runs a call with waiting packets for one slice: begins it, or resumes it.
 fn slice(
     hosted: &mut Hosted,
     call: &mut Call,
@@ -279,7 +280,7 @@ fn slice(
                 return Outcome::Suspended;
             }
             hosted.instance.abort();
-            // Discard the instance's own fault text; the text below is more precise.
+            // Discard the instance's own fault text: the text below also states the budget.
             _ = hosted.instance.take_fault();
             let spent = overrun(members.len(), most, hosted.limits.slice);
             let text = format!("{spent}; `bind --budget` raises the budget");

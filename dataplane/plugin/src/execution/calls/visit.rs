@@ -15,18 +15,19 @@ use crate::flow_state::FlowStateBlocks;
 use crate::path::Part;
 use crate::slab::Key;
 
-/// Call of an instance.
+/// Call of an instance at a stage of a path.
 #[derive(Clone, Copy)]
 pub(crate) struct Visit {
     pub place: Place,
     pub instance: Key,
     pub part: Part,
-    /// Number of consecutive instances that have passed the packets on to another instance.
+    /// Number of times that instances have passed these packets on to another instance in a row.
     pub passed_on: u8,
 }
 
 impl Calls {
-    /// Calls an instance with the members of a group. Returns whether all members are unchanged.
+    /// Calls an instance with the members of a group. Returns whether the group is unchanged: all members
+    /// stay, none written.
     #[inline]
     pub(crate) fn visit(
         &mut self,
@@ -52,7 +53,7 @@ impl Calls {
                 if !hosted.writes {
                     return true;
                 }
-                // The instance may have failed in the middle of writing a packet.
+                // The instance may have failed while it wrote to a packet.
                 group.members.iter().for_each(|member| group.verdicts[usize::from(*member)] = Verdict::Pass);
                 if let Some(malformed) = group.drop_malformed(place.position, &mut binding.counts) {
                     hosted.fail_for(malformed, now, news);
@@ -74,7 +75,8 @@ impl Calls {
         false
     }
 
-    /// Carries out the verdicts: removes members that don't pass, or passes them on to other instances.
+    /// Carries out the verdicts: removes members that don't pass, and calls the instances to which members
+    /// are passed on.
     #[inline]
     fn part(&mut self, visit: Visit, binding: &mut Binding, group: &mut Group<'_>, now: Instant) {
         let mut onward: Vec<(Key, Vec<u16>)> = Vec::new();
@@ -127,7 +129,8 @@ impl Calls {
         }
     }
 
-    /// Calls an instance with packets outside the group. Packets that pass become members.
+    /// Calls an instance with the packets `part`, which another instance passed on to it. Packets that pass
+    /// become members of the group again.
     #[cold]
     fn hand_on(
         &mut self,
@@ -146,7 +149,7 @@ impl Calls {
     }
 }
 
-/// Calls an instance with the members of a group.
+/// Calls an instance that has no running call.
 #[inline]
 fn call(
     hosted: &mut Hosted,
@@ -162,8 +165,7 @@ fn call(
     if let Some(shadow) = &mut hosted.shadow {
         shadow.watch(group.packets, group.keys, group.members);
     }
-    // No packets wait: a packet that waits for the instance has found it busy, and then this function isn't
-    // called.
+    // No packets wait for the instance: packets only wait during a call, and then this function isn't called.
     let known = Known { queues: group.queues, waiting: (0, 0) };
     let mut packets = Packets::new(group.packets, group.keys, group.members, group.verdicts)
         .with_known(known)

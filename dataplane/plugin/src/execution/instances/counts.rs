@@ -1,4 +1,4 @@
-//! Counts of an instance, and its report.
+//! Counters and report of an instance at a worker.
 
 use std::collections::BTreeMap;
 
@@ -6,35 +6,36 @@ use millrace_plugin_abi::{Fault, Instance, Verdict};
 
 use crate::execution::health::Health;
 
-/// Number of messages between an instance and the other half of its plugin.
+/// Number of messages between an instance and its host companion.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct MessageCounts {
     /// Messages that the instance received.
     pub heard: u64,
-    /// Messages to the instance that were lost: the instance was pausing, or too many messages waited.
+    /// Messages to the instance that were lost: the instance paused, or too many messages waited.
     pub lost: u64,
     /// Messages that the instance sent.
     pub sent: u64,
-    /// Messages that the instance sent and the router lost, as too many waited.
+    /// Messages that the instance sent, and the router lost because too many waited.
     pub unsent: u64,
 }
 
 /// Number of possible drop reasons of a plugin.
 const REASONS: usize = Verdict::MOST_REASON as usize + 1;
 
-/// Counts of an instance at a worker. They survive its replacement.
+/// Counters of an instance at a worker. They continue after an upgrade.
 pub(crate) struct Counts {
     /// Number of faults by kind.
     faults: BTreeMap<&'static str, u64>,
     /// Text of the latest fault.
     last_fault: String,
-    /// Number of slices after which the instance was suspended.
+    /// Number of slices whose end suspended a call.
     pub suspensions: u64,
-    /// Number of packets that the instance dropped, by its own drop reasons.
+    /// Number of packets that the instance dropped, indexed by the plugin's own drop reason.
     drops: Box<[u64; REASONS]>,
-    /// Offsets of the instance's counters: the counts of its predecessors minus the cleared counts.
+    /// Offsets to add to the instance's own counters: counts of earlier instances, less the counts at the
+    /// last reset.
     offsets: BTreeMap<&'static str, u64>,
-    /// Messages between the halves of the instance's plugin.
+    /// Messages between the instance and its host companion.
     pub messages: MessageCounts,
 }
 
@@ -58,7 +59,7 @@ impl Counts {
         self.last_fault.clone_from(&fault.text);
     }
 
-    /// Records the reason for a quarantine that no fault here has caused.
+    /// Records the reason for a quarantine that was decided elsewhere, not by faults of this instance.
     pub fn quarantine(&mut self, why: String) {
         self.last_fault = why;
     }
@@ -71,15 +72,15 @@ impl Counts {
         }
     }
 
-    /// Returns the counters of the instance by name.
+    /// Returns the counters of the instance by name, with the offsets added.
     pub fn counters(&self, instance: &dyn Instance) -> BTreeMap<&'static str, u64> {
         let offset = |name| self.offsets.get(name).copied().unwrap_or_default();
         let own = instance.counters().into_iter();
         own.map(|(name, count)| (name, count.wrapping_add(offset(name)))).collect()
     }
 
-    /// Sets the offsets so that the counters continue with a successor from `before`, the counters of the old
-    /// instance. Counts that the successor made earlier, for instance before it was replaced, are left out.
+    /// Sets the offsets for a successor: its counters continue from `before`, the counters of the old
+    /// instance. Counts that the successor already has, for instance from an earlier run, are left out.
     pub fn succeed(&mut self, before: &BTreeMap<&'static str, u64>, successor: &dyn Instance) {
         let counted = |name| before.get(name).copied().unwrap_or_default();
         let own = successor.counters().into_iter();
@@ -108,7 +109,7 @@ impl Counts {
     }
 }
 
-/// Counters and health of an instance.
+/// Counters and health of an instance, at one worker or in total.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct InstanceReport {
     /// Health of the instance.
@@ -117,18 +118,18 @@ pub struct InstanceReport {
     pub faults: BTreeMap<&'static str, u64>,
     /// Text of the latest fault; empty without a fault.
     pub last_fault: String,
-    /// Number of slices after which the instance was suspended.
+    /// Number of slices whose end suspended a call.
     pub suspensions: u64,
-    /// Number of packets that the instance dropped, by its own drop reasons.
+    /// Number of packets that the instance dropped, by the plugin's own drop reason.
     pub drops: BTreeMap<u8, u64>,
-    /// Counters of its plugin, by name.
+    /// Counters that the plugin declares, by name.
     pub counters: BTreeMap<&'static str, u64>,
-    /// Messages between the halves of its plugin.
+    /// Messages between the instance and its host companion.
     pub messages: MessageCounts,
 }
 
 impl InstanceReport {
-    /// Adds the report of the instance at another worker.
+    /// Adds the report of the same instance at another worker.
     pub fn add(&mut self, other: Self) {
         self.health = self.health.max(other.health);
         for (kind, count) in other.faults {

@@ -1,4 +1,4 @@
-//! Failures and outputs of instances, until the worker collects them.
+//! Failures and outputs of instances that the worker hasn't collected yet.
 
 use std::collections::VecDeque;
 
@@ -7,7 +7,7 @@ use millrace_units::InstanceId;
 
 use crate::execution::health::Health;
 
-/// Maximum number of failures that wait for a report; further failures are only counted.
+/// Maximum number of uncollected failures; further failures appear in counters only.
 const MOST_FAILURES: usize = 64;
 
 /// Failure of an instance.
@@ -21,7 +21,7 @@ pub struct Failure {
     pub health: Health,
 }
 
-/// Output of an instance besides verdicts.
+/// Output of an instance besides verdicts, such as a log line or a message.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Given {
     /// The instance.
@@ -30,7 +30,7 @@ pub struct Given {
     pub output: Output,
 }
 
-/// Failures and outputs of instances that nobody has collected yet.
+/// Failures and outputs of instances that the worker hasn't collected yet.
 #[derive(Default)]
 pub(crate) struct News {
     failures: Vec<Failure>,

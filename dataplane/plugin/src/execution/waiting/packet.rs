@@ -1,70 +1,70 @@
-//! Waiting packets, and the ends of their wait.
+//! Packets that wait for an instance, and the ends of their wait.
 
 use super::{Place, Ticket};
 use crate::execution::direction::Direction;
 use crate::flow_state::StateRef;
 use millrace_packet::{DropReason, FlowKey, Packet};
 
-/// Waiting packet with all data that its journey needs.
+/// Packet that waits for an instance, with all data to continue in the pipeline.
 #[derive(Debug)]
 pub struct Waiting {
     /// The packet.
     pub packet: Packet,
     /// Flow key of the packet.
     pub key: FlowKey,
-    /// Destination link address, if an earlier stage resolved it.
+    /// Destination MAC address, if an earlier stage resolved it.
     pub destination: [u8; 6],
     /// Stage at which the packet continues.
     pub place: Place,
-    /// State block of the packet's flow.
+    /// Reference to the state block of the packet's flow.
     pub state: StateRef,
-    /// Number of consecutive instances that have passed the packet on to another instance.
+    /// Number of times that instances have passed the packet on to another instance in a row.
     pub passed_on: u8,
 }
 
-/// Packet that waits no longer.
+/// Packet whose wait for an instance is over.
 #[derive(Debug)]
 pub struct Released {
     /// The packet, and the stage at which it continues.
     pub waiting: Waiting,
-    /// Output ports that the instance chose, if the packet continues.
+    /// Egress ports that the instance chose; `None` if it chose none.
     pub direction: Option<Direction>,
-    /// End of the packet's journey, if the packet does not continue.
+    /// End of the packet's journey; `None` if the packet continues.
     pub end: Option<End>,
 }
 
 impl Released {
-    /// Releases a packet that continues without a direction.
+    /// Releases a packet that continues, with no egress port chosen.
     pub(crate) fn on(waiting: Waiting) -> Self {
         Self { waiting, direction: None, end: None }
     }
 }
 
-/// Packet removed from its batch in order to wait.
+/// Packet taken out of its batch to wait for an instance.
 #[derive(Debug)]
 pub struct Kept {
     /// The packet.
     pub packet: Packet,
     /// Flow key of the packet.
     pub key: FlowKey,
-    /// Destination link address, if an earlier stage resolved it.
+    /// Destination MAC address, if an earlier stage resolved it.
     pub destination: [u8; 6],
-    /// State block of the packet's flow.
+    /// Reference to the state block of the packet's flow.
     pub state: StateRef,
 }
 
-/// End of a packet's journey at an instance.
+/// End of a packet's pass through its path.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum End {
-    /// The instance dropped the packet.
+    /// The worker drops the packet for this reason.
     Drop(DropReason),
     /// The instance consumed the packet.
     Consume,
-    /// The packet is classified again.
+    /// The packet starts again at the classify stage.
     Classify,
 }
 
-/// Reason that a packet left its batch.
+/// Reason that a packet left its group.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Taken {
     /// The journey of the packet is over.

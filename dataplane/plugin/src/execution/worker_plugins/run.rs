@@ -1,4 +1,4 @@
-//! Run of a batch's packets through the stages of their path.
+//! Passage of a group of packets through the stages of its path.
 
 use millrace_packet::Packet;
 use millrace_units::{Instant, PathId};
@@ -21,15 +21,16 @@ impl<T: BindingTable> WorkerPlugins<T> {
         })
     }
 
-    /// Runs packets through the stages of their path at a position, from a stage on. Each stage gets the
-    /// packets that the previous one let pass. Returns the refusal if a filter refuses the remaining packets,
-    /// which stay members of the group.
+    /// Passes a group through the stages of its path at a position, beginning with the stage `from`.
+    ///
+    /// Each stage gets the packets that the previous stage let pass. If a filter refuses the remaining
+    /// packets, returns the refusal; these packets stay members of the group.
     #[inline]
     pub fn run(&mut self, from: Place, group: &mut Group<'_>, now: Instant) -> Option<Refusal> {
         self.run_watched(from, group, now, &mut ())
     }
 
-    /// Runs packets like [`run`](Self::run), with an observer.
+    /// Passes a group through stages like [`run`](Self::run), with an observer.
     #[inline]
     pub fn run_watched(
         &mut self,
@@ -80,7 +81,8 @@ impl<T: BindingTable> WorkerPlugins<T> {
                         }
                     }
                 }
-                // At the position `route`, the route of the filter drops the packets.
+                // At the position `route`, the filter's action replaces the route, and the forward stage
+                // drops the packets.
                 Step::Count if matches!(binding.action, Action::Drop | Action::Reject) => {
                     binding.counts.drops += group.members.len() as u64;
                 }
@@ -91,14 +93,17 @@ impl<T: BindingTable> WorkerPlugins<T> {
         None
     }
 
-    /// Takes a packet that was removed from its group in order to wait. At most `most` packets wait at the
-    /// worker. An instance may keep at most as many packets as there are free places. Returns a packet
-    /// without a place, to be dropped as [`DropReason::PluginBusy`].
+    /// Takes a packet that left its group to wait, or returns it if it may not wait. The caller drops a
+    /// returned packet as [`DropReason::PluginBusy`](millrace_packet::DropReason::PluginBusy).
+    ///
+    /// At most `most` packets wait at the worker. An instance gets no further packet once its waiting packets
+    /// are as many as the free places.
     pub fn keep(&mut self, ticket: Ticket, most: usize, kept: Kept) -> Option<Packet> {
         self.calls.waiting.keep(ticket, most, kept)
     }
 
-    /// Ends a batch. Call this after all packets with tickets were passed to `keep`.
+    /// Ends a batch and invalidates its tickets. Call this after all packets with tickets were passed to
+    /// `keep`.
     pub fn end_of_batch(&mut self) {
         self.calls.waiting.end_of_batch();
     }

@@ -7,15 +7,15 @@ use super::super::Stage;
 use super::super::tests::stage;
 use super::*;
 
-/// Returns the stages of the path with this number: one of 6 bindings, and for most paths one of 6 bindings at a
-/// gate for copies.
+/// Returns the stages of path `number`: one of 6 early bindings, and for most paths also one of 6 bindings at
+/// a copy gate.
 fn stages(number: u32) -> Vec<Stage> {
     let early = stage(number % 6, Position::Early);
     let copy = stage(100 + number / 6, Position::Copy);
     if number.is_multiple_of(3) { vec![early] } else { vec![early, copy] }
 }
 
-/// Returns paths that are collected from the first on.
+/// Returns paths whose collection has no minimum number.
 fn collected_at_once() -> Paths {
     let mut paths = Paths::default();
     paths.collection.least = 0;
@@ -25,13 +25,13 @@ fn collected_at_once() -> Paths {
 /// Step of a property test.
 #[derive(Clone, Copy, Debug)]
 enum Step {
-    /// A flow record with the path of this number begins.
+    /// A flow record with path `number` begins.
     Begin(u32),
-    /// The flow record of this index ends.
+    /// The flow record at this index ends.
     End(usize),
-    /// A packet without a flow record takes the path of this number.
+    /// A packet without a flow record uses path `number`.
     Pass(u32),
-    /// Milliseconds pass, in so many iterations of the worker.
+    /// This number of milliseconds passes, after this number of worker iterations.
     Wait(u64, u32),
 }
 
@@ -44,7 +44,7 @@ fn any_step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// Twin: the flow records, and the time up to which each id stands for its path.
+/// Reference model: the flow records, and the time until which each id must stand for its path.
 #[derive(Default)]
 struct Twin {
     records: Vec<(PathId, u32)>,
@@ -108,7 +108,7 @@ proptest! {
             }
             twin.check(&paths, now)?;
         }
-        // Without users all are freed: a path in two passes, its accounting paths in two more.
+        // Without users, all paths are freed: a path after two passes, its accounting paths after two more.
         for (id, _) in twin.records {
             paths.release(id);
         }
@@ -130,7 +130,7 @@ fn changing_bindings_need_bounded_memory() {
     let held = paths.intern(&[lasting]);
     paths.hold(held);
     for _ in 0..100_000 {
-        // Each binding in the slot has another key.
+        // Each new binding in slot 7 gets another key.
         slab.put(7, ());
         let changing = Stage { binding: slab.key(7).unwrap(), ..stage(7, Position::Late) };
         let id = paths.intern(&[lasting, changing]);
@@ -175,7 +175,8 @@ fn users_of_a_freed_id_are_not_users_of_the_next_path() {
         }
     };
     free(&mut paths);
-    // A packet with the old id enters a queue, and leaves it when the id has another path.
+    // A packet that still has the freed id enters a queue. It leaves the queue after the id has got another
+    // path.
     paths.hold(id);
     assert_eq!(paths.intern(&stages(3)), id);
     paths.hold(id);

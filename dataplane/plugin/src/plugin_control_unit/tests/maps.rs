@@ -1,4 +1,4 @@
-//! Tests of maps: creation with instances, hand-over to successors, and lifetime while a reader exists.
+//! Tests of shared maps: their creation, hand-over to successors, and existence while an instance reads them.
 
 use std::sync::Mutex;
 
@@ -8,7 +8,7 @@ use super::*;
 
 type Attached = Arc<Mutex<Vec<Vec<MapHandle>>>>;
 
-/// Plugin that records for the test the maps attached to its instances.
+/// Plugin that records the maps attached to each of its instances.
 struct Mapped {
     maps: Vec<MapShape>,
     attached: Attached,
@@ -65,7 +65,7 @@ impl Plugin for Mapped {
     }
 
     fn create(&self, settings: &Map<String, Value>) -> Result<Box<dyn Instance>, PluginError> {
-        // The number of another instance's map follows the numbers of the own maps.
+        // Numbers of the instance's own maps come first, then those of other instances' maps.
         assert!(settings.get("list").is_none_or(|list| *list == self.maps.len()), "{settings:?}");
         Ok(Box::new(Instanced(self.attached.clone())))
     }
@@ -91,7 +91,7 @@ fn said(error: Error) -> String {
     error.to_string()
 }
 
-/// Creates a writer and its reader at two workers, with a record of the maps attached to each.
+/// Creates an instance and a reader of its map `b` at two workers. Returns the maps attached to each.
 fn with_reader() -> (Unit, Attached) {
     let attached = Attached::default();
     let mut unit = Unit::new();
@@ -163,13 +163,13 @@ fn unknown_map_is_refused() {
 fn version_with_an_equal_map_declaration_keeps_the_map() {
     let (mut unit, attached) = with_reader();
     let before = unit.instance_registry().map_named("w", "b").unwrap();
-    // A version that lacks a map with a reader, or changes the shape of such a map, can't replace the plugin.
+    // The upgrade is refused if the new version lacks the map `b`, which has a reader, or changes its shape.
     for maps in [vec![shape("a", 4)], vec![shape("b", 5)]] {
         let refused = unit.successors(&*mapped(maps, &attached), 2).err().map(said).unwrap();
         assert!(refused.contains("map \"b\"") && refused.contains("\"r\""), "{refused}");
     }
     let next = mapped(vec![shape("c", 1), shape("b", 4)], &attached);
-    // The reader's own maps have no readers.
+    // The new version lacks the map `a`, which has no reader.
     for successors in unit.successors(&*next, 2).unwrap() {
         assert_eq!(successors.instances.len(), 2);
         unit.instance_registry_mut().note_maps(successors.id, successors.maps);

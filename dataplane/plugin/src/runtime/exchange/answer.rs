@@ -1,40 +1,40 @@
-//! Requests to a plugin other than packets, and the replies.
+//! Calls of a plugin without packets, such as control messages, and the replies.
 
 use super::outbox::shown;
 
-/// Request to a plugin other than the processing of packets.
+/// Request to a plugin, other than to process packets.
 #[derive(Debug)]
 pub(crate) enum Job {
     /// Control message with its arguments as JSON.
     Control { name: String, arguments: Vec<u8> },
-    /// Message from the other half of the plugin.
+    /// Message from the host companion, or to it from an instance.
     Message(Vec<u8>),
     /// Request to save its state.
     Save,
-    /// Request to restore state that the plugin saved under a state version.
+    /// Request to restore a state that was saved under a version of the state format.
     Restore { state: Vec<u8>, version: u32 },
 }
 
-/// Request in progress, with its result.
+/// Current request to a plugin, and its result.
 #[derive(Debug, Default)]
 pub(crate) struct Jobs {
-    /// Pending request to the plugin.
+    /// Request that the plugin has not begun yet.
     pub pending: Option<Job>,
     /// Result of the latest request: the reply, or the error text.
     pub outcome: Option<Result<Vec<u8>, String>>,
 }
 
 impl Jobs {
-    /// Begins a request, and forgets the result of the earlier one.
+    /// Begins a request, and discards the result of the earlier one.
     pub fn begin(&mut self, job: Job) {
         (self.pending, self.outcome) = (Some(job), None);
     }
 }
 
-/// Reply of a plugin to the call in progress.
+/// Reply that a plugin gives during the current request.
 #[derive(Debug, Default)]
 pub(crate) struct Answer {
-    /// Whether `reply` and `fail` take effect: only while a request is pending.
+    /// Whether `reply` and `fail` take effect: only during a request.
     is_expected: bool,
     reply: Option<Vec<u8>>,
     failure: Option<String>,
@@ -46,10 +46,10 @@ impl Answer {
         *self = Self { is_expected: true, reply: None, failure: None };
     }
 
-    /// Returns the plugin's reply to a call that returned `result`.
+    /// Returns the plugin's reply to a request whose function returned `result`; 0 is success.
     ///
     /// # Errors
-    /// The error text of the plugin, or one with `result` if the plugin gave none.
+    /// The plugin's error text; without one, a text with `result`.
     pub fn take(&mut self, result: i32) -> Result<Vec<u8>, String> {
         let Self { reply, failure, .. } = std::mem::take(self);
         match (result, failure) {
@@ -59,14 +59,14 @@ impl Answer {
         }
     }
 
-    /// Records the error text of a failed request.
+    /// Records the plugin's error text.
     pub fn fail(&mut self, text: &[u8]) {
         if self.is_expected {
             self.failure = Some(shown(text));
         }
     }
 
-    /// Records the reply to a request.
+    /// Records the plugin's reply.
     pub fn reply(&mut self, reply: &[u8]) {
         if self.is_expected {
             self.reply = Some(reply.to_vec());

@@ -1,21 +1,21 @@
-//! Faults that a plugin survives.
+//! Faults after which a plugin continues to run.
 
 use millrace_plugin_abi::{Fault, Verdict};
 
 use crate::fault::FaultKind;
 use crate::runtime::raw_packet::{Written, WrongVerdict, verdict_of};
 
-/// Faults that a plugin survived.
+/// Unreported faults after which the plugin continues to run: the latest of each kind.
 #[derive(Debug, Default)]
 pub(crate) struct Faults {
-    /// Latest wrong verdict, until it is reported.
+    /// Latest invalid verdict.
     wrong: Option<WrongVerdict>,
-    /// Name of a function that the plugin called without its capability, until it is reported.
+    /// Name of the latest function that the plugin called without its capability.
     not_granted: Option<&'static str>,
 }
 
 impl Faults {
-    /// Converts the plugin's answer into a verdict. Keeps a wrong verdict for the report.
+    /// Converts the plugin's answer into a verdict. Records an invalid verdict as a fault.
     #[inline]
     pub fn judge(&mut self, written: Written) -> Result<Verdict, WrongVerdict> {
         let verdict = verdict_of(written);
@@ -25,13 +25,13 @@ impl Faults {
         verdict
     }
 
-    /// Keeps for the report a call of a function whose capability the plugin's manifest doesn't request.
+    /// Records a call of a function whose capability the manifest doesn't request.
     #[cold]
     pub fn refuse(&mut self, function: &'static str) {
         self.not_granted = Some(function);
     }
 
-    /// Takes the report of a fault that the plugin survives; `None` without such a fault.
+    /// Removes and returns a recorded fault; `None` if there is none.
     pub fn take(&mut self) -> Option<Fault> {
         if let Some(wrong) = self.wrong.take() {
             return Some(Fault { kind: FaultKind::WrongVerdict.name(), text: wrong.to_string() });

@@ -1,10 +1,10 @@
-//! Ended flows that wait for a busy plugin.
+//! Ends of flows that wait for the end of a plugin's current call.
 
 use std::collections::VecDeque;
 
 use millrace_plugin_abi::binary::RawFlowEnd;
 
-/// Maximum number of flow ends that wait for a busy plugin.
+/// Maximum number of waiting flow ends; further ends are lost.
 const MOST_ENDS: usize = 1024;
 
 /// Ended flow, with the state that the plugin kept for it.
@@ -14,7 +14,7 @@ pub(crate) struct EndedFlow {
     pub state: Vec<u8>,
 }
 
-/// Queue of ended flows.
+/// Queue of waiting flow ends.
 #[derive(Debug)]
 pub(crate) struct FlowEnds {
     waiting: VecDeque<EndedFlow>,
@@ -40,7 +40,7 @@ impl FlowEnds {
         self.waiting.pop_front()
     }
 
-    /// Forgets the waiting ends.
+    /// Discards the waiting ends.
     pub fn clear(&mut self) {
         self.waiting.clear();
     }

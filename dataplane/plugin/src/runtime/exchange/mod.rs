@@ -1,9 +1,9 @@
-//! State shared by the two sides of a file plugin's instance: the router that calls the plugin, and the host
-//! functions that the plugin calls.
+//! Exchange: data shared between the router, which calls an instance of a plugin file, and the host
+//! functions, which the plugin calls.
 //!
-//! In WebAssembly the future that runs the plugin owns the plugin's store, so no other code can reach into
-//! the store. A shared object sees only a table of the router's functions. All data between the two sides
-//! therefore passes through this module. The packets of a call are lent only while the plugin runs.
+//! In WebAssembly, the future that runs the plugin owns the plugin's store, so no other code can access the
+//! store. A shared object sees only a table of the router's functions. Therefore all data between router and
+//! plugin passes through this module. The packets of a call are lent only while the plugin runs.
 #![allow(unsafe_code)]
 
 mod answer;
@@ -33,16 +33,16 @@ pub(crate) use flow_ends::{EndedFlow, FlowEnds};
 pub(crate) use outbox::Outbox;
 pub(crate) use timers::Timers;
 
-/// Progress of the packets of a call.
+/// Progress of a call with packets.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Call {
     /// Start time of the call.
     pub now: Instant,
-    /// Whether any packet has no verdict yet.
+    /// Whether the call has packets without a verdict.
     pub active: bool,
-    /// Number of packets that have their verdicts; they precede the others in the batch.
+    /// Number of packets that have their verdicts. They are the first of the batch.
     pub settled: usize,
-    /// Number of packets that the plugin holds now; they follow the settled packets.
+    /// Number of packets that the plugin handles now. They follow the packets with verdicts.
     pub under_way: usize,
 }
 
@@ -51,46 +51,46 @@ impl Call {
         Self { now, active: true, settled: 0, under_way: 0 }
     }
 
-    /// Returns the index of packet `number` in the plugin's call; `None` if the plugin doesn't hold the
-    /// packet.
+    /// Returns the index of packet `number` among the packets that the plugin handles now; `None` if it isn't
+    /// one of them.
     pub fn place(&self, number: u32) -> Option<usize> {
         (number as usize).checked_sub(self.settled).filter(|place| *place < self.under_way)
     }
 }
 
-/// Data shared between the router and the plugin.
+/// Data shared between the router and an instance.
 pub(crate) struct Exchange {
     packets: Option<NonNull<Packets<'static>>>,
     /// Progress of the packets of the call.
     pub call: Call,
-    /// Flow numbers of the packets that the plugin holds, if it keeps state for flows.
+    /// Flow state block numbers of the packets that the plugin handles now, if it keeps flow state.
     pub flows: [u32; MOST_PACKETS],
     /// Ended flows that the plugin has not been notified of.
     pub ends: FlowEnds,
-    /// Times of calls without packets.
+    /// Times of the plugin's timer calls.
     pub timers: Timers,
-    /// Requests other than packets.
+    /// Requests to the plugin, other than to process packets.
     pub jobs: Jobs,
-    /// Whether the plugin has no work left and waits.
+    /// Whether the plugin waits because it has no work left.
     pub idle: bool,
     /// Clock ticks at the start of the plugin's current slice.
     pub since: u64,
-    /// Reply to the request in progress.
+    /// Reply to the current request.
     pub answer: Answer,
-    /// Faults that the plugin survived.
+    /// Unreported faults after which the plugin continues to run.
     pub faults: Faults,
-    /// State common to all flows. This state survives a restart of the plugin.
+    /// Service state. It survives a restart of the plugin.
     pub service: ServiceState,
-    /// Maps of this instance and of other instances.
+    /// Shared maps of this instance, and those of other instances that it reads.
     pub maps: Maps,
-    /// Outputs of the plugin that the router has not taken yet.
+    /// Outputs of the plugin that the router hasn't collected yet.
     pub outbox: Outbox,
     /// Counters of the plugin. They survive a restart of the plugin.
     counters: Box<[(&'static str, u64)]>,
 }
 
 impl Exchange {
-    /// Calls `look` with the lent packets; returns `None` if no packets are lent.
+    /// Calls `look` with the packets lent to the plugin; returns `None` if none are lent.
     #[inline]
     pub fn with_packets<R>(
         &mut self,
@@ -105,7 +105,7 @@ impl Exchange {
         Some(result)
     }
 
-    /// Returns the backlog of packet `number`; `None` if the plugin doesn't hold the packet.
+    /// Returns the backlog of packet `number`; `None` if the plugin doesn't handle that packet now.
     pub fn backlog(&mut self, number: u32) -> Option<RawBacklog> {
         self.call.place(number)?;
         let look = |_: &mut Self, packets: &mut Packets<'_>| {
@@ -119,15 +119,15 @@ impl Exchange {
         self.outbox.log(self.call.now, level, line);
     }
 
-    /// Queues a packet that the plugin made; returns `false` if the queue is full, or the packet is too long
-    /// or empty.
+    /// Queues a packet that the plugin created. Returns `false` if the queue is full, or if the packet is
+    /// empty or too long.
     pub fn make(&mut self, content: &[u8], port: u32) -> bool {
         let Ok(port) = u16::try_from(port) else { return false };
         let passes = self.with_packets(|_, packets| packets.passes()).unwrap_or(0);
         self.outbox.packet(content, PortId(port), passes)
     }
 
-    /// Schedules `millrace_periodic` this number of nanoseconds after the time of the current call.
+    /// Schedules a call of `millrace_periodic`, `nanoseconds` after the start of the current call.
     pub fn set_timer(&mut self, nanoseconds: u64) {
         self.timers.wanted = Some(self.call.now + Duration::from_nanos(nanoseconds));
     }
@@ -144,13 +144,13 @@ impl Exchange {
         self.counters.to_vec()
     }
 
-    /// Begins the periodic call at this time.
+    /// Begins the timer call at the time `now`.
     pub fn begin_periodic(&mut self, now: Instant) {
         self.timers.begin(now);
         self.call.now = now;
     }
 
-    /// Resets the state of calls in progress for a restart of the plugin.
+    /// Discards all calls and requests in progress, for a restart of the plugin.
     pub fn restart(&mut self) {
         self.call = Call::default();
         self.ends.clear();
@@ -199,20 +199,20 @@ impl Shared {
         Self(Rc::clone(&self.0))
     }
 
-    /// Calls `look` with the exchange. No plugin code may run meanwhile.
+    /// Calls `look` with the exchange. `look` must not run code of the plugin.
     #[inline]
     pub fn with<R>(&self, look: impl FnOnce(&mut Exchange) -> R) -> R {
         look(&mut self.0.borrow_mut())
     }
 
-    /// Lends `packets` to the plugin's functions while `call` runs.
+    /// Lends `packets` to the host functions while `call` runs.
     #[inline]
     pub fn lend<R>(&self, packets: &mut Packets<'_>, call: impl FnOnce() -> R) -> R {
         self.give_time(Some(packets), 0, call).0
     }
 
-    /// Runs the plugin by `poll` and lends `packets` to its functions meanwhile. `since` is the current clock
-    /// tick. Also returns whether the plugin has no work left.
+    /// Runs the plugin through `poll`, and lends `packets` to the host functions during that time. `since` is
+    /// the current clock tick. Also returns whether the plugin has no work left.
     #[inline]
     pub fn give_time<R>(
         &self,
@@ -221,7 +221,7 @@ impl Shared {
         poll: impl FnOnce() -> R,
     ) -> (R, bool) {
         self.with(|exchange| {
-            // The earlier value is obsolete: the plugin may be stopped before it asks for its next job.
+            // Reset `idle`: the plugin may be stopped before it sets the value again.
             (exchange.idle, exchange.since) = (false, since);
             exchange.packets = packets.map(|packets| NonNull::from(packets).cast());
         });

@@ -1,30 +1,30 @@
-//! Outputs of a plugin besides verdicts, until the router takes them.
+//! Outputs of a plugin besides verdicts, until the router collects them.
 
 use std::collections::VecDeque;
 
 use millrace_plugin_abi::{Instant, LogLevel, Output, Request, RequestKinds};
 use millrace_units::PortId;
 
-/// Maximum number of outputs of a plugin in a slice.
+/// Maximum number of outputs of a plugin that the router hasn't collected yet.
 const MOST_OUTPUTS: usize = 64;
 /// Maximum number of log lines of a plugin per second.
 const LINES_A_SECOND: u32 = 10;
 const SECOND: u64 = 1_000_000_000;
-/// Maximum bytes of a log line or of an error text; the rest is cut off.
+/// Maximum bytes of a log line or an error text. The rest is cut off.
 const MOST_TEXT: usize = 1024;
-/// Maximum bytes of a packet that a plugin makes.
+/// Maximum bytes of a packet that a plugin creates.
 const MOST_MADE: usize = 9000;
-/// Maximum bytes of a message to the host companion, or from it.
+/// Maximum bytes of a message between an instance and its host companion.
 const MOST_MESSAGE: usize = 16 << 10;
-/// Maximum bytes of a request.
+/// Maximum bytes of a request to control.
 const MOST_REQUEST: usize = 64 << 10;
 
-/// Queue of outputs.
+/// Queue of a plugin's outputs.
 #[derive(Debug)]
 pub(crate) struct Outbox {
     outputs: VecDeque<Output>,
     log: LogLimit,
-    /// Kinds of requests to the control side that the plugin may make.
+    /// Kinds of requests that the plugin may make to control.
     requests: RequestKinds,
 }
 
@@ -36,7 +36,7 @@ struct LogLimit {
 }
 
 impl Outbox {
-    /// Returns the empty queue of a plugin that may make these requests.
+    /// Creates an empty queue for a plugin that may make these kinds of requests.
     pub fn new(requests: RequestKinds) -> Self {
         Self { outputs: VecDeque::new(), log: LogLimit::default(), requests }
     }
@@ -53,26 +53,28 @@ impl Outbox {
         }
     }
 
-    /// Queues a packet; returns `false` if the queue is full, or the packet is too long or empty.
+    /// Queues a packet that the plugin created. Returns `false` if the queue is full, or if the packet is
+    /// empty or too long.
     pub fn packet(&mut self, content: &[u8], port: PortId, passes: u8) -> bool {
         let fits = !content.is_empty() && content.len() <= MOST_MADE;
         fits && self.give(Output::Packet { bytes: content.to_vec(), port, passes })
     }
 
-    /// Queues a request; returns `false` if the queue is full, or the request is no UTF-8 or too long.
+    /// Queues a request to control. Returns `false` if the queue is full, or if the request is too long or no
+    /// UTF-8.
     pub fn request(&mut self, json: &[u8]) -> bool {
         let fits = json.len() <= MOST_REQUEST;
         let Some(json) = std::str::from_utf8(json).ok().filter(|_| fits) else { return false };
         self.give(Output::Request(Request { json: json.to_owned(), granted: self.requests }))
     }
 
-    /// Queues a message to the other half of the plugin; returns `false` if the queue is full or the message
-    /// is too long.
+    /// Queues a message to the host companion, or from it to an instance. Returns `false` if the queue is
+    /// full or the message is too long.
     pub fn send(&mut self, message: &[u8]) -> bool {
         message.len() <= MOST_MESSAGE && self.give(Output::Message(message.to_vec()))
     }
 
-    /// Queues an output; returns `false` if 64 outputs already wait.
+    /// Queues an output. Returns `false` if 64 outputs wait already.
     fn give(&mut self, output: Output) -> bool {
         let room = self.outputs.len() < MOST_OUTPUTS;
         if room {
@@ -95,7 +97,7 @@ impl LogLimit {
     }
 }
 
-/// Returns the beginning of `text`, with invalid UTF-8 replaced.
+/// Returns the first [`MOST_TEXT`] bytes of `text`, with invalid UTF-8 replaced.
 pub(super) fn shown(text: &[u8]) -> String {
     String::from_utf8_lossy(text.get(..MOST_TEXT).unwrap_or(text)).into_owned()
 }

@@ -1,4 +1,4 @@
-//! Times at which a plugin is called without packets.
+//! Timers of a plugin: times of its calls without packets.
 
 use std::time::Duration;
 
@@ -6,27 +6,27 @@ use millrace_plugin_abi::Instant;
 
 use crate::Manifest;
 
-/// Times of `millrace_periodic`.
+/// Times at which `millrace_periodic` is to be called.
 #[derive(Debug)]
 pub(crate) struct Timers {
-    /// Interval between two regular calls.
+    /// Interval between two periodic calls; `None` without periodic calls.
     period: Option<Duration>,
-    /// Time of the latest regular call.
+    /// Time of the latest periodic call; `None` before the first.
     last: Option<Instant>,
-    /// Time at which the plugin wants a call.
+    /// Time at which the plugin has requested a call; `None` without a request.
     pub wanted: Option<Instant>,
-    /// Time of the call that is due, until it begins.
+    /// Time of a call that the plugin has not begun yet; `None` without one.
     pub pending: Option<Instant>,
 }
 
 impl Timers {
-    /// Returns the timers of a plugin that has not been called yet.
+    /// Creates the timers of a plugin without any call yet.
     pub fn new(manifest: &Manifest) -> Self {
         Self { period: manifest.period, last: None, wanted: None, pending: None }
     }
 
-    /// Returns the time of the next call: the time that the plugin wants, or one period after the last call,
-    /// whichever is earlier; `None` without either.
+    /// Returns the time of the next call: the requested time, or one period after the last periodic call,
+    /// whichever is earlier. `None` without either.
     pub fn next(&self) -> Option<Instant> {
         let regular = self.period.map(|period| self.last.map_or(Instant::ZERO, |last| last + period));
         match (self.wanted, regular) {
@@ -35,14 +35,14 @@ impl Timers {
         }
     }
 
-    /// Begins the call that is due.
+    /// Makes a call pending at the time `now`.
     pub fn begin(&mut self, now: Instant) {
         self.last = self.period.map(|_| now);
         self.wanted = self.wanted.filter(|wanted| *wanted > now);
         self.pending = Some(now);
     }
 
-    /// Forgets the calls so far.
+    /// Discards the calls so far, and the requested call.
     pub fn clear(&mut self) {
         (self.last, self.wanted, self.pending) = (None, None, None);
     }

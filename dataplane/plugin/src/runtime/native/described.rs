@@ -1,4 +1,4 @@
-//! Shared-object plugin known only by its manifest: serves to check configurations without loading any code.
+//! Shared object whose code is not loaded: its manifest alone serves to check configurations.
 
 use millrace_plugin_abi::Instance;
 use serde_json::{Map, Value};

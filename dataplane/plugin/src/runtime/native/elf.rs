@@ -1,6 +1,7 @@
-//! Checks of a shared object before any of its code runs: file type, machine and exports of a plugin.
+//! Checks of a shared object before any of its code runs: file type, machine, and the exports that every
+//! plugin needs.
 //!
-//! Accepts any bytes without panicking.
+//! The checks accept any bytes without a panic.
 
 use millrace_plugin_abi::binary::{ABI_VERSION, export};
 use object::Endianness;
@@ -10,20 +11,20 @@ use object::read::elf::{FileHeader as _, ProgramHeader as _, SectionHeader as _,
 use crate::runtime::wasm::MOST_MODULE;
 use crate::{Manifest, ManifestError};
 
-/// `() -> text`: returns the manifest, with a zero at its end.
+/// Export `() -> text`: returns the manifest, terminated by a zero byte.
 pub(super) const MANIFEST: &str = "millrace_manifest";
-/// `(table)`: receives the table of the router's functions.
+/// Export `(table)`: receives the table of the router's functions.
 pub(super) const ATTACH: &str = "millrace_attach";
 
 /// First bytes of every ELF file.
 pub(super) const MAGIC: &[u8] = b"\x7fELF";
-/// Offset of the address class, and its value for 64 bits.
+/// Offset of the ELF class, and its value for 64 bits.
 const CLASS: (usize, u8) = (4, 2);
 
 /// Reason that a shared object was refused.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ObjectError {
-    /// File larger than the router reads.
+    /// File above the size limit, with its bytes.
     #[error("the shared object has {0} bytes; the limit is 64 MiB")]
     TooLarge(usize),
     /// File that is no shared object.
@@ -37,28 +38,28 @@ pub enum ObjectError {
         /// Architecture of this machine.
         machine: &'static str,
     },
-    /// Missing export that every plugin has.
+    /// Missing export that every plugin needs.
     #[error("missing export: {0}: check that the file is a plugin and that the function is visible")]
     MissingExport(&'static str),
     /// Load error of the operating system.
     #[error("the shared object can't be loaded: {0}")]
     Load(String),
-    /// Code for another version of the plugin interface.
+    /// Code built for another version of the plugin interface, with that version.
     #[error("its code has plugin ABI version {0}, this router has {ABI_VERSION}: rebuild the plugin")]
     WrongAbi(u32),
-    /// Object without manifest section.
+    /// Object without a manifest section.
     #[error(
         "the shared object has no section {SECTION} with its manifest: rebuild it with the header or crate \
          of this version"
     )]
     NoManifest,
-    /// Code that returns another manifest than the checked section.
+    /// Object whose code returns another manifest than the manifest section.
     #[error("its code returns another manifest than its checked section {SECTION}: rebuild the plugin")]
     OtherManifest,
     /// Invalid manifest.
     #[error(transparent)]
     Manifest(#[from] ManifestError),
-    /// Requirement that this router doesn't meet.
+    /// Requirement of the manifest that this router doesn't meet.
     #[error("{0}")]
     NotGiven(String),
 }
@@ -66,7 +67,7 @@ pub enum ObjectError {
 /// ELF section that holds the manifest as JSON.
 const SECTION: &str = "millrace.manifest";
 
-/// Returns this machine's ELF number and name; `None` for an architecture unknown to this code.
+/// Returns the ELF number and the name of this machine's architecture; `None` if this code lacks it.
 fn machine() -> Option<(u16, &'static str)> {
     Some(match std::env::consts::ARCH {
         "x86_64" => (EM_X86_64, "x86-64"),
@@ -110,7 +111,7 @@ fn malformed(error: object::read::Error) -> ObjectError {
     ObjectError::NotAnObject(error.to_string())
 }
 
-/// Checks an object as far as possible without loading it.
+/// Checks an object without loading it.
 pub fn check(bytes: &[u8]) -> Result<(), ObjectError> {
     if bytes.len() > MOST_MODULE {
         return Err(ObjectError::TooLarge(bytes.len()));
@@ -154,7 +155,7 @@ fn check_segments(
     Ok(())
 }
 
-/// Checks the exports. Without a section table, loading the object finds the symbols instead.
+/// Checks the exports. If the file lists no dynamic symbols, the check is left to the loading of the object.
 fn check_exports(
     header: &FileHeader64<Endianness>,
     endian: Endianness,
@@ -176,7 +177,7 @@ fn check_exports(
     }
 }
 
-/// Returns the names of the functions that every object exports.
+/// Returns the names of the functions that every plugin must export.
 fn required() -> impl Iterator<Item = &'static str> {
     [ATTACH, MANIFEST].into_iter().chain(export::REQUIRED)
 }
@@ -187,7 +188,7 @@ mod tests {
 
     use super::*;
 
-    /// Returns this test program, an ELF file that is no plugin object.
+    /// Returns the bytes of this test program: an ELF file, but no plugin.
     fn program() -> Vec<u8> {
         std::fs::read("/proc/self/exe").unwrap()
     }

@@ -18,8 +18,8 @@ use crate::{MOST_FLOW_STATE, Manifest};
 
 /// Instance of a shared-object plugin. Each instance has its own copy of the object.
 ///
-/// An instance that refused to begin is dead: its packets get
-/// [`Verdict::Fault`](millrace_plugin_abi::Verdict::Fault) until a restart.
+/// An instance whose start failed is dead: its packets get
+/// [`Verdict::Fault`](millrace_plugin_abi::Verdict::Fault) until a restart succeeds.
 pub struct NativeInstance {
     plugin: NativePlugin,
     /// Loaded copy of the object; `None` if the instance is dead.
@@ -37,10 +37,10 @@ impl fmt::Debug for NativeInstance {
 }
 
 impl NativeInstance {
-    /// Creates an instance and initializes the plugin with the settings.
+    /// Creates an instance and initializes the plugin with its settings.
     ///
     /// # Errors
-    /// [`Fault`] of kind [`FaultKind::Init`] if the plugin refuses to begin or can't be loaded.
+    /// [`Fault`] of kind [`FaultKind::Init`] if the plugin refuses the settings or can't be loaded.
     pub fn new(plugin: &NativePlugin, settings: &Map<String, Value>) -> Result<Self, Fault> {
         let settings = settings_json(plugin.manifest(), settings)?;
         let mut instance = Self {
@@ -55,7 +55,7 @@ impl NativeInstance {
         Ok(instance)
     }
 
-    /// Begins with a new copy of the object, without any earlier state.
+    /// Starts the plugin from a new copy of the object, without any earlier state.
     fn begin(&mut self) -> Result<(), Fault> {
         self.object = None;
         self.shared.with(Exchange::restart);
@@ -71,8 +71,8 @@ impl NativeInstance {
         })
     }
 
-    /// Sends a request to the plugin and returns its reply. `missing` gives the error text for an object
-    /// without the export.
+    /// Sends a request to the plugin and returns its reply. `missing` returns the error text for an object
+    /// without the required export.
     fn ask(
         &mut self,
         question: impl FnOnce(&Object) -> Option<i32>,
@@ -180,7 +180,8 @@ impl Instance for NativeInstance {
         restored.map(drop).map_err(|problem| self.refusal("restore", problem))
     }
 
-    /// Passes a copy of the state, aligned like every structure, to the plugin: the plugin may write to it.
+    /// Passes a copy of the flow's state to the plugin, aligned to 8 bytes. The plugin may overwrite the
+    /// copy.
     fn flow_ended(&mut self, flow: &FlowEnd, state: &[u8]) -> Progress {
         const WORDS: usize = MOST_FLOW_STATE as usize / 8;
         let Self { plugin, object, shared, area, granted, .. } = self;

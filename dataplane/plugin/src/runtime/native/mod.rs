@@ -1,16 +1,21 @@
-//! Runtime of shared-object plugins, which are trusted with the whole router.
+//! Native runtime: shared objects, which are trusted with the whole router.
 //!
-//! The router checks the outline of an object before it loads the object ([`ObjectError`] lists the errors).
-//! Each instance loads its own copy, so that the variables belong to one instance. A copy is in sealed
-//! memory, so that the running code is the checked code. Loading a copy runs the constructors of the object.
-//! Therefore [`manifest`] reads the manifest from the object's bytes. The caller checks signature, name,
-//! version and capabilities before [`NativePlugin::new`] loads a copy.
+//! The router checks an object's file before it loads the object ([`ObjectError`] lists the errors). Loading
+//! runs the object's constructors; therefore [`manifest`] reads the manifest from the bytes of the file. The
+//! caller checks signature, name, version and capabilities before [`NativePlugin::new`] loads a copy.
 //!
-//! A call proceeds in these steps: the router describes the packets in its own memory, without copying
-//! windows or flow states. It calls the plugin on the worker's stack and waits until the plugin returns. Then
-//! it reads the verdicts. A host function finds the calling instance by the current thread.
+//! Each instance loads its own copy, because the object's variables belong to one instance. Each copy is in
+//! sealed memory, so the running code is the checked code.
 //!
-//! A copy is never unloaded, since thread-local variables, handlers or threads may still refer to its code.
+//! A call proceeds in these steps:
+//!
+//! 1. The router describes the packets in its own memory. It copies neither windows nor flow states.
+//! 2. It calls the plugin on the worker's stack, and waits until the plugin returns.
+//! 3. It reads the verdicts.
+//!
+//! Host functions find the calling instance by the current thread.
+//!
+//! A copy is never unloaded, because thread-local variables, handlers or threads may still refer to its code.
 //! [`leftovers`] counts the unused copies.
 
 mod described;

@@ -1,7 +1,7 @@
 //! Loads a copy of a shared object and calls its exports.
 //!
-//! All unsafe code here rests on one assumption: the object really is a plugin of this interface version. The
-//! router loads objects only if its configuration allows shared objects.
+//! All unsafe code here assumes that the object really is a plugin of this interface version. The router
+//! loads objects only if its configuration allows shared objects.
 #![allow(unsafe_code)]
 
 use std::ffi::{CStr, CString, c_char, c_void};
@@ -22,11 +22,11 @@ use super::staging::Area;
 use super::table::{Granted, HOST, Host, during};
 use crate::runtime::exchange::Shared;
 
-/// Number of unused copies.
+/// Number of copies whose instance has ended.
 static LEFTOVERS: AtomicU64 = AtomicU64::new(0);
 
-/// Returns the number of copies of shared objects that stay in memory after the end of their instances.
-/// Copies are never unloaded.
+/// Returns the number of loaded copies of shared objects whose instances have ended. Copies are never
+/// unloaded.
 pub fn leftovers() -> u64 {
     LEFTOVERS.load(Ordering::Relaxed)
 }
@@ -54,8 +54,8 @@ impl Drop for Object {
 }
 
 impl Object {
-    /// Loads a copy of a checked object and passes the table of the router's functions to it. The
-    /// constructors of the object run.
+    /// Loads a copy of a checked object, and passes it the table of the router's functions. The object's
+    /// constructors run.
     pub fn load(bytes: &[u8]) -> Result<Self, ObjectError> {
         let library = Library::open(&sealed(bytes)?)?;
         let attach = library.required::<unsafe extern "C" fn(&'static Host)>(ATTACH)?;
@@ -96,7 +96,7 @@ impl Object {
         unsafe { (self.init)(settings.as_ptr(), settings.len()) }
     }
 
-    /// Passes all packets of a started call to the plugin.
+    /// Calls the plugin with all packets of a call that has begun.
     pub fn handle(&self, shared: &Shared, area: &mut Area, granted: Granted, packets: &mut Packets<'_>) {
         while shared.with(|exchange| area.stage(exchange, packets)) {
             let call = area.call();
@@ -120,7 +120,8 @@ impl Object {
         unsafe { (self.packets)(call) };
     }
 
-    /// Sends a control message; returns `None` if the plugin takes none.
+    /// Sends a control message. Returns the result of the plugin's function; `None` if the plugin takes no
+    /// messages.
     pub fn control(&self, name: &str, arguments: &[u8]) -> Option<i32> {
         let control = self.control?;
         // SAFETY: the function has the type of the interface; pointers and lengths describe `name` and
@@ -136,7 +137,7 @@ impl Object {
         }
     }
 
-    /// Passes a message from the other half to the plugin.
+    /// Passes a message from the host companion to the plugin.
     pub fn message(&self, bytes: &[u8]) {
         if let Some(message) = self.message {
             // SAFETY: the function has the type of the interface; pointer and length describe `bytes`.
@@ -144,7 +145,7 @@ impl Object {
         }
     }
 
-    /// Whether the plugin exports a handler of flow ends.
+    /// Whether the plugin exports a handler for ends of flows.
     pub fn hears_flow_ends(&self) -> bool {
         self.flow_ended.is_some()
     }
@@ -163,20 +164,22 @@ impl Object {
         self.save.is_some()
     }
 
-    /// Requests the plugin's state; returns `None` if the plugin can't save it.
+    /// Requests the plugin's state. Returns the result of the plugin's function; `None` if the plugin can't
+    /// save its state.
     pub fn save(&self) -> Option<i32> {
         // SAFETY: the function has the type of the interface.
         self.save.map(|save| unsafe { save() })
     }
 
-    /// Restores state that was saved under a state version; returns `None` if the plugin can't restore state.
+    /// Restores a state that was saved under a version of the state format. Returns the result of the
+    /// plugin's function; `None` if the plugin can't restore state.
     pub fn restore(&self, state: &[u8], version: u32) -> Option<i32> {
         // SAFETY: the function has the type of the interface; pointer and length describe `state`.
         self.restore.map(|restore| unsafe { restore(state.as_ptr(), state.len(), version) })
     }
 }
 
-/// Returns a sealed memory file with these bytes, which nobody can change.
+/// Returns a memory file with these bytes, sealed against any change.
 fn sealed(bytes: &[u8]) -> Result<File, ObjectError> {
     let failed = |what: &str, error: &dyn std::fmt::Display| ObjectError::Load(format!("{what}: {error}"));
     let flags = MFdFlags::MFD_CLOEXEC | MFdFlags::MFD_ALLOW_SEALING;
@@ -190,9 +193,11 @@ fn sealed(bytes: &[u8]) -> Result<File, ObjectError> {
     Ok(file)
 }
 
-/// Returns a path to an open file that no earlier call returned. The loader identifies a loaded object by its
-/// path, even if another file has that path by now, and the system reuses file descriptors. The path
-/// therefore encodes a unique number in doubled slashes (0) and dots (1).
+/// Returns a path to an open file; each call returns another path.
+///
+/// The loader identifies a loaded object by its path, even if that path leads to another file by now. Since
+/// the system reuses file descriptors, the path also encodes a unique number: each binary digit as `/` (0) or
+/// `/.` (1).
 fn path_to(file: &File) -> String {
     static NEXT: AtomicU64 = AtomicU64::new(1);
     let number = NEXT.fetch_add(1, Ordering::Relaxed);
@@ -231,7 +236,7 @@ impl Library {
     }
 }
 
-/// Returns the loader's error for the object at `path`, without the path, which means nothing to users.
+/// Returns the loader's error text, without the path of the memory file, which means nothing to users.
 fn last_error(path: &CStr) -> String {
     // SAFETY: the text belongs to the thread until it calls the loader again.
     let text = NonNull::new(unsafe { libc::dlerror() });

@@ -1,4 +1,4 @@
-//! Shared object as a plugin type, from which instances are created.
+//! Plugin whose code is a shared object: creates instances from it.
 
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -10,7 +10,7 @@ use super::object::Object;
 use crate::Manifest;
 use crate::declaration::declared::Declared;
 
-/// Whether the bytes begin with the magic number of a shared object.
+/// Whether the bytes begin with the magic number of an ELF file.
 pub fn is_object(bytes: &[u8]) -> bool {
     bytes.starts_with(MAGIC)
 }
@@ -23,7 +23,7 @@ struct Code {
     bytes: Vec<u8>,
     manifest: Manifest,
     declared: Declared,
-    /// Copy of the object that was loaded to check the manifest, until an instance takes it.
+    /// Copy of the object that was loaded for the check; the first instance takes it.
     spare: Mutex<Option<Object>>,
 }
 
@@ -34,12 +34,12 @@ impl fmt::Debug for NativePlugin {
 }
 
 impl NativePlugin {
-    /// Loads an object and runs its constructors. The caller must have checked by
-    /// [`manifest`](super::manifest) that the object is trusted.
+    /// Loads an object and runs its constructors. The caller must trust the object, and must have checked its
+    /// [`manifest`](super::manifest).
     ///
     /// # Errors
-    /// [`ObjectError`] for the first problem. All checks but that of the code's version and manifest precede
-    /// any code of the object.
+    /// [`ObjectError`] for the first problem. Interface version and manifest of the code are checked last,
+    /// after the constructors have run.
     pub fn new(bytes: &[u8]) -> Result<Self, ObjectError> {
         let stated = manifest_bytes(bytes)?;
         let manifest = Manifest::parse(stated)?;
@@ -66,7 +66,7 @@ impl NativePlugin {
         &self.0.declared
     }
 
-    /// Returns an unused copy of the object.
+    /// Returns a loaded copy of the object for a new instance.
     pub(super) fn copy(&self) -> Result<Object, ObjectError> {
         let spare = self.0.spare.lock().unwrap_or_else(PoisonError::into_inner).take();
         spare.map_or_else(|| Object::load(&self.0.bytes), Ok)

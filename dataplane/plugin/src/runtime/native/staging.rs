@@ -1,5 +1,5 @@
-//! Staging of packets for a shared object: descriptions in the router's memory. Packet bytes and flow states
-//! are not copied.
+//! Staging of packets for a shared object: describes them in the router's memory. Packet bytes and flow
+//! states are not copied.
 
 use std::fmt;
 
@@ -12,13 +12,13 @@ use crate::Manifest;
 use crate::runtime::exchange::{Call, Exchange};
 use crate::runtime::raw_packet::{Written, describe, goes_on, transport_offset};
 
-/// Description of a call, as passed to the object.
+/// Descriptions of a call and its packets, as passed to the object.
 pub(super) struct Area {
     call: RawCall,
     packets: [RawPacket; MOST_PACKETS],
-    /// Bytes of a window.
+    /// Maximum bytes of a window.
     window: usize,
-    /// Bytes of a flow's state.
+    /// Bytes of state that the plugin keeps for each flow.
     state: usize,
 }
 
@@ -38,7 +38,7 @@ impl Area {
         }
     }
 
-    /// Returns the staged call.
+    /// Returns the description of the staged call.
     pub fn call(&mut self) -> *mut RawCall {
         &raw mut self.call
     }
@@ -72,7 +72,8 @@ impl Area {
         count > 0
     }
 
-    /// Sets the address of the flow's state in the description. Packets of one flow share the state.
+    /// Writes flow number and address of the flow's state into the description. Packets of one flow share the
+    /// state.
     #[inline]
     fn stage_state(&self, place: usize, packets: &mut Packets<'_>, described: &mut RawPacket) {
         let flow = packets.flow_number(place);
@@ -88,7 +89,7 @@ impl Area {
         }
     }
 
-    /// Collects the verdicts of the packets that the plugin holds.
+    /// Collects the verdicts of the staged packets.
     #[inline]
     pub fn collect(&mut self, exchange: &mut Exchange, packets: &mut Packets<'_>) {
         let Call { settled, under_way, .. } = exchange.call;
@@ -104,7 +105,7 @@ impl Area {
         exchange.call.under_way = 0;
     }
 
-    /// Refreshes the window and other fields of a packet's description after a change.
+    /// Updates the description of a packet after a host function changed the packet.
     pub fn show(&mut self, index: usize, packet: &mut Packet) {
         let Some(described) = self.packets.get_mut(index) else { return };
         let window = packet.data().len().min(self.window);

@@ -1,7 +1,7 @@
 //! Table of the router's functions that shared objects call.
 //!
-//! All objects get the same table: a function finds the calling instance by the current thread. Calls from
-//! another thread or outside of a plugin call are refused.
+//! All objects get the same table. A function finds the calling instance by the current thread, and refuses
+//! calls from other threads or outside of a plugin call.
 #![allow(unsafe_code)]
 
 use std::cell::Cell;
@@ -17,10 +17,10 @@ use crate::declaration::maps::Key;
 use crate::runtime::exchange::{Exchange, Shared};
 use crate::runtime::raw_packet;
 
-/// Number of packet bytes that one step copies.
+/// Maximum number of packet bytes that are copied at a time.
 const PIECE: usize = 512;
 
-/// Function table passed to objects, in the order of [`HOST_FUNCTIONS`].
+/// Type of the function table, in the order of [`HOST_FUNCTIONS`].
 #[repr(C)]
 pub(super) struct Host {
     size: u64,
@@ -37,7 +37,7 @@ pub(super) struct Host {
     count: extern "C" fn(u32, u64),
 }
 
-/// Part of the table: functions on packets.
+/// Functions on packets, a part of the table.
 #[repr(C)]
 struct PacketFunctions {
     read: extern "C" fn(u32, u32, *mut u8, usize) -> u32,
@@ -46,7 +46,7 @@ struct PacketFunctions {
     make: extern "C" fn(*const u8, usize, u32) -> i32,
 }
 
-/// Part of the table: functions on maps.
+/// Functions on maps, a part of the table.
 #[repr(C)]
 struct MapFunctions {
     get: extern "C" fn(u32, *const u8, usize, *mut u8, usize) -> i32,
@@ -54,7 +54,7 @@ struct MapFunctions {
     remove: extern "C" fn(u32, *const u8, usize) -> i32,
 }
 
-/// The function table.
+/// Function table of all objects.
 pub(super) static HOST: Host = Host {
     size: size_of::<Host>() as u64,
     fail,
@@ -75,13 +75,13 @@ pub(super) static HOST: Host = Host {
     count,
 };
 
-/// Set of the host functions that a plugin may call: one bit per function, by its index in
+/// Set of the host functions that a plugin may call. Bit N stands for the function at index N of
 /// [`HOST_FUNCTIONS`].
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Granted(u32);
 
 impl Granted {
-    /// Returns the functions that the manifest requests and those that every plugin may call.
+    /// Returns the functions that every plugin may call, and those whose capability the manifest requests.
     pub fn by(manifest: &Manifest) -> Self {
         let granted = |capability: Option<&str>| capability.is_none_or(|name| manifest.has_capability(name));
         let bits = HOST_FUNCTIONS.iter().enumerate();
@@ -106,7 +106,7 @@ thread_local! {
     static CURRENT: Cell<Option<Current>> = const { Cell::new(None) };
 }
 
-/// Guard that restores the previous value of `CURRENT`.
+/// Guard that restores the earlier value of `CURRENT`.
 struct Earlier(Option<Current>);
 
 impl Drop for Earlier {
@@ -115,8 +115,8 @@ impl Drop for Earlier {
     }
 }
 
-/// Lets the router's functions act for an instance while `call` runs. The exchange must not be borrowed
-/// meanwhile.
+/// Makes the router's functions act for an instance while `call` runs. During that time, the caller must not
+/// borrow the exchange.
 pub(super) fn during<R>(shared: &Shared, area: &mut Area, granted: Granted, call: impl FnOnce() -> R) -> R {
     let current = Current { shared: NonNull::from(shared), area: NonNull::from(area), granted };
     let _earlier = Earlier(CURRENT.replace(Some(current)));
@@ -130,7 +130,8 @@ impl Current {
         unsafe { self.shared.as_ref() }.with(look)
     }
 
-    /// Calls `look` with a packet that the plugin holds, and then refreshes the packet's window.
+    /// Calls `look` with packet `number`, then updates its description. Returns `None` if the plugin doesn't
+    /// handle that packet now.
     fn with_packet<R>(self, number: u32, look: impl FnOnce(&mut Packet) -> R) -> Option<R> {
         self.with(|exchange| {
             let index = exchange.call.place(number)?;
@@ -148,8 +149,8 @@ impl Current {
     }
 }
 
-/// Acts for the instance whose call runs, if it may call the function. Otherwise returns `refusal` and counts
-/// a fault of the instance.
+/// Calls `act` for the instance whose call runs, if it may call the function. Otherwise returns `refusal`,
+/// and records a fault of the instance.
 fn acting<R>(function: &'static str, refusal: R, act: impl FnOnce(Current) -> R) -> R {
     match CURRENT.get() {
         Some(current) if current.granted.has(function) => act(current),
@@ -162,7 +163,7 @@ fn acting<R>(function: &'static str, refusal: R, act: impl FnOnce(Current) -> R)
 }
 
 /// # Safety
-/// `bytes` bytes must be readable at the address, and nobody may write them while the slice is in use.
+/// `bytes` bytes must be readable at the address. No code may write to them while the slice is in use.
 unsafe fn slice<'a>(address: *const u8, bytes: usize) -> &'a [u8] {
     if bytes == 0 || address.is_null() {
         return &[];

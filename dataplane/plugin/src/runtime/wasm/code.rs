@@ -1,4 +1,4 @@
-//! Compiled code of a plugin, which a better tier can replace.
+//! Compiled code of a plugin. Code of a better tier can replace it at run time.
 #![allow(unsafe_code)]
 
 use std::fmt;
@@ -12,7 +12,8 @@ use super::inspect::{Inspected, ModuleError, inspect};
 use super::sandbox::Sandbox;
 use crate::Manifest;
 
-/// Compiled and linked code of a plugin. Clones share the code, and any thread may create instances from it.
+/// Handle on the compiled and linked code of a plugin. Clones share the code, and any thread may create
+/// instances from it.
 ///
 /// A handle refers to the best code at the time of its creation; [`current`](Self::current) returns a handle
 /// to the best code now. Instances call `current` when they start or restart.
@@ -38,7 +39,7 @@ pub(super) struct Code {
 
 impl Loaded {
     fn best(&self) -> MutexGuard<'_, Arc<Code>> {
-        // A panic leaves no half-written value, as the code is replaced as a whole.
+        // A panic leaves no incomplete value, because the code is replaced as a whole.
         self.best.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -69,7 +70,7 @@ impl WasmPlugin {
         &self.loaded.inspected.manifest
     }
 
-    /// Returns the maximum bytes of an instance besides memory and table entries.
+    /// Returns the maximum bytes that the engine allocates for an instance besides memory and table entries.
     pub(super) fn instance_bytes(&self) -> usize {
         self.loaded.inspected.instance_bytes
     }
@@ -85,15 +86,15 @@ impl WasmPlugin {
         Self { loaded: Arc::clone(&self.loaded), code: Arc::clone(&self.loaded.best()) }
     }
 
-    /// Gives the plugin code of a better tier. Instances that start or restart from now on use it; running
-    /// instances keep their code. Discards code that isn't better than the current code.
+    /// Gives the plugin code of a better tier. Instances that start or restart from now on use this code;
+    /// running instances keep theirs. Discards code that isn't of a better tier.
     ///
     /// # Errors
-    /// [`ModuleError::Compile`] if the artifact is of another version of the engine or of another processor;
+    /// [`ModuleError::Compile`] if the artifact is for another version of the engine or another processor;
     /// the plugin keeps its code.
     ///
     /// # Safety
-    /// As for [`Sandbox::load`]: the artifact is run as machine code.
+    /// That of [`Sandbox::load`]: the artifact runs as machine code.
     pub unsafe fn upgrade(&self, artifact: &[u8], tier: Tier) -> Result<(), ModuleError> {
         // SAFETY: the caller guarantees it.
         let code = unsafe { self.loaded.sandbox.link(self.manifest(), artifact, tier) }?;
@@ -104,7 +105,8 @@ impl WasmPlugin {
         Ok(())
     }
 
-    /// Returns the compiled code for [`Sandbox::load`]. Store it where nobody else can write.
+    /// Returns the compiled code, for [`Sandbox::load`]. Store it where no other user can write: it runs as
+    /// machine code.
     pub fn artifact(&self) -> Result<Vec<u8>, ModuleError> {
         self.code.linked.module().serialize().map_err(not_compiled)
     }
@@ -125,7 +127,7 @@ impl WasmPlugin {
 
 impl Sandbox {
     /// Checks a module and compiles it to optimised code in this process. Use this only for modules that are
-    /// trusted to compile fast.
+    /// known to compile fast.
     pub fn compile(&self, wasm: &[u8]) -> Result<WasmPlugin, ModuleError> {
         let inspected = inspect(wasm)?;
         let module = Module::from_binary(self.engine(Tier::Optimised).map_err(not_compiled)?, wasm)
@@ -134,16 +136,16 @@ impl Sandbox {
         Ok(self.plugin(inspected, code))
     }
 
-    /// Checks a module and loads the artifact that [`compile`](super::compile()) made of it.
+    /// Checks a module and loads the artifact that [`compile`](super::compile()) made from it.
     ///
     /// # Errors
     /// [`ModuleError`] if the module is no plugin for this router. [`ModuleError::Compile`] if the artifact
-    /// is of another tier, another version of the engine or another processor; compile the module again in
-    /// this case.
+    /// is of another tier, or for another version of the engine or another processor. In this case, compile
+    /// the module again.
     ///
     /// # Safety
     /// `artifact` must be the unchanged result of [`compile`](super::compile()) or [`WasmPlugin::artifact`]
-    /// for these bytes of `wasm` and this tier: it is run as machine code.
+    /// for these bytes of `wasm` and this tier: it runs as machine code.
     pub unsafe fn load(&self, wasm: &[u8], artifact: &[u8], tier: Tier) -> Result<WasmPlugin, ModuleError> {
         // SAFETY: the caller guarantees it.
         unsafe { self.load_inspected(inspect(wasm)?, artifact, tier) }
@@ -152,10 +154,10 @@ impl Sandbox {
     /// Loads an artifact of a module that was already [inspected](super::inspect()).
     ///
     /// # Errors
-    /// As for [`load`](Self::load).
+    /// Those of [`load`](Self::load).
     ///
     /// # Safety
-    /// As for [`load`](Self::load), for the inspected bytes.
+    /// That of [`load`](Self::load), for the inspected bytes.
     pub unsafe fn load_inspected(
         &self,
         inspected: Inspected,
@@ -170,7 +172,7 @@ impl Sandbox {
     /// Links the code of an artifact.
     ///
     /// # Safety
-    /// As for [`load`](Self::load).
+    /// That of [`load`](Self::load).
     unsafe fn link(&self, manifest: &Manifest, artifact: &[u8], tier: Tier) -> Result<Code, ModuleError> {
         let engine = self.engine(tier).map_err(not_compiled)?;
         // SAFETY: the caller guarantees it.
@@ -191,7 +193,7 @@ fn linked(manifest: &Manifest, module: &Module, tier: Tier) -> Result<Code, Modu
     Ok(Code { tier, linked })
 }
 
-/// Helpers of tests that need code of a tier.
+/// Helpers for tests with code of a given tier.
 #[cfg(test)]
 pub(super) mod test_code {
     use super::super::compile::compile;
@@ -204,10 +206,10 @@ pub(super) mod test_code {
         unsafe { sandbox.load(wasm, &artifact, tier) }.unwrap()
     }
 
-    /// Gives a plugin code of a tier.
+    /// Gives a plugin code of a tier, compiled from `wasm`.
     pub fn recompiled(plugin: &WasmPlugin, wasm: &[u8], tier: Tier) {
         let artifact = compile(wasm, tier).unwrap();
-        // SAFETY: the caller passes the bytes of which the plugin was made.
+        // SAFETY: the caller passes the bytes from which the plugin was made.
         unsafe { plugin.upgrade(&artifact, tier) }.unwrap();
     }
 }

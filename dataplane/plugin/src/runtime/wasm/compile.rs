@@ -1,4 +1,4 @@
-//! Compilation of a module to machine code: compilers and their settings.
+//! Compilation of a module to machine code: compilers and engine settings.
 
 use std::fmt;
 use std::str::FromStr;
@@ -12,10 +12,10 @@ const STACK: usize = 256 << 10;
 /// Bytes of stack for the calls of a plugin and for the host functions that they call.
 const WHOLE_STACK: usize = STACK + (256 << 10);
 
-/// Compiler of a plugin's code. The later variant is the better one.
+/// Compiler of a plugin's code. By `Ord`, the greater tier is the better one.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Tier {
-    /// Winch: compiles in one pass, about ten times faster than Cranelift, but to slower code.
+    /// Winch: compiles in one pass, about ten times faster than Cranelift. The code runs more slowly.
     Baseline,
     /// Cranelift, an optimising compiler.
     Optimised,
@@ -59,7 +59,7 @@ pub(super) fn config(tier: Tier) -> Config {
         .wasm_memory64(false)
         .wasm_multi_memory(false)
         .wasm_backtrace_details(WasmBacktraceDetails::Disable)
-        // The worker would pay for the backtrace of a trap.
+        // A backtrace of a trap would cost time of the worker.
         .wasm_backtrace_max_frames(None)
         // Only backtraces need the map from code to module bytes.
         .generate_address_map(false);
@@ -70,11 +70,12 @@ pub(super) fn config(tier: Tier) -> Config {
     config
 }
 
-/// Compiles a module to an artifact for [`Sandbox::load`](super::Sandbox::load), without running any of it.
-/// Time and memory depend on the module: a router compiles in a process that it can end.
+/// Compiles a module to an artifact for [`Sandbox::load`](super::Sandbox::load). No code of the module runs.
+/// A module may take any time and memory to compile; therefore a router compiles in another process, which it
+/// can end.
 ///
 /// # Errors
-/// [`ModuleError::Compile`] if the module is invalid or the compiler of the tier can't compile it.
+/// [`ModuleError::Compile`] if the module is invalid, or if the compiler of the tier doesn't support it.
 pub fn compile(wasm: &[u8], tier: Tier) -> Result<Vec<u8>, ModuleError> {
     let engine = Engine::new(&config(tier)).map_err(not_compiled)?;
     engine.precompile_module(wasm).map_err(not_compiled)

@@ -1,5 +1,5 @@
-//! Interface for fuzz targets: calls of a sandboxed plugin whose memory and answers come from the caller,
-//! without a module.
+//! Interface for fuzz targets: calls a sandboxed plugin without a module. The caller provides its memory and
+//! its answers.
 
 use millrace_plugin_abi::{Instant, Packets};
 
@@ -8,10 +8,10 @@ use crate::Manifest;
 use crate::runtime::exchange::{Call, Exchange, Shared};
 use crate::runtime::raw_packet;
 
-/// Address of the memory that the plugin reserved for calls.
+/// Address of the memory that the plugin has reserved for calls.
 const RESERVED: u32 = 64;
 
-/// Memory of a plugin, with its exchange.
+/// Memory of a plugin, with the data that it shares with the router.
 pub struct PluginMemory {
     shared: Shared,
     memory: Vec<u8>,
@@ -24,11 +24,11 @@ impl std::fmt::Debug for PluginMemory {
     }
 }
 
-/// Interface of the plugin during a call.
+/// Access of the simulated plugin to its memory and to host functions during a call.
 pub struct Answering<'a> {
     exchange: &'a mut Exchange,
     area: &'a Area,
-    /// Memory of the plugin: descriptions, windows, flow states, the call.
+    /// Memory of the plugin, with descriptions, windows, flow states and the call.
     pub memory: &'a mut [u8],
 }
 
@@ -39,19 +39,19 @@ impl std::fmt::Debug for Answering<'_> {
 }
 
 impl Answering<'_> {
-    /// Calls `packet_resize`.
+    /// Calls the host function `packet_resize`.
     pub fn resize(&mut self, number: u32, bytes: i32) {
         let resize = |packet: &mut _, _: &mut [u8]| raw_packet::resize(packet, bytes);
         let _ = self.exchange.with_packet(number, self.memory, self.area, resize);
     }
 
-    /// Calls `packet_write`.
+    /// Calls the host function `packet_write`.
     pub fn write(&mut self, number: u32, offset: u32, from: &[u8]) {
         let write = |packet: &mut _, _: &mut [u8]| raw_packet::write(packet, offset, from);
         let _ = self.exchange.with_packet(number, self.memory, self.area, write);
     }
 
-    /// Calls `flow_backlog`.
+    /// Calls the host function `flow_backlog`.
     pub fn backlog(&mut self, number: u32) {
         let _ = self.exchange.backlog(number);
     }
@@ -61,7 +61,7 @@ impl PluginMemory {
     /// Creates the memory of a plugin with this manifest.
     ///
     /// # Panics
-    /// Panics if the manifest requests more memory than possible.
+    /// If the area for calls doesn't fit into a WebAssembly memory.
     pub fn new(manifest: &Manifest) -> Self {
         let mut memory = vec![0; RESERVED as usize + Area::bytes(manifest) + 64];
         let length = memory.len();
@@ -70,7 +70,8 @@ impl PluginMemory {
         Self { shared: Shared::new(manifest), memory, area }
     }
 
-    /// Calls the plugin with packets. `answer` gets up to 64 packets at a time, and their number.
+    /// Calls the plugin with packets, up to 64 at a time. `answer` plays the plugin; it gets the number of
+    /// packets.
     pub fn call(
         &mut self,
         packets: &mut Packets<'_>,
@@ -89,7 +90,7 @@ impl PluginMemory {
         });
     }
 
-    /// Returns the fault of the plugin since the last call.
+    /// Returns the fault text of the plugin since the last call; `None` without a fault.
     pub fn take_fault(&mut self) -> Option<String> {
         self.shared.with(|exchange| exchange.faults.take().map(|fault| fault.text))
     }

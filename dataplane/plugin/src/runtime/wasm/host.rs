@@ -1,6 +1,6 @@
-//! Host functions that plugins call, and the data of their stores.
+//! Host functions that plugins call, and the data in the store of an instance.
 //!
-//! An address outside of the plugin's memory is a fault of the plugin, as if the plugin had accessed it.
+//! An address outside the plugin's memory is a fault, as if the plugin itself had accessed that address.
 
 use millrace_plugin_abi::binary::IMPORTS;
 use wasmtime::{Caller, Linker, Memory, ResourceLimiter, Result, Trap};
@@ -18,24 +18,25 @@ const ENTRY: usize = size_of::<usize>();
 /// Data in the store of an instance.
 pub(super) struct Data {
     pub shared: Shared,
-    /// Memory of the plugin; `None` until known.
+    /// Memory of the plugin; `None` until the module is instantiated.
     pub memory: Option<Memory>,
-    /// Area for calls in that memory; `None` until known.
+    /// Area for calls in that memory; `None` until the plugin has reserved it.
     pub area: Option<Area>,
-    /// Address of the state common to all flows; 0 without such state.
+    /// Address of the plugin's service state; 0 without service state.
     pub service: u32,
     /// Whether the plugin runs on the worker's stack, where it can't be suspended.
     pub on_worker: bool,
-    /// Number of slices by which the call is late. On the worker's stack, counts ticks after the first slice.
+    /// Number of slices by which the current call is late. On the worker's stack: number of ticks after the
+    /// first slice.
     pub late: u32,
     /// Maximum bytes of memory, tables and other data of an instance.
     pub most_memory: usize,
-    /// Bytes currently in use.
+    /// Bytes in use that count towards `most_memory`.
     pub bytes: usize,
 }
 
 impl Data {
-    /// Whether memory or a table may grow by `bytes`. Counts the bytes if it may.
+    /// Whether memory or a table may grow by `bytes`. If so, counts the bytes as used.
     fn grows(&mut self, bytes: Option<usize>) -> bool {
         let total = bytes.and_then(|bytes| self.bytes.checked_add(bytes));
         let Some(total) = total.filter(|total| *total <= self.most_memory) else { return false };
@@ -79,7 +80,7 @@ fn slice_mut(memory: &mut [u8], address: u32, bytes: u32) -> Result<&mut [u8], T
     memory.get_mut(start..start + bytes as usize).ok_or(Trap::MemoryOutOfBounds)
 }
 
-/// Links the host functions of the capabilities that the manifest requests, and no others.
+/// Links those host functions whose capabilities the manifest requests.
 pub(super) fn link(linker: &mut Linker<Data>, manifest: &Manifest) -> Result<()> {
     linker.func_wrap(IMPORTS, "fail", fail)?;
     linker.func_wrap(IMPORTS, "reply", reply)?;
@@ -129,7 +130,7 @@ fn log(mut caller: Caller<'_, Data>, level: u32, address: u32, bytes: u32) -> Re
     Ok(())
 }
 
-/// Calls `look` with a packet that the plugin holds; see [`Exchange::with_packet`].
+/// Calls `look` with packet `number` and the plugin's memory; see [`Exchange::with_packet`].
 fn with_packet<R>(
     caller: &mut Caller<'_, Data>,
     number: u32,

@@ -1,4 +1,4 @@
-//! Little-endian byte layout of the binary interface's structures in a plugin's memory.
+//! Byte layout of the binary interface's structures in a plugin's memory: little-endian.
 
 use std::mem::{offset_of, size_of};
 
@@ -12,7 +12,7 @@ pub(super) const PACKET: usize = size_of::<RawPacket>();
 pub(super) const BACKLOG: usize = size_of::<RawBacklog>();
 pub(super) const FLOW_END: usize = size_of::<RawFlowEnd>();
 
-/// Offsets of fields of a description.
+/// Offsets of fields in the description of a packet.
 const FLAGS: usize = offset_of!(RawPacket, flags);
 const TAG: usize = offset_of!(RawPacket, tag);
 const VERDICT: usize = offset_of!(RawPacket, verdict);
@@ -20,7 +20,7 @@ const REASON: usize = offset_of!(RawPacket, reason);
 const TARGET: usize = offset_of!(RawPacket, target);
 const UNTIL: usize = offset_of!(RawPacket, until);
 
-/// Writes the bytes of a field at an offset of a structure.
+/// Writes the bytes of a field into a structure at an offset.
 #[inline(always)]
 fn put_field<const N: usize>(structure: &mut [u8], at: usize, field: [u8; N]) {
     let place = structure.get_mut(at..).and_then(<[u8]>::first_chunk_mut);
@@ -43,8 +43,8 @@ pub(super) fn call_bytes(call: &RawCall) -> [u8; CALL] {
     bytes
 }
 
-/// Encodes a description in eight words. Each packet needs a description, and eight stores cost a third of
-/// one store per field.
+/// Encodes the description of a packet in eight words. Eight stores cost a third of one store per field, and
+/// every packet needs a description.
 #[inline]
 fn words(packet: &RawPacket) -> [u64; PACKET / 8] {
     let at = |value: u64, bit: u32| value << bit;
@@ -73,7 +73,7 @@ fn words(packet: &RawPacket) -> [u64; PACKET / 8] {
     ]
 }
 
-/// Writes a description.
+/// Writes the description of a packet.
 #[inline]
 pub(super) fn put_packet(packet: &RawPacket, place: &mut [u8; PACKET]) {
     let (slots, _) = place.as_chunks_mut::<8>();
@@ -82,8 +82,8 @@ pub(super) fn put_packet(packet: &RawPacket, place: &mut [u8; PACKET]) {
     }
 }
 
-/// Writes the flow of a packet into its description: flow number, address of the state, and whether the
-/// packet is the first.
+/// Writes a packet's flow into its description: flow number, address of the flow's state, and whether the
+/// packet is the flow's first.
 pub(super) fn put_flow(description: &mut [u8; PACKET], flow: u32, state: u64, is_first: bool) {
     put_field(description, offset_of!(RawPacket, flow), flow.to_le_bytes());
     put_field(description, offset_of!(RawPacket, state), state.to_le_bytes());
@@ -93,8 +93,8 @@ pub(super) fn put_flow(description: &mut [u8; PACKET], flow: u32, state: u64, is
     }
 }
 
-/// Updates a description after a host function changed the packet: lengths and offsets, and a window of
-/// `window` bytes.
+/// Updates lengths and offsets in a description after a host function changed the packet. `window` is the
+/// length of the window.
 pub(super) fn put_shape(description: &mut [u8; PACKET], packet: &Packet, window: usize) {
     let flags = u16::from_le_bytes([description[FLAGS], description[FLAGS + 1]]);
     let more = if packet.len() > window { packet_flags::MORE } else { 0 };
@@ -120,13 +120,13 @@ pub(super) fn backlog_bytes(backlog: &RawBacklog) -> [u8; BACKLOG] {
     bytes
 }
 
-/// Returns the tag in a description.
+/// Returns the tag from a description.
 #[inline]
 pub(super) fn tag(description: &[u8; PACKET]) -> u8 {
     description[TAG]
 }
 
-/// Whether the description has the verdict pass and a valid tag.
+/// Whether the description has the verdict `PASS` and a valid tag.
 #[inline]
 pub(super) fn passes(description: &[u8; PACKET]) -> bool {
     description[VERDICT] == verdict::PASS && tag(description) <= MOST_TAG

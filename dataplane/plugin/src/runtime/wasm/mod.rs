@@ -4,18 +4,20 @@
 //! [`WasmInstance`]s. A module accesses only its own memory and the host functions that its manifest
 //! requests.
 //!
-//! There are two compilers ([`Tier`]). Their code doesn't mix, so each has its own engine. An instance takes
-//! the best code of its plugin when it starts ([`WasmPlugin::current`]).
+//! There are two compilers ([`Tier`]), each with its own engine. An instance takes the best code of its
+//! plugin when it starts ([`WasmPlugin::current`]).
 //!
 //! Each instance is a future that owns its store and waits for work. A call with packets proceeds in these
-//! steps. The worker polls the future, which copies the packets into memory that the plugin reserved at its
-//! start. The future calls the plugin, copies verdicts and windows back, and waits for work, which ends the
-//! poll.
+//! steps:
 //!
-//! The plugin runs on its own stack. If its slice is over, the engine's epochs end the poll in the middle of
-//! the call, and the next poll continues from there. A thread increments the epochs. A function whose calls
-//! have been short runs on the worker's stack at a fraction of the cost (`shortness`), without an allocation.
-//! A trap ends the future.
+//! 1. The worker polls the future.
+//! 2. The future copies the packets into memory that the plugin reserved at its start, and calls the plugin.
+//! 3. It copies verdicts and windows back, and waits for work, which ends the poll.
+//!
+//! The plugin runs on its own stack. A thread increments the engine's epochs. At the end of the slice, the
+//! epoch ends the poll in the middle of the call, and the next poll continues from there. A function whose
+//! calls have been short runs on the worker's stack at a fraction of the cost, without an allocation
+//! (`shortness`). A trap ends the future.
 
 mod code;
 mod compile;

@@ -1,4 +1,4 @@
-//! WebAssembly plugin as a plugin type, from which instances are created.
+//! Plugin whose code is a WebAssembly module: creates instances from it.
 
 use millrace_plugin_abi::Instance;
 use serde_json::{Map, Value};
@@ -8,7 +8,7 @@ use crate::Manifest;
 use crate::declaration::declared::Declared;
 use crate::runtime::file::impl_plugin;
 
-/// Loaded WebAssembly plugin.
+/// Plugin with its WebAssembly code.
 #[derive(Debug)]
 pub struct LoadedPlugin {
     plugin: WasmPlugin,
@@ -17,25 +17,25 @@ pub struct LoadedPlugin {
 }
 
 impl LoadedPlugin {
-    /// Creates the plugin of a module.
+    /// Creates the plugin from the compiled code of a module.
     pub fn new(plugin: WasmPlugin) -> Result<Self, String> {
         let declared = Declared::new(plugin.manifest())?;
         let most_memory = plugin.sandbox().memory();
         Ok(Self { plugin, declared, most_memory })
     }
 
-    /// Returns the plugin with another memory limit for its instances, in bytes.
+    /// Returns the plugin with `most_memory` as memory limit of its instances, in bytes.
     #[must_use]
     pub fn with_memory(self, most_memory: usize) -> Self {
         Self { most_memory, ..self }
     }
 
-    /// Returns a handle to the plugin's code, through which a better tier can be installed.
+    /// Returns a handle on the plugin's code. Use it to install code of a better tier.
     pub fn code(&self) -> &WasmPlugin {
         &self.plugin
     }
 
-    /// Returns the tier of the code that a new instance would use.
+    /// Returns the tier of the code that new instances use.
     pub fn tier(&self) -> Tier {
         self.plugin.current().tier()
     }

@@ -11,31 +11,32 @@ use super::compile::{Tier, config, not_compiled};
 use super::inspect::ModuleError;
 use super::ticker::Ticker;
 
-/// Default memory limit of an instance, in bytes.
+/// Default limit of an instance's memory and tables, in bytes.
 pub const DEFAULT_MEMORY: usize = 4 << 20;
 
 /// Error at the creation of a sandbox.
 #[derive(Debug, thiserror::Error)]
 pub enum SandboxError {
-    /// Machine that can't run WebAssembly plugins.
+    /// Engine that doesn't support this machine.
     #[error("WebAssembly plugins can't run on this machine: {0}")]
     Engine(String),
-    /// Failure to start the clock's thread.
+    /// Clock thread that can't be started.
     #[error("can't start the clock thread of plugins: {0}")]
     Thread(#[source] std::io::Error),
 }
 
-/// Time slices and memory limits of plugins.
+/// Length of slices, and memory limit of instances.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct SandboxSettings {
-    /// Interval between two ticks of the clock. 50 µs by default; the clock ticks only while plugins run.
+    /// Interval between two ticks of the clock, 50 µs by default. The clock ticks only while plugins run.
     pub tick: Duration,
-    /// Ticks in a slice. 2 by default: the first tick may come at once, so a slice takes 1 to 2 intervals.
+    /// Number of ticks in a slice, 2 by default. The first tick may come at once, so a slice takes 1 to 2
+    /// intervals by default.
     pub slice: u32,
-    /// Number of consecutive calls of a function that must end within their slice before the function runs on
-    /// the worker's stack. 1,024 by default; 0 for never.
+    /// Number of consecutive short calls after which a function runs on the worker's stack, 1,024 by default;
+    /// 0 for never. A call is short if it ends within its slice.
     pub short_calls: u32,
-    /// Bytes of memory that an instance may have. 4 MiB by default.
+    /// Maximum bytes of an instance's memory and tables, 4 MiB by default.
     pub memory: usize,
 }
 
@@ -45,14 +46,14 @@ impl Default for SandboxSettings {
     }
 }
 
-/// Environment of all WebAssembly plugins of a router. Clones share it.
+/// Engines and clock for all WebAssembly plugins of a router. Clones share them.
 #[derive(Clone)]
 pub struct Sandbox(Arc<Inner>);
 
 struct Inner {
-    /// Engine of optimised code. Each tier has its own engine, as each compiler has its own conventions.
+    /// Engine for optimised code. Code of the two compilers can't share an engine.
     optimised: Engine,
-    /// Engine of baseline code; `None` on processors other than x86-64, which Winch doesn't fully support.
+    /// Engine for baseline code; `None` on processors other than x86-64, which Winch doesn't fully support.
     baseline: Option<Engine>,
     ticker: Ticker,
     slice: u64,
@@ -67,7 +68,7 @@ impl fmt::Debug for Sandbox {
 }
 
 impl Sandbox {
-    /// Creates the engines and the clock's thread.
+    /// Creates the engines, and starts the clock thread.
     pub fn new(settings: SandboxSettings) -> Result<Self, SandboxError> {
         let optimised = Engine::new(&config(Tier::Optimised))
             .map_err(|error| SandboxError::Engine(format!("{error:#}")))?;
@@ -110,12 +111,13 @@ impl Sandbox {
         &self.0.ticker
     }
 
-    /// Returns the bytes of memory that an instance may have.
+    /// Returns the maximum bytes of an instance's memory and tables.
     pub(super) fn memory(&self) -> usize {
         self.0.memory
     }
 
-    /// Returns the number of calls after which a function counts as short; 0 for never.
+    /// Returns the number of consecutive short calls after which a function runs on the worker's stack; 0 for
+    /// never.
     pub(super) fn short_calls(&self) -> u32 {
         self.0.short_calls
     }

@@ -1,34 +1,36 @@
 //! Detection of plugin functions whose calls are short.
 //!
 //! A call that can be suspended needs its own stack, which costs as much as a short call itself. A function
-//! runs on the worker's stack once enough consecutive calls have ended within their slice. If a call lasts
-//! longer nevertheless, it gets little more time before it is a fault. The function must then prove itself
-//! again with twice as many calls. Whatever a plugin does, the time that it can take from others this way is
-//! negligible. A call with more packets than any short call before still gets its own stack.
+//! runs on the worker's stack once enough consecutive calls have ended within their slice. A call with more
+//! packets than any of these calls still gets its own stack.
+//!
+//! If a call on the worker's stack exceeds its slice, it gets little more time before it is a fault. The
+//! function then needs twice as many short calls before it runs there again. This bounds the time that a
+//! plugin can take from others.
 
-/// Record of a function's calls.
+/// Record of a function's recent calls.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Shortness {
     needed: u32,
     seen: u32,
-    /// Largest number of packets in a short call.
+    /// Largest number of packets among the recent short calls.
     most: u32,
 }
 
 impl Shortness {
-    /// Creates an empty record. The function needs `needed` short calls in a row; with 0 it never counts as
-    /// short.
+    /// Creates an empty record. A function counts as short after `needed` short calls in a row; never if
+    /// `needed` is 0.
     pub fn new(needed: u32) -> Self {
         Self { needed: if needed == 0 { u32::MAX } else { needed }, seen: 0, most: 0 }
     }
 
-    /// Whether a call for `count` packets probably ends within its slice.
+    /// Whether the function counts as short for a call with `count` packets.
     #[inline]
     pub fn is_shown(&self, count: u32) -> bool {
         self.seen >= self.needed && count <= self.most
     }
 
-    /// Records a call for `count` packets, and whether it ended within its slice.
+    /// Records a call with `count` packets. `short` states whether it ended within its slice.
     #[inline]
     pub fn note(&mut self, count: u32, short: bool) {
         if short {

@@ -1,8 +1,8 @@
-//! Staging of packets: copies into a plugin's memory and back.
+//! Staging of packets: copies them into a plugin's memory and back.
 //!
-//! A plugin reserves memory for calls once, when it starts. The router describes up to 64 packets at a time
-//! there, and copies the window of each packet. After the call the router reads the verdicts. It writes the
-//! windows back to the packets if the plugin may write packets.
+//! A plugin reserves memory for calls once, at its start. There the router describes up to 64 packets at a
+//! time, and copies the window of each packet. After the call, the router reads the verdicts. If the plugin
+//! may write packets, the router also copies the windows back.
 
 use millrace_packet::Packet;
 use millrace_plugin_abi::binary::{MOST_PACKETS, RawCall, packet_flags};
@@ -19,21 +19,21 @@ use crate::runtime::raw_packet::{Written, describe, goes_on};
 /// Next step of a plugin.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Step {
-    /// Call at this address, with this number of packets.
+    /// Call described at this address, with this number of packets.
     Packets(u32, u32),
     /// End of the flow described at this address.
     FlowEnded(u32),
     /// Periodic call at this time.
     Periodic(Instant),
-    /// Pending job without packets.
+    /// Request other than to process packets.
     Job,
 }
 
-/// Bytes of a cache line. Data of each packet starts at a line, so that no store crosses two lines.
+/// Bytes of a cache line. The data of each packet begins at a cache line, so no store crosses two of them.
 const LINE: usize = 64;
 
-/// Layout of calls in a plugin's memory. In this order: 64 descriptions, 64 windows, 64 flow states, the
-/// call, the end of a flow with its state.
+/// Area in a plugin's memory for calls. It holds, in this order: 64 descriptions, 64 windows, 64 flow states,
+/// the call, and the end of a flow with its state.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Area {
     address: u32,
@@ -48,7 +48,8 @@ pub(super) struct Area {
 }
 
 impl Area {
-    /// Lays out an area in memory at `reserved`, with the manifest's sizes of windows and flow states.
+    /// Lays out an area at or behind the address `reserved`. The manifest gives the sizes of windows and flow
+    /// states.
     fn new(reserved: u32, manifest: &Manifest) -> Self {
         let (window, state) = (usize::from(manifest.window), manifest.state.flow.into());
         let address = reserved.next_multiple_of(LINE as u32);
@@ -59,13 +60,13 @@ impl Area {
         area
     }
 
-    /// Returns the bytes to reserve, whatever the address.
+    /// Returns the number of bytes that the plugin must reserve.
     pub fn bytes(manifest: &Manifest) -> usize {
         Self::new(0, manifest).bytes + LINE - 8
     }
 
-    /// Returns the area in memory that a plugin reserved at an address. Returns `None` if the address is not
-    /// aligned to 8 bytes, or if the area exceeds the plugin's memory of `memory` bytes.
+    /// Returns the area at the address `reserved`. Returns `None` if the address is not aligned to 8 bytes,
+    /// or if the area exceeds the plugin's memory of `memory` bytes.
     pub fn reserved(reserved: u32, manifest: &Manifest, memory: usize) -> Option<Self> {
         let is_there = reserved != 0
             && reserved.is_multiple_of(8)
@@ -101,7 +102,7 @@ impl Area {
         u64::from(self.address) + offset as u64
     }
 
-    /// Returns the area in memory. The area stays valid after its reservation, as memory doesn't shrink.
+    /// Returns the bytes of the area. They stay valid after the reservation, because memory doesn't shrink.
     #[inline]
     fn of<'m>(&self, memory: &'m mut [u8]) -> Result<&'m mut [u8], Trap> {
         let region = memory.get_mut(self.address as usize..).and_then(|rest| rest.get_mut(..self.bytes));
@@ -109,21 +110,21 @@ impl Area {
     }
 }
 
-/// Descriptions and windows of a call, in the plugin's memory.
+/// Descriptions of packets, and the rest of the area, which begins with the windows.
 type Staged<'m> = (&'m mut [[u8; PACKET]], &'m mut [u8]);
 
-/// Splits the area into the descriptions, and the windows with all that follows.
+/// Splits the area into the descriptions and the rest, which begins with the windows.
 fn parts(region: &mut [u8]) -> Option<Staged<'_>> {
     let (descriptions, rest) = region.split_at_mut_checked(Area::packet(MOST_PACKETS))?;
     Some((descriptions.as_chunks_mut().0, rest))
 }
 
 impl Exchange {
-    /// Collects the results of the latest step and returns the next step; `None` if no work is left, which
-    /// makes the plugin idle.
+    /// Collects the results of the latest step, and returns the next step. `None` if no work is left; the
+    /// plugin is then idle.
     ///
     /// # Errors
-    /// [`Trap::MemoryOutOfBounds`] if the area isn't in memory.
+    /// [`Trap::MemoryOutOfBounds`] if the area isn't in `memory`.
     #[inline]
     pub(super) fn next(&mut self, memory: &mut [u8], area: &Area) -> Result<Option<Step>, Trap> {
         let region = area.of(memory)?;
@@ -149,7 +150,7 @@ impl Exchange {
         Ok((!self.idle).then_some(Step::Job))
     }
 
-    /// Describes the next packets to the plugin; returns `false` if no packets are left.
+    /// Describes the next packets to the plugin. Returns `false` if no packets are left.
     #[inline(never)]
     fn stage(&mut self, packets: &mut Packets<'_>, region: &mut [u8], area: &Area) -> bool {
         let Call { settled, now, .. } = self.call;
@@ -184,7 +185,7 @@ impl Exchange {
         count > 0
     }
 
-    /// Copies the state of a packet's flow into the area. Packets of one flow in a call share a slot.
+    /// Copies the state of a packet's flow into the area. Packets of the same flow in a call share one copy.
     fn stage_state(
         &mut self,
         index: usize,
@@ -212,7 +213,7 @@ impl Exchange {
         }
     }
 
-    /// Copies the state of a packet's flow back, if the packet is the first of its flow in the call.
+    /// Copies the flow's state back from the area. Only the flow's first packet in the call does so.
     fn collect_state(
         &self,
         index: usize,
@@ -222,7 +223,8 @@ impl Exchange {
         area: &Area,
     ) {
         let flow = self.flows.get(index).copied().unwrap_or_default();
-        // The flow may have ended, and its state may be released.
+        // If the flow has ended during a suspension, its state block is released, and the packet's flow
+        // number is 0.
         if flow != 0
             && packets.flow_number(place) == flow
             && !self.flows.iter().take(index).any(|other| *other == flow)
@@ -233,8 +235,7 @@ impl Exchange {
         }
     }
 
-    /// Collects verdicts and windows of the packets that the plugin holds. Returns whether more packets are
-    /// left.
+    /// Collects verdicts and windows of the staged packets. Returns whether more packets are left.
     #[inline(never)]
     fn collect(&mut self, packets: &mut Packets<'_>, region: &mut [u8], area: &Area) -> bool {
         let Call { settled, under_way, .. } = self.call;
@@ -247,7 +248,7 @@ impl Exchange {
         packets.look_at(settled..settled + count, descriptions.iter(), |_, packet, description| {
             let (window, rest) = windows.split_at_checked(area.stride)?;
             windows = rest;
-            // The verdict slot already holds `Pass`.
+            // `None` leaves the verdict as it is, which is `Pass`.
             let verdict = (!passes(description)).then(|| self.collect_verdict(description));
             if verdict.is_none_or(goes_on) {
                 packet.tag = tag(description);
@@ -260,14 +261,15 @@ impl Exchange {
         self.call.settled < packets.len()
     }
 
-    /// Returns the verdict of a packet that doesn't simply pass.
+    /// Converts a description into a verdict, unless the packet simply passes.
     #[cold]
     fn collect_verdict(&mut self, description: &[u8; PACKET]) -> Verdict {
         self.faults.judge(Written::read(description)).unwrap_or(Verdict::Fault)
     }
 
-    /// Calls `look` with packet `number` and the plugin's memory. First writes the plugin's window back to
-    /// the packet, and refreshes the window afterwards. Returns `None` if the plugin doesn't hold the packet.
+    /// Calls `look` with packet `number` and the plugin's memory. Copies the window back to the packet
+    /// before, and from the packet again afterwards. Returns `None` if the plugin doesn't handle that packet
+    /// now.
     pub(super) fn with_packet<R>(
         &mut self,
         number: u32,
@@ -293,7 +295,7 @@ impl Exchange {
 }
 
 impl Area {
-    /// Copies the beginning of a packet into its window, and updates lengths and offsets in its description.
+    /// Copies the first bytes of a packet into its window, and updates its description.
     fn show(&self, index: usize, packet: &Packet, region: &mut [u8]) {
         let data = packet.data();
         let length = data.len().min(self.window);
@@ -308,9 +310,10 @@ impl Area {
         }
     }
 
-    /// Writes a window back to its packet if the plugin may change packets. Covers as many bytes as the
-    /// window shows of the packet's current content. Any host function that changes a packet's length
-    /// refreshes the window.
+    /// Copies a window back to its packet, if the plugin may write packets.
+    ///
+    /// The length follows from the packet. This is right because each host function that changes the packet's
+    /// length also updates the window.
     #[inline]
     fn write_window(&self, packet: &mut Packet, window: &[u8]) {
         if !self.writes {
@@ -318,22 +321,22 @@ impl Area {
         }
         let data = packet.data_mut();
         let length = data.len().min(self.window);
-        // Skip unchanged packets, which are most packets. A write would occupy cache lines that other frames
-        // of the batch need.
+        // Skip windows of 128 bytes without a change, the common case. A write would take cache lines from
+        // other packets of the batch.
         let is_other = length != 128 || data.first_chunk::<128>() != window.first_chunk();
         if is_other && let (Some(to), Some(from)) = (data.get_mut(..length), window.get(..length)) {
             copy(to, from);
         }
     }
 
-    /// Returns the description of the packet at an index of the call.
+    /// Returns the description of the packet at an index among the staged packets.
     fn description(region: &mut [u8], index: usize) -> Option<&mut [u8; PACKET]> {
         region.get_mut(Self::packet(index)..)?.first_chunk_mut()
     }
 }
 
-/// Writes bytes at an offset of an area. Offsets and lengths of the area's layout are in bounds; others write
-/// nothing.
+/// Writes bytes at an offset of the area. Writes nothing if they don't fit, which doesn't happen for offsets
+/// of the layout.
 #[inline]
 fn put(region: &mut [u8], at: usize, bytes: &[u8]) {
     let place = region.get_mut(at..).and_then(|rest| rest.get_mut(..bytes.len()));
@@ -355,8 +358,8 @@ fn show_end(EndedFlow { mut raw, state }: EndedFlow, region: &mut [u8], area: &A
     area.address + at as u32
 }
 
-/// Copies all of `from` to `to`, which has the same length. Each packet needs this copy: up to 128 bytes take
-/// a few inlined moves instead of a call of `memcpy`.
+/// Copies `from` to `to`, which has the same length. Up to 128 bytes are copied inline, because every packet
+/// needs this copy and a call of `memcpy` costs more.
 #[inline]
 fn copy(to: &mut [u8], from: &[u8]) {
     match from.len() {
@@ -367,7 +370,7 @@ fn copy(to: &mut [u8], from: &[u8]) {
     }
 }
 
-/// Copies the first and the last `N` bytes: everything if the length is at most twice `N`.
+/// Copies the first and the last `N` bytes. These are all bytes if the length is at most twice `N`.
 #[inline]
 fn ends<const N: usize>(to: &mut [u8], from: &[u8]) {
     if let (Some(to), Some(from)) = (to.first_chunk_mut::<N>(), from.first_chunk::<N>()) {

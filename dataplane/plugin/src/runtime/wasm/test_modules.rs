@@ -1,8 +1,10 @@
 //! Test modules: small plugins in the WebAssembly text format.
 
-/// Returns the text of a plugin, which may write packets unless `keys` list capabilities. Adds `keys` (such
-/// as `, "window": 4`) to the manifest, and `body` to the module. Supplies each export that `body` lacks:
-/// memory reservations start at 1,024 and are never released, and packets pass.
+/// Returns the text of a plugin with `body` in its module and `keys` (such as `, "window": 4`) in its
+/// manifest. The plugin may write packets unless `keys` list capabilities.
+///
+/// The text adds each mandatory export that `body` lacks. By default, packets pass; reserved memory begins at
+/// 1,024 and is never released.
 pub(crate) fn text(keys: &str, body: &str) -> String {
     let writes = if keys.contains("capabilities") { "" } else { r#", "capabilities": ["packet-write"]"# };
     let manifest = format!(

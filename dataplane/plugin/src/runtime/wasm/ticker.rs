@@ -1,4 +1,4 @@
-//! Clock of pre-emption: a thread that increments epochs while plugins run.
+//! Clock of slices: a thread that increments the engines' epochs while plugins run.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
@@ -7,12 +7,12 @@ use std::time::Duration;
 
 use wasmtime::Engine;
 
-/// Number of ticks between two checks for calls. The thread sleeps after this number of ticks without calls.
-/// Waking the thread takes a system call, which a busy worker thus avoids.
+/// Number of ticks between two checks for calls. Without a call in that time, the thread sleeps. Waking it
+/// takes a system call, so the thread doesn't sleep between the calls of a busy worker.
 const QUIET_TICKS: u32 = 40;
 
-/// Thread that increments the epochs of engines once per period while any call runs. The thread ends with its
-/// last owner.
+/// Thread that increments the epochs of engines once per period while calls run. It ends when this value is
+/// dropped.
 #[derive(Debug)]
 pub(super) struct Ticker {
     state: Arc<State>,
@@ -27,24 +27,24 @@ struct State {
     callers: Mutex<Vec<Caller>>,
 }
 
-/// Calls of one instance, as the clock sees them. Only the calling worker writes, so no call waits for
+/// Calls of one instance, as the clock sees them. Only the calling worker writes it, so no call waits for
 /// another worker.
 #[derive(Debug, Default)]
 #[repr(align(64))]
 pub(super) struct Calls {
-    /// Counter that grows by one at the start and at the end of each call: odd during a call.
+    /// Counter of the starts and ends of calls: odd during a call.
     beat: AtomicU64,
 }
 
 impl Calls {
-    /// Adds without an atomic addition, as only one thread writes.
+    /// Increments without an atomic read-modify-write operation: only one thread writes.
     #[inline]
     fn step(&self) {
         self.beat.store(self.beat.load(Ordering::Relaxed).wrapping_add(1), Ordering::Release);
     }
 }
 
-/// Instance, with its beat at the clock's latest check.
+/// Calls of an instance, with the value of `beat` at the clock's latest check.
 #[derive(Debug)]
 struct Caller {
     calls: Weak<Calls>,
@@ -52,7 +52,7 @@ struct Caller {
 }
 
 impl State {
-    /// Whether any call ran since the previous check. Removes instances that no longer exist.
+    /// Whether any call ran since the previous check. Forgets instances that no longer exist.
     fn was_active(&self) -> bool {
         let mut active = false;
         self.callers.lock().unwrap_or_else(PoisonError::into_inner).retain_mut(|caller| {
@@ -77,7 +77,7 @@ impl Ticker {
         Ok(Self { state, thread: Some(thread) })
     }
 
-    /// Registers the calls of another instance with the clock.
+    /// Registers another instance with the clock, and returns its calls.
     pub fn caller(&self) -> Arc<Calls> {
         let calls = Arc::new(Calls::default());
         let caller = Caller { calls: Arc::downgrade(&calls), seen: 0 };
@@ -85,11 +85,11 @@ impl Ticker {
         calls
     }
 
-    /// Keeps the clock running until the result is dropped.
+    /// Records the start of a call. The clock ticks until the returned value is dropped.
     ///
-    /// There is no fence between the two words, as a fence would cost as much as a short call. The caller may
-    /// therefore miss that the thread is about to sleep, and the thread may miss the call. The thread checks
-    /// again one tick later, when both writes are visible.
+    /// A memory fence would cost as much as a short call, so there is none between `beat` and `asleep`. The
+    /// caller may therefore miss that the thread is about to sleep, and the thread may miss the call. For
+    /// that reason the thread checks again one tick later, when both writes are visible.
     #[inline]
     pub fn start<'c>(&self, calls: &'c Calls) -> Running<'c> {
         calls.step();
@@ -139,14 +139,15 @@ impl Drop for Ticker {
         self.state.ended.store(true, Ordering::SeqCst);
         self.wake();
         if let Some(thread) = self.thread.take() {
-            // The thread doesn't panic, and a panic would need no handling here.
+            // The clock thread doesn't panic, so there is no error to handle.
             let _ = thread.join();
         }
     }
 }
 
 fn tick(state: &State, engines: &[Engine], period: Duration) {
-    // Without this, timers of the kernel are 50 µs late. If the kernel refuses, slices are longer.
+    // By default, the kernel's timer slack makes ticks 50 µs late. If the kernel refuses the change, slices
+    // are longer.
     let _ = nix::sys::prctl::set_timerslack(1);
     let tick = || {
         std::thread::sleep(period);
@@ -169,7 +170,7 @@ fn tick(state: &State, engines: &[Engine], period: Duration) {
 }
 
 fn sleep_until_needed(state: &State) {
-    // A wake-up before the sleep isn't lost: the sleep ends at once in this case.
+    // A wake-up before `park` isn't lost: `park` then returns at once.
     while state.asleep.load(Ordering::SeqCst) && !state.ended.load(Ordering::SeqCst) {
         std::thread::park();
     }

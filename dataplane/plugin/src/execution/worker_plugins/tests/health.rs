@@ -15,7 +15,8 @@ fn an_instance_that_keeps_failing_is_put_into_quarantine() {
     let (id, report) = worker.instances().reports().next().unwrap();
     assert_eq!((id, report.health, report.faults["nine"]), (InstanceId(0), Health::Quarantined, 8));
     assert_eq!(report.last_fault, "a nine");
-    // Drops count first the packets at which the instance failed, and later all packets.
+    // Of two packets a round, the first 8 rounds drop the packet at which the instance fails; the 12 rounds
+    // in quarantine drop both.
     assert_eq!(worker.bindings.counts(BindingId(0)).unwrap().drops, 8 + 2 * 12);
 }
 
@@ -135,13 +136,13 @@ fn a_worker_does_not_wake_for_an_instance_that_cannot_be_called() {
     bind(&mut worker, 0, 0, 80, 0);
     let path = path_of(&mut worker, 80);
     assert_eq!(worker.next_event(at(0)), Some(at(1)));
-    // The timer falls due within the pause, and takes effect at the end of the pause.
+    // The timer expires during the pause; the call takes place at the end of the pause.
     send(&mut worker, path, Position::Early, &[9]);
     assert_eq!(released(&mut worker, at(5)), []);
     assert_eq!(worker.next_event(at(5)), Some(at(10)));
     assert_eq!(released(&mut worker, at(10)), []);
     assert_eq!((seen(&mut worker, 0), worker.next_event(at(10))), (1, None));
-    // In quarantine the timer never takes effect.
+    // In quarantine, the worker makes no timer call.
     let again = successor(Timed { wrong: false, calls: 0 }, Inheritance::Renounced, true);
     succeed(&mut worker, again);
     assert_eq!(worker.next_event(at(10)), Some(at(1)));

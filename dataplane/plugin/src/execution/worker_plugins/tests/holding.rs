@@ -2,8 +2,8 @@
 
 use super::*;
 
-/// Creates a worker with instances that hold all packets until a time. Each is bound to the destination port
-/// of its index.
+/// Creates a worker with one instance for each time in `until`, which holds all packets until then. Each
+/// instance is bound to the destination port of its index.
 fn with_holders(until: &[Instant]) -> (WorkerPlugins<ByPort>, Vec<PathId>) {
     let mut worker = worker();
     for (number, until) in (0..).zip(until) {
@@ -15,7 +15,8 @@ fn with_holders(until: &[Instant]) -> (WorkerPlugins<ByPort>, Vec<PathId>) {
     (worker, paths)
 }
 
-/// Sends packets one by one, of which at most `most` may wait. Returns the number of packets without room.
+/// Sends packets one by one, of which at most `most` may wait. Returns the number of packets that found no
+/// free place.
 fn refused(
     worker: &mut WorkerPlugins<ByPort>,
     pool: &Pool,
@@ -44,7 +45,7 @@ fn one_instance_gets_half_of_the_room_and_the_next_half_of_the_rest() {
     assert_eq!(refused(&mut worker, &pool, paths[1], 1000, 1000), 750);
     assert_eq!(refused(&mut worker, &pool, paths[2], 100, 1000), 0);
     assert_eq!(worker.waiting(), 850);
-    // Released packets make room.
+    // Released packets free their places.
     assert_eq!(released(&mut worker, at(50)).len(), 850);
     assert_eq!(refused(&mut worker, &pool, paths[1], 1000, 1000), 500);
 }

@@ -14,7 +14,7 @@ fn packets_wait_for_a_running_call_in_order() {
     assert_eq!(released(&mut worker, at(0)), []);
     let dropped = Some(End::Drop(DropReason::Plugin));
     assert_eq!(released(&mut worker, at(0)), [(10, None), (1, dropped), (11, None)]);
-    // The next call has begun.
+    // The call with the second batch is running now.
     let rest: Vec<_> = (0..3).flat_map(|_| released(&mut worker, at(0))).collect();
     assert_eq!(rest, [(2, Some(End::Consume)), (12, None)]);
     assert_eq!((worker.waiting(), worker.next_event(at(0))), (1, Some(at(5))));
@@ -26,7 +26,7 @@ fn packets_wait_for_a_running_call_in_order() {
     assert_eq!(pool.in_use(), 0);
 }
 
-/// Instance that records its backlog in each slice; each call takes three slices.
+/// Instance that records its backlog in each slice. Each call takes three slices.
 #[derive(Default)]
 struct Watchful(u32, Vec<(u32, u64)>);
 
@@ -71,11 +71,12 @@ fn instance_sees_the_backlog_of_its_call() {
     assert!(worker.is_idle());
     let seen =
         ask(&mut worker, 0, &Message { name: "read".into(), arguments: serde_json::Map::new() }, at(0));
-    // Packets have 60 bytes. The packets of the second call no longer wait once the call has begun.
+    // Packets have 60 bytes. The three packets of the second call count as backlog only until that call
+    // begins.
     assert_eq!(seen, Some(Ok(json!([[0, 0], [3, 180], [3, 180], [0, 0], [0, 0], [0, 0]]))));
 }
 
-/// Instance that takes two slices for each message, and lists the messages on request.
+/// Instance whose calls with a message take two slices. It lists the messages on request.
 #[derive(Default)]
 struct Hearing(bool, Vec<Vec<u8>>);
 
@@ -136,7 +137,7 @@ fn a_call_without_an_end_is_given_up_and_the_instance_pauses() {
     }
     assert_eq!(all, [(10, failed), (11, failed), (12, failed)]);
     assert_eq!(worker.waiting(), 0);
-    // During the pause the instance's packets are dropped at once.
+    // During the pause, the worker drops the instance's packets at once.
     send_and_keep(&mut worker, &pool, path, &[13], at(1));
     assert_eq!(worker.waiting(), 0);
     assert_eq!(worker.bindings.counts(BindingId(0)).unwrap().drops, 4);
@@ -203,7 +204,7 @@ fn messages_beyond_the_waiting_limit_are_refused_in_a_sentence() {
     assert_eq!(refused, text);
 }
 
-/// Instance that takes two slices at the end of a flow.
+/// Instance whose call at the end of a flow takes two slices.
 #[derive(Default)]
 struct SlowToEnd {
     left: u32,
@@ -249,7 +250,7 @@ fn long_flow_end_call_continues_by_itself() {
     let key = FlowKey::v4(Ipv4Addr::LOCALHOST, Ipv4Addr::LOCALHOST, 17, (1, 80), PortId(0));
     worker.flow_ended(path, &FlowEnd { key, packets: 1, bytes: 60 }, 0);
     assert_eq!((worker.is_idle(), worker.next_event(at(0))), (false, Some(at(0))));
-    // Packets wait meanwhile.
+    // Packets wait until the call for the flow's end is over.
     let pool = Pool::new(64).unwrap();
     send_and_keep(&mut worker, &pool, path, &[10], at(0));
     assert_eq!(released(&mut worker, at(0)), []);

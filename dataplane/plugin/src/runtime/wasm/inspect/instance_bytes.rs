@@ -1,9 +1,9 @@
-//! Bytes that the engine allocates for each instance of a module besides memory and table entries.
+//! Bytes that the engine allocates for each instance of a module, besides memory and table entries.
 
 use wasmparser::{ElementItems, ElementKind, Payload};
 
-/// Bytes that the engine allocates for each instance, by kind of the module's declarations. The engine
-/// doesn't ask its limiter about these bytes. Each function counts as if a reference to it existed.
+/// Bytes that the engine allocates for each instance, by kind of declaration. The engine's resource limiter
+/// doesn't count these bytes. Each function counts as if a reference to it existed.
 mod bytes_of {
     /// `VMFunctionImport`; also used for imports of other kinds.
     pub const IMPORT: usize = 32;
@@ -23,7 +23,7 @@ mod bytes_of {
     pub const ELEMENT: usize = 16;
 }
 
-/// Returns the bytes of each instance that a section requires.
+/// Returns the bytes that each instance needs for the declarations of a section.
 pub(super) fn instance_bytes(payload: &Payload<'_>) -> wasmparser::Result<usize> {
     let each = |count: u32, bytes: usize| (count as usize).saturating_mul(bytes);
     Ok(match payload {

@@ -1,6 +1,6 @@
 //! Inspection of a WebAssembly module before its compilation: manifest, imports and exports.
 //!
-//! Accepts any bytes without panicking. The compiler validates the code inside.
+//! The inspection accepts any bytes without a panic. The compiler validates the function bodies.
 
 mod instance_bytes;
 mod outline;
@@ -17,7 +17,7 @@ const MAGIC: &[u8] = b"\0asm";
 /// Reason that a module was refused.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ModuleError {
-    /// Module longer than [`MOST_MODULE`].
+    /// Module longer than [`MOST_MODULE`], with its bytes.
     #[error("the module has {0} bytes; the limit is 64 MiB")]
     TooLarge(usize),
     /// File that is no WebAssembly module.
@@ -81,12 +81,12 @@ pub enum ModuleError {
     Compile(String),
 }
 
-/// Result of an inspection.
+/// Inspected module: its manifest, and the size of its instances.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Inspected {
     /// Manifest of the module.
     pub manifest: Manifest,
-    /// Maximum bytes that the engine allocates for each instance besides memory and table entries.
+    /// Maximum bytes that the engine allocates for each instance, besides memory and table entries.
     pub instance_bytes: usize,
 }
 
@@ -199,7 +199,7 @@ mod tests {
     #[test]
     fn globals_beyond_the_limit_are_refused() {
         let globals = |count: u32| "(global i32 (i32.const 0))\n".repeat(count as usize);
-        // The test module already has one global.
+        // The module of the test has one more global.
         assert!(inspect(&module(&globals(MOST_GLOBALS - 1))).is_ok());
         let refused = refusal(&globals(MOST_GLOBALS));
         assert!(refused.ends_with("it has 4097 globals; the limit is 4096"), "{refused}");
@@ -213,7 +213,7 @@ mod tests {
         let more = |body: &str| bytes(body) - plain;
         assert_eq!(more("(elem func 0 0 0)"), 32 + 3 * 16);
         assert_eq!(more("(elem funcref (ref.null func) (ref.func 0))"), 32 + 2 * 16);
-        // Entries of active segments are in tables; declared segments have no entries at run time.
+        // Entries of active segments are in tables. Declared segments have no entries at run time.
         assert_eq!(more("(elem declare func 0 0 0)"), 32);
         assert_eq!(more("(table 3 funcref) (elem (i32.const 0) func 0 0 0)"), 128 + 32);
         assert_eq!(more("(func) (func)"), 64);

@@ -1,4 +1,4 @@
-//! Declarations of a module that are visible from outside, and their checks.
+//! Declarations of a module outside its function bodies, and their checks.
 
 use millrace_plugin_abi::binary::{HOST_FUNCTIONS, IMPORTS, MANIFEST, export};
 use wasmparser::{
@@ -14,11 +14,11 @@ use crate::Manifest;
 /// Maximum number of globals of a module.
 pub(super) const MOST_GLOBALS: u32 = 4096;
 
-/// Declarations of a module that are visible from outside.
+/// Declarations of a module outside its function bodies.
 #[derive(Default)]
 pub(super) struct Outline<'a> {
     pub manifest: Option<&'a [u8]>,
-    /// Function types; `None` for types that are no functions.
+    /// Types of the module, by type index; `None` for a type that is no function type.
     types: Vec<Option<FuncType>>,
     pub imports: Vec<Import<'a>>,
     /// Type index of each function, imported functions first.
@@ -26,7 +26,7 @@ pub(super) struct Outline<'a> {
     memories: Vec<wasmparser::MemoryType>,
     imported_memories: usize,
     exports: Vec<(&'a str, ExternalKind, u32)>,
-    /// Bytes of each instance besides memory and table entries.
+    /// Maximum bytes that the engine allocates for each instance, besides memory and table entries.
     pub instance_bytes: usize,
 }
 
@@ -146,7 +146,7 @@ impl<'a> Outline<'a> {
         Err(ModuleError::ImportType { name, found, expected: expected.to_string() })
     }
 
-    /// Checks that the module exports the interface of plugins.
+    /// Checks that the module exports all mandatory names of the plugin interface, with the right types.
     pub fn check_exports(&self) -> Result<(), ModuleError> {
         self.check_memory()?;
         for name in export::REQUIRED.into_iter().chain(export::OPTIONAL) {

@@ -5,7 +5,7 @@ use std::fmt;
 use millrace_plugin_abi::binary::export;
 use wasmparser::{FuncType, ValType};
 
-/// Type of a function in the interface.
+/// Type of a function in the plugin interface.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) struct Signature {
     parameters: &'static [ValType],

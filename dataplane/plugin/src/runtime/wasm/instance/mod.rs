@@ -19,12 +19,12 @@ use crate::runtime::raw_packet::raw_flow_end;
 
 use process::Process;
 
-/// Settings of a new instance.
+/// Settings of a new instance, and its memory limit.
 #[derive(Clone, Debug)]
 pub struct InstanceSettings {
     /// Settings of the plugin; empty for its defaults.
     pub settings: Map<String, Value>,
-    /// Maximum bytes of memory.
+    /// Maximum bytes of memory and tables.
     pub most_memory: usize,
 }
 
@@ -36,8 +36,8 @@ impl Default for InstanceSettings {
 
 /// Instance of a WebAssembly plugin.
 ///
-/// An instance that trapped is dead: its packets get [`Verdict::Fault`](millrace_plugin_abi::Verdict::Fault)
-/// until [`restart`](Self::restart).
+/// After a trap or an overrun, an instance is dead: its packets get
+/// [`Verdict::Fault`](millrace_plugin_abi::Verdict::Fault) until [`restart`](Self::restart).
 pub struct WasmInstance {
     process: Process,
     settings: Vec<u8>,
@@ -59,8 +59,8 @@ impl WasmInstance {
     /// Creates an instance and initializes the plugin with its settings.
     ///
     /// # Errors
-    /// [`Fault`] if the plugin refuses to begin ([`FaultKind::Init`](super::FaultKind::Init)), traps, or takes
-    /// more than 100 slices.
+    /// [`Fault`] if the plugin refuses the settings ([`FaultKind::Init`](super::FaultKind::Init)), traps, or
+    /// takes more than 100 slices.
     pub fn new(plugin: &WasmPlugin, settings: InstanceSettings) -> Result<Self, Fault> {
         let InstanceSettings { settings, most_memory } = settings;
         let settings = settings_json(plugin.manifest(), &settings)?;
@@ -69,10 +69,10 @@ impl WasmInstance {
         Ok(instance)
     }
 
-    /// Ends the plugin if it lives, and starts it again with the same settings. The counters stay.
+    /// Ends the plugin if it runs, and starts it again with the same settings. The counters stay.
     ///
     /// # Errors
-    /// As for [`new`](Self::new); the instance is dead in this case.
+    /// Those of [`new`](Self::new). The instance is dead after an error.
     pub fn restart(&mut self) -> Result<(), Fault> {
         self.asked = None;
         self.process.restart(&self.settings, self.most_memory)
@@ -115,9 +115,9 @@ impl WasmInstance {
         PluginError::setting(self.plugin().name(), what, problem)
     }
 
-    /// Runs a job of the plugin to its end.
+    /// Runs a job of the plugin to its end, and returns the reply.
     fn work(&mut self, job: Job) -> Result<Vec<u8>, String> {
-        // The plugin first finishes calls in progress, such as flow ends.
+        // Refuse a new job while a control message is in progress.
         if self.asked.is_some() && self.process.is_alive() {
             return Err("the instance is in the middle of a call; try again".to_owned());
         }
@@ -218,7 +218,7 @@ impl Instance for WasmInstance {
             exchange.ends.push(raw_flow_end(flow), state);
             exchange.idle
         });
-        // A busy plugin receives the end of the flow after its current call.
+        // During a call, the end waits in the queue.
         if is_idle { self.process.go_on(None) } else { Progress::Done }
     }
 

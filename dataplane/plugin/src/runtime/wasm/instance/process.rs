@@ -1,5 +1,4 @@
-//! Running plugin of an instance: its future, which is polled for one slice at a time, and its end by a
-//! fault.
+//! Running plugin of an instance, as a future that is polled for one slice at a time. A fault ends it.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -15,35 +14,36 @@ use crate::runtime::wasm::code::WasmPlugin;
 use crate::runtime::wasm::life;
 use crate::runtime::wasm::ticker::Calls;
 
-/// Maximum number of slices of a control message or of the plugin's initialization.
+/// Maximum number of slices of an initialization, or of a job that runs to its end.
 const MOST_SLICES: usize = 100;
 
-/// Plugin that runs, or the fault that has ended it.
+/// Running plugin, or the fault that has ended it.
 pub(super) struct Process {
     pub plugin: WasmPlugin,
-    /// Calls of the instance, as the plugin clock sees them.
+    /// Calls of the instance, as the clock of slices sees them.
     calls: Arc<Calls>,
-    /// Future that runs the plugin; `None` for a dead plugin. Dropped before `shared`, as it holds the other
-    /// handle of `shared`.
+    /// Future that runs the plugin; `None` for a dead plugin. It must be dropped before `shared`, because it
+    /// holds a second handle on the same exchange.
     life: Option<Pin<Box<dyn Future<Output = Fault> + Send>>>,
     pub shared: Shared,
     fault: Option<Fault>,
-    /// Whether the fault was reported, or no fault exists.
+    /// Whether `fault` is reported; also `true` without a fault.
     told: bool,
 }
 
 impl Process {
-    /// Prepares a plugin, which does not run yet.
+    /// Prepares a plugin that doesn't run yet.
     pub fn new(plugin: WasmPlugin) -> Self {
         let calls = plugin.sandbox().ticker().caller();
         let shared = Shared::new(plugin.manifest());
         Self { plugin, calls, life: None, shared, fault: None, told: true }
     }
 
-    /// Ends the plugin if it lives, and starts it again. The counters stay.
+    /// Ends the plugin if it runs, and starts it again. The counters stay.
     ///
     /// # Errors
-    /// [`Fault`] if the plugin refuses to begin ([`FaultKind::Init`]), traps, or takes more than 100 slices.
+    /// [`Fault`] if the plugin refuses the settings ([`FaultKind::Init`]), traps, or takes more than 100
+    /// slices.
     pub fn restart(&mut self, settings: &[u8], most_memory: usize) -> Result<(), Fault> {
         self.life = None;
         (self.fault, self.told) = (None, true);
@@ -79,8 +79,8 @@ impl Process {
         }
     }
 
-    /// Returns a fault that was not reported yet: a fault that the plugin survived, or else the fault that
-    /// ended the plugin.
+    /// Returns an unreported fault, if any: first faults after which the plugin continued, then the fault
+    /// that ended it.
     pub fn take_fault(&mut self) -> Option<millrace_plugin_abi::Fault> {
         let survived = self.shared.with(|exchange| exchange.faults.take());
         if survived.is_some() {
@@ -93,7 +93,8 @@ impl Process {
         Some(millrace_plugin_abi::Fault { kind: fault.kind.name(), text: fault.text.clone() })
     }
 
-    /// Continues a call with packets. A dead plugin decides no packet.
+    /// Continues a call with packets. If the plugin is dead, all packets get
+    /// [`Verdict::Fault`](millrace_plugin_abi::Verdict::Fault).
     #[inline]
     pub fn go_on_with(&mut self, packets: &mut Packets<'_>) -> Progress {
         if self.life.is_none() {
@@ -103,8 +104,8 @@ impl Process {
         self.go_on(Some(packets))
     }
 
-    /// Runs the plugin for about one slice: new work, and the call in progress. `packets` are the packets of
-    /// that call. Returns [`Progress::Done`] if the plugin has no work left or is dead.
+    /// Runs the plugin for about one slice, with the call in progress and new work. `packets` are the packets
+    /// of the call. Returns [`Progress::Done`] if no work is left, or if the plugin is dead.
     #[inline]
     pub fn go_on(&mut self, mut packets: Option<&mut Packets<'_>>) -> Progress {
         let Self { life: Some(life), shared, plugin, calls, .. } = self else {
@@ -134,7 +135,7 @@ impl Process {
         (self.fault, self.told) = (Some(fault), false);
     }
 
-    /// Ends a live plugin whose call `what` took too long.
+    /// Ends a running plugin because `what`, one of its calls, took too long.
     #[cold]
     pub fn overrun(&mut self, what: &str) {
         if self.life.is_some() {
@@ -142,29 +143,30 @@ impl Process {
         }
     }
 
-    /// Runs the plugin until it has no work left or is dead; returns `false` if 100 slices were not enough.
+    /// Runs the plugin until no work is left or the plugin is dead. Returns `false` if 100 slices were not
+    /// enough.
     fn finish(&mut self) -> bool {
         (0..MOST_SLICES).any(|_| self.go_on(None) == Progress::Done)
     }
 
-    /// Begins a job of the plugin, and runs it for one slice.
+    /// Begins a job of the plugin, and runs the plugin for one slice.
     pub fn begin(&mut self, job: Job) -> Progress {
         self.shared.with(|exchange| exchange.jobs.begin(job));
         self.go_on(None)
     }
 
-    /// Takes the result of the latest job.
+    /// Removes and returns the result of the latest job.
     pub fn take_outcome(&mut self) -> Result<Vec<u8>, String> {
         let outcome = self.shared.with(|exchange| exchange.jobs.outcome.take());
         outcome.unwrap_or_else(|| Err(self.why_dead()))
     }
 
-    /// Runs a job of the plugin to its end.
+    /// Runs a job of the plugin to its end, and returns the result.
     pub fn work(&mut self, job: Job) -> Result<Vec<u8>, String> {
         if self.life.is_none() {
             return Err(self.why_dead());
         }
-        // The plugin first finishes calls in progress, such as flow ends.
+        // Refuse a new job while a call with packets is suspended.
         if self.is_suspended() {
             return Err("the instance is in the middle of a call; try again".to_owned());
         }

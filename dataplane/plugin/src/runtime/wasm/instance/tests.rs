@@ -37,7 +37,7 @@ struct Batch {
 const ETHERNET: usize = 14;
 
 impl Batch {
-    /// Creates one packet for each content, with offsets as if Ethernet and IPv4 headers preceded it.
+    /// Creates one packet for each content. Its offsets are those behind an Ethernet and an IPv4 header.
     fn of(contents: &[Vec<u8>]) -> Self {
         let pool = Pool::new(1024).unwrap();
         let packets: Vec<_> = contents
@@ -71,7 +71,7 @@ impl Batch {
         Packets::new(&mut self.packets, &self.keys, &self.members, &mut self.verdicts)
     }
 
-    /// Processes the batch to the end: on a slow machine any call may be suspended.
+    /// Processes the batch to the end. On a slow machine any call may be suspended, and is then resumed.
     fn processed(mut self, instance: &mut WasmInstance) -> Self {
         let mut progress = instance.process(&mut self.packets(), Instant::from_nanos(7));
         while progress == Progress::Suspended {
@@ -99,7 +99,8 @@ fn begin(body: &str) -> WasmInstance {
     begin_with("", body, InstanceSettings::default()).unwrap()
 }
 
-/// Returns a plugin that runs `what` per packet; `$at` and `$window` point to its description and window.
+/// Returns a packet handler that runs `what` for each packet. In `what`, `$at` is the address of the packet's
+/// description, `$window` that of its window.
 fn for_each(what: &str) -> String {
     format!(
         r#"(func (export "millrace_packets") (param $call i32) (local $at i32) (local $left i32) (local $window i32)
@@ -118,12 +119,12 @@ fn verdict(number: u8) -> String {
     for_each(&format!("(i32.store8 offset=48 (local.get $at) (i32.const {number}))"))
 }
 
-/// Returns a plugin that runs `what` once per call.
+/// Returns a packet handler that runs `what` once for each call.
 fn at_once(what: &str) -> String {
     format!(r#"(func (export "millrace_packets") (param $call i32) {what})"#)
 }
 
-/// Returns a plugin that counts to `rounds`, then drops each packet.
+/// Returns a packet handler that counts down from `rounds` for each packet, then drops the packet.
 fn slow(rounds: u32) -> String {
     for_each(&format!(
         "(local.set $window (i32.const {rounds}))
@@ -269,7 +270,7 @@ fn packets_of_a_dead_instance_are_faults() {
 
 #[test]
 fn verdicts_before_a_trap_stay() {
-    // The second call of a batch traps.
+    // 70 packets take two calls. The second call traps.
     let body = format!(
         "(global $calls (mut i32) (i32.const 0)) {}",
         at_once(
@@ -346,7 +347,8 @@ fn failed_start_reports_its_reason() {
 
 #[test]
 fn settings_reach_a_plugin_that_takes_some() {
-    // The plugin keeps the first byte of its settings after `{"`, and writes it into each packet.
+    // The plugin keeps byte 2 of its JSON settings, the first letter of the first key, and writes it into
+    // each packet.
     let body = format!(
         r#"(global $letter (mut i32) (i32.const 0))
            (func (export "millrace_init") (param $at i32) (param $bytes i32) (result i32)
@@ -372,7 +374,8 @@ const COUNTER: &str = r#"(import "millrace" "reply" (func $reply (param i32 i32)
       (i32.store (i32.const 64) (i32.load (local.get $at)))
       (i32.ne (local.get $version) (i32.const 3)))"#;
 
-/// Plugin that copies name and arguments of a message to 4,096, and replies with both.
+/// Plugin that replies to a message with its arguments. If the message's name begins with `f`, it fails with
+/// the name as error text.
 const ECHO: &str = r#"(import "millrace" "reply" (func $reply (param i32 i32)))
     (import "millrace" "fail" (func $fail (param i32 i32)))
     (func (export "millrace_control") (param $name i32) (param $length i32) (param $at i32) (param $bytes i32) (result i32)
@@ -385,7 +388,8 @@ fn message(name: &str, arguments: Value) -> Message {
     Message { name: name.to_owned(), arguments: arguments.as_object().cloned().unwrap_or_default() }
 }
 
-/// Native rule of the property test: the window's first byte is the verdict; all its bytes are inverted.
+/// The plugin's rule in Rust, for the property test. The first byte decides the verdict; each byte of a
+/// passing packet's window is changed.
 fn rule(packet: &mut [u8], window: usize) -> Verdict {
     let seen = packet.len().min(window);
     match packet.first().map_or(0, |first| first % 3) {

@@ -1,4 +1,4 @@
-//! The rule of `rule.c`, written with the Rust SDK, for a module and a shared object.
+//! The rule of `rule.c`, written with the Rust SDK, for a WebAssembly module and a shared object.
 #![cfg_attr(target_family = "wasm", no_std)]
 
 extern crate alloc;
@@ -12,7 +12,7 @@ use millrace_sdk::{
 };
 
 plain! {
-    /// State of an instance, as `own` in `rule.c`.
+    /// State of an instance; same layout as `own` in `rule.c`.
     struct Rule {
         port: u64,
         packets: u64,
@@ -27,7 +27,7 @@ plain! {
 }
 
 plain! {
-    /// State common to all flows: packets, an unused number, number of starts.
+    /// Service state: number of packets, an unused number, number of starts.
     struct Service {
         packets: u64,
         unused: u64,
@@ -44,7 +44,7 @@ plain! {
     }
 }
 
-/// Mirrors `note` in `rule.c`.
+/// Does the same as `note` in `rule.c`.
 fn note(port: u16) -> u64 {
     let (own, other) = (SharedMap(0), SharedMap(1));
     let number = |result: Result<(), MapError>| match result {
@@ -72,7 +72,7 @@ fn note(port: u16) -> u64 {
     came + u64::from(others.unwrap_or_default().unwrap_or(seen).count)
 }
 
-/// Mirrors `waiting_before` in `rule.c`.
+/// Does the same as `waiting_before` in `rule.c`.
 fn waiting_before(packet: &Packet<'_>) -> u64 {
     let Some(waiting) = packet.backlog() else { return 1_000_000 };
     let of_queue = waiting.queue.map_or(0, |queue| {
@@ -116,7 +116,7 @@ impl Rule {
         match packet.destination_port() {
             port if u64::from(port) == self.port => packet.drop_for(3),
             666 => packet.set(Verdict::Fault),
-            // The SDK masks a tag to its lowest five bits.
+            // The SDK keeps only the lowest five bits of a tag.
             667 => packet.set_tag(40),
             _ if of_flow.is_some_and(|count| count % 4 == 0) => packet.set(Verdict::Consume),
             _ => self.decide(packet, now),

@@ -6,7 +6,8 @@ use super::*;
 
 #[test]
 fn packets_of_a_flow_share_a_state() {
-    // The plugin counts packets in the flow's state; it writes count, flow number and new-flow flag.
+    // The plugin counts packets in the flow's state. It writes the count, the flow number and the flag for a
+    // first packet into the packet.
     let count = for_each(
         "(i32.store (i32.wrap_i64 (i64.load offset=32 (local.get $at)))
            (i32.add (i32.load (i32.wrap_i64 (i64.load offset=32 (local.get $at)))) (i32.const 1)))
@@ -39,7 +40,7 @@ fn packets_of_a_flow_share_a_state() {
     assert_eq!((blocks.0[0][8], blocks.0[1][8], blocks.0[2][8]), (6, 2, 0));
 }
 
-/// Flow states, one block each.
+/// Flow state blocks; block number N is at index N - 1.
 struct Blocks(Vec<Vec<u8>>);
 
 impl FlowStates for Blocks {

@@ -12,8 +12,8 @@ fn packets_are_read_and_written_behind_the_window() {
         (import "millrace" "packet_write" (func $write (param i32 i32 i32 i32) (result i32)))
         (global $number (mut i32) (i32.const 0))
         {}"#,
-        // The bytes at 100 are written to offset 98 of the packet, and to its first byte through the earlier
-        // change of the window.
+        // The plugin reads 20 bytes at offset 100. It writes the first two of them to offset 98, and one to
+        // offset 2, where the window must show it. A write through the window, before and after, must stay.
         for_each(
             "(global.set $number (i32.load16_u offset=30 (local.get $at)))
              (i32.store8 (local.get $window) (i32.const 0xaa))
@@ -31,7 +31,7 @@ fn packets_are_read_and_written_behind_the_window() {
     let keys = r#", "window": 16, "capabilities": ["packet-read", "packet-write"]"#;
     let mut instance = begin_with(keys, &body, Default::default()).unwrap();
     let content: Vec<u8> = (0..120).collect();
-    // The second batch of a call has its own packet numbers.
+    // 66 packets take two calls; packet numbers of the second call begin at 64.
     let batch = Batch::of(&vec![content.clone(); 66]).processed(&mut instance);
     assert_eq!(instance.fault(), None);
     let mut expected = content;
@@ -115,9 +115,9 @@ fn lines_packets_and_requests_are_given() {
             Output::Request(Request { json: "{}".to_owned(), granted: RequestKinds::ROUTES })
         ]
     );
-    // Ten of the twelve log lines, and a packet and a request for each packet.
+    // Each of the twelve packets yields a packet and a request; only ten log lines pass the rate limit.
     assert_eq!(given.len(), 34);
-    // More than 64 outputs are refused.
+    // 40 packets yield more than 64 outputs; the rest is refused.
     let batch = Batch::equal(40, 60).processed(&mut instance);
     assert_eq!((batch.packets[0].data()[0], batch.packets[39].data()[0]), (0, 1));
     assert_eq!(std::iter::from_fn(|| instance.take_output()).count(), 64);
@@ -133,7 +133,7 @@ fn functions_of_other_capabilities_are_not_linked() {
 
 #[test]
 fn plugin_without_a_timer_waits_for_calls() {
-    // No tick arrives in time.
+    // With slices of 1,000 s, no tick suspends a call.
     let settings = SandboxSettings { tick: Duration::from_secs(1), slice: 1000, ..Default::default() };
     let sandbox = Sandbox::new(settings).unwrap();
     let plugin = sandbox.compile(&module(&verdict(verdict::DROP))).unwrap();
@@ -145,7 +145,7 @@ fn plugin_without_a_timer_waits_for_calls() {
 
 #[test]
 fn service_state_survives_a_trap_and_is_handed_over() {
-    // The plugin counts its calls; with 3 packets in a call it corrupts the count and traps.
+    // The plugin counts its calls. In a call with 3 packets, it overwrites the count and traps.
     let body = format!(
         r#"(import "millrace" "service_state" (func $common (result i32)))
         {}"#,
@@ -163,7 +163,7 @@ fn service_state_survives_a_trap_and_is_handed_over() {
         Batch::equal(packets, 60).processed(&mut instance);
     }
     assert_eq!(instance.fault().unwrap().kind, FaultKind::Unreachable);
-    // State written by the failed call is discarded.
+    // The state that the failed call wrote is discarded.
     assert_eq!(count(&instance), 2);
     instance.restart().unwrap();
     Batch::equal(1, 60).processed(&mut instance);

@@ -1,10 +1,11 @@
-//! Tests of memory limits: memory, tables, and the engine's own data of an instance.
+//! Tests of the memory limit: memory, tables, and the engine's own data of an instance.
 
 use super::*;
 
 #[test]
 fn memory_beyond_the_limit_is_refused() {
-    // The plugin requests 61 pages beyond its 4, then one. The packet's first byte is its page count.
+    // The module has 4 of 64 pages. The plugin requests 61 more, then one. It writes its number of pages into
+    // the packet's first byte.
     let body = for_each(
         "(drop (memory.grow (i32.const 61)))
          (drop (memory.grow (i32.const 1)))
@@ -17,7 +18,8 @@ fn memory_beyond_the_limit_is_refused() {
 
 #[test]
 fn tables_count_as_memory() {
-    // 4 pages leave 3.75 MiB: 491,520 table entries of 8 bytes. Address 0 holds the last table's size.
+    // 4 pages leave 3.75 MiB for tables: 491,520 entries of 8 bytes. The plugin writes the second table's
+    // size into the packet.
     let body = for_each(
         "(drop (table.grow $first (ref.null func) (i32.const 400000)))
          (drop (table.grow $second (ref.null func) (i32.const 100000)))
@@ -42,7 +44,7 @@ fn a_module_with_tables_beyond_the_limit_does_not_begin() {
 
 #[test]
 fn a_module_with_passive_segments_beyond_the_limit_does_not_begin() {
-    // Entries have 16 bytes each; the memory uses the whole limit.
+    // The memory of 4 pages uses the whole limit; 24,000 entries of 16 bytes exceed it.
     let plugin = SANDBOX.compile(&module(&passive(24_000))).unwrap();
     let settings = || InstanceSettings { most_memory: 4 << 16, ..Default::default() };
     let before = resident();
@@ -61,7 +63,7 @@ fn passive(entries: usize) -> String {
 
 #[test]
 fn a_module_with_functions_beyond_the_limit_does_not_begin() {
-    // References to the functions take 32 bytes each; the memory uses the whole limit.
+    // The memory of 4 pages uses the whole limit; 12,000 functions of 32 bytes exceed it.
     let all: String = (0..12_000).map(|index| format!(" {index}")).collect();
     let plugin = module(&format!("{}(elem declare func{all})", "(func)\n".repeat(12_000)));
     let plugin = compiled(&SANDBOX, &plugin, Tier::Baseline);
@@ -74,7 +76,7 @@ fn a_module_with_functions_beyond_the_limit_does_not_begin() {
 
 #[test]
 fn bytes_of_an_instance_leave_less_for_memory() {
-    // 16,000 entries take 256,000 bytes: without the 64 KiB that don't count, nearly three of 64 pages.
+    // 16,000 entries take 256,000 bytes. 64 KiB of them don't count; the rest takes nearly 3 of the 64 pages.
     let segment = passive(16_000);
     let grows = for_each(
         "(drop (memory.grow (i32.const 58)))
@@ -86,7 +88,7 @@ fn bytes_of_an_instance_leave_less_for_memory() {
     assert_eq!(instance.fault(), None);
 }
 
-/// Returns the resident bytes of this process.
+/// Returns the resident set size of this process, in bytes.
 fn resident() -> usize {
     let text = std::fs::read_to_string("/proc/self/statm").unwrap();
     text.split(' ').nth(1).unwrap().parse::<usize>().unwrap() * 4096

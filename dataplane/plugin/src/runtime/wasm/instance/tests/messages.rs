@@ -1,4 +1,5 @@
-//! Tests of messages and other calls without packets: state hand-over, ends of flows, periods and timers.
+//! Tests of messages and other calls without packets: state hand-over, ends of flows, periodic calls and
+//! timers.
 
 use super::*;
 
@@ -81,7 +82,7 @@ fn state_goes_over_to_another_instance() {
 
 #[test]
 fn ends_of_flows_are_heard() {
-    // The plugin adds up the packets of the ended flows.
+    // The plugin sums the packet counts of ended flows.
     let body = format!(
         r#"{COUNTER}
         (func (export "millrace_flow_ended") (param $flow i32)

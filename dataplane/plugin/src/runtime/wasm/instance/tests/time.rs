@@ -1,5 +1,5 @@
-//! Tests of long calls: suspended, resumed and aborted calls, calls on the worker's stack, and upgrades of
-//! code.
+//! Tests of long calls: suspension, resumption and end of calls, calls on the worker's stack, and better code
+//! after a restart.
 
 use super::*;
 
@@ -61,8 +61,8 @@ fn instance_continues_in_another_thread() {
     assert_eq!(count.join().unwrap(), [Verdict::Consume; 2]);
 }
 
-/// Returns a plugin that loops `rounds` times in a call whose first packet begins with 0xff, and does nothing
-/// in other calls.
+/// Returns a packet handler that loops `rounds` times for a packet that begins with 0xff, and does nothing
+/// for others.
 fn slow_when_told(rounds: u32) -> String {
     for_each(&format!(
         "(if (i32.eq (i32.load8_u (local.get $window)) (i32.const 0xff))
@@ -72,8 +72,8 @@ fn slow_when_told(rounds: u32) -> String {
     ))
 }
 
-/// Returns an instance after 2,000 short calls: its calls are no longer suspendable, unless the machine
-/// delayed some.
+/// Returns an instance after 2,000 short calls: its calls run on the worker's stack, unless the machine
+/// delayed some of them.
 fn after_short_calls(body: &str) -> WasmInstance {
     let mut instance = begin(body);
     for _ in 0..2000 {
@@ -82,8 +82,8 @@ fn after_short_calls(body: &str) -> WasmInstance {
     instance
 }
 
-/// Calls an instance without suspension, with a packet that begins with 0xff. Returns the instance and the
-/// verdict.
+/// Calls an instance with a packet that begins with 0xff, until a call is not suspended. Returns that
+/// instance and the verdict.
 fn told_after_short_calls(body: &str) -> (WasmInstance, Vec<Verdict>) {
     let told = |_| {
         let mut instance = after_short_calls(body);
@@ -105,7 +105,7 @@ fn a_function_that_was_always_short_and_then_loops_is_ended() {
     let (mut instance, verdicts) = told_after_short_calls(&slow_when_told(u32::MAX));
     assert_eq!(verdicts, [Verdict::Fault]);
     assert_eq!(instance.fault().map(|fault| fault.kind), Some(FaultKind::Overrun));
-    // After a restart the function must prove again that its calls are short.
+    // After a restart, calls can be suspended again until the function has proved to be short.
     instance.restart().unwrap();
     let mut batch = Batch::of(&[vec![0xff; 60]]);
     assert_eq!(instance.process(&mut batch.packets(), Instant::ZERO), Progress::Suspended);
@@ -121,7 +121,7 @@ fn plugin_without_write_permission_changes_only_its_own_view() {
 
 #[test]
 fn call_stopped_before_its_start_has_no_effect() {
-    // With the shortest slices, almost every poll is suspended, often before it reaches the plugin.
+    // With the shortest slices, almost every poll is suspended, often before it reaches the plugin's code.
     let settings = SandboxSettings { tick: Duration::from_nanos(1), slice: 1, ..Default::default() };
     let sandbox = Sandbox::new(settings).unwrap();
     let plugin = sandbox.compile(&module(&slow(2_000))).unwrap();
