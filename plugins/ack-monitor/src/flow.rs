@@ -10,7 +10,7 @@ use crate::segment::Segment;
 pub(crate) const WORDS: usize = 5;
 /// Size of a flow's state in bytes.
 pub(crate) const STATE_BYTES: usize = 8 * WORDS;
-/// Number of consecutive duplicates that makes the sender retransmit a segment (RFC 5681, 3.2).
+/// Number of consecutive duplicates after which the sender retransmits a segment (RFC 5681, 3.2).
 pub(crate) const FAST: u16 = 3;
 
 /// State of a flow. A new flow is all zeros.
@@ -18,13 +18,13 @@ pub(crate) const FAST: u16 = 3;
 pub(crate) struct Flow {
     /// Highest acknowledgment number.
     pub highest: u32,
-    /// Window of the last acknowledgment.
+    /// TCP window of the last acknowledgment.
     pub window: u16,
-    /// Number of consecutive duplicates since the highest number last increased.
+    /// Number of duplicates since the last increase of the highest number.
     pub run: u16,
     /// Largest `run` so far.
     pub longest_run: u16,
-    /// Number of third duplicates in a row.
+    /// Number of duplicates that were the third in a row.
     pub fast: u32,
     /// Number of all acknowledgments; 0 before the first.
     pub acks: u32,
@@ -36,21 +36,21 @@ pub(crate) struct Flow {
     pub last: Instant,
 }
 
-/// Meaning of an acknowledgment.
+/// Class of an acknowledgment.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Meaning {
     /// First acknowledgment of the flow.
     First,
-    /// Duplicate; the number counts consecutive duplicates, this one included.
+    /// Duplicate. `in_a_row` is the number of consecutive duplicates, this one included.
     Duplicate { in_a_row: u16 },
     /// Acknowledgment with a lower number than an earlier one.
     Old,
-    /// Acknowledgment with a higher number, or with other new content.
+    /// Acknowledgment with a higher number, or with the same number and other new content.
     Other,
 }
 
 impl Flow {
-    /// Reads the flow from the state that the router stores; `None` if the router stores no state.
+    /// Reads the flow from its flow state; `None` if the router keeps no state for it.
     #[inline]
     pub fn load(state: &[u8]) -> Option<Self> {
         let (words, []) = state.as_chunks::<8>() else { return None };
@@ -58,7 +58,7 @@ impl Flow {
         Some(Self::from_words(words.map(u64::from_ne_bytes)))
     }
 
-    /// Reads the flow from the words of its state.
+    /// Reads the flow from the words of its flow state.
     #[inline]
     pub fn from_words([numbers, runs, counts, first, last]: [u64; WORDS]) -> Self {
         Self {
@@ -74,7 +74,7 @@ impl Flow {
         }
     }
 
-    /// Returns the words of the flow's state.
+    /// Returns the words of the flow state.
     #[inline]
     pub fn words(&self) -> [u64; WORDS] {
         [
@@ -86,7 +86,7 @@ impl Flow {
         ]
     }
 
-    /// Writes the flow into the state that the router stores.
+    /// Writes the flow into its flow state.
     #[inline]
     pub fn store(&self, state: &mut [u8]) {
         for (place, word) in state.as_chunks_mut::<8>().0.iter_mut().zip(self.words()) {
@@ -94,7 +94,7 @@ impl Flow {
         }
     }
 
-    /// Adds an acknowledgment to the flow; returns its classification.
+    /// Counts an acknowledgment of the flow, and returns its class.
     #[inline]
     pub fn add(&mut self, segment: &Segment, now: Instant) -> Meaning {
         let meaning = self.meaning(segment);
@@ -121,7 +121,7 @@ impl Flow {
         if self.acks == 0 {
             return Meaning::First;
         }
-        // Numbers wrap: a number less than half the range behind is older (RFC 9293, 3.4).
+        // Numbers wrap: a number is older if it is less than half the range behind (RFC 9293, 3.4).
         let ahead = segment.number.wrapping_sub(self.highest) as i32;
         if ahead < 0 {
             Meaning::Old
@@ -132,14 +132,14 @@ impl Flow {
         }
     }
 
-    /// Returns the acknowledgments per second, from the first to the last.
+    /// Returns the acknowledgments per second between the first and the last.
     pub fn rate(&self) -> f64 {
         per_second(self.acks.into(), self.last.since(self.first))
     }
 }
 
-/// Returns the rate per second, rounded to a tenth, of `count` events; `time` is between the first and the
-/// last. Returns 0 if `time` is 0.
+/// Returns the rate of `count` events per second, rounded to a tenth. `time` is the time between the first
+/// and the last event. Returns 0 if `time` is 0.
 pub(crate) fn per_second(count: u64, time: Duration) -> f64 {
     if time.is_zero() {
         return 0.0;

@@ -66,7 +66,7 @@ use flow::{Flow, Meaning, STATE_BYTES, per_second};
 use segment::Segment;
 use worst::{MOST_WORST, Worst};
 
-/// The plugin type, for registration.
+/// The plugin, for the registration of built-in plugins.
 pub static PLUGIN: AckMonitor = AckMonitor;
 
 /// Plugin `ack-monitor`.
@@ -81,7 +81,7 @@ const MESSAGES: &[(&str, &str)] = &[
 ];
 /// Default number of ended flows to keep.
 const DEFAULT_WORST: usize = 8;
-/// Version of the saved state of instances, and of the state of flows.
+/// Version of the format of saved states and flow states.
 const STATE_VERSION: u32 = 1;
 
 impl Plugin for AckMonitor {
@@ -121,7 +121,7 @@ fn worst(reader: SettingsReader<'_>) -> Result<Option<usize>, PluginError> {
     Ok(reader.number("worst", 0..=MOST_WORST as u64)?.map(|number| number as usize))
 }
 
-/// Saved state: counters, the times of the first and the last acknowledgment, and the worst flows.
+/// Saved state: counters, times of the first and last acknowledgment, and worst flows.
 type Saved = ([u64; 7], Option<[u64; 2]>, Vec<worst::Saved>);
 
 #[derive(Clone, Copy, Default)]

@@ -1,4 +1,4 @@
-//! Fields of a TCP segment that matter for acknowledgments.
+//! Fields of a TCP segment that the plugin uses.
 
 use millrace_plugin_abi::{Exceptions, Family, FlowKey, Packet};
 use millrace_wire::tcp::{self, Flags};
@@ -9,15 +9,15 @@ use millrace_wire::{Protocol, ipv4, ipv6};
 pub(crate) struct Segment {
     /// Acknowledgment number.
     pub number: u32,
-    /// Window, unscaled.
+    /// TCP window, unscaled.
     pub window: u16,
-    /// Whether the segment has no data, no SYN and no FIN.
+    /// Whether the segment has neither data nor SYN nor FIN.
     pub is_bare: bool,
 }
 
 impl Segment {
-    /// Reads the TCP segment of a packet. Returns `None` for another protocol, a segment without an
-    /// acknowledgment, or unreadable headers.
+    /// Reads the TCP segment of a packet. Returns `None` for another protocol, unreadable headers, or a
+    /// segment that the plugin doesn't count.
     #[inline]
     pub fn read(key: &FlowKey, packet: &Packet) -> Option<Self> {
         let hidden = Exceptions::FRAGMENT.with(Exceptions::CUT);
@@ -36,7 +36,7 @@ impl Segment {
     }
 }
 
-/// Returns the length from the network header to the end of the payload, in octets, without link padding.
+/// Returns the number of octets from the network header to the end of the payload, without link padding.
 #[inline]
 fn length(family: Family, packet: &Packet) -> Option<usize> {
     Some(match family {

@@ -13,7 +13,7 @@ use proptest::prelude::*;
 use super::*;
 
 const LINK: usize = 14;
-/// Bytes of a flow-state block before the instance's part.
+/// Bytes of a flow state block in front of the instance's part.
 const HEADER: usize = 8;
 
 fn instance(settings: Value) -> Result<Box<dyn Instance>, PluginError> {
@@ -28,7 +28,7 @@ fn read(instance: &mut dyn Instance) -> Value {
     ask(instance, "read", json!({})).unwrap()
 }
 
-/// Segment of a numbered flow.
+/// Segment of the flow with a number.
 #[derive(Clone, Copy, Debug)]
 struct Sent {
     flow: u16,
@@ -76,7 +76,7 @@ fn packet(pool: &Pool, sent: &Sent) -> Packet {
     packet
 }
 
-/// State of flows 0 to 3, in blocks 1 to 4.
+/// Flow state blocks: flow N uses block N + 1.
 struct Blocks(Vec<Vec<u8>>);
 
 impl Blocks {
@@ -118,11 +118,11 @@ fn end(instance: &mut dyn Instance, blocks: &Blocks, flow: u16) {
     instance.flow_ended(&FlowEnd { key: key(flow), packets: 1, bytes: 60 }, blocks.state(flow));
 }
 
-/// First segment number, chosen so that the numbers wrap.
+/// First acknowledgment number. It makes the numbers wrap soon.
 const BASE: u32 = u32::MAX - 2;
 
-/// Reference computation of a flow's results from all its segments: acknowledgments, duplicates, longest run,
-/// fast, old.
+/// Computes a flow's results from all its segments, as the reference: acknowledgments, duplicates, longest
+/// run, fast, old.
 fn slow(segments: &[Sent]) -> [u64; 5] {
     let (mut duplicates, mut longest, mut fast, mut old) = (0, 0, 0, 0);
     let acks: Vec<_> = segments
@@ -196,7 +196,7 @@ proptest! {
         let mut stored = [0; STATE_BYTES];
         flow.store(&mut stored);
         prop_assert_eq!(Flow::load(&stored), Some(flow));
-        // Any state accepts an acknowledgment.
+        // A flow restored from any state accepts an acknowledgment.
         let mut flow = flow;
         flow.add(&Segment { number: 1, window: 1, is_bare: true }, Instant::ZERO);
     }

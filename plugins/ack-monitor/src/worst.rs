@@ -11,10 +11,11 @@ use crate::flow::{Flow, WORDS};
 /// Maximum number of ended flows to keep.
 pub(crate) const MOST_WORST: usize = 64;
 
-/// Saved flow: source and destination, their ports, protocol, family and incoming port, and its state.
+/// Saved flow: source and destination address, ports, protocol, family, ingress port, and words of its flow
+/// state.
 pub(crate) type Saved = ([u8; 16], [u8; 16], [u16; 2], u8, u8, u16, [u64; WORDS]);
 
-/// Ended flows with the most duplicates, the worst first. The constructor allocates all memory.
+/// Ended flows with the most duplicates, the worst first. The constructor allocates all memory for the limit.
 pub(crate) struct Worst {
     pub limit: usize,
     flows: Vec<(FlowKey, Flow)>,
@@ -25,15 +26,15 @@ impl Worst {
         Self { limit, flows: Vec::with_capacity(limit) }
     }
 
-    /// Sets the number of flows to keep.
+    /// Sets the number of flows to keep. Drops flows beyond it.
     pub fn set_limit(&mut self, limit: usize) {
         self.flows.truncate(limit);
         self.flows.reserve_exact(limit - self.flows.len());
         self.limit = limit;
     }
 
-    /// Adds a flow if it has duplicates and ranks among the worst. Among flows with equal counts, the earlier
-    /// stays.
+    /// Adds an ended flow if it has duplicates and is among the worst. Among flows with equal counts, the
+    /// earlier one ranks higher.
     pub fn add(&mut self, key: FlowKey, flow: Flow) {
         let place = self.flows.partition_point(|(_, other)| other.duplicates >= flow.duplicates);
         if flow.duplicates == 0 || place >= self.limit {
@@ -52,7 +53,7 @@ impl Worst {
         self.flows.iter().map(save).collect()
     }
 
-    /// Restores saved flows; flows beyond the limit are dropped.
+    /// Restores saved flows, up to the limit.
     pub fn restore(&mut self, saved: &[Saved]) {
         for (source, destination, [from, to], protocol, family, port, words) in saved {
             let (ports, port) = ((*from, *to), PortId(*port));
@@ -82,7 +83,7 @@ impl Worst {
     }
 }
 
-/// Merges the worst flows in the replies of several workers; keeps as many as one worker does.
+/// Merges the lists of worst flows in the replies of several workers, up to the limit of one worker.
 pub(crate) fn joined(replies: &[Value]) -> Value {
     let limit = replies.first().and_then(|reply| reply.pointer("/settings/worst")?.as_u64()).unwrap_or(0);
     let lists = replies.iter().filter_map(|reply| reply.get("worst")?.as_array());

@@ -41,7 +41,7 @@ use millrace_plugin_abi::{
 };
 use serde_json::{Map, Value, json};
 
-/// The plugin type, for registration.
+/// The plugin, for the registration of built-in plugins.
 pub static PLUGIN: Delay = Delay;
 
 /// Plugin `delay`.
@@ -57,7 +57,7 @@ const MESSAGES: &[(&str, &str)] = &[
 /// Maximum delay in milliseconds.
 const LONGEST: f64 = 10_000.0;
 
-/// Version of the saved state of instances.
+/// Version of the saved state's format.
 const STATE_VERSION: u32 = 1;
 
 impl Plugin for Delay {
@@ -77,7 +77,7 @@ impl Plugin for Delay {
         state_version: STATE_VERSION,
     }
 
-    /// Adds the counters; the setting is the same at all workers.
+    /// Sums the counters. The setting is the same at all workers.
     fn merge(&self, _message: &Message, replies: Vec<Value>) -> Value {
         merged_but(replies, &["ms"])
     }
@@ -88,7 +88,7 @@ impl Plugin for Delay {
     }
 }
 
-/// Returns the delay in the settings; `None` if it is not given.
+/// Reads the setting `ms`; `None` if it is not given.
 fn delay(settings: &Map<String, Value>) -> Result<Option<Duration>, PluginError> {
     PluginError::unless_known(NAME, settings, &["ms"])?;
     let Some(value) = settings.get("ms") else { return Ok(None) };
@@ -100,7 +100,7 @@ fn delay(settings: &Map<String, Value>) -> Result<Option<Duration>, PluginError>
 
 struct DelayInstance {
     delay: Duration,
-    /// Release time of the last packet.
+    /// Latest release time of all packets so far.
     latest: Instant,
     packets: u64,
 }
@@ -109,7 +109,7 @@ impl Instance for DelayInstance {
     fn process(&mut self, packets: &mut Packets<'_>, now: Instant) -> Progress {
         let until = now + self.delay;
         self.latest = self.latest.max(until);
-        // With a delay of zero, packets are held only behind other held packets.
+        // With a delay of 0, packets are held only if earlier packets are still held.
         if self.latest > now {
             self.packets += packets.len() as u64;
             packets.for_each(|_, _| Verdict::Hold(self.latest));
@@ -125,8 +125,8 @@ impl Instance for DelayInstance {
         false
     }
 
-    /// Saves the release time of the last packet. Held packets keep their release times, so the next instance
-    /// must not release a packet before them.
+    /// Saves the counter and the latest release time. Held packets keep their release times during an
+    /// upgrade, so the next instance must not release a packet before them.
     fn save(&mut self) -> Result<Option<Vec<u8>>, PluginError> {
         Ok(Some(json!([self.packets, self.latest.as_nanos()]).to_string().into_bytes()))
     }

@@ -62,7 +62,7 @@ use millrace_units::PortId;
 use millrace_wire::{Ipv4Fault, Ipv6Fault, ipv4, ipv6};
 use serde_json::{Map, Value, json};
 
-/// The plugin type, for registration.
+/// The plugin, for the registration of built-in plugins.
 pub static PLUGIN: MinimalIp = MinimalIp;
 
 /// Plugin `minimal-ip`.
@@ -71,7 +71,7 @@ pub struct MinimalIp;
 
 const NAME: &str = "minimal-ip";
 const MESSAGES: &[(&str, &str)] = &[("read", "setting and counters"), ("reset", "sets all counters to zero")];
-/// Version of the saved state of instances.
+/// Version of the saved state's format.
 const STATE_VERSION: u32 = 1;
 
 impl Plugin for MinimalIp {
@@ -101,7 +101,7 @@ impl Plugin for MinimalIp {
     }
 }
 
-/// Fault of a header; its index in [`Fault::NAMES`] is the drop reason.
+/// Fault of a header. Its index in [`Fault::NAMES`] is the drop reason.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Fault {
     Short,
@@ -142,7 +142,7 @@ impl From<Ipv6Fault> for Fault {
     }
 }
 
-/// Checks the header of a packet of a family.
+/// Checks the IP header of a packet.
 #[inline]
 fn verify(family: Family, packet: &Packet) -> Result<(), Fault> {
     let (header, length) = (packet.network(), packet.network_len());

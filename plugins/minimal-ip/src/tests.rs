@@ -7,7 +7,7 @@ use proptest::prelude::*;
 
 use super::*;
 
-/// Bytes of the link header before each packet.
+/// Bytes of the link header in front of each packet.
 const LINK: usize = 14;
 
 fn instance(settings: Value) -> Result<Box<dyn Instance>, PluginError> {
@@ -18,7 +18,7 @@ fn ask(instance: &mut dyn Instance, name: &str) -> Reply {
     instance.control(&Message { name: name.to_owned(), arguments: Map::new() })
 }
 
-/// Returns the verdict on a packet; `network` is the packet from its network header on.
+/// Returns the verdict about a packet. `network` is the packet from its network header on.
 fn verdict(instance: &mut dyn Instance, family: Family, network: &[u8]) -> Verdict {
     let pool = Pool::new(64).unwrap();
     let mut packet = pool.packet_from(&[&[0; LINK], network].concat()).unwrap();
@@ -32,7 +32,7 @@ fn verdict(instance: &mut dyn Instance, family: Family, network: &[u8]) -> Verdi
     verdicts[0]
 }
 
-/// Makes a valid IPv4 packet with `options` words of options.
+/// Creates a valid IPv4 packet with `options` 32-bit words of options.
 fn v4(options: u8, payload: usize) -> Vec<u8> {
     let header = 20 + 4 * usize::from(options);
     let mut bytes = vec![0; header + payload];
@@ -45,7 +45,7 @@ fn v4(options: u8, payload: usize) -> Vec<u8> {
     bytes
 }
 
-/// Makes a valid IPv6 packet.
+/// Creates a valid IPv6 packet.
 fn v6(payload: usize) -> Vec<u8> {
     let mut bytes = vec![0; 40 + payload];
     bytes[0] = 0x60;

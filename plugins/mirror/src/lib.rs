@@ -47,7 +47,7 @@ use millrace_plugin_abi::{
 use millrace_units::PortId;
 use serde_json::{Map, Value, json};
 
-/// The plugin type, for registration.
+/// The plugin, for the registration of built-in plugins.
 pub static PLUGIN: Mirror = Mirror;
 
 /// Plugin `mirror`.
@@ -57,9 +57,9 @@ pub struct Mirror;
 const NAME: &str = "mirror";
 const MESSAGES: &[(&str, &str)] =
     &[("read", "settings and counters"), ("reset", "sets all counters to zero")];
-/// Number of ports that one verdict can combine: those numbered below it.
+/// A verdict can combine only ports with numbers below this one.
 const PORTS_TOGETHER: u16 = 64;
-/// Version of the saved state of instances.
+/// Version of the saved state's format.
 const STATE_VERSION: u32 = 1;
 
 impl Plugin for Mirror {
@@ -97,7 +97,7 @@ fn refuse(setting: &str, problem: impl Into<String>) -> PluginError {
     PluginError::setting(NAME, setting, problem)
 }
 
-/// Returns the verdict that every copy gets.
+/// Returns the verdict for every copy.
 fn verdict(to: PortId, also: Option<PortId>) -> Result<Verdict, PluginError> {
     let Some(also) = also else { return Ok(Verdict::Port(to)) };
     if also == to {

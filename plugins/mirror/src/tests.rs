@@ -15,7 +15,7 @@ fn ask(instance: &mut dyn Instance, name: &str) -> Reply {
     instance.control(&Message { name: name.to_owned(), arguments: Map::new() })
 }
 
-/// Returns the verdicts on copies of these lengths.
+/// Passes copies of these lengths to the instance, and returns its verdicts.
 fn verdicts(instance: &mut dyn Instance, lengths: &[usize]) -> Vec<Verdict> {
     let pool = Pool::new(4 * lengths.len().max(1) as u32).unwrap();
     let mut packets: Vec<_> =

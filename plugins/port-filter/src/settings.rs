@@ -18,7 +18,7 @@ pub(crate) struct Settings {
 }
 
 impl Settings {
-    /// Returns these settings, changed as `given` says.
+    /// Returns these settings with the changes in `given`.
     pub fn with(&self, given: &Map<String, Value>) -> Result<Self, PluginError> {
         PluginError::unless_known(NAME, given, &NAMES)?;
         let reader = SettingsReader::new(NAME, given);
@@ -109,7 +109,7 @@ impl Ranges {
         self.0.is_empty()
     }
 
-    /// Reads ranges from a text, a number, or a list of both.
+    /// Reads ranges from a string, a number, or a list of both.
     fn read(value: &Value) -> Result<Self, String> {
         let texts: Vec<String> = match value {
             Value::Array(values) => values.iter().map(text).collect::<Result<_, _>>()?,

@@ -23,7 +23,7 @@ fn v4(protocol: u8, port: u16) -> FlowKey {
     FlowKey::v4(Ipv4Addr::new(10, 0, 0, 1), Ipv4Addr::new(10, 0, 0, 2), protocol, (4000, port), PortId(0))
 }
 
-/// Returns for each packet of these flows whether the plugin drops it.
+/// Passes a packet of each flow to the instance. Returns whether the plugin drops it.
 fn drops(instance: &mut dyn Instance, flows: &[(FlowKey, Exceptions)]) -> Vec<bool> {
     let pool = Pool::new(flows.len() as u32).unwrap();
     let packet = |(_, exceptions): &(FlowKey, Exceptions)| {
@@ -94,7 +94,7 @@ fn packet_with_hidden_ports_does_not_pass() {
     let flows = [
         (v4(6, 0), Exceptions::CUT),
         (v4(17, 0), Exceptions::CUT),
-        // An IPv6 packet with more extension headers than the router reads.
+        // IPv6 packet with more extension headers than the router reads.
         (v4(60, 0), Exceptions::CUT),
         (v4(1, 0), Exceptions::CUT),
         (v4(6, 0), Exceptions::FRAGMENT),

@@ -7,7 +7,7 @@ use crate::settings::{Mode, Settings};
 pub(crate) struct Choice {
     one_in: u32,
     mode: Mode,
-    /// Number of copies since the last choice, in the mode `every`.
+    /// Number of copies since the last chosen one, in the mode `every`.
     passed: u32,
     /// State of the random number generator; never 0.
     random: u64,
@@ -16,20 +16,20 @@ pub(crate) struct Choice {
 impl Choice {
     pub fn new(settings: &Settings) -> Self {
         let Settings { one_in, mode, seed, .. } = *settings;
-        // The multiplication spreads the seed's bits: small states start with small numbers. An odd factor
-        // makes no 0.
+        // Spread the bits of the seed: a small state would first yield small numbers. The factor is odd, so
+        // the result is not 0.
         let random = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15);
         Self { one_in, mode, passed: 0, random }
     }
 
-    /// Changes the settings; restarts the random numbers if `from_seed` is true.
+    /// Changes the settings. Restarts the random numbers if `from_seed` is set.
     pub fn change(&mut self, settings: &Settings, from_seed: bool) {
         let begun = Self::new(settings);
         let random = if from_seed { begun.random } else { self.random };
         *self = Self { random, ..begun };
     }
 
-    /// Whether to send the next copy.
+    /// Whether the next copy is to be sent.
     #[inline]
     pub fn next(&mut self) -> bool {
         match self.mode {
@@ -41,12 +41,13 @@ impl Choice {
                 }
                 chosen
             }
-            // The random number, as a fraction of 2^64, is below 1 / one_in.
+            // Send the copy if the random number, as a fraction of 2^64, is below 1 / `one_in`.
             Mode::Random => (u128::from(self.draw()) * u128::from(self.one_in)) >> 64 == 0,
         }
     }
 
-    /// Returns the next random number: 64 bits, shifts of 13, 7 and 17 (Marsaglia, *Xorshift RNGs*, 2003).
+    /// Returns the next 64-bit random number: xorshift with shifts of 13, 7 and 17 (Marsaglia, *Xorshift
+    /// RNGs*, 2003).
     #[inline]
     fn draw(&mut self) -> u64 {
         let mut number = self.random;

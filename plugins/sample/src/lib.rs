@@ -58,7 +58,7 @@ use serde_json::{Map, Value, json};
 use choice::Choice;
 use settings::{Mode, Settings};
 
-/// The plugin type, for registration.
+/// The plugin, for the registration of built-in plugins.
 pub static PLUGIN: Sample = Sample;
 
 /// Plugin `sample`.
@@ -71,7 +71,7 @@ const MESSAGES: &[(&str, &str)] = &[
     ("set", "one-in=100 mode=every|random seed=1: changes the given settings"),
     ("reset", "sets all counters to zero"),
 ];
-/// Version of the saved state of instances.
+/// Version of the saved state's format.
 const STATE_VERSION: u32 = 1;
 
 impl Plugin for Sample {

@@ -15,7 +15,7 @@ pub(crate) struct Settings {
 }
 
 impl Settings {
-    /// Returns the settings of a new instance. The router has replaced the port's name by its number.
+    /// Returns the settings of a new instance. The router has replaced the port's name by its number before.
     pub fn new(given: &Map<String, Value>) -> Result<Self, PluginError> {
         let reader = SettingsReader::new(NAME, given);
         let problem = "it is missing; give the name of a port, as in to=probe";
@@ -23,7 +23,7 @@ impl Settings {
         Self { to, one_in: 1, mode: Mode::Every, seed: 1 }.with(reader)
     }
 
-    /// Returns these settings, changed by a message's arguments. The port can't change.
+    /// Returns these settings with the changes in a message's arguments. The port can't change.
     pub fn changed(self, arguments: &Map<String, Value>) -> Result<Self, PluginError> {
         let reader = SettingsReader::new(NAME, arguments);
         reader.check_changes(&["one-in", "mode", "seed"])?;
@@ -41,7 +41,7 @@ impl Settings {
     }
 }
 
-/// Mode of the choice of copies.
+/// Method of choosing copies.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Mode {
     Every,

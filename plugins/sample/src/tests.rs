@@ -20,7 +20,7 @@ fn read(instance: &mut dyn Instance) -> Value {
     ask(instance, "read", json!({})).unwrap()
 }
 
-/// Returns the verdicts on `copies` copies of 60 bytes, in calls of 7.
+/// Passes `copies` copies of 60 bytes to the instance, in calls of 7. Returns its verdicts.
 fn verdicts(instance: &mut dyn Instance, copies: usize) -> Vec<Verdict> {
     let pool = Pool::new(8).unwrap();
     let keys = [FlowKey::v4(Ipv4Addr::LOCALHOST, Ipv4Addr::LOCALHOST, 17, (1, 2), PortId(0)); 7];
@@ -58,7 +58,7 @@ proptest! {
         prop_assert_eq!(&said["sent_bytes"], &json!(number * 60));
     }
 
-    /// The bounds are six standard deviations from the mean: one run in 500 million fails by chance.
+    /// The bounds are six standard deviations from the mean, so one run in 500 million fails by chance.
     #[test]
     fn random_sampling_sends_about_one_in_n_packets(one_in in 1..20_u32, seed in prop_oneof![1..100_u64, 1..u64::MAX]) {
         let mut instance =

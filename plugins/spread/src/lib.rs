@@ -45,7 +45,7 @@ use millrace_plugin_abi::{
 use millrace_units::InstanceId;
 use serde_json::{Map, Value, json};
 
-/// The plugin type, for registration.
+/// The plugin, for the registration of built-in plugins.
 pub static PLUGIN: Spread = Spread;
 
 /// Plugin `spread`.
@@ -57,7 +57,7 @@ const MESSAGES: &[(&str, &str)] =
     &[("read", "settings and counters"), ("reset", "sets all counters to zero")];
 /// Names of the settings that name instances.
 const SETTINGS: [&str; 8] = ["to", "to2", "to3", "to4", "to5", "to6", "to7", "to8"];
-/// Version of the saved state of instances.
+/// Version of the saved state's format.
 const STATE_VERSION: u32 = 1;
 
 impl Plugin for Spread {
@@ -104,7 +104,7 @@ fn schema() -> Map<String, Value> {
     settings_of(Value::Object(SETTINGS.iter().map(property).collect()), &["to"])
 }
 
-/// Instance that gets a share of the flows.
+/// Instance that gets a part of the flows.
 struct Target {
     setting: &'static str,
     instance: InstanceId,
@@ -112,9 +112,10 @@ struct Target {
 }
 
 impl Target {
-    /// Returns the weight of a flow for this target; the target with the largest weight gets the flow.
+    /// Returns the weight of this target for a flow. The target with the greatest weight gets the flow.
     fn weight(&self, flow: u32) -> u64 {
-        // Last step of SplitMix64 (Steele, Lea, Flood, OOPSLA 2014): every bit depends on every other.
+        // Last step of SplitMix64 (Steele, Lea, Flood, OOPSLA 2014): every bit of the result depends on every
+        // input bit.
         let mut mixed =
             (u64::from(flow) << 16 | u64::from(self.instance.0)).wrapping_add(0x9e37_79b9_7f4a_7c15);
         mixed = (mixed ^ mixed >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -124,7 +125,7 @@ impl Target {
 }
 
 struct SpreadInstance {
-    /// Targets, at least one.
+    /// Targets among which the flows are distributed, at least one.
     targets: Vec<Target>,
 }
 

@@ -17,7 +17,8 @@ fn ask(instance: &mut dyn Instance, name: &str) -> Reply {
     instance.control(&Message { name: name.to_owned(), arguments: Map::new() })
 }
 
-/// Returns the instance for a packet of each flow; flows are given by hash.
+/// Passes a packet of each flow to the instance, and returns the target for each. Flows are given by their
+/// hashes.
 fn targets(instance: &mut dyn Instance, flows: &[u32]) -> Vec<u16> {
     let pool = Pool::new(flows.len().max(1) as u32).unwrap();
     let packet = |flow: &u32| {

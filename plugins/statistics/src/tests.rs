@@ -27,7 +27,7 @@ fn v6(protocol: u8) -> FlowKey {
     FlowKey::v6(Ipv6Addr::LOCALHOST, Ipv6Addr::LOCALHOST, protocol, (1, 2), PortId(0))
 }
 
-/// Sends frames of these flows and lengths.
+/// Passes frames of these flows and lengths to the instance.
 fn send(instance: &mut dyn Instance, frames: &[(FlowKey, usize)]) {
     let pool = Pool::new(4 * frames.len() as u32).unwrap();
     let mut packets: Vec<_> =

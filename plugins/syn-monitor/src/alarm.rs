@@ -1,4 +1,4 @@
-//! Measuring intervals, their rates, and the alarm.
+//! Intervals of measurement, their rates, and the alarm.
 
 use std::time::Duration;
 
@@ -6,14 +6,14 @@ use millrace_plugin_abi::{Instant, LogLevel};
 
 use crate::destinations::Destinations;
 
-/// Counts of an interval.
+/// Counts of the current interval.
 #[derive(Clone, Copy, Default, Debug)]
 pub(crate) struct Interval {
     /// Number of SYNs.
     pub syn: u64,
-    /// Number of attempts that began.
+    /// Number of attempts that began in the interval.
     pub begun: u64,
-    /// Number of attempts that were completed or aborted, also of attempts from earlier intervals.
+    /// Number of attempts that were completed or aborted in the interval, whenever they began.
     pub ended: u64,
 }
 
@@ -24,7 +24,7 @@ pub(crate) struct Rates {
     pub half_open: f64,
 }
 
-/// Alarm, and the current interval.
+/// State of the alarm, and the current interval.
 #[derive(Default)]
 pub(crate) struct Alarm {
     pub interval: Interval,
@@ -32,24 +32,24 @@ pub(crate) struct Alarm {
     pub is_on: bool,
     /// Number of times that the alarm was raised.
     pub raised: u64,
-    /// Start of the interval; `None` until the first interval begins.
+    /// Start of the current interval; `None` before the first interval.
     begun: Option<Instant>,
-    /// Log line that the router has not taken yet.
+    /// Log line that the router hasn't collected yet.
     pub line: Option<(LogLevel, String)>,
 }
 
 impl Alarm {
-    /// Returns the end of the interval; zero before the first call, so that an interval begins at once.
+    /// Returns the end of the current interval. Before the first interval, returns 0, so it begins at once.
     pub fn due(&self, interval: Duration) -> Instant {
         self.begun.map_or(Instant::ZERO, |begun| begun + interval)
     }
 
-    /// Discards the interval; the next call begins a new one.
+    /// Discards the current interval. The next call begins a new one.
     pub fn restart(&mut self) {
         (self.begun, self.interval) = (None, Interval::default());
     }
 
-    /// Ends the interval, compares its rate with `threshold` (0: no alarm), and starts the next interval.
+    /// Ends the interval, compares its rate with `threshold` (0 for no alarm), and begins the next interval.
     pub fn end_interval(&mut self, now: Instant, threshold: u64, destinations: &Destinations) {
         let Interval { syn, begun, ended } = std::mem::take(&mut self.interval);
         let Some(time) = self.begun.replace(now).map(|begun| now.since(begun)) else { return };
@@ -80,7 +80,7 @@ impl Alarm {
     }
 }
 
-/// Whether `count` events in `time` exceed the threshold per second, without rounding.
+/// Whether `count` events in `time` are above `threshold` events per second, without rounding.
 fn is_above(count: u64, time: Duration, threshold: u64) -> bool {
     u128::from(count) * 1_000_000_000 > u128::from(threshold) * time.as_nanos()
 }

@@ -14,15 +14,15 @@ use crate::settings::Settings;
 /// Maximum number of destinations in a reply.
 const TOP: usize = 10;
 
-/// Saved state: the number of half-open connections without a destination entry, and the entries (whether
-/// IPv6, address, prefix length, count).
+/// Saved state: number of half-open connections without a destination entry, and all entries. An entry holds:
+/// whether it is IPv6, address, prefix length, count.
 pub(crate) type Saved = (u64, Vec<(bool, [u8; 16], u8, u64)>);
 
-/// Network that is the destination of connections.
+/// Destination of connections: a network with the configured prefix length.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
 pub(crate) struct Destination {
     is_v6: bool,
-    /// Address in network byte order; IPv4 in the first four octets.
+    /// Address as a number, the first octet on top. An IPv4 address is in the upper 32 bits.
     address: u128,
     bits: u8,
 }
@@ -40,21 +40,20 @@ impl fmt::Display for Destination {
     }
 }
 
-/// Number of half-open connections by destination.
+/// Number of half-open connections for each destination.
 pub(crate) struct Destinations {
-    /// Destinations with half-open connections.
+    /// Entries: destinations with their number of half-open connections.
     known: HashMap<Destination, u64>,
     limit: usize,
     bits: (u8, u8),
-    /// Number of half-open connections at destinations without an entry.
+    /// Number of half-open connections to destinations without an entry.
     pub elsewhere: u64,
-    /// Number of half-open connections at all destinations.
+    /// Number of half-open connections to all destinations.
     pub half_open: u64,
 }
 
 impl Destinations {
-    /// Returns an empty table with all its memory allocated. The table is at most half full, so it never
-    /// grows.
+    /// Creates an empty table with all its memory. At most half of the table is used, so it never grows.
     pub fn new(settings: &Settings) -> Self {
         Self {
             known: HashMap::with_capacity(2 * settings.destinations),
@@ -74,8 +73,8 @@ impl Destinations {
         Destination { is_v6, address: u128::from_be_bytes(*key.destination_bytes()) & mask, bits }
     }
 
-    /// Adds a half-open connection. Returns the new state of its flow, which records whether its destination
-    /// has an entry.
+    /// Adds a half-open connection. Returns the new state of its handshake, which also tells whether the
+    /// destination has an entry.
     #[inline]
     pub fn add(&mut self, key: &FlowKey) -> State {
         self.half_open += 1;
@@ -91,7 +90,7 @@ impl Destinations {
         State::HalfOpen
     }
 
-    /// Removes a half-open connection; `state` is the state of its flow.
+    /// Removes a half-open connection. `state` is the state of its handshake.
     #[inline]
     pub fn remove(&mut self, key: &FlowKey, state: State) {
         let destination = self.of(key);
@@ -104,7 +103,7 @@ impl Destinations {
         } else if self.elsewhere > 0 {
             self.elsewhere -= 1;
         } else {
-            // The attempt is older than the counts: the previous instance handed over no state.
+            // The attempt began before these counts: the previous instance handed over no state.
             return;
         }
         self.half_open = self.half_open.saturating_sub(1);
@@ -117,8 +116,8 @@ impl Destinations {
         (self.elsewhere, all.collect())
     }
 
-    /// Restores saved state. Counts with another prefix length, or without room for an entry, go to
-    /// `elsewhere`.
+    /// Restores a saved state. Counts for another prefix length, and counts that find no free entry, are
+    /// added to `elsewhere`.
     pub fn restore(&mut self, (elsewhere, all): Saved) {
         self.known.clear();
         (self.elsewhere, self.half_open) = (elsewhere, elsewhere);
@@ -153,7 +152,8 @@ fn entry(destination: &str, half_open: u64) -> Value {
     json!({ "destination": destination, "half_open": half_open })
 }
 
-/// Merges the worst destinations in the replies of several workers, up to ten.
+/// Merges the destinations in the replies of several workers. Returns up to ten, those with the most
+/// half-open connections.
 pub(crate) fn joined(replies: &[Value]) -> Value {
     let mut sums: Vec<(&str, u64)> = Vec::new();
     for one in replies.iter().filter_map(|reply| reply.get("top")?.as_array()).flatten() {
@@ -190,7 +190,7 @@ mod tests {
             let oldest = states.remove(0);
             destinations.remove(&key(number - 150), oldest);
             states.push(destinations.add(&key(number)));
-            // The rest of the capacity shrinks until the table makes room in place, and never grows.
+            // A hash map uses up spare capacity by removals until it rehashes in place. It must never grow.
             assert!(destinations.known.capacity() <= begun, "{number}");
         }
         assert_eq!(destinations.half_open, 150);

@@ -1,8 +1,8 @@
-//! TCP handshakes, followed by the client's segments only.
+//! TCP handshakes, as far as the client's segments show them.
 
 use millrace_wire::tcp::Flags;
 
-/// Kind of segment in a handshake.
+/// Kind of a segment in a handshake.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Segment {
     /// SYN without ACK.
@@ -11,12 +11,12 @@ pub(crate) enum Segment {
     SynAck,
     /// ACK without SYN.
     Ack,
-    /// RST, with any other flags.
+    /// RST, with or without other flags.
     Reset,
 }
 
 impl Segment {
-    /// Returns the kind of a segment with these control bits; `None` if it plays no part in a handshake.
+    /// Returns the kind of a segment with these flags; `None` if it has no part in a handshake.
     #[inline]
     pub fn of(flags: Flags) -> Option<Self> {
         if flags.contains(Flags::RST) {
@@ -36,19 +36,19 @@ impl Segment {
 pub(crate) enum State {
     /// No connection attempt so far.
     None,
-    /// Attempt whose destination has an entry and counts it.
+    /// Half-open attempt, counted in the entry of its destination.
     HalfOpen,
-    /// Attempt whose destination has no entry.
+    /// Half-open attempt whose destination has no entry.
     HalfOpenElsewhere,
     /// Completed handshake.
     Open,
 }
 
 impl State {
-    /// Bytes of state that the router stores for each flow.
+    /// Bytes of the flow state.
     pub const BYTES: usize = 1;
 
-    /// Reads the state from its byte; zero is a new flow.
+    /// Converts the byte of a flow state into the handshake's state; 0 is a new flow.
     #[inline]
     pub fn load(byte: u8) -> Self {
         match byte {
@@ -59,7 +59,7 @@ impl State {
         }
     }
 
-    /// Returns the byte of the state.
+    /// Converts the handshake's state into the byte of a flow state.
     #[inline]
     pub fn store(self) -> u8 {
         match self {

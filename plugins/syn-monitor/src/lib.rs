@@ -83,7 +83,7 @@ use destinations::Destinations;
 use handshake::{Segment, State};
 use settings::Settings;
 
-/// The plugin type, for registration.
+/// The plugin, for the registration of built-in plugins.
 pub static PLUGIN: SynMonitor = SynMonitor;
 
 /// Plugin `syn-monitor`.
@@ -96,7 +96,7 @@ const MESSAGES: &[(&str, &str)] = &[
     ("set", "threshold=1000 interval-ms=1000: changes the given settings"),
     ("reset", "sets all counters to zero; half-open connections stay"),
 ];
-/// Version of the saved state of instances, and of the state of flows.
+/// Version of the format of saved states and flow states.
 const STATE_VERSION: u32 = 1;
 
 impl Plugin for SynMonitor {
@@ -133,7 +133,7 @@ impl Plugin for SynMonitor {
     }
 }
 
-/// Saved state: counters, the alarm with the number of alarms, and the half-open connections.
+/// Saved state: counters; whether the alarm is on, and the number of alarms; half-open connections.
 type Saved = ([u64; 8], (bool, u64), destinations::Saved);
 
 #[derive(Clone, Copy, Default)]
@@ -155,7 +155,7 @@ struct SynMonitorInstance {
     alarm: Alarm,
 }
 
-/// Returns the control bits of a TCP segment; `None` for another protocol or an unreadable header.
+/// Returns the flags of a TCP segment; `None` for another protocol or an unreadable header.
 #[inline]
 fn flags(key: &FlowKey, packet: &Packet) -> Option<tcp::Flags> {
     let hidden = Exceptions::FRAGMENT.with(Exceptions::CUT);
@@ -266,7 +266,7 @@ impl SynMonitorInstance {
         }
     }
 
-    /// Applies a segment to the state of its flow.
+    /// Updates the handshake's state and the counters for a segment. `kept` is the byte of the flow state.
     #[inline]
     fn follow(&mut self, key: &FlowKey, segment: Segment, kept: &mut u8) {
         let state = State::load(*kept);

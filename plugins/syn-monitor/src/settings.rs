@@ -7,7 +7,7 @@ use serde_json::{Map, Value, json};
 
 use crate::NAME;
 
-/// Integer setting: name, minimum, maximum, default and description.
+/// Description of an integer setting: name, minimum, maximum, default, and text for users.
 type Number = (&'static str, u64, u64, u64, &'static str);
 
 const THRESHOLD: Number = (
@@ -26,7 +26,7 @@ const ALL: [Number; 5] = [THRESHOLD, INTERVAL, PREFIX, PREFIX6, DESTINATIONS];
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Settings {
-    /// Connection attempts per second.
+    /// Half-open connection attempts per second above which the alarm is raised; 0 for no alarm.
     pub threshold: u64,
     pub interval: Duration,
     pub prefix: u8,

@@ -11,7 +11,7 @@ use proptest::prelude::*;
 
 use super::*;
 
-/// Bytes of a flow-state block before the instance's part.
+/// Bytes of a flow state block in front of the instance's part.
 const HEADER: usize = 8;
 const FLOWS: usize = 8;
 
@@ -31,13 +31,13 @@ fn number(said: &Value, name: &str) -> u64 {
     said[name].as_u64().unwrap()
 }
 
-/// Returns the key of a flow, 0 to 7. Each two flows have the same destination, 10.0.0.0 to 10.0.0.3.
+/// Returns the key of a flow, 0 to 7. Two flows each have the same destination, 10.0.0.0 to 10.0.0.3.
 fn key(flow: usize) -> FlowKey {
     let destination = Ipv4Addr::new(10, 0, 0, (flow / 2) as u8);
     FlowKey::v4(Ipv4Addr::new(192, 0, 2, 1), destination, 6, (4000 + flow as u16, 80), PortId(0))
 }
 
-/// State of the flows, in blocks 1 to 8.
+/// Flow state blocks: flow N uses block N + 1.
 struct Blocks(Vec<Vec<u8>>);
 
 impl Blocks {
@@ -54,7 +54,7 @@ impl FlowStates for Blocks {
 
 fn segment(pool: &Pool, flags: Flags) -> Packet {
     let mut bytes = [0; 60];
-    // TCP begins at 34, with a header of five words.
+    // The TCP header begins at offset 34, and has five 32-bit words.
     (bytes[34 + 12], bytes[34 + 13]) = (0x50, flags.0);
     let mut packet = pool.packet_from(&bytes).unwrap();
     packet.set_network(14);
@@ -106,7 +106,7 @@ fn anything() -> impl Strategy<Value = Happens> {
     ]
 }
 
-/// Reference model: the history of each flow, its attempt in progress, and counters by name.
+/// Reference model: segments of each flow, its current attempt, and counters by name.
 #[derive(Default)]
 struct Slow {
     open: BTreeMap<usize, ()>,
@@ -200,7 +200,7 @@ proptest! {
         instance.periodic(Instant::ZERO);
         for _ in 0..attempts {
             send(&mut *instance, &mut blocks, 0, Flags::SYN);
-            // The router's flow record ends: the attempt still counts against the threshold.
+            // The attempt expires, and still counts against the threshold.
             end(&mut *instance, &mut blocks, 0);
         }
         instance.periodic(Instant::from_millis(500));
@@ -287,7 +287,7 @@ fn only_tcp_that_can_be_read_counts() {
     let mut instance = instance(json!({})).unwrap();
     instance.process(&mut Packets::new(&mut packets, &keys, &[0, 1, 2, 3], &mut verdicts), Instant::ZERO);
     let said = read(&mut *instance);
-    // Without state for the flow, the plugin does not follow it.
+    // The plugin doesn't follow a handshake without flow state.
     assert_eq!((&said["syn"], &said["unfollowed"], &said["attempts"]), (&json!(1), &json!(1), &json!(0)));
     assert_eq!((instance.flow_state(), verdicts), (1, [Verdict::Pass; 4]));
 }
@@ -398,7 +398,7 @@ fn state_is_handed_over_to_another_instance() {
         assert_eq!((number(&said, "half_open"), number(&said, "half_open_elsewhere")), (0, 0));
         assert_eq!((number(&said, "aborted"), top(&said).len()), (5, 0));
     }
-    // An instance without handed-over state ignores the ends of earlier attempts.
+    // An instance that got no state ignores the ends of attempts that began before.
     let mut empty = instance(json!({})).unwrap();
     send(&mut *empty, &mut blocks, 1, Flags::RST);
     assert_eq!(number(&read(&mut *empty), "half_open"), 0);
