@@ -1,9 +1,10 @@
-//! Throughput of a port: a wire between two veths of a private network namespace, under overload.
+//! Measures the throughput of a port: a wire between two veths of a private network namespace, under
+//! overload.
 //!
-//! `wire af_xdp|af_packet|none [one|two] [SECONDS] [THREAD]`: one core for everything, or a second core for
-//! the source of frames. With `none` only the source runs, and another program with the thread id THREAD
-//! forwards from `r1` to `r2` in the namespace. The example counts the frames at the far end, and the
-//! processor time of the forwarding thread. The processor time is meaningful even on a busy machine.
+//! `wire af_xdp|af_packet|none [one|two] [SECONDS] [THREAD]`: `one` core does everything, or a second core
+//! runs the source of frames. With `none` only the source runs. Another program with the thread id THREAD
+//! then forwards from `r1` to `r2` in the namespace. The example counts the frames at the far end, and the
+//! processor time of the forwarding thread, which is meaningful even on a busy machine.
 #![allow(clippy::disallowed_methods, reason = "it measures time")]
 
 #[path = "../tests/support/mod.rs"]
@@ -43,7 +44,7 @@ fn received(device: &str) -> u64 {
     line.split_whitespace().nth(2).unwrap().parse().unwrap()
 }
 
-/// Returns the nanoseconds that a thread has run, system calls included.
+/// Returns the processor time of a thread in nanoseconds, including system calls.
 fn run_time(thread: &str) -> u64 {
     let text = std::fs::read_to_string(format!("/proc/{thread}/schedstat")).unwrap();
     text.split_whitespace().next().unwrap().parse().unwrap()
@@ -113,7 +114,7 @@ fn main() {
     let mut batch = Batch::new();
     let (start, mut measured) = (Instant::now(), None);
     while start.elapsed() < Duration::from_secs(seconds + 1) {
-        // The first second warms up caches and memory.
+        // The first second warms up caches and memory, so it isn't measured.
         if measured.is_none() && start.elapsed() > Duration::from_secs(1) {
             measured = Some((Instant::now(), received("h2"), run_time(thread)));
         }

@@ -33,7 +33,7 @@ pub enum PortError {
     Busy {
         /// Name of the device.
         device: String,
-        /// Holder, as far as it is known, and the remedy.
+        /// Holder of the device or queue, if known, and the remedy.
         holder: String,
     },
     /// The kernel has no memory left.

@@ -4,9 +4,9 @@
 //! The result is deterministic: the fate of the n-th packet of a direction depends on the settings, their
 //! seed and the given times, never on a clock. Each direction has its own queue and random sequence.
 //!
-//! A packet passes these steps in order. It may be lost, and it may be duplicated. Each of the copies may be
-//! corrupted, waits until the link has sent the packets before it (with a rate limit), and then waits for the
-//! delay.
+//! A packet passes these steps in order. It may be lost, and it may be duplicated. The packet and its
+//! duplicate may each be corrupted. With a rate limit, each waits until the link has sent earlier packets.
+//! Then it waits for the delay.
 
 use std::os::fd::RawFd;
 
@@ -24,10 +24,11 @@ pub use settings::{ImpairError, Impairment, ImpairmentDirection};
 
 /// Port whose link is impaired.
 ///
-/// Its counters combine the inner port's and its own. Let `given` be the frames that `receive` returned and
-/// `taken` the frames that `transmit` took: received + taken + created = given + transmitted + drops + held,
-/// exactly. A packet that is lost, or finds the queue full, counts as [`DropReason::Impaired`]; a duplicate
-/// as `created`; a waiting packet as `held`. Packets that still wait when the port is dropped are lost.
+/// Its counters combine those of the inner port and its own. Let `given` be the frames that `receive`
+/// returned and `taken` the frames that `transmit` took. Then exactly: received + taken + created = given +
+/// transmitted + drops + held. A packet that is lost, or finds the queue full, counts as
+/// [`DropReason::Impaired`]; a duplicate as `created`; a waiting packet as `held`. Packets that still wait
+/// when the port is dropped are lost.
 pub struct Impair {
     inner: Box<dyn Port>,
     incoming: Option<Link>,

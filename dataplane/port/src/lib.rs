@@ -1,7 +1,7 @@
 //! Ports, the sources and sinks of packets: AF_XDP, AF_PACKET, TAP, pcap and memory ports, and wrappers
 //! around them.
 //!
-//! No port indexes the bytes of a frame: all accesses use checked views.
+//! No port indexes the bytes of a frame; all accesses are bounds-checked views.
 #![deny(clippy::indexing_slicing, clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 #![cfg_attr(test, allow(clippy::indexing_slicing, clippy::unwrap_used, clippy::expect_used, clippy::panic))]
 

@@ -1,5 +1,5 @@
-//! Port without a device: frames come from and go to the memory of this process, for tests, benches and the
-//! API.
+//! Port without a device: it receives frames from this process, and gives frames to it. Tests, benches and
+//! the API use it.
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
@@ -16,7 +16,7 @@ mod generator;
 
 pub use generator::Generator;
 
-/// Port whose wire is a [`MemoryHandle`].
+/// Port whose other end is a [`MemoryHandle`].
 ///
 /// The port receives frames of any length. It drops outgoing frames above the MTU (with an Ethernet header
 /// and two VLAN tags) as [`LinkOversize`](DropReason::LinkOversize).
@@ -35,7 +35,7 @@ pub struct MemoryHandle {
 #[derive(Debug)]
 struct Wire {
     queues: Vec<ReceiveQueue>,
-    /// Queue that is read first.
+    /// Queue that the next `receive` reads first.
     first: usize,
     transmitted: Vec<Vec<u8>>,
     count_only: bool,
@@ -56,7 +56,7 @@ enum Arriving {
 
 impl Memory {
     /// Creates a port with this address and MTU (bytes of the network-layer packet), and the handle of its
-    /// wire.
+    /// far end.
     pub fn new(mac: MacAddr, mtu: u16) -> (Self, MemoryHandle) {
         let wire = Rc::new(RefCell::new(Wire {
             queues: vec![ReceiveQueue::default()],
@@ -76,12 +76,13 @@ fn capabilities(mac: MacAddr, mtu: u16) -> Capabilities {
 }
 
 impl MemoryHandle {
-    /// Injects a frame; it waits (as `held`) until the port receives it.
+    /// Injects a frame. It waits, counted as `held`, until the port receives it.
     pub fn inject(&self, frame: &[u8]) {
         self.inject_by(0, frame);
     }
 
-    /// Injects a frame into a receive queue, counted from 0. Missing queues are added.
+    /// Injects a frame into the receive queue `queue`, counted from 0. Adds queues up to that one if they
+    /// don't exist.
     pub fn inject_by(&self, queue: usize, frame: &[u8]) {
         self.arrive(queue, Arriving::Bytes(frame.to_vec()));
     }

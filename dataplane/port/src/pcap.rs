@@ -1,4 +1,4 @@
-//! Port on files: it receives the packets of a recorded file (pcap or pcapng) and writes transmitted packets
+//! Port on files: it receives the packets of a recorded file (pcap or pcapng), and writes transmitted packets
 //! to another file (pcapng).
 
 use std::fs::File;
@@ -28,17 +28,18 @@ pub enum Pace {
     Fast,
 }
 
-/// Files of a [`Pcap`] port, and their playback.
+/// Options of a [`Pcap`] port: its files, and the arrival times of packets.
 #[derive(Clone, Debug, Default)]
 pub struct PcapOptions {
     /// Regular file with the packets to receive; `None` for no packets.
     pub input: Option<PathBuf>,
-    /// File for transmitted packets, which replaces an existing file. Without it, packets are only counted.
+    /// File for transmitted packets, which replaces an existing file. With `None`, the port only counts
+    /// packets.
     pub output: Option<PathBuf>,
     /// Arrival times of the packets of `input`.
     pub pace: Pace,
-    /// Offset added to `now` in the timestamps of `output`: the time from 1970 to [`Instant::ZERO`], for the
-    /// time of day.
+    /// Time of day at [`Instant::ZERO`], as the duration since 1970. It is added to `now` in the timestamps
+    /// of `output`.
     pub origin: Duration,
 }
 
@@ -46,8 +47,8 @@ pub struct PcapOptions {
 ///
 /// The port reads the whole input when it is opened, so that a broken file is known before any packet is
 /// forwarded. It sorts the packets by time. The input takes as much memory as the file has bytes. The port
-/// skips packets whose end is missing in the recording, and counts them by [`truncated`](Self::truncated),
-/// not as received.
+/// skips packets whose end is missing in the recording. They count as [`truncated`](Self::truncated), not as
+/// received.
 ///
 /// The output is buffered. [`flush`](Port::flush) does not write the buffer; dropping the port does. After a
 /// failed write nothing more is written. The port then drops packets as
@@ -57,14 +58,14 @@ pub struct Pcap {
     recording: Recording,
     position: usize,
     pace: Pace,
-    /// Arrival time of the first packet.
+    /// Arrival time of the first packet; `None` before the first call of `receive`.
     start: Option<Instant>,
     output: Option<PcapngWriter<File>>,
     counters: PortCounters,
     capabilities: Capabilities,
 }
 
-/// Open files of a [`Pcap`] port, for a thread that may not open files.
+/// Open files of a [`Pcap`] port. Another thread can open them, so the worker needs no right to open files.
 #[derive(Debug)]
 pub struct PcapFiles {
     recording: Recording,
@@ -92,8 +93,11 @@ impl PcapFiles {
 }
 
 impl Pcap {
-    /// Opens the files. The port's own address is `mac`. `mtu` is for the router; the port does not enforce
-    /// it.
+    /// Opens the files. The port's own address is `mac`. Only the router uses `mtu`; the port does not
+    /// enforce it.
+    ///
+    /// # Errors
+    /// As [`PcapFiles::open`].
     pub fn open(mac: MacAddr, mtu: u16, options: &PcapOptions) -> Result<Self, PortError> {
         Self::new(mac, mtu, PcapFiles::open(options.clone())?)
     }
@@ -126,12 +130,13 @@ impl Pcap {
         self.recording.truncated()
     }
 
-    /// Returns the status of the output, which outlives the port; `None` without an output.
+    /// Returns the status of the output file, which remains valid after the port is dropped; `None` without
+    /// an output.
     pub fn output_status(&self) -> Option<WriterStatus> {
         self.output.as_ref().map(PcapngWriter::status)
     }
 
-    /// Returns the arrival time of the next packet; `None` after the last.
+    /// Returns the arrival time of the next packet; `None` after the last packet.
     fn due(&self) -> Option<Instant> {
         let (time, _) = self.recording.get(self.position)?;
         match (self.pace, self.start) {
@@ -140,7 +145,7 @@ impl Pcap {
         }
     }
 
-    /// Takes the next packet of the recording.
+    /// Moves the next packet of the recording into `batch`.
     fn play(&mut self, pool: &Pool, batch: &mut Batch) {
         let Some((_, bytes)) = self.recording.get(self.position) else { return };
         self.position += 1;
@@ -148,7 +153,7 @@ impl Pcap {
         match pool.packet_from(bytes) {
             Some(packet) => {
                 self.counters.received_bytes += bytes.len() as u64;
-                // The caller ensures that there is room.
+                // The caller ensures that `batch` has room.
                 let _ = batch.push(packet);
             }
             None => self.counters.drops.add(DropReason::NoMemory, 1),

@@ -10,39 +10,40 @@ use millrace_wire::MacAddr;
 /// Source and sink of packets. A worker owns its ports, and only its thread calls them.
 ///
 /// Packets are whole link-layer frames, with VLAN tags in place, without frame check sequence. Packets from
-/// [`receive`](Port::receive) have correct transport checksums: a port completes partial ones.
+/// [`receive`](Port::receive) have correct transport checksums, because a port completes partial checksums.
 pub trait Port {
     /// Appends packets that have arrived to `batch`, as many as fit. Never blocks.
     fn receive(&mut self, pool: &Pool, now: Instant, batch: &mut Batch);
 
-    /// Takes all packets of `batch`, in order. The port drops packets that the device cannot take now, and
-    /// counts them in [`PortCounters::drops`]. For that reason it drops none of the first
-    /// [`room`](Port::room) packets if each consists of one frame. Transmission may wait for
-    /// [`flush`](Port::flush).
+    /// Takes all packets of `batch`, in order. The port drops packets that the device can't take now, and
+    /// counts them in [`PortCounters::drops`]. It doesn't do so for the first [`room`](Port::room) packets,
+    /// if each consists of one memory frame. Transmission may wait for [`flush`](Port::flush).
     fn transmit(&mut self, pool: &Pool, now: Instant, batch: &mut Batch);
 
-    /// Returns the number of packets that the device has room for now. Further packets wait in the port's
-    /// queue, where they are scheduled. Ports that learn of a limit only by sending return `usize::MAX`.
+    /// Returns the number of packets that the device has room for now. The caller keeps further packets in
+    /// the port's queue, where they are scheduled. Ports that learn of a limit only by sending return
+    /// `usize::MAX`.
     fn room(&mut self) -> usize {
         usize::MAX
     }
 
-    /// Passes all packets taken so far to the device, and takes back the memory of sent packets.
+    /// Passes all packets taken so far to the device, and reclaims the memory of sent packets.
     fn flush(&mut self, pool: &Pool, now: Instant);
 
-    /// Returns the counters since the port was opened. May call the kernel, so not for every batch.
+    /// Returns the counters since the port was opened. It may call the kernel, so don't call it for every
+    /// batch.
     fn counters(&mut self) -> PortCounters;
 
-    /// Sets the MTU of the device to `mtu` bytes. From now on super-frames are cut into segments of at most
-    /// `segment_mtu` bytes. Ports that do not check lengths do nothing.
+    /// Sets the MTU of the device to `mtu` bytes. From then on the port cuts GSO packets into segments of at
+    /// most `segment_mtu` bytes. Ports that don't check lengths ignore the call.
     fn set_mtu(&mut self, mtu: u16, segment_mtu: u16) {
         let _ = (mtu, segment_mtu);
     }
 
-    /// Returns the properties of the port when it was opened.
+    /// Returns the properties that the port had when it was opened.
     fn capabilities(&self) -> &Capabilities;
 
-    /// Returns a descriptor that becomes readable when packets arrive; `None` when the port must be polled or
+    /// Returns a descriptor that becomes readable when packets arrive. `None` when the port must be polled or
     /// has ended.
     fn descriptor(&self) -> Option<RawFd>;
 
@@ -52,19 +53,20 @@ pub trait Port {
         None
     }
 
-    /// Returns the progress of the port in sending frames; `None` if it is unknown. Makes no system call, so
-    /// it suits every iteration.
+    /// Returns the progress of the port in sending frames; `None` if the port can't tell. Makes no system
+    /// call, so it suits every iteration.
     fn progress(&mut self) -> Option<Progress> {
         None
     }
 
-    /// Returns the number of receive queues that the port reads. Packets of one queue keep their order;
-    /// queues are independent.
+    /// Returns the number of receive queues that the port reads. Packets of one queue keep their order; there
+    /// is no order between queues.
     fn receive_queues(&self) -> usize {
         1
     }
 
-    /// Returns the device's number of the receive queue at an index, which the XDP program also uses.
+    /// Returns the device's number of the receive queue at index `queue`. The XDP program uses the same
+    /// number.
     fn queue_number(&self, queue: usize) -> usize {
         queue
     }
@@ -76,8 +78,8 @@ pub trait Port {
         Arrivals::default()
     }
 
-    /// Returns the number of frames of a receive queue lost before they were read. Calls the kernel, so not
-    /// for every batch.
+    /// Returns the number of frames of a receive queue that were lost before they were read. It calls the
+    /// kernel, so don't call it for every batch.
     fn lost(&self, queue: usize) -> u64 {
         let _ = queue;
         0
@@ -89,10 +91,10 @@ pub trait Port {
     }
 }
 
-/// Progress of a port in sending frames, and packets that it keeps after reading.
+/// Progress of a port in sending frames, and the number of packets that it has read and not yet returned.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Progress {
-    /// Number of frames that the kernel or the device has not taken yet.
+    /// Number of frames given to the port that the kernel or the device has not taken yet.
     pub unsent: u32,
     /// Number of frames that the kernel or the device has taken; a lower bound. `sent` + `unsent` is the
     /// number of frames given to the port.
@@ -101,7 +103,7 @@ pub struct Progress {
     pub kept: u32,
 }
 
-/// Progress of a port in reading a receive queue.
+/// Progress of a port in reading one receive queue.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Arrivals {
     /// Number of frames read so far, without lost frames.
@@ -126,11 +128,12 @@ pub struct PortCounters {
     pub transmitted_bytes: u64,
     /// Number of transmitted frames that left by a [`BatchSend`](crate::BatchSend).
     pub batched: u64,
-    /// Number of packets created by the port: duplicates by impairment, segments of a super-frame.
+    /// Number of packets created by the port: duplicates of an impairment, and additional segments of
+    /// GSO packets.
     pub created: u64,
     /// Frames lost in the port, by reason.
     pub drops: DropCounts,
-    /// Number of frames that wait inside the port (delayed, or not yet taken by the device).
+    /// Number of frames that wait inside the port, because they are delayed or the device has not taken them.
     pub held: u64,
 }
 
@@ -183,9 +186,9 @@ pub enum Mode {
     ZeroCopy,
     /// AF_XDP in the driver, with a copy.
     Native,
-    /// AF_XDP after the driver, on socket buffers.
+    /// AF_XDP in the kernel's generic hook, on socket buffers.
     Generic,
-    /// AF_PACKET rings.
+    /// AF_PACKET with a receive ring.
     Ring,
     /// One system call per packet.
     Call,

@@ -1,4 +1,4 @@
-//! Wrapper that writes the packets of a port to a pcapng file, with the direction of each packet.
+//! Wrapper that writes all packets of a port to a pcapng file, with the direction of each packet.
 
 use std::io::Write;
 use std::os::fd::RawFd;
@@ -9,12 +9,12 @@ use millrace_units::Instant;
 use crate::pcap::{Direction, PcapngWriter};
 use crate::{Capabilities, Port, PortCounters};
 
-/// Limit of a recording. The default is no limit.
+/// Limits of a recording. The default is no limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RecordLimit {
     /// Maximum number of packets.
     pub packets: u64,
-    /// Maximum number of packet bytes; the packet that would exceed it ends the recording.
+    /// Maximum number of packet bytes. The packet that would exceed it ends the recording.
     pub bytes: u64,
 }
 
@@ -24,8 +24,8 @@ impl Default for RecordLimit {
     }
 }
 
-/// Recorded port: the recording has the packets returned by `receive`, and the packets given to `transmit`
-/// before the port may drop them.
+/// Recorded port. The recording contains the packets that `receive` returned and all packets given to
+/// `transmit`, even if the port then drops them.
 ///
 /// At the limit, or after a failed write, the recording ends and the file is written out; the port continues.
 /// The writer's [status](PcapngWriter::status) has the number of packets written. Recording changes no
@@ -144,7 +144,7 @@ mod tests {
     }
 
     impl Shared {
-        /// Returns time in nanoseconds, flags and bytes of each packet.
+        /// Returns the time in nanoseconds, the flags and the bytes of each packet.
         fn packets(&self) -> Vec<(u128, u32, Vec<u8>)> {
             let file = self.0.borrow();
             let (mut rest, mut parser) = PcapNgParser::new(&file).unwrap();

@@ -7,7 +7,7 @@ use std::os::fd::{AsRawFd, BorrowedFd};
 /// Value that the kernel may fill in byte by byte.
 ///
 /// # Safety
-/// Every pattern of bytes, all zeros among them, must be a valid value.
+/// Every pattern of bytes must be a valid value, also all zeros.
 pub(crate) unsafe trait Plain: Copy {}
 
 // SAFETY: an integer.

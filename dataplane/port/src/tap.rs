@@ -1,5 +1,5 @@
-//! Port on its own TAP device: the port receives the frames that the kernel sends there, and the kernel
-//! receives the port's.
+//! Port on a TAP device of its own: the port receives the frames that the kernel sends there, and the kernel
+//! receives the frames that the port sends.
 
 use std::fs;
 use std::io::{self, ErrorKind, IoSlice};
@@ -17,16 +17,16 @@ use crate::{Capabilities, Mode, Port, PortCounters, PortError};
 const LONGEST_NAME: usize = 15;
 /// Largest MTU that a TAP device accepts.
 const LARGEST_MTU: u16 = 65_521;
-/// Queue length of a TAP device that receives the output of another device, in frames.
+/// Queue length, in frames, of a catcher: a TAP device that receives the output of another device.
 const CATCHER_QUEUE: u32 = 4096;
-/// Maximum number of frames of a packet that are passed to the kernel without a copy.
+/// Maximum number of memory frames of a packet that the port passes to the kernel without a copy.
 const MOST_SLICES: usize = 64;
 
 /// Port on a TAP device, which the port creates and which disappears with it.
 ///
-/// The port is one end of a wire; the device is the kernel's end. They have different MAC addresses. Each
-/// packet costs a system call. The kernel completes checksums before a frame arrives, and leaves VLAN tags in
-/// it.
+/// The port is one end of a wire; the device is the kernel's end. The two ends have different MAC addresses.
+/// Each packet costs a system call. The kernel completes checksums before a frame arrives, and leaves VLAN
+/// tags in it.
 ///
 /// The port drops packets for these reasons:
 ///
@@ -39,22 +39,22 @@ const MOST_SLICES: usize = 64;
 pub struct Tap {
     device: SyncDevice,
     name: String,
-    /// Buffer for one frame, and one more byte to detect longer frames.
+    /// Buffer for one frame, plus one byte to detect longer frames.
     buffer: Box<[u8]>,
     /// Number of frames that the kernel lost before the port was opened.
     lost_before: u64,
-    /// Number of frames that the kernel lost since then, at the last query. A query is impossible once the
-    /// device is deleted.
+    /// Number of frames that the kernel has lost since the port was opened, at the last query. The kernel
+    /// can't be queried once the device is deleted.
     lost: u64,
-    /// Source address of frames to ignore: the kernel's own traffic on the device.
+    /// Source address of the frames to ignore, which are the kernel's own traffic on the device.
     passed_over: Option<MacAddr>,
     counters: PortCounters,
     capabilities: Capabilities,
 }
 
 impl Tap {
-    /// Creates the TAP device `name` with this MTU (bytes of the network-layer packet, 68 to 65,521) in the
-    /// calling thread's network namespace, and sets it up. The port's MAC address is derived from the name.
+    /// Creates the TAP device `name` in the calling thread's network namespace, and sets it up. `mtu` is in
+    /// bytes of the network-layer packet, 68 to 65,521. The port's MAC address is derived from the name.
     ///
     /// # Errors
     /// [`PortError`] when the name is invalid, the process lacks CAP_NET_ADMIN, another process uses the
@@ -65,17 +65,17 @@ impl Tap {
         Self::with_device(name, mtu, device)
     }
 
-    /// Creates a TAP device for packets that the kernel sends out of another device, and that a program
-    /// redirects here. Frames may have any length: the kernel cuts super-frames and completes checksums on
-    /// the way. The port ignores the kernel's own traffic on the TAP device (neighbour discovery), because no
-    /// host is behind it. The port sends nothing.
+    /// Creates a catcher: a TAP device for packets that the kernel sends out of another device, and that a
+    /// program redirects here. Frames may have any length: the kernel segments GSO packets and completes
+    /// checksums on the way. The port ignores the kernel's own traffic on the TAP device (neighbour
+    /// discovery), because no host is behind it. The port sends nothing.
     pub fn open_catcher(name: &str) -> Result<Self, PortError> {
         check_name(name)?;
         let builder = DeviceBuilder::new().name(name).layer(Layer::L2).mtu(LARGEST_MTU).enable(false);
         let device = builder.tx_queue_len(CATCHER_QUEUE).build_sync();
         let mut catcher = Self::with_device(name, LARGEST_MTU, device)?;
-        // Without IPv6 the kernel sends nothing of its own. If IPv6 cannot be disabled, the port ignores such
-        // frames.
+        // Without IPv6 the kernel sends no frames of its own. If IPv6 can't be disabled, the port ignores
+        // such frames.
         let _ = fs::write(format!("/proc/sys/net/ipv6/conf/{name}/disable_ipv6"), "1");
         let failed = |call| move |source| open_error(name, call, source);
         catcher.device.enabled(true).map_err(failed("setting the TAP device up"))?;
@@ -119,7 +119,7 @@ impl Tap {
             return;
         }
         match pool.packet_from(self.buffer.get(..length).unwrap_or_default()) {
-            // The caller ensures that there is room.
+            // The caller ensures that `batch` has room.
             Some(packet) => drop(batch.push(packet)),
             None => self.counters.drops.add(DropReason::NoMemory, 1),
         }
@@ -158,7 +158,7 @@ impl Tap {
 impl Port for Tap {
     fn receive(&mut self, pool: &Pool, _now: Instant, batch: &mut Batch) {
         while batch.room() > 0 {
-            // On any error no frame was read or lost: there is none, or the device is gone.
+            // An error means that no frame waits or the device is gone, so no frame is lost.
             match self.device.recv(&mut self.buffer) {
                 Ok(length) => self.arrived(pool, length, batch),
                 Err(_) => return,
@@ -250,7 +250,8 @@ fn mac_of(name: &str, kernel: MacAddr) -> MacAddr {
 fn lost_by_kernel(name: &str) -> Option<u64> {
     let table = fs::read_to_string("/proc/thread-self/net/dev").ok()?;
     let line = table.lines().find_map(|line| line.trim_start().strip_prefix(name)?.strip_prefix(':'))?;
-    // Eight columns of the device's reception, then bytes, packets, errors and drops of its transmission.
+    // Eight columns of the device's reception come first, then bytes, packets, errors and drops of its
+    // transmission.
     line.split_whitespace().nth(8 + 3)?.parse().ok()
 }
 

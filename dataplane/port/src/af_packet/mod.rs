@@ -1,12 +1,12 @@
 //! AF_PACKET port: works on every device, and copies each frame (`packet(7)`).
 //!
-//! The kernel also forwards the frames that it gives to the port, unless the port's tcx program drops them
-//! there. [`Options::filter`] keeps frames for the kernel out of the port.
+//! The kernel also forwards the frames that it gives to the port, unless the port's tcx program drops them in
+//! the kernel. [`Options::filter`] keeps frames that are for the kernel out of the port.
 //!
 //! The port corrects received frames in two ways. The kernel removes the outer VLAN tag of a frame and
 //! reports it separately; the port inserts it again. The kernel also reports partial transport checksums, and
-//! the segment size of super-frames (`struct virtio_net_hdr`). The port completes the checksums and cuts the
-//! super-frames.
+//! the segment size of GSO packets (`struct virtio_net_hdr`). The port completes the checksums and segments
+//! the GSO packets.
 //!
 //! Counters: *transmitted* are the frames that `sendmmsg` took. Frames for which the kernel had no slot
 //! (`PACKET_STATISTICS`) count as received and dropped.
@@ -33,7 +33,8 @@ use transmit::Transmitter;
 
 /// Length of a link header with two VLAN tags.
 const MAX_LINK_HEADER: usize = ethernet::HEADER_LEN + 8;
-/// Length in bytes of the buffer for a frame from a socket's queue: room for 64 KiB of data and all headers.
+/// Length in bytes of the buffer for a frame that doesn't fit a ring slot: room for 64 KiB of data and all
+/// headers.
 const MAX_COPY: usize = 1 << 17;
 const NEEDS_CHECKSUM: u8 = 1;
 
@@ -44,7 +45,7 @@ pub struct AfPacket {
     receiver: OwnedFd,
     sender: OwnedFd,
     transmitter: Transmitter,
-    /// Segments of a super-frame that the last batch had no room for.
+    /// Segments of a GSO packet that the last batch had no room for.
     backlog: VecDeque<Packet>,
     copy: Box<[u8]>,
     read: u64,
@@ -57,13 +58,13 @@ pub struct AfPacket {
     capabilities: Capabilities,
 }
 
-/// Bound sockets of a port. A worker that lacks the privilege to bind sockets opens the port with them.
+/// Bound sockets of a port. A worker that must not bind sockets opens the port with these.
 #[derive(Debug)]
 pub struct Sockets(socket::Both);
 
 impl AfPacket {
-    /// Creates and binds the sockets, in the calling thread's network namespace. Frames wait in the receive
-    /// ring from now on.
+    /// Creates and binds the sockets, in the calling thread's network namespace. From then on the receive
+    /// ring collects frames.
     ///
     /// # Errors
     /// [`PortError`]: no such device, down, no permission, no memory, a ring size out of range.
@@ -81,7 +82,8 @@ impl AfPacket {
         Self::open_by(sockets, options)
     }
 
-    /// Opens the port with existing sockets, without privileges and without socket system calls.
+    /// Opens the port with sockets from [`make_sockets`](Self::make_sockets). Needs no privileges, and makes
+    /// no socket system calls.
     pub fn open_by(Sockets(sockets): Sockets, options: Options) -> Result<Self, PortError> {
         let ring = sockets.map_ring(&options)?;
         let socket::Both { receiver, sender, .. } = sockets;
@@ -133,7 +135,7 @@ impl AfPacket {
         self.accept(pool, packet, vnet, header);
     }
 
-    /// Corrects a frame and appends it to the backlog, cut into segments if necessary.
+    /// Corrects a frame and appends it to the backlog, in segments if necessary.
     fn accept(&mut self, pool: &Pool, packet: Option<Packet>, vnet: [u8; VNET_HEADER], header: &Header) {
         let Some(mut packet) = packet else { return self.drops.add(DropReason::NoMemory, 1) };
         let [flags, segment_type, _, _, size @ .., a, b, c, d] = vnet;
@@ -201,7 +203,7 @@ impl Port for AfPacket {
     }
 
     fn counters(&mut self) -> PortCounters {
-        // The kernel resets its counters with each reading.
+        // Each reading resets the kernel's counters.
         let fresh = socket_option::get::<libc::tpacket_stats>(
             self.receiver.as_fd(),
             libc::SOL_PACKET,

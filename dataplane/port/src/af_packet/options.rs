@@ -17,17 +17,17 @@ pub struct Options {
     pub mac: MacAddr,
     /// MTU of the device: largest network-layer packet, in bytes.
     pub mtu: u16,
-    /// Maximum length of the segments of a super-frame (longer than the MTU), in network-layer bytes.
-    /// Default: the MTU. With the smallest MTU of all ports, the sender gets no "packet too big" errors.
+    /// Maximum length of the segments of a GSO packet (a frame longer than the MTU), in network-layer bytes.
+    /// Default: the MTU. If this is the smallest MTU of all ports, senders get no "packet too big" errors.
     pub segment_mtu: u16,
     /// Number of frames in the receive ring: a power of two, 64 to 32,768. Default: 4,096, which takes 8 MiB
     /// at an MTU of 1,500. Rings that would take more than 64 MiB are shortened.
     pub ring_size: u32,
-    /// eBPF socket filter: the port receives only accepted frames. Default: none, all frames.
+    /// eBPF socket filter; the port receives only frames that it accepts. Default: none, so all frames.
     pub filter: Option<OwnedFd>,
-    /// Whether the port completes transport checksums that look partial even without a report of the kernel:
-    /// see [`partial_checksum`](crate::partial_checksum). It always completes checksums that the kernel
-    /// reports as partial. Default: yes.
+    /// Whether the port completes transport checksums that look partial although the kernel doesn't report
+    /// them as partial: see [`partial_checksum`](crate::partial_checksum). It always completes checksums that
+    /// the kernel reports as partial. Default: yes.
     pub partial_checksums: bool,
 }
 

@@ -2,7 +2,7 @@
 //! (`Documentation/networking/packet_mmap.rst`).
 //!
 //! Version 2 delivers a frame as soon as it arrives. Version 3 waits until a block is full or timed out. Each
-//! slot begins with a status word, which names the owner of the rest of the slot.
+//! slot begins with a status word, which tells whether kernel or process owns the slot.
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
@@ -11,17 +11,16 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use crate::socket_option;
 
-/// Maximum number of bytes of a slot before the frame: headers of the ring and of virtio, an address,
-/// alignment.
+/// Maximum number of bytes before the frame in a slot: ring header, virtio header, address and alignment.
 const SLOT_OVERHEAD: usize = 128;
 /// Maximum length of a ring in bytes.
 const MAX_RING: usize = 64 << 20;
-/// Number of bytes that the kernel allocates at a time.
+/// Size of the ring's memory blocks, in bytes.
 const BLOCK: usize = 1 << 17;
 /// Length of `struct virtio_net_hdr`, which precedes the frame.
 pub(super) const VNET_HEADER: usize = 10;
 
-/// Kernel's description of a frame.
+/// The kernel's description of a frame.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Header {
     pub(super) status: u32,
@@ -51,7 +50,7 @@ impl Header {
     }
 }
 
-/// Mapped ring; unmapped when dropped.
+/// Mapped ring. Dropping it unmaps the ring.
 #[derive(Debug)]
 pub(super) struct ReceiveRing {
     memory: NonNull<u8>,
@@ -121,8 +120,8 @@ impl ReceiveRing {
         unsafe { self.slot().cast::<AtomicU32>().as_ref() }
     }
 
-    /// Returns the header of the next frame, if one has arrived. [`release`](Self::release) advances to the
-    /// frame after it.
+    /// Returns the header of the next frame, if one has arrived. After [`release`](Self::release), `peek`
+    /// returns the following frame.
     #[inline]
     pub(super) fn peek(&self) -> Option<Header> {
         let status = self.status().load(Ordering::Acquire);

@@ -1,4 +1,4 @@
-//! Two sockets of an AF_PACKET port: one for receiving, one for sending.
+//! The two sockets of an AF_PACKET port: one for receiving, one for sending.
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
@@ -7,7 +7,7 @@ use super::options::Options;
 use super::ring::{ReceiveRing, RingSize};
 use crate::{PortError, socket_option};
 
-/// Size of the receive buffer in bytes, for frames that do not fit a slot of the ring.
+/// Size in bytes of the receive buffer, which holds frames that do not fit a slot of the ring.
 const RECEIVE_BUFFER: i32 = 16 << 20;
 /// Size of the send buffer in bytes.
 const SEND_BUFFER: i32 = 16 << 20;
@@ -20,15 +20,15 @@ pub(super) struct Both {
     ring: RingSize,
 }
 
-/// Creates both sockets, with large buffers, configures and binds them. Frames wait in the ring from now on.
+/// Creates both sockets with large buffers, configures and binds them. From then on the ring collects frames.
 pub(super) fn create_both(options: &Options) -> Result<Both, PortError> {
     let failed = |error| explain(options, "socket(AF_PACKET)", error);
     let [receiver, sender] = [create().map_err(failed)?, create().map_err(failed)?];
-    // Frames longer than a slot pass through the socket's queue; a smaller buffer holds fewer of them.
+    // Frames longer than a slot wait in the socket's queue, whose capacity the buffer size limits.
     for (fd, name, bytes) in
         [(&receiver, libc::SO_RCVBUFFORCE, RECEIVE_BUFFER), (&sender, libc::SO_SNDBUFFORCE, SEND_BUFFER)]
     {
-        // Without CAP_NET_ADMIN the kernel may refuse this.
+        // Without CAP_NET_ADMIN the kernel may refuse the size; the port works nevertheless.
         let _ = socket_option::set(fd.as_fd(), libc::SOL_SOCKET, name, &bytes);
     }
     let ring = bind_receiver(receiver.as_fd(), options)?;
@@ -44,7 +44,7 @@ impl Both {
     }
 }
 
-/// Configures and binds the receiving socket. From now on its ring receives frames.
+/// Configures and binds the receiving socket. From then on its ring collects frames.
 fn bind_receiver(fd: BorrowedFd<'_>, options: &Options) -> Result<RingSize, PortError> {
     let explain = |call| move |error| explain(options, call, error);
     let set = |level, name, value: i32| socket_option::set(fd, level, name, &value);
@@ -58,7 +58,7 @@ fn bind_receiver(fd: BorrowedFd<'_>, options: &Options) -> Result<RingSize, Port
     }
     let frame = usize::from(options.mtu) + super::MAX_LINK_HEADER;
     let ring = RingSize::set(fd, options.ring_size, frame).map_err(explain("the receive ring"))?;
-    // Frames may arrive only after all options are set.
+    // Binding comes last, because frames may arrive only after all options are set.
     bind(fd, options.ifindex, libc::ETH_P_ALL as u16).map_err(explain("bind"))?;
     Ok(ring)
 }
@@ -66,8 +66,8 @@ fn bind_receiver(fd: BorrowedFd<'_>, options: &Options) -> Result<RingSize, Port
 /// Configures and binds the sending socket. It is bound to no protocol, so it receives nothing.
 fn bind_sender(fd: BorrowedFd<'_>, options: &Options) -> Result<(), PortError> {
     let explain = |call| move |error| explain(options, call, error);
-    // The bypass also skips tcx egress, where the program must not redirect the router's frames as the host's
-    // own.
+    // The bypass skips tcx egress as well. Otherwise the program there would redirect the router's frames as
+    // host output.
     socket_option::set(fd, libc::SOL_PACKET, libc::PACKET_QDISC_BYPASS, &1i32)
         .map_err(explain("PACKET_QDISC_BYPASS"))?;
     bind(fd, options.ifindex, 0).map_err(explain("bind"))

@@ -1,7 +1,7 @@
 //! Transmission by AF_PACKET: one system call per batch.
 //!
-//! `sendmmsg` gathers the frames of a chain from their places in memory, and takes frames of any length. When
-//! the call ends, the kernel has its copy, so frames return to the pool at once.
+//! `sendmmsg` gathers a packet from its memory frames, and takes frames of any length. When the call ends,
+//! the kernel has its copy, so memory frames return to the pool at once.
 
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd};
@@ -9,7 +9,7 @@ use std::ptr;
 
 use millrace_packet::{BATCH_SIZE, DropCounts, DropReason, Packet};
 
-/// Maximum number of pieces of all packets in one call.
+/// Maximum number of pieces, which are contiguous parts of packets, in one call.
 const MAX_PIECES: usize = 1024;
 /// Length of the shortest frame that the kernel takes: an Ethernet header.
 const MIN_FRAME: usize = 14;
@@ -74,7 +74,7 @@ impl Transmitter {
                     self.sent_bytes += lengths.sum::<u64>();
                     done += count;
                 }
-                // The kernel refused the first of these messages; later ones may succeed.
+                // The kernel refused the first of the remaining messages; later messages may succeed.
                 Err(_) => {
                     self.drops.add(DropReason::TransmitFailed, 1);
                     done += 1;

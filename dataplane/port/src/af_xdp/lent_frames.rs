@@ -1,11 +1,11 @@
-//! Record of the packet memory frames that the kernel holds for a port.
+//! Record of the memory frames that the kernel holds for a port.
 
 use millrace_packet::{FRAME_SIZE, Packet, Pool};
 
 use super::ring::Address;
 
-/// Frames of one pool that are lent to the kernel. A frame that was not lent cannot be taken back, whatever
-/// the kernel writes into its rings.
+/// Memory frames of one pool that are lent to the kernel. Only a lent frame can be taken back, whatever the
+/// kernel writes into its rings.
 #[derive(Debug)]
 pub(super) struct LentFrames {
     pool: Pool,
@@ -60,8 +60,8 @@ impl LentFrames {
         Some(address - address % FRAME_SIZE as Address)
     }
 
-    /// Takes a frame back from the kernel as a packet of `length` bytes from `address` on; `None` when the
-    /// frame was not lent.
+    /// Takes a memory frame back from the kernel, as a packet of `length` bytes from `address` on. `None`
+    /// when the frame was not lent.
     #[inline]
     pub(super) fn take_back(&mut self, address: Address, length: u32) -> Option<Packet> {
         let (index, offset) = (address / FRAME_SIZE as u64, (address % FRAME_SIZE as u64) as u16);

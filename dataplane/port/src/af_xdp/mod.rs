@@ -10,9 +10,9 @@
 //! that wait in the ring are *held*. Frames that the kernel lost before the receive ring (`XDP_STATISTICS`)
 //! count as received and dropped.
 //!
-//! When a port in copy mode is dropped, its sockets close and the kernel no longer touches its frames. So
-//! those frames return to the pool. In zero-copy mode the NIC may still write for a while, so those frames
-//! stay out of the pool until the process ends.
+//! When a port in copy mode is dropped, its sockets close and the kernel no longer touches the lent memory
+//! frames. So these return to the pool. In zero-copy mode the NIC may still write for a while, so lent memory
+//! frames stay out of the pool until the process ends.
 
 mod lent_frames;
 mod options;
@@ -45,11 +45,12 @@ use transmit::Transmitter;
 const XDP_HEADROOM: usize = 256;
 /// Length of a link header with two VLAN tags.
 const MAX_LINK_HEADER: usize = ethernet::HEADER_LEN + 8;
-/// Length of a link header with one VLAN tag: the longest that the kernel accepts in a redirected frame.
+/// Length of a link header with one VLAN tag, the longest header that the kernel accepts in a redirected
+/// frame.
 const REDIRECTED_LINK_HEADER: usize = ethernet::HEADER_LEN + 4;
-/// Largest MTU whose frames fit one frame of the pool, VLAN tags included.
+/// Largest MTU whose frames fit one memory frame, VLAN tags included.
 const SINGLE_FRAME_MTU: u16 = (FRAME_SIZE - XDP_HEADROOM - MAX_LINK_HEADER) as u16;
-/// Number of entries of rings that a socket must have, but that this port doesn't use.
+/// Number of entries of a ring that a socket must have but this port doesn't use.
 const UNUSED_RING: u32 = 64;
 
 /// AF_XDP port on a device.
@@ -58,9 +59,9 @@ pub struct AfXdp {
     queues: Vec<(u32, Socket, Receiver)>,
     transmitter: Transmitter,
     lent: LentFrames,
-    /// Segments of a super-frame that the last batch had no room for.
+    /// Segments of a GSO packet that the last batch had no room for.
     backlog: VecDeque<Packet>,
-    /// Queue at which the next batch begins, so that no queue starves another.
+    /// Queue that the next batch reads first; it rotates so that no queue starves.
     first: usize,
     read_bytes: u64,
     created: u64,
@@ -103,7 +104,7 @@ impl AfXdp {
         Self::open_by(sockets, pool, options)
     }
 
-    /// Opens the port with sockets that were created for these options. This needs only the privilege
+    /// Opens the port with sockets that were created for the same options. This needs only the capability
     /// CAP_IPC_LOCK, for the memory.
     ///
     /// # Errors
@@ -144,7 +145,7 @@ impl AfXdp {
         })
     }
 
-    /// Sets another sender for batches of [`LEAST_BATCH`] packets or more.
+    /// Sets an alternative sender for batches of [`LEAST_BATCH`] packets or more.
     pub fn set_batch_send(&mut self, batch_send: Box<dyn BatchSend>) {
         self.transmitter.batch_send = Some(batch_send);
     }
@@ -154,7 +155,7 @@ impl AfXdp {
         self.queues.iter().map(|(queue, socket, _)| (*queue, socket.as_fd().as_raw_fd()))
     }
 
-    /// Returns the number of frames of the pool that the kernel holds for this port, for reception and
+    /// Returns the number of memory frames that the kernel holds for this port, for reception and
     /// transmission.
     pub fn lent_frames(&self) -> u32 {
         self.lent.count()
@@ -184,7 +185,8 @@ impl AfXdp {
         }
     }
 
-    /// Receives a frame longer than the MTU and an Ethernet header: a frame with VLAN tags, or a super-frame.
+    /// Handles a received frame longer than the MTU plus an Ethernet header: a frame with VLAN tags, or a
+    /// GSO packet.
     #[cold]
     fn receive_long(&mut self, packet: Packet, batch: &mut Batch) {
         self.read_bytes += packet.len() as u64;
@@ -217,7 +219,7 @@ fn lost(statistics: &libc::xdp_statistics) -> u64 {
     statistics.rx_dropped + statistics.rx_ring_full
 }
 
-/// Returns the options of a queue. Queues after the first do not send.
+/// Returns the options of a queue. Only the first queue sends, so the others get small transmit rings.
 fn for_queue(options: &Options, queue: u32) -> Options {
     let mut options = options.clone();
     if options.queues.first() != Some(&queue) {
@@ -341,7 +343,7 @@ impl Port for AfXdp {
     }
 
     fn set_mtu(&mut self, mtu: u16, segment_mtu: u16) {
-        // Without scatter a packet has at most the length of a frame, whatever the device accepts.
+        // Without scatter a packet must fit one memory frame, whatever the device accepts.
         let longest = if self.queues[0].1.scatter { u16::MAX } else { SINGLE_FRAME_MTU };
         self.mtu = mtu.min(longest);
         self.segment_mtu = segment_mtu.min(self.mtu);
@@ -360,7 +362,8 @@ impl Port for AfXdp {
 impl Drop for AfXdp {
     fn drop(&mut self) {
         let zero_copy = self.queues.iter().any(|(_, socket, _)| socket.zero_copy);
-        // Closing a socket with unmapped rings waits until no receive path uses it any more (`xsk_release`).
+        // Each socket unmaps its rings before it closes. A close with unmapped rings waits until no receive
+        // path uses the socket any more (`xsk_release`).
         self.queues.clear();
         if !zero_copy {
             self.lent.take_back_all();

@@ -4,13 +4,13 @@ use millrace_wire::MacAddr;
 
 use crate::PortError;
 
-/// Copy mode or zero-copy mode of the driver.
+/// Requested transfer mode: copy or zero-copy.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Bind {
     /// Zero-copy if the driver supports it, otherwise copy mode.
     #[default]
     Auto,
-    /// Zero-copy, or an error.
+    /// Zero-copy; an error if the driver doesn't support it.
     ZeroCopy,
     /// Copy by the kernel, which every driver supports.
     Copy,
@@ -26,19 +26,19 @@ pub enum ProgramMode {
     Generic,
 }
 
-/// Number of entries of the rings of each socket: powers of two, 64 to 32,768; 2,048 each by default.
+/// Number of entries of each socket's rings: powers of two, 64 to 32,768; 2,048 each by default.
 ///
-/// Receive and fill ring limit the number of frames that can arrive while the worker is busy. They hold the
-/// same number of frames of the pool.
+/// Receive and fill ring limit the number of frames that can arrive while the worker is busy. The fill ring
+/// holds as many memory frames of the pool as it has entries.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct RingSizes {
-    /// Received pieces of frames that are not read yet.
+    /// Entries for received pieces of frames that the port has not read yet.
     pub receive: u32,
-    /// Pieces of frames to send.
+    /// Entries for pieces of frames to send.
     pub transmit: u32,
-    /// Empty frames for reception.
+    /// Entries for empty memory frames, for reception.
     pub fill: u32,
-    /// Frames that have been sent.
+    /// Entries for memory frames that have been sent.
     pub completion: u32,
 }
 
@@ -76,15 +76,15 @@ impl RingSizes {
     }
 }
 
-/// Busy polling: reception by the worker's own system calls instead of interrupts (`SO_PREFER_BUSY_POLL`).
+/// Busy polling: the worker's own system calls drive reception instead of interrupts (`SO_PREFER_BUSY_POLL`).
 ///
-/// Busy polling pays if the NIC's interrupts would disturb the worker: one call per batch, and no interrupts
-/// while it polls.
+/// Busy polling pays if the NIC's interrupts would disturb the worker: it costs one call per batch, and
+/// avoids interrupts while the worker polls.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct BusyPoll {
-    /// Time that a call may wait for frames, in microseconds; 20 is usual.
+    /// Maximum time for which a call polls the device, in microseconds; 20 is usual.
     pub microseconds: u32,
-    /// Frames per call, 1 to 65,535; 64 is usual.
+    /// Maximum number of frames per call, 1 to 65,535; 64 is usual.
     pub budget: u16,
 }
 
@@ -102,21 +102,22 @@ pub struct Options {
     pub mac: MacAddr,
     /// MTU of the device: largest network-layer packet, in bytes.
     pub mtu: u16,
-    /// Maximum length of the segments of a super-frame (longer than the MTU), in network-layer bytes.
-    /// Default: the MTU. With the smallest MTU of all ports, the sender gets no "packet too big" errors.
+    /// Maximum length of the segments of a GSO packet (a frame longer than the MTU), in network-layer bytes.
+    /// Default: the MTU. If this is the smallest MTU of all ports, senders get no "packet too big" errors.
     pub segment_mtu: u16,
-    /// Numbers of ring entries.
+    /// Numbers of ring entries of each socket.
     pub rings: RingSizes,
     /// Copy or zero-copy mode. Default: [`Bind::Auto`].
     pub bind: Bind,
-    /// Whether packets may consist of several frames. This is needed for an MTU above the capacity of one
-    /// frame, 1,770 bytes with two VLAN tags. It needs Linux 6.6, and in the driver an XDP program with
-    /// `xdp.frags`. With a program in the generic hook it is always tried, because hosts on virtual links
-    /// send super-frames then. Default: as the MTU needs it.
+    /// Whether packets may consist of several memory frames. This is needed for an MTU above the capacity of
+    /// one memory frame, 1,770 bytes with two VLAN tags. It needs Linux 6.6, and in the driver an XDP program
+    /// with `xdp.frags`. With a program in the generic hook the port always tries it, because hosts on
+    /// virtual links send GSO packets then. Default: yes if the MTU needs it.
     pub scatter: bool,
     /// Mode of the XDP program. Default: [`ProgramMode::Native`].
     pub program: ProgramMode,
-    /// Reason why the program runs in no better mode; for [`Capabilities::why`](crate::Capabilities::why).
+    /// Reason why the XDP program runs in no better mode, for
+    /// [`Capabilities::why`](crate::Capabilities::why).
     pub why: String,
     /// Whether the port completes partial transport checksums: see
     /// [`partial_checksum`](crate::partial_checksum). Default: yes.

@@ -1,4 +1,4 @@
-//! Reception: moves packets from the receive ring into a batch, and empty frames into the fill ring.
+//! Reception: moves packets from the receive ring into a batch, and empty memory frames into the fill ring.
 
 use millrace_packet::{Batch, Packet};
 
@@ -6,15 +6,15 @@ use super::lent_frames::LentFrames;
 use super::socket::Socket;
 use crate::Arrivals;
 
-/// Number of free frames that a refill leaves in the pool, once the fill ring holds as many.
+/// Number of free memory frames that a refill leaves in the pool, once the fill ring holds as many.
 const RESERVE: u32 = 256;
 
 /// Receiver of one socket.
 #[derive(Debug)]
 pub(super) struct Receiver {
-    /// First frames of a packet whose last frame is not read yet.
+    /// Packet whose last piece is not read yet.
     partial: Option<Packet>,
-    /// Number of frames that the fill ring lacks.
+    /// Number of memory frames that the fill ring lacks.
     missing: u32,
     arrivals: Arrivals,
 }
@@ -24,7 +24,7 @@ impl Receiver {
         Self { partial: None, missing: fill_size, arrivals: Arrivals::default() }
     }
 
-    /// Clears the flag that the queue is empty, which holds only after the ring was read.
+    /// Clears the flag that the queue is drained, because only a read of the ring can set it.
     #[inline]
     pub(super) fn begin(&mut self) {
         self.arrivals.drained = false;
@@ -63,12 +63,12 @@ impl Receiver {
         long
     }
 
-    /// Returns the number of frames read, and whether the last batch took all waiting frames.
+    /// Returns the number of frames read, and whether the last call of `receive` drained the queue.
     pub(super) fn arrivals(&self) -> Arrivals {
         self.arrivals
     }
 
-    /// Adds a piece to the partial packet. Returns the packet when the piece is its last.
+    /// Appends a piece to the partial packet. Returns the packet if the piece is its last.
     fn join(&mut self, piece: Packet, continued: bool) -> Option<Packet> {
         match &mut self.partial {
             Some(partial) => partial.chain(piece),
@@ -94,7 +94,7 @@ impl Receiver {
         let spare = if in_ring < RESERVE { available / 2 } else { available.saturating_sub(RESERVE) };
         let wanted = self.missing.min(spare);
         // The kernel took as many frames from the fill ring as it put into the receive ring, so there is
-        // room. It publishes its counter later, so the code checks.
+        // room. But it publishes the fill ring's counter later, so the room is checked.
         let count = wanted.min(socket.fill.free(wanted));
         for _ in 0..count {
             let Some(address) = lent.lend_empty() else { break };

@@ -1,8 +1,8 @@
 //! Rings that an AF_XDP socket shares with the kernel.
 //!
-//! Each ring has one producer and one consumer: two free-running 32-bit counters, and slots whose number is a
+//! Each ring has a producer and a consumer, two free-running 32-bit counters, and slots whose number is a
 //! power of two. The side that advances a counter publishes it with release order; the other side reads it
-//! with acquire order. So the contents of a slot are visible before the slot is
+//! with acquire order. So a side that sees the new counter also sees the contents of the slot
 //! (`Documentation/networking/af_xdp.rst`).
 
 use std::io;
@@ -15,9 +15,9 @@ use std::sync::atomic::{AtomicU32, Ordering};
 /// Type of the slots of a ring. Any bytes that the kernel writes must be a valid value.
 pub(super) trait Slot: Copy + sealed::Sealed {}
 
-/// Address of a frame in the packet memory, the slot type of the fill and the completion ring.
+/// Address of a memory frame: the slot type of the fill and the completion ring.
 pub(super) type Address = u64;
-/// Piece of a packet, the slot type of the receive and the transmit ring.
+/// Piece of a packet: the slot type of the receive and the transmit ring.
 pub(super) type Descriptor = libc::xdp_desc;
 
 mod sealed {
@@ -28,7 +28,7 @@ mod sealed {
 impl Slot for Address {}
 impl Slot for Descriptor {}
 
-/// Mapped ring; unmapped when dropped.
+/// Mapped ring. Dropping it unmaps the ring.
 #[derive(Debug)]
 struct Memory<T> {
     map: NonNull<libc::c_void>,
@@ -81,7 +81,8 @@ impl<T: Slot> Memory<T> {
 
     #[inline]
     fn producer(&self) -> &AtomicU32 {
-        // SAFETY: inside of the mapping, which lives as long as `self`; only accessed atomically.
+        // SAFETY: the pointer is inside of the mapping, which lives as long as `self`; all accesses are
+        // atomic.
         unsafe { self.producer.as_ref() }
     }
 
@@ -122,11 +123,11 @@ impl<T> Drop for Memory<T> {
     }
 }
 
-/// Ring that this process fills and the kernel empties: fill and transmit ring.
+/// Ring that this process fills and the kernel empties: the fill or the transmit ring.
 #[derive(Debug)]
 pub(super) struct ProducerRing<T> {
     memory: Memory<T>,
-    /// Producer counter; the kernel may see an older value.
+    /// Producer counter of this process. The kernel sees it only after [`publish`](Self::publish).
     head: u32,
     /// Consumer counter of the kernel at the last reading.
     tail: u32,
@@ -142,7 +143,8 @@ impl<T: Slot> ProducerRing<T> {
         Ok(Self { memory: Memory::map(fd, page_offset, offsets, size)?, head: 0, tail: 0 })
     }
 
-    /// Returns the number of free slots: exact if fewer than `wanted`, otherwise at least `wanted`.
+    /// Returns the number of free slots. The number is exact if it is below `wanted`; otherwise more slots
+    /// may be free.
     #[inline]
     pub(super) fn free(&mut self, wanted: u32) -> u32 {
         let free = self.memory.size() - self.head.wrapping_sub(self.tail);
@@ -193,7 +195,7 @@ impl<T: Slot> ProducerRing<T> {
     }
 }
 
-/// Ring that the kernel fills and this process empties: receive and completion ring.
+/// Ring that the kernel fills and this process empties: the receive or the completion ring.
 #[derive(Debug)]
 pub(super) struct ConsumerRing<T> {
     memory: Memory<T>,

@@ -11,11 +11,11 @@ use super::options::{Bind, Options, ProgramMode, RingSizes};
 use super::ring::{Address, ConsumerRing, Descriptor, ProducerRing};
 use crate::{PortError, socket_option};
 
-/// Socket option `XDP_MAX_TX_SKB_BUDGET`: number of frames per call in copy mode; always 32 before Linux
-/// 6.17.
+/// Socket option `XDP_MAX_TX_SKB_BUDGET`: maximum number of frames that a call sends in copy mode. It is
+/// fixed at 32 before Linux 6.17.
 const XDP_MAX_TX_SKB_BUDGET: i32 = 9;
-/// Time after which opening a busy queue fails. A socket that just died holds its queue for up to 50 ms, and
-/// longer on a busy machine.
+/// Time after which opening a busy queue fails. The socket of an ended process holds its queue for up to 50
+/// ms, and longer on a busy machine.
 const BUSY_FOR: Duration = Duration::from_secs(1);
 const BUSY_STEP: Duration = Duration::from_millis(5);
 
@@ -64,7 +64,8 @@ impl Socket {
         if answer < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
     }
 
-    /// Requests the driver to receive: with busy polling, or when it waits for empty frames.
+    /// Requests the driver to receive. Necessary with busy polling, or when the driver waits for empty
+    /// frames.
     pub(super) fn kick_receive(&self) {
         // Errors are ignored: received frames are in the ring, and the next batch repeats the request.
         // SAFETY: the call passes no buffer and no address.
@@ -164,8 +165,8 @@ fn tune(fd: BorrowedFd<'_>, options: &Options) {
     }
 }
 
-/// Binds to the queue. Returns whether packets of several frames are possible. Retries without them if the
-/// MTU does not need them.
+/// Binds to the queue. Returns whether packets of several memory frames are possible. If the MTU doesn't need
+/// them, retries without them after an error.
 fn bind(fd: BorrowedFd<'_>, options: &Options, queue: u32) -> io::Result<bool> {
     let copy = match (options.bind, options.program) {
         (Bind::ZeroCopy, _) => libc::XDP_ZEROCOPY,
@@ -219,7 +220,7 @@ fn is_zero_copy(fd: BorrowedFd<'_>) -> io::Result<bool> {
     Ok(options.flags & libc::XDP_OPTIONS_ZEROCOPY != 0)
 }
 
-/// Converter of the kernel's errors to messages.
+/// Context that turns the kernel's errors into messages.
 struct Errors<'a> {
     options: &'a Options,
     queue: u32,

@@ -1,4 +1,5 @@
-//! Transmission: moves packets from a batch into the transmit ring, and returns sent frames to the pool.
+//! Transmission: moves packets from a batch into the transmit ring, and returns sent memory frames to the
+//! pool.
 
 use std::io;
 
@@ -9,40 +10,41 @@ use super::ring::Descriptor;
 use super::socket::Socket;
 use crate::BatchSend;
 
-/// Maximum number of frames of a packet that the kernel joins in copy mode: `MAX_SKB_FRAGS`, and the first.
+/// Maximum number of pieces of a packet that the kernel joins in copy mode: `MAX_SKB_FRAGS`, and the first.
 const MAX_PIECES: usize = 18;
-/// Maximum number of calls per [`Transmitter::flush`]; with 32 frames each they empty the largest ring.
+/// Maximum number of system calls per [`Transmitter::flush`]. At 32 frames per call they empty the largest
+/// ring.
 const MAX_KICKS: u32 = 1024;
 /// Length of the shortest frame that the kernel takes: an Ethernet header.
 const MIN_FRAME: usize = 14;
 
-/// Minimum number of packets of a batch that uses the other sender. A run of a program on live frames costs
-/// some 5.5 µs per call, the socket nothing.
+/// Minimum number of packets of a batch for the alternative sender. That sender costs some 5.5 µs more per
+/// call than the socket, because it runs a program on live frames.
 ///
-/// Measured by `bench levels --case crossover`, with frames of 60 bytes: a batch is cheaper from 16 frames on
-/// if the other end drops in its driver, and from 25 on if a host's kernel receives. With frames of 1,514
-/// bytes, it is cheaper from 22, and from 40 to 51 frames on. The constant is between these figures, because
-/// a port does not know its other end.
+/// Measured by `bench levels --case crossover`, with frames of 60 bytes. If the other end drops in its
+/// driver, the alternative sender is cheaper from 16 frames on; if a host's kernel receives, from 25 on. With
+/// frames of 1,514 bytes, it is cheaper from 22, and from 40 to 51 frames on. The constant is between these
+/// figures, because a port doesn't know its other end.
 pub const LEAST_BATCH: usize = 24;
 
 /// Transmitter of one socket.
 #[derive(Debug, Default)]
 pub(super) struct Transmitter {
-    /// Number of packets put into the ring or sent by `batch_send` so far, and their bytes.
+    /// Number of packets put into the ring or sent by `batch_send` so far.
     queued: u64,
     queued_bytes: u64,
     /// Number of packets sent by `batch_send`.
     pub(super) batched: u64,
-    /// Number of pieces put into the ring whose frames have not come back.
+    /// Number of pieces put into the ring whose memory frames have not come back.
     outstanding: u32,
     pub(super) drops: DropCounts,
     pub(super) batch_send: Option<Box<dyn BatchSend>>,
 }
 
 impl Transmitter {
-    /// Sends a whole batch by `batch_send` instead of the ring, if the batch has at least [`LEAST_BATCH`]
-    /// packets, the sender takes packets of their lengths, and the ring is empty. Returns whether the batch
-    /// was sent.
+    /// Sends a whole batch by `batch_send` instead of the ring. Conditions: the batch has at least
+    /// [`LEAST_BATCH`] packets, the sender takes packets of their lengths, and the ring is empty. Returns
+    /// whether the batch was sent.
     #[inline]
     pub(super) fn send_batch(&mut self, socket: &mut Socket, limit: usize, batch: &mut Batch) -> bool {
         let Some(way) = &mut self.batch_send else { return false };
@@ -95,7 +97,8 @@ impl Transmitter {
         self.queued_bytes += length as u64;
     }
 
-    /// Sends packets of several frames, or into a full ring, and drops packets of a wrong length.
+    /// Sends a packet of several memory frames, or a packet for which the ring has no room. Drops a packet of
+    /// a wrong length.
     #[cold]
     fn send_uncommon(&mut self, socket: &mut Socket, lent: &mut LentFrames, limit: usize, packet: Packet) {
         let length = packet.len();
@@ -122,11 +125,11 @@ impl Transmitter {
     }
 
     fn send_chain(&mut self, socket: &mut Socket, lent: &mut LentFrames, length: usize, mut packet: Packet) {
-        // The kernel returns every frame separately, so no frame may belong to a copy as well.
+        // The kernel returns every memory frame separately, so no copy may share these frames.
         if !packet.make_writable(lent.pool()) {
             return self.drops.add(DropReason::NoMemory, 1);
         }
-        // Copying may have made more pieces than the ring has room for.
+        // The packet may have more pieces now, and need more room in the ring.
         let pieces = packet.segments().filter(|(.., length)| *length > 0).count();
         if pieces > MAX_PIECES || socket.transmit.free(pieces as u32) < pieces as u32 {
             return self.drops.add(DropReason::TransmitFailed, 1);
@@ -173,7 +176,8 @@ impl Transmitter {
         }
     }
 
-    /// Makes room for `pieces` slots, if necessary by sending waiting packets. Returns whether there is room.
+    /// Makes room for `pieces` slots; if necessary the kernel first sends waiting packets. Returns whether
+    /// there is room.
     fn make_room(&mut self, socket: &mut Socket, lent: &mut LentFrames, pieces: u32) -> bool {
         if socket.transmit.free(pieces) >= pieces {
             return true;
@@ -195,8 +199,8 @@ impl Transmitter {
         self.complete(socket, lent);
     }
 
-    /// Calls the kernel until the ring is empty. In copy mode a call sends a part of the ring and reports
-    /// that by `EAGAIN`. In zero-copy mode one call wakes the driver.
+    /// Calls the kernel until the transmit ring is empty. In copy mode a call sends a part of the ring;
+    /// `EAGAIN` means that packets are left. In zero-copy mode one call wakes the driver.
     fn kick(&mut self, socket: &mut Socket, lent: &mut LentFrames) {
         let mut waiting = socket.transmit.waiting();
         for _ in 0..MAX_KICKS {
@@ -216,7 +220,7 @@ impl Transmitter {
         }
     }
 
-    /// Returns sent frames to the pool. Returns their number.
+    /// Returns sent memory frames to the pool, and their number to the caller.
     #[inline]
     fn complete(&mut self, socket: &mut Socket, lent: &mut LentFrames) -> u32 {
         let mut completed = 0;
@@ -236,8 +240,8 @@ impl Transmitter {
         self.queued
     }
 
-    /// Returns the number of packets that the kernel took, their bytes, and the number of packets in the
-    /// ring.
+    /// Returns the number of packets that the kernel took, their bytes, and the number of packets still in
+    /// the ring.
     pub(super) fn taken(&self, socket: &mut Socket) -> (u64, u64, u64) {
         let (mut held, mut held_bytes) = (0, 0);
         for piece in socket.transmit.waiting_slots() {
@@ -248,8 +252,8 @@ impl Transmitter {
     }
 }
 
-/// Returns whether the same call may succeed at once: the kernel's budget of one call was used up, or memory
-/// that completed frames free was missing.
+/// Returns whether the same call may succeed at once. It may if the call's budget was used up, or if memory
+/// was missing that completed frames have freed.
 fn may_pass(error: &io::Error) -> bool {
     matches!(error.raw_os_error(), Some(libc::EAGAIN | libc::EBUSY | libc::ENOBUFS))
 }

@@ -8,8 +8,8 @@ use std::path::Path;
 
 use super::output::{refuse_link, refused};
 
-/// Opens a regular file for reading, and follows no symbolic link. Devices and pipes are refused unopened:
-/// some devices act when they are opened, and a pipe waits for its other end.
+/// Opens a regular file for reading, and follows no symbolic link. Refuses devices and pipes without opening
+/// them: some devices act when they are opened, and a pipe waits for its other end.
 ///
 /// # Errors
 /// The system's error; a symbolic link, or anything but a regular file.
@@ -19,7 +19,7 @@ pub(crate) fn open_input(path: &Path) -> io::Result<File> {
     if !known.is_file() {
         return Err(not_regular());
     }
-    // The file may have been replaced meanwhile.
+    // These flags apply because the file may have been replaced since the check.
     let flags = libc::O_NOFOLLOW | libc::O_NONBLOCK;
     let file = OpenOptions::new().read(true).custom_flags(flags).open(path)?;
     if file.metadata()?.is_file() { Ok(file) } else { Err(not_regular()) }
@@ -40,7 +40,8 @@ mod tests {
     use crate::pcap::Recording;
     use crate::{PcapFiles, PcapOptions};
 
-    /// Opens the input of a port, and returns the error; none of these files contains packets.
+    /// Opens the input of a port, and returns the error. The test files contain no packets, so each open
+    /// fails.
     fn refusal(path: &Path) -> String {
         let options = PcapOptions { input: Some(path.to_owned()), ..PcapOptions::default() };
         PcapFiles::open(options).unwrap_err().to_string()
@@ -64,7 +65,7 @@ mod tests {
         for (path, why) in files {
             let (done, refused) = std::sync::mpsc::channel();
             let opened = path.clone();
-            // A reader of a pipe without a writer would wait for ever.
+            // On a thread, because opening a pipe without a writer would wait for ever.
             std::thread::spawn(move || done.send(refusal(&opened)));
             let refusal = refused.recv_timeout(Duration::from_secs(10)).expect("nobody waits for a writer");
             assert!(refusal.contains(why), "{}: {refusal}", path.display());

@@ -1,4 +1,4 @@
-//! Files of packets, which are opened with care: the router opens them with its own rights.
+//! Opening of packet files: with checks, because the router opens them with its own rights.
 
 mod input;
 mod output;

@@ -1,4 +1,5 @@
-//! Output files in directories of several users (`/tmp`): no link of another user leads to another file.
+//! Output files in directories that several users share (`/tmp`): no other user's link can redirect a write
+//! to another file.
 
 use std::fs::{self, File, Metadata, OpenOptions, Permissions};
 use std::io;
@@ -6,17 +7,17 @@ use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _, OpenOptionsExt as _,
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Mode of a recording: its readers see the traffic.
+/// Mode of a recording, readable only by its owner, because it shows the traffic.
 const MODE: u32 = 0o600;
-/// Number of names tried for a new file, because some may be in use.
+/// Number of temporary names tried for a new file, because some may be in use.
 const NAMES: usize = 16;
-/// Devices that may replace a recording: `/dev/null`, `/dev/zero` and `/dev/full`. Other devices may act on
-/// written data.
+/// Devices that may stand in place of a recording: `/dev/null`, `/dev/zero` and `/dev/full`. Other devices
+/// may act on written data.
 const SINKS: [(u32, u32); 3] = [(1, 3), (1, 5), (1, 7)];
 
 /// Creates a recording with mode 0600, and replaces an existing file by a rename. Programs that have the old
-/// file open keep its contents. An existing file must meet the conditions of [`create_output`]. `/dev/null`,
-/// `/dev/zero` and `/dev/full` are written directly.
+/// file open keep its contents. An existing file must meet the conditions of [`create_output`]. Data for
+/// `/dev/null`, `/dev/zero` and `/dev/full` go directly to the device.
 pub fn create_recording(path: &Path) -> io::Result<File> {
     match check_recording(path)? {
         Some(known) if known.file_type().is_char_device() => {
@@ -48,7 +49,7 @@ fn is_sink(known: &Metadata) -> bool {
     known.file_type().is_char_device() && SINKS.contains(&device)
 }
 
-/// Creates a file with a temporary name in the directory of `path`, and renames it.
+/// Creates a file with a temporary name in the directory of `path`, and renames it to `path`.
 fn replace(path: &Path) -> io::Result<File> {
     let (new, file) = create_beside(path).map_err(|error| {
         io::Error::new(error.kind(), format!("can't create a file in its directory: {error}"))
@@ -81,8 +82,8 @@ fn create_beside(path: &Path) -> io::Result<(PathBuf, File)> {
 }
 
 /// Creates a file, or truncates an existing one and keeps its mode. Follows no symbolic link. An existing
-/// file must be regular, without other names, and belong to the caller's user. Character devices
-/// (`/dev/null`) are written.
+/// file must be regular, have only one name (hard link), and belong to the caller's user. Character devices
+/// (`/dev/null`) are allowed.
 ///
 /// # Errors
 /// The system's error; a file of another kind or owner, or with several names.
@@ -108,7 +109,7 @@ fn open(path: &Path) -> io::Result<File> {
     Ok(file)
 }
 
-/// Opens a file without following a link, and without waiting for the reader of a pipe.
+/// Opens a file without following a symbolic link, and without waiting for a pipe's reader.
 fn open_to_write(options: &mut OpenOptions, path: &Path) -> io::Result<File> {
     let opened = options.custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK).open(path);
     opened.map_err(|error| match error.raw_os_error() {
@@ -199,7 +200,7 @@ mod tests {
     #[test]
     fn recording_that_can_not_be_replaced_is_kept() {
         let folder = std::env::temp_dir().join(format!("millrace-kept-{}", std::process::id()));
-        // A directory accepts no rename; the attempt leaves no file behind.
+        // The rename onto a directory fails, and must leave no file behind.
         fs::create_dir_all(folder.join("taken")).unwrap();
         assert!(replace(&folder.join("taken")).is_err());
         assert_eq!(fs::read_dir(&folder).unwrap().count(), 1);

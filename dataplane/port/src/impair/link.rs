@@ -15,11 +15,12 @@ pub(super) struct Link {
     settings: Impairment,
     random: Random,
     waiting: BinaryHeap<Reverse<Waiting>>,
-    /// Number of packets that ever entered the queue. It keeps packets with the same due time in order.
+    /// Number of packets that have entered the queue since the start. It keeps packets with the same due time
+    /// in order.
     entered: u64,
-    /// Due time of the last packet that did not skip the delay.
+    /// Due time of the last packet that was not reordered.
     last_due: Instant,
-    /// Time at which the link has sent all packets that entered it; meaningful only with a rate limit.
+    /// Time at which the link has sent all packets that have entered it; used only with a rate limit.
     idle_from: Instant,
     created: u64,
     lost: u64,
@@ -111,7 +112,8 @@ impl Link {
         self.last_due
     }
 
-    /// Returns the time at which the link has sent a packet of `length` bytes, after the packets before it.
+    /// Returns the time at which the link has sent a packet of `length` bytes, once it has sent all earlier
+    /// packets.
     fn sent(&mut self, now: Instant, length: usize) -> Instant {
         let Some(BitRate(rate)) = self.settings.rate else { return now };
         let takes = Duration::from_nanos((length as f64 * 8e9 / rate).ceil() as u64);
@@ -121,27 +123,28 @@ impl Link {
 
     fn delay(&mut self) -> Duration {
         let Impairment { delay, jitter, .. } = self.settings;
-        // At most two hours, whose nanoseconds fit.
+        // Twice the jitter is at most two hours, so the nanoseconds fit a `u64`.
         let range = 2 * jitter.as_nanos() as u64 + 1;
         delay - jitter + Duration::from_nanos(self.random.below(range))
     }
 }
 
-/// Copies a packet without shared frames, so that every port can send the copy.
+/// Copies a packet into memory frames of its own, so that every port can send the copy. `None` without
+/// memory.
 fn copy_whole(packet: &Packet, pool: &Pool) -> Option<Packet> {
     let mut copy = packet.copy(pool)?;
     copy.make_writable(pool).then_some(copy)
 }
 
-/// Flips one bit, counted from the packet's first. Without memory for a private copy, flips a bit of the
-/// first frame.
+/// Flips one bit, counted from the packet's first bit. Without memory for a private copy, flips a bit of the
+/// first memory frame.
 fn flip_bit(mut packet: Packet, pool: &Pool, bit: usize) -> Packet {
     let first = packet.data().len();
     let byte = if bit / 8 < first || packet.make_writable(pool) { bit / 8 } else { bit / 8 % first.max(1) };
     flip(packet, byte, 1 << (bit % 8))
 }
 
-/// Flips bits of a byte. The packet must own its frames up to the one with the byte.
+/// Flips the bits `mask` of the byte at index `byte`. The packet must own all memory frames up to that byte.
 fn flip(mut packet: Packet, byte: usize, mask: u8) -> Packet {
     if let Some(byte) = packet.data_mut().get_mut(byte) {
         *byte ^= mask;
@@ -149,7 +152,7 @@ fn flip(mut packet: Packet, byte: usize, mask: u8) -> Packet {
     }
     let (mut first, rest) = match packet.split() {
         Ok(pieces) => pieces,
-        // No frame owned by the packet has the byte.
+        // The byte is beyond the memory frames that the packet owns.
         Err(packet) => return packet,
     };
     if let Some(rest) = rest {

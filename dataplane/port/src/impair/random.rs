@@ -1,7 +1,7 @@
-//! Pseudo-random sequence: SplitMix64 (Steele, Lea, Flood: Fast Splittable Pseudorandom Number Generators,
-//! OOPSLA 2014). Not for secrets.
+//! Pseudo-random numbers from a seed: SplitMix64 (Steele, Lea, Flood: Fast Splittable Pseudorandom Number
+//! Generators, OOPSLA 2014). Not for secrets.
 
-/// Sequence that its seed determines.
+/// Random sequence determined by its seed.
 #[derive(Debug)]
 pub(super) struct Random(u64);
 

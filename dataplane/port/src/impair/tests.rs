@@ -288,7 +288,7 @@ proptest! {
 
     #[test]
     fn everything_is_out_after_the_longest_delay(settings in settings(), steps in steps()) {
-        // With a rate, packets may take any time; without one the delay is bounded.
+        // With a rate, packets may wait for any time; without one the delay bounds the wait.
         let settings = Impairment { rate: None, ..settings };
         let mut run = Run::new(&settings, 1024);
         steps.iter().for_each(|step| run.step(step));

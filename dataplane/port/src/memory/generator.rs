@@ -1,5 +1,4 @@
-//! Port that receives copies of the same frames repeatedly, and counts transmitted frames: the wire of a
-//! bench.
+//! Port for benches: it receives copies of the same frames repeatedly, and counts transmitted frames.
 
 use millrace_memory::prefetch_slice_element;
 use millrace_packet::{Batch, DropReason, HEADROOM, Packet, Pool};
@@ -9,23 +8,23 @@ use millrace_wire::MacAddr;
 use super::capabilities;
 use crate::{Capabilities, Port, PortCounters};
 
-/// Distance in bytes between the copied and the prefetched template.
+/// Distance in bytes from the template being copied to the template being prefetched.
 const AHEAD: usize = 1024;
 
 /// Port that fills each batch with copies of template frames, in turn, and drops transmitted frames.
 ///
-/// The templates are contiguous and prefetched, so that even a million templates put little load on caches
-/// and memory. A bench should not measure that load.
+/// The templates are contiguous and prefetched. So even a million templates put little load on caches and
+/// memory, which a bench should not measure.
 ///
-/// Neither side makes a system call. A 60-byte frame received and transmitted (allocated, copied from its
-/// template, counted, freed) takes 110 instructions, 20 to 30 ns on a busy virtual AMD EPYC. Subtract that
-/// from a measured cost to get the cost of the pipeline.
+/// The port makes no system call. A 60-byte frame is allocated, copied from its template, received,
+/// transmitted, counted and freed. That takes 110 instructions, 20 to 30 ns on a busy virtual AMD EPYC.
+/// Subtract the time from a measured cost to get the cost of the pipeline.
 #[derive(Debug)]
 pub struct Generator {
-    /// Bytes of all templates, and the end of each.
+    /// Bytes of all templates, one after the other.
     bytes: Vec<u8>,
     ends: Vec<usize>,
-    /// Number of the next template, and its start.
+    /// Number of the next template.
     position: usize,
     begin: usize,
     left: u64,
@@ -34,8 +33,8 @@ pub struct Generator {
 }
 
 impl Generator {
-    /// Creates a port that receives `frames` frames in total (`u64::MAX`: without an end), from `templates`
-    /// in turn. Without templates it receives none.
+    /// Creates a port that receives `frames` frames in total, from `templates` in turn; `u64::MAX` means no
+    /// end. Without templates it receives none.
     pub fn new(mac: MacAddr, mtu: u16, templates: Vec<Vec<u8>>, frames: u64) -> Self {
         let left = if templates.is_empty() { 0 } else { frames };
         let capabilities = capabilities(mac, mtu);
@@ -60,7 +59,7 @@ impl Generator {
         match copied(pool, template) {
             Some(packet) => {
                 self.counters.received_bytes += template.len() as u64;
-                // The caller ensures that there is room.
+                // The caller ensures that `batch` has room.
                 let _ = batch.push(packet);
             }
             None => self.counters.drops.add(DropReason::NoMemory, 1),
@@ -68,8 +67,8 @@ impl Generator {
     }
 }
 
-/// Creates a packet with the bytes of `template`. A short template goes into the headroom and leaves half of
-/// it free. At 128 bytes that takes 120 instructions in all, while appending takes 197.
+/// Creates a packet with the bytes of `template`. A short template is written into the headroom and leaves
+/// half of it free. For 128 bytes that takes 120 instructions; appending them takes 197.
 #[inline]
 fn copied(pool: &Pool, template: &[u8]) -> Option<Packet> {
     if template.len() > HEADROOM / 2 {

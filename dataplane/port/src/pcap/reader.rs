@@ -33,7 +33,7 @@ pub struct Recording {
 
 #[derive(Debug)]
 struct Recorded {
-    /// Time in nanoseconds: since 1970 during reading, afterwards since the first packet.
+    /// Time in nanoseconds: since 1970 while the file is being read, afterwards since the first packet.
     time: u64,
     bytes: Range<usize>,
 }
@@ -61,7 +61,7 @@ impl Recording {
     /// Parses the bytes of a file.
     ///
     /// # Errors
-    /// Fault of the bytes, its offset, and the correct form.
+    /// Description of the fault, its offset, and the correct form.
     pub fn parse(file: Vec<u8>) -> Result<Self, String> {
         let mut recording = Self { file, packets: Vec::new(), truncated: 0, origin: 0 };
         let file = std::mem::take(&mut recording.file);
@@ -110,7 +110,7 @@ impl Recording {
             _ => "not a capture: it starts with neither the magic number of pcap nor of pcapng".to_owned(),
         })?;
         let header = parser.header();
-        // The upper half tells whether frames end in a check sequence.
+        // The upper half of the field tells whether frames end in a check sequence.
         check_link_type(u32::from(header.datalink) & 0xffff)?;
         let unit = if header.ts_resolution == TsResolution::NanoSecond { 1 } else { 1000 };
         while !rest.is_empty() {
@@ -138,7 +138,7 @@ impl Recording {
         Ok(())
     }
 
-    /// Adds the packet of a block. `last` is the time of the packet before, which a packet without a time
+    /// Adds the packet of a block. `last` is the time of the previous packet, which a packet without a time
     /// gets.
     fn add_block(
         &mut self,
@@ -156,14 +156,14 @@ impl Recording {
         match block {
             Block::InterfaceDescription(interface) => check_link_type(interface.linktype.into())?,
             Block::EnhancedPacket(packet) => {
-                // The crate treats every tick as a nanosecond.
+                // The pcap crate treats every tick as a nanosecond.
                 let ticks = packet.timestamp.as_nanos() as u64;
                 *last = nanoseconds(ticks, interface(packet.interface_id as usize)?);
                 self.add(file, *last, &packet.data, packet.original_len);
             }
             Block::Packet(packet) => {
-                // The upper half of the time comes first in either byte order, but the crate reads it as one
-                // number.
+                // The upper half of the time comes first in either byte order, but the pcap crate reads both
+                // halves as one number.
                 let swapped = parser.section().endianness == Endianness::Little;
                 let ticks = if swapped { packet.timestamp.rotate_left(32) } else { packet.timestamp };
                 *last = nanoseconds(ticks, interface(packet.interface_id.into())?);
@@ -187,7 +187,7 @@ impl Recording {
             self.truncated += 1;
             return;
         }
-        // The parsers return slices of the file.
+        // The parsers return slices of the file, so the difference of the addresses is the offset.
         let start = bytes.as_ptr().addr() - file.as_ptr().addr();
         self.packets.push(Recorded { time, bytes: start..start + bytes.len() });
     }
@@ -203,8 +203,8 @@ fn check_link_type(link_type: u32) -> Result<(), String> {
     ))
 }
 
-/// Converts ticks of an interface to nanoseconds by its resolution: a power of ten, or of two with the upper
-/// bit set.
+/// Converts ticks of an interface to nanoseconds by its resolution: a power of ten, or of two if the upper
+/// bit is set.
 fn nanoseconds(ticks: u64, interface: &InterfaceDescriptionBlock<'_>) -> u64 {
     let resolution = interface.options.iter().find_map(|option| match option {
         InterfaceDescriptionOption::IfTsResol(resolution) => Some(*resolution),

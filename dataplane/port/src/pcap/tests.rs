@@ -7,7 +7,7 @@ use super::*;
 
 const MAC: MacAddr = MacAddr([2, 0, 0, 0, 0, 1]);
 
-/// File that is removed at the end of its test.
+/// Path of a test's file. Dropping it removes the file.
 struct Scratch(PathBuf);
 
 impl Scratch {

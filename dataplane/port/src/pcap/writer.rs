@@ -24,7 +24,7 @@ use crate::create_recording;
 const BUFFER: usize = 1 << 16;
 /// Type of the block that holds a packet.
 const ENHANCED_PACKET_BLOCK: u32 = 6;
-/// Option code of a packet's flags, and the length of the value.
+/// Code of the option with a packet's flags, and the length of its value.
 const FLAGS_OPTION: (u16, u16) = (2, 4);
 
 /// Direction of a packet, seen from the port.
@@ -38,7 +38,7 @@ pub enum Direction {
 
 /// Writer of packets to a pcapng file with one Ethernet interface and times in nanoseconds.
 ///
-/// After the first error nothing more is written, so that the file is readable up to there.
+/// After the first error it writes nothing more, so the file is readable up to the error.
 pub struct PcapngWriter<W: Write> {
     writer: PcapNgWriter<BufWriter<W>>,
     origin: Duration,
@@ -47,7 +47,7 @@ pub struct PcapngWriter<W: Write> {
     status: Rc<RefCell<Status>>,
 }
 
-/// Status of a writer: a view that outlives the writer.
+/// Status of a writer. It remains valid after the writer is dropped.
 #[derive(Clone, Debug, Default)]
 pub struct WriterStatus(Rc<RefCell<Status>>);
 
@@ -68,8 +68,8 @@ impl PcapngWriter<File> {
 }
 
 impl<W: Write> PcapngWriter<W> {
-    /// Starts a file in `output`. `origin` is added to all times: the time from 1970 to [`Instant::ZERO`],
-    /// for the time of day.
+    /// Starts a file in `output`. `origin` is added to all times. For the time of day, it is the time from
+    /// 1970 to [`Instant::ZERO`].
     pub fn new(output: W, origin: Duration) -> io::Result<Self> {
         let mut writer = PcapNgWriter::new(BufWriter::with_capacity(BUFFER, output)).map_err(into_io)?;
         let mut interface = InterfaceDescriptionBlock::new(DataLink::ETHERNET, 0);
@@ -78,8 +78,8 @@ impl<W: Write> PcapngWriter<W> {
         Ok(Self { writer, origin, body: Vec::new(), status: Rc::default() })
     }
 
-    /// Writes a packet. Returns `false`, with the packet lost, when this or an earlier write failed. A write
-    /// may also fail later, when the buffer is written out; then the packets in the buffer are lost.
+    /// Writes a packet. Returns `false`, and the packet is lost, when this or an earlier write failed. The
+    /// write of the buffer may also fail later; then the packets in the buffer are lost.
     pub fn write(&mut self, now: Instant, packet: &Packet, direction: Option<Direction>) -> bool {
         let mut status = self.status.borrow_mut();
         if status.error.is_none() {
@@ -106,7 +106,7 @@ impl<W: Write> PcapngWriter<W> {
         false
     }
 
-    /// Writes the buffer to the file. The [status](Self::status) has an error, if there is one.
+    /// Writes the buffer to the file. The [status](Self::status) shows an error.
     pub fn flush(&mut self) {
         let flushed = self.writer.get_mut().flush();
         let mut status = self.status.borrow_mut();
@@ -157,8 +157,8 @@ impl WriterStatus {
     }
 }
 
-/// Fills the body of an enhanced packet block, in the processor's byte order, which the writer's section
-/// declares.
+/// Fills the body of an enhanced packet block, in the processor's byte order. The section header of the file
+/// declares that order.
 fn fill_body(body: &mut Vec<u8>, time: Duration, packet: &Packet, direction: Option<Direction>) {
     let nanoseconds = u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
     let length = packet.len() as u32;

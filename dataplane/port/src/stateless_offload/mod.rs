@@ -1,5 +1,5 @@
-//! Work that a host left to its NIC: checksums and segmentation. On a virtual link no NIC does it, so the
-//! port does.
+//! Stateless offloads in software: checksums and segmentation that a host left to its NIC. On a virtual link
+//! no NIC does this work, so the port does.
 
 pub mod partial_checksum;
 pub mod segment;

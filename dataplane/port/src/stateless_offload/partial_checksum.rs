@@ -1,10 +1,10 @@
 //! Partial checksums: transport checksums that the sender left to its NIC.
 //!
 //! A host whose device offers checksum offload writes only the folded sum of the pseudo-header into the
-//! checksum field. On a physical link the NIC completes it. On a virtual link no device completes it, and the
-//! frame carries no mark. So the port completes every field that equals that sum. The finished checksum of
-//! one packet in 65,536 equals it as well. Its completion gives the same value again, if the packet is
-//! intact.
+//! checksum field. On a physical link the NIC completes the checksum. On a virtual link no device completes
+//! it, and the frame carries no mark. So the port completes every checksum field that equals the
+//! pseudo-header's sum. In one packet of 65,536 the finished checksum equals that sum as well. Its completion
+//! gives the same value again, if the packet is intact.
 
 use millrace_packet::Packet;
 use millrace_wire::Protocol;
@@ -39,7 +39,7 @@ fn complete_field(packet: &mut Packet, header: &TransportHeader, at: usize) -> b
     if header.protocol == Protocol::UDP && field == Some(0) {
         return false;
     }
-    // The field itself contributes the pseudo-header's sum.
+    // The checksum field is part of the sum, and contributes the pseudo-header's sum.
     let Some(sum) = sum_of_chain(packet, header.transport, header.length) else { return false };
     let checksum = transport_checksum(header.protocol, sum);
     let field = packet.data_mut().get_mut(at..).and_then(<[u8]>::first_chunk_mut);
@@ -47,8 +47,8 @@ fn complete_field(packet: &mut Packet, header: &TransportHeader, at: usize) -> b
 }
 
 /// Completes a checksum that is known to be partial. It covers all bytes from `start` on, and its field is
-/// `offset` bytes after `start`. Returns whether it was completed: not if no Internet checksum has that
-/// offset, or the field lies beyond the first memory frame.
+/// `offset` bytes after `start`. Returns whether the port completed it. It does not if no Internet checksum
+/// has that offset, or the field lies beyond the first memory frame.
 pub fn complete_at(packet: &mut Packet, start: usize, offset: usize) -> bool {
     // Offsets of TCP and UDP; SCTP's field, at 8, needs a CRC.
     let protocol = match offset {
@@ -111,7 +111,7 @@ mod tests {
             let frame = TestFrame { network, tcp, tags, payload };
             let mut bytes = frame.with_partial_checksum();
             bytes.extend(vec![0xee; padding]);
-            // A chain whose first frame ends behind the headers, also at odd offsets.
+            // The first memory frame of the chain ends after the headers, also at odd offsets.
             let cut = (frame.transport_offset() + cut).min(bytes.len());
             let mut packet = pool.packet_from(&bytes[..cut]).unwrap();
             packet.chain(pool.packet_from(&bytes[cut..]).unwrap());

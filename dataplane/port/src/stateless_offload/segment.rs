@@ -1,4 +1,4 @@
-//! Segmentation of super-frames: a host with segmentation offload sends up to 64 KB in one frame, for its NIC
+//! Segmentation of GSO packets: a host with segmentation offload sends up to 64 KB in one frame, for its NIC
 //! to segment.
 //!
 //! On a virtual link no NIC segments the frame. The port's segments equal those that a NIC would send (TCP:
@@ -12,19 +12,20 @@ use millrace_wire::checksum::{checksum, sum_slices, transport_checksum};
 
 use super::transport_header::TransportHeader;
 
-/// Maximum number of bytes of link, network and transport header together: two tags, and more extension
-/// headers than occur.
+/// Maximum number of bytes of link, network and transport header together. It has room for two tags, and for
+/// more extension headers than occur.
 const MAX_HEADERS: usize = 256;
 
-/// Maximum number of segments of a super-frame: 64 KiB with 64 bytes each. Senders with segmentation offload
-/// use at least 88 bytes per segment. A greater number would only turn one frame into thousands.
+/// Maximum number of segments of a GSO packet: 64 KiB in segments of 64 bytes. Senders with segmentation
+/// offload use at least 88 bytes per segment. A higher limit would only let one frame become thousands of
+/// packets.
 const MOST_SEGMENTS: usize = 1024;
 
-/// Properties of a super-frame that its bytes do not show.
+/// Properties of a GSO packet that its bytes don't show.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Known {
-    /// Transport payload of each segment in bytes, as the sender requested from its NIC; `None` if unknown.
-    /// Then a TCP packet is cut to the MTU, and a UDP packet cannot be cut.
+    /// Transport payload of each segment in bytes, as the sender requested from its NIC. `None` if unknown:
+    /// then a TCP packet is cut to the MTU, and a UDP packet can't be cut.
     pub segment_payload: Option<u16>,
 }
 
@@ -37,12 +38,13 @@ pub enum Segmented {
     Dropped(DropReason),
 }
 
-/// Cuts `packet` into segments of at most `segment_mtu` network-layer bytes if it is longer than `mtu`, or if
-/// it holds several UDP datagrams. Segments are complete packets with correct checksums, and are appended to
+/// Cuts `packet` into segments of at most `segment_mtu` network-layer bytes, if it is longer than `mtu` or
+/// holds several UDP datagrams. Segments are complete packets with correct checksums, and are appended to
 /// `out` in order.
 ///
-/// A longer packet that is neither a TCP packet nor known to hold UDP datagrams is dropped as
-/// [`DropReason::LinkOversize`], and so is a packet that would become more than 1,024 segments.
+/// Drops two kinds of packets as [`DropReason::LinkOversize`]. The first are packets longer than `mtu` that
+/// are neither TCP nor known to hold several UDP datagrams. The second are packets that would become more
+/// than 1,024 segments.
 pub fn segment(
     pool: &Pool,
     packet: Packet,
@@ -145,7 +147,7 @@ impl Cut {
         self.payload.div_ceil(self.segment_payload)
     }
 
-    /// Creates segment `number`, from 0; `None` when the pool is empty.
+    /// Creates segment `number`, counted from 0; `None` when the pool is empty.
     fn make(&self, pool: &Pool, packet: &Packet, number: usize) -> Option<Packet> {
         let start = number * self.segment_payload;
         let length = self.segment_payload.min(self.payload.saturating_sub(start));
@@ -161,8 +163,7 @@ impl Cut {
         Some(segment)
     }
 
-    /// Writes the network header of a segment. `None` for a segment that ends within its headers; the next
-    /// two functions do the same.
+    /// Writes the network header of a segment. Returns `None` for a segment that ends within its headers.
     fn write_network_header(&self, data: &mut [u8], number: usize, payload: usize) -> Option<()> {
         let behind = self.headers_length.checked_sub(self.header.network)? + payload;
         let header = data.get_mut(self.header.network..self.header.transport)?;
@@ -204,7 +205,7 @@ impl Cut {
         let at = if self.header.protocol == Protocol::UDP { 6 } else { 16 };
         let transport = self.header.transport;
         let place = field(segment.data_mut(), transport + at)?;
-        // If the sender omitted the UDP checksum, the segments have none either.
+        // If the sender omitted the UDP checksum, the segments have no checksum either.
         if at == 6 && *place == [0; 2] {
             return Some(());
         }
@@ -228,7 +229,7 @@ fn field<const N: usize>(header: &mut [u8], at: usize) -> Option<&mut [u8; N]> {
     header.get_mut(at..)?.first_chunk_mut()
 }
 
-/// Returns whether a frame without a known transport header holds at most `mtu` bytes after its tags.
+/// Returns whether a frame without a known transport header has at most `mtu` bytes after its tags.
 fn is_short(packet: &Packet, headers: &[u8], mtu: u16) -> bool {
     let is_tag = |at: usize| matches!(headers.get(at..at + 2), Some([0x81, 0x00] | [0x88, 0xa8]));
     let tags = usize::from(is_tag(12)) * (1 + usize::from(is_tag(16)));
@@ -267,7 +268,7 @@ mod tests {
         (answer, out.iter().map(Packet::to_vec).collect())
     }
 
-    /// Returns the expected segment `number` of a frame, built from its own piece of the payload.
+    /// Returns the expected segment `number` of a frame, with its own part of the payload.
     fn expected(frame: &TestFrame, size: usize, number: usize) -> Vec<u8> {
         let pieces = frame.payload.len().div_ceil(size);
         let piece = frame.payload.chunks(size).nth(number).unwrap().to_vec();
@@ -288,7 +289,8 @@ mod tests {
             bytes[transport + 13] = 0x10 | first | last;
         }
         let at = transport + if frame.tcp { 16 } else { 6 };
-        // The field holds the partial sum, so the sum of all bytes is that of the pseudo-header and the data.
+        // The checksum field holds the partial sum, so the sum of all bytes is that of the pseudo-header and
+        // the data.
         let checksum = (!sum(&bytes[transport..])).to_be_bytes();
         let checksum = if !frame.tcp && checksum == [0, 0] { [0xff, 0xff] } else { checksum };
         bytes[at..at + 2].copy_from_slice(&checksum);

@@ -1,6 +1,6 @@
-//! Frames for tests, assembled in a simple way.
+//! Test frames, built field by field.
 
-/// Addresses of a frame, and the extra headers between network and transport header.
+/// Addresses of a frame, and the options or extension headers before the transport header.
 #[derive(Clone, Debug)]
 pub(crate) enum Network {
     /// IPv4 with `options` words of options.
@@ -106,12 +106,12 @@ impl TestFrame {
         [self.link_header(), self.network_header(transport.len()), transport].concat()
     }
 
-    /// Returns the frame as a sender with checksum offload leaves it.
+    /// Returns the frame with a partial checksum, as a sender with checksum offload leaves it.
     pub(crate) fn with_partial_checksum(&self) -> Vec<u8> {
         self.assemble(false)
     }
 
-    /// Returns the frame in its final form on a wire.
+    /// Returns the frame with a correct checksum, as it is on a wire.
     pub(crate) fn with_right_checksum(&self) -> Vec<u8> {
         self.assemble(true)
     }

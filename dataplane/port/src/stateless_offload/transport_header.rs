@@ -1,4 +1,4 @@
-//! Locator of a frame's transport header: a minimal parser for the corrections that a port makes to received
+//! Minimal parser that locates a frame's transport header, for the corrections that a port makes to received
 //! frames.
 
 use millrace_wire::checksum::Sum;
@@ -14,7 +14,7 @@ pub(crate) struct TransportHeader {
     pub(crate) network: usize,
     /// Offset of the transport header in the frame.
     pub(crate) transport: usize,
-    /// Length of transport header and data in bytes, by the network header.
+    /// Length of transport header and data in bytes, as the network header declares.
     pub(crate) length: usize,
     /// Transport protocol: TCP, UDP or another.
     pub(crate) protocol: Protocol,
@@ -23,9 +23,9 @@ pub(crate) struct TransportHeader {
 }
 
 impl TransportHeader {
-    /// Locates the transport header in a frame's first bytes. `None` for frames that are neither IPv4 nor
-    /// IPv6, fragments, and source-routed IPv6 packets. Also `None` where the network header is cut or
-    /// contradicts itself.
+    /// Locates the transport header in a frame's first bytes. Returns `None` for frames that are neither IPv4
+    /// nor IPv6, for fragments, and for source-routed IPv6 packets. Also `None` if the network header is cut
+    /// or contradicts itself.
     #[inline]
     pub(crate) fn locate(frame: &[u8]) -> Option<Self> {
         let mut network = ethernet::HEADER_LEN;
@@ -83,8 +83,8 @@ impl TransportHeader {
     }
 }
 
-/// Returns the sum of the `N` bytes at `at`, unrolled, because `Sum::bytes` costs more for so few. Returns
-/// zero unless all exist.
+/// Returns the sum of the `N` bytes at `at`; zero if the frame is too short. The loop is unrolled, because
+/// `Sum::bytes` costs more for so few bytes.
 #[inline]
 fn words<const N: usize>(frame: &[u8], at: usize) -> Sum {
     let bytes = frame.get(at..).and_then(<[u8]>::first_chunk::<N>).copied().unwrap_or([0; N]);
@@ -97,7 +97,7 @@ fn behind_extensions(frame: &[u8], mut at: usize, mut protocol: Protocol) -> Opt
     for _ in 0..MAX_EXTENSIONS {
         match protocol {
             Protocol::HOP_BY_HOP | Protocol::DESTINATION_OPTIONS => {}
-            // While segments are left, the destination in the pseudo-header differs from that in the header
+            // Only without segments left: otherwise the pseudo-header has another destination than the header
             // (RFC 8200, 8.1).
             Protocol::ROUTING if *frame.get(at + 3)? == 0 => {}
             Protocol::ROUTING | Protocol::FRAGMENT => return None,

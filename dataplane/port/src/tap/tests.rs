@@ -10,8 +10,8 @@ use super::*;
 const KERNEL: [u8; 4] = [10, 77, 0, 1];
 const OURS: [u8; 4] = [10, 77, 0, 2];
 
-/// Runs a test in its own network namespace, which ends with the thread. Without root the test is skipped,
-/// but not in CI, which promises root.
+/// Runs a test in its own network namespace, which ends with the thread. Without root it skips the test, or
+/// fails in CI, which promises root.
 fn in_namespace(test: fn(Pool)) {
     // SAFETY: the call only reads the caller's user id.
     if unsafe { libc::geteuid() } != 0 {
@@ -66,7 +66,7 @@ fn is_udp(frame: &[u8]) -> bool {
     frame[12..14] == [0x08, 0x00] && frame[23] == 17
 }
 
-/// Returns the answer to an ARP request for the port's address.
+/// Returns the reply to an ARP request for the port's address.
 fn arp_reply(request: &[u8], mac: MacAddr) -> Vec<u8> {
     let (sender_mac, sender) = (&request[22..28], &request[28..32]);
     let fixed = [0x08, 0x06, 0, 1, 8, 0, 6, 4, 0, 2];
@@ -114,7 +114,7 @@ fn the_kernel_and_the_port_exchange_packets() {
     });
 }
 
-/// Returns the sum over pseudo-header and datagram: 0 when there is a correct checksum.
+/// Returns the checksum over pseudo-header and datagram: 0 if the datagram's checksum is correct.
 fn udp_checksum_residue(frame: &[u8]) -> u16 {
     let (addresses, udp) = (&frame[26..34], &frame[34..]);
     assert_ne!(udp[6..8], [0, 0], "no checksum at all");
@@ -246,11 +246,11 @@ fn catcher_takes_packets_of_other_senders_only() {
         let mut catcher = Tap::open_catcher("mr0").unwrap();
         ip("address add 10.77.0.1/24 dev mr0");
         let socket = UdpSocket::bind("10.77.0.1:4000").unwrap();
-        // The kernel's own ARP request for the destination.
+        // The kernel sends its own ARP request for the destination, which the port must ignore.
         socket.send_to(b"hello", "10.77.0.2:9").unwrap();
         assert_eq!(wait_for(&mut catcher, &pool, |_| true), None);
         assert_eq!(catcher.counters().received, 0);
-        // A frame with another source address belongs to another device, and may have any valid length.
+        // A frame with another source address is output of another device, and may have any valid length.
         let mac = kernel_mac(&catcher);
         ip("link set mr0 address 02:00:00:00:00:77 mtu 9000");
         ip("neighbour replace 10.77.0.2 lladdr 02:00:00:00:00:99 dev mr0");

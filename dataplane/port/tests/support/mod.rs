@@ -1,4 +1,4 @@
-//! Helpers of the tests with real devices: private network namespaces, veths, raw sockets, and a small XDP
+//! Helpers for tests with real devices: private network namespaces, veths, raw sockets, and a small XDP
 //! program.
 #![allow(clippy::disallowed_methods, reason = "real devices take real time")]
 #![allow(dead_code, reason = "each test uses its part")]
@@ -16,8 +16,8 @@ use std::time::{Duration, Instant};
 use millrace_port::af_xdp::Options;
 use millrace_wire::MacAddr;
 
-/// Moves this thread into its own network namespace, which vanishes with it. Returns `false`, and prints the
-/// reason, where that is not possible; under CI it must be.
+/// Moves this thread into its own network namespace, which vanishes with the thread. If that isn't possible,
+/// prints the reason and returns `false`, or panics under CI.
 pub fn enter_namespace(test: &str) -> bool {
     match nix::sched::unshare(nix::sched::CloneFlags::CLONE_NEWNET) {
         Ok(()) => true,
@@ -39,7 +39,7 @@ pub fn run(command: &str) {
     assert!(output.status.success(), "{command}: {}", String::from_utf8_lossy(&output.stderr));
 }
 
-/// Creates a pair of devices, up, in this namespace.
+/// Creates a veth pair in this namespace and sets both devices up.
 pub fn veth(near: &str, far: &str, mtu: u32, queues: u32) {
     run(&format!(
         "ip link add {near} mtu {mtu} numrxqueues {queues} numtxqueues {queues} type veth peer {far} mtu {mtu} \
@@ -117,8 +117,8 @@ impl Raw {
         if sent == frame.len() as isize { Ok(()) } else { Err(io::Error::last_os_error()) }
     }
 
-    /// Returns the next frame that arrived, with VLAN tags as the kernel delivers them; `None` if there is
-    /// none.
+    /// Returns the next frame that has arrived, with VLAN tags as the kernel delivers them; `None` without a
+    /// frame.
     pub fn receive(&self) -> Option<Vec<u8>> {
         let mut bytes = vec![0; 1 << 17];
         // SAFETY: the buffer is writable for its length.
@@ -132,7 +132,7 @@ impl Raw {
     }
 }
 
-/// Waits until `done`, at most five seconds. Returns whether it succeeded.
+/// Waits up to five seconds until `done` returns true. Returns whether it did.
 pub fn eventually(mut done: impl FnMut() -> bool) -> bool {
     let deadline = Instant::now() + Duration::from_secs(5);
     loop {
@@ -154,8 +154,8 @@ pub struct Host {
 }
 
 impl Host {
-    /// Creates the namespace. `work` begins with [`start`](Self::start), after devices were moved to the
-    /// namespace.
+    /// Creates the namespace and a thread that runs `work` in it once [`start`](Self::start) is called.
+    /// Before that call, move devices to the namespace.
     pub fn new(work: impl FnOnce() + Send + 'static) -> Self {
         let (say, hear) = mpsc::channel();
         let (start, started) = mpsc::channel();

@@ -63,8 +63,8 @@ impl Redirect {
     }
 }
 
-/// Generator of frames inside the kernel, by test runs of an XDP program with live frames, which sends them
-/// out of a device.
+/// Generator of frames inside the kernel: test runs of an XDP program with live frames send them out of a
+/// device.
 #[derive(Debug)]
 pub struct Generator {
     program: OwnedFd,
@@ -83,7 +83,7 @@ impl Generator {
             code(0x95, 0x00, 0),
         ];
         let program = load(BPF_PROG_TYPE_XDP, &redirect, 0)?;
-        // A run of an unattached program takes 24 ms, so the program is attached to the loopback device,
+        // A run of an unattached program takes 24 ms. So the program is attached to the loopback device,
         // where it does no harm.
         const LOOPBACK: u32 = 1;
         let link =
@@ -106,7 +106,7 @@ impl Generator {
     }
 }
 
-/// Drops all frames that a device receives, in its driver, until the result is dropped.
+/// Drops all frames that a device receives, in its driver. Dropping the returned descriptors ends this.
 pub fn sink(ifindex: u32) -> io::Result<[OwnedFd; 2]> {
     const XDP_DROP: i32 = 1;
     let code = |code, immediate| Instruction { code, registers: 0, offset: 0, immediate };

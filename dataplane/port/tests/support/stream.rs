@@ -13,7 +13,7 @@ const BYTES: usize = 8 << 20;
 const NOW: millrace_units::Instant = millrace_units::Instant::ZERO;
 
 /// Two hosts, with links named `r1` and `r2` to this namespace. Offloads have the kernel's defaults, so the
-/// receiver's kernel sees every checksum that a port left wrong.
+/// receiver's kernel checks every checksum that a port completed.
 pub struct Stream {
     client: Host,
     server: Host,
@@ -24,7 +24,7 @@ impl Stream {
         Self { server: host("r2", "h2", "10.77.0.2", serve), client: host("r1", "h1", "10.77.0.1", send) }
     }
 
-    /// Carries frames between the ports until the stream has arrived. Panics otherwise.
+    /// Carries frames between the ports until the stream has arrived. Panics if it doesn't arrive in time.
     pub fn run(self, pool: &Pool, left: &mut dyn Port, right: &mut dyn Port) {
         self.server.start();
         self.client.start();
