@@ -1,11 +1,11 @@
-//! Claims: the properties of a plugin that a signature covers beside its bytes.
+//! Claims: the properties of a plugin that its signature covers in addition to its bytes.
 
 use std::fmt;
 use std::str::FromStr;
 
 use millrace_plugin::Manifest;
 
-/// Version `major.minor.patch`, ordered as numbers.
+/// Plugin version `major.minor.patch`, compared number by number.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, serde::Serialize, serde::Deserialize)]
 #[serde(into = "String", try_from = "String")]
 pub struct Version([u32; 3]);

@@ -1,11 +1,11 @@
-//! Errors of trust in a plugin, and of making keys and signatures.
+//! Errors of checking signatures of plugins, and of making keys and signatures.
 
 use std::io;
 use std::path::PathBuf;
 
 use crate::{KeyId, Version};
 
-/// Reason why a plugin is not loaded, concerning its signature.
+/// Reason why the router refuses a plugin because of its signature or version.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum Untrusted {
     /// The plugin has no signature, but needs one.
@@ -50,7 +50,7 @@ pub enum Untrusted {
         /// Highest version loaded so far.
         highest: Version,
     },
-    /// The versions loaded before are unknown.
+    /// The record of the versions loaded before is damaged.
     #[error(
         "can't check {name} {version} for a downgrade: {damage}: to load it anyway and start a new version \
          file, use --allow-downgrade"
@@ -115,7 +115,7 @@ pub enum RepositoryError {
         /// Problem with the file.
         problem: String,
     },
-    /// The system has no random numbers, or the key is invalid.
+    /// The signature can't be made: the system has no random numbers, or the key is invalid.
     #[error("can't {what}: {problem}")]
     Signing {
         /// Operation that failed.

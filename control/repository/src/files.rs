@@ -28,7 +28,7 @@ pub struct GeneratedKey {
     pub key: PublicKey,
 }
 
-/// Result of signing a plugin.
+/// Signature of a plugin that was written to a file.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct SignedFile {
     /// File of the signature.
@@ -60,7 +60,7 @@ pub fn generate(secret: &Path) -> Result<GeneratedKey, RepositoryError> {
     write_new(secret, &text, 0o600)?;
     let lines = format!("untrusted comment: minisign public key {}\n{key}\n", key.id());
     if let Err(error) = write_new(&public, &lines, 0o644) {
-        // Half a pair is useless; the error tells why the other half is missing.
+        // A key file without the other one is useless. The error tells why the public key is missing.
         let _ = fs::remove_file(secret);
         return Err(error);
     }
@@ -77,8 +77,8 @@ fn write_new(file: &Path, text: &str, mode: u32) -> Result<(), RepositoryError> 
     opened.write_all(text.as_bytes()).and_then(|()| opened.sync_all()).map_err(RepositoryError::io(file))
 }
 
-/// Signs the plugin in a file with the key in another file. Writes the signature beside the plugin, over an
-/// existing one. A shared object is loaded for this, so its constructors run.
+/// Signs a plugin. `plugin` is its file, and `secret` is the file of the key. Writes the signature beside the
+/// plugin, and overwrites an existing one. A shared object is loaded for this, so its constructors run.
 ///
 /// # Errors
 /// The file is no plugin, the key is invalid or needs a password, or the system refuses.
@@ -103,7 +103,7 @@ pub fn sign_file(plugin: &Path, secret: &Path) -> Result<SignedFile, RepositoryE
     Ok(SignedFile { signature, claims, key: key.public()? })
 }
 
-/// State of a plugin's signature, checked outside of a router.
+/// State of a plugin's signature, checked by a command without a router.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum SignatureState {
     /// No signature.
@@ -129,8 +129,8 @@ impl fmt::Display for SignatureState {
     }
 }
 
-/// Returns the state of the signature beside a plugin's file, whose bytes are `module`. With `keys`, the
-/// check is the same as in a router that trusts them.
+/// Returns the state of the signature beside a plugin's file. `module` holds the bytes of that file. The
+/// check is the same as in a router that trusts `keys`.
 pub fn signature_state(plugin: &Path, module: &[u8], keys: Vec<PublicKey>) -> SignatureState {
     let file = match read(&signature_path(plugin), MOST_SIGNATURE) {
         Ok(file) => file,

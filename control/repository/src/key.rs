@@ -25,7 +25,7 @@ impl PublicKey {
 impl FromStr for PublicKey {
     type Err = RepositoryError;
 
-    /// Reads the line of 56 characters in a `.pub` file.
+    /// Parses the base64 line of 56 characters in a `.pub` file.
     fn from_str(text: &str) -> Result<Self, RepositoryError> {
         let text = text.trim();
         let wrong = || RepositoryError::PublicKey { text: text.chars().take(64).collect() };
@@ -64,7 +64,8 @@ pub enum SecretKeyProblem {
     Other(String),
 }
 
-/// Size of a secret key in bytes; byte 2 is its protection, and the last 32 bytes are its checksum.
+/// Size of a secret key in bytes. Bytes 2 and 3 name its protection (password or none); the last 32 bytes are
+/// its checksum.
 const SECRET_BYTES: usize = 158;
 
 /// Reads a key made by `minisign -G -W`: it has no password, and its checksum is zero.
@@ -78,7 +79,7 @@ fn without_checksum(text: &str) -> Option<minisign::SecretKey> {
 impl FromStr for SecretKey {
     type Err = SecretKeyProblem;
 
-    /// Reads the two lines of a key file.
+    /// Parses the two lines of a secret key file.
     fn from_str(text: &str) -> Result<Self, SecretKeyProblem> {
         if let Some(key) = without_checksum(text) {
             return Ok(Self(key));
@@ -98,7 +99,7 @@ impl SecretKey {
         pair.map(|pair| Self(pair.sk)).map_err(failed("generate a key pair"))
     }
 
-    /// Returns the two lines of the key file, which are as secret as the key.
+    /// Returns the two lines of the key file. They contain the secret.
     pub(crate) fn text(&self) -> Result<String, RepositoryError> {
         let boxed = self.0.to_box(Some("millrace secret key, without a password"));
         boxed.map(String::from).map_err(failed("encode the secret key"))
@@ -156,7 +157,7 @@ mod tests {
         let text = minisign::SecretKey::from_bytes(&unchecked).unwrap().to_box(None).unwrap().to_string();
         assert_eq!(text.parse::<SecretKey>().unwrap().id(), KeyId::of(pair.sk.keynum()));
         let mut bytes = pair.sk.to_bytes();
-        // Two letters for the kind of protection.
+        // Claim a password protection: `Sc` stands for scrypt.
         bytes[2..4].copy_from_slice(b"Sc");
         let text = minisign::SecretKey::from_bytes(&bytes).unwrap().to_box(None).unwrap().to_string();
         assert!(matches!(text.parse::<SecretKey>(), Err(SecretKeyProblem::Protected)));

@@ -2,13 +2,14 @@
 
 use std::fmt;
 
-/// Id of a key: 64 random bits in the key and in its signatures. The id names a key, but proves nothing.
+/// Id of a key: 64 random bits, stored in the key and in its signatures. Anybody can copy an id, so it proves
+/// nothing.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, serde::Serialize, serde::Deserialize)]
 #[serde(into = "String", try_from = "String")]
 pub struct KeyId(u64);
 
 impl KeyId {
-    /// Reads the id from bytes of a key or a signature.
+    /// Reads the id from the bytes of a key or a signature.
     pub(crate) fn of(bytes: &[u8]) -> Self {
         let mut id = [0; 8];
         id.iter_mut().zip(bytes).for_each(|(to, from)| *to = *from);

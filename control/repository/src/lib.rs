@@ -1,11 +1,11 @@
-//! Trust in plugins and persistent records of them: keys, signatures, highest versions, quarantine.
+//! Trust in plugins, and records of plugins on disk: keys, signatures, highest versions, quarantine.
 //!
 //! A signature is a file in the format of `minisign`, beside the plugin and named after it with `.minisig`
-//! appended. It signs the plugin's bytes and, in its trusted comment, the [`Claims`]: name, version and
-//! capabilities of the manifest. A [`Trust`] holds the keys that the router trusts. It checks the bytes of a
-//! module before they are parsed; exactly these bytes are compiled. The result, [`Checked`], then compares
-//! the signed claims with the manifest. A [`Repository`] records the loaded plugins. [`Memory`] is the state
-//! in files that survives a restart of the router.
+//! appended. It signs the plugin's bytes. Its trusted comment holds the [`Claims`], which it also signs:
+//! name, version and capabilities of the manifest. A [`Trust`] holds the keys that the router trusts. It
+//! checks the bytes of a module before they are parsed; exactly these bytes are compiled. The result,
+//! [`Checked`], then compares the signed claims with the manifest. A [`Repository`] records the loaded
+//! plugins. [`Memory`] is the state in files that survives a restart of the router.
 #![forbid(unsafe_code)]
 
 mod claims;

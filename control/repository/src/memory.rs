@@ -1,4 +1,4 @@
-//! State directory, and the router's persistent memory of plugins.
+//! State directory, and the records of plugins that survive a restart of the router.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -8,7 +8,7 @@ use nix::unistd::geteuid;
 use crate::Quarantine;
 use crate::versions::Versions;
 
-/// Router's memory of plugins across starts.
+/// Records of plugins that survive a restart of the router: versions and quarantine.
 #[derive(Clone, Debug)]
 pub struct Memory {
     pub(crate) versions: Versions,
@@ -17,8 +17,8 @@ pub struct Memory {
 }
 
 impl Memory {
-    /// Opens the memory in a directory, which may not exist yet; without a directory, it is empty and not
-    /// persistent.
+    /// Opens the records in a directory, which may not exist yet. Without a directory, the records are empty,
+    /// and end with the router.
     pub fn open(directory: Option<&Path>) -> Self {
         Self { versions: Versions::open(directory), quarantine: Quarantine::open(directory) }
     }
@@ -35,9 +35,9 @@ pub fn usual_state_directory() -> Option<PathBuf> {
     usual(geteuid().is_root(), |name| std::env::var_os(name))
 }
 
-/// Returns the default state directory of the router at a socket. For another socket than the default, it is
-/// the subdirectory `at` followed by the socket's path. A directory given by systemd is used as it is, since
-/// it belongs to the service.
+/// Returns the default state directory of the router at `socket`. For `usual_socket`, it is
+/// [`usual_state_directory`]. For another socket, it is a subdirectory of that: `at` followed by the socket's
+/// path. A directory set by systemd is used unchanged, since it belongs to the service.
 pub fn state_directory_at(socket: &Path, usual_socket: &Path) -> Option<PathBuf> {
     at(usual_state_directory(), std::env::var_os("STATE_DIRECTORY").is_some(), socket, usual_socket)
 }

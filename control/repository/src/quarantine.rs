@@ -1,5 +1,5 @@
-//! Quarantine: instances that the router does not start again by itself, because a call of theirs hung or
-//! crashed and ended the router.
+//! Quarantine: instances that the router does not start by itself. A call of each such instance hung or
+//! crashed, and so ended the router.
 
 use std::path::Path;
 
@@ -9,7 +9,7 @@ use crate::notebook::{Notebook, NotebookError};
 
 const FILE: &str = "quarantine.json";
 
-/// Instance in quarantine.
+/// Quarantine entry of an instance.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Held {
@@ -30,12 +30,12 @@ impl Held {
     }
 }
 
-/// Instances in quarantine, which outlive the router.
+/// Instances in quarantine, stored in a file.
 #[derive(Clone, Debug)]
 pub struct Quarantine(Notebook<Held>);
 
 impl Quarantine {
-    /// Opens the quarantine in a directory; without a directory, it holds only the entries of this run.
+    /// Opens the quarantine in a directory. Without a directory, the entries end with the router.
     pub fn open(directory: Option<&Path>) -> Self {
         Self(Notebook::open(directory, FILE))
     }
@@ -45,12 +45,12 @@ impl Quarantine {
         self.0.entries()
     }
 
-    /// Returns why the file could not be read.
+    /// Returns why the quarantine file could not be read; `None` if it was readable.
     pub fn damage(&self) -> Option<&str> {
         self.0.damage()
     }
 
-    /// Whether the quarantine outlives the router.
+    /// Whether the entries survive the end of the router.
     pub fn is_kept(&self) -> bool {
         self.0.is_kept()
     }
@@ -60,7 +60,7 @@ impl Quarantine {
         self.all().iter().find(|held| held.is(instance, plugin))
     }
 
-    /// Returns the entries of an instance name, one for each plugin.
+    /// Returns the entries of all instances with this name, one for each plugin.
     pub fn named<'a>(&'a self, instance: &'a str) -> impl Iterator<Item = &'a Held> {
         self.all().iter().filter(move |held| held.instance == instance)
     }

@@ -1,7 +1,7 @@
 //! Signatures: the four lines of a `.minisig` file.
 //!
-//! The first line of such a file is not signed, so anybody could change it unnoticed. Therefore only the
-//! first lines that the signing tools write are accepted: no part of the file is unchecked.
+//! The first line of such a file is not signed, so anybody could change it unnoticed. Therefore Millrace
+//! accepts only the first lines that the known signing tools write. No part of the file stays unchecked.
 
 use crate::key::failed;
 use crate::{Claims, KeyId, RepositoryError, SecretKey, Untrusted};
@@ -14,7 +14,7 @@ const UNTRUSTED: [&str; 2] = [
     "untrusted comment: signature from minisign secret key",
     "untrusted comment: signature from rsign secret key",
 ];
-/// Start of the third line.
+/// Start of the third line, before the trusted comment.
 const TRUSTED: &str = "trusted comment: ";
 
 /// Well-formed signature, not yet verified.
@@ -23,7 +23,7 @@ pub(crate) struct Signature {
     pub key: KeyId,
     /// Trusted comment.
     pub comment: String,
-    /// The four lines.
+    /// The four lines, as the verifying library takes them.
     pub lines: minisign_verify::Signature,
 }
 
@@ -61,7 +61,8 @@ impl Signature {
 /// Signs the bytes of a plugin. Returns the four lines of the signature file.
 ///
 /// # Errors
-/// [`RepositoryError::Signing`] if the system has no random numbers, or the key's two halves don't match.
+/// [`RepositoryError::Signing`] if the system has no random numbers, or if the public and the secret part of
+/// the key don't match.
 pub fn sign(module: &[u8], claims: &Claims, key: &SecretKey) -> Result<String, RepositoryError> {
     let comment = claims.to_string();
     let untrusted = UNTRUSTED[0].trim_start_matches("untrusted comment: ");

@@ -18,7 +18,7 @@ pub struct StateLock {
     _held: Flock<File>,
 }
 
-/// Error: another router uses the state directory.
+/// Error that another router uses the state directory.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "the state directory {} is in use by the router at {holder}: choose another with --state DIR",
@@ -32,8 +32,8 @@ pub struct StateTaken {
 }
 
 impl StateLock {
-    /// Locks a directory for the router at a socket. Returns `None` if the lock file can't be created: no
-    /// state can be kept there either, and later writes report that.
+    /// Locks a directory for the router at `socket`. Returns `None` if the lock file can't be created. Then
+    /// no state can be stored there either, and later writes report that.
     ///
     /// # Errors
     /// Another router has locked the directory.
@@ -41,7 +41,7 @@ impl StateLock {
         let Ok(file) = open(directory) else { return Ok(None) };
         match Flock::lock(file, FlockArg::LockExclusiveNonblock) {
             Ok(mut held) => {
-                // The name is only for people.
+                // The socket's path in the file is only information for people.
                 let _ = write(&mut held, &socket.display().to_string());
                 Ok(Some(Self { _held: held }))
             }

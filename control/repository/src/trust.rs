@@ -23,7 +23,7 @@ pub struct Trust {
     unsigned: Unsigned,
 }
 
-/// Origin of a plugin.
+/// Origin of a loaded plugin: unsigned, or the key that signed it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Origin {
     /// Unsigned, or signed while the router has no keys to check the signature.
@@ -49,8 +49,8 @@ pub struct Checked {
 }
 
 impl Trust {
-    /// Creates a trust with keys. By default, unsigned plugins are refused if there are keys, and loaded if
-    /// there are none.
+    /// Creates a trust with keys. Without `unsigned`, the router refuses unsigned plugins if there are keys,
+    /// and loads them if there are none.
     pub fn new(keys: Vec<PublicKey>, unsigned: Option<Unsigned>) -> Self {
         let default = if keys.is_empty() { Unsigned::Allow } else { Unsigned::Refuse };
         Self { unsigned: unsigned.unwrap_or(default), keys }
@@ -175,7 +175,7 @@ mod tests {
             let checked = Trust::new(keys, said).check(MODULE, None);
             assert_eq!(checked, if loaded { unsigned.clone() } else { Err(Untrusted::Unsigned) });
         }
-        // Without keys, no signature can be checked; with a key, a signature must be valid.
+        // Without keys, a signature is ignored; with a key, a signature must be valid.
         assert_eq!(Trust::new(vec![], None).check(MODULE, Some(b"any")), unsigned);
         assert!(Trust::new(public(), Some(Unsigned::Allow)).check(MODULE, Some(b"any")).is_err());
     }

@@ -9,13 +9,13 @@ use crate::notebook::{NotebookError, make_private, private, read_at_most};
 
 /// Name of the directory below the state directory.
 const DIRECTORY: &str = "crash-captures";
-/// File with the names of the captures that were reported at a start, one per line.
+/// File with the names of the captures that were already reported at a start, one per line.
 const REPORTED: &str = "reported";
 /// Maximum number of captures. The oldest is removed first.
 pub const MOST_CAPTURES: usize = 8;
-/// Maximum bytes of the frames of a capture.
+/// Maximum size of a capture's file of frames, in bytes.
 pub const MOST_FRAME_BYTES: usize = 4 << 20;
-/// Maximum bytes of a report.
+/// Maximum size of a capture's report, in bytes.
 pub const MOST_REPORT_BYTES: usize = 4 << 20;
 /// Extension of the file of frames, pcapng.
 const FRAMES: &str = "pcapng";
@@ -45,9 +45,9 @@ impl CrashCaptures {
         make_private(&self.0).map_err(NotebookError::of(&self.0))?;
         let path = self.path(name, FRAMES);
         write_new(&path, frames)?;
-        // The report comes last: a capture is complete once its report exists.
+        // Write the report last: a capture counts as complete once its report exists.
         if let Err(error) = write_new(&self.path(name, REPORT), report) {
-            // An incomplete capture wastes space.
+            // Remove the frames: without a report they only take space.
             let _ = fs::remove_file(&path);
             let _ = fs::remove_file(self.path(name, REPORT));
             return Err(error);
@@ -74,7 +74,7 @@ impl CrashCaptures {
         entries.filter_map(name).collect()
     }
 
-    /// Returns the captures that no process has reported yet, and marks them as reported.
+    /// Returns the captures that no router has reported yet, and marks them as reported.
     pub fn take_unreported(&self) -> Vec<String> {
         let mark = self.0.join(REPORTED);
         let reported = fs::read_to_string(&mark).unwrap_or_default();
@@ -83,7 +83,7 @@ impl CrashCaptures {
         let new: Vec<String> = names.iter().filter(is_new).cloned().collect();
         if !new.is_empty() {
             let opened = private().write(true).create(true).truncate(true).open(&mark);
-            // Captures that can't be marked are reported again.
+            // If the captures can't be marked, the next start reports them again.
             let _ = opened.and_then(|mut file| file.write_all(names.join("\n").as_bytes()));
         }
         new
@@ -103,7 +103,8 @@ impl CrashCaptures {
         self.0.join(format!("{name}.{extension}"))
     }
 
-    /// Removes the oldest captures, but never `added`: after the clock was set back, its name may sort first.
+    /// Removes the oldest captures, but never `added`: after the clock was set back, the new name may be the
+    /// first one in order.
     fn remove_oldest(&self, added: &str) {
         let names = self.names();
         let without_report = self.names_of(FRAMES).into_iter().filter(|name| !names.contains(name));
@@ -111,14 +112,14 @@ impl CrashCaptures {
         let oldest = oldest.take(names.len().saturating_sub(MOST_CAPTURES));
         for name in without_report.chain(oldest) {
             for extension in [REPORT, FRAMES] {
-                // A failed removal is repeated at the next crash.
+                // If a removal fails, the next crash tries it again.
                 let _ = fs::remove_file(self.path(&name, extension));
             }
         }
     }
 }
 
-/// Reads the report beside a file of frames, in any directory.
+/// Reads the report of the crash capture with these frames; both files may be in any directory.
 pub fn report_of(frames: &Path) -> Result<Vec<u8>, NotebookError> {
     read_report(&frames.with_extension(REPORT))
 }
@@ -183,7 +184,7 @@ mod tests {
         let folder = Folder::new("crash-captures-half");
         let captures = CrashCaptures::of(&folder.0);
         captures.add("20261123T220000Z-1", b"frames", b"{}").unwrap();
-        // The process died between both writes, or the report could not be written.
+        // As if the process had died before it wrote the report.
         fs::remove_file(captures.path("20261123T220000Z-1", REPORT)).unwrap();
         fs::create_dir(captures.path("20261123T220001Z-1", REPORT)).unwrap();
         assert!(captures.add("20261123T220001Z-1", b"frames", b"{}").is_err());

@@ -1,8 +1,8 @@
 //! Crash records: lines written while the process dies, and read at the next start.
 //!
 //! A signal handler writes the line, so it can neither allocate nor wait. Therefore the file is already open,
-//! and each instance has a prepared line that lacks only two numbers. The handler does not sync: the line
-//! survives the process, but maybe not the machine.
+//! and each instance has a prepared line that lacks only two numbers. The handler does not sync the file. So
+//! the line survives the end of the process, but maybe not a power failure.
 
 pub(crate) mod captures;
 
@@ -16,7 +16,7 @@ use crate::{Held, Quarantine};
 
 const FILE: &str = "crashes";
 
-/// Line of the file.
+/// Line of the crash file.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Crash {
@@ -26,7 +26,8 @@ struct Crash {
     since: u64,
 }
 
-/// Prepared line of a crash, without the two numbers that are known only at the crash.
+/// Prepared line of a crash. The signal number and the time are missing, since they are known only at the
+/// crash.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct CrashLine {
     /// Text before the signal number. It begins with a line end, in case the previous line is incomplete.
@@ -49,7 +50,7 @@ impl CrashLine {
     }
 }
 
-/// Crashes found at the next start.
+/// Crashes of the previous run, found at the start.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Found {
     /// Instances that are now in quarantine because of a crash.
@@ -58,7 +59,7 @@ pub struct Found {
     pub unreadable: usize,
 }
 
-/// Opens the file of a directory for appending; creates a missing directory.
+/// Opens the crash file of a directory for appending; creates a missing directory.
 pub fn crash_file(directory: &Path) -> Result<File, NotebookError> {
     let path = directory.join(FILE);
     let opened = make_private(directory).and_then(|()| private().append(true).create(true).open(&path));
@@ -66,7 +67,7 @@ pub fn crash_file(directory: &Path) -> Result<File, NotebookError> {
 }
 
 impl Quarantine {
-    /// Puts the crashed instances in a directory's file into quarantine, and empties the file.
+    /// Puts the instances in a directory's crash file into quarantine, and empties the file.
     ///
     /// # Errors
     /// A sentence: the file can't be read or emptied, or the quarantine can't be written.
@@ -123,7 +124,7 @@ mod tests {
         );
         assert!(open().release("a \"b\"", "p").unwrap());
         assert_eq!(open().take_crashes(&folder.0), Ok(Found::default()));
-        // An open file handle still appends after the file was emptied.
+        // The handle was opened before the file was emptied, and still appends to it.
         write!(file, "{before_signal}6{before_time}1700000001{end}").unwrap();
         assert_eq!(open().take_crashes(&folder.0).unwrap().held[0].since, 1_700_000_001);
     }
