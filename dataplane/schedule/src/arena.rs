@@ -1,8 +1,8 @@
-//! Packet storage of a port: slots of one slice, linked into lists.
+//! Packet memory of a port: one slice of slots, linked into lists.
 //!
-//! A list is four words. Its packets are in slots that all lists of a port share. So an empty queue costs
-//! little memory, and the port's memory has one limit. The slot freed last is used first, because it is still
-//! in the cache.
+//! A list takes four words; its packets are in the slots of the port. So an empty queue costs little memory,
+//! and the port's memory has one limit. The slot freed last is used first, because it is still in the CPU
+//! cache.
 
 mod opened;
 
@@ -18,7 +18,7 @@ pub(crate) const NONE: u32 = u32::MAX;
 /// Packet taken from a queue, with the values noted at its arrival.
 #[derive(Debug)]
 pub struct Held<T> {
-    /// The packet.
+    /// Packet.
     pub item: T,
     /// Time of arrival in the queue.
     pub arrival: Instant,
@@ -40,7 +40,7 @@ impl Load {
         Self(1 << 32 | u64::from(length))
     }
 
-    /// Returns a load of `packets` and `bytes`, or `None` if one of them exceeds 32 bits.
+    /// Creates a load of `packets` and `bytes`; `None` if one of the counts exceeds 32 bits.
     #[inline]
     pub fn of(packets: usize, bytes: u64) -> Option<Self> {
         let fits = packets <= u32::MAX as usize && bytes <= u64::from(u32::MAX);
@@ -83,7 +83,7 @@ impl<T> Slot<T> {
     /// Puts a packet into an empty slot.
     #[inline]
     fn fill(&mut self, item: T, arrival: Instant, length: u32, flow: FlowNumber) {
-        // The replaced value is `None`, which needs no drop.
+        // The replaced value is `None`, so `forget` skips only a drop without effect.
         std::mem::forget(self.item.replace(item));
         (self.arrival, self.length, self.flow) = (arrival, length, flow);
     }
@@ -132,20 +132,21 @@ pub(crate) struct Arena<T> {
     pub load: Load,
     limit_bytes: u32,
     limit_packets: u32,
-    /// Half of both limits. Below it, no queue holds more than the free space.
+    /// Half of the port's packet limit and byte limit. While the port's load is below, no queue holds more
+    /// than the free space.
     half: Load,
 }
 
 impl<T> Arena<T> {
-    /// Creates storage for `packets` packets and `bytes` bytes. The system provides the memory at first use.
+    /// Creates memory for `packets` packets and `bytes` bytes. The system provides the memory at first use.
     pub fn new(packets: u32, bytes: u32) -> Self {
         let slots = Vec::with_capacity(packets as usize);
         let half = Load(u64::from(packets / 2) << 32 | u64::from(bytes / 2));
         Self { slots, free: NONE, load: Load::NOTHING, limit_bytes: bytes, limit_packets: packets, half }
     }
 
-    /// Whether the packets of `more` [have room](Self::has_room) in any queues, and slots that were used
-    /// before.
+    /// Whether the packets of `more` [have room](Self::has_room) in any queue of the port, and previously
+    /// used slots suffice for them.
     #[inline]
     pub fn is_roomy(&self, more: Load) -> bool {
         let [packets, held] = [more, self.load].map(|load| u64::from(load.packets()));
@@ -154,9 +155,10 @@ impl<T> Arena<T> {
             && packets + held <= self.slots.len() as u64
     }
 
-    /// Whether the port can take a packet of `length` bytes for a queue that holds `queue`. A queue may hold
-    /// no more than the free space of the port, so that one full queue leaves room for others. (Choudhury and
-    /// Hahne, "Dynamic Queue Length Thresholds for Shared-Memory Packet Switches", 1998, with a factor of 1.)
+    /// Whether the port can take a packet of `length` bytes into a queue with the load `queue`. A queue may
+    /// hold no more than the free space of the port, so that one full queue leaves room for others.
+    /// (Choudhury and Hahne, "Dynamic Queue Length Thresholds for Shared-Memory Packet Switches", 1998, with
+    /// a factor of 1.)
     #[inline]
     pub fn has_room(&self, queue: Load, length: u32) -> bool {
         let packets = self.limit_packets - self.load.packets();
@@ -164,14 +166,14 @@ impl<T> Arena<T> {
         queue.packets() < packets && queue.bytes() <= bytes && length <= bytes
     }
 
-    /// Adds a slot that was never used before. Returns its index.
+    /// Appends a new slot to the slice. Returns its index.
     #[cold]
     fn grow(&mut self, slot: Slot<T>) -> u32 {
         self.slots.push(slot);
         self.slots.len() as u32 - 1
     }
 
-    /// Appends a packet to `list`. The caller ensures that there is room.
+    /// Appends a packet to `list`. The caller ensures that the port has room.
     #[inline]
     pub fn push(&mut self, list: &mut List, held: Held<T>) {
         let Held { item, arrival, length, flow } = held;
@@ -214,22 +216,21 @@ impl<T> Arena<T> {
     }
 
     /// Whether the packets of `more` fit at the end of a list that holds `load` and may hold `threshold`
-    /// bytes. Each of them must find room and a slot that was used before.
+    /// bytes. Each packet must find room, and previously used slots must suffice.
     #[inline]
     pub fn has_room_for(&self, load: Load, more: Load, threshold: u32) -> bool {
         let others = self.load.minus(load);
         let used = self.slots.len() as u32 - self.load.packets();
         let (packets, bytes) = (self.limit_packets - others.packets(), self.limit_bytes - others.bytes());
-        // With at most half of the space that other lists leave, the list never exceeds the free space before
-        // its last packet.
+        // A list that holds at most half of the space that other lists leave never exceeds the free space.
         let most = u64::from(threshold.min(bytes / 2));
         more.packets() <= used
             && u64::from(load.packets()) + u64::from(more.packets()) <= u64::from(packets / 2)
             && u64::from(load.bytes()) + u64::from(more.bytes()) <= most
     }
 
-    /// Appends packets of `load` in total to `list`, which must [have room](Self::has_room_for) for them.
-    /// Free slots are linked in the order of their use, so their links are correct already.
+    /// Appends packets with the total load `load` to `list`, which must [have room](Self::has_room_for) for
+    /// them. The free list links its slots in the order of their use, so the packets need no new links.
     #[inline]
     pub fn push_all(
         &mut self,
@@ -258,8 +259,8 @@ impl<T> Arena<T> {
         }
     }
 
-    /// Takes up to `most` packets from the head of `list`, while `wanted` accepts the length of the next one.
-    /// Gives them to `out` and returns their load. Their slots become free in list order.
+    /// Takes up to `most` packets from the head of `list`, while `wanted` accepts the next packet's length.
+    /// Passes the packets to `out` and returns their load. Their slots become free in list order.
     #[inline]
     pub fn pop_while(
         &mut self,
@@ -286,7 +287,7 @@ impl<T> Arena<T> {
         millrace_memory::prefetch_slice_element(&self.slots, list.head as usize);
     }
 
-    /// Returns the bytes of memory that a slot for one packet takes.
+    /// Returns the memory of one packet's slot, in bytes.
     #[cfg(test)]
     pub const fn slot_size() -> usize {
         size_of::<Slot<T>>()

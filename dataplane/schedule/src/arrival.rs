@@ -4,8 +4,8 @@ use std::fmt;
 
 use crate::FlowNumber;
 
-/// Number of a node, chosen by the builder of the tree: from 0 to [`MOST_NODES`](crate::MOST_NODES) - 1.
-/// Large gaps waste memory, because a port has 64 bytes for each number up to the largest.
+/// Number of a node, chosen by the builder of the tree, from 0 to [`MOST_NODES`](crate::MOST_NODES) - 1.
+/// Large gaps waste memory, because a port takes 64 bytes for each number up to the largest.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub struct NodeId(pub u32);
 

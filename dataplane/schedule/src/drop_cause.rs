@@ -8,7 +8,7 @@ use std::fmt;
 pub enum DropCause {
     /// Queue above its discard threshold, in bytes.
     Threshold,
-    /// Port at its limit of packets or bytes, or queue larger than the free space of the port.
+    /// Port at its limit of packets or bytes, or queue larger than the port's free space.
     BufferFull,
     /// RED chose the packet: the average queue length is between the thresholds, or in the gentle range above
     /// them.
@@ -17,7 +17,7 @@ pub enum DropCause {
     Forced,
     /// CoDel: queueing delay above the target for too long.
     Sojourn,
-    /// FQ-CoDel above its packet limit: a packet of the flow with the most bytes.
+    /// FQ-CoDel leaf above its packet limit: it drops packets of the flow with the most bytes.
     Overlimit,
     /// Packet for an unknown node, or for a node that is no leaf.
     NoQueue,
@@ -59,7 +59,8 @@ impl fmt::Display for DropCause {
     }
 }
 
-/// Counters of dropped packets and bytes by cause, and of packets marked instead of dropped (RFC 3168).
+/// Counters of dropped packets and bytes by cause, and of packets with an ECN mark instead of a drop (RFC
+/// 3168).
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct DropCounts {
     packets: [u64; DropCause::ALL.len()],
@@ -80,7 +81,7 @@ impl DropCounts {
         self.marked += 1;
     }
 
-    /// Returns the number of marked packets. A mark is no drop.
+    /// Returns the number of packets with an ECN mark. Marked packets don't count as dropped.
     pub fn marked(&self) -> u64 {
         self.marked
     }
@@ -120,8 +121,8 @@ impl DropCounts {
     }
 }
 
-/// Receiver of dropped packets: the caller of the scheduler counts and releases them. Every closure with
-/// these arguments is a sink.
+/// Receiver of dropped packets: the caller of the scheduler counts and releases them. Any closure with the
+/// arguments of [`dropped`](Self::dropped) is a sink.
 pub trait DropSink<T> {
     /// Receives a dropped packet `item` and the cause.
     fn dropped(&mut self, item: T, cause: DropCause);

@@ -9,12 +9,12 @@ struct Place {
     queue: u32,
 }
 
-/// Minimum number of table entries for each flow of the capacity.
+/// Minimum number of table entries per flow.
 pub(crate) const PLACES: usize = 4;
 
 const VACANT: Place = Place { flow: 0, queue: NONE };
 
-/// Map from flow numbers to queues. At most a quarter of its entries are in use. So nearly all searches end
+/// Map from flow numbers to queues. At most a quarter of its entries are in use, so nearly all searches end
 /// at the first entry, as the branch predictor expects.
 #[derive(Debug, Default)]
 pub(crate) struct FlowTable {
@@ -24,10 +24,12 @@ pub(crate) struct FlowTable {
 }
 
 impl FlowTable {
-    /// Creates a table for `flows` flows. The seed prevents senders from choosing flow numbers that collide.
+    /// Creates a table for `flows` flows. The seed varies the hash, so that senders can't choose flow numbers
+    /// that collide.
     pub fn new(flows: u32, seed: u64) -> Self {
         let places = (flows.max(2) as usize * PLACES).next_power_of_two();
-        // An odd multiplier spreads consecutive numbers (Knuth, TAOCP 3, 6.4); the seed varies it.
+        // Multiplication by an odd number spreads consecutive flow numbers (Knuth, TAOCP 3, 6.4). The seed
+        // varies the number.
         let multiplier = (0x9e37_79b9_7f4a_7c15 ^ seed << 1) | 1;
         Self {
             places: vec![VACANT; places].into_boxed_slice(),
@@ -68,19 +70,19 @@ impl FlowTable {
         }
     }
 
-    /// Returns the queue of a flow; `None` if the flow has none of its own.
+    /// Returns the queue of a flow; `None` if the flow isn't in the table.
     #[inline]
     pub fn get(&self, flow: FlowNumber) -> Option<u32> {
         Some(self.find(flow).1.queue).filter(|queue| *queue != NONE)
     }
 
-    /// Inserts the queue of a flow that has none yet. The caller ensures that there is room.
+    /// Inserts a flow with its queue. The flow must not be in the table, and the table must have room.
     pub fn insert(&mut self, flow: FlowNumber, queue: u32) {
         let at = self.find(flow).0;
         self.places[at] = Place { flow: flow.0, queue };
     }
 
-    /// Removes a flow. Entries probed past its entry move up (Knuth, TAOCP 3, 6.4, algorithm R).
+    /// Removes a flow. Later entries of the same probe sequence move up (Knuth, TAOCP 3, 6.4, algorithm R).
     pub fn remove(&mut self, flow: FlowNumber) {
         let (mut hole, place) = self.find(flow);
         if place.queue == NONE {
@@ -103,7 +105,7 @@ impl FlowTable {
         self.places[hole] = VACANT;
     }
 
-    /// Prefetches the first table entry at which a flow is searched.
+    /// Prefetches the table entry at which the search for a flow starts.
     #[inline]
     pub fn prefetch(&self, flow: FlowNumber) {
         millrace_memory::prefetch_slice_element(&self.places, self.home(flow));

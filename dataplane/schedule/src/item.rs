@@ -4,14 +4,14 @@ use millrace_packet::Packet;
 
 use crate::ecn;
 
-/// Packet or other item that waits in a queue.
+/// Packet, or a stand-in in tests, that waits in a queue.
 pub trait Item {
-    /// Returns the length in bytes from the link header on, without the overhead of the link (see
+    /// Returns the length in bytes from the link header on, without the link overhead (see
     /// [`crate::LinkOverhead`]).
     fn length(&self) -> u32;
 
-    /// Marks the item with "congestion experienced" instead of dropping it. Returns `false`, with nothing
-    /// changed, when the sender is not ECN-capable (RFC 3168, 5).
+    /// Sets the ECN mark "congestion experienced". Returns `false`, and changes nothing, if the sender is not
+    /// ECN-capable (RFC 3168, 5).
     fn mark_congestion(&mut self) -> bool;
 }
 
@@ -27,7 +27,7 @@ impl Item for Packet {
     }
 }
 
-/// Number of a flow, chosen by the caller: a record of the flow table, or the number of a queue that a filter
+/// Number of a flow, chosen by the caller: a flow record's number, or the number of a queue that a filter
 /// names. Packets of one flow keep their order; the scheduler decides whether flows share a queue.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub struct FlowNumber(pub u32);

@@ -1,16 +1,16 @@
-//! Overhead of links: bytes added to a frame, so that rates are rates on the wire.
+//! Overhead of links: bytes added to a frame, so that rates and bytes are those on the wire.
 
-/// Overhead of a link: converts the length of a packet to bytes of link time.
+/// Overhead of a link: converts the length of a packet to bytes on the wire.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum LinkOverhead {
     /// No overhead: the packet's own length.
     None,
-    /// Ethernet (IEEE 802.3): preamble 8, check sequence 4 and gap 12 around each frame, and at least 84
-    /// bytes in all.
+    /// Ethernet (IEEE 802.3): 8 bytes of preamble, 4 of check sequence and 12 of gap around each frame; at
+    /// least 84 bytes in all.
     #[default]
     Ethernet,
-    /// ATM with AAL5 (ITU-T I.363.5): encapsulation and a trailer of 8 bytes, padded into cells of 48 bytes
-    /// that take 53 bytes each.
+    /// ATM with AAL5 (ITU-T I.363.5): encapsulation, packet and a trailer of 8 bytes, padded to cells of 48
+    /// bytes. Each cell takes 53 bytes.
     Atm {
         /// Bytes before each packet, for instance those of RFC 2684; negative if the packet's link header is
         /// not sent.
@@ -46,8 +46,8 @@ impl LinkOverhead {
         }
     }
 
-    /// Computes the wire length of other links. It is a separate function so that Ethernet costs a comparison
-    /// and no jump table.
+    /// Computes the wire length for links other than Ethernet. It is a separate function so that Ethernet
+    /// costs a comparison and no jump table.
     fn other_wire_length(self, length: u32) -> u32 {
         match self {
             Self::None => length.max(1),
@@ -77,7 +77,8 @@ mod tests {
     fn an_atm_link_sends_whole_cells() {
         let wire = |length| LinkOverhead::Atm { encapsulation: 0 }.wire_length(length);
         assert_eq!((wire(0), wire(40), wire(41), wire(1500)), (53, 53, 106, 32 * 53));
-        // Ethernet frames bridged by RFC 2684, with LLC and with VC-MUX, and IP without its frame header.
+        // Ethernet frames bridged by RFC 2684 with LLC and with VC-MUX, and IP packets without their Ethernet
+        // header.
         let wire = |encapsulation, length| LinkOverhead::Atm { encapsulation }.wire_length(length);
         assert_eq!((wire(10, 30), wire(10, 31), wire(2, 38), wire(2, 39)), (53, 106, 53, 106));
         assert_eq!((wire(-14, 54), wire(-14, 55), wire(-14, 3)), (53, 106, 53));

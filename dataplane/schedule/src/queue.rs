@@ -1,4 +1,4 @@
-//! Queue of packets: one cache line. Rarely used fields are in a separate part.
+//! Queue of packets in one cache line. Rarely used fields are in a separate part.
 
 use crate::DropCounts;
 use crate::aqm::{Aqm, AqmState};
@@ -7,20 +7,21 @@ use crate::arena::{List, Load, NONE};
 /// Settings of a queue, which may change while it holds packets.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct QueueSettings {
-    /// Discard threshold in bytes: above it, the queue drops arriving packets (NPR, section 2.1).
+    /// Discard threshold in bytes. Above it, the queue drops arriving packets (NPR, section 2.1).
     pub threshold: u32,
     /// Active queue management.
     pub aqm: Aqm,
 }
 
 impl Default for QueueSettings {
-    /// Returns 256 KiB and tail drop.
+    /// Returns a threshold of 256 KiB and tail drop.
     fn default() -> Self {
         Self { threshold: 256 << 10, aqm: Aqm::TailDrop }
     }
 }
 
-/// Queue. `next` links it into a round; outside of a round, the owner may use it for other values.
+/// Queue of packets. `next` links the queue into a round; outside of a round, the owner may use it for other
+/// values.
 #[repr(C, align(64))]
 #[derive(Clone, Debug)]
 pub(crate) struct Queue {
@@ -30,13 +31,13 @@ pub(crate) struct Queue {
     pub threshold: u32,
     pub next: u32,
     pub flow: u32,
-    /// Index of its [`Cold`] part, or [`NONE`].
+    /// Index of the queue's [`Cold`] part, or [`NONE`].
     pub cold: u32,
     peak_bytes: u32,
     peak_packets: u32,
     /// Number of packets that left the queue for transmission.
     sent_packets: u64,
-    /// Bytes of these packets.
+    /// Bytes of the packets that left the queue for transmission.
     sent_bytes: u64,
 }
 
@@ -65,13 +66,15 @@ impl Queue {
         self.cold != NONE
     }
 
-    /// Whether the queue takes any packet that the port has room for.
+    /// Whether the queue takes every packet that the port has room for: it has no [`Cold`] part, and is not
+    /// above its threshold.
     #[inline]
     pub fn is_plain(&self) -> bool {
         self.list.bytes() <= self.threshold && !self.is_managed()
     }
 
-    /// Updates the peak. Called before packets leave, when the queue is longest since the last departure.
+    /// Updates the peaks. The caller does so before packets leave, when the queue is longest since the last
+    /// departure.
     #[inline]
     pub fn note_peak(&mut self) {
         if self.list.bytes() > self.peak_bytes || self.list.packets() > self.peak_packets {
@@ -79,7 +82,7 @@ impl Queue {
         }
     }
 
-    /// Returns the peaks of waiting bytes and packets, which may be of different times.
+    /// Returns the peaks of waiting bytes and of waiting packets, which may have occurred at different times.
     fn peak(&self) -> (u32, u32) {
         (self.peak_bytes.max(self.list.bytes()), self.peak_packets.max(self.list.packets()))
     }
@@ -98,7 +101,7 @@ impl Queue {
         self.sent_bytes += bytes;
     }
 
-    /// Takes over the counters of another queue: `sent` is (packets, bytes), `peak` is (bytes, packets).
+    /// Continues the counters of another queue: `sent` is (packets, bytes), `peak` is (bytes, packets).
     pub fn count_on(&mut self, sent: (u64, u64), peak: (u32, u32)) {
         (self.sent_packets, self.sent_bytes) = sent;
         (self.peak_bytes, self.peak_packets) = peak;
@@ -139,13 +142,13 @@ pub(crate) struct Cold {
     pub max_packet: u32,
     /// Number of packets moved to another queue.
     pub moved_packets: u64,
-    /// Bytes of these packets.
+    /// Bytes of the packets moved to another queue.
     pub moved_bytes: u64,
     /// Whether the queue has its own threshold instead of the common one.
     pub has_own_threshold: bool,
 }
 
-/// View of a queue for its user. Always: offered = sent + moved + held + dropped.
+/// View of a queue for reports. Always: offered = sent + moved + held + dropped.
 #[derive(Clone, PartialEq, Debug)]
 pub struct QueueView {
     /// Number of packets that arrived, refused packets included.

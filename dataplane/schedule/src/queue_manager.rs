@@ -11,8 +11,8 @@ use crate::{Arrival, DropCause, DropSink, FlowNumber, Item, LinkOverhead};
 /// Maximum number of queues of a port.
 pub const MOST_QUEUES: u32 = 65_536;
 
-/// Limits of a port. A queue, or an FQ-CoDel leaf, refuses packets while it holds more than the free space of
-/// the port. So a single queue gets at most half of the memory.
+/// Limits of a port's queues. A queue, or an FQ-CoDel leaf, refuses packets while it holds more than the free
+/// space of the port. So a single queue gets at most half of the memory.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct BufferLimits {
     /// Number of queues, 1 to 65,536; 8,192 by default. Each takes 64 bytes once it is used.
@@ -46,8 +46,8 @@ pub(crate) struct QueueManager<T> {
     queues: Slots<Queue>,
     cold: Slots<Cold>,
     limit: u32,
-    /// Whether a flow has found no free queue since the last take-back, although its leaf may have more
-    /// queues.
+    /// Whether a flow has found no free queue at the port, although its leaf may have more queues. Cleared
+    /// when dispensable queues are released.
     pub is_short: bool,
     /// Overhead of the link.
     pub overhead: LinkOverhead,
@@ -65,7 +65,7 @@ impl<T: Item> QueueManager<T> {
         }
     }
 
-    /// Returns the bytes that a packet takes on the link.
+    /// Returns the bytes that a packet of `length` bytes takes on the wire.
     #[inline]
     pub fn wire_length(&self, length: u32) -> u32 {
         self.overhead.wire_length(length)
@@ -185,7 +185,7 @@ impl<T: Item> QueueManager<T> {
         &mut self.queues[index]
     }
 
-    /// Returns the queues and their packets, for a batch.
+    /// Returns the queues, and their packets opened for a batch.
     #[inline(always)]
     pub fn open_all(&mut self) -> (&mut [Queue], Opened<'_, T>) {
         (self.queues.all_mut(), self.arena.open())
@@ -229,7 +229,7 @@ impl<T: Item> QueueManager<T> {
         offer
     }
 
-    /// Offers an arriving packet to a queue that may refuse it.
+    /// Offers an arriving packet to a queue that may refuse it, by threshold, AQM or lack of room.
     #[inline(never)]
     fn offer_carefully(
         &mut self,
@@ -243,7 +243,7 @@ impl<T: Item> QueueManager<T> {
         let queue = &mut self.queues[index];
         let mut is_to_mark = false;
         if queue.cold != NONE {
-            // Active queue management counts every arrival, also of packets that the threshold refuses.
+            // Active queue management also counts arrivals that the threshold refuses.
             match Self::arrival(&mut self.cold[queue.cold], queue, length, now) {
                 RedVerdict::Pass => {}
                 RedVerdict::Mark => is_to_mark = true,
@@ -313,8 +313,8 @@ impl<T: Item> QueueManager<T> {
         Offer::Refused
     }
 
-    /// Takes up to `most` packets of a queue to send them, while `wanted` accepts the length of the next one.
-    /// Takes none from a queue with a cold part, which decides about each packet separately.
+    /// Takes up to `most` packets of a queue to send them, while `wanted` accepts the next packet's length.
+    /// Takes none from a queue with a [`Cold`] part, which decides about each packet separately.
     #[inline(always)]
     pub fn take_while(
         &mut self,
@@ -377,7 +377,7 @@ impl<T: Item> QueueManager<T> {
         held
     }
 
-    /// Takes the next packet of a queue that will be closed, to move it to another queue.
+    /// Takes the next packet of a queue that is about to close, to move it to another queue.
     pub fn take_to_move(&mut self, index: u32) -> Option<Held<T>> {
         self.arena.pop(&mut self.queues[index].list)
     }
@@ -391,8 +391,8 @@ impl<T: Item> QueueManager<T> {
         self.arena.push(&mut queue.list, held);
     }
 
-    /// Moves the packets of a flow from one queue to another, which is empty. All packets keep their order.
-    /// Returns their number.
+    /// Moves the packets of a flow from one queue to an empty queue. All packets keep their order. Returns
+    /// the number of moved packets.
     pub fn separate(&mut self, from: u32, to: u32, flow: FlowNumber) -> u32 {
         self.queues[from].note_peak();
         let mut all = std::mem::take(&mut self.queues[from].list);
@@ -419,7 +419,7 @@ impl<T: Item> QueueManager<T> {
         millrace_memory::prefetch_slice_element(self.queues.all(), index as usize);
     }
 
-    /// Returns the bytes of memory of all queues, without their packets.
+    /// Returns the memory of all queues in bytes, without their packets.
     pub fn memory(&self) -> usize {
         self.queues.len() * size_of::<Queue>() + self.cold.len() * size_of::<Cold>()
     }

@@ -4,7 +4,7 @@ use std::fmt;
 
 use millrace_units::{BitRate, Instant};
 
-/// Nanobits in a byte. A rate of one bit per second earns one nanobit per nanosecond.
+/// Nanobits per byte. A rate of one bit per second earns one nanobit per nanosecond.
 pub(crate) const NANOBITS_PER_BYTE: u64 = 8_000_000_000;
 
 /// Rate in whole bits per second.
@@ -17,7 +17,7 @@ impl Rate {
         Self(megabits.saturating_mul(1_000_000))
     }
 
-    /// Returns the nanoseconds that `bytes` take, rounded up; `u64::MAX` at rate 0.
+    /// Returns the time that `bytes` take, in nanoseconds, rounded up; `u64::MAX` at rate 0.
     #[inline]
     pub fn time_for(self, bytes: u64) -> u64 {
         if bytes == 0 {
@@ -65,7 +65,7 @@ pub(crate) struct Credit {
     last: Instant,
 }
 
-/// Maximum number of bytes of a credit: 10^9, in nanobits below 2^63.
+/// Maximum of a credit in bytes: 10^9, so that the nanobits stay below 2^63.
 pub(crate) const MOST_BYTES: u32 = 1_000_000_000;
 
 impl Credit {
@@ -75,8 +75,9 @@ impl Credit {
         Self { rate, most, now: most, last: Instant::ZERO }
     }
 
-    /// Creates the credit of a link: `bytes`, and the bits that the link sends in just under a nanosecond.
-    /// Times are whole nanoseconds, so even a punctual caller may be that late, and must not lose these bits.
+    /// Creates the credit of a link: `bytes`, plus the earnings of just under a nanosecond. Times are whole
+    /// nanoseconds, so even a punctual caller may be almost one nanosecond late, and must not lose these
+    /// earnings.
     pub fn for_link(rate: Rate, bytes: u32) -> Self {
         let mut credit = Self::new(rate, bytes);
         credit.add_nanosecond();
@@ -87,7 +88,7 @@ impl Credit {
         self.most = self.most.saturating_add_unsigned(self.rate.0 - self.rate.0.min(1));
     }
 
-    /// Changes the rate and the maximum of a link, from now on.
+    /// Changes the rate and the maximum of a link's credit, from now on.
     pub fn set_link(&mut self, rate: Rate, bytes: u32, now: Instant) {
         self.set(rate, bytes, now);
         self.add_nanosecond();
@@ -127,7 +128,7 @@ impl Credit {
         self.now = self.now.wrapping_add(earned as i64);
     }
 
-    /// Whether the credit covers `bytes`; if the maximum is lower than that, whether the credit is at its
+    /// Whether the credit covers `bytes`. If the maximum is below `bytes`, whether the credit is at its
     /// maximum.
     #[inline]
     pub fn covers(&mut self, bytes: u32, now: Instant) -> bool {
@@ -140,7 +141,7 @@ impl Credit {
         Self::nanobits(bytes.min(MOST_BYTES)).min(self.most)
     }
 
-    /// Returns the first time at which [`covers`](Self::covers) holds, if nothing is sent until then.
+    /// Returns the first time at which [`covers`](Self::covers) is true, if nothing is sent until then.
     #[inline]
     pub fn covers_at(&self, bytes: u32) -> Instant {
         let missing = self.needed(bytes) as i128 - self.now as i128;
@@ -176,8 +177,8 @@ mod tests {
             prop_assert!(rate.bytes_in(time - 1) < bytes);
         }
 
-        /// Compares with sums in u128: after any steps, the credit equals the exact earnings within the
-        /// maximum.
+        /// Compares with sums in `u128`: after any steps, the credit equals the exact earnings, limited to
+        /// the maximum.
         #[test]
         fn credit_loses_no_nanobit(
             rate in 1_u64..100_000_000_000, most in 0_u32..100_000,

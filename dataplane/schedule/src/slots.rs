@@ -1,14 +1,14 @@
-//! Slots of a structure, addressed by numbers that its own links hold.
+//! Slots of a linked structure, addressed by number.
 
 use std::ops::{Index, IndexMut};
 
-/// Nodes, classes, queues, schedulers or entries of a scheduler, by number. The structure itself supplies the
-/// numbers, in its links. A caller's number is checked by [`find`](Self::find) first. Packets contain no slot
-/// numbers.
+/// Slots for nodes, classes, queues, schedulers or entries of a scheduler, by number. The numbers come from
+/// the links of the structure itself, and are valid. Callers look up numbers from elsewhere with
+/// [`find`](Self::find). No number comes from packets.
 #[derive(Debug)]
 pub(crate) struct Slots<T> {
     items: Vec<T>,
-    /// Numbers of the slots that [`insert`](Self::insert) uses next, the last one first.
+    /// Free slots. [`insert`](Self::insert) takes the last one first.
     free: Vec<u32>,
 }
 
@@ -18,7 +18,7 @@ impl<T> Slots<T> {
         Self { items: Vec::with_capacity(count), free: Vec::new() }
     }
 
-    /// Returns the number of slots, the free ones included.
+    /// Returns the number of slots, including free slots.
     #[inline(always)]
     pub fn len(&self) -> usize {
         self.items.len()
@@ -66,7 +66,7 @@ impl<T> Slots<T> {
         self.free.push(number);
     }
 
-    /// Reserves memory for `more` additional slots.
+    /// Reserves memory for `more` further slots.
     pub fn reserve(&mut self, more: usize) {
         self.items.reserve(more);
     }

@@ -10,7 +10,7 @@ struct Counting;
 
 static ALLOCATIONS: AtomicU64 = AtomicU64::new(0);
 
-// SAFETY: all calls are passed to the system's allocator unchanged.
+// SAFETY: all calls go unchanged to the system's allocator.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         ALLOCATIONS.fetch_add(1, Ordering::Relaxed);
@@ -19,7 +19,7 @@ unsafe impl GlobalAlloc for Counting {
     }
 
     unsafe fn dealloc(&self, place: *mut u8, layout: Layout) {
-        // SAFETY: as above.
+        // SAFETY: the caller keeps the contract, which is the same for both allocators.
         unsafe { System.dealloc(place, layout) }
     }
 }
@@ -74,7 +74,8 @@ fn tree() -> LinkScheduler<Frame> {
     port
 }
 
-/// Overloads every leaf for a while. Returns the numbers of packets sent and dropped.
+/// Enqueues packets at every leaf, faster than the port sends. Returns the numbers of packets sent and
+/// dropped.
 fn load(port: &mut LinkScheduler<Frame>, now: &mut u64, packets: u32) -> (u64, u64) {
     let (mut sent, mut dropped) = (0, 0);
     for number in 0..packets {

@@ -1,4 +1,5 @@
-//! CoDel, controlled delay: drops or marks when packets have waited too long for too long (RFC 8289).
+//! CoDel (controlled delay): drops or marks packets after the queueing delay has stayed above a target for an
+//! interval (RFC 8289).
 
 use millrace_units::Instant;
 
@@ -8,11 +9,11 @@ use crate::arena::{Arena, Held, List};
 /// Parameters of CoDel.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct CodelSettings {
-    /// Target: standing queueing delay that CoDel accepts, in nanoseconds. RFC 8289, 4.3: 5 to 10 % of the
-    /// interval.
+    /// Target: standing queueing delay that CoDel accepts, in nanoseconds. RFC 8289, 4.3 recommends 5 to 10 %
+    /// of the interval.
     pub target: u64,
-    /// Time for which the delay may stay above the target, in nanoseconds: the slowest round-trip time of
-    /// most flows (RFC 8289, 4.2).
+    /// Time for which the queueing delay may stay above the target, in nanoseconds. It should be the slowest
+    /// round-trip time of most flows (RFC 8289, 4.2).
     pub interval: u64,
     /// Whether CoDel marks packets of ECN-capable senders instead of dropping them (RFC 8289, 5.8, and RFC
     /// 3168).
@@ -37,13 +38,13 @@ pub(crate) struct Codel {
     dropping: bool,
 }
 
-/// Queue under CoDel: its packets, and the length of the largest packet seen. CoDel drops nothing from a
-/// queue that holds at most that many bytes.
+/// Queue under CoDel, and the length of the largest packet seen. CoDel drops nothing from a queue that holds
+/// at most as many bytes as that packet.
 pub(crate) struct CodelQueue<'a, T> {
     pub arena: &'a mut Arena<T>,
     pub list: &'a mut List,
     pub max_packet: u32,
-    /// Whether CoDel marked the packet that leaves.
+    /// Whether CoDel marked the returned packet.
     pub has_marked: bool,
 }
 
@@ -89,7 +90,7 @@ impl Codel {
         Some(held)
     }
 
-    /// Takes a packet as `dodequeue` of the RFC does. Returns the packet and whether CoDel may drop it.
+    /// Takes a packet, as `dodequeue` of RFC 8289 does. Returns the packet and whether CoDel may drop it.
     #[inline]
     fn take<T>(
         &mut self,
@@ -113,7 +114,8 @@ impl Codel {
         (Some(held), may_drop)
     }
 
-    /// Enters the dropping state, with the drop rate of the last dropping state if that ended recently.
+    /// Enters the dropping state. If the last dropping state ended less than 16 intervals ago, its drop rate
+    /// continues.
     #[cold]
     fn enter_dropping(&mut self, settings: &CodelSettings, now: u64) {
         self.dropping = true;
@@ -124,8 +126,8 @@ impl Codel {
         self.last_count = self.count;
     }
 
-    /// Returns the time of the next drop: the interval divided by the square root of the drop count, after
-    /// `from`.
+    /// Returns the time of the next drop: `from` plus the interval divided by the square root of the drop
+    /// count.
     fn control_law(&self, settings: &CodelSettings, from: u64) -> u64 {
         from.saturating_add((settings.interval as f64 / f64::from(self.count).sqrt()) as u64)
     }

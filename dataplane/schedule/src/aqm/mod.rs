@@ -15,7 +15,7 @@ use red::Red;
 /// Active queue management of a queue, in addition to its discard threshold.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
 pub enum Aqm {
-    /// Tail drop: drops packets that arrive above the discard threshold, and no others.
+    /// Tail drop: drops only packets that arrive above the discard threshold.
     #[default]
     TailDrop,
     /// Random early detection.
@@ -58,7 +58,7 @@ pub(crate) enum AqmState {
 }
 
 impl AqmState {
-    /// Creates the state of the queue numbered `queue`. Each queue draws its own random numbers.
+    /// Creates the AQM state of queue number `queue`. Each queue draws its own random numbers.
     pub fn new(aqm: &Aqm, queue: u32) -> Self {
         match aqm {
             Aqm::TailDrop => Self::TailDrop,

@@ -1,6 +1,5 @@
 //! RED, random early detection (Floyd and Jacobson, "Random Early Detection Gateways for Congestion
-//! Avoidance", 1993), with the gentle part above the upper threshold (Floyd, 2000) and with ECN (RFC 3168,
-//! 7).
+//! Avoidance", 1993). It has the gentle range above the upper threshold (Floyd, 2000) and ECN (RFC 3168, 7).
 
 use millrace_units::Instant;
 
@@ -10,7 +9,7 @@ use crate::random::Random;
 use crate::rate::Rate;
 
 /// Unit in which RED measures a queue. Bytes suit a link, whose transmission time depends on bytes. Packets
-/// suit a receiver with a cost per packet.
+/// suit a receiver whose cost depends on packets.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum RedUnit {
     /// Bytes.
@@ -33,10 +32,11 @@ pub struct RedSettings {
     pub probability: f64,
     /// Weight of the newest length in the average, above 0 and up to 1; 0.002 is usual.
     pub weight: f64,
-    /// Whether the drop probability grows to 1 between `maximum` and twice `maximum`, instead of dropping all
+    /// Whether the drop probability grows to 1 between `maximum` and twice `maximum`. Otherwise RED drops all
     /// packets above `maximum`.
     pub gentle: bool,
-    /// Whether RED marks packets of ECN-capable senders instead of dropping them, below `maximum`.
+    /// Whether RED marks packets of ECN-capable senders instead of dropping them. Above `maximum`, RED never
+    /// marks.
     pub ecn: bool,
     /// Expected service rate of the queue. While the queue is empty, the average falls as if packets of
     /// `mean_packet` bytes left at this rate.
@@ -93,8 +93,8 @@ pub(crate) enum RedVerdict {
     Drop(DropCause),
 }
 
-/// RED state of one queue. `count` is the paper's: packets since the last chosen packet, -1 below the
-/// minimum.
+/// RED state of one queue. `count` is the count of the RED paper: packets since the last chosen packet, -1
+/// while the average is below the minimum.
 #[derive(Clone, Debug)]
 pub(crate) struct Red {
     pub settings: RedSettings,
@@ -106,7 +106,7 @@ pub(crate) struct Red {
 }
 
 impl Red {
-    /// Creates the state of the queue numbered `queue`. Each queue draws its own random numbers.
+    /// Creates the RED state of queue number `queue`. Each queue draws its own random numbers.
     pub fn new(settings: RedSettings, queue: u32) -> Self {
         let random = Random::new(settings.seed.wrapping_add(u64::from(queue) << 32));
         Self { settings, average: 0.0, count: -1, idle_since: Some(Instant::ZERO), random }
@@ -123,7 +123,8 @@ impl Red {
         self.settings = settings;
     }
 
-    /// Decides about a packet that arrives at a queue that holds `held`.
+    /// Decides whether an arriving packet passes, is marked or is dropped. `held`: load of the queue before
+    /// the packet.
     pub fn arrival(&mut self, held: Load, now: Instant) -> RedVerdict {
         self.update_average(held, now);
         let RedSettings { minimum, maximum, probability, gentle, .. } = self.settings;
@@ -144,7 +145,7 @@ impl Red {
         RedVerdict::Drop(DropCause::Forced)
     }
 
-    /// Notes that the last packet left the queue.
+    /// Records the time at which the last packet left the queue.
     #[inline]
     pub fn emptied(&mut self, now: Instant) {
         self.idle_since = Some(now);
@@ -166,8 +167,8 @@ impl Red {
         self.idle_since = Some(now);
     }
 
-    /// Returns whether RED chooses this packet. The chance grows with the packets since the last chosen
-    /// packet, which spreads choices evenly.
+    /// Decides at random whether to drop or mark this packet. The chance grows with the number of packets
+    /// since the last chosen packet, which spaces choices evenly.
     fn chosen(&mut self, chance: f64) -> bool {
         self.count += 1;
         let spread = 1.0 - self.count as f64 * chance;

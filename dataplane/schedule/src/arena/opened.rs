@@ -1,12 +1,12 @@
-//! Arena opened for a batch: the values that each packet changes are in registers, and are written back once.
+//! Arena opened for a batch: the free list and the load stay in registers, and are written back once.
 
 use millrace_units::Instant;
 
 use super::{Arena, List, Load, NONE, Slot};
 use crate::FlowNumber;
 
-/// Slots of an arena while a batch enters or leaves. [`close`](Self::close) writes the changes back to the
-/// arena.
+/// Slots of an arena while a batch of packets enters or leaves. [`close`](Self::close) writes the changes
+/// back to the arena.
 #[derive(Debug)]
 pub(crate) struct Opened<'a, T> {
     slots: &'a mut [Slot<T>],
@@ -37,7 +37,7 @@ impl<T> Opened<'_, T> {
         (*self.noted.0, *self.noted.1) = (self.free, self.load);
     }
 
-    /// Appends a packet of `length` bytes to `list`, in a slot that was used before. Without such a slot,
+    /// Appends a packet of `length` bytes to `list`, in a previously used slot. If no such slot is free,
     /// returns the packet as an error.
     #[inline(always)]
     pub fn push(
@@ -61,8 +61,8 @@ impl<T> Opened<'_, T> {
         Ok(())
     }
 
-    /// Takes up to `most` packets from the head of `list`, while `wanted` accepts the length of the next one.
-    /// Gives them to `out` and returns their load. Their slots become free in list order.
+    /// Takes up to `most` packets from the head of `list`, while `wanted` accepts the next packet's length.
+    /// Passes the packets to `out` and returns their load. Their slots become free in list order.
     #[inline(always)]
     pub fn pop_while(
         &mut self,

@@ -17,7 +17,7 @@ struct Entry {
     child: u32,
 }
 
-/// Children with their quanta, and the round of the backlogged children.
+/// Children of a node with their quanta, and the round of the backlogged children.
 #[derive(Debug, Default)]
 pub(crate) struct DeficitRoundRobin {
     entries: Slots<Entry>,
@@ -64,7 +64,7 @@ impl DeficitRoundRobin {
         self.entries.release(slot);
     }
 
-    /// Whether there is no child.
+    /// Whether the node has no children.
     pub fn is_empty(&self) -> bool {
         self.entries.in_use() == 0
     }

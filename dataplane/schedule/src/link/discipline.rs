@@ -28,35 +28,35 @@ pub(crate) trait PacketScheduler<T> {
         sink: &mut impl DropSink<T>,
     ) -> (Option<Held<T>>, bool);
 
-    /// Returns the length in bytes of the packet that would be sent next; `None` when the leaf is empty.
+    /// Returns the length in bytes of the packet that would be sent next; `None` if the leaf is empty.
     fn head_length(&mut self, queues: &mut QueueManager<T>) -> Option<u32>;
 
-    /// Removes the next packet, to move it to another leaf. The packets of a flow come out in order.
+    /// Removes the next packet, to move it to another leaf. Each flow's packets come out in order.
     fn take_to_move(&mut self, queues: &mut QueueManager<T>) -> Option<Held<T>>;
 
-    /// Adds a packet that was taken from another leaf. It may have arrived long ago. The leaf drops nothing.
+    /// Adds a packet taken from another leaf, with its original arrival time. The leaf drops nothing.
     fn put(&mut self, queues: &mut QueueManager<T>, held: Held<T>);
 }
 
-/// Scheduler that chooses among children, by their slots. A child is active while it may send. Lengths are
-/// lengths on the wire.
+/// Scheduler that chooses among children, identified by slots. A child is active while it may send. Lengths
+/// are in bytes on the wire.
 pub(crate) trait Discipline {
-    /// Activates a child that has something to send from now on. Its first packet takes `length` bytes.
+    /// Activates a child that became backlogged. Its first packet takes `length` bytes.
     fn activate(&mut self, slot: u32, length: u32, now: Instant);
 
-    /// Deactivates a child that has nothing to send any more, or must wait.
+    /// Deactivates a child that is empty or must wait.
     fn deactivate(&mut self, slot: u32, now: Instant);
 
     /// Returns the slot of the child that sends next; `None` if no child may send now. Repeated calls without
     /// a change in between return the same slot.
     fn choose(&mut self, now: Instant) -> Option<u32>;
 
-    /// Notes that the chosen child sent `bytes`. Its next packet takes `next` bytes, `None` when it has
-    /// nothing more to send.
+    /// Counts `bytes` sent by the chosen child. `next`: length of the child's next packet; `None` if the
+    /// child is empty.
     fn served(&mut self, slot: u32, bytes: u32, next: Option<u32>, now: Instant);
 
-    /// Returns the time from which on [`choose`](Self::choose) finds a child; [`Instant::FOREVER`] when
-    /// nothing waits.
+    /// Returns the earliest time at which [`choose`](Self::choose) finds a child; [`Instant::FOREVER`] if no
+    /// packet waits.
     fn next_ready(&mut self) -> Instant;
 
     /// Returns the child in a slot.

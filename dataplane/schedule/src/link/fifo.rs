@@ -1,4 +1,4 @@
-//! FIFO: one queue, with its configured active queue management.
+//! FIFO leaf: one queue, with its configured active queue management.
 
 use millrace_units::Instant;
 
@@ -7,7 +7,7 @@ use crate::arena::Held;
 use crate::queue_manager::{Offer, QueueManager};
 use crate::{DropSink, FlowNumber, Item};
 
-/// FIFO leaf, given by the number of its queue.
+/// Number of the queue of a FIFO leaf.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Fifo(pub u32);
 

@@ -1,5 +1,5 @@
-//! FQ-CoDel (RFC 8290): flows by hash, a deficit round robin that serves new flows first, and CoDel in each
-//! flow. At the packet limit, the flow with the most bytes loses packets.
+//! FQ-CoDel (RFC 8290): flows by hash, deficit round robin that serves new flows first, and CoDel for each
+//! flow. Above the packet limit, the flow with the most bytes loses packets.
 
 use millrace_units::Instant;
 
@@ -30,7 +30,7 @@ impl Default for FqCodelSettings {
     }
 }
 
-/// List that a flow is in.
+/// List of flows to which a flow belongs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Place {
     Nowhere,
@@ -50,7 +50,7 @@ struct Flow {
 
 const _: () = assert!(size_of::<Flow>() == 64);
 
-/// Linked list of flows.
+/// Linked list of flows, served in order.
 #[derive(Clone, Copy, Debug)]
 struct Line {
     first: u32,
@@ -88,9 +88,9 @@ pub(crate) struct FqCodel {
     old: Line,
     load: Load,
     max_packet: u32,
-    /// Number of the next part of the flows in which to search for the fattest flow.
+    /// Number of the table part that the next search for the fattest flow covers.
     next_part: usize,
-    /// Index of the fattest flow found last.
+    /// Index of the fattest flow that the last search found.
     fattest: usize,
     drops: DropCounts,
 }
@@ -101,11 +101,11 @@ impl Default for FqCodel {
     }
 }
 
-/// Maximum number of packets dropped at once from the fattest flow: a batch pays for the search (RFC 8290,
-/// 4.1.3).
+/// Maximum number of packets dropped from the fattest flow after one search: a batch of drops pays for the
+/// search (RFC 8290, 4.1.3).
 const DROP_BATCH: u32 = 64;
 
-/// Number of flows per search for the fattest flow. A larger table is searched part by part.
+/// Number of flows per search for the fattest flow. Searches cover a larger table part by part.
 const LOOKED_AT: usize = 1024;
 
 impl FqCodel {
@@ -142,9 +142,8 @@ impl FqCodel {
         self.settings = FqCodelSettings { flows, seed, ..settings };
     }
 
-    /// Changes the number of flows. Waiting packets move to their new flows in the order in which they would
-    /// have been sent, so each flow keeps its order. CoDel and the round restart. The next packet to send may
-    /// change.
+    /// Changes the number of flows. Waiting packets move to their new flows in sending order, so each flow
+    /// keeps its order. CoDel and the round restart. The next packet to send may change.
     pub fn set_flows<T: Item>(&mut self, queues: &mut QueueManager<T>, flows: u32) {
         let mut other = Self::new(FqCodelSettings { flows, ..self.settings });
         while let Some(held) = self.take_to_move(queues) {
@@ -191,8 +190,8 @@ impl FqCodel {
         sink.dropped(item, DropCause::BufferFull);
     }
 
-    /// Puts a packet into its flow. Appends the flow to the new flows if it was in no list. Returns the
-    /// flow's index.
+    /// Appends a packet to its flow's list. Appends the flow to the new flows if it was in no list of flows.
+    /// Returns the flow's index.
     #[inline(always)]
     fn insert<T: Item>(&mut self, queues: &mut QueueManager<T>, held: Held<T>) -> u32 {
         let (index, length) = (self.bucket(held.flow), held.length);
@@ -208,8 +207,9 @@ impl FqCodel {
         index
     }
 
-    /// Returns the flow that holds most bytes. With more than 1,024 flows, the candidates are the next 1,024
-    /// flows, the last result, and `arrived`, the flow of the newest packet.
+    /// Returns the flow that holds most bytes. A table of more than 1,024 flows is not searched whole. Then
+    /// the candidates are the next 1,024 flows, the last result, and `arrived`, the flow of the newest
+    /// packet.
     fn find_fattest(&mut self, arrived: usize) -> usize {
         let begin = self.next_part * LOOKED_AT;
         let end = (begin + LOOKED_AT).min(self.flows.len());
@@ -232,7 +232,7 @@ impl FqCodel {
             if self.flows[self.fattest].list.packets() > 1 {
                 break;
             }
-            // A flow with a single packet loses it only when every part of the table has been searched.
+            // A flow with a single packet loses it only after all parts of the table have been searched.
         }
         let flow = &mut self.flows[self.fattest];
         for _ in 0..flow.list.packets().div_ceil(2).min(DROP_BATCH) {
@@ -275,8 +275,8 @@ impl FqCodel {
         self.old.append(&mut self.flows, index);
     }
 
-    /// Handles a flow without packets. A new flow passes once through the old flows, so that it cannot return
-    /// as new at once and starve them (RFC 8290, 4.2).
+    /// Takes an empty flow out of its list. A new flow passes once through the old flows first. Otherwise it
+    /// could return as new at once and starve old flows (RFC 8290, 4.2).
     #[inline]
     fn empty(&mut self, place: Place, index: u32) {
         if place == Place::New && self.old.first != NONE {
@@ -287,7 +287,7 @@ impl FqCodel {
         self.flows[index as usize].place = Place::Nowhere;
     }
 
-    /// Prefetches the flows that the next calls will need.
+    /// Prefetches the first packet of the flow after `index`, and the flow after that one.
     #[inline]
     fn prefetch_next<T: Item>(&self, queues: &QueueManager<T>, index: u32) {
         let second = self.flows[index as usize].next;
@@ -311,7 +311,7 @@ impl<T: Item> PacketScheduler<T> for FqCodel {
     ) -> bool {
         let length = item.length();
         if !queues.arena.has_room(self.load, length) {
-            // The fattest flow makes room, so that other flows get through even if memory ends before the
+            // The fattest flow makes room, so that other flows get through even if memory runs out below the
             // packet limit.
             self.drop_from_fattest(queues, self.bucket(flow), DropCause::BufferFull, sink);
         }
@@ -352,8 +352,7 @@ impl<T: Item> PacketScheduler<T> for FqCodel {
             flow.deficit = flow.deficit.saturating_sub_unsigned(queues.wire_length(held.length));
         }
         if self.load == Load::NOTHING {
-            // Does the work of the RFC's next call, which finds all flows empty and takes them out of both
-            // lists.
+            // Removes the empty flows from both lists now; the RFC does so at the next dequeue.
             self.choose();
         }
         (held, self.load != Load::NOTHING)

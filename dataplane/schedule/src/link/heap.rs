@@ -1,4 +1,4 @@
-//! Priority queue: a heap with four children per node. Items can be removed, or change their keys, in
+//! Priority queue: a heap with four children per node. Removal of an item and change of its key take
 //! logarithmic time.
 
 use crate::arena::NONE;
@@ -14,7 +14,7 @@ impl Member {
     const NOBODY: Self = Self { key: u64::MAX, item: NONE };
 }
 
-/// Children of a member: one cache line, so that each heap level costs one fetched line.
+/// The four children of a member, in one cache line, so that each heap level costs one fetched line.
 #[repr(align(64))]
 #[derive(Clone, Copy, Debug)]
 struct Group([Member; WIDTH]);
@@ -33,8 +33,8 @@ impl Group {
     }
 }
 
-/// Heap with four children per node. A slice that several heaps share holds the position of each item; an
-/// item is in at most one of these heaps.
+/// Heap with four children per node. Several heaps share a slice with the position of each item; an item is
+/// in at most one of these heaps.
 ///
 /// Positions count through the groups. The first member is alone, at the end of group 0. The children of
 /// position `p` are in group `p - 2`.
@@ -75,7 +75,7 @@ impl Heap {
     }
 
     /// Returns the item that most recently moved up to the second level of the heap, because other items
-    /// sank. The item is one of the next four to become first, unless new items overtake it.
+    /// sank. This item is among the four candidates for the next head, unless new items overtake it.
     #[inline]
     pub fn risen(&self) -> u32 {
         self.risen
@@ -92,7 +92,7 @@ impl Heap {
         positions[member.item as usize] = place as u32;
     }
 
-    /// Adds an item that is in no heap that shares `positions`.
+    /// Adds an item that is in none of the heaps that share `positions`.
     #[inline]
     pub fn push(&mut self, positions: &mut [u32], key: u64, item: u32) {
         let place = self.length + FIRST;
@@ -123,7 +123,7 @@ impl Heap {
         }
     }
 
-    /// Puts a member at a position, in place of the old member.
+    /// Puts a member in place of the member at a position, and moves it up or down as its key requires.
     #[inline]
     fn replace(&mut self, positions: &mut [u32], place: usize, member: Member) {
         if member.key < self.at(place).key {

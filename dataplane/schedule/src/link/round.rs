@@ -1,12 +1,12 @@
-//! Round of deficit round robin: the backlogged entries, the current entry, and the credit of each (Shreedhar
-//! and Varghese, "Efficient Fair Queueing using Deficit Round Robin", 1995).
+//! Round of deficit round robin: the backlogged entries, the current entry, and the credit of each entry
+//! (Shreedhar and Varghese, "Efficient Fair Queueing using Deficit Round Robin", 1995).
 
 use crate::arena::NONE;
 
-/// Largest quantum: a deficit of two quanta fits a signed word.
+/// Largest quantum in bytes: a deficit of two quanta fits into an `i32`.
 pub(crate) const MOST_QUANTUM: u32 = 1 << 30;
 
-/// Entries of a round, by number.
+/// Entries of a round, identified by number.
 pub(crate) trait Entries {
     /// Returns the bytes of credit for `rounds` rounds. A fraction of a byte is kept for later rounds.
     fn credit(&mut self, entry: u32, rounds: u32) -> u32;
@@ -17,8 +17,8 @@ pub(crate) trait Entries {
     /// Returns the fields of an entry that the round uses.
     fn place(&mut self, entry: u32) -> Place<'_>;
 
-    /// Adds a quantum if `grant` is set. Returns whether the credit covers the first packet. A visit in the
-    /// round needs no other access to the entry.
+    /// Adds a quantum if `grant` is set. Returns whether the credit covers the entry's first packet. This is
+    /// the only access to an entry during a visit.
     #[inline]
     fn visit(&mut self, entry: u32, grant: bool) -> bool {
         let (credit, head) = (if grant { self.credit(entry, 1) } else { 0 }, self.head(entry));
@@ -57,21 +57,21 @@ pub(crate) enum Visit {
 pub(crate) trait Server {
     /// Returns the entries.
     fn entries(&mut self) -> &mut impl Entries;
-    /// Adds a quantum if `grant` is set, and sends the first packet if the credit covers it. Also returns the
-    /// next entry of the round.
+    /// Adds a quantum if `grant` is set, and sends the entry's first packet if the credit covers it. Also
+    /// returns the next entry of the round.
     fn serve(&mut self, entry: u32, grant: bool) -> (Visit, u32);
-    /// Notes that an entry has left the round.
+    /// Handles an entry that has left the round.
     fn left(&mut self, entry: u32);
 }
 
-/// Circle of backlogged entries. The round keeps the current entry and the entry before it, so that an
+/// Circular list of backlogged entries. The round keeps the current entry and the entry before it, so that an
 /// advance writes to no entry.
 #[derive(Clone, Debug)]
 pub(crate) struct Round {
     previous: u32,
     current: u32,
     length: u32,
-    /// Whether the current entry has got its quantum for this visit.
+    /// Whether the current entry has received its quantum for this visit.
     granted: bool,
 }
 
@@ -125,8 +125,8 @@ impl Round {
         }
     }
 
-    /// Serves one entry after the other, each while its credit lasts, up to `most` packets in all. The result
-    /// equals alternate calls of [`choose`](Self::choose) and [`served`](Self::served).
+    /// Serves one entry after the other, each until its credit is used up, up to `most` packets in all. The
+    /// result equals alternate calls of [`choose`](Self::choose) and [`served`](Self::served).
     #[inline]
     pub fn serve(&mut self, server: &mut impl Server, most: usize) {
         let (mut passed, mut sent) = (0, 0);
@@ -163,7 +163,7 @@ impl Round {
         self.go_to(next);
     }
 
-    /// Starts the visit of `next`.
+    /// Makes `next` the current entry.
     #[inline]
     fn go_to(&mut self, next: u32) {
         (self.current, self.granted) = (next, false);
@@ -172,8 +172,8 @@ impl Round {
         }
     }
 
-    /// Grants all entries the credit of several rounds at once, after a whole round without a send. The
-    /// number of rounds ends just before the first round in which an entry can send.
+    /// Grants all entries the credit of several rounds at once, after a whole round in which no entry could
+    /// send. The skipped rounds end just before the first round in which an entry can send.
     #[cold]
     fn skip_rounds(&mut self, entries: &mut impl Entries) {
         let mut fewest = u32::MAX;
@@ -192,8 +192,8 @@ impl Round {
         }
     }
 
-    /// Accounts for `bytes` sent by the chosen entry. `more` tells whether it is still backlogged. An entry
-    /// that is not leaves the round, and its credit is lost (DRR).
+    /// Accounts for `bytes` sent by the chosen entry. `more`: whether the entry is still backlogged. If not,
+    /// it leaves the round and loses its credit, as DRR requires.
     #[inline]
     pub fn served(&mut self, entries: &mut impl Entries, entry: u32, bytes: u32, more: bool) {
         if more {
@@ -204,7 +204,7 @@ impl Round {
         }
     }
 
-    /// Removes an entry from the round: at once if it is the current entry, otherwise after a search.
+    /// Removes an entry from the round. Takes a search unless it is the current entry.
     pub fn leave(&mut self, entries: &mut impl Entries, entry: u32) {
         let mut before = self.previous;
         for _ in 0..self.length {

@@ -1,8 +1,8 @@
 //! Token bucket: limits its child to a rate and a burst.
 //!
-//! In every interval of length t at most burst + rate * t bytes pass, counted on the wire. If CoDel below the
-//! bucket replaces the packet whose length was checked, the difference in length may be added. A packet
-//! longer than the burst passes when the bucket is full, and leaves a debt.
+//! In every interval of length t at most burst + rate * t bytes pass, counted on the wire. CoDel below the
+//! bucket may replace the packet whose length was checked; then the difference in length may be added. A
+//! packet longer than the burst passes when the bucket is full, and leaves a debt.
 
 use millrace_units::Instant;
 
@@ -16,7 +16,7 @@ pub(crate) struct TokenBucket {
     credit: Credit,
     burst: u32,
     child: u32,
-    /// Length in bytes of the child's first packet, if it has one.
+    /// Length in bytes on the wire of the child's first packet, if it has one.
     head: Option<u32>,
 }
 
@@ -43,7 +43,7 @@ impl TokenBucket {
         self.burst = burst;
     }
 
-    /// Sets the child, or none with [`NONE`].
+    /// Sets the child; [`NONE`] removes it.
     pub fn set_child(&mut self, child: u32) {
         self.child = child;
     }
@@ -53,7 +53,7 @@ impl TokenBucket {
         Some(self.child).filter(|child| *child != NONE)
     }
 
-    /// Whether a packet of `length` bytes may leave now. Notes its length as that of the child's first
+    /// Whether a packet of `length` bytes may leave now. Records the length as that of the child's first
     /// packet.
     #[inline]
     pub fn allows(&mut self, length: u32, now: Instant) -> bool {

@@ -182,7 +182,7 @@ proptest! {
                 let sent = port.dequeue(at(now), &mut sink);
                 prop_assert_eq!(sent, twin.dequeue(now, &mut expected));
                 if port.held_packets() == 0 {
-                    // A link calls once more, and finds no packet.
+                    // A link dequeues once more, and finds no packet.
                     prop_assert_eq!(twin.dequeue(now, &mut expected), None);
                 }
             }
@@ -192,7 +192,7 @@ proptest! {
     }
 }
 
-/// RED of Floyd and Jacobson, figure 2, with the gentle part. Lengths are in the unit of the thresholds.
+/// RED of Floyd and Jacobson, figure 2, with the gentle range. Lengths are in the unit of the thresholds.
 struct ReferenceRed {
     settings: RedSettings,
     avg: f64,
@@ -245,7 +245,7 @@ impl ReferenceRed {
     }
 }
 
-/// Returns the numbers of the arrivals that RED chooses. The queue is held at `bytes` bytes, and its average
+/// Returns the numbers of the arrivals that RED chooses. The queue stays at `bytes` bytes, so its average
 /// equals its length.
 fn chosen_at(settings: RedSettings, bytes: u32, arrivals: u32) -> Vec<u32> {
     let mut port = port(None);
@@ -265,10 +265,10 @@ fn chosen_at(settings: RedSettings, bytes: u32, arrivals: u32) -> Vec<u32> {
     chosen
 }
 
-/// Checks the gaps between chosen packets (Floyd and Jacobson 1993, section 7). With the count of packets
-/// since the last choice, the gap between two chosen packets is uniform. Here p is the probability at that
-/// average, on the straight line from 0 to `maxp`. The gap is 1 to 1/p - 1, because the count of figure 2
-/// includes the arriving packet.
+/// Checks the gaps between packets that RED chooses (Floyd and Jacobson 1993, section 7). The chance grows
+/// with the count of packets since the last choice. So the gap between two choices is uniform from 1 to 1/p -
+/// 1, because the count of figure 2 includes the arriving packet. Here p is the drop probability at that
+/// average, on the straight line from 0 to `maxp`.
 #[test]
 fn red_drops_are_spaced_as_in_its_paper() {
     let settings = RedSettings { minimum: 10_000, maximum: 30_000, probability: 0.1, ..Default::default() };
@@ -317,7 +317,8 @@ fn red_average_survives_a_change_of_settings() {
         causes.push(cause)
     });
     assert_eq!(causes, [DropCause::Forced]);
-    // In packets, the average is converted by the mean packet length: above 2,000 bytes it is above 2.
+    // The change of unit converts the average from bytes to packets by the mean packet length: more than
+    // 2,000 bytes become more than 2 packets.
     let packets = RedSettings { unit: RedUnit::Packets, minimum: 1, maximum: 2, weight: 0.001, ..settings };
     for (settings, expected) in [(packets, DropCause::Forced), (settings, DropCause::Forced)] {
         port.edit().set(NodeId(0), &kind(settings), at(0)).unwrap();
@@ -349,7 +350,7 @@ impl ReferenceFqCodel {
         Self { settings, flows, new: VecDeque::new(), old: VecDeque::new(), maxpacket: 0 }
     }
 
-    /// Returns the bucket by the library's hash, because the test does not cover the choice of buckets.
+    /// Returns the bucket by the library's own hash, because the test doesn't cover the choice of buckets.
     fn bucket(&self, flow: u32) -> usize {
         let mut hash = (u64::from(flow) ^ self.settings.seed).wrapping_mul(0x9e37_79b9_7f4a_7c15);
         hash ^= hash >> 32;
@@ -402,7 +403,8 @@ impl ReferenceFqCodel {
     }
 }
 
-/// A flow that builds no queue is not delayed by flows that do (RFC 8290, section 1).
+/// Sends a sparse flow beside twenty bulk flows: a flow that builds no queue isn't delayed by flows that do
+/// (RFC 8290, section 1).
 #[test]
 fn a_sparse_flow_passes_by_twenty_bulk_flows() {
     let rate = 10_000_000;
@@ -430,15 +432,15 @@ fn a_sparse_flow_passes_by_twenty_bulk_flows() {
         }
         now = port.next_ready().as_nanos();
     }
-    // The limit covers the packet in transmission and flows in the same bucket: some milliseconds, not the
-    // 480 ms of the whole queue.
+    // The limit allows for the packet in transmission and for flows in the same bucket: some milliseconds,
+    // not the 480 ms of the whole queue.
     assert!(worst < 10_000_000, "{worst} ns");
 }
 
 #[test]
 fn a_fat_flow_anywhere_makes_room_when_memory_ends() {
-    // More flows than one search for the fattest flow covers, and memory for 64 packets. A leaf gets half of
-    // the memory, and one flow fills that half.
+    // The leaf has more flows than one search for the fattest flow covers. The port has memory for 64
+    // packets; a leaf gets half of it, and one flow fills that half.
     let limits = BufferLimits { packets: 64, ..BufferLimits::default() };
     for fat in 0..40 {
         let mut port = LinkScheduler::new(LinkRate::default(), LinkOverhead::None, limits).unwrap();
@@ -452,7 +454,7 @@ fn a_fat_flow_anywhere_makes_room_when_memory_ends() {
         for number in 0..32 {
             port.enqueue(NodeId(0), FlowNumber(fat), frame(fat, number, 100), at(0), &mut count);
         }
-        // A packet of another flow stays, no matter which part of the flows is searched first.
+        // A packet of another flow stays, whichever part of the flows is searched first.
         for other in 1000..1020 {
             assert!(
                 port.enqueue(NodeId(0), FlowNumber(other), frame(other, 0, 100), at(0), &mut count),

@@ -1,11 +1,11 @@
-//! Comparison of batches with single packets: the same packets leave and are dropped, in the same order, with
+//! Comparison of batches with single packets: both send and drop the same packets in the same order, with
 //! equal counters.
 
 use millrace_schedule::Arrival;
 
 use crate::support::*;
 
-/// Builds a tree of a numbered shape: a leaf alone, or leaves below each kind of inner node.
+/// Builds the tree with the number `tree`: a leaf alone, or leaves below each kind of inner node.
 fn build(tree: u8, rate: Option<u64>) -> (Port, Vec<u32>) {
     let limits = BufferLimits { queues: 12, packets: 120, bytes: 1 << 16 };
     let link = LinkRate { rate: rate.map(Rate), slack: 3000 };
@@ -95,7 +95,7 @@ proptest! {
             prop_assert_eq!(single.next_ready(), batched.next_ready());
             let nodes = batched.report().tree();
             prop_assert_eq!(&single.report().tree(), &nodes);
-            // The bytes counted on the wire equal the bytes that left, at the root and at the leaves
+            // The counters of bytes on the wire equal the bytes that left, at the root and for all leaves
             // together.
             wire += left[1].iter().map(|frame| u64::from(LinkOverhead::Ethernet.wire_length(frame.length))).sum::<u64>();
             let of_leaves = nodes.iter().filter(|node| node.kind.is_leaf()).map(|node| node.sent_wire_bytes);

@@ -1,4 +1,4 @@
-//! Changes that were checked as a group, and would be refused one by one; and views of trees.
+//! Groups of changes that are valid together and would be refused one by one; and views of trees.
 
 use crate::support::*;
 
@@ -24,7 +24,7 @@ fn two_nodes_change_levels_while_packets_wait() {
     }
     assert!(port.edit().set_share(NodeId(1), Share::Level(2), at(0)).is_err(), "it is the other's");
     port.trust(true);
-    // Nodes exchange their levels in a circle: 1 to 2, 2 to 3, 3 to 1.
+    // Nodes rotate their levels: node 1 gets level 2, node 2 level 3, node 3 level 1.
     for (node, level) in [(1, 2), (2, 3), (3, 1)] {
         port.edit().set_share(NodeId(node), Share::Level(level), at(0)).unwrap();
     }
@@ -60,10 +60,10 @@ fn promised_rate_is_the_rate_left_by_guarantees_of_others() {
     add(&mut port, 2, 0, share(None, linear(2_000_000)), fifo());
     add(&mut port, 3, 0, share(None, linear(1_000_000)), NodeKind::Hfsc);
     add(&mut port, 4, 3, share(linear(3_000_000), linear(1_000_000)), fifo());
-    // Guarantees take 6 and 3 of 10; the rest goes to node 2.
+    // Guarantees take 6 and 3 of the link's 10 Mb/s; the rest goes to node 2.
     let all = [1, 2, 3, 4].map(|node| promised(&port, node).unwrap());
     assert_eq!(all, [6_000_000, 1_000_000, 3_000_000, 3_000_000]);
-    // A share above the guarantee counts.
+    // The promised rate is the share if that is above the guarantee.
     port.edit().set_share(NodeId(1), share(linear(1_000_000), linear(2_000_000)), at(0)).unwrap();
     let all = [1, 2, 3].map(|node| promised(&port, node).unwrap());
     assert_eq!(all, [3_500_000, 3_500_000, 3_000_000]);
@@ -138,7 +138,7 @@ fn leaf_moves_with_its_packets_to_and_from_the_root() {
         put(port, 1, frame(1, number, 100), 0);
     };
     send(&mut port);
-    // Below a new root.
+    // Moves the leaf from the root to below a new root.
     port.edit().set_apart(NodeId(1), at(0)).unwrap();
     send(&mut port);
     assert!(port.dequeue(at(0), &mut never).is_none(), "nothing is sent from there");
@@ -150,7 +150,7 @@ fn leaf_moves_with_its_packets_to_and_from_the_root() {
     send(&mut port);
     assert_eq!(port.report().view(NodeId(0)).unwrap().held_packets, 3);
     assert_eq!(port.dequeue(at(0), &mut never).map(|sent| sent.number), Some(1));
-    // Moves below a node that takes its place, and then becomes the root again.
+    // Moves the leaf below a token bucket at the leaf's old level, and then back to the root.
     port.edit().set_apart(NodeId(1), at(0)).unwrap();
     add(&mut port, 3, 0, Share::Level(7), NodeKind::TokenBucket { rate: Rate(8_000_000), burst: 100 });
     port.edit().move_to(NodeId(1), Some(NodeId(3)), Share::Only, at(0)).unwrap();
@@ -167,7 +167,7 @@ fn leaf_moves_with_its_packets_to_and_from_the_root() {
     assert_eq!((view.sent_packets, view.held_packets), (4, 0));
 }
 
-/// A cost that grows with the square of the nodes would take minutes here.
+/// Builds and removes a tree so large that a quadratic cost would take minutes.
 #[test]
 fn twenty_thousand_nodes_with_a_leaf_each_are_set_and_go_from_below() {
     const NODES: u32 = 20_000;
@@ -197,7 +197,7 @@ fn twenty_thousand_nodes_with_a_leaf_each_are_set_and_go_from_below() {
         }
         assert_eq!(port.report().tree().len(), 3);
         assert_eq!(port.held_packets(), NODES);
-        // Removes the node with all nodes below it.
+        // Removes the node and its descendants.
         assert_eq!(port.edit().remove(NodeId(0), Leftover::Drop, at(0), &mut |_: Frame, _| {}), Ok(NODES));
         assert_eq!(port.root(), None);
     }

@@ -4,14 +4,14 @@ use std::collections::{HashMap, VecDeque};
 
 use crate::support::*;
 
-/// DRR of its paper (figure 2): an active list and deficits, without optimisations.
+/// DRR of Shreedhar and Varghese (figure 2): an active list and deficits, without optimisations.
 #[derive(Default)]
 struct NaiveDrr {
     queues: HashMap<u32, VecDeque<Frame>>,
     quanta: HashMap<u32, u64>,
     deficits: HashMap<u32, u64>,
     active: VecDeque<u32>,
-    /// Whether the first entry of the active list has got its quantum for this visit.
+    /// Whether the first entry of the active list has received its quantum for this visit.
     granted: bool,
 }
 
@@ -134,8 +134,8 @@ proptest! {
         prop_assert_eq!(children.held_packets() + flows.held_packets(), 0);
     }
 
-    /// Lemma 2 and theorem 3 of the paper: while two flows stay backlogged, each has m turns with m * Q_i -
-    /// Max <= sent <= m * Q_i + Max. Their turns differ by at most one.
+    /// Checks lemma 2 and theorem 3 of the DRR paper: while two flows stay backlogged, each has m turns with
+    /// m * Q_i - Max <= sent <= m * Q_i + Max. Their turns differ by at most one.
     #[test]
     fn backlogged_flows_get_their_quanta_to_within_a_packet(
         quanta in prop::collection::vec(1500_u32..9000, 2..6), lengths in prop::collection::vec(40_u32..1500, 40),
@@ -180,8 +180,8 @@ fn busy_flows(port: &mut Port, flows: u32, packets: u32) -> Vec<u64> {
     sent
 }
 
-/// Best-effort weights are fixed, and the weights of reserved flows follow the reservations (*Router
-/// Plugins*, section 6.1).
+/// Adds and removes reservations: best-effort weights stay fixed, and each reserved flow gets its rate
+/// (*Router Plugins*, section 6.1).
 #[test]
 fn reserved_flows_get_their_rate_however_many_others_there_are() {
     for others in [1, 5, 50] {
@@ -269,7 +269,7 @@ fn many_flows_of_which_few_wait_at_a_time_never_share() {
             flows.iter().for_each(|flow| put(&mut port, 0, frame(*flow, number, 1500), 0));
         }
         assert!(flows.iter().all(|flow| port.report().flow(NodeId(0), FlowNumber(*flow)).unwrap().is_some()));
-        // One packet of each flow in turn: no flow waits behind two packets of another flow.
+        // Each flow sends one packet in turn: no flow waits behind two packets of another flow.
         let first = std::iter::from_fn(|| port.dequeue(at(0), &mut never)).take(8);
         let mut first: Vec<u32> = first.map(|frame| frame.flow).collect();
         first.sort_unstable();
@@ -289,7 +289,8 @@ fn flow_in_a_shared_queue_for_long_displaces_no_other_flow() {
         number += 1;
         put(port, 0, frame(flow, number, 1500), 0);
     };
-    // Flows 1 and 2 own the queues, and end. Flow 3 arrives meanwhile and keeps sending; flow 4 sends once.
+    // Flows 1 and 2 own the queues and then stop. Flow 3 arrives meanwhile and keeps sending; flow 4 sends
+    // once.
     for flow in [1, 2, 3, 4, 3, 3, 3] {
         send(&mut port, flow);
     }
@@ -298,7 +299,7 @@ fn flow_in_a_shared_queue_for_long_displaces_no_other_flow() {
         send(&mut port, 3);
     }
     assert!(!has_queue(&port, 3) && port.held_packets() > 0);
-    // Waiting packets are reported at a flow's own queue, or at the shared queue, which comes last.
+    // The report shows waiting packets at a flow's own queue, or at the shared queue, which comes last.
     let told = port.report().flows(NodeId(0), 0, 9).unwrap();
     assert!(told.len() == 3 && told[2].0.is_none() && told[0].0.is_some());
     assert_eq!(told.iter().map(|(_, queue)| queue.held_packets).sum::<u32>(), port.held_packets());
@@ -314,7 +315,8 @@ fn flow_in_a_shared_queue_for_long_displaces_no_other_flow() {
     }
 }
 
-/// A reservation gets its rate even if its part of the round is below a byte, or a little above one byte.
+/// Reserves small rates: a reservation gets its rate even if its part of the round is below a byte, or a
+/// little above one byte.
 #[test]
 fn small_reservations_are_met_like_large_ones() {
     let capacity = 100_000_000;

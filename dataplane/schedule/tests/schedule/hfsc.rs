@@ -37,13 +37,13 @@ fn worst_delay(arrivals: &[Arrival], sent: &[Sent], flow: u32, rate: u64) -> u64
         .unwrap()
 }
 
-/// The paper's example (sections II and VI): audio of 64 kb/s in packets of 160 bytes, to be sent within 5
-/// ms, on a link of 10 Mb/s. Beside it, transfers fill the link, and 75 more such sessions send at the same
-/// moment. By its rate alone a packet may take 20 ms, and takes as long as all other packets together.
+/// Runs the paper's example (sections II and VI): audio of 64 kb/s in packets of 160 bytes, to be sent within
+/// 5 ms, on a link of 10 Mb/s. Transfers fill the link, and 75 more such sessions send at the same moment.
+/// With a straight curve of its rate, a packet may take 20 ms.
 #[test]
 fn delay_is_decoupled_from_rate() {
     let link = 10_000_000;
-    // The mapping of section VI: 160 bytes within 5 ms are 256 kb/s, which is above the rate.
+    // By the mapping of section VI, 160 bytes within 5 ms need 256 kb/s, which is above the session's rate.
     let steep = Curve { first: Rate(256_001), duration: 5 * MS, then: Rate(64_000) };
     for (curve, from, to) in
         [(steep, 0, 5 * MS + 1_200_000), (Curve::linear(Rate(64_000)), 9 * MS, 21_200_000)]
@@ -65,8 +65,8 @@ fn delay_is_decoupled_from_rate() {
     }
 }
 
-/// Theorem 2: a packet misses its deadline by at most the transmission time of the longest packet. Guarantees
-/// of all shapes together use the whole link.
+/// Checks theorem 2: a packet misses its deadline by at most the transmission time of the longest packet.
+/// Guarantees with concave, convex and linear curves use the whole link.
 #[test]
 fn guarantees_of_all_shapes_hold_at_full_load() {
     let link = 10_000_000;
@@ -86,8 +86,8 @@ fn guarantees_of_all_shapes_hold_at_full_load() {
     let sent = run(&mut port, &arrivals, 3000 * MS);
     for (flow, from) in [(2, 100 * MS), (3, 0)] {
         let curve = if flow == 2 { convex } else { straight };
-        // The flow is backlogged from its first packet on, because it sends at its rate or above. At any time
-        // it has got its curve, less one packet of another flow and the packet in transmission.
+        // The flow sends at its rate or above, so it is backlogged from its first packet on. At any time it
+        // has received its curve, less one packet of another flow and the packet in transmission.
         for tick in 1..150 {
             let time = tick * 10 * MS;
             let got = bytes(&sent, flow, from, from + time);
@@ -95,12 +95,12 @@ fn guarantees_of_all_shapes_hold_at_full_load() {
             assert!(got + 1500 >= due, "flow {flow} after {time}: {got} < {due}");
         }
     }
-    // One packet of 1,250 bytes every 10 ms, with a first piece of 4 Mb/s: 2.5 ms and one packet of another
-    // flow.
+    // Flow 1 sends a packet of 1,250 bytes every 10 ms. Its first piece of 4 Mb/s takes 2.5 ms for the
+    // packet, after one packet of another flow.
     assert!(worst_delay(&arrivals, &sent, 1, link) <= 2_500_000 + 1_200_000);
 }
 
-/// Section III.B: excess goes to siblings by their curves, first inside a class, then outside. Two
+/// Checks section III.B: excess goes to siblings by their curves, first inside a class, then outside. Two
 /// organisations have two kinds of traffic each.
 #[test]
 fn idle_shares_stay_with_siblings_and_return_with_the_class() {
@@ -111,7 +111,7 @@ fn idle_shares_stay_with_siblings_and_return_with_the_class() {
     for (node, parent, rate) in [(3, 1, 4_000_000), (4, 1, 2_000_000), (5, 2, 3_000_000), (6, 2, 1_000_000)] {
         add(&mut port, node, parent, sharing(rate), fifo());
     }
-    // Class 4 pauses in the second second, class 1 altogether in the fourth.
+    // Class 4 pauses in the second second, class 1 in the fourth.
     let second = 1000 * MS;
     let burst = |node: u32, from: u64, rate: u64, time: u64| -> Vec<Arrival> {
         let count = rate * time / second / 8 / 1000;
@@ -138,8 +138,8 @@ fn idle_shares_stay_with_siblings_and_return_with_the_class() {
     check(3 * second, [0, 0, 7_500_000, 2_500_000]);
 }
 
-/// A class that used the whole link alone is not punished when other classes become active (section III.C).
-/// Its guarantee holds from the next packet on.
+/// Lets one class use the whole link: it isn't punished when other classes become active (section III.C), and
+/// its guarantee holds from the next packet on.
 #[test]
 fn excess_used_before_costs_no_guarantee_later() {
     let link = 10_000_000;
@@ -180,7 +180,7 @@ fn upper_limit_holds_and_its_excess_goes_to_other_classes() {
         let got = bytes(&sent, 2, from * second, (from + 1) * second) * 8;
         assert!(got.abs_diff(2_000_000) <= 16_000, "{from}: {got}");
     }
-    // 16 Mb arrived in one second. 8 Mb/s remain for them, so they take two seconds.
+    // Flow 3 gets 16 Mb in one second. It may send 8 Mb/s, so it takes two seconds.
     for from in [1, 2] {
         let got = bytes(&sent, 3, from * second, (from + 1) * second) * 8;
         assert!(got.abs_diff(8_000_000) <= 24_000, "{from}: {got}");
@@ -221,9 +221,9 @@ fn run_from(port: &mut Port, mut now: u64, until: u64) -> Vec<Sent> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(48))]
 
-    /// Definition of a guaranteed service curve (section II): at the end of each transmission, the session
-    /// has got at least its curve since the start of some backlog. The link may be one packet late (theorem
-    /// 2).
+    /// Checks the definition of a guaranteed service curve (section II). At the end of each transmission, the
+    /// session has received at least its curve since the start of some backlog. The link may be one packet
+    /// late (theorem 2).
     #[test]
     fn every_session_gets_its_service_curve(
         shapes in prop::collection::vec((0_u64..3, 1_u64..40, 1_u64..4), 2..6),
@@ -257,7 +257,7 @@ proptest! {
 }
 
 fn assert_service_curve(arrivals: &[Arrival], sent: &[Sent], flow: u32, curve: &Curve, link: u64) {
-    // Backlog periods: their starts, and the bytes sent before each.
+    // Backlog periods of the flow: their starts, and the bytes sent before each.
     let came: Vec<(u64, u64)> =
         arrivals.iter().filter(|a| a.frame.flow == flow).map(|a| (a.at, u64::from(a.frame.length))).collect();
     let gone: Vec<(u64, u64)> = sent
@@ -286,8 +286,9 @@ fn assert_service_curve(arrivals: &[Arrival], sent: &[Sent], flow: u32, curve: &
     }
 }
 
-/// Bytes sent by a real-time curve also advance the virtual time. So a class with a guarantee far above its
-/// share runs ahead of all others. It must not move classes ahead that become active later.
+/// Lets a class with a guarantee far above its share run ahead of its siblings. It does because bytes sent by
+/// a real-time curve also advance the virtual time. A class that becomes active later must not move ahead
+/// with it.
 #[test]
 fn late_class_shares_at_once_even_beside_a_class_ahead_of_its_share() {
     let mut port = port(Some(12_000_000));
@@ -343,7 +344,8 @@ const LINK: u64 = 10_000_000;
 /// Bytes per second of the link.
 const ALL: u64 = LINK / 8;
 
-/// Bytes sent by a guarantee move a class ahead of its siblings. Without the guarantee the lead ends.
+/// Removes the guarantee of a class that ran ahead of its siblings by it. From then on the class sends by its
+/// share.
 #[test]
 fn class_without_its_removed_guarantee_continues_by_its_share() {
     let mut port = port(Some(LINK));
@@ -358,8 +360,8 @@ fn class_without_its_removed_guarantee_continues_by_its_share() {
     assert!(behind[1].abs_diff(ALL / 2) <= 3000, "{behind:?}");
 }
 
-/// Bytes that a leaf sends by its guarantee, while its class is idle in link sharing, are not charged to the
-/// class later.
+/// Checks that bytes sent by a guarantee, while the leaf's class is idle in link sharing, are not charged to
+/// the class later.
 #[test]
 fn returning_class_is_not_charged_for_guarantees_kept_while_idle() {
     let mut port = port(Some(LINK));
@@ -372,11 +374,12 @@ fn returning_class_is_not_charged_for_guarantees_kept_while_idle() {
     while_busy(&mut port, &mut now, 10_000, &[3]);
     while_busy(&mut port, &mut now, 500, &[2, 3]);
     let returned = while_busy(&mut port, &mut now, 1000, &[2, 3, 4]);
-    // While the class is active, bytes sent by its guarantee count for its share, as in the paper.
+    // While the class is active, bytes sent by the guarantee count for its share, as in the paper.
     assert!(returned[4].abs_diff(ALL * 3 / 10) <= 4000, "{returned:?}");
 }
 
-/// A class that its siblings kept below its upper limit does not exceed the limit later to make up for that.
+/// Keeps a class below its upper limit by its siblings. Later the class must not exceed the limit to make up
+/// for that.
 #[test]
 fn an_upper_limit_holds_behind_a_time_with_less() {
     let mut port = port(Some(LINK));
@@ -387,7 +390,7 @@ fn an_upper_limit_holds_behind_a_time_with_less() {
     while_busy(&mut port, &mut now, 7000, &[1, 2]);
     let alone = while_busy(&mut port, &mut now, 1000, &[1]);
     assert!(alone[1] <= ALL / 5 + 5000 && alone[1] + 2000 >= ALL / 5, "{alone:?}");
-    // Beside a sibling that leaves it enough, the class gets its whole limit.
+    // Beside a sibling that leaves enough rate, the class gets its whole limit.
     port.edit().set_share(NodeId(1), three_curves(None, Some(4_000_000), Some(2_000_000)), at(now)).unwrap();
     port.edit().set_share(NodeId(2), sharing(6_000_000), at(now)).unwrap();
     let beside = while_busy(&mut port, &mut now, 1000, &[1, 2]);

@@ -39,7 +39,7 @@ fn drr_inside_an_hfsc_leaf_behind_a_token_bucket() {
         assert!(next > clock, "{next} {clock}");
         clock = next;
     }
-    // 10 Mb/s for a second, and the burst: 3:3:4.
+    // 10 Mb/s for a second, plus the burst, in the ratio 3:3:4.
     let total: u64 = sent.iter().sum();
     assert!((1_249_000..=1_254_000).contains(&total), "{total}");
     for (flow, share) in [(0, 0.3), (1, 0.3), (2, 0.4)] {
@@ -58,18 +58,19 @@ fn promised_rate_is_limited_by_the_token_bucket() {
     let bucket = |rate| NodeKind::TokenBucket { rate: Rate(rate), burst: 3000 };
     let promised =
         |port: &LinkScheduler<Frame>, node| port.report().view(NodeId(node)).unwrap().promised.unwrap().0;
-    // A round-robin sibling gets the rate that a bucket's child cannot use.
+    // A round-robin sibling gets the rate that the child below the bucket can't use.
     let mut round = port(Some(10_000_000));
     add(&mut round, 0, None, Share::Only, NodeKind::DeficitRoundRobin);
     add(&mut round, 1, 0, Share::Quantum(1500), bucket(1_000_000));
     add(&mut round, 2, 1, Share::Only, fifo());
     add(&mut round, 3, 0, Share::Quantum(1500), fifo());
     assert_eq!([1, 2, 3].map(|node| promised(&round, node)), [1_000_000, 1_000_000, 9_000_000]);
-    // A bucket at the root of a port without a rate.
+    // A bucket may be the root of a port without a rate.
     let mut alone = port(None);
     add(&mut alone, 0, None, Share::Only, bucket(1_000_000));
     assert_eq!(promised(&alone, 0), 1_000_000);
-    // Siblings share the rate that a class with a bucket cannot use, and the class is guaranteed no more.
+    // Siblings share the rate that a class with a bucket can't use. The class itself is promised no more than
+    // the bucket's rate.
     let mut classes = port(Some(10_000_000));
     add(&mut classes, 0, None, Share::Only, NodeKind::Hfsc);
     let curves = |real_time: Option<u64>| {
@@ -96,7 +97,7 @@ fn threshold(bytes: u32) -> NodeKind {
     NodeKind::Fifo(QueueSettings { threshold: bytes, aqm: Aqm::TailDrop })
 }
 
-/// Offered = sent + moved + held + dropped, in packets.
+/// Asserts that offered = sent + moved + held + dropped, in packets.
 fn assert_conserved(view: &QueueView) {
     let held = u64::from(view.held_packets);
     assert_eq!(view.offered_packets, view.sent_packets + view.moved_packets + held + view.drops.packets());
@@ -155,7 +156,8 @@ fn thresholds_and_levels_change_while_packets_wait() {
     assert_eq!(order, [2, 1, 4]);
 }
 
-/// Builds a whole tree apart and replaces the old tree by it. The waiting packets leave in their order.
+/// Builds a new tree apart from the root, and replaces the old tree by it. The waiting packets leave in their
+/// order.
 #[test]
 fn a_tree_is_replaced_under_load() {
     let mut port = port(None);
@@ -213,7 +215,7 @@ fn overhead_counts_in_rates_but_not_in_queues() {
     put(&mut port, 0, frame(0, 1, 1000), 0);
     assert_eq!(port.held_bytes(), 2000);
     assert!(port.dequeue(at(0), &mut never).is_some());
-    // 21 cells of 53 bytes at a byte per microsecond.
+    // 21 cells of 53 bytes take 1,113 microseconds, at a byte per microsecond.
     assert_eq!(port.next_ready(), at(1_113_000));
     port.set_overhead(LinkOverhead::None);
     assert!(port.dequeue(at(1_113_000), &mut never).is_some());

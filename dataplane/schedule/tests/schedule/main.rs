@@ -1,4 +1,5 @@
-//! Whole ports under a virtual clock, compared with slow twins and with the bounds that the papers prove.
+//! Tests of whole ports under a virtual clock. Slow reference schedulers, and the bounds proved in the
+//! papers, give the expected results.
 
 mod active_queues;
 mod bad_input;

@@ -1,4 +1,4 @@
-//! ECN marks in place of drops, and drops for lack of room, counted at the right node.
+//! Tests of ECN marks in place of drops, and of drops for lack of room: the right node counts them.
 
 use crate::support::*;
 

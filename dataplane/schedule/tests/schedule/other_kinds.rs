@@ -48,7 +48,8 @@ fn tree(parent: u8, kind: u8) -> Port {
     port
 }
 
-/// Checks that the counters of each inner node are the sums of its children, and those of the root the port's.
+/// Checks that the counters of each inner node are the sums of its children's, and that the root's counters
+/// equal the port's.
 fn check_counts(port: &Port) {
     let tree = port.report().tree();
     for node in &tree {
@@ -61,8 +62,8 @@ fn check_counts(port: &Port) {
 }
 
 proptest! {
-    /// No packet is lost and each flow keeps its order, below any parent, and with any packets before and
-    /// after the change.
+    /// Changes a leaf to another kind, below any parent, with any packets before and after. No packet is lost
+    /// and each flow keeps its order.
     #[test]
     fn a_leaf_becomes_another_with_all_that_waits(
         (parent, from, to) in (0..5u8, 0..3u8, 0..3u8),

@@ -1,5 +1,5 @@
-//! Packets that bypass an empty tree: in each iteration the same packets leave as through the tree, and the
-//! counters agree.
+//! Tests of packets that bypass an empty tree: in each iteration the same packets leave as through the tree,
+//! and the counters agree.
 
 use millrace_schedule::Arrival;
 
@@ -55,8 +55,8 @@ proptest! {
             }
             gone.sort_unstable();
             left.sort_unstable();
-            // With fewer than five queues in use, flows keep them. The flows with queues may differ, and so
-            // may the order.
+            // With fewer queues than flows, the two trees may give queues to different flows, so their order
+            // may differ.
             if tree == 0 || gone.len() == left.len() && by.held_packets() == 0 {
                 prop_assert_eq!(&gone, &left);
             }
@@ -95,7 +95,7 @@ fn no_packet_bypasses_a_backlog_or_a_configured_flow() {
         flows,
         "flows get no queues for what passes by"
     );
-    // Below another node the order matters: a queue of a lower level goes first.
+    // Below another node, bypassing would break the order: a queue of a lower level goes first.
     let mut tree = port_of_levels();
     assert!(!tree.is_passable());
     tree.set_link(LinkRate::default(), at(0)).unwrap();

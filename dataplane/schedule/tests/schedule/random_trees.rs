@@ -1,5 +1,5 @@
-//! Random trees under random traffic, with changes at random times. No packet is lost, duplicated, or waits
-//! for ever. Flows keep their order, and the link is not idle while a packet may be sent.
+//! Random trees under random traffic, with changes at random times. No packet is lost or duplicated, and none
+//! waits for ever. Flows keep their order, and the link isn't idle while a packet may be sent.
 
 use std::collections::BTreeMap;
 
@@ -15,11 +15,11 @@ struct World {
     number: u32,
     /// Leaf of each flow's packets.
     routes: BTreeMap<u32, u32>,
-    /// Latest packet number sent of each flow.
+    /// Number of the latest sent packet of each flow.
     latest: BTreeMap<u32, u32>,
     offered: u64,
     sent: u64,
-    /// Bytes sent, on the wire.
+    /// Bytes sent on the wire.
     wire: u64,
     dropped: u64,
     /// Whether a node may delay packets while the link is idle.
@@ -115,7 +115,7 @@ impl World {
         let Some(parent) = self.some(|view| !view.kind.is_leaf()) else { return };
         let kind = if self.roll(3) == 0 { self.inner_kind(Some(&parent.kind)) } else { self.leaf_kind() };
         let share = self.share_for(&parent.kind, !kind.is_leaf() && kind == NodeKind::Hfsc);
-        // Refusals are expected: levels in use, trees that are too deep, guarantees above the rate.
+        // Some refusals are expected: levels in use, trees that are too deep, guarantees above the rate.
         if self.port.edit().add(NodeId(self.next_id), Some(parent.node), share, &kind, at(self.now)).is_ok() {
             self.next_id += 1;
         }
@@ -153,7 +153,7 @@ impl World {
         let next = self.port.next_ready().as_nanos();
         assert!(next > self.now);
         if !self.may_idle && self.port.held_packets() > 0 {
-            // The link is busy with a packet.
+            // The link is busy with one packet, for at most 123,040 ns.
             assert!(next <= self.now + 123_040, "idle from {} to {next}", self.now);
         }
     }
@@ -189,7 +189,7 @@ impl World {
         }
     }
 
-    /// Removes a node. Its flows move to the leaf that got its packets, or to any leaf if the packets were
+    /// Removes a node. Its flows then use the leaf that got its packets, or any leaf if the packets were
     /// dropped.
     fn remove(&mut self) {
         let Some(node) = self.some(|view| view.parent.is_some()) else { return };
@@ -237,7 +237,8 @@ impl World {
         }
     }
 
-    /// Checks that views requested in pieces make the same tree, except for the promised rates.
+    /// Checks that views requested in pieces make the same tree as views requested at once, except for the
+    /// promised rates.
     fn is_the_same_in_pieces(&self, tree: &[NodeView]) {
         let (mut nodes, mut next) = (Vec::new(), Some(0));
         while let Some(first) = next {
@@ -263,7 +264,7 @@ impl World {
             let pause = self.now + self.roll(200_000);
             self.now = pause.min(self.port.next_ready().as_nanos().max(self.now + 1));
         }
-        // No packet arrives any more: all packets leave, and no node starves.
+        // No more packets arrive: all packets must leave, so no node starves.
         while self.port.held_packets() > 0 {
             let next = self.port.next_ready().as_nanos();
             assert!(next < self.now + 60_000_000_000, "{} packets wait for ever", self.port.held_packets());

@@ -10,7 +10,7 @@ pub struct Frame {
     pub flow: u32,
     pub number: u32,
     pub length: u32,
-    /// Whether its sender is ECN-capable, and whether it carries a mark.
+    /// Whether the sender is ECN-capable, and whether the packet carries an ECN mark.
     pub capable: bool,
     pub marked: bool,
 }
@@ -32,7 +32,7 @@ pub fn frame(flow: u32, number: u32, length: u32) -> Frame {
 
 pub type Port = LinkScheduler<Frame>;
 
-/// Creates a port without overhead; without a rate it sends at every call.
+/// Creates a port without link overhead. Without a rate, it sends at every call.
 pub fn port(rate: Option<u64>) -> Port {
     let link = LinkRate { rate: rate.map(Rate), slack: 0 };
     LinkScheduler::new(link, LinkOverhead::None, BufferLimits::default()).unwrap()
@@ -54,7 +54,7 @@ pub fn at(nanoseconds: u64) -> Instant {
     Instant::from_nanos(nanoseconds)
 }
 
-/// Enqueues a packet that must stay.
+/// Enqueues a packet, and asserts that it stays.
 pub fn put(port: &mut Port, node: u32, frame: Frame, now: u64) {
     assert!(port.enqueue(NodeId(node), FlowNumber(frame.flow), frame, at(now), &mut never));
 }

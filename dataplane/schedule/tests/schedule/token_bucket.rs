@@ -2,7 +2,8 @@
 
 use crate::support::*;
 
-/// Checks all pairs of departures: bytes between them <= burst + rate * time, in exact numbers.
+/// Asserts, for all pairs of departures, that the bytes between them are at most burst + rate * time, in
+/// exact numbers.
 fn assert_conforms(sent: &[Sent], rate: u64, burst: u64) {
     for (first, start) in sent.iter().enumerate() {
         let mut total = 0_u128;
@@ -40,7 +41,8 @@ proptest! {
         assert_conforms(&sent, rate, burst.into());
     }
 
-    /// A link sends back to back: each packet begins when the packet before has ended, to the nanosecond.
+    /// Fills a link: packets leave back to back, each beginning when the previous one has ended, to the
+    /// nanosecond.
     #[test]
     fn a_link_loses_no_bit_and_gains_none(
         lengths in prop::collection::vec(40_u32..9000, 1..150), rate in 64_000_u64..100_000_000_000,
@@ -57,7 +59,8 @@ proptest! {
         }
     }
 
-    /// With slack, a late caller returns to the rate, and is never more than two packets ahead of it.
+    /// Calls a link with slack too late: it returns to the rate, and is never more than two packets ahead of
+    /// it.
     #[test]
     fn late_caller_catches_up_within_two_packets(delays in prop::collection::vec(0_u64..200_000, 200..400)) {
         let (rate, length) = (100_000_000_u64, 1250_u32);
@@ -86,7 +89,8 @@ fn a_packet_above_the_burst_goes_from_a_full_bucket_and_leaves_a_debt() {
     add(&mut port, 1, 0, Share::Only, fifo());
     let gaps = [(0, 1000), (0, 1000), (0, 50)];
     let times: Vec<u64> = run(&mut port, &arrivals(&gaps), u64::MAX).iter().map(|sent| sent.at).collect();
-    // 1,000 bytes take a second. The bucket is full again after that, and half full 50 ms sooner.
+    // The bucket is full again a second after a packet of 1,000 bytes. The last packet needs only half a
+    // bucket, so it leaves 50 ms earlier.
     assert_eq!(times, [0, 1_000_000_000, 1_950_000_000]);
 }
 

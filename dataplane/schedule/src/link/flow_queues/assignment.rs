@@ -7,12 +7,12 @@ use crate::flow_table::FlowTable;
 use crate::queue_manager::QueueManager;
 use crate::{FlowNumber, Item};
 
-/// Maximum number of queues searched for an empty one when a flow needs a queue.
+/// Maximum number of queues searched for an empty queue when a flow needs one.
 const SWEEP: usize = 64;
-/// Maximum number of queues checked when the configured number of queues falls.
+/// Maximum number of queues checked for release when the configured number of queues falls.
 const SHED: usize = 4096;
 
-/// Queues of a leaf, and the flows that have them.
+/// Queues of a leaf, and the flows to which they are assigned.
 #[derive(Debug, Default)]
 pub(crate) struct Assignment {
     pub settings: FlowQueuesSettings,
@@ -32,7 +32,7 @@ impl Assignment {
         Self { settings, table, shared, ..Self::default() }
     }
 
-    /// Changes the settings. When the number of queues falls, flows keep their queues until these are empty.
+    /// Changes the settings. If the number of queues falls, a flow keeps its queue until the queue is empty.
     pub fn set(&mut self, settings: FlowQueuesSettings) {
         if settings.queues > self.table.room() {
             self.table = self.table.with_room(settings.queues, settings.seed);
@@ -53,7 +53,7 @@ impl Assignment {
         std::iter::once(self.shared).chain(self.owned())
     }
 
-    /// Returns the queue that flows without their own queue share.
+    /// Returns the shared queue, which all flows without their own queue use.
     #[inline]
     pub fn shared(&self) -> u32 {
         self.shared
@@ -79,8 +79,8 @@ impl Assignment {
         }
     }
 
-    /// Returns the packets and bytes that wait before a new packet of a flow, and whether all of them belong
-    /// to that flow.
+    /// Returns the load that waits ahead of a new packet of a flow. The boolean is true if the load contains
+    /// no other flow's packets for certain.
     pub fn load_before<T: Item>(&self, queues: &QueueManager<T>, flow: FlowNumber) -> (bool, Load) {
         let queue = self.table.get(flow);
         let shared = queues.queue(self.shared).list.load;
@@ -90,7 +90,7 @@ impl Assignment {
         }
     }
 
-    /// Notes a packet of a flow that entered a queue.
+    /// Records that a packet of a flow entered a queue.
     #[inline]
     pub fn note(&mut self, queue: u32, flow: FlowNumber) {
         if queue == self.shared {
@@ -118,7 +118,7 @@ impl Assignment {
         queue
     }
 
-    /// Opens a queue for a flow, if the number of queues allows one more.
+    /// Opens a queue for a flow, if the settings allow another queue.
     fn new_queue<T: Item>(&mut self, queues: &mut QueueManager<T>) -> Option<u32> {
         if self.owned.len() as u32 >= self.settings.queues {
             return None;
@@ -128,7 +128,7 @@ impl Assignment {
         Some(queue)
     }
 
-    /// Opens a queue in excess of the allowed number of queues.
+    /// Opens a queue even if the leaf then exceeds its allowed number of queues.
     fn one_more<T: Item>(&mut self, queues: &mut QueueManager<T>) -> u32 {
         let queue = queues.open_anyway(&self.settings.queue);
         self.owned.push(queue);
@@ -138,7 +138,8 @@ impl Assignment {
         queue
     }
 
-    /// Takes the next dispensable queue, among up to `most` queues, from its flow. Resets and returns it.
+    /// Finds the next dispensable queue among up to `most` queues, takes it from its flow and resets it.
+    /// Returns the queue.
     fn reuse<T: Item>(&mut self, queues: &mut QueueManager<T>, most: usize) -> Option<u32> {
         for _ in 0..most.min(self.owned.len()) {
             if self.has_too_many() {
@@ -156,9 +157,9 @@ impl Assignment {
         None
     }
 
-    /// Returns the flow's own queue, and the number of packets that entered it now. If the flow has no queue,
-    /// assigns one and moves its packets there from the shared queue. Returns `None` when all queues hold
-    /// packets or are kept for other flows; a `trusted` call opens one more queue instead.
+    /// Returns the flow's own queue, and the number of packets moved into it from the shared queue. If the
+    /// flow has no queue, assigns one and moves the flow's packets there. If no queue is free, a `trusted`
+    /// call opens one more; any other call returns `None`.
     pub fn queue_with_packets<T: Item>(
         &mut self,
         queues: &mut QueueManager<T>,
@@ -181,8 +182,8 @@ impl Assignment {
         self.owned.len() > self.settings.queues as usize
     }
 
-    /// Returns unused queues in excess of the allowed number to the port, among the first [`SHED`]. Later
-    /// requests for queues return the others.
+    /// Returns queues above the allowed number to the port, if they are dispensable and among the first
+    /// [`SHED`] checked. Later requests for queues return the rest.
     pub fn shed<T: Item>(&mut self, queues: &mut QueueManager<T>) {
         for _ in 0..self.owned.len().min(SHED) {
             if !self.has_too_many() {
@@ -192,7 +193,7 @@ impl Assignment {
         }
     }
 
-    /// Checks up to `most` queues, and returns the unused ones to the port.
+    /// Checks up to `most` queues, and returns the dispensable queues to the port.
     pub fn give_back<T: Item>(&mut self, queues: &mut QueueManager<T>, most: usize) {
         for _ in 0..most.min(self.owned.len()) {
             if self.hand >= self.owned.len() {
@@ -202,7 +203,7 @@ impl Assignment {
             if queues.is_dispensable(queue) {
                 self.table.remove(FlowNumber(queues.queue(queue).flow));
                 queues.close(queue);
-                // The last queue moved to this index, and is checked next.
+                // `swap_remove` moves the last queue to this index, so the next step checks that queue.
                 self.owned.swap_remove(self.hand);
             } else {
                 self.hand += 1;
@@ -216,7 +217,7 @@ impl Assignment {
         self.table.prefetch(flow);
     }
 
-    /// Prefetches a flow's queue. The caller prefetched the flow's table entry before.
+    /// Prefetches a flow's queue. The caller has prefetched the flow's table entry.
     #[inline]
     pub fn prefetch_queue<T: Item>(&self, queues: &QueueManager<T>, flow: FlowNumber) {
         queues.prefetch(self.table.get(flow).unwrap_or(self.shared));

@@ -1,14 +1,12 @@
 //! Weighted deficit round robin with a queue per flow (*Router Plugins*, section 6.1; NPR, section 2.1).
 //!
-//! A flow gets a queue when its first packet arrives. It keeps the queue until all queues are in use. Then
-//! the next flow without a queue gets an empty one, in the order in which the queues were assigned before. If
-//! no queue is empty, flows share one queue. A flow uses the shared queue until its packets there have left,
-//! so that its packets keep their order. So flows share only while as many other flows have waiting packets
-//! as there are queues.
+//! A flow gets a queue when its first packet arrives, and keeps it until all queues are assigned. Then a new
+//! flow takes over an empty queue, in the order of assignment. If none of the next 64 queues is empty, the
+//! flow uses the shared queue. It stays there until its packets have left, so that they keep their order.
 //!
-//! Best-effort flows have one fixed quantum. A flow with a reserved rate r of the capacity C gets, in every
-//! round, r / (C - all reserved rates) of the sum of the other flows' quanta. So its share of C is r, however
-//! many other flows there are.
+//! Best-effort flows have one fixed quantum. A flow with a reserved rate r of the capacity C gets a quantum
+//! relative to the sum of the other flows' quanta. The factor is r / (C - all reserved rates). So its share
+//! of C is r, however many other flows there are.
 
 mod assignment;
 mod service;
@@ -39,7 +37,7 @@ pub struct FlowQueuesSettings {
     pub quantum: u32,
     /// Settings of each queue.
     pub queue: QueueSettings,
-    /// Rate that serves the node. Reserved rates are parts of it; `None` allows no reservations.
+    /// Rate that serves the leaf. Reserved rates are parts of it; `None` allows no reservations.
     pub capacity: Option<Rate>,
     /// Seed of the flow table's hash.
     pub seed: u64,
@@ -64,7 +62,7 @@ pub(crate) struct FlowQueues {
     drops: DropCounts,
 }
 
-/// Queues of the manager as entries of a round.
+/// Adapter through which a round uses the leaf's queues as its entries.
 struct Turn<'a, T> {
     queues: &'a mut QueueManager<T>,
     weights: &'a mut Weights,
@@ -135,7 +133,7 @@ impl FlowQueues {
         round.join(&mut turn, queue);
     }
 
-    /// Accounts for a packet of a flow that arrived at a queue.
+    /// Updates round and weights for a packet of a flow that arrived at a queue.
     #[inline]
     fn offered<T: Item>(&mut self, queues: &mut QueueManager<T>, queue: u32, flow: FlowNumber, offer: Offer) {
         if offer == Offer::First {
@@ -146,7 +144,7 @@ impl FlowQueues {
         }
     }
 
-    /// Accounts for `bytes` taken from a queue of the round. An empty queue leaves the round.
+    /// Updates round and weights for `bytes` taken from a queue. An empty queue leaves the round.
     #[inline]
     fn taken<T: Item>(&mut self, queues: &mut QueueManager<T>, queue: u32, bytes: u32, more: bool) {
         if more {
@@ -170,8 +168,8 @@ impl FlowQueues {
         Counting { drops: &mut self.drops, sink }
     }
 
-    /// Whether packets may bypass the empty leaf: its queues have no active queue management, and no single
-    /// flow has settings of its own. The queue of a flow with its own settings must count the packets sent.
+    /// Whether packets may bypass the empty leaf. Its queues must have no active queue management. No flow
+    /// may have its own settings, because the queue of such a flow must count its sent packets.
     #[inline]
     pub fn is_passable(&self) -> bool {
         self.settings().queue.aqm == Aqm::TailDrop && !self.has_own_settings
@@ -182,7 +180,7 @@ impl FlowQueues {
         &self.drops
     }
 
-    /// Returns the quantum in force of a queue, and its reserved rate.
+    /// Returns a queue's quantum in bytes per round, and its reserved rate if it has one.
     pub fn quantum<T: Item>(&self, queues: &QueueManager<T>, queue: u32) -> (u32, Option<Rate>) {
         let own = queues.queue(queue).quantum;
         (self.weights.in_force(own), self.weights.rate(own))
@@ -190,8 +188,8 @@ impl FlowQueues {
 
     /// Gives a flow its own queue with a quantum or threshold. The quantum is in bytes, 1 to 2^30; 0 restores
     /// the common quantum and ends a reservation. `Some(None)` restores the common threshold. `None` leaves a
-    /// value unchanged. A queue with its own quantum or threshold is never given to another flow. Returns
-    /// whether there was a queue for the flow.
+    /// value unchanged. The leaf never gives a queue with its own quantum or threshold to another flow.
+    /// Returns `false` if no queue was free.
     pub fn set_flow<T: Item>(
         &mut self,
         queues: &mut QueueManager<T>,
@@ -212,8 +210,8 @@ impl FlowQueues {
         true
     }
 
-    /// Reserves a rate for a flow, in place of an earlier reservation. The sum must stay below the capacity.
-    /// Returns whether there was a queue for the flow.
+    /// Reserves a rate for a flow, in place of an earlier reservation. The sum of all reservations must stay
+    /// below the capacity. Returns `false` if no queue was free.
     pub fn reserve<T: Item>(
         &mut self,
         queues: &mut QueueManager<T>,
@@ -227,7 +225,7 @@ impl FlowQueues {
         true
     }
 
-    /// Removes a flow's own quantum, threshold and reservation. Returns whether it had any of them.
+    /// Removes a flow's own quantum, threshold and reservation. Returns whether the flow had any of them.
     pub fn forget<T: Item>(&mut self, queues: &mut QueueManager<T>, flow: FlowNumber) -> bool {
         let Some(queue) = self.assignment.queue_of(flow) else { return false };
         let has_own_settings = !queues.has_common_settings(queue);
@@ -238,7 +236,7 @@ impl FlowQueues {
         has_own_settings
     }
 
-    /// Returns the flow's own queue, with its packets from the shared queue; see
+    /// Returns the flow's own queue, after moving the flow's packets there from the shared queue; see
     /// [`Assignment::queue_with_packets`].
     fn own_queue<T: Item>(
         &mut self,
@@ -261,14 +259,15 @@ impl FlowQueues {
         self.has_own_settings = self.assignment.owned().any(|queue| !queues.has_common_settings(queue));
     }
 
-    /// Returns the sum of the reserved rates, without that of `flow`.
+    /// Returns the sum of the reserved rates of all flows except `flow`.
     pub fn reserved_by_others<T: Item>(&self, queues: &QueueManager<T>, flow: FlowNumber) -> Rate {
         let queue = self.assignment.queue_of(flow);
         let own = queue.and_then(|queue| self.weights.rate(queues.queue(queue).quantum));
         Rate(self.weights.reserved().0 - own.unwrap_or_default().0)
     }
 
-    /// Returns the objection to a new capacity that is not above the reserved rates; `None` if it is.
+    /// Returns the objection to a new capacity, which must be above the sum of the reserved rates; `None` if
+    /// the capacity is valid.
     pub fn capacity_objection(&self, capacity: Option<Rate>) -> Option<String> {
         let (flows, reserved) = (self.weights.reservations(), self.weights.reserved());
         if reserved == Rate(0) || capacity.is_some_and(|capacity| capacity > reserved) {
@@ -302,8 +301,8 @@ impl FlowQueues {
         for Arrival { flow, item, .. } in batch.drain(..) {
             let mut index = found.next().unwrap_or(NONE);
             if index == NONE || !is_known {
-                // A queue assigned to a flow now may have belonged to another flow, so later entries of
-                // `found` may be wrong.
+                // The queue may have belonged to another flow until now, so later entries of `found` may be
+                // wrong.
                 is_known = false;
                 index = self.assignment.queue_for(queues, flow);
             }
@@ -312,7 +311,7 @@ impl FlowQueues {
         }
     }
 
-    /// Sends up to `most` packets to `out`. Returns their count, their bytes, and their bytes on the wire.
+    /// Sends up to `most` packets to `out`. Returns the packets and bytes sent, and their bytes on the wire.
     #[inline]
     pub fn dequeue_batch<T: Item>(
         &mut self,
@@ -330,10 +329,10 @@ impl FlowQueues {
     }
 }
 
-/// Number of packets whose queues are looked up before the first of them is enqueued.
+/// Number of packets whose queues are looked up before the first packet is enqueued.
 const AHEAD: usize = 32;
 
-/// Drop sink that counts drops and passes them on.
+/// Drop sink that counts drops and forwards them to another sink.
 struct Counting<'a, S> {
     drops: &'a mut DropCounts,
     sink: &'a mut S,

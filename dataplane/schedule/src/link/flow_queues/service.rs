@@ -7,7 +7,7 @@ use crate::arena::Load;
 use crate::link::round::{Entries, Server, Visit};
 use crate::{DropSink, Item};
 
-/// Service of queues in the round, and the output of their packets.
+/// Sends packets from the backlogged queues of a leaf to an output.
 pub(super) struct Service<'a, T, S, O> {
     turn: Turn<'a, T>,
     sink: Counting<'a, S>,
@@ -54,7 +54,8 @@ impl<T: Item, S: DropSink<T>, O: FnMut(T)> Server for Service<'_, T, S, O> {
         let Some(held) = held else { return (Visit::Poor, next) };
         self.sent = self.sent.plus(Load::of_packet(held.length));
         (self.out)(held.item);
-        // Active queue management may have dropped the packet whose length was read.
+        // If active queue management dropped the packet whose length was read, the sent packet is another
+        // one.
         let wire = if held.length == length { wire } else { queues.wire_length(held.length) };
         self.wire += u64::from(wire);
         let queue = queues.queue_mut(entry);

@@ -1,6 +1,6 @@
 //! Record of the flows that may have packets in a shared queue.
 //!
-//! A packet that arrives marks its flow in the current one of two sets (Bloom filters with one hash; Bloom,
+//! An arriving packet marks its flow in the current one of two sets (Bloom filters with one hash; Bloom,
 //! 1970). When all packets that arrived before the current set began have left, the older set is cleared and
 //! becomes current. So an unmarked flow has no packets in the queue. A flow that stops sending loses its
 //! mark, even if the queue is never empty.
@@ -9,18 +9,18 @@ use crate::FlowNumber;
 
 const WORDS: usize = 16;
 
-/// Marks of flows.
+/// Marks of the flows that may have packets in the shared queue.
 #[derive(Debug, Default)]
 pub(crate) struct Sharing {
     marks: [[u64; WORDS]; 2],
     current: usize,
-    /// Number of packets that ever arrived.
+    /// Number of packets that have arrived since the start.
     entered: u64,
     /// Number of packets that must have left before the older set is cleared.
     boundary: u64,
 }
 
-/// Returns the word of a flow in the marks, and its bit in the word.
+/// Returns the index of a flow's word in a set of marks, and the flow's bit in that word.
 #[inline]
 fn place(flow: FlowNumber) -> (usize, u64) {
     let hash = flow.0.wrapping_mul(0x9e37_79b9);
@@ -28,21 +28,21 @@ fn place(flow: FlowNumber) -> (usize, u64) {
 }
 
 impl Sharing {
-    /// Whether a flow may have packets in the queue, which holds `waiting` packets.
+    /// Whether a flow may have packets in the shared queue. `waiting`: packets in that queue.
     pub fn may_wait(&mut self, flow: FlowNumber, waiting: u32) -> bool {
         self.turn(waiting);
         let (word, bit) = place(flow);
         self.marks.iter().any(|marks| marks[word] & bit != 0)
     }
 
-    /// Notes the arrival of a packet of a flow.
+    /// Marks a flow when a packet of it arrives.
     pub fn note(&mut self, flow: FlowNumber) {
         let (word, bit) = place(flow);
         self.marks[self.current][word] |= bit;
         self.entered += 1;
     }
 
-    /// Notes that `packets` packets were taken out of order.
+    /// Accounts for `packets` packets that moved to their flow's own queue, ahead of older packets.
     pub fn taken(&mut self, packets: u32) {
         self.boundary += u64::from(packets);
     }
@@ -102,7 +102,7 @@ mod tests {
         assert!(sharing.may_wait(FlowNumber(1), 4));
         let mut waits = 0;
         for _ in 0..12 {
-            // One packet arrives, one packet leaves.
+            // In each step one packet arrives and one leaves, so 4 packets wait.
             sharing.note(FlowNumber(2));
             waits += u32::from(sharing.may_wait(FlowNumber(1), 4));
         }

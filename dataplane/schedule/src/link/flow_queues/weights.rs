@@ -7,20 +7,20 @@ use crate::rate::Rate;
 
 /// Flag in a queue's quantum field: the other bits are the index of a reservation.
 const RESERVED: u32 = 1 << 31;
-/// Units of credit in a byte. A reservation's credit is counted in these units, because whole bytes are too
-/// coarse: a small rate gets less than a byte per round.
+/// Units of credit per byte. Whole bytes are too coarse for the credit of a reservation: a small rate gets
+/// less than a byte per round.
 const BYTE: u64 = 1 << 32;
 
 #[derive(Clone, Copy, Debug)]
 struct Reservation {
     queue: u32,
     rate: Rate,
-    /// Credit below a whole byte, for later rounds, in units of 1 / [`BYTE`] byte.
+    /// Credit of less than a byte that is kept for later rounds, in units of 1 / [`BYTE`] byte.
     rest: u32,
 }
 
-/// Weights of the queues of a leaf. A queue's quantum field is 0 for the common quantum, a quantum of its
-/// own, or the index of a reservation.
+/// Weights of the queues of a leaf. A queue's quantum field holds 0 for the common quantum, the queue's own
+/// quantum, or the index of a reservation.
 #[derive(Debug, Default)]
 pub(super) struct Weights {
     quantum: u32,
@@ -34,7 +34,7 @@ pub(super) struct Weights {
 }
 
 impl Weights {
-    /// Sets the common quantum, and the capacity that reservations are parts of.
+    /// Sets the common quantum, and the capacity of which reservations are parts.
     pub fn set(&mut self, quantum: u32, capacity: Rate) {
         (self.quantum, self.capacity) = (quantum, capacity.0);
     }
@@ -47,7 +47,7 @@ impl Weights {
         self.reserved += rate.0;
     }
 
-    /// Ends the reservation of a queue, if it has one. The queue continues as best effort.
+    /// Ends the reservation of a queue, if it has one. The queue then has the common quantum.
     pub fn release<T: Item>(&mut self, queues: &mut QueueManager<T>, queue: u32) {
         let number = queues.queue(queue).quantum;
         if number & RESERVED == 0 {
@@ -82,7 +82,7 @@ impl Weights {
         Rate(self.reserved)
     }
 
-    /// Returns the quantum of a queue's quantum field, in whole bytes.
+    /// Returns the bytes per round of a quantum field, rounded down to whole bytes.
     pub fn in_force(&self, number: u32) -> u32 {
         match self.plain(number) {
             Some(quantum) => quantum,
@@ -90,7 +90,7 @@ impl Weights {
         }
     }
 
-    /// Returns the quantum of a queue's quantum field, unless the field is a reservation.
+    /// Returns the bytes per round of a quantum field; `None` if the field is a reservation.
     #[inline]
     fn plain(&self, number: u32) -> Option<u32> {
         match number {
@@ -99,8 +99,8 @@ impl Weights {
         }
     }
 
-    /// Returns the bytes that a queue gets in `rounds` rounds. A reservation keeps its credit beyond whole
-    /// bytes.
+    /// Returns the credit of a queue in `rounds` rounds, in whole bytes. A reservation keeps the fraction of
+    /// a byte for later.
     #[inline]
     pub fn credit(&mut self, number: u32, rounds: u32) -> u32 {
         match self.plain(number) {
@@ -117,7 +117,7 @@ impl Weights {
         u32::try_from(credit / u128::from(BYTE)).unwrap_or(MOST_QUANTUM).min(MOST_QUANTUM)
     }
 
-    /// Returns the number of rounds in which a queue gets `bytes` bytes.
+    /// Returns the number of rounds in which a queue gets a credit of `bytes`.
     pub fn rounds(&self, number: u32, bytes: u32) -> u32 {
         if let Some(quantum) = self.plain(number) {
             return bytes.div_ceil(quantum);
@@ -128,27 +128,28 @@ impl Weights {
         u32::try_from(missing.div_ceil(self.reserved_share(number))).unwrap_or(u32::MAX)
     }
 
-    /// Returns a reservation's share of a round: r / (C - all reserved) of the sum of the other queues'
-    /// quanta, in units of 1 / [`BYTE`] byte.
+    /// Returns the credit of a reservation per round, in units of 1 / [`BYTE`] byte. It is r / (C - all
+    /// reserved rates) of the sum of the other queues' quanta.
     fn reserved_share(&self, number: u32) -> u64 {
         let rate = self.rate(number).unwrap_or_default();
         let open = u64::from(self.common) * u64::from(self.quantum) + self.own_quanta;
         let (open, left) =
             (open.max(self.quantum.into()), self.capacity.saturating_sub(self.reserved).max(1));
         let most = u64::from(MOST_QUANTUM) * BYTE;
-        // Real rounds stay far below the limit of the product.
+        // The product overflows only at quanta far above any real ones, and then saturates.
         let share =
             (u128::from(open) * u128::from(BYTE)).saturating_mul(u128::from(rate.0)) / u128::from(left);
         u64::try_from(share).unwrap_or(most).clamp(1, most)
     }
 
-    /// Returns the reserved rate of a queue's quantum field; `None` if the field is no reservation.
+    /// Returns the reserved rate of a quantum field; `None` if the field is no reservation.
     pub fn rate(&self, number: u32) -> Option<Rate> {
         let index = (number & RESERVED != 0).then_some((number & !RESERVED) as usize)?;
         self.reservations.get(index).map(|reservation| reservation.rate)
     }
 
-    /// Counts a queue that becomes backlogged or empty, if it has no reservation.
+    /// Adds a queue that becomes backlogged to the sums, or removes one that becomes empty. Queues with a
+    /// reservation are not in the sums.
     #[inline]
     pub fn count(&mut self, number: u32, backlogged: bool) {
         match number {

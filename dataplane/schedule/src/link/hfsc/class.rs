@@ -3,11 +3,11 @@
 use super::curve::{Curve, Curves, Running};
 use crate::link::heap::Heap;
 
-/// Class of the hierarchy: a leaf class, or the common part of leaf and inner classes. The names in brackets
-/// are the paper's.
+/// Class of the hierarchy. An inner class has an [`Inner`] part in addition. Field comments name the H-FSC
+/// paper's variable in brackets.
 ///
-/// Two cache lines hold the links, the states and the fields of link sharing, two more the fields of real
-/// time. Each criterion fetches one pair of lines.
+/// Two cache lines hold the links, the states and the link-sharing fields; two more hold the real-time
+/// fields. Each criterion fetches one pair of lines.
 #[repr(C, align(128))]
 #[derive(Clone, Debug)]
 pub(crate) struct Class {
@@ -39,10 +39,10 @@ pub(crate) struct LinkShare {
     pub total: u64,
     /// Link-sharing service curve.
     pub curve: Option<Curve>,
-    /// Amount added to the virtual time because the class was at its upper limit while siblings sent.
+    /// Virtual time added because siblings sent while the class was at its upper limit.
     pub adjustment: u64,
-    /// Earliest time at which link sharing may choose the class; for an inner class, not before one of its
-    /// children may send.
+    /// Earliest time at which link sharing may choose the class, in nanoseconds. For an inner class, also the
+    /// earliest time at which one of its children may send.
     pub fit: u64,
     pub upper_limit: Option<Box<UpperLimit>>,
     /// Number of active periods of the class.
@@ -77,36 +77,36 @@ pub(crate) struct Guarantee {
     pub deadlines: Running,
     /// Bytes sent by the real-time criterion [c].
     pub cumulative: u64,
-    /// Deadline of the next packet [d].
+    /// Deadline of the next packet [d], in nanoseconds.
     pub deadline: u64,
-    /// Bytes sent by the real-time criterion, the next packet included.
+    /// Bytes sent by the real-time criterion, plus the next packet.
     pub due: u64,
     /// Real-time service curve.
     pub curve: Option<Curve>,
 }
 
 impl Guarantee {
-    /// Whether the eligible curve differs from the deadline curve: the real-time curve is convex, with two
-    /// pieces.
+    /// Whether the eligible curve differs from the deadline curve. It does if the real-time curve is convex
+    /// and has two pieces.
     #[inline]
     pub fn has_flat_start(&self) -> bool {
         self.curve.is_some_and(|curve| curve.duration > 0 && curve.is_convex())
     }
 }
 
-/// Upper limit, and its running curve.
+/// Upper-limit curve of a class, and its running curve.
 #[derive(Clone, Debug)]
 pub(crate) struct UpperLimit {
     pub curve: Curve,
     pub running: Running,
-    /// Time from which on the class is within its limit.
+    /// Earliest time at which the class may send again, in nanoseconds.
     pub from: u64,
 }
 
 impl UpperLimit {
-    /// Notes that the class has sent `total` bytes by `now`. The class may make up for unused service, up to
-    /// the limit at [`MADE_UP`]. (The paper has no upper limits. The ALTQ implementation, which added them,
-    /// lets unused service add up.)
+    /// Updates the limit after the class has sent `total` bytes by `now`. The class may make up for unused
+    /// service only within the bounds of [`MADE_UP`] and [`LATENESS`]. (The paper has no upper limits. ALTQ,
+    /// which added them, lets unused service add up.)
     #[inline]
     pub fn advance(&mut self, total: u64, now: u64) {
         self.from = self.running.time_of(&self.curve, total);
@@ -121,8 +121,8 @@ impl UpperLimit {
 /// Unused service that a class at its upper limit may make up for, in bytes: two full packets, because other
 /// packets may delay the class.
 const MADE_UP: u64 = 2 * 1538;
-/// Time whose service at the limit such a class may make up for instead, if that is more, in nanoseconds: the
-/// caller may be late.
+/// Period whose unused service such a class may make up for, in nanoseconds, if that is more than [`MADE_UP`]
+/// bytes. The caller may be late by this time.
 const LATENESS: u64 = 1_000_000;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -172,7 +172,7 @@ impl Class {
     }
 }
 
-/// Additional part of an inner class: its active children.
+/// Additional part of an inner class: its children.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Inner {
     /// Children that may send, by virtual time.
@@ -183,14 +183,15 @@ pub(crate) struct Inner {
     pub active: u32,
     /// Number of all children.
     pub children: u32,
-    /// Least virtual time chosen in this period.
+    /// Least virtual time of a chosen child in this active period.
     pub least: u64,
-    /// Greatest virtual time of children that became idle. The next period begins there.
+    /// Greatest virtual time of the children that became idle. Virtual time continues there in the next
+    /// active period.
     pub offset: u64,
 }
 
 impl Inner {
-    /// Returns the time from which on a child may send.
+    /// Returns the earliest time at which a child may send.
     pub fn fit_time(&self) -> u64 {
         if self.fit.is_empty() { self.limited.first_key() } else { 0 }
     }

@@ -4,10 +4,10 @@
 
 use crate::Rate;
 
-/// Service curve: bytes on the wire that a class gets in a time after it became backlogged.
+/// Service curve: bytes on the wire that a class gets, by time since it became backlogged.
 ///
-/// A steep first piece (concave curve) gives a low delay at a low rate. A flat first piece (convex curve)
-/// gives the opposite.
+/// A steep first piece (concave curve) gives a low delay to a class of low rate. A flat first piece (convex
+/// curve) gives a high delay to a class of high rate.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Curve {
     /// Slope of the first piece.
@@ -24,7 +24,7 @@ impl Curve {
         Self { first: rate, duration: 0, then: rate }
     }
 
-    /// Whether the curve is convex: the first piece is not steeper than the second.
+    /// Whether the curve is convex: its first piece is no steeper than its second.
     #[inline]
     pub(crate) fn is_convex(&self) -> bool {
         self.duration == 0 || self.first <= self.then
@@ -64,8 +64,8 @@ impl Curves {
     }
 }
 
-/// Running curve of a class: the minimum of the service curves that started at the class's backlogs. Its
-/// slopes are the service curve's.
+/// Running curve of a class: the minimum of the service curves that started with each backlog of the class.
+/// Its slopes are those of the service curve.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Running {
     x: u64,
@@ -82,8 +82,8 @@ impl Running {
         Self { x, y, dx: curve.duration, dy: curve.first_bytes() }
     }
 
-    /// Returns the eligible curve: this curve, without its first piece if it is convex. Packets of a convex
-    /// curve become eligible in advance, so that its steeper second piece can be kept (section IV.B).
+    /// Returns the eligible curve: this curve, without its first piece if it is convex. So packets of a
+    /// convex curve become eligible before the steeper second piece needs them (section IV.B).
     #[inline]
     pub fn eligible(&self, curve: &Curve) -> Self {
         if curve.is_convex() { Self { dx: 0, dy: 0, ..*self } } else { *self }
@@ -102,7 +102,7 @@ impl Running {
         self.x.saturating_add(self.dx).saturating_add(curve.then.time_for(above - self.dy))
     }
 
-    /// Returns the bytes that the curve has reached at `x`.
+    /// Returns the bytes that the curve has reached at time `x`.
     #[inline]
     fn bytes_at(&self, curve: &Curve, x: u64) -> u64 {
         if x <= self.x {
@@ -141,12 +141,12 @@ impl Running {
         *self = Self { x, y, dx: width, dy: curve.first.bytes_in(width) };
     }
 
-    /// Raises the curve by `bytes`, which are then not charged to the class.
+    /// Raises the curve by `bytes`. The class gets these bytes in addition to its share.
     pub fn pass_over(&mut self, bytes: u64) {
         self.y = self.y.saturating_add(bytes);
     }
 
-    /// Moves the rest of the curve from `y` bytes on, so that its point at `y` is at time `x`.
+    /// Moves the part of the curve above `y` bytes in time: the curve then starts at `x` with `y` bytes.
     pub fn move_to(&mut self, x: u64, y: u64) {
         let gone = y.saturating_sub(self.y);
         let width = match (gone, self.dy) {
@@ -158,7 +158,7 @@ impl Running {
     }
 }
 
-/// Returns the share of `width` that `part` has of `whole`; at most `width`.
+/// Returns `width` times `part` / `whole`, at most `width`.
 fn part_of(width: u64, part: u64, whole: u64) -> u64 {
     let scaled = u128::from(width) * u128::from(part.min(whole)) / u128::from(whole);
     u64::try_from(scaled).unwrap_or(width)

@@ -1,11 +1,11 @@
 //! Link-sharing criterion: from the root down, it chooses the active child with the least virtual time,
-//! within the upper limits (section IV.C of the paper).
+//! within the upper limits (section IV.C of the H-FSC paper).
 //!
 //! A class that becomes active begins at the least virtual time of its siblings, as in start-time fair
 //! queueing (Goyal, Vin and Cheng, 1996). So the virtual times of siblings differ by at most a packet of
-//! each. The paper takes the mean of the least and the greatest virtual time instead. But virtual time also
-//! counts the bytes sent by the real-time criterion. So a class with a guarantee far above its share runs
-//! ahead of its siblings without bound. The mean would move new classes ahead as well.
+//! each. The paper begins at the mean of the least and the greatest virtual time instead. But virtual time
+//! also counts the bytes sent by the real-time criterion. So a class with a guarantee far above its share
+//! runs ahead of its siblings without bound. The mean would move new classes ahead as well.
 
 use super::Hfsc;
 use super::class::{Class, Inner, LinkShare, ROOT, Sharing};
@@ -15,7 +15,7 @@ use crate::arena::NONE;
 const HORIZON: u64 = 1 << 62;
 
 impl Hfsc {
-    /// Activates a leaf that became backlogged, and the idle classes above it.
+    /// Activates a leaf that became backlogged, and its idle ancestors.
     pub(super) fn sharing_begins(&mut self, leaf: u32, now: u64) {
         if self.classes[leaf].share.curve.is_none() {
             return;
@@ -35,7 +35,7 @@ impl Hfsc {
         root.share.period = root.share.period.wrapping_add(1);
     }
 
-    /// Gives a class that becomes active its virtual time, and inserts it among its siblings.
+    /// Activates a class: sets its virtual time and inserts it among its siblings.
     fn enter(&mut self, index: u32, now: u64) {
         let parent = self.classes[index].parent;
         let Class { inner, share: LinkShare { period, .. }, .. } = self.classes[parent];
@@ -99,7 +99,7 @@ impl Hfsc {
         changed || before != after
     }
 
-    /// Updates the fit times of the classes above a class.
+    /// Updates the fit times of a class's ancestors.
     fn refit_above(&mut self, index: u32, now: u64) {
         let mut index = self.classes[index].parent;
         while self.classes[index].parent != NONE {
@@ -110,8 +110,8 @@ impl Hfsc {
         }
     }
 
-    /// Counts `bytes` sent by a leaf, by either criterion, at all classes from the leaf to the root. `more`
-    /// tells whether the leaf is still backlogged.
+    /// Counts `bytes` that either criterion sent from a leaf, at all classes from the leaf to the root.
+    /// `more`: whether the leaf is still backlogged.
     #[inline]
     pub(super) fn sharing_served(&mut self, leaf: u32, bytes: u32, more: bool, now: u64) {
         let mut ended = !more && self.classes[leaf].sharing != Sharing::Idle;
@@ -129,7 +129,7 @@ impl Hfsc {
                 return;
             }
             if class.sharing == Sharing::Idle {
-                // Bytes sent by a guarantee below an idle class do not count for its share.
+                // Bytes that a guarantee sends below an idle class don't count for the class's share.
                 class.share.running.pass_over(bytes.into());
             } else {
                 self.advance(index, now);
@@ -143,7 +143,7 @@ impl Hfsc {
         }
     }
 
-    /// Moves the virtual time of an active class to the bytes sent so far.
+    /// Advances the virtual time of an active class to match its bytes sent.
     #[inline]
     fn advance(&mut self, index: u32, now: u64) {
         let class = &mut self.classes[index];
@@ -155,7 +155,8 @@ impl Hfsc {
         let (parent, virtual_time) = (class.parent, class.share.virtual_time);
         let least = self.inner_mut(parent).least;
         if virtual_time < least {
-            // Siblings sent while this class was at its upper limit; it does not make up for that.
+            // The class was at its upper limit while siblings sent. It must not make up for the missed
+            // service.
             let class = &mut self.classes[index];
             class.share.adjustment = class.share.adjustment.saturating_add(least - virtual_time);
             class.share.virtual_time = least;
@@ -178,7 +179,7 @@ impl Hfsc {
         }
     }
 
-    /// Returns the leaf that link sharing chooses, if a leaf is within its limits.
+    /// Returns the leaf that link sharing chooses; `None` if no leaf is within its upper limits.
     #[inline]
     pub(super) fn fairest(&mut self, now: u64) -> Option<u32> {
         let mut index = ROOT;
@@ -195,7 +196,7 @@ impl Hfsc {
         }
     }
 
-    /// Moves children from `limited` to `fit` when their upper limit allows them to send again.
+    /// Moves children from `limited` to `fit` once their upper limit allows them to send again.
     #[inline]
     fn admit(&mut self, inner: u32, now: u64) {
         let inner = &mut self.inners[inner];
@@ -210,8 +211,9 @@ impl Hfsc {
         }
     }
 
-    /// Lowers the virtual times of all children of a class by a common amount, before they overflow. Overflow
-    /// takes years at usual rates, and minutes when a class of some bits per second gets a whole fast link.
+    /// Lowers the virtual times of all children of a class by the same amount, before they overflow. Overflow
+    /// takes years at usual rates. It takes minutes if a class with a share of a few bits per second gets a
+    /// whole fast link.
     #[cold]
     fn lower_virtual_times(&mut self, parent: u32) {
         let inner = &mut self.inners[self.classes[parent].inner];

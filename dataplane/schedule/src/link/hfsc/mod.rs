@@ -3,8 +3,8 @@
 //!
 //! A leaf class with a real-time curve sends by deadline when its packets have become eligible. Otherwise the
 //! scheduler descends the hierarchy along the least virtual times. Times are whole nanoseconds, amounts whole
-//! bytes on the wire. A class's curve starts at the point at which the class last became backlogged, so no
-//! error adds up from packet to packet.
+//! bytes on the wire. A class's curve starts at the beginning of the class's last backlog, so rounding errors
+//! don't add up from packet to packet.
 
 mod class;
 mod curve;
@@ -37,11 +37,11 @@ enum Criterion {
 pub(crate) struct Hfsc {
     classes: Slots<Class>,
     inners: Slots<Inner>,
-    /// Leaves that wait to become eligible, by eligible time.
+    /// Leaves that wait to become eligible, ordered by eligible time.
     pending: Heap,
-    /// Eligible leaves, by deadline.
+    /// Eligible leaves, ordered by deadline.
     eligible: Heap,
-    /// Child of each class, apart from the classes because it is read before them.
+    /// Tree node of each class. A slice of its own, because it is read before the classes.
     children: Slots<Child>,
     /// Whether any class ever had a real-time curve.
     has_guarantees: bool,
@@ -51,7 +51,7 @@ pub(crate) struct Hfsc {
 }
 
 impl Hfsc {
-    /// Creates a hierarchy with only its root, which is the tree's node `node`.
+    /// Creates a hierarchy with only its root, the class of the tree's node `node`.
     pub fn new(node: u32) -> Self {
         let mut hierarchy = Self::default();
         hierarchy.insert(NONE, Child { node, queue: NONE }, &Curves::default(), true);
@@ -63,7 +63,7 @@ impl Hfsc {
         let inner = if is_inner { self.inners.insert(Inner::default()) } else { NONE };
         let class = Class::new(parent, inner, curves);
         self.has_guarantees |= class.has_guarantee;
-        // A child is inserted and released together with its class, so it has the same number.
+        // Child and class are always inserted and released together, so they have the same number.
         let (index, _) = (self.classes.insert(class), self.children.insert(child));
         for places in [&mut self.demand_places, &mut self.sharing_places] {
             places.resize(self.classes.len(), NONE);
@@ -72,7 +72,7 @@ impl Hfsc {
         index
     }
 
-    /// Counts a new child and reserves space for it in the heaps, so that packets cause no allocation.
+    /// Counts a new child and reserves space for it in the heaps, so that later packets allocate nothing.
     fn make_room(&mut self, parent: u32) {
         self.pending.reserve(self.classes.len());
         self.eligible.reserve(self.classes.len());
@@ -115,7 +115,7 @@ impl Hfsc {
     }
 
     /// Sets new curves of an inactive class, from `now` on. Its virtual time restarts among its siblings,
-    /// because the old value belongs to the old curves.
+    /// because the old value refers to the old curves.
     pub fn set_curves(&mut self, index: u32, curves: &Curves, now: Instant) {
         let parent = self.classes[index].parent;
         let period = self.classes.find(parent).map_or(0, |parent| parent.share.period);
@@ -153,15 +153,15 @@ impl Hfsc {
         all.filter(|(_, class)| class.parent != NONE).map(|(index, class)| (index as u32, class))
     }
 
-    /// Returns the classes that came near the head of a heap. Their memory is needed soon.
+    /// Returns the classes that came near the head of each heap, as the next candidates to send.
     #[inline]
     fn near(&self) -> [u32; 3] {
         let sharing = self.inners.find(0).map_or(NONE, |root| root.fit.risen());
         [self.eligible.risen(), self.pending.risen(), sharing]
     }
 
-    /// Prefetches the classes that came near the head of a heap, early enough for their service. Calls
-    /// `visit` with the [`Child`] of each.
+    /// Prefetches the classes that came near the head of each heap, before they send. Calls `visit` with the
+    /// [`Child`] of each.
     #[inline]
     pub fn fetch_ahead(&self, mut visit: impl FnMut(Child)) {
         for index in self.near() {
@@ -187,7 +187,7 @@ impl Hfsc {
     }
 }
 
-/// Node scheduled by a class.
+/// Tree node of a class.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Child {
     /// Node of the tree.

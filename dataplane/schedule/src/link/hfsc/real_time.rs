@@ -1,15 +1,16 @@
 //! Real-time criterion: chooses the eligible leaf with the earliest deadline (section IV.A, figures 4 and 5
-//! of the paper).
+//! of the H-FSC paper).
 //!
-//! Two heaps replace a search tree: waiting leaves by eligible time, and eligible leaves by deadline. Time
-//! never goes back, so every class moves from the first heap to the second once per packet.
+//! Two heaps replace the paper's search tree: waiting leaves by eligible time, and eligible leaves by
+//! deadline. Time never goes back, so a class moves from the first heap to the second at most once per
+//! packet.
 
 use super::Hfsc;
 use super::class::Demand;
 
 impl Hfsc {
-    /// Starts the demand of a leaf that became backlogged: the service curve that begins now cuts both
-    /// running curves.
+    /// Starts the demand of a leaf that became backlogged: cuts its running curves by the service curve that
+    /// starts now.
     #[inline]
     pub(super) fn demand_begins(&mut self, index: u32, length: u32, now: u64) {
         let class = &mut self.classes[index];
@@ -18,8 +19,8 @@ impl Hfsc {
         self.set_demand(index, length, now);
     }
 
-    /// Counts `bytes` that the real-time criterion sent from a leaf, and computes eligible time and deadline of
-    /// its next packet. `next`: length of that packet; `None` if the leaf is empty.
+    /// Counts `bytes` that the real-time criterion sent from a leaf. Computes eligible time and deadline of
+    /// the leaf's next packet. `next`: length of that packet; `None` if the leaf is empty.
     #[inline]
     pub(super) fn demand_served(&mut self, index: u32, bytes: u32, next: Option<u32>, now: u64) {
         let class = &mut self.classes[index];
@@ -33,13 +34,14 @@ impl Hfsc {
         }
     }
 
-    /// Computes eligible time and deadline of a leaf's first packet, of `length` bytes.
+    /// Computes eligible time and deadline of a leaf's first packet, which has `length` bytes.
     #[inline]
     fn set_demand(&mut self, index: u32, length: u32, now: u64) {
         let class = &mut self.classes[index];
         let Some(curve) = &class.guarantee.curve else { return };
         let sent = class.guarantee.cumulative;
-        // With identical curves, a packet becomes eligible at the deadline of the packet before it.
+        // If the eligible curve is the deadline curve, a packet becomes eligible at the previous packet's
+        // deadline.
         let follows =
             class.demand != Demand::None && class.guarantee.due == sent && !class.guarantee.has_flat_start();
         let eligible = if follows {
@@ -66,7 +68,7 @@ impl Hfsc {
         heap.push(&mut self.demand_places, key, index);
     }
 
-    /// Ends the demand of a leaf that has nothing more to send.
+    /// Ends the demand of a leaf that became empty.
     pub(super) fn demand_ends(&mut self, index: u32) {
         let class = &mut self.classes[index];
         match std::mem::replace(&mut class.demand, Demand::None) {

@@ -12,8 +12,9 @@ fn curves() -> impl Strategy<Value = Curve> {
 }
 
 proptest! {
-    /// Compares with all curves that began. A concave running curve is their minimum, to within a byte for
-    /// each cut. A convex running curve is never below the minimum, which only makes deadlines earlier.
+    /// Compares a running curve with all service curves that began. A concave running curve is their minimum,
+    /// to within a byte per cut. A convex running curve is never below their minimum, which only makes
+    /// deadlines earlier.
     #[test]
     fn a_running_curve_is_the_minimum_of_all_that_began(
         curve in curves(), cuts in prop::collection::vec((0_u64..50_000_000, 0_u64..3000), 1..8),
@@ -42,7 +43,7 @@ proptest! {
     }
 }
 
-/// Scheduler of the paper that checks every class each time, instead of using heaps.
+/// Reference scheduler of the paper, which checks every class each time instead of using heaps.
 #[derive(Default)]
 struct Naive {
     parents: Vec<usize>,
@@ -145,8 +146,8 @@ impl Naive {
         own.max(self.busy(class).map(|child| self.fit(child)).min().unwrap_or(0))
     }
 
-    /// Whether the paper's rules allow this choice, and the criterion that allows it. Notes the changes that
-    /// the choice causes.
+    /// Asserts that the paper's rules allow this choice, and applies the changes that it causes. Returns
+    /// whether the real-time criterion made the choice; `None` if no leaf was chosen.
     fn accept(&mut self, choice: Option<usize>, now: u64) -> Option<bool> {
         let all: Vec<(usize, u64, u64)> = (1..self.parents.len())
             .filter_map(|leaf| self.eligible_and_deadline(leaf).map(|(e, d)| (leaf, e, d)))
@@ -266,8 +267,8 @@ proptest! {
     }
 }
 
-/// A class of a kilobit per second that gets all of 100 Gb/s advances its virtual time 10^8 times as fast.
-/// After three minutes an unlowered virtual time would not fit a word.
+/// Gives all of 100 Gb/s to a class with a share of a kilobit per second. Its virtual time advances 10^8
+/// times as fast as real time. Without lowering, it would overflow a `u64` after three minutes.
 #[test]
 fn virtual_times_do_not_overflow() {
     let mut hierarchy = Hfsc::new(0);
@@ -285,8 +286,8 @@ fn virtual_times_do_not_overflow() {
     assert_eq!(sent, [0, 10_000, 10_000, 10_000]);
 }
 
-/// A hierarchy that is idle after each packet begins a period with the next packet. The test covers an hour
-/// at a million packets per second.
+/// Runs a hierarchy that is idle after each packet, so each packet begins a new period. Covers an hour at a
+/// million packets per second.
 #[test]
 fn periods_of_the_root_begin_again_at_zero() {
     let mut hierarchy = Hfsc::new(0);
@@ -308,8 +309,7 @@ fn periods_of_the_root_begin_again_at_zero() {
 }
 
 proptest! {
-    /// Checks that the minimum of curves is computed for any curve and time, because settings have no upper
-    /// limit.
+    /// Computes the minimum of curves with any rates and times, because settings have no upper limit.
     #[test]
     fn curves_of_any_size_are_cut_without_overflow(
         (first, then, duration) in (any::<u64>(), 1_u64.., prop_oneof![any::<u64>(), Just(u64::MAX)]),
@@ -327,14 +327,14 @@ proptest! {
     }
 }
 
-/// Checks a first piece that lasts longer than the clock, at a low rate.
+/// Cuts a curve of low rate whose first piece lasts longer than the clock.
 #[test]
 fn first_piece_of_an_endless_curve_continues_where_cut() {
     let curve = Curve { first: Rate(16_000), duration: u64::MAX, then: Rate(8_000) };
     let second = 1_000_000_000;
     let mut running = Running::new(&curve, second, 0);
     running.cut(&curve, 11 * second, 1_000);
-    // The curve continues at 16 kb/s from there.
+    // From the cut on, the curve continues at 16 kb/s.
     assert_eq!(running.time_of(&curve, 1_000), 11 * second);
     assert_eq!(running.time_of(&curve, 3_000), 12 * second);
 }

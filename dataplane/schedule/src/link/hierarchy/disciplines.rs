@@ -47,7 +47,7 @@ macro_rules! with_discipline {
 }
 
 impl Disciplines {
-    /// Builds the scheduler of an inner node; [`Kind::Vacant`] for a leaf.
+    /// Creates the scheduler of an inner node. Returns its kind; [`Kind::Vacant`] for a leaf.
     pub fn build(&mut self, node: u32, kind: &NodeKind) -> Kind {
         match kind {
             NodeKind::Fifo(_) | NodeKind::FlowQueues(_) | NodeKind::FqCodel(_) => Kind::Vacant,
@@ -100,7 +100,7 @@ impl Disciplines {
         }
     }
 
-    /// Adds a child with a share that suits the parent's kind. Returns its slot.
+    /// Adds a child. Its share must match the parent's kind. Returns the child's slot.
     pub fn attach(&mut self, parent: Kind, share: &Share, child: Child, is_inner_class: bool) -> u32 {
         match (parent, share) {
             (Kind::Priority(index), Share::Level(level)) => {
@@ -154,7 +154,7 @@ impl Disciplines {
         with_discipline!(self, parent, discipline => discipline.deactivate(slot, now), else ());
     }
 
-    /// Returns the child that an inner node chooses; `None` if no child may send now.
+    /// Returns the child that an inner node chooses to send; `None` if no child may send now.
     #[inline]
     pub fn choose(&mut self, kind: Kind, now: Instant) -> Option<u32> {
         with_discipline!(self, kind, discipline => {
@@ -163,9 +163,9 @@ impl Disciplines {
         }, else None)
     }
 
-    /// Notes that the chosen child sent `bytes`, and that its next packet takes `next` bytes. If the child
-    /// `is_inside` the hierarchy of its parent, as an inner class of H-FSC, there is nothing to note. Returns
-    /// the time from which on a child may send.
+    /// Counts `bytes` sent by the chosen child, whose next packet takes `next` bytes. With `is_inside`, the
+    /// child is an inner H-FSC class and nothing is counted. Returns the earliest time at which a child may
+    /// send.
     #[inline]
     pub fn served(
         &mut self,
@@ -183,7 +183,7 @@ impl Disciplines {
         }, else Instant::ZERO)
     }
 
-    /// Returns the time from which on an inner node has something to send.
+    /// Returns the earliest time at which a child of an inner node may send.
     #[inline]
     pub fn next_ready(&mut self, kind: Kind) -> Instant {
         with_discipline!(self, kind, discipline => discipline.next_ready(), else Instant::FOREVER)

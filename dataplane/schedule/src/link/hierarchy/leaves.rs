@@ -15,7 +15,7 @@ use crate::queue_manager::{BufferLimits, QueueManager};
 use crate::slots::Slots;
 use crate::{Aqm, DropCounts, DropSink, FlowNumber, Item, LinkOverhead, NodeId};
 
-/// Number of queues checked in each leaf, when no queue is free.
+/// Number of queues checked in each leaf for release, when the port has no free queue.
 const SWEEP: usize = 64;
 
 /// Schedulers of leaves by kind, and the queues of the port.
@@ -70,8 +70,8 @@ impl<T: Item> Leaves<T> {
         self.queues.arena.load
     }
 
-    /// Builds a leaf; `None` for an inner node. If `anyway` is set, the leaf gets its queue even if all
-    /// queues are in use.
+    /// Creates the scheduler of a leaf; `None` for an inner node. If `anyway` is set, the leaf gets its queue
+    /// even if all queues are in use.
     pub fn build(
         &mut self,
         node: NodeId,
@@ -91,7 +91,7 @@ impl<T: Item> Leaves<T> {
         })
     }
 
-    /// Opens a queue for a node.
+    /// Opens a queue for a node. If `anyway` is set, it may exceed the maximum number of queues.
     fn open(&mut self, node: NodeId, settings: &QueueSettings, anyway: bool) -> Result<u32, ScheduleError> {
         self.make_room_for_queue();
         if anyway {
@@ -101,7 +101,7 @@ impl<T: Item> Leaves<T> {
         self.queues.open(settings).ok_or(ScheduleError::NoQueue { node, most })
     }
 
-    /// Releases an empty leaf.
+    /// Releases an empty leaf and its queues.
     pub fn close(&mut self, kind: Kind) {
         match kind {
             Kind::Fifo(fifo) => self.queues.close(fifo.0),
@@ -124,8 +124,8 @@ impl<T: Item> Leaves<T> {
         }
     }
 
-    /// Returns the packets that wait before a new packet of a flow, and whether all of them belong to that
-    /// flow; `None` for an inner node.
+    /// Returns the load that waits ahead of a new packet of a flow; `None` for an inner node. The boolean is
+    /// true if the load covers only that flow, or for FQ-CoDel its hash queue.
     pub fn load_before(&self, kind: Kind, flow: FlowNumber) -> Option<(bool, Load)> {
         match kind {
             Kind::Fifo(fifo) => Some((false, self.queues.queue(fifo.0).list.load)),
@@ -147,7 +147,7 @@ impl<T: Item> Leaves<T> {
         }
     }
 
-    /// Whether packets that are sent at once may bypass an empty leaf without a change of later results.
+    /// Whether packets that are sent at once may bypass an empty leaf, with no effect on later packets.
     #[inline]
     pub fn is_passable(&self, kind: Kind) -> bool {
         match kind {
@@ -182,7 +182,7 @@ impl<T: Item> Leaves<T> {
         with_leaf!(self, kind, (leaf, queues) => leaf.take_to_move(queues), else None)
     }
 
-    /// Puts a packet that was taken from another leaf into a leaf.
+    /// Appends a packet taken from another leaf.
     pub fn put(&mut self, kind: Kind, held: Held<T>) {
         with_leaf!(self, kind, (leaf, queues) => leaf.put(queues, held), else ());
     }
@@ -194,7 +194,7 @@ impl<T: Item> Leaves<T> {
     }
 
     /// Prefetches the memory that an arrival touches first at a leaf with many queues. The caller prefetches
-    /// for a whole batch of packets before it enqueues any of them.
+    /// for a whole batch before it enqueues the first packet.
     #[inline]
     pub fn prefetch(&self, kind: Kind, flow: FlowNumber) {
         if let Kind::FlowQueues(index) = kind {
@@ -204,7 +204,8 @@ impl<T: Item> Leaves<T> {
         }
     }
 
-    /// Prefetches the queue of a packet, after the memory of [`prefetch`](Self::prefetch) has arrived.
+    /// Prefetches the queue of a packet. The memory of [`prefetch`](Self::prefetch) must be in the cache by
+    /// then.
     #[inline]
     pub fn prefetch_queue(&self, kind: Kind, flow: FlowNumber) {
         if let Kind::FlowQueues(index) = kind {
@@ -213,21 +214,21 @@ impl<T: Item> Leaves<T> {
     }
 
     /// Changes the maximum number of queues of the port. Queues that hold packets, or have settings for one
-    /// flow, stay even if they exceed the new maximum.
+    /// flow, stay open even above the maximum.
     pub fn set_most_queues(&mut self, most: u32) {
         self.take_back_queues(usize::MAX);
         self.limits.queues = most;
         self.queues.set_limit(most);
     }
 
-    /// Takes back all unused queues of flows, if no queue of the port is free.
+    /// Releases all dispensable queues of flows, if the port has no free queue.
     pub fn make_room_for_queue(&mut self) {
         if self.queues.available() == 0 {
             self.take_back_queues(usize::MAX);
         }
     }
 
-    /// Takes back unneeded queues, if a flow found no free queue, so that the next packet finds one.
+    /// Releases dispensable queues if a flow found no free queue, so that the next packet finds one.
     #[inline]
     pub fn take_back_if_short(&mut self) {
         if self.queues.is_short {
@@ -235,7 +236,7 @@ impl<T: Item> Leaves<T> {
         }
     }
 
-    /// Takes back unused queues of flows, checking up to `most` queues of each leaf.
+    /// Releases dispensable queues of flows, after a check of up to `most` queues of each leaf.
     #[cold]
     #[inline(never)]
     fn take_back_queues(&mut self, most: usize) {

@@ -1,11 +1,10 @@
-//! Scheduler tree of a port, with any kind at any node (*Router Plugins*, section 6: the hierarchical
-//! scheduling framework that it plans).
+//! Scheduler tree of a port, with any kind at any node (the hierarchical scheduling framework planned in
+//! *Router Plugins*, section 6).
 //!
-//! Leaves hold packets; other nodes choose among their children. A node is *ready* when it has something that
-//! may be sent now, and only ready nodes are visible to their parent. A heap of timers holds the nodes that
-//! must wait, such as a token bucket or an H-FSC at its limits. To send, the scheduler follows the choices
-//! from the root to a leaf. Then it notifies each node on the path back of the packet sent and of the next
-//! packet.
+//! Leaves hold packets; other nodes choose among their children. A node is *ready* when it has a packet that
+//! may be sent now. Only ready nodes are visible to their parent. A heap of timers holds the nodes that must
+//! wait, such as a token bucket or an H-FSC at its limits. To send, the scheduler follows the choices from
+//! the root to a leaf. Then it reports the sent packet and the next packet to each node on the path back.
 
 mod arrival;
 mod departure;
@@ -47,8 +46,8 @@ pub const MOST_DEPTH: usize = 16;
 /// Queues and schedulers of one port. The result depends only on the inputs: packets, changes and times,
 /// which must not go back.
 ///
-/// Packets pass through the scheduler itself. [`edit`](Self::edit) changes its tree, and
-/// [`report`](Self::report) shows the tree. Dropping the scheduler drops the packets in it.
+/// The methods of the scheduler itself take and send packets. [`edit`](Self::edit) changes its tree, and
+/// [`report`](Self::report) shows the tree. Dropping the scheduler drops its packets.
 #[derive(Debug)]
 pub struct LinkScheduler<T> {
     paced: PacedTree<T>,
@@ -56,7 +55,7 @@ pub struct LinkScheduler<T> {
 }
 
 impl<T: Item> LinkScheduler<T> {
-    /// Creates a port without any node, which drops all packets.
+    /// Creates a port without nodes, which drops all packets.
     ///
     /// # Errors
     /// [`ScheduleError::Port`] when a limit is out of its range.
@@ -70,16 +69,17 @@ impl<T: Item> LinkScheduler<T> {
         Ok(scheduler)
     }
 
-    /// Sets whether to trust the coming changes: the caller has checked their common result, on a tree
-    /// without packets with the same nodes and flows. The tree then accepts changes that become valid only
-    /// with later changes or departures. It does not add up guarantees, and two nodes may exchange their
-    /// levels. A node, or a flow with its own settings, gets its queue even if all queues are in use.
+    /// Sets whether to trust the following changes: the caller has tried them together on a tree without
+    /// packets, with the same nodes and flows. The tree then accepts changes that become valid only with
+    /// later changes or departures. It doesn't check guarantees, and two nodes may exchange their levels. A
+    /// node, or a flow with its own settings, gets its queue even if all queues are in use.
     pub fn trust(&mut self, trusting: bool) {
         self.checks.trusting = trusting;
     }
 
-    /// Sets whether guarantees are added up later, by [`set_link`](Self::set_link) for instance, instead of
-    /// after each change. So the time to build a large tree grows with its nodes, not with their square.
+    /// Sets whether checks of guarantees are deferred, for instance until [`set_link`](Self::set_link),
+    /// instead of done after each change. So the time to build a large tree grows with the number of nodes,
+    /// not with its square.
     pub fn defer_promises(&mut self, deferring: bool) {
         self.checks.deferring = deferring;
     }
@@ -125,7 +125,7 @@ impl<T: Item> LinkScheduler<T> {
         self.paced.tree.leaves.load().bytes()
     }
 
-    /// Returns the root, if there is a node at all.
+    /// Returns the root; `None` if there is none.
     #[inline]
     pub fn root(&self) -> Option<NodeId> {
         (self.paced.tree.nodes.root != NONE).then_some(NodeId(self.paced.tree.nodes.root))
@@ -136,13 +136,12 @@ impl<T: Item> LinkScheduler<T> {
         self.paced.tree.nodes.existing(id).is_some()
     }
 
-    /// Whether packets wait in a leaf.
+    /// Whether packets wait in a leaf; `false` for an unknown node.
     pub fn is_backlogged(&self, leaf: NodeId) -> bool {
         self.contains(leaf) && self.paced.tree.held_by(leaf.0).packets() > 0
     }
 
-    /// Returns the backlog before a packet of `flow` that arrives at a leaf now; `None` if the node is no
-    /// leaf.
+    /// Returns the backlog that a packet of `flow` would find at a leaf now; `None` if the node is no leaf.
     #[must_use]
     pub fn backlog(&self, leaf: NodeId, flow: FlowNumber) -> Option<LeafBacklog> {
         let kind = self.paced.tree.nodes.existing(leaf)?.kind;
@@ -150,8 +149,8 @@ impl<T: Item> LinkScheduler<T> {
         Some(LeafBacklog { of_flow, packets: load.packets(), bytes: load.bytes() })
     }
 
-    /// Enqueues a packet of a flow at a leaf. `sink` receives dropped packets, this one or others. Returns
-    /// whether this packet stays. A FIFO ignores the flow but keeps it with the packet.
+    /// Enqueues a packet of a flow at a leaf. `sink` receives all dropped packets, whether this one or
+    /// others. Returns whether this packet stays. A FIFO ignores the flow but keeps it with the packet.
     #[inline]
     pub fn enqueue(
         &mut self,
@@ -166,22 +165,22 @@ impl<T: Item> LinkScheduler<T> {
 
     /// Enqueues the packets of `batch` in order, as [`enqueue`](Self::enqueue) does for each. `batch` is
     /// empty afterwards.
-    // Loops over a batch need the registers that inlining would leave to the caller.
+    // Not inlined: the loops over a batch need the registers for themselves.
     #[inline(never)]
     pub fn enqueue_batch(&mut self, batch: &mut Vec<Arrival<T>>, now: Instant, sink: &mut impl DropSink<T>) {
         arrival::enqueue_batch(&mut self.paced.tree, batch, now, sink);
     }
 
-    /// Returns the packet to send now; `None` when the link is busy, nothing waits, or all packets must wait.
-    /// Packets dropped by active queue management go to `sink`.
+    /// Returns the packet to send now; `None` when the link is busy, the tree is empty, or all packets must
+    /// wait. Packets dropped by active queue management go to `sink`.
     #[inline]
     pub fn dequeue(&mut self, now: Instant, sink: &mut impl DropSink<T>) -> Option<T> {
         self.paced.dequeue(now, sink)
     }
 
-    /// Sends up to `most` packets to `out`, the same packets as repeated [`dequeue`](Self::dequeue) calls.
+    /// Sends up to `most` packets to `out`, the same as from repeated [`dequeue`](Self::dequeue) calls.
     /// Returns their number.
-    // Not inlined, as `enqueue_batch`.
+    // Not inlined: the loops over a batch need the registers for themselves.
     #[inline(never)]
     pub fn dequeue_batch(
         &mut self,
@@ -193,8 +192,8 @@ impl<T: Item> LinkScheduler<T> {
         self.paced.dequeue_batch(most, now, sink, out)
     }
 
-    /// Returns the time for the next call of [`dequeue`](Self::dequeue); [`Instant::FOREVER`] when nothing
-    /// waits. May be in the past.
+    /// Returns the time for the next call of [`dequeue`](Self::dequeue), which may be in the past;
+    /// [`Instant::FOREVER`] when no packet waits.
     #[inline]
     pub fn next_ready(&self) -> Instant {
         let Some(root) = self.paced.tree.nodes.find_root() else { return Instant::FOREVER };
@@ -202,9 +201,9 @@ impl<T: Item> LinkScheduler<T> {
         tree.max(self.paced.pacer.free_at())
     }
 
-    /// Whether packets that are sent at once may bypass the tree. The tree must be empty and must be one
+    /// Whether packets that are sent at once may bypass the tree. The tree must be empty and consist of one
     /// leaf, a FIFO or a queue per flow. The leaf must have no active queue management and no settings of
-    /// single flows, and the link no rate. Packets that arrive at such a tree and are requested at the same
+    /// single flows, and the link no rate. Packets that arrive at such a tree and are dequeued at the same
     /// moment all leave. They change only counters, because an empty queue has no credit in the round.
     #[inline]
     pub fn is_passable(&self) -> bool {
@@ -213,8 +212,8 @@ impl<T: Item> LinkScheduler<T> {
         is_free && nodes.find_root().is_some_and(|root| leaves.is_passable(root.kind))
     }
 
-    /// Counts packets of these lengths as sent by the leaf that they bypass, if
-    /// [`is_passable`](Self::is_passable) allows it. Their flows get no queues.
+    /// Counts packets of the given lengths as sent by the leaf. They bypass the tree, if
+    /// [`is_passable`](Self::is_passable) allows it, and their flows get no queues.
     #[inline]
     pub fn pass(&mut self, lengths: impl Iterator<Item = u32>) {
         let Tree { nodes, leaves, .. } = &mut self.paced.tree;

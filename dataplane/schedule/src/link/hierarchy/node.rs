@@ -8,7 +8,7 @@ use crate::{QueueSettings, Rate};
 /// Kind of a node, with its settings.
 #[derive(Clone, PartialEq, Debug)]
 pub enum NodeKind {
-    /// One queue.
+    /// FIFO: one queue.
     Fifo(QueueSettings),
     /// Weighted deficit round robin over a queue per flow.
     FlowQueues(FlowQueuesSettings),
@@ -20,9 +20,9 @@ pub enum NodeKind {
     DeficitRoundRobin,
     /// H-FSC over children; below another `Hfsc`, an inner class of its hierarchy.
     Hfsc,
-    /// Token bucket: one child, sent at a rate.
+    /// Token bucket: limits one child to a rate and a burst.
     TokenBucket {
-        /// Bits per second on the wire, above 0.
+        /// Rate in bits per second on the wire, above 0.
         rate: Rate,
         /// Burst in bytes on the wire, 1 to 10^9.
         burst: u32,

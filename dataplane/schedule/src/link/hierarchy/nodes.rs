@@ -9,7 +9,7 @@ use crate::arena::{Load, NONE};
 use crate::link::fifo::Fifo;
 use crate::slots::Slots;
 
-/// Scheduler of a node: its indices in the tables.
+/// Kind of a node, with the index of its scheduler in the table of that kind.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Kind {
     Vacant,
@@ -22,13 +22,13 @@ pub(super) enum Kind {
     TokenBucket(u32),
 }
 
-/// Counters of a node. A FIFO's counters are in its queue, except `sent_wire_bytes`.
+/// Counters of a node. For a FIFO only `sent_wire_bytes` is in use; its queue has the other counters.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Totals {
     pub held: Load,
     pub sent_packets: u64,
     pub sent_bytes: u64,
-    /// Bytes sent on the wire; counted here for a FIFO as well.
+    /// Bytes sent on the wire, for a FIFO as well.
     pub sent_wire_bytes: u64,
     pub peak_bytes: u32,
     pub peak_packets: u32,
@@ -98,7 +98,7 @@ impl Node {
 #[derive(Debug)]
 pub(super) struct Nodes {
     slots: Slots<Node>,
-    /// Node that the scheduler serves; [`NONE`] if there is none.
+    /// Root of the tree; [`NONE`] if there is none.
     pub root: u32,
 }
 
@@ -125,7 +125,7 @@ impl IndexMut<u32> for Nodes {
 }
 
 impl Nodes {
-    /// Returns the number of slots for nodes, which exceeds all numbers of nodes.
+    /// Returns the number of slots for nodes; all node numbers are below it.
     pub fn count(&self) -> u32 {
         self.slots.len() as u32
     }
@@ -143,7 +143,7 @@ impl Nodes {
         self.slots.all_mut()
     }
 
-    /// Returns a node or a vacant slot, if the number is in range.
+    /// Returns the node or vacant slot of a number; `None` if the number is out of range.
     #[inline(always)]
     pub fn find(&self, node: u32) -> Option<&Node> {
         self.slots.find(node)
@@ -154,7 +154,7 @@ impl Nodes {
         self.slots.find_mut(node)
     }
 
-    /// Returns the kind of a node, if the number is in range.
+    /// Returns the kind of a node; `None` if the number is out of range.
     #[inline(always)]
     pub fn kind(&self, node: u32) -> Option<Kind> {
         self.find(node).map(|node| node.kind)
@@ -185,6 +185,9 @@ impl Nodes {
     }
 
     /// Returns a node.
+    ///
+    /// # Errors
+    /// [`ScheduleError::Unknown`] if there is no such node.
     pub fn known(&self, id: NodeId) -> Result<&Node, ScheduleError> {
         self.existing(id).ok_or(ScheduleError::Unknown(id))
     }
@@ -201,7 +204,7 @@ impl Nodes {
         millrace_memory::prefetch_slice_element(self.slots.all(), node as usize);
     }
 
-    /// Iterates over a node and the nodes above it, up to the root.
+    /// Iterates over a node and its ancestors, up to the root.
     pub fn path_up(&self, node: NodeId) -> impl Iterator<Item = NodeId> + '_ {
         std::iter::successors(Some(node), |node| {
             let parent = self.find(node.0)?.parent;
@@ -209,7 +212,7 @@ impl Nodes {
         })
     }
 
-    /// Whether a node is `above`, or is below it.
+    /// Whether a node equals `above` or is a descendant of it.
     pub fn is_below(&self, node: NodeId, above: NodeId) -> bool {
         self.path_up(node).any(|id| id == above)
     }
@@ -219,7 +222,7 @@ impl Nodes {
         self.iter().filter(move |(_, child)| child.parent == node).map(|(child, _)| child)
     }
 
-    /// Returns a node and all nodes below it, each after its parent, by a pass over all nodes.
+    /// Returns a node and its descendants, each after its parent, by a pass over all nodes.
     pub fn subtree(&self, node: NodeId) -> Vec<NodeId> {
         let mut children: HashMap<u32, Vec<NodeId>> = HashMap::new();
         for (child, Node { parent, .. }) in self.iter() {
@@ -240,13 +243,13 @@ impl Nodes {
         matches!(self.kind(node), Some(Kind::Hfsc { .. }))
     }
 
-    /// Counts packets that entered, at the node `first` and all nodes above it.
+    /// Counts packets that entered, at the node `first` and its ancestors.
     #[inline]
     pub fn entered(&mut self, first: u32, load: Load) {
         count_entered(self.all_mut(), first, load);
     }
 
-    /// Subtracts packets that left without being sent, at the node `first` and all nodes above it.
+    /// Subtracts packets that left without being sent, at the node `first` and its ancestors.
     pub fn left(&mut self, first: u32, load: Load) {
         let mut index = first;
         while let Some(node) = self.find_mut(index) {
@@ -256,7 +259,7 @@ impl Nodes {
     }
 }
 
-/// Counts packets that entered, at the node `first` and all nodes above it.
+/// Counts packets that entered, at the node `first` and its ancestors.
 #[inline]
 pub(super) fn count_entered(nodes: &mut [Node], first: u32, load: Load) {
     let mut index = first;

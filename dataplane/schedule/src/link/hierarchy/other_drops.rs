@@ -1,4 +1,4 @@
-//! Drops that no node of the tree counts.
+//! Drops of packets without a leaf, and of removed nodes.
 
 use std::collections::HashMap;
 
@@ -7,14 +7,14 @@ use crate::{DropCause, DropCounts, DropSink, Item, NodeId};
 /// Drops of packets without a leaf, and of nodes that were removed.
 #[derive(Debug, Default)]
 pub(super) struct OtherDrops {
-    /// Drops of removed nodes, by the node above them.
+    /// Drop counters of removed nodes, by their former parent.
     of_removed: HashMap<NodeId, DropCounts>,
-    /// Drops of packets for unknown nodes, and of packets dropped with their node.
+    /// Drops of packets for unknown nodes, and of packets that a removed node still held.
     lost: DropCounts,
 }
 
 impl OtherDrops {
-    /// Returns the drops of packets for unknown nodes, and of packets dropped with their node.
+    /// Returns the drops of packets for unknown nodes, and of packets that a removed node still held.
     pub fn lost(&self) -> &DropCounts {
         &self.lost
     }
@@ -25,7 +25,7 @@ impl OtherDrops {
         self.lose(item, DropCause::NoQueue, sink);
     }
 
-    /// Drops a packet of a removed node.
+    /// Drops a packet that a removed node still held.
     pub fn drop_removed<T: Item>(&mut self, item: T, sink: &mut impl DropSink<T>) {
         self.lose(item, DropCause::Removed, sink);
     }
@@ -35,14 +35,14 @@ impl OtherDrops {
         sink.dropped(item, cause);
     }
 
-    /// Adds the drops of nodes removed from below a node to `drops`.
+    /// Adds to `drops` the drops of a node's removed children.
     pub fn count_below(&self, node: NodeId, drops: &mut DropCounts) {
         if let Some(removed) = self.of_removed.get(&node) {
             drops.merge(removed);
         }
     }
 
-    /// Counts drops of a removed node at the node above it.
+    /// Counts the drops of a removed node at its former parent `above`.
     pub fn add(&mut self, above: NodeId, drops: &DropCounts) {
         if !drops.is_empty() {
             self.of_removed.entry(above).or_default().merge(drops);

@@ -8,10 +8,10 @@ use crate::rate::Credit;
 /// Rate at which a port sends.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct LinkRate {
-    /// Bits per second on the wire; `None` for no limit: each call may send.
+    /// Bits per second on the wire; `None` for no limit, so that each call may send.
     pub rate: Option<Rate>,
-    /// Bytes that may leave ahead of the rate, to make up for late calls: up to 10^9. With 0 no packet begins
-    /// before the end of the packet before it. With the length of the largest packet, at most two leave at
+    /// Bytes that may leave ahead of the rate, to make up for late calls; 0 to 10^9. With 0, no packet begins
+    /// before the previous packet ends. With the length of the largest packet, at most two packets leave at
     /// once.
     pub slack: u32,
 }
@@ -63,7 +63,7 @@ impl Pacer {
         self.credit.as_ref().map_or(Instant::ZERO, |credit| credit.covers_at(0))
     }
 
-    /// Notes a packet of `wire` bytes that leaves now.
+    /// Charges the link's credit for a packet of `wire` bytes that leaves now.
     #[inline]
     pub fn spend(&mut self, wire: u32, now: Instant) {
         if let Some(credit) = &mut self.credit {

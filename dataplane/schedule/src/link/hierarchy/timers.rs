@@ -5,16 +5,16 @@ use millrace_units::Instant;
 use crate::arena::NONE;
 use crate::link::heap::Heap;
 
-/// Nodes that wait, by the time at which they will be ready.
+/// Nodes that wait, ordered by the time at which they will be ready.
 #[derive(Debug, Default)]
 pub(super) struct Timers {
     heap: Heap,
-    /// Place of each inner node in the heap.
+    /// Position of each inner node in the heap.
     places: Vec<u32>,
 }
 
 impl Timers {
-    /// Makes room for the timer of an inner node, so that its start causes no allocation.
+    /// Reserves space for the timer of an inner node, so that its start allocates nothing.
     pub fn make_room(&mut self, node: u32) {
         if self.places.len() <= node as usize {
             self.places.resize(node as usize + 1, NONE);
@@ -22,7 +22,7 @@ impl Timers {
         self.heap.reserve(self.places.len());
     }
 
-    /// Returns the bytes of memory of the places.
+    /// Returns the memory of `places` in bytes.
     pub fn memory(&self) -> usize {
         self.places.len() * size_of::<u32>()
     }

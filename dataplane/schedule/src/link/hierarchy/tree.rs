@@ -18,7 +18,7 @@ use crate::link::hfsc::HIERARCHY_ROOT;
 use crate::queue_manager::BufferLimits;
 use crate::{DropCounts, Item, LinkOverhead, NodeId};
 
-/// Nodes of a port, with their schedulers, their packets and the timers of the nodes that wait.
+/// Nodes of a port, with their schedulers, packets and timers.
 #[derive(Debug)]
 pub(super) struct Tree<T> {
     pub nodes: Nodes,
@@ -28,7 +28,7 @@ pub(super) struct Tree<T> {
     pub other_drops: OtherDrops,
 }
 
-/// Departure from a leaf: packets and bytes that left, with drops, and the length of the packet sent.
+/// Departure from a leaf: load that left, including drops, and the length of the sent packet.
 #[derive(Clone, Copy)]
 pub(super) struct Departure {
     pub load: Load,
@@ -37,7 +37,7 @@ pub(super) struct Departure {
 }
 
 impl<T: Item> Tree<T> {
-    /// Creates a tree without any node.
+    /// Creates a tree without nodes.
     pub fn new(limits: BufferLimits, overhead: LinkOverhead) -> Self {
         Self {
             nodes: Nodes::default(),
@@ -58,7 +58,7 @@ impl<T: Item> Tree<T> {
         self.nodes.parent_kind(node).map_or(Share::Only, |parent| self.disciplines.share(parent, node.slot))
     }
 
-    /// Builds the scheduler of a node. If `anyway` is set, a leaf gets its queue even if all are in use.
+    /// Creates the scheduler of a node. If `anyway` is set, a leaf gets its queue even if all are in use.
     pub fn build(&mut self, node: NodeId, kind: &NodeKind, anyway: bool) -> Result<Kind, ScheduleError> {
         let leaf = self.leaves.build(node, kind, anyway)?;
         Ok(leaf.unwrap_or_else(|| self.disciplines.build(node.0, kind)))
@@ -82,7 +82,7 @@ impl<T: Item> Tree<T> {
         Err(ScheduleError::Settings { node, text })
     }
 
-    /// Returns the drops of a leaf, and of nodes removed from below a node.
+    /// Returns the drops of a node itself, if it is a leaf, and of its removed children.
     pub fn own_drops(&self, node: NodeId) -> DropCounts {
         let mut drops = DropCounts::default();
         self.other_drops.count_below(node, &mut drops);
@@ -90,8 +90,8 @@ impl<T: Item> Tree<T> {
         drops
     }
 
-    /// Returns a node and all nodes below it, each after its parent. If the node has children, this looks at
-    /// each node of the port once.
+    /// Returns a node and its descendants, each after its parent. For a node with children, this takes one
+    /// pass over all nodes of the port.
     pub fn subtree(&self, node: NodeId) -> Vec<NodeId> {
         let has_children =
             self.nodes.existing(node).is_some_and(|node| self.disciplines.has_children(node.kind));
@@ -108,7 +108,7 @@ impl<T: Item> Tree<T> {
         }
     }
 
-    /// Puts a packet that was taken from another leaf into a leaf.
+    /// Appends a packet taken from another leaf.
     pub fn put(&mut self, to: NodeId, held: Held<T>, now: Instant) {
         let Node { kind, parent, ready, .. } = self.nodes[to.0];
         let length = held.length;
@@ -120,15 +120,15 @@ impl<T: Item> Tree<T> {
         }
     }
 
-    /// Counts packets that a leaf held and dropped, at the leaf and above. A FIFO counts its own packets in
-    /// its queue.
+    /// Subtracts packets that a leaf held and then dropped, at the leaf and its ancestors. A FIFO's queue
+    /// does this for the FIFO.
     pub fn count_lost(&mut self, leaf: u32, load: Load) {
         let Node { kind, parent, .. } = self.nodes[leaf];
         self.nodes.left(if matches!(kind, Kind::Fifo(_)) { parent } else { leaf }, load);
     }
 
-    /// Returns the leaf to serve next. Returns `None` when a node on the path must wait; then the nodes above
-    /// it know that already.
+    /// Returns the leaf to serve next. Returns `None` when a node on the path must wait; that node is then
+    /// suspended.
     #[inline]
     pub fn find_leaf(&mut self, now: Instant) -> Option<(u32, Kind)> {
         let (mut node, mut below_bucket) = (self.nodes.root, false);
@@ -181,13 +181,13 @@ impl<T: Item> Tree<T> {
         let unclear = self.may_send(node, now);
         self.suspend(node, now);
         if unclear {
-            // The node claims to be ready but chooses no child. A timer of one nanosecond ensures another
+            // The node claims to be ready but chooses no child. A timer of one nanosecond triggers another
             // attempt.
             self.timers.start(node, Instant::from_nanos(now.as_nanos().saturating_add(1)));
         }
     }
 
-    /// Notifies every node above a leaf of the departure, and of the next packet.
+    /// Reports the departure and the next packet to every ancestor of a leaf.
     #[inline]
     pub fn settle(&mut self, leaf: u32, gone: Departure, now: Instant) {
         let mut node = leaf;
@@ -199,7 +199,7 @@ impl<T: Item> Tree<T> {
             above.totals.left(gone.load);
             above.totals.sent(gone.length, gone.wire);
             let (kind, has_parent) = (above.kind, above.parent != NONE);
-            // The hierarchy notifies inner classes of H-FSC, once, for the leaf class.
+            // An H-FSC hierarchy updates its inner classes itself, once, for the leaf class.
             let is_inside = is_class && matches!(kind, Kind::Hfsc { .. });
             let at = self.disciplines.served(kind, (slot, is_inside), gone.wire, next, now);
             if !matches!(kind, Kind::Hfsc { class, .. } if class != HIERARCHY_ROOT) {
@@ -217,8 +217,8 @@ impl<T: Item> Tree<T> {
         }
     }
 
-    /// Prefetches the data of the packets that an H-FSC at the root will send next. The data of a small tree
-    /// is in the cache anyway.
+    /// Prefetches the data of the packets that an H-FSC at the root sends next. Small trees are in the cache
+    /// anyway.
     #[inline]
     fn fetch_ahead(&self, root: Kind) {
         let Kind::Hfsc { hierarchy, .. } = root else { return };
@@ -233,8 +233,8 @@ impl<T: Item> Tree<T> {
         }
     }
 
-    /// Returns the bytes on the wire of a node's next packet, if the node is ready; 1 when its scheduler
-    /// ignores lengths.
+    /// Returns the bytes on the wire of a node's next packet; `None` if the node isn't ready. Returns 1 if
+    /// its scheduler ignores lengths.
     #[inline(always)]
     fn next_length(&mut self, node: u32, now: Instant) -> Option<u32> {
         let Node { parent, ready, .. } = self.nodes[node];
@@ -260,7 +260,7 @@ impl<T: Item> Tree<T> {
         self.nodes.kind(scheduler).is_some_and(|kind| !matches!(kind, Kind::Priority(_)))
     }
 
-    /// Returns the bytes on the wire of the packet that a node would send now; `None` when it has none.
+    /// Returns the bytes on the wire of the packet that a node would send now; `None` if it has no packet.
     #[inline]
     fn first_length(&mut self, node: u32, now: Instant) -> Option<u32> {
         let kind = self.nodes[node].kind;
@@ -282,8 +282,8 @@ impl<T: Item> Tree<T> {
         None
     }
 
-    /// Marks a leaf as ready and notifies the nodes above it. Below strict priority this sets only a bit or
-    /// two, because such a node is ready as soon as one child is.
+    /// Marks a leaf as ready and activates its ancestors. A strict priority parent that is already ready only
+    /// needs a bit or two set.
     #[inline(always)]
     pub fn rouse_leaf(&mut self, leaf: u32, now: Instant) {
         let Node { parent, slot, .. } = self.nodes[leaf];
@@ -298,7 +298,8 @@ impl<T: Item> Tree<T> {
         self.rouse(leaf, now);
     }
 
-    /// Marks a node as ready, and notifies the nodes above that do not know it yet.
+    /// Marks a node as ready and activates its ancestors, up to the first that was ready already or must
+    /// wait.
     pub fn rouse(&mut self, node: u32, now: Instant) {
         let mut node = node;
         loop {
@@ -329,7 +330,7 @@ impl<T: Item> Tree<T> {
         false
     }
 
-    /// Marks a ready node as not ready, and notifies the nodes above.
+    /// Marks a ready node as not ready, and deactivates ancestors that have no other ready child.
     pub fn suspend(&mut self, node: u32, now: Instant) {
         let mut node = node;
         loop {

@@ -1,5 +1,5 @@
-//! Arrival of packets at the leaves of a tree, one by one or in batches. For a batch, common values are looked
-//! up once, and memory is prefetched. A batch gives the same result as its packets one by one.
+//! Arrival of packets at the leaves of a tree, one by one or in batches. For a batch, common values are
+//! looked up once, and memory is prefetched. The result is the same either way.
 
 #[expect(clippy::indexing_slicing, reason = "nodes and queues by links of the same tree")]
 mod plain;
@@ -15,8 +15,8 @@ use crate::link::discipline::PacketScheduler;
 use crate::link::fifo::Fifo;
 use crate::{Arrival, DropSink, FlowNumber, Item, NodeId};
 
-/// Enqueues a packet of a flow at a leaf. `sink` receives dropped packets, this one or others. Returns
-/// whether this packet stays.
+/// Enqueues a packet of a flow at a leaf. `sink` receives all dropped packets, whether this one or others.
+/// Returns whether this packet stays.
 #[inline]
 pub(super) fn enqueue<T: Item>(
     tree: &mut Tree<T>,
@@ -59,7 +59,7 @@ pub(super) fn enqueue<T: Item>(
     true
 }
 
-/// Enqueues a packet at an FQ-CoDel leaf, which may drop other packets for it.
+/// Enqueues a packet at an FQ-CoDel leaf, which may drop older packets to make room.
 #[inline]
 fn enqueue_fq_codel<T: Item>(
     tree: &mut Tree<T>,
@@ -77,7 +77,7 @@ fn enqueue_fq_codel<T: Item>(
         came = Load::of_packet(length);
         tree.nodes.entered(node.0, came);
     }
-    // The leaf may also have dropped other packets for a packet that did not stay.
+    // Even if the packet did not stay, the leaf may have dropped other packets for it.
     let dropped = before.plus(came).minus(tree.leaves.load());
     if dropped != Load::NOTHING {
         tree.count_lost(node.0, dropped);
@@ -107,8 +107,8 @@ pub(super) fn enqueue_batch<T: Item>(
             let first = tree.nodes[leaf.0].parent;
             entered(tree, first, leaf, before, now);
         }
-        // Only at the root: a parent asks for the leaf's first packet as soon as there is one, and the
-        // rest of the batch may change that packet.
+        // Only at the root: a parent reads the length of the leaf's first packet when the leaf gets it, and
+        // the rest of the batch may change that packet.
         (Some(Kind::FlowQueues(index)), Some(_)) if leaf.0 == tree.nodes.root => {
             let Leaves { queues, flow_queues, .. } = &mut tree.leaves;
             flow_queues[index].enqueue_batch(queues, batch, now, sink);
@@ -126,7 +126,7 @@ pub(super) fn enqueue_batch<T: Item>(
     }
 }
 
-/// Returns the bytes of a batch for one leaf; `None` if any packet is for another leaf.
+/// Returns the bytes of a batch whose packets are all for `leaf`; `None` if any packet is for another leaf.
 #[inline]
 fn bytes_for<T: Item>(leaf: NodeId, batch: &[Arrival<T>]) -> Option<u64> {
     let mut bytes = 0;
@@ -139,8 +139,8 @@ fn bytes_for<T: Item>(leaf: NodeId, batch: &[Arrival<T>]) -> Option<u64> {
     Some(bytes)
 }
 
-/// Counts packets that entered at a leaf, from the node `first` upwards, and activates the leaf if it was
-/// not ready. `before` is the port's load before.
+/// Counts the packets that entered a leaf at the node `first` and its ancestors. Activates the leaf if it was
+/// not ready. `before`: the port's load before those packets.
 #[inline]
 fn entered<T: Item>(tree: &mut Tree<T>, first: u32, leaf: NodeId, before: Load, now: Instant) {
     let came = tree.leaves.load().minus(before);
@@ -153,7 +153,7 @@ fn entered<T: Item>(tree: &mut Tree<T>, first: u32, leaf: NodeId, before: Load, 
     }
 }
 
-/// Enqueues packets for several leaves, or for a leaf that may drop other packets for them.
+/// Enqueues a batch for several leaves, or for a leaf that has no faster method.
 fn enqueue_mixed<T: Item>(
     tree: &mut Tree<T>,
     batch: &mut Vec<Arrival<T>>,
@@ -187,8 +187,8 @@ fn enqueue_mixed<T: Item>(
     tally.settle(tree.nodes.all_mut(), tree.leaves.load(), NONE);
 }
 
-/// Prefetches the memory that the packets touch first. FIFO queues need no prefetch: the work for one
-/// packet does not wait for the packet before.
+/// Prefetches the memory that the packets touch first. FIFO queues need no prefetch: the CPU overlaps the
+/// work for successive packets.
 fn prefetch<T: Item>(tree: &Tree<T>, batch: &[Arrival<T>]) {
     let Tree { nodes, leaves, .. } = tree;
     if leaves.are_fifos() {

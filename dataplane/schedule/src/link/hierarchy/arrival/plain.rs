@@ -1,6 +1,6 @@
-//! Usual case of an arrival: a FIFO without active queue management takes packets below its threshold while
-//! the port has much room. This module looks at the tree once per batch. The general path handles all other
-//! cases.
+//! Usual case of an arrival: a FIFO without active queue management takes packets below its threshold, while
+//! the port has much room. This module handles a batch with one view of the tree. The general path handles
+//! all other cases.
 
 use millrace_units::Instant;
 
@@ -12,13 +12,14 @@ use crate::link::discipline::Discipline;
 use crate::queue::Queue;
 use crate::{Arrival, Item};
 
-/// Tally of the packets that entered below one parent, counted at the parent and above in one step.
+/// Tally of the packets that entered below one parent. They are counted at the parent and its ancestors in
+/// one step.
 #[derive(Debug)]
 pub(super) struct Tally {
     above: u32,
     /// Load of the port at the last count.
     counted: Load,
-    /// Strict priority scheduler of the parent, if it is known to be ready; [`NONE`] otherwise.
+    /// Strict priority scheduler of the parent, once it is ready; [`NONE`] before, and for other parents.
     priority: u32,
 }
 
@@ -27,15 +28,15 @@ impl Tally {
         Self { above: NONE, counted: held, priority: NONE }
     }
 
-    /// Counts the packets that entered until the port held `held`, from the parent upwards. The next packets
-    /// have the parent `above`.
+    /// Counts the packets tallied until now at the parent and its ancestors. `held`: the port's load now.
+    /// `above`: parent of the next packets.
     pub fn settle(&mut self, nodes: &mut [Node], held: Load, above: u32) {
         count_entered(nodes, self.above, held.minus(self.counted));
         *self = Self { above, ..Self::new(held) };
     }
 
-    /// Notes the parent's strict priority scheduler, if it is ready: later leaves below it only need to be
-    /// activated there.
+    /// Records the parent's strict priority scheduler, if it is ready. Then further leaves below it need
+    /// activation only in this scheduler.
     pub fn note_priority(&mut self, nodes: &Nodes) {
         if let Some(&Node { kind: Kind::Priority(index), ready: true, .. }) = nodes.find(self.above) {
             self.priority = index;
@@ -43,11 +44,11 @@ impl Tally {
     }
 }
 
-/// Reason for the end of the usual case.
+/// Reason to leave the usual case.
 pub(super) enum Pause<T> {
     /// Packet that needs the general path.
     Other(Arrival<T>),
-    /// Leaf that took its first packet; the nodes above must be notified.
+    /// Leaf that took its first packet and whose ancestors may need activation.
     Rouse(u32),
 }
 

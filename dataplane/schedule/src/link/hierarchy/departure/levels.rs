@@ -7,8 +7,8 @@ use crate::link::discipline::Discipline;
 use crate::link::priority::Priority;
 use crate::queue_manager::QueueManager;
 
-/// Sends packets of FIFOs below strict priority: each FIFO as long as it has packets, `most` packets in all,
-/// while `goes` accepts the length of the next one. Returns their load and their bytes on the wire.
+/// Sends up to `most` packets of the FIFOs below a strict priority scheduler, while `goes` accepts the next
+/// packet's length. Each FIFO sends until it is empty. Returns the packets' load and their bytes on the wire.
 #[inline(never)]
 pub(super) fn send<T: Item>(
     (nodes, queues, priority): (&mut [Node], &mut QueueManager<T>, &mut Priority),

@@ -1,8 +1,8 @@
 //! Departure of packets: the general path through the tree, and shorter paths for common trees.
 //!
-//! The general path searches for a leaf from the root down, and accounts for the packet from the leaf up. A
-//! root that is a leaf, or a strict priority scheduler above FIFOs, needs no search. All paths give the same
-//! result.
+//! The general path searches for a leaf from the root down, and accounts for the packet from the leaf up. No
+//! search is necessary if the root is a leaf, or a strict priority scheduler above FIFOs. All paths give the
+//! same result.
 
 #[expect(clippy::indexing_slicing, reason = "nodes and queues by links of the same tree")]
 mod levels;
@@ -19,7 +19,8 @@ use crate::link::fifo::Fifo;
 use crate::rate::Credit;
 use crate::{DropSink, Item};
 
-/// Maximum number of search attempts per call. Each failed attempt suspends one node that was not ready.
+/// Maximum number of search attempts per call. Each failed attempt suspends one node that turns out not to be
+/// ready.
 const ATTEMPTS: usize = 1024;
 
 /// Tree whose packets leave at the rate of a link.
@@ -79,7 +80,7 @@ impl<T: Item> PacedTree<T> {
         None
     }
 
-    /// Takes a packet from a leaf and accounts for it at all nodes above.
+    /// Takes a packet from a leaf and accounts for it at all ancestors.
     #[inline]
     fn take(&mut self, leaf: u32, kind: Kind, now: Instant, sink: &mut impl DropSink<T>) -> Option<Held<T>> {
         let Self { tree, pacer } = self;
@@ -122,8 +123,8 @@ impl<T: Item> PacedTree<T> {
         Some((held.item, wire))
     }
 
-    /// Accounts for a packet that a root leaf sent. `before` is the port's load before. Returns the packet
-    /// and its bytes on the wire.
+    /// Accounts for a packet that a root leaf sent. `before`: the port's load before the departure. Returns
+    /// the packet and its bytes on the wire.
     #[inline]
     fn settle_root(&mut self, before: Load, more: bool, held: Option<Held<T>>) -> Option<(T, u32)> {
         let Self { tree, .. } = self;
@@ -290,7 +291,8 @@ impl<T: Item> PacedTree<T> {
         self.settle_batch(before, sent, wire, more)
     }
 
-    /// Accounts for packets that a root leaf sent. `before` is the port's load before.
+    /// Accounts for packets that a root leaf sent. `before`: the port's load before the departure. Returns
+    /// the number of packets.
     #[inline]
     fn settle_batch(&mut self, before: Load, sent: Load, wire: u64, more: bool) -> usize {
         let gone = before.minus(self.tree.leaves.load());
@@ -301,7 +303,7 @@ impl<T: Item> PacedTree<T> {
         sent.packets() as usize
     }
 
-    /// Sends packets of FIFOs below strict priority at the root. Each FIFO sends as long as it has packets.
+    /// Sends packets of FIFOs below strict priority at the root. Each FIFO sends until it is empty.
     #[inline]
     fn send_levels(&mut self, index: u32, most: usize, now: Instant, out: &mut impl FnMut(T)) -> usize {
         let Self { tree, pacer } = self;
@@ -324,7 +326,7 @@ impl<T: Item> PacedTree<T> {
     }
 }
 
-/// Spends `wire` bytes of the link's credit, if the link is free now. Returns whether it was.
+/// Spends `wire` bytes of the link's credit, if the link is free now. Returns whether the link was free.
 #[inline]
 fn spend_covered(credit: &mut Credit, wire: u32, now: Instant) -> bool {
     let goes = credit.covers(0, now);

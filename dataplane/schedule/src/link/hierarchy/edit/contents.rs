@@ -15,7 +15,7 @@ pub enum Leftover {
     MoveTo(NodeId),
 }
 
-/// Takes all packets out of a leaf. Returns their number.
+/// Drops or moves all packets of a leaf. Returns their number.
 pub(super) fn empty<T: Item>(
     places: &mut Places<'_, T>,
     node: NodeId,
@@ -37,7 +37,7 @@ pub(super) fn empty<T: Item>(
     count
 }
 
-/// Removes an empty node without children, and adds its drops to the node above it permanently.
+/// Removes an empty node without children, and adds its drop counters to its parent.
 pub(super) fn remove<T: Item>(places: &mut Places<'_, T>, node: NodeId) {
     let Node { parent, .. } = places.tree.nodes[node.0];
     if places.tree.nodes.find(parent).is_some() {
@@ -48,7 +48,7 @@ pub(super) fn remove<T: Item>(places: &mut Places<'_, T>, node: NodeId) {
     places.discard(node);
 }
 
-/// Replaces the leaf of a node by a new one, and moves the packets there.
+/// Replaces the leaf of a node by the new leaf `built`, and moves the packets to it.
 pub(super) fn replace<T: Item>(places: &mut Places<'_, T>, node: NodeId, share: &Share, built: Kind) {
     carry_counters(places, node, built);
     let Node { parent, kind: old, .. } = places.tree.nodes[node.0];
@@ -69,7 +69,7 @@ pub(super) fn replace<T: Item>(places: &mut Places<'_, T>, node: NodeId, share: 
     tree.close(old);
 }
 
-/// Carries the sent counters, the peaks and the drops of a leaf over to its replacement.
+/// Copies the sent counters, the peaks and the drops of a leaf to its replacement.
 fn carry_counters<T: Item>(places: &mut Places<'_, T>, node: NodeId, built: Kind) {
     let tree = &mut *places.tree;
     tree.other_drops.set(node, tree.own_drops(node));

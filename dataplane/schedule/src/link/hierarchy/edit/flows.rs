@@ -10,14 +10,14 @@ use crate::{FlowNumber, Item, NodeId, Rate};
 pub struct FlowEditor<'a, T> {
     pub(super) leaves: &'a mut Leaves<T>,
     pub(super) node: NodeId,
-    /// Number of the leaf among those with a queue per flow.
+    /// Index of the leaf among the leaves with a queue per flow.
     pub(super) leaf: u32,
     pub(super) trusting: bool,
 }
 
 impl<T: Item> FlowEditor<'_, T> {
     /// Gives a flow its own queue with a quantum or threshold. The quantum is in bytes on the wire per round,
-    /// up to 2^30; 0 restores the common quantum and ends a reservation. `Some(None)` restores the common
+    /// 1 to 2^30; 0 restores the common quantum and ends a reservation. `Some(None)` restores the common
     /// threshold. `None` leaves a value unchanged.
     ///
     /// # Errors
@@ -75,7 +75,7 @@ impl<T: Item> FlowEditor<'_, T> {
         self.check_queue_found(is_done)
     }
 
-    /// Removes a flow's own reservation, quantum and threshold. Returns whether the flow had one of these.
+    /// Removes a flow's own reservation, quantum and threshold. Returns whether the flow had any of them.
     pub fn forget(&mut self, flow: FlowNumber) -> bool {
         self.leaves.flow_queues[self.leaf].forget(&mut self.leaves.queues, flow)
     }

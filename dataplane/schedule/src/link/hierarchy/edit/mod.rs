@@ -33,12 +33,12 @@ pub struct TreeEditor<'a, T> {
     pub(super) checks: Checks,
 }
 
-/// Checks that changes skip.
+/// Checks that the editor skips.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Checks {
-    /// Whether the caller checked the changes before.
+    /// Whether the caller has already checked all changes, so that the editor skips most checks.
     pub trusting: bool,
-    /// Whether guarantees are checked later.
+    /// Whether the caller checks the guarantees after the last change.
     pub deferring: bool,
 }
 
@@ -47,7 +47,7 @@ impl<T: Item> TreeEditor<'_, T> {
         Places { tree: self.tree, now }
     }
 
-    /// Runs a check of guarantees, unless the changes are trusted or checked later.
+    /// Runs a check of guarantees, unless the caller has done it or does it later.
     fn check(
         &self,
         check: impl FnOnce(Guarantees<'_, T>) -> Result<(), ScheduleError>,
@@ -58,7 +58,7 @@ impl<T: Item> TreeEditor<'_, T> {
         check(Guarantees { tree: self.tree, link: self.link })
     }
 
-    /// Checks all guarantees. Errors name `node`.
+    /// Checks all guarantees. Errors name `node` as the changed node.
     pub(super) fn check_guarantees(&self, node: NodeId) -> Result<(), ScheduleError> {
         self.check(|guarantees| guarantees.check(node))
     }
@@ -81,8 +81,8 @@ impl<T: Item> TreeEditor<'_, T> {
     }
 
     /// Adds a node below `parent`, with its share of the parent. A node without a parent becomes the root if
-    /// there is no root. Other nodes without a parent stand apart: they hold packets and send nothing until
-    /// [`move_to`](Self::move_to).
+    /// there is no root. Other nodes without a parent stand apart: they take packets, and send none until
+    /// [`move_to`](Self::move_to) gives them a parent.
     pub fn add(
         &mut self,
         node: NodeId,
@@ -127,8 +127,8 @@ impl<T: Item> TreeEditor<'_, T> {
         }
     }
 
-    /// Returns the place of a subtree of `height` levels below `parent`, if the subtree fits there. The place
-    /// of an H-FSC below another is that of an inner class.
+    /// Returns the place below `parent` of a subtree with `height` levels. The subtree's depth must not
+    /// exceed the maximum. An H-FSC node below another one becomes an inner class.
     fn place(
         &self,
         node: NodeId,
@@ -179,8 +179,8 @@ impl<T: Item> TreeEditor<'_, T> {
         Ok(())
     }
 
-    /// Changes the number of flows of an FQ-CoDel leaf. The leaf is suspended meanwhile, because its next
-    /// packet, whose length the nodes above know, may change.
+    /// Changes the number of flows of an FQ-CoDel leaf. During the change the leaf is suspended: its next
+    /// packet may change, and its ancestors know that packet's length.
     fn set_flow_count(&mut self, node: NodeId, index: u32, flows: u32, now: Instant) {
         if self.tree.leaves.fq_codels[index].settings().flows == flows {
             return;
@@ -241,11 +241,11 @@ impl<T: Item> TreeEditor<'_, T> {
     }
 
     /// Changes the maximum number of queues of the port. Queues that hold packets, or are kept for one flow,
-    /// stay in excess of it.
+    /// stay open even above the maximum.
     ///
     /// # Errors
-    /// [`ScheduleError`] when the number is out of range, or fewer than a leaf may have; nothing has changed
-    /// then.
+    /// [`ScheduleError`] when the number is out of range, or below the number of queues that a leaf may have;
+    /// nothing has changed then.
     pub fn set_most_queues(&mut self, most: u32) -> Result<(), ScheduleError> {
         in_range("queues", most.into(), 1, MOST_QUEUES.into())?;
         for (index, node) in self.tree.nodes.iter() {
@@ -324,7 +324,7 @@ impl<T: Item> TreeEditor<'_, T> {
         1 + self.tree.subtree(node).into_iter().map(depth).max().unwrap_or(0)
     }
 
-    /// Moves an inner class of H-FSC inside its hierarchy.
+    /// Moves an inner class of H-FSC to another parent class.
     fn move_class(&mut self, place: &Place, share: &Share, now: Instant) -> Result<(), ScheduleError> {
         let Place { node, parent, above, .. } = *place;
         let (
@@ -369,8 +369,9 @@ impl<T: Item> TreeEditor<'_, T> {
         Ok(())
     }
 
-    /// Removes a node and all nodes below it. Returns the number of packets moved or dropped. The cost grows
-    /// with the removed nodes and packets. A node with children adds one pass over all nodes of the port.
+    /// Removes a node and its descendants. Returns the number of packets moved or dropped. The cost grows
+    /// with the removed nodes and packets. For a node with children, one pass over all nodes of the port is
+    /// added.
     ///
     /// # Errors
     /// [`ScheduleError`] when the node is unknown, or the target is no leaf or is removed as well; nothing

@@ -13,7 +13,7 @@ use crate::queue::QueueSettings;
 use crate::queue_manager::MOST_QUEUES;
 use crate::rate::MOST_BYTES;
 
-/// Checks the settings of a node on their own.
+/// Checks the settings of a node, without regard to the tree.
 pub(super) fn check_kind(node: NodeId, kind: &NodeKind) -> Result<(), ScheduleError> {
     let range = |what, value: u64, least: u64, most: u64| {
         if (least..=most).contains(&value) {
@@ -43,7 +43,7 @@ pub(super) fn check_kind(node: NodeId, kind: &NodeKind) -> Result<(), ScheduleEr
     }
 }
 
-/// Checks the settings of a queue on their own.
+/// Checks the settings of a queue, without regard to the tree.
 fn check_queue(node: NodeId, settings: &QueueSettings) -> Result<(), ScheduleError> {
     refuse_if(node, settings.aqm.objection())
 }
@@ -56,21 +56,21 @@ fn refuse_if(node: NodeId, objection: Option<String>) -> Result<(), ScheduleErro
 pub(super) struct Place {
     pub node: NodeId,
     pub parent: NodeId,
-    /// Scheduler of the parent; [`Kind::Vacant`] for no parent.
+    /// Scheduler of the parent; [`Kind::Vacant`] without a parent.
     pub above: Kind,
-    /// Whether the node is an inner class of H-FSC there.
+    /// Whether the node is an inner class of an H-FSC hierarchy at this place.
     pub is_inner_class: bool,
 }
 
 impl Place {
-    /// Creates the place of a node below `above`. An H-FSC below another is an inner class there.
+    /// Creates the place of a node below `above`. An H-FSC node below another one is an inner class.
     pub fn new(node: NodeId, parent: NodeId, above: Kind, is_hfsc: bool) -> Self {
         let is_inner_class = is_hfsc && matches!(above, Kind::Hfsc { .. });
         Self { node, parent, above, is_inner_class }
     }
 
-    /// Checks that a child's share matches its parent's kind and is in range. Two children may have one level
-    /// if the changes are `trusted`.
+    /// Checks that a child's share matches its parent's kind and is in range. If the changes are `trusted`,
+    /// two children may have the same level for a time.
     pub fn check_share(
         &self,
         disciplines: &Disciplines,
@@ -105,7 +105,7 @@ impl Place {
         }
     }
 
-    /// Checks that a level is in range, and that no `other` child has it.
+    /// Checks that a level is in range, and that no child `other` has it.
     fn check_level(&self, level: u32, other: Option<u32>) -> Result<(), ScheduleError> {
         let Self { node, parent, .. } = *self;
         if level >= PRIORITY_LEVELS {
@@ -121,7 +121,7 @@ impl Place {
     }
 }
 
-/// Returns the name of a parent's kind, and the share that it needs from a child.
+/// Returns the name of a parent's kind, and the name of the share that its children need.
 fn needs(kind: Kind) -> (&'static str, &'static str) {
     match kind {
         Kind::Priority(_) => ("priority", "needs a level"),

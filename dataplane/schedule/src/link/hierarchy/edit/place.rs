@@ -1,4 +1,5 @@
-//! Places of nodes in the tree, and their shares there: changes under load, after all checks.
+//! Places of nodes in the tree, and their shares there. The changes here may meet waiting packets; all checks
+//! come before.
 
 use millrace_units::Instant;
 
@@ -9,21 +10,21 @@ use crate::arena::NONE;
 use crate::link::hfsc::Child;
 use crate::{Item, NodeId};
 
-/// Places of a tree's nodes, for changes at one time.
+/// Tree whose nodes change places, with the time of the changes.
 pub(super) struct Places<'a, T> {
     pub tree: &'a mut Tree<T>,
     pub now: Instant,
 }
 
 impl<T: Item> Places<'_, T> {
-    /// Adds a node to the children of a parent, which may be [`NONE`].
+    /// Adds a node to the children of a parent; [`NONE`] is no parent.
     pub fn attach(&mut self, node: NodeId, parent: u32, share: &Share, is_inner_class: bool) {
         let Node { kind, .. } = self.tree.nodes[node.0];
         let above = self.tree.nodes.kind(parent).unwrap_or(Kind::Vacant);
         if let (Kind::Priority(index), Share::Level(level)) = (above, share)
             && let Some(free) = self.tree.disciplines.priorities[index].free_level()
         {
-            // The level is taken only if a later change moves the other child away.
+            // If another child has this level, a later change moves that child to another level.
             self.vacate(index, *level, free);
         }
         let queue = if let Kind::Fifo(fifo) = kind { fifo.0 } else { NONE };
@@ -38,7 +39,7 @@ impl<T: Item> Places<'_, T> {
         }
     }
 
-    /// Detaches a node from its parent. Its packets stay in it, and the nodes above no longer count them.
+    /// Detaches a node from its parent. Its packets stay in it.
     pub fn detach(&mut self, node: NodeId) {
         let Node { parent, slot, .. } = self.tree.nodes[node.0];
         self.tree.nodes[node.0].ready = self.tree.pause(node.0, self.now);
@@ -70,7 +71,8 @@ impl<T: Item> Places<'_, T> {
         self.tree.close(kind);
     }
 
-    /// Changes the share of a node in its parent. Classes of H-FSC are idle while their curves change.
+    /// Changes the share of a node in its parent. The leaf classes of H-FSC are suspended while curves
+    /// change.
     pub fn set_share(&mut self, node: NodeId, share: &Share) {
         let entry = &self.tree.nodes[node.0];
         let (above, slot) = (self.tree.nodes.parent_kind(entry), entry.slot);
@@ -78,7 +80,8 @@ impl<T: Item> Places<'_, T> {
             (Some(Kind::Priority(index)), Share::Level(level)) => {
                 let is_ready = self.tree.pause(node.0, self.now);
                 self.tree.disciplines.priorities[index].remove(slot);
-                // The other child at this level gets this node's old level, until its own change follows.
+                // If another child has this level, it gets this node's old level until a later change moves
+                // it.
                 self.vacate(index, *level, slot);
                 self.put_at_level(node.0, index, *level);
                 self.tree.resume(node.0, is_ready, self.now);

@@ -1,4 +1,4 @@
-//! Checks of service curves: of one class, and of sums against a limit.
+//! Checks of service curves: the curves of one class, and a sum of curves against a limit.
 
 use super::super::{GuaranteeLimit, ScheduleError};
 use crate::link::hfsc::{Curve, Curves};
@@ -7,7 +7,7 @@ use crate::{NodeId, Rate};
 /// Nanobits of one byte: 8 bits times 10^9. Slopes times nanoseconds are in this unit.
 const NANOBITS: i128 = 8_000_000_000;
 
-/// Checks the curves of a class on their own.
+/// Checks the curves of a class, without regard to other classes.
 pub(crate) fn check_curves(node: NodeId, curves: &Curves, is_inner: bool) -> Result<(), ScheduleError> {
     let refuse = |text: &str| Err(ScheduleError::Settings { node, text: text.to_owned() });
     if is_inner && curves.real_time.is_some() {
@@ -46,8 +46,8 @@ fn named(curves: &Curves) -> impl Iterator<Item = (&'static str, Curve)> {
     all.into_iter().filter_map(|(name, curve)| Some((name, curve?)))
 }
 
-/// Checks that the sum of `curves` stays below `limit` at all times. All curves are piecewise straight, so
-/// the check covers the points where a curve bends, and the slopes after the last point.
+/// Checks that the sum of `curves` never exceeds `limit`. All curves are piecewise linear, so the check
+/// covers each point where a curve bends, and the slopes after the last point.
 pub(super) fn check_sum(
     node: NodeId,
     mut curves: Vec<Curve>,
@@ -98,7 +98,7 @@ fn nanobits(curve: &Curve, time: u64) -> i128 {
     i128::from(curve.first.0) * i128::from(first) + i128::from(curve.then.0) * i128::from(time - first)
 }
 
-/// Sum of several curves after a time: a constant and slopes, in nanobits.
+/// Sum of several curves as a function of time: a constant and slopes, in nanobits.
 #[derive(Default)]
 struct Sum {
     constant: i128,
@@ -113,7 +113,7 @@ impl Sum {
         self.constant.saturating_add((self.first + self.then).saturating_mul(time.into()))
     }
 
-    /// Moves a curve from its first to its second piece.
+    /// Moves a curve from the sum of first pieces to the sum of second pieces.
     fn bend(&mut self, curve: &Curve) {
         let (first, then) = (i128::from(curve.first.0), i128::from(curve.then.0));
         self.first -= first;

@@ -24,8 +24,8 @@ pub(super) struct Guarantees<'a, T> {
 
 impl<T: Item> Guarantees<'_, T> {
     /// Checks all guarantees against the rates that serve them: the curves of each H-FSC hierarchy, the
-    /// guarantees below each priority scheduler, and the capacity of each leaf with a queue per flow. Trees
-    /// apart from the root are checked against the link. Errors name `node`, the subject of the change.
+    /// guarantees below each priority scheduler, and the capacity of each leaf with a queue per flow.
+    /// Subtrees apart from the root are checked against the link. Errors name `node` as the changed node.
     pub fn check(&self, node: NodeId) -> Result<(), ScheduleError> {
         let served = self.served();
         for (index, entry) in self.tree.nodes.iter() {
@@ -42,7 +42,7 @@ impl<T: Item> Guarantees<'_, T> {
                     check_slopes(child, &curves, available)?;
                 }
                 self.check_bucket(child, &curves)?;
-                // A leaf's own curves were checked against each other when they were set.
+                // The curves of a leaf class were compared with each other when they were set.
                 if curves.upper_limit.is_some() && class.inner != NONE {
                     self.check_limit(node, hierarchy, index)?;
                 }
@@ -56,7 +56,7 @@ impl<T: Item> Guarantees<'_, T> {
         Ok(())
     }
 
-    /// Checks the guarantees that a node's place and share affect.
+    /// Checks the guarantees that the place and share of a node can break.
     pub fn check_around(&self, node: NodeId) -> Result<(), ScheduleError> {
         let entry = &self.tree.nodes[node.0];
         let is_plain = !self.tree.disciplines.has_children(entry.kind) && !self.has_capacity(entry.kind);
@@ -83,8 +83,8 @@ impl<T: Item> Guarantees<'_, T> {
         Served::of(&self.tree.nodes, &self.tree.disciplines, self.link)
     }
 
-    /// Checks that all guarantees below a priority scheduler stay below its rate. Each child may use the
-    /// whole rate, but not all of them at once.
+    /// Checks that all guarantees below a priority scheduler together fit into its rate. Each child alone may
+    /// use the whole rate.
     fn check_priority(
         &self,
         node: NodeId,
@@ -115,12 +115,12 @@ impl<T: Item> Guarantees<'_, T> {
         }
     }
 
-    /// Checks the guarantees below the priority schedulers above a hierarchy.
+    /// Checks the guarantees below each priority scheduler that is an ancestor of a hierarchy.
     fn check_priorities_above(&self, node: NodeId, root: u32, served: &Served) -> Result<(), ScheduleError> {
         for above in self.tree.nodes.path_up(NodeId(root)).skip(1) {
             match self.tree.nodes[above.0].kind {
                 Kind::Priority(_) => self.check_priority(node, above.0, served.by(above.0))?,
-                // The curve of this class guarantees its rate.
+                // The curve of this class guarantees the rate of the subtree, so ancestors need no check.
                 Kind::Hfsc { .. } => return Ok(()),
                 _ => {}
             }
@@ -153,14 +153,14 @@ impl<T: Item> Guarantees<'_, T> {
         self.check_priorities_above(node, root, &served)
     }
 
-    /// Checks that the token bucket of a class, if it is one, lets its guarantee through.
+    /// If a class is a token bucket, checks that the bucket's rate and burst cover the class's guarantee.
     fn check_bucket(&self, node: NodeId, curves: &Curves) -> Result<(), ScheduleError> {
         let (Some(real_time), Kind::TokenBucket(index)) = (curves.real_time, self.tree.nodes[node.0].kind)
         else {
             return Ok(());
         };
         let (rate, burst) = self.tree.disciplines.token_buckets[index].settings();
-        // The whole burst within a nanosecond.
+        // The whole burst may leave within a nanosecond.
         let at_once = Rate(u64::from(burst).saturating_mul(8_000_000_000));
         let limit = Curve { first: at_once, duration: 1, then: rate };
         check_sum(node, vec![real_time], limit, GuaranteeLimit::OwnTokenBucket)

@@ -5,17 +5,16 @@ use super::super::nodes::{Kind, Node, Nodes};
 use crate::Rate;
 use crate::link::hfsc::Curves;
 
-/// Distribution of a rate among the children of a class or round robin.
+/// Distribution of a rate among the children of a class or round-robin node.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 struct Level {
-    /// Rate left for sharing, without the children at their guarantee or limit.
+    /// Rate left for sharing, after the children at their guarantee or limit have theirs.
     left: u64,
-    /// Sum of the sharing rates of the children that share.
+    /// Sum of the sharing rates of the children between guarantee and limit.
     weight: u64,
 }
 
-/// Claim of a class or round-robin child beside its siblings: its least and greatest rate, and its sharing
-/// rate.
+/// Claim of a child on its parent's rate: least rate, greatest rate, and sharing rate.
 #[derive(Clone, Copy, Debug)]
 struct Claim {
     least: u64,
@@ -24,13 +23,12 @@ struct Claim {
 }
 
 impl Level {
-    /// Computes the level of claims on the rate `whole`. The rate per unit of sharing rate grows from 0 until
-    /// the whole rate is used. Meanwhile each class has its guarantee until its share exceeds it, and its
-    /// share until that reaches its limit.
+    /// Distributes the rate `whole` among claims. The rate per unit of sharing rate grows from 0 until
+    /// `whole` is used up. Each child gets its share, but at least its guarantee and at most its limit.
     fn of(claims: &[Claim], whole: u64) -> Self {
         let product = |one: u64, other: u64| u128::from(one) * u128::from(other);
-        // Points at which a class begins to share or reaches its limit: the amount, the sharing rate, and
-        // whether sharing begins.
+        // Points at which a child exceeds its guarantee or reaches its limit: the amount, the sharing rate,
+        // and whether the child begins to share.
         let mut turns: Vec<(u64, u64, bool)> = Vec::with_capacity(2 * claims.len());
         for claim in claims.iter().filter(|claim| claim.shares > 0) {
             turns.push((claim.least, claim.shares, true));
@@ -52,7 +50,7 @@ impl Level {
             }
         }
         match (whole.saturating_sub(given), weight) {
-            // All classes have their limit, and some rate is left.
+            // All children are at their limit, and some rate is left.
             (1.., 0) => Self { left: u64::MAX, weight },
             (left, weight) => Self { left, weight },
         }
@@ -111,13 +109,13 @@ impl Levels {
     }
 }
 
-/// Rate that serves each node of a tree when all other nodes have packets to send, computed once.
+/// Rate that serves each node of a tree when all other nodes have packets to send.
 #[derive(Debug)]
 pub(crate) struct Served(Vec<Option<Rate>>);
 
 impl Served {
-    /// Computes the rates: the link's rate, limited by token buckets, round-robin shares and curves above
-    /// each node. The cost grows with the number of nodes, and with the cost to sort them.
+    /// Computes the rates of all nodes: the link's rate, limited by the token buckets, round-robin shares and
+    /// curves above each node. The cost is that of sorting the nodes.
     pub fn of(nodes: &Nodes, disciplines: &Disciplines, link: Option<Rate>) -> Self {
         let tree = Branches { nodes, disciplines };
         let levels = Levels::of(tree);
@@ -152,7 +150,7 @@ impl Served {
     }
 }
 
-/// Nodes of a tree, and the schedulers that distribute rates among them.
+/// Nodes of a tree, and their schedulers.
 #[derive(Clone, Copy)]
 struct Branches<'a> {
     nodes: &'a Nodes,
@@ -178,7 +176,7 @@ impl Branches<'_> {
         }
     }
 
-    /// Returns the rate of a node whose parent has the rate `whole`, distributed among its children by
+    /// Returns the rate of a node. Its parent has the rate `whole`, distributed among its children by
     /// `level`.
     fn part_of(
         self,
@@ -201,12 +199,12 @@ impl Branches<'_> {
     }
 }
 
-/// Returns the smaller of two rates; `None` is unlimited.
+/// Returns the smaller of two rates; `None` means unlimited.
 fn least_of(one: Option<Rate>, other: Option<Rate>) -> Option<Rate> {
     one.into_iter().chain(other).min()
 }
 
-/// Returns the part of a whole that `own` has of `total`.
+/// Returns `whole` times `own` / `total`.
 fn part(whole: Rate, own: u64, total: u64) -> Rate {
     let part = u128::from(whole.0) * u128::from(own) / u128::from(total.max(1));
     Rate(u64::try_from(part).unwrap_or(u64::MAX))
@@ -235,7 +233,7 @@ mod tests {
         }
     }
 
-    /// Builds an H-FSC tree with `leaves` leaves as control does, and shows it.
+    /// Builds an H-FSC tree with `leaves` leaves as control does, and shows its rates.
     fn build_and_show(leaves: u32) {
         let link = LinkRate { rate: Some(Rate::from_megabits(10_000)), slack: 0 };
         let limits = BufferLimits { queues: 65_536, ..Default::default() };
@@ -257,13 +255,13 @@ mod tests {
         assert!(tree[1..].iter().all(|leaf| leaf.promised == Some(Rate(200_000))));
     }
 
-    /// A cost that grows with the square of the leaves would take minutes here.
+    /// Builds and shows a tree so large that a quadratic cost would take minutes.
     #[test]
     fn a_tree_of_sixteen_thousand_leaves_is_checked_and_shown() {
         build_and_show(16_000);
     }
 
-    /// Returns the rate of each class, by a level found by bisection.
+    /// Returns the rate of each class by bisection, as a reference for [`Level::of`].
     fn by_halves(claims: &[Claim], whole: u64) -> Vec<u64> {
         let at = |worth: u64| -> Vec<u64> {
             let share = |claim: &Claim| (claim.shares * worth / 1000).clamp(claim.least, claim.most);
@@ -288,7 +286,7 @@ mod tests {
             for (claim, expected) in claims.iter().zip(by_halves(&claims, whole)) {
                 let share = left.saturating_mul(claim.shares) / weight.max(1);
                 let found = share.clamp(claim.least, claim.most);
-                // The twin rounds each share down, and gives the remainders to the others.
+                // The reference rounds each share down, and gives the remainders to the other classes.
                 let close = claims.len() as u64 + claim.shares / 100;
                 prop_assert!(found.abs_diff(expected) <= close, "{claim:?}: {found} {expected}");
             }

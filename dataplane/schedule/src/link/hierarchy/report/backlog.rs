@@ -1,10 +1,10 @@
 //! Backlog that a new packet would find at a leaf.
 
-/// Packets that wait before a new packet.
+/// Packets that wait ahead of a new packet.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct LeafBacklog {
-    /// Whether the counts cover only the packet's flow, with flows that share its hash queue; `false` if they
-    /// cover the whole leaf.
+    /// Whether the counts cover only the packet's flow, and flows with the same hash in FQ-CoDel. If `false`,
+    /// they cover a queue that flows share: a FIFO or the leaf's shared queue.
     pub of_flow: bool,
     /// Number of packets.
     pub packets: u32,
@@ -23,7 +23,7 @@ mod tests {
         LinkScheduler, NodeId, NodeKind, Share,
     };
 
-    /// Packet: its flow and its length in bytes.
+    /// Test packet: its flow and its length in bytes.
     #[derive(Clone, Copy, Debug)]
     struct Frame(u32, u32);
 

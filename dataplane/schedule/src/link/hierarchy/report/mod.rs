@@ -1,4 +1,4 @@
-//! Report of a tree to its user: nodes, queues and counters.
+//! Report of a scheduler tree: nodes, queues and counters.
 
 mod backlog;
 #[expect(clippy::indexing_slicing, reason = "views of nodes, of which one is made for each node")]
@@ -42,19 +42,19 @@ impl<T: Item> TreeReport<'_, T> {
         (self.tree.leaves.queues.in_use(), self.limits().queues)
     }
 
-    /// Returns the drops of packets for unknown nodes, and of packets dropped with their node.
+    /// Returns the drops of packets for unknown nodes, and of packets that a removed node still held.
     pub fn lost(&self) -> &DropCounts {
         self.tree.other_drops.lost()
     }
 
-    /// Returns the bytes of memory of queues and nodes, without packets.
+    /// Returns the memory of queues and nodes in bytes, without packets.
     pub fn memory(&self) -> usize {
         let nodes = self.tree.nodes.count() as usize * size_of::<Node>();
         self.tree.leaves.queues.memory() + nodes + self.tree.timers.memory()
     }
 
-    /// Returns a node and all nodes below it, each after its parent. If the node has children, this looks at
-    /// each node of the port once.
+    /// Returns a node and its descendants, each after its parent. For a node with children, this takes one
+    /// pass over all nodes of the port.
     pub fn with_all_below(&self, node: NodeId) -> Vec<NodeId> {
         self.tree.subtree(node)
     }
@@ -67,8 +67,9 @@ impl<T: Item> TreeReport<'_, T> {
         in_tree(all.filter_map(|node| self.view_alone(node, Some(&served))).collect())
     }
 
-    /// Returns the nodes of up to `most` numbers from `first` on, and the next number, if there may be more.
-    /// The views have only their own drops, and no promised rate. [`in_tree`] makes a tree of all.
+    /// Returns the nodes with up to `most` numbers from `first` on. The second value is the next number to
+    /// ask for; `None` at the end. The views contain only their own drops, and no promised rate. [`in_tree`]
+    /// orders all views as a tree.
     pub fn nodes_from(&self, first: u32, most: u32) -> (Vec<NodeView>, Option<u32>) {
         let (count, end) = (self.tree.nodes.count(), first.saturating_add(most));
         let part = (first..end.min(count)).filter_map(|node| self.view_alone(NodeId(node), None));
@@ -88,7 +89,7 @@ impl<T: Item> TreeReport<'_, T> {
         Served::of(&self.tree.nodes, &self.tree.disciplines, self.link.rate)
     }
 
-    /// Returns the view of a node with only its own drops.
+    /// Returns the view of a node with only its own drops, without those of its descendants.
     fn view_alone(&self, node: NodeId, served: Option<&Served>) -> Option<NodeView> {
         let Tree { nodes, leaves, .. } = self.tree;
         let entry = nodes.existing(node)?;
@@ -127,7 +128,8 @@ impl<T: Item> TreeReport<'_, T> {
         Some(view)
     }
 
-    /// Whether siblings go before a node: at a priority scheduler above it, another child has a lower level.
+    /// Whether another subtree has priority over a node: a priority scheduler above the node has another
+    /// child at a lower level.
     fn is_behind_others(&self, node: u32) -> bool {
         let Tree { nodes, disciplines, .. } = self.tree;
         let mut path = nodes.path_up(NodeId(node));

@@ -15,7 +15,7 @@ pub struct NodeView {
     /// Kind, with its settings.
     pub kind: NodeKind,
     /// Rate on the wire when all other nodes have packets to send: the greater of guarantee and share. `None`
-    /// below a later child of a priority scheduler, or if the link has no rate.
+    /// if the link has no rate, or a child with a lower level of a priority scheduler goes first.
     pub promised: Option<Rate>,
     /// Number of packets sent.
     pub sent_packets: u64,
@@ -31,14 +31,15 @@ pub struct NodeView {
     pub peak_bytes: u32,
     /// Peak of waiting packets.
     pub peak_packets: u32,
-    /// Number of queues in use: 1 for a FIFO, queues of flows, buckets of FQ-CoDel; 0 for other kinds.
+    /// Number of queues in use: 1 for a FIFO, the queues of flows, the hash queues of FQ-CoDel; 0 for other
+    /// kinds.
     pub queues: u32,
-    /// Drops by cause at or below the node, including nodes removed from there.
+    /// Drops by cause at or below the node, including removed descendants.
     pub drops: DropCounts,
 }
 
-/// Sorts views with only their own drops into tree order: each node after its parent, with subtrees kept
-/// together. Adds the drops below each node.
+/// Sorts views into tree order: each node after its parent, with subtrees kept together. Each view must
+/// contain only its own drops; this function adds the drops below each node.
 pub fn in_tree(nodes: Vec<NodeView>) -> Vec<NodeView> {
     let count = nodes.iter().map(|view| view.node.0 as usize + 1).max().unwrap_or(0);
     let mut views: Vec<Option<NodeView>> = vec![None; count];
@@ -60,7 +61,7 @@ pub fn in_tree(nodes: Vec<NodeView>) -> Vec<NodeView> {
     }
     let mut children = vec![Vec::new(); count];
     let mut open = Vec::new();
-    // The loop below takes the last child of a list first.
+    // Reversed, because the loop below takes the last child of a list first.
     for view in views.iter().rev().flatten() {
         let above = view.parent.and_then(|above| children.get_mut(above.0 as usize));
         above.unwrap_or(&mut open).push(view.node.0 as usize);
