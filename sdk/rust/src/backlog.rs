@@ -1,17 +1,18 @@
-//! Backlog of a packet.
+//! Backlog of a packet: packets that wait in its queue and for the instance.
 
 use millrace_plugin_abi::binary::{RawBacklog, backlog};
 
-/// Current backlog of a packet's queue. A later filter or instance may still send the packet to another
-/// queue.
+/// Current backlog of a packet's queue. A later filter or instance may still select another queue for the
+/// packet.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct QueueBacklog {
-    /// Output port of the packet.
+    /// Number of the packet's egress port.
     pub port: u16,
     /// Scheduler leaf of the packet, as in [`Verdict::Queue`](crate::Verdict::Queue); 0 if the port has no
     /// scheduler.
     pub queue: u16,
-    /// Whether the numbers count only packets of the packet's flow, or packets of all flows in the leaf.
+    /// Whether the counts are those of the packet's flow only. Otherwise they are those of all flows in the
+    /// leaf.
     pub of_flow: bool,
     /// Number of waiting packets.
     pub packets: u32,
@@ -19,12 +20,12 @@ pub struct QueueBacklog {
     pub bytes: u64,
 }
 
-/// Backlog of a packet.
+/// Backlog of a packet: packets that wait in its queue and for the instance.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Backlog {
     /// Backlog of the packet's queue; `None` if the queue is not known yet or belongs to another worker.
     pub queue: Option<QueueBacklog>,
-    /// Number of packets of all flows that wait for the instance to end its current call.
+    /// Number of packets that arrived during the instance's current call and wait for its end.
     pub instance_packets: u32,
     /// Bytes of these packets, link headers included.
     pub instance_bytes: u64,

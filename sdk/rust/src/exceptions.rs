@@ -4,7 +4,7 @@
 pub const TTL: u8 = 1;
 /// IPv4 options or an IPv6 hop-by-hop header.
 pub const OPTIONS: u8 = 2;
-/// Fragment other than the first: the packet has no ports.
+/// Later fragment: the packet has no ports.
 pub const FRAGMENT: u8 = 4;
-/// Transport header truncated or nested too deeply: the ports can't be read.
+/// Transport header cut, or behind too many extension headers: the ports can't be read.
 pub const CUT: u8 = 8;

@@ -1,8 +1,8 @@
-//! Required interface features of a plugin, written into its manifest at compile time.
+//! Interface features that a plugin requires, written into its manifest at compile time.
 
 use crate::Features;
 
-/// Returns the feature if an argument is given, otherwise no feature.
+/// Expands to `$feature`. The further arguments are unused: they make the expansion depend on a given key.
 #[macro_export]
 #[doc(hidden)]
 macro_rules! __millrace_because {
@@ -13,8 +13,7 @@ macro_rules! __millrace_because {
 #[doc(hidden)]
 pub use crate::__millrace_because as because;
 
-/// Builds a manifest that begins with the interface version and these features, and continues with the given
-/// text.
+/// Builds a manifest from the interface version, these features, and the rest of the text.
 #[macro_export]
 #[doc(hidden)]
 macro_rules! __millrace_with_features {
@@ -31,7 +30,7 @@ macro_rules! __millrace_with_features {
 #[doc(hidden)]
 pub use crate::__millrace_with_features as with_features;
 
-/// Text before and after the list of features.
+/// Beginning of a manifest, before the names of the features.
 const BEFORE: &str = "{\"abi\":1,\"features\":[";
 const BEHIND: &str = "]";
 
@@ -41,7 +40,7 @@ pub const fn length(features: Features, rest: &str) -> usize {
     let (mut bytes, mut at, mut count) = (BEFORE.len() + BEHIND.len() + rest.len(), 0, 0);
     while at < Features::NAMED.len() {
         if features.0 >> at & 1 != 0 {
-            // Count the quotes, and a comma after an earlier feature.
+            // Count the quotes, and the comma that separates the feature from an earlier one.
             bytes += Features::NAMED[at].0.len() + 2 + (count > 0) as usize;
             count += 1;
         }
@@ -70,7 +69,7 @@ pub const fn whole<const N: usize>(features: Features, rest: &str) -> [u8; N] {
     bytes
 }
 
-/// Writes a text at an index; returns the end index.
+/// Writes a text at index `from`, and returns the index behind it.
 const fn put<const N: usize>(bytes: &mut [u8; N], from: usize, text: &str) -> usize {
     let mut at = 0;
     while at < text.len() {

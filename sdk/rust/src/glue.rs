@@ -1,4 +1,4 @@
-//! Glue between the exported functions and a [`Plugin`]. A panic never leaves these functions.
+//! Connection between the exported functions and a [`Plugin`]. A panic never leaves these functions.
 
 use alloc::alloc::{alloc, dealloc};
 use core::alloc::Layout;
@@ -9,7 +9,7 @@ use millrace_plugin_abi::binary::{RawCall, RawFlowEnd, RawPacket};
 
 use crate::{Declared, FlowEnd, Packets, Plugin, Refusal, host};
 
-/// Storage for the only instance in a module: empty before `init` and after a panic.
+/// Storage for the only instance in a module. It is empty before `init` and after a panic.
 pub struct Slot<P>(UnsafeCell<Option<P>>);
 
 // SAFETY: the router never calls from two threads at once, and never during another call
@@ -25,7 +25,7 @@ impl<P> Slot<P> {
     }
 
     /// # Safety
-    /// The caller holds no other reference returned by this function.
+    /// The caller must hold no other reference returned by this function.
     #[allow(clippy::mut_from_ref, reason = "the interface says that there is one caller at a time")]
     unsafe fn get(&self) -> &mut Option<P> {
         // SAFETY: the caller guarantees it.
@@ -49,17 +49,17 @@ unsafe fn bytes<'a>((address, length): (*const u8, usize)) -> &'a [u8] {
     unsafe { slice::from_raw_parts(address, length) }
 }
 
-/// Runs a function of the plugin. In WebAssembly a panic traps, so the function needs no guard.
+/// Runs a function of the plugin. In WebAssembly, a panic is a trap, so no guard is needed.
 #[cfg(target_family = "wasm")]
 fn guarded<T>(run: impl FnOnce() -> Result<T, Refusal>) -> Result<T, Refusal> {
     run()
 }
 
-/// Runs a function of the plugin. A panic becomes a refusal with the panic's text.
+/// Runs a function of the plugin. Converts a panic into a refusal with the panic's text.
 #[cfg(not(target_family = "wasm"))]
 fn guarded<T>(run: impl FnOnce() -> Result<T, Refusal>) -> Result<T, Refusal> {
     use std::panic::{AssertUnwindSafe, catch_unwind};
-    // Half-changed data is not used again: `with` leaves the slot empty.
+    // Data that the panic left half-changed is not used again: `with` leaves the slot empty.
     catch_unwind(AssertUnwindSafe(run)).unwrap_or_else(|panic| {
         let text = panic.downcast_ref::<&str>().copied();
         let text = text.or_else(|| panic.downcast_ref::<alloc::string::String>().map(|text| &**text));
@@ -83,7 +83,7 @@ fn with<P: Plugin, T>(
     result
 }
 
-/// Returns 0 for success. Reports a refusal to the router and returns 1.
+/// Returns 0 for success. For a refusal, reports its text to the router and returns 1.
 fn answer(result: Result<(), Refusal>) -> i32 {
     match result {
         Ok(()) => 0,
@@ -107,7 +107,8 @@ pub fn reserve(bytes: usize) -> *mut u8 {
 }
 
 /// # Safety
-/// [`reserve`] must have returned `address` for the same number of bytes, and nothing may use it afterwards.
+/// [`reserve`] must have returned `address` for the same number of bytes. The memory must not be used
+/// afterwards.
 pub unsafe fn release(address: *mut u8, bytes: usize) {
     if let Some(layout) = layout(bytes)
         && !address.is_null()
@@ -123,8 +124,7 @@ pub fn attach(table: *const host::RawHost) {
 }
 
 /// # Safety
-/// Only one call may run at a time, and each length must match its address. The same applies to all functions
-/// below.
+/// Only one call may run at a time, and each address must be readable for the given length.
 pub unsafe fn init<P: Plugin>(slot: &Slot<P>, settings: *const u8, length: usize) -> i32 {
     // SAFETY: the caller guarantees it.
     let (slot, settings) = unsafe { (slot.get(), bytes((settings, length))) };
@@ -132,8 +132,8 @@ pub unsafe fn init<P: Plugin>(slot: &Slot<P>, settings: *const u8, length: usize
 }
 
 /// # Safety
-/// As for [`init`]. The call, its packets, their windows and their states must be valid, and only this call
-/// may use them.
+/// Conditions of [`init`]. The call, its packets, their windows and their flow states must be valid, and only
+/// this call may use them.
 pub unsafe fn packets<P: Declared>(slot: &Slot<P>, call: *const RawCall) {
     // SAFETY: the caller guarantees it.
     let (slot, call) = unsafe { (slot.get(), &*call) };
@@ -148,10 +148,10 @@ pub unsafe fn packets<P: Declared>(slot: &Slot<P>, call: *const RawCall) {
     }
 }
 
-/// Sets an invalid verdict for all packets. The router treats it as a fault, as configured for the binding.
+/// Sets an invalid verdict for all packets, so the router treats the call as a fault.
 ///
 /// # Safety
-/// As for [`packets`].
+/// Conditions of [`packets`].
 unsafe fn fault(call: &RawCall) {
     if usize::from(call.packet_size) < size_of::<RawPacket>() {
         return;
@@ -164,7 +164,7 @@ unsafe fn fault(call: &RawCall) {
 }
 
 /// # Safety
-/// As for [`init`].
+/// Conditions of [`init`].
 pub unsafe fn control<P: Plugin>(
     slot: &Slot<P>,
     name: (*const u8, usize),
@@ -177,7 +177,7 @@ pub unsafe fn control<P: Plugin>(
 }
 
 /// # Safety
-/// As for [`init`].
+/// Conditions of [`init`].
 pub unsafe fn periodic<P: Plugin>(slot: &Slot<P>, now: u64) {
     // SAFETY: the caller guarantees it.
     let slot = unsafe { slot.get() };
@@ -188,7 +188,7 @@ pub unsafe fn periodic<P: Plugin>(slot: &Slot<P>, now: u64) {
 }
 
 /// # Safety
-/// As for [`init`].
+/// Conditions of [`init`].
 pub unsafe fn message<P: Plugin>(slot: &Slot<P>, message: (*const u8, usize)) {
     // SAFETY: the caller guarantees it.
     let (slot, message) = unsafe { (slot.get(), bytes(message)) };
@@ -199,7 +199,7 @@ pub unsafe fn message<P: Plugin>(slot: &Slot<P>, message: (*const u8, usize)) {
 }
 
 /// # Safety
-/// As for [`init`]. The flow and its state must be valid.
+/// Conditions of [`init`]. The flow and its state must be valid.
 pub unsafe fn flow_ended<P: Declared>(slot: &Slot<P>, flow: *const RawFlowEnd) {
     // SAFETY: the caller guarantees it.
     let (slot, raw) = unsafe { (slot.get(), &*flow) };
@@ -212,7 +212,7 @@ pub unsafe fn flow_ended<P: Declared>(slot: &Slot<P>, flow: *const RawFlowEnd) {
 }
 
 /// # Safety
-/// As for [`init`].
+/// Conditions of [`init`].
 pub unsafe fn save<P: Plugin>(slot: &Slot<P>) -> i32 {
     // SAFETY: the caller guarantees it.
     let slot = unsafe { slot.get() };
@@ -220,7 +220,7 @@ pub unsafe fn save<P: Plugin>(slot: &Slot<P>) -> i32 {
 }
 
 /// # Safety
-/// As for [`init`].
+/// Conditions of [`init`].
 pub unsafe fn restore<P: Plugin>(slot: &Slot<P>, state: (*const u8, usize), version: u32) -> i32 {
     // SAFETY: the caller guarantees it.
     let (slot, state) = unsafe { (slot.get(), bytes(state)) };

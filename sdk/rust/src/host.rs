@@ -1,6 +1,8 @@
-//! Functions of the router that a plugin can call. Each needs the capability that its comment names in the
-//! plugin's manifest. Without it, the router refuses to link a WebAssembly module; in a shared object the
-//! function does nothing, and the call counts as a fault.
+//! Host functions: functions of the router that a plugin can call.
+//!
+//! Most need a capability in the plugin's manifest, which the function's comment names. Without it, the
+//! router refuses to link a WebAssembly module. In a shared object, the function then does nothing, and the
+//! call is a fault.
 
 use alloc::string::String;
 
@@ -20,14 +22,14 @@ pub enum Level {
     Debug = 3,
 }
 
-/// Writes a line to the daemon's log, at most 10 lines per second. Capability `log`. [`log!`](crate::log)
-/// formats its arguments.
+/// Writes a line to the daemon's log, up to 10 lines per second. Capability `log`. The macro
+/// [`log!`](crate::log) also formats arguments.
 pub fn log(level: Level, text: &str) {
     raw::log(level as u32, text.as_ptr(), text.len());
 }
 
-/// Writes a formatted line to the daemon's log: `log!(Warning, "{count} are too many")`. Capability `log`.
-/// Formatting adds about 10 KB to the module.
+/// Formats a line and writes it to the daemon's log, as in `log!(Warning, "{count} are too many")`.
+/// Capability `log`. Formatting adds about 10 KB to the module.
 #[macro_export]
 macro_rules! log {
     ($level:ident, $($text:tt)+) => {
@@ -35,36 +37,36 @@ macro_rules! log {
     };
 }
 
-/// Requests one call of [`Plugin::periodic`](crate::Plugin::periodic), `nanoseconds` from now. Capability
-/// `timer`.
+/// Requests one call of [`Plugin::periodic`](crate::Plugin::periodic), in `nanoseconds` nanoseconds.
+/// Capability `timer`.
 pub fn timer(nanoseconds: u64) {
     raw::timer(nanoseconds);
 }
 
-/// Adds `number` to a counter, given by its index in the manifest's `counters`. `millrace show instances`
-/// shows the sums over all workers.
+/// Adds `number` to the counter at this index of the manifest's `counters`. `millrace show instances` shows
+/// the sums over all workers.
 pub fn count(counter: u32, number: u64) {
     raw::count(counter, number);
 }
 
 /// Requests a change of filters, routes, queues or instances, as JSON. Returns whether the router accepted
-/// the request; it makes the change later. Capability `request`, or the capability for one kind of change,
-/// such as `request-routes`.
+/// the request; the change takes place later. Capability `request` for all kinds of change, or one such as
+/// `request-routes` for a single kind.
 #[must_use]
 pub fn request(json: &str) -> bool {
     raw::request(json.as_ptr(), json.len()) == 0
 }
 
-/// Sends a message of up to 16 KiB from an instance at a worker to the host companion, or back. Returns
-/// whether the router accepted the message. It may still be lost if too many messages wait. Capability
-/// `message`.
+/// Sends a message of up to 16 KiB: from an instance at a worker to the host companion, or from the host
+/// companion to the instances. Returns whether the router accepted the message. An accepted message may still
+/// be lost if too many messages wait. Capability `message`.
 #[must_use]
 pub fn send(message: &[u8]) -> bool {
     raw::send(message.as_ptr(), message.len()) == 0
 }
 
-/// Creates a packet, given from its network header on. The router forwards it as if it had arrived at `port`.
-/// Returns false without free packet memory. Capability `packet-make`.
+/// Creates a packet. `bytes` begin with the network header. The router forwards the packet as if it had
+/// arrived at `port`. Returns `false` if the router doesn't take the packet. Capability `packet-make`.
 #[must_use]
 pub fn packet_make(bytes: &[u8], port: u16) -> bool {
     raw::packet_make(bytes.as_ptr(), bytes.len(), port.into()) == 0
@@ -88,8 +90,7 @@ pub(crate) fn flow_backlog(packet: u16) -> Option<RawBacklog> {
     (written > 0).then_some(backlog)
 }
 
-/// Returns the address of the state common to all flows; null if the manifest's `service_state` declares
-/// none.
+/// Returns the address of the service state; null if the manifest declares none (`service_state`).
 pub(crate) fn service_state() -> *mut u8 {
     raw::service_state()
 }
@@ -114,7 +115,7 @@ pub(crate) fn reply(bytes: &[u8]) {
     raw::reply(bytes.as_ptr(), bytes.len());
 }
 
-/// Decodes UTF-8 from the router, with a replacement character for invalid bytes.
+/// Decodes UTF-8 from the router. Replaces invalid bytes by U+FFFD.
 pub(crate) fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
@@ -143,17 +144,17 @@ mod raw {
     }
 }
 
-/// Function table that the router passes to a shared object. A function for which the plugin lacks the
-/// capability is null, or refuses.
+/// Function table that the router passes to a shared object. The entry of a function without its capability
+/// is null, or the function refuses.
 #[cfg(not(target_family = "wasm"))]
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct RawHost {
-    /// Bytes of this structure.
+    /// Size of this structure in bytes.
     pub size: u64,
-    /// Reports an error text. `docs/plugin-abi.md` describes this and all further functions.
+    /// Reports an error text. `docs/plugin-abi.md` describes this and all other functions.
     pub fail: Option<extern "C" fn(*const u8, usize)>,
-    /// Returns the answer.
+    /// Reports the reply to a control message, or the saved state.
     pub reply: Option<extern "C" fn(*const u8, usize)>,
     /// Logs a line.
     pub log: Option<extern "C" fn(u32, *const u8, usize)>,
@@ -163,15 +164,15 @@ pub struct RawHost {
     pub packet_write: Option<extern "C" fn(u32, u32, *const u8, usize) -> u32>,
     /// Adds or removes bytes at the front of a packet.
     pub packet_resize: Option<extern "C" fn(u32, i32) -> i32>,
-    /// Makes a packet.
+    /// Creates a packet.
     pub packet_make: Option<extern "C" fn(*const u8, usize, u32) -> i32>,
     /// Reads the backlog of a packet.
     pub flow_backlog: Option<extern "C" fn(u32, *mut RawBacklog, usize) -> u32>,
-    /// Sets the time of a call of `periodic`.
+    /// Requests a call of `periodic` after a time.
     pub timer: Option<extern "C" fn(u64)>,
-    /// Requests a change.
+    /// Requests a change of the configuration.
     pub request: Option<extern "C" fn(*const u8, usize) -> i32>,
-    /// Returns the address of the state common to all flows.
+    /// Returns the address of the service state.
     pub service_state: Option<extern "C" fn() -> *mut u8>,
     /// Reads the value of a key.
     pub map_get: Option<extern "C" fn(u32, *const u8, usize, *mut u8, usize) -> i32>,
@@ -179,13 +180,13 @@ pub struct RawHost {
     pub map_set: Option<extern "C" fn(u32, *const u8, usize, *const u8, usize) -> i32>,
     /// Removes a key.
     pub map_remove: Option<extern "C" fn(u32, *const u8, usize) -> i32>,
-    /// Sends a message to the other half.
+    /// Sends a message to the other part of the plugin.
     pub send: Option<extern "C" fn(*const u8, usize) -> i32>,
     /// Adds to a counter.
     pub count: Option<extern "C" fn(u32, u64)>,
 }
 
-/// Functions for a shared object: they call the router's table, or do nothing without it.
+/// Functions for a shared object: they call the router's table. Without a table they do nothing.
 #[cfg(not(target_family = "wasm"))]
 pub(crate) mod raw {
     use core::ptr;
@@ -195,13 +196,13 @@ pub(crate) mod raw {
 
     static TABLE: AtomicPtr<RawHost> = AtomicPtr::new(ptr::null_mut());
 
-    /// Stores the address of the table, which stays valid as long as the plugin is loaded.
+    /// Stores the address of the router's table. The table stays valid as long as the plugin is loaded.
     pub fn attach(table: *const RawHost) {
         TABLE.store(table.cast_mut(), Ordering::Release);
     }
 
-    /// Returns the table entry at an offset; `None` without a table, or if the table of an older router is
-    /// too short.
+    /// Returns the table's entry at a byte offset. `None` without a table, or if the table of an older router
+    /// lacks the entry.
     fn entry<F: Copy>(offset: usize) -> Option<F> {
         let table = TABLE.load(Ordering::Acquire);
         // SAFETY: `attach` received a table that stays valid and begins with its size.

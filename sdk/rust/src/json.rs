@@ -1,5 +1,5 @@
-//! Minimal JSON (RFC 8259) for settings, arguments and answers: an object reader that works in place, and a
-//! writer. Both together add about 3 KB to a module. Neither panics on any input.
+//! Minimal JSON (RFC 8259) for settings, arguments and replies: a reader for objects, which copies nothing,
+//! and a writer. Both together add about 3 KB to a module. Neither panics on any input.
 
 use alloc::string::String;
 use core::str;
@@ -9,15 +9,15 @@ use crate::Refusal;
 /// Maximum nesting depth of values.
 const MOST_LEVELS: u32 = 32;
 
-/// JSON object, read in place. For a duplicate key, the first value applies.
+/// JSON object, whose text is read in place. If a key occurs several times, the first value applies.
 #[derive(Clone, Copy, Debug)]
 pub struct Object<'a>(&'a [u8]);
 
 impl<'a> Object<'a> {
-    /// Reads an object; empty input is an object without keys.
+    /// Reads an object. Empty input is an object without keys.
     ///
     /// # Errors
-    /// The input is not a JSON object.
+    /// Input that is not a JSON object.
     pub fn new(bytes: &'a [u8]) -> Result<Self, Refusal> {
         if bytes.trim_ascii().is_empty() {
             return Ok(Self(b"{}"));
@@ -29,7 +29,7 @@ impl<'a> Object<'a> {
         }
     }
 
-    /// Returns the value of a key.
+    /// Returns the value of a key; `None` for a missing key.
     #[must_use]
     pub fn get(&self, key: &str) -> Option<Value<'a>> {
         self.iter().find(|(name, _)| name == key).map(|(_, value)| value)
@@ -46,10 +46,10 @@ impl<'a> Object<'a> {
         })
     }
 
-    /// Checks that the object has no keys other than `known`.
+    /// Checks that the object has no keys except `known`.
     ///
     /// # Errors
-    /// The first other key.
+    /// Names the first other key.
     pub fn only(&self, known: &[&str]) -> Result<(), Refusal> {
         match self.iter().find(|(name, _)| !known.contains(&name.as_str())) {
             None => Ok(()),
@@ -74,7 +74,7 @@ impl<'a> Value<'a> {
         self.0
     }
 
-    /// Returns the text if the value is a string. Unpaired surrogates become U+FFFD.
+    /// Returns the text if the value is a string. Each unpaired surrogate becomes U+FFFD.
     #[must_use]
     pub fn string(&self) -> Option<String> {
         let inner = self.0.strip_prefix(b"\"")?.strip_suffix(b"\"")?;
@@ -98,7 +98,7 @@ impl<'a> Value<'a> {
         }
     }
 
-    /// Returns the elements if the value is an array.
+    /// Returns an iterator over the elements if the value is an array.
     #[must_use]
     pub fn array(&self) -> Option<impl Iterator<Item = Value<'a>> + use<'a>> {
         let mut rest = self.0.starts_with(b"[").then(|| inside(self.0))?;
@@ -116,18 +116,19 @@ impl<'a> Value<'a> {
     }
 }
 
-/// Returns the bytes between the brackets.
+/// Returns the bytes between the first and the last byte, which are brackets.
 fn inside(bytes: &[u8]) -> &[u8] {
     bytes.get(1..bytes.len().saturating_sub(1)).unwrap_or_default()
 }
 
-/// Skips blanks and one occurrence of `byte` at the front.
+/// Removes white space, and then one occurrence of `byte`, from the front.
 fn skip(bytes: &[u8], byte: u8) -> &[u8] {
     let bytes = bytes.trim_ascii_start();
     bytes.strip_prefix(&[byte]).unwrap_or(bytes)
 }
 
-/// Splits a value off the front. The input is valid JSON, so only the end of the value is searched.
+/// Splits the first value from the rest. The input must be valid JSON, so only the end of the value is
+/// searched.
 fn take(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
     let bytes = bytes.trim_ascii_start();
     let end = match bytes.first()? {
@@ -189,7 +190,7 @@ fn unescaped(text: &str) -> Option<String> {
     Some(out)
 }
 
-/// Decodes the hexadecimal digits after `\u`: one UTF-16 unit, or a surrogate pair.
+/// Decodes the hexadecimal digits behind `\u`: a UTF-16 unit, or a surrogate pair.
 fn unicode(rest: &mut str::Chars<'_>) -> Option<char> {
     let mut unit = |text: &str| -> Option<u32> { u32::from_str_radix(text.get(..4)?, 16).ok() };
     let first = unit(rest.as_str())?;
@@ -203,7 +204,8 @@ fn unicode(rest: &mut str::Chars<'_>) -> Option<char> {
     char::from_u32(0x10000 + ((first - 0xd800) << 10) + (low - 0xdc00))
 }
 
-/// Writes a number into `digits`, without the code of `core::fmt`, which is larger than a small plugin.
+/// Writes a number into `digits`, and returns its text. The code of `core::fmt` for this is larger than a
+/// small plugin.
 pub(crate) fn decimal(mut number: u64, digits: &mut [u8; 20]) -> &str {
     let mut first = digits.len();
     while first == digits.len() || number > 0 {
@@ -214,7 +216,7 @@ pub(crate) fn decimal(mut number: u64, digits: &mut [u8; 20]) -> &str {
     str::from_utf8(&digits[first..]).unwrap_or("0")
 }
 
-/// JSON writer, which adds the commas.
+/// JSON writer, which inserts the commas.
 ///
 /// ```
 /// let mut json = millrace_sdk::json::Writer::new();
@@ -236,7 +238,7 @@ impl Writer {
         Self::default()
     }
 
-    /// Returns the written text.
+    /// Returns the text written so far.
     #[must_use]
     pub fn text(self) -> String {
         self.0
@@ -264,7 +266,7 @@ impl Writer {
         self
     }
 
-    /// Writes a key; write its value next.
+    /// Writes a key. The next call must write its value.
     pub fn key(&mut self, name: &str) -> &mut Self {
         self.string(name).0.push(':');
         self
@@ -302,7 +304,7 @@ impl Writer {
         self
     }
 
-    /// Writes JSON text unchanged.
+    /// Writes a value that is JSON text already.
     pub fn raw(&mut self, json: &str) -> &mut Self {
         self.comma();
         self.0.push_str(json);
@@ -315,8 +317,8 @@ impl Writer {
         self
     }
 
-    /// Writes a comma before an item, unless it is the first of the text, an object or an array, or follows a
-    /// key.
+    /// Writes a comma, unless the next item is the first of the text, of an object or of an array, or follows
+    /// a key.
     fn comma(&mut self) {
         if !matches!(self.0.as_bytes().last(), None | Some(b'{' | b'[' | b':')) {
             self.0.push(',');

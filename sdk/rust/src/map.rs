@@ -1,4 +1,4 @@
-//! Maps shared by instances: one instance writes, others read.
+//! Shared maps: one instance writes a map, others read it.
 
 use millrace_plugin_abi::binary::map_answer;
 
@@ -7,18 +7,19 @@ use crate::{Plain, host};
 /// Error of a map operation.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum MapError {
-    /// No room for another key.
+    /// The map has its maximum number of entries.
     Full,
-    /// Unknown map number, wrong size of the key or value, a write to another instance's map, or a call
-    /// during [`Plugin::init`](crate::Plugin::init).
+    /// The map number is unknown, the key or value has the wrong size, the map belongs to another instance,
+    /// or the call came during [`Plugin::init`](crate::Plugin::init).
     Refused,
 }
 
-/// Map, by its number. The number is the index of the map in the manifest's `maps`, or the value of a setting
-/// with the format `map`.
+/// Shared map, by its number. The number is the index of the map in the manifest's `maps`, or the value of a
+/// setting with the format `map`.
 ///
-/// Each worker's instance writes its own copy of the map. A reader gets the value from the copy of its own
-/// worker, or else from another copy. Maps are not available during [`Plugin::init`](crate::Plugin::init).
+/// The writing instance has a copy of the map at each worker. A reader gets the value from the copy of its
+/// own worker; if the key is absent there, from another copy. Maps are not available during
+/// [`Plugin::init`](crate::Plugin::init).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct SharedMap(pub u32);
 
@@ -56,8 +57,8 @@ impl SharedMap {
         self.remove_bytes(bytes_of(key, &mut name).ok_or(MapError::Refused)?)
     }
 
-    /// Reads a value as bytes, as [`get`](Self::get) does. Returns false and leaves `value` for an absent
-    /// key.
+    /// Reads a value as bytes, like [`get`](Self::get). For an absent key, returns `false` and doesn't change
+    /// `value`.
     ///
     /// # Errors
     /// [`Refused`](MapError::Refused).
@@ -65,7 +66,7 @@ impl SharedMap {
         was_there(host::map_get(self.0, key, value))
     }
 
-    /// Sets a value as bytes, as [`set`](Self::set) does.
+    /// Sets a value as bytes, like [`set`](Self::set).
     ///
     /// # Errors
     /// [`Full`](MapError::Full) or [`Refused`](MapError::Refused).
@@ -77,7 +78,7 @@ impl SharedMap {
         }
     }
 
-    /// Removes a key given as bytes, as [`remove`](Self::remove) does.
+    /// Removes a key given as bytes, like [`remove`](Self::remove).
     ///
     /// # Errors
     /// [`Refused`](MapError::Refused).
@@ -86,7 +87,7 @@ impl SharedMap {
     }
 }
 
-/// Converts the return code of a map function: whether the key existed.
+/// Converts the return code of a map function. Returns whether the key existed.
 fn was_there(answer: i32) -> Result<bool, MapError> {
     match answer {
         map_answer::DONE => Ok(true),
@@ -95,7 +96,7 @@ fn was_there(answer: i32) -> Result<bool, MapError> {
     }
 }
 
-/// Maximum bytes of a value.
+/// Maximum bytes of a key or value.
 const MOST: usize = 256;
 
 fn bytes_of<'a, T: Plain>(value: &T, room: &'a mut [u8; MOST]) -> Option<&'a [u8]> {

@@ -1,6 +1,6 @@
 //! Packet of a call, and verdicts about it.
 //!
-//! Nothing here panics: missing data is `None`, or fewer bytes.
+//! Nothing here panics: missing data is `None`, or a shorter slice.
 
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use core::slice;
@@ -18,17 +18,19 @@ pub enum Verdict {
     Drop(u8),
     /// The plugin takes the packet: the router neither forwards it nor counts it as dropped.
     Consume,
-    /// The packet leaves by this port, whatever its route.
+    /// The packet leaves by the port with this number, whatever its route.
     Port(u16),
-    /// The packet leaves by each port whose bit is set.
+    /// The packet leaves by each port N whose bit N is set, whatever its route.
     Ports(u64),
-    /// The packet continues and goes to this queue of its output port.
+    /// The packet continues, and will wait in this queue of its egress port.
     Queue(u16),
-    /// The named instance processes the packet next; then the packet continues after the deciding instance.
+    /// The instance with this number processes the packet next. Then the packet continues behind the instance
+    /// that gave this verdict.
     Instance(u16),
     /// The router classifies the packet again, with its current tag.
     Classify,
-    /// The router holds the packet until this time, in nanoseconds; then the packet continues.
+    /// The router holds the packet until this time, in nanoseconds as in
+    /// [`Plugin::packets`](crate::Plugin::packets). Then the packet continues.
     Hold(u64),
     /// Invalid verdict, which counts as a fault of the plugin.
     Fault,
@@ -68,7 +70,7 @@ impl Verdict {
     }
 }
 
-/// Packet of a call. Offsets count from its first byte, the start of the link header.
+/// Packet of a call. All offsets count from its first byte, where the link header begins.
 pub struct Packet<'a> {
     raw: &'a mut RawPacket,
     state_bytes: u16,
@@ -82,7 +84,7 @@ impl<'a> Packet<'a> {
         Self { raw, state_bytes }
     }
 
-    /// Returns the bytes of the whole packet, link header included.
+    /// Returns the length of the whole packet in bytes, link header included.
     #[inline]
     #[must_use]
     #[allow(clippy::len_without_is_empty, reason = "no packet is empty")]
@@ -102,7 +104,7 @@ impl<'a> Packet<'a> {
     }
 
     /// Returns the window for changes. The plugin must update checksums itself. Without the capability
-    /// `packet-write`, the router ignores the changes.
+    /// `packet-write`, the changes have no effect.
     #[inline]
     #[must_use]
     pub fn window_mut(&mut self) -> &mut [u8] {
@@ -115,7 +117,7 @@ impl<'a> Packet<'a> {
         }
     }
 
-    /// Whether the packet is longer than the window. [`read`](Self::read) also returns bytes after the
+    /// Whether the packet is longer than the window. [`read`](Self::read) also returns the bytes behind the
     /// window.
     #[inline]
     #[must_use]
@@ -124,21 +126,21 @@ impl<'a> Packet<'a> {
     }
 
     /// Whether the packet is a copy. The router sends a copy only with the verdict [`Verdict::Port`] or
-    /// [`Verdict::Ports`]; any other verdict frees it.
+    /// [`Verdict::Ports`], and discards it with any other.
     #[inline]
     #[must_use]
     pub fn is_copy(&self) -> bool {
         self.raw.flags & packet_flags::COPY != 0
     }
 
-    /// Whether the packet is the first packet of its flow at the instance.
+    /// Whether the packet is the first of its flow at this instance.
     #[inline]
     #[must_use]
     pub fn is_first(&self) -> bool {
         self.raw.flags & packet_flags::FIRST != 0
     }
 
-    /// Returns the EtherType after all VLAN tags.
+    /// Returns the EtherType behind all VLAN tags.
     #[inline]
     #[must_use]
     pub fn ether_type(&self) -> u16 {
@@ -152,7 +154,7 @@ impl<'a> Packet<'a> {
         self.raw.family
     }
 
-    /// Returns the IP protocol; in IPv6 the upper-layer protocol, after the extension headers.
+    /// Returns the IP protocol; for IPv6 the upper-layer protocol, behind the extension headers.
     #[inline]
     #[must_use]
     pub fn protocol(&self) -> u8 {
@@ -203,21 +205,22 @@ impl<'a> Packet<'a> {
         Some((at(8)?.into(), at(24)?.into()))
     }
 
-    /// Returns the source port of TCP, UDP and similar protocols, else 0.
+    /// Returns the source port of TCP, UDP, SCTP and UDP-Lite; 0 for other protocols or an unreadable header.
     #[inline]
     #[must_use]
     pub fn source_port(&self) -> u16 {
         self.raw.source_port
     }
 
-    /// Returns the destination port of TCP, UDP and similar protocols, else 0.
+    /// Returns the destination port of TCP, UDP, SCTP and UDP-Lite; 0 for other protocols or an unreadable
+    /// header.
     #[inline]
     #[must_use]
     pub fn destination_port(&self) -> u16 {
         self.raw.destination_port
     }
 
-    /// Returns the number of the incoming port.
+    /// Returns the number of the ingress port.
     #[inline]
     #[must_use]
     pub fn port(&self) -> u16 {
@@ -231,29 +234,29 @@ impl<'a> Packet<'a> {
         self.raw.exceptions
     }
 
-    /// Returns the plugin tag, 0 to 31.
+    /// Returns the packet's tag, 0 to 31, which plugins set and filters match.
     #[inline]
     #[must_use]
     pub fn tag(&self) -> u8 {
         self.raw.tag
     }
 
-    /// Sets the plugin tag to the lowest five bits of `tag`.
+    /// Sets the packet's tag to the lowest five bits of `tag`.
     #[inline]
     pub fn set_tag(&mut self, tag: u8) {
         self.raw.tag = tag & 31;
     }
 
-    /// Returns the flow number, which stays the same while the router has the flow's record; `None` without a
-    /// record.
+    /// Returns the number of the flow. It stays the same while the router keeps the flow's record. `None`
+    /// without a record.
     #[inline]
     #[must_use]
     pub fn flow(&self) -> Option<u32> {
         (self.raw.flow != 0).then_some(self.raw.flow)
     }
 
-    /// Returns the flow's state, whose size is the manifest's `flow_state`. It is zeroed for a new flow;
-    /// empty if the router keeps no state.
+    /// Returns the flow's state, with the size of the manifest's `flow_state`. It is all zeros for a new
+    /// flow, and empty if the router keeps no state for this flow.
     #[inline]
     #[must_use]
     pub fn flow_bytes(&mut self) -> &mut [u8] {
@@ -264,14 +267,15 @@ impl<'a> Packet<'a> {
         unsafe { slice::from_raw_parts_mut(self.raw.state as usize as *mut u8, self.state_bytes.into()) }
     }
 
-    /// Returns the flow's state as a value; `None` without state, or if the state is smaller than `T`.
+    /// Returns the flow's state as a value of type `T`; `None` without state, or if the state is smaller than
+    /// `T`.
     #[inline]
     #[must_use]
     pub fn flow_state<T: Plain>(&mut self) -> Option<T> {
         T::read(self.flow_bytes())
     }
 
-    /// Sets the flow's state. Returns whether the state is large enough.
+    /// Sets the flow's state. Returns `false` without state, or if the state is smaller than `T`.
     #[inline]
     pub fn set_flow_state<T: Plain>(&mut self, state: &T) -> bool {
         state.write(self.flow_bytes())
@@ -289,19 +293,19 @@ impl<'a> Packet<'a> {
         verdict.set(self.raw);
     }
 
-    /// Drops the packet, for a drop reason of the plugin from 0 to 31.
+    /// Sets the verdict to drop the packet, under a drop reason of the plugin, 0 to 31.
     #[inline]
     pub fn drop_for(&mut self, reason: u8) {
         self.set(Verdict::Drop(reason));
     }
 
-    /// Reads bytes at any offset, also after the window. Returns the number of bytes read. Capability
+    /// Reads bytes at any offset, also behind the window. Returns the number of bytes read. Capability
     /// `packet-read`.
     pub fn read(&self, offset: u32, to: &mut [u8]) -> usize {
         host::packet_read(self.raw.number, offset, to)
     }
 
-    /// Writes bytes at any offset, also after the window. Returns the number of bytes written. Capability
+    /// Writes bytes at any offset, also behind the window. Returns the number of bytes written. Capability
     /// `packet-write`.
     pub fn write(&mut self, offset: u32, from: &[u8]) -> usize {
         host::packet_write(self.raw.number, offset, from)
@@ -314,8 +318,8 @@ impl<'a> Packet<'a> {
         host::flow_backlog(self.raw.number).map(Backlog::of)
     }
 
-    /// Sends the packet to the plugin's host companion, from the link header on: up to 2,048 bytes. Returns
-    /// whether the router accepted the message. Capabilities `message` and `packet-read`.
+    /// Sends up to 2,048 bytes of the packet, from the link header on, to the plugin's host companion.
+    /// Returns whether the router accepted the message. Capabilities `message` and `packet-read`.
     #[must_use]
     pub fn punt(&self) -> bool {
         let mut bytes = [0; 2048];
@@ -323,8 +327,8 @@ impl<'a> Packet<'a> {
         host::send(&bytes[..length])
     }
 
-    /// Adds `bytes` bytes at the front, or removes them if `bytes` is negative. Returns whether this was
-    /// possible. The window keeps its old content, so read the new content with [`read`](Self::read).
+    /// Adds `bytes` zero bytes at the packet's front; a negative number removes bytes. Returns whether this
+    /// was possible. The window keeps its old content: use [`read`](Self::read) for the new content.
     /// Capability `packet-resize`.
     pub fn resize(&mut self, bytes: i32) -> bool {
         host::packet_resize(self.raw.number, bytes)

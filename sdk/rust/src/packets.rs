@@ -18,10 +18,10 @@ pub struct Packets<'a> {
 
 impl<'a> Packets<'a> {
     /// # Safety
-    /// `call` must point to as many packet descriptions as it states, each with its own window and state.
-    /// Nothing else may access them for `'a`.
+    /// `call` must point to as many packet descriptions as it states, each with its own window and flow
+    /// state. Nothing else may access them during `'a`.
     pub(crate) unsafe fn new(call: &'a RawCall, state_bytes: u16) -> Self {
-        // A description smaller than that of the first interface version is unreadable.
+        // A description smaller than in the first version of the interface can't be read.
         let readable = usize::from(call.packet_size) >= size_of::<RawPacket>();
         Self {
             first: call.packets as usize as *mut u8,
@@ -39,14 +39,14 @@ impl<'a> Packets<'a> {
         self.count
     }
 
-    /// Whether there are no packets, which never happens in a call of the router.
+    /// Whether there are no packets, which is never so in a call of the router.
     #[inline]
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.count == 0
     }
 
-    /// Returns the packet at an index; `None` from [`len`](Self::len) on.
+    /// Returns the packet at an index; `None` if there are fewer packets.
     #[inline]
     #[must_use]
     pub fn get(&mut self, index: usize) -> Option<Packet<'_>> {
@@ -54,11 +54,11 @@ impl<'a> Packets<'a> {
         (index < self.count).then(|| unsafe { self.at(index) })
     }
 
-    /// Calls `look` with each packet, in the order of arrival.
+    /// Calls `look` with each packet, in the order in which they arrived.
     #[inline]
     pub fn for_each(&mut self, mut look: impl FnMut(Packet<'_>)) {
         for index in 0..self.count {
-            // SAFETY: the packet is dropped before the next one is made.
+            // SAFETY: the packet is dropped before the next one is created.
             look(unsafe { self.at(index) });
         }
     }
@@ -69,7 +69,7 @@ impl<'a> Packets<'a> {
     unsafe fn at<'b>(&self, index: usize) -> Packet<'b> {
         // SAFETY: by `Packets::new` a description is there, aligned to 8 bytes like all reserved memory.
         let raw = unsafe { &mut *self.first.add(index * self.step).cast::<RawPacket>() };
-        // SAFETY: as above.
+        // SAFETY: by `Packets::new`, the description's window and flow state belong to this packet.
         unsafe { Packet::new(raw, self.state_bytes) }
     }
 }

@@ -1,15 +1,16 @@
-//! Plain data: types for which any bytes are a valid value, so that the state of a flow can hold them.
+//! Plain data: types for which any bytes are a valid value, so they can be stored in a flow state.
 
-/// Data of a fixed number of bytes in native byte order, without padding. Any bytes are a valid value.
-/// [`plain!`](crate::plain) implements it for structures.
+/// Data with a fixed number of bytes, in native byte order without padding, for which any bytes are a valid
+/// value. [`plain!`](crate::plain) implements the trait for structures.
 pub trait Plain: Copy + Default {
     /// Number of bytes, without padding.
     const BYTES: usize;
 
-    /// Reads a value from the first bytes; returns `None` if `bytes` is too short.
+    /// Reads a value from the first bytes of `bytes`; `None` if there are too few.
     fn read(bytes: &[u8]) -> Option<Self>;
 
-    /// Writes the value to the first bytes. Returns false and writes nothing if `bytes` is too short.
+    /// Writes the value into the first bytes of `bytes`. Returns `false`, and writes nothing, if there are
+    /// too few.
     fn write(&self, bytes: &mut [u8]) -> bool;
 }
 

@@ -10,50 +10,50 @@ use millrace_plugin_abi::binary::RawFlowEnd;
 
 use crate::{Features, Packets, Plain, host};
 
-/// Configured instance of a plugin. Times are nanoseconds of a monotonic clock.
+/// Instance of a plugin. All times are nanoseconds of a monotonic clock.
 pub trait Plugin: Sized + Send + 'static {
-    /// Creates an instance from its settings, a JSON object; [`json::Object`](crate::json::Object) reads it.
+    /// Creates an instance from its settings. They are a JSON object, which
+    /// [`json::Object`](crate::json::Object) reads.
     ///
     /// # Errors
-    /// Description of the wrong setting and of valid values.
+    /// Text that names the wrong setting and the valid values.
     fn init(settings: &[u8]) -> Result<Self, Refusal>;
 
-    /// Processes packets, 1 to 64. A packet without a verdict passes.
+    /// Processes 1 to 64 packets at the time `now`. A packet without a verdict passes.
     fn packets(&mut self, packets: &mut Packets<'_>, now: u64);
 
-    /// Answers a control message with JSON. `arguments` is a JSON object. The router calls it only for
-    /// messages that the manifest declares.
+    /// Answers a control message with JSON. `arguments` is a JSON object. The router passes only messages
+    /// that the manifest declares.
     ///
     /// # Errors
-    /// Reason for the refusal.
+    /// Text with the reason for the refusal.
     fn control(&mut self, message: &str, _arguments: &[u8]) -> Result<String, Refusal> {
         Err(Refusal::unknown_message(message))
     }
 
-    /// Runs periodic work: at every `period` of the manifest, and when a [`timer`](crate::host::timer)
-    /// expires.
+    /// Called at each `period` of the manifest, and when a [`timer`](crate::host::timer) expires.
     fn periodic(&mut self, _now: u64) {}
 
-    /// Handles a message of the plugin's other half: an instance gets it from the host companion, and the
+    /// Handles a message of the plugin's other part: an instance gets it from the host companion, and the
     /// host companion from an instance. Called only with `hears: true` in the manifest.
     fn message(&mut self, _message: &[u8]) {}
 
-    /// Handles the end of a flow. Called only with `flow_ends: true` in the manifest.
+    /// Called at the end of a flow, but only with `flow_ends: true` in the manifest.
     fn flow_ended(&mut self, _flow: &FlowEnd<'_>) {}
 
-    /// Returns the instance's state before another version replaces the instance; any format. Called only
+    /// Returns the instance's state, in any format, before another version replaces the instance. Called only
     /// with `state_version` in the manifest.
     ///
     /// # Errors
-    /// Reason why the state can't be saved.
+    /// Text with the reason that the state can't be saved.
     fn save(&mut self) -> Result<Vec<u8>, Refusal> {
         Ok(Vec::new())
     }
 
-    /// Restores state that a version with this state version has saved.
+    /// Restores a state that a plugin saved under this version of the state format.
     ///
     /// # Errors
-    /// Reason why the state can't be restored.
+    /// Text with the reason that the state can't be restored.
     fn restore(&mut self, _state: &[u8], _version: u32) -> Result<(), Refusal> {
         Ok(())
     }
@@ -63,22 +63,24 @@ pub trait Plugin: Sized + Send + 'static {
 pub trait Declared: Plugin {
     /// Manifest as JSON.
     const MANIFEST: &'static str;
-    /// Required interface features: implied by other keys, or declared in `features`.
+    /// Required interface features: those implied by other keys, and those under `features`.
     const FEATURES: Features;
     /// Bytes of state for each flow.
     const FLOW_STATE: u16;
-    /// Bytes of state common to all flows.
+    /// Bytes of the service state, which is common to all flows.
     const SERVICE_STATE: u16;
-    /// Maps that the plugin writes: name, bytes of a key, bytes of a value, number of entries.
+    /// Maps that the plugin writes: name, bytes of a key, bytes of a value, maximum number of entries.
     const MAPS: &'static [(&'static str, usize, usize, usize)];
-    /// Bytes of a packet's window.
+    /// Maximum bytes of a packet's window.
     const WINDOW: u16;
     /// Capabilities of the plugin.
     const CAPABILITIES: &'static [&'static str];
 
-    /// Returns the state common to all flows of the instance, zeroed at first. `None` if the manifest's
-    /// `service_state` is smaller than `T`. The router keeps this state across a restart after a fault, and
-    /// hands it to the next version of the plugin.
+    /// Returns the service state, which is common to all flows of the instance. It is all zeros at first.
+    /// `None` if the manifest's `service_state` is smaller than `T`.
+    ///
+    /// The router keeps this state when the instance restarts after a fault, and hands it to the next version
+    /// of the plugin.
     #[must_use]
     fn service_state<T: Plain>() -> Option<T> {
         let state = host::service_state();
@@ -90,22 +92,22 @@ pub trait Declared: Plugin {
         T::read(unsafe { core::slice::from_raw_parts(state, Self::SERVICE_STATE.into()) })
     }
 
-    /// Sets the state common to all flows of the instance. Returns false if the manifest's `service_state` is
-    /// too small.
+    /// Sets the service state. Returns `false` if the manifest's `service_state` is smaller than `T`.
     fn set_service_state<T: Plain>(state: &T) -> bool {
         let place = host::service_state();
-        // SAFETY: as in `service_state`.
+        // SAFETY: the router keeps as many bytes there as the manifest declares, for this instance alone. No
+        // other reference to them exists.
         !place.is_null()
             && state.write(unsafe { core::slice::from_raw_parts_mut(place, Self::SERVICE_STATE.into()) })
     }
 }
 
-/// Refusal by a plugin. The text for users states the problem and the valid values.
+/// Refusal of a plugin, with a text for users that states the problem and the valid values.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Refusal(pub String);
 
 impl Refusal {
-    /// Builds the refusal of an unknown message.
+    /// Creates the refusal of an unknown control message.
     #[must_use]
     pub fn unknown_message(message: &str) -> Self {
         Self(["unknown message ", message].concat())
@@ -130,20 +132,20 @@ impl fmt::Display for Refusal {
     }
 }
 
-/// Ended flow.
+/// Flow that has ended.
 pub struct FlowEnd<'a> {
     pub(crate) raw: &'a RawFlowEnd,
     pub(crate) state: &'a [u8],
 }
 
 impl FlowEnd<'_> {
-    /// Returns the flow number, as [`Packet::flow`](crate::Packet::flow) does.
+    /// Returns the number of the flow, as in [`Packet::flow`](crate::Packet::flow).
     #[must_use]
     pub fn flow(&self) -> u32 {
         self.raw.flow
     }
 
-    /// Returns the protocol above IP.
+    /// Returns the IP protocol; for IPv6 the upper-layer protocol.
     #[must_use]
     pub fn protocol(&self) -> u8 {
         self.raw.protocol
@@ -161,13 +163,14 @@ impl FlowEnd<'_> {
         (self.raw.source_port, self.raw.destination_port)
     }
 
-    /// Returns the number of the flow's packets and their bytes.
+    /// Returns the number of packets and the number of bytes of the flow.
     #[must_use]
     pub fn count(&self) -> (u64, u64) {
         (self.raw.packets, self.raw.bytes)
     }
 
-    /// Returns the flow's state; `None` without state, or if the state is smaller than `T`.
+    /// Returns the flow's state as a value of type `T`; `None` without state, or if the state is smaller than
+    /// `T`.
     #[must_use]
     pub fn state<T: Plain>(&self) -> Option<T> {
         T::read(self.state)

@@ -1,8 +1,8 @@
 //! Runtime of a WebAssembly module without the standard library: an allocator and a panic handler.
 //!
-//! The sizes of blocks are powers of two, from 16 bytes on. The allocator keeps a list of free blocks for
-//! each size, and takes new blocks from the end of memory. Allocation and release take a few instructions.
-//! Free blocks are never joined; rounding wastes at most half of the memory.
+//! Block sizes are powers of two, 16 bytes or more. The allocator keeps a list of free blocks for each size,
+//! and takes new blocks from the end of the memory. Allocation and release take a few instructions. Free
+//! blocks are never merged. Rounding to block sizes wastes at most half of the memory.
 
 use core::alloc::{GlobalAlloc, Layout};
 use core::arch::wasm32;
@@ -17,7 +17,7 @@ const PAGE: usize = 65_536;
 /// Binary logarithm of the smallest block: 16 bytes.
 const SMALLEST: u32 = 4;
 
-/// Lists of free blocks of 2^n bytes, by n, and the bounds of the unused memory.
+/// Lists of free blocks, by the binary logarithm of their size, and the bounds of the unused memory.
 struct Pieces {
     free: [*mut u8; 32],
     next: usize,
@@ -33,7 +33,8 @@ unsafe impl Sync for Allocator {}
 static ALLOCATOR: Allocator =
     Allocator(UnsafeCell::new(Pieces { free: [ptr::null_mut(); 32], next: 0, end: 0 }));
 
-/// Returns n for blocks of 2^n bytes that hold `layout`. Blocks are aligned to their size, up to a page.
+/// Returns the binary logarithm of the block size for `layout`; `None` if there is no such block. Blocks are
+/// aligned to their size, or to a page if they are larger.
 fn class(layout: Layout) -> Option<u32> {
     let bytes = layout.size().max(layout.align()).checked_next_power_of_two()?;
     (layout.align() <= PAGE).then_some(bytes.trailing_zeros().max(SMALLEST))
@@ -61,7 +62,7 @@ impl Pieces {
         ptr::without_provenance_mut(start)
     }
 
-    /// Adds pages to the memory, and returns the block at their start; null if no memory is available.
+    /// Adds pages to the memory, and returns the block at their beginning; null if there is no more memory.
     fn grow(&mut self, bytes: usize) -> *mut u8 {
         let pages = bytes.div_ceil(PAGE);
         let before = wasm32::memory_grow(0, pages);
@@ -84,7 +85,7 @@ unsafe impl GlobalAlloc for Allocator {
 
     unsafe fn dealloc(&self, piece: *mut u8, layout: Layout) {
         let Some(class) = class(layout) else { return };
-        // SAFETY: as above; the block has 16 bytes or more, and nobody uses it any longer.
+        // SAFETY: a module has one thread. The block has 16 bytes or more, and is no longer used.
         unsafe {
             let place = &mut (*self.0.get()).free[class as usize];
             piece.cast::<*mut u8>().write(*place);
@@ -93,8 +94,8 @@ unsafe impl GlobalAlloc for Allocator {
     }
 }
 
-/// Reports the location of a panic to the router, and ends the call. The panic's message is left out: the
-/// code to format it is several times the size of a small plugin.
+/// Reports the location of a panic to the router, and ends the call. The panic's text is left out, because
+/// the code to format it is several times larger than a small plugin.
 #[panic_handler]
 fn panicked(about: &PanicInfo<'_>) -> ! {
     if let Some(place) = about.location() {

@@ -1,11 +1,11 @@
-//! Comparison of the SDK's JSON code with a complete implementation.
+//! Compares the SDK's JSON code with a complete implementation.
 
 use millrace_sdk::json::{Object, Value, Writer};
 use millrace_sdk::manifest::is_json;
 use proptest::prelude::*;
 use serde_json::{Value as Json, json};
 
-/// Generates values without fractions.
+/// Random JSON values with integers only.
 fn values() -> impl Strategy<Value = Json> {
     let leaf = prop_oneof![
         Just(Json::Null),
@@ -75,7 +75,7 @@ proptest! {
     }
 }
 
-/// Whether the text has a number that is valid JSON but out of the reference reader's range.
+/// Whether the text contains a valid JSON number that the complete implementation can't represent.
 fn too_large(text: &str) -> bool {
     serde_json::from_str::<Json>(text).is_err_and(|error| error.to_string().contains("out of range"))
 }

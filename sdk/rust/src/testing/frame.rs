@@ -1,5 +1,5 @@
-//! Description of a frame as the router passes it to a plugin: offsets, flow and exceptions. Covers Ethernet
-//! with VLAN tags, IPv4, IPv6 with extension headers, and the ports of TCP, UDP, SCTP and UDP-Lite.
+//! Describes a frame as the router describes it to a plugin: offsets, flow and exceptions. Understands
+//! Ethernet with VLAN tags, IPv4, IPv6 with extension headers, and the ports of TCP, UDP, SCTP and UDP-Lite.
 
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::vec;
@@ -16,13 +16,13 @@ pub struct FlowName {
     pub source: IpAddr,
     /// Destination address.
     pub destination: IpAddr,
-    /// Protocol above IP.
+    /// IP protocol; for IPv6 the upper-layer protocol.
     pub protocol: u8,
-    /// Source port, or 0.
+    /// Source port; 0 if the protocol has no ports, or if they can't be read.
     pub source_port: u16,
-    /// Destination port, or 0.
+    /// Destination port; 0 if the protocol has no ports, or if they can't be read.
     pub destination_port: u16,
-    /// Incoming port of the router.
+    /// Number of the ingress port.
     pub port: u16,
 }
 
@@ -62,11 +62,11 @@ pub struct Description {
     pub network: u16,
     /// Offset of the transport header; `None` if it can't be read.
     pub transport: Option<u16>,
-    /// EtherType after all VLAN tags.
+    /// EtherType behind all VLAN tags.
     pub ether_type: u16,
-    /// Flow key, with 0 as its incoming port.
+    /// Flow key, with 0 as its ingress port.
     pub flow: FlowName,
-    /// Exception bits.
+    /// Exception bits; see [`exceptions`](crate::exceptions).
     pub exceptions: u8,
 }
 
@@ -165,7 +165,7 @@ fn ipv6(header: &[u8]) -> Option<Network> {
     Some(found)
 }
 
-/// Builds a frame of a flow with a payload, for tests. The frame has a transport header only for UDP and TCP.
+/// Builds a frame of a flow, with a payload. Only UDP and TCP get a transport header.
 #[must_use]
 pub fn frame_of_ports(
     source: IpAddr,
@@ -212,7 +212,7 @@ pub fn frame_of_ports(
     frame
 }
 
-/// Sets the checksums of the IPv4 header, TCP and UDP in a frame that is not a fragment.
+/// Sets the IPv4, TCP and UDP checksums of a frame, which must not be a fragment.
 pub fn mend_checksums(frame: &mut [u8]) {
     let Some(about) = describe(frame) else { return };
     let network = usize::from(about.network);
@@ -240,7 +240,8 @@ pub fn mend_checksums(frame: &mut [u8]) {
     frame[place..place + 2].copy_from_slice(&sum.to_be_bytes());
 }
 
-/// Computes the checksum of RFC 1071 over the pieces in order. Only the last piece may have an odd length.
+/// Computes the checksum of RFC 1071 over `pieces`, one after the other. Only the last piece may have an odd
+/// length.
 fn checksum(pieces: &[&[u8]]) -> u16 {
     let words = pieces.iter().flat_map(|piece| piece.chunks(2));
     let mut sum: u32 =
@@ -266,7 +267,7 @@ mod tests {
             (flow.source, flow.destination, flow.source_port, flow.destination_port),
             (a, b, 53, 4000)
         );
-        // A header with its checksum adds up to 0.
+        // Over a header with a valid checksum, the result is 0.
         assert_eq!(checksum(&[&frame[14..34]]), 0);
     }
 

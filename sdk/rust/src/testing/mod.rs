@@ -1,5 +1,5 @@
-//! Test router for native tests of a plugin. It passes frames to the plugin through the same interface as the
-//! real router, and records the plugin's calls of host functions.
+//! Test router for native tests of a plugin. It passes frames to the plugin through the interface of the real
+//! router, and records the host functions that the plugin calls.
 //!
 //! ```ignore
 //! let mut router = Router::<Counter>::new("{}").unwrap();
@@ -8,8 +8,7 @@
 //! assert_eq!(router.control("read", "{}").unwrap(), r#"{"packets":1}"#);
 //! ```
 //!
-//! A frame that can't be parsed bypasses the plugin, as in the real router. Flows are six-tuples, as in the
-//! real router.
+//! As in the real router, flows are six-tuples, and a frame that can't be parsed bypasses the plugin.
 
 mod frame;
 mod pcap;
@@ -31,18 +30,18 @@ pub use frame::{Description, FlowName, describe, frame_of_ports, mend_checksums}
 pub use pcap::{PcapError, frames_of_pcap};
 pub use record::{Record, TestMap};
 
-/// Fate of a frame.
+/// Result of the plugin's call for a frame.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Fate {
-    /// Verdict of the plugin; [`Verdict::Pass`] for a frame that the plugin did not get.
+    /// Verdict of the plugin; [`Verdict::Pass`] for a frame that bypassed it.
     pub verdict: Verdict,
     /// Content of the frame after the call.
     pub frame: Vec<u8>,
-    /// Plugin tag.
+    /// Tag of the packet after the call.
     pub tag: u8,
 }
 
-/// Flow record. States are 8-byte words, so that they are aligned.
+/// Flow record. Its state consists of 8-byte words, which aligns it.
 struct Flow {
     number: u32,
     state: Box<[u64]>,
@@ -57,24 +56,24 @@ pub struct Router<P: Declared> {
     service: Box<[u64]>,
     /// Current time in nanoseconds, set by the test.
     pub now: u64,
-    /// Incoming port of the frames.
+    /// Number of the frames' ingress port.
     pub port: u16,
-    /// Plugin tag of incoming frames.
+    /// Tag of the frames before the call.
     pub tag: u8,
-    /// Whether frames are copies.
+    /// Whether the frames are copies, as at gates of the position `copy`.
     pub copies: bool,
-    /// Maps of the instance, followed by maps of other instances that its settings name. The test must add
-    /// the maps of other instances.
+    /// Maps of the instance, followed by those maps of other instances that the settings name. The test must
+    /// add the latter.
     pub maps: Vec<TestMap>,
-    /// Backlog of the frames' queue and of the instance.
+    /// Backlog that each frame reports.
     pub backlog: Backlog,
 }
 
 impl<P: Declared> Router<P> {
-    /// Creates an instance with settings as JSON.
+    /// Creates a router with an instance. `settings` are JSON.
     ///
     /// # Errors
-    /// Refusal of the plugin.
+    /// The plugin's refusal.
     pub fn new(settings: &str) -> Result<Self, Refusal> {
         let service = vec![0; usize::from(P::SERVICE_STATE).div_ceil(8)].into_boxed_slice();
         let (slot, flows) = (Slot::new(), BTreeMap::new());
@@ -92,14 +91,14 @@ impl<P: Declared> Router<P> {
         Ok(router)
     }
 
-    /// Restarts the instance, as after a fault. Only the state that the router stores survives.
+    /// Restarts the instance, as after a fault. Only the state that the router keeps survives.
     ///
     /// # Errors
-    /// Refusal of the plugin.
+    /// The plugin's refusal.
     pub fn restart(&mut self, settings: &str) -> Result<(), Refusal> {
-        // Maps are available only after `init`.
+        // During `init`, maps are not available.
         let maps = std::mem::take(&mut self.maps);
-        // SAFETY: a text has as many bytes as it states, and only this function uses the slot.
+        // SAFETY: the length is that of the text, and only this call uses the slot.
         let begin =
             |router: &mut Self| unsafe { glue::init(&router.slot, settings.as_ptr(), settings.len()) };
         let code = self.enter(begin);
@@ -107,7 +106,7 @@ impl<P: Declared> Router<P> {
         record::answer(code).map(|_| ())
     }
 
-    /// Directs host functions to this router while `call` runs.
+    /// Directs the calls of host functions to this router while `call` runs.
     fn enter<R>(&mut self, call: impl FnOnce(&mut Self) -> R) -> R {
         record::attach();
         record::set_service(&mut self.service);
@@ -118,39 +117,39 @@ impl<P: Declared> Router<P> {
         result
     }
 
-    /// Sends frames to the plugin, in batches of at most 64, and returns their fates.
+    /// Sends frames to the plugin, at most 64 in a call. Returns the result for each frame.
     pub fn send<F: AsRef<[u8]>>(&mut self, frames: &[F]) -> Vec<Fate> {
         frames.chunks(MOST_PACKETS).flat_map(|batch| self.send_batch(batch)).collect()
     }
 
-    /// Sends all frames of a pcap file to the plugin.
+    /// Sends all frames of a pcap file to the plugin. Returns the result for each frame.
     ///
     /// # Errors
-    /// The file can't be read, or is not a pcap file of Ethernet frames.
+    /// File that can't be read, or that is not a pcap file of Ethernet frames.
     pub fn send_pcap(&mut self, file: &Path) -> Result<Vec<Fate>, PcapError> {
         Ok(self.send(&frames_of_pcap(file)?))
     }
 
-    /// Sends a control message with arguments as JSON.
+    /// Sends a control message, and returns the reply. `arguments` are JSON.
     ///
     /// # Errors
-    /// Refusal of the plugin.
+    /// The plugin's refusal.
     pub fn control(&mut self, message: &str, arguments: &str) -> Result<String, Refusal> {
         let (message, arguments) = (raw(message.as_bytes()), raw(arguments.as_bytes()));
-        // SAFETY: as in `new`.
+        // SAFETY: the lengths are those of the slices, and only this call uses the slot.
         let code = self.enter(|router| unsafe { glue::control(&router.slot, message, arguments) });
         record::answer(code).map(|reply| String::from_utf8_lossy(&reply).into_owned())
     }
 
-    /// Sends the plugin a message of its other half.
+    /// Sends the plugin a message of its other part.
     pub fn message(&mut self, message: &[u8]) {
-        // SAFETY: as in `new`.
+        // SAFETY: the length is that of the slice, and only this call uses the slot.
         self.enter(|router| unsafe { glue::message(&router.slot, raw(message)) });
     }
 
     /// Calls `periodic` at the current time.
     pub fn periodic(&mut self) {
-        // SAFETY: as in `new`.
+        // SAFETY: only this call uses the slot.
         self.enter(|router| unsafe { glue::periodic(&router.slot, router.now) });
     }
 
@@ -166,32 +165,32 @@ impl<P: Declared> Router<P> {
                 state,
                 ..name.end()
             };
-            // SAFETY: `flow` owns the state until the call is over.
+            // SAFETY: `flow` owns the state until the call is over, and only this call uses the slot.
             self.enter(|router| unsafe { glue::flow_ended(&router.slot, &raw const end) });
         }
     }
 
-    /// Returns the saved state.
+    /// Returns the state that the plugin saves.
     ///
     /// # Errors
-    /// Refusal of the plugin.
+    /// The plugin's refusal.
     pub fn save(&mut self) -> Result<Vec<u8>, Refusal> {
-        // SAFETY: as in `new`.
+        // SAFETY: only this call uses the slot.
         let code = self.enter(|router| unsafe { glue::save(&router.slot) });
         record::answer(code)
     }
 
-    /// Restores saved state.
+    /// Lets the plugin restore a state that was saved under a version of the state format.
     ///
     /// # Errors
-    /// Refusal of the plugin.
+    /// The plugin's refusal.
     pub fn restore(&mut self, state: &[u8], version: u32) -> Result<(), Refusal> {
-        // SAFETY: as in `new`.
+        // SAFETY: the length is that of the slice, and only this call uses the slot.
         let code = self.enter(|router| unsafe { glue::restore(&router.slot, raw(state), version) });
         record::answer(code).map(|_| ())
     }
 
-    /// Returns the host function calls since the previous call of `record`, on this thread.
+    /// Returns the calls of host functions on this thread since the previous call of `record`.
     pub fn record(&mut self) -> Record {
         record::take()
     }
@@ -214,7 +213,7 @@ impl<P: Declared> Router<P> {
         finish(&packets, &windows, P::CAPABILITIES.contains(&"packet-write"))
     }
 
-    /// Builds the plugin's description of a frame, without its window.
+    /// Creates the description of a frame for the plugin, without its window.
     fn packet(&mut self, about: &Description, length: usize, number: usize) -> RawPacket {
         let mut packet = RawPacket {
             size: size_of::<RawPacket>() as u16,
@@ -267,8 +266,8 @@ impl<P: Declared> Router<P> {
             now: self.now,
             packets: packets.as_mut_ptr() as u64,
         };
-        // SAFETY: descriptions, windows and states belong to the caller and to `self`, and nobody else
-        // accesses them.
+        // SAFETY: descriptions, windows and states belong to the caller and to `self`. Nothing else accesses
+        // them during the call.
         unsafe { glue::packets(&self.slot, &raw const call) }
     }
 }
@@ -277,7 +276,7 @@ fn raw(bytes: &[u8]) -> (*const u8, usize) {
     (bytes.as_ptr(), bytes.len())
 }
 
-/// Returns the fates of the frames. If `writes` is true, changes of the windows are written to the frames.
+/// Returns the results for the frames. If `writes` is set, copies the windows into the frames first.
 fn finish(packets: &[RawPacket], windows: &[Vec<u8>], writes: bool) -> Vec<Fate> {
     let frames = record::release();
     let fate = |(frame, _): &(Vec<u8>, bool)| Fate { verdict: Verdict::Pass, frame: frame.clone(), tag: 0 };
@@ -286,7 +285,7 @@ fn finish(packets: &[RawPacket], windows: &[Vec<u8>], writes: bool) -> Vec<Fate>
         let number = usize::from(packet.number);
         let fate = &mut fates[number];
         (fate.verdict, fate.tag) = (Verdict::of(packet), packet.tag);
-        // Skip a resized packet: the host functions already hold its content.
+        // Skip a resized frame: the host functions have already changed it.
         if writes && !frames[number].1 {
             fate.frame[..window.len()].copy_from_slice(window);
         }

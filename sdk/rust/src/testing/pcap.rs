@@ -1,17 +1,16 @@
-//! Reader of classic pcap files (draft-ietf-opsawg-pcap), in either byte order, with microseconds or
-//! nanoseconds.
+//! Reader for classic pcap files (draft-ietf-opsawg-pcap): either byte order, microseconds or nanoseconds.
 
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::vec::Vec;
 
-/// Error of reading a pcap file.
+/// Error of a pcap file.
 #[derive(Debug)]
 pub enum PcapError {
     /// Error of the operating system.
     Io(PathBuf, io::Error),
-    /// The file is not a classic pcap file of Ethernet frames, or is damaged at this byte.
+    /// The file is not a classic pcap file of Ethernet frames, or it is damaged at this byte offset.
     Format(PathBuf, usize),
 }
 
@@ -31,16 +30,16 @@ impl core::fmt::Display for PcapError {
 
 impl core::error::Error for PcapError {}
 
-/// Reads all frames of a file.
+/// Returns all frames of a pcap file.
 ///
 /// # Errors
-/// The file can't be read, or is not a pcap file of Ethernet frames.
+/// File that can't be read, or that is not a pcap file of Ethernet frames.
 pub fn frames_of_pcap(file: &Path) -> Result<Vec<Vec<u8>>, PcapError> {
     let bytes = fs::read(file).map_err(|error| PcapError::Io(file.to_path_buf(), error))?;
     frames(&bytes).map_err(|place| PcapError::Format(file.to_path_buf(), place))
 }
 
-/// Parses all frames; the error is the offset of the damaged byte.
+/// Returns all frames of a pcap file's bytes. The error is the offset of the damaged byte.
 pub(super) fn frames(bytes: &[u8]) -> Result<Vec<Vec<u8>>, usize> {
     let big = match bytes.first_chunk::<4>() {
         Some([0xd4 | 0x4d, 0xc3 | 0x3c, 0xb2, 0xa1]) => false,

@@ -1,4 +1,4 @@
-//! Host functions for tests: each thread has its own record of calls.
+//! Host functions of the test router. Each thread records its own calls.
 
 use core::cell::RefCell;
 use std::collections::BTreeMap;
@@ -11,24 +11,24 @@ use millrace_plugin_abi::binary::{RawBacklog, map_answer};
 use crate::host::{self, RawHost};
 use crate::{Level, Refusal};
 
-/// Record of a plugin's calls of host functions.
+/// Recorded calls of host functions by a plugin.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Record {
-    /// Log lines.
+    /// Log lines with their severity.
     pub log: Vec<(Level, String)>,
-    /// Packets that the plugin made, from the network header on, with their incoming port.
+    /// Packets that the plugin created, from the network header on, with the number of their ingress port.
     pub made: Vec<(Vec<u8>, u16)>,
     /// Changes that the plugin requested, as JSON.
     pub requests: Vec<String>,
-    /// Messages to the other half.
+    /// Messages to the other part of the plugin.
     pub sent: Vec<Vec<u8>>,
-    /// Delays of timers, in nanoseconds.
+    /// Requested times until a call of `periodic`, in nanoseconds.
     pub timers: Vec<u64>,
-    /// Sums added to counters, by counter index.
+    /// Sums that the plugin added to its counters, by counter index.
     pub counters: BTreeMap<u32, u64>,
 }
 
-/// Map that a plugin writes or reads.
+/// Shared map that a plugin writes or reads in a test.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct TestMap {
     /// Bytes of each key.
@@ -37,7 +37,7 @@ pub struct TestMap {
     pub value: usize,
     /// Maximum number of entries.
     pub entries: usize,
-    /// Whether the plugin owns the map and may write it.
+    /// Whether the plugin owns the map, and so may write it.
     pub writes: bool,
     /// Entries of the map.
     pub content: BTreeMap<Vec<u8>, Vec<u8>>,
@@ -62,7 +62,7 @@ fn with<T>(look: impl FnOnce(&mut Calls) -> T) -> T {
     CALLS.with_borrow_mut(look)
 }
 
-/// Attaches the function table of this module.
+/// Attaches the table of these host functions to the SDK.
 pub(super) fn attach() {
     static TABLE: RawHost = RawHost {
         size: size_of::<RawHost>() as u64,
@@ -86,7 +86,7 @@ pub(super) fn attach() {
     host::raw::attach(&raw const TABLE);
 }
 
-/// Returns the plugin's answer after an export has returned `code`; the refusal for a code other than 0.
+/// Returns the plugin's reply after an exported function returned `code`; the refusal unless `code` is 0.
 pub(super) fn answer(code: i32) -> Result<Vec<u8>, Refusal> {
     let (failure, reply) = with(|calls| (calls.failure.take(), calls.reply.take()));
     match code {
@@ -95,17 +95,17 @@ pub(super) fn answer(code: i32) -> Result<Vec<u8>, Refusal> {
     }
 }
 
-/// Removes and returns the record so far.
+/// Removes and returns the calls recorded so far.
 pub(super) fn take() -> Record {
     with(|calls| core::mem::take(&mut calls.record))
 }
 
-/// Sets the backlog of all packets from now on.
+/// Sets the backlog that all packets report from now on.
 pub(super) fn set_backlog(backlog: RawBacklog) {
     with(|calls| calls.backlog = backlog);
 }
 
-/// Sets the state common to all flows for the next call of an instance.
+/// Sets the service state for the next call of an instance.
 pub(super) fn set_service(state: &mut [u64]) {
     let first = core::ptr::NonNull::new(state.as_mut_ptr()).filter(|_| !state.is_empty());
     with(|calls| calls.service = first);
@@ -115,7 +115,7 @@ extern "C" fn service_state() -> *mut u8 {
     with(|calls| calls.service.map_or(core::ptr::null_mut(), |first| first.as_ptr().cast()))
 }
 
-/// Gives maps to the thread for a call, and returns the maps that it had before.
+/// Sets the maps of this thread for a call, and returns the maps before.
 pub(super) fn lend_maps(maps: Vec<TestMap>) -> Vec<TestMap> {
     with(|calls| core::mem::replace(&mut calls.maps, maps))
 }
@@ -159,12 +159,12 @@ extern "C" fn map_remove(map: u32, key: *const u8, bytes: usize) -> i32 {
     })
 }
 
-/// Gives the frames of a call to the thread's record.
+/// Stores the frames of a call, so the host functions can access them.
 pub(super) fn hold(frames: Vec<Vec<u8>>) {
     with(|calls| calls.frames = frames.into_iter().map(|frame| (frame, false)).collect());
 }
 
-/// Removes and returns the frames after a call. The flag tells whether the plugin has resized the frame.
+/// Removes and returns the frames after a call, each with a flag: whether the plugin has resized it.
 pub(super) fn release() -> Vec<(Vec<u8>, bool)> {
     with(|calls| core::mem::take(&mut calls.frames))
 }
