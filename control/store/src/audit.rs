@@ -1,8 +1,8 @@
 //! Audit log: every requested change with user, time and outcome, one JSON line each.
 //!
-//! A separate thread (`audit_writer.rs`) appends lines to a file beside the revisions (`audit_file.rs`). It
-//! writes to the page cache without a sync: lines survive the death of the router, but not of the machine. An
-//! orderly shutdown waits for the last line.
+//! A separate thread (`audit_writer.rs`) appends lines to a file in the directory of the revisions
+//! (`audit_file.rs`). It writes to the page cache without a sync. So lines survive the end of the router, but
+//! not a power failure. An orderly shutdown waits for the last line.
 
 use std::collections::VecDeque;
 use std::io;
@@ -15,12 +15,12 @@ use crate::audit_file::{self, AuditFile, AuditLimits};
 use crate::audit_writer::{AuditTrouble, Writer, Written};
 use crate::store::lock;
 
-/// Number of lines that a log without a file keeps in memory.
+/// Number of latest lines that a log without a file keeps in memory.
 const IN_MEMORY: usize = 1000;
-/// Maximum time that a reader waits for queued lines.
+/// Maximum time that a reader waits until queued lines are written.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// Audit log: a file, or the latest lines of this run in memory. Clones share one log.
+/// Audit log: a file, or the latest lines in memory. Clones share one log.
 #[derive(Clone, Debug)]
 pub struct AuditLog(Kept);
 
@@ -31,14 +31,14 @@ enum Kept {
 }
 
 impl Default for AuditLog {
-    /// Creates a log in memory, which ends with the router.
+    /// Creates a log in memory; its lines are lost when the router ends.
     fn default() -> Self {
         Self(Kept::Memory(Arc::default()))
     }
 }
 
 impl AuditLog {
-    /// Opens the log of a directory, which may not exist yet, and starts its writer thread. The thread calls
+    /// Opens the log of a directory, which may not exist yet, and starts its writer thread. This thread calls
     /// `tell` for each failure.
     pub fn open(
         directory: &Path,
@@ -59,7 +59,8 @@ impl AuditLog {
         }
     }
 
-    /// Queues a line without waiting for the disk. The returned value lets the caller wait for the write.
+    /// Queues a line without waiting for the disk. With the returned value, the caller can wait for the
+    /// write.
     pub fn add(&self, entry: AuditEntry) -> Written {
         let entry = entry.shortened();
         match &self.0 {
@@ -75,7 +76,7 @@ impl AuditLog {
         }
     }
 
-    /// Waits until all lines are written, at most for `patience`. Returns whether they are written.
+    /// Waits until all queued lines are written, at most `patience`. Returns whether they are written.
     pub fn flush(&self, patience: Duration) -> bool {
         match &self.0 {
             Kept::Disk { writer, .. } => writer.flush(patience),
@@ -83,8 +84,8 @@ impl AuditLog {
         }
     }
 
-    /// Returns the last `most` lines, the oldest first. Unreadable lines are omitted, and so are queued lines
-    /// that the disk has not taken within a second.
+    /// Returns the last `most` lines, the oldest first. Omits unreadable lines, and queued lines that the
+    /// disk does not take within a second.
     pub fn last(&self, most: usize) -> io::Result<Vec<AuditEntry>> {
         match &self.0 {
             Kept::Memory(entries) => {
@@ -165,7 +166,7 @@ mod tests {
         let (log, _) = open(&folder.0, AuditLimits::default());
         drop(log.add(entry(0, "")));
         assert_eq!(operations(&log, 10).len(), 1);
-        // As `logrotate` does with `create`.
+        // Renames the file and creates a new one, as `logrotate` does with `create`.
         let path = folder.0.join("audit.jsonl");
         fs::rename(&path, folder.0.join("audit.jsonl.1")).unwrap();
         fs::write(&path, "").unwrap();
@@ -204,7 +205,7 @@ mod tests {
         let folder = Folder::new("audit-stall");
         let pipe = folder.0.join("audit.jsonl");
         nix::unistd::mkfifo(&pipe, nix::sys::stat::Mode::S_IRWXU).unwrap();
-        // A writer of a full pipe blocks.
+        // The log file is a full pipe, so writing to it blocks.
         let mut reader = fs::OpenOptions::new().read(true).write(true).open(&pipe).unwrap();
         let (log, told) = open(&folder.0, AuditLimits::default());
         let begun = Instant::now();

@@ -6,13 +6,13 @@ use serde_json::Value;
 
 use crate::Who;
 
-/// Maximum length of a text in a line, in characters, so that long requests and refusals can't displace the
-/// lines of other users.
+/// Maximum length of a text in a line, in characters. Without it, long requests could displace the lines of
+/// other users.
 const MOST_TEXT: usize = 200;
-/// Maximum number of entries of a list in a line.
+/// Maximum number of items of a list in a line.
 const MOST_ENTRIES: usize = 20;
 
-/// Outcome of a request.
+/// Outcome of a request, as logged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Outcome {
@@ -33,25 +33,25 @@ pub struct AuditEntry {
     pub time: String,
     /// User, router or plugin instance that made the request.
     pub who: Who,
-    /// Role of the requester; none for a requester without a role, and for the router.
+    /// Role of the requester; `None` for a requester without a role, and for the router.
     #[serde(default)]
     pub role: Option<String>,
-    /// Process id of the requester; none for the router, a plugin or a remote client.
+    /// Process id of the requester; `None` for the router, a plugin or a remote client.
     pub pid: Option<i32>,
-    /// Remote address of the requester; none for this machine.
+    /// Remote address of the requester; `None` for a requester on this machine.
     #[serde(default)]
     pub from: Option<String>,
     /// Operation: a method and a resource, or the action of a plugin.
     pub operation: String,
-    /// Shortened content of the request; none if the operation is the whole request.
+    /// Shortened content of the request; `None` if the operation is the whole request.
     pub request: Option<Value>,
     /// Outcome of the request.
     pub outcome: Outcome,
-    /// Status of the answer, for requests over the interface.
+    /// HTTP status of the answer; `None` for a request that did not use the API.
     pub status: Option<u16>,
-    /// Reason why the request was not carried out.
+    /// Reason why the request was not carried out; `None` if it was.
     pub why: Option<String>,
-    /// Revision of the configuration that the request created; none without a revision.
+    /// Revision that the request created; `None` if it created none.
     #[serde(default)]
     pub revision: Option<u64>,
 }

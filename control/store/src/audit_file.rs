@@ -1,5 +1,5 @@
-//! Files of the audit log. Rotation renames a full file to `audit.1.jsonl`, that file to `audit.2.jsonl`, and
-//! so on, and deletes the oldest.
+//! Files of the audit log. Rotation renames a full file to `audit.1.jsonl`, `audit.1.jsonl` to
+//! `audit.2.jsonl`, and so on. It deletes the oldest file.
 
 use std::collections::VecDeque;
 use std::fs::{self, File, OpenOptions};
@@ -38,14 +38,14 @@ impl AuditFile {
         Self { path: directory.join("audit.jsonl"), limits, open: None }
     }
 
-    /// Appends a line and writes it to the system.
+    /// Appends a line and passes it to the kernel.
     ///
     /// # Errors
     /// The line could not be written. The next write opens the file again.
     pub fn write(&mut self, entry: &AuditEntry) -> io::Result<()> {
         let mut line = serde_json::to_vec(entry)?;
         line.push(b'\n');
-        // If the path names another file, such as after a rename, write to a new file.
+        // If the path no longer leads to the open file, for example after a rename, open the path again.
         let mut open = match self.open.take() {
             Some(open) if is_at(&open, &self.path) => open,
             _ => open_at(&self.path)?,

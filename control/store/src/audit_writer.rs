@@ -1,9 +1,9 @@
 //! Writer thread of the audit log: only this thread waits for the disk. Callers can await the write of a line
 //! asynchronously.
 //!
-//! Lines wait in a bounded queue. A line that finds the queue full is lost and counted, and a later line in
-//! the log states the number of lost lines. The writer reports lost lines and failed writes to the opener of
-//! the log.
+//! Lines wait in a bounded queue. A line that finds the queue full is lost and counted. A later line in the
+//! log states the number of lost lines. The writer also reports lost lines and failed writes to the callback
+//! [`Tell`].
 
 use std::io;
 use std::sync::Arc;
@@ -29,7 +29,7 @@ pub enum AuditTrouble {
 /// Maximum number of queued lines.
 pub(crate) const WAITING: usize = 4096;
 
-/// Callback for failures.
+/// Callback that receives each failure.
 pub(crate) type Tell = Box<dyn Fn(AuditTrouble) + Send>;
 
 /// Handle of the writer thread.
@@ -39,7 +39,7 @@ pub(crate) struct Writer {
     lost: Arc<AtomicU64>,
 }
 
-/// Pending write of a line.
+/// Handle to await the write of one line.
 #[derive(Debug)]
 #[must_use = "the line is written later: wait for `done`, or drop the value"]
 pub struct Written(Option<oneshot::Receiver<()>>);
@@ -50,10 +50,11 @@ impl Written {
         Self(None)
     }
 
-    /// Waits until the line is written or lost. Failures are reported by the callback given at the start.
+    /// Waits until the line is written or lost. The callback passed to [`crate::AuditLog::open`] receives
+    /// failures.
     pub async fn done(self) {
         if let Self(Some(said)) = self {
-            // The sender is dropped if the line is lost.
+            // If the line is lost, its sender is dropped, which ends the wait, too.
             let _ = said.await;
         }
     }
@@ -64,7 +65,7 @@ impl Written {
 enum Order {
     /// Writes a line, and signals completion or failure.
     Write(Box<AuditEntry>, oneshot::Sender<()>),
-    /// Signals that all earlier lines are written.
+    /// Signals when all earlier lines are written.
     Say(SyncSender<()>),
 }
 
@@ -84,7 +85,7 @@ impl Writer {
         if let Err(TrySendError::Full(_)) = self.queue.try_send(Order::Write(Box::new(entry), say)) {
             self.lost.fetch_add(1, Ordering::Relaxed);
         }
-        // For a lost line, the sender is already dropped.
+        // If the line was not queued, the sender is already dropped, so `done` returns at once.
         Written(Some(said))
     }
 
@@ -119,7 +120,7 @@ impl Thread {
             match order {
                 Order::Write(entry, say) => {
                     self.write(&entry);
-                    // The caller may have stopped waiting.
+                    // The caller may no longer wait.
                     let _ = say.send(());
                 }
                 Order::Say(say) => drop(say.send(())),

@@ -22,7 +22,7 @@ pub enum StoreError {
     Foreign {
         /// Number of the revision.
         number: u64,
-        /// Socket of the router that the revision belongs to.
+        /// Socket of the router that owns the revision.
         theirs: String,
         /// Socket of this router.
         own: String,

@@ -1,10 +1,10 @@
 //! Revisions of the configuration: text, time, user and reason of each applied configuration. Also the audit
 //! log.
 //!
-//! The revisions are in one file of an embedded database, which changes atomically: after a crash it holds
-//! either the old revisions or the new ones. A new file is written under a temporary name, then renamed. Each
-//! access opens and closes the file, so commands can read it while the router runs. A second router with the
-//! same directory is refused.
+//! The revisions are in one file of an embedded database (redb), which changes atomically. After a crash it
+//! holds either the old or the new revisions. A new file is written under a temporary name, then renamed.
+//! Each access opens and closes the file, so commands can read it while the router runs. A second router with
+//! the same directory is refused.
 #![forbid(unsafe_code)]
 
 mod audit;

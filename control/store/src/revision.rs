@@ -1,11 +1,11 @@
-//! Revision: an applied configuration.
+//! Revision: an applied or saved configuration.
 
 use std::fmt;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// Originator of a request, as the kernel identifies the peer of the socket.
+/// User, router or plugin instance that made a request.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Who {
     /// User id; `None` for the router itself and for plugins.
@@ -15,17 +15,17 @@ pub struct Who {
 }
 
 impl Who {
-    /// Returns the router itself: at its start, or after a missing confirmation.
+    /// Returns the router itself, which acts at its start and when a confirmation is missing.
     pub fn router() -> Self {
         Self { uid: None, name: "router".to_owned() }
     }
 
-    /// Returns a plugin instance.
+    /// Returns the originator for a plugin instance.
     pub fn instance(name: &str) -> Self {
         Self { uid: None, name: format!("instance {name}") }
     }
 
-    /// Returns a user.
+    /// Returns the originator for a user.
     pub fn user(uid: u32, name: Option<String>) -> Self {
         Self { uid: Some(uid), name: name.unwrap_or_else(|| uid.to_string()) }
     }
@@ -49,14 +49,14 @@ pub enum State {
     Withdrawn,
 }
 
-/// Revision without its text.
+/// Stored revision, without the text of its configuration.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Revision {
-    /// Number of the revision: the first is 1, each next one is higher by 1.
+    /// Number of the revision. Numbers count up from 1, and are never reused.
     pub number: u64,
     /// Time of the application, in seconds since 1970.
     pub time: u64,
-    /// Originator of the application.
+    /// User, router or plugin instance that applied or saved the configuration.
     pub who: Who,
     /// Comment of the originator.
     pub comment: Option<String>,
@@ -64,9 +64,9 @@ pub struct Revision {
     pub origin: String,
     /// State of the revision.
     pub state: State,
-    /// Number of changes, counted in commands.
+    /// Number of changes, as the commands that would make them.
     pub changes: usize,
-    /// Socket of the router that the revision belongs to; none if it was not recorded.
+    /// Socket of the router that owns the revision; `None` if no router was recorded.
     #[serde(default)]
     pub router: Option<String>,
 }
@@ -74,7 +74,7 @@ pub struct Revision {
 /// New revision, before it has a number.
 #[derive(Clone, Debug)]
 pub struct Draft {
-    /// Originator of the application.
+    /// User, router or plugin instance that applied or saved the configuration.
     pub who: Who,
     /// Comment of the originator.
     pub comment: Option<String>,
@@ -82,14 +82,14 @@ pub struct Draft {
     pub origin: String,
     /// Initial state.
     pub state: State,
-    /// Number of changes, counted in commands.
+    /// Number of changes, as the commands that would make them.
     pub changes: usize,
     /// Text of the configuration.
     pub text: String,
 }
 
 impl Draft {
-    /// Returns the revision with a number and a time.
+    /// Converts the draft to a revision with a number and a time.
     pub(crate) fn numbered(&self, number: u64, time: u64, router: Option<String>) -> Revision {
         Revision {
             number,

@@ -8,13 +8,13 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use crate::database::{Changes, Place};
 use crate::{Draft, Revision, State, StoreError};
 
-/// Maximum number of revisions. Beyond it, the oldest revisions that aren't good are deleted first, then the
+/// Maximum number of revisions. Above it, the oldest revisions that are not good are deleted first, then the
 /// oldest good ones.
 const MOST: usize = 100;
-/// Number of newest good revisions that the count limit never deletes.
+/// Number of newest good revisions that this maximum never deletes.
 const MOST_SURE: usize = 10;
-/// Maximum size of all texts in bytes. Beyond it, revisions are deleted in the same order; the newest good
-/// one stays.
+/// Maximum size of all texts together, in bytes. Above it, revisions are deleted in the same order. The
+/// newest good revision always stays.
 const MOST_BYTES: u64 = 64 << 20;
 
 /// Revisions of a router, in a file or in memory until the router ends. Clones share one store.
@@ -22,7 +22,7 @@ const MOST_BYTES: u64 = 64 << 20;
 pub struct Store {
     kept: Kept,
     most_bytes: u64,
-    /// Socket of the router that the store belongs to.
+    /// Socket of the router that uses the store; `None` if not assigned.
     router: Option<String>,
 }
 
@@ -49,7 +49,7 @@ impl Store {
         Self { router, ..self }
     }
 
-    /// Returns the router that a revision belongs to, if it is another router.
+    /// Returns the router that owns a revision, if it is another router.
     fn owner<'a>(&self, revision: &'a Revision) -> Option<&'a str> {
         revision.router.as_deref().filter(|theirs| self.router.as_deref().is_some_and(|own| own != *theirs))
     }
@@ -114,8 +114,8 @@ impl Store {
         newest.map(|revision| self.revision(revision.number)).transpose()
     }
 
-    /// Adds revisions atomically and returns the last. On return they are synced to disk. Surplus old
-    /// revisions are deleted, except `runs` (the running one) and the newest good revision.
+    /// Adds revisions atomically, and returns the last of them. On return they are synced to disk. Deletes
+    /// surplus old revisions, but never the running one (`runs`) and the newest good one.
     pub fn add(&self, drafts: &[Draft], runs: Option<u64>) -> Result<Option<Revision>, StoreError> {
         let old = self.revisions()?;
         let time = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
@@ -182,7 +182,7 @@ impl Store {
     }
 }
 
-/// Returns `excess` revisions to delete: the oldest that aren't good, then the oldest good ones.
+/// Returns `excess` revisions to delete: first the oldest that are not good, then the oldest good ones.
 fn forgotten(revisions: &[Revision], excess: usize, runs: Option<u64>) -> Vec<u64> {
     let counts = |revision: &&Revision| revision.state == State::Good;
     let good = revisions.iter().filter(counts).count();
@@ -192,8 +192,8 @@ fn forgotten(revisions: &[Revision], excess: usize, runs: Option<u64>) -> Vec<u6
     numbers.filter(|number| Some(*number) != runs).take(excess).collect()
 }
 
-/// Adds revisions to delete until the remaining texts have at most `room` bytes: first the oldest that aren't
-/// good, then the oldest good ones. The newest good revision and the running one (`runs`) stay.
+/// Adds revisions to delete, until the remaining texts have at most `room` bytes. Starts with the oldest that
+/// are not good, then takes the oldest good ones. The newest good revision and the running one (`runs`) stay.
 fn too_long(
     revisions: &[Revision],
     lengths: &HashMap<u64, u64>,
@@ -216,9 +216,9 @@ fn too_long(
     }
 }
 
-/// Locks a list in memory.
+/// Locks a list that is kept in memory: revisions, or lines of the audit log.
 pub(crate) fn lock<T>(memory: &Mutex<T>) -> MutexGuard<'_, T> {
-    // Each change of a list is atomic, so a panic leaves it valid.
+    // Ignore a poisoned lock: each change of a list is atomic, so a panic leaves the list valid.
     memory.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -252,7 +252,7 @@ mod tests {
             let added =
                 store.add(&[draft("a", State::Good), draft("b", State::Waiting)], None).unwrap().unwrap();
             assert_eq!((added.number, numbers(&store)), (2, vec![1, 2]));
-            // A revision that waits for its confirmation isn't good yet.
+            // The revision awaits its confirmation, so it isn't good yet.
             assert_eq!(store.last_good().unwrap().unwrap().1, "a");
             store.settle(2, State::Good).unwrap();
             let (revision, text) = store.last_good().unwrap().unwrap();
