@@ -1,4 +1,4 @@
-//! Captures in pcapng format, written piece by piece.
+//! Captures in pcapng format, returned in pieces while they are written.
 
 use std::borrow::Cow;
 use std::time::Duration;
@@ -15,8 +15,8 @@ use pcap_file::{DataLink, PcapError};
 #[error("can't write a capture: {0}")]
 pub struct CaptureFileError(#[from] PcapError);
 
-/// Pcapng file that is being written, with one interface for each port and nanosecond times since the Unix
-/// epoch.
+/// Pcapng file under construction, with one pcapng interface for each port. Times are nanoseconds since the
+/// Unix epoch.
 pub struct CaptureFile {
     writer: PcapNgWriter<Vec<u8>>,
     snap: u32,
@@ -29,8 +29,8 @@ impl std::fmt::Debug for CaptureFile {
 }
 
 impl CaptureFile {
-    /// Creates a capture with these interfaces, numbered by their order. `snap` is the maximum number of
-    /// bytes kept of each frame.
+    /// Creates a capture with these pcapng interfaces, numbered by their order from 0. `snap` is the maximum
+    /// number of bytes kept of each frame.
     ///
     /// # Errors
     /// [`CaptureFileError`] for a name that the file format can't hold.
@@ -40,7 +40,7 @@ impl CaptureFile {
         Ok(file)
     }
 
-    /// Adds an interface. Its number is the number of interfaces before it.
+    /// Adds a pcapng interface. Its number is the number of interfaces before it.
     ///
     /// # Errors
     /// [`CaptureFileError`] for a name that the file format can't hold.

@@ -14,7 +14,7 @@ pub fn utc_milliseconds(milliseconds: u64) -> String {
     format!("{:.3}Z", since_1970(Duration::from_millis(milliseconds)))
 }
 
-/// Returns date and time after `duration` since 1970, or the end of the year 9999 if that is earlier.
+/// Returns the date and time `duration` after the start of 1970, but at most the end of the year 9999.
 fn since_1970(duration: Duration) -> DateTime {
     date(1970, 1, 1).at(0, 0, 0, 0).saturating_add(duration)
 }

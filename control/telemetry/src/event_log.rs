@@ -1,9 +1,10 @@
-//! Log of the latest events, which are numbered. A frequent event takes few entries of the log.
+//! Log of the latest events, with a number for each. A frequent event makes few entries.
 //!
-//! The first event of a kind and subject is logged at once, and starts a window of one second. Further events
-//! of the same kind and subject become one entry with a count when the window ends, and start the next
-//! window. The log distinguishes at most 16 subjects of a kind at a time; further subjects are logged as
-//! `others`. So a kind makes few entries in a second, and an entry never changes once it is readable.
+//! The first event of a kind and subject is logged at once, and starts a window of one second. When the
+//! window ends, further events of the same kind and subject become one entry with a count, and start the next
+//! window. The log distinguishes at most 16 subjects of a kind at a time; events of further subjects are
+//! logged with the subject `others`. So a kind makes few entries in a second. An entry never changes once it
+//! is readable.
 
 use std::collections::{HashMap, VecDeque};
 
@@ -13,13 +14,13 @@ use serde::Serialize;
 use crate::date::utc_milliseconds;
 use crate::event::{Event, EventKind, Occurrence};
 
-/// Most entries of the log.
+/// Maximum number of entries in the log.
 pub const MOST_EVENTS: usize = 4096;
-/// Maximum number of subjects of a kind that have open windows at a time.
+/// Maximum number of subjects of a kind that have an open window at a time.
 const MOST_SUBJECTS: usize = 16;
-/// Subject of events beyond the distinguished subjects.
+/// Subject of events whose own subject exceeds [`MOST_SUBJECTS`].
 const OTHERS: &str = "others";
-/// Milliseconds in which events of one kind and subject are combined.
+/// Length of the window in which events of one kind and subject are combined, in milliseconds.
 const WINDOW: u64 = 1000;
 
 /// Log of the latest events.
@@ -32,7 +33,7 @@ pub struct EventLog {
     latest: u64,
     /// Open windows, by kind and subject.
     open: HashMap<(EventKind, String), Window>,
-    /// Milliseconds by which the wall clock is ahead of the clock of `now`.
+    /// Milliseconds by which the wall clock is ahead of the monotonic clock.
     ahead: i64,
 }
 
@@ -45,17 +46,18 @@ struct Window {
     more: Option<(Occurrence, u64, u64)>,
 }
 
-/// Selection of events.
+/// Selection of entries of the event log.
 #[derive(Clone, Debug, Default)]
 pub struct EventQuery {
-    /// Number after which the entries start. A number above the newest comes from an earlier run of the
-    /// router, and selects all entries.
+    /// Number of an entry; only later entries are selected. `None` selects all entries. A number above the
+    /// newest comes from an earlier run of the router, and selects all entries, too.
     pub since: Option<u64>,
     /// Kinds of the entries; empty for all kinds.
     pub kinds: Vec<EventKind>,
     /// Maximum number of entries; the newest are selected.
     pub last: Option<usize>,
-    /// Maximum number of entries on the page; the oldest come first, the others are on further pages.
+    /// Maximum number of entries on the page. The page has the oldest selected entries; the rest is on
+    /// further pages.
     pub limit: Option<usize>,
 }
 
@@ -64,7 +66,7 @@ pub struct EventQuery {
 pub struct EventPage {
     /// Entries, the oldest first.
     pub events: Vec<Event>,
-    /// Number of requested entries of any kind that the log no longer has.
+    /// Number of entries of any kind after `since` that the log no longer has.
     pub missed: u64,
     /// Number of the newest entry.
     pub newest: u64,
@@ -73,8 +75,8 @@ pub struct EventPage {
 }
 
 impl EventLog {
-    /// Sets the wall clock: `wall` is its time in milliseconds since 1970 at `now`. The wall clock may jump
-    /// while the router runs; `now` is monotonic. Before the first call both clocks are the same.
+    /// Sets the wall clock: at the monotonic time `now`, it shows `wall` milliseconds since 1970. The wall
+    /// clock may jump while the router runs. Before the first call, both clocks are the same.
     pub fn set_wall_clock(&mut self, now: u64, wall: u64) {
         self.ahead = wall.wrapping_sub(now).cast_signed();
     }
@@ -122,7 +124,7 @@ impl EventLog {
         is_something
     }
 
-    /// Logs the combined events of a subject of all kinds, so that they precede the subject's next event.
+    /// Logs the combined events of a subject, of all kinds. The subject's next event then comes after them.
     fn add_gathered_of(&mut self, subject: &str) {
         let of_subject = self.open.iter_mut().filter(|((_, own), _)| own == subject);
         let mut due: Vec<_> = of_subject.filter_map(|(_, window)| window.more.take()).collect();
@@ -136,8 +138,8 @@ impl EventLog {
 
     fn add(&mut self, occurrence: Occurrence, at: u64, count: u64) {
         let Occurrence { kind, subject, text, details } = occurrence;
-        // Combined events are logged after their second; the time of an entry is never before that of its
-        // predecessor.
+        // Combined events are logged at the end of their window. Take at least the time of the previous
+        // entry, so that times never decrease.
         let at = at.max(self.latest);
         self.latest = at;
         self.newest += 1;
@@ -289,7 +291,7 @@ mod tests {
         let page = ask(None, Some(2), None);
         assert_eq!((numbers(&page), page.missed, page.next), (vec![newest - 1, newest], 0, newest));
         assert!(ask(Some(newest), None, None).events.is_empty());
-        // A number from an earlier router.
+        // A number from an earlier run of the router selects all entries.
         assert_eq!(ask(Some(newest + 1), None, None).events.len(), MOST_EVENTS);
         let kinds = vec![EventKind::LinkUp];
         let page = log.page(&EventQuery { kinds, since: Some(newest - 5), ..EventQuery::default() });

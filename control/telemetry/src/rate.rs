@@ -1,15 +1,15 @@
-//! Rates of counters that are read at irregular times.
+//! Rates of counters that are read at irregular intervals.
 
 use std::collections::HashMap;
 use std::time::Duration;
 
 use millrace_units::Instant;
 
-/// Minimum time between two readings for a rate: over a shorter time, the moments of reading would distort
-/// it.
+/// Minimum time between two readings for a new rate. Over a shorter time, delays of the readings would
+/// distort the rate.
 const SHORTEST: Duration = Duration::from_millis(200);
 
-/// Counters by name with their rates.
+/// Counters by name, each with its last rate.
 #[derive(Debug)]
 pub struct Rate {
     begun: Instant,
@@ -24,24 +24,24 @@ struct Reading {
 }
 
 impl Rate {
-    /// Creates the rates of counters that were 0 at `begun`.
+    /// Creates the rates of counters, all of which were 0 at `begun`.
     pub fn since(begun: Instant) -> Self {
         Self { begun, before: HashMap::new() }
     }
 
-    /// Starts a counter of this name at 0; an earlier counter with the name is forgotten.
+    /// Starts a counter of this name at 0. Replaces an earlier counter of the same name.
     pub fn begin(&mut self, name: &str, at: Instant) {
         self.before.insert(name.to_owned(), Reading { at, value: 0, rate: 0.0 });
     }
 
-    /// Forgets the counter of this name.
+    /// Removes the counter of this name.
     pub fn forget(&mut self, name: &str) {
         self.before.remove(name);
     }
 
-    /// Reads the counter `name`, and returns its growth per second since the previous reading, or since its
-    /// start for the first reading. Returns 0 if the counter was set back. A reading less than 200 ms after
-    /// the previous one returns the last rate again.
+    /// Reads the counter `name`, and returns its growth per second since the previous reading; for the first
+    /// reading, since its start. Returns 0 if the counter was set back. Returns the last rate again if the
+    /// previous reading was less than 200 ms ago.
     pub fn read(&mut self, name: &str, value: u64, at: Instant) -> f64 {
         let begun = Reading { at: self.begun, value: 0, rate: 0.0 };
         let before = self.before.entry(name.to_owned()).or_insert(begun);
