@@ -1,4 +1,4 @@
-//! Background programs of tests.
+//! Programs that run in the background of a test.
 
 use std::fs::File;
 use std::path::PathBuf;
@@ -11,7 +11,7 @@ use nix::unistd::Pid;
 use crate::namespace::Namespace;
 use crate::wait::wait_until;
 
-/// Time limit for a program to end by itself.
+/// Time limit for a program to end after a signal.
 const GRACE: Duration = Duration::from_secs(5);
 
 /// Program in the background of a test. Dropping it ends the program.

@@ -1,4 +1,4 @@
-//! Plugins that tests build with the kit.
+//! Plugins that tests build with the plugin kit.
 
 use std::path::Path;
 
@@ -7,11 +7,11 @@ use millrace_kit::{KitError, Progress, build};
 
 use crate::ground::skip;
 
-/// Builds the project of a plugin for a runtime. Without a compiler for it, prints the reason and returns
-/// `None`; with `CI=true`, fails.
+/// Builds a plugin project for a runtime. Without a compiler for the runtime, prints the reason and returns
+/// `None`.
 ///
 /// # Panics
-/// The compiler rejects the project.
+/// The compiler rejects the project, or there is no compiler and `CI=true`.
 pub fn built_plugin(project: &Path, format: Format, options: &Options) -> Option<Built> {
     let mut show = |progress: Progress<'_>| match progress {
         Progress::Step(text) => println!("{text}"),

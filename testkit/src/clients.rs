@@ -1,4 +1,4 @@
-//! HTTP client that measures a router's answer times, and the resident memory of a process.
+//! Measurements of a router from outside: answer times of its API, and resident memory of its process.
 
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
@@ -8,8 +8,8 @@ use std::time::{Duration, Instant};
 /// Time limit of an answer.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// Sends a hundred requests per second over one connection to a socket, for the given time. Returns the
-/// answer times in ascending order.
+/// Sends a hundred requests per second for `path` over one connection to a Unix socket. Returns the answer
+/// times in ascending order.
 ///
 /// # Panics
 /// An answer takes more than 20 s, or its status is not 200.

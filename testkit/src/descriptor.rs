@@ -1,4 +1,4 @@
-//! Descriptors of other processes.
+//! File descriptors of other processes.
 
 use std::fs;
 use std::io;
@@ -9,18 +9,19 @@ use nix::sys::socket::{setsockopt, sockopt::RcvBuf};
 /// Duplicates a descriptor of another process (pidfd_getfd(2)).
 fn descriptor_of(pid: i32, number: i32) -> io::Result<OwnedFd> {
     let opened = |result: libc::c_long| match result {
-        // SAFETY: the kernel has just opened this descriptor for this process; a descriptor fits an int.
+        // SAFETY: the kernel has just opened this descriptor for this process, so no other code owns it. A
+        // descriptor fits an `i32`.
         0.. => Ok(unsafe { OwnedFd::from_raw_fd(result as i32) }),
         _ => Err(io::Error::last_os_error()),
     };
     // SAFETY: the call takes only numbers.
     let process = opened(unsafe { libc::syscall(libc::SYS_pidfd_open, pid, 0) })?;
-    // SAFETY: as above.
+    // SAFETY: the call takes only numbers.
     opened(unsafe { libc::syscall(libc::SYS_pidfd_getfd, process.as_raw_fd(), number, 0) })
 }
 
-/// Sets the receive buffers of a process's route netlink sockets with multicast groups to the minimum.
-/// Returns the number of these sockets.
+/// Sets the receive buffers of a process's netlink sockets to the minimum. Only concerns route sockets that
+/// listen to multicast groups. Returns the number of these sockets.
 ///
 /// # Panics
 /// The process can't be inspected.

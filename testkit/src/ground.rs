@@ -1,4 +1,4 @@
-//! Requirements of a scenario: root, programs, the router's binary, and exclusive or shared use of the
+//! Requirements of a scenario test: root, programs, the router's binary, and shared or exclusive use of the
 //! machine.
 
 use std::env;
@@ -10,17 +10,17 @@ use nix::unistd::Uid;
 
 use crate::repository::repository;
 
-/// Number of scenarios that share the machine at once. It may exceed the number of processors, since most
+/// Number of scenarios that share the machine at a time. It may exceed the number of processors, since most
 /// scenarios wait for timers and packets.
 const SHARED_AT_ONCE: usize = 3;
 
 static MACHINE: Machine = Machine::new();
 
-/// Lock on the machine. Ordinary scenarios share it; measuring scenarios hold it alone.
+/// Lock on the machine. Ordinary scenarios share it; a measuring scenario holds it alone.
 ///
 /// A measuring scenario waits until no ordinary scenario runs or waits, so all ordinary scenarios run first.
-/// Those start in the order of their arrival, which is the order of their names. So a long scenario whose
-/// name comes early does not run alone at the end.
+/// Ordinary scenarios start in the order of their arrival, which is the order of their names. A long scenario
+/// with an early name therefore does not run alone at the end.
 #[derive(Debug)]
 struct Machine {
     turns: Mutex<Turns>,
@@ -70,7 +70,7 @@ impl Machine {
         turns.began_to_share += 1;
         turns.sharing += 1;
         drop(turns);
-        // The next scenario may begin, too.
+        // The next waiting scenario may be allowed to begin, too.
         self.changed.notify_all();
         Turn { machine: self, is_alone: false }
     }
@@ -103,7 +103,8 @@ impl Drop for Turn {
     }
 }
 
-/// Scenario's use of this machine. Dropping it prints the duration of the scenario, without the wait.
+/// Permission of a scenario to use this machine. Dropping it prints the duration of the scenario, without the
+/// time of waiting.
 #[derive(Debug)]
 pub struct Ground {
     _turn: Turn,
@@ -111,8 +112,8 @@ pub struct Ground {
 }
 
 impl Ground {
-    /// Waits for shared use of the machine. Returns `None` and prints the reason if scenarios can't run here:
-    /// no root, or one of `programs` or the router's binary is missing.
+    /// Waits for shared use of the machine. If scenarios can't run here, prints the reason and returns
+    /// `None`. Scenarios need root, the `programs`, and the router's binary.
     ///
     /// # Panics
     /// A requirement is missing and the environment variable `CI` is `true`.
@@ -121,7 +122,7 @@ impl Ground {
     }
 
     /// Waits for exclusive use of the machine, for a scenario that measures a rate, a delay, a gap or a loss.
-    /// All waiting ordinary scenarios run before.
+    /// All waiting ordinary scenarios run first.
     ///
     /// # Panics
     /// See [`enter`](Self::enter).
@@ -175,8 +176,8 @@ fn is_installed(program: &str) -> bool {
     found || tool(program).is_some()
 }
 
-/// Returns the path of a program that tools/setup has installed in its own environment: below
-/// `MILLRACE_TOOLS`, or in the default directory.
+/// Returns the path of a program that tools/setup has installed in an environment of its own. The program is
+/// below `MILLRACE_TOOLS`, or below the default directory.
 pub fn tool(program: &str) -> Option<PathBuf> {
     let home = || env::var_os("HOME").map(|home| PathBuf::from(home).join(".cache/millrace-tools"));
     let tools = env::var_os("MILLRACE_TOOLS").map(PathBuf::from).or_else(home)?;
@@ -186,7 +187,7 @@ pub fn tool(program: &str) -> Option<PathBuf> {
 /// Returns the path of the router's binary: `MILLRACE_BIN`, the result of `make build`, or cargo's result.
 ///
 /// # Panics
-/// The binary is absent; [`Ground::enter`] checks for it.
+/// The binary is absent. [`Ground::enter`] has checked for it.
 pub fn binary() -> PathBuf {
     find_binary().expect("the router's binary: Ground::enter comes first")
 }
@@ -196,7 +197,7 @@ fn find_binary() -> Option<PathBuf> {
         return Some(PathBuf::from(named)).filter(|path| path.is_file());
     }
     let root = repository();
-    // Path of the test: TARGET/debug/deps/TEST.
+    // The path of the test program is TARGET/debug/deps/TEST.
     let test = env::current_exe().ok()?;
     let target = test.ancestors().nth(3)?;
     let places = [root.join("out/millrace"), target.join("release/millrace"), target.join("debug/millrace")];
@@ -210,15 +211,14 @@ mod tests {
 
     use super::*;
 
-    /// Starts nine scenarios of each kind alternately. Ordinary scenarios run three at a time: each runs
+    /// Starts nine scenarios of each kind alternately. Ordinary scenarios run three at a time, so each runs
     /// beside two others. Measuring scenarios begin after the last ordinary scenario, one at a time.
     #[test]
     fn scenarios_that_measure_run_alone_behind_all_that_share() {
         let machine: &'static Machine = Box::leak(Box::new(Machine::new()));
         let began: Mutex<Vec<bool>> = Mutex::default();
         let together = Barrier::new(SHARED_AT_ONCE);
-        // The machine is held until all scenarios wait, so that the order is the machine's and not that of
-        // the threads' starts.
+        // Hold the machine until all scenarios wait. Otherwise, the order of the threads' starts would count.
         let first = machine.hold_alone();
         thread::scope(|scope| {
             for number in 0..6 * SHARED_AT_ONCE {
@@ -246,8 +246,8 @@ mod tests {
         );
     }
 
-    /// Ordinary scenarios arrive one after the other while the machine is held. When one begins, all earlier
-    /// arrivals have begun.
+    /// Lets ordinary scenarios arrive one after the other while the machine is held. Checks that when a
+    /// scenario begins, all earlier arrivals have begun.
     #[test]
     fn shared_scenarios_start_in_order_of_arrival() {
         let machine: &'static Machine = Box::leak(Box::new(Machine::new()));

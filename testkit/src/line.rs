@@ -21,11 +21,11 @@ pub struct Line {
     pub r: Namespace,
     /// Host behind `r2`.
     pub h2: Namespace,
-    /// Directory for files of this test alone.
+    /// Directory for files of this test.
     pub directory: Directory,
 }
 
-/// Options of a line.
+/// Options of a [`Line`].
 #[derive(Clone, Copy, Debug)]
 pub struct LineOptions {
     /// MTU of both links in bytes.
@@ -89,12 +89,12 @@ impl Line {
         ));
     }
 
-    /// Returns the path of a file of this test alone.
+    /// Returns the path of a file in the test's own directory.
     pub fn file(&self, name: &str) -> PathBuf {
         self.directory.0.join(name)
     }
 
-    /// Writes a file of this test alone; returns its path.
+    /// Writes a file in the test's own directory; returns its path.
     ///
     /// # Panics
     /// The file can't be written.

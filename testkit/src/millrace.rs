@@ -39,15 +39,15 @@ pub struct Ended {
 }
 
 impl Ended {
-    /// Checks that the program failed with this exit code and one error line that contains all `words`. If a
-    /// file has several faults, there may be a line for each; the first must contain the words.
+    /// Checks that the program failed with this exit code, and that its error line contains all `words`. For
+    /// a file with several faults, there may be one line for each; the first must contain the words.
     ///
     /// # Panics
     /// The program did not fail in this way.
     pub fn assert_refused(&self, code: i32, words: &[&str]) {
         assert_eq!(self.code, Some(code), "{self:?}");
         let lines: Vec<&str> = self.stderr.lines().collect();
-        // Warnings before the failure are log lines.
+        // Ignore log lines, such as warnings before the failure.
         let said: Vec<&&str> = lines.iter().filter(|line| line.starts_with("millrace: ")).collect();
         let is_end = said.last().copied() == lines.last();
         let is_of_file = |line: &str| line.matches(':').count() >= 4 || line.starts_with("millrace: and ");
@@ -75,8 +75,8 @@ pub fn run_to_end(namespace: &Namespace, arguments: &[&str]) -> Ended {
     ended
 }
 
-/// Returns the default on-death arguments; none if the arguments or their configuration file set on-death.
-/// Without on-death, a router refuses filters that are added at run time.
+/// Returns `--on-death kernel`; nothing if the arguments or their configuration file set on-death. Without
+/// on-death, a router refuses filters that are added at run time.
 fn word_on_death(arguments: &str) -> &'static [&'static str] {
     let mut words = arguments.split_ascii_whitespace();
     let file = words.by_ref().any(|word| word == "--config").then(|| words.next()).flatten();
@@ -129,7 +129,8 @@ impl Millrace {
         router.unwrap_or_else(|ended| panic!("millrace run {arguments}: {ended:?}"))
     }
 
-    /// Starts a router like [`start`](Self::start). If the router ends instead, its result is the error.
+    /// Starts a router like [`start`](Self::start). If the router ends before it forwards, returns its result
+    /// as the error.
     ///
     /// # Errors
     /// The router ends before it forwards.
@@ -140,7 +141,7 @@ impl Millrace {
         Self::bring_up(namespace, &[], arguments, usual_socket(namespace))
     }
 
-    /// Starts a router like [`try_start`](Self::try_start), through a wrapper program: `strace -D`,
+    /// Starts a router like [`try_start`](Self::try_start), through a wrapper program such as `strace -D` or
     /// `prlimit`.
     ///
     /// # Errors
@@ -247,7 +248,7 @@ impl Millrace {
         status.unwrap_or_else(|| panic!("still there after {GRACE:?}:\n{}", self.log()))
     }
 
-    /// Returns `millrace --socket SOCKET`, to which the caller adds a command.
+    /// Returns a client of this router as a command, to which the caller adds the arguments.
     pub fn client(&self) -> Command {
         let mut command = Command::new(binary());
         command.arg("--socket").arg(&self.socket).stdin(Stdio::null());
@@ -288,7 +289,7 @@ impl Millrace {
         row.cloned().unwrap_or_else(|| panic!("no {noun} with {key} {value}: {rows:#}"))
     }
 
-    /// Returns a number of the summary.
+    /// Returns the number `key` of `show summary`.
     pub fn summary(&self, key: &str) -> u64 {
         self.json(&["show", "summary"])[key].as_u64().unwrap_or_else(|| panic!("summary has no {key}"))
     }
@@ -300,10 +301,10 @@ impl Millrace {
         row.and_then(|row| row["packets"].as_u64()).unwrap_or(0)
     }
 
-    /// Checks that no packet is unaccounted. Traffic must have stopped.
+    /// Checks that there are no unaccounted packets. Traffic must have stopped.
     ///
     /// # Panics
-    /// Packets are still unaccounted after two seconds.
+    /// There are still unaccounted packets after two seconds.
     pub fn assert_conservation(&self) {
         let mut last = Value::Null;
         let settled = wait_until(Duration::from_secs(2), || {
@@ -317,28 +318,29 @@ impl Millrace {
     }
 }
 
-/// Returns the socket of a namespace's router. The next router in the namespace uses the same socket, because
-/// revisions belong to a socket. A second router beside the first gets another socket.
+/// Returns the socket path of a namespace's router. A router that replaces the first uses the same socket,
+/// since revisions belong to a socket. A second router beside the first gets a socket of its own.
 fn usual_socket(namespace: &Namespace) -> PathBuf {
     let usual = std::env::temp_dir().join(format!("{}.sock", namespace.name()));
     if UnixStream::connect(&usual).is_ok() { own_file("sock") } else { usual }
 }
 
-/// Returns the path of a unique file.
+/// Returns the path of a new file that nothing else uses.
 fn own_file(extension: &str) -> PathBuf {
     static COUNT: AtomicU32 = AtomicU32::new(0);
     let number = COUNT.fetch_add(1, Ordering::Relaxed);
     std::env::temp_dir().join(format!("mr{}-{number}.{extension}", std::process::id()))
 }
 
-/// Whether the router has announced that it forwards; waits up to 20 ms for the announcement.
+/// Returns whether the router has announced that it forwards. Waits up to 20 ms for the announcement.
 fn announced(mut ready: &File) -> bool {
     let mut fds = [PollFd::new(ready.as_fd(), PollFlags::POLLIN)];
     let readable = poll(&mut fds, PollTimeout::from(20_u8)).is_ok_and(|count| count > 0);
     let mut byte = [0];
     let announced = readable && ready.read(&mut byte).is_ok_and(|length| length > 0);
     if readable && !announced {
-        // A pipe closed without an announcement shows that the process is about to end.
+        // The pipe is closed without an announcement, so the router is about to end. Wait, to avoid a busy
+        // loop.
         std::thread::sleep(Duration::from_millis(20));
     }
     announced
@@ -356,7 +358,7 @@ impl Drop for Millrace {
             eprintln!("--- the router's log:\n{}", self.log());
         }
         let _ = std::fs::remove_file(&self.log);
-        // The next router of the namespace may already listen on this socket.
+        // Keep the socket's file if the namespace's next router already listens on it.
         if UnixStream::connect(&self.socket).is_err() {
             let _ = std::fs::remove_file(&self.socket);
         }

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use millrace_lab::within;
 
-/// Time limit of a test's command in seconds.
+/// Time limit of a command in a namespace, in seconds.
 const PATIENCE: &str = "60";
 
 /// Network namespace. Dropping it removes the namespace.
@@ -34,7 +34,7 @@ impl Namespace {
         namespace
     }
 
-    /// Returns the name in `ip netns`.
+    /// Returns the name of the namespace, as in `ip netns`.
     pub fn name(&self) -> &str {
         &self.name
     }
@@ -73,7 +73,7 @@ impl Namespace {
         self.try_run(line).status.success()
     }
 
-    /// Runs `ip LINE` inside the namespace for each line.
+    /// Runs `ip LINE` in the namespace for each line of `lines`.
     ///
     /// # Panics
     /// A command fails.

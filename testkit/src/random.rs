@@ -1,12 +1,12 @@
 //! Reproducible random numbers.
 
-/// SplitMix64: one 64-bit state, any seed (Steele, Lea and Flood, "Fast splittable pseudorandom number
-/// generators", OOPSLA 2014).
+/// SplitMix64, a random number generator whose state is one 64-bit number. Any seed is suitable (Steele, Lea
+/// and Flood, "Fast splittable pseudorandom number generators", OOPSLA 2014).
 #[derive(Clone, Debug)]
 pub struct Random(u64);
 
 impl Random {
-    /// Returns a generator; the same seed gives the same numbers.
+    /// Returns a generator. The same seed gives the same numbers.
     pub const fn new(seed: u64) -> Self {
         Self(seed)
     }
@@ -27,7 +27,7 @@ impl Random {
         (self.bits() % end as u64) as usize
     }
 
-    /// Returns a number of at least 0 and below 1.
+    /// Returns a number from 0 (included) to 1 (excluded).
     pub fn fraction(&mut self) -> f64 {
         (self.bits() >> 11) as f64 / (1_u64 << 53) as f64
     }
@@ -48,7 +48,7 @@ impl Random {
         &items[(self.fraction().powf(skew) * items.len() as f64) as usize]
     }
 
-    /// Returns a random item of `items` in proportion to the weights.
+    /// Returns a random item of `items`. The probability of an item is proportional to its weight.
     pub fn weighted<'a, T>(&mut self, items: &'a [(T, u32)]) -> &'a T {
         let sum: u32 = items.iter().map(|(_, weight)| weight).sum();
         let mut left = self.below(sum as usize) as u32;

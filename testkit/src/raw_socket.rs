@@ -11,11 +11,11 @@ use nix::sys::socket::sockopt::RcvBufForce;
 
 use crate::namespace::Namespace;
 
-/// Receive buffer size in bytes.
+/// Size of the receive buffer in bytes.
 const WAITING: usize = 16 << 20;
 
-/// Socket that sends and receives whole Ethernet frames at a device (`packet(7)`). It puts the VLAN tag that
-/// the kernel removes back into received frames.
+/// Socket that sends and receives whole Ethernet frames at a device (`packet(7)`). The kernel removes the
+/// VLAN tag of received frames; this socket inserts it again.
 #[derive(Debug)]
 pub struct RawSocket {
     socket: OwnedFd,
@@ -33,13 +33,13 @@ impl RawSocket {
         Self { socket }
     }
 
-    /// Sends a frame unchanged; waits while buffers are full.
+    /// Sends a frame unchanged. Waits while the device's buffers are full.
     ///
     /// # Errors
     /// The device rejects the frame, for example as too short or too long.
     pub fn try_send(&self, frame: &[u8]) -> io::Result<()> {
         loop {
-            // SAFETY: the pointer and length come from a slice that lives through the call.
+            // SAFETY: pointer and length come from a slice that outlives the call.
             let sent = unsafe { libc::send(self.socket.as_raw_fd(), frame.as_ptr().cast(), frame.len(), 0) };
             if sent >= 0 {
                 return Ok(());
@@ -82,17 +82,17 @@ impl RawSocket {
 
 fn open(index: u32) -> io::Result<OwnedFd> {
     let every = (libc::ETH_P_ALL as u16).to_be();
-    // SAFETY: the call takes no pointers; the result is checked before its use.
+    // SAFETY: the call takes no pointers. Its result is checked before use.
     let fd = unsafe { libc::socket(libc::AF_PACKET, libc::SOCK_RAW | libc::SOCK_CLOEXEC, every.into()) };
     if fd < 0 {
         return Err(io::Error::last_os_error());
     }
     // SAFETY: the descriptor was just opened and has no other owner.
     let socket = unsafe { OwnedFd::from_raw_fd(fd) };
-    // The large buffer holds frames until the test reads them.
+    // Request a large buffer, to hold frames until the test reads them.
     setsockopt(&socket, RcvBufForce, &WAITING).map_err(io::Error::from)?;
     let on: libc::c_int = 1;
-    // SAFETY: the option's value is an int that lives through the call.
+    // SAFETY: the option's value is an int that outlives the call.
     let set = unsafe {
         let size = size_of::<libc::c_int>() as libc::socklen_t;
         libc::setsockopt(fd, libc::SOL_PACKET, libc::PACKET_AUXDATA, (&raw const on).cast(), size)
@@ -102,7 +102,7 @@ fn open(index: u32) -> io::Result<OwnedFd> {
     address.sll_family = libc::AF_PACKET as u16;
     address.sll_protocol = every;
     address.sll_ifindex = index as i32;
-    // SAFETY: the address has the given size and lives through the call.
+    // SAFETY: the address has the given size and outlives the call.
     let bound = unsafe {
         libc::bind(fd, (&raw const address).cast(), size_of::<libc::sockaddr_ll>() as libc::socklen_t)
     };
@@ -113,7 +113,7 @@ fn open(index: u32) -> io::Result<OwnedFd> {
 fn receive(socket: &OwnedFd) -> Option<Vec<u8>> {
     let mut bytes = vec![0_u8; 65_536];
     let mut control = [0_u64; 16];
-    // SAFETY: all-zero is valid for both.
+    // SAFETY: all-zero bytes are valid for both structures.
     let (mut address, mut message): (libc::sockaddr_ll, libc::msghdr) = unsafe { (zeroed(), zeroed()) };
     let mut part = libc::iovec { iov_base: bytes.as_mut_ptr().cast(), iov_len: bytes.len() };
     message.msg_name = (&raw mut address).cast();
@@ -122,8 +122,7 @@ fn receive(socket: &OwnedFd) -> Option<Vec<u8>> {
     message.msg_iovlen = 1;
     message.msg_control = control.as_mut_ptr().cast();
     message.msg_controllen = size_of_val(&control);
-    // SAFETY: the message points to buffers of the sizes that it contains, all of which live through the
-    // call.
+    // SAFETY: the message points to buffers of the sizes that it states. All buffers outlive the call.
     let length = unsafe { libc::recvmsg(socket.as_raw_fd(), &raw mut message, libc::MSG_DONTWAIT) };
     let length = usize::try_from(length).ok()?;
     if address.sll_pkttype == libc::PACKET_OUTGOING {
@@ -140,14 +139,15 @@ fn receive(socket: &OwnedFd) -> Option<Vec<u8>> {
 
 /// Returns the EtherType and the control field of the VLAN tag that the kernel removed from a frame.
 fn tag(message: &libc::msghdr) -> Option<(u16, u16)> {
-    // SAFETY: recvmsg filled the message, and its control buffer still exists.
+    // SAFETY: recvmsg has filled the message, and the message's control buffer still exists.
     let header = unsafe { libc::CMSG_FIRSTHDR(message) };
-    // SAFETY: a non-null header lies inside the control buffer.
+    // SAFETY: a non-null header is inside the control buffer.
     let header_read = unsafe { header.as_ref() }?;
     if header_read.cmsg_level != libc::SOL_PACKET || header_read.cmsg_type != libc::PACKET_AUXDATA {
         return None;
     }
-    // SAFETY: this kind of control message carries a tpacket_auxdata; it may lie unaligned.
+    // SAFETY: a control message of this kind holds a tpacket_auxdata; it may be unaligned, so it is read as
+    // such.
     let data = unsafe { libc::CMSG_DATA(header).cast::<libc::tpacket_auxdata>().read_unaligned() };
     let has = |flag: u32| data.tp_status & flag != 0;
     let protocol = if has(libc::TP_STATUS_VLAN_TPID_VALID) { data.tp_vlan_tpid } else { 0x8100 };

@@ -3,8 +3,8 @@
 use std::env;
 use std::path::{Path, PathBuf};
 
-/// Returns the root of the repository. The path that cargo sets at run time takes precedence: the path from
-/// the build may be another clone with the same target directory.
+/// Returns the root of the repository: the path that cargo sets at run time, else the path at build time. The
+/// latter may belong to another clone with the same target directory.
 pub fn repository() -> PathBuf {
     let room =
         env::var_os("CARGO_MANIFEST_DIR").map_or_else(|| env!("CARGO_MANIFEST_DIR").into(), PathBuf::from);

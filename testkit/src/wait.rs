@@ -1,12 +1,12 @@
-//! Waits for conditions, no longer than needed.
+//! Waits for conditions, which return as soon as the condition holds.
 
 use std::time::{Duration, Instant};
 
 /// Interval between two checks.
 const LOOK: Duration = Duration::from_millis(5);
 
-/// Waits until `holds` returns true, for at most `patience`. Returns the waiting time; `None` if it stayed
-/// false.
+/// Waits until `holds` returns true, for at most `patience`. Returns the time it took; `None` if `holds`
+/// never returned true.
 pub fn wait_until(patience: Duration, mut holds: impl FnMut() -> bool) -> Option<Duration> {
     let start = Instant::now();
     loop {
@@ -23,7 +23,7 @@ pub fn wait_until(patience: Duration, mut holds: impl FnMut() -> bool) -> Option
 /// Waits until `look` returns a value, for at most `patience`.
 ///
 /// # Panics
-/// `look` returns no value in time; the message has `what`.
+/// `look` returns no value in time; the message contains `what`.
 pub fn eventually<T>(what: &str, patience: Duration, mut look: impl FnMut() -> Option<T>) -> T {
     let mut found = None;
     wait_until(patience, || {

@@ -1,4 +1,4 @@
-//! Generated filter sets in the style of ClassBench's seeds.
+//! Generator of filter sets in the style of ClassBench's seeds.
 
 use std::collections::HashSet;
 
@@ -10,8 +10,8 @@ use super::style::{Figures, Ports};
 use super::{FilterSet, Style};
 use crate::random::Random;
 
-/// Generates `count` different filters in a style, the more specific ones mostly first. The same `seed` gives
-/// the same set.
+/// Generates `count` different filters in a style. More specific filters mostly come first. The same `seed`
+/// gives the same set.
 pub fn generate(style: Style, family: Family, count: usize, seed: u64) -> FilterSet {
     let mut random = Random::new(seed);
     let figures = style.figures();
@@ -29,7 +29,7 @@ pub fn generate(style: Style, family: Family, count: usize, seed: u64) -> Filter
         let filter: Filter =
             (addresses + &rest(figures, &mut random)).parse().expect("a filter is made of good parts");
         if seen.insert(filter.clone()) {
-            // ClassBench puts a filter before the filters that contain it; the noise makes the order less
+            // ClassBench puts a filter before filters that contain it. Random noise makes this order less
             // strict.
             let noise = random.below(8) as u32;
             filters.push((u32::from(source) + u32::from(destination) + noise, filter));
@@ -41,7 +41,7 @@ pub fn generate(style: Style, family: Family, count: usize, seed: u64) -> Filter
     FilterSet { name, filters: filters.into_iter().map(|(_, filter)| filter).collect() }
 }
 
-/// Returns the ports and the protocol of a filter.
+/// Returns the text of a filter's port conditions and protocol.
 fn rest(figures: &Figures, random: &mut Random) -> String {
     let (source, destination) = *random.weighted(figures.ports);
     let mut text = String::new();

@@ -1,4 +1,5 @@
-//! Parser of ClassBench's files: `@SOURCE DESTINATION FIRST : LAST FIRST : LAST PROTOCOL/MASK FLAGS/MASK`.
+//! Parser of ClassBench files. Their lines have the form `@SOURCE DESTINATION FIRST : LAST FIRST : LAST
+//! PROTOCOL/MASK FLAGS/MASK`.
 
 use std::path::PathBuf;
 use std::{env, fs};
@@ -8,14 +9,15 @@ use millrace_classify::Filter;
 use super::FilterSet;
 use crate::repository::repository;
 
-/// Returns the directory of filter sets: below `MILLRACE_SHARED_DATA`, or by default beside the repository.
+/// Returns the directory of the ClassBench files: below `MILLRACE_SHARED_DATA`, or by default beside the
+/// repository.
 fn folder() -> PathBuf {
     let data = env::var_os("MILLRACE_SHARED_DATA").map(PathBuf::from);
     data.unwrap_or_else(|| repository().join("../shared/data")).join("classbench")
 }
 
-/// Reads the set of a family and size, such as `acl1` and `10k`; returns `None` if the file can't be read.
-/// The parser ignores the flags, whose meaning ClassBench doesn't define.
+/// Reads the set of a ClassBench seed and a size, such as `acl1` and `10k`. Returns `None` if the file can't
+/// be read. Ignores the flags, whose meaning ClassBench doesn't define.
 pub fn read(family: &str, size: &str) -> Option<FilterSet> {
     let path = folder().join(format!("{family}_{size}"));
     let text = fs::read_to_string(&path).ok()?;

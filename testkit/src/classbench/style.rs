@@ -2,8 +2,8 @@
 
 use std::fmt;
 
-/// Style of a filter set: combinations of prefix lengths, frequencies of ports and protocols, and clustering
-/// of addresses.
+/// Style of a filter set, after a ClassBench seed. It determines prefix lengths, frequencies of ports and
+/// protocols, and clustering of addresses.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Style {
     /// Access lists of a router: mostly hosts and small networks on both sides, with destination ports.
@@ -37,30 +37,31 @@ impl fmt::Display for Style {
     }
 }
 
-/// Kind of port condition.
+/// Kind of condition on a port.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Ports {
     Any,
-    /// Ports from 1024 on.
+    /// All ports from 1024 on.
     High,
-    /// Single well-known port.
+    /// One well-known port.
     Exact,
-    /// Common port range.
+    /// One of the usual port ranges.
     Range,
 }
 
 use Ports::{Any, Exact, High, Range};
 
-/// Distribution of the addresses of one side, as fractions of the number of filters.
+/// Number of different addresses on one side of a set, relative to the number of filters.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Spread {
-    /// Number of different 16-bit networks.
+    /// Number of different 16-bit networks, per filter.
     pub networks: f64,
-    /// Number of different 24-bit subnets.
+    /// Number of different 24-bit subnets, per filter.
     pub subnets: f64,
-    /// Number of different hosts.
+    /// Number of different hosts, per filter.
     pub hosts: f64,
-    /// Skew of the random selection: larger values favour the first addresses, 1 favours none.
+    /// Skew of the random choice of addresses: 1 makes all equally likely, larger values favour the first
+    /// ones.
     pub skew: f64,
 }
 

@@ -10,16 +10,17 @@ use millrace_units::PortId;
 use super::FilterSet;
 use crate::random::Random;
 
-/// Frequency of each filter's packets.
+/// Frequency at which the filters of a set match packets.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Popularity {
     /// Equal frequency for all filters.
     Uniform,
-    /// Zipf's law: in a random order of the filters, the n-th gets 1/n of the first filter's packets.
+    /// Zipf's law over a random order of the filters: the n-th filter gets 1/n of the first filter's packets.
     Zipf,
 }
 
-/// Returns `count` packets. Each is made from one filter and matches it; another filter may match better.
+/// Returns `count` packets. Each packet is made to match one filter, but a filter of higher precedence may
+/// match it, too.
 pub fn trace(set: &FilterSet, popularity: Popularity, count: usize, seed: u64) -> Vec<Candidate> {
     let mut random = Random::new(seed);
     let mut order: Vec<&Filter> = set.filters.iter().collect();
@@ -40,7 +41,7 @@ pub fn trace(set: &FilterSet, popularity: Popularity, count: usize, seed: u64) -
     (0..count).map(|_| draw()).collect()
 }
 
-/// Returns a packet that the filter matches, with random values in all other respects.
+/// Returns a packet that matches a filter. Fields that the filter leaves open are random.
 fn packet(filter: &Filter, random: &mut Random) -> Candidate {
     let v6 = [filter.source(), filter.destination()].iter().flatten().any(|net| net.addr().is_ipv6());
     let protocol = filter.protocol().map_or(if random.below(4) == 0 { 17 } else { 6 }, |protocol| protocol.0);
@@ -60,7 +61,8 @@ fn packet(filter: &Filter, random: &mut Random) -> Candidate {
     Candidate::plain(key)
 }
 
-/// Returns an address inside a prefix; an IPv4 address is in the lower 32 bits.
+/// Returns a random address in a prefix; an IPv4 address is in the lower 32 bits. Without a prefix, any
+/// address.
 fn host(net: Option<IpNet>, random: &mut Random) -> u128 {
     let drawn = u128::from(random.bits()) << 64 | u128::from(random.bits());
     let Some(net) = net else { return drawn };

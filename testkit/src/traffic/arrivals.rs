@@ -1,4 +1,4 @@
-//! Arrival times of packets, stamped by the kernel at the device, and the size of their bursts.
+//! Arrival times of packets, stamped by the kernel at the device, and the size of the packets' bursts.
 
 use std::io::{self, IoSliceMut};
 use std::net::UdpSocket;
@@ -9,16 +9,16 @@ use nix::errno::Errno;
 use nix::sys::socket::sockopt::{RcvBufForce, ReceiveTimestampns};
 use nix::sys::socket::{ControlMessageOwned, MsgFlags, recvmsg, setsockopt};
 
-/// Receive buffer size in bytes, for packets before [`Arrivals::take`].
+/// Size of the receive buffer in bytes. The buffer holds packets until [`Arrivals::take`].
 const WAITING: usize = 512 << 20;
-/// Bytes read of each packet; its full length is reported nevertheless.
+/// Number of bytes that are read of each packet. The full length is reported nevertheless.
 const HEAD: usize = 16;
 
 /// Socket that keeps packets and their arrival times until they are taken.
 #[derive(Debug)]
 pub struct Arrivals(UdpSocket);
 
-/// Arrived packet.
+/// Packet that has arrived, by time and length.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Arrival {
     /// Time of arrival at the device, on the real-time clock.
@@ -28,7 +28,7 @@ pub struct Arrival {
 }
 
 impl Arrivals {
-    /// Keeps the packets that arrive at a socket from now on, about 200,000 at most.
+    /// Collects the packets that arrive at a socket from now on, about 200,000 at most.
     ///
     /// # Errors
     /// The socket rejects time stamps, or the large buffer, which needs root.
@@ -63,9 +63,9 @@ impl Arrivals {
     }
 }
 
-/// Returns the largest burst in bytes: the highest fill level of a buffer that a link of `rate` bits per
-/// second empties. Packets at exactly the rate have a burst of one packet. `overhead` bytes are added to each
-/// payload.
+/// Returns the largest burst in bytes. This is the highest fill level of a buffer that all packets enter, and
+/// that a link of `rate` bits per second empties. For packets at exactly the rate, it is one packet.
+/// `overhead` bytes are added to each payload.
 pub fn burst(arrivals: &[Arrival], overhead: usize, rate: f64) -> f64 {
     let (mut held, mut largest, mut last) = (0.0_f64, 0.0_f64, None);
     for arrival in arrivals {
@@ -87,10 +87,10 @@ mod tests {
 
     #[test]
     fn bursts_equal_the_fill_of_a_buffer() {
-        // 100 bytes every 10 ms are 80 kb/s.
+        // 100 bytes every 10 ms are 80 kb/s: the rate is kept, so a burst is one packet.
         assert_eq!(burst(&arrivals(&[0, 10, 20, 35, 45]), 10, 80e3), 100.0);
         assert_eq!(burst(&arrivals(&[0, 10, 10, 20, 30]), 10, 80e3), 200.0);
-        // A pause does not allow a larger burst.
+        // After a pause, two packets at once are still a burst, as is a third one soon after.
         assert_eq!(burst(&arrivals(&[0, 100, 100, 105]), 10, 80e3), 250.0);
     }
 

@@ -11,19 +11,20 @@ use nix::sys::socket::sockopt::RcvBufForce;
 
 use crate::namespace::Namespace;
 
-/// Shortest payload in bytes: it holds the packet number and the sending time.
+/// Minimum payload in bytes. It holds the packet number and the sending time.
 const HEADER: usize = 16;
-/// Time that the receiver continues to listen after the last packet.
+/// Time for which the receiver still listens after the last packet was sent.
 const AFTER: Duration = Duration::from_millis(500);
-/// Maximum number of packets of a flow, which lasts days at any pace. The receiver keeps one bit per packet.
+/// Maximum number of packets of a flow: enough for days at any pace. The receiver needs one bit per packet.
 const MOST: u64 = 1 << 32;
-/// Maximum number of packets sent at once after a pause of the sender. A veth device holds only 256 packets
-/// and drops further ones before the tested router.
+/// Maximum number of packets that the sender sends at once after a pause. A veth device holds only 256
+/// packets, and would drop further ones before the tested router.
 const BURST: u32 = 32;
-/// Receive buffer size in bytes, for packets that arrive while other threads occupy the receiver's processor.
+/// Size of the receive buffer in bytes. It holds packets that arrive while other threads occupy the
+/// receiver's processor.
 const WAITING: usize = 16 << 20;
 
-/// Flow that runs until [`finish`](Flow::finish) or until it is dropped.
+/// Running flow of numbered UDP packets. [`finish`](Flow::finish) or dropping it ends the flow.
 #[derive(Debug)]
 pub struct Flow {
     stop: Arc<AtomicBool>,
@@ -38,7 +39,7 @@ pub struct Flow {
 /// Count of the arrived packets, updated during the flow.
 #[derive(Debug, Default)]
 struct Tally {
-    /// Bit field of the packet numbers that have arrived.
+    /// Bit field with one bit for each packet number that has arrived.
     seen: Vec<u64>,
     received: u64,
     duplicated: u64,
@@ -54,13 +55,13 @@ pub struct FlowReport {
     pub sent: u64,
     /// Number of different packets received.
     pub received: u64,
-    /// Number of repeated receptions of a packet.
+    /// Number of repeated arrivals of packets that had already arrived.
     pub duplicated: u64,
-    /// Number of packets received after a packet with a higher number.
+    /// Number of packets that arrived after a packet with a higher number.
     pub reordered: u64,
-    /// Longest run of consecutive lost packets, as time at the flow's pace.
+    /// Longest run of consecutive lost packets, as the time to send them at the flow's pace.
     pub longest_loss: Duration,
-    /// All lost packets, as time at the flow's pace.
+    /// Number of all lost packets, as the time to send them at the flow's pace.
     pub total_loss: Duration,
     /// Longest delay of a packet. Pauses of the sender on a busy machine count as neither loss nor delay.
     pub longest_delay: Duration,
@@ -74,8 +75,8 @@ impl FlowReport {
 }
 
 impl Flow {
-    /// Sends `rate` packets per second of `payload` bytes (16 or more) from one host to `to` at another host.
-    /// A busy machine may send fewer.
+    /// Starts to send `rate` packets per second, with `payload` bytes each (16 or more). They go from the
+    /// host `from` to the address `to` at the host `at`. A busy machine may send fewer.
     ///
     /// # Panics
     /// The sockets can't be opened.
@@ -111,7 +112,7 @@ impl Flow {
         self.received.load(Ordering::Relaxed)
     }
 
-    /// Lets the flow continue for a given time.
+    /// Waits for `time` while the flow continues.
     pub fn go_on(&self, time: Duration) {
         std::thread::sleep(time);
     }
@@ -166,8 +167,8 @@ fn send(
         let now = u64::try_from(start.elapsed().as_nanos()).unwrap_or(u64::MAX);
         bytes[..8].copy_from_slice(&number.to_be_bytes());
         bytes[8..HEADER].copy_from_slice(&now.to_be_bytes());
-        // An ICMP error for an earlier packet makes the send fail: the packet was not sent, and its number is
-        // reused.
+        // Sending fails if an ICMP error for an earlier packet has arrived. The packet was not sent then, so
+        // its number is used again.
         if socket.send(&bytes).is_ok() {
             number += 1;
             count.store(number, Ordering::Relaxed);
@@ -192,7 +193,7 @@ fn receive(socket: &UdpSocket, start: Instant, done: &AtomicBool, count: &Atomic
 }
 
 impl Tally {
-    /// Counts a packet with a given delay.
+    /// Counts an arrived packet and its delay.
     fn add(&mut self, number: u64, delay: Duration) {
         let (word, bit) = ((number / 64) as usize, 1 << (number % 64));
         if word >= self.seen.len() {

@@ -7,11 +7,11 @@ use std::time::Duration;
 use crate::namespace::Namespace;
 use crate::random::Random;
 
-/// Time limit for each wait for the other side.
+/// Time limit of each wait for the other end of the connection.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// Sends `bytes` pseudo-random bytes over TCP from one host to `to` at another host, and compares the
-/// received bytes.
+/// Sends `bytes` pseudo-random bytes over TCP, from the host `from` to the address `to` at the host `at`.
+/// Compares the received bytes with the sent bytes.
 ///
 /// # Panics
 /// The connection fails, or the received bytes differ.
