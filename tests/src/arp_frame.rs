@@ -40,20 +40,20 @@ impl ArpFrame {
         Self::new(1, sender, target)
     }
 
-    /// Returns a reply: `sender` has the link address that is the frame's source. By default the frame goes
-    /// to the MAC address of the port.
+    /// Returns a reply that assigns the frame's source MAC address to `sender`. By default the frame goes to
+    /// the MAC address of the port.
     pub fn reply(sender: &str, target: &str) -> Self {
         Self::new(2, sender, target).to(station(0x0a))
     }
 
     link_setters!();
 
-    /// Sets the link address of the sender, both in the message and as the frame's source.
+    /// Sets the sender's MAC address, both in the message and as the frame's source.
     pub fn sender(self, mac: MacAddr) -> Self {
         self.from(mac).claims(mac)
     }
 
-    /// Sets the link address of the sender in the message only.
+    /// Sets the sender's MAC address in the message only.
     pub fn claims(mut self, mac: MacAddr) -> Self {
         self.sender.0 = mac;
         self
@@ -77,7 +77,7 @@ impl ArpFrame {
         self
     }
 
-    /// Keeps the first `length` bytes of the 28-byte message.
+    /// Keeps only the first `length` bytes of the 28-byte message.
     pub fn cut(mut self, length: usize) -> Self {
         self.cut = Some(length);
         self

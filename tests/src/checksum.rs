@@ -1,4 +1,4 @@
-//! Second, simple implementation of the Internet checksum, as a reference for the router's.
+//! Second, simple implementation of the Internet checksum, as a reference for the router's implementation.
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
@@ -7,7 +7,7 @@ pub fn checksum(bytes: &[u8]) -> u16 {
     checksum_parts(&[bytes])
 }
 
-/// Returns the checksum of consecutive parts.
+/// Returns the checksum of the concatenated parts.
 pub fn checksum_parts(parts: &[&[u8]]) -> u16 {
     let bytes: Vec<u8> = parts.concat();
     let mut sum: u64 = 0;
@@ -20,13 +20,13 @@ pub fn checksum_parts(parts: &[&[u8]]) -> u16 {
     !(sum as u16)
 }
 
-/// Returns the checksum of a transport header with its data over IPv4 (RFC 768, RFC 9293).
+/// Returns the checksum of a transport header and its data over IPv4 (RFC 768, RFC 9293).
 pub fn transport_checksum4(source: Ipv4Addr, destination: Ipv4Addr, protocol: u8, transport: &[u8]) -> u16 {
     let length = (transport.len() as u16).to_be_bytes();
     checksum_parts(&[&source.octets(), &destination.octets(), &[0, protocol], &length, transport])
 }
 
-/// Returns the checksum of an upper-layer header with its data over IPv6 (RFC 8200, 8.1).
+/// Returns the checksum of an upper-layer header and its data over IPv6 (RFC 8200, 8.1).
 pub fn transport_checksum6(source: Ipv6Addr, destination: Ipv6Addr, protocol: u8, transport: &[u8]) -> u16 {
     let length = (transport.len() as u32).to_be_bytes();
     checksum_parts(&[&source.octets(), &destination.octets(), &length, &[0, 0, 0, protocol], transport])

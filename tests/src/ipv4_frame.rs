@@ -1,4 +1,4 @@
-//! IPv4 frames, correct or wrong in any field.
+//! Builder of IPv4 frames, correct or wrong in any field.
 
 use std::net::Ipv4Addr;
 
@@ -27,7 +27,8 @@ pub struct Ipv4Frame {
     ttl: u8,
     tos: u8,
     identification: u16,
-    /// Fragment field: flags in the upper three bits, below them the fragment offset in units of 8 bytes.
+    /// Flags and fragment offset as in the header: flags in the upper three bits, then the offset in units of
+    /// 8 bytes.
     fragment: u16,
     options: Vec<u8>,
     faults: Faults,
@@ -38,15 +39,15 @@ pub struct Ipv4Frame {
 struct Faults {
     /// Version field, if it is not 4.
     version: Option<u8>,
-    /// Header length field in 32-bit words, if it is not the actual length.
+    /// Header length field in 32-bit words, if it differs from the actual length.
     header_words: Option<u8>,
-    /// Total length field, if it is not the actual length.
+    /// Total length field, if it differs from the actual length.
     total_length: Option<u16>,
-    /// Flipped bits of the header checksum.
+    /// Bits of the header checksum to flip.
     checksum_xor: u16,
-    /// Number of bytes that the IP packet is cut to.
+    /// Length in bytes to which the IP packet is cut.
     cut: Option<usize>,
-    /// Number of bytes that the frame is padded to.
+    /// Length in bytes to which the frame is padded.
     pad: usize,
 }
 
@@ -166,7 +167,7 @@ impl Ipv4Frame {
         self
     }
 
-    /// Fills the data after the transport header with a pattern, so that the IP packet has `length` bytes.
+    /// Fills the data after the transport header with a pattern, up to an IP packet of `length` bytes.
     pub fn length(mut self, length: usize) -> Self {
         self.payload.clear();
         let headers = self.packet().len();
@@ -201,8 +202,8 @@ impl Ipv4Frame {
         self
     }
 
-    /// Returns the packet as fragments with `size` bytes after the header, a multiple of 8. The last fragment
-    /// may be shorter.
+    /// Returns the packet as fragments with `size` bytes after the IP header, a multiple of 8. The last
+    /// fragment may be shorter.
     pub fn pieces(&self, size: u16) -> Vec<Self> {
         let bytes = self.transport_bytes();
         let pieces = bytes.chunks(size.into()).zip((0..).step_by(size.into()));
@@ -214,7 +215,7 @@ impl Ipv4Frame {
         pieces.map(piece).collect()
     }
 
-    /// Sets the transport checksum to this value, for UDP and TCP.
+    /// Sets the checksum field of the UDP or TCP header to `value`.
     pub fn transport_checksum(mut self, value: u16) -> Self {
         match &mut self.transport {
             Transport::Udp { checksum, .. } | Transport::Tcp { checksum, .. } => *checksum = Some(value),
@@ -332,7 +333,7 @@ impl Frame for Ipv4Frame {
 mod tests {
     use super::*;
 
-    /// The expected bytes are written by hand from RFC 791 and RFC 768.
+    /// Compares a frame with bytes written by hand from RFC 791 and RFC 768.
     #[test]
     fn frame_matches_the_rfcs_byte_by_byte() {
         let frame = Ipv4Frame::udp().payload(b"hi").dont_fragment().bytes();

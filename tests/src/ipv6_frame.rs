@@ -1,4 +1,4 @@
-//! IPv6 frames, correct or wrong in any field.
+//! Builder of IPv6 frames, correct or wrong in any field.
 
 use std::net::Ipv6Addr;
 
@@ -24,7 +24,7 @@ pub struct Ipv6Frame {
     protocol: u8,
     transport: Transport,
     payload: Vec<u8>,
-    /// Extension headers: the protocol number of each, and its bytes without the next header field.
+    /// Extension headers. Each has its protocol number, and its bytes without the next header field.
     extensions: Vec<(u8, Vec<u8>)>,
     hop_limit: u8,
     traffic_class: u8,
@@ -112,14 +112,14 @@ impl Ipv6Frame {
         self
     }
 
-    /// Adds an extension header after the present ones: its protocol number, and its bytes without the next
-    /// header field.
+    /// Adds an extension header after the existing ones. `number` is its protocol number; `bytes` are its
+    /// bytes without the next header field.
     pub fn extension(mut self, number: u8, bytes: &[u8]) -> Self {
         self.extensions.push((number, bytes.into()));
         self
     }
 
-    /// Adds a fragment header: offset in bytes, a multiple of 8.
+    /// Adds a fragment header. `offset` is in bytes, a multiple of 8.
     pub fn fragment(self, offset: u16, more: bool, identification: u32) -> Self {
         let field = (offset | u16::from(more)).to_be_bytes();
         let identification = identification.to_be_bytes();
@@ -163,7 +163,7 @@ impl Ipv6Frame {
         self
     }
 
-    /// Fills the data after the transport header with a pattern, so that the IP packet has `length` bytes.
+    /// Fills the data after the transport header with a pattern, up to an IP packet of `length` bytes.
     pub fn length(mut self, length: usize) -> Self {
         self.payload.clear();
         let headers = self.packet().len();
@@ -189,7 +189,7 @@ impl Ipv6Frame {
         self
     }
 
-    /// Pads the frame to `length` bytes, with `0xaa`.
+    /// Pads the frame to `length` bytes with `0xaa`.
     pub fn pad(mut self, length: usize) -> Self {
         self.pad = length;
         self
@@ -250,7 +250,7 @@ impl Frame for Ipv6Frame {
 mod tests {
     use super::*;
 
-    /// The expected bytes are written by hand from RFC 8200 and RFC 768.
+    /// Compares a packet with bytes written by hand from RFC 8200 and RFC 768.
     #[test]
     fn packet_matches_the_rfcs_byte_by_byte() {
         let packet = Ipv6Frame::udp().payload(b"hi").traffic_class(0xb8).flow_label(0x12345).packet();

@@ -2,8 +2,8 @@
 //! input and output.
 //!
 //! # Adding a case
-//! Find the module below `tests/conformance` for the group of the case's id. Write a function whose name begins
-//! with the id. Most cases are three lines:
+//! Find the module below `tests/conformance` for the group of the case's id. Write a function whose name
+//! begins with the id. Most cases are three lines:
 //!
 //! ```
 //! use millrace_packet::DropReason;
@@ -14,7 +14,7 @@
 //! router.expect_drop("a", &Ipv4Frame::udp().checksum_xor(1), DropReason::Ip4Checksum);
 //! ```
 //!
-//! The standard scenario has three ports. Behind each is a host whose link address is known:
+//! The standard scenario has three ports. Behind each is a host whose MAC address is known:
 //!
 //! | port | MAC address         | addresses                     | its host                | host's MAC address  |
 //! |------|---------------------|-------------------------------|-------------------------|---------------------|
@@ -22,18 +22,19 @@
 //! | `b`  | `02:00:00:00:00:0b` | `10.2.0.1/24`, `fd00:2::1/64` | `10.2.0.2`, `fd00:2::2` | `02:00:00:00:00:b2` |
 //! | `c`  | `02:00:00:00:00:0c` | `10.3.0.1/24`, `fd00:3::1/64` | `10.3.0.2`, `fd00:3::2` | `02:00:00:00:00:c2` |
 //!
-//! Beside the connected networks, `10.9.0.0/16` and `fd00:9::/48` have the host behind `b` as next hop. By
-//! default a frame ([`Ipv4Frame::udp`], [`Ipv6Frame::udp`]) comes from the host behind `a` and goes to
-//! `10.9.0.1` or `fd00:9::1`, so it leaves by `b`. A test can set any field, also to wrong values. Checksums
-//! follow the fields unless the test sets them.
+//! Routes lead to `10.9.0.0/16` and `fd00:9::/48`, with the host behind `b` as next hop. By default a frame
+//! ([`Ipv4Frame::udp`], [`Ipv6Frame::udp`]) comes from the host behind `a` and goes to `10.9.0.1` or
+//! `fd00:9::1`, so it leaves by `b`. A test can set any field, also to wrong values. Checksums follow the
+//! fields unless the test sets them.
 //!
 //! [`Scenario`] has the checks of most cases: [`expect_drop`](Scenario::expect_drop),
 //! [`expect_forwarded`](Scenario::expect_forwarded) (compares every byte of the output with the input),
 //! [`expect_error4`](Scenario::expect_error4) and [`expect_error6`](Scenario::expect_error6) (compare the
-//! whole error with the packet that it quotes). Beside them are [`send`](Scenario::send),
+//! whole error with the packet that it quotes). Other methods are [`send`](Scenario::send),
 //! [`take`](Scenario::take), [`advance`](Scenario::advance). [`Scenario::with`] adds to the standard
-//! configuration, [`Scenario::new`] starts from another one. At its end a scenario checks conservation: every
-//! received or created packet was sent, delivered, consumed, dropped for a reason, or is still held.
+//! configuration, [`Scenario::new`] starts from another one. When a scenario is dropped, it checks that no
+//! packet is unaccounted: every received or created packet was sent, delivered, consumed, dropped for a
+//! reason, or is still held.
 #![forbid(unsafe_code)]
 
 mod arp_frame;

@@ -21,7 +21,7 @@ pub struct Link {
     pub to: MacAddr,
     /// Source MAC address.
     pub from: MacAddr,
-    /// VLAN tags, outermost first: EtherType of the tag, and its control field.
+    /// VLAN tags, outermost first: TPID and control field (TCI) of each.
     pub tags: Vec<(u16, u16)>,
     /// EtherType of the payload.
     pub ether_type: u16,
@@ -33,7 +33,7 @@ impl Link {
         Self { to: station(0x0a), from: station(0xa2), tags: Vec::new(), ether_type }
     }
 
-    /// Returns the link header followed by its payload.
+    /// Returns the bytes of the link header followed by `payload`.
     pub fn frame(&self, payload: &[u8]) -> Vec<u8> {
         let mut bytes = [self.to.0, self.from.0].concat();
         for (protocol, control) in &self.tags {
@@ -67,7 +67,7 @@ macro_rules! link_setters {
             self
         }
 
-        /// Adds an inner VLAN tag: its EtherType and its control field.
+        /// Adds an inner VLAN tag with this TPID and control field (TCI).
         pub fn tag(mut self, protocol: u16, control: u16) -> Self {
             self.link.tags.push((protocol, control));
             self

@@ -7,7 +7,7 @@ use millrace_wire::MacAddr;
 use crate::checksum::transport_checksum6;
 use crate::link::{Frame, Link, link_setters, station};
 
-/// Frame with a message of neighbour or router discovery. Fields that a test doesn't set are correct.
+/// Frame with a neighbour or router discovery message. Fields that a test doesn't set are correct.
 #[derive(Clone, Debug)]
 pub struct NdFrame {
     link: Link,
@@ -49,7 +49,8 @@ impl NdFrame {
         }
     }
 
-    /// Returns a solicitation of `target` by `source`, sent to the solicited-node group of `target`.
+    /// Returns a neighbour solicitation for `target` by `source`, sent to the solicited-node group of
+    /// `target`.
     pub fn solicitation(source: &str, target: &str) -> Self {
         let target = address(target);
         let octets = target.octets();
@@ -58,7 +59,7 @@ impl NdFrame {
         Self::new(135, source, group, target.octets().into())
     }
 
-    /// Returns an advertisement of `target`, sent to `destination`.
+    /// Returns a neighbour advertisement of `target`, sent to `destination`.
     pub fn advertisement(target: &str, destination: &str) -> Self {
         Self::new(136, target, address(destination), address(target).octets().into())
     }
@@ -74,7 +75,8 @@ impl NdFrame {
         Self { flags: 64, ..Self::new(134, source, all_nodes, vec![0; 8]) }
     }
 
-    /// Returns a redirect by a router: `target` is the better first hop to `destination`.
+    /// Returns a redirect from the router `source` to the host `to`: `target` is the better first hop to
+    /// `destination`.
     pub fn redirect(source: &str, to: &str, target: &str, destination: &str) -> Self {
         let body = [address(target).octets(), address(destination).octets()].concat();
         Self::new(137, source, address(to), body)
@@ -82,7 +84,8 @@ impl NdFrame {
 
     link_setters!();
 
-    /// Sets the destination address. For a unicast address the frame goes to port a.
+    /// Sets the destination address. A frame with a unicast destination address goes to the MAC address of
+    /// port a.
     pub fn dst(mut self, destination: &str) -> Self {
         self.destination = address(destination);
         self.link.to = if self.destination.is_multicast() {
@@ -133,7 +136,7 @@ impl NdFrame {
         self
     }
 
-    /// Inserts a fragment header before the message, which is its only fragment.
+    /// Inserts a fragment header before the message, which stays whole (an atomic fragment).
     pub fn fragmented(mut self) -> Self {
         self.fragmented = true;
         self

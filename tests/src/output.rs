@@ -1,4 +1,4 @@
-//! Transmitted frames, and accessors for their headers.
+//! Frames sent by the router, and accessors for their headers.
 
 use std::net::IpAddr;
 
@@ -26,9 +26,9 @@ pub struct IcmpView {
     pub kind: u8,
     /// Code.
     pub code: u8,
-    /// Four bytes after the checksum.
+    /// Four bytes after the checksum of the ICMP header.
     pub rest: [u8; 4],
-    /// Content after the header; in an error, the quoted packet.
+    /// Content after the ICMP header; in an error, the quoted packet.
     pub body: Vec<u8>,
 }
 
@@ -59,7 +59,7 @@ impl Output {
         self.ether_type
     }
 
-    /// Returns the bytes of the VLAN tags, each with its EtherType.
+    /// Returns the bytes of all VLAN tags, TPIDs included.
     pub fn tags(&self) -> &[u8] {
         &self.bytes[12..self.network - 2]
     }
@@ -69,10 +69,10 @@ impl Output {
         &self.bytes[self.network..]
     }
 
-    /// Returns the IPv4 packet after checking its header checksum and length.
+    /// Checks header checksum and length of the IPv4 packet, and returns it.
     ///
     /// # Panics
-    /// When the frame carries no IPv4 packet, or a wrong one.
+    /// When the frame carries no IPv4 packet, or an invalid one.
     pub fn ipv4(&self) -> ipv4::Packet<&[u8]> {
         assert_eq!(self.ether_type, 0x0800, "not an IPv4 frame: {self:?}");
         let packet = ipv4::Packet::new_checked(self.network()).expect("a whole IPv4 header");
@@ -81,10 +81,10 @@ impl Output {
         packet
     }
 
-    /// Returns the IPv6 packet after checking its length.
+    /// Checks the length of the IPv6 packet, and returns it.
     ///
     /// # Panics
-    /// When the frame carries no IPv6 packet, or a wrong one.
+    /// When the frame carries no IPv6 packet, or an invalid one.
     pub fn ipv6(&self) -> ipv6::Packet<&[u8]> {
         assert_eq!(self.ether_type, 0x86dd, "not an IPv6 frame: {self:?}");
         let packet = ipv6::Packet::new_checked(self.network()).expect("a whole IPv6 header");
@@ -102,7 +102,7 @@ impl Output {
         arp::Repr::parse(&packet).expect("a sound ARP message")
     }
 
-    /// Returns the message of neighbour discovery after checking it.
+    /// Checks the neighbour discovery message, and returns it.
     ///
     /// # Panics
     /// When the frame carries no such message, or an invalid one.
@@ -114,10 +114,10 @@ impl Output {
         ndp::validate(packet.hop_limit(), packet.src(), packet.dst(), bytes).expect("a valid message")
     }
 
-    /// Returns the ICMP or ICMPv6 message after checking its checksum.
+    /// Checks the checksum of the ICMP or ICMPv6 message, and returns the message.
     ///
     /// # Panics
-    /// When the frame carries no such message, or a wrong one.
+    /// When the frame carries no such message, or an invalid one.
     pub fn icmp(&self) -> IcmpView {
         let (source, destination, bytes) = if self.ether_type == 0x0800 {
             let packet = self.ipv4();

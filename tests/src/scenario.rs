@@ -15,7 +15,7 @@ use millrace_wire::MacAddr;
 use crate::link::{Frame, station};
 use crate::output::{IcmpView, Output};
 
-/// Configuration of the standard scenario. The crate's description has a table of its ports.
+/// Configuration of the standard scenario. The crate's description has a table of the ports.
 pub const STANDARD: &str = r#"
 [[port]]
 name = "a"
@@ -76,7 +76,7 @@ via = "fd00:2::2"
 
 /// Router under a virtual clock, with ports in memory.
 pub struct Scenario {
-    /// Router itself, for operations that the scenario doesn't wrap.
+    /// The router, for operations that the scenario doesn't wrap.
     pub router: OfflineRouter,
 }
 
@@ -89,7 +89,7 @@ impl Scenario {
         Self::of(OfflineRouter::from_text(configuration))
     }
 
-    /// Returns a router with this configuration, and with a plugin beside the built-in ones.
+    /// Returns a router with this configuration, and with `plugin` in addition to the built-in plugins.
     ///
     /// # Panics
     /// When the configuration is refused.
@@ -115,12 +115,12 @@ impl Scenario {
         Self::new(&format!("{STANDARD}{more}"))
     }
 
-    /// Returns the standard router with these lines in its table `[router]`.
+    /// Returns the standard router with `lines` in the table `[router]` of its configuration.
     pub fn with_settings(lines: &str) -> Self {
         Self::new(&format!("[router]\n{lines}\n{STANDARD}"))
     }
 
-    /// Returns the standard router with these lines in its table `[router]`, and with `more` added to its
+    /// Returns the standard router with `lines` in the table `[router]`, and `more` added to its
     /// configuration.
     pub fn with_settings_and(lines: &str, more: &str) -> Self {
         Self::new(&format!("[router]\n{lines}\n{STANDARD}{more}"))
@@ -135,7 +135,7 @@ impl Scenario {
         Self::new(&STANDARD.replacen(line, replacement, 1))
     }
 
-    /// Returns the standard router with these MTUs of ports.
+    /// Returns the standard router with other MTUs at the given ports.
     pub fn with_mtu(mtus: &[(&str, u16)]) -> Self {
         let mut configuration = STANDARD.to_owned();
         for (port, mtu) in mtus {
@@ -161,14 +161,14 @@ impl Scenario {
         self.router.take(port).into_iter().map(Output::new).collect()
     }
 
-    /// Returns the frames that each port has sent since the last call; ports that sent none are left out.
+    /// Returns the frames that each port has sent since the last call. Ports that sent none are absent.
     pub fn take_all(&mut self) -> BTreeMap<String, Vec<Output>> {
         let ports = self.router.ports();
         let sent = ports.into_iter().map(|port| (port.clone(), self.take(&port)));
         sent.filter(|(_, frames)| !frames.is_empty()).collect()
     }
 
-    /// Returns the only sent frame, which `port` must have sent.
+    /// Returns the single frame that `port` has sent.
     ///
     /// # Panics
     /// When `port` has sent no frame or several, or another port has sent any.
@@ -181,7 +181,7 @@ impl Scenario {
         from_port.into_iter().next().expect("just counted")
     }
 
-    /// Asserts that no port has sent anything.
+    /// Asserts that no port has sent a frame.
     ///
     /// # Panics
     /// When a port has sent a frame.
@@ -201,8 +201,8 @@ impl Scenario {
         self.drops().get(reason.name()).copied().unwrap_or(0)
     }
 
-    /// Sends a frame and asserts that the router counts exactly one drop, at this port and for this reason,
-    /// and sends nothing.
+    /// Sends a frame and asserts that the router counts exactly one drop, at this port and for this reason.
+    /// The router must send nothing.
     ///
     /// # Panics
     /// When the router treats the frame otherwise.
@@ -245,7 +245,7 @@ impl Scenario {
     }
 
     /// Sends a frame and asserts that it leaves by `out` to the host behind that port. TTL or hop limit must
-    /// be one less, every other byte of the network packet unchanged. Returns the sent frame.
+    /// be one less; every other byte of the network packet must be unchanged. Returns the sent frame.
     ///
     /// # Panics
     /// When the router treats the frame otherwise.
@@ -261,8 +261,8 @@ impl Scenario {
         output
     }
 
-    /// Sends an IPv4 frame and asserts that the router drops it for `reason`, and sends the ICMP error
-    /// `kind`/`code`, which quotes the packet, out of the arrival port. Returns the error.
+    /// Sends an IPv4 frame and asserts that the router drops it for `reason`. The router must send the ICMP
+    /// error `kind`/`code`, which quotes the packet, out of the arrival port. Returns the error.
     ///
     /// # Panics
     /// When the router treats the frame otherwise.
@@ -311,8 +311,8 @@ impl Scenario {
         error
     }
 
-    /// Sends an IPv6 frame and asserts that the router drops it for `reason`, and sends the ICMPv6 error
-    /// `kind`/`code`, which quotes the packet, out of the arrival port. Returns the error.
+    /// Sends an IPv6 frame and asserts that the router drops it for `reason`. The router must send the ICMPv6
+    /// error `kind`/`code`, which quotes the packet, out of the arrival port. Returns the error.
     ///
     /// # Panics
     /// When the router treats the frame otherwise.
@@ -329,7 +329,7 @@ impl Scenario {
         self.check_error6(port, frame, &output, (kind, code))
     }
 
-    /// Asserts that `output` is the ICMPv6 error `kind`/`code` about `frame` that `port` sends.
+    /// Asserts that `output` is the ICMPv6 error `kind`/`code` about `frame` that `port` sends to its host.
     ///
     /// # Panics
     /// When `output` is anything else.
@@ -357,8 +357,8 @@ impl Scenario {
         error
     }
 
-    /// Makes a frame from each item, sends it, and asserts that the router drops each frame for this reason
-    /// without an answer.
+    /// Sends a frame made from each item. Asserts that the router drops each frame for this reason and sends
+    /// nothing.
     ///
     /// # Panics
     /// When the router treats one of the frames otherwise.
@@ -377,7 +377,7 @@ impl Scenario {
     /// Asserts that no packet is unaccounted.
     ///
     /// # Panics
-    /// When packets are unaccounted for.
+    /// When a packet is unaccounted.
     pub fn check_conservation(&mut self) {
         let summary = self.router.summary();
         assert_eq!(summary.unaccounted, 0, "conservation: {summary:?}");
@@ -402,13 +402,13 @@ impl Drop for Scenario {
     }
 }
 
-/// Returns the MAC addresses of a standard port and of the host behind it.
+/// Returns the MAC address of a standard port, and that of the host behind it.
 fn stations(port: &str) -> (MacAddr, MacAddr) {
     let number = u8::from_str_radix(port, 16).expect("a port of the standard scenario: a, b or c");
     (station(number), station(number << 4 | 2))
 }
 
-/// Returns the address of a standard port.
+/// Returns the IP address of a standard port.
 fn own_address(port: &str, v6: bool) -> IpAddr {
     let number = u8::from_str_radix(port, 16).expect("a port of the standard scenario: a, b or c") - 9;
     let text = if v6 { format!("fd00:{number}::1") } else { format!("10.{number}.0.1") };
@@ -423,8 +423,8 @@ fn network_of(frame: &[u8]) -> &[u8] {
     &frame[at + 2..]
 }
 
-/// Returns the packet that a router sends for a frame: without padding, TTL or hop limit one less, checksum
-/// recomputed.
+/// Returns the network packet that a router sends for a frame: without padding, with TTL or hop limit one
+/// less, and with the checksum recomputed.
 fn one_hop_less(frame: &[u8]) -> Vec<u8> {
     let mut packet = network_of(frame).to_vec();
     if packet[0] >> 4 == 4 {

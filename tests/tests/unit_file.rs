@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 
 const UNIT: &str = include_str!("../../packaging/millrace.service");
 
-/// Returns the values of the keys of a unit. Repeated values of a key are joined by a space.
+/// Returns the keys of a unit with their values. If a key occurs several times, its values are joined by a
+/// space.
 fn settings(unit: &str) -> BTreeMap<&str, String> {
     let mut settings = BTreeMap::<&str, String>::new();
     for (key, value) in

@@ -1,8 +1,8 @@
-//! Circles of modules inside a crate.
+//! Circular dependencies between the modules of a crate.
 //!
-//! Two uses make no circle: a module contains its children, and a child may use declarations of its parent.
-//! Children of one parent form a circle if each needs the other, directly or through modules below them. The
-//! use of a re-exported name counts as use of the module that declares it.
+//! Two dependencies are no circle: a module contains its children, and a child may use declarations of its
+//! parent. Siblings form a circle if each needs the other, directly or through modules below them. Use of a
+//! re-exported name counts as use of the module that declares it.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,7 +10,7 @@ use super::items::{Items, Use};
 
 /// Module path: the names from the root of the crate.
 type Path = Vec<String>;
-/// Maximum number of re-exports that are followed for a name.
+/// Maximum number of re-exports that the search follows for a name.
 const STEPS: usize = 8;
 
 /// Modules of a crate, by their paths.
@@ -32,7 +32,7 @@ impl Modules {
         paths.extend_from_slice(&items.paths);
     }
 
-    /// Returns the modules that lie in a circle, by their parent module.
+    /// Returns the modules that are part of a circle, by their parent module.
     pub fn circles(&self) -> BTreeMap<Path, Vec<String>> {
         let mut arrows: BTreeMap<Path, BTreeSet<(String, String)>> = BTreeMap::new();
         for (from, (uses, paths)) in &self.files {
@@ -55,7 +55,7 @@ impl Modules {
         let mut module = match &**first {
             "crate" => Path::new(),
             "self" | "super" => from.clone(),
-            // Path to a child of the module itself.
+            // The path leads to a child of the module itself.
             _ => [from.as_slice(), std::slice::from_ref(first)].concat(),
         };
         if !self.files.contains_key(&module) {
@@ -78,7 +78,7 @@ impl Modules {
         Some(module)
     }
 
-    /// Returns the module that declares a name which `module` re-exports.
+    /// Returns the module that declares a name re-exported by `module`.
     fn follow(&self, module: &Path, name: &str, steps: usize) -> Option<Path> {
         let (uses, _) = self.files.get(module)?;
         let given = uses.iter().find(|one| one.name == name)?;
@@ -86,7 +86,8 @@ impl Modules {
     }
 }
 
-/// Returns the names that are part of a circle of arrows.
+/// Returns the names that are part of a circle of dependencies. Each pair in `arrows` depends from its first
+/// on its second name.
 fn in_circles(arrows: &BTreeSet<(String, String)>) -> Vec<String> {
     let names: BTreeSet<&String> = arrows.iter().map(|(from, _)| from).collect();
     let leads_back = |name: &&String| {

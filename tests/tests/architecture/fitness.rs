@@ -1,9 +1,9 @@
-//! Measures of structure. Each limit applies to every room, unless `exceptions.txt` has a line with the
-//! current count. Counts may only fall: a lower count needs an updated line, and an unneeded line fails the
-//! test.
+//! Limits on the structure of rooms. Each limit applies to every room, unless `exceptions.txt` has a line
+//! with the current count. Counts may only fall: a lower count needs an updated line, and an unneeded line
+//! fails the test.
 //!
-//! The lines for the current counts are printed by
-//! `MILLRACE_WRITE_EXCEPTIONS=1 cargo test -p millrace-tests --test architecture -- --nocapture structure_keeps`.
+//! `MILLRACE_WRITE_EXCEPTIONS=1 cargo test -p millrace-tests --test architecture -- --nocapture
+//! structure_keeps` prints the lines for the current counts.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -13,17 +13,17 @@ use super::circles::Modules;
 use super::items::{Counted, Items, items};
 use super::{is_test_module, read, relative, rooms, root, sources};
 
-/// Kinds of counts, each with the largest count that needs no exception.
+/// Kinds of counts, each with the largest count allowed without an exception.
 const LIMITS: [(&str, usize); 6] =
     [("circle", 0), ("fields", 15), ("methods", 40), ("files", 15), ("lines", 500), ("function", 60)];
-/// Place of the reason in exception lines that are printed for the first time; it is no reason.
+/// Placeholder for the reason in newly printed exception lines. The test does not accept it as a reason.
 const NEW: &str = "REASON";
 
-/// Subject of a count: kind, room and name.
+/// Counted thing: kind of count, room and name.
 type Subject = (String, String, String);
 type Counts = BTreeMap<Subject, usize>;
 
-/// Line of the exceptions: `kind room name count reason`.
+/// Line of `exceptions.txt`: `kind room name count reason`.
 #[derive(Debug, PartialEq, Eq)]
 struct Exception {
     subject: Subject,
@@ -31,7 +31,7 @@ struct Exception {
     reason: String,
 }
 
-/// Reads the exceptions.
+/// Reads the lines of `exceptions.txt`.
 ///
 /// # Errors
 /// The malformed lines.
@@ -73,7 +73,7 @@ impl File {
     }
 }
 
-/// Returns the counts of a room.
+/// Returns all counts of a room, with their subjects.
 fn counts(room: &str, files: &[File]) -> Counts {
     let mut counts = Counts::new();
     for file in files {
@@ -90,13 +90,13 @@ fn counts(room: &str, files: &[File]) -> Counts {
     counts
 }
 
-/// Returns the full name of a type that a file mentions. If several files of a room have a type of this name,
-/// it is the file's own type, or else the type in the nearest file.
+/// Returns the full name of a type that a file mentions. Several files of a room may declare a type of this
+/// name. Then it is the file's own type, or else the type in the nearest file.
 fn type_name(files: &[File], file: &File, name: &str) -> String {
     let declares = |other: &&File| other.items.types.iter().any(|declared| declared == name);
     let declaring: Vec<&File> = files.iter().filter(declares).collect();
     match declaring.len() {
-        // A macro declares the type in this file, or another room declares it.
+        // No file of the room declares the type: it comes from a macro in this file, or from another room.
         0 => return format!("{}:{name}", file.path),
         1 => return name.to_owned(),
         _ => {}
@@ -110,7 +110,7 @@ fn type_name(files: &[File], file: &File, name: &str) -> String {
     declaring.iter().max_by_key(common).map_or(name.to_owned(), |one| format!("{}:{name}", one.path))
 }
 
-/// Returns the modules of a room that lie in circles, by their parent module.
+/// Returns the modules of a room that are part of a circle, by their parent module.
 fn circles(files: &[File]) -> Vec<(String, Vec<String>)> {
     let mut modules = Modules::default();
     for file in files.iter().filter(|file| !is_test_module(Path::new(&file.path))) {
@@ -122,14 +122,14 @@ fn circles(files: &[File]) -> Vec<(String, Vec<String>)> {
     modules.circles().into_iter().map(|(path, names)| (parent(path), names)).collect()
 }
 
-/// Adds counts to the counts with the same name.
+/// Adds `more` to the counts of the same subjects.
 fn add(counts: &mut Counts, room: &str, kind: &str, more: impl IntoIterator<Item = Counted>) {
     for (name, count) in more {
         *counts.entry((kind.to_owned(), room.to_owned(), name)).or_default() += count;
     }
 }
 
-/// Raises each count to the largest count with the same name.
+/// Raises the counts of subjects in `more` to the larger of both values.
 fn raise(counts: &mut Counts, room: &str, kind: &str, more: impl IntoIterator<Item = Counted>) {
     for (name, count) in more {
         let largest = counts.entry((kind.to_owned(), room.to_owned(), name)).or_default();
@@ -146,7 +146,7 @@ fn offenders(counts: Counts) -> Counts {
     counts.into_iter().filter(|((kind, ..), count)| *count > limit(kind)).collect()
 }
 
-/// Returns the differences between the current offenders and the exceptions, as messages.
+/// Returns a message for each difference between the current offenders and the exceptions.
 fn objections(offenders: &Counts, exceptions: &[Exception]) -> Vec<String> {
     let mut found = Vec::new();
     for (subject, count) in offenders {
@@ -170,7 +170,7 @@ fn objections(offenders: &Counts, exceptions: &[Exception]) -> Vec<String> {
     found
 }
 
-/// Returns the exception lines for the current offenders. Lines keep their reasons.
+/// Returns the exception lines for the current offenders. Existing lines keep their reasons.
 fn lines(offenders: &Counts, exceptions: &[Exception]) -> String {
     let mut text = String::new();
     for (subject, count) in offenders {

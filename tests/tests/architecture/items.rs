@@ -40,7 +40,7 @@ pub fn items(source: &str) -> Items {
     reader.items
 }
 
-/// Position of the reader among blocks and modules.
+/// Position of the reader in nested blocks and modules.
 #[derive(Clone, Default)]
 struct Place {
     /// Type of the surrounding `impl` block, if any.
@@ -64,7 +64,7 @@ impl Reader<'_> {
         self.text(at) == ":" && self.text(at + 1) == ":"
     }
 
-    /// Reads the tokens from `at` to `end`, also inside blocks that are not part of an item.
+    /// Reads the tokens from `at` to `end`. Enters blocks that are not part of an item as well.
     fn scan(&mut self, mut at: usize, end: usize, place: &Place) {
         let mut is_test = false;
         while at < end {
@@ -131,7 +131,7 @@ impl Reader<'_> {
         self.tokens.len()
     }
 
-    /// Returns the index of the first of `signs` outside brackets.
+    /// Returns the index of the first of `signs` that is outside brackets.
     fn find(&self, mut at: usize, end: usize, signs: &[&str]) -> usize {
         let mut angles = 0_i32;
         while at < end {
@@ -189,7 +189,7 @@ impl Reader<'_> {
     fn block(&mut self, at: usize, end: usize, place: &Place) -> usize {
         let open = self.find(at + 1, end, &["{", ";", ",", ")", "="]);
         if self.text(open) != "{" {
-            // `impl` as part of a type.
+            // This `impl` is part of a type and begins no block.
             return at + 1;
         }
         let name =
@@ -222,7 +222,7 @@ impl Reader<'_> {
             if text == "<" && !name.is_empty() {
                 break;
             }
-            // A quote stands before the name of a lifetime.
+            // A name after a quote is a lifetime.
             if is_word(text) && !matches!(text, "dyn" | "mut" | "const") && self.text(index - 1) != "\"" {
                 name = text;
             }
@@ -307,8 +307,8 @@ impl Reader<'_> {
     }
 }
 
-/// Rewrites a path of an inline module, `depth` levels deep, as it would be in the file itself; `None` if the
-/// path stays inside the module.
+/// Rewrites a path inside an inline module, `depth` levels deep, as the file itself would write it. `None` if
+/// the path stays inside the module.
 fn from_file(mut path: Vec<String>, depth: usize) -> Option<Vec<String>> {
     let is_relative = matches!(path.first().map(String::as_str), Some("self" | "super"));
     if depth == 0 || path.first().is_some_and(|first| first == "crate") {

@@ -1,5 +1,5 @@
-//! Tests of the rules in ARCHITECTURE.md, GLOSSARY.md and CONTRIBUTING.md: no arrow between rooms leads up or
-//! sideways, the glossary's paths exist, every source file begins with its description, and library rooms
+//! Tests of the rules in ARCHITECTURE.md, GLOSSARY.md and CONTRIBUTING.md. No room imports a room above it or
+//! beside it. The glossary's paths exist, every source file begins with its description, and library rooms
 //! neither print nor exit. `fitness` measures the structure of rooms.
 
 mod circles;
@@ -10,7 +10,7 @@ mod tokens;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// Floors of rooms, by their folder; `*` stands for any folder name.
+/// Floors of rooms, found by their folder. In a folder, `*` stands for any name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Floor {
     /// `foundation/*`; the number orders the rooms of this floor.
@@ -44,7 +44,7 @@ use Floor::{
 };
 
 const FLOORS: &[(&str, Floor)] = &[
-    // Imported by build scripts.
+    // Build scripts import this room.
     ("foundation/bpf", Foundation(0)),
     ("foundation/units", Foundation(0)),
     ("foundation/wire", Foundation(1)),
@@ -76,7 +76,7 @@ fn floor(room: &str) -> Option<Floor> {
     FLOORS.iter().find(|(pattern, _)| matches(pattern)).map(|&(_, floor)| floor)
 }
 
-/// Arrow between rooms: `from` imports `to`.
+/// Dependency between rooms: `from` imports `to`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Arrow {
     from: String,
@@ -85,7 +85,7 @@ struct Arrow {
     only_tests: bool,
 }
 
-/// Returns the reason why an arrow is not allowed; `None` when it is allowed.
+/// Returns the reason why a dependency is not allowed; `None` when it is allowed.
 fn objection(arrow: &Arrow) -> Option<String> {
     let Arrow { from, to, only_tests } = arrow;
     let Some(source) = floor(from) else { return Some(format!("{from} has no floor: add it to the table")) };
@@ -146,7 +146,7 @@ fn expand(member: &str) -> Vec<String> {
         .collect()
 }
 
-/// Returns all arrows of one manifest. `names` maps the name of a crate to its room.
+/// Returns all dependencies in one manifest. `names` maps the name of a crate to its room.
 fn arrows(room: &str, manifest: &toml::Table, names: &[(String, String)]) -> Vec<Arrow> {
     let mut tables = vec![manifest];
     if let Some(targets) = manifest.get("target").and_then(toml::Value::as_table) {
@@ -213,8 +213,8 @@ fn is_test_module(path: &Path) -> bool {
     in_tests || path.file_name().and_then(|name| name.to_str()).is_some_and(by_name)
 }
 
-/// Returns the numbered lines of a file up to its inline test module, without comment lines. A test module in
-/// another file, which is only declared here, doesn't end the lines.
+/// Returns the numbered lines of a file up to its inline test module, without comment lines. A declaration of
+/// a test module in another file does not end the lines.
 fn code_without_tests(text: &str) -> impl Iterator<Item = (usize, &str)> {
     let is_module = |index: usize| {
         text.lines().nth(index + 1).is_some_and(|line| line.contains("mod ") && line.ends_with('{'))
@@ -315,7 +315,8 @@ fn glossary_line_yields_its_path() {
 
 #[test]
 fn every_source_file_begins_with_its_description() {
-    // The file beside a `tests.rs` has the description. Attributes of a crate may precede its description.
+    // For a `tests.rs`, the file beside it has the description. Attributes of a crate may precede its
+    // description.
     let described = |path: &Path| {
         let text = read(path);
         let mut lines = text.lines().skip_while(|line| line.starts_with("#![") || line.is_empty());
@@ -354,7 +355,7 @@ fn library_rooms_neither_print_nor_exit() {
     assert!(found.is_empty(), "rooms below the command line that print or exit: {found:#?}");
 }
 
-/// Last commit before the rule on commit subjects.
+/// Last commit before the rule on commit subjects applied.
 const BEFORE_SUBJECTS: &str = "73fc260a";
 
 /// Returns the reason why a commit's subject is not `room: imperative summary` in 72 characters; `None` when

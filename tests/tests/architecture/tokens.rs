@@ -19,7 +19,7 @@ pub fn tokens(source: &str) -> Vec<Token<'_>> {
     found
 }
 
-/// Reader at a position of a source.
+/// Reader at a position in a source.
 struct Reader<'a> {
     source: &'a str,
     at: usize,
@@ -100,7 +100,8 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Skips a string, a character or the quote of a lifetime. Returns false where none of these begins.
+    /// Skips a string, a character literal or the quote of a lifetime. Returns `false` if none of these
+    /// begins here.
     fn pass_quoted(&mut self) -> bool {
         let prefix = ["br", "cr", "r", "b", "c", ""].into_iter().find(|prefix| {
             let after = self.byte(prefix.len());

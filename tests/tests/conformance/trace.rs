@@ -1,11 +1,11 @@
-//! Traces: each packet and each fragment has the end that really happened.
+//! Traces: the trace of each packet and fragment ends as the packet really did.
 
 use std::time::Duration;
 
 use millrace_pipeline::{FlowFound, RouteTaken, StageOutcome, TraceEnd, TraceSource, TraceStep, Waits};
 use millrace_tests::{ArpFrame, Frame, Ipv4Frame, STANDARD, Scenario, station};
 
-/// Returns the traced steps of all workers, in the order of their times.
+/// Returns the traced steps of all workers, ordered by time.
 fn steps(traces: &mut [TraceSource]) -> Vec<TraceStep> {
     let mut events: Vec<_> =
         traces.iter_mut().flat_map(|trace| std::iter::from_fn(|| trace.next_event())).collect();
@@ -15,7 +15,7 @@ fn steps(traces: &mut [TraceSource]) -> Vec<TraceStep> {
 
 #[test]
 fn fragments_that_are_dropped_at_once_stand_behind_their_fragmentation() {
-    // The queue has room for one of them.
+    // The queue has room for one fragment.
     let node = "mtu = 1280\nscheduler = { rate = \"8kbit\", node = [{ name = \"small\", kind = \"fifo\", threshold = \"1400B\" }] }\n";
     let text = STANDARD.replacen("name = \"a\"\n", "name = \"a\"\nmtu = 9000\n", 1);
     let mut router = Scenario::new(&text.replacen("name = \"b\"\n", &format!("name = \"b\"\n{node}"), 1));
@@ -28,8 +28,8 @@ fn fragments_that_are_dropped_at_once_stand_behind_their_fragmentation() {
     assert!(fragmented < dropped, "{steps:?}");
 }
 
-/// Injects 60 packets of `flows` flows, in rotation, as one batch. Returns the numbers of each flow's packets
-/// that leave by `b`. The router traces one packet in `every`; none for 0.
+/// Injects 60 packets of `flows` flows, in rotation, as one batch. Returns the numbers of the packets that
+/// leave by `b`, for each flow. The router traces one packet in `every`; 0 means none.
 fn passed(filter: &str, flows: u16, every: u32) -> Vec<Vec<u8>> {
     let mut router = Scenario::with(&format!("\n[[filter]]\n{filter}\n"));
     let mut traces = if every > 0 { router.router.trace(every) } else { Vec::new() };
@@ -59,7 +59,7 @@ fn passed(filter: &str, flows: u16, every: u32) -> Vec<Vec<u8>> {
 
 #[test]
 fn filter_sees_the_packets_of_a_flow_in_order_with_any_traced_subset() {
-    // The policer drops the packets beyond a burst of 20: the last ones.
+    // The policer allows a burst of 20 packets and drops the later ones.
     let police = "match = \"proto udp\"\naction = \"police 1kbit burst 20000B\"";
     let other = "match = \"proto tcp\"\naction = \"drop\"";
     for flows in [1, 4, 20] {
@@ -80,7 +80,7 @@ fn filter_sees_the_packets_of_a_flow_in_order_with_any_traced_subset() {
     }
 }
 
-/// Returns a step in a word, with its result where a test checks it.
+/// Returns a step as a word, with its result if a test checks it.
 fn word(step: &TraceStep) -> String {
     match step {
         TraceStep::Arrived(..) => "arrived".into(),
@@ -107,8 +107,8 @@ fn word(step: &TraceStep) -> String {
     }
 }
 
-/// Sends frames by port `a` to a router with `more` in its configuration, each alone, and returns the steps of
-/// the last frame. `settings`: lines of the table `[router]`.
+/// Sends frames one by one to port `a` of a router with `more` in its configuration. Returns the steps of the
+/// last frame. `settings`: lines of the table `[router]`.
 fn journey(settings: &str, more: &str, frames: &[Ipv4Frame]) -> Vec<String> {
     let mut router = Scenario::with_settings_and(settings, more);
     let mut traces = router.router.trace(1);

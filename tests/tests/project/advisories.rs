@@ -1,5 +1,5 @@
-//! `tools/advisories` without an advisory database: the packages that the record covers, and the packages
-//! that have changed since it was made.
+//! `tools/advisories` without an advisory database: the packages that its record covers, and the packages
+//! that have changed since the record was made.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
@@ -16,7 +16,7 @@ fn package(name: &str, version: &str, from: &str) -> String {
     )
 }
 
-/// Project with a copy of the tool, a record and a lock file, without network.
+/// Project folder with a copy of the tool, a record and a lock file; the tool runs without network.
 struct Project(PathBuf);
 
 impl Project {
@@ -76,7 +76,7 @@ fn packages_missing_in_the_record_fail_until_listed_as_uncovered() {
     let (passed, said) = project.run(&["--record"], "true");
     assert!(passed && said.contains("no check") && said.contains("not covered: new 2.0.0"), "{said}");
     let record = fs::read_to_string(project.0.join("tools/advisories.txt")).unwrap();
-    // The date of the check and its results stay.
+    // The record keeps the date of the check and its results.
     for line in
         ["checked = 2026-01-02", "uncovered = new 2.0.0", "package = old 1.0.0", "# The latest check."]
     {
@@ -85,13 +85,13 @@ fn packages_missing_in_the_record_fail_until_listed_as_uncovered() {
     assert!(!record.contains("package = new"), "{record}");
     let (passed, said) = project.run(&[], "true");
     assert!(passed && said.contains("not covered: new 2.0.0"), "{said}");
-    // A new dependency between workspace crates is no change of packages.
+    // A new dependency between workspace crates doesn't count as a change of packages.
     let all = package("ours", "0.2.0", "")
         + &package("new", "2.0.0", registry)
         + &package("old", "1.0.0", registry);
     project.write("Cargo.lock", &all);
     assert!(project.run(&[], "true").0);
-    // A version replaced by another one.
+    // One version of a package replaces another.
     project.write("Cargo.lock", &package("old", "1.0.1", registry));
     let (passed, said) = project.run(&[], "true");
     assert!(!passed && said.contains("did not see: old 1.0.1\n"), "{said}");

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use super::{files, read};
 
-/// Case: its id as in documents, the mark of the id in test names, and tests under other names.
+/// Case of a list: its id in documents, the mark of the id in test names, and tests without that mark.
 #[derive(Debug, PartialEq)]
 struct Case {
     id: String,
@@ -13,7 +13,7 @@ struct Case {
     tests: Vec<String>,
     /// Tests that only `make soak` runs.
     soak: Vec<String>,
-    /// Whether its tests omit a part, which `docs/decisions.md` names.
+    /// Whether the tests omit a part of the case, which `docs/decisions.md` names.
     is_partial: bool,
 }
 
@@ -79,7 +79,7 @@ fn is_decided(case: &Case, decisions: &str, words: &str) -> bool {
     })
 }
 
-/// Returns the fault of a case as a message, if there is one.
+/// Returns what is wrong with a case's tests, as a message; `None` if nothing is.
 fn objection(case: &Case, tests: &BTreeMap<String, bool>, decisions: &str) -> Option<String> {
     let id = &case.id;
     for (listed, is_soak) in [(&case.tests, false), (&case.soak, true)] {

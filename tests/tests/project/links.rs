@@ -1,11 +1,11 @@
-//! Links in documents: paths in links, backticks and table cells, and the headings that links name.
+//! Paths in documents (in links, backticks and table cells), and the headings that links refer to.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 
 use super::{files, read};
 
-/// Extensions of files that documents name.
+/// Extensions of file names by which a path in a document is recognised.
 const ENDINGS: [&str; 12] =
     ["rs", "toml", "md", "c", "h", "py", "json", "sh", "service", "html", "js", "txt"];
 /// Prefixes of paths outside the repository: build output, and a user's own plugin.
@@ -40,7 +40,7 @@ fn paths(text: &str) -> Vec<(usize, String)> {
     found
 }
 
-/// Returns the anchors that the links of a document name: line number, path (empty for the document itself)
+/// Returns the anchors that a document's links refer to: line number, path (empty for the document itself)
 /// and anchor.
 fn anchors(text: &str) -> Vec<(usize, String, String)> {
     let split = |(number, line)| {
@@ -69,7 +69,7 @@ fn headings(text: &str) -> Vec<String> {
     found
 }
 
-/// Returns the anchor of a heading. For a link in the heading its text counts.
+/// Returns the anchor of a heading. A link in the heading counts as its text.
 fn slug(title: &str) -> String {
     let mut pieces = title.split("](");
     let mut words = pieces.next().unwrap_or_default().to_owned();
@@ -90,7 +90,8 @@ fn has_anchor(file: &Path, text: &str, anchor: &str) -> bool {
     line.is_some_and(|line| (1..=text.lines().count()).contains(&line))
 }
 
-/// Whether a code span is the path of a source file, and not a command, an API route or a path on a machine.
+/// Whether a code span is the path of a source file, as opposed to a command, an API route or a path on a
+/// machine.
 fn is_path(code: &str) -> bool {
     let ending = code.rsplit('.').next().unwrap_or_default();
     let is_plain = code.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"/._-".contains(&byte));
@@ -109,7 +110,7 @@ fn exists(files: &[PathBuf], document: &Path, path: &str) -> bool {
             .any(|file| file.ends_with(path) || file.starts_with(path) || file.starts_with(&beside))
 }
 
-/// Returns a path without `..`.
+/// Returns a path with its `..` resolved.
 fn normal(path: &Path) -> PathBuf {
     let mut parts = Vec::new();
     for part in path.components() {
@@ -142,7 +143,7 @@ fn every_anchor_in_a_document_exists() {
         for (number, path, anchor) in anchors(&read(document)) {
             let beside = normal(&document.parent().unwrap_or(Path::new("")).join(&path));
             let named = if path.is_empty() { document } else { &beside };
-            // The other test reports paths that don't exist.
+            // Missing paths are left to the test of paths.
             if files.contains(named) && !has_anchor(named, &read(named), &anchor) {
                 gone.push(format!("{}:{number}: {path}#{anchor}", document.display()));
             }

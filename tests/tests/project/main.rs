@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 
 use millrace_testkit::repository;
 
-/// Folders without source files of the project.
+/// Folders that contain no source files of the project.
 const NO_SOURCES: [&str; 4] = ["target", "out", "corpus", "artifacts"];
 
 /// Returns all files of the repository, by their paths from its root.

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use millrace_testkit::repository;
 
-/// Home directory that doesn't exist yet, in a folder that is removed with the test.
+/// Home directory that doesn't exist yet, in a folder that is removed at the end of the test.
 struct Machine(PathBuf);
 
 impl Machine {
@@ -24,14 +24,14 @@ impl Machine {
         self.0.join("home")
     }
 
-    /// Writes a script that shadows a program of the machine: its folder is the first of `PATH`.
+    /// Writes a script that replaces a program of the machine, in the first folder of `PATH`.
     fn replace(&self, program: &str, script: &str) {
         let path = self.0.join("bin").join(program);
         fs::write(&path, format!("#!/bin/sh\n{script}\n")).expect("a script");
         fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).expect("its mode");
     }
 
-    /// Pretends a disk without free space where every directory uses 20 GiB.
+    /// Simulates a disk without free space on which every directory uses 20 GiB.
     fn fill(&self) {
         self.replace("df", "echo Avail; echo 0");
         self.replace("du", "echo 20");
@@ -59,7 +59,7 @@ impl Drop for Machine {
     }
 }
 
-/// Makes a target directory with files of both profiles, and the target directory of fuzzing beside it.
+/// Makes a target directory with files of both build profiles, and the target directory of fuzzing beside it.
 fn built(target: &Path) -> [PathBuf; 3] {
     let beside = format!("{}-fuzz", target.display());
     let files = [target.join("debug/a"), target.join("release/b"), PathBuf::from(beside).join("debug/c")];

@@ -4,7 +4,7 @@ use std::process::Command;
 
 use millrace_testkit::repository;
 
-/// Number of commits to check, the latest ones.
+/// Number of latest commits to check.
 const COMMITS: &str = "50";
 /// Maximum number of characters of a subject.
 const LONGEST: usize = 72;

@@ -4,7 +4,8 @@ use std::path::Path;
 
 use super::{files, read};
 
-/// Plural nouns that follow a number. The plural "bytes" is left out, since packets and files have several.
+/// Plural nouns that follow a number in messages. "bytes" is left out, because packets and files have
+/// several.
 #[rustfmt::skip]
 const PLURALS: [&str; 34] = [
     "alternatives", "bindings", "changes", "commands", "crashes", "devices", "entries", "errors", "events", "files",
@@ -13,11 +14,11 @@ const PLURALS: [&str; 34] = [
     "tokens", "values", "workers",
 ];
 
-/// Words before braces that contain no number.
+/// Text with braces that don't stand for a number.
 const NO_NUMBERS: [&str; 1] = ["{other} changes no"];
 
-/// Returns the source of a file up to its inline test module. A test module in another file, which is only
-/// declared here, doesn't end it.
+/// Returns the source of a file up to its inline test module. A declaration of a test module in another file
+/// doesn't end the source.
 fn without_tests(text: &str) -> &str {
     let is_module = |at: usize| {
         text[at..].lines().nth(1).is_some_and(|line| line.contains("mod ") && line.ends_with('{'))

@@ -1,8 +1,9 @@
 //! Scenarios: a router process on real interfaces in network namespaces, with hosts, links and traffic.
 //!
-//! Every test builds its topology, starts the binary as users do, and checks conservation when its traffic
-//! has stopped. Tests run one at a time. They need root. Without root, or without a program that it uses, a
-//! test prints the reason and is skipped, unless the environment variable `CI` is `true`.
+//! Every test builds its topology and starts the binary as users do. When its traffic has stopped, it checks
+//! that no packet is unaccounted. Tests run one at a time. They need root. A test that lacks root, or a
+//! program that it uses, prints the reason and is skipped. If the environment variable `CI` is `true`, it
+//! fails instead.
 
 mod api;
 mod cli;

@@ -1,5 +1,5 @@
-//! Fast path of plain flows. For any packets and changes, the fast path sends the same frames in the same
-//! order as the general path, and counts the same. A capture sends all packets to the general path. Tracing
+//! Fast path of plain flows, compared with the general path. For any packets and changes, both send the same
+//! frames in the same order and count the same. A capture makes all packets take the general path. Tracing
 //! changes nothing either.
 
 use std::collections::BTreeMap;
@@ -50,7 +50,7 @@ plugin = "delay"
 name = "late"
 settings = { ms = 20 }
 "#;
-/// Sizes of the flow table: the default, and no table.
+/// Maximum sizes of the flow table: the default, and 0 for no table.
 const FLOW_TABLES: [u32; 2] = [1 << 20, 0];
 const SETTINGS: &str = "icmp-rate = 1000000\nicmp-burst = 1000000\n";
 /// Ports with devices.
@@ -69,7 +69,7 @@ const FILTERS: [&str; 10] = [
     "match = \"proto udp dport 443\"\naction = \"instance free\"\ngate = \"process\"",
     "match = \"proto udp sport 1001\"\naction = \"instance late\"\ngate = \"process\"",
 ];
-/// Index of the filter that sends copies.
+/// Index of the filter that sends copies out of a port.
 const COPYING: usize = 2;
 const ROUTES: [(&str, &str); 5] = [
     ("10.9.0.0/24", "via = \"10.3.0.2\""),
@@ -88,7 +88,7 @@ enum Change {
     Mtu(u16),
     Up(usize, bool),
     ReversePath(ReversePath),
-    /// Sets a new MAC address of a neighbour, given by its last byte.
+    /// Changes the MAC address of a neighbour to this last byte.
     Neighbour(u8),
     /// Sets the ports whose packets the port-filter instance `door` drops.
     Door(&'static str),
@@ -155,17 +155,17 @@ fn frame(random: &mut Random, number: u32, plain: bool) -> (&'static str, Vec<u8
     }
 }
 
-/// Transmitted frames by port, in order.
+/// Frames transmitted by each port, in order.
 type Sent = Vec<(&'static str, Vec<Vec<u8>>)>;
 
-/// Router, and the captures (if any) that send all its packets to the general path.
+/// Router, with captures that make all its packets take the general path, or with traces.
 struct Way {
     router: Scenario,
     captures: Vec<CaptureSource>,
     traces: Vec<TraceSource>,
-    /// Number of traced frames without an end yet, by trace number.
+    /// For each trace number, the number of traced frames whose end was not traced yet.
     open: BTreeMap<u16, i64>,
-    /// Number of traced packets so far.
+    /// Number of packets whose tracing has begun.
     begun: usize,
     filters: Vec<(usize, BindingId)>,
     sent: Sent,
@@ -269,7 +269,8 @@ impl Way {
     }
 }
 
-/// Change, and the bursts after it: seed and number of packets that arrive before the router runs.
+/// Change, and the bursts of packets after it. Each burst has a seed and a number of packets, which arrive
+/// before the router runs.
 type Step = (Change, Vec<(u64, usize)>);
 
 fn any_steps() -> impl Strategy<Value = Vec<Step>> {
@@ -282,7 +283,8 @@ fn sort_frames((sent, _): &mut (Sent, String)) {
     sent.iter_mut().for_each(|(_, frames)| frames.sort());
 }
 
-/// Compares the four routers over the steps. `setting` has the number of workers and the size of the flow
+/// Applies the steps to four routers and compares them: on the general path, on the fast path, with all
+/// packets traced, and with a third traced. `setting` has the number of workers and the size of the flow
 /// table.
 fn run_alike(steps: &[Step], setting: (usize, u32)) {
     let workers = setting.0;
@@ -305,7 +307,8 @@ fn run_alike(steps: &[Step], setting: (usize, u32)) {
         let [mut general, express, mut traced, mut sampled] = ways.each_mut().map(Way::take_seen);
         assert_eq!(express, general, "after {change:?}");
         if has_copied || ways[0].filters.iter().any(|(which, _)| *which == COPYING) {
-            // Copies of differently treated flows leave group by group, and tracing splits batches.
+            // The order of copies differs: copies of differently treated flows leave group by group, and
+            // tracing splits batches.
             has_copied = true;
             [&mut general, &mut traced, &mut sampled].into_iter().for_each(sort_frames);
         }
@@ -323,7 +326,7 @@ fn run_alike(steps: &[Step], setting: (usize, u32)) {
         let open: Vec<_> = way.open.iter().filter(|(_, ends)| **ends != 0).collect();
         assert!(open.is_empty(), "{open:?} of {} journeys", way.begun);
     }
-    // Tracing covers the test's packets and the ARP replies of stations.
+    // Tracing covers the test's packets and the ARP replies of neighbours.
     assert!(ways[2].begun >= number as usize, "{} of {number}", ways[2].begun);
 }
 
@@ -343,7 +346,7 @@ proptest! {
 #[test]
 fn without_a_flow_table_a_number_that_is_given_to_another_route_is_that_route() {
     let mut way = Way::new((1, 0));
-    // The router reuses numbers when a thousand are free.
+    // The router reuses account numbers once a thousand are free.
     for round in 0..3000_u16 {
         let (gateway, port) = if round % 2 == 0 { ("10.2.0.2", "b") } else { ("10.3.0.2", "c") };
         let [high, low] = round.to_be_bytes();

@@ -1,4 +1,5 @@
-//! Known flows: each variant treats packets as the general path does.
+//! Known flows: the flow table, the fast path, the offload and several workers treat packets as the general
+//! path does.
 
 mod counters;
 mod express;

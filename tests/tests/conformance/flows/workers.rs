@@ -6,13 +6,13 @@ use std::time::Duration;
 use millrace_testkit::Random;
 use millrace_tests::{Frame, Ipv4Frame, Ipv6Frame, NdFrame, Scenario, station};
 
-/// Settings that switch the limits on ICMP errors off in effect: they apply per worker, so results would
+/// Settings that in effect disable the limits on ICMP errors. The limits apply per worker, so results would
 /// differ.
 const SETTINGS: &str = "icmp-rate = 1000000\nicmp-burst = 1000000";
 
 fn router(workers: usize, more: &str) -> Scenario {
     let standard = millrace_tests::STANDARD;
-    // Policing depends on the number of packets at one worker.
+    // Policing is off, because its result depends on the number of packets at one worker.
     let policing = "[control-plane]\npolice = false";
     Scenario::new(&format!("[router]\nworkers = {workers}\n{SETTINGS}\n{policing}\n{standard}{more}"))
 }
@@ -27,11 +27,11 @@ fn frames(random: &mut Random, number: u32) -> Vec<Vec<u8>> {
         0 => vec![v4().ttl(1).bytes()],
         1 => vec![v4().dst("198.51.100.1").bytes()],
         2 => vec![v6().dst("2001:db8::1").bytes()],
-        // Unknown neighbours: packets wait, and the router finally refuses them.
+        // Unknown neighbours: packets wait, and the router finally drops them with an ICMP error.
         3 => vec![v4().dst(&format!("10.3.0.{}", 100 + number % 128)).bytes()],
         4 => vec![Ipv4Frame::echo().dst("10.1.0.1").id(number as u16).payload(&payload).bytes()],
         5 => vec![Ipv6Frame::echo().dst("fd00:2::1").payload(&payload).bytes()],
-        // Later fragments have no ports but belong to the flow of the first one.
+        // Later fragments have no ports but belong to the flow of their first fragment.
         6 => v4().length(1400).pieces(600).iter().map(Frame::bytes).collect(),
         7 => v6().length(1400).pieces(600, number).iter().map(Frame::bytes).collect(),
         8 => vec![v4().dst("10.3.0.2").bytes()],
@@ -45,7 +45,7 @@ fn frames(random: &mut Random, number: u32) -> Vec<Vec<u8>> {
     }
 }
 
-/// Returns the sent frames by flow, in order, without the fields that each router numbers itself.
+/// Returns the sent frames by flow, in order. Clears the fields that each router numbers itself.
 fn by_flow(sent: Vec<(String, Vec<u8>)>) -> BTreeMap<(String, Vec<u8>), Vec<Vec<u8>>> {
     let mut flows: BTreeMap<_, Vec<Vec<u8>>> = BTreeMap::new();
     for (port, mut frame) in sent {
@@ -53,11 +53,12 @@ fn by_flow(sent: Vec<(String, Vec<u8>)>) -> BTreeMap<(String, Vec<u8>), Vec<Vec<
             ([8, 0], 34..) => {
                 let fragment = u16::from_be_bytes([frame[20], frame[21]]) & 0x1fff > 0;
                 if frame[23] == 1 {
-                    // Identification and header checksum of ICMP errors differ between routers.
+                    // Each router chooses the identification of ICMP errors itself, so identification and
+                    // header checksum are cleared.
                     frame[18..20].fill(0);
                     frame[24..26].fill(0);
                 }
-                // A fragment has no ports: the identification of its packet takes their place.
+                // A later fragment has no ports, so the packet's identification stands in their place.
                 let ports = if fragment { 18..20 } else { 34..38 };
                 [&frame[23..24], &frame[26..34], &frame[ports]].concat()
             }
@@ -70,12 +71,12 @@ fn by_flow(sent: Vec<(String, Vec<u8>)>) -> BTreeMap<(String, Vec<u8>), Vec<Vec<
 }
 
 /// Whether packets of a flow must stay in order. The router's own packets, and held packets, may overtake
-/// each other: their flows are compared as sets.
+/// each other; the test compares their flows as sets.
 fn is_ordered(flow: &[u8]) -> bool {
     flow[0] == 17
 }
 
-/// Transmitted frames by port and flow, in order.
+/// Frames transmitted by each port and flow, in order.
 type Sent = BTreeMap<(String, Vec<u8>), Vec<Vec<u8>>>;
 
 fn run(workers: usize, seed: u64, more: &str) -> (Sent, Scenario) {
@@ -192,7 +193,7 @@ fn lookup_names_the_scheduler_node_of_a_packet_on_any_worker() {
         };
         assert_eq!(waits("10.9.0.1", 5060), "port b, node \"voice\" (fifo) of the scheduler");
         assert_eq!(waits("10.9.0.1", 53), "port b, node \"rest\" (fq-codel) of the scheduler");
-        // A port without a scheduler is as before.
+        // A port without a scheduler still uses its FIFO.
         assert_eq!(waits("10.3.0.2", 5060), "port c, FIFO");
     }
 }

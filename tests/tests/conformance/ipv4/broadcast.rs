@@ -11,7 +11,7 @@ fn bc_01_unicast_packets_in_frames_to_many_stations_are_not_forwarded() {
     let mut router = Scenario::standard();
     for to in [MacAddr::BROADCAST, MacAddr([1, 0, 0x5e, 0, 0, 9]), MacAddr([0x33, 0x33, 0, 0, 0, 1])] {
         router.expect_drop("a", &Ipv4Frame::udp().to(to), DropReason::LinkBroadcast);
-        // The router doesn't answer such frames to itself either.
+        // Nor does the router answer such frames when the packet is for the router.
         router.expect_drop("a", &Ipv4Frame::echo().dst("10.1.0.1").to(to), DropReason::LinkBroadcast);
     }
 }
@@ -29,7 +29,7 @@ fn bc_03_directed_broadcasts_are_not_forwarded() {
     let mut router = Scenario::standard();
     router.expect_drop("a", &Ipv4Frame::udp().dst("10.2.0.255"), DropReason::Broadcast);
     router.expect_drop("a", &Ipv4Frame::echo().dst("10.2.0.255"), DropReason::Broadcast);
-    // The same holds for the broadcast address of the arrival port.
+    // Directed broadcasts of the arrival port's subnet are dropped as well.
     router.expect_drop("a", &Ipv4Frame::udp().dst("10.1.0.255"), DropReason::Broadcast);
     router.expect_drop(
         "a",
@@ -44,7 +44,7 @@ fn bc_04_both_addresses_of_a_31_bit_subnet_are_hosts() {
     // Network address of the subnet. In a larger subnet it would be no host address.
     router.send("a", &Ipv4Frame::udp().dst("10.2.0.2"));
     assert_eq!(router.only("b").to(), station(0xb2));
-    // The router's own address, which would be the broadcast address.
+    // The router's own address. In a larger subnet it would be the broadcast address.
     router.send("a", &Ipv4Frame::echo().dst("10.2.0.3"));
     assert_eq!(router.only("a").icmp().kind, 0);
     // The router sends errors to the first address and answers ARP for the second.

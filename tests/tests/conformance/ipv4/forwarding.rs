@@ -9,7 +9,7 @@ use millrace_testkit::Random;
 use millrace_tests::{ArpFrame, Frame, Ipv4Frame, Ipv6Frame, Scenario, station};
 use millrace_wire::MacAddr;
 
-/// Returns the output port of a packet to `destination`.
+/// Returns the port out of which the router sends a packet to `destination`; `None` if it sends none.
 fn way_out(router: &mut Scenario, destination: &str) -> Option<String> {
     router.send("a", &Ipv4Frame::udp().dst(destination));
     let sent = router.take_all();
@@ -18,7 +18,8 @@ fn way_out(router: &mut Scenario, destination: &str) -> Option<String> {
 
 #[test]
 fn fw_01_the_longest_of_nested_prefixes_wins_whichever_are_there() {
-    // Each prefix contains the next one. The last address is in all prefixes, the others in fewer and fewer.
+    // Each prefix contains the next one. The last address is in all prefixes, each earlier address in one
+    // prefix less.
     let prefixes = [
         "0.0.0.0/0",
         "198.0.0.0/8",
@@ -201,7 +202,7 @@ fn fw_04_of_a_long_burst_the_last_packets_are_kept() {
     router.take("b");
     router.send("b", &ArpFrame::reply("10.2.0.77", "10.2.0.1").to(station(0x0b)).sender(station(0x77)));
     let ids: Vec<u16> = router.take("b").iter().map(|output| output.ipv4().identification()).collect();
-    // Linux holds 277 small packets for a neighbour.
+    // Linux holds 277 small packets for each unresolved neighbour.
     assert!((277..=360).contains(&ids.len()), "{} packets were kept", ids.len());
     let first = 500 - ids.len() as u16;
     assert_eq!(ids, (first..500).collect::<Vec<_>>());
@@ -223,7 +224,7 @@ fn fw_04_memory_for_packets_that_wait_is_bounded() {
     assert!((1..=1024).contains(&held), "{held} packets wait");
     router.take_all();
     router.expect_forwarded("a", &Ipv4Frame::udp(), "b");
-    // In the end no packet waits.
+    // In the end the router holds no packet.
     router.advance(Duration::from_secs(30));
     assert_eq!(router.router.summary().held, 0);
 }

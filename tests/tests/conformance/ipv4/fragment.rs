@@ -1,4 +1,5 @@
-//! FR and JU: fragments, and packets of several buffers (RFC 791, 3.2; RFC 1191; RFC 1812, 4.2.2.7 and 5.2.6).
+//! FR and JU: fragments, and packets of several buffers (RFC 791, 3.2; RFC 1191; RFC 1812, 4.2.2.7 and
+//! 5.2.6).
 
 use std::net::Ipv4Addr;
 use std::time::Duration;
@@ -11,7 +12,7 @@ fn jumbo() -> Scenario {
     Scenario::with_mtu(&[("a", 65_535), ("b", 65_535)])
 }
 
-/// Reassembles fragments by a simple reference, and compares each fragment with the original packet.
+/// Reassembles fragments, and compares the header of each with that of the original packet.
 fn reassemble(fragments: &[Output], original: &[u8], mtu: usize) -> Vec<u8> {
     let mut payload = Vec::new();
     for (index, fragment) in fragments.iter().enumerate() {
@@ -69,7 +70,7 @@ fn fr_01_each_fragment_but_the_last_is_as_long_as_it_may_be() {
     );
 }
 
-/// Returns the number of messages that the standard scenario's ports send at start: one per address.
+/// Returns the number of announcements that the standard scenario's ports send at start: one per address.
 fn announcements() -> u64 {
     Scenario::standard().router.summary().transmitted
 }
@@ -110,8 +111,8 @@ fn fr_02_a_last_fragment_ends_with_a_last_fragment() {
 fn fr_03_later_fragments_have_only_copied_options() {
     let mut router = jumbo();
     router.router.set_mtu("b", 576);
-    // Record route (not copied), no operation, an unknown copied option, an unknown option that is not
-    // copied.
+    // The options are: record route (not copied), no operation, an unknown copied option, an unknown option
+    // that is not copied.
     let options = [7, 7, 4, 0, 0, 0, 0, 1, 0x9e, 4, 0xaa, 0xbb, 0x1e, 4, 0xcc, 0xdd];
     let frame = Ipv4Frame::udp().options(&options).length(1500);
     router.send("a", &frame);
@@ -146,7 +147,7 @@ fn fr_05_fragments_in_transit_are_forwarded_at_once_in_any_order() {
     router.expect_forwarded("a", &fragment(2960), "b");
     router.expect_forwarded("a", &fragment(1480).more_fragments(), "b");
     router.expect_forwarded("a", &fragment(0).more_fragments(), "b");
-    // The router keeps none of them.
+    // The router holds none of the fragments.
     assert_eq!(router.router.summary().held, 0);
 }
 
@@ -204,24 +205,25 @@ fn ju_01_jumbo_packets_to_a_small_mtu_are_fragmented_or_answered() {
     assert_eq!(error.rest, [0, 0, 0x05, 0xdc]);
 }
 
-/// Ports segment super-frames before the router. The router refuses any frame that is still too long.
+/// Sends frames longer than the MTU. Ports segment GSO packets, so the router refuses a frame that is still
+/// too long.
 #[test]
 fn ju_02_a_frame_longer_than_the_mtu_is_refused_and_counted() {
     let mut router = Scenario::standard();
     router.expect_drop("a", &Ipv4Frame::tcp().length(65_535), DropReason::LinkOversize);
     router.expect_drop("a", &Ipv4Frame::tcp().length(1501), DropReason::LinkOversize);
-    // BIG TCP: the length exceeds its field.
+    // BIG TCP: the total length exceeds its field, which is 0.
     let big = Ipv4Frame::tcp().total_length(0).payload(&[0; 100]);
     router.expect_drop("a", &big, DropReason::Ip4TotalLength);
     assert_eq!(big.bytes()[16..18], [0, 0]);
 }
 
-/// Returns a router that denies telnet by one of several filters.
+/// Returns a router that drops what one filter at a gate matches.
 fn no_telnet(filter: &str, gate: &str) -> Scenario {
     Scenario::with(&format!("[[filter]]\nmatch = \"{filter}\"\naction = \"drop\"\ngate = \"{gate}\"\n"))
 }
 
-/// RFC 1858, 3.1: the first fragment ends before the flags, or even within the ports.
+/// Sends tiny first fragments (RFC 1858, 3.1), which end before the flags, or even within the ports.
 #[test]
 fn fr_09_tiny_first_fragment_does_not_pass_a_filter() {
     for gate in ["firewall", "route"] {
@@ -232,14 +234,14 @@ fn fr_09_tiny_first_fragment_does_not_pass_a_filter() {
                 let pieces = connection.clone().id(identification).pieces(8);
                 router.expect_drop("a", &pieces[0], DropReason::Ip4Fragment);
                 router.expect_drop("a", &pieces[1], DropReason::Ip4Fragment);
-                // Fragments in another order.
+                // Then the same fragments in another order.
                 let pieces = connection.clone().id(identification + 10).pieces(8);
                 router.expect_drop("a", &pieces[1], DropReason::Ip4Fragment);
                 router.expect_drop("a", &pieces[0], DropReason::Ip4Fragment);
                 let pieces = connection.clone().id(identification + 20).pieces(16);
                 router.expect_drop("a", &pieces[0], DropReason::Ip4Fragment);
             }
-            // A fragment with the whole header passes, if the filter permits it.
+            // A first fragment with the whole header passes if no filter refuses it.
             for piece in Ipv4Frame::tcp().ports(1000, 24).pieces(24) {
                 router.expect_forwarded("a", &piece, "b");
             }
@@ -247,23 +249,24 @@ fn fr_09_tiny_first_fragment_does_not_pass_a_filter() {
     }
 }
 
-/// RFC 1858, 3.2, and RFC 3128: a second fragment overwrites header fields that the filter has checked in the
-/// first one.
+/// Sends later fragments that would overwrite header fields checked by a filter in the first fragment (RFC
+/// 1858, 3.2, and RFC 3128).
 #[test]
 fn fr_09_overlapping_fragment_does_not_change_a_filtered_header() {
     for filter in ["proto tcp dport 23", "proto tcp flags syn/syn+ack", "proto udp dport 53"] {
         let mut router = no_telnet(filter, "firewall");
         let innocent = Ipv4Frame::tcp().ports(1000, 80).id(1).pieces(24);
         router.expect_forwarded("a", &innocent[0], "b");
-        // One fragment overwrites from the sequence number on, one from the flags on.
+        // Both fragments would overwrite the TCP header from byte 8 on. One is the last fragment, the other
+        // is not.
         for part in [Ipv4Frame::raw(6).offset(8).id(1), Ipv4Frame::raw(6).offset(8).more_fragments().id(1)] {
             router.expect_drop("a", &part, DropReason::Ip4Fragment);
         }
         router.expect_forwarded("a", &innocent[1], "b");
-        // Protocols with a shorter header may have fragments there.
+        // A protocol with a shorter header may have a fragment at this offset.
         router.expect_forwarded("a", &Ipv4Frame::raw(132).offset(8).id(2), "b");
     }
-    // RFC 3128: a second fragment repeats the whole header with another port.
+    // RFC 3128: another first fragment repeats the whole header with another port.
     let mut router = no_telnet("proto tcp dport 23", "firewall");
     router.expect_forwarded("a", &Ipv4Frame::tcp().ports(1000, 80).id(1).pieces(24)[0], "b");
     for (size, reason) in [(8, DropReason::Ip4Fragment), (24, DropReason::Filter)] {
@@ -320,7 +323,7 @@ fn send_together(router: &mut Scenario, frames: &[Vec<u8>]) {
     router.router.run();
 }
 
-/// Returns the bytes of each fragment after the network header.
+/// Returns the bytes after the network header of each fragment.
 fn parts(outputs: &[Output]) -> Vec<Vec<u8>> {
     let headers = |output: &Output| if output.ether_type() == 0x0800 { 20 } else { 48 };
     outputs.iter().map(|output| output.network()[headers(output)..].to_vec()).collect()
@@ -378,19 +381,20 @@ fn fr_10_fragments_without_a_first_one_have_the_treatment_of_addresses_and_proto
             router.send("a", &six[at]);
             assert_eq!(host(router, port), station(to), "IPv6, fragment {at}");
         };
-        // Later fragments before the first one.
+        // The later fragment arrives before the first one, then again after it.
         expect(&mut router, 1, "b", 0xb3);
         expect(&mut router, 0, "c", 0xc2);
         expect(&mut router, 1, "c", 0xc2);
         router.advance(Duration::from_millis(59_900));
         expect(&mut router, 1, "c", 0xc2);
-        // The router remembers the first fragment for 60 seconds.
+        // The router remembers the first fragment for 60 seconds only.
         router.advance(Duration::from_millis(200));
         expect(&mut router, 1, "b", 0xb3);
     }
 }
 
-/// Fragments that match the first fragment in only some identifying fields don't get its ports.
+/// Sends later fragments that match a first fragment in only some identifying fields. They don't get its
+/// ports.
 #[test]
 fn fr_10_fragments_of_different_packets_are_distinguished() {
     for workers in WORKERS {
@@ -403,7 +407,7 @@ fn fr_10_fragments_of_different_packets_are_distinguished() {
             router.send("a", &other);
             assert_eq!(router.only("b").to(), station(0xb3), "{other:?}");
         }
-        // In IPv4 the protocol identifies packets as well.
+        // In IPv4 the protocol identifies a packet too.
         router.expect_forwarded("a", &Ipv4Frame::raw(132).offset(200).id(1), "b");
         // A fragment that arrives at another port.
         let by_c = later().id(1).to(station(0x0c)).from(station(0xc2));
@@ -414,7 +418,8 @@ fn fr_10_fragments_of_different_packets_are_distinguished() {
     }
 }
 
-/// Only the first fragment has the packet's protocol: extension headers may be fragmented (RFC 8200, 4.5).
+/// Fragments a packet within its extension headers (RFC 8200, 4.5). Only the first fragment tells the
+/// packet's protocol.
 #[test]
 fn fr_10_fragments_behind_extension_headers_get_the_treatment_of_the_first() {
     for workers in WORKERS {

@@ -13,7 +13,7 @@ const TTL_EXPIRED: (u8, u8) = (11, 0);
 fn ie_01_an_icmp_error_is_never_answered_with_an_error() {
     let mut router = Scenario::standard();
     router.expect_drops(&[3, 4, 5, 11, 12], |kind| Ipv4Frame::icmp(kind, 0).ttl(1), DropReason::TtlExpired);
-    // The router answers messages that are no errors.
+    // The router does answer ICMP messages that are no errors.
     for kind in [0, 8, 13, 44] {
         router.expect_error4("a", &Ipv4Frame::icmp(kind, 0).ttl(1), TTL_EXPIRED, DropReason::TtlExpired);
     }
@@ -43,7 +43,7 @@ fn ie_04_a_source_that_is_no_single_host_is_never_answered() {
     let mut router = Scenario::standard();
     let sources = ["0.0.0.0", "127.0.0.1", "224.1.1.1", "240.0.0.1", "255.255.255.255"];
     router.expect_drops(&sources, |source| Ipv4Frame::udp().src(source).ttl(1), DropReason::MartianSource);
-    // With the setting that lets 240/4 pass the router still sends no error to such a source.
+    // Even if the setting lets packets from 240/4 pass, the router sends no error to such a source.
     let mut router = Scenario::with_settings("forward-class-e = true");
     router.expect_drop("a", &Ipv4Frame::udp().src("240.0.0.1").ttl(1), DropReason::TtlExpired);
 }
@@ -103,8 +103,8 @@ fn ie_09_errors_are_limited_per_type_and_transit_traffic_is_unharmed() {
     let mut router = Scenario::with_settings("icmp-rate = 100\nicmp-burst = 10");
     let (mut errors, mut forwarded) = (0, 0);
     for tick in 0u16..500 {
-        // 10,000 packets per second with expiring TTL, half of them from one source, and 100 packets in
-        // transit.
+        // The test sends 10,000 packets per second with expiring TTL, half of them from one source, and 100
+        // packets in transit.
         for packet in 0..100 {
             let source =
                 if packet % 2 == 0 { "10.1.0.2".into() } else { format!("10.9.{}.{}", tick / 100, packet) };
@@ -173,7 +173,7 @@ fn ie_11_a_port_without_an_address_answers_with_the_router_id() {
     assert_eq!(router.only("a").icmp().source, IpAddr::from([10, 255, 0, 1]));
 }
 
-/// The expected bytes are written by hand: a packet with expired TTL, and the answer.
+/// Compares bytes written by hand: a packet with expired TTL, and the answer.
 #[test]
 fn ie_a_time_exceeded_message_byte_by_byte() {
     let mut router = Scenario::standard();

@@ -1,5 +1,5 @@
-//! MA: addresses that must not be forwarded from or to (RFC 1812, 5.3.7; RFC 6890; RFC 3927; RFC 6274, 4.3),
-//! and sources that are not behind the port where their packets arrive (RFC 3704).
+//! MA: source and destination addresses that must not be forwarded (RFC 1812, 5.3.7; RFC 6890; RFC 3927; RFC
+//! 6274, 4.3). Also sources that are not behind the port at which their packets arrive (RFC 3704).
 
 use millrace_packet::DropReason;
 use millrace_pipeline::ReversePath;
@@ -109,7 +109,7 @@ fn from6(source: &str) -> Ipv6Frame {
     Ipv6Frame::udp().src(source)
 }
 
-/// Returns a frame for port b, to the network behind port c.
+/// Returns a frame that arrives at port b, for the network behind port c.
 fn by_b(source: &str) -> Ipv4Frame {
     from(source).dst("10.3.0.2").to(station(0x0b)).from(station(0xb2))
 }
@@ -135,7 +135,7 @@ fn ma_07_strict_accepts_only_packets_from_the_port_of_their_sources_route() {
         router.expect_drops(&["fd00:3::2", "fd00:9::7", "2001:db8::1"], from6, DropReason::ReversePath);
     }
     assert_eq!(router.router.drops("a").get("reverse_path"), Some(&12));
-    // Another port doesn't check.
+    // A port without the setting doesn't check.
     router.expect_forwarded("b", &by_b("203.0.113.1"), "c");
 }
 

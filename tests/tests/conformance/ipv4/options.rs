@@ -26,7 +26,8 @@ fn op_02_an_unknown_option_passes_unchanged() {
     router.expect_forwarded("a", &Ipv4Frame::udp().options(&[1, 0, 7, 0]), "b");
 }
 
-/// Sends a packet with options that are wrong at `pointer` bytes from the start of the header.
+/// Sends a packet with wrong options, and expects an error with `pointer`: the wrong byte's offset from the
+/// start of the header.
 #[track_caller]
 fn malformed(router: &mut Scenario, options: &[u8], pointer: u8) {
     let frame = Ipv4Frame::udp().options(options);
@@ -45,7 +46,7 @@ fn op_07_invalid_option_length_gets_a_parameter_problem_with_its_offset() {
         malformed(&mut router, &[kind, 255, 4, 0], 21);
         malformed(&mut router, &[1, 1, kind, 3], 23);
     }
-    // The length field itself is past the end: the pointer is at the option without a length.
+    // The length field itself is past the end, so the pointer is at the type of the option.
     malformed(&mut router, &[1, 1, 1, 7], 23);
 }
 
@@ -78,7 +79,7 @@ fn op_07_every_option_byte_with_every_length_causes_no_panic() {
     router.check_conservation();
 }
 
-/// Default for source routes: the decision of RFC 7126, 4.3 and 4.4.
+/// Tests the default for source routes, which follows RFC 7126, 4.3 and 4.4.
 #[test]
 fn op_03_source_routed_packets_are_dropped_silently() {
     let mut router = Scenario::standard();

@@ -29,7 +29,7 @@ fn rd_01_a_host_is_redirected_to_a_gateway_on_its_link() {
         router.take("a").into_iter().partition(|output| output.ipv4().protocol().0 == 1);
     assert_eq!((redirects.len(), forwarded.len()), (1, 1));
     assert_eq!(forwarded[0].to(), station(0xa3));
-    // The quote is the forwarded packet, with its TTL one less.
+    // The error quotes the packet as forwarded, with its TTL one less.
     let redirect = router.check_error4("a", &frame.ttl(63), &redirects[0], (5, 1));
     assert_eq!(redirect.rest, [10, 1, 0, 3], "the gateway");
 }

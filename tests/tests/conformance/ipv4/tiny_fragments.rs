@@ -26,7 +26,7 @@ fn cut_first_fragment_is_dropped_while_a_binding_names_ports_or_flags() {
             let pieces = Ipv6Frame::tcp().ports(1000, 22).payload(&[7; 40]).pieces(length, 9);
             router.expect_drop("a", &pieces[0], DropReason::Ip6HeaderChain);
         }
-        // A fragment with a whole header passes or fails by its ports; a UDP header has 8 octets.
+        // A fragment with a whole transport header passes or fails by its ports. A UDP header has 8 octets.
         for length in [24, 32] {
             let pieces = Ipv4Frame::tcp().ports(1000, 23).payload(&[7; 40]).id(9).pieces(length);
             router.expect_forwarded("a", &pieces[0], "b");

@@ -33,7 +33,7 @@ fn ttl_03_an_echo_request_to_the_router_is_answered_whatever_its_ttl() {
         assert_eq!((output.ipv4().src(), output.ipv4().dst()), ([10, 1, 0, 1].into(), [10, 1, 0, 2].into()));
         assert!(output.ipv4().ttl() >= 64);
     }
-    // The same holds for the address of another port.
+    // The router also answers for the address of another port.
     router.send("a", &Ipv4Frame::echo().dst("10.2.0.1").ttl(1));
     assert_eq!(router.only("a").ipv4().src(), std::net::Ipv4Addr::from([10, 2, 0, 1]));
 }
@@ -55,7 +55,8 @@ fn ttl_05_a_ttl_of_1_to_a_group_is_dropped_silently() {
     }
 }
 
-/// A copy does not come from the packet's source: if it can't be sent, the source gets no error about it.
+/// Sends copies that can't be forwarded. A copy does not come from the packet's source, so the source gets no
+/// error about it.
 #[test]
 fn ttl_01_a_packet_and_its_copies_cause_one_error_at_most() {
     for action in ["copy-to c via 10.3.0.2", "copy-to c via 10.3.0.77"] {
@@ -63,7 +64,8 @@ fn ttl_01_a_packet_and_its_copies_cause_one_error_at_most() {
         router.router.set_mtu("c", 1400);
         router.send("a", &Ipv4Frame::udp().ttl(1));
         assert_eq!(router.only("a").icmp().kind, 11);
-        // A packet too long for the port of the copy only, and a copy to a neighbour that doesn't answer.
+        // The packet is too long only for the port of the copy. Or the copy goes to a neighbour that doesn't
+        // answer.
         router.send("a", &Ipv4Frame::udp().length(1500).dont_fragment());
         assert_eq!(router.only("b").ipv4().total_len(), 1500);
         router.send("a", &Ipv4Frame::udp());

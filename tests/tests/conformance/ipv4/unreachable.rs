@@ -71,7 +71,7 @@ fn denying(gate: &str) -> Scenario {
 fn du_04_filter_denies_silently_or_with_administratively_prohibited() {
     for gate in ["firewall", "route", "process"] {
         let mut router = denying(gate);
-        // Twice: the first packet of a flow, and a packet of a known flow.
+        // Sent twice: first as a new flow, then as a known flow.
         for _ in 0..2 {
             router.expect_drop("a", &Ipv4Frame::udp().ports(1, 7), DropReason::Filter);
             router.expect_drop("a", &Ipv6Frame::udp().ports(1, 7), DropReason::Filter);
@@ -85,7 +85,7 @@ fn du_04_filter_denies_silently_or_with_administratively_prohibited() {
 
 #[test]
 fn du_04_packets_that_forbid_an_error_are_denied_silently() {
-    // The router's own packets pass the gates as well: `*` would refuse the error itself.
+    // The router's own packets pass the gates too, so a filter `*` would also drop the ICMP error.
     let mut router =
         Scenario::with("[[filter]]\nmatch = \"in a\"\naction = \"reject\"\ngate = \"firewall\"\n");
     for frame in [Ipv4Frame::icmp(3, 1), Ipv4Frame::raw(17).offset(8)] {

@@ -18,7 +18,7 @@ fn v4_02_a_wrong_header_checksum_is_dropped_and_counted() {
     let mut router = Scenario::standard();
     let bits: Vec<u16> = (0..16).map(|bit| 1 << bit).collect();
     router.expect_drops(&bits, |bits| Ipv4Frame::udp().checksum_xor(bits), DropReason::Ip4Checksum);
-    // The same holds for a packet that would get an ICMP error if its checksum were correct.
+    // A packet that would get an ICMP error with a correct checksum is dropped as well.
     router.expect_drop("a", &Ipv4Frame::udp().ttl(1).checksum_xor(1), DropReason::Ip4Checksum);
 }
 
@@ -68,7 +68,7 @@ fn v4_07_a_header_length_beyond_the_frame_is_dropped() {
 #[test]
 fn v4_08_padding_is_cut_off_and_no_old_memory_leaves() {
     let mut router = Scenario::standard();
-    // Fills packet memory with a pattern that must not appear again.
+    // These packets fill the packet memory with a pattern that must not appear again.
     for _ in 0..64 {
         router.expect_forwarded("a", &Ipv4Frame::udp().payload(&[0x55; 1400]), "b");
     }
@@ -84,13 +84,13 @@ fn v4_08_padding_is_cut_off_and_no_old_memory_leaves() {
 fn v4_09_the_incremental_checksum_is_the_full_one() {
     for ttl in [2u8, 64, 255] {
         for high in 0..=u16::MAX {
-            // The identification makes the sum of the other words take every value.
+            // The identification makes the sum of the header's other words take every value.
             let mut header = [0x45, 0, 0, 28, 0, 0, 0, 0, ttl, 17, 0, 0, 10, 1, 0, 2, 10, 9, 0, 1];
             header[4..6].copy_from_slice(&high.to_be_bytes());
             let before = checksum(&header);
             header[8] -= 1;
             let (after, updated) = (checksum(&header), ours::ttl_decremented(before));
-            // A header is never all zeros, so a full computation yields only the form 0x0000 of zero.
+            // A header is never all zeros, so a full computation never yields 0xffff.
             assert_eq!(updated, after, "TTL {ttl}, checksum {before:#06x}");
         }
     }
@@ -146,7 +146,7 @@ fn v4_14_identification_and_dont_fragment_pass_unchanged() {
     }
 }
 
-/// Expected bytes, written by hand: the received packet and the transmitted one.
+/// Compares bytes written by hand: the received packet and the transmitted one.
 #[test]
 fn v4_a_forwarded_packet_byte_by_byte() {
     let mut router = Scenario::standard();

@@ -1,4 +1,4 @@
-//! IPv6 packets whose transport header is out of reach: none gets past a filter that refuses packets (RFC
+//! IPv6 packets whose transport header the router can't reach: none passes a filter that refuses packets (RFC
 //! 7112; RFC 5722).
 
 use millrace_packet::DropReason;
@@ -36,10 +36,10 @@ fn packet_with_more_extension_headers_than_are_read_is_dropped_while_a_filter_re
                 for hidden in [
                     chain(Ipv6Frame::tcp(), 9),
                     chain(Ipv6Frame::udp(), 9),
-                    // The chain is cut, as in a first fragment that is too short.
+                    // The header chain is cut, as in a first fragment that is too short.
                     Ipv6Frame::raw(60).payload(&[6, 9, 1, 4, 0, 0, 0, 0]),
                     Ipv6Frame::raw(60).payload(&[6, 9, 1, 4, 0, 0, 0, 0]).fragment(0, true, 7),
-                    // Hop-by-hop options behind another header.
+                    // Hop-by-hop options after another header.
                     Ipv6Frame::tcp().extension(60, &PAD).extension(0, &PAD),
                 ] {
                     router.expect_drop("a", &hidden, DropReason::Ip6HeaderChain);
@@ -77,8 +77,8 @@ fn long_chain_is_forwarded_again_when_no_filter_refuses() {
     router.expect_forwarded("a", &hidden, "b");
 }
 
-/// Fragments of the outer packet would have no first fragment, and fragments of the inner packet the wrong
-/// one.
+/// Sends packets with two fragment headers. Otherwise fragments of the outer packet would have no first
+/// fragment, and fragments of the inner packet a wrong one.
 #[test]
 fn v6_18_packet_with_a_repeated_fragment_header_is_dropped() {
     let reason = DropReason::Ip6RepeatedFragment;
@@ -89,7 +89,7 @@ fn v6_18_packet_with_a_repeated_fragment_header_is_dropped() {
                 let settings = format!("workers = {workers}\n{settings}");
                 let mut router = Scenario::with_settings_and(&settings, filters);
                 let whole = Ipv6Frame::udp().payload(&[0; 32]);
-                // Twice, since a later packet meets the state that the first one left.
+                // The first id is used twice, because a later packet meets the state that the first one left.
                 for id in [7, 7, 8] {
                     for (offset, more) in [(0, false), (0, true), (8, false), (8, true)] {
                         for outer in [true, false] {
@@ -99,8 +99,8 @@ fn v6_18_packet_with_a_repeated_fragment_header_is_dropped() {
                             router.expect_drop("a", &options.fragment(offset, more, id), reason);
                         }
                     }
-                    // A single fragment header, atomic or not, is no repeated one, and neither is data behind
-                    // the header of a later fragment.
+                    // A single fragment header, atomic or not, is not repeated. Data after the header of a
+                    // later fragment isn't a header either.
                     router.expect_forwarded("a", &whole.clone().fragment(0, false, id), "b");
                     router.expect_forwarded("a", &whole.clone().fragment(0, true, id), "b");
                     let later = Ipv6Frame::raw(44).payload(&[0; 16]).fragment(32, false, id);
@@ -125,8 +125,8 @@ fn later_fragment_is_judged_by_the_chain_of_the_first() {
         for first_seen in [true, false] {
             let mut router = refusing_with(workers, "drop", "firewall", "dag");
             if first_seen {
-                // A first fragment with 8 octets of options and 8 of a UDP header: the router then knows the
-                // packet's header chain.
+                // The first fragment has 8 octets of options and a UDP header of 8 octets. From it the router
+                // knows the packet's header chain.
                 let first = Ipv6Frame::udp().payload(&[0; 24]);
                 let first = first.fragment(0, true, 7).extension(60, &PAD);
                 router.expect_forwarded("a", &first, "b");
@@ -151,7 +151,8 @@ fn later_fragment_is_judged_by_the_chain_of_the_first() {
     }
 }
 
-/// A fragment belongs to the flow of the first fragment, also at the worker that owns the flow.
+/// Sends later fragments with another next header. They belong to the flow of their first fragment, also at
+/// the worker that owns that flow.
 #[test]
 fn next_header_of_a_later_fragment_passes_no_filter_at_any_worker() {
     for workers in [1, 2, 3] {
@@ -163,10 +164,10 @@ fn next_header_of_a_later_fragment_passes_no_filter_at_any_worker() {
         for id in 0..16 {
             let first = |flags| Ipv6Frame::tcp().ports(1000 + id, 80).flags(flags).payload(&[0; 12]);
             let later = |id| Ipv6Frame::raw(59).payload(&[0; 16]).fragment(32, false, id);
-            // A fragment of an accepted connection, under a next header that a filter refuses.
+            // A later fragment of an accepted connection, with a next header that a filter refuses.
             router.expect_forwarded("a", &first(16).fragment(0, true, id.into()), "b");
             router.expect_forwarded("a", &later(id.into()), "b");
-            // A fragment of a refused SYN. Only the first fragment has the flags.
+            // A later fragment of a refused SYN. Only the first fragment contains the flags.
             let syn = u32::from(id) + 100;
             router.expect_drop("a", &first(2).fragment(0, true, syn), DropReason::Filter);
             let disguised = Ipv6Frame::raw(60).payload(&[0; 16]).fragment(32, false, syn);
@@ -177,7 +178,7 @@ fn next_header_of_a_later_fragment_passes_no_filter_at_any_worker() {
 
 #[test]
 fn first_fragment_with_headers_beyond_the_least_mtu_is_dropped_while_a_filter_refuses() {
-    // A chain of five headers of 256 octets, and a chain of four with one of 8 octets behind.
+    // A chain of four headers of 256 octets, and one of five.
     let mut long = vec![31];
     long.extend([1, 252]);
     long.resize(255, 0);

@@ -144,7 +144,7 @@ fn v6_07_packets_that_forbid_an_error_get_none() {
     let expired = |frame: Ipv6Frame| frame.hop_limit(1);
     for kind in [1, 2, 3, 4, 100, 127, 137] {
         router.expect_drop("a", &expired(Ipv6Frame::icmp(kind, 0)), DropReason::TtlExpired);
-        // The same holds behind an extension header.
+        // The router recognises such a message after an extension header too.
         let hidden = Ipv6Frame::icmp(kind, 0).extension(60, &[0, 1, 4, 0, 0, 0, 0]);
         router.expect_drop("a", &expired(hidden), DropReason::TtlExpired);
     }
@@ -154,7 +154,7 @@ fn v6_07_packets_that_forbid_an_error_get_none() {
     }
     router.expect_drop("a", &expired(Ipv6Frame::udp().src("::")), DropReason::MartianSource);
     router.expect_drop("a", &expired(Ipv6Frame::udp().src("ff02::1")), DropReason::MartianSource);
-    // The router answers messages that are no errors.
+    // The router does answer ICMPv6 messages that are no errors.
     router.expect_error6("a", &expired(Ipv6Frame::echo()), TTL_EXPIRED, DropReason::TtlExpired);
 }
 
@@ -235,7 +235,7 @@ fn v6_10_extension_headers_in_transit_are_ignored() {
     router.expect_forwarded("a", &long_chain, "b");
 }
 
-/// RFC 8200, 4.3, as changed from RFC 2460: a router need not process hop-by-hop options.
+/// Sends unusual hop-by-hop options: since RFC 8200, 4.3, a router need not process them.
 #[test]
 fn v6_11_hop_by_hop_options_in_transit_are_ignored() {
     let mut router = Scenario::standard();
@@ -244,7 +244,7 @@ fn v6_11_hop_by_hop_options_in_transit_are_ignored() {
     }
 }
 
-/// Expected bytes, written by hand: a packet that is too big, and the first bytes of the answer.
+/// Compares bytes written by hand: a packet that is too big, and the first bytes of the answer.
 #[test]
 fn v6_a_packet_too_big_message_byte_by_byte() {
     let mut router = Scenario::standard();
@@ -280,7 +280,7 @@ fn v6_04_an_error_to_a_link_local_source_waits_for_its_station() {
     assert_eq!((output.to(), output.icmp().kind, output.icmp().code), (station(0xa9), 1, 2));
 }
 
-/// Returns first fragments without their upper-layer header: cut within an extension header, right behind it,
+/// Returns first fragments without their upper-layer header: cut within an extension header, right after it,
 /// and within TCP.
 fn headless() -> Vec<Ipv6Frame> {
     let fragment =
@@ -304,14 +304,14 @@ fn v6_17_first_fragment_without_upper_layer_header_does_not_pass_a_port_filter()
             router.expect_forwarded("a", &frame, "b");
         }
     }
-    // Without such a filter the router doesn't check.
+    // Without such a filter the router forwards first fragments of this kind.
     let mut router = Scenario::standard();
     for frame in headless() {
         router.expect_forwarded("a", &frame, "b");
     }
 }
 
-/// A binding with port conditions doesn't match packets without readable ports.
+/// Binds an instance by port: the binding doesn't match packets without readable ports.
 #[test]
 fn v6_17_a_first_fragment_without_the_upper_layer_header_is_not_of_a_bound_flow() {
     let mut router = Scenario::with(
@@ -330,13 +330,14 @@ fn v6_17_a_first_fragment_without_the_upper_layer_header_is_not_of_a_bound_flow(
         router.expect_forwarded("a", &Ipv6Frame::tcp().ports(1000, 23), "c");
         for frame in headless() {
             router.expect_drop("a", &frame, DropReason::Ip6HeaderChain);
-            // Later fragments belong to the flow of addresses.
+            // Later fragments belong to the flow that only the addresses identify.
             router.expect_forwarded("a", &Ipv6Frame::raw(6).fragment(1480, false, 7), "b");
         }
     }
 }
 
-/// Returns packets that cost parsers the most work: 100 headers, 1,000 one-byte options, 40 nested packets.
+/// Returns packets that cost parsers the most work: with 100 headers, with 1,000 one-byte options, and with
+/// 40 nested packets.
 fn long_winded() -> [Ipv6Frame; 3] {
     let chained = (0..100).fold(Ipv6Frame::tcp(), |frame, _| frame.extension(60, &[0, 1, 4, 0, 0, 0, 0]));
     // Two octets of header and 1,006 octets of options.
@@ -354,7 +355,7 @@ fn v6_18_header_walk_is_bounded() {
     };
     let [chained, padded, nested] = long_winded();
     let nine = (0..9).fold(Ipv6Frame::tcp(), |frame, _| frame.extension(60, &[0, 1, 4, 0, 0, 0, 0]));
-    // Headers behind the last parsed one make no difference.
+    // Headers after the last parsed one make no difference.
     assert_eq!(walk(&chained), walk(&nine));
     assert_eq!((walk(&chained).headers, walk(&chained).end), (ipv6_ext::DEFAULT_LIMIT, ipv6_ext::End::Limit));
     // One header is one step, whatever its content. The parser doesn't read the content of the upper layer.
@@ -373,8 +374,8 @@ fn v6_18_long_header_chains_are_forwarded_and_do_not_pass_a_port_filter() {
         |filter: &str| Scenario::with(&format!("[[filter]]\nmatch = \"{filter}\"\naction = \"drop\"\n"));
     let mut other = filter("proto tcp dport 2001");
     for _ in 0..2 {
-        // Any protocol may follow such a chain, so the filter might match. The padded packet has a readable
-        // port.
+        // Any protocol may follow the long chain, so the filter might match the packet. The padded packet has
+        // a readable port.
         other.expect_drop("a", &chained, DropReason::Ip6HeaderChain);
         other.expect_forwarded("a", &padded, "b");
     }
@@ -383,9 +384,9 @@ fn v6_18_long_header_chains_are_forwarded_and_do_not_pass_a_port_filter() {
     this.expect_drop("a", &padded, DropReason::Filter);
 }
 
-/// Compares the 99th percentile of the time of a batch with that of plain packets of the same length. `bench
-/// headers` measures a release build. The result is the median of several tries, since a pause of the machine
-/// affects only one or two of them.
+/// Compares the 99th percentile of a batch's time with that of plain packets of the same length. The result
+/// is the median of several tries, because a pause of the machine affects only one or two of them. `bench
+/// headers` measures a release build.
 #[test]
 fn v6_18_long_chains_take_at_most_twice_the_time_of_plain_packets() {
     const BATCH: usize = 64;

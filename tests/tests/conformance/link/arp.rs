@@ -8,12 +8,12 @@ use millrace_tests::{ArpFrame, Frame, Ipv4Frame, RawFrame, Scenario, station};
 use millrace_wire::MacAddr;
 use millrace_wire::arp::Operation;
 
-/// Returns a packet to a neighbour that isn't configured.
+/// Returns a packet to a neighbour that must be resolved.
 fn to_neighbour() -> Ipv4Frame {
     Ipv4Frame::udp().dst("10.2.0.77")
 }
 
-/// Returns the neighbour's ARP reply from this station.
+/// Returns the neighbour's ARP reply, from the station `02:00:00:00:00:xx` with this last byte.
 fn reply(from: u8) -> ArpFrame {
     ArpFrame::reply("10.2.0.77", "10.2.0.1").to(station(0x0b)).sender(station(from))
 }
@@ -27,14 +27,15 @@ fn learned() -> Scenario {
     router
 }
 
-/// Returns the MAC address that packets to the neighbour go to; `None` when the router has to resolve it.
+/// Returns the MAC address to which the router sends packets for the neighbour; `None` when it has to resolve
+/// the neighbour first.
 fn neighbour(router: &mut Scenario) -> Option<MacAddr> {
     router.send("a", &to_neighbour());
     let output = router.only("b");
     (output.ether_type() == 0x0800).then(|| output.to())
 }
 
-/// The expected bytes are written by hand from RFC 826.
+/// Compares with bytes written by hand from RFC 826.
 #[test]
 fn ar_01_a_request_for_an_own_address_is_answered() {
     let mut router = Scenario::standard();
@@ -117,7 +118,7 @@ fn ar_03_own_address_used_by_another_station_is_defended_at_most_every_10_second
         router.advance(Duration::from_secs(1));
     }
     assert_eq!(defences, [0, 10, 20]);
-    // The address stays with the router.
+    // The router keeps the address.
     router.take_all();
     router.send("a", &Ipv4Frame::echo().dst("10.1.0.1"));
     assert_eq!(router.only("a").icmp().kind, 0);
@@ -169,7 +170,7 @@ fn ar_04_announcement_of_another_subnet_is_ignored() {
 fn ar_05_scan_of_silent_addresses_is_limited_and_keeps_known_neighbours() {
     let mut router = Scenario::with_line("\"10.2.0.1/24\"", "\"10.2.0.1/16\"");
     let mut requests = 0;
-    // 65,536 addresses at 10,000 per second.
+    // The scan covers 65,536 addresses at 10,000 per second.
     for block in 0..=255u8 {
         for last in 0..=255u8 {
             router.router.inject("a", &Ipv4Frame::udp().dst(&format!("10.2.{block}.{last}")).bytes());
@@ -181,7 +182,7 @@ fn ar_05_scan_of_silent_addresses_is_limited_and_keeps_known_neighbours() {
     }
     let seconds = 7;
     assert!(requests > 200, "{requests} requests");
-    // 50 new addresses in a burst and 200 per second, each with up to three requests.
+    // The limit allows a burst of 50 new addresses, then 200 per second, each with up to three requests.
     assert!(requests <= 3 * (50 + 200 * seconds), "{requests} requests in {seconds} s");
     assert!(router.router.summary().held <= 1024);
     router.advance(Duration::from_secs(30));
@@ -243,8 +244,7 @@ fn ar_a_port_announces_its_address_when_it_comes_up() {
     assert_eq!((message.sender_ip, message.target_ip), ([10, 1, 0, 1].into(), [10, 1, 0, 1].into()));
 }
 
-/// The test sends 8,400 requests in 6 seconds for absent hosts; then a new neighbour of the flooded port
-/// appears.
+/// Sends 8,400 requests from absent hosts in 6 seconds; then a new neighbour of the flooded port appears.
 #[test]
 fn ar_05_a_flood_of_requests_leaves_room_for_wanted_neighbours() {
     let mut router = Scenario::with_line(

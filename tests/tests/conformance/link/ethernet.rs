@@ -77,7 +77,7 @@ fn et_01_an_unknown_vlan_is_dropped_and_counted() {
     // Two tags don't match a sub-interface with one tag.
     router.send("t", &Ipv4Frame::udp().to(station(0x1a)).tag(0x88a8, 10).tag(0x8100, 10));
     router.nothing();
-    // A port without sub-interfaces accepts no VLAN tag.
+    // A port without sub-interfaces accepts no VLAN-tagged frame.
     router.send("a", &Ipv4Frame::udp().tag(0x8100, 10));
     router.nothing();
     assert_eq!(router.dropped(DropReason::VlanUnknown), 6);
@@ -99,7 +99,7 @@ fn et_02_a_priority_tag_is_as_good_as_none() {
         assert!(output.tags().is_empty());
         router.expect_forwarded("a", &Ipv6Frame::udp().tag(0x8100, control), "b");
     }
-    // The same holds before the tag of a VLAN.
+    // The router also ignores a priority tag before the tag of a VLAN.
     let mut router = trunk();
     let frame = Ipv4Frame::udp().src("10.10.0.2").to(station(0x1a)).tag(0x8100, 0xe000).tag(0x8100, 10);
     router.send("t", &frame);
@@ -183,7 +183,7 @@ fn et_03_a_packet_that_leaves_by_a_sub_interface_of_two_tags_has_both() {
 fn et_05_frames_of_the_link_itself_are_never_routed() {
     let mut router = Scenario::standard();
     let packet = Ipv4Frame::udp().packet();
-    // Lengths (LLC), which are no types; pause; slow protocols; LLDP.
+    // Lengths (LLC), which are no EtherTypes; pause; slow protocols; LLDP.
     for ether_type in [0, 46, 1500, 1535, 0x8808, 0x8809, 0x88cc] {
         for last in 0..=0x0f {
             let frame = RawFrame::new(ether_type, &packet).to(MacAddr([0x01, 0x80, 0xc2, 0, 0, last]));
@@ -238,7 +238,7 @@ fn et_06_frames_longer_than_the_mtu_are_counted_as_such() {
     router.expect_drop("a", &RawFrame::new(0x1234, &[0; 65_535]), DropReason::EtherType);
 }
 
-/// The MTU limits the packet without its tags.
+/// Sends tagged frames of the largest size: the MTU limits the packet without its tags.
 #[test]
 fn et_06_a_tag_does_not_count() {
     let mut router = trunk();

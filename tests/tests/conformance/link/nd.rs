@@ -11,12 +11,13 @@ use millrace_wire::ndp::{Flags, option};
 
 const ALL_NODES: Ipv6Addr = Ipv6Addr::new(0xff02, 0, 0, 0, 0, 0, 0, 1);
 
-/// Returns a packet to a neighbour that isn't configured.
+/// Returns a packet to a neighbour that must be resolved.
 fn to_neighbour() -> Ipv6Frame {
     Ipv6Frame::udp().dst("fd00:2::77")
 }
 
-/// Returns a solicited advertisement of the neighbour at this station.
+/// Returns the neighbour's solicited advertisement, from the station `02:00:00:00:00:xx` with the last byte
+/// `mac`.
 fn advertisement(mac: u8, flags: u8) -> NdFrame {
     let answer = NdFrame::advertisement("fd00:2::77", "fd00:2::1").dst("fd00:2::1");
     answer.to(station(0x0b)).from(station(mac)).target_link(station(mac)).flags(flags)
@@ -38,7 +39,8 @@ fn learned() -> Scenario {
     router
 }
 
-/// Returns the MAC address that packets to the neighbour go to; `None` when the router has to resolve it.
+/// Returns the MAC address to which the router sends packets for the neighbour; `None` when it has to resolve
+/// the neighbour first.
 fn neighbour(router: &mut Scenario) -> Option<MacAddr> {
     router.send("a", &to_neighbour());
     let sent = router.take("b");
@@ -172,7 +174,7 @@ fn nd_04_a_neighbour_that_falls_silent_is_probed_and_then_gone() {
         let solicitations = |output: &&millrace_tests::Output| output.ipv6().next_header().0 == 58;
         let sent = router.take("b");
         if sent.iter().filter(solicitations).any(|output| output.to() != station(0x77)) {
-            // The router then solicits the neighbour by its group again.
+            // After the unicast probes, the router solicits the neighbour's multicast group again.
             assert_eq!(probes, 3, "first it is asked itself, three times");
             router.advance(Duration::from_secs(5));
             router.take_all();
@@ -196,7 +198,7 @@ fn nd_04_a_neighbour_that_answers_probes_stays() {
     }
 }
 
-/// Such ports send no router advertisements: see `docs/decisions.md`.
+/// Ports without a kernel send no router advertisements: see `docs/decisions.md`.
 #[test]
 fn nd_05_router_solicitations_are_ignored() {
     let mut router = Scenario::standard();
@@ -268,7 +270,7 @@ fn nd_07_redirect_names_an_on_link_destination_as_its_own_first_hop() {
     router.send("a", &Ipv6Frame::udp().src("fd00:1::9").dst("fd00:1::2"));
     let sent = router.take("a");
     assert_eq!(sent[0].to(), station(0xa2), "forwarded all the same");
-    // The redirect waits until its destination host is resolved.
+    // The router sends the redirect once it has resolved the destination host.
     assert_eq!(sent[1].ndp().target(), "fd00:1::9".parse::<Ipv6Addr>().unwrap());
     let answer = NdFrame::advertisement("fd00:1::9", "fd00:1::1").dst("fd00:1::1").flags(SOLICITED_OVERRIDE);
     router.send("a", &answer.from(station(0xa9)).target_link(station(0xa9)));
@@ -280,7 +282,7 @@ fn nd_07_redirect_names_an_on_link_destination_as_its_own_first_hop() {
     );
 }
 
-/// A host would ignore the redirect (RFC 4861, 8.1).
+/// The only gateway has a global address: a host would ignore a redirect to it (RFC 4861, 8.1).
 #[test]
 fn nd_07_no_redirect_to_a_router_with_only_a_global_address() {
     let mut router = with_better_router("fd00:1::3");
@@ -315,7 +317,7 @@ fn nd_08_messages_in_fragments_are_ignored() {
 fn nd_09_scan_of_a_subnet_is_limited_and_keeps_known_neighbours() {
     let mut router = Scenario::standard();
     let mut solicitations = 0;
-    // 20,000 addresses at 5,000 per second.
+    // The scan covers 20,000 addresses at 5,000 per second.
     for round in 0..200u16 {
         for last in 0..100u16 {
             router
@@ -348,7 +350,7 @@ fn nd_10_a_solicitation_for_another_address_is_not_answered() {
 #[test]
 fn nd_10_a_router_advertisement_changes_nothing() {
     let mut router = Scenario::standard();
-    // Advertised on-link prefix and address of a default router.
+    // The advertisement contains an on-link prefix and comes from a default router's address.
     let prefix = [
         &[3, 4, 64, 0xc0, 0, 0, 0xff, 0xff, 0, 0, 0xff, 0xff, 0, 0, 0, 0][..],
         &[0x20, 1, 0xd, 0xb8],
@@ -360,8 +362,8 @@ fn nd_10_a_router_advertisement_changes_nothing() {
     router.expect_error6("a", &Ipv6Frame::udp().dst("2001:db8::1"), (1, 0), DropReason::NoRoute);
 }
 
-/// The router answers sources of other links without learning them. It learns sources of an on-link prefix
-/// and link-local sources.
+/// Solicits from sources of other links, which the router answers without learning them. It learns sources of
+/// an on-link prefix and link-local sources.
 #[test]
 fn nd_04_a_solicitation_from_another_link_is_answered_and_not_learned() {
     let routes = ["fd00:99::77", "fd00:2::77", "fe80::77"]
@@ -380,7 +382,8 @@ fn nd_04_a_solicitation_from_another_link_is_answered_and_not_learned() {
     }
 }
 
-/// 8,400 solicitations in 6 seconds for absent hosts, and new neighbours of the flooded port and of another.
+/// Sends 8,400 solicitations from absent hosts in 6 seconds. Then new neighbours of the flooded port and of
+/// another port must be learned.
 #[test]
 fn nd_09_a_flood_of_solicitations_leaves_room_for_wanted_neighbours() {
     let mut router = Scenario::standard();

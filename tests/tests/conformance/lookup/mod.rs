@@ -1,4 +1,4 @@
-//! `lookup` predicts the path of a packet: each case looks up a packet, sends it, and compares both paths.
+//! `lookup` predicts the path of a packet: each case looks up a packet, sends it, and compares both results.
 
 mod packets;
 mod random;
@@ -13,7 +13,7 @@ use millrace_plugin_abi::{
 use millrace_tests::{Ipv4Frame, STANDARD, Scenario};
 use serde_json::{Map, Value};
 
-/// Description of the packet of [`Ipv4Frame::udp`] at port a.
+/// Description of the packet that [`Ipv4Frame::udp`] sends to port a.
 const PACKET: &str = "src 10.1.0.2 dst 10.9.0.1 proto udp in a";
 
 fn filter(action: &str, gate: &str) -> String {
@@ -38,7 +38,7 @@ fn look(router: &mut Scenario) -> LookupView {
     router.router.lookup(PACKET).unwrap()
 }
 
-/// Returns the gates that a lookup names, in its order.
+/// Returns the gates that a lookup names, in the order of its steps.
 fn gates(looked: &LookupView) -> Vec<&str> {
     let at_gates = looked.steps.iter().filter(|step| step.stage == "gate");
     at_gates.map(|step| step.text.split_once([':', ',']).map_or("", |(gate, _)| gate)).collect()
@@ -75,7 +75,7 @@ fn lookup_keeps_the_decision_of_the_first_route_gate() {
         assert!(text.ends_with("; an earlier gate has chosen the route"), "{text}");
         router.expect_forwarded("a", &Ipv4Frame::udp(), "c");
     }
-    // An instance and `accept` choose no output port, so the next gate does.
+    // An instance and `accept` choose no output port, so the next gate decides.
     let instance = "[[instance]]\nplugin = \"null\"\nname = \"n\"\n\
                     [[bind]]\ninstance = \"n\"\ngate = \"route\"\nfilter = \"proto udp\"\n";
     for first in [instance, &filter("accept", "route")] {
@@ -98,7 +98,7 @@ fn lookup_of_a_packet_that_a_route_gate_drops_passes_late_gates_and_no_queue_gat
     assert!(looked.steps.iter().any(|step| step.text.contains("after the gates at position late")));
     router.expect_drop("a", &Ipv4Frame::udp(), DropReason::Filter);
     assert_eq!(seen(&mut router), 1);
-    // The packet meets the gates at `queue` after its output port is chosen.
+    // The packet meets the gates at `queue` only after the router has chosen its output port.
     let mut router = Scenario::with(schedule);
     let looked = look(&mut router);
     let stages: Vec<_> = looked.steps.iter().map(|step| step.stage).collect();
@@ -157,7 +157,7 @@ impl Plugin for Fails {
     }
 }
 
-/// Instance of [`Fails`]; whether it has failed since the last `take_fault`.
+/// Instance of [`Fails`]. The flag tells whether it has failed since the last `take_fault`.
 struct Failing(bool);
 
 impl Instance for Failing {

@@ -12,7 +12,7 @@ pub struct Sent {
     pub frame: Vec<u8>,
 }
 
-/// Packet at a port.
+/// Packet chosen by a strategy, and the port at which it arrives.
 #[derive(Clone, Debug)]
 pub struct Chosen {
     port: &'static str,
@@ -48,7 +48,7 @@ enum Content {
     Other,
 }
 
-/// Source addresses: neighbours, own addresses, and addresses that must not be forwarded.
+/// Source addresses: of neighbours, of the router, and addresses that must not be forwarded.
 const SOURCES: [(&str, &str); 9] = [
     ("10.1.0.2", "fd00:1::2"),
     ("10.1.0.3", "fd00:1::3"),
@@ -60,8 +60,8 @@ const SOURCES: [(&str, &str); 9] = [
     ("169.254.1.1", "fe80::9"),
     ("203.0.113.1", "2001:db8::1"),
 ];
-/// Destination addresses: behind gateways, neighbours with and without a link address, own addresses, groups
-/// and broadcasts, and addresses that must not be forwarded.
+/// Destination addresses: behind gateways, of neighbours with and without a MAC address, of the router,
+/// groups and broadcasts, and addresses that must not be forwarded.
 const DESTINATIONS: [(&str, &str); 16] = [
     ("10.9.0.1", "fd00:9::1"),
     ("10.9.1.1", "fd00:9:0:1::1"),
@@ -82,8 +82,8 @@ const DESTINATIONS: [(&str, &str); 16] = [
 ];
 
 impl Chosen {
-    /// Returns the only frame of the packet; `None` for a packet in several fragments. Fragments have an
-    /// identification of their own.
+    /// Returns the packet's frame; `None` for a packet in several fragments. Fragments carry
+    /// `identification`.
     pub fn sent(&self, identification: u32) -> Option<Sent> {
         let frames = match &self.packet {
             Kind::Usual(packet) => packet.frames(self.port, identification),

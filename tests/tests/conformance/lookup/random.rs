@@ -1,4 +1,4 @@
-//! Random routers and packets: what a lookup says about a packet is what happens to the packet.
+//! Random routers and packets: the router must do with a packet what a lookup predicts.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -78,7 +78,7 @@ const SETTINGS: &str = "frames = 1024\nflows-max = 1024\nicmp-rate = 1000000\nic
 /// Number of packets looked up and sent for each router.
 const PACKETS: usize = 215;
 
-/// Configuration of a router.
+/// Configuration of a random router.
 #[derive(Clone, Debug)]
 struct Settings {
     table: &'static str,
@@ -110,7 +110,7 @@ impl Settings {
         if !self.remembers {
             router.router.forget_flows();
         }
-        // The router refuses a filter that is already there, or whose queue no port has.
+        // The router refuses a filter that it already has, or whose queue no port has.
         self.filters.iter().for_each(|text| drop(router.router.add_filter(&filter(text))));
         router.router.set_mtu("b", self.mtu);
         self.reverse_path.iter().for_each(|(port, mode)| router.router.set_reverse_path(port, *mode));
@@ -119,7 +119,7 @@ impl Settings {
     }
 }
 
-/// Returns a strategy for filters with actions that other tests don't need, each with its gate.
+/// Returns a strategy for filters with actions that only this test needs, each with its gate.
 fn any_further_filter() -> impl Strategy<Value = String> {
     let action = one_of(
         "queue voice at firewall | queue voice at schedule | accept at schedule | accept at firewall |
@@ -173,8 +173,8 @@ fn any_settings() -> impl Strategy<Value = Settings> {
         })
 }
 
-/// Returns the description of a frame that a port receives; `None` for a malformed packet, and for the first
-/// fragment of a packet, whose later fragments a lookup can't know.
+/// Returns a lookup question about a frame that a port receives. `None` for a malformed packet. Also `None`
+/// for a first fragment, because a lookup can't know the later fragments.
 fn question(pool: &Pool, port: PortId, sent: &Sent) -> Option<Question> {
     let mut packet = pool.packet_from(&sent.frame)?;
     let network = if sent.port == "v" { 18 } else { 14 };
@@ -190,7 +190,7 @@ fn question(pool: &Pool, port: PortId, sent: &Sent) -> Option<Question> {
     parsed.fragment.is_none_or(|fragment| !fragment.first).then_some(question)
 }
 
-/// Effects of a packet.
+/// Observed effects of a packet.
 #[derive(Debug)]
 struct Effects {
     steps: Vec<TraceStep>,
@@ -239,7 +239,7 @@ impl Effects {
         gates.collect()
     }
 
-    /// Returns the drop reason of an instance that dropped the packet.
+    /// Returns whether an instance dropped the packet.
     fn dropped_by_instance(&self) -> bool {
         let is_plugin = |step: &TraceStep| {
             matches!(step, TraceStep::Gate(_, _, StageOutcome::Dropped(DropReason::Plugin)))
@@ -256,7 +256,8 @@ impl Effects {
     }
 }
 
-/// Returns the bindings that treat a packet by a lookup, in order, without those that treat copies.
+/// Returns the bindings that treat the packet according to a lookup, in order, without the bindings of
+/// copies.
 fn bindings(lookup: &Lookup) -> Vec<(GateId, BindingId)> {
     let gates = lookup.steps.iter().filter_map(|step| match step {
         LookupStep::Redirected { gate, binding, .. } => Some((*gate, *binding)),
@@ -276,10 +277,10 @@ fn route(taken: &RouteTaken) -> String {
     }
 }
 
-/// Leaf `voice` of port `c`, once a lookup has named it.
+/// Queue of the leaf `voice` of port `c`; `None` until a lookup has named it.
 type Voice = Option<millrace_units::QueueId>;
 
-/// Compares what happened to a packet with what its lookup predicted.
+/// Compares the effects of a packet with its lookup's prediction.
 fn assert_agree(lookup: &Lookup, effects: &Effects, voice: &mut Voice) -> Result<(), String> {
     let agree = |what: &str, agrees: bool| if agrees { Ok(()) } else { Err(what.to_owned()) };
     let (expected, met) = (bindings(lookup), effects.bindings());
@@ -303,7 +304,7 @@ fn assert_agree(lookup: &Lookup, effects: &Effects, voice: &mut Voice) -> Result
     };
     match lookup.verdict {
         Verdict::Sent(port) => {
-            // A copy or a redirect may be dropped where the packet is sent.
+            // The drop may be that of a copy or a redirect, not of the packet.
             let has_copies = effects.steps.iter().any(|step| matches!(step, TraceStep::Copied(_)));
             let is_alone = !has_copies && effects.errors == 0;
             agree("egress port", effects.leaves_by(port) && (!is_alone || effects.drops.is_empty()))?;
@@ -323,7 +324,7 @@ fn assert_agree(lookup: &Lookup, effects: &Effects, voice: &mut Voice) -> Result
     agree_on_error(lookup, effects)
 }
 
-/// Asserts that a packet entered the leaf of the scheduler that its queue names.
+/// Asserts that the packet entered the scheduler leaf that the lookup names.
 fn agree_on_queue(lookup: &Lookup, effects: &Effects, voice: &mut Voice) -> Result<(), String> {
     let (_, queue) = lookup.queue().ok_or("a sent packet has a queue")?;
     let leaf = effects.steps.iter().find_map(|step| match step {
@@ -346,7 +347,8 @@ fn agree_on_queue(lookup: &Lookup, effects: &Effects, voice: &mut Voice) -> Resu
     }
 }
 
-/// Asserts that the router sent an ICMP error if the lookup says so. A sent packet may cause a redirect.
+/// Asserts that the router sent an ICMP error if the lookup says so. A sent packet may cause a redirect in
+/// addition.
 fn agree_on_error(lookup: &Lookup, effects: &Effects) -> Result<(), String> {
     let refused = lookup.steps.iter().find_map(|step| match step {
         LookupStep::Refused { error, sender } => Some((*error, *sender)),
@@ -360,7 +362,7 @@ fn agree_on_error(lookup: &Lookup, effects: &Effects) -> Result<(), String> {
     }
 }
 
-/// Returns the number of routers, by default as many as look up 20,000 packets.
+/// Returns the number of random routers, by default enough to look up 20,000 packets.
 fn cases() -> u32 {
     std::env::var("PROPTEST_CASES").ok().and_then(|cases| cases.parse().ok()).unwrap_or(100)
 }

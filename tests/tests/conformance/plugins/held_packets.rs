@@ -12,7 +12,7 @@ fn delayed(gate: &str, ms: &str) -> Scenario {
     delayed_and(gate, ms, "")
 }
 
-/// Returns a router with a delay at a gate and with `more` in its configuration.
+/// Returns a router with a `delay` instance at a gate, and with `more` in its configuration.
 fn delayed_and(gate: &str, ms: &str, more: &str) -> Scenario {
     Scenario::new(&format!(
         "[router]\nframes = 1024\n{STANDARD}\n\
@@ -79,7 +79,7 @@ fn packets_that_wait_leave_memory_for_the_others() {
     }
     let (held, dropped) = (router.router.summary().held, router.dropped(DropReason::PluginBusy));
     assert_eq!(held + dropped, 3000);
-    // Half of the packet memory is for held packets, and one instance leaves half of that to others.
+    // Held packets may use half of the packet memory, and one instance at most half of that.
     assert_eq!((held, dropped), (256, 2744));
     router.expect_forwarded("a", &Ipv4Frame::tcp(), "b");
     router.advance(milliseconds(1000));
@@ -126,7 +126,7 @@ fn acknowledgments(router: &mut Scenario, counter: &str) -> u64 {
     router.router.control("acks", &message).unwrap()[counter].as_u64().unwrap()
 }
 
-/// Returns an acknowledgment of one of many flows, the same each time.
+/// Returns an acknowledgment of one of many flows, identical at each call.
 fn acknowledgment(flow: u16) -> Ipv4Frame {
     Ipv4Frame::tcp().ports(1000 + flow, 80).payload(&[]).flags(0x10).acknowledged(1)
 }
@@ -147,7 +147,8 @@ fn flows_with_plugin_state_are_not_displaced_by_new_flows() {
     for _ in 0..2 {
         (0..known).for_each(|flow| send(&mut router, acknowledgment(flow)));
     }
-    // More new flows than the table has room for, with one packet and with several, with state and without.
+    // More new flows than the table has room for: with one packet and with three, with plugin state and
+    // without.
     for port in 0..3000 {
         let strange = Ipv4Frame::udp().ports(10_000 + port, 9);
         let repeats = if port % 2 == 0 { 1 } else { 3 };
@@ -158,7 +159,7 @@ fn flows_with_plugin_state_are_not_displaced_by_new_flows() {
         (acknowledgments(&mut router, "duplicates"), acknowledgments(&mut router, "fast")),
         (known.into(), 0)
     );
-    // An instance counts the third duplicate only if it remembers the earlier ones.
+    // `ack-monitor` counts the third duplicate as `fast` only if it remembers the earlier ones.
     for _ in 0..2 {
         (0..known).for_each(|flow| send(&mut router, acknowledgment(flow)));
     }
@@ -183,7 +184,7 @@ fn instances_that_share_a_gate_hold_up_only_their_own_flows_and_keep_the_order_o
         }
     }
     router.router.run();
-    // Identifications of the transmitted packets, by flow.
+    // Advances the clock. Returns the identifications of the transmitted packets by flow.
     let mut leave = |millis| {
         router.advance(milliseconds(millis));
         let mut flows: BTreeMap<u16, Vec<u16>> = BTreeMap::new();

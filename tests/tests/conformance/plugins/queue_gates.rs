@@ -7,7 +7,8 @@ use millrace_tests::{ArpFrame, Ipv4Frame, STANDARD, Scenario, station};
 
 const VOICE: u16 = 5060;
 
-/// Returns a router whose port has two leaves. A filter at the gate sends to `voice`, which has priority.
+/// Returns a router whose port `port` has the leaves `voice`, with priority, and `rest`. A filter at `gate`
+/// sends voice packets to `voice`.
 fn router(port: &str, gate: &str, more: &str) -> Scenario {
     let scheduler = r#"scheduler = { rate = "1mbit", default = "rest", node = [
     { name = "top", kind = "priority" },
@@ -22,7 +23,7 @@ fn router(port: &str, gate: &str, more: &str) -> Scenario {
     Scenario::new(&format!("{standard}{filter}{more}"))
 }
 
-/// Returns position among all transmitted packets and source port of each voice packet, in order.
+/// Returns, for each voice packet in order, its position among all transmitted packets and its source port.
 fn voices(router: &mut Scenario, port: &str) -> Vec<(usize, u16)> {
     let outputs = router.take(port).into_iter().enumerate();
     let udp = outputs.filter(|(_, output)| output.ether_type() == 0x0800);
@@ -41,7 +42,7 @@ fn packet_held_for_its_neighbour_keeps_its_queue_and_its_order() {
         let voice = |number: u16| Ipv4Frame::udp().dst("10.2.0.77").ports(1000 + number, VOICE);
         router.send("a", &voice(0));
         assert_eq!(router.take("b").len(), 1, "the request alone");
-        // Other packets keep the link busy.
+        // Other packets keep the link busy meanwhile.
         (0..30).for_each(|_| router.send("a", &Ipv4Frame::udp().ports(9, 53).length(1400)));
         router.send("b", &ArpFrame::reply("10.2.0.77", "10.2.0.1").to(station(0x0b)));
         (1..40).for_each(|number| router.send("a", &voice(number)));
@@ -95,7 +96,8 @@ fn copy_held_for_its_neighbour_keeps_its_queue_and_its_order() {
         let (packet, asked) = (router.take("b"), router.take("c"));
         assert_eq!((packet.len(), packet[0].to()), (1, station(0xb2)), "the packet itself waits for nobody");
         assert_eq!((asked.len(), asked[0].ether_type()), (1, 0x0806), "the request alone");
-        // Other packets keep the link busy, by a route; their copies wait for the same neighbour.
+        // Other packets keep the link busy meanwhile. They take a route out of c, and their copies wait for
+        // the same neighbour as the voice copies.
         (0..30).for_each(|_| router.send("a", &Ipv4Frame::udp().dst("10.3.0.2").ports(9, 53).length(1400)));
         router.send("c", &ArpFrame::reply("10.3.0.77", "10.3.0.1").to(station(0x0c)));
         (1..40).for_each(|number| router.send("a", &voice(number)));

@@ -1,5 +1,5 @@
-//! Packets that an instance writes to, cuts or lengthens, at gates of every position. A malformed packet
-//! counts as the instance's fault, and later stages don't rely on its headers.
+//! Packets that an instance writes to, cuts or lengthens, at gates of every position. A packet that becomes
+//! malformed counts as the instance's fault, and later stages don't rely on its headers.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
@@ -17,7 +17,7 @@ use serde_json::{Map, Value};
 /// Gates of each position: early, route, late, copy, queue.
 const GATES: [&str; 7] = ["options", "security-in", "firewall", "route", "process", "monitor", "schedule"];
 
-/// Change of a packet by the means of a sandboxed plugin.
+/// Change of a packet, with the functions that a sandboxed plugin has.
 #[derive(Clone, Debug)]
 enum Change {
     /// Cut or lengthening at the front by `packet_resize`, in bytes.
@@ -30,7 +30,7 @@ enum Change {
     Verdict(Verdict),
 }
 
-/// Changes for the next packets, one list each.
+/// Changes that the instance makes to the next packets, one list for each packet.
 type Script = Arc<Mutex<VecDeque<Vec<Change>>>>;
 
 struct Vandal(Script);
@@ -136,7 +136,7 @@ fn frames() -> Vec<Vec<u8>> {
         Box::new(Ipv6Frame::udp()),
         Box::new(Ipv6Frame::udp().length(1500)),
         Box::new(Ipv6Frame::udp().length(6000)),
-        // A packet whose header is complete when read as IPv4.
+        // A packet whose header would also be complete if read as IPv4.
         Box::new(Ipv6Frame::udp().length(1500).traffic_class(0xb8).flow_label(1500)),
         Box::new(Ipv6Frame::echo().dst("fd00:1::1")),
         Box::new(Ipv6Frame::udp().extension(0, &[0, 5, 2, 0, 0, 0, 0]).extension(60, &[0, 1, 4, 0, 0, 0, 0])),
@@ -195,7 +195,7 @@ fn arbitrary_changes(gate: &str, seed: u64, more: &str) {
     for number in 0..1500 {
         let frame = random.pick(&frames).clone();
         if random.below(2) == 0 {
-            // From here on the flow is known.
+            // Sends the frame once without changes, so that its flow is known.
             script.lock().unwrap().clear();
             router.send("a", &frame);
         }
@@ -250,7 +250,7 @@ fn cut_packet_is_dropped_as_plugin_failed_and_counts_against_the_instance() {
     script.lock().unwrap().push_back(vec![Change::Resize(-34)]);
     router.expect_drop("a", &Ipv4Frame::udp().payload(b""), DropReason::PluginFailed);
     router.advance(Duration::from_secs(2));
-    // Packets pass again after the pause.
+    // After the pause of the instance, packets pass again.
     router.expect_forwarded("a", &Ipv4Frame::udp(), "b");
 }
 

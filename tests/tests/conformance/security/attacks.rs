@@ -3,7 +3,7 @@
 use millrace_packet::DropReason;
 use millrace_tests::{ArpFrame, Ipv4Frame, Ipv6Frame, RawFrame, Scenario};
 
-/// The router must not decapsulate and forward a packet that is inside a packet to itself (CVE-2020-10136).
+/// Sends packets inside packets to the router, which must not decapsulate and forward them (CVE-2020-10136).
 #[test]
 fn se_03_unconfigured_tunnels_are_not_decapsulated() {
     let mut router = Scenario::standard();
@@ -41,14 +41,14 @@ fn se_05_other_protocols_are_dropped_and_counted_one_by_one() {
     assert_eq!(router.dropped(DropReason::EtherType), types.len() as u64);
 }
 
-/// Returns a TCP packet whose payload replaces the TCP header, cut where the packet ends.
+/// Returns a TCP packet whose TCP header is cut to `length` bytes.
 fn cut_tcp(length: usize) -> Ipv4Frame {
     let header = Ipv4Frame::tcp().ports(1000, 23).packet()[20..][..length].to_vec();
     Ipv4Frame::raw(6).payload(&header)
 }
 
-/// Returns IPv4 packets without readable ports: UDP with zero bytes, TCP cut anywhere in its header, and
-/// later fragments without a first one.
+/// Returns IPv4 packets without readable ports: UDP and TCP cut anywhere in their headers, and later
+/// fragments without a first fragment.
 fn without_ports4() -> Vec<Ipv4Frame> {
     let mut frames = vec![
         Ipv4Frame::raw(17).payload(b""),
@@ -61,7 +61,7 @@ fn without_ports4() -> Vec<Ipv4Frame> {
     frames
 }
 
-/// Returns IPv6 packets without readable ports, and packets whose upper-layer header is out of reach.
+/// Returns IPv6 packets without readable ports, and packets whose upper-layer header the router can't reach.
 fn without_ports6() -> Vec<Ipv6Frame> {
     let options = [0, 1, 4, 0, 0, 0, 0];
     vec![
@@ -69,7 +69,7 @@ fn without_ports6() -> Vec<Ipv6Frame> {
         Ipv6Frame::raw(6).payload(&[0x03, 0xe8, 0]),
         Ipv6Frame::raw(6).fragment(1480, false, 7),
         Ipv6Frame::raw(60).fragment(1480, true, 8),
-        // Packets that end within an extension header or right behind it.
+        // Packets that end within an extension header or right after it.
         Ipv6Frame::raw(60).payload(&[6, 1, 1, 4, 0, 0, 0, 0]),
         Ipv6Frame::raw(43).payload(&[6]),
         Ipv6Frame::raw(6).extension(60, &options).payload(b""),
@@ -80,8 +80,8 @@ fn without_ports6() -> Vec<Ipv6Frame> {
     ]
 }
 
-/// Sends a frame and asserts that the router drops it by a filter, or because no filter can read its
-/// protocol.
+/// Sends a frame and asserts that the router drops it, either by a filter or because it can't reach the
+/// upper-layer header.
 #[track_caller]
 fn expect_refused6(router: &mut Scenario, frame: &Ipv6Frame) {
     let refused = |router: &mut Scenario| {
@@ -93,7 +93,8 @@ fn expect_refused6(router: &mut Scenario, frame: &Ipv6Frame) {
     assert_eq!(refused(router), before + 1, "{frame:?}");
 }
 
-/// Deny lists by ports and by flags: unreadable packets don't pass, whichever packet of the flow comes first.
+/// Denies ports and flags: packets whose fields can't be read don't pass, whichever packet of the flow comes
+/// first.
 #[test]
 fn se_04_packet_with_unreadable_ports_does_not_pass_a_filter_that_denies_a_port() {
     for table in ["tuple-space", "cutting-tree", "linear", "dag"] {
@@ -115,7 +116,7 @@ fn se_04_packet_with_unreadable_ports_does_not_pass_a_filter_that_denies_a_port(
                 router.expect_drop("a", &Ipv6Frame::tcp().ports(1000, 23), DropReason::Filter);
                 router.expect_forwarded("a", &Ipv4Frame::tcp().ports(1000, 24), "b");
                 router.expect_forwarded("a", &Ipv6Frame::tcp().ports(1000, 24), "b");
-                // Port zero is readable.
+                // Port zero counts as readable.
                 router.expect_forwarded("a", &Ipv4Frame::tcp().ports(0, 0), "b");
                 router.expect_forwarded("a", &Ipv4Frame::udp().ports(0, 0), "b");
                 router.expect_forwarded("a", &Ipv6Frame::tcp().ports(0, 0), "b");
@@ -154,7 +155,7 @@ fn se_04_packet_with_unreadable_flags_does_not_pass_a_filter_that_denies_flags()
     }
 }
 
-/// Allow list: an unreadable port is no allowed port.
+/// Allows some ports only: a packet with an unreadable port doesn't pass.
 #[test]
 fn se_04_unreadable_port_is_not_an_allowed_port() {
     let mut router = Scenario::with(
@@ -177,7 +178,8 @@ fn se_04_unreadable_port_is_not_an_allowed_port() {
     for _ in 0..2 {
         router.expect_forwarded("a", &Ipv4Frame::tcp().ports(1000, 23), "b");
         router.expect_forwarded("a", &Ipv6Frame::tcp().ports(1000, 23), "b");
-        // The filter allows port zero, which also stands in the flow key of packets without readable ports.
+        // The filter allows port zero, which is also the value in the flow key of packets without readable
+        // ports.
         router.expect_forwarded("a", &Ipv4Frame::tcp().ports(0, 0), "b");
         router.expect_drop("a", &Ipv4Frame::tcp().ports(1000, 24), DropReason::Filter);
         for frame in without_ports4() {
@@ -190,7 +192,8 @@ fn se_04_unreadable_port_is_not_an_allowed_port() {
     }
 }
 
-/// A filter of higher priority without a port condition accepts packets that the lower one would refuse.
+/// Accepts packets by a filter of higher priority without a port condition, although a filter of lower
+/// priority would refuse them.
 #[test]
 fn se_04_filter_of_higher_priority_also_decides_for_unreadable_ports() {
     let mut router = Scenario::with(

@@ -1,4 +1,4 @@
-//! Attacks with more flows than the flow table has room for: established flows keep working.
+//! Attacks with more flows than the flow table has room for. Established flows keep working.
 
 use std::time::Duration;
 
@@ -9,10 +9,10 @@ use millrace_units::{Instant, PortId};
 
 /// Number of established flows.
 const ESTABLISHED: usize = 64;
-/// Size of the flow table.
+/// Maximum number of flow records.
 const MAXIMUM: u32 = 1024;
 
-/// Returns a router with a small flow table that has records of the established flows.
+/// Returns a router with a small flow table that holds records of the established flows.
 fn router() -> Scenario {
     let mut router = Scenario::with_settings(&format!("flows-max = {MAXIMUM}\nnew-flows = 32"));
     for _ in 0..2 {
@@ -28,7 +28,7 @@ fn established() -> Vec<Vec<u8>> {
     (0..ESTABLISHED).map(|flow| Ipv4Frame::udp().ports(flow as u16, 1).bytes()).collect()
 }
 
-/// Returns the first packet of a new flow, a different flow for each number.
+/// Returns the first packet of a new flow. Each number gives a different flow.
 fn stranger(number: u32) -> Vec<u8> {
     let [_, high, middle, low] = number.to_be_bytes();
     let source = format!("10.1.0.{}", 2 + high);
@@ -61,25 +61,27 @@ fn fault_21_flood_of_new_flows_takes_no_records_from_known_flows() {
     }
     let flows = router.router.flows();
     assert_eq!((flows.maximum, flows.records), (MAXIMUM, MAXIMUM));
-    // The router classified no established flow again, and each new flow had a record while there was room.
+    // The router never classified an established flow again. Each new flow had a record as long as there was
+    // room.
     assert_eq!(flows.packets.misses - before.packets.misses, u64::from(STRANGERS));
     assert_eq!(flows.table.inserted - before.table.inserted, u64::from(STRANGERS));
     assert_eq!(flows.table.recycled, 0, "{flows:?}");
     assert!(router.drops().is_empty());
 }
 
-/// An attacker's flow with two packets leaves probation, so only use protects established flows. To make
-/// room, the router recycles the least recently used record of a sample. It recycles an established flow only
-/// if all records of the sample are of established flows, as in adjacent slots that they took in an empty
-/// table. The flow's next record lies among records of attackers and stays. So each established flow is
-/// classified again at most once.
+/// Floods the router with new flows of two packets each. Such a flow leaves probation, so only recent use
+/// protects established flows. To make room, the router recycles the least recently used record of a sample.
+///
+/// It recycles an established flow only if all records of the sample belong to established flows. They may,
+/// because they took adjacent slots in an empty table. The flow's next record lies among attackers' records
+/// and stays. So each established flow is classified again at most once.
 #[test]
 fn fault_21_new_flows_with_two_packets_take_no_packets_from_known_flows() {
     let mut router = router();
     let mut again = 0;
     for round in 0..2000 {
-        // The second packet of each flow follows the first directly; otherwise the router would recycle the
-        // record before.
+        // The second packet of each flow follows the first directly. Otherwise the router could recycle the
+        // record in between.
         let twice = (0..100).map(|number| stranger(round * 50 + number / 2));
         assert_eq!(send(&mut router, &twice.collect::<Vec<_>>()), 100);
         let before = router.router.flows().packets;
@@ -93,13 +95,14 @@ fn fault_21_new_flows_with_two_packets_take_no_packets_from_known_flows() {
     assert!(router.drops().is_empty());
 }
 
-/// Under overload the router still classifies the packets of established flows.
+/// Sends packets of new and of established flows in overload. The router still forwards all packets of
+/// established flows.
 #[test]
 fn fault_21_overload_drops_packets_of_new_flows_and_not_of_known_flows() {
     let mut router = router();
     let mut number = 0;
     for round in 0..20 {
-        // Sixteen full batches, each with four packets of established flows.
+        // Sixteen full batches of 256 packets, each with four packets of established flows.
         let known = established();
         let mut frames = Vec::new();
         for at in 0..16 * 256 {
@@ -117,7 +120,7 @@ fn fault_21_overload_drops_packets_of_new_flows_and_not_of_known_flows() {
             (router.router.flows().packets, router.dropped(DropReason::NewFlows) - dropped);
         assert_eq!(sent as u64 + dropped, 16 * 256);
         assert_eq!(after.hits - before.hits, ESTABLISHED as u64, "in round {round}");
-        // At first the router takes four whole batches, then the budget.
+        // In the first four batches of the test the router takes all new flows, then only 32 per batch.
         let taken = if round == 0 { 4 * 252 + 12 * 32 } else { 16 * 32 };
         assert_eq!(sent, taken + ESTABLISHED, "in round {round}");
     }
@@ -127,12 +130,13 @@ fn fault_21_overload_drops_packets_of_new_flows_and_not_of_known_flows() {
     assert_eq!(send(&mut router, &frames), 100);
 }
 
-/// The router's own packets come in partial batches, which must not be taken for the end of the overload.
+/// Causes ICMP errors during overload. They come in partial batches, which must not count as the end of the
+/// overload.
 #[test]
 fn fault_21_errors_about_new_flows_do_not_hide_the_overload() {
     let mut router =
         Scenario::with_settings(&format!("flows-max = {MAXIMUM}\nnew-flows = 32\nicmp-burst = 1000000"));
-    // There is no route, so the router answers each packet that it takes.
+    // There is no route, so the router answers each packet that it takes with an error.
     let stranger = |port: u16| Ipv4Frame::udp().dst("198.51.100.1").ports(port, 2).bytes();
     for frame in (0..16 * 256).map(stranger) {
         router.router.inject("a", &frame);
@@ -144,7 +148,8 @@ fn fault_21_errors_about_new_flows_do_not_hide_the_overload() {
     assert_eq!(router.dropped(DropReason::NewFlows), 16 * 256 - taken as u64);
 }
 
-/// Without a router's seed, an attacker can't choose flows that share a slot of its table.
+/// Chooses flows that share a slot in a table with one seed. An attacker who doesn't know a router's seed
+/// can't make flows collide in its table.
 #[test]
 fn fault_22_flows_that_collide_in_one_router_do_not_in_another() {
     const FLOWS: usize = 2000;
@@ -155,7 +160,7 @@ fn fault_22_flows_that_collide_in_one_router_do_not_in_another() {
         move |key: &FlowKey| table.hash(key)
     };
     let (known, unknown) = (hash(0), hash(0x6d69_6c6c));
-    // The lower bits of the hash choose the slot.
+    // The lower bits of the hash select the slot.
     let place = |hash: u64| (hash & 255) as usize;
     let key = |number: u32| {
         let [_, high, ports @ ..] = number.to_be_bytes();
@@ -165,11 +170,11 @@ fn fault_22_flows_that_collide_in_one_router_do_not_in_another() {
     let colliding: Vec<FlowKey> = (0..).map(key).filter(|key| place(known(key)) == 0).take(FLOWS).collect();
     let mut places = [0; 256];
     colliding.iter().for_each(|key| places[place(unknown(key))] += 1);
-    // Eight per slot on average. By Poisson's law a slot with more than 30 has a probability of 1 in 100
-    // million.
+    // A slot has eight flows on average. By the Poisson distribution, a slot with more than 30 has a
+    // probability of 1 in 100 million.
     let most = places.iter().max();
     assert!(most < Some(&30), "{places:?}");
-    // Colliding flows do no harm to a table with another seed.
+    // The table with another seed treats these flows like any others.
     let mut table = FlowTable::new(FlowTableConfig { seed: 0x6d69_6c6c, ..FlowTableConfig::default() })
         .expect("there is memory");
     for key in &colliding {
@@ -192,7 +197,8 @@ fn ports_are_served_by_their_weights_while_more_comes_than_can_be_taken() {
     router.router.run();
     let sources: Vec<u8> = router.take("b").iter().map(|frame| frame.bytes[27]).collect();
     assert_eq!(sources.len(), 1920);
-    // Three of four packets come from the heavier port while both have packets, then the rest of the other.
+    // While both ports have packets, three of four come from the heavier port. The rest is from the other
+    // port.
     let of_first = |part: &[u8]| part.iter().filter(|source| **source == 1).count();
     assert_eq!((of_first(&sources[..1280]), of_first(&sources[1280..])), (320, 640));
 }
@@ -221,17 +227,17 @@ fn weights_of_ports_change_while_packets_flow() {
 /// Number of flows with a reserved rate.
 const RESERVED: u16 = 8;
 
-/// Returns a packet of each flow with a reservation. After two packets a flow is off probation.
+/// Returns a packet of each reserved flow. The second such packet takes the flow off probation.
 fn reserved() -> Vec<Vec<u8>> {
     (0..RESERVED).map(|flow| Ipv4Frame::udp().ports(7000 + flow, 1).bytes()).collect()
 }
 
-/// Returns a flow as a filter: from the host behind port a to 10.9.0.1 behind port b.
+/// Returns the filter expression of a reserved flow.
 fn reserved_flow(flow: u16) -> String {
     format!("src 10.1.0.2 dst 10.9.0.1 proto udp sport {} dport 1 in a", 7000 + flow)
 }
 
-/// Returns a router with flow queues at port b and with records of the flows above.
+/// Returns a router with a queue per flow at port b, and with flow records of the reserved flows.
 fn router_with_queues(workers: usize) -> Scenario {
     let scheduler = "[port.scheduler]\nrate = \"10gbit\"\n\
          node = [{ name = \"flows\", kind = \"flow-queues\", rate = \"1gbit\" }]";
@@ -245,7 +251,7 @@ fn router_with_queues(workers: usize) -> Scenario {
     router
 }
 
-/// Like [`send`], but gives the queues time to transmit.
+/// Injects frames, and gives the queues time to transmit. Returns the number of transmitted frames.
 fn sent_by_queues(router: &mut Scenario, frames: &[Vec<u8>]) -> usize {
     frames.iter().for_each(|frame| router.router.inject("a", frame));
     router.advance(Duration::from_millis(1));
@@ -263,8 +269,8 @@ fn reserve(router: &mut Scenario, to: serde_json::Value) {
     }
 }
 
-/// Sends twenty times as many flows as the table holds, each with two packets so that none stays on
-/// probation. Returns the number of reserved flows that the router classified again.
+/// Sends twenty times as many new flows as the table holds, each with two packets, so that none stays on
+/// probation. Returns the number of reserved flows that the router then classified again.
 fn forgotten_in_a_flood(router: &mut Scenario) -> u64 {
     for round in 0..20 * MAXIMUM / 50 {
         let twice: Vec<Vec<u8>> = (0..100).map(|number| stranger(round * 50 + number / 2)).collect();
@@ -284,8 +290,8 @@ fn fault_21_no_flood_displaces_a_flow_during_its_reservation() {
         assert_eq!(forgotten_in_a_flood(&mut router), all, "without reservations, {workers} workers");
         reserve(&mut router, "1mbit".into());
         assert_eq!(forgotten_in_a_flood(&mut router), 0, "known before, {workers} workers");
-        // A reservation made before the flow's first packets holds too, once queues of the attackers' flows
-        // are free again.
+        // A reservation made before the flow's first packets protects too. By then queues of the attackers'
+        // flows are free again.
         router.advance(Duration::from_secs(2));
         router.router.set_flow_queue("b", "flows", &reserved_flow(RESERVED), &rate("1mbit".into())).unwrap();
         let later = Ipv4Frame::udp().ports(7000 + RESERVED, 1).bytes();

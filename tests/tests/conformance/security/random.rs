@@ -1,4 +1,5 @@
-//! Hundreds of thousands of random or malformed frames: none crashes the router or breaks conservation.
+//! Hundreds of thousands of random or malformed frames: no frame crashes the router, and no packet is
+//! unaccounted.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Duration;
@@ -57,7 +58,7 @@ fn next_frame(random: &mut Random, sound: &[Vec<u8>]) -> Vec<u8> {
             let length = random.below(1600);
             random.bytes(length)
         }
-        // Random bytes behind a valid link header.
+        // Random bytes after a valid link header.
         1 => {
             let ether_type = *random.pick(&[0x0800, 0x86dd, 0x0806, 0x8100, 0x88a8]);
             let length = random.below(200);
@@ -71,8 +72,7 @@ fn next_frame(random: &mut Random, sound: &[Vec<u8>]) -> Vec<u8> {
     }
 }
 
-/// Returns a mutated IPv4 frame with a corrected header checksum, so that the checksum is not the reason for
-/// a drop.
+/// Returns a mutated IPv4 frame with a corrected header checksum, so that other faults cause the drop.
 fn repaired(random: &mut Random, sound: &[Vec<u8>]) -> Vec<u8> {
     let (frame, other) = (random.pick(sound).clone(), random.pick(sound).clone());
     let mut frame = mutate(random, &frame, &other);
@@ -85,8 +85,8 @@ fn repaired(random: &mut Random, sound: &[Vec<u8>]) -> Vec<u8> {
     frame
 }
 
-/// Returns a frame mutated in one of many ways: bits flipped, bytes overwritten, cut, lengthened, or its head
-/// before the tail of `other`.
+/// Returns a frame mutated in one of many ways: bits flipped, bytes overwritten, cut, lengthened, or with its
+/// tail replaced by that of `other`.
 pub fn mutate(random: &mut Random, frame: &[u8], other: &[u8]) -> Vec<u8> {
     let mut bytes = frame.to_vec();
     match random.below(6) {
@@ -97,7 +97,7 @@ pub fn mutate(random: &mut Random, frame: &[u8], other: &[u8]) -> Vec<u8> {
             bytes.truncate(at);
             bytes.extend(&other[at..]);
         }
-        // The MAC addresses stay, so that the router reads the rest.
+        // The MAC addresses stay, so that the router reads the rest of the frame.
         3 => overwrite(random, &mut bytes, 12),
         4 => flip(random, &mut bytes, 12),
         _ => flip(random, &mut bytes, 0),
@@ -155,7 +155,7 @@ fn a_hundred_thousand_wrong_frames_neither_crash_the_router_nor_break_conservati
     }
 }
 
-/// Asserts that the router still forwards as before, and holds no packet forever.
+/// Asserts that the router still forwards, and that it holds no packet for ever.
 fn still_forwards(router: &mut Scenario) {
     router.advance(Duration::from_secs(60));
     router.take_all();

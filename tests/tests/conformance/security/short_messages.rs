@@ -11,7 +11,7 @@ use millrace_tests::{
     transport_checksum6,
 };
 
-/// Tried lengths of messages: from none to beyond each fixed header.
+/// Lengths of the tested messages: from 0 to beyond each fixed header.
 const LENGTHS: std::ops::RangeInclusive<usize> = 0..=64;
 /// Length of an ICMP header in both versions, in octets.
 const ICMP_HEADER: usize = 8;
@@ -25,7 +25,7 @@ fn icmp4(kind: u8, length: usize) -> Vec<u8> {
     }
     match length {
         0..=2 => {}
-        // The message has two octets to choose; RFC 1071 pads it with a third.
+        // The message has two free octets; RFC 1071 pads it to an even length.
         3 => message[1..3].copy_from_slice(&[0xff, 0xff - kind]),
         _ => {
             let sum = checksum(&message).to_be_bytes();
@@ -35,8 +35,8 @@ fn icmp4(kind: u8, length: usize) -> Vec<u8> {
     message
 }
 
-/// Returns an ICMPv6 message of `length` octets with a correct checksum, and its source. A message that ends
-/// before its checksum field comes from an address that makes the sum correct.
+/// Returns an ICMPv6 message of `length` octets with a correct checksum, and the message's source. If the
+/// message ends before its checksum field, the source is an address that makes the sum correct.
 fn icmp6(kind: u8, length: usize) -> (Vec<u8>, Ipv6Addr) {
     let own: Ipv6Addr = OWN6.parse().unwrap();
     let mut source: Ipv6Addr = "fd00:1::2".parse().unwrap();
@@ -92,7 +92,7 @@ fn se_05_echo_request_with_a_whole_header_is_answered() {
     }
 }
 
-/// Returns messages for the own stack and for the stages before it: of each protocol, cut to `length` octets.
+/// Returns a message of each protocol for the own stack and for the stages before it, cut to `length` octets.
 fn cut_messages(length: usize) -> Vec<Vec<u8>> {
     let cut = |bytes: Vec<u8>| bytes.get(..length).unwrap_or(&bytes).to_vec();
     let mut frames = Vec::new();
@@ -130,7 +130,7 @@ fn cut_messages(length: usize) -> Vec<Vec<u8>> {
     frames
 }
 
-/// Returns the IPv6 frame with `length` octets of its message. Corrects the checksum where the field is
+/// Returns the IPv6 frame with its message cut to `length` octets. Corrects the checksum if the field is
 /// present.
 fn shortened6(frame: &[u8], length: usize) -> Vec<u8> {
     let mut short = frame[..54 + length].to_vec();
@@ -144,8 +144,7 @@ fn shortened6(frame: &[u8], length: usize) -> Vec<u8> {
     short
 }
 
-/// Returns the standard router with a VLAN sub-interface `v` of the device of port `t`, without control-plane
-/// policing.
+/// Returns the standard router with port `t` and its VLAN sub-interface `v`, without control-plane policing.
 fn with_vlan() -> Scenario {
     Scenario::new(&format!(
         r#"

@@ -53,7 +53,7 @@ impl Served {
         self.clock.router(&self.line, &format!("--config {}", self.config.display()))
     }
 
-    /// Runs `millrace --server …` on a host that trusts a certificate, under a clock `ahead` seconds ahead of
+    /// Runs `millrace --server …` on a host that trusts a certificate, with a clock `ahead` seconds ahead of
     /// real time.
     fn ask(&self, trusted: &str, ahead: i64, words: &[&str]) -> Ended {
         let trusted = self.line.write("trusted.pem", trusted);
@@ -84,14 +84,14 @@ fn certificate_is_replaced_atomically_during_sessions_and_invalid_ones_are_refus
     served.line.write("token", &token);
     let status = ["show", "status"];
     assert_eq!(served.ask(&first[0], 0, &status).code, Some(0), "{}", router.log());
-    // A session during the replacement.
+    // A session that lasts across the replacement.
     let trusted = served.line.write("first.pem", &first[0]).display().to_string();
     let (log, token) = (served.line.file("events.log"), served.line.file("token").display().to_string());
     let server = ["--server", "https://10.1.0.1:8443", "--token-file", &token, "--ca", &trusted];
     let words = [&server[..], &["events", "--follow"]].concat();
     let program = binary().display().to_string();
     let session = Background::start(&served.line.h1, &program, &words, log);
-    // Half of a key first, then the key of another certificate.
+    // First only half of the new key, then the new certificate with its whole key.
     let second = served.made(3650);
     served.line.write("k.pem", &second[1][..second[1].len() / 2]);
     eventually("it is told", PATIENCE, || router.log().contains("the old one stays in use").then_some(()));
@@ -102,7 +102,7 @@ fn certificate_is_replaced_atomically_during_sessions_and_invalid_ones_are_refus
     });
     assert!(router.log().contains("valid until 20"), "{}", router.log());
     served.ask(&first[0], 0, &status).assert_refused(1, &["its certificate", "no trusted issuer", "--ca"]);
-    // `save` causes an event that the session shows.
+    // `save` causes an event, which the session must show.
     router.try_ask(&["apply", &served.line.file("c.pem").display().to_string()]);
     router.ask(&["save", &served.line.file("saved.toml").display().to_string()]);
     eventually("the session goes on", PATIENCE, || {

@@ -1,12 +1,12 @@
-//! Python client: the committed code matches the description of a running router and works as its README
+//! Python client: the committed code matches the API description of a running router, and works as its README
 //! describes.
 
 use std::process::Command;
 
 use millrace_testkit::{Ground, Line, Millrace, repository};
 
-/// Program that uses the client. Its arguments are the router's socket and HTTPS address, the files of a
-/// token and of the trusted certificate, and the certificate's fingerprint.
+/// Program that uses the client. Its arguments are the router's socket and HTTPS address, the file of a
+/// token, the file of the trusted certificate, and the certificate's fingerprint.
 const PROGRAM: &str = r#"
 import os
 import sys

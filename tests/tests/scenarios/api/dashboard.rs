@@ -1,4 +1,4 @@
-//! The dashboard queries metrics that a running router has.
+//! The committed dashboard queries only metrics that a running router has.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -46,7 +46,7 @@ fn every_metric_of_the_dashboard_is_there_in_a_router_with_traffic() {
     assert!(asked.len() > 10, "{asked:?}");
     let missing = || {
         let page = router.ask(&["metrics"]);
-        // Samples only: a metric with a description alone has no value.
+        // Only samples count: a metric with a description alone has no value.
         let samples: String =
             page.lines().filter(|line| !line.starts_with('#')).map(|line| format!("{line}\n")).collect();
         let mut there = names(&samples);

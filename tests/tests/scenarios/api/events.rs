@@ -61,8 +61,8 @@ fn instance_is_quarantined_with_an_event_after_its_fault_limit() {
     assert!(!events(&router, "instance-restarted").is_empty(), "it was restarted before");
     victim.finish();
 
-    // The listener has received the same events. A later listener receives the events after its last known
-    // one.
+    // The listener has received the same events. A later listener receives the events after the one that it
+    // names as the last known.
     let number = quarantined["number"].as_u64().unwrap();
     eventually("the listener hears it", PATIENCE, || {
         listener.log().contains(&format!("id: {number}\nevent: instance-quarantined\n")).then_some(())
@@ -74,7 +74,7 @@ fn instance_is_quarantined_with_an_event_after_its_fault_limit() {
         later.log().contains("event: instance-released\n").then_some(())
     });
     assert!(!later.log().contains("event: instance-quarantined"), "{}", later.log());
-    // The command shows the same.
+    // The command `events` shows the same event.
     let program = binary().display().to_string();
     let socket = router.socket().display().to_string();
     let arguments =
@@ -87,7 +87,8 @@ fn instance_is_quarantined_with_an_event_after_its_fault_limit() {
     router.assert_conservation();
 }
 
-/// Applies, rolls back, confirms and saves the configuration in the file `more`. Checks for an event of each.
+/// Applies, rolls back, confirms and saves the configuration in the file `more`. Checks that each action
+/// causes an event.
 fn assert_configuration_events(line: &Line, router: &Millrace, more: &str) {
     let newest = router.json(&["events", "--last", "1"])["newest"].as_u64().unwrap();
     router.ask(&["apply", more, "--confirm", "1h"]);

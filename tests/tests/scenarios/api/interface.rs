@@ -1,5 +1,5 @@
-//! Interface of a running router: it conforms to its description for any request, logs changes, and makes a
-//! conditional change only if the object is still as the client saw it.
+//! HTTP interface of a running router. It conforms to its description for any request, and logs changes. It
+//! makes a conditional change only if the object is still as the client saw it.
 
 use std::path::PathBuf;
 use std::process::Command;
@@ -41,7 +41,7 @@ fn start_with(line: &Line, text: &str) -> Millrace {
     router
 }
 
-/// Sends an HTTP request with curl's arguments. Returns the status and the answer.
+/// Sends an HTTP request by curl with these arguments. Returns the status and the answer.
 fn curl(router: &Millrace, arguments: &[&str], path: &str) -> (u16, Value) {
     let mut command = Command::new("curl");
     command.args(["-s", "-w", "\n%{http_code}", "--unix-socket"]).arg(router.socket());
@@ -93,8 +93,8 @@ fn api_follows_its_description_for_any_input() {
     let output = command.current_dir(&place).output().expect("schemathesis");
     let said = String::from_utf8_lossy(&output.stdout).into_owned();
     assert!(output.status.success(), "{said}\n{}", String::from_utf8_lossy(&output.stderr));
-    // The tool has tried all operations but the three streams and the description itself, and the router
-    // still works.
+    // The tool must have tried all operations except the three streams and the description itself. Afterwards
+    // the router still works.
     let description = curl(&router, &[], "/openapi.json").1;
     let resources = description["paths"].as_object().expect("paths").values();
     let methods = ["get", "post", "put", "patch", "delete"];
@@ -207,7 +207,7 @@ fn every_change_and_every_refusal_is_noted() {
     assert_eq!(lines[0]["request"]["match"], "proto udp dport 53");
     assert!(lines[0]["pid"].as_i64().is_some_and(|pid| pid > 0), "{lines:#}");
     assert!(lines[1]["why"].as_str().unwrap().contains("no instance \"nobody\""), "{lines:#}");
-    // The entries outlive the router.
+    // The audit entries remain after the router has died.
     router.kill();
     let router = Millrace::start(&line.r, &format!("--config {}", config.display()));
     router.try_ask(&["instance", "free", "somebody"]);

@@ -12,7 +12,7 @@ use millrace_testkit::{
 
 use crate::support::{routes, to};
 
-/// Length of each attack.
+/// Duration of each attack.
 const TIME: Duration = Duration::from_secs(4);
 /// Time limit for 99 of 100 answers at the router's Unix socket.
 const PATIENCE: Duration = Duration::from_millis(300);
@@ -23,7 +23,7 @@ fn start(line: &Line) -> Millrace {
     start_with(line, "")
 }
 
-/// Works as `start`, with `more` in the configuration.
+/// Starts a router as `start` does, with `more` in its configuration.
 fn start_with(line: &Line, more: &str) -> Millrace {
     line.r.ip("link set lo up");
     let text = format!(
@@ -37,8 +37,8 @@ fn start_with(line: &Line, more: &str) -> Millrace {
     Millrace::start(&line.r, &format!("--config {}", config.display()))
 }
 
-/// Starts a flow with a reserved rate. Its 1,000 packets of 106 bytes per second are 80 % of the reserved
-/// rate.
+/// Starts a flow with a reserved rate. The flow sends 1,000 packets of 106 bytes per second, which is 80 % of
+/// the reserved rate.
 fn reserved_flow(line: &Line, router: &Millrace) -> Flow {
     let flow = Flow::start(&line.h1, &line.h2, to("10.2.0.2:9001"), 1000, 64);
     let selector = eventually("the flow has a queue", Duration::from_secs(5), || {
@@ -53,10 +53,11 @@ fn reserved_flow(line: &Line, router: &Millrace) -> Flow {
     flow
 }
 
-/// Sends a plain flow and a reserved one through the router, and requests at its socket, during an attack.
+/// Checks, during an attack, that a plain flow, a reserved flow and requests at the router's socket work
+/// within their limits.
 fn assert_unmoved(line: &Line, router: &Millrace, what: &str) {
     let pid = router.pid().unsigned_abs();
-    // Neighbours are resolved before the flow begins.
+    // The ping resolves the neighbours before the flows begin.
     line.h1.run("ping -c 2 -i 0.2 -W 2 10.2.0.2");
     let before = resident(pid);
     let flow = Flow::start(&line.h1, &line.h2, to("10.2.0.2:9000"), 1000, 64);
@@ -103,7 +104,7 @@ fn slow_and_silent_clients_delay_nobody_and_are_closed() {
     let Some(_ground) = Ground::enter_alone(&["curl"]) else { return };
     let line = Line::new();
     let router = start(&line);
-    // Connections that send nothing, or a part of a TLS handshake: more than there are slots for.
+    // Connections that send nothing, or a part of a TLS handshake. There are more of them than slots.
     let mute: Vec<TcpStream> = line.r.within(|| {
         let connect = |number: usize| {
             let mut stream = TcpStream::connect("127.0.0.1:8443").expect("a connection");
@@ -114,7 +115,7 @@ fn slow_and_silent_clients_delay_nobody_and_are_closed() {
         };
         (0..600).map(connect).collect()
     });
-    // At the own socket: an incomplete head, or an incomplete body; fewer connections than there are slots.
+    // At the Unix socket: connections with an incomplete head or body, fewer than there are slots.
     let head = "POST /configuration HTTP/1.1\r\nhost: m\r\ncontent-type: application/json\r\n";
     let slow: Vec<UnixStream> = (0..200)
         .map(|number| {
@@ -124,8 +125,8 @@ fn slow_and_silent_clients_delay_nobody_and_are_closed() {
             stream
         })
         .collect();
-    // A client from another address gets a slot at once. The router closes the connection of a client without
-    // a token.
+    // A client from another address gets a slot at once. If the client has no token, the router closes its
+    // connection.
     let token = router.ask(&["token", "create", "one", "--role", "viewer"]);
     let certificate = line.file("state").join("interface.crt").display().to_string();
     let ask = |from: &str, header: &str| {
@@ -154,7 +155,7 @@ fn slow_and_silent_clients_delay_nobody_and_are_closed() {
     };
     eventually("the slow ones are let go", Duration::from_secs(40), || slow.iter().all(gone).then_some(()));
     drop(mute);
-    // Other clients are served again.
+    // Clients from the attacker's address are served again.
     eventually("somebody is answered over TLS", Duration::from_secs(40), || {
         ask("127.0.0.1", &bearer).status.success().then_some(())
     });
@@ -184,7 +185,7 @@ fn long_answers_delay_nobody() {
     let Some(_ground) = Ground::enter_alone(&["curl"]) else { return };
     let line = Line::new();
     let router = start_with(&line, &routes(10_000));
-    // The clients end with the router as well.
+    // The clients end when the router does.
     let ask = format!(
         "for client in 1 2 3 4 5 6 7 8; do \
            (while curl -s -o /dev/null --unix-socket {} http://x/configuration; do :; done) & \

@@ -1,10 +1,10 @@
-//! Every operation of the interface has a command.
+//! Every operation of the API has a command.
 
 use std::collections::BTreeSet;
 
 use millrace_testkit::{Ground, Line};
 
-/// Operations, each with the command that performs it on one object or on all.
+/// Operations, each with the command that performs it, on one object or on all objects.
 const COMMANDS: &[(&str, &str)] = &[
     ("get /", "show interface"),
     ("get /openapi.json", "show openapi"),
@@ -114,7 +114,7 @@ fn every_operation_of_the_interface_has_a_command() {
     assert!(gone.is_empty(), "not served: {gone:?}");
     let commands: BTreeSet<&str> = COMMANDS.iter().map(|(_, command)| *command).collect();
     for command in commands {
-        // A noun of `show` has no help page of its own.
+        // `show NOUN` has no help page for each noun.
         let words: Vec<&str> = command.split(' ').collect();
         let words = if words[0] == "show" { vec!["show"] } else { words };
         let help = router.ask(&[words.as_slice(), &["--help"]].concat());

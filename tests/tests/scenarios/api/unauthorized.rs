@@ -1,4 +1,5 @@
-//! Callers without a role: they can't lock out authorised callers, and each refusal states its reason.
+//! Callers without a role: they can't lock out authorised callers, and the router gives a reason for each
+//! refusal.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -64,13 +65,13 @@ fn a_user_without_a_role_keeps_no_member_of_a_group_out() {
     let Some(_ground) = Ground::enter(&["curl", "setpriv", "python3"]) else { return };
     let line = Line::new();
     let router = start(&line);
-    // A full queue of the socket refuses connections for a moment.
+    // When the socket's queue is full, connections are refused for a moment.
     let holds = "import socket, sys, time\nheld = []\nfor _ in range(300):\n    one = socket.socket(socket.AF_UNIX)\n    \
                  try: one.connect(sys.argv[1])\n    except OSError: time.sleep(0.02)\n    held.append(one)\n\
                  print(len(held), flush=True)\ntime.sleep(20)\n";
     let as_user = |user: &str| {
         let mut command = Command::new("setpriv");
-        // Other users may have no access to the first program in root's path.
+        // Other users may not be allowed to run the first matching program in root's PATH.
         command.env("PATH", "/usr/bin:/bin").args(["--reuid", user, "--regid", user, "--clear-groups"]);
         command
     };
@@ -93,7 +94,7 @@ fn a_user_without_a_role_keeps_no_member_of_a_group_out() {
     assert_eq!(String::from_utf8_lossy(&answer.stdout), "200");
 }
 
-/// Returns the status of a request whose pieces are sent with pauses.
+/// Sends a request in pieces with pauses in between. Returns the status of the answer.
 fn status(router: &Millrace, pieces: &[&[u8]]) -> String {
     let mut stream = UnixStream::connect(router.socket()).expect("a connection");
     stream.set_read_timeout(Some(Duration::from_secs(10))).expect("a socket");

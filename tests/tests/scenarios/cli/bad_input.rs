@@ -5,7 +5,7 @@ use std::process::Command;
 
 use millrace_testkit::{Ground, Line, Millrace, binary, run_to_end};
 
-/// Checks that a start is refused, and that it changed nothing.
+/// Checks that the router refuses to start, and that the attempt changed nothing.
 fn assert_run_is_refused(line: &Line, arguments: &str, code: i32, words: &[&str]) {
     let look = || line.r.run("ip -o -d link; ip route; ip -6 route");
     let before = look();
@@ -124,7 +124,7 @@ fn client_without_a_router_fails_within_two_seconds() {
 fn user_without_permissions_gets_the_missing_ones() {
     let Some(_ground) = Ground::enter(&["setpriv"]) else { return };
     let line = Line::new();
-    // The binary's folder may be closed to other users.
+    // Other users may have no access to the binary's folder, so they run a copy.
     let own = std::path::PathBuf::from(format!("/tmp/mr{}-binary", std::process::id()));
     std::fs::copy(binary(), &own).unwrap();
     std::fs::set_permissions(&own, std::fs::Permissions::from_mode(0o755)).unwrap();

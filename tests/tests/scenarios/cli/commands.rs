@@ -1,4 +1,4 @@
-//! Commands of the documentation for the first minutes.
+//! Commands that the documentation shows for the first minutes.
 
 use std::process::Command;
 use std::time::Duration;
@@ -127,7 +127,7 @@ fn tcp_runs_at_speed_in_both_directions_beside_a_bound_plugin() {
         let to = if more == "-6" { "fd00:2::2" } else { "10.2.0.2" };
         let report = iperf3(&line.h1, &format!("-c {to} -t 1 {more}"));
         let rate = report["end"]["sum_received"]["bits_per_second"].as_f64().unwrap();
-        // A wrong checksum or a lost super-frame would cut the rate to a few kbit/s.
+        // A wrong checksum or a lost GSO packet would cut the rate to a few kbit/s.
         assert!(rate > 100e6, "{more}: {rate} bit/s");
     }
     let counts = router.json(&["control", "all", "read"]);
@@ -182,7 +182,8 @@ fn lookup_and_clear_answer() {
     router.assert_conservation();
 }
 
-/// Nouns of `show` in the singular, each with an existing name; empty where there is only one object.
+/// Nouns of `show` in the singular, each with the name of an existing object. The name is empty if there is
+/// only one object.
 const NOUNS: [(&str, &str); 28] = [
     ("port", "r1"),
     ("route", "10.2.0.0/24"),
@@ -214,18 +215,18 @@ const NOUNS: [(&str, &str); 28] = [
     ("openapi", ""),
 ];
 
-/// Whether the output of `show NOUN NAME` is about that name. The function compares whole cells in the column
-/// of the name.
+/// Whether the output of `show NOUN NAME` is about that name. Compares whole cells of the column with the
+/// name.
 fn is_of(noun: &str, name: &str, shown: &str) -> bool {
     let mut rows = shown.lines().map(cells);
     match noun {
         "scheduler" => shown.starts_with(&format!("port {name} ")),
         "flow" => rows.any(|row| row == ["protocol", name.trim_start_matches("proto ")]),
-        // The name is a number of lines.
+        // For events, the name is the number of lines to show.
         "event" => rows.count().to_string() == name,
         "audit" => rows.all(|row| row.get(1) == Some(&name)),
         "drop" => rows.skip(1).all(|row| row.get(2) == Some(&name)),
-        // Lines behind the table hold for all flows.
+        // The first row must have the name; lines after the table apply to all flows.
         "place" => rows.nth(1).is_some_and(|row| row.first() == Some(&name)),
         _ => rows.skip(1).map(|row| row.first().copied()).eq([Some(name)]),
     }

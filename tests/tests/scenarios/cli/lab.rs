@@ -1,4 +1,4 @@
-//! Labs on the command line.
+//! Labs run from the command line.
 
 use std::process::Command;
 
@@ -11,7 +11,7 @@ fn millrace(arguments: &[&str]) -> (bool, String) {
     (output.status.success(), text)
 }
 
-/// Lab that is taken down at the end of the test in any case.
+/// Running lab. Dropping it takes the lab down, even if the test fails.
 struct Up(String);
 
 impl Drop for Up {
@@ -20,7 +20,7 @@ impl Drop for Up {
     }
 }
 
-/// Writes the example under a unique name.
+/// Writes a copy of the example lab under a unique name.
 fn example(line: &Line, name: &str, more: &str) -> String {
     let example = "../examples/lab/two-hosts.toml";
     let text = std::fs::read_to_string(example).unwrap();
@@ -48,7 +48,7 @@ fn example_lab_carries_a_ping_and_leaves_nothing_behind() {
     assert!(listed && said.contains(&name), "{said}");
     let (known, said) = millrace(&["lab", "list", "nosuch"]);
     assert!(!known && said.contains("lab \"nosuch\" is not up"), "{said}");
-    // The state of a lab's router lies with its node, not with a router outside of labs.
+    // The state of a lab's router is in the lab's own folder, apart from that of routers outside labs.
     let directory = std::path::Path::new("/run/millrace/lab").join(&name);
     let socket = directory.join("r.sock").display().to_string();
     let (applied, said) =

@@ -75,7 +75,7 @@ fn a_capture_warns_that_tcp_slows_down() {
     drop(ping);
 }
 
-/// Filter that precedes the filters of the next test, so that these never win.
+/// Filter with priority over the filters of the next test, so that these never match.
 const WIDE: &str = "[[filter]]\nmatch = \"proto udp\"\naction = \"drop\"\npriority = 5\n";
 
 #[test]
@@ -125,7 +125,7 @@ fn filter_that_never_wins_causes_a_warning_on_every_path() {
 
 /// Runs a command in a namespace, as a user without privileges.
 fn unprivileged(line: &Line, arguments: &[&str]) -> Ended {
-    // A copy that any user may run.
+    // The copy is readable and executable for all users.
     let copy = std::env::temp_dir().join(format!("mr{}-unprivileged", std::process::id()));
     std::fs::copy(binary(), &copy).unwrap();
     let mut command: Command = line.r.command("timeout");

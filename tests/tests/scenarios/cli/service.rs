@@ -27,7 +27,7 @@ fn capabilities() -> String {
     std::iter::once("-all".to_owned()).chain(names).collect::<Vec<_>>().join(",")
 }
 
-/// Waits for a message of the router that contains a line.
+/// Waits for a message of the router to the service manager that contains the line `wanted`.
 fn hear(manager: &UnixDatagram, router: &Background, wanted: &str) {
     let mut message = [0; 256];
     loop {

@@ -15,7 +15,7 @@ struct Terminal {
 }
 
 impl Terminal {
-    /// Reads until the terminal has shown `words` since the last call.
+    /// Reads the terminal's output until it contains `words`. Returns the output since the last call.
     fn wait_for(&mut self, words: &str) -> String {
         let deadline = Instant::now() + Duration::from_secs(15);
         let mut some = [0; 4096];
@@ -34,7 +34,7 @@ impl Terminal {
     }
 }
 
-/// Process that ends with the test.
+/// Process that is killed at the end of the test.
 struct Ended(std::process::Child);
 
 impl Drop for Ended {
@@ -82,7 +82,7 @@ fn commands_are_typed_completed_interrupted_and_remembered() {
     terminal.write("events --follow\r");
     terminal.wait_for("events --follow");
     terminal.write("exit\r\x04");
-    // Only Ctrl-C ends the running command. A terminal sends it to all of a program's processes.
+    // Ctrl-C ends only the running command, although the terminal sends it to the shell as well.
     router.ask(&["show", "status"]);
     let pid = nix::unistd::Pid::from_raw(child.0.id() as i32);
     let children = std::fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).unwrap();

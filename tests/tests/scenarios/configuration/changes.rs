@@ -58,7 +58,7 @@ fn apply_costs_unrelated_flows_no_packet() {
     let line = Line::new();
     let (router, base) = start(&line, BASE);
     let more = file(&line, "more.toml", &format!("{BASE}{MORE}"));
-    // The ping resolves the neighbour; earlier packets wait, as far as there is room.
+    // The ping resolves the neighbour. Otherwise the first packets would be held, and some dropped.
     line.h1.run("ping -c 1 10.2.0.2");
     let flow = Flow::start(&line.h1, &line.h2, to("10.2.0.2:9000"), 2000, 64);
     flow.wait_for_arrival();
@@ -75,13 +75,13 @@ fn apply_costs_unrelated_flows_no_packet() {
     assert!(router.ask(&["apply", &more]).contains("nothing changed"));
     assert!(router.ask(&["diff", &more]).contains("equals the running configuration"));
     assert!(router.ask(&["diff"]).contains("equals the running configuration"));
-    // A single command makes a difference, and applying the file removes it.
+    // The effect of a single command is a difference from the file; applying the file removes it.
     router.ask(&["route", "add", "10.8.0.0/16", "via", "10.2.0.2"]);
     let told = router.try_ask(&["diff"]).stdout;
     let (direction, commands) = told.split_once('\n').expect("two lines");
     assert!(direction.starts_with("# changes that would restore ") && direction.contains(&more), "{told}");
     assert_eq!(commands, "route remove 10.8.0.0/16\n");
-    // An error has another exit code than a difference.
+    // `diff` exits with another code for an error than for a difference.
     router.try_ask(&["diff", "/nowhere.toml"]).assert_refused(2, &["can't read /nowhere.toml"]);
     let wrong = file(&line, "wrong.toml", "[[prt]]\n");
     router.try_ask(&["diff", &wrong]).assert_refused(2, &["did you mean \"port\""]);
@@ -93,7 +93,8 @@ fn apply_costs_unrelated_flows_no_packet() {
     let drops = router.ask(&["show", "drops"]);
     assert_eq!((report.lost(), report.duplicated), (0, 0), "{report:?}\n{drops}");
     let history = router.json(&["history"]);
-    // The single route is in neither file: it is a revision of its own.
+    // The route added by a command is in neither file, so the router saved its configuration as a revision of
+    // its own.
     assert_eq!(history[1]["comment"], "previous configuration");
     assert!(router.ask(&["history", "show", "3"]).contains("10.8.0.0/16"));
     let first = &history[3];
@@ -121,18 +122,20 @@ fn apply_that_cannot_complete_changes_nothing() {
         router.try_ask(&["apply", &path]).assert_refused(1, words);
         assert!(router.ask(&["diff", &base]).contains("equals the running configuration"), "after {name}");
     };
-    // An error in the file itself: the message names the place and the correct key.
+    // For an error in the file itself, the message names the place and the correct key.
     let slip = format!("{BASE}{MORE}").replace("action = \"reject\"", "acton = \"reject\"");
     refused("slip.toml", &slip, &["slip.toml:19:1", "unknown key \"acton\"", "did you mean \"action\""]);
     refused("cut.toml", &BASE[..BASE.len() - 4], &["cut.toml:15:"]);
-    // The message names settings that need a restart. The router changes none of the others without them.
+    // The message names settings that need a restart. The router then applies no other change of the file
+    // either.
     let more = format!("{BASE}{MORE}");
     refused(
         "workers.toml",
         &more.replace("[router]", "[router]\nworkers = 2"),
         &["only a restart", "router.workers: 1 runs"],
     );
-    // The kernel has a route of another owner: the router undoes the changes made before it.
+    // The kernel has a route that another program added. So the router's step fails, and the router undoes
+    // earlier steps.
     line.r.run("ip route add 10.9.0.0/16 via 10.2.0.2 proto static");
     refused(
         "kernel.toml",
@@ -299,7 +302,7 @@ fn unconfirmed_configuration_is_reverted() {
     });
     router.try_ask(&["confirm"]).assert_refused(1, &["there is no unconfirmed revision"]);
     assert_eq!(router.json(&["history"])[0]["state"], "withdrawn");
-    // The rollback is immediate on request.
+    // With a request, the rollback is immediate.
     router.ask(&["apply", &more, "--confirm", "1h"]);
     assert!(router.ask(&["rollback"]).contains("reverted to"));
     back().expect("what ran before runs");
@@ -341,7 +344,7 @@ fn a_router_starts_from_the_last_revision_that_counts() {
     let more = file(&line, "more.toml", &format!("{BASE}{MORE}{state}"));
     let third = file(&line, "third.toml", &format!("{BASE}{state}").replace("dport 25", "dport 26"));
     router.ask(&["apply", &more]);
-    // A revision that is unconfirmed when the router dies doesn't count.
+    // A revision that is unconfirmed when the router dies is not good, so the next start doesn't use it.
     router.ask(&["apply", &third, "--confirm", "1h"]);
     drop(router);
     let router = Millrace::start(&line.r, &format!("--config {base}"));
@@ -354,13 +357,14 @@ fn a_router_starts_from_the_last_revision_that_counts() {
             && router.ask(&["diff", &more]).contains("equals the running configuration")
     );
     drop(router);
-    // `boot` in the file itself has the same effect.
+    // The setting `boot` in the file has the same effect as `--last-good`.
     let boot = format!("{BASE}{state}").replace("[router]", "[router]\nboot = \"last-good\"");
     let boot = file(&line, "boot.toml", &boot);
     let router = Millrace::start(&line.r, &format!("--config {boot}"));
     assert!(kernel_has(&line, "10.9.0.0/16"));
     drop(router);
-    // With a broken file the router doesn't start: only the file names the state directory.
+    // With a broken file the router can't start from a revision, because only the file names the state
+    // directory.
     let broken = file(&line, "broken.toml", "[[prt]]\n");
     let Err(refused) = Millrace::try_start(&line.r, &format!("--config {broken}")) else {
         panic!("it starts")
@@ -376,7 +380,7 @@ fn a_change_that_a_worker_does_not_answer_is_unmade() {
     let (router, _) = start(&line, &format!("{BASE}{own}"));
     let before = router.json(&["router", "show"]);
     let neighbours = router.json(&["neighbour", "list"]);
-    // The worker sleeps in one call for longer than control waits.
+    // strace makes the worker sleep in one call for longer than control waits for an answer.
     let worker =
         fs::read_dir(format!("/proc/{}/task", router.pid())).expect("threads").flatten().find(|task| {
             fs::read_to_string(task.path().join("comm")).is_ok_and(|name| name.trim() == "worker-0")
@@ -415,7 +419,7 @@ fn router_ends_during_an_apply_when_asked() {
     eventually("some changes are made", Duration::from_secs(60), || {
         (router.json(&["show", "status"])["applying"]["made"].as_u64() > Some(2000)).then_some(())
     });
-    // A half-made change is neither saved nor compared.
+    // During an apply, the configuration can't be saved or compared.
     router.try_ask(&["save", "-"]).assert_refused(1, &["is being applied"]);
     let status = router.end_by(Signal::SIGTERM);
     assert!(status.success(), "{status:?}: {}", router.log());
@@ -447,7 +451,7 @@ fn routers_of_a_machine_have_separate_revisions_and_refuse_foreign_ones_by_name(
         "{ended:?}"
     );
     one.end_by(Signal::SIGTERM);
-    // The next router finds the revisions of another one, and takes none as its own.
+    // The next router finds the revisions of the first router, and does not use them as its own.
     let mut two =
         Millrace::start_at(&line.r, &format!("{} --last-good", arguments("two")), &line.file("two.sock"));
     assert!(two.json(&["show", "ports"]).to_string().contains("\"two\""));

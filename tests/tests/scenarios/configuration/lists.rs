@@ -9,7 +9,7 @@ use serde_json::json;
 
 use crate::support::{flow_for, to};
 
-/// Number of routes that only the router has, and of routes that the kernel gets as well.
+/// Number of routes that only the router has.
 const OWN: u32 = 20_000;
 const KERNEL: u32 = 2_000;
 
@@ -51,7 +51,7 @@ fn routes_of_a_file_come_and_go_whole_while_packets_flow() {
     let before = router.ask(&["route", "list", "--lines"]);
     let file = line.write("routes.txt", &routes()).display().to_string();
 
-    // The ping resolves the neighbour; earlier packets wait, as far as there is room.
+    // The ping resolves the neighbour. Otherwise the first packets would be held, and some dropped.
     line.h1.run("ping -c 1 10.2.0.2");
     let flow = Flow::start(&line.h1, &line.h2, to("10.2.0.2:9000"), 1000, 64);
     flow.wait_for_arrival();
@@ -59,7 +59,7 @@ fn routes_of_a_file_come_and_go_whole_while_packets_flow() {
     assert_eq!(kernel_routes(&line), KERNEL as usize);
     let lookup = router.json(&["route", "lookup", "20.78.31.7"]);
     assert_eq!((&lookup["to"], &lookup["next_hops"][0]["port"]), (&json!("20.78.31.0/24"), &json!("own")));
-    // The router reads its own printed list again.
+    // The router accepts the list that it printed.
     let lines = router.ask(&["route", "list", "--lines"]);
     let ours: Vec<&str> = lines.lines().filter(|line| line.contains(" via ")).collect();
     let again = line.write("again.txt", &ours.join("\n")).display().to_string();
@@ -94,7 +94,7 @@ fn file_with_wrong_lines_changes_nothing_and_names_each_wrong_line() {
     let told: serde_json::Value = serde_json::from_str(&ended.stdout).unwrap();
     assert_eq!((&told["wrong"], &told["errors"][0]["line"]), (&json!(2), &json!(3)));
 
-    // An error that only the kernel finds: the router undoes the routes added before it.
+    // Only the kernel finds this error: the router removes the routes that it had added before.
     line.r.ip("route add 10.53.0.0/16 via 10.2.0.2 proto static");
     let routes = "10.52.0.0/16 via 10.77.0.9\n10.54.0.0/16 via 10.2.0.2\n10.53.0.0/16 via 10.2.0.2\n";
     let file = line.write("kernel.txt", routes).display().to_string();
@@ -129,7 +129,7 @@ fn filters_of_a_file_hold_when_the_command_has_ended() {
     assert_eq!(router.ask(&["filter", "add", "--from", &file]), "1001 filters added\n");
     let report = flow_for(&line, 500, Duration::from_millis(200));
     assert!(report.sent > 0 && report.received == 0, "{report:?}");
-    // The printed list is the same.
+    // The printed list equals the file.
     let lines = router.ask(&["filter", "list", "--lines"]);
     assert_eq!(lines.lines().count(), 1001);
     assert!(lines.contains("proto tcp dport 7 action reject gate firewall priority 7\n"), "{lines}");

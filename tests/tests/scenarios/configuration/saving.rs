@@ -54,7 +54,7 @@ fn saved_configuration_runs_again_after_a_sudden_death() {
     assert!(router.ask(&["filter", "list"]).contains("proto tcp dport 8080"));
     assert_eq!(router.json(&["history"])[0]["comment"], "no proxies");
     assert!(router.ask(&["save"]).contains("nothing changed"));
-    // `save` doesn't overwrite text that was written into the file meanwhile and never applied.
+    // `save` doesn't overwrite text that a user wrote into the file and did not apply.
     let hand = format!(
         "{}\n# later\n[[filter]]\nmatch = \"proto tcp dport 99\"\naction = \"drop\"\n",
         fs::read_to_string(&path).unwrap()
@@ -105,6 +105,6 @@ fn a_command_that_dies_at_any_call_of_saving_leaves_the_old_file_or_the_new_one(
         }
     }
     assert!(ends[0] >= 6 && ends[1] >= 2, "it died too rarely: {ends:?}");
-    // Leftovers of a command do no harm.
+    // Files that a killed command leaves behind do no harm.
     assert!(router.ask(&["diff", &path]).contains("equals the running configuration"));
 }

@@ -1,4 +1,4 @@
-//! Configured routes that the kernel loses, or refuses for the moment. The router reports them as missing,
+//! Configured routes that the kernel has lost, or refuses for the moment. The router reports them as missing,
 //! and keeps trying to add them.
 
 use std::time::Duration;
@@ -18,7 +18,7 @@ name = "wan"
 device = "r2"
 "#;
 
-/// Route by one of the hosts.
+/// Route with the second host as next hop.
 const ROUTE: &str = "[[route]]\nto = \"10.9.0.0/16\"\nvia = \"10.2.0.2\"\n";
 
 /// Time limit for an expected state.
@@ -40,13 +40,13 @@ fn route_removed_by_the_kernel_is_reported_missing_and_added_again() {
     let Some(_ground) = Ground::enter(&[]) else { return };
     let line = Line::new();
     let (router, with, _) = start(&line);
-    // An external command removes the route.
+    // An `ip` command removes the route from the kernel.
     line.r.run("ip route del 10.9.0.0/16");
     eventually("it is there again", SOON, || kernel_has(&line, "10.9.0.0/16").then_some(()));
     eventually("packets take it", SOON, || {
         router.ask(&["route", "lookup", "10.9.0.1"]).contains("via 10.2.0.2").then_some(())
     });
-    // The kernel removes the route with the link.
+    // The kernel removes the route when the link goes down.
     line.r.ip("link set r2 down");
     eventually("it is missing", SOON, || (missing(&router) == Some(1)).then_some(()));
     assert!(!kernel_has(&line, "10.9.0.0/16"));
@@ -110,7 +110,7 @@ fn a_refused_configuration_leaves_a_route_wanted_that_the_kernel_refuses_for_now
     let Some(_ground) = Ground::enter(&[]) else { return };
     let line = Line::new();
     let (router, with, _) = start(&line);
-    // The kernel has a conflicting route of another owner.
+    // The kernel has a conflicting route that another program added.
     line.r.ip("route add 10.8.0.0/16 via 10.1.0.2");
     let other = format!("{BASE}[[route]]\nto = \"10.8.0.0/16\"\nvia = \"10.1.0.2\"\n");
     let other = line.write("other.toml", &other).display().to_string();

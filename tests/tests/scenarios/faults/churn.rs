@@ -35,12 +35,12 @@ fn assert_finds_the_same(line: &Line, router: &Millrace, address: &str, what: &s
 }
 
 /// Adds `routes` routes, replaces their next hops, and withdraws them, while packets flow. At each stop the
-/// router must have the kernel's routes and next hops. In the end it must use no more memory than before.
+/// router must have the kernel's routes and next hops. In the end it must use little more memory than before.
 pub fn assert_followed(routes: u32) {
     let Some(_ground) = Ground::enter_alone(&["ping"]) else { return };
     let line = Line::new();
     let mut router = router(&line);
-    // The first pass allocates the memory that tables of this size keep.
+    // The first pass makes the router allocate the memory that it keeps for tables of this size.
     fib::change(&line, "add", 0..routes);
     fib::assert_equal(&line, &router, RESYNC);
     fib::change(&line, "del", 0..routes);
@@ -60,14 +60,14 @@ pub fn assert_followed(routes: u32) {
         let (took, count) = fib::assert_equal(&line, &router, RESYNC);
         println!("stop {stop}: {count} routes equal after {took:?}");
         for number in 0..LOOKUPS {
-            // Addresses over the range of all routes, and some beyond it.
+            // Addresses within the range of all routes, and some beyond it.
             let [_, second, third, fourth] = (number * 799_979 % (routes + routes / 20)).to_be_bytes();
             let address = format!("{}.{third}.{fourth}.{}", 11 + second, 1 + number);
             assert_finds_the_same(&line, &router, &address, &format!("stop {stop}"));
         }
     }
     flows.assert_undisturbed("routes beside come and go");
-    // A second thread for files takes up to 4 % more.
+    // Of the 10 % allowed, a second thread for files may take up to 4 %.
     before.assert_kept(&mut router, 10, "routes that came and went");
     router.assert_conservation();
 }

@@ -1,5 +1,5 @@
-// The clock on the wall as a test sets it: what is in the first eight bytes of the file CLOCK_FILE, in seconds, is added to it. Loaded before
-// a program's own libraries.
+// System time set by a test: this library is loaded before a program's own libraries. It adds a number of
+// seconds to the real time. The number is in the first eight bytes of the file CLOCK_FILE.
 #define _GNU_SOURCE
 #include <fcntl.h>
 #include <stdlib.h>

@@ -1,4 +1,4 @@
-//! Changes of the system time while packets are forwarded: only the displayed times of day may change.
+//! Changes of the system time while packets are forwarded. Only displayed times of day may change.
 
 use std::fs::{File, OpenOptions};
 use std::os::unix::fs::FileExt as _;
@@ -13,18 +13,18 @@ use crate::support::{iperf3_server, rate_to_h2, to};
 
 pub const DAY: i64 = 86_400;
 const PATIENCE: Duration = Duration::from_secs(10);
-/// Configured rate of a port in bits per second, and the relative tolerance of the measured rate.
+/// Configured rate of a port, in bits per second.
 const RATE: f64 = 8e6;
 const TOLERANCE: f64 = 0.01;
-/// Tolerance of a single step of 0.7 s: a delayed interrupt moves packets to the next step.
+/// Relative tolerance for the rate of a single step of 0.7 s: a delayed interrupt moves packets to the next
+/// step.
 const STEP_TOLERANCE: f64 = 0.05;
-/// Offsets of the clock from real time, in seconds. A pause of 60 ms in one of the steps exceeds 1 % of the
-/// whole time.
+/// Offsets of the clock from real time, one for each step, in seconds.
 const STEPS: [i64; 8] = [DAY, -DAY, 0, DAY, 1, -DAY, 365 * DAY, 0];
-/// Maximum number of measurements on a busy machine.
+/// Maximum number of measurements, if the machine is busy.
 const MEASUREMENTS: usize = 3;
 
-/// Clock of one router, set by the test.
+/// System time of one router, set by the test.
 pub struct Clock {
     file: File,
     /// Command prefix that starts a program under this clock.
@@ -51,7 +51,7 @@ impl Clock {
         Self { file: OpenOptions::new().write(true).open(path).unwrap(), by: by.into() }
     }
 
-    /// Sets the clock `ahead` seconds ahead of real time, or behind it if negative.
+    /// Sets the clock `ahead` seconds ahead of real time; negative numbers set it behind.
     pub fn set(&self, ahead: i64) {
         self.file.write_all_at(&ahead.to_ne_bytes(), 0).unwrap();
     }
@@ -93,7 +93,7 @@ fn a_clock_that_is_set_by_a_day_delays_loses_and_expires_nothing() {
     let clock = Clock::new(&line);
     let router = clock.router(&line, "--port r1 --port r2 --mode interrupt");
     line.h1.run("ping -c 1 10.2.0.2");
-    // An idle flow whose record must stay, and an active flow.
+    // One flow is idle and its record must stay; the other flow is active.
     line.h1.run("ping -c 2 -i 0.2 fd00:2::2");
     let flow = Flow::start(&line.h1, &line.h2, to("10.2.0.2:9000"), 1000, 64);
     flow.wait_for_arrival();
@@ -144,8 +144,8 @@ fn a_rate_is_kept_while_the_clock_is_set() {
             (least..most).contains(&mean),
             "measurement {attempt}: {mean}, not {least} to {most}: {rates:?}"
         );
-        // Both bounds hold for each measurement. Another measurement follows where the machine was too busy
-        // for a close bound.
+        // Each measurement must be within both bounds. If the machine was so busy that the lower bound was
+        // loose, another measurement follows.
         if idle < 0.05 {
             break;
         }
@@ -153,7 +153,7 @@ fn a_rate_is_kept_while_the_clock_is_set() {
 }
 
 /// Sets the clock in steps. Returns the rate of each step, the mean rate, and the share of time in which the
-/// router waited for a processor: then it sends less and does not catch up.
+/// router waited for a processor. In that time the router sends less, and does not catch up later.
 fn rates_while_set(line: &Line, router: &Millrace, clock: &Clock) -> (Vec<f64>, f64, f64) {
     let mut rates = Vec::new();
     let (before, began) = (waited(router), Instant::now());

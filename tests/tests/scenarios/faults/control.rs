@@ -1,4 +1,4 @@
-//! Faults of control: it stalls, misses messages of the kernel, or is replaced by an upgrade.
+//! Faults of control: it stalls, misses messages of the kernel, or is replaced by an upgrade of the router.
 
 use std::io::{Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};
@@ -11,14 +11,14 @@ use crate::support::fib;
 use crate::support::reference::Reference;
 use crate::support::{assert_hosts_talk, assert_router_forwards, router};
 
-/// Time limit for an answer of the interface after a stall.
+/// Time limit for an answer of the API after a stall.
 const BACK: Duration = Duration::from_secs(2);
-/// Time limit for equal tables after missed messages.
+/// Time limit for the router to have the kernel's routes after missed messages.
 const RESYNC: Duration = Duration::from_secs(10);
 /// Length of a stall of the control thread.
 const STALL: Duration = Duration::from_millis(2500);
 
-/// Delays the control thread after each of its waits, as long as the returned strace process runs.
+/// Delays the control thread after each of its waits, until the returned strace process ends.
 fn delay_control(line: &Line, router: &Millrace, delay: Duration) -> Background {
     // Without -f strace traces the one thread.
     let (pid, delay) = (router.pid().to_string(), delay.as_micros());
@@ -67,11 +67,11 @@ fn fault_12_a_running_router_whose_netlink_buffer_overflows_has_the_kernels_rout
     let overruns = || router.json(&["show", "status"])["mirror"]["overruns"].as_u64().unwrap();
     let before = overruns();
     let routes = 20_000;
-    // A control thread without delay empties even the smallest buffer in time.
+    // Without the delay, the control thread would empty even the smallest buffer in time.
     let mut tracer = delay_control(&line, &router, Duration::from_millis(100));
     fib::change(&line, "add", 0..routes);
     fib::change(&line, "del", 0..routes / 2);
-    // The same destinations by the other gateway: forwarding must follow.
+    // The same destinations get the other gateway, and forwarding must follow.
     fib::change_next_hops(&line, routes / 2..routes * 3 / 4);
     tracer.end_by(Signal::SIGTERM);
     let (took, count) = fib::assert_equal(&line, &router, RESYNC);
@@ -97,8 +97,8 @@ fn fault_36_programs_that_take_the_processors_end_no_worker_and_lose_no_packet_a
     drop(stealing);
     for report in flows.finish() {
         println!("{threads} programs beside: {report:?}");
-        // A shared processor delays packets. The router loses a packet only where a ring is full, and counts
-        // it there.
+        // When other programs take the processor, packets are delayed. The router loses a packet only if a
+        // ring is full, and counts it there.
         assert!(report.lost() <= router.drops("receive_ring_full") && report.reordered == 0, "{report:?}");
         assert!(report.lost() * 10 <= report.sent, "{report:?}");
     }
@@ -106,8 +106,8 @@ fn fault_36_programs_that_take_the_processors_end_no_worker_and_lose_no_packet_a
     router.assert_conservation();
 }
 
-/// Runs a TCP session that sends a line to the server and back every 5 ms until the end is signalled. The
-/// thread returns the number of lines that came back.
+/// Runs a TCP session that sends a line to the server every 5 ms, and gets it back, until the sender is used
+/// or dropped. The thread returns the number of lines that came back.
 fn session(line: &Line) -> (std::sync::mpsc::Sender<()>, std::thread::JoinHandle<u64>) {
     let listener = line.h2.within(|| TcpListener::bind("10.2.0.2:7100")).unwrap();
     std::thread::spawn(move || {
@@ -137,7 +137,7 @@ fn session(line: &Line) -> (std::sync::mpsc::Sender<()>, std::thread::JoinHandle
     (stop, std::thread::spawn(body))
 }
 
-/// Replaces the router's process by upgrades, again and again, beside a session and the reference flows.
+/// Upgrades the running router `upgrades` times, beside a TCP session and the reference flows.
 pub fn assert_gaps_of_upgrades(upgrades: u32) {
     let Some(_ground) = Ground::enter_alone(&["ping"]) else { return };
     let line = Line::new();

@@ -13,8 +13,8 @@ use serde_json::Value;
 use crate::support::reference::Reference;
 use crate::support::{assert_hosts_talk, to};
 
-/// Time limit for the end of the router's process after a worker panic. A debug build takes up to a second to
-/// resolve the names in a backtrace.
+/// Time limit for the end of the router's process after a worker panic. A debug build takes up to a second
+/// for the names in a backtrace.
 const END: Duration = Duration::from_secs(6);
 
 /// Returns the debug build of the router, which cargo leaves beside the tests of the workspace.
@@ -30,7 +30,7 @@ fn start(line: &Line, more: &str) -> Millrace {
     start_with(line, "kernel", more)
 }
 
-/// Works as [`start`], with a value of `on-death`.
+/// Starts the debug build as [`start`] does, with a value of `on-death`.
 fn start_with(line: &Line, on_death: &str, more: &str) -> Millrace {
     let state = line.file("state");
     let config = format!(
@@ -41,7 +41,7 @@ fn start_with(line: &Line, on_death: &str, more: &str) -> Millrace {
         state.display()
     );
     let file = line.write("router.toml", &config);
-    // The first argument is the release binary, which the script replaces.
+    // The script's first argument is the release binary, in place of which it starts the debug build.
     let script = format!("shift; exec env MILLRACE_TEST_PLUGINS=1 {} \"$@\"", debug_binary().display());
     let by = ["sh", "-c", &script, "sh"];
     let started = Millrace::try_start_by(&line.r, &by, &format!("--config {}", file.display()));
@@ -104,7 +104,7 @@ fn worker_panic_leaves_a_gap_of_50_ms_and_a_capture_that_reproduces_it() {
     assert!(check["fine"] == false && check["text"].as_str().unwrap().contains("plugin panic"), "{check}");
     provoke(&line);
     assert_hosts_talk(&line);
-    // The capture reproduces the panic, also on another router.
+    // The crash capture reproduces the panic, also on another router.
     let capture = PathBuf::from(crashes[0]["capture"].as_str().unwrap());
     let replayed = replay(&capture, &[]);
     let said = String::from_utf8_lossy(&replayed.stdout).into_owned();
@@ -134,7 +134,7 @@ fn callers_hear_at_once_that_a_worker_has_panicked() {
     let mut router = start(&line, "");
     provoke(&line);
     eventually("the panic is logged", END, || router.log().contains("a worker panicked at ").then_some(()));
-    // The process still writes its capture. A request now fails, and waits no longer than until the process
+    // The process still writes its crash capture. A request fails now, and waits at most until the process
     // ends.
     let mut client = router.client();
     let mut asking = client.args(["show", "summary"]).stderr(Stdio::null()).spawn().unwrap();
@@ -155,7 +155,7 @@ fn with_on_death_drop_a_panic_opens_nothing() {
     flow.wait_for_arrival();
     provoke(&line);
     eventually("the panic is logged", END, || router.log().contains("a worker panicked at ").then_some(()));
-    // Waits until the receiver has read the packets that arrived before.
+    // Waits until the receiver has read all packets that arrived before the panic.
     eventually("nothing passes", Duration::from_secs(1), || {
         let received = flow.received();
         flow.go_on(Duration::from_millis(100));

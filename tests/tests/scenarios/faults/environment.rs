@@ -14,8 +14,8 @@ use crate::support::{SmallDisk, router};
 
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// Makes a router's disk refuse writes, and then accept them again. Meanwhile the router refuses changes for
-/// this `reason` and loses no packet.
+/// Makes a router's disk refuse writes, and then accept them again. In between the router must refuse changes
+/// for this `reason`, and lose no packet.
 fn assert_survives_disk(
     reason: &str,
     breaks: impl Fn(&SmallDisk, &Millrace),
@@ -68,7 +68,7 @@ fn a_disk_that_is_full_refuses_changes_until_there_is_room_and_costs_no_packet()
     );
 }
 
-/// Runs a shell command in the mount namespace of a router, with a directory as `$0`.
+/// Runs a shell script in the mount namespace of a router, with a directory as `$0`.
 fn among_mounts(router: &Millrace, directory: &Path, script: &str) {
     let mut command = Command::new("nsenter");
     command.args(["-t", &router.pid().to_string(), "-m", "sh", "-ec", script]).arg(directory);
@@ -78,7 +78,8 @@ fn among_mounts(router: &Millrace, directory: &Path, script: &str) {
 
 #[test]
 fn fault_27_read_only_disk_refuses_changes_until_writable_and_costs_no_packet() {
-    // A file system with files open for writing can't be remounted. The test puts a read-only mount over it.
+    // A file system with files open for writing can't be remounted, so the test mounts a read-only one over
+    // it.
     let read_only = "mount --bind \"$0\" \"$0\"; mount -o remount,bind,ro \"$0\"";
     assert_survives_disk(
         "Read-only file system",
@@ -99,7 +100,7 @@ fn fault_27_slow_disk_delays_only_its_writers() {
     let config = line.write("router.toml", &text).display().to_string();
     let more = format!("{text}[[filter]]\nmatch = \"proto udp dport 99\"\naction = \"drop\"\n");
     let more = line.write("more.toml", &more).display().to_string();
-    // Calls that sync the disk take a second; strace doesn't stop others.
+    // Each call that syncs the disk takes a second; strace doesn't delay other calls.
     let inject = "inject=fsync,fdatasync:delay_enter=1000000";
     let by = [
         "strace",
@@ -133,7 +134,7 @@ fn fault_27_slow_disk_delays_only_its_writers() {
     router.assert_conservation();
 }
 
-/// Sends a body to the interface. Returns the status, the content type, and the answer.
+/// Sends a body to the API. Returns the status, the content type, and the answer.
 fn post(line: &Line, router: &Millrace, path: &str, body: &str) -> String {
     let file = line.write("body.json", body);
     line.r.run(&format!(
@@ -156,7 +157,7 @@ fn a_flood_of_packets_that_are_dropped_fills_no_log() {
     let begun = Instant::now();
     let mut sent = 0_u32;
     while begun.elapsed() < Duration::from_secs(3) {
-        // A forbidden source address, and mostly absent destinations.
+        // The source address is forbidden, and most destinations don't exist.
         let frame =
             udp(target, source, Ipv4Addr::new(127, 0, 0, 1), Ipv4Addr::from_bits(0x0a02_0002 + sent % 200));
         socket.try_send(&frame).expect("a frame is sent");

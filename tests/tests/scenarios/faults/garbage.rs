@@ -10,8 +10,8 @@ use millrace_wire::MacAddr;
 
 use crate::support::assert_hosts_talk;
 
-/// Returns frames to corrupt: every kind that the router treats, to every kind of destination. They are valid
-/// enough to pass the first checks.
+/// Returns frames to corrupt: every kind that the router handles, to every kind of destination. They are
+/// valid enough to pass the first checks.
 fn seeds(router: MacAddr) -> Vec<Vec<u8>> {
     let mut seeds = Vec::new();
     for destination in
@@ -32,7 +32,8 @@ fn seeds(router: MacAddr) -> Vec<Vec<u8>> {
 fn spoil(frame: &[u8], random: &mut Random) -> Vec<u8> {
     let mut bytes = frame.to_vec();
     for _ in 0..random.below(6) {
-        // Changes start behind the addresses: a frame to another station fails the first check.
+        // Most changes start after the MAC addresses, because a frame to another address fails the first
+        // check.
         let from = if random.below(8) == 0 { 0 } else { 12 };
         let at = from + random.below(bytes.len() - from);
         bytes[at] = random.below(256) as u8;
@@ -51,12 +52,13 @@ fn spoil(frame: &[u8], random: &mut Random) -> Vec<u8> {
     bytes
 }
 
-/// Number of frames that are sent before the router must have taken them: less than a receive ring holds.
+/// Number of frames after which the sender waits until the router has read them. It is less than a receive
+/// ring holds.
 const PIECE: usize = 1024;
-/// Time limit for a full device.
+/// Time limit for a full device to accept a frame.
 const PATIENCE: Duration = Duration::from_secs(2);
 
-/// Sender that waits for the router, so that no frame is lost before it.
+/// Sender that waits for the router, so that no frame is lost on the way to it.
 struct Sender<'a> {
     router: &'a Millrace,
     wire: RawSocket,
@@ -77,11 +79,11 @@ impl<'a> Sender<'a> {
         self.router.row("ports", "name", "r1")["rx_packets"].as_u64().expect("a count")
     }
 
-    /// Sends a piece. Returns the run time of the worker per frame.
+    /// Sends frames, and waits until the router has read them. Returns the worker's processor time per frame.
     fn send(&mut self, frames: &[Vec<u8>]) -> Duration {
         let (before, ran) = (self.arrived(), run_time(self.router, self.worker));
         for frame in frames {
-            // A full device takes the frame a moment later.
+            // If the device is full, it takes the frame a moment later.
             let sent = wait_until(PATIENCE, || self.wire.try_send(frame).is_ok());
             assert!(sent.is_some(), "a frame of {} bytes is not taken", frame.len());
         }
@@ -105,22 +107,22 @@ fn thread_of(router: &Millrace, name: &str) -> u32 {
     thread.file_name().to_string_lossy().parse().expect("a number")
 }
 
-/// Returns the run time of a thread.
+/// Returns the processor time of a thread.
 fn run_time(router: &Millrace, thread: u32) -> Duration {
     let text = std::fs::read_to_string(format!("/proc/{}/task/{thread}/schedstat", router.pid()));
     let text = text.expect("the kernel counts what threads run");
     Duration::from_nanos(text.split(' ').next().and_then(|ran| ran.parse().ok()).expect("a number"))
 }
 
-/// Sends malformed frames. Checks that each is accounted for and costs the worker no more time than other
-/// frames.
+/// Sends malformed frames. Checks that no frame is unaccounted, and that malformed frames cost the worker
+/// little more time than other frames.
 fn assert_survives(line: &Line, router: &mut Millrace, count: usize) {
     line.h1.run("ping -c 1 -W 2 10.2.0.2");
     let mac = MacAddr(line.r.mac_of("r1"));
     let seeds = seeds(mac);
     let mut sender = Sender::new(line, router);
     let mut random = Random::new(1);
-    // Reference: packets of new flows, since malformed ones are new as well.
+    // Reference: packets of new flows, because malformed packets belong to new flows as well.
     let mut new_flow = || {
         let ports = [random.below(60_000), random.below(60_000)].map(|port| 1024 + port as u16);
         Ipv4Frame::udp().to(mac).src("10.1.0.2").dst("10.2.0.2").ports(ports[0], ports[1]).bytes()
@@ -131,12 +133,12 @@ fn assert_survives(line: &Line, router: &mut Millrace, count: usize) {
     let time = SystemTime::now().duration_since(UNIX_EPOCH).expect("a time after 1970");
     let new = u64::from(time.subsec_nanos()) | time.as_secs() << 32;
     let mut times = Vec::new();
-    // Two constant seeds, and a new one, which a failure prints.
+    // Two constant seeds, and a random one, which the output shows.
     for seed in [20_260_401, 7, new] {
         println!("seed {seed}");
         let mut random = Random::new(seed);
         for piece in 0..count / 3 / PIECE {
-            // All frames of a piece are of one kind, so that a slow kind shows.
+            // All frames that are sent together are of one kind, so that a slow kind shows.
             let seed = &seeds[piece % seeds.len()];
             let frames: Vec<Vec<u8>> = (0..PIECE).map(|_| spoil(seed, &mut random)).collect();
             times.push(sender.send(&frames));
@@ -152,7 +154,8 @@ fn assert_survives(line: &Line, router: &mut Millrace, count: usize) {
     assert!(router.is_running(), "{}", router.log());
     assert_eq!(router.drops("receive_ring_full"), 0);
     router.assert_conservation();
-    // Right behind such a storm hosts may have to resolve their neighbours again, which takes some seconds.
+    // Directly after so many frames, hosts may have to resolve their neighbours again, which takes some
+    // seconds.
     for (host, other) in [(&line.h1, "10.2.0.2"), (&line.h2, "fd00:1::2"), (&line.h1, "fd00:2::2")] {
         eventually("hosts find each other again", Duration::from_secs(20), || {
             host.succeeds(&format!("ping -c 1 -W 1 {other}")).then_some(())

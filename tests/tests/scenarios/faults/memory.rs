@@ -11,12 +11,12 @@ use nix::sys::signal::Signal;
 use crate::support::{router, to};
 
 const PATIENCE: Duration = Duration::from_secs(20);
-/// Environment variable that makes memory run out at each of the first 200 steps of a start, not only at
-/// some.
+/// Environment variable. If set, memory runs out at each of the first 200 steps of a start, not only at
+/// selected steps.
 const ALL: &str = "MILLRACE_ALL_FAULTS";
 
-/// Returns the number of mappings that the system's loader makes before the program begins. The loader may be
-/// killed by a signal if one of them fails.
+/// Returns the number of mappings that the system's loader makes before the program begins. If one of these
+/// fails, a signal may kill the loader.
 fn mappings_of_loader(line: &Line) -> u32 {
     let log = line.file("loader");
     // With this variable the loader lists and maps libraries without starting the program.
@@ -55,7 +55,7 @@ fn start_without_memory_ends_with_one_error_line() {
         }
     }
     assert!(forwarded > 0, "what is mapped later is needed for nothing");
-    // The same by a limit on the size of the process, which all its threads share.
+    // Then memory runs out by a limit on the size of the process, which all its threads share.
     for mebibytes in [90, 160, 300, 600, 1000, 2000] {
         let limit = format!("--as={}", mebibytes << 20);
         if let Err(ended) = Millrace::try_start_by(&line.r, &["prlimit", &limit], "--port r1 --port r2") {
@@ -64,8 +64,8 @@ fn start_without_memory_ends_with_one_error_line() {
     }
 }
 
-/// Checks that a start ended by itself, with one line that names the purpose of the memory. Only the system's
-/// loader may print another line, or be killed by a signal.
+/// Checks that the start ended by itself, with one line that names the purpose of the memory. Only the
+/// system's loader may print another line, or be killed by a signal.
 fn assert_says_why(ended: &Ended, in_loader: bool, when: &str) {
     let Ended { code, signal, stderr, .. } = ended;
     let is_loader = *code == Some(127) && stderr.contains("error while loading shared libraries")
@@ -83,7 +83,7 @@ fn router_without_memory_refuses_changes_until_memory_is_free_and_loses_no_packe
     let Some(_ground) = Ground::enter_alone(&["prlimit", "ping"]) else { return };
     let line = Line::new();
     let mut router = router(&line);
-    // Few packets are held while a neighbour is resolved.
+    // The ping resolves the neighbour, because only a few packets are held during resolution.
     line.h1.run("ping -c 1 10.2.0.2");
     let flow = Flow::start(&line.h1, &line.h2, to("10.2.0.2:9000"), 1000, 64);
     flow.wait_for_arrival();
@@ -91,7 +91,7 @@ fn router_without_memory_refuses_changes_until_memory_is_free_and_loses_no_packe
         let (pid, soft) = (router.pid().to_string(), format!("--as={bytes}:unlimited"));
         line.r.run(&format!("prlimit --pid {pid} {soft}"));
     };
-    // The limit is below the memory in use.
+    // The limit is below the memory in use, so the process gets no new memory.
     limit("1");
     eventually("it is told", PATIENCE, || router.log().contains("memory is short").then_some(()));
     router
@@ -120,7 +120,7 @@ fn control_group_without_room_is_reported_before_an_oom_kill() {
     let Some(_ground) = Ground::enter_alone(&["ping", "mount"]) else { return };
     let Some(group) = Group::new() else { return };
     let line = Line::new();
-    // A network namespace has its own /sys, without groups.
+    // The /sys of a network namespace shows no control groups.
     let enter = format!(
         "mount -t tmpfs none /sys/fs/cgroup && mkdir /sys/fs/cgroup/memory &&
          mount -t cgroup -o memory none /sys/fs/cgroup/memory &&
@@ -133,7 +133,7 @@ fn control_group_without_room_is_reported_before_an_oom_kill() {
     refused.assert_refused(4, &["no memory for packets", "control group", "60 MiB", "fewer frames"]);
     group.limit(1 << 30);
     let mut router = Millrace::try_start_by(&line.r, &by, "--port r1 --port r2").unwrap();
-    // Few packets are held while a neighbour is resolved.
+    // The ping resolves the neighbour, because only a few packets are held during resolution.
     line.h1.run("ping -c 1 10.2.0.2");
     let flow = Flow::start(&line.h1, &line.h2, to("10.2.0.2:9000"), 1000, 64);
     flow.wait_for_arrival();
@@ -149,11 +149,11 @@ fn control_group_without_room_is_reported_before_an_oom_kill() {
     assert!(router.is_running());
 }
 
-/// Control group of this test, removed with it.
+/// Control group of this test. Dropping it removes the group.
 struct Group(PathBuf);
 
 impl Group {
-    /// Returns a new group; `None` where the machine doesn't permit groups of this kind.
+    /// Creates a group; `None` if the machine doesn't permit groups of this kind.
     fn new() -> Option<Self> {
         let place = PathBuf::from(format!("/sys/fs/cgroup/memory/millrace-{}", std::process::id()));
         match fs::create_dir(&place) {

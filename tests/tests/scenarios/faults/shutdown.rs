@@ -1,4 +1,4 @@
-//! Orderly end: it leaves no traces. Two routers never share a port or a socket.
+//! Orderly end of the router: it leaves nothing behind. Two routers never share a port or a socket.
 
 use std::os::unix::net::UnixListener;
 use std::time::Duration;
@@ -64,7 +64,7 @@ fn an_occupied_socket_is_refused_and_a_stale_one_replaced() {
     let path = line.file("own.sock");
     let socket = path.to_str().unwrap();
 
-    // A stale socket: its listener is gone, its file is not.
+    // A stale socket: no process listens, but the file exists.
     drop(UnixListener::bind(&path).unwrap());
     assert!(path.exists());
     let start = || Millrace::start_at(&line.r, "--port r1 --port r2", &path);

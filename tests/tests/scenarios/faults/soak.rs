@@ -1,4 +1,5 @@
-//! Tests that take minutes to an hour: churn, and faults at the rates that the table of faults requires.
+//! Tests that take minutes to an hour: an hour of changes, and faults as often as the table of faults
+//! requires.
 
 use std::time::{Duration, Instant};
 
@@ -11,10 +12,10 @@ use crate::support::assert_undisturbed;
 use crate::support::hygiene::Taken;
 use crate::support::reference::Reference;
 
-/// Environment variable: seconds of the soak; an hour by default.
+/// Environment variable: duration of the hour-long test in seconds, instead of an hour.
 const SECONDS: &str = "MILLRACE_SOAK_SECONDS";
-/// Setting for a heap in pages of 4 KiB. With huge pages, which the kernel fills 2 MiB at a time in the
-/// background, resident memory would not show the memory in use.
+/// Setting that makes the heap use pages of 4 KiB. The kernel fills huge pages of 2 MiB in the background, so
+/// resident memory would not show the memory in use.
 const SMALL_PAGES: &str = "GLIBC_TUNABLES=glibc.malloc.hugetlb=0";
 
 /// Makes 500 new flows, takes a link down and up, and adds and removes a route, a filter and an instance.
@@ -22,7 +23,8 @@ fn one_round(line: &Line, router: &Millrace, third: &Namespace, round: u32) {
     let socket = line.h1.within(|| std::net::UdpSocket::bind("10.1.0.2:0")).expect("a socket");
     let first = 10_000 + (round % 40) as u16 * 1000;
     for port in first..first + 500 {
-        // A send fails if an ICMP error of an earlier datagram has arrived; the datagram is sent anyway.
+        // A send returns an error if an ICMP error of an earlier datagram has arrived. It sends the datagram
+        // nevertheless.
         let _ = socket.send_to(b"flow", ("10.2.0.2", port));
     }
     line.r.ip("link set r3 down\nlink set r3 up");
@@ -57,14 +59,14 @@ fn fault_39_hour_of_churn_leaks_no_memory_descriptors_or_threads() {
         let now = router.summary("received");
         assert!(now > received, "received packets went from {received} to {now}");
         (received, round) = (now, round + 1);
-        // Bounded logs fill up first: the event log takes 20 minutes.
+        // The first third of the time fills bounded logs; the event log takes 20 minutes.
         if before.is_none() && Instant::now() > end - Duration::from_secs(time * 2 / 3) {
             before = Some((Taken::by(&router), round));
         }
     }
     let (before, warm) = before.expect("an hour has more than one round");
-    // Memory is checked before delays, so that one late packet in an hour doesn't hide a leak. Pages that come
-    // and go take up to 1 %.
+    // Memory is checked before delays, so that one late packet doesn't hide a leak. Temporary pages take up
+    // to 1 %.
     before.assert_kept(&mut router, 1, &format!("rounds {warm} to {round}"));
     let reports = flows.finish();
     router.assert_conservation();

@@ -1,4 +1,4 @@
-//! Captures, read by Wireshark's programs, and replay of frames from a file.
+//! Captures that Wireshark's programs read, and replay of frames from a file.
 
 use std::process::Stdio;
 
@@ -49,7 +49,7 @@ fn both_directions_of_all_ports_are_captured_and_cut_as_asked() {
     assert!(child.wait().unwrap().success());
     let rows =
         tshark(&line, &file, "-e frame.interface_name -e ip.ttl -e icmp.type -e frame.cap_len -e frame.len");
-    // Each echo: the request in by r1 and out by r2, the reply in by r2 and out by r1.
+    // The rows of each ping: the request in by r1 and out by r2, the reply in by r2 and out by r1.
     let first: Vec<&str> = rows[..4].iter().map(String::as_str).collect();
     let expected = ["r1\t64\t8\t60\t542", "r2\t63\t8\t60\t542", "r2\t64\t0\t60\t542", "r1\t63\t0\t60\t542"];
     assert_eq!(first, expected);
@@ -131,10 +131,10 @@ fn a_captured_file_is_replayed_by_the_same_pipeline() {
     assert_eq!(ended.code, Some(0), "{ended:?}");
     let summary: serde_json::Value = serde_json::from_str(&ended.stdout).unwrap();
     assert_eq!((&summary["received"], &summary["unaccounted"]), (&5.into(), &0.into()), "{summary:#}");
-    // Beside these packets the ports announce their addresses.
+    // The filter selects these packets, because the ports also announce their addresses.
     let rows = tshark(&line, &output, "-Y ip -e frame.interface_name -e eth.dst -e ip.ttl");
     assert_eq!(rows, ["b\t02:00:00:00:00:b2\t63"; 5]);
-    // A second replay writes the same file: its only clock is the recorded one.
+    // A second replay writes the same file, because its only clock is that of the recording.
     let again = line.file("again.pcapng").display().to_string();
     run_to_end(&line.r, &["replay", "--in", &input, "--out", &again, "--config", &config]);
     assert!(std::fs::read(&output).unwrap() == std::fs::read(&again).unwrap());
@@ -162,7 +162,7 @@ fn captures_at_gates_and_instances_show_arriving_and_departing_packets() {
     let file = capture("firewall", "4", &[]);
     let rows = tshark(&line, &file, "-e frame.interface_name -e ip.dst -e ip.ttl -e icmp.seq");
     assert_eq!(rows.len(), 4, "{rows:?}");
-    // Each packet before and after the instance. The answers meet no binding there.
+    // Each packet appears before and after the instance. The replies meet no binding at this gate.
     assert_eq!(rows[0], "gate firewall\t10.2.0.2\t64\t1");
     assert_eq!(rows[0], rows[1]);
     assert!(rows.iter().all(|row| row.starts_with("gate firewall\t10.2.0.2")), "{rows:?}");

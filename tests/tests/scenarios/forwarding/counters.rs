@@ -1,4 +1,4 @@
-//! Counters of routes and filters, compared with the packets that arrive at the far end.
+//! Counters of routes and filters, compared with the packets that arrive at the far host.
 
 use std::process::Stdio;
 use std::time::Duration;
@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use crate::support::{router, to};
 
-/// Returns the kernel route to the second host, as `route list` shows it.
+/// Returns the route to the second host's network, as `route list` shows it.
 fn route(router: &Millrace) -> Value {
     let routes = router.json(&["route", "list", "--within", "10.2.0.0/24"]);
     let found = routes.as_array().unwrap().iter().find(|route| route["to"] == "10.2.0.0/24");
@@ -17,7 +17,7 @@ fn route(router: &Millrace) -> Value {
     found
 }
 
-/// Returns the filter of an id.
+/// Returns the filter with an id, as `filter list` shows it.
 fn filter(router: &Millrace, id: &Value) -> Value {
     let filters = router.json(&["filter", "list"]);
     filters.as_array().unwrap().iter().find(|filter| filter["id"] == *id).unwrap().clone()
@@ -28,7 +28,7 @@ fn counted(shown: &Value) -> [Option<u64>; 4] {
     ["queued_packets", "sent_packets", "lost_packets", "waiting_packets"].map(|key| shown[key].as_u64())
 }
 
-/// Returns the numbers expected after a flow.
+/// Returns the numbers of queued, sent, lost and waiting packets that are expected after a flow.
 fn behind(flow: &FlowReport) -> [Option<u64>; 4] {
     [flow.sent, flow.received, flow.lost(), 0].map(Some)
 }
@@ -40,14 +40,14 @@ fn packets_are_counted_before_and_behind_a_full_queue() {
     let router = router(&line);
     line.h1.run("ping -c 1 10.2.0.2");
     router.ask(&["scheduler", "add", "r2", "all", "--kind", "fifo", "threshold=20000B"]);
-    // The filter would count the kernel's own packets, too.
+    // With `host=direct`, the filter doesn't count the kernel's own packets.
     router.ask(&["scheduler", "set", "r2", "rate=1mbit", "host=direct"]);
     let id = router.json(&["filter", "add", "proto udp dport 9000", "--action", "queue all"])["id"].clone();
     let looked = router.ask(&["lookup", "src 10.1.0.2 dst 10.2.0.2 proto udp sport 9 dport 9000 in r1"]);
     assert!(looked.contains("port r2, node \"all\" (fifo) of the scheduler"), "{looked}");
     router.ask(&["clear"]);
     let flow = Flow::start(&line.h1, &line.h2, to("10.2.0.2:9000"), 1000, 200);
-    // A watching client at the same time.
+    // A client watches the list at the same time.
     let lists = router.ask(&["route", "list", "--watch", "500ms", "--count", "2", "--json"]);
     let lists: Vec<Value> = lists.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     assert_eq!(lists.len(), 2);
@@ -64,7 +64,7 @@ fn packets_are_counted_before_and_behind_a_full_queue() {
     assert_eq!(filter["packets"].as_u64(), Some(report.sent));
     let route = route(&router);
     assert_eq!(counted(&route), behind(&report), "{route:#}");
-    // Bytes with the headers of Ethernet, IPv4 and UDP around each payload.
+    // Each payload of 200 bytes has Ethernet, IPv4 and UDP headers of 42 bytes.
     assert_eq!(route["sent_bytes"].as_u64(), Some(report.received * 242), "{route:#}");
     let looked_up = router.json(&["route", "lookup", "10.2.0.2"]);
     assert_eq!(counted(&looked_up), counted(&route));
@@ -125,7 +125,7 @@ fn dozens_of_monitors_watch_at_once_and_cost_no_packet() {
     let line = Line::new();
     let router = router(&line);
     line.h1.run("ping -c 1 10.2.0.2");
-    // Many more routes, of which a command shows a part.
+    // There are many more routes than the command shows.
     let routes: String = (0..2000)
         .map(|number| format!("route add 10.77.{}.{}/32 via 10.2.0.2\n", number / 250, number % 250))
         .collect();

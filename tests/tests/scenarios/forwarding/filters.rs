@@ -1,4 +1,4 @@
-//! Traffic controls at run time: filters with actions, the router's own routes, flows.
+//! Traffic control at run time: filters with actions, the router's own routes, and the list of flows.
 
 use std::time::Duration;
 
@@ -25,13 +25,13 @@ fn listed(router: &Millrace, id: &str) -> Value {
     found.cloned().unwrap_or_else(|| panic!("no filter {id} in {filters:#}"))
 }
 
-/// Resolves all neighbours, since only a few packets may wait for an unresolved one.
+/// Resolves all neighbours, because only a few packets may wait for an unresolved neighbour.
 pub fn meet(line: &Line) {
     line.h1.run("ping -c 1 10.2.0.2");
     line.r.run("ping -c 1 10.1.0.2 && ping -c 1 10.2.0.2");
 }
 
-/// Checks that a flow lost nothing and that no packet arrived twice.
+/// Checks that a flow lost no packet and that no packet arrived twice.
 pub fn assert_undisturbed(report: &FlowReport, router: &Millrace) {
     let drops = router.json(&["show", "drops"]);
     assert_eq!((report.lost(), report.duplicated), (0, 0), "{report:?} {drops:#}");
@@ -39,14 +39,14 @@ pub fn assert_undisturbed(report: &FlowReport, router: &Millrace) {
 
 /// Returns the number of packets of a flow that arrive within a moment.
 pub fn arrivals(flow: &Flow) -> u64 {
-    // Packets on their way arrive first.
+    // Packets in flight arrive first.
     flow.go_on(Duration::from_millis(50));
     let before = flow.received();
     flow.go_on(MOMENT);
     flow.received() - before
 }
 
-/// Returns a third host behind the router, 10.3.0.2, and a router with three ports.
+/// Returns a third host behind the router, with the address 10.3.0.2, and a router with three ports.
 fn with_third_host(line: &Line) -> (Namespace, Millrace) {
     let third = Namespace::new("h3");
     line.connect(&third, "eth0", 3, 1500);
@@ -314,7 +314,8 @@ fn the_id_of_a_removed_filter_is_no_other_filters() {
     router.ask(&["filter", "remove", &old]);
     let new = add(&router, "proto udp dport 11", "drop", &[]);
     assert!(new != old && new != other, "{old}, {other}, {new}");
-    // With ids of an old listing, a client removes no other filter: the command removes all or none.
+    // A client with an old listing can't remove another filter by mistake, because ids aren't reused. The
+    // command removes all given filters or none.
     router.try_ask(&["filter", "remove", &other, &old]).assert_refused(1, &[&old, "filter list"]);
     assert_eq!(
         (&listed(&router, &new)["match"], router.json(&["filter", "list"]).as_array().map(Vec::len)),

@@ -23,7 +23,7 @@ fn gate_changes_its_table_under_traffic() {
         stopped.go_on(Duration::from_millis(50));
     }
     assert_eq!(stopped.received(), 0);
-    // The old tables are out of use, and changes of filters still apply.
+    // After the change of tables, changes of filters still apply.
     router.ask(&["filter", "remove", &id]);
     assert!(arrivals(&stopped) > 0);
     assert_undisturbed(&goes_on.finish(), &router);
@@ -39,7 +39,7 @@ fn gates_with_the_same_filters_are_linked_and_match_as_before() {
     meet(&line);
     for gate in ["security-in", "firewall"] {
         router.json(&["gate", "set", gate, "--table", "dag"]);
-        // Enough filters that the root of the table is no leaf.
+        // There are so many filters that the root of the table is no leaf.
         for port in [9010].into_iter().chain(9012..9020) {
             let priority = if gate == "firewall" { "2" } else { "1" };
             let filter = format!("dst 10.2.0.2 proto udp dport {port}");

@@ -1,4 +1,4 @@
-//! Visibility of packets: traces and last drops.
+//! Traces of packets, and the log of last drops.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use crate::support::{router, to};
 
-/// Traces packets during pings, and returns the output.
+/// Runs `trace` with these arguments during pings. Returns its output.
 pub fn traced(line: &Line, router: &Millrace, arguments: &[&str]) -> String {
     let ping = Background::start(&line.h1, "ping", &["-i", "0.1", "10.2.0.2"], line.file("ping.log"));
     let out = router.ask(&[&["trace"], arguments].concat());

@@ -1,4 +1,4 @@
-//! Kernel in charge: the router follows changes made with `ip` at once.
+//! Mirror of the kernel: the router follows changes made with `ip` at once.
 
 use std::time::{Duration, Instant};
 
@@ -9,9 +9,9 @@ use crate::forwarding::packet_traces::traced;
 use crate::support::reference::LONGEST_GAP;
 use crate::support::{router, to};
 
-/// Time limit for the mirrored routes.
+/// Maximum median time until the router uses a new route.
 const SOON: Duration = Duration::from_millis(50);
-/// Time limit for any change on a busy machine.
+/// Time limit for any change, on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(2);
 
 /// Returns the route to exactly `prefix`, if the router has one.
@@ -20,7 +20,7 @@ fn route(router: &Millrace, prefix: &str) -> Option<Value> {
     routes.as_array().unwrap().iter().find(|route| route["to"] == prefix).cloned()
 }
 
-/// Gives `h2` another address that only a route reaches.
+/// Gives `h2` another address, which only a route reaches.
 fn address_behind(line: &Line) {
     line.h2.ip("address add 10.9.0.1/32 dev lo\naddress add fd00:9::1/128 dev lo nodad");
 }
@@ -74,9 +74,9 @@ fn next_hop_objects_share_the_flows_and_follow_their_changes() {
     let route = || route(&router, "10.9.0.0/24").unwrap_or_default();
     assert_eq!(route()["next_hops"].as_array().map(Vec::len), Some(2), "{:#}", route());
 
-    // The test sends more packets than may wait for a neighbour.
+    // The pings resolve both neighbours, because the test sends more packets than may wait for a neighbour.
     line.r.run("ping -c 1 10.2.0.2 && ping -c 1 10.3.0.2");
-    // Forty flows: the probability that all take one path is 2 in 2^40.
+    // With forty flows, the probability that all take the same path is 2 in 2^40.
     let socket = line.h1.within(|| std::net::UdpSocket::bind("10.1.0.2:0")).unwrap();
     for port in 9000..9040 {
         socket.send_to(b"flow", ("10.9.0.1", port)).unwrap();
@@ -216,7 +216,7 @@ fn hosts_learn_a_smaller_mtu_behind_the_router_and_its_changes() {
         text.to_lowercase().contains("mtu: 1400") || text.contains("mtu=1400") || text.contains("mtu = 1400"),
         "{text}"
     );
-    // IPv4 without DF is fragmented, and returns.
+    // An IPv4 packet without DF is fragmented, and the reply returns.
     line.h1.run("ip route flush cache");
     line.h1.run("ping -c 2 -i 0.2 -W 1 -M dont -s 1450 10.2.0.2");
     crate::support::assert_hosts_talk(&line);
@@ -244,7 +244,7 @@ fn an_mtu_change_under_load_loses_no_small_packet_and_lets_no_large_one_out() {
     let Some(_ground) = Ground::enter_alone(&["ping"]) else { return };
     let line = Line::new();
     let router = router(&line);
-    // Few packets are held while a neighbour is resolved.
+    // The ping resolves the neighbour, because only a few packets are held during resolution.
     line.h1.run("ping -c 1 10.2.0.2");
     let small = Flow::start(&line.h1, &line.h2, to("10.2.0.2:9000"), 1000, 64);
     small.go_on(Duration::from_millis(300));
@@ -289,7 +289,7 @@ fn a_neighbour_that_does_not_answer_is_reported_as_an_unreachable_host() {
 fn a_neighbour_in_use_is_never_forgotten() {
     let Some(_ground) = Ground::enter_alone(&[]) else { return };
     let line = Line::new();
-    // An hour of the kernel's housekeeping, in seconds.
+    // These settings make the kernel do the neighbour maintenance of an hour within seconds.
     for key in ["base_reachable_time_ms", "gc_stale_time", "delay_first_probe_time"] {
         let value = if key == "base_reachable_time_ms" { "1000" } else { "1" };
         line.r.sysctl(&format!("ipv4/neigh/r2/{key}"), value);

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use millrace_testkit::{Ground, Line, Millrace, eventually};
 
-/// The kernel resolves no neighbour until duplicate address detection of its own link-local address has
-/// ended, after 1 to 2 seconds.
+/// Pings as soon as a link is up. The kernel resolves no neighbour until duplicate address detection of its
+/// own link-local address has ended, after 1 to 2 seconds.
 #[test]
 fn no_ping_is_lost_while_a_link_becomes_active() {
     let Some(_ground) = Ground::enter(&["ping"]) else { return };

@@ -1,4 +1,4 @@
-//! Unchanged routing daemons beside the router, which forwards by their routes.
+//! Unmodified routing daemons beside the router. The router forwards by their routes.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -9,12 +9,12 @@ use serde_json::Value;
 
 use crate::support::{assert_whole, to};
 
-/// Longest delay of a packet while a daemon dies or restarts. A pause of the router would exceed it, a short
-/// pause of a busy machine doesn't.
+/// Longest delay of a packet while a daemon dies or restarts. If the router paused, the delay would be
+/// longer; a short pause of a busy machine stays below.
 const LONGEST_DELAY: Duration = Duration::from_secs(1);
 /// Time limit for two daemons to become neighbours.
 const PATIENCE: Duration = Duration::from_secs(40);
-/// Time that a flow continues after a change, so that packets lost by it are counted.
+/// Time for which a flow continues after a change, so that its lost packets are counted.
 const SETTLED: Duration = Duration::from_millis(300);
 
 /// Checks that a flow lost nothing, kept its order and was not delayed.
@@ -23,8 +23,8 @@ fn assert_forwarded(report: &FlowReport, what: &str) {
     assert!(report.longest_delay < LONGEST_DELAY, "{what}: {report:?}");
 }
 
-/// Guard that prints the logs of all daemons if its test fails. A test must declare it before the daemons, so
-/// that it is dropped last.
+/// Guard that prints the logs of all daemons if its test fails. A test must declare the guard before the
+/// daemons, so that it is dropped last.
 struct Logs<'a>(&'a Line);
 
 impl Logs<'_> {
@@ -52,12 +52,12 @@ impl Drop for Logs<'_> {
     }
 }
 
-/// Starts BIRD in the foreground, with a configuration and a control socket of its own.
+/// Starts BIRD in the foreground, with its own configuration and control socket.
 fn bird(line: &Line, host: &Namespace, name: &str, config: &str) -> Background {
     bird_with(line, host, name, config, &[])
 }
 
-/// Like [`bird`], with further arguments.
+/// Starts BIRD as [`bird`] does, with further arguments.
 fn bird_with(line: &Line, host: &Namespace, name: &str, config: &str, more: &[&str]) -> Background {
     let config = format!("log stderr all;\ndebug protocols {{ states, events }};\n{config}");
     let file = line.write(&format!("{name}.conf"), &config).display().to_string();
@@ -71,7 +71,7 @@ const KERNEL: &str = "protocol device { scan time 2; }\n\
                       protocol kernel { ipv4 { import none; export all; }; }\n\
                       protocol kernel { ipv6 { import none; export all; }; }\n";
 
-/// Returns a configuration of OSPF on a device, with the shortest intervals.
+/// Returns a BIRD configuration of OSPF on a device, with the shortest intervals.
 fn ospf(id: &str, device: &str, stub4: &str, stub6: &str) -> String {
     let interface =
         format!("interface \"{device}\" {{ type broadcast; hello 1; dead 4; wait 2; retransmit 2; }};");
@@ -111,14 +111,14 @@ fn routes_that_bird_learns_by_ospf_are_forwarded_by_and_withdrawn() {
     router.assert_conservation();
 }
 
-/// FRR beside the router, and BIRD at the far host as its BGP neighbour, which announces 10.9.0.0/16.
+/// FRR beside the router, and BIRD at the far host as its BGP neighbour, which announces [`LEARNED`].
 struct Bgp {
     directory: PathBuf,
     there: Background,
 }
 
-/// Returns the configuration of the BGP speaker at the far host. The speaker is passive, so two connections
-/// never collide. It accepts a new connection at most a second after an error.
+/// Returns the configuration of the BGP speaker at the far host. The speaker is passive, so no two
+/// connections collide. After an error it accepts a new connection within a second.
 fn announces(prefixes: &str) -> String {
     format!(
         "router id 10.2.0.2;\nprotocol device {{ scan time 2; }}\nprotocol static own {{ ipv4; {prefixes} }}\n\
@@ -127,22 +127,22 @@ fn announces(prefixes: &str) -> String {
     )
 }
 
-/// Ends the BGP speaker at the far host and starts it with one route less.
+/// Restarts the BGP speaker at the far host with one route less.
 fn withdraw_one(line: &Line, there: &mut Background) {
     assert!(there.end_by(Signal::SIGTERM).is_some(), "bird still runs: {}", there.log());
     *there = bird(line, &line.h2, "there", &announces(ONE));
 }
 
-/// Configuration of bgpd. With a preserved forwarding state, bgpd notifies zebra when it has all routes of
-/// the neighbour, and zebra then removes stale ones. All timers are longer than a scenario, so none decides
-/// the outcome.
+/// Configuration of bgpd. The forwarding state is preserved. So bgpd notifies zebra when it has all routes of
+/// the neighbour, and zebra then removes stale routes. All timers are longer than a scenario, so no timer
+/// decides the outcome.
 const BGPD: &str = "debug bgp neighbor-events\ndebug bgp graceful-restart\nrouter bgp 65001\n no bgp ebgp-requires-policy\n \
     bgp router-id 10.2.0.1\n bgp graceful-restart\n bgp graceful-restart preserve-fw-state\n \
     bgp graceful-restart restart-time 300\n bgp graceful-restart select-defer-time 300\n \
     bgp graceful-restart rib-stale-time 300\n neighbor 10.2.0.2 remote-as 65002\n \
     neighbor 10.2.0.2 timers connect 1\n";
 
-/// Route that the far host always announces, and another that it may withdraw.
+/// Routes of the far host after a withdrawal.
 const ONE: &str = "route 10.9.0.0/16 blackhole;";
 const BOTH: &str = "route 10.9.0.0/16 blackhole; route 10.8.0.0/16 blackhole;";
 
@@ -152,7 +152,7 @@ impl Bgp {
         let there = bird(line, &line.h2, "there", &announces(BOTH));
         let directory = line.directory.path().join("frr");
         std::fs::create_dir(&directory).unwrap();
-        // FRR drops its privileges: its user needs write access here.
+        // FRR drops its privileges, so its user needs write access to this directory.
         line.r.run(&format!("chmod 755 {0}; chown frr:frr {0}", directory.display()));
         line.r.run(&format!("chmod 755 {}", line.directory.path().display()));
         let bgp = Self { directory, there };
@@ -177,7 +177,7 @@ impl Bgp {
     }
 
     /// Waits until zebra has had all learned routes for a second. Zebra compares whole seconds: a route
-    /// learned in the second in which bgpd dies never becomes stale.
+    /// learned in the same second in which bgpd dies never becomes stale.
     fn wait_for_age(&self, line: &Line) {
         let ask =
             format!("vtysh --vty_socket {} -d zebra -c 'show ip route bgp json'", self.directory.display());
@@ -208,7 +208,7 @@ fn has(router: &Millrace, prefix: &str) -> bool {
 /// Prefixes that the far host announces.
 const LEARNED: [&str; 2] = ["10.8.0.0/16", "10.9.0.0/16"];
 
-/// Returns the learned routes of the router's kernel.
+/// Returns those of [`LEARNED`] that the router's kernel has.
 fn learned_by_kernel(line: &Line) -> Vec<&'static str> {
     let table = line.r.run("ip route show");
     let has =
@@ -216,7 +216,7 @@ fn learned_by_kernel(line: &Line) -> Vec<&'static str> {
     LEARNED.into_iter().filter(has).collect()
 }
 
-/// Waits until router and kernel have exactly these of the learned routes.
+/// Waits until both router and kernel have exactly the routes `wanted` of [`LEARNED`].
 fn wait_for_learned(line: &Line, router: &Millrace, wanted: &[&str]) {
     let kernel = || learned_by_kernel(line);
     let ours = || LEARNED.into_iter().filter(|prefix| has(router, prefix)).collect::<Vec<_>>();
@@ -250,7 +250,7 @@ fn fault_11_zebra_and_bgpd_killed_cost_no_packet_and_bring_their_routes_back() {
     let mut bgpd = bgp.start(&line, "bgpd", &[]);
     wait_for_learned(&line, &router, &LEARNED);
     line.h1.run("ping -c 1 -W 2 10.9.0.1");
-    // The kernel keeps the routes of a dead zebra, and so does the router.
+    // The kernel keeps the routes when zebra is dead, and so does the router.
     let through = Flow::start(&line.h1, &line.h2, to("10.9.0.1:9000"), 1000, 64);
     through.go_on(Duration::from_millis(300));
     zebra.end_by(Signal::SIGKILL);
@@ -260,7 +260,7 @@ fn fault_11_zebra_and_bgpd_killed_cost_no_packet_and_bring_their_routes_back() {
     wait_for_learned(&line, &router, &LEARNED);
     assert_forwarded(&through.finish(), "zebra and bgpd are dead");
     withdraw_one(&line, &mut bgp.there);
-    // A starting zebra sweeps its old routes: the reference flow takes another path then.
+    // A starting zebra removes its old routes, so this flow uses a connected route.
     let connected = Flow::start(&line.h1, &line.h2, to("10.2.0.2:9000"), 1000, 64);
     let _zebra = bgp.start_zebra(&line, &[]);
     // Both routes disappear before bgpd starts. Otherwise a remaining route could be an old one.
@@ -287,8 +287,8 @@ fn fault_11_bgpd_killed_beside_a_living_zebra_costs_no_packet_and_leaves_no_stal
     let through = Flow::start(&line.h1, &line.h2, to("10.9.0.1:9000"), 1000, 64);
     through.go_on(Duration::from_millis(300));
     bgpd.end_by(Signal::SIGKILL);
-    // With graceful restart zebra keeps the routes of the dead bgpd. Meanwhile the neighbour withdraws one
-    // route.
+    // With graceful restart zebra keeps the routes when bgpd is dead. During that time the neighbour
+    // withdraws one route.
     withdraw_one(&line, &mut bgp.there);
     through.go_on(Duration::from_secs(2));
     wait_for_learned(&line, &router, &LEARNED);
@@ -320,10 +320,10 @@ fn fault_11_killed_bird_costs_no_packet_and_leaves_no_stale_route_after_its_retu
     let flow = Flow::start(&line.h1, &line.h2, to("10.9.0.1:9000"), 1000, 64);
     flow.go_on(Duration::from_millis(300));
     here.end_by(Signal::SIGKILL);
-    // Meanwhile the neighbour withdraws one of the two routes.
+    // While BIRD is dead, the neighbour withdraws one of the two routes.
     withdraw_one(&line, &mut there);
     flow.go_on(Duration::from_secs(2));
-    // The kernel keeps the routes of a dead daemon.
+    // The kernel keeps the routes when the daemon is dead.
     wait_for_learned(&line, &router, &LEARNED);
     let _here = bird_with(&line, &line.r, "here", learns, &["-R"]);
     wait_for_learned(&line, &router, &["10.9.0.0/16"]);

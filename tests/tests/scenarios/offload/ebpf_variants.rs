@@ -1,5 +1,5 @@
-//! eBPF variants of plugins: the offload treats and counts packets of bound flows exactly as the instance at
-//! a worker.
+//! eBPF variants of plugins: in the offload, packets of bound flows are treated and counted exactly as by the
+//! instance at a worker.
 
 use std::time::Duration;
 
@@ -34,7 +34,7 @@ fn read(router: &Millrace, instance: &str) -> Value {
     router.json(&["control", instance, "read"])
 }
 
-/// Returns the number of frames that the offload has sent by both ports.
+/// Returns the number of frames that the offload has sent out of both ports.
 fn driven(router: &Millrace) -> u64 {
     let sent = |port| router.row("ports", "name", port)["offloaded_packets"].as_u64().unwrap_or_default();
     sent("r1") + sent("r2")
@@ -47,7 +47,7 @@ fn move_to_worker_and_back(router: &Millrace, flow: &Flow) {
         assert_eq!((&placed["flow"], &placed["worker"]), (&"instance stats".into(), &2.into()), "{placed:#}");
         let before = driven(router);
         flow.go_on(Duration::from_millis(60));
-        // The placement holds as soon as the command returns.
+        // The placement is in force when the command returns.
         assert_eq!(driven(router), before);
         router.json(&["place", "stats", "offload"]);
         comes_to(router, "offload");
@@ -66,7 +66,7 @@ fn statistics_count_each_packet_once_at_either_level() {
     let back = Flow::start(&line.h2, &line.h1, to("10.1.0.2:9000"), 3000, 200);
     there.wait_for_arrival();
     back.wait_for_arrival();
-    // The flow is offloaded without a command.
+    // The router offloads the flow without a command.
     comes_to(&router, "offload");
     let instance = router.row("instances", "name", "stats");
     let level = (&instance["level"], &instance["why_worker"]);
@@ -89,7 +89,7 @@ fn statistics_count_each_packet_once_at_either_level() {
     let sizes = &counted["sizes"];
     assert_eq!(sizes["64-127"], there.sent, "{counted:#}");
     assert_eq!(sizes["128-255"], back.sent, "{counted:#}");
-    // For a moment the instance gathered no statistics by protocol.
+    // While `what=size` was in force, the instance gathered no statistics by protocol.
     let udp = counted["ipv4"]["packets"]["udp"].as_u64().expect("a number");
     assert!(udp <= sent && udp > sent / 2, "{counted:#}");
     // The counters of the binding are equal.
@@ -129,7 +129,7 @@ fn offloaded_port_filter_drops_exactly_its_ports() {
     let before = flow.received();
     flow.go_on(Duration::from_millis(300));
     assert!(flow.received() > before, "port 9000 is in no range");
-    // Once the command returns no packet passes.
+    // When the command has returned, no packet of these ports passes.
     router.ask(&["control", "web", "set", "ports=80,9000-9001"]);
     let arrived = flow.received();
     flow.go_on(Duration::from_millis(300));
@@ -158,7 +158,7 @@ fn offloaded_port_filter_drops_exactly_its_ports() {
     assert!(told.is_some(), "{lost}: {:#}", router.row("instances", "name", "web"));
     assert!(lost > report.sent / 4, "{report:?}");
     router.assert_conservation();
-    // A new instance of the same name starts at zero, and so do its flows.
+    // A new instance of the same name starts with counters of zero, and so do its flows.
     router.ask(&["unbind", "web", "--gate", "firewall", "--filter", "proto udp"]);
     router.ask(&["instance", "free", "web"]);
     router.ask(&["instance", "create", "port-filter", "web", "ports=9000"]);

@@ -22,7 +22,7 @@ fn three() -> (Line, Namespace, Millrace) {
     (line, third, router)
 }
 
-/// Starts a flow and returns once it is offloaded.
+/// Starts a flow and waits until it is offloaded.
 fn down(line: &Line, router: &Millrace) -> Flow {
     let flow = Flow::start(&line.h1, &line.h2, to("10.2.0.2:9000"), 1000, 64);
     flow.wait_for_arrival();
@@ -56,7 +56,7 @@ fn egress_mtu_change_applies_to_offloaded_flows_at_once() {
     let router = router(&line);
     line.h1.run("ping -c 2 -i 0.2 10.2.0.2");
     let flow = down(&line, &router);
-    // A flow of long packets.
+    // The flow consists of long packets.
     line.h1.run("ping -c 20 -i 0.02 -M do -s 1400 10.2.0.2");
     for mtu in [1280, 1500, 1400, 1300] {
         line.r.ip(&format!("link set r2 mtu {mtu}"));
@@ -66,7 +66,8 @@ fn egress_mtu_change_applies_to_offloaded_flows_at_once() {
         let long = mtu + 1 - 28;
         line.h1.run("ip route flush cache");
         assert!(!line.h1.succeeds(&format!("ping -c 3 -i 0.05 -W 0.3 -M do -s {long} 10.2.0.2")), "{mtu}");
-        // A host sends no packets longer than the MTU of its own link.
+        // At 1500 the host sends no longer packet, because its own link has that MTU. So the router drops
+        // none.
         let refused = router.drops("too_big") - too_big;
         assert!(mtu == 1500 || refused > 0, "{mtu}: none was refused");
         line.h1.run(&format!("ping -c 5 -i 0.02 -W 1 -M do -s {} 10.2.0.2", long - 1));
@@ -75,7 +76,7 @@ fn egress_mtu_change_applies_to_offloaded_flows_at_once() {
     router.assert_conservation();
 }
 
-/// A veth takes frames up to 4 bytes longer than its MTU.
+/// Changes the MTU of the ingress device. A veth takes frames up to 4 bytes longer than its MTU.
 #[test]
 fn ingress_mtu_change_applies_to_offloaded_flows_at_once() {
     let Some(_ground) = Ground::enter_alone(&["ping"]) else { return };
@@ -95,7 +96,7 @@ fn ingress_mtu_change_applies_to_offloaded_flows_at_once() {
     assert!(followed.is_some(), "{:#}", router.row("ports", "name", "r1"));
     let (before, arrived, refused) = (offloaded(), flow.received(), router.drops("link_oversize"));
     flow.go_on(Duration::from_millis(500));
-    // Packets on their way to the receiver during the change may still arrive.
+    // Packets in flight to the receiver during the change may still arrive.
     assert!(
         offloaded() == before && flow.received() <= arrived + 64,
         "{} arrived",
@@ -109,8 +110,8 @@ fn ingress_mtu_change_applies_to_offloaded_flows_at_once() {
     router.assert_conservation();
 }
 
-/// A veth whose peer has a smaller MTU drops the redirected frames that follow a packet too long for the
-/// peer.
+/// Gives the far end of a veth a smaller MTU. If the XDP program redirected a packet too long for that end,
+/// the veth would also drop redirected frames after it.
 #[test]
 fn far_end_with_a_smaller_mtu_gets_single_packets_and_loses_only_longer_ones() {
     let Some(_ground) = Ground::enter_alone(&["ping"]) else { return };
@@ -150,7 +151,7 @@ fn flood_of_exceptional_packets_costs_offloaded_flows_no_packet() {
             let end = Instant::now() + Duration::from_secs(3);
             let mut sent = 0_u64;
             while Instant::now() < end && sent < 400_000 {
-                // A refused datagram doesn't count as sent.
+                // A datagram that the kernel refuses doesn't count as sent.
                 sent += u64::from(socket.send_to(&[0; 18], destination).is_ok());
                 if sent.is_multiple_of(64) {
                     std::thread::yield_now();

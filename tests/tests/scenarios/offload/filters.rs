@@ -9,7 +9,7 @@ use crate::support::{router, to};
 
 const FLOW: &str = "proto udp dport 9000";
 
-/// Returns a line whose hosts take redirected frames.
+/// Returns a line whose hosts accept redirected frames.
 pub fn line() -> Line {
     let line = Line::new();
     [&line.h1, &line.h2].iter().for_each(|host| drop(host.run("ethtool -K eth0 gro on")));
@@ -56,7 +56,7 @@ fn drop_filter_is_offloaded_and_counts_like_a_worker() {
         let down = wait_until(Duration::from_secs(3), || is_offloaded(&router));
         assert!(down.is_some(), "{gate}: {:#}", flow_of(&router));
         flow.go_on(Duration::from_millis(500));
-        // Packets on their way to the receiver when the filter was added may still arrive.
+        // Packets in flight to the receiver when the filter was added may still arrive.
         assert!(flow.received() <= arrived + 64, "{} arrived behind the filter", flow.received() - arrived);
         let report = flow.finish();
         let lost = report.lost();
@@ -75,7 +75,7 @@ fn drop_filter_is_offloaded_and_counts_like_a_worker() {
         router.ask(&["filter", "remove", &id]);
         router.ask(&["flow", "flush"]);
     }
-    // Cleared counters start again for the offload, too.
+    // After `clear`, counters start at zero for offloaded packets too.
     router.ask(&["clear"]);
     assert_eq!(router.drops("filter"), 0);
     router.assert_conservation();
@@ -135,6 +135,6 @@ fn assert_token_bucket_holds(line: &Line, router: &Millrace) {
     assert!(report.lost() > report.sent / 3, "more was let through than half: {report:?}");
     assert_eq!((report.reordered, report.duplicated), (0, 0), "{report:?}");
     router.assert_conservation();
-    // The configuration shows the action as given, and reads it again.
+    // The configuration shows the action as given, and the router accepts it again.
     assert!(router.ask(&["show", "configuration"]).contains("action = \"police 400kbit burst 10000B\""));
 }

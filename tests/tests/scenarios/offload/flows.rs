@@ -1,4 +1,4 @@
-//! Offloaded plain flows: no packet is lost, reordered, or treated by an outdated state.
+//! Offloaded plain flows: no packet is lost, reordered, or treated by outdated state.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use millrace_testkit::{Flow, Ground, Millrace, transfer, wait_until};
 use crate::offload::filters::line;
 use crate::support::{router, to};
 
-/// Returns the number of packets that arrived at a port and were forwarded by the offload.
+/// Returns the number of packets that arrived at a port and that the offload forwarded.
 fn offloaded(router: &Millrace, port: &str) -> u64 {
     router.row("ports", "name", port)["offloaded_packets"].as_u64().expect("a count")
 }
@@ -25,7 +25,7 @@ fn plain_flows_are_offloaded_and_evicted_by_a_binding_without_loss_or_reordering
     assert!(down.is_some(), "{:#}", router.json(&["show", "ports"]));
     let shown = router.json(&["flow", "list", "proto udp dport 9000"]);
     assert_eq!(shown["flows"][0]["level"], "offload", "{shown:#}");
-    // The first answer has rates since the start of the router.
+    // The first request starts the measurement of rates.
     let offload = router.json(&["show", "status"])["offloaded_flows"].clone();
     let rates =
         ["inserted_rate", "idle_rate", "evicted_rate", "refused_rate"].map(|rate| offload[rate].as_f64());
@@ -48,7 +48,7 @@ fn plain_flows_are_offloaded_and_evicted_by_a_binding_without_loss_or_reordering
     assert!(again.is_some(), "{:#}", router.json(&["show", "ports"]));
     let report = flow.finish();
     assert_eq!((report.lost(), report.reordered, report.duplicated), (0, 0, 0), "{report:?}");
-    // The flow's record has the offloaded packets, a little later.
+    // A little later, the flow record counts the offloaded packets.
     let told = wait_until(Duration::from_secs(3), || {
         let flows = router.json(&["flow", "list", "proto udp dport 9000"]);
         flows["flows"][0]["packets"].as_u64() == Some(report.sent)
@@ -72,21 +72,21 @@ fn changes_apply_to_offloaded_flows_at_once() {
         })
     };
     assert!(down().is_some(), "{:#}", router.json(&["show", "ports"]));
-    // A filter: once it is added, no packet arrives any more.
+    // Change: a filter. When the command has returned, the receiver gets no more packets of the flow.
     let id = router.json(&["filter", "add", "proto udp dport 9000", "--action", "drop"])["id"].to_string();
     let arrived = flow.received();
     flow.go_on(Duration::from_millis(300));
-    // Packets on their way to the receiver when the filter was added may still arrive.
+    // Packets in flight to the receiver when the filter was added may still arrive.
     assert!(flow.received() <= arrived + 64, "{} arrived behind the filter", flow.received() - arrived);
     router.ask(&["filter", "remove", &id]);
     assert!(down().is_some(), "{:#}", router.json(&["show", "ports"]));
-    // A capture sees all packets of the flow, which is offloaded again afterwards.
+    // Change: a capture. It sees all packets of the flow, which is offloaded again afterwards.
     let before = offloaded(&router, "r1");
     let captured = router.client().args(["capture", "r1", "-w", "/dev/null", "--count", "200"]).status();
     assert!(captured.expect("a client").success());
     assert!(offloaded(&router, "r1") - before < 2000, "the capture ended late");
     assert!(down().is_some(), "{:#}", router.json(&["show", "ports"]));
-    // The station gets another MAC address.
+    // Change: the neighbour gets another MAC address.
     line.h2.ip("link set eth0 address 02:00:00:00:00:77");
     line.h2.run("ping -c 1 -W 1 10.2.0.1");
     let moved = flow.received();
@@ -121,12 +121,12 @@ fn station_that_stops_taking_redirected_frames_gets_them_from_the_worker() {
     }
     assert!(down().is_some(), "{:#}", router.json(&["show", "status"]));
     let report = flow.finish();
-    // The kernel notifies at once. The limit is far above that time, and far below the time that polling each
-    // second would need in five iterations.
+    // The kernel notifies the router at once. The limit is far above that time, and far below the time that
+    // polling once a second would need.
     assert!(report.longest_loss < Duration::from_millis(400), "{report:?}");
     assert!(report.lost() < u64::from(RATE), "{report:?}");
     assert_eq!((report.reordered, report.duplicated), (0, 0), "{report:?}");
-    // Frames redirected to an end that doesn't take them count as sent.
+    // Redirected frames count as sent even if the other end doesn't take them.
     router.assert_conservation();
 }
 
@@ -134,7 +134,7 @@ fn station_that_stops_taking_redirected_frames_gets_them_from_the_worker() {
 fn hosts_with_offloads_are_served_and_a_dead_router_leaves_its_flows_to_the_kernel() {
     let Some(_ground) = Ground::enter_alone(&["ping"]) else { return };
     let line = line();
-    // Checksums are left to the card: the port completes them.
+    // The hosts leave checksums to their NIC, so the port completes them.
     let mut router = router(&line);
     transfer(&line.h1, &line.h2, to("10.2.0.2:7000"), 8 << 20);
     transfer(&line.h2, &line.h1, to("[fd00:1::2]:7000"), 8 << 20);
@@ -166,7 +166,7 @@ fn flows_are_offloaded_again_when_their_device_returns_and_counted_once() {
     };
     down("r1");
     router.assert_conservation();
-    // Upcalls are counted by port, not by device.
+    // Upcalls are counted by port, so a new device of the port continues the count.
     line.r.ip("link delete r1");
     line.connect(&line.h1, "eth0", 1, 1500);
     line.h1.run("ethtool -K eth0 gro on");

@@ -35,7 +35,7 @@ fn flows_move_between_offload_and_worker_under_load_without_loss_or_reordering()
         assert_eq!((&placed["offload"], &placed["worker"]), (&0.into(), &2.into()), "{placed:#}");
         let before = router.row("ports", "name", "r1")["offloaded_packets"].clone();
         there.go_on(Duration::from_millis(60));
-        // The placement holds as soon as the command returns.
+        // The placement is in force when the command returns.
         assert_eq!(router.row("ports", "name", "r1")["offloaded_packets"], before);
         assert!(all_at("worker"), "{:?}", levels());
     }

@@ -1,16 +1,16 @@
-//! Plugin sources and builds of tests, made as plugin authors make them.
+//! Plugin sources, and builds of plugins as plugin authors make them.
 
 use std::fs;
 use std::path::PathBuf;
 
 use millrace_testkit::{Line, Millrace, run_to_end};
 
-/// Writes and builds a plugin; `change` edits its source. Returns the module.
+/// Creates a plugin and builds it; `change` edits its source. Returns the path of the module.
 pub fn build(line: &Line, name: &str, change: impl FnOnce(String) -> String) -> PathBuf {
     build_for(line, "wasm", name, change)
 }
 
-/// Like [`build`], for a runtime: `wasm` or `native`.
+/// Works as [`build`], for a runtime: `wasm` or `native`.
 pub fn build_for(line: &Line, runtime: &str, name: &str, change: impl FnOnce(String) -> String) -> PathBuf {
     let folder = line.file(name);
     let path = folder.display().to_string();
@@ -33,7 +33,7 @@ pub fn build_source(line: &Line, name: &str, version: &str, keys: &str, source: 
     build_source_for(line, "wasm", (name, version), keys, source)
 }
 
-/// Like [`build_source`], for a runtime: `wasm` or `native`.
+/// Works as [`build_source`], for a runtime: `wasm` or `native`.
 pub fn build_source_for(
     line: &Line,
     runtime: &str,
@@ -55,7 +55,7 @@ pub fn build_source_for(
 /// Keys of the manifest of [`COUNTER`] beside name and version.
 pub const COUNTER_KEYS: &str = r#""positions":["early","late"],"messages":{"read":"the counter"}"#;
 
-/// Returns a number of an instance's answer to `read`.
+/// Returns the number `key` from an instance's answer to `read`.
 pub fn read(router: &Millrace, instance: &str, key: &str) -> u64 {
     router.json(&["control", instance, "read"])[key].as_u64().unwrap()
 }

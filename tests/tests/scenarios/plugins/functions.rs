@@ -1,4 +1,4 @@
-//! Functions of the router that plugins call, on live traffic.
+//! Functions of the router that plugins call, tested on live traffic.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use crate::support::{cells, router, to};
 fn plugin_sees_the_backlog_of_a_flow_at_its_port() {
     let Some(_ground) = Ground::enter_alone(&["ping", "clang"]) else { return };
     let line = Line::new();
-    // The plugin passes packets while fewer than 20 of their flow wait in the flow's queue, at the leaf of
+    // The plugin passes packets of a flow while fewer than 20 of them wait in the flow's queue, at leaf
     // number 1.
     let source = COUNTER.replace(
         "    packets += call->count;",
@@ -38,7 +38,7 @@ fn plugin_sees_the_backlog_of_a_flow_at_its_port() {
     for (name, gate, port) in [("early", "process", 9000), ("late", "schedule", 9001)] {
         router.ask(&["instance", "create", "shallow", name]);
         router.ask(&["bind", name, "--gate", gate, "--filter", &format!("proto udp dport {port}")]);
-        // Twice the rate of the link.
+        // The flow sends twice the rate of the link.
         let flow = Flow::start(&line.h1, &line.h2, to(&format!("10.2.0.2:{port}")), 1000, 1000);
         flow.go_on(Duration::from_millis(800));
         let flow = flow.finish();
@@ -48,16 +48,16 @@ fn plugin_sees_the_backlog_of_a_flow_at_its_port() {
         assert_eq!(read(&router, name, "packets"), flow.received, "{flow:?}");
     }
     let shown = router.json(&["queue", "show", "r2", "flows"]);
-    // Packets of one batch see the same backlog: the queue gets a few more than 20 packets, and not those of
-    // a whole second.
+    // All packets of a batch see the same backlog. So the queue gets a few more than 20 packets, but not the
+    // packets of a whole second.
     let flows = shown["flows"].as_array().unwrap();
     let peaks: Vec<_> = flows.iter().map(|flow| flow["peak_bytes"].as_u64().unwrap()).collect();
     assert!(peaks.iter().any(|peak| *peak >= 20_000) && peaks.iter().all(|peak| *peak < 150_000), "{shown}");
     router.assert_conservation();
 }
 
-/// Plugin that counts packets in the state common to all flows, answers with the count, and traps at packets
-/// to port 9009.
+/// Plugin that counts packets in its service state and answers with the count. It traps at packets to port
+/// 9009.
 const ENDURING: &str = r#"
 int32_t millrace_init(const uint8_t *settings, size_t bytes) {
     (void)settings, (void)bytes;
@@ -116,7 +116,7 @@ fn service_state_survives_faults_and_upgrades() {
         (router.row("instances", "name", "e")["faults"]["unreachable"].as_u64() >= Some(2)).then_some(())
     });
     drop(fatal);
-    // The last restart happens when the next packet arrives after the pause.
+    // The last restart happens when the next packet arrives after the instance's pause.
     let later = Flow::start(&line.h1, &line.h2, to("10.2.0.2:9000"), 1000, 64);
     later.wait_for_arrival();
     let later = later.finish();
@@ -127,7 +127,8 @@ fn service_state_survives_faults_and_upgrades() {
     router.assert_conservation();
 }
 
-/// Plugin that counts the packets of each source in a map. A packet to port 9002 removes its source.
+/// Plugin that counts the packets of each source in a map. A packet to port 9002 removes its source from the
+/// map.
 const LEARNS: &str = r#"
 int32_t millrace_init(const uint8_t *settings, size_t bytes) {
     (void)settings, (void)bytes;
@@ -167,8 +168,8 @@ void millrace_packets(struct millrace_call *call) {
 }
 "#;
 
-/// Sends eight flows to the ports from 9010 on, so that each of two workers has some. Returns for all, which
-/// must agree, whether packets arrived and whether none was lost.
+/// Sends eight flows, to the ports from 9010 on, so that each of two workers has some. Returns whether
+/// packets arrived, and whether none was lost. The results of all flows must agree.
 fn arrival_of_all(line: &Line) -> (bool, bool) {
     let flows: Vec<_> = (9010..9018)
         .map(|port| Flow::start(&line.h1, &line.h2, to(&format!("10.2.0.2:{port}")), 200, 64))
@@ -180,10 +181,10 @@ fn arrival_of_all(line: &Line) -> (bool, bool) {
     all[0]
 }
 
-/// Checks the listing of the maps of instance `l`, whose map `sources` has one entry.
+/// Checks the listing of instance `l`'s maps; the map `sources` must have one entry.
 fn assert_map_is_listed(router: &Millrace) {
     let listed = router.ask(&["instance", "map", "l"]);
-    // Name, bytes of keys and of values, entries, maximum of entries, refused.
+    // Columns: name, bytes of a key, bytes of a value, entries, maximum number of entries, refused entries.
     let row = listed.lines().nth(1).map(cells);
     assert_eq!(row.as_deref(), Some(&["sources", "4", "4", "1", "100", "0"][..]), "{listed}");
     assert!(router.ask(&["instance", "map", "l", "sources"]).contains("0a010002"));
@@ -225,7 +226,7 @@ fn plugin_writes_a_map_that_another_reads_on_any_worker() {
         let seen = Flow::start(&line.h1, &line.h2, to("10.2.0.2:9000"), 500, 64);
         seen.wait_for_arrival();
         assert_eq!(arrives(), (false, false));
-        // The map outlives an upgrade. The router refuses an upgrade that would remove the map.
+        // The map survives an upgrade. The router refuses an upgrade that would remove the map.
         router.ask(&["plugin", "upgrade", "learns", &second]);
         router.try_ask(&["plugin", "upgrade", "learns", &other]).assert_refused(1, &["sources", "\"b\""]);
         router.try_ask(&["instance", "free", "l"]).assert_refused(1, &["\"b\"", "reads its maps"]);
@@ -242,7 +243,7 @@ fn plugin_writes_a_map_that_another_reads_on_any_worker() {
         );
         assert_map_is_listed(&router);
         if workers == "1" {
-            // Each worker removes the entries that it wrote itself.
+            // A worker removes only entries that it wrote itself, so this needs one worker.
             let forgets = Flow::start(&line.h1, &line.h2, to("10.2.0.2:9002"), 100, 64);
             forgets.wait_for_arrival();
             drop(forgets);

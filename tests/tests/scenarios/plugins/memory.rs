@@ -1,4 +1,4 @@
-//! Limits on the router's memory that sandboxed plugins use, however they allocate it.
+//! Memory limits of sandboxed plugins, however they allocate memory.
 
 use std::time::Duration;
 
@@ -12,8 +12,8 @@ const LIMIT: u64 = 4 << 20;
 /// Number of instances of each kind.
 const INSTANCES: u64 = 4;
 
-/// Builds a counter that first allocates pages until the router refuses more, and writes to all of them. Its
-/// packet count is the number of pages that it has.
+/// Builds a counter whose calls first allocate pages until the router refuses more, and write to all of them.
+/// The packet count is the number of pages.
 fn grows(line: &Line, name: &str, then: &str) -> String {
     let does = format!(
         "for (size_t page; (page = __builtin_wasm_memory_grow(0, 1)) != (size_t)-1;)
@@ -53,7 +53,7 @@ fn growing_instances_get_memory_up_to_their_limit() {
         let (name, port) = (format!("{plugin}{number}"), 9001 + number);
         router.ask(&["instance", "create", plugin, &name]);
         let filter = format!("dport {port}");
-        // On a busy machine the pages take many slices, and each overrun halves the budget.
+        // On a busy machine, writing the pages takes many slices, and each overrun of the budget halves it.
         router.ask(&["bind", &name, "--gate", "process", "--filter", &filter, "--budget", "1s"]);
         flows.push(Flow::start(&line.h1, &line.h2, to(&format!("10.2.0.2:{port}")), 100, 64));
         names.push((plugin, name));
@@ -66,7 +66,7 @@ fn growing_instances_get_memory_up_to_their_limit() {
         || {
             highest = highest.max(memory(&router));
             let is_through = |(plugin, name): &(&str, String)| match *plugin {
-                // On a busy machine the `read` call may exceed its time; the test repeats it.
+                // On a busy machine `read` may exceed its time limit, so the test repeats it.
                 "keeps" => {
                     let asked = router.try_ask(&["control", name, "read", "--json"]);
                     let told: serde_json::Value = serde_json::from_str(&asked.stdout).unwrap_or_default();

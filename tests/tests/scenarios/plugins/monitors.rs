@@ -35,7 +35,7 @@ impl<'a> Client<'a> {
     }
 }
 
-/// Waits until an instance has these counters. Returns its answer.
+/// Waits until an instance has these counters. Returns the instance's answer.
 fn assert_counts(router: &Millrace, instance: &str, expected: &[(&str, u64)]) -> Value {
     let mut last = Value::Null;
     let reached = millrace_testkit::wait_until(PATIENCE, || {
@@ -54,7 +54,7 @@ fn syn_monitor_follows_every_handshake_and_raises_its_alarm() {
     router.ask(&["instance", "create", "syn-monitor", "syns", "threshold=10", "interval-ms=500"]);
     router.ask(&["bind", "syns", "--gate", "monitor", "--filter", "src 10.1.0.2 proto tcp"]);
     let client = Client::new(&line);
-    // 30 attempts, 5 of them repeated; 10 are completed, 5 aborted, 15 stay half-open.
+    // 30 attempts, 5 of them repeated. Of the 30, 10 are completed, 5 are aborted, and 15 stay half-open.
     (0..30).for_each(|port| client.send(20_000 + port, SYN, 0));
     (0..5).for_each(|port| client.send(20_000 + port, SYN, 0));
     (0..10).for_each(|port| client.send(20_000 + port, ACK, 1));
@@ -72,7 +72,7 @@ fn syn_monitor_follows_every_handshake_and_raises_its_alarm() {
     assert_eq!(said["top"], json!([{"destination": "10.2.0.2", "half_open": 15}]));
     eventually("the alarm is raised", PATIENCE, || router.log().contains("syns").then_some(()));
     assert_eq!(router.json(&["control", "syns", "read"])["alarms"], 1);
-    // A connection of two hosts is one attempt, and it is completed. The filter doesn't match its answers.
+    // A real connection counts as one attempt, which is completed. The filter doesn't match its replies.
     transfer(&line.h1, &line.h2, to("10.2.0.2:7000"), 100_000);
     assert_counts(&router, "syns", &[("attempts", 31), ("completed", 11), ("syn_ack", 0)]);
     router.assert_conservation();
@@ -86,8 +86,8 @@ fn ack_monitor_counts_retransmissions_and_names_the_worst_flow() {
     router.ask(&["instance", "create", "ack-monitor", "acks", "worst=2"]);
     router.ask(&["bind", "acks", "--gate", "monitor", "--filter", "src 10.1.0.2 proto tcp dport 7001"]);
     let client = Client::new(&line);
-    // Acknowledgments of one flow: a new one, the next four times, an old one, another new one twice. Of
-    // another flow: each once.
+    // The first flow acknowledges 1000 once, 2000 four times, 1500 (old) once, and 3000 twice. The second
+    // flow acknowledges each number once.
     for number in [1000, 2000, 2000, 2000, 2000, 1500, 3000, 3000] {
         client.send(20_000, ACK, number);
     }
@@ -108,8 +108,8 @@ fn ack_monitor_counts_retransmissions_and_names_the_worst_flow() {
     router.assert_conservation();
 }
 
-/// Returns a host behind another port of the router, as the destination of copies. The router has a static
-/// neighbour there: `h2`'s address with the host's MAC address.
+/// Returns a host behind another port of the router, as the destination of copies. At that port the router
+/// has a static neighbour with `h2`'s address and the host's MAC address.
 fn probe(line: &Line, number: u8) -> Namespace {
     let host = Namespace::new(&format!("h{number}"));
     line.connect(&host, "eth0", number, 1500);
@@ -118,7 +118,7 @@ fn probe(line: &Line, number: u8) -> Namespace {
     host
 }
 
-/// Returns the numbers of a flow's packets that reach a probe, in their order, until no more arrive.
+/// Returns the numbers of a flow's packets that a probe receives, in order, until no more arrive.
 fn numbers(wire: &RawSocket, port: u16) -> Vec<u64> {
     let number = |frame: &[u8]| {
         let is_meant = frame.get(36..38) == Some(&port.to_be_bytes()) && frame[30..34] == [10, 2, 0, 2];
@@ -146,7 +146,7 @@ fn the_mirror_sends_every_packet_to_both_ports_and_the_flow_is_undisturbed() {
         assert_eq!(numbers(wire, 9000), (0..report.sent).collect::<Vec<_>>());
     }
     let said = assert_counts(&router, "m1", &[("packets", report.sent)]);
-    // Link, network and transport header, and 64 bytes of payload.
+    // Each packet has link, network and transport headers, and 64 bytes of payload.
     assert_eq!(said["bytes"], report.sent * (14 + 20 + 8 + 64));
     router.assert_conservation();
 }
@@ -170,7 +170,7 @@ fn sampler_sends_exactly_one_in_n_packets() {
     let sent = every_tenth.len() as u64;
     let counts = [("copies", report.sent), ("sent", sent), ("sent_bytes", sent * (14 + 20 + 8 + 64))];
     assert_counts(&router, "s1", &counts);
-    // Random sampling takes one in ten, too: of at least 500 packets never fewer than 20 or more than 80.
+    // Random sampling also sends one in ten on average: of at least 500 packets, 20 to 80.
     router.ask(&["control", "s1", "set", "one-in=10", "mode=random", "seed=7"]);
     router.ask(&["control", "s1", "reset"]);
     let flow = Flow::start(&line.h1, &line.h2, to("10.2.0.2:9000"), 1000, 64);

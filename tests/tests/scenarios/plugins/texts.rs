@@ -1,4 +1,4 @@
-//! Texts for operators about plugins and instances: their properties, and the causes of errors.
+//! Texts for operators about plugins and instances: properties, and causes of errors.
 
 use std::fs;
 
@@ -31,7 +31,7 @@ fn every_built_in_plugin_documents_its_settings_and_messages() {
             assert!(offered.as_array().unwrap().contains(feature), "{name}: {feature}");
         }
     }
-    // Code of position and index: statistics is the third of the list, so its index is 2.
+    // The plugin code consists of position and index: statistics is the third in the list, so its index is 2.
     assert_eq!(router.json(&["plugin", "inspect", "statistics"])["codes"]["copy"], 5 << 16 | 2);
     let text = router.ask(&["plugin", "inspect", "sample"]);
     let row = text.lines().find(|line| line.starts_with("one-in")).unwrap().to_owned();
@@ -45,10 +45,10 @@ fn every_built_in_plugin_documents_its_settings_and_messages() {
         .assert_refused(1, &["did you mean \"statistics\"?", "no file"]);
 }
 
-/// Arguments of a command, and words of the refusal.
+/// Arguments of a command, and texts that its refusal contains.
 type Case<'a> = (&'a [&'a str], &'a [&'a str]);
 
-/// Commands with an error, and the texts that the error contains.
+/// Wrong commands, each with the texts that its error contains.
 const WRONG: &[Case<'static>] = &[
     (&["plugin", "unload", "statistics"], &["\"statistics\"", "built in", "plugin load"]),
     (&["plugin", "unload", "statistcs"], &["no plugin \"statistcs\"", "did you mean \"statistics\"?"]),
@@ -128,7 +128,7 @@ fn plugin_that_needs_unavailable_features_is_refused_by_name() {
         "\\\"abi\\\":1,\\\"features\\\":[\\\"hold\\\",\\\"teleport\\\"],\\\"teleports\\\":4,",
     );
     fs::write(&source, later).unwrap();
-    // The kit reports the error first, and the built file exists nevertheless.
+    // `plugin build` already reports the error, and writes the file nevertheless.
     let words = ["\"teleport\"", "this router does not offer", "offered there: flow-state, "];
     let built = run_to_end(&line.r, &["plugin", "build", folder.to_str().unwrap()]);
     assert!(built.code == Some(1) && words.iter().all(|word| built.stderr.contains(word)), "{built:?}");
@@ -138,7 +138,7 @@ fn plugin_that_needs_unavailable_features_is_refused_by_name() {
     assert_eq!(router.json(&["plugin", "list"]), before);
 }
 
-/// Returns a router with a counter bound to packets, and with a further version of its plugin.
+/// Returns a router with a counter bound to packets. A further version of its plugin is built as a file.
 fn with_counter(line: &Line) -> Millrace {
     let old =
         COUNTER.replace("int32_t millrace_save(void) {", "int32_t millrace_save(void) { __builtin_trap();");
@@ -169,7 +169,7 @@ fn upgrade_in_which_the_old_version_faults_keeps_it_running() {
     let flow = flow.finish();
     assert_eq!((router.drops("plugin_failed"), flow.reordered), (0, 0), "{flow:?}");
     assert_eq!(router.row("plugins", "name", "counter")["version"], "0.1.0");
-    // With `--without-state` the upgrade starts without the old state.
+    // With `--without-state` the upgrade works, and the new version starts without the old state.
     router.ask(&["plugin", "upgrade", "counter", &new, "--without-state"]);
     assert_eq!(read(&router, "c", "packets"), 0);
     router.try_ask(&["plugin", "load", &new]).assert_refused(1, &["\"counter\"", "upgrade it"]);

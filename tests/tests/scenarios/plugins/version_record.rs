@@ -1,14 +1,15 @@
-//! Version record of plugins when the router dies while writing it.
+//! Death of the router while it writes the version record of plugins.
 
 use millrace_testkit::{Background, Ground, Line, Millrace, eventually, run_to_end};
 
 use crate::plugins::files::{COUNTER, COUNTER_KEYS, build_source};
 
-/// System calls that replace the file, in order: write the new file, sync it, rename it, and sync the
-/// directory.
+/// System calls that replace the record's file, in order: write the new file, sync it, rename it, and sync
+/// the directory.
 const STEPS: [&str; 4] = ["write", "fsync", "rename", "fsync"];
 
-/// Kills a router on entry to the system call of a step on one of these paths.
+/// Starts a tracer that kills the router when it enters the system call of a step. Only calls on the record's
+/// files count.
 fn die_at(line: &Line, router: &Millrace, step: usize) -> Background {
     let call = STEPS[step];
     let when = 1 + STEPS[..step].iter().filter(|earlier| **earlier == call).count();
@@ -58,11 +59,11 @@ fn router_killed_while_recording_a_version_knows_the_old_or_the_new_one() {
         let router = start();
         assert!(!router.log().contains("can't be read"), "after {call}: {}", router.log());
         let kept = std::fs::read_to_string(line.file("state/plugin-versions.json")).unwrap();
-        // Only the last step comes after the file has changed.
+        // The file has changed only if the router died in the last step.
         let (old, new) = (format!("1.{step}.0"), format!("1.{}.0", step + 1));
         let expected = if step == STEPS.len() - 1 { &new } else { &old };
         assert!(kept.contains(expected), "after {call}: {kept}");
-        // The last record counts, and the next loaded version extends it.
+        // The router knows the version of the last record, and records the next loaded version.
         router.ask(&["plugin", "load", &modules[step + 1]]);
         router.ask(&["plugin", "unload", "kept"]);
         router.try_ask(&["plugin", "load", &modules[step]]).assert_refused(1, &[&old, &new]);

@@ -1,4 +1,5 @@
-//! Batch sending that bypasses the worker's socket: complete, in order, and only if the other end accepts it.
+//! Batch sending, past the worker's socket: no frame is lost or reordered, and the router uses it only if the
+//! other end accepts redirected frames.
 
 use std::time::Duration;
 
@@ -6,7 +7,7 @@ use millrace_testkit::{Flow, Ground, Line, Millrace, eventually, transfer, wait_
 
 use crate::support::{router, to};
 
-/// Returns a line whose hosts take redirected frames, and a router with an instance that sees every packet.
+/// Returns a line whose hosts accept redirected frames, and a router with an instance that sees every packet.
 fn all_by_worker() -> (Line, Millrace) {
     let line = Line::new();
     [&line.h1, &line.h2].iter().for_each(|host| drop(host.run("ethtool -K eth0 gro on")));
@@ -17,7 +18,8 @@ fn all_by_worker() -> (Line, Millrace) {
     (line, router)
 }
 
-/// Returns the number of frames that left a port in batches, and of all frames that left it.
+/// Returns the number of frames that left a port by batch sending, and the number of all frames that left the
+/// port.
 fn left(router: &Millrace, port: &str) -> (u64, u64) {
     let port = router.row("ports", "name", port);
     (port["batched_packets"].as_u64().expect("a count"), port["tx_packets"].as_u64().expect("a count"))
@@ -31,7 +33,7 @@ fn a_worker_sends_batches_and_single_packets_in_order() {
     let switches = hardware["switches"].as_array().expect("switches");
     let way = switches.iter().find(|switch| switch["name"] == "batch sending" && switch["to"] == "r2");
     assert_eq!(way.expect("a way")["works"], true, "{hardware:#}");
-    // Bursts of more and of fewer packets than the minimum of a batch.
+    // The bursts have more packets, or fewer, than the minimum of a batch.
     let flow = Flow::start(&line.h1, &line.h2, to("10.2.0.2:9000"), 20_000, 64);
     flow.wait_for_arrival();
     eventually("batches", Duration::from_secs(10), || {

@@ -1,4 +1,4 @@
-//! Drivers and wait modes: each combination forwards in the same way.
+//! Drivers, modes and wait modes: each combination forwards in the same way.
 
 use std::time::Duration;
 
@@ -6,13 +6,13 @@ use millrace_testkit::{Flow, Ground, Line, LineOptions, Millrace, transfer};
 
 use crate::support::{assert_hosts_talk, assert_router_forwards, assert_undisturbed, to};
 
-/// Line, and the driver and wait mode of a router on both of its ports.
+/// Line, and arguments of a router; driver, mode and wait mode that the router must report.
 struct Case {
     arguments: &'static str,
     options: LineOptions,
-    /// Driver and mode of each port.
+    /// Driver and mode of both ports.
     port: (&'static str, &'static str),
-    /// Wait mode of workers.
+    /// Wait mode of the workers.
     wait: &'static str,
 }
 
@@ -20,7 +20,7 @@ const PLAIN: LineOptions = LineOptions { mtu: 1500, offloads: true };
 const JUMBO: LineOptions = LineOptions { mtu: 9000, offloads: true };
 const USUAL: Case = Case { arguments: "", options: PLAIN, port: ("af_xdp", "native"), wait: "adaptive" };
 
-/// Checks that the router reports this driver, mode and wait mode.
+/// Checks that the router reports this driver and mode of its ports, and this wait mode.
 fn assert_works_so(router: &Millrace, port: (&str, &str), wait: &str) {
     assert_eq!(router.json(&["show", "status"])["mode"], wait);
     for name in ["r1", "r2"] {
@@ -29,7 +29,7 @@ fn assert_works_so(router: &Millrace, port: (&str, &str), wait: &str) {
     }
 }
 
-/// Checks that a router forwards with the given driver and wait mode.
+/// Checks that a router forwards with the given driver, mode and wait mode.
 fn assert_forwards(case: &Case) {
     let Some(_ground) = Ground::enter_alone(&["ping"]) else { return };
     let line = Line::with(case.options);
@@ -38,7 +38,7 @@ fn assert_forwards(case: &Case) {
     assert_hosts_talk(&line);
     assert_router_forwards(&line, &router);
     line.h1.run("ping -c 1 -W 2 10.1.0.1");
-    // The longest packet of the link, unfragmented.
+    // The longest packet that fits the link without fragmentation.
     line.h1.run(&format!("ping -c 2 -i 0.2 -W 2 -M do -s {} 10.2.0.2", case.options.mtu - 28));
     let flow = Flow::start(&line.h1, &line.h2, to("[fd00:2::2]:9000"), 2000, 300);
     flow.go_on(Duration::from_millis(500));
@@ -101,7 +101,7 @@ fn an_adaptive_worker_forwards_and_sleeps_when_idle() {
         std::thread::sleep(Duration::from_secs(2));
         run_time(&router) - before
     };
-    // Limit: 1 % of a processor and one tick. A polling worker uses all the time that it gets.
+    // The limit is 1 % of a processor and one tick. A polling worker uses all the time that it gets.
     let (adaptive, poll) = (used("adaptive"), used("poll"));
     assert!(adaptive <= Duration::from_millis(30), "an idle adaptive worker ran for {adaptive:?} of 2 s");
     assert!(poll >= Duration::from_millis(300), "a worker that polls ran for {poll:?} of 2 s");

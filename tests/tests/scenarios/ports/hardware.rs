@@ -1,5 +1,5 @@
-//! Hardware as the router shows it: processors, ports, the switches between them, and their abilities on this
-//! machine.
+//! Hardware as the router shows it: processors, ports, the switches between them, and what each supports on
+//! this machine.
 
 use std::time::Duration;
 
@@ -51,11 +51,11 @@ fn processors_ports_and_switches_are_shown_with_their_capabilities() {
         drawing.starts_with("host\n└─ worker 0\n   ├─ xdp r1\n   │  └─ port r1 (r1, veth, copy)\n"),
         "{drawing}"
     );
-    // The router notices changes of the other end at run time.
+    // The router notices a change of the other end at run time.
     line.h1.run("ethtool -K eth0 gro on");
     let noticed = wait_until(Duration::from_secs(3), || takes("r1"));
     assert!(noticed.is_some(), "{:#}", router.json(&["show", "hardware"]));
-    // `doctor` says the same of devices that are no ports yet.
+    // `doctor` reports the same for a device that is no port yet.
     let third = millrace_testkit::Namespace::new("h3");
     line.connect(&third, "eth0", 3, 1500);
     third.run("ethtool -K eth0 gro off");
@@ -94,7 +94,7 @@ fn reason_against_offload_is_shown_in_each_case() {
         let program = row(&router, "processors", processor);
         assert!(program["why_not"].as_str().is_some_and(|said| said.contains(why)), "{name}: {program:#}");
         assert_eq!(row(&router, "ports", "r1")["sockets"], sockets, "{name}");
-        // Where a device permits no offload, the router refuses the placement.
+        // If a device doesn't support the offload, the router refuses the placement.
         if name == "none.toml" {
             let placed = router.try_ask(&["place", "proto udp", "offload"]);
             assert!(placed.code != Some(0) && placed.stderr.contains(why), "{name}: {placed:?}");

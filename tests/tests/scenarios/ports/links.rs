@@ -11,7 +11,7 @@ use crate::support::{router, to};
 /// Time limit for forwarding after a link is up again.
 const UP: Duration = Duration::from_secs(3);
 
-/// Takes a device down and up ten times a second for a time.
+/// Takes a device down and up ten times a second, for `time`.
 pub fn flap(host: &Namespace, device: &str, time: Duration) {
     let (begin, half) = (Instant::now(), Duration::from_millis(50));
     let mut due = begin;
@@ -24,8 +24,8 @@ pub fn flap(host: &Namespace, device: &str, time: Duration) {
     }
 }
 
-/// Flaps a third link for a time. The reference flows lose nothing, the link forwards soon after, and no
-/// resources are left over.
+/// Flaps a third link for `time`. The reference flows lose nothing, the link forwards again soon, and the
+/// router uses no more resources.
 pub fn assert_flaps_cost_nothing(time: Duration) {
     let Some(_ground) = Ground::enter_alone(&["ping"]) else { return };
     let line = Line::new();
@@ -34,7 +34,7 @@ pub fn assert_flaps_cost_nothing(time: Duration) {
     third.ip("route add default via 10.3.0.1");
     let mut router = Millrace::start(&line.r, "--port r1 --port r2 --port r3");
     line.h1.run("ping -c 1 10.3.0.2");
-    // The router keeps the resources that the first link failure takes.
+    // The first failure of a link takes resources that the router keeps, so it comes before the measurement.
     flap(&third, "eth0", Duration::from_millis(500));
     let before = Taken::by(&router);
     let flows = Reference::start(&line);
@@ -80,7 +80,7 @@ fn vanished_device_leaves_other_ports_working() {
     line.r.ip("link delete r3");
     line.h1.run("ping -c 2 -i 0.2 -W 1 10.2.0.2");
     assert!(router.is_running());
-    // The device returns under its name: the port works again.
+    // When the device returns under its name, the port works again.
     line.connect(&third, "eth0", 3, 1500);
     third.ip("route add default via 10.3.0.1");
     let again = wait_until(Duration::from_secs(3), || line.h1.succeeds("ping -c 1 -W 0.5 10.3.0.2"));
@@ -88,7 +88,8 @@ fn vanished_device_leaves_other_ports_working() {
     router.assert_conservation();
 }
 
-/// Packets in a queue that the router doesn't read would reach the kernel and bypass the filters.
+/// Adds a queue to a device: packets in a queue that the router doesn't read would reach the kernel and
+/// bypass the filters.
 #[test]
 fn device_with_more_queues_than_before_is_reopened() {
     let Some(_ground) = Ground::enter_alone(&["ethtool"]) else { return };

@@ -8,11 +8,11 @@ use millrace_wire::MacAddr;
 
 use crate::support::to;
 
-/// Time limit for an answer.
+/// Time limit for a reply.
 const PATIENCE: Duration = Duration::from_secs(2);
-/// MAC address of a host that sends tagged frames, simulated by the test at `h1`.
+/// MAC address of the host that sends tagged frames. The test simulates it at `h1`.
 const HOST: MacAddr = MacAddr([2, 0, 0, 0, 0x77, 1]);
-/// VLAN 10, EtherType 802.1Q.
+/// VLAN tag of the host: EtherType of 802.1Q, VLAN 10.
 const TAG: (u16, u16) = (0x8100, 10);
 
 fn config(line: &Line, driver: &str) -> String {
@@ -25,7 +25,7 @@ fn config(line: &Line, driver: &str) -> String {
     line.write("vlan.toml", &text).display().to_string()
 }
 
-/// Whether a frame has the tag, followed by this EtherType.
+/// Whether a frame has the tag [`TAG`], followed by this EtherType.
 fn is_tagged(frame: &[u8], ether_type: u16) -> bool {
     let tag = [TAG.0.to_be_bytes(), TAG.1.to_be_bytes(), ether_type.to_be_bytes()].concat();
     frame.get(12..18) == Some(&tag)
@@ -35,7 +35,7 @@ fn assert_a_tagged_host_is_served(driver: &str) {
     let Some(_ground) = Ground::enter(&["ping"]) else { return };
     let line = Line::new();
     let router = Millrace::start(&line.r, &format!("--config {}", config(&line, driver)));
-    // A veth claims to remove tags. The tags that a raw socket puts into the frame stay there.
+    // A veth reports that it removes tags. But tags that a raw socket writes into the frame stay there.
     let warned = router.log().contains("device r1 strips VLAN tags before the XDP program");
     assert_eq!(warned, driver != "af_packet", "{}", router.log());
     line.h2.ip("route replace default via 10.2.0.1");
@@ -60,7 +60,7 @@ fn assert_a_tagged_host_is_served(driver: &str) {
     let reply = wire.receive(PATIENCE, is_reply).expect("the host behind the other port answers");
     assert_eq!((&reply[..6], &reply[30..34]), (HOST.0.as_slice(), [10, 2, 0, 2].as_slice()));
 
-    // In the opposite direction the router resolves the address, with the tag.
+    // In the opposite direction the router resolves the host's address with tagged frames.
     line.h2.ip("neigh flush dev eth0");
     let pinger = std::thread::scope(|scope| {
         let pinger = scope.spawn(|| line.h2.succeeds("ping -c 3 -i 0.3 -W 2 10.10.0.3"));
@@ -78,7 +78,7 @@ fn assert_a_tagged_host_is_served(driver: &str) {
     });
     assert!(!pinger, "nobody has answered");
 
-    // The router drops unknown tags, and untagged traffic is unaffected.
+    // The router drops frames with unknown tags, and still forwards untagged frames.
     let unknown = Ipv4Frame::echo().to(router_mac).from(HOST).tag(TAG.0, 11).src("10.10.0.2").dst("10.2.0.2");
     wire.send(&unknown.bytes());
     line.h1.run("ping -c 2 -i 0.2 -W 2 10.2.0.2");
@@ -103,7 +103,7 @@ fn tap_port_has_its_own_arp_nd_and_echo_and_forwards() {
                   [[port]]\nname = \"mrtap\"\nkind = \"tap\"\naddress = [\"10.5.0.1/24\", \"fd00:5::1/64\"]\n";
     let config = line.write("tap.toml", config).display().to_string();
     let mut router = Millrace::start(&line.r, &format!("--config {config}"));
-    // The guest behind the TAP device is a namespace, to which the device is moved.
+    // The guest is a namespace, to which the TAP device is moved.
     let guest = millrace_testkit::Namespace::new("guest");
     line.r.ip(&format!("link set mrtap netns {}", guest.name()));
     guest.ip("link set mrtap up\naddress add 10.5.0.2/24 dev mrtap\naddress add fd00:5::2/64 dev mrtap nodad
@@ -127,11 +127,11 @@ fn impaired_port_loses_packets_as_configured_and_counts_them() {
                   [[port]]\nname = \"b\"\ndevice = \"r2\"\nimpair = { loss = 0.1, seed = 7 }\n";
     let config = line.write("impair.toml", config).display().to_string();
     let router = Millrace::start(&line.r, &format!("--config {config}"));
-    // The ping resolves the neighbour; otherwise packets are lost while they wait for it.
+    // The ping resolves the neighbour. Otherwise packets held for the neighbour would be dropped.
     line.h1.succeeds("ping -c 5 -i 0.2 -W 1 10.2.0.2");
     let report = crate::support::flow_for(&line, 2000, Duration::from_secs(1));
     let part = report.lost() as f64 / report.sent as f64;
-    // 2,000 packets: a tenth is 200, with a standard deviation of 13.
+    // A tenth of 2,000 packets is 200, with a standard deviation of 13.
     assert!((0.06..0.14).contains(&part), "{report:?}");
     eventually("the losses are counted", PATIENCE, || {
         (router.drops("impaired") >= report.lost()).then_some(())

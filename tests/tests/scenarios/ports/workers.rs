@@ -23,7 +23,7 @@ fn hosts_talk_through_several_workers() {
         assert_hosts_talk(&line);
         assert_router_forwards(&line, &router);
         router.assert_conservation();
-        // Packets for the router itself go to its kernel, whichever worker has the flow.
+        // Packets for the router itself go to its kernel, whichever worker owns their flow.
         line.h1.run("ping -c 2 -i 0.2 -W 2 10.1.0.1");
         line.h1.run("ping -c 2 -i 0.2 -W 2 10.2.0.1");
         let _server = iperf3_server(&line, &line.h2);
@@ -48,14 +48,14 @@ fn the_packets_of_a_flow_stay_in_order_and_are_counted_once() {
     line.h1.run("ping -c 1 -W 2 fd00:2::2");
     router.ask(&["instance", "create", "statistics", "stats1"]);
     let read = || router.json(&["control", "stats1", "read"])["packets"]["udp"].as_u64().unwrap_or(0);
-    // Each worker has the flows of some of these ports. One more flow runs in the opposite direction.
+    // With these ports each worker owns some flows. One more flow runs in the opposite direction.
     let flows: Vec<Flow> = (9000..9006)
         .map(|port| Flow::start(&line.h1, &line.h2, to(&format!("10.2.0.2:{port}")), 500, 200))
         .chain([Flow::start(&line.h2, &line.h1, to("[fd00:1::2]:9000"), 500, 200)])
         .collect();
     flows[0].go_on(Duration::from_millis(300));
     assert_eq!(read(), 0);
-    // Binding while packets flow.
+    // The test binds instances while packets flow.
     router.ask(&["bind", "stats1", "--gate", "monitor", "--filter", "proto udp"]);
     let bound = std::time::Instant::now();
     flows[0].go_on(Duration::from_millis(700));
@@ -66,7 +66,7 @@ fn the_packets_of_a_flow_stay_in_order_and_are_counted_once() {
     }
     router.assert_conservation();
     assert_eq!(router.drops("handover_full"), 0);
-    // From now on each packet is counted once.
+    // From now on each packet is counted exactly once.
     let before = read();
     let (mut sent, mut received) = (0, 0);
     for port in 9100..9110 {
@@ -121,7 +121,7 @@ fn the_queues_of_a_device_are_read_by_several_workers() {
     }
 }
 
-/// Moves flows to the offload and back while they send.
+/// Moves flows to the offload and back to the workers while they send.
 fn go_down_and_up(line: &Line, router: &Millrace, case: &str) {
     line.h1.run("ping -c 2 -i 0.2 10.2.0.2");
     router.ask(&["instance", "create", "null", "stats"]);
@@ -144,7 +144,7 @@ fn go_down_and_up(line: &Line, router: &Millrace, case: &str) {
         router.ask(&["unbind", "stats", "--gate", "monitor", "--filter", "proto udp"]);
     }
     all_are_down();
-    // A scheduler runs at one worker, and applies to the flows of all.
+    // A scheduler runs at one worker, and applies to the flows of all workers.
     router.ask(&["scheduler", "add", "r2", "all", "--kind", "fifo"]);
     let before = offloaded();
     flows[0].go_on(Duration::from_millis(150));
@@ -173,7 +173,7 @@ fn flows_of_several_workers_enter_and_leave_the_offload_in_order() {
     }
     go_down_and_up(&line, &workers(&line, 1), "a worker, two queues");
     go_down_and_up(&line, &workers(&line, 2), "2 workers, two queues");
-    // A queue is added at run time, and the router opens the device again.
+    // A receive queue is added at run time, so the router opens the device again.
     line.h1.run("ethtool -L eth0 tx 1");
     line.r.run("ethtool -L r1 rx 1");
     let router = workers(&line, 2);
@@ -183,7 +183,7 @@ fn flows_of_several_workers_enter_and_leave_the_offload_in_order() {
     let is_opened = wait_until(Duration::from_secs(5), || router.log().contains("device is back"));
     assert!(is_opened.is_some(), "{}", router.log());
     go_down_and_up(&line, &router, "2 workers, a queue more");
-    // Each worker has a queue.
+    // Each worker reads one queue.
     let hardware = router.json(&["show", "hardware"]);
     let switches = hardware["switches"].as_array().expect("switches").iter();
     let up = switches.filter(|switch| switch["name"] == "socket rings" && switch["from"] == "xdp r1");
@@ -191,7 +191,7 @@ fn flows_of_several_workers_enter_and_leave_the_offload_in_order() {
     assert_eq!(to, ["worker 0", "worker 1"], "{hardware:#}");
 }
 
-/// Each worker has its own instance, with its own eBPF variant.
+/// Offloads packets of several workers: each worker has its own instance, with its own eBPF variant.
 #[test]
 fn offloaded_packets_of_several_workers_are_counted_once() {
     let Some(_ground) = Ground::enter_alone(&["ping", "ethtool"]) else { return };
@@ -255,7 +255,7 @@ fn the_kernel_forwards_on_when_a_router_of_several_workers_is_killed() {
     router.assert_conservation();
 }
 
-/// The hash of a flow chooses its worker, and each start draws a new seed of the hash.
+/// Starts two routers. A flow's hash selects its worker, and each start draws a new seed of the hash.
 #[test]
 fn fault_22_two_starts_give_flows_to_different_workers() {
     let Some(_ground) = Ground::enter(&["ping"]) else { return };
@@ -302,7 +302,7 @@ fn a_lookup_asks_the_worker_that_has_the_flow() {
         let flow = shown[0]["flow"].as_str().unwrap();
         assert_eq!(owner(flow), shown[0]["worker"].as_u64().unwrap(), "{shown:#}");
     }
-    // Of this many flows each worker has some.
+    // With this many flows, each worker owns some.
     let packet = |port: u16| format!("src 10.1.0.2 dst 10.2.0.2 proto udp sport 7 dport {port} in r1");
     let owners: BTreeSet<u64> = (1..65).map(|port| owner(&packet(port))).collect();
     assert_eq!(owners, BTreeSet::from([0, 1]));

@@ -1,5 +1,5 @@
-//! Changes of schedulers while packets wait in them. Only packets that the change is meant to drop are lost,
-//! flows keep their order, and every drop is counted.
+//! Changes of schedulers while packets wait in them. Only packets that a change is meant to drop are lost.
+//! Flows keep their order, and every drop is counted.
 
 use std::time::Duration;
 
@@ -8,9 +8,9 @@ use millrace_testkit::{Flow, FlowReport, Ground, Line, Millrace, Namespace, even
 use crate::support::{router, to};
 
 const PATIENCE: Duration = Duration::from_secs(20);
-/// Longest wait of a packet while settings of its queue change, if the queue's rate suffices.
+/// Longest wait of a packet while settings of its queue change, if the queue's rate suffices for its traffic.
 const STALL: Duration = Duration::from_millis(250);
-/// Longest wait of a packet in a queue whose rate is too low for a while.
+/// Longest wait of a packet in a queue whose rate is temporarily too low.
 const BACKLOG: Duration = Duration::from_secs(5);
 
 /// Returns a router that has forwarded packets both ways, so that both neighbours are resolved.
@@ -34,7 +34,7 @@ fn set(router: &Millrace, words: &str) {
     router.ask(&words.collect::<Vec<_>>());
 }
 
-/// Sends the packets for a UDP port of the second host to a queue.
+/// Adds a filter that sends packets for a UDP port of the second host to a queue.
 fn steer(router: &Millrace, port: u16, queue: &str) {
     router.ask(&["filter", "add", &format!("proto udp dport {port}"), "--action", &format!("queue {queue}")]);
 }
@@ -66,7 +66,7 @@ fn until_empty(router: &Millrace, name: &str) {
     eventually("nothing waits", PATIENCE, || (held(router, name) <= 2).then_some(()));
 }
 
-/// Uses all kinds of shares at once: service curves, a token bucket's rate, and weights of deficit round
+/// Changes all kinds of shares at once: service curves, a token bucket's rate, and weights of deficit round
 /// robin.
 #[test]
 fn curves_rates_and_weights_change_under_load_without_a_loss_or_a_stall() {
@@ -89,7 +89,7 @@ fn curves_rates_and_weights_change_under_load_without_a_loss_or_a_stall() {
     for (port, queue) in [(9001, "voice"), (9002, "bulk"), (9003, "left"), (9004, "right")] {
         steer(&router, port, queue);
     }
-    // Each flow sends well below the rate of its class under any of the settings.
+    // Each flow stays well below the rate of its class under all of the settings.
     let flows = [9001, 9002, 9003, 9004].map(|port| flow(&line, port, 400));
     flows.iter().for_each(Flow::wait_for_arrival);
     for round in 0..12 {
@@ -106,7 +106,7 @@ fn curves_rates_and_weights_change_under_load_without_a_loss_or_a_stall() {
     assert_whole(&flows.map(Flow::finish), "changes of curves, rates and weights", STALL);
     let flows = [9001, 9002, 9003, 9004].map(|port| flow(&line, port, 400));
     flows.iter().for_each(Flow::wait_for_arrival);
-    // Rates become too low and then sufficient again: the waiting packets leave, in order.
+    // The rates become too low and then sufficient again. The waiting packets leave in order.
     set(&router, "--node shaped rate=64kbit");
     until_waiting(&router, "bulk", 50);
     set(&router, "--node shaped rate=12mbit");
@@ -141,7 +141,7 @@ fn slow_class(router: &Millrace) {
     steer(router, 9001, "full");
 }
 
-/// Removes a class, and waits until it is gone.
+/// Removes a class, and waits until the router no longer shows it.
 fn remove(router: &Millrace, words: &[&str]) {
     router.ask(&[&["scheduler", "remove", "r2"], words].concat());
     eventually("the class is gone", PATIENCE, || {
@@ -160,7 +160,8 @@ fn packets_of_a_removed_class_go_to_the_named_leaf_in_order() {
     let (other, moved) = (flow(&line, 9000, 500), flow(&line, 9001, 500));
     until_waiting(&router, "full", 200);
     let received = moved.received();
-    // First the leaf alone. Then, with packets in it again, an inner node with all nodes below it.
+    // First the leaf alone is removed. Then, with packets in it again, an inner node is removed with all its
+    // descendants.
     remove(&router, &["full", "--to", "rest"]);
     eventually("what waited arrives", PATIENCE, || (moved.received() >= received + 200).then_some(()));
     add(&router, &["full --kind flow-queues --under slow"]);
@@ -186,18 +187,18 @@ fn packets_of_a_removed_class_are_dropped_and_counted_without_a_named_leaf() {
     let (other, cut) = (flow(&line, 9000, 500), flow(&line, 9001, 500));
     until_waiting(&router, "full", 200);
     remove(&router, &["slow", "--with-filters"]);
-    // Later packets wait in the default leaf.
+    // After the removal, packets of the flow use the default leaf.
     cut.wait_for_arrival();
     let [other, cut] = [other, cut].map(Flow::finish);
     assert_whole(&[other], "beside a class that was removed", STALL);
     assert_eq!((cut.duplicated, cut.reordered), (0, 0), "{cut:?}");
-    // The dropped packets are counted exactly, and they are consecutive.
+    // The router counts exactly the lost packets as dropped, and these are consecutive.
     assert!(cut.lost() >= 200, "{cut:?}");
     assert_eq!(router.drops("queue_removed"), cut.lost(), "{cut:?}");
     router.assert_conservation();
 }
 
-/// A TAP device accepts no packets while its owner has set it down.
+/// Sets a TAP device down: it accepts no packets until it is up again.
 #[test]
 fn stalled_tap_device_costs_only_its_own_packets() {
     let Some(_ground) = Ground::enter_alone(&["ping"]) else { return };

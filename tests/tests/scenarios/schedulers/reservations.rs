@@ -26,7 +26,7 @@ fn promised(router: &Millrace) -> u64 {
     nodes.iter().filter(|node| node["name"] != "all").map(of).sum()
 }
 
-/// Repeats a request until no other change is in progress.
+/// Repeats a request while another change is in progress. Returns the result.
 fn ask_in_turn(router: &Millrace, arguments: &[&str]) -> Ended {
     loop {
         let ended = router.try_ask(arguments);

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use millrace_testkit::{Line, Millrace, wait_until};
 use serde_json::Value;
 
-/// Next hops of each destination from 11.0.0.0 on: gateway and device.
+/// Next hops (gateway and device) of each destination from 11.0.0.0 on.
 pub type Fib = BTreeMap<String, BTreeSet<(String, String)>>;
 
 /// Number of routes that one command changes.
@@ -31,13 +31,13 @@ fn fib(rows: &Value, to: &str, via: &str, device: &str, next_hops: &str) -> Fib 
     rows.as_array().expect("rows").iter().filter_map(entry).collect()
 }
 
-/// Returns the routes to 11.0.0.0 and above of a router whose ports have the names of their devices.
+/// Returns a router's routes to 11.0.0.0 and above. The router's ports must have the names of their devices.
 pub fn of_router(router: &Millrace) -> Fib {
     fib(&router.json(&["show", "routes"]), "to", "via", "port", "next_hops")
 }
 
-/// Returns the time from `begin` until the router has these routes. It excludes parsing the router's answers,
-/// which takes seconds in a debug build.
+/// Returns the time from `begin` until the router has these routes. It excludes the time to parse the
+/// router's answers, which takes seconds in a debug build.
 ///
 /// # Panics
 /// When the router has other routes for longer than `patience`.
@@ -53,17 +53,17 @@ pub fn time_until_equal(router: &Millrace, kernel: &Fib, begin: Instant, patienc
     answered
 }
 
-/// Returns the routes to 11.0.0.0 and above of the kernel below the router.
+/// Returns the routes to 11.0.0.0 and above of the router's kernel.
 pub fn of_kernel(line: &Line) -> Fib {
     let text = line.r.run("ip -j -4 route show table main");
     fib(&serde_json::from_str(&text).expect("JSON of ip"), "dst", "gateway", "dev", "nexthops")
 }
 
-/// Waits until the router has the kernel's routes with the kernel's next hops. Returns the time that passed
-/// and the number of routes.
+/// Waits until the router has the kernel's routes with the kernel's next hops. Returns the elapsed time and
+/// the number of routes.
 ///
 /// # Panics
-/// When the tables differ for longer than `patience`, with the first differences.
+/// When the tables differ for longer than `patience`; the message has the first differences.
 pub fn assert_equal(line: &Line, router: &Millrace, patience: Duration) -> (Duration, usize) {
     let kernel = of_kernel(line);
     let mut ours = Fib::new();
@@ -83,12 +83,12 @@ pub fn change(line: &Line, verb: &str, numbers: Range<u32>) {
     run(line, verb, numbers, 0);
 }
 
-/// Changes the routes of these numbers to the other next hop.
+/// Replaces the next hop of the routes with these numbers by the other one.
 pub fn change_next_hops(line: &Line, numbers: Range<u32>) {
     run(line, "replace", numbers, 1);
 }
 
-/// Removes the routes of these numbers after [`change_next_hops`].
+/// Removes the routes with these numbers after [`change_next_hops`].
 pub fn withdraw_next_hops(line: &Line, numbers: Range<u32>) {
     run(line, "del", numbers, 1);
 }
@@ -99,7 +99,7 @@ fn run(line: &Line, verb: &str, numbers: Range<u32>, shift: u32) {
         let port = 1 + (number + shift) % 2;
         format!("route {verb} {}.{third}.{fourth}.0/24 via 10.{port}.0.2\n", 11 + second)
     };
-    // One command takes a bounded time.
+    // One `ip` command per batch, so that each takes a bounded time.
     for first in numbers.clone().step_by(BATCH as usize) {
         let text: String = (first..numbers.end.min(first + BATCH)).map(one).collect();
         let file = line.write("batch", &text);

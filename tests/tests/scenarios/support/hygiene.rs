@@ -1,12 +1,12 @@
-//! Resources that a router uses on its machine, before and after an operation.
+//! Resources that a router uses on its machine, compared before and after an operation.
 
 use std::time::Duration;
 use std::{fs, thread};
 
 use millrace_testkit::{Millrace, resident};
 
-/// Number of counts of descriptors, and the time between two. A router closes a command's connection shortly
-/// after the command has ended, so the smallest count shows the router at rest.
+/// How often descriptors are counted, and the time between two counts. A router closes the connection of a
+/// command shortly after the command has ended. So the smallest count is that of the router at rest.
 const COUNTS: (usize, Duration) = (20, Duration::from_millis(50));
 
 /// Memory, descriptors and threads of a router's process.
@@ -18,7 +18,7 @@ pub struct Taken {
 }
 
 impl Taken {
-    /// Returns the current resources of a router, which carries out no command.
+    /// Returns the current resources of a router. No command may be in progress.
     pub fn by(router: &Millrace) -> Self {
         let count =
             |what: &str| fs::read_dir(format!("/proc/{}/{what}", router.pid())).map_or(0, Iterator::count);
@@ -35,7 +35,8 @@ impl Taken {
     }
 
     /// Checks that a router uses no more than these resources: no more descriptors, and at most `percent`
-    /// more memory. Two more threads for files are allowed: they stay once two had work at the same time.
+    /// more memory. Two more threads for files are allowed, because the router keeps threads that it once
+    /// needed at the same time.
     ///
     /// # Panics
     /// When the router uses more, or when it has panicked or ended.

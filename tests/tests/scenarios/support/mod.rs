@@ -51,7 +51,8 @@ pub fn flow_for(line: &Line, rate: u32, time: Duration) -> FlowReport {
     flow.finish()
 }
 
-/// Longest wait of a packet beside a misbehaving plugin: five slices of a call, and pauses of the machine.
+/// Longest wait of a packet beside a misbehaving plugin. It allows for five slices of a call, and for pauses
+/// of the machine.
 const UNDISTURBED: Duration = Duration::from_millis(100);
 
 /// Checks that a flow lost nothing and kept its order.
@@ -60,7 +61,7 @@ pub fn assert_whole(report: &FlowReport, what: &str) {
     assert_eq!((report.lost(), report.reordered, report.duplicated), (0, 0, 0), "{what}: {report:?}");
 }
 
-/// Checks that a flow lost nothing, kept its order and never waited.
+/// Checks that a flow lost nothing, kept its order and never waited longer than [`UNDISTURBED`].
 pub fn assert_undisturbed(report: &FlowReport, what: &str) {
     assert_whole(report, what);
     assert!(report.longest_delay < UNDISTURBED, "{what}: {report:?}");
@@ -82,8 +83,9 @@ pub fn iperf3(host: &Namespace, arguments: &str) -> serde_json::Value {
     serde_json::from_str(&text).unwrap_or_else(|error| panic!("iperf3 {arguments}: {error}: {text}"))
 }
 
-/// Returns the bits that the second host's link has carried to it, with preambles, frame check sequences and
-/// gaps, and the time of the reading. Repeats the request until the answer takes at most a millisecond.
+/// Returns the number of bits that the second host's link has carried to it, and the time of the reading. The
+/// number includes preambles, frame check sequences and gaps. Repeats the request until the answer takes at
+/// most a millisecond.
 fn arrived(line: &Line) -> (f64, Instant) {
     for _ in 0..1000 {
         let (counters, at, took) = line.h2.within(|| {
@@ -100,7 +102,8 @@ fn arrived(line: &Line) -> (f64, Instant) {
     panic!("counters can't be read within a millisecond");
 }
 
-/// Returns the bits per second that the second host's link carries to it during `meanwhile`.
+/// Returns the rate, in bits per second, at which the second host's link carries packets to it during
+/// `meanwhile`.
 pub fn rate_to_h2(line: &Line, meanwhile: impl FnOnce()) -> f64 {
     let before = arrived(line);
     meanwhile();
@@ -112,7 +115,7 @@ pub fn rate_to_h2(line: &Line, meanwhile: impl FnOnce()) -> f64 {
 pub struct SmallDisk(pub PathBuf);
 
 impl SmallDisk {
-    /// Mounts a file system of `size`, in the syntax of `mount`, at a new directory.
+    /// Mounts a new file system at a new directory. `size` has the syntax of `mount`.
     pub fn new(at: PathBuf, size: &str) -> Self {
         fs::create_dir_all(&at).unwrap();
         let mut mount = Command::new("mount");
@@ -125,7 +128,7 @@ impl SmallDisk {
 
 impl Drop for SmallDisk {
     fn drop(&mut self) {
-        // A lazy unmount, for a file system that is still in use.
+        // The lazy unmount also works for a file system that is still in use.
         let _ = Command::new("umount").arg("-l").arg(&self.0).status();
     }
 }

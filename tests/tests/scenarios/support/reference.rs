@@ -1,5 +1,4 @@
-//! Reference flows: 1,000 packets a second in each direction, on a path that a fault elsewhere must not
-//! disturb.
+//! Reference flows: 1,000 packets a second in each direction. A fault elsewhere must not disturb them.
 
 use std::time::Duration;
 
@@ -7,17 +6,17 @@ use millrace_testkit::{Flow, FlowReport, Line};
 
 use crate::support::{assert_undisturbed, to};
 
-/// Maximum mean gap when another forwarder, the kernel or the next router, takes over. `bench takeover`
+/// Maximum mean gap in a flow when the kernel or the next router takes over forwarding. `bench takeover`
 /// measures the median.
 pub const GAP: Duration = Duration::from_millis(50);
-/// Longest single gap: a busy machine may delay one takeover.
+/// Maximum single gap, because a busy machine may delay one takeover.
 pub const LONGEST_GAP: Duration = Duration::from_millis(150);
 
 /// Flows in both directions between the hosts of a line.
 pub struct Reference([Flow; 2]);
 
 impl Reference {
-    /// Starts both flows after resolving neighbours.
+    /// Resolves the neighbours and starts both flows.
     pub fn start(line: &Line) -> Self {
         line.h1.run("ping -c 2 -i 0.2 -W 2 10.2.0.2");
         Self([
@@ -36,8 +35,8 @@ impl Reference {
         self.0.map(Flow::finish)
     }
 
-    /// Ends both flows, and checks each direction: no gap exceeds [`LONGEST_GAP`], and the mean of several
-    /// gaps is at most [`GAP`].
+    /// Ends both flows, and checks each direction after `changes` takeovers. No gap may exceed
+    /// [`LONGEST_GAP`]; the mean of several gaps must be at most [`GAP`].
     pub fn assert_gaps(self, changes: u32, what: &str) {
         for (report, way) in self.finish().iter().zip(["h1 to h2", "h2 to h1"]) {
             println!("{what}, {way}: {report:?}");

@@ -1,4 +1,4 @@
-//! Queue counters of routes and filters, compared with counts of single packets.
+//! Queue counters of routes and filters, compared with counts of each packet by a model.
 
 mod twin;
 
@@ -10,7 +10,8 @@ use proptest::prelude::*;
 use crate::flows::offloaded_flows::model::OffloadModel;
 use twin::{FILTERS, ROUTES, Twin};
 
-/// Schedulers for port `c`, each with a leaf `second`. Most bursts exceed their thresholds.
+/// Schedulers for port `c`, each with a leaf `second`. Most bursts of the test exceed their discard
+/// thresholds.
 const SCHEDULERS: [&str; 6] = [
     "",
     r#"scheduler = { rate = "2mbit", node = [
@@ -107,7 +108,7 @@ proptest! {
                 Step::AddRoute(which) => twin.add_route(which),
                 Step::RemoveRoute(which) => twin.remove_route(which),
             }
-            // The offload reports to routes a quarter of a second later at most.
+            // The offload reports its counts at most a quarter of a second later.
             twin.router.advance(Duration::from_millis(600));
             twin.check();
         }
@@ -138,7 +139,7 @@ fn a_route_does_not_get_the_number_of_one_whose_packets_still_wait() {
     let (waiting, _) = twin.check();
     assert!(waiting > 0);
     twin.remove_route(0);
-    // Far more numbers are released than the pool of unused numbers holds.
+    // This releases far more account numbers than the pool of unused numbers holds.
     let prefix = |number: usize| format!("10.100.{}.{}/32", number / 250, number % 250);
     let route = |number: usize| toml::from_str(&format!("to = \"{}\"\nvia = \"10.2.0.2\"", prefix(number)));
     let routes: Vec<millrace_config::Route> = (0..1500).map(|number| route(number).unwrap()).collect();

@@ -1,5 +1,6 @@
-//! Router, and a model that counts beside it packet by packet. The packets sent to the router give the
-//! amounts that each route and filter should enqueue. The transmitted packets give the amounts sent.
+//! Router with a model that counts each packet. From the packets sent to the router, the model computes the
+//! amounts that each route and filter should enqueue. From the transmitted packets it computes the amounts
+//! sent.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -12,7 +13,7 @@ use millrace_units::{Amount, QueueAccount};
 
 use crate::flows::offloaded_flows::model::{OffloadModel, Received};
 
-/// Returns a configuration with a port for copies, a scheduler at port `c`, and an instance.
+/// Returns a configuration with a port for copies, a scheduler at port `c`, and a plugin instance.
 fn configuration(workers: usize, scheduler: &str) -> String {
     let standard = STANDARD.replacen("name = \"c\"\n", &format!("name = \"c\"\n{scheduler}"), 1);
     format!(
@@ -43,8 +44,8 @@ const PORTS: [&str; 4] = ["a", "b", "c", "d"];
 /// Length of the payload of each packet, in bytes. The payload begins with the packet's number.
 const PAYLOAD: usize = 60;
 
-/// Function that tells whether a filter matches, by source port, destination port, and whether the
-/// destination is in 10.9.1.0/24.
+/// Condition of a filter as a function of source port, destination port, and whether the destination is in
+/// 10.9.1.0/24.
 type Matches = fn(u16, u16, bool) -> bool;
 pub const FILTERS: [(&str, Matches); 6] = [
     ("match = \"proto udp dport 443\"\naction = \"drop\"\npriority = 9", |_, to, _| to == 443),
@@ -57,8 +58,8 @@ pub const FILTERS: [(&str, Matches); 6] = [
     ("match = \"dst 10.9.1.0/24\"\naction = \"copy-to d via 10.4.0.2\"", |_, _, near| near),
     ("match = \"proto udp sport 1001\"\naction = \"drop\"\ngate = \"firewall\"", |from, _, _| from == 1001),
 ];
-/// Index of the filter that drops at the gate `route`. Below: of the filter that sends out of port `c`, of
-/// the filter that copies, and of the drop before all others.
+/// Indices of filters that the model treats specially. `DROP` drops at the gate `route`, `PORT` sends out of
+/// port `c`, `COPY` copies, and `EARLY` drops before all other filters.
 const DROP: usize = 0;
 const PORT: usize = 1;
 const COPY: usize = 4;
@@ -74,17 +75,17 @@ pub const ROUTES: [(&str, &str); 6] = [
     ("10.9.2.0/24", "kind = \"blackhole\""),
 ];
 
-/// Index of an account. A route or a filter has an account from its addition to its removal.
+/// Index of an account. A route or filter has an account from its addition to its removal.
 type Account = usize;
 
-/// Observed amounts of an account.
+/// Amounts of an account that the model computed.
 #[derive(Clone, Copy, Default, Debug)]
 struct Seen {
     queued: Amount,
     sent: Amount,
 }
 
-/// Active route: its account, and whether it forwards.
+/// Route in force: its account, and whether it forwards.
 #[derive(Debug)]
 struct Known {
     account: Account,
@@ -99,7 +100,8 @@ pub struct Twin {
     seen: Vec<Seen>,
     routes: BTreeMap<IpNet, Known>,
     filters: Vec<(usize, BindingId, Account)>,
-    /// Accounts of each packet, by number: of its copies, which leave by port `d`, and of the packet itself.
+    /// Accounts of each packet, by packet number: first those of its copies, which leave by port `d`, then
+    /// those of the packet itself.
     packets: Vec<(Vec<Account>, Vec<Account>)>,
 }
 
@@ -150,7 +152,7 @@ impl Twin {
     pub fn add_route(&mut self, which: usize) {
         let (to, rest) = ROUTES[which];
         let route = toml::from_str(&format!("to = \"{to}\"\n{rest}")).expect("a route");
-        // Adding an identical route would keep the old counters.
+        // Without the removal, the addition of an identical route would keep the old counters.
         let prefix: IpNet = to.parse().unwrap();
         let _ = self.router.router.remove_route(prefix);
         self.router.router.add_route(&route).expect("a right route");
@@ -187,7 +189,7 @@ impl Twin {
         self.look();
     }
 
-    /// Receives a frame at port `a`: the offload forwards it, or the router gets it.
+    /// Receives a frame at port `a`: the offload model forwards it, or the router gets it.
     fn receive(&mut self, frame: &[u8]) {
         let port = self.router.router.port_id("a").unwrap();
         let receive = |offload: &OffloadModel| offload.receive((port, 0), [2, 0, 0, 0, 0, 0x0a], frame);
@@ -212,7 +214,7 @@ impl Twin {
         (frame, bytes)
     }
 
-    /// Notes the accounts of the next packet.
+    /// Records the accounts of the next packet, and adds the packet to their queued amounts.
     fn expect(&mut self, destination: &str, (from, to): (u16, u16), bytes: usize) {
         let address: IpNet = destination.parse::<std::net::IpAddr>().unwrap().into();
         let near = "10.9.1.0/24".parse::<IpNet>().unwrap().contains(&address);
@@ -262,8 +264,8 @@ impl Twin {
         }
     }
 
-    /// Compares the router's counters with the observed amounts. Returns the total numbers of waiting packets
-    /// and of dropped packets of all routes.
+    /// Compares the router's counters with the model's amounts. Returns the total numbers of waiting and of
+    /// dropped packets of all routes.
     pub fn check(&mut self) -> (u64, u64) {
         self.look();
         let (mut waiting, mut dropped) = (0, 0);

@@ -1,5 +1,5 @@
-//! Flow table compared with filters and routes: a router with a history of packets and changes, against a new
-//! router with the same configuration and without a flow table.
+//! Flow table compared with filters and routes. One router has a history of packets and changes. It must
+//! treat packets as a new router with the same configuration and no flow table does.
 
 pub(crate) mod packets;
 
@@ -39,10 +39,10 @@ settings = { ports = "53" }
 const SETTINGS: &str = "frames = 1024\nflows-max = 1024\nicmp-rate = 1000000\nicmp-burst = 1000000\n\
                         [control-plane]\npolice = false\n";
 
-/// Configuration under change.
+/// Configuration that the test changes.
 #[derive(Clone, Debug, Default)]
 struct Settings {
-    /// Table kind of the gates `firewall` and `route`.
+    /// Kind of filter table at the gates `firewall` and `route`.
     table: &'static str,
     filters: Vec<String>,
     routes: BTreeMap<&'static str, String>,
@@ -80,7 +80,7 @@ enum Change {
     AddRoute(&'static str, String),
     RemoveRoute(&'static str),
     Mtu(u16),
-    /// Sets this port down, and all others up.
+    /// Sets this port down, and all other ports up.
     Down(Option<&'static str>),
     ReversePath(&'static str, ReversePath),
     Wait(u64),
@@ -187,7 +187,7 @@ fn any_change() -> impl Strategy<Value = Change> {
     ]
 }
 
-/// Outcome of some packets.
+/// Observable outcome of some packets.
 #[derive(Debug, PartialEq, Eq)]
 struct Outcome {
     sent: BTreeMap<String, Vec<Output>>,
@@ -197,7 +197,7 @@ struct Outcome {
     created: BTreeMap<&'static str, u64>,
 }
 
-/// Injects frames at once, and returns the outcome.
+/// Injects all frames before the router runs, and returns the outcome.
 fn outcome(router: &mut Scenario, frames: &[(&str, Vec<u8>)]) -> Outcome {
     router.take_all();
     let before = router.router.summary();
@@ -231,7 +231,7 @@ fn without_identification(output: Output) -> Output {
     Output::new(bytes)
 }
 
-/// Router with a history, its current configuration, and a new router of that configuration.
+/// Router with a history, and the configuration from which the new router is built.
 struct Pair {
     settings: Settings,
     router: Scenario,
@@ -254,7 +254,7 @@ impl Pair {
         match change {
             Change::AddFilter(text) => {
                 let filter: Filter = toml::from_str(text).expect("a filter");
-                // The router refuses a filter that is already there.
+                // The router refuses a filter that it already has.
                 if let Ok(id) = router.add_filter(&filter) {
                     self.ids.push(id);
                     settings.filters.push(text.clone());
@@ -293,7 +293,7 @@ impl Pair {
         }
     }
 
-    /// Injects frames at once into both routers, and compares the outcomes.
+    /// Injects all frames into each of the two routers before it runs, and compares the outcomes.
     fn compare(&mut self, packets: &[Chosen]) -> Result<(), TestCaseError> {
         let mut frames = Vec::new();
         for chosen in packets {
@@ -316,7 +316,7 @@ impl Pair {
     }
 }
 
-/// Returns the number of runs, 60 by default, since a run takes a fifth of a second.
+/// Returns the number of test runs: 60 by default, because a run takes a fifth of a second.
 fn cases() -> u32 {
     std::env::var("PROPTEST_CASES").ok().and_then(|cases| cases.parse().ok()).unwrap_or(60)
 }
@@ -338,7 +338,7 @@ proptest! {
     }
 }
 
-/// Injects frames one after the other. Returns the outcome of all, with each port's frames sorted.
+/// Injects frames one after the other. Returns the outcome of all frames, with each port's frames sorted.
 fn outcome_one_by_one(router: &mut Scenario, frames: &[(&str, Vec<u8>)]) -> Outcome {
     let each = frames.iter().map(|frame| outcome(router, std::slice::from_ref(frame)));
     let all = each.reduce(|mut all, one| {
@@ -360,7 +360,8 @@ fn in_order_of_bytes(mut outcome: Outcome) -> Outcome {
 proptest! {
     #![proptest_config(ProptestConfig { cases: cases(), failure_persistence: None, ..ProptestConfig::default() })]
 
-    /// The router looks up the new flows of a batch together, but the flow of a single packet alone.
+    /// Compares a batch with single packets: the router looks up the new flows of a batch together, but the
+    /// flow of a single packet alone.
     #[test]
     fn packets_of_a_batch_are_treated_like_single_packets(
         table in prop::sample::select(&["tuple-space", "cutting-tree", "linear", "dag", "dag-patricia", "dag-tree-bitmap"][..]),
@@ -376,7 +377,7 @@ proptest! {
             if !remembers {
                 router.forget_flows();
             }
-            // The router refuses a filter that is already there.
+            // The router refuses a filter that it already has.
             filters.iter().for_each(|text| drop(router.add_filter(&filter(text))));
         }
         let frames = (1..).zip(&packets).flat_map(|(identification, packet)| packet.frames("a", identification));
@@ -394,7 +395,7 @@ pub(crate) fn filter(text: &str) -> Filter {
     toml::from_str(text).expect("a filter")
 }
 
-/// A new filter distinguishes packets inside a flow that the earlier filters did not distinguish.
+/// Adds a filter that distinguishes packets inside a known flow, which earlier filters did not distinguish.
 #[test]
 fn filter_on_varying_fields_applies_to_all_matching_packets_of_a_flow() {
     let mut router = Scenario::standard();

@@ -1,9 +1,9 @@
-//! Packets of a small network, and strategies that choose them.
+//! Packets of a small network, and strategies that generate them.
 
 use millrace_tests::{Frame, Ipv4Frame, Ipv6Frame, station};
 use proptest::prelude::*;
 
-/// Packet: one of a few flows with other varying fields, or any other packet.
+/// Packet chosen by a strategy: one of a few flows with varying fields, or any other packet.
 #[derive(Clone, Debug)]
 pub struct Chosen {
     pub port: &'static str,
@@ -28,7 +28,7 @@ impl Chosen {
     }
 }
 
-/// Packet of a small network.
+/// Packet between the hosts of a small network.
 #[derive(Clone, Debug)]
 pub struct Packet {
     v6: bool,
@@ -44,7 +44,7 @@ enum Kind {
     Udp(u16, u16),
     Tcp(u16, u16, u8),
     Echo,
-    /// Protocol, and length of its header in bytes.
+    /// Protocol, and length in bytes of its header.
     Raw(u8, usize),
     /// Later fragment without a first fragment.
     Later(u8),
@@ -53,7 +53,7 @@ enum Kind {
 }
 
 impl Packet {
-    /// Returns the packet's frames at a port. Fragments have an identification of their own.
+    /// Returns the packet's frames at a port. All fragments of the packet carry `identification`.
     pub fn frames(&self, port: &str, identification: u32) -> Vec<Vec<u8>> {
         let own = if port == "a" { station(0x0a) } else { station(0x0b) };
         if self.v6 {
@@ -61,7 +61,7 @@ impl Packet {
                 Kind::Udp(from, to) => vec![Ipv6Frame::udp().ports(from, to)],
                 Kind::Tcp(from, to, flags) => vec![Ipv6Frame::tcp().ports(from, to).flags(flags)],
                 Kind::Echo => vec![Ipv6Frame::echo()],
-                // Destination options that are cut short, or complete with no header behind them.
+                // Destination options that are cut short, or complete without a header after them.
                 Kind::Raw(60, length) => {
                     vec![Ipv6Frame::raw(60).payload(&[6, 0, 1, 4, 0, 0, 0, 0][..length.min(8)])]
                 }

@@ -1,4 +1,4 @@
-//! Simple model of the offload in memory: how the XDP program and its flow cache treat packets.
+//! Simple model of the offload in memory: it treats packets as the XDP program with its flow cache does.
 
 use std::collections::HashMap;
 use std::net::{Ipv4Addr, Ipv6Addr};
@@ -25,7 +25,7 @@ struct State {
     room: u32,
     forwarded: u64,
     dropped: u64,
-    /// Token buckets: the shared word, ticks per byte (times 65,536), and the depth in ticks.
+    /// Token buckets. Each has the shared word, the ticks per byte (times 65,536), and the depth in ticks.
     buckets: Vec<(Arc<AtomicU64>, u64, u64)>,
     now: u64,
 }
@@ -41,7 +41,7 @@ struct Entry {
 }
 
 impl State {
-    /// Returns the number of a worker's flows.
+    /// Returns the number of flows that a worker has in the flow cache.
     fn of(&self, worker: usize) -> usize {
         self.entries.values().filter(|entry| entry.worker == worker).count()
     }
@@ -66,7 +66,7 @@ impl OffloadModel {
         look(&mut self.0.lock().unwrap())
     }
 
-    /// Sets the clock, in nanoseconds.
+    /// Sets the model's clock, in nanoseconds.
     pub fn set_now(&self, now: u64) {
         self.state(|state| state.now = now);
     }
@@ -126,11 +126,11 @@ impl OffloadModel {
 /// Fate of a frame.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Received {
-    /// Upcall.
+    /// Upcall: the frame goes to the worker.
     Up,
-    /// Sent out of this port, with these bytes.
+    /// The offload sends these bytes out of this port.
     Sent(PortId, Vec<u8>),
-    /// Drop.
+    /// The offload drops the frame.
     Dropped,
 }
 
@@ -172,7 +172,7 @@ fn read(port: PortId, own: [u8; 6], frame: &[u8]) -> Option<(FlowKey, usize)> {
     };
     match (&frame[12..14], network.len()) {
         ([0x08, 0], 20..) => {
-            // The packet's own length ends a padded frame.
+            // The packet ends where its own length field says, before any padding.
             let own = usize::from(number(2));
             let network = if frame.len() == 60 && own < network.len() { &network[..own] } else { network };
             let address = |at: usize| Ipv4Addr::from(<[u8; 4]>::try_from(&network[at..at + 4]).unwrap());

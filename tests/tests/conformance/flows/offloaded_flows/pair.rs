@@ -1,4 +1,5 @@
-//! Pair of routers under the same packets and changes, with and without an offload.
+//! Router for comparison with another one that gets the same packets and changes, one with an offload and one
+//! without.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -32,7 +33,7 @@ pub const ROUTES: [(&str, &str); 4] = [
 pub struct Pair {
     pub router: Scenario,
     pub offload: Option<OffloadModel>,
-    /// Transmitted frames by port, in order.
+    /// Frames transmitted by each port, in order.
     pub sent: BTreeMap<String, Vec<Vec<u8>>>,
     pub filters: Vec<BindingId>,
 }
@@ -42,7 +43,8 @@ impl Pair {
         Self::of_workers(room, 1, 1)
     }
 
-    /// Returns a router with `workers` workers, and `queues` receive queues at each port.
+    /// Returns a router with `workers` workers, and `queues` receive queues at each port. With `room`, it has
+    /// an offload with room for as many flows.
     pub fn of_workers(room: Option<u32>, workers: usize, queues: usize) -> Self {
         let mut router = Scenario::with_settings(&format!(
             "icmp-rate = 1000000\nicmp-burst = 1000000\nredirects = false\nworkers = {workers}"
@@ -93,20 +95,22 @@ impl Pair {
         self.take();
     }
 
-    /// Returns the transmitted frames by port and flow: source, destination and the transport ports.
+    /// Returns the transmitted frames by port and flow. The flow consists of source, destination and
+    /// transport ports.
     pub fn by_flow(&self) -> ByFlow {
         let mut flows: BTreeMap<_, Vec<_>> = BTreeMap::new();
         for (port, frames) in &self.sent {
             for frame in frames {
                 let mut frame = frame.clone();
                 let flow = match (&frame[12..14], frame.len()) {
-                    // A later fragment has no ports: the identification of its packet takes their place.
+                    // A later fragment has no ports, so the packet's identification stands in their place.
                     ([8, 0], 38..) if frame[20] & 0x1f != 0 || frame[21] != 0 => {
                         [&frame[23..24], &frame[26..34], &frame[18..20], &[0, 0]].concat()
                     }
                     ([8, 0], 38..) => {
                         if frame[23] == 1 && frame[34] != 8 {
-                            // Identification and header checksum of ICMP errors differ between routers.
+                            // Each router chooses the identification of ICMP errors itself, so identification
+                            // and header checksum are cleared.
                             frame[18..20].fill(0);
                             frame[24..26].fill(0);
                         }
@@ -121,7 +125,7 @@ impl Pair {
         flows
     }
 
-    /// Returns the counters of the present filters in the order of adding: packets, bytes, drops.
+    /// Returns packets, bytes and drops of each present filter, in the order of addition.
     pub fn filter_counts(&mut self) -> Vec<(u64, u64, u64)> {
         let counted = |id: &BindingId| {
             let counts = self.router.router.filter_counts(*id);
@@ -162,7 +166,7 @@ impl Pair {
             }
             Change::Wait(millis) => self.advance(*millis),
         }
-        // While a change is in progress, packets may meet the old or the new state.
+        // Completes the change. During a change, packets may meet the old or the new state.
         self.run();
     }
 }
