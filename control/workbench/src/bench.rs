@@ -18,14 +18,15 @@ use crate::{Module, WorkbenchError};
 const BATCHES: [usize; 4] = [1, 8, 32, 64];
 /// Length of the packets in bytes, link header included.
 const BYTES: usize = 128;
-/// Maximum number of calls per batch size. Warm-up takes as many calls, within a tenth of the time.
+/// Maximum number of measured calls per batch size. The warm-up before makes at most as many calls, in at
+/// most a tenth of the time.
 const ROUNDS: usize = 20_000;
-/// Maximum time per batch size.
+/// Maximum time to measure one batch size.
 const PATIENCE: Duration = Duration::from_millis(500);
-/// Number of instances that are created to measure the memory of one.
+/// Number of instances that are created to measure the resident memory of one instance.
 const INSTANCES: usize = 8;
 
-/// Costs of a plugin.
+/// Costs of a plugin on this machine: time and memory.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct Costs {
     /// Name of the plugin.
@@ -34,7 +35,7 @@ pub struct Costs {
     pub version: String,
     /// Size of the module in bytes.
     pub module: usize,
-    /// Size of the compiled code with its data in bytes; for a shared object, the size of its file.
+    /// Size of the compiled code with its data, in bytes. For a shared object, the size of its file.
     pub code: usize,
     /// Time to compile the module, or to load the shared object, in milliseconds.
     pub compile: f64,
@@ -50,7 +51,7 @@ pub struct Costs {
     pub batches: Vec<BatchCost>,
 }
 
-/// Cost of calls with a given number of packets.
+/// Time of calls with a given number of packets.
 #[derive(Clone, Copy, PartialEq, Debug, Serialize)]
 pub struct BatchCost {
     /// Number of packets per call.
@@ -61,11 +62,11 @@ pub struct BatchCost {
     pub suspended: usize,
     /// Nanoseconds per packet.
     pub nanoseconds: Spread,
-    /// Cycles of the time-stamp counter per packet; none without such a counter.
+    /// Cycles of the time-stamp counter per packet; `None` on a machine without such a counter.
     pub cycles: Option<Spread>,
 }
 
-/// Distribution of figures.
+/// Median and 99th percentile of measured values.
 #[derive(Clone, Copy, PartialEq, Debug, Serialize)]
 pub struct Spread {
     /// 50th percentile.
@@ -103,7 +104,8 @@ fn milliseconds(time: Duration) -> f64 {
     time.as_secs_f64() * 1e3
 }
 
-/// Returns the resident memory of one instance in bytes, from the growth of the process.
+/// Returns the resident memory of one instance in bytes. It is measured as the growth of the process while
+/// instances are created.
 fn resident(create: impl Fn() -> Result<Box<dyn Instance>, PluginError>) -> Result<u64, WorkbenchError> {
     let before = resident_pages();
     let instances = (0..INSTANCES).map(|_| create()).collect::<Result<Vec<_>, _>>()?;
@@ -135,15 +137,15 @@ fn batch(instance: &mut dyn Instance, pool: &Pool, packets: usize) -> Result<Bat
     })
 }
 
-/// Measurement of one call.
+/// Measurement of one call: its time, cycles and slices.
 struct Round {
     nanoseconds: u64,
     cycles: Option<u64>,
     slices: u32,
 }
 
-/// Makes at most `most` calls, for at most `patience`. Each call gets new packets, since a plugin may change
-/// them.
+/// Makes at most `most` calls, in at most `patience`. Each call gets new packets, since a plugin may change
+/// its packets.
 fn round(
     instance: &mut dyn Instance,
     pool: &Pool,

@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::inspect::hex;
 
-/// Change of adjacent bytes.
+/// Change of a packet by a plugin: adjacent bytes, before and after.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Change {
@@ -22,8 +22,8 @@ impl Change {
     }
 }
 
-/// Returns the changes from `before` to `after`. If the lengths differ, the only change covers all bytes from
-/// the first to the last difference.
+/// Returns the changes from `before` to `after`. If the lengths differ, returns one change. It covers all
+/// bytes from the first to the last difference.
 pub fn changes(before: &[u8], after: &[u8]) -> Vec<Change> {
     if before.len() == after.len() { runs(before, after) } else { vec![resized(before, after)] }
 }

@@ -29,7 +29,7 @@ pub enum WorkbenchError {
     /// The plugin failed during the measurement.
     #[error("the plugin failed during the measurement: {0}")]
     Failed(String),
-    /// The expectation can't be read.
+    /// The expectation file can't be read.
     #[error("{}: {problem}", file.display())]
     Expectation {
         /// File of the expectation.

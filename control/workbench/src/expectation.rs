@@ -1,4 +1,5 @@
-//! Expectation: a plugin's expected effect on the packets of a capture.
+//! Expectation: a file with the expected effect of a plugin on the packets of a capture. `plugin test` writes
+//! it (`--save`) and compares with it (`--expect`).
 
 use std::fs;
 use std::io::Write as _;
@@ -13,13 +14,13 @@ use crate::{Change, Outcome, Trial, WorkbenchError};
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Expectation {
-    /// Name of the plugin, for people.
+    /// Name of the plugin; only information for people.
     pub plugin: String,
     /// Expected results of the packets, in the order of their numbers.
     pub packets: Vec<Expected>,
 }
 
-/// Expected result of a packet.
+/// Expected effect of a plugin on one packet.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Expected {
@@ -27,7 +28,7 @@ pub struct Expected {
     pub number: usize,
     /// Expected verdict.
     pub verdict: String,
-    /// Expected changes of its bytes.
+    /// Expected changes of the packet's bytes.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub changes: Vec<Change>,
 }
@@ -40,12 +41,12 @@ impl From<&Outcome> for Expected {
 }
 
 impl Expectation {
-    /// Creates the expectation that is equal to a trial's results.
+    /// Creates an expectation from the results of a trial.
     pub fn of(trial: &Trial) -> Self {
         Self { plugin: trial.plugin.clone(), packets: trial.packets.iter().map(Expected::from).collect() }
     }
 
-    /// Reads a file.
+    /// Reads an expectation file.
     pub fn read(file: &Path) -> Result<Self, WorkbenchError> {
         let text = fs::read(file).map_err(WorkbenchError::io(file))?;
         serde_json::from_slice(&text).map_err(|error| {
@@ -56,7 +57,7 @@ impl Expectation {
         })
     }
 
-    /// Writes a file, replacing an existing one.
+    /// Writes an expectation file; replaces an existing file.
     pub fn save(&self, file: &Path) -> Result<(), WorkbenchError> {
         let text = serde_json::to_string_pretty(self);
         let mut text = text.map_err(|error| WorkbenchError::io(file)(error.into()))?;
@@ -65,7 +66,7 @@ impl Expectation {
         written.map_err(WorkbenchError::io(file))
     }
 
-    /// Returns the differences of a trial from the expectation, one line per packet.
+    /// Returns the differences between a trial and the expectation, one line per packet.
     pub fn differences(&self, trial: &Trial) -> Vec<String> {
         let mut lines = Vec::new();
         if self.packets.len() != trial.packets.len() {
@@ -86,7 +87,7 @@ impl Expectation {
     }
 }
 
-/// Formats a verdict with its changes.
+/// Formats an expected verdict with its changes.
 fn told(expected: &Expected) -> String {
     let change = |change: &Change| format!("at {} {} -> {}", change.offset, change.before, change.after);
     let changes: Vec<String> = expected.changes.iter().map(change).collect();

@@ -20,8 +20,8 @@ const SERVER_V4: Ipv4Addr = Ipv4Addr::new(10, 2, 0, 2);
 const HOST_V6: Ipv6Addr = Ipv6Addr::new(0xfd00, 1, 0, 0, 0, 0, 0, 2);
 const SERVER_V6: Ipv6Addr = Ipv6Addr::new(0xfd00, 2, 0, 0, 0, 0, 0, 2);
 
-/// Returns frames at intervals of a millisecond: TCP, UDP and ICMP over IPv4 and IPv6, both fragments of a
-/// packet, a truncated UDP header, a packet without data, and a packet of full size.
+/// Returns frames at intervals of a millisecond: TCP, UDP and ICMP over IPv4 and IPv6, two fragments of one
+/// packet, a truncated UDP header, a packet without data, and a packet of maximum size.
 pub fn built_in() -> Vec<Frame> {
     let packets = [
         v4(Protocol::TCP, &tcp(V4, 43210, 443, 0x02, b"")),
@@ -77,7 +77,8 @@ fn v4_with(protocol: Protocol, transport: &[u8], fragment: u16) -> Vec<u8> {
     ethernet(0x0800, &packet)
 }
 
-/// Returns a fragment of a UDP packet; the bounds of `part` are multiples of 8.
+/// Returns an IPv4 fragment with the bytes `part` of a UDP packet. The bounds of `part` are multiples of 8;
+/// `more` sets the flag for more fragments.
 fn fragment(transport: &[u8], part: std::ops::Range<usize>, more: bool) -> Vec<u8> {
     let flags = if more { 0x2000 } else { 0 };
     let offset = (part.start / 8) as u16;
@@ -109,7 +110,7 @@ fn udp(pseudo: PseudoHeader, source: u16, destination: u16, data: &[u8]) -> Vec<
     with_checksum(datagram, 6, Protocol::UDP, Some(pseudo))
 }
 
-/// Returns an echo request; ICMPv6 has a pseudo-header.
+/// Returns an echo request; `pseudo` is the pseudo-header of ICMPv6, `None` for ICMP.
 fn echo(pseudo: Option<PseudoHeader>) -> Vec<u8> {
     let kind = if pseudo.is_some() { 128 } else { 8 };
     let mut message = vec![kind, 0, 0, 0, 0, 7, 0, 1];

@@ -1,4 +1,4 @@
-//! Inspection of a plugin's file: its manifest and its module.
+//! Inspection of a plugin's file: the declarations in its manifest, and the properties of its module.
 
 use std::collections::BTreeMap;
 
@@ -27,13 +27,13 @@ pub struct Inspection {
     pub positions: Vec<&'static str>,
     /// Capabilities that the plugin requests.
     pub capabilities: Vec<&'static str>,
-    /// Features of the interface that the plugin needs.
+    /// Features of the plugin interface that the plugin needs.
     pub features: Vec<String>,
     /// Counters of the plugin.
     pub counters: Vec<String>,
-    /// Control messages of the plugin, each with a line of help.
+    /// Control messages of the plugin, by name, each with a line of help.
     pub messages: BTreeMap<String, String>,
-    /// JSON Schema of the settings; none for a plugin without settings.
+    /// JSON Schema of the settings; `None` for a plugin without settings.
     pub settings: Option<Map<String, Value>>,
     /// Maximum number of bytes of each packet that the plugin sees.
     pub window: u16,
@@ -41,15 +41,16 @@ pub struct Inspection {
     pub flow_state: u16,
     /// Bytes of state shared by all flows.
     pub service_state: u16,
-    /// Maps that the plugin's instances write.
+    /// Shared maps that the plugin's instances write.
     pub maps: Vec<MapStatement>,
-    /// File of the host companion; none for a plugin without one.
+    /// File of the host companion; `None` for a plugin without a host companion.
     pub host_companion: Option<String>,
     /// Version of the format of saved state, for upgrades.
     pub state_version: u32,
-    /// Requested period of calls without packets, in milliseconds.
+    /// Requested interval of periodic calls, which have no packets, in milliseconds; `None` for no periodic
+    /// calls.
     pub period: Option<u64>,
-    /// Declared cost of calls.
+    /// Cost of calls that the plugin declares; `None` if it declares none.
     pub cost: Option<CostStatement>,
     /// Size of the file in bytes.
     pub bytes: usize,
@@ -61,7 +62,8 @@ pub struct Inspection {
     pub imports: Vec<String>,
     /// Exports of the module.
     pub exports: Vec<String>,
-    /// Reason why the router would refuse the plugin, although its file is valid.
+    /// Reason why the router would refuse the plugin although its file is valid; `None` for a plugin that the
+    /// router accepts.
     pub refused: Option<String>,
 }
 
@@ -83,9 +85,9 @@ pub struct MapStatement {
     pub key: u16,
     /// Size of a value in bytes.
     pub value: u16,
-    /// Maximum number of entries, at each worker.
+    /// Maximum number of entries in the copy of each worker.
     pub entries: u32,
-    /// Memory in bytes at each worker.
+    /// Memory of each worker's copy, in bytes.
     pub memory: usize,
 }
 
@@ -96,7 +98,7 @@ impl MapStatement {
     }
 }
 
-/// Reads and compiles a plugin, so that errors in its code are found. No code of a shared object runs.
+/// Reads and compiles a plugin, to find errors in its code. Runs no code of a shared object.
 ///
 /// # Errors
 /// The module is not a plugin; the text is the same as when the router loads it.
@@ -140,7 +142,7 @@ pub fn inspect(module: &Module) -> Result<Inspection, WorkbenchError> {
     })
 }
 
-/// Checks that the module is a plugin, as far as is possible without compiling or loading it.
+/// Checks whether the module is a plugin, as far as possible without compiling or loading it.
 pub fn check(module: &Module) -> Result<(), WorkbenchError> {
     let checked = match is_object(module.bytes()) {
         true => check_object(module.bytes()).map(drop).map_err(|error| error.to_string()),

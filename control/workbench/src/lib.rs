@@ -1,8 +1,9 @@
 //! Plugins outside of a router: inspection, trials on packets, and measurement of costs.
 //!
-//! [`inspect`] reads a plugin's file, [`try_out`] passes the packets of a capture to it, and [`measure`]
-//! measures its time. All three use the router's own sandbox and the same instances as a worker. The router's
-//! parse stage reads the packets, so that keys and offsets are the same.
+//! [`inspect`] reads a plugin's file. [`try_out`] passes the packets of a capture to the plugin. [`measure`]
+//! measures the plugin's time and memory. All three use the router's own sandbox, and instances as a worker
+//! has them. The router's parse stage reads the packets, so flow keys and offsets are the same as in a
+//! router.
 #![deny(unsafe_code)]
 
 mod bench;

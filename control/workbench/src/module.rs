@@ -1,4 +1,4 @@
-//! File of a plugin, read once.
+//! Plugin file, read once for inspection, trials and measurement.
 
 use std::fs::File;
 use std::io::{self, Read as _};
@@ -13,10 +13,11 @@ use millrace_plugin_abi::Plugin;
 
 use crate::WorkbenchError;
 
-/// Maximum compile time. The optimising compiler takes longer than the router's baseline compiler.
+/// Maximum compile time. It is long because the optimising compiler is slower than the router's baseline
+/// compiler.
 const MOST_COMPILING: Duration = Duration::from_secs(30);
 
-/// Bytes of a plugin's file.
+/// Plugin file, with its bytes in memory.
 #[derive(Clone, Debug)]
 pub struct Module {
     file: PathBuf,
@@ -27,7 +28,7 @@ pub struct Module {
 #[derive(Debug)]
 pub(crate) struct Compiled {
     code: Code,
-    /// Time of compiling or loading.
+    /// Time that compiling or loading took.
     pub took: Duration,
 }
 
@@ -36,7 +37,7 @@ pub(crate) struct Compiled {
 enum Code {
     Wasm(WasmPlugin),
     Native(NativePlugin),
-    /// Shared object whose code does not run.
+    /// Shared object that is only described: none of its code runs.
     Described(Box<DescribedPlugin>),
 }
 
@@ -61,7 +62,7 @@ impl Compiled {
 }
 
 impl Module {
-    /// Reads a file.
+    /// Reads a plugin file.
     pub fn read(file: &Path) -> Result<Self, WorkbenchError> {
         let mut module = Self { file: file.to_owned(), bytes: Vec::new() };
         let failed = |error: io::Error| module.refused(error.to_string());
@@ -83,7 +84,7 @@ impl Module {
         &self.bytes
     }
 
-    /// Checks and compiles the module; no code of a shared object runs.
+    /// Checks and compiles a module. Only describes a shared object, whose code does not run.
     pub(crate) fn examine(&self) -> Result<Compiled, WorkbenchError> {
         if !is_object(&self.bytes) {
             return self.compile();
@@ -92,7 +93,7 @@ impl Module {
         Ok(Compiled { code: Code::Described(Box::new(described)), took: Duration::ZERO })
     }
 
-    /// Checks and compiles the module, or loads it as a shared object.
+    /// Checks and compiles a module, or loads a shared object.
     pub(crate) fn compile(&self) -> Result<Compiled, WorkbenchError> {
         if is_object(&self.bytes) {
             let begin = Instant::now();
@@ -103,7 +104,8 @@ impl Module {
         let begin = Instant::now();
         let (sender, compiled) = channel();
         let bytes = self.bytes.clone();
-        // The compiler can't be stopped: if it takes too long, it runs until this process ends.
+        // The compiler can't be interrupted. If it takes too long, it runs in this thread until the process
+        // ends.
         std::thread::spawn(move || sender.send(sandbox.compile(&bytes)));
         let plugin = match compiled.recv_timeout(MOST_COMPILING) {
             Ok(plugin) => plugin.map_err(|error| self.refused(error.to_string()))?,

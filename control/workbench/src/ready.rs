@@ -13,10 +13,10 @@ use millrace_wire::ethernet::{self, Frame};
 use millrace_wire::vlan;
 use serde_json::{Map, Value};
 
-/// Seed of the flow hash. Any value works, since with one worker the hash selects nothing.
+/// Seed of the flow hash. Its value doesn't matter, since there is only one worker to select.
 const SEED: u64 = 0;
 
-/// Packet as it arrives at a gate.
+/// Packet as it arrives at a gate, read by the router's parse stage.
 #[derive(Debug)]
 pub(crate) struct Ready {
     pub packet: Packet,
@@ -24,7 +24,7 @@ pub(crate) struct Ready {
 }
 
 impl Ready {
-    /// Reads a frame as the router does, from its first port. The error is the reason why the packet would
+    /// Reads a frame as the router's first port receives it. The error is the reason why the packet would
     /// reach no gate.
     pub fn of(pool: &Pool, bytes: &[u8]) -> Result<Self, String> {
         let mut packet =
@@ -52,8 +52,8 @@ pub(crate) fn instance_of(
     Ok(instance)
 }
 
-/// Flow state of an instance: a block per flow. The first 8 bytes tell whether the instance has seen the
-/// flow.
+/// Flow state of an instance: one block per flow. The first 8 bytes of a block tell whether the instance has
+/// seen the flow.
 #[derive(Debug, Default)]
 pub(crate) struct Flows {
     numbers: HashMap<FlowKey, u32>,
@@ -61,7 +61,7 @@ pub(crate) struct Flows {
     bytes: usize,
 }
 
-/// Offset of the instance's part in a block.
+/// Offset of the instance's own bytes in a block.
 const STATE_OFFSET: usize = 8;
 
 impl Flows {
@@ -88,7 +88,7 @@ impl FlowStates for Flows {
     }
 }
 
-/// Packets of a call, in the layout of a worker.
+/// Packets of one call, in the layout that a worker passes to an instance.
 #[derive(Debug, Default)]
 pub(crate) struct Call {
     pub packets: Vec<Packet>,
@@ -110,8 +110,8 @@ impl Call {
         call
     }
 
-    /// Passes the packets to an instance, and waits for its verdicts. Returns the number of suspensions, and
-    /// the fault if the call failed.
+    /// Passes the packets to an instance, and waits for its verdicts. Returns the number of suspensions of
+    /// the call, and the fault if the call failed.
     pub fn run(
         &mut self,
         instance: &mut dyn Instance,
@@ -133,8 +133,8 @@ impl Call {
         flows: &mut Flows,
         now: Instant,
     ) -> (u32, Option<Fault>) {
-        // The slice limit is that of a router whose binding sets no budget. The clock is unsuitable, since
-        // this process may have to wait for the processor.
+        // Limit the number of slices, as for a binding without its own time limit. A clock would be
+        // unsuitable, since this process may wait for the processor.
         let most = CallLimits::default().slices(self.packets.len(), Limits::default().slice);
         let mut slices = 1;
         while instance.resume(&mut self.lend(flows), now) == Progress::Suspended {
@@ -176,7 +176,7 @@ pub(crate) mod test_modules {
             r#"(func (export "millrace_init") (param i32 i32) (result i32) i32.const 0)"#,
         );
         let packets = unless("millrace_packets", r#"(func (export "millrace_packets") (param i32))"#);
-        // Imports precede all other fields of a module.
+        // In a module, imports must precede all other fields.
         let (imports, body): (Vec<_>, Vec<_>) =
             body.lines().partition(|line| line.trim_start().starts_with("(import"));
         let (imports, body) = (imports.join("\n"), body.join("\n"));

@@ -21,25 +21,25 @@ use crate::{Module, WorkbenchError};
 
 /// Maximum number of packets per call, equal to the router's.
 const MOST_BATCH: usize = 64;
-/// Number of memory frames in the pool: more than a batch of the largest packets needs.
+/// Number of memory frames in the pool. A batch of the largest packets needs fewer.
 const POOL: u32 = 4096;
 
 /// Options of a trial.
 #[derive(Clone, Debug, Default)]
 pub struct TrialOptions<'a> {
-    /// Input capture; without one, the built-in packets of all kinds.
+    /// Input capture; `None` for the built-in packets.
     pub input: Option<&'a Path>,
-    /// Output capture of the packets that the plugin forwarded.
+    /// Output capture of the packets that the plugin forwarded; `None` for no output.
     pub output: Option<&'a Path>,
     /// Settings of the instance.
     pub settings: Map<String, Value>,
-    /// Number of packets per call, 1 to 64; the packets of a call arrive at the time of the last one.
+    /// Number of packets per call, 1 to 64. The call happens at the arrival time of its last packet.
     pub batch: usize,
     /// Control messages sent after the last packet.
     pub messages: Vec<Message>,
 }
 
-/// Results of a trial.
+/// Results of a trial: effect on each packet, faults, and replies.
 #[derive(Clone, PartialEq, Debug, Default, Serialize)]
 pub struct Trial {
     /// Name of the plugin.
@@ -54,34 +54,34 @@ pub struct Trial {
     pub faults: Vec<FaultReport>,
     /// Number of suspensions of calls at the end of a slice.
     pub suspensions: u64,
-    /// Number of skipped packets, because the capture holds only a part of them.
+    /// Number of packets that were skipped, because the capture contains only a part of each.
     pub truncated: u64,
     /// Answers to the control messages.
     pub replies: Vec<Exchange>,
 }
 
-/// Outcome of a packet.
+/// Effect of the plugin on one packet.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct Outcome {
     /// Number of the packet, from 1.
     pub number: usize,
-    /// Flow of the packet as a filter; none for a packet without a flow.
+    /// Flow of the packet, as a filter; `None` for a packet without a flow.
     pub flow: Option<String>,
     /// Length in bytes, with the link header, without padding.
     pub length: usize,
-    /// Verdict: `pass`, `drop`, `consume`, `hold` with the time, another verdict, or `skipped` with the
-    /// reason why no plugin would get the packet.
+    /// Verdict: `pass`, `drop`, `consume`, `hold` with its time, or another verdict. `skipped`, with the
+    /// reason, if a router would pass the packet to no plugin.
     pub verdict: String,
-    /// Changes of its bytes.
+    /// Changes of the packet's bytes.
     pub changes: Vec<Change>,
 }
 
-/// Fault of a plugin. The plugin then restarts without its state.
+/// Fault of an instance. The trial then restarts the instance without its state.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 pub struct FaultReport {
-    /// Number of the call's first packet.
+    /// Number of the first packet in the failed call.
     pub first: usize,
-    /// Number of the call's last packet.
+    /// Number of the last packet in the failed call.
     pub last: usize,
     /// Kind of the fault, as in the router's counters.
     pub kind: &'static str,
@@ -94,9 +94,9 @@ pub struct FaultReport {
 pub struct Exchange {
     /// Name of the message.
     pub message: String,
-    /// Answer; none for a refused message.
+    /// Answer; `None` for a refused message.
     pub reply: Option<Value>,
-    /// Reason of the refusal.
+    /// Reason of the refusal; `None` for an accepted message.
     pub refused: Option<String>,
 }
 
@@ -114,7 +114,7 @@ impl fmt::Display for Outcome {
     }
 }
 
-/// Passes packets to an instance of a plugin, under a virtual clock that follows their times.
+/// Passes packets to an instance of a plugin, under a virtual clock that follows the packets' times.
 ///
 /// # Errors
 /// The module is not a plugin, the plugin refuses the settings, or a capture can't be read or written. A
@@ -164,7 +164,7 @@ struct Bench {
 }
 
 impl Bench {
-    /// Passes the packets of some frames to the instance, in one call.
+    /// Passes the packets in `frames` to the instance, in one call.
     fn call(&mut self, pool: &Pool, frames: &[Frame]) -> Result<(), WorkbenchError> {
         let now = Instant::from_nanos(frames.last().map_or(0, |last| nanoseconds(last.at)));
         let first = self.trial.packets.len();
@@ -215,7 +215,7 @@ impl Bench {
     fn periodic(&mut self, now: Instant, first: usize) -> Result<(), WorkbenchError> {
         let fault = match self.instance.periodic(now) {
             Progress::Done => self.instance.take_fault(),
-            // Resume it as a call without packets.
+            // Resume the periodic call as a call without packets.
             Progress::Suspended => Call::default().go_on(&mut *self.instance, &mut self.flows, now).1,
         };
         self.after(fault, first)
@@ -235,11 +235,11 @@ impl Bench {
             Verdict::Hold(until) => until.max(at),
             _ => at,
         };
-        // `finish` reports write errors.
+        // Ignore write errors here: `finish` reports them.
         output.writer.write(at, packet, None);
     }
 
-    /// Handles a fault: restarts the instance.
+    /// Records a fault, if there is one, and restarts the instance.
     fn after(&mut self, fault: Option<Fault>, first: usize) -> Result<(), WorkbenchError> {
         let Some(Fault { kind, text }) = fault else { return Ok(()) };
         self.trial.faults.push(FaultReport { first, last: self.trial.packets.len(), kind, text });
@@ -265,7 +265,6 @@ fn selector(key: &FlowKey) -> String {
     text
 }
 
-/// Formats a verdict.
 fn name(verdict: Verdict) -> String {
     match verdict {
         Verdict::Pass => "pass".to_owned(),
@@ -286,7 +285,7 @@ fn nanoseconds(time: Duration) -> u64 {
     u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
 }
 
-/// Output capture. A held packet has the time of its release.
+/// Output capture. A held packet is written with the time of its release.
 struct Output {
     path: PathBuf,
     writer: PcapngWriter<File>,
