@@ -1,8 +1,8 @@
-//! `api`: a flood of requests over TLS, while the router forwards a flow with a reserved rate.
+//! `api`: a flood of API requests over TLS, while the router forwards a flow with a reserved rate.
 //!
-//! wrk keeps 400 connections busy, on the router's own machine. Promises: the flow loses no packet, the
-//! router's memory grows little, and answers over the router's Unix socket stay fast. A second flood has
-//! clients without a token.
+//! The load generator wrk keeps 400 connections busy, on the router's own machine. Promises: the flow loses
+//! no packet, the router's memory grows little, and answers over the router's Unix socket stay fast. In a
+//! second flood, the clients have no token.
 
 use std::fs;
 use std::path::Path;
@@ -16,18 +16,18 @@ use crate::{BenchError, Bound, Measurement, Options};
 
 /// Duration of each flood in seconds.
 const SECONDS: u64 = 30;
-/// Rate of the flow in packets per second.
+/// Rate of the forwarded flow in packets per second.
 const RATE: u32 = 5_000;
 /// Time limit for the start of the router.
 const PATIENCE: Duration = Duration::from_secs(20);
-/// Promised maximum: lost packets of the flow.
+/// Promised maximum: number of packets that the flow loses.
 const LOSS_LIMIT: f64 = 0.0;
 /// Promised maximum: growth of the router's memory in MiB.
 const MEMORY_LIMIT: f64 = 64.0;
 /// Promised maximum: 99th percentile of the answer time over the router's Unix socket in milliseconds.
 const ANSWER_LIMIT: f64 = 100.0;
 
-/// Runs all cases.
+/// Runs all cases of the benchmark `api`.
 pub(crate) fn run(options: &mut Options<'_>) -> Result<Vec<Measurement>, BenchError> {
     if !is_installed("wrk") {
         return Err(BenchError::measurement("api", "wrk is not installed: apt-get install wrk"));
@@ -47,7 +47,7 @@ pub(crate) fn run(options: &mut Options<'_>) -> Result<Vec<Measurement>, BenchEr
     let token = made["token"].as_str();
     let token = token
         .ok_or_else(|| BenchError::measurement("api", format!("can't read an API token from {made}")))?;
-    // The router learns the neighbours before the flow begins.
+    // Make the router learn the neighbours before the flow begins.
     line.h1.run("ping -c 2 -i 0.2 10.2.0.2");
     let mut results = Vec::new();
     for (who, header) in [
@@ -72,13 +72,13 @@ pub(crate) fn run(options: &mut Options<'_>) -> Result<Vec<Measurement>, BenchEr
         let requests = requests(&flood.log()).filter(|requests| ended && *requests > 0.0);
         let requests = requests.ok_or_else(|| BenchError::measurement("api", flood.log()))?;
         results.extend([
-            Measurement::of(case("requests answered"), requests, "1/s"),
-            Measurement::of(case("packets of a reserved flow lost"), report.lost() as f64, "packets")
+            Measurement::of(case("answered requests"), requests, "1/s"),
+            Measurement::of(case("lost packets of a reserved flow"), report.lost() as f64, "packets")
                 .promising(Bound::AtMost, LOSS_LIMIT),
-            Measurement::of(case("memory more than before"), grown as f64 / f64::from(1 << 20), "MiB")
+            Measurement::of(case("memory growth"), grown as f64 / f64::from(1 << 20), "MiB")
                 .promising(Bound::AtMost, MEMORY_LIMIT),
             Measurement::of(
-                case("99 of 100 answers at the own socket"),
+                case("answer time at the Unix socket, 99th percentile"),
                 percentile(&times, 99).as_secs_f64() * 1000.0,
                 "ms",
             )
@@ -88,8 +88,7 @@ pub(crate) fn run(options: &mut Options<'_>) -> Result<Vec<Measurement>, BenchEr
     Ok(results)
 }
 
-/// Returns the configuration: the router's ports, the reserved rate of the flow, and the address of the
-/// interface.
+/// Returns the configuration: the router's ports, the reserved rate of the flow, and the address of the API.
 fn configuration(state: &Path) -> String {
     format!(
         "[router]\non-death = \"kernel\"\n[plugins]\nstate = \"{}\"\n[api]\nlisten = [\"127.0.0.1:8443\"]\n\

@@ -1,13 +1,13 @@
 //! `apply`: time to check and to apply a large configuration, and the pause of packets meanwhile.
 //!
-//! The benchmark starts its own router with ports in memory and a worker that sleeps between changes. It
-//! applies a configuration with 10,000 filters and 100,000 routes, applies it again, and returns to the first
-//! configuration. Then it adds the same filters and routes by lists of commands, one per line. No device is
-//! involved.
+//! The benchmark starts its own router with ports in memory, and with a worker that sleeps between changes.
+//! No device is involved. It applies a configuration with 10,000 filters and 100,000 routes, applies it
+//! again, and returns to the first configuration. Then it adds the same filters and routes by lists of
+//! commands, one per line.
 //!
 //! Control and the command-line client keep two processors busy, so the kernel takes the worker's processor
-//! away for milliseconds. To measure the pause of the change alone, the worker has real-time priority in half
-//! of the repetitions, which needs root.
+//! away for milliseconds. In half of the repetitions, the worker has real-time priority, to measure only the
+//! pause of the change. This needs root.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -24,22 +24,23 @@ use crate::testbed::router::Router;
 use crate::testbed::scratch::Scratch;
 use crate::{BenchError, Bound, Measurement, Options};
 
-/// Filters of the large configuration.
+/// Number of filters in the large configuration.
 const FILTERS: u32 = 10_000;
 const ROUTES: u32 = 100_000;
-/// Repetitions; the result is their median.
+/// Number of repetitions; the result is their median.
 const REPETITIONS: usize = 5;
 
 /// Promised maximum: seconds to apply the large configuration.
 const APPLY_LIMIT: f64 = 1.0;
-/// Promised maximum: seconds to add the routes by a list, and to remove them again (100,000 per second).
+/// Promised maximum: seconds to add the routes by a list, and seconds to remove them (100,000 routes per
+/// second).
 const LIST_LIMIT: f64 = 1.0;
 /// Promised maximum: seconds to check the large configuration.
 const CHECK_LIMIT: f64 = 1.0;
 /// Promised maximum: longest pause of packets during a change in microseconds.
 const PAUSE_LIMIT: f64 = 100.0;
 
-/// Runs all cases.
+/// Runs all cases of the benchmark `apply`.
 pub(crate) fn run(options: &mut Options<'_>) -> Result<Vec<Measurement>, BenchError> {
     let folder = Scratch::new()?;
     let state = folder.file("state");
@@ -81,26 +82,27 @@ pub(crate) fn run(options: &mut Options<'_>) -> Result<Vec<Measurement>, BenchEr
             .promising(Bound::AtMost, CHECK_LIMIT),
         Measurement::of(format!("{what}: applied"), median(&applies), "s")
             .promising(Bound::AtMost, APPLY_LIMIT),
-        Measurement::of(format!("{what}: applied again, which changes nothing"), median(&again), "s"),
-        Measurement::of(format!("{what}: taken back"), median(&back), "s"),
+        Measurement::of(format!("{what}: applied again without changes"), median(&again), "s"),
+        Measurement::of(format!("{what}: rolled back"), median(&back), "s"),
     ];
     let [others, alone] = &pauses;
-    let turn = format!("{what}: the longest turn of the worker meanwhile");
+    let iteration = format!("{what}: longest worker iteration during the change");
     if alone.is_empty() {
         (options.progress)(
             "can't raise the worker's priority: the worker's share of a change is not measured",
         );
     } else {
-        let measured = Measurement::median_of(&turn, alone, "us");
+        let measured = Measurement::median_of(&iteration, alone, "us");
         results.push(measured.promising(Bound::AtMost, PAUSE_LIMIT));
     }
-    let shared = format!("{turn}, while control and the command share its processor");
+    let shared = format!("{iteration}, on a processor shared with control and the command");
     results.push(Measurement::median_of(shared, others, "us"));
     results.extend(lists);
     Ok(results)
 }
 
-/// Measures adding the same filters and routes with `--from`. The times include the client's.
+/// Measures `filter add --from` and `route add --from` with the same filters and routes. The times include
+/// the client's time.
 fn lists(
     router: &Router,
     folder: &Scratch,
@@ -233,7 +235,7 @@ fn prefer_worker(router: &Router, is_preferred: bool) -> Result<(), BenchError> 
 /// microseconds.
 fn longest_change(router: &Router) -> Result<f64, BenchError> {
     let status = parse(&router.tell(&["show", "status", "--json"])?)?;
-    let longest = status["turns"]["longest_change"].as_f64();
+    let longest = status["iterations"]["longest_change"].as_f64();
     longest
         .ok_or_else(|| BenchError::measurement("apply", "the router's answer has no duration of the change"))
 }

@@ -1,7 +1,8 @@
-//! `gates`: cost of gates and filters, with and without the flow table, in the pipeline alone.
+//! `gates`: cost of gates and filters, with and without the flow table. Measures the pipeline without
+//! devices.
 //!
-//! Routers with different gates forward the same packets alternately, so that a disturbance affects all of
-//! them alike.
+//! Routers with different gates forward the same packets alternately, so a disturbance affects all of them
+//! alike.
 
 use crate::family::Family;
 use crate::interrupt::check;
@@ -12,33 +13,33 @@ use crate::statistics::median;
 use crate::testbed::process::is_installed;
 use crate::{BenchError, Bound, Measurement, Options};
 
-/// Repetitions; the result is their median. Many short repetitions suit a shared machine, whose speed keeps
-/// changing.
+/// Number of repetitions; the result is their median. Many short repetitions suit a shared machine, whose
+/// speed varies.
 const REPETITIONS: usize = 151;
-/// Packets per repetition: 100 batches.
+/// Number of packets per repetition: 100 batches.
 const PACKETS: u64 = 25_600;
-/// Packets before the first repetition.
+/// Number of packets before the first repetition.
 const WARM_UP: u64 = 400_000;
-/// Filters at each of the three gates.
+/// Number of filters at each of the three gates.
 const FILTERS: usize = 10_000;
 /// Mean flow lengths in packets.
 const LENGTHS: [u32; 5] = [1, 2, 4, 10, 100];
-/// Flow records of the router in the length cases: fewer than flows, so that each flow is new again when it
-/// returns.
+/// Number of flow records in the cases by flow length. There are more flows than records, so each flow is new
+/// again when it returns.
 const REMEMBERED: u32 = 512;
 
-/// Promised maximum: ratio of the time with three gates where every flow is bound to `null` to the time
-/// without gates.
+/// Promised maximum: ratio of two times per packet. In the first, three gates bind every flow to `null`; in
+/// the second, there are no gates.
 const BOUND_LIMIT: f64 = 1.10;
 const EMPTY_LIMIT: f64 = 1.01;
-/// Promised maximum: additional nanoseconds for the first packet of a flow because of three gates with 10,000
+/// Promised maximum: additional nanoseconds for the first packet of a flow, caused by three gates with 10,000
 /// filters each.
 const NEW_FLOW_LIMIT: f64 = 400.0;
 
-const EMPTY: &str = "3 gates that nobody is bound at";
+const EMPTY: &str = "3 empty gates";
 const NULL: &str = "3 gates with null";
 
-/// Runs all cases.
+/// Runs all cases of the benchmark `gates`.
 pub(crate) fn run(options: &mut Options<'_>) -> Result<Vec<Measurement>, BenchError> {
     let mut results = Vec::new();
     for family in Family::BOTH {
@@ -50,7 +51,7 @@ pub(crate) fn run(options: &mut Options<'_>) -> Result<Vec<Measurement>, BenchEr
     Ok(results)
 }
 
-/// Measures three empty gates, and three gates with `null`, compared with a router without gates.
+/// Measures three gates without bindings, and three gates with `null`, compared with a router without gates.
 fn gates(case: Case, options: &mut Options<'_>) -> Result<Vec<Measurement>, BenchError> {
     let setups = [GatesSetup::None, GatesSetup::Empty, GatesSetup::Null];
     let setups = setups.map(|gates| Setup { gates, ..Setup::default() });
@@ -96,7 +97,8 @@ fn instructions(
     Ok(vec![measurement(EMPTY, empty, EMPTY_LIMIT), measurement(NULL, null, BOUND_LIMIT)])
 }
 
-/// Measures flows of several lengths through three gates with many filters, with and without the flow table.
+/// Measures flows of several lengths through three gates with many filters. Compares a router with a flow
+/// table to one without.
 fn lengths(family: Family, options: &mut Options<'_>) -> Result<Vec<Measurement>, BenchError> {
     let gates = GatesSetup::Filters(FILTERS);
     let mut results = Vec::new();
@@ -107,9 +109,9 @@ fn lengths(family: Family, options: &mut Options<'_>) -> Result<Vec<Measurement>
         let times = alternating(case, &[setup(REMEMBERED), setup(0)])?;
         let (with, without) = (median(&times[0]), median(&times[1]));
         (options.progress)(&format!(
-            "{family}, 3 x {FILTERS} filters, {flow_packets} packets a flow: {with:.1} ns with the flow table, {without:.1} without"
+            "{family}, 3 x {FILTERS} filters, {flow_packets} packets per flow: {with:.1} ns with the flow table, {without:.1} without"
         ));
-        let what = format!("{family}, 3 x {FILTERS} filters, {flow_packets} packet(s) a flow");
+        let what = format!("{family}, 3 x {FILTERS} filters, {flow_packets} packet(s) per flow");
         let measured = Measurement::median_of(what, &times[0], "ns/packet");
         results.push(measured.beside_runs("no flow table", &times[1]));
         per_flow.push((f64::from(flow_packets), with * f64::from(flow_packets)));
@@ -117,27 +119,27 @@ fn lengths(family: Family, options: &mut Options<'_>) -> Result<Vec<Measurement>
             pays_at = Some(flow_packets);
         }
     }
-    // The first packet accounts for the part of a flow's time that does not grow with the number of packets.
+    // A flow's time has a part that does not grow with its number of packets: the cost of its first packet.
     let (first, last) = (per_flow[0], per_flow[per_flow.len() - 1]);
     let each = (last.1 - first.1) / (last.0 - first.0);
     results.push(
-        Measurement::of(format!("{family}, a new flow beyond a known one"), first.1 - each, "ns")
+        Measurement::of(format!("{family}, first packet of a flow, additional time"), first.1 - each, "ns")
             .promising(Bound::AtMost, NEW_FLOW_LIMIT),
     );
     if let Some(length) = pays_at {
-        let what = format!("{family}, packets a flow from which the flow table pays, at most");
+        let what = format!("{family}, packets per flow above which the flow table saves time");
         results.push(Measurement::of(what, f64::from(length), "packets"));
     }
     Ok(results)
 }
 
-/// Returns the nanoseconds per packet of each setup in each repetition, minus the source's time in that
-/// repetition. The setups alternate.
+/// Returns the nanoseconds per packet of each setup, for each repetition. The source's time in the same
+/// repetition is subtracted. The setups alternate.
 fn alternating(case: Case, setups: &[Setup]) -> Result<Vec<Vec<f64>>, BenchError> {
     let mut runs = Vec::new();
     for setup in setups {
         let (source, mut pipeline) = (Source::with(case, *setup)?, Pipeline::with(case, *setup)?);
-        // The warm-up fills the caches and the flow table.
+        // Fill the caches and the flow table.
         pipeline.forward(WARM_UP);
         runs.push((source, pipeline, Vec::new()));
     }

@@ -1,8 +1,8 @@
-//! `headers`: packets that cost the parsers the most work, compared with plain packets of the same length, in
-//! the pipeline alone.
+//! `headers`: packets whose headers cost the parsers the most work, compared with plain packets of the same
+//! length. Measures the pipeline without devices.
 //!
-//! The compared figure is the 99th percentile of a batch's time minus the generator's cost. Copying the frame
-//! takes most of a long packet's time, equally for both kinds.
+//! The compared figure is the 99th percentile of a batch's time, minus the generator's cost. For long
+//! packets, most of the time goes into copying the frame, equally for both kinds.
 
 use std::time::Instant;
 
@@ -17,11 +17,11 @@ use crate::memory::setup::{IN_MAC, MTU, OUT_MAC, Pipeline, Setup, Source, frame}
 use crate::statistics::median;
 use crate::{BenchError, Bound, Measurement, Options};
 
-/// Packets per batch.
+/// Number of packets per batch.
 const BATCH: u64 = 256;
-/// Batches per repetition.
+/// Number of batches per repetition.
 const BATCHES: usize = 1000;
-/// Repetitions; the result is their median.
+/// Number of repetitions; the result is their median.
 const REPETITIONS: usize = 9;
 /// Promised maximum: time of any packet as a multiple of a plain packet's time.
 const LIMIT: f64 = 2.0;
@@ -32,12 +32,12 @@ const FIXED: usize = 40;
 
 const CASE: Case = Case { family: Family::V6, flows: 1 };
 
-/// Runs all cases.
+/// Runs all cases of the benchmark `headers`.
 pub(crate) fn run(options: &mut Options<'_>) -> Result<Vec<Measurement>, BenchError> {
     let packets = [
-        ("100 headers of destination options", chained()),
-        ("hop-by-hop options with 1,006 octets of padding", padded()),
-        ("37 packets in one another", nested()),
+        ("100 destination options headers", chained()),
+        ("hop-by-hop options header with 1,006 octets of padding", padded()),
+        ("37 nested packets", nested()),
     ];
     packets.into_iter().map(|(name, frame)| compare(name, frame, options)).collect()
 }
@@ -59,12 +59,12 @@ fn compare(name: &str, frame: Vec<u8>, options: &mut Options<'_>) -> Result<Meas
         median(&ours),
         median(&theirs)
     ));
-    Ok(Measurement::median_of(name, &ours, "ns/packet at the 99th percentile of batches")
-        .beside_pairs("a plain packet of the same length", &ours, &theirs)
+    Ok(Measurement::median_of(name, &ours, "ns/packet, 99th percentile of batches")
+        .beside_pairs("plain packet of equal length", &ours, &theirs)
         .promising_ratio(Bound::AtMost, LIMIT))
 }
 
-/// Kind of packet: a router that receives only this packet, and the packet's generator.
+/// Kind of packet: a router that receives only such packets, and their generator.
 struct Kind {
     pipeline: Pipeline,
     source: Source,
@@ -97,7 +97,8 @@ impl Kind {
     }
 }
 
-/// Returns a frame through the router with the given payload after the fixed header.
+/// Returns an IPv6 frame through the router; `payload` follows the fixed header and begins with a
+/// `next_header` header.
 fn with_payload(next_header: u8, payload: &[u8]) -> Vec<u8> {
     let mut bytes = frame(Family::V6, 30, 0)[..LINK + FIXED].to_vec();
     bytes[LINK + 4..LINK + 6].copy_from_slice(&(payload.len() as u16).to_be_bytes());
@@ -106,8 +107,7 @@ fn with_payload(next_header: u8, payload: &[u8]) -> Vec<u8> {
     bytes
 }
 
-/// Returns a UDP datagram with a given number of octets of data, and with the checksum for the frame's
-/// addresses.
+/// Returns a UDP datagram with `data` bytes of data. Its checksum fits the addresses of the frame.
 fn udp(data: usize) -> Vec<u8> {
     let length = (8 + data) as u16;
     let mut udp = [1024, 9, length, 0].map(u16::to_be_bytes).concat();

@@ -1,7 +1,7 @@
-//! Benchmarks, each beside a peer where a peer exists.
+//! Benchmarks, each compared with a peer if a peer exists.
 //!
-//! Every benchmark builds its setup in its own network namespaces, has a time limit, and removes its setup,
-//! even after a failure or an interruption. Absolute figures hold only for this machine and run; compare
+//! Every benchmark builds its setup in its own network namespaces, and has a time limit. It removes its setup
+//! even after a failure or an interruption. Absolute figures hold only for this machine and run, so compare
 //! ratios.
 
 mod against;
@@ -58,7 +58,7 @@ pub struct Bench {
 
 type Run = fn(&mut Options<'_>) -> Result<Vec<Measurement>, BenchError>;
 
-/// Inputs of a benchmark from its caller.
+/// Options of a benchmark run, set by the caller.
 pub struct Options<'a> {
     /// The `millrace` binary to measure.
     pub binary: PathBuf,
@@ -138,7 +138,7 @@ const BENCHES: [Bench; 20] = [
     bench("plugin-load", "time from the bytes of a plugin to its first packet", plugin_load::run),
     bench(
         "route",
-        "lookups and updates of a million IPv4 and 200,000 IPv6 routes, beside DPDK's",
+        "lookups and updates of a million IPv4 and 200,000 IPv6 routes, beside DPDK's FIB",
         route::run,
     ),
     bench("schedule", "queues and link schedulers alone, compared with a ring", schedule::run),
@@ -159,10 +159,11 @@ pub fn list() -> &'static [Bench] {
     &BENCHES
 }
 
-/// Part of a benchmark that runs in a process of its own; `None` for a name that isn't its own.
+/// Function that runs a part of a benchmark in its own process. It returns `None` for a name that isn't one
+/// of its parts.
 type Part = fn(&str) -> Option<Result<(), BenchError>>;
 
-/// Parts of benchmarks that run in processes of their own.
+/// Functions that run parts of benchmarks in their own processes.
 const PARTS: [Part; 5] = [
     instructions::run_measured,
     memory::run_measured,

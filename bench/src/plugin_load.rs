@@ -1,5 +1,5 @@
-//! `plugin-load`: time from the bytes of a plugin's module to its first packet, by the daemon's own loading
-//! code.
+//! `plugin-load`: time from the bytes of a plugin's module to its first packet, by the loading code of the
+//! daemon.
 
 use std::path::PathBuf;
 use std::sync::mpsc::{Receiver, channel};
@@ -18,17 +18,17 @@ use crate::statistics::{extremes, median};
 use crate::testbed::scratch::Scratch;
 use crate::{BenchError, Bound, Measurement, Options};
 
-/// Repetitions; the result is their median.
+/// Number of repetitions; the result is their median.
 const REPETITIONS: usize = 15;
-/// Plugin of about 100 KB, which drops every packet.
+/// Module of the large plugin: about 100 KB, drops every packet.
 const PLUGIN: &[u8] = module!("large");
 
-/// Promised maximum: milliseconds from a module of 100 KB to its first packet if the module is compiled; the
-/// next one is with code from the cache.
+/// Promised maximum: milliseconds from a module of 100 KB to its first packet. The module is compiled; for
+/// the next constant, its code comes from the cache.
 const COLD_LIMIT: f64 = 25.0;
 const KEPT_LIMIT: f64 = 5.0;
 
-/// Runs all cases.
+/// Runs all cases of the benchmark `plugin-load`.
 pub(crate) fn run(options: &mut Options<'_>) -> Result<Vec<Measurement>, BenchError> {
     let size = PLUGIN.len() / 1000;
     let mut results = Vec::new();
@@ -42,14 +42,14 @@ pub(crate) fn run(options: &mut Options<'_>) -> Result<Vec<Measurement>, BenchEr
         (options.progress)(&format!("{case}: {:.2} ms ({least:.2} to {most:.2})", median(times)));
         Measurement::of(case, median(times), "ms")
     };
-    let first = report(format!("{size} KB to the first packet, compiled"), &cold);
+    let first = report(format!("{size} KB module, time to the first packet, compiled"), &cold);
     results.push(first.promising(Bound::AtMost, COLD_LIMIT));
-    let first = report(format!("{size} KB to the first packet, from the cache"), &kept);
+    let first = report(format!("{size} KB module, time to the first packet, cached"), &kept);
     results.push(first.promising(Bound::AtMost, KEPT_LIMIT));
-    results.push(report(format!("{size} KB module, until its optimised code is ready"), &better));
-    let alone = report("the baseline compiler alone, in this process".to_owned(), &baseline);
-    results.push(alone.beside("the optimising one", median(&optimised)));
-    results.push(report("an instance, made and begun".to_owned(), &create));
+    results.push(report(format!("{size} KB module, time to optimised code"), &better));
+    let alone = report("baseline compilation".to_owned(), &baseline);
+    results.push(alone.beside("optimising compilation", median(&optimised)));
+    results.push(report("creation of an instance".to_owned(), &create));
     Ok(results)
 }
 
@@ -64,18 +64,18 @@ fn compiler(options: &Options<'_>, cache: Option<PathBuf>) -> Result<Compiler, B
     Ok(Compiler::new(sandbox, CompilerSettings { command, cache, ..CompilerSettings::default() }))
 }
 
-/// Returns the milliseconds to the first packet, and to the optimised code, without a cache.
+/// Returns the milliseconds to the first packet, and to the optimised code. There is no cache.
 fn cold(options: &Options<'_>) -> Result<(Vec<f64>, Vec<f64>), BenchError> {
     let compiler = compiler(options, None)?;
     let (mut first, mut better) = (Vec::new(), Vec::new());
-    // The first repetition does not count: it loads the program into memory.
+    // The first repetition does not count, since it loads the binary into memory.
     for repetition in 0..=REPETITIONS {
         check()?;
         let begun = Clock::now();
         let upgraded = load_and_use(&compiler, Source::Compiled)?;
         let used = milliseconds(begun);
         let upgraded = upgraded.recv().unwrap_or(Ok(()));
-        upgraded.map_err(|error| failed("make better code", error))?;
+        upgraded.map_err(|error| failed("compile the optimised code", error))?;
         if repetition > 0 {
             first.push(used);
             better.push(milliseconds(begun));
@@ -88,7 +88,7 @@ fn cold(options: &Options<'_>) -> Result<(Vec<f64>, Vec<f64>), BenchError> {
 fn kept(options: &Options<'_>) -> Result<Vec<f64>, BenchError> {
     let cache = Scratch::new()?;
     let compiler = compiler(options, Some(cache.file("cache")))?;
-    // The channel closes after the optimised code is in the cache.
+    // The channel closes when the optimised code is in the cache.
     let _ = load_and_use(&compiler, Source::Compiled)?.recv();
     let mut times = Vec::new();
     for _ in 0..REPETITIONS {
@@ -105,7 +105,7 @@ fn kept(options: &Options<'_>) -> Result<Vec<f64>, BenchError> {
 fn load_and_use(compiler: &Compiler, expected: Source) -> Result<Receiver<Result<(), String>>, BenchError> {
     let (sender, receiver) = channel();
     let upgraded = move |_: &_, result: Result<(), millrace_compiler::CompileError>| {
-        // The receiver may be gone.
+        // The receiver may already be dropped.
         let _ = sender.send(result.map_err(|error| error.to_string()));
     };
     let loaded = compiler.load(PLUGIN, upgraded).map_err(|error| failed("load the plugin", error))?;
@@ -137,7 +137,7 @@ fn treat(plugin: &LoadedPlugin) -> Result<(), BenchError> {
     }
 }
 
-/// Returns the milliseconds that a compiler takes alone.
+/// Returns the milliseconds to compile the module, without loading and checking.
 fn compiling(tier: Tier) -> Result<Vec<f64>, BenchError> {
     let mut times = Vec::new();
     for _ in 0..REPETITIONS {
@@ -149,7 +149,7 @@ fn compiling(tier: Tier) -> Result<Vec<f64>, BenchError> {
     Ok(times)
 }
 
-/// Returns the milliseconds to create an instance of compiled code.
+/// Returns the milliseconds to create an instance of a compiled plugin.
 fn creating() -> Result<Vec<f64>, BenchError> {
     let sandbox =
         Sandbox::new(SandboxSettings::default()).map_err(|error| failed("make the sandbox", error))?;

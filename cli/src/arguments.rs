@@ -41,7 +41,7 @@ pub use traffic::{FilterAction, FlowAction, FlowOrder, NeighbourAction, RouteAct
 use crate::output::Failure;
 use crate::usage::one_line;
 
-/// Default socket of the daemon.
+/// Default path of the router's Unix socket.
 pub const DEFAULT_SOCKET: &str = "/run/millrace/millrace.sock";
 
 /// Heading of the common options in help.
@@ -74,16 +74,16 @@ pub struct Arguments {
     /// Print JSON instead of text.
     #[arg(long, global = true, help_heading = COMMON)]
     pub json: bool,
-    /// Subcommand.
+    /// Command to run.
     #[command(subcommand)]
     pub command: Command,
 }
 
-/// Parses the arguments of this process. Prints help and the version, and wrong usage unless it is wanted as
-/// JSON, and exits.
+/// Parses the arguments of this process. Exits for `--help`, `--version` and wrong usage, after printing the
+/// text.
 ///
 /// # Errors
-/// The arguments are invalid.
+/// The arguments are invalid, and `json` is set, so the caller prints the failure as JSON.
 pub fn parse(json: bool) -> Result<Arguments, Failure> {
     let refused = |error: clap::Error| match error.use_stderr() && json {
         true => Failure::usage(one_line(&error)),
@@ -96,21 +96,21 @@ pub fn parse(json: bool) -> Result<Arguments, Failure> {
     Ok(arguments)
 }
 
-/// Parses a command from its words.
+/// Parses one command, given as words without the program name.
 ///
 /// # Errors
-/// The words are no valid command.
+/// The words are not a valid command.
 pub fn command<'a>(words: impl Iterator<Item = &'a str>) -> Result<Command, Failure> {
     let read = Arguments::try_parse_from(std::iter::once("millrace").chain(words));
     read.map(|arguments| arguments.command).map_err(|error| Failure::usage(one_line(&error)))
 }
 
-/// Returns the word of a value on the command line, which is its name in the interface, too.
+/// Returns the command-line word of an enum value. The API uses the same word.
 pub fn word(value: impl ValueEnum) -> String {
     value.to_possible_value().map(|value| value.get_name().to_owned()).unwrap_or_default()
 }
 
-/// Subcommand.
+/// Command of `millrace`, with its arguments.
 #[derive(Debug, Subcommand)]
 pub enum Command {
     /// Run a router until SIGTERM or SIGINT.
@@ -140,7 +140,7 @@ Examples:
   millrace apply router.toml --confirm 60s      # revert after 60 s, unless `millrace confirm` runs
   millrace apply router.toml --if-revision 12   # only if revision 12 runs, unchanged
 
-Only differences are changed. Flows that they do not affect lose no packet.
+The router changes only the differences. Flows that no difference affects lose no packet.
 If a step fails, the router undoes the earlier steps.
 The router refuses changes that need a restart, such as added ports; `millrace diff` shows them.")]
     Apply(Apply),
@@ -202,20 +202,20 @@ While a revision is unconfirmed, only `save -` works.")]
         after_help = "Examples:\n  millrace instance create statistics stats1              # instance `stats1` of `statistics`\n  millrace instance create port-filter web ports=80,443   # create `web` with a setting\n  millrace instance list\n\nAn instance gets packets once `millrace bind` or a filter action names it."
     )]
     Instance(InstanceAction),
-    /// Create, change, remove and list gates.
+    /// Manage gates: points at which instances and filters act.
     #[command(
         subcommand,
         after_help = "Examples:\n  millrace gate create late audit   # create the gate `audit` at the position `late`\n  millrace gate list\n\nA gate is a point in the pipeline at which instances and filters are bound to flows."
     )]
     Gate(GateAction),
-    /// Bind an instance to the flows that a filter matches.
+    /// Bind a plugin instance to the flows that a filter matches.
     #[command(
         after_help = "Examples:\n  millrace bind stats1 --gate monitor --filter 'proto udp dport 5201'\n  millrace bind pf1 --gate firewall --filter 'in lan' --priority 10 --on-fault bypass\n\nAt each gate, one binding applies to a packet: the highest priority, then the most specific filter, then the oldest.\nBefore the first binding at ports on kernel devices, set what happens to packets when the router dies:\n`millrace router set on-death=kernel`, or `run --on-death`."
     )]
     Bind(Bind),
     /// Remove bindings of an instance.
     #[command(
-        after_help = "Examples:\n  millrace unbind stats1         # remove the only binding of stats1\n  millrace unbind stats1 --all   # remove all bindings of stats1\n  millrace unbind stats1 --gate monitor --filter 'proto udp dport 5201'\n\nIf several bindings match, --all is needed; without --all, nothing is removed (exit status 2)."
+        after_help = "Examples:\n  millrace unbind stats1         # remove the only binding of stats1\n  millrace unbind stats1 --all   # remove all bindings of stats1\n  millrace unbind stats1 --gate monitor --filter 'proto udp dport 5201'\n\nIf several bindings match, add --all. Without --all, the command then removes none (exit status 2)."
     )]
     Unbind(Unbind),
     /// Manage filters: match packets and act on them.
@@ -273,7 +273,7 @@ While a revision is unconfirmed, only `save -` works.")]
         after_help = "Examples:\n  millrace flow list --order rate --limit 10   # the 10 flows with the most packets per second\n  millrace flow show 'dst 10.2.0.2 proto tcp'\n  millrace flow flush 'src 10.1.0.2'\n\nA flow is all packets with the same addresses, protocol, ports and ingress port."
     )]
     Flow(FlowAction),
-    /// Pin flows to a level: offload or worker.
+    /// Pin flows to a level: offload (XDP) or worker.
     #[command(after_help = "\
 Examples:
   millrace place 'proto udp dport 5201' worker   # never offload these flows
@@ -339,7 +339,7 @@ Examples:
 
 Write commands without `millrace`. # starts a comment; `exit` or Ctrl-D ends the shell.
 The first failing command of a file or pipe ends the shell, with the exit status of the command.
-Typed commands are kept in ~/.local/state/millrace/history.")]
+The shell keeps typed commands in ~/.local/state/millrace/history.")]
     Shell(Shell),
     /// Monitor ports, queues, flows and plugins.
     #[command(
@@ -376,7 +376,7 @@ The last example uses the token on another machine. The router accepts remote cl
     Rates(Rates),
     /// Print metrics in OpenMetrics format.
     #[command(
-        after_help = "Examples:\n  millrace metrics | grep dropped\n\nPrometheus reads the same text at /metrics of the API. --json is an error."
+        after_help = "Examples:\n  millrace metrics | grep dropped\n\nPrometheus reads the same text at /metrics of the API. The command refuses --json."
     )]
     Metrics,
     /// Print the ETag of a resource, for --if-match.

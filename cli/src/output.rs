@@ -17,8 +17,8 @@ pub struct Failure {
     pub code: u8,
     /// Number of wrong entries in a list sent to the router, or of errors in a configuration.
     pub wrong: usize,
-    /// First errors. Each has the problem as `detail`, and its place as `entry` (from 0), or as `file`,
-    /// `line` and `column`.
+    /// First errors. Each has the problem as `detail`, and its place: `entry` in the list (from 0), or
+    /// `file`, `line` and `column`.
     pub errors: Vec<Value>,
 }
 
@@ -39,7 +39,7 @@ impl Failure {
         value
     }
 
-    /// Creates a failure for wrong usage.
+    /// Creates a failure with exit code 2, for wrong usage.
     pub fn usage(message: impl ToString) -> Self {
         Self { code: 2, ..Self::new(message) }
     }
@@ -65,7 +65,8 @@ impl From<ControlError> for Failure {
     }
 }
 
-/// Progress of long work on standard error: one changing line on a terminal, otherwise a new line each time.
+/// Progress of long work on standard error. A terminal shows one changing line; other outputs get a new line
+/// each time.
 #[derive(Debug, Default)]
 pub struct Progress {
     shown: bool,
@@ -83,7 +84,7 @@ impl Progress {
         self.shown = true;
     }
 
-    /// Ends the line.
+    /// Ends the changing line, so that further output starts on a new line.
     pub fn end(&self) {
         if self.shown && std::io::stderr().is_terminal() {
             eprintln!();
@@ -94,8 +95,9 @@ impl Progress {
 /// Maximum width of a column in characters; longer cells shift the rest of their row.
 const WIDEST: usize = 200;
 
-/// Formats rows as a table, numbers right-aligned. `columns` is its heading line: `rx=rx_packets | mtu` has the
-/// heading `rx` for the value `rx_packets` of a row's JSON (`/` separates levels), and `mtu` for `mtu`.
+/// Formats rows as a table with right-aligned numbers. `columns` lists the columns, separated by `|`. The
+/// column `rx=rx_packets` has the heading `rx`, and shows the value `rx_packets` of each row. `mtu` has the
+/// heading and value `mtu`. In values, `/` separates levels of JSON.
 pub fn table(rows: &[Value], columns: &str) -> String {
     let columns: Vec<(&str, &str)> =
         columns.split(" | ").map(|column| column.split_once('=').unwrap_or((column, column))).collect();
@@ -137,7 +139,7 @@ pub fn is_harmless(letter: char) -> bool {
     !letter.is_control() && !moves
 }
 
-/// Replaces harmful characters of text from outside by blanks; line ends and tabs stay.
+/// Replaces harmful characters of text from outside ([`is_harmless`]) by blanks; line ends and tabs stay.
 fn shown(text: &str) -> String {
     let letter =
         |letter: char| if is_harmless(letter) || matches!(letter, '\n' | '\t') { letter } else { ' ' };
@@ -210,7 +212,7 @@ pub fn done(value: &Value, line: &str, json: bool) {
     show(value, json, || format!("{line}\n"));
 }
 
-/// Prints a value as JSON, or the text for people, which ends with its own line end.
+/// Prints `value` as JSON, or prints the result of `text`, which includes its line end.
 pub fn show(value: &impl serde::Serialize, json: bool, text: impl FnOnce() -> String) {
     if json {
         println!("{:#}", json!(value));
@@ -219,7 +221,7 @@ pub fn show(value: &impl serde::Serialize, json: bool, text: impl FnOnce() -> St
     }
 }
 
-/// Writes a text to standard output at once; returns false if the reader has closed it.
+/// Writes a text to standard output, and flushes it. Returns false if the reader has closed the output.
 ///
 /// # Errors
 /// The text can't be written for another reason.
@@ -272,7 +274,7 @@ mod tests {
             (&json!(2), &json!(2), &json!(3))
         );
         assert_eq!((&json["errors"][1]["file"], &json["errors"][1]["column"]), (&json!("f"), &json!(10)));
-        assert!(json["error"].as_str().unwrap().starts_with("f:2:11: router.workers = 0"), "{json}");
+        assert!(json["error"].as_str().unwrap().starts_with("f:2:11: router.workers must"), "{json}");
     }
 
     #[test]

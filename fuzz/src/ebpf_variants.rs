@@ -5,9 +5,9 @@ use std::net::{Ipv4Addr, Ipv6Addr};
 use std::sync::Arc;
 
 use millrace_offload::fuzzing::{CachedPacket, DryRuns};
-use millrace_offload::{FormMemory, FormObject, LoadedForm};
+use millrace_offload::{LoadedVariant, VariantMaps, VariantObject};
 use millrace_packet::{FlowKey, Pool};
-use millrace_pipeline::MOST_OF_FORM;
+use millrace_pipeline::EBPF_VARIANT_LIMIT;
 use millrace_plugin_abi::{Instance, Instant, Message, Packets, Plugin, VariantMemory, Verdict};
 use millrace_units::PortId;
 use serde_json::{Map, Value, json};
@@ -24,23 +24,23 @@ fn plugins() -> [(&'static dyn Plugin, Value); 4] {
     ]
 }
 
-/// Plugin as its eBPF variant and as an instance at the worker.
-struct Form {
-    loaded: LoadedForm,
-    /// Instance that reads the counters of the variant.
+/// Plugin with its eBPF variant and its instance at the worker.
+struct Tested {
+    loaded: LoadedVariant,
+    /// Instance through which the counters of the variant are read.
     variant: Box<dyn Instance>,
     worker: Box<dyn Instance>,
 }
 
 /// Loaded eBPF variants.
-pub struct Forms {
-    all: Vec<Form>,
+pub struct Variants {
+    all: Vec<Tested>,
     pool: Pool,
 }
 
 /// Memory of a variant, as an instance uses it.
 #[derive(Debug)]
-struct Memory(Arc<FormMemory>);
+struct Memory(Arc<VariantMaps>);
 
 impl VariantMemory for Memory {
     fn id(&self) -> u64 {
@@ -56,37 +56,38 @@ impl VariantMemory for Memory {
     }
 }
 
-impl Forms {
+impl Variants {
     /// Loads the variant of each plugin.
     pub fn load(programs: &mut DryRuns) -> Self {
         let all = plugins().map(|(plugin, settings)| {
-            let form = plugin.ebpf_variant().expect("a plugin with an eBPF variant");
-            let loaded = programs.load_form(FormObject {
-                object: form.object,
-                settings: form.settings,
-                counters: form.counters,
-                most_instructions: MOST_OF_FORM,
+            let ebpf = plugin.ebpf_variant().expect("a plugin with an eBPF variant");
+            let loaded = programs.load_variant(VariantObject {
+                object: ebpf.object,
+                settings: ebpf.settings,
+                counters: ebpf.counters,
+                most_instructions: EBPF_VARIANT_LIMIT,
             });
             let settings = settings.as_object().expect("a table");
             let create = || plugin.create(settings).unwrap_or_else(|error| panic!("{error}"));
             let (mut variant, worker) = (create(), create());
             variant.attach_ebpf_variant(Arc::new(Memory(loaded.memory().clone())));
-            Form { loaded, variant, worker }
+            Tested { loaded, variant, worker }
         });
         Self { all: all.into(), pool: Pool::new(16).expect("memory for packets") }
     }
 
-    /// Sends a frame through the flow cache, with the chosen variant. One number in five chooses no variant.
+    /// Sends a frame through the flow cache, with the variant that `number` chooses. One number in five
+    /// chooses no variant.
     pub fn check(&mut self, number: usize, programs: &mut DryRuns, frame: &[u8]) {
         let number = number % (self.all.len() + 1);
-        let Some(form) = self.all.get_mut(number) else {
+        let Some(tested) = self.all.get_mut(number) else {
             return programs.check_cache(frame, None, |_| false);
         };
-        let (worker, pool) = (&mut form.worker, &self.pool);
-        programs.check_cache(frame, Some(&form.loaded), |packet| drops(&mut **worker, pool, packet));
+        let (worker, pool) = (&mut tested.worker, &self.pool);
+        programs.check_cache(frame, Some(&tested.loaded), |packet| drops(&mut **worker, pool, packet));
         assert_eq!(
-            read(&mut *form.variant),
-            read(&mut *form.worker),
+            read(&mut *tested.variant),
+            read(&mut *tested.worker),
             "counted by the variant, at the worker: {frame:02x?}"
         );
     }

@@ -2,25 +2,25 @@
 
 mod configuration;
 mod decoders;
-mod driver;
 mod ebpf_variants;
 mod input;
 mod interface;
 mod netlink;
+mod offload;
 mod plugin_verdicts;
 mod router;
 mod wasm_plugin;
 
-/// Fuzz target: its name and its function of an input.
+/// Name of a fuzz target, and its function, which takes an input.
 pub type Target = (&'static str, fn(&[u8]));
 
 /// All targets, by name. `tools/fuzz` reads the names here. Each target has a folder in `corpus/`.
 pub const TARGETS: [Target; 8] = [
     ("configuration", configuration::run),
     ("decoders", decoders::run),
-    ("driver", driver::run),
     ("interface", interface::run),
     ("netlink", netlink::run),
+    ("offload", offload::run),
     ("plugin_verdicts", plugin_verdicts::run),
     ("router", router::run),
     ("wasm_plugin", wasm_plugin::run),

@@ -1,4 +1,4 @@
-//! Conversion of a lab file into a checked lab. The error for an impossible lab has the position of the
+//! Conversion of a lab file into a checked lab. The error for an impossible lab names the position of the
 //! fault.
 
 use std::collections::HashSet;
@@ -31,9 +31,9 @@ fn wrong<T>(span: Range<usize>, message: impl Into<String>) -> Result<T, Wrong> 
     Err(Wrong { span: Some(span), message: message.into() })
 }
 
-/// Longest name of a network device: IFNAMSIZ without its terminating zero.
+/// Maximum length of a network device's name: IFNAMSIZ without the terminating zero.
 const DEVICE_NAME_LENGTH: usize = 15;
-/// Longest name of a lab or a node. The limit keeps namespace names and socket paths short enough.
+/// Maximum length of the name of a lab or a node. It keeps namespace names and socket paths short enough.
 const NAME_LENGTH: usize = 24;
 
 impl LabFile {
@@ -50,8 +50,8 @@ impl LabFile {
         Ok(file)
     }
 
-    /// Checks the text of a file. `path` is its name in errors, and its directory is the base of relative
-    /// paths.
+    /// Checks the text of a lab file. `path` is the file's name in errors; relative paths in the text start
+    /// at its directory.
     ///
     /// # Errors
     /// See [`LabFile::read`].
@@ -64,18 +64,18 @@ impl LabFile {
         check(file, directory).map_err(|wrong| content(wrong.span, wrong.message))
     }
 
-    /// Returns the lab name for a command-line argument: the name in the lab file at this path, or the
-    /// argument itself if no such file exists.
+    /// Returns the lab's name for a command-line argument. If a lab file exists at this path, returns the
+    /// name in it. Otherwise returns the argument itself.
     ///
     /// # Errors
-    /// The file exists and is not a lab file.
+    /// The file exists, but is not a lab file.
     pub fn name_of(word: &str) -> Result<String, FileError> {
         let path = Path::new(word);
         if path.is_file() { Self::read(path).map(|file| file.name) } else { Ok(word.to_owned()) }
     }
 }
 
-/// Checks a file; `directory` is the base of relative paths in the file.
+/// Checks a parsed lab file. Relative paths in it start at `directory`.
 pub(crate) fn check(file: File, directory: &Path) -> Result<LabFile, Wrong> {
     check_name(&file.lab.name, "lab")?;
     let mut lab = LabFile {
@@ -143,7 +143,8 @@ fn host_node(host: &HostTable) -> Node {
         devices: Vec::new(),
         routes: Vec::new(),
         offloads: host.offloads,
-        // A router's XDP program forwards only to devices that accept redirected frames.
+        // Hosts accept redirected frames only with GRO. Without it, a router's XDP program can't forward to
+        // them.
         gro: Some(host.gro.unwrap_or(host.offloads)),
         router: None,
         daemons: Vec::new(),
@@ -215,7 +216,7 @@ fn add_daemon(lab: &mut LabFile, table: &DaemonTable, directory: &Path) -> Resul
         );
     }
     node.daemons.push(Daemon { program, config });
-    // Zebra comes first: FRR's daemons reach the kernel through it.
+    // Start zebra first: the other daemons of FRR reach the kernel through zebra.
     node.daemons.sort_by_key(|daemon| daemon.program != daemon::ZEBRA);
     Ok(())
 }
@@ -270,7 +271,7 @@ fn add_link(lab: &mut LabFile, link: &LinkTable) -> Result<(), Wrong> {
 fn check_mtu(mtu: &Spanned<i64>) -> Result<u32, Wrong> {
     match u32::try_from(*mtu.get_ref()) {
         Ok(value @ 68..=65_535) => Ok(value),
-        _ => wrong(mtu.span(), format!("mtu = {} is out of range: give 68 to 65535 bytes", mtu.get_ref())),
+        _ => wrong(mtu.span(), format!("mtu must be 68 to 65535 bytes, not {}", mtu.get_ref())),
     }
 }
 
@@ -313,8 +314,8 @@ fn find_node(lab: &LabFile, name: &str, span: Range<usize>) -> Result<usize, Wro
     wrong(span, format!("no [[host]] or [[router]] is named {name:?}{}", remedy("node", name, names)))
 }
 
-/// Assigns a link's impairment to the port of the Millrace router at one end; if both ends have one, at the
-/// first.
+/// Assigns a link's impairment to the port of the Millrace router at one end. If both ends have a Millrace
+/// router, takes the first end.
 fn impair(lab: &mut LabFile, link: &LinkTable, ends: [End; 2]) -> Result<(), Wrong> {
     let Some(impairment) = &link.impairment else { return Ok(()) };
     if let Some(message) = impairment.get_ref().objection() {
@@ -329,7 +330,7 @@ fn impair(lab: &mut LabFile, link: &LinkTable, ends: [End; 2]) -> Result<(), Wro
     Ok(())
 }
 
-/// Adds a host's own `addresses` to its only device.
+/// Adds the `addresses` of a host's table to the host's only device.
 fn complete_host(lab: &mut LabFile, host: &HostTable) -> Result<(), Wrong> {
     let Some(address) = host.addresses.first() else { return Ok(()) };
     let index = find_node(lab, host.name.get_ref(), host.name.span())?;

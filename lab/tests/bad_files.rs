@@ -1,4 +1,4 @@
-//! Lab files with faults: each is rejected with line and column, the fault, and the remedy.
+//! Tests of lab files with faults. The error for each names line and column, the fault, and the remedy.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -48,7 +48,7 @@ fn a_good_file_is_understood() {
     assert_eq!(lab.links[0].mtu, Some(1500));
 }
 
-/// Replaced text in the good file, replacement, and expected error.
+/// Text in a valid file, its faulty replacement, and the expected error.
 const CASES: &[(&str, &str, &str)] = &[
     (
         "addresses = [\"10",
@@ -115,18 +115,14 @@ const CASES: &[(&str, &str, &str)] = &[
         "10.2.0.0/24",
         "x.toml:19:16: 10.2.0.0/24 is the address of the network itself: give a host address in this network",
     ),
-    ("mtu = 1500", "mtu = 67", "x.toml:15:7: mtu = 67 is out of range: give 68 to 65535 bytes"),
+    ("mtu = 1500", "mtu = 67", "x.toml:15:7: mtu must be 68 to 65535 bytes, not 67"),
     (
         "mtu = 1500",
         "impairment = { loss = 0.1 }",
         "x.toml:15:14: impairment needs a router of kind \"millrace\" at one end of the link, because its \
          port applies the impairment",
     ),
-    (
-        "mtu = 1500",
-        "impairment = { loss = 2 }",
-        "x.toml:15:14: loss = 2 is out of range: give a fraction from 0 to 1",
-    ),
+    ("mtu = 1500", "impairment = { loss = 2 }", "x.toml:15:14: loss must be a fraction from 0 to 1, not 2"),
     (
         "mtu = 1500",
         "impairment = { delay = 1 }",
@@ -220,7 +216,7 @@ fn the_document_of_labs_has_every_key_of_every_table_and_no_other() {
         ("route", "[[route]]"),
         ("daemon", "[[daemon]]"),
     ] {
-        // A key without a similar valid key makes the error list all keys.
+        // No valid key is similar to `_0_`, so the error lists all valid keys.
         let error = parse(&format!("{header}\n_0_ = 1\n")).unwrap_err();
         let (_, known) = error.split_once("keys here: ").unwrap_or_else(|| panic!("{table}: {error}"));
         let known: BTreeSet<&str> = known.split(", ").map(str::trim).collect();

@@ -3,7 +3,7 @@
 fn main() {
     println!("cargo::rerun-if-changed=ebpf");
     println!("cargo::rerun-if-env-changed=CLANG");
-    if let Err(problem) = millrace_bpf::compile_form("ebpf/form.c") {
+    if let Err(problem) = millrace_bpf::compile_variant("ebpf/variant.c") {
         println!("cargo::error={problem}");
     }
 }

@@ -344,11 +344,11 @@ static inline int32_t millrace_map_remove(uint32_t map, const void *key, size_t 
     return MILLRACE_CALL(map_remove, MILLRACE_REFUSED, map, key, bytes);
 }
 
-/* Sends a message of up to 16 KiB to the other half of the plugin, whose millrace_message gets it. Returns
+/* Sends a message of up to 16 KiB to the other part of the plugin, whose millrace_message gets it. Returns
  * whether the router accepted it. The message may still be lost where too many wait. Capability message. */
 static inline bool millrace_send(const void *bytes, size_t length) { return MILLRACE_CALL(send, 1, bytes, length) == 0; }
 
-/* Sends a packet to the other half, from its link header on: up to 2,048 bytes of it. Capabilities message and packet-read. */
+/* Sends a packet to the other part, from its link header on: up to 2,048 bytes of it. Capabilities message and packet-read. */
 static inline bool millrace_punt(const struct millrace_packet *packet) {
     uint8_t bytes[2048];
     return millrace_send(bytes, millrace_read(packet, 0, bytes, sizeof bytes));

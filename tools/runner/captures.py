@@ -87,7 +87,7 @@ def _transport(protocol, content):
         yield bytes([number]) + content
 
 
-def _driver(frames):
+def _offload(frames):
     """Yields each frame twice: unchanged, and addressed to the port."""
     for frame in frames:
         yield b"\x00" + frame
@@ -114,9 +114,9 @@ def _plugin_verdicts(frames):
 
 
 # Functions that make each target's inputs of frames.
-FORMS = {"decoders": _decoders, "driver": _driver, "plugin_verdicts": _plugin_verdicts, "router": _router}
+TARGETS = {"decoders": _decoders, "offload": _offload, "plugin_verdicts": _plugin_verdicts, "router": _router}
 
 
 def inputs(target, frames):
     """Returns the inputs of a target, by their names."""
-    return {hashlib.sha1(content).hexdigest(): content for content in FORMS[target](frames)}
+    return {hashlib.sha1(content).hexdigest(): content for content in TARGETS[target](frames)}

@@ -48,6 +48,6 @@ class Captures(unittest.TestCase):
         self.assertEqual(sorted(content[0] for content in made), [2, 4, 10])
 
     def test_each_target_keeps_the_frame_whole(self):
-        for target in ("driver", "router", "plugin_verdicts"):
+        for target in ("offload", "router", "plugin_verdicts"):
             made = captures.inputs(target, [UDP])
             self.assertTrue(made and all(UDP in content for content in made.values()), target)

@@ -41,9 +41,9 @@ class Fuzzing(unittest.TestCase):
         self.assertIn("fuzz: b: run it again: x", self.echoed)
 
     def test_a_skipped_target_stands_in_the_closing_lines(self):
-        run = self.run_of(["a", "driver"], f"{PASSED.format('a')}; echo 'fuzz: driver: skipped: not root'")
+        run = self.run_of(["a", "offload"], f"{PASSED.format('a')}; echo 'fuzz: offload: skipped: not root'")
         total = self.sum_of(run)
-        self.assertIn("skipped: fuzz: driver: not root", total.lines())
+        self.assertIn("skipped: fuzz: offload: not root", total.lines())
         self.assertEqual(total.sum(), "1 passed, 0 failed, 1 skipped")
         self.assertIn("1 failed", self.sum_of(run, skips_fail=True).sum())
 

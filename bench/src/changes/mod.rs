@@ -1,5 +1,5 @@
-//! `changes`: cost of forwarding while filters and routes change, and under a flood of new flows, in the
-//! pipeline alone.
+//! `changes`: cost of forwarding while filters and routes change, and during a flood of new flows. Measures
+//! the pipeline without devices.
 
 mod routes;
 
@@ -13,39 +13,40 @@ use crate::memory::setup::{GatesSetup, Pipeline, Setup, Source};
 use crate::statistics::{extremes, median, median_ratio};
 use crate::{BenchError, Bound, Measurement, Options};
 
-/// Number of live flows, each of which sends one packet per pass, in rotation.
+/// Number of live flows. Each sends one packet per pass, in rotation.
 const LIVE: u32 = 100_000;
-/// Filters at each of the three gates.
+/// Number of filters at each of the three gates.
 const FILTERS: usize = 10_000;
-/// Repetitions; the result is their median.
+/// Number of repetitions; the result is their median.
 const REPETITIONS: usize = 9;
-/// Packets per pass, in which every live flow sends one packet.
+/// Number of packets in a pass, in which every live flow sends one packet.
 const PASS: u64 = LIVE as u64;
 
-/// Promised maximum: ratio of the time per packet while all flows are checked after a filter change to the
-/// time before the change.
+/// Promised maximum: ratio of two times per packet. In the first, the router checks all flows after a filter
+/// change; the second is from before the change.
 const FILTER_LIMIT: f64 = 1.5;
-/// Promised maximum: additional nanoseconds to reclassify a flow, as for a new flow.
+/// Promised maximum: additional nanoseconds per flow to classify a flow again, as a new flow.
 const AGAIN_LIMIT: f64 = 400.0;
-/// Packets per batch, which is also the maximum number of flows checked or reclassified per batch.
+/// Packets per batch. At most as many flows are checked or classified again per batch.
 const BATCH: f64 = 256.0;
-/// Live flows that a filter matches.
+/// Number of live flows that the new filter matches, in cases with matches.
 const MATCHED: u32 = 4095;
 
-/// Promised maximum: ratio of the time per packet during 100,000 route changes per second to the time without
-/// changes.
+/// Promised maximum: ratio of the time per packet during 100,000 route changes per second to the time per
+/// packet without changes.
 const ROUTES_LIMIT: f64 = 1.5;
 
-/// Maximum number of flow records of the router in the flood.
+/// Maximum number of flow records in the flood's router.
 const REMEMBERED: u32 = 1 << 16;
-/// Number of flows from before the flood; together they send every fourth packet.
+/// Number of flows that exist before the flood. Together they send every fourth packet.
 const ESTABLISHED: u32 = 1000;
-/// Flows of the flood: more than the flow records, so that each flow is new again when it returns.
+/// Number of flows in the flood. There are more flows than flow records, so each flow is new again when it
+/// returns.
 const FLOOD: u32 = 300_000;
-/// Promised minimum: new flows per second without loss for established flows.
+/// Promised minimum: new flows per second at which established flows lose no packet.
 const FLOOD_LIMIT: f64 = 500_000.0;
 
-/// Runs all cases.
+/// Runs all cases of the benchmark `changes`.
 pub(crate) fn run(options: &mut Options<'_>) -> Result<Vec<Measurement>, BenchError> {
     let mut results = Vec::new();
     for family in Family::BOTH {
@@ -68,8 +69,8 @@ fn new_filter(family: Family, matched: u32, number: usize) -> String {
     }
 }
 
-/// Measures the pass after a filter change and the pass before it. Fails if a flow that the filter does not
-/// match is reclassified.
+/// Measures the pass before a filter change and the pass after it. Fails if the router classifies a flow
+/// again that the filter does not match.
 fn filter(family: Family, flows: u32, options: &mut Options<'_>) -> Result<Vec<Measurement>, BenchError> {
     let case = Case { family, flows: LIVE };
     let setup = Setup { gates: GatesSetup::Filters(FILTERS), ..Setup::default() };
@@ -94,28 +95,28 @@ fn filter(family: Family, flows: u32, options: &mut Options<'_>) -> Result<Vec<M
     let counts = pipeline.snapshot().flows.packets;
     let (steady, changed) = (median(&before), median(&after));
     let what = format!(
-        "{case}, 3 x {FILTERS} filters, each flow's next packet after a filter changed that {flows} of them match"
+        "{case}, 3 x {FILTERS} filters, first packet of each flow after a filter change, {flows} matching flows"
     );
     (options.progress)(&format!(
         "{what}: {changed:.1} ns per packet, {steady:.1} without changes; {} flows rechecked, {} reclassified",
         counts.checked, counts.reclassified
     ));
-    // The router checks all flows. In addition it reclassifies each matched flow once.
+    // The router checks all flows, and classifies each matched flow again once.
     let limit = FILTER_LIMIT + AGAIN_LIMIT / steady * f64::from(flows) / f64::from(LIVE);
     let longest = BATCH * (FILTER_LIMIT * median(&whole) + AGAIN_LIMIT) / 1e3;
     Ok(vec![
         Measurement::of(&what, changed, "ns/packet")
-            .beside("before", steady)
+            .beside("before the change", steady)
             .with_ratio(median_ratio(&after, &before))
             .promising_ratio(Bound::AtMost, limit),
-        Measurement::of(format!("{what}: classified again"), extremes(&again).1, "flows")
+        Measurement::of(format!("{what}: reclassified flows"), extremes(&again).1, "flows")
             .promising(Bound::AtMost, f64::from(flows)),
-        Measurement::of(format!("{what}: the longest batch"), median(&worst), "us")
+        Measurement::of(format!("{what}: longest batch"), median(&worst), "us")
             .promising(Bound::AtMost, longest),
     ])
 }
 
-/// Returns the nanoseconds per packet, and the time of the longest batch.
+/// Returns the nanoseconds per packet, and the duration of the longest batch.
 fn timed(pipeline: &mut Pipeline, packets: u64) -> (f64, Duration) {
     let mut longest = Duration::ZERO;
     let each = per_packet(|| {
@@ -130,13 +131,15 @@ fn timed(pipeline: &mut Pipeline, packets: u64) -> (f64, Duration) {
     (each, longest)
 }
 
-/// Returns the number of packets classified as of new flows, and the number of dropped packets.
+/// Returns the number of packets that were classified as the first of a flow, and the number of dropped
+/// packets.
 fn new_flows(pipeline: &mut Pipeline) -> (u64, u64) {
     let snapshot = pipeline.snapshot();
     (snapshot.flows.packets.misses, snapshot.totals.dropped)
 }
 
-/// Measures a flood with more new flows than the router has flow records, beside established flows.
+/// Measures a flood of new flows beside established flows. There are more new flows than the router has flow
+/// records.
 fn flood(family: Family, options: &mut Options<'_>) -> Result<Vec<Measurement>, BenchError> {
     let case = Case { family, flows: FLOOD };
     let setup = Setup {
@@ -149,7 +152,7 @@ fn flood(family: Family, options: &mut Options<'_>) -> Result<Vec<Measurement>, 
     let (mut source, mut pipeline) = (Source::with(case, setup)?, Pipeline::with(case, setup)?);
     pipeline.forward(2 * u64::from(FLOOD));
     let (mut rates, mut times) = (Vec::new(), Vec::new());
-    // The first packets of the established flows belong to the flood.
+    // The established flows are new, too, until this point.
     let (before, lost_before) = (pipeline.snapshot(), pipeline.established_lost(family)?);
     for _ in 0..REPETITIONS {
         check()?;
@@ -175,16 +178,16 @@ fn flood(family: Family, options: &mut Options<'_>) -> Result<Vec<Measurement>, 
     ));
     let what = format!("{family}, flood of new flows, 3 x {FILTERS} filters");
     Ok(vec![
-        Measurement::of(format!("{what}: taken per second"), median(&rates), "flows/s")
+        Measurement::of(format!("{what}: new flows per second"), median(&rates), "flows/s")
             .promising(Bound::AtLeast, FLOOD_LIMIT),
-        Measurement::of(format!("{what}: packets lost by established flows"), lost as f64, "packets")
+        Measurement::of(format!("{what}: lost packets of established flows"), lost as f64, "packets")
             .promising(Bound::AtMost, 0.0),
         Measurement::of(format!("{what}: flow records"), f64::from(after.flows.records), "records")
             .promising(Bound::AtMost, f64::from(REMEMBERED)),
         Measurement::of(
-            format!("{what}: packet memory in use"),
+            format!("{what}: growth of packet memory"),
             f64::from(after.memory.0) - f64::from(before.memory.0),
-            "frames more than before",
+            "frames",
         ),
     ])
 }

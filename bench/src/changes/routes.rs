@@ -17,17 +17,17 @@ use super::{FILTERS, PASS, ROUTES_LIMIT};
 
 /// Promised minimum: route changes per second.
 const PROMISED: f64 = 100_000.0;
-/// Target rate, slightly above the promise to compensate for pauses.
+/// Target rate of changes, slightly above the promise to compensate for pauses.
 const PACE: f64 = 1.02 * PROMISED;
-/// Repetitions with changes; each has a repetition without changes beside it.
+/// Number of repetitions with changes. A repetition without changes follows each.
 const REPETITIONS: usize = 5;
 /// Duration of each repetition.
 const SPAN: Duration = Duration::from_millis(500);
-/// Route changes per update, as in the daemon.
+/// Number of route changes per update of the table, as in the daemon.
 const AT_ONCE: usize = 256;
 
-/// Measures forwarding of many flows during route changes: first changes to networks without flows, then to
-/// the flows' own networks.
+/// Measures forwarding of many flows during route changes. First, the changes concern networks without flows,
+/// then the flows' own networks.
 pub(super) fn run(case: Case, options: &mut Options<'_>) -> Result<Vec<Measurement>, BenchError> {
     let processors = std::thread::available_parallelism().map_or(1, usize::from);
     if processors < 2 {
@@ -47,13 +47,14 @@ fn measure(case: Case) -> Result<Vec<(Vec<Measurement>, String)>, BenchError> {
     let setup = Setup { gates: GatesSetup::Filters(FILTERS), ..Setup::default() };
     let mut pipeline = Pipeline::with(case, setup)?;
     pipeline.forward(4 * PASS);
-    let places = [("elsewhere", 40), ("in the flows' own networks", 20)];
+    let places = [("networks without flows", 40), ("networks of the flows", 20)];
     let measured = places.map(|(place, net)| beside_changes(&mut pipeline, case, place, net));
     pipeline.check(case)?;
     measured.into_iter().collect()
 }
 
-/// Measures forwarding during changes in a network, alternately with forwarding alone.
+/// Measures forwarding during route changes in the network `net`, alternately with forwarding without
+/// changes.
 fn beside_changes(
     pipeline: &mut Pipeline,
     case: Case,
@@ -76,7 +77,7 @@ fn beside_changes(
     let counts = pipeline.snapshot().flows.packets;
     let ratio = median_ratio(&busy, &quiet);
     let (busy, quiet, rate) = (median(&busy), median(&quiet), median(&rates));
-    let what = format!("{case}, 100,000 route changes a second {place}");
+    let what = format!("{case}, 100,000 route changes per second in {place}");
     let line = format!(
         "{what} ({rate:.0}): {busy:.1} ns per packet, {quiet:.1} without; so far {} flows rechecked, {} rerouted, {} reclassified",
         counts.checked, counts.rerouted, counts.reclassified
@@ -108,13 +109,13 @@ fn prefixes(family: Family, net: u8) -> Result<Vec<IpNet>, BenchError> {
     prefixes.map_err(|error| BenchError::measurement("routes", error.to_string()))
 }
 
-/// Adds and removes routes at the target rate until the measurement ends; returns the achieved rate.
+/// Adds and removes routes at the target rate until the measurement ends. Returns the achieved rate.
 fn change(writer: &mut RouteWriter<'_>, family: Family, prefixes: &[IpNet]) -> Result<f64, BenchError> {
     let (start, mut changes) = (Instant::now(), 0u64);
     let pieces = prefixes.chunks(AT_ONCE);
     'over: for add in [true, false].into_iter().cycle() {
         for piece in pieces.clone() {
-            // Removal continues after the end, so that no added route stays.
+            // At the end of the measurement, stop adding but not removing, so that no added route stays.
             if add && writer.is_stopped() {
                 break 'over;
             }

@@ -1,7 +1,7 @@
 //! Classification of new flows at three gates with linked DAGs, compared with the same gates without links.
 //!
-//! The gates have the same filters, or similar ones: then each gate lacks a different third of them. Lookups
-//! follow the pipeline's order: a whole batch at one gate, then at the next.
+//! The gates have the same filters, or similar ones: then each gate lacks a different third. Lookups follow
+//! the pipeline's order: a whole batch at one gate, then at the next.
 
 use millrace_classify::{Candidate, DagTable, FilterTable, Links, MemoryBound, TupleSpace};
 use millrace_packet::Family;
@@ -15,17 +15,17 @@ use crate::testbed::process::{Processor, on_processor};
 use crate::{BenchError, Measurement, Options};
 
 const GATES: usize = 3;
-/// Filters at each gate.
+/// Number of filters at each gate.
 const FILTERS: usize = 10_000;
 
-/// Whether all gates have the same filters, or each lacks a different third of them.
+/// Similarity of the gates' filters: all gates have the same filters, or each lacks a different third.
 #[derive(Clone, Copy)]
 enum Sharing {
     Same,
     Similar,
 }
 
-/// Runs all cases.
+/// Runs all cases of this part of the benchmark.
 pub(super) fn run(
     options: &mut Options<'_>,
     processor: Processor,
@@ -33,7 +33,7 @@ pub(super) fn run(
 ) -> Result<(), BenchError> {
     let lists = read("acl1", "10k").unwrap_or_else(|| generate(Style::Acl, Family::V4, FILTERS, 1));
     for set in [flows(), lists] {
-        for (sharing, name) in [(Sharing::Same, "the same"), (Sharing::Similar, "similar")] {
+        for (sharing, name) in [(Sharing::Same, "same filters"), (Sharing::Similar, "similar filters")] {
             check()?;
             let case = format!("{}, {name} at {GATES} gates", set.name);
             let Some(gates) = Gates::new(&set, sharing) else {
@@ -52,7 +52,7 @@ pub(super) fn run(
                 gates.filters(),
                 gates.linking
             ));
-            let new_flow = format!("{case}, a new flow");
+            let new_flow = format!("{case}, new flow");
             let beside = |figure, unit, other| {
                 Measurement::of(new_flow.clone(), figure, unit).beside("DAGs without links", other)
             };
@@ -62,13 +62,13 @@ pub(super) fn run(
                 Measurement::of(format!("{new_flow}, tuple space"), figures.tuples, "ns")
                     .beside("linked DAGs", figures.linked),
             );
-            results.push(Measurement::of(format!("{case}, making the links"), gates.linking, "ms"));
+            results.push(Measurement::of(format!("{case}, creation of the links"), gates.linking, "ms"));
         }
     }
     Ok(())
 }
 
-/// Returns filters that each match exactly one flow.
+/// Returns a set of filters, each of which matches exactly one flow.
 fn flows() -> FilterSet {
     let filter = |number: usize| {
         let (source, destination) = (number * 7919 % 5003, number * 4099 % 3001);
@@ -86,7 +86,7 @@ fn flows() -> FilterSet {
     FilterSet { name: "10k flows".to_owned(), filters: (0..FILTERS).map(filter).collect() }
 }
 
-/// Tables of the gates, and the links into every gate except the first.
+/// Tables of the gates, and the gate links into each gate but the first.
 struct Gates {
     tables: Vec<DagTable<u32>>,
     links: Vec<Links>,
@@ -95,16 +95,16 @@ struct Gates {
     linking: f64,
 }
 
-/// Cost of a new flow at all gates.
+/// Cost to classify a new flow at all gates.
 struct Figures {
     linked: f64,
     alone: f64,
     tuples: f64,
-    /// Memory accesses with links, and without.
+    /// Memory accesses per flow: with links, and without.
     accesses: [f64; 2],
 }
 
-/// Lookup results of a batch at a gate.
+/// Lookup results of a batch at a gate: for each packet, the number of the matching filter.
 type Winners = [Option<u32>; BATCH];
 
 impl Gates {
@@ -156,7 +156,7 @@ impl Gates {
         }
     }
 
-    /// Returns an error if a linked lookup and a full lookup differ.
+    /// Returns an error if a lookup by links and a full lookup have different results.
     fn compare(&self, case: &str, packets: &[Candidate]) -> Result<(), BenchError> {
         for batch in packets.chunks(BATCH) {
             let mut winners = [None; BATCH];
@@ -195,7 +195,7 @@ impl Gates {
         Ok(Figures { linked, alone, tuples, accesses: self.accesses(packets) })
     }
 
-    /// Returns the accesses per packet at all gates, with links and without.
+    /// Returns the memory accesses per packet at all gates: with links, and without.
     fn accesses(&self, packets: &[Candidate]) -> [f64; 2] {
         let packets = &packets[..packets.len().min(COUNTED)];
         let (mut linked, mut alone) = (Caches::new(), Caches::new());

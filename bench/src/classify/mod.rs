@@ -1,8 +1,8 @@
-//! `classify`: the filter tables beside DPDK's ACL library, and linked DAGs.
+//! `classify`: lookups in the filter tables, compared with DPDK's ACL library, and linked DAGs.
 //!
-//! Each filter set has two traces, looked up in batches of 64. One matches all filters equally often, the
-//! other follows Zipf's law. All tables and the peer take turns on one processor, and each runs through the
-//! trace once before its timed run. The results of all tables and the peer must be equal.
+//! Each filter set has two traces, looked up in batches of 64. One trace matches all filters equally often,
+//! the other follows Zipf's law. All tables and the peer take turns on one processor, and each runs through
+//! the trace once before its timed run. The results of all tables and the peer must be equal.
 
 mod acl;
 mod caches;
@@ -28,32 +28,33 @@ use crate::{BenchError, Measurement, Options};
 
 pub(crate) use self::counted::run_measured;
 
-/// Packets in a trace.
+/// Number of packets in a trace.
 const PACKETS: usize = 32_768;
-/// Packets per lookup call.
+/// Number of packets per lookup call.
 const BATCH: usize = 64;
-/// Timed runs of each table through a trace; the result is their median.
+/// Number of timed runs of each table through a trace; the result is their median.
 const ROUNDS: usize = 9;
-/// Time limit of a table for a trace. A slower table looks up only a part of the trace.
+/// Time limit of one run through a trace. A slower table looks up only a part of the trace.
 const LONGEST: Duration = Duration::from_millis(50);
-/// Number of filters that are removed and added again.
+/// Number of filters that are removed and added again to measure changes.
 const CHANGES: usize = 2000;
-/// Time limit of the changes.
+/// Time limit for measuring changes.
 const CHANGING: Duration = Duration::from_millis(500);
-/// Number of packets whose memory accesses are counted; as many packets before fill the caches.
+/// Number of packets whose memory accesses are counted. As many packets before them fill the simulated
+/// caches.
 const COUNTED: usize = 8192;
-/// Time limit of the counting.
+/// Time limit for counting memory accesses.
 const COUNTING: Duration = Duration::from_millis(250);
 const TRACES: [(&str, Popularity); 2] = [("uniform", Popularity::Uniform), ("Zipf", Popularity::Zipf)];
 
-/// Promised maximum for the default table with 10,000 filters: ratio of its lookup time to the peer's.
+/// Promised maximum: ratio of lookup times, default table to peer, with 10,000 filters.
 const SLOWER: f64 = 2.0;
-/// Promised maximum: ratio of the time of a change to the peer's build time.
+/// Promised maximum: ratio of the time to change one filter to the peer's build time.
 const OF_A_BUILD: f64 = 1e-3;
-/// Promised maximum: microseconds of a change.
+/// Promised maximum: microseconds to change one filter.
 const CHANGE: f64 = 1000.0;
 
-/// Runs all cases.
+/// Runs all cases of the benchmark `classify`.
 pub(crate) fn run(options: &mut Options<'_>) -> Result<Vec<Measurement>, BenchError> {
     let _first = SessionFirst::begin();
     let processor = std::thread::available_parallelism().map_or(0, |count| count.get() - 1);
@@ -125,7 +126,7 @@ impl Case<'_, '_> {
         self.results.push(Measurement { case, ..measured });
     }
 
-    /// Returns the limit of a promise, if it applies to this table and filter set.
+    /// Returns `limit` if the promise applies to this kind of table and this filter set; otherwise `None`.
     fn promised(&self, kind: &Kind, limit: f64) -> Option<f64> {
         (kind.name == KINDS[0].name && self.source.is_judged()).then_some(limit)
     }
@@ -174,7 +175,7 @@ impl Case<'_, '_> {
         }
         for other in others {
             check()?;
-            // Some packets suffice: a linear table is slow.
+            // Compare only some packets: a linear table is slow.
             let mut some = trace.iter().take(1000);
             if some.any(|packet| found(&*first.table, packet) != found(&*other.table, packet)) {
                 return differ(other.kind.name);
@@ -224,7 +225,7 @@ impl Case<'_, '_> {
                 self.add(Measurement::of(&case, figure, unit));
             }
         }
-        let case = format!("{name} lookups one by one, {}", KINDS[0].name);
+        let case = format!("{name} lookups, unbatched, {}", KINDS[0].name);
         self.add(Measurement::of(case, median(&single), "ns/lookup"));
         Ok(())
     }
@@ -241,10 +242,10 @@ impl Case<'_, '_> {
         let (kind, middle, late, slowest) = (filled.kind, at(0.5), at(0.99), at(1.0));
         let name = kind.name;
         self.tell(&format!("{name}: a change takes {middle:.1} µs, p99 {late:.1}, at most {slowest:.1}"));
-        let changed = Measurement::of(format!("a change, {name}"), middle / 1e3, "ms")
-            .beside(&format!("{}, rebuilt", acl::NAME), peer.map(|peer| peer.build));
+        let changed = Measurement::of(format!("filter change, {name}"), middle / 1e3, "ms")
+            .beside(&format!("{}, rebuild", acl::NAME), peer.map(|peer| peer.build));
         self.add(changed.promising_ratio(Bound::AtMost, self.promised(kind, OF_A_BUILD)));
-        let changed = Measurement::of(format!("a change, 99 of 100, {name}"), late, "µs");
+        let changed = Measurement::of(format!("filter change, 99th percentile, {name}"), late, "µs");
         self.add(changed.promising(Bound::AtMost, self.promised(kind, CHANGE)));
         Ok(())
     }
@@ -302,7 +303,7 @@ fn affordable<'a>(table: &dyn Table, trace: &'a [Candidate]) -> &'a [Candidate] 
     &trace[..trace.len().min(most.max(BATCH))]
 }
 
-/// Runs twice and returns the nanoseconds per packet of the second run.
+/// Runs `run` twice. Returns the nanoseconds per packet of the second run.
 fn timed(trace: &[Candidate], run: impl Fn(&[Candidate]) -> u64) -> f64 {
     std::hint::black_box(run(trace));
     let start = Instant::now();
@@ -325,7 +326,8 @@ fn one_by_one(table: &dyn Table, trace: &[Candidate]) -> u64 {
     trace.iter().filter_map(|packet| table.lookup(packet)).map(|(_, number)| u64::from(*number)).sum()
 }
 
-/// Removes filters, spread over the set, and adds each again; returns the microseconds of each change.
+/// Removes filters that are spread over the set, and adds each again. Returns the microseconds of each
+/// change.
 fn changes(table: &mut dyn Table) -> Vec<f64> {
     let entries: Vec<_> = table.entries().map(|entry| (entry.id, entry.filter, entry.priority)).collect();
     let mut times = Vec::with_capacity(2 * CHANGES);
@@ -335,7 +337,7 @@ fn changes(table: &mut dyn Table) -> Vec<f64> {
         change();
         times.push(start.elapsed().as_secs_f64() * 1e6);
     };
-    // A prime step visits every filter once before it visits one again.
+    // A prime step width visits every filter once before it visits one again.
     for turn in 0..CHANGES.min(entries.len()) {
         if begun.elapsed() > CHANGING {
             break;

@@ -12,13 +12,13 @@ use thiserror::Error;
 
 use super::caches::Caches;
 
-/// Time limit to fill a table. The benchmark leaves out slower tables.
+/// Time limit to fill a table. A table that exceeds it is left out.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// Filter with its priority.
+/// Compiled filter with its priority.
 pub(super) type Ranked = (CompiledFilter, i32);
 
-/// Table that reports the reads of a lookup. Its values are the filter numbers, from 1.
+/// Filter table that can report the memory reads of a lookup. Its values are filter numbers from 1.
 pub(super) trait Table: FilterTable<u32> + Send + Sync {
     /// Looks up a packet and reports the reads to the caches.
     fn look(&self, candidate: &Candidate, caches: &mut Caches);
@@ -64,13 +64,13 @@ impl Table for LinearOracle<u32> {
     }
 }
 
-/// Kind of table.
+/// Kind of filter table, with its constructor.
 pub(super) struct Kind {
     pub name: &'static str,
     make: fn() -> Box<dyn Table>,
 }
 
-/// All kinds. The first is the default table of a router; performance targets apply to it only.
+/// All kinds of table. The first is the router's default; promises apply only to it.
 pub(super) const KINDS: &[Kind] = &[
     Kind { name: "tuple space", make: || Box::new(TupleSpace::new()) },
     Kind { name: "cutting tree", make: || Box::new(CuttingTree::default()) },
@@ -78,19 +78,19 @@ pub(super) const KINDS: &[Kind] = &[
     Kind { name: "linear", make: || Box::new(LinearOracle::new()) },
 ];
 
-/// Reason why a table was not filled.
+/// Reason why a table could not take all filters.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Error)]
 pub(super) enum Unfit {
     /// The table reached its memory limit; the value is the number of filters it holds.
-    #[error("its memory is full with {0} filters")]
+    #[error("the table's memory is full with {0} filters")]
     Memory(usize),
     /// The table reached the time limit; the value is the number of filters it holds.
-    #[error("only {0} filters are added in time")]
+    #[error("the table takes only {0} filters within the time limit")]
     Time(usize),
 }
 
 impl Kind {
-    /// Fills a table with filters; returns the table and the time to fill it.
+    /// Fills a new table with filters. Returns the table, and the time to fill it.
     pub fn fill(&self, filters: &[Ranked]) -> Result<(Box<dyn Table>, Duration), Unfit> {
         let mut table = (self.make)();
         let start = Instant::now();

@@ -1,4 +1,4 @@
-//! Lookups of keys that an attacker chose to collide, beside random keys.
+//! Lookups of keys that an attacker chose so that they collide, compared with random keys.
 
 use std::net::Ipv4Addr;
 
@@ -19,11 +19,12 @@ const FLOWS: u32 = 1 << 17;
 const PACKETS: usize = 1 << 19;
 /// Promised maximum: ratio of a hit's time with chosen keys to its time with random keys.
 const LIMIT: f64 = 1.1;
-/// Number of candidate keys per chosen key. The attacker keeps the keys that collide in a table of its own.
+/// Number of candidate keys per chosen key. The attacker keeps candidates that collide in a flow table with
+/// the attacker's own seed.
 const ONE_OF: u64 = 64;
 
-/// Measures each set of chosen keys alternately with random keys. All keys are read from memory, so that the
-/// cost of reading them is equal.
+/// Measures each set of chosen keys alternately with random keys. All keys are read from memory, so reading
+/// them costs the same.
 pub(super) fn run() -> Result<Vec<Measurement>, BenchError> {
     let mut results = Vec::new();
     let random_keys: Vec<FlowKey> = (0..FLOWS).map(|number| key(Family::V4, number)).collect();
@@ -51,19 +52,20 @@ pub(super) fn run() -> Result<Vec<Measurement>, BenchError> {
 
 /// Returns the names of the sets and their keys.
 fn key_sets() -> Result<[(&'static str, Vec<FlowKey>); 3], BenchError> {
-    // Sequential keys, as of a scan.
+    // Sequential keys, such as from an address scan.
     let in_sequence = |number| plain(0x0a00_0001, 0xc0a8_0000 + number, 40_000);
-    // Keys that differ only in high bits, which weak hashes drop.
+    // Keys that differ only in high bits, which weak hash functions ignore.
     let far_apart = |number: u32| plain(number >> 8 << 16, number << 24, 0);
-    // Keys chosen with the attacker's own table and another seed: all keys share bits of its hash.
+    // Keys chosen with the attacker's own table, which has another seed. In that table, the hashes of all
+    // keys share bits.
     let config = FlowTableConfig { initial: 1, maximum: 1, seed: 1, ..FlowTableConfig::default() };
     let own = FlowTable::new(config).map_err(|error| BenchError::measurement("attack", error.to_string()))?;
     let candidates = (0..u32::MAX).map(|number| plain(number, 0x0a00_0001, 7));
     let colliding = candidates.filter(|key| own.hash(key).is_multiple_of(ONE_OF)).take(FLOWS as usize);
     Ok([
-        ("keys in sequence", (0..FLOWS).map(in_sequence).collect()),
-        ("keys that differ in high bits", (0..FLOWS).map(far_apart).collect()),
-        ("keys that collide under another seed", colliding.collect()),
+        ("sequential keys", (0..FLOWS).map(in_sequence).collect()),
+        ("keys with different high bits", (0..FLOWS).map(far_apart).collect()),
+        ("keys with collisions under another seed", colliding.collect()),
     ])
 }
 

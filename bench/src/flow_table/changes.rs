@@ -14,7 +14,7 @@ use crate::statistics::median;
 use crate::{BenchError, Measurement};
 
 const FLOWS: u32 = 1 << 20;
-/// New flows per repetition in a full table.
+/// Number of new flows per repetition in a full table.
 const NEW: u32 = 1 << 18;
 /// Maximum number of records that one maintenance step checks.
 const BUDGET: usize = 256;
@@ -35,8 +35,8 @@ fn insert(table: &mut FlowTable, family: Family, number: u32, now: Instant) -> R
     made.map(|_| ()).map_err(|error| BenchError::measurement("insert", error.to_string()))
 }
 
-/// Measures the growth from 1,024 to a million records. Each call's time is the fastest of all repetitions:
-/// an interruption slows one repetition, but a call that is slow by itself is slow in all of them.
+/// Measures the growth of a table from 1,024 to a million records. Each call's time is the minimum over all
+/// repetitions. An interruption slows one repetition only, while a slow call is slow in all of them.
 fn growth(family: Family, populate: bool) -> Result<Vec<Measurement>, BenchError> {
     let mut usual = Vec::new();
     let (mut inserts, mut steps) = (vec![f64::INFINITY; FLOWS as usize], Vec::new());
@@ -63,7 +63,7 @@ fn growth(family: Family, populate: bool) -> Result<Vec<Measurement>, BenchError
     let longest = |times: &[f64]| times.iter().copied().fold(0.0, f64::max);
     let beyond = |times: &[f64], limit: f64| times.iter().filter(|&&time| time > limit).count() as f64;
     let case = |what| {
-        let memory = if populate { "taken before" } else { "as needed" };
+        let memory = if populate { "preallocated" } else { "on demand" };
         format!("{what}, {family}, growing to 1 M, memory {memory}")
     };
     Ok(vec![
@@ -74,8 +74,8 @@ fn growth(family: Family, populate: bool) -> Result<Vec<Measurement>, BenchError
     ])
 }
 
-/// Measures new flows in a table of a million records: first with all records on probation, then with all
-/// established.
+/// Measures new flows in a full table of a million records: first with all records on probation, then with
+/// all established.
 fn recycling(family: Family) -> Result<Vec<Measurement>, BenchError> {
     let mut flood = table(1024, FLOWS)?;
     for number in 0..FLOWS {
@@ -91,13 +91,13 @@ fn recycling(family: Family) -> Result<Vec<Measurement>, BenchError> {
         number += NEW;
     }
     let measured = |what: &str, times: &[f64]| {
-        Measurement::of(format!("new flow {what}, {family}, 1 M records"), median(times), "ns")
+        Measurement::of(format!("new flow, {what}, {family}, 1 M records"), median(times), "ns")
     };
-    Ok(vec![measured("in a flood of them", &on_probation), measured("when all are established", &least_used)])
+    Ok(vec![measured("during a flood", &on_probation), measured("all flows established", &least_used)])
 }
 
-/// Returns the nanoseconds per new flow in the median batch. Each new flow replaces a record, whose end is
-/// read. With `establish`, new flows skip probation.
+/// Returns the nanoseconds per new flow in the median batch. Each new flow replaces a record; the benchmark
+/// reads the ended flows. With `establish`, new flows skip probation.
 fn recycle(table: &mut FlowTable, family: Family, first: u32, establish: bool) -> Result<f64, BenchError> {
     let (mut ended, mut times) = (0, Vec::with_capacity(NEW as usize / BATCH));
     let mut start = Clock::now();

@@ -16,16 +16,17 @@ use crate::memory::traffic::Distribution;
 use crate::statistics::median;
 use crate::{BenchError, Bound, Measurement};
 
-/// Packets per repetition.
+/// Number of packets per repetition.
 const PACKETS: usize = 1 << 19;
-/// Numbers of flows with their names, and the promised nanoseconds of an IPv4 hit with uniform popularity.
+/// Numbers of flows, their names, and the promised nanoseconds of an IPv4 hit with uniform popularity; `None`
+/// for no promise.
 pub(super) const SIZES: [(u32, &str, Option<f64>); 4] = [
     (1 << 10, "1 K", None),
     (1 << 17, "128 K", Some(6.0)),
     (1 << 20, "1 M", Some(12.0)),
     (1 << 22, "4 M", None),
 ];
-/// Number of packets by which the prefetch of a line precedes its use, when bare lines are measured.
+/// Number of packets between the prefetch of a line and its use, in the measurement of bare lines.
 const BARE_AHEAD: usize = 16;
 /// Promised maximum: ratio of an IPv6 hit's time to an IPv4 hit's time.
 const IPV6_RATIO: f64 = 1.5;
@@ -45,17 +46,17 @@ pub(super) fn filled(flows: u32, key: impl Fn(u32) -> FlowKey) -> Result<FlowTab
     Ok(table)
 }
 
-/// Timed part of a lookup.
+/// Part of a lookup that is timed.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Timed {
-    /// Search and count.
+    /// Search for the record, and count of the packet.
     Search,
-    /// Hash, search and count.
+    /// Hash of the flow key, search for the record, and count of the packet.
     HashAndSearch,
 }
 
-/// Returns the nanoseconds per packet in the median batch, so that interruptions don't count, and the number
-/// of packets with a record.
+/// Returns the nanoseconds per packet in the median batch, and the number of packets with a record.
+/// Interruptions don't affect the median.
 pub(super) fn look_up(
     table: &mut FlowTable,
     order: &[u32],
@@ -81,7 +82,8 @@ pub(super) fn look_up(
     (median(&times) * 1e9 / BATCH as f64, hits)
 }
 
-/// The two cache lines that a hit touches: a bucket line, shared by eight flows, and a record line.
+/// The two cache lines that a hit uses, without the table around them: a bucket line, which eight flows
+/// share, and a record line.
 struct Bare {
     buckets: HugeSlice<Line>,
     records: HugeSlice<Line>,
@@ -96,8 +98,9 @@ impl Bare {
         Ok(Self { buckets: lines(flows as usize / 8)?, records: lines(flows as usize)? })
     }
 
-    /// Returns the nanoseconds per packet in the median batch for these lines alone: each packet prefetches
-    /// both lines, reads the bucket line and writes the record line, without a search or comparison.
+    /// Returns the nanoseconds per packet for these lines alone, in the median batch. For each packet, both
+    /// lines are prefetched, the bucket line is read, and the record line is written. There is no search or
+    /// comparison.
     fn time(&mut self, order: &[u32]) -> f64 {
         let Self { buckets, records } = self;
         let mut times = Vec::with_capacity(order.len() / BATCH);
@@ -138,7 +141,7 @@ fn all_hits((nanoseconds, hits): (f64, usize), family: Family, flows: &str) -> R
     (hits == PACKETS).then_some(nanoseconds).ok_or_else(problem)
 }
 
-/// Runs all cases.
+/// Runs all cases of this part of the benchmark.
 pub(super) fn run() -> Result<Vec<Measurement>, BenchError> {
     let mut results = Vec::new();
     for (flows, name, limit) in SIZES {
@@ -152,7 +155,8 @@ pub(super) fn run() -> Result<Vec<Measurement>, BenchError> {
     Ok(results)
 }
 
-/// Measures hits of both families alternately in each order; another case includes the hash.
+/// Measures hits of IPv4 and IPv6 alternately, for each popularity of flows. A further case includes the
+/// hash.
 fn hits(flows: u32, name: &str, limit: Option<f64>) -> Result<Vec<Measurement>, BenchError> {
     let mut four = filled(flows, |number| key(Family::V4, number))?;
     let mut six = filled(flows, |number| key(Family::V6, number))?;
@@ -179,7 +183,7 @@ fn hits(flows: u32, name: &str, limit: Option<f64>) -> Result<Vec<Measurement>, 
         let limit = limit.filter(|_| (distribution, timed) == (Distribution::Uniform, Timed::Search));
         results.extend([
             Measurement::median_of(case(Family::V4), &fours, "ns/packet")
-                .beside_runs("its two lines alone", &bare)
+                .beside_runs("two cache lines only", &bare)
                 .promising(Bound::AtMost, limit),
             Measurement::median_of(case(Family::V6), &sixes, "ns/packet")
                 .beside_pairs("IPv4", &sixes, &fours)

@@ -11,36 +11,37 @@ use crate::plugins::call::{Called, call_counted as call};
 use crate::route::counted::look_up as route;
 use crate::schedule::counted::{Scheduler, exchanged};
 
-/// Path of packets through the code.
+/// Hot path: a path of packets through the code, with its fixed workload.
 pub(super) struct HotPath {
     pub name: &'static str,
-    /// Path whose count is subtracted. It does the same work except for the judged part.
+    /// Path whose count is subtracted, since it does the same work without the judged part. `None` to
+    /// subtract nothing.
     pub without: Option<&'static str>,
     /// Divisor of the count: packets or calls.
     pub times: u64,
-    /// Function that sets up the path and then runs it the given number of times.
+    /// Function that prepares the path, then runs it the given number of times under the meter.
     pub run: fn(u64, &mut Meter) -> Result<(), BenchError>,
 }
 
-/// Packets or calls of most paths: 100 batches.
+/// Number of packets or calls for most paths: 100 batches.
 const TIMES: u64 = 25_600;
-/// Calls of slow paths.
+/// Number of calls for slow paths.
 const FEW: u64 = 2560;
-/// Packets of a call with many packets.
+/// Number of packets in a call with many packets.
 const MANY: usize = 32;
-/// Known flows.
+/// Number of known flows.
 const FLOWS: u32 = 1000;
-/// Flows of one packet each, more than the router's flow records.
+/// Number of new flows with one packet each. There are more of them than flow records in the router.
 const NEW: u32 = 20_000;
 const REMEMBERED: u32 = 512;
-/// Filters at each gate of the new flows.
+/// Number of filters at each gate, in the paths of new flows.
 const FILTERS: usize = 1000;
 
 const SOURCE4: &str = "source of IPv4 packets";
 const SOURCE6: &str = "source of IPv6 packets";
 const LOOP: &str = "loop around a scheduler";
 
-/// Paths that serve only for subtraction come first.
+/// All paths. Paths that are only subtracted come first.
 pub(super) const PATHS: &[HotPath] = &[
     alone(SOURCE4, TIMES, |packets, meter| source(Family::V4, packets, meter)),
     alone(SOURCE6, TIMES, |packets, meter| source(Family::V6, packets, meter)),
@@ -103,14 +104,12 @@ pub(super) const PATHS: &[HotPath] = &[
     beyond("scheduler, H-FSC, real time", LOOP, |packets, meter| {
         exchanged(Scheduler::Hfsc { real_time: true }, packets, meter)
     }),
-    alone("plugin, call in the router itself, 1 packet", FEW, |calls, meter| {
-        call(Called::Native, 1, calls, meter)
-    }),
-    alone("plugin, contained call, 1 packet", FEW, |calls, meter| call(Called::Contained, 1, calls, meter)),
-    alone("plugin, contained call, 32 packets", FEW, |calls, meter| {
+    alone("plugin, built-in call, 1 packet", FEW, |calls, meter| call(Called::Native, 1, calls, meter)),
+    alone("plugin, sandboxed call, 1 packet", FEW, |calls, meter| call(Called::Contained, 1, calls, meter)),
+    alone("plugin, sandboxed call, 32 packets", FEW, |calls, meter| {
         call(Called::Contained, MANY, calls, meter)
     }),
-    alone("plugin, contained call with a call back, 1 packet", FEW, |calls, meter| {
+    alone("plugin, sandboxed call with a host function call, 1 packet", FEW, |calls, meter| {
         call(Called::ContainedWithCallBack, 1, calls, meter)
     }),
 ];

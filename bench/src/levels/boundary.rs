@@ -1,4 +1,4 @@
-//! Boundaries that packets cross between two hosts.
+//! Boundaries of the processor hierarchy (offload, worker, host) that packets cross between two hosts.
 
 use std::fs;
 use std::net::Ipv4Addr;
@@ -16,23 +16,23 @@ use crate::testbed::sink::sink;
 use crate::{BenchError, Measurement, Options, Subject};
 
 /// Name of the case in which packets bypass the worker.
-pub(super) const OFFLOAD: &str = "ports to offload and out";
-/// Duration of the traffic before counting starts.
+pub(super) const OFFLOAD: &str = "port to offload to port";
+/// Duration of the traffic before counting begins.
 const WARM_UP: Duration = Duration::from_millis(250);
 const COUNTED: Duration = Duration::from_millis(600);
-/// Frames per call at a limited rate: few enough for a ring of 2,048 frames, and enough to make the fixed
-/// cost of a call small.
+/// Number of frames per call at a limited rate. It is small enough for a ring of 2,048 frames, and large
+/// enough to hide the fixed cost of a call.
 const FRAMES_AT_ONCE: u32 = 1024;
-/// Share of the forwarded rate at which the sender's time is measured: slightly below 1, so that no queue
-/// builds up.
+/// Sending rate for measuring the sender's time, relative to the forwarded rate. It is slightly below 1, so
+/// that no queue builds up.
 const BELOW: f64 = 0.98;
-/// Iterations of an empty loop that `null` runs per packet in the first run; the second run has twice as
-/// many.
+/// Number of iterations of an empty loop by which `null` delays each packet in the first run. The second run
+/// has twice as many.
 const DELAY: u32 = 1000;
-/// Maximum ratio of the delayed to the undelayed rate. Above it, the delay is too short to be measured.
+/// Maximum ratio of the rate with delay to the rate without. Above it, the delay is too short to be measured.
 const BINDS: f64 = 0.95;
 
-/// Boundary, with the destination of the packets that cross it.
+/// Boundary of the hierarchy, given by the destination of packets that cross it.
 pub(super) struct Boundary {
     pub case: &'static str,
     /// Destination address of the packets.
@@ -41,14 +41,14 @@ pub(super) struct Boundary {
     pub device: &'static str,
 }
 
-/// Results of one run of the router. Times are nanoseconds per packet.
+/// Results of one run of the router, in nanoseconds per packet unless stated otherwise.
 #[derive(Clone, Copy, Debug, Default)]
 struct Run {
     /// Forwarded packets in millions per second.
     rate: f64,
-    /// Time on the sender's processor, which includes generating the packet.
+    /// Time of the sender's processor per packet, including the generation of the packet.
     below: f64,
-    /// Kernel's part of the worker's time.
+    /// Part of the worker's time that the kernel takes.
     kernel: f64,
     /// Worker's time without a delay, extrapolated from two delays.
     worker: f64,
@@ -81,13 +81,14 @@ pub(super) fn through_offload(
     let case = format!("{OFFLOAD}, {}", size.words());
     (options.progress)(&format!("{case}: {:.3} Mpps, the offload takes {takes:.0} ns", median(&rates)));
     let rate = Measurement::median_of(format!("{case}: rate"), &rates, "Mpps")
-        .beside_runs("sender and receiver alone", &alone)
+        .beside_runs("generator and receiver only", &alone)
         .peer_about(Subject::Generator);
-    Ok(vec![rate, Measurement::of(format!("{case}: time of the offload"), takes, "ns")])
+    Ok(vec![rate, Measurement::of(format!("{case}: offload time"), takes, "ns")])
 }
 
 impl Boundary {
-    /// Measures the rate, and for both sides of the boundary the time per packet and the spare time.
+    /// Measures the rate across the boundary. For both sides, measures the time per packet and the spare
+    /// time.
     pub fn measure(
         &self,
         network: &Network,
@@ -106,11 +107,11 @@ impl Boundary {
         let offload: Vec<f64> = runs.iter().zip(&alone).map(|(run, alone)| run.below - alone).collect();
         let figures = [
             ("rate", of(|run| run.rate), "Mpps"),
-            ("time of the offload", offload, "ns"),
-            ("spare on the offload's processor", of(|run| spare(run.rate, run.below)), "ns"),
-            ("time of the worker", of(|run| run.worker), "ns"),
-            ("of it in the kernel", of(|run| run.kernel), "ns"),
-            ("spare on the worker's processor", of(|run| spare(run.rate, run.worker)), "ns"),
+            ("offload time", offload, "ns"),
+            ("spare time of the offload processor", of(|run| spare(run.rate, run.below)), "ns"),
+            ("worker time", of(|run| run.worker), "ns"),
+            ("kernel part of the worker time", of(|run| run.kernel), "ns"),
+            ("spare time of the worker processor", of(|run| spare(run.rate, run.worker)), "ns"),
         ];
         let told = figures.iter().map(|(what, of, unit)| format!("{what} {:.3} {unit}", median(of)));
         (options.progress)(&format!("{case}: {}", told.collect::<Vec<_>>().join(", ")));
@@ -139,8 +140,8 @@ impl Boundary {
         load.set_rate(0);
         load.check()?;
         router.stop()?;
-        // The worker's time is at most the interval between packets; calls of the plugin cost more than no
-        // calls.
+        // The worker's time is at most the interval between packets. The extrapolation can exceed it, since
+        // calls of the plugin cost more than no calls.
         Ok(Run { rate, below, kernel, worker: worker.min(1e3 / rate) })
     }
 
@@ -168,8 +169,8 @@ impl Boundary {
     }
 }
 
-/// Returns the spare time between two packets; 0 if none is left, as calls with few frames cost more per
-/// frame.
+/// Returns the spare time between two packets, at least 0. Calls with few frames cost more per frame, so the
+/// difference may be negative.
 fn spare(rate: f64, takes: f64) -> f64 {
     (1e3 / rate - takes).max(0.0)
 }
@@ -194,7 +195,7 @@ fn made(load: &Load, rate: f64) -> Result<f64, BenchError> {
     }
 }
 
-/// Returns the sender's time per packet if an XDP program drops all packets at once, in nanoseconds.
+/// Returns the sender's time per packet in nanoseconds when an XDP program drops all packets at once.
 fn made_alone(network: &Network, (frame, rate): (Vec<u8>, f64)) -> Result<f64, BenchError> {
     let _sink = sink(&network.r, "r1")?;
     let mut load = Load::of(network, GENERATOR_PROCESSOR, vec![frame], FLOWS)?;
@@ -205,7 +206,7 @@ fn made_alone(network: &Network, (frame, rate): (Vec<u8>, f64)) -> Result<f64, B
     Ok(takes)
 }
 
-/// Returns the processor time that the kernel has spent for the router's worker.
+/// Returns the processor time that the kernel has used on behalf of the router's worker.
 fn kernel_time(router: &Router) -> Result<Duration, BenchError> {
     let directory = format!("/proc/{}/task", router.pid());
     let entries = fs::read_dir(&directory).map_err(BenchError::system(format!("read {directory}")))?;

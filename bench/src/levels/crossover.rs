@@ -1,8 +1,9 @@
-//! Two ways to send from a worker to a veth device, by the number of frames per call: through the AF_XDP
-//! socket, and by a program that runs on live frames ([`BatchSender`]).
+//! Compares two ways to send frames from a worker to a veth device, by the number of frames per call. One is
+//! the AF_XDP socket. The other is batch sending ([`BatchSender`]), by an XDP program that runs on the
+//! frames.
 //!
 //! Both times cover all work of a worker's port, from the packets to their freed memory. On veth, the far end
-//! receives on the same processor, so both times include it.
+//! receives on the same processor, so both times include its work.
 
 use std::time::{Duration, Instant as Clock};
 
@@ -24,20 +25,21 @@ use crate::testbed::sink::{no_sink, sink};
 use crate::{BenchError, Measurement, Options};
 
 pub(super) const CASE: &str = "crossover";
-/// Frames per call.
+/// Numbers of frames per call that are measured.
 const COUNTS: [usize; 12] = [1, 2, 4, 8, 12, 16, 20, 24, 32, 64, 128, 256];
-/// Repetitions per number of frames; the two ways alternate.
+/// Number of repetitions per number of frames. The two ways alternate.
 const ROUNDS: usize = 7;
-/// Frames per repetition.
+/// Number of frames per repetition.
 const FRAMES: usize = 4096;
 const CALLS: usize = 128;
-/// Frames of packet memory.
+/// Number of memory frames in the pool.
 const MEMORY: u32 = 8192;
 const MTU: u16 = 1500;
-/// At most one sent frame in this number may be lost. A lost frame costs less than an arriving frame.
+/// Reciprocal of the share of sent frames that may be lost: 1 in this number. A lost frame costs less than an
+/// arriving one, so losses would falsify the time.
 const LOST: u64 = 1000;
 
-/// Times of both send paths for a number of frames, one per repetition, in nanoseconds per frame.
+/// Times of both ways for one number of frames per call: nanoseconds per frame, one value per repetition.
 #[derive(Clone, Debug, Default)]
 struct Point {
     frames: usize,
@@ -59,7 +61,7 @@ pub(super) fn measure(
     network.s.shell("ethtool -K s0 gro on")?;
     let by_host = points_of(network, size);
     network.s.shell("ethtool -K s0 gro off")?;
-    for (name, points) in [("program", by_program), ("host with receive offload", by_host?)] {
+    for (name, points) in [("peer with an XDP program", by_program), ("peer with GRO", by_host?)] {
         results.extend(told(&format!("{CASE}, {}, to a {name}", size.words()), &points, options));
     }
     Ok(results)
@@ -68,8 +70,8 @@ pub(super) fn measure(
 fn told(case: &str, points: &[Point], options: &mut Options<'_>) -> Vec<Measurement> {
     let measured = |point: &Point| {
         let frames = point.frames;
-        Measurement::median_of(format!("{case}, {frames} at once: by a batch"), &point.batch, "ns")
-            .beside_runs("by the socket", &point.socket)
+        Measurement::median_of(format!("{case}, {frames} frames per call: batch"), &point.batch, "ns")
+            .beside_runs("socket", &point.socket)
     };
     let mut results: Vec<Measurement> = points.iter().map(measured).collect();
     let medians: Vec<(f64, f64)> = points
@@ -79,22 +81,23 @@ fn told(case: &str, points: &[Point], options: &mut Options<'_>) -> Vec<Measurem
     match crossover(&medians) {
         Some(frames) => {
             (options.progress)(&format!(
-                "{case}: a batch is cheaper from {frames:.1} frames on; the router has it from {LEAST_BATCH} on"
+                "{case}: a batch is cheaper from {frames:.1} frames on; the router uses a batch from {LEAST_BATCH} on"
             ));
             results.push(
-                Measurement::of(format!("{case}: frames from which a batch is cheaper"), frames, "frames")
-                    .beside("where the router takes it", LEAST_BATCH as f64),
+                Measurement::of(format!("{case}: break-even number of frames"), frames, "frames")
+                    .beside("threshold of the router", LEAST_BATCH as f64),
             );
         }
         None => {
-            (options.progress)(&format!("{case}: the cheaper way does not change with the number of frames"))
+            (options.progress)(&format!("{case}: batch or socket, one is cheaper for all numbers of frames"))
         }
     }
     results
 }
 
-/// Returns the point from which the second figure stays below 0, by linear interpolation between the points.
-/// `None` if it does not end below 0, or never was above 0 (thesis, section 3.3.1).
+/// Returns the number of frames from which the time difference stays below 0, by linear interpolation between
+/// the points. Returns `None` if the last difference is not below 0, or if no difference is above 0 (Karlin's
+/// thesis, section 3.3.1).
 fn crossover(points: &[(f64, f64)]) -> Option<f64> {
     let last_above = points.iter().rposition(|(_, more)| *more > 0.0)?;
     let [(from, above), (to, below)] = [points[last_above], *points.get(last_above + 1)?];
@@ -117,7 +120,7 @@ fn points_of(network: &Network, size: Size) -> Result<Vec<Point>, BenchError> {
     Ok(points)
 }
 
-/// Both send paths of a device.
+/// Both ways to send to one device.
 struct Ways<'a> {
     frame: &'a [u8],
     pool: Pool,
@@ -144,7 +147,7 @@ impl<'a> Ways<'a> {
                 check()?;
                 let socket = self.repeat(point.frames, Self::by_socket)?;
                 let batch = self.repeat(point.frames, Self::by_batch)?;
-                // The first repetition warms up the caches and the processor's clock.
+                // Skip the first repetition, which warms up the caches and raises the processor's clock rate.
                 if round > 0 {
                     point.socket.push(socket);
                     point.batch.push(batch);
@@ -166,7 +169,7 @@ impl<'a> Ways<'a> {
             for _ in 0..frames {
                 let packet = self.pool.packet_from(self.frame);
                 let packet = packet.ok_or_else(|| BenchError::measurement(CASE, "no packet memory"))?;
-                // A batch has room for the largest number of frames per call.
+                // Pushing can't fail: a batch has room for the largest number of frames per call.
                 let _ = batch.push(packet);
             }
             let start = Clock::now();
@@ -184,7 +187,7 @@ impl<'a> Ways<'a> {
         Ok(())
     }
 
-    /// Sends a batch as the router's ports do: packets beyond the room of one call are sent by another call.
+    /// Sends a batch as the router's ports do. Packets that exceed one call are sent by a further call.
     fn by_batch(&mut self, batch: &mut Batch) -> Result<(), BenchError> {
         let mut rest = &batch[..];
         while !rest.is_empty() {
@@ -226,7 +229,7 @@ mod tests {
         let sent = network.r.within(|| {
             let frame = frame(SINK, Size::Longest);
             let mut ways = Ways::open(index, &frame).unwrap();
-            // A call can't send 256 long frames at once.
+            // 256 long frames need more than one call.
             for (frames, by_batch) in [(20, false), (20, true), (256, true)] {
                 let send = if by_batch { Ways::by_batch } else { Ways::by_socket };
                 assert!(ways.repeat(frames, send).unwrap() > 0.0);

@@ -1,13 +1,13 @@
-//! `levels`: rate at each boundary of the processor hierarchy, and the spare time on both sides of it. A
-//! further case compares two ways to send, by the number of packets.
+//! `levels`: forwarding rate at each boundary of the processor hierarchy (offload, worker, host), and the
+//! spare time on both sides. A further case compares two ways to send, by the number of packets per call.
 //!
-//! The cases measure the rate across each boundary and back, and the time that either side can spend on each
-//! packet before the rate falls (Karlin's thesis, VERA, 2003, tables 3.1 to 3.5).
+//! The cases measure the rate across each boundary and back. They also measure the time that either side can
+//! spend on each packet before the rate falls (Karlin's thesis, VERA, 2003, tables 3.1 to 3.5).
 //!
-//! The offload's side is the processor of the generator, which on veth also runs the XDP programs. To find
-//! its spare time, the generator sends at the forwarded rate, and the benchmark times its calls. To find the
-//! worker's spare time, the plugin `null` delays each packet until the worker is the slower side. Two
-//! different delays then give the worker's time without a delay.
+//! The offload runs on the generator's processor: on veth, that processor also runs the XDP programs. To find
+//! the offload's spare time, the generator sends at the forwarded rate, and the benchmark times its calls. To
+//! find the worker's spare time, the plugin `null` delays each packet until the worker is the slower side.
+//! Two different delays then give the worker's time without a delay.
 
 mod boundary;
 mod crossover;
@@ -25,9 +25,9 @@ use crate::testbed::network::{BESIDE, Network, SINK};
 use crate::testbed::process::SessionFirst;
 use crate::{BenchError, Measurement, Options};
 
-/// Repetitions; the result is their median.
+/// Number of repetitions; the result is their median.
 const RUNS: usize = 3;
-/// Flows of the packets.
+/// Flows of the generated packets: 256 source ports.
 const FLOWS: Flows = Flows { addresses: 0, ports: 256, sequence: false, timestamp: false };
 const FLOW_COUNT: u64 = 256;
 const SIZES: [Size; 2] = [Size::Shortest, Size::Longest];
@@ -41,8 +41,8 @@ pub(crate) fn run(options: &mut Options<'_>) -> Result<Vec<Measurement>, BenchEr
     network.connect_beside()?;
     let mut results = Vec::new();
     let boundaries = [
-        Boundary { case: "offload to worker and out", to: SINK, device: "s0" },
-        Boundary { case: "offload to worker to kernel and out", to: BESIDE, device: "s1" },
+        Boundary { case: "offload to worker to port", to: SINK, device: "s0" },
+        Boundary { case: "offload to worker to kernel to port", to: BESIDE, device: "s1" },
     ];
     for size in SIZES.into_iter().filter(|size| is_wanted(boundary::OFFLOAD, *size)) {
         results.extend(through_offload(&network, size, options)?);
@@ -61,13 +61,12 @@ pub(crate) fn run(options: &mut Options<'_>) -> Result<Vec<Measurement>, BenchEr
     if results.is_empty() {
         return Err(BenchError::measurement("levels", format!("no case matches {wanted:?}")));
     }
-    results.extend(cycles_of_a_nanosecond().map(|cycles| {
-        Measurement::of("cycles of the time stamp counter in a nanosecond", cycles, "cycles/ns")
-    }));
+    results
+        .extend(cycles_of_a_nanosecond().map(|cycles| Measurement::of("TSC frequency", cycles, "cycles/ns")));
     Ok(results)
 }
 
-/// Returns a packet of a given size to an address.
+/// Returns a packet of size `size` to the address `to`.
 fn frame(to: std::net::Ipv4Addr, size: Size) -> Vec<u8> {
     udp(to.into()).bytes_of(size.of(0))
 }

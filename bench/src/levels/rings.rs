@@ -1,8 +1,9 @@
-//! Hand-over from worker to worker: two workers with ports in memory, each on its own processor.
+//! Cost of handing over a packet from worker to worker. Two workers have ports in memory; each runs on its
+//! own processor.
 //!
-//! If flows arrive at any worker, half of the packets are handed over at the input and half at the output:
-//! one hand-over per packet on average. If every flow arrives at its owner and leaves by that worker's port,
-//! no packet is handed over.
+//! In one case, flows arrive at any worker. Half of the packets are handed over at the input and half at the
+//! output: one hand-over per packet on average. In the other case, every flow arrives at its owner and leaves
+//! by the owner's port, so no packet is handed over.
 //!
 //! Both workers are always busy in both cases. So the difference is the cost of a hand-over on both sides
 //! together. The workers also generate their packets, which is part of both rates.
@@ -16,7 +17,7 @@ use crate::memory::workers::{Spread, rate};
 use crate::statistics::median;
 use crate::{BenchError, Measurement, Options};
 
-pub(super) const CASE: &str = "worker to worker and out";
+pub(super) const CASE: &str = "worker to worker to port";
 const FLOWS: u32 = 1000;
 const WORKERS: usize = 2;
 
@@ -41,12 +42,12 @@ pub(super) fn measure(size: Size, options: &mut Options<'_>) -> Result<Vec<Measu
         median(&takes)
     ));
     let rate = Measurement::median_of(format!("{name}: rate"), &handed, "Mpps")
-        .beside_runs("without a hand-over", &direct);
-    Ok(vec![rate, Measurement::median_of(format!("{name}: time of a hand-over, both ends"), &takes, "ns")])
+        .beside_runs("without hand-over", &direct);
+    Ok(vec![rate, Measurement::median_of(format!("{name}: hand-over time, both workers"), &takes, "ns")])
 }
 
-/// Returns the worker time of one hand-over in nanoseconds, from the total rates with and without hand-overs
-/// in millions of packets per second.
+/// Returns the workers' time for one hand-over in nanoseconds. `with` and `without` are the total rates with
+/// and without hand-overs, in millions of packets per second.
 fn hand_over(with: f64, without: f64) -> f64 {
     WORKERS as f64 * 1e3 * (1.0 / with - 1.0 / without)
 }
@@ -57,7 +58,7 @@ mod tests {
 
     #[test]
     fn handover_time_is_the_extra_time_per_packet() {
-        // Two workers spend 100 ns per packet with a hand-over, and 50 ns without.
+        // At these rates, two workers spend 100 ns per packet with a hand-over, and 50 ns without.
         assert!((hand_over(20.0, 40.0) - 50.0).abs() < 1e-9);
     }
 }

@@ -1,8 +1,8 @@
-//! `memory`: the pipeline without input and output, in this process.
+//! `memory`: the pipeline without devices, in this process.
 //!
-//! A generator produces batches of 256 copies of prepared frames. The frames of all flows come in rotation,
-//! or with Zipf's frequencies. The router has 1,000 routes over one next hop, unless the case has another
-//! number.
+//! A generator produces batches of 256 packets as copies of prepared frames. The frames of all flows come in
+//! rotation, or with Zipf's frequencies. The router has 1,000 routes over one next hop, unless the case has
+//! another number.
 //!
 //! The generator's own cost is measured, shown, and subtracted. The peer of plain IPv4 forwarding is a loop
 //! over DPDK's libraries.
@@ -35,18 +35,18 @@ use crate::statistics::{extremes, median};
 use crate::testbed::process::is_installed;
 use crate::{BenchError, Bound, Measurement, Options, Subject};
 
-/// Repetitions; the result is their median.
+/// Number of repetitions; the result is their median.
 pub(crate) const REPETITIONS: usize = 7;
-/// Maximum number of flows that are made known before instructions are counted: callgrind slows all code down
-/// by a factor of 50.
+/// Maximum number of flows that become known before instructions are counted. The limit is needed because
+/// callgrind slows all code down by a factor of 50.
 const MOST_KNOWN: u32 = 100_000;
-/// Largest number of flows whose instructions are counted; the count does not depend on the number of flows.
+/// Maximum number of flows whose instructions are counted; the count does not depend on the number of flows.
 const MOST_COUNTED: u32 = 1000;
-/// Packets per repetition: enough for a twentieth of a second.
+/// Number of packets per repetition, which takes about a twentieth of a second.
 const PACKETS: u64 = 1_000_000;
-/// Number of packets when traced packets are counted; about 256 of them are traced.
+/// Number of packets for counting the cost of traces; about 256 of them are traced.
 const TRACED_AMONG: u64 = 256_000;
-/// Promised maximum: percent of instructions that 1 traced packet in 1,000 adds.
+/// Promised maximum: percentage of instructions that tracing 1 packet in 1,000 adds.
 const TRACED_ADDS: f64 = 1.0;
 /// Promised minimum: ratio of two workers' rate to one worker's rate.
 const SPEED_UP: f64 = 1.9;
@@ -66,7 +66,7 @@ pub(crate) fn run(options: &mut Options<'_>) -> Result<Vec<Measurement>, BenchEr
         );
     }
     match workload {
-        // For two workers, only the rate is measured.
+        // With two workers, measure only the rate.
         Some(workload) if workload.workers.0 == 2 => run.two_workers(&figures::of(&workload))?,
         Some(workload) => _ = run.figure(&figures::of(&workload))?,
         None => {
@@ -130,7 +130,7 @@ impl Run<'_, '_> {
         }
         match instructions::count(&self.options.binary, figure.case, figure.setup, COUNTED) {
             Ok(Some(count)) => {
-                let name = format!("{}, the portable way", figure.name);
+                let name = format!("{}, portable code", figure.name);
                 self.results.push(Measurement::of(name, count, "instructions/packet"));
             }
             Ok(None) => self.tell("callgrind found no function names: instructions are not counted"),
@@ -140,8 +140,7 @@ impl Run<'_, '_> {
         Ok(())
     }
 
-    /// Counts the instructions that tracing 1 packet in 1,000 adds; they are too few for a measurement of
-    /// time.
+    /// Counts the instructions that tracing 1 packet in 1,000 adds. Their time is too short to be measured.
     fn traces(&mut self) -> Result<(), BenchError> {
         if !self.valgrind {
             return Ok(());
@@ -152,21 +151,23 @@ impl Run<'_, '_> {
         let counted = count(usual)?.zip(count(Setup { traced: 1000, ..usual })?);
         if let Some((without, with)) = counted {
             let added = 100.0 * (with - without) / without;
-            let name = "IPv4, 1 K flows, what 1 packet in 1,000 traced adds";
+            let name = "IPv4, 1 K flows, additional instructions of tracing 1 packet in 1,000";
             self.results.push(Measurement::of(name, added, "%").promising(Bound::AtMost, TRACED_ADDS));
         }
         Ok(())
     }
 
-    /// Reports the difference from the previous case, if it has a promise.
+    /// Reports the time that this case takes longer than the previous one, if a promise limits the
+    /// difference.
     fn beyond(&mut self, figure: &Figure, time: f64) {
         if let Some(limit) = figure.beyond {
-            let name = format!("{}, beyond one for all", figure.name);
+            let name = format!("{}, additional time to one queue", figure.name);
             self.results.push(Measurement::of(name, time, UNITS[0]).promising(Bound::AtMost, limit));
         }
     }
 
-    /// Measures the rate of two workers alternately with the rate of one, without the generator's time.
+    /// Measures the rate of two workers and the rate of one alternately. The generator's time is excluded
+    /// from both.
     fn two_workers(&mut self, figure: &Figure) -> Result<(), BenchError> {
         let Figure { name, case, setup, .. } = figure;
         if std::thread::available_parallelism().map_or(1, std::num::NonZero::get) < 2 {
@@ -198,7 +199,7 @@ impl Run<'_, '_> {
 
 /// Returns the measurement of the generator's time per packet alone.
 fn generator(name: &str, time: f64) -> Measurement {
-    Measurement::of(format!("{name}: the generator alone"), time, UNITS[0]).about(Subject::Generator)
+    Measurement::of(format!("{name}: generator only"), time, UNITS[0]).about(Subject::Generator)
 }
 
 /// Returns the workers' rate without the generator's time, in millions of packets per second. `rate` is in
@@ -208,8 +209,8 @@ fn net_rate(rate: f64, workers: usize, source: f64) -> f64 {
     workers as f64 * 1e3 / each
 }
 
-/// Runs only a number of packets, for a tool that counts their cost; returns `None` if `name` isn't such a
-/// run.
+/// Only forwards packets, under a tool that counts their cost. Returns `None` if `name` isn't the name of
+/// such a run.
 pub(crate) fn run_measured(name: &str) -> Option<Result<(), BenchError>> {
     let (what, case, setup, packets): Part = part_of(BENCH, name)?;
     Some(match what {
@@ -218,7 +219,7 @@ pub(crate) fn run_measured(name: &str) -> Option<Result<(), BenchError>> {
         }
         What::Pipeline => {
             Pipeline::with(case, setup).map(|mut pipeline| {
-                // These packets make the flows known.
+                // Two packets per flow make the flows known.
                 pipeline.forward(2 * u64::from(case.flows.min(MOST_KNOWN)));
                 pipeline.trace();
                 callgrind_measured(|| pipeline.forward(packets));
@@ -227,7 +228,8 @@ pub(crate) fn run_measured(name: &str) -> Option<Result<(), BenchError>> {
     })
 }
 
-/// Measures the costs in each repetition: of all code, of the source alone, and of the peer in nanoseconds.
+/// Measures the costs in each repetition: of source and router together, of the source alone, and of the peer
+/// in nanoseconds.
 fn sample(case: Case, setup: Setup, counters: &Counters) -> Result<(Sample, Option<Vec<f64>>), BenchError> {
     let mut peer = Forwarder::start(case, setup, PACKETS)?;
     let (mut source, mut pipeline) = (Source::with(case, setup)?, Pipeline::with(case, setup)?);
@@ -254,7 +256,7 @@ fn sample_source(case: Case, setup: Setup) -> Result<f64, BenchError> {
     Ok(median(&times))
 }
 
-/// Returns the nanoseconds per packet of a function that returns its number of packets.
+/// Runs `work`, which returns its number of packets. Returns the nanoseconds per packet.
 pub(crate) fn per_packet(work: impl FnOnce() -> u64) -> f64 {
     let start = Instant::now();
     let packets = work();
@@ -272,7 +274,7 @@ mod tests {
 
     #[test]
     fn the_generators_time_is_subtracted_from_each_workers() {
-        // Each of two workers spends 20 ns per packet, 10 ns of which in the generator.
+        // At this rate, each of two workers spends 20 ns per packet, 10 ns of which in the generator.
         assert!((net_rate(100e6, 2, 10.0) - 200.0).abs() < 1e-9);
     }
 }

@@ -1,7 +1,8 @@
-//! Several workers of one router. Each has a thread, a port to receive and a port to send.
+//! Several workers of one router in memory. Each has a thread, an input port and an output port.
 //!
-//! Either every flow arrives at its owner and leaves by that worker's port, as with ideal RSS of a NIC. Or
-//! flows arrive at any worker: then half of the packets are handed over at the input and half at the output.
+//! In one case, every flow arrives at its owner and leaves by the owner's port, as with ideal RSS of a NIC.
+//! In the other case, flows arrive at any worker. Half of the packets are then handed over at the input, and
+//! half at the output.
 
 use std::sync::Barrier;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -16,13 +17,13 @@ use crate::BenchError;
 use crate::interrupt::check;
 use crate::testbed::process::dedicate;
 
-/// Duration of the traffic before counting starts.
+/// Duration of the traffic before counting begins.
 const WARM_UP: Duration = Duration::from_millis(100);
 const COUNTED: Duration = Duration::from_millis(150);
-/// Packets between two checks of the clock.
+/// Number of packets between two readings of the clock.
 const PORTION: u64 = 2560;
 
-/// Distribution of flows over the workers' ports.
+/// Distribution of flows over the workers' input ports.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Spread {
     /// Each flow arrives at its owner.
@@ -34,7 +35,7 @@ pub(crate) enum Spread {
 /// Measures the packets per second that leave a router with a given number of workers.
 pub(crate) fn rate(case: Case, setup: Setup, workers: usize, spread: Spread) -> Result<f64, BenchError> {
     check()?;
-    // Each output port gets at least one route.
+    // There is at least one route per output port.
     let setup = Setup { routes: setup.routes.max(workers as u32), ..setup };
     let (ready, done) = (Barrier::new(workers), AtomicUsize::new(0));
     let ends = Handover::mesh(&vec![None; workers]);
@@ -46,7 +47,7 @@ pub(crate) fn rate(case: Case, setup: Setup, workers: usize, spread: Spread) -> 
                     Spread::AtTheirs => Chosen::Of { worker, workers, seed: SEED },
                     Spread::Anywhere => Chosen::All,
                 };
-                // Binding needs root; without it the figures are noisier.
+                // Binding to a processor needs root. Without it, the figures are noisier.
                 let _ = dedicate(Pid::from_raw(0), worker);
                 let made = Pipeline::member(case, setup, handover, worker, chosen);
                 ready.wait();
@@ -60,16 +61,16 @@ pub(crate) fn rate(case: Case, setup: Setup, workers: usize, spread: Spread) -> 
     Ok(rates.iter().sum())
 }
 
-/// Returns the packets per second that leave by this worker's port.
+/// Runs one worker. Returns the packets per second that leave by its port.
 fn run(pipeline: &mut Pipeline, done: &AtomicUsize, workers: usize) -> Result<f64, BenchError> {
-    turn_for(pipeline, WARM_UP);
+    iterate_for(pipeline, WARM_UP);
     let (_, before) = pipeline.passed();
     let start = Instant::now();
-    turn_for(pipeline, COUNTED);
+    iterate_for(pipeline, COUNTED);
     let (_, after) = pipeline.passed();
     let rate = (after - before) as f64 / start.elapsed().as_secs_f64();
     done.fetch_add(1, Ordering::Relaxed);
-    // Other workers may hand over packets to this worker while they still count.
+    // Continue until all workers have finished counting: they may still hand over packets to this worker.
     while done.load(Ordering::Relaxed) < workers && start.elapsed() < 4 * COUNTED {
         pipeline.forward(PORTION);
     }
@@ -79,7 +80,7 @@ fn run(pipeline: &mut Pipeline, done: &AtomicUsize, workers: usize) -> Result<f6
     Ok(rate)
 }
 
-fn turn_for(pipeline: &mut Pipeline, time: Duration) {
+fn iterate_for(pipeline: &mut Pipeline, time: Duration) {
     let start = Instant::now();
     while start.elapsed() < time {
         pipeline.forward(PORTION);

@@ -1,14 +1,14 @@
-//! Offloaded plain flows while the worker is busy: with a flood of exceptional packets, or with flows of a
-//! plugin.
+//! Rate of offloaded plain flows while the worker is busy. The worker has a flood of exceptional packets, or
+//! flows bound to a plugin.
 //!
-//! The generator's processor also generates the worker's packets. So these reduce the rate of the plain
+//! The generator's processor also generates the worker's packets. So they reduce the rate of the plain
 //! packets, but take no time from the worker. If the worker's processor generated the flood, a flow that is
 //! not offloaded yet would lose all its packets.
 //!
-//! The first run sends the plain flows beside a control load, at the rate of the worker's packets, that a
-//! filter in the XDP program drops at once. The other runs send the plain flows at half of the rate that
-//! arrived, and alternate between the control load and the worker's packets. Sender and far end count their
-//! packets when no packet is in flight.
+//! The first run sends the plain flows beside a control load. This load has the rate of the worker's packets,
+//! but a filter in the XDP program drops it at once. The other runs send the plain flows at half of the rate
+//! that arrived in the first run. They alternate between the control load and the worker's packets. Sender
+//! and far end count their packets when no packet is in flight.
 
 use std::net::{IpAddr, Ipv4Addr};
 
@@ -25,16 +25,16 @@ use crate::testbed::network::{Network, SINK};
 use crate::testbed::router::Router;
 use crate::{BenchError, Bound, Measurement, Options};
 
-/// Rate of the worker's packets, per second.
+/// Number of packets per second that the worker gets.
 const OTHERS: u64 = 200_000;
-/// Destination port of the packets that the filter drops.
+/// Destination port of the control load, which the filter drops.
 const DROPPED: u16 = 10;
 const BOUND: u16 = 11;
-/// Promised minimum: ratio of the share of plain packets that arrives beside the worker's packets to the
-/// share beside the control load.
+/// Promised minimum: share of plain packets that arrives beside the worker's packets, relative to the share
+/// beside the control load.
 const KEPT: f64 = 0.999;
 
-/// Packets for the worker.
+/// Packets that the worker gets beside the plain flows.
 pub(super) struct Others {
     what: &'static str,
     frames: Vec<Vec<u8>>,
@@ -48,14 +48,14 @@ impl Others {
     pub fn exceptional() -> Self {
         let own = IpAddr::V4(Ipv4Addr::new(10, 1, 0, 254));
         let frames = vec![udp(SINK.into()).with_ttl(1), udp(own).bytes()];
-        Self { what: "exceptional ones", frames, flows: Flows::default(), arrive: false }
+        Self { what: "exceptional packets", frames, flows: Flows::default(), arrive: false }
     }
 
     /// Returns flows bound to an instance whose plugin has no eBPF variant.
     pub fn bound() -> Self {
         let frame = UdpFrame { destination_port: BOUND, ..udp(SINK.into()) }.bytes();
         let flows = Flows { ports: 16, ..Flows::default() };
-        Self { what: "of bound flows, and of these", frames: vec![frame], flows, arrive: true }
+        Self { what: "packets of bound flows, these included", frames: vec![frame], flows, arrive: true }
     }
 }
 
@@ -90,17 +90,17 @@ pub(super) fn beside_others(
     router.stop()?;
     let (ours, theirs) = (median(&shares), median(&controls));
     let case = format!(
-        "offloaded, {} at {rate} packets per second, beside {OTHERS} {what}: arriving share",
+        "offloaded, {} at {rate} packets per second, beside {OTHERS} {what}: delivered share",
         traffic.case
     );
-    (options.progress)(&format!("{case}: {ours:.3} %, beside as many that a filter drops {theirs:.3} %"));
+    (options.progress)(&format!("{case}: {ours:.3} %, beside equally many filtered packets {theirs:.3} %"));
     let beside =
-        Measurement::median_of(case, &shares, "%").beside("beside as many that a filter drops", theirs);
+        Measurement::median_of(case, &shares, "%").beside("beside equally many filtered packets", theirs);
     Ok(beside.promising_ratio(Bound::AtLeast, KEPT))
 }
 
-/// Returns the share of the sent packets that arrives, in percent. The share includes the other packets if
-/// they arrive, too.
+/// Returns the share of the sent packets that arrives, in percent. Includes the packets beside the plain
+/// flows if they arrive, too.
 fn share(
     network: &Network,
     (plain, rate): (&Load, u64),

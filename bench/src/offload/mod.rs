@@ -2,13 +2,13 @@
 //! one, few and many flows, with many routes, with filters, with a flood of exceptional packets, and with
 //! flows bound to an instance.
 //!
-//! An XDP test run with live frames generates the frames on one processor, which on veth also runs the XDP
-//! programs. The worker has the other processor. The kernel also forwards on the generator's processor, as is
-//! usual on veth. An XDP program on the far device counts and drops the arriving packets.
+//! An XDP test run with live frames generates the frames on one processor. On veth, this processor also runs
+//! the XDP programs. The worker has the other processor. The kernel also forwards on the generator's
+//! processor, as is usual on veth. An XDP program on the far device counts and drops the arriving packets.
 //!
 //! Generating and dropping frames costs the same for every router, and is part of the compared rates. A
-//! measurement with the far end in the router's place determines this cost, so that the results can also show
-//! the cost of forwarding alone.
+//! measurement without a router determines this cost. So the results can also show the cost of forwarding
+//! alone.
 
 mod beside;
 mod traffic;
@@ -27,7 +27,7 @@ use crate::testbed::sink::{no_sink, sink};
 use crate::{BenchError, Bound, Measurement, Options, Subject};
 
 const RUNS: usize = 3;
-/// Number of filters that match no packet, and of nftables rules in the kernel's case.
+/// Number of filters, none of which matches a packet, and of nftables rules in the kernel's case.
 const FILTERS: usize = 100;
 
 /// Runs all cases, or the requested cases.
@@ -38,7 +38,7 @@ pub(crate) fn run(options: &mut Options<'_>) -> Result<Vec<Measurement>, BenchEr
     let _first = SessionFirst::begin();
     network.connect6()?;
     let _sink = sink(&network.s, "s0")?;
-    // The kernel's own forwarding receives redirected frames only with GRO.
+    // Redirected frames reach the kernel's own forwarding on veth only with GRO.
     network.r.shell("ethtool -K r1 gro on")?;
     let plain = Traffic::plain();
     let few = &plain[1];
@@ -65,7 +65,8 @@ pub(crate) fn run(options: &mut Options<'_>) -> Result<Vec<Measurement>, BenchEr
     }
 }
 
-/// Measures the offload and the kernel, and the cost of each beyond the cost of sender and receiver.
+/// Measures the offload and the kernel. For each, also measures the time per packet beyond that of sender and
+/// receiver.
 fn beside_kernel(
     network: &Network,
     traffic: &Traffic,
@@ -75,11 +76,11 @@ fn beside_kernel(
     let (measured, ours, theirs) =
         alternately(network, traffic, options, (traffic.case, "kernel"), |_| Ok(()), kernel)?;
     let (alone, least) = (ends_alone(network, traffic)?, least(network, traffic)?);
-    let case = format!("{}: the least program that forwards, beside sender and receiver alone", traffic.case);
+    let case = format!("{}: minimal forwarding program", traffic.case);
     let floor = Measurement::of(case, least, "Mpps").about(Subject::Peer);
-    let floor = floor.beside("sender and receiver", alone).peer_about(Subject::Generator);
+    let floor = floor.beside("generator and receiver only", alone).peer_about(Subject::Generator);
     let takes = |rate: f64| 1e3 / rate - 1e3 / alone;
-    let case = format!("{}: what forwarding a packet takes", traffic.case);
+    let case = format!("{}: forwarding time per packet", traffic.case);
     let net = Measurement::of(case, takes(ours), "ns").beside("kernel", takes(theirs));
     (options.progress)(&format!(
         "{}: sender and receiver alone {alone:.3} Mpps, with the least program {least:.3}; forwarding takes {:.0} ns, kernel {:.0}",
@@ -90,20 +91,21 @@ fn beside_kernel(
     Ok(vec![measured.promising_ratio(Bound::AtLeast, traffic.promise), net, floor])
 }
 
-/// Returns the rate of packets that are generated and dropped without a router in between.
+/// Returns the rate at which packets are generated and dropped, without a router in between.
 fn ends_alone(network: &Network, traffic: &Traffic) -> Result<f64, BenchError> {
     let _sink = sink(&network.r, "r1")?;
     rate_at(network, (&traffic.frames, traffic.flows), (&network.r, "r1"))
 }
 
-/// Returns the arriving rate through a program that forwards all frames unchanged.
+/// Returns the arriving rate through an XDP program that forwards all frames unchanged.
 fn least(network: &Network, traffic: &Traffic) -> Result<f64, BenchError> {
     let (from, to) = (network.r.index("r1")?, network.r.index("r2")?);
     let _passing = network.r.within(|| FrameSink::passing(from, to))?.map_err(no_sink)?;
     rate(network, traffic)
 }
 
-/// Measures the offload with filters that match no packet, and the kernel with as many rules.
+/// Measures the offload with filters that match no packet, compared with the kernel with the same number of
+/// rules.
 fn beside_rules(
     network: &Network,
     traffic: &Traffic,
@@ -127,11 +129,11 @@ fn beside_rules(
         network.r.shell("nft delete table ip bench")?;
         kernel
     };
-    let case = format!("{}, beside {FILTERS} filters", traffic.case);
-    Ok(alternately(network, traffic, options, (&case, "kernel with as many rules"), add, kernel)?.0)
+    let case = format!("{}, {FILTERS} filters", traffic.case);
+    Ok(alternately(network, traffic, options, (&case, "kernel with equally many rules"), add, kernel)?.0)
 }
 
-/// Measures the offload of a prepared router and a peer alternately. Returns the measurement and both
+/// Measures the offload of a prepared router and the peer alternately. Returns the measurement, and both
 /// medians.
 fn alternately(
     network: &Network,
@@ -165,7 +167,7 @@ fn offload_run(
     let router = Router::start(&options.binary, network, Some(WORKER))?;
     prepare(&router)?;
     let mut load = Load::of(network, GENERATOR_PROCESSOR, traffic.frames.clone(), traffic.flows)?;
-    // Nearly all flows suffice: the last of many are about to be offloaded.
+    // Wait only for nearly all flows: with many flows, the last ones take long.
     go_down(&router, &load, (traffic.count * 95).div_ceil(100), traffic.count)?;
     load.set_run(FRAMES_OF_A_CALL);
     load.set_rate(UNLIMITED);

@@ -9,16 +9,16 @@ use crate::testbed::frame::udp;
 use crate::testbed::network::{SINK, SINK6};
 
 const ROUTES: u32 = 500_000;
-/// Destinations among the routes, as many as the generator has templates.
+/// Number of destinations among the routes: one per template of the generator.
 const DESTINATIONS: u32 = 256;
-/// Source ports per destination. Each frame advances both numbers, so all pairs occur as the two counts are
-/// coprime.
+/// Number of source ports per destination. Each frame advances port and destination; since both counts are
+/// coprime, all pairs occur.
 const PORTS: u32 = 501;
-/// Promised minimum: ratio to the kernel's rate with plain traffic.
+/// Promised minimum: ratio of the offload's rate to the kernel's rate with plain traffic.
 const PLAIN: f64 = 2.0;
 const ROUTED: f64 = 1.5;
 
-/// Traffic of one case.
+/// Frames and flows of one case, with the promised ratio.
 pub(super) struct Traffic {
     pub case: &'static str,
     pub frames: Vec<Vec<u8>>,
@@ -29,7 +29,8 @@ pub(super) struct Traffic {
 }
 
 impl Traffic {
-    /// Returns traffic of one flow, 256 flows and 128 K flows to one address.
+    /// Returns traffic to one address: one flow, 256 flows (IPv4 only) and 128 K flows. IPv4 cases come
+    /// before IPv6 cases.
     pub fn plain() -> Vec<Self> {
         let one = Flows::default();
         let few = Flows { ports: 256, ..one };
@@ -38,8 +39,8 @@ impl Traffic {
             ("one flow", SINK.into(), one, 1),
             ("256 flows", SINK.into(), few, 256),
             ("128 K flows", SINK.into(), many, 128_000),
-            ("one flow of IPv6", SINK6.into(), one, 1),
-            ("128 K flows of IPv6", SINK6.into(), many, 128_000),
+            ("one IPv6 flow", SINK6.into(), one, 1),
+            ("128 K IPv6 flows", SINK6.into(), many, 128_000),
         ];
         let traffic = |(case, to, flows, count): (&'static str, IpAddr, _, _)| Self {
             case,
@@ -51,11 +52,11 @@ impl Traffic {
         cases.map(traffic).into()
     }
 
-    /// Returns flows to addresses that each have a separate route of [`routes`].
+    /// Returns flows to many addresses, each of which has its own route of [`routes`].
     pub fn routed() -> Self {
         let frame = |number| udp(destination(number).into()).bytes();
         Self {
-            case: "128 K flows to 256 destinations, each by another of 500 K routes",
+            case: "128 K flows, 256 of 500 K routes",
             frames: (0..DESTINATIONS).map(frame).collect(),
             flows: Flows { ports: PORTS, ..Flows::default() },
             count: u64::from(DESTINATIONS * PORTS),
@@ -66,7 +67,7 @@ impl Traffic {
 
 /// Returns the /24 prefix of a route. The prefixes are scattered above 20.0.0.0.
 fn prefix(number: u32) -> Ipv4Addr {
-    // The odd factor makes all prefixes among 2^19 different.
+    // Multiplying by an odd number keeps all numbers below 2^19 different.
     let scattered = number.wrapping_mul(0x9e37_79b1) & 0x7_ffff;
     Ipv4Addr::from(u32::from(Ipv4Addr::new(20, 0, 0, 0)) + (scattered << 8))
 }

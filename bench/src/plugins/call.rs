@@ -18,22 +18,22 @@ use crate::interrupt::check;
 use crate::statistics::{extremes, median};
 use crate::{BenchError, Bound, Measurement, Options};
 
-/// Repetitions; the result is their median.
+/// Number of repetitions; the result is their median.
 const REPETITIONS: usize = 21;
-/// Calls per repetition.
+/// Number of calls per repetition.
 const CALLS: u64 = 20_000;
-/// Packets per call in the cases with many packets.
+/// Number of packets per call in the cases with many packets.
 const MANY: usize = 32;
-/// Promised maximum: time stamp counter cycles of a suspendable call of a sandboxed plugin.
+/// Promised maximum: time-stamp-counter cycles of a call of a sandboxed plugin that can be suspended.
 const CALL_LIMIT: f64 = 300.0;
-/// Promised maximum: time stamp counter cycles of a sandboxed call on the worker's stack.
+/// Promised maximum: time-stamp-counter cycles of a call of a sandboxed plugin on the worker's own stack.
 const SHORT_LIMIT: f64 = 60.0;
 const BACK_LIMIT: f64 = 110.0;
-/// Promised maximum: additional nanoseconds per packet in a sandboxed call with many packets, compared with a
-/// built-in plugin.
+/// Promised maximum: additional nanoseconds per packet of a sandboxed plugin, compared with a built-in
+/// plugin, in calls with many packets.
 const PACKET_LIMIT: f64 = 8.0;
 
-/// Built-in counterpart of the sandboxed plugins, which does nothing.
+/// Built-in instance that does nothing, as the sandboxed plugins.
 struct Nothing;
 
 impl Instance for Nothing {
@@ -109,8 +109,8 @@ fn counted(costs: &[Cost]) -> Vec<f64> {
     costs.iter().map(|(_, cycles)| *cycles).collect()
 }
 
-/// Measures a round trip between two processes over a ring in shared memory: the minimum cost of calling a
-/// plugin in another process. Each process has its own processor if the machine has two.
+/// Measures a round trip between two processes over a ring in shared memory. This is the minimum cost of
+/// calling a plugin in another process. Each process has its own processor if the machine has two.
 fn round_trip(binary: &Path) -> Result<Vec<Cost>, BenchError> {
     let mut other = OtherSide::start(binary)?;
     let window = [7; WINDOW];
@@ -128,7 +128,7 @@ fn round_trip(binary: &Path) -> Result<Vec<Cost>, BenchError> {
         .collect()
 }
 
-/// Returns the measured instances: built-in, sandboxed, and sandboxed with a call of a router function.
+/// Returns three instances: built-in, sandboxed, and sandboxed with a call of one of the router's functions.
 fn instances(sandbox: &Sandbox) -> Result<[Box<dyn Instance>; 3], BenchError> {
     let nothing = plugin(sandbox, module!("writes"))?;
     let calls_back = plugin(sandbox, module!("calls-back"))?;
@@ -136,7 +136,7 @@ fn instances(sandbox: &Sandbox) -> Result<[Box<dyn Instance>; 3], BenchError> {
     Ok([Box::new(Nothing), make(&nothing)?, make(&calls_back)?])
 }
 
-/// Instance for runs that count instructions.
+/// Instance whose calls are counted in instructions.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Called {
     Native,
@@ -144,14 +144,14 @@ pub(crate) enum Called {
     ContainedWithCallBack,
 }
 
-/// Calls an instance with a number of packets per call; sandboxed calls run on the worker's stack.
+/// Calls an instance, with the given number of packets per call. Sandboxed calls run on the worker's stack.
 pub(crate) fn call_counted(
     called: Called,
     packets: usize,
     calls: u64,
     meter: &mut Meter,
 ) -> Result<(), BenchError> {
-    // The long tick prevents suspension, even when the counting tool slows the calls.
+    // With a long tick, no call is suspended even if the counting tool slows it.
     let usual = SandboxSettings::default();
     let sandbox =
         Sandbox::new(SandboxSettings { tick: Duration::from_millis(50), ..usual }).map_err(failed)?;
@@ -163,7 +163,8 @@ pub(crate) fn call_counted(
     };
     let pool = Pool::new(256).map_err(failed)?;
     let mut batch = Batch::new(&pool, packets)?;
-    // These calls show that the instance's calls are short.
+    // After these calls, the sandbox knows that the instance's calls are short, and runs them on the worker's
+    // stack.
     (0..2 * usual.short_calls).for_each(|_| batch.call(&mut *instance));
     meter.measure(|| (0..calls).for_each(|_| batch.call(&mut *instance)));
     Ok(())
@@ -184,21 +185,21 @@ pub(crate) fn run(options: &mut Options<'_>) -> Result<Vec<Measurement>, BenchEr
         (options.progress)(&format!("{case}: {:.1} cycles ({least:.1} to {most:.1})", median(ours)));
         let measured = Measurement::of(case, median(ours), "cycles").promising(Bound::AtMost, limit);
         let trip = limit.is_none().then_some(trip);
-        results.push(measured.beside("another process, there and back", trip));
+        results.push(measured.beside("round trip to another process", trip));
     };
     let cases = [
-        ("a call in the router itself, one packet", None),
-        ("a contained call that can be gone on with, one packet", Some(CALL_LIMIT)),
-        ("a contained call on the worker's stack, one packet", Some(SHORT_LIMIT)),
-        ("one that can be gone on with, a call back inside", None),
-        ("one on the worker's stack, a call back inside", Some(BACK_LIMIT)),
+        ("built-in call, one packet", None),
+        ("sandboxed call, suspendable, one packet", Some(CALL_LIMIT)),
+        ("sandboxed call on the worker's stack, one packet", Some(SHORT_LIMIT)),
+        ("sandboxed call with a host function call, suspendable, one packet", None),
+        ("sandboxed call with a host function call on the worker's stack, one packet", Some(BACK_LIMIT)),
     ];
     for ((case, limit), ours) in cases.iter().zip(&one) {
         report(case, &counted(ours), *limit);
     }
     let each: Vec<f64> = many.iter().map(|costs| nanoseconds(costs) / MANY as f64).collect();
-    for (how, contained) in [("that can be gone on with", each[1]), ("on the worker's stack", each[2])] {
-        let case = format!("a packet of a contained call of {MANY} {how}, beyond the router itself");
+    for (how, contained) in [("suspendable", each[1]), ("on the worker's stack", each[2])] {
+        let case = format!("sandboxed call of {MANY} packets, {how}, additional time to a built-in call");
         (options.progress)(&format!("{case}: {contained:.1} less {:.1} ns", each[0]));
         let beyond = Measurement::of(case, contained - each[0], "ns/packet");
         results.push(beyond.promising(Bound::AtMost, PACKET_LIMIT));

@@ -1,4 +1,4 @@
-//! `containment`: a flow with a reserved rate beside an instance that misbehaves.
+//! `containment`: delay and loss of a flow with a reserved rate, while an instance at a gate misbehaves.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant as Clock};
@@ -21,12 +21,13 @@ const INTERVAL: Duration = Duration::from_micros(20);
 /// Reserved rate of the measured flow; its actual rate is 35 Mb/s.
 const RESERVED: Rate = Rate::from_megabits(50);
 const PORT: Rate = Rate::from_megabits(10_000);
-/// Duration of each case per round.
+/// Duration of each case in one round.
 const TIME: Duration = Duration::from_secs(2);
-/// Rounds; the result is their median, so that a short disturbance of the machine affects only one round.
+/// Number of rounds; the result is their median. A short disturbance of the machine thus affects only one
+/// round.
 const ROUNDS: usize = 5;
-/// Promised maximum: ratio of the flow's 99th percentile delay beside a misbehaving instance to the delay
-/// without one.
+/// Promised maximum: ratio of the flow's 99th-percentile delays, beside a misbehaving instance to without
+/// one.
 const DELAY_LIMIT: f64 = 2.0;
 
 /// Name and module of each misbehaving plugin.
@@ -48,7 +49,7 @@ struct Seen {
     delays: Vec<f64>,
 }
 
-/// Runs all cases.
+/// Runs all cases of the benchmark `containment`.
 pub(crate) fn run(options: &mut Options<'_>) -> Result<Vec<Measurement>, BenchError> {
     let sandbox = sandbox(true)?;
     let mut seen: [Seen; CASES.len()] = Default::default();
@@ -60,21 +61,20 @@ pub(crate) fn run(options: &mut Options<'_>) -> Result<Vec<Measurement>, BenchEr
     for ((name, _), Seen { sent, lost, middle, late, .. }) in CASES.iter().zip(&seen) {
         let (middle, late) = (median(middle), median(late));
         (options.progress)(&format!(
-            "beside an instance that does this: {name}: {lost} of {sent} lost, delay {middle:.1} us, {late:.1} us for 99 of 100"
+            "flow beside an instance ({name}): {lost} of {sent} packets lost, delay {middle:.1} us (median), {late:.1} us (99th percentile)"
         ));
     }
     let [nothing, bad @ ..] = &seen;
     let usual = median(&nothing.late);
-    let mut results =
-        vec![Measurement::of("delay of the bystander, 99 of 100, beside nothing bad", usual, "us")];
+    let mut results = vec![Measurement::of("99th percentile delay, beside a correct instance", usual, "us")];
     for ((name, _), Seen { lost, late, delays, .. }) in CASES[1..].iter().zip(bad) {
-        let case = format!("bystander's packets lost, the other one {name}");
+        let case = format!("lost packets, beside an instance that {name}");
         results.push(Measurement::of(case, *lost as f64, "packets").promising(Bound::AtMost, 0.0));
-        let case = format!("delay of the bystander, 99 of 100, the other one {name}");
-        let delay = Measurement::of(case, median(late), "us").beside("nothing bad", usual);
+        let case = format!("99th percentile delay, beside an instance that {name}");
+        let delay = Measurement::of(case, median(late), "us").beside("beside a correct instance", usual);
         let distribution = Quantiles::of("delay, us")
-            .with(Subject::Millrace, &format!("the other one {name}"), delays)
-            .with(Subject::Peer, "nothing bad", &nothing.delays);
+            .with(Subject::Millrace, &format!("beside an instance that {name}"), delays)
+            .with(Subject::Peer, "beside a correct instance", &nothing.delays);
         results.push(delay.promising_ratio(Bound::AtMost, DELAY_LIMIT).with_distribution(distribution));
     }
     Ok(results)
@@ -105,17 +105,17 @@ fn pipeline() -> Result<(Pipeline, Arrivals), BenchError> {
     Ok((Pipeline::between(case, setup, Box::new(input), Box::new(output))?, arrivals))
 }
 
-/// Runs the worker in real time.
+/// Runs the worker in real time for [`TIME`].
 fn drive(pipeline: &mut Pipeline, arrivals: &Arrivals) -> Result<(), BenchError> {
     for time in [Duration::from_millis(200), TIME] {
         arrivals.restart();
         let start = Clock::now();
         while start.elapsed() < time {
             check()?;
-            (0..1000).for_each(|_| pipeline.turn_now());
+            (0..1000).for_each(|_| pipeline.iterate_now());
         }
-        // These iterations send the remaining packets.
-        (0..4).for_each(|_| pipeline.turn_now());
+        // Further iterations, in which the remaining packets are sent.
+        (0..4).for_each(|_| pipeline.iterate_now());
     }
     Ok(())
 }

@@ -16,17 +16,17 @@ use crate::{BenchError, Bound, Measurement, Options, Quantiles, Subject};
 
 /// Number of upgrades.
 const UPGRADES: usize = 1000;
-/// Packets between two upgrades: ten batches.
+/// Number of packets between two upgrades: ten batches.
 const PACKETS: u64 = 2560;
-/// Promised maximum: 99th percentile of the worker's pause for an upgrade in microseconds.
+/// Promised maximum: 99th percentile of the worker's pause for an upgrade, in microseconds.
 const PAUSE_LIMIT: f64 = 100.0;
 
-/// Flows of the packets.
+/// Number of flows.
 const FLOWS: u32 = 1000;
-/// Bytes of handed-over state: both counters.
+/// Size of the handed-over state in bytes: two counters.
 const STATE: usize = 16;
 
-/// Runs the benchmark.
+/// Upgrades an instance repeatedly under load.
 pub(crate) fn run(options: &mut Options<'_>) -> Result<Vec<Measurement>, BenchError> {
     let sandbox = sandbox(true)?;
     let counter = std::sync::Arc::new(plugin(&sandbox, module!("counter"))?);
@@ -63,18 +63,18 @@ pub(crate) fn run(options: &mut Options<'_>) -> Result<Vec<Measurement>, BenchEr
     let pauses: Vec<f64> = (0..UPGRADES).map(pause).collect();
     let distribution = Quantiles::of("pause, us").with(Subject::Millrace, "Millrace", &pauses);
     (options.progress)(&format!(
-        "{UPGRADES} upgrades among {sent} packets: pauses of {middle:.1} us, {late:.1} us for 99 of 100; {counted} counted, of {begun} flows"
+        "{UPGRADES} upgrades among {sent} packets: pause {middle:.1} us (median), {late:.1} us (99th percentile); instances counted {counted} packets of {begun} flows"
     ));
     Ok(vec![
-        Measurement::of("pause of an upgrade, the median", middle, "us"),
-        Measurement::of("pause of an upgrade, 99 of 100", late, "us")
+        Measurement::of("upgrade pause, median", middle, "us"),
+        Measurement::of("upgrade pause, 99th percentile", late, "us")
             .promising(Bound::AtMost, PAUSE_LIMIT)
             .with_distribution(distribution),
-        Measurement::of("packets lost", received.saturating_sub(came) as f64, "packets")
+        Measurement::of("lost packets", received.saturating_sub(came) as f64, "packets")
             .promising(Bound::AtMost, 0.0),
-        Measurement::of("packets that the instances did not count", sent.abs_diff(counted) as f64, "packets")
+        Measurement::of("packets not counted by the instances", sent.abs_diff(counted) as f64, "packets")
             .promising(Bound::AtMost, 0.0),
-        Measurement::of("flows whose own state began anew", begun.abs_diff(u64::from(FLOWS)) as f64, "flows")
+        Measurement::of("flows with lost state", begun.abs_diff(u64::from(FLOWS)) as f64, "flows")
             .promising(Bound::AtMost, 0.0),
     ])
 }

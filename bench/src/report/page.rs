@@ -15,7 +15,7 @@ td.n,th.n{text-align:right;font-variant-numeric:tabular-nums;white-space:nowrap}
 .kept{color:#1a7f37}.missed{color:#b42318;font-weight:600}svg{max-width:100%;height:auto;display:block;margin:.5rem 0}\
 figure{margin:1rem 0}figcaption{font-size:13px}.key{margin-right:1.2rem;white-space:nowrap}.key svg{display:inline;margin:0;vertical-align:middle}";
 
-/// Returns the whole page.
+/// Returns the HTML page of a report.
 pub(super) fn page(report: &Report) -> String {
     let mut body = String::new();
     machine(&mut body, &report.machine);
@@ -41,10 +41,10 @@ fn machine(body: &mut String, machine: &Machine) {
         ("Date", machine.date.clone()),
     ];
     if machine.processor.is_empty() {
-        body.push_str("<p>The results don't say of which machine they are.</p>\n");
+        body.push_str("<p>The results don't name the machine.</p>\n");
         return;
     }
-    // Writing to a string can't fail, here and below.
+    // Writing to a string can't fail.
     let _ = writeln!(body, "<p>{}</p>\n<table>", escaped(&machine.sentence()));
     for (name, value) in rows {
         let _ = writeln!(body, "<tr><th>{name}</th><td>{}</td></tr>", escaped(&value));
@@ -74,7 +74,7 @@ fn summary(body: &mut String, report: &Report) {
     list_of(body, "Without results:", &failures.collect::<Vec<_>>());
 }
 
-/// Writes a heading and a list, unless the list is empty.
+/// Writes a heading and a list of lines; writes nothing for an empty list.
 fn list_of(body: &mut String, heading: &str, lines: &[String]) {
     if lines.is_empty() {
         return;
@@ -86,7 +86,7 @@ fn list_of(body: &mut String, heading: &str, lines: &[String]) {
     body.push_str("</ul>\n");
 }
 
-/// Groups the measurements by benchmark, in order.
+/// Groups the measurements by benchmark, in the order of their execution.
 pub(super) fn sections(report: &Report) -> Vec<(&str, Vec<&Measurement>)> {
     let mut sections: Vec<(&str, Vec<&Measurement>)> = Vec::new();
     for entry in &report.results {
@@ -98,7 +98,7 @@ pub(super) fn sections(report: &Report) -> Vec<(&str, Vec<&Measurement>)> {
     sections
 }
 
-/// Returns the units of the measurements, in order.
+/// Returns the units of the measurements without duplicates, in order of appearance.
 pub(super) fn units<'a>(measurements: &[&'a Measurement]) -> Vec<&'a str> {
     let mut units: Vec<&str> = Vec::new();
     for measurement in measurements {

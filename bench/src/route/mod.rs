@@ -1,8 +1,8 @@
-//! `route`: route tables of the Internet's size, compared with DPDK's.
+//! `route`: route tables of the Internet's size, compared with DPDK's tables.
 //!
-//! The tables have a million IPv4 and 200,000 IPv6 prefixes over 256 routes. Lookups come in batches of 256
-//! addresses. The addresses hit all prefixes equally often (random), or a few prefixes far more often than
-//! the others (Zipf). Millrace's table and the peer's take turns on one processor.
+//! The tables have a million IPv4 or 200,000 IPv6 prefixes over 256 routes. Lookups come in batches of 256
+//! addresses. The addresses hit all prefixes equally often (random), or some prefixes far more often than
+//! others (Zipf). Millrace's table and the peer's take turns on one processor.
 
 mod contention;
 pub(crate) mod counted;
@@ -23,17 +23,18 @@ use crate::statistics::median;
 use crate::testbed::process::{Processor, SessionFirst, on_processor};
 use crate::{BenchError, Measurement, Options};
 
-/// Pairs of runs; the result is their median ratio.
+/// Number of pairs of runs; the result is their median ratio.
 const PAIRS: usize = 15;
-/// An update measurement removes and adds again every tenth prefix. With a larger share, DPDK 22.11 fails:
-/// its `rte_fib6` counts room freed by deletions as used, and is full after about 150,000 deletions.
+/// The measurement of updates removes and adds every prefix with a number divisible by this. With a larger
+/// share, DPDK 22.11 fails: its `rte_fib6` counts room freed by deletions as used, and is full after about
+/// 150,000 deletions.
 const UPDATED: usize = 10;
-/// Promised maximum: milliseconds of one update of a prefix longer than 8 bits.
+/// Promised maximum: milliseconds to update one prefix that is longer than 8 bits.
 const SLOWEST: f64 = 1.0;
-/// Names of the address streams.
+/// Names of the two address streams.
 const STREAMS: [&str; 2] = ["random", "Zipf"];
 
-/// Runs all cases.
+/// Runs all cases of the benchmark `route`.
 pub(crate) fn run(options: &mut Options<'_>) -> Result<Vec<Measurement>, BenchError> {
     let _first = SessionFirst::begin();
     let last = std::thread::available_parallelism().map_or(0, |count| count.get() - 1);
@@ -108,14 +109,14 @@ impl Case<'_, '_> {
                 peers.push(peers_time);
             }
         }
-        // These runs come last: between the others they would fill the caches for Millrace's next lookup.
+        // Make these runs last. Between the pairs, they would evict Millrace's table from the caches.
         for _ in 0..PAIRS / 3 {
             check()?;
             single.push(on_processor(self.processor, || stream.look_up_singly(&reader))?.0);
         }
         let (what, single) = (STREAMS[number], median(&single));
         self.tell(&format!(
-            "{what}: {:.1} ns per lookup, one at a time {single:.1}, peer {:.1}",
+            "{what}: {:.1} ns per lookup, unbatched {single:.1}, peer {:.1}",
             median(&ours),
             median(&peers)
         ));
@@ -124,11 +125,11 @@ impl Case<'_, '_> {
             measured = measured.beside_pairs(&way.name(self.family), &ours, &peers);
         }
         self.add(measured.promising_ratio(Bound::AtMost, 1.0));
-        self.add(Measurement::of(format!("{what} lookups, one at a time"), single, "ns/lookup"));
+        self.add(Measurement::of(format!("{what} lookups, unbatched"), single, "ns/lookup"));
         Ok(())
     }
 
-    /// Removes and adds prefixes in both tables alternately.
+    /// Removes and adds prefixes in Millrace's and the peer's table alternately.
     fn update(&mut self, pair: &mut Pair, table: &[Prefix]) -> Result<(), BenchError> {
         let (mut ours, mut peers) = (Vec::new(), Vec::new());
         let count = table.len() / UPDATED;
@@ -143,7 +144,7 @@ impl Case<'_, '_> {
         }
         let (ours, peers) = (median(&ours), median(&peers));
         self.tell(&format!("{ours:.0} updates/s, peer {peers:.0}"));
-        let measured = Measurement::of("updates, no lookups beside", ours, "updates/s");
+        let measured = Measurement::of("updates without lookups", ours, "updates/s");
         self.add(measured.beside("DPDK", pair.peer.is_some().then_some(peers)));
         Ok(())
     }
@@ -158,7 +159,7 @@ impl Case<'_, '_> {
         self.add(Measurement::of("memory", mib(memory), "MiB").beside("DPDK", peer));
     }
 
-    /// Measures the slowest single changes.
+    /// Measures the slowest single change, for several prefix lengths.
     fn slowest(&mut self, ours: &mut Ours, table: &[Prefix]) -> Result<(), BenchError> {
         let mut worst = 0.0f64;
         let lengths: &[u8] = match self.family {
@@ -173,7 +174,7 @@ impl Case<'_, '_> {
                 worst = worst.max(time);
             }
         }
-        let measured = Measurement::of("slowest update of more than 8 bits", worst, "ms");
+        let measured = Measurement::of("slowest update of a prefix longer than 8 bits", worst, "ms");
         self.add(measured.promising(Bound::AtMost, SLOWEST));
         Ok(())
     }
@@ -196,9 +197,9 @@ impl Case<'_, '_> {
             "{:.1} ns per lookup; {:.1} ns during {:.0} updates/s, {:.1} ns during {:.0} updates/s",
             idle.lookup, paced.lookup, paced.updates, full.lookup, full.updates
         ));
-        let measured = Measurement::of("updates beside lookups", full.updates, "updates/s");
+        let measured = Measurement::of("updates during lookups", full.updates, "updates/s");
         self.add(measured.promising(Bound::AtLeast, contention::PROMISED));
-        let measured = Measurement::of("random lookups beside 100,000 updates/s", paced.lookup, "ns/lookup");
+        let measured = Measurement::of("random lookups during 100,000 updates/s", paced.lookup, "ns/lookup");
         self.add(measured.beside("without updates", idle.lookup));
         Ok(())
     }

@@ -2,9 +2,10 @@
 //! and dequeue together, with 8,192 backlogged queues.
 //!
 //! Packets enter and leave in batches of 32, as in a worker. H-FSC dequeues packet by packet, since each
-//! packet leaves at its own time. For each sent packet, another one arrives for the same queue, in another
-//! order, so all queues stay backlogged. Each figure is the median of 501 short rounds, minus the time of the
-//! bare loop, which makes the arrivals. The peer is a ring of the standard library in the same loop.
+//! packet leaves at its own time. For each sent packet, another one arrives at the same queue, so all queues
+//! stay backlogged. The packets of a batch arrive in a different order. Each figure is the median of 501
+//! short rounds. The time of the bare loop, which makes the arrivals, is subtracted. The peer is a ring of
+//! the standard library in the same loop.
 
 pub(crate) mod counted;
 mod forwarding;
@@ -25,7 +26,7 @@ use crate::interrupt::check;
 use crate::statistics::{extremes, median};
 use crate::{BenchError, Bound, Measurement, Options};
 
-/// Queue item of 8 bytes, the size of a packet reference: queue number and length.
+/// Queue item of 8 bytes, as large as a packet reference. It holds queue number and packet length.
 #[derive(Clone, Copy)]
 struct Item8(NonZeroU64);
 
@@ -48,17 +49,17 @@ impl Item for Item8 {
     }
 }
 
-/// Bytes per packet.
+/// Length of each packet in bytes.
 const LENGTH: NonZeroU64 = NonZeroU64::MIN.saturating_add(999);
 const BATCH: usize = 32;
 const ROUNDS: usize = 501;
 const BATCHES: usize = 64;
 
-/// Queues under measurement in the loop.
+/// Set of queues that the loop measures.
 trait Queues {
-    /// Fills the batch with the sent packets; returns their number.
+    /// Dequeues packets into `batch`; returns their number.
     fn send(&mut self, batch: &mut [Item8; BATCH]) -> usize;
-    /// Returns the node of the packets of a queue.
+    /// Returns the scheduler node that holds the packets of a queue.
     #[inline]
     fn node(&self, queue: u32) -> NodeId {
         NodeId(queue)
@@ -101,7 +102,7 @@ fn rounds(queues: &mut impl Queues) -> Vec<f64> {
     (0..ROUNDS).map(|_| round(queues)).collect()
 }
 
-/// Sends batches, and enqueues packets for the same queues in another order; returns the nanoseconds per
+/// Runs one round: sends batches, and enqueues a packet for each sent one. Returns the nanoseconds per
 /// packet.
 #[inline]
 fn round(queues: &mut impl Queues) -> f64 {
@@ -111,8 +112,8 @@ fn round(queues: &mut impl Queues) -> f64 {
     start.elapsed().as_nanos() as f64 / (BATCHES * BATCH) as f64
 }
 
-/// Sends a number of batches, and enqueues packets for the same queues in another order, without reading the
-/// clock.
+/// Sends `batches` batches. For each sent packet, enqueues one in the same queue, in a different order. Reads
+/// no clock.
 #[inline(always)]
 fn exchange(queues: &mut impl Queues, batches: usize, coming: &mut Vec<Arrival<Item8>>) {
     for _ in 0..batches {
@@ -134,13 +135,13 @@ struct Run<'a, 'b> {
     options: &'a mut Options<'b>,
     /// Nanoseconds per packet of the bare loop.
     own: f64,
-    /// Nanoseconds per packet of a standard library ring in the loop.
+    /// Nanoseconds per packet of a standard library ring in the same loop.
     ring: f64,
     results: Vec<Measurement>,
 }
 
 impl Run<'_, '_> {
-    /// Measures a tree; returns the nanoseconds per packet.
+    /// Measures a scheduler tree; returns the nanoseconds per packet.
     fn measure(&mut self, case: &str, tree: &mut Tree, limit: Option<f64>) -> Result<f64, BenchError> {
         check()?;
         let held = tree.port.held_packets();
@@ -152,7 +153,7 @@ impl Run<'_, '_> {
         (self.options.progress)(&format!("{case}: {cost:.1} ns, {least:.1} at best"));
         let ring = limit.is_none().then_some(self.ring);
         let measured = Measurement::median_of(case, &costs, "ns/packet").promising(Bound::AtMost, limit);
-        self.results.push(measured.beside("a ring, first in first out", ring));
+        self.results.push(measured.beside("FIFO ring", ring));
         Ok(cost)
     }
 }
@@ -183,7 +184,7 @@ struct Tree {
     /// Arrangement of the queues in nodes.
     places: Places,
     now: u64,
-    /// Nanoseconds of virtual time per packet.
+    /// Virtual time that passes per packet, in nanoseconds.
     step: u64,
     random: Random,
 }
@@ -217,7 +218,7 @@ impl Tree {
         self.port.enqueue(self.places.node(queue), FlowNumber(queue), item(queue), now, &mut sink);
     }
 
-    /// Enqueues `each` packets in every queue, in random order.
+    /// Enqueues `each` packets per queue, in random order.
     fn fill(&mut self, queues: u32, each: u32) {
         let mut order: Vec<u32> = (0..queues * each).map(|index| index % queues).collect();
         self.random.shuffle(&mut order);
@@ -228,7 +229,8 @@ impl Tree {
 }
 
 impl Queues for Tree {
-    /// Sends a batch and returns the number of packets. All leave at one time, or each at its own time.
+    /// Dequeues a batch; returns the number of packets. Depending on the tree, all packets leave at the same
+    /// time, or each at its own time.
     #[inline]
     fn send(&mut self, batch: &mut [Item8; BATCH]) -> usize {
         let mut sink = |_: Item8, _: DropCause| {};
@@ -264,7 +266,8 @@ impl Queues for Tree {
 }
 
 const QUEUES: u32 = 8192;
-/// Promised maximum: ratio of the cost with 10,000 leaves to the cost with 1,000, as for logarithmic growth.
+/// Promised maximum: ratio of the cost with 10,000 leaves to the cost with 1,000. Logarithmic growth has this
+/// ratio.
 const LOGARITHM: f64 = 4.0 / 3.0;
 /// Promised maximum: bytes of an empty queue.
 const MEMORY: f64 = 128.0;
@@ -273,7 +276,7 @@ fn big_queue() -> QueueSettings {
     QueueSettings { threshold: 1 << 30, ..Default::default() }
 }
 
-/// Returns a tree of a single node that holds all queues.
+/// Returns a tree whose single node holds all queues.
 fn alone(kind: &NodeKind, each: u32) -> Result<Tree, BenchError> {
     let mut tree = Tree::new(Places::Together, 0)?;
     tree.add(0, None, Share::Only, kind)?;
@@ -281,7 +284,7 @@ fn alone(kind: &NodeKind, each: u32) -> Result<Tree, BenchError> {
     Ok(tree)
 }
 
-/// Returns a tree of a node above a number of FIFO queues.
+/// Returns a tree of one node, with FIFO queues below it.
 fn above(
     kind: &NodeKind,
     (leaves, step): (u32, u64),
@@ -297,8 +300,8 @@ fn above(
 }
 
 fn hfsc(leaves: u32, real_time: bool) -> Result<Tree, BenchError> {
-    // All leaves share 1,024 bytes per microsecond on the wire, about 8.2 Gb/s; guarantees take half of that
-    // rate.
+    // All leaves together have 1,024 bytes per microsecond on the wire, about 8.2 Gb/s. Half of this rate is
+    // guaranteed.
     let total = 8_192_000_000 / u64::from(leaves);
     let real_time =
         real_time.then_some(Curve { first: Rate(total), duration: 1_000_000, then: Rate(total / 2) });
@@ -310,7 +313,8 @@ fn flow_queues() -> NodeKind {
     NodeKind::FlowQueues(FlowQueuesSettings { queues: QUEUES, queue: big_queue(), ..Default::default() })
 }
 
-/// Returns the bytes of an empty flow queue in a shared node, and of an empty queue in its own node.
+/// Returns the bytes of two empty queues: a flow queue in a node that many flows share, and a queue in a node
+/// of its own.
 fn memory() -> Result<[f64; 2], BenchError> {
     let mut nodes = Tree::new(Places::Together, 0)?;
     nodes.add(0, None, Share::Only, &NodeKind::Priority)?;
@@ -323,12 +327,12 @@ fn memory() -> Result<[f64; 2], BenchError> {
     flows.add(0, None, Share::Only, &flow_queues())?;
     let before = flows.port.report().memory();
     flows.fill(QUEUES, 1);
-    // The table that finds a flow's queue has 32 bytes per flow.
+    // Add 32 bytes per flow in the table that finds a flow's queue.
     let flow = (flows.port.report().memory() - before) as f64 / f64::from(QUEUES) + 32.0;
     Ok([flow, node])
 }
 
-/// Runs all cases.
+/// Runs all cases of the benchmark `schedule`.
 pub(crate) fn run(options: &mut Options<'_>) -> Result<Vec<Measurement>, BenchError> {
     let own = median(&rounds(&mut Nothing));
     let ring = median(&rounds(&mut (0..QUEUES).map(item).collect::<VecDeque<_>>())) - own;
@@ -337,7 +341,7 @@ pub(crate) fn run(options: &mut Options<'_>) -> Result<Vec<Measurement>, BenchEr
     let mut priority = above(&NodeKind::Priority, (QUEUES, 0), Share::Level)?;
     run.measure("priority, 8,192 levels", &mut priority, Some(10.0))?;
     for each in [1, 2] {
-        let case = format!("deficit round robin, 8,192 flows, {each} each");
+        let case = format!("deficit round robin, 8,192 flows, {each} packet(s) each");
         run.measure(&case, &mut alone(&flow_queues(), each)?, Some(25.0))?;
     }
     let mut round_robin = above(&NodeKind::DeficitRoundRobin, (QUEUES, 0), |_| Share::Quantum(1538))?;
@@ -354,14 +358,14 @@ pub(crate) fn run(options: &mut Options<'_>) -> Result<Vec<Measurement>, BenchEr
             let case = format!("h-fsc, {leaves} leaves, {kind}");
             costs.push(run.measure(&case, &mut hfsc(leaves, real_time)?, limit)?);
         }
-        let case = format!("h-fsc, {kind}: 10,000 leaves to 1,000");
+        let case = format!("h-fsc, {kind}: 10,000 leaves, ratio to 1,000");
         let growth = Measurement::of(case, costs[3] / costs[2], "times").promising(Bound::AtMost, LOGARITHM);
         run.results.push(growth);
     }
     let [flow, node] = memory()?;
     let bytes = |case: &str, bytes| Measurement::of(case, bytes, "bytes").promising(Bound::AtMost, MEMORY);
-    run.results.push(bytes("memory of an empty queue of a flow", flow));
-    run.results.push(bytes("memory of an empty queue with a node", node));
+    run.results.push(bytes("memory of an empty flow queue", flow));
+    run.results.push(bytes("memory of an empty queue node", node));
     let forwarding = forwarding::measure(run.options)?;
     run.results.extend(forwarding);
     Ok(run.results)

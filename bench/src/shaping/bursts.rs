@@ -14,25 +14,25 @@ use crate::{BenchError, Bound, Measurement, Options};
 
 /// Rates in megabits per second.
 const RATES: [u32; 4] = [1, 10, 100, 1000];
-/// Rounds; the result is their median.
+/// Number of rounds; the result is their median.
 const ROUNDS: usize = 5;
 /// Duration of the traffic before packets are recorded.
 const BEFORE: Duration = Duration::from_millis(500);
 const TIME: Duration = Duration::from_secs(1);
-/// Bytes of headers and link overhead per packet: UDP, IPv4, Ethernet, and preamble, frame check sequence and
+/// Header and link overhead bytes per packet: UDP, IPv4, Ethernet; then preamble, frame check sequence and
 /// gap.
 const OVERHEAD: usize = 8 + 20 + 14 + 24;
-/// Time that determines the allowed burst: the larger of two packets and the bytes that the link carries in
-/// this time.
+/// Time that determines the allowed burst. This is the number of bytes that the link carries in this time,
+/// but at least two packets.
 const ALLOWED: Duration = Duration::from_micros(200);
 const PACKETS: usize = 2;
-/// Minimum share of the rate that must arrive.
+/// Minimum share of the rate that must arrive; otherwise there is no result.
 const LEAST: f64 = 0.8;
 
 pub(super) fn measure(network: &Network, options: &mut Options<'_>) -> Result<Vec<Measurement>, BenchError> {
     let mut results = Vec::new();
     for megabits in RATES {
-        let case = format!("the largest burst at {megabits} Mb/s, of what is allowed");
+        let case = format!("largest burst at {megabits} Mb/s, ratio to the limit");
         let mut bursts: [Vec<f64>; 2] = Default::default();
         for _ in 0..ROUNDS {
             for (shaper, bursts) in [Shaper::Millrace, Shaper::Tbf].into_iter().zip(&mut bursts) {
@@ -51,7 +51,7 @@ pub(super) fn measure(network: &Network, options: &mut Options<'_>) -> Result<Ve
     Ok(results)
 }
 
-/// Returns the largest burst within a second as a multiple of the allowed burst; `None` if too few packets
+/// Returns the largest burst within a second, as a multiple of the allowed burst. `None` if too few packets
 /// arrive.
 fn largest(network: &Network, megabits: u32) -> Result<Option<f64>, BenchError> {
     let failed = BenchError::system("receive packets with their times");

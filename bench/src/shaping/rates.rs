@@ -1,4 +1,4 @@
-//! Accuracy of a shaped rate.
+//! Accuracy of a shaped rate on the wire.
 
 use std::time::{Duration, Instant};
 
@@ -12,14 +12,14 @@ use crate::{BenchError, Bound, Measurement, Options, Subject, Timeline};
 
 /// Rates in megabits per second.
 const RATES: [u32; 4] = [1, 10, 100, 1000];
-/// Rounds; the result is their median.
+/// Number of rounds; the result is their median.
 const ROUNDS: usize = 3;
-/// Duration of the traffic before counting starts.
+/// Duration of the traffic before counting begins.
 const BEFORE: Duration = Duration::from_millis(1500);
 const TIME: Duration = Duration::from_secs(3);
-/// Number of intervals in the counted time; the results include the rate of each interval.
+/// Number of intervals in the counted time. The timeline shows the rate of each interval.
 const INTERVALS: u32 = 30;
-/// Promised maximum: percent of deviation from the rate.
+/// Promised maximum: deviation from the configured rate in percent.
 const LIMIT: f64 = 1.0;
 /// Link overhead per frame in bytes: preamble, frame check sequence and gap.
 const OVERHEAD: u64 = 24;
@@ -50,7 +50,7 @@ pub(super) fn measure(network: &Network, options: &mut Options<'_>) -> Result<Ve
             (options.progress)(&format!(
                 "{case}: off by {ours:+.2} %, HTB by {htb:+.2} %, TBF by {tbf:+.2} %"
             ));
-            let off = Measurement::of(format!("{case}, off the rate"), ours.abs(), "%");
+            let off = Measurement::of(format!("{case}, deviation from the rate"), ours.abs(), "%");
             let off = off.beside("HTB", htb.abs()).promising(Bound::AtMost, LIMIT);
             results.push(off.with_timeline(timeline));
         }
@@ -58,17 +58,17 @@ pub(super) fn measure(network: &Network, options: &mut Options<'_>) -> Result<Ve
     Ok(results)
 }
 
-/// Bits carried by a link over time.
+/// Rate of a link: in total, and over time.
 #[derive(Default)]
 struct Carried {
     /// Bits per second.
     rate: f64,
-    /// Seconds at the end of each interval, and its rate in megabits per second.
+    /// Points of the timeline: end of the interval in seconds, and rate in megabits per second.
     over_time: Vec<[f64; 2]>,
 }
 
 impl Carried {
-    /// Calculates rates from byte counts; the first count is the start.
+    /// Calculates the rates from readings of the byte count. The first reading is the start.
     fn of(counts: &[(u64, Instant)]) -> Self {
         let rate = |before: &(u64, Instant), after: &(u64, Instant)| {
             (after.0 - before.0) as f64 * 8.0 / (after.1 - before.1).as_secs_f64()
@@ -80,7 +80,7 @@ impl Carried {
     }
 }
 
-/// Measures the rate on an overloaded link.
+/// Measures the rate of an overloaded link.
 fn rate(network: &Network, (megabits, udp): (u32, bool)) -> Result<Carried, BenchError> {
     if udp {
         return while_one_floods(network, megabits, || carried(network));
@@ -92,7 +92,7 @@ fn rate(network: &Network, (megabits, udp): (u32, bool)) -> Result<Carried, Benc
     rate
 }
 
-/// Measures the rate on a link after the warm-up.
+/// Measures the rate of a link after the warm-up.
 fn carried(network: &Network) -> Result<Carried, BenchError> {
     pause(BEFORE)?;
     let mut counts = vec![counted(network)?];
@@ -103,7 +103,7 @@ fn carried(network: &Network) -> Result<Carried, BenchError> {
     Ok(Carried::of(&counts))
 }
 
-/// Returns the bytes that the link has carried to the second host, and the time of the reading.
+/// Returns the number of bytes that the link has carried to the second host, and the time of the reading.
 fn counted(network: &Network) -> Result<(u64, Instant), BenchError> {
     let (bytes, packets) = network.s.carried("s0")?;
     Ok((bytes + OVERHEAD * packets, Instant::now()))

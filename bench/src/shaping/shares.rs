@@ -1,4 +1,4 @@
-//! Accuracy of link sharing.
+//! Accuracy of link sharing: bytes that each flow sends compared with its weight.
 
 use std::time::Duration;
 
@@ -15,12 +15,13 @@ use crate::{BenchError, Bound, Measurement, Options};
 const LINKS: [u32; 3] = [2, 20, 200];
 /// Weights of the flows.
 const SHARES: [u32; 3] = [1, 2, 5];
-/// Promised maximum: percent of deviation from a flow's share.
+/// Promised maximum: deviation from a flow's share in percent.
 const LIMIT: f64 = 1.0;
-/// Duration of the traffic before counting starts.
+/// Duration of the traffic before counting begins.
 const BEFORE: Duration = Duration::from_millis(1500);
 
-/// Returns the duration of counting, in which a packet is far less than a percent of the smallest share.
+/// Returns the duration of counting. It is so long that a single packet is far less than one percent of the
+/// smallest share.
 fn time(link: u32) -> Duration {
     Duration::from_secs(if link < 10 { 20 } else { 5 })
 }
@@ -31,16 +32,17 @@ pub(super) fn measure(network: &Network, options: &mut Options<'_>) -> Result<Ve
         for greedy in [Greedy::Udp, Greedy::Tcp] {
             let kernel = worst(by_htb(network, link, greedy)?);
             let ours = worst(by_round_robin(network, options, link, greedy)?);
-            let case = format!("{} at {link} Mb/s, shares of 1, 2 and 5", greedy.name());
-            (options.progress)(&format!("{case}: the worst is off by {ours:.2} %, by HTB {kernel:.2} %"));
-            let off = Measurement::of(format!("{case}, the worst, off its weight"), ours, "%");
+            let case = format!("{} at {link} Mb/s, weights 1, 2 and 5", greedy.name());
+            (options.progress)(&format!("{case}: largest deviation {ours:.2} %, HTB {kernel:.2} %"));
+            let off = Measurement::of(format!("{case}, largest deviation"), ours, "%");
             results.push(off.beside("HTB", kernel).promising(Bound::AtMost, LIMIT));
         }
     }
     Ok(results)
 }
 
-/// Returns the largest deviation from the flows' shares in percent, for the bytes sent by each flow.
+/// Returns the largest deviation of a flow from its share, in percent. `sent` has the bytes sent by each
+/// flow.
 fn worst(sent: [f64; 3]) -> f64 {
     let (all, weights) = (sent.iter().sum::<f64>(), f64::from(SHARES.iter().sum::<u32>()));
     let off = sent.iter().zip(SHARES).map(|(sent, share)| {
@@ -50,7 +52,7 @@ fn worst(sent: [f64; 3]) -> f64 {
     off.fold(0.0, f64::max)
 }
 
-/// Returns the bytes that each flow sends on a saturated link.
+/// Returns the number of bytes that each flow sends on a saturated link.
 fn counted(
     network: &Network,
     link: u32,
@@ -86,7 +88,7 @@ fn by_round_robin(
     Ok(sent)
 }
 
-/// Returns the bytes that each flow's queue has sent.
+/// Returns the number of bytes that each flow's queue has sent.
 fn sent(router: &Router) -> Result<[f64; 3], BenchError> {
     let shown = router.tell(&["queue", "show", "r2", "--json"])?;
     let queues: Value = serde_json::from_str(&shown)
@@ -101,7 +103,7 @@ fn sent(router: &Router) -> Result<[f64; 3], BenchError> {
     all.ok_or_else(|| BenchError::measurement("queue show", format!("the answer lacks queues: {shown}")))
 }
 
-/// Measures the shares of the kernel's HTB: one class per flow, each of which may borrow the whole link rate.
+/// Measures the shares of the kernel's HTB. Each flow has a class, and may borrow up to the whole link rate.
 fn by_htb(network: &Network, link: u32, greedy: Greedy) -> Result<[f64; 3], BenchError> {
     let mut lines = htb(link, 10);
     for (flow, share) in SHARES.iter().enumerate() {
@@ -119,7 +121,7 @@ fn by_htb(network: &Network, link: u32, greedy: Greedy) -> Result<[f64; 3], Benc
     counted(network, link, greedy, || sent_by_kernel(network))
 }
 
-/// Returns the bytes that each class has sent, from the output of `tc`.
+/// Returns the number of bytes that each HTB class has sent, from the output of `tc`.
 fn sent_by_kernel(network: &Network) -> Result<[f64; 3], BenchError> {
     let shown = network.r.shell("tc -statistics class show dev r2")?;
     let all: Option<Vec<f64>> = (0..3).map(|flow| class_bytes(&shown, &format!("1:1{flow}"))).collect();

@@ -1,4 +1,4 @@
-//! Voice-like flow through a full link.
+//! Delay of a voice-like flow through a full link.
 
 use std::net::UdpSocket;
 use std::time::{Duration, Instant};
@@ -12,13 +12,13 @@ use crate::{BenchError, Bound, Measurement, Options, Quantiles, Subject};
 
 /// Link rate in megabits per second.
 const LINK: u32 = 10;
-/// Payload bytes of a packet: 80 bytes every 10 ms are 64 kb/s.
+/// Payload of a packet in bytes: 80 bytes every 10 ms are 64 kb/s.
 const PAYLOAD: usize = 80;
 const INTERVAL: Duration = Duration::from_millis(10);
 const PACKETS: u64 = 2000;
-/// Delay bound of a packet.
+/// Maximum delay of a packet that counts as in time.
 const BOUND: Duration = Duration::from_millis(10);
-/// Promised minimum: percent of the packets within the bound.
+/// Promised minimum: percentage of packets in time.
 const LIMIT: f64 = 99.9;
 const PORT: u16 = 9000;
 
@@ -57,13 +57,13 @@ pub(super) fn measure(network: &Network, options: &mut Options<'_>) -> Result<Ve
     );
     let [ours, kernel] = [&delays, &kernel].map(|delays| in_time(delays));
     (options.progress)(&format!("voice beside 20 TCP flows: {ours:.2} % within 10 ms, HTB {kernel:.2} %"));
-    let case = "voice of 64 kb/s beside 20 TCP flows at 10 Mb/s, within 10 ms";
+    let case = "voice flow of 64 kb/s beside 20 TCP flows at 10 Mb/s, packets within 10 ms";
     let voice = Measurement::of(case, ours, "%").beside("HTB", kernel).promising(Bound::AtLeast, LIMIT);
     Ok(vec![voice.with_distribution(distribution)])
 }
 
-/// Returns the percentage of all packets within the bound, from the delays of the arriving packets in
-/// milliseconds.
+/// Returns the percentage of packets in time. `delays` holds the delays of the arriving packets in
+/// milliseconds; the other packets count as late.
 fn in_time(delays: &[f64]) -> f64 {
     let bound = BOUND.as_secs_f64() * 1e3;
     100.0 * delays.iter().filter(|delay| **delay <= bound).count() as f64 / PACKETS as f64
@@ -79,7 +79,7 @@ fn beside_tcp(network: &Network) -> Result<Vec<f64>, BenchError> {
     Ok(delays)
 }
 
-/// Sends the packets; returns the delays of the arriving packets in milliseconds.
+/// Sends the voice packets; returns the delays of the arriving packets in milliseconds.
 fn voice(network: &Network) -> Result<Vec<f64>, BenchError> {
     let socket = |error| BenchError::system("open a UDP socket")(error);
     let receiver = network.s.within(|| UdpSocket::bind((RECEIVER, PORT)))?.map_err(socket)?;
@@ -105,7 +105,7 @@ fn voice(network: &Network) -> Result<Vec<f64>, BenchError> {
             // A packet that can't be sent counts as lost.
             let _ = sender.send_to(&packet, (RECEIVER, PORT));
         }
-        receiving.join().map_err(|_| BenchError::measurement("voice", "its receiver failed"))
+        receiving.join().map_err(|_| BenchError::measurement("voice", "the receiving thread panicked"))
     })
 }
 

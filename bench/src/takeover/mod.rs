@@ -1,8 +1,8 @@
-//! `takeover`: interruption of a flow when the router is killed, and when it restarts.
+//! `takeover`: interruption of a flow when the router is killed, and when it starts again.
 //!
-//! Each host sends 10,000 numbered packets per second to the other. The kernel's table, which the router
-//! mirrors, has 100,000 routes besides the connected routes. SIGKILL ends the router, and the kernel
-//! continues to forward. Then the router restarts and takes over from the kernel.
+//! Each of two hosts sends 10,000 numbered packets per second to the other. The kernel's table, which the
+//! router mirrors, has 100,000 routes besides the connected routes. SIGKILL ends the router, and the kernel
+//! continues to forward. Then the router starts again, and takes over from the kernel.
 
 mod numbered_flow;
 
@@ -17,31 +17,32 @@ use crate::testbed::process::SessionFirst;
 use crate::testbed::router::Router;
 use crate::{BenchError, Bound, Measurement, Options, Subject, Timeline};
 
-/// Repetitions of a death and a restart.
+/// Number of repetitions: a kill and a start each.
 const REPETITIONS: usize = 5;
-/// Routes that fill the tables.
+/// Number of routes that fill the tables.
 const ROUTES: u32 = 100_000;
-/// Duration of observation before each event.
+/// Duration of the traffic before each event (kill or start).
 const BEFORE: Duration = Duration::from_millis(300);
 const AFTER: Duration = Duration::from_secs(1);
-/// Promised maximum: milliseconds without a packet.
+/// Promised maximum: milliseconds without an arriving packet.
 const LIMIT: f64 = 50.0;
 
-/// Interruptions by death and by restart in one direction; over several repetitions, the longest ones.
+/// Longest interruptions in one direction over all repetitions: by a kill, and by a start.
 #[derive(Debug, Default)]
 struct Worst {
     death: Event,
     restart: Event,
 }
 
-/// Interruption, and the arrival rate around it as points of seconds since the event and packets per second.
+/// Interruption by a kill or start, with the arrival rate around it. Points are seconds since the event, and
+/// packets per second.
 #[derive(Debug, Default)]
 struct Event {
     interruption: Interruption,
     rate: Vec<[f64; 2]>,
 }
 
-/// Times at which events happen and at which their observation ends.
+/// Times of the events, and of the end of their observation.
 #[derive(Clone, Copy, Debug)]
 struct Moments {
     begin: Instant,
@@ -51,7 +52,7 @@ struct Moments {
     watched_restart: Instant,
 }
 
-/// Runs all cases.
+/// Runs all cases of the benchmark `takeover`.
 pub(crate) fn run(options: &mut Options<'_>) -> Result<Vec<Measurement>, BenchError> {
     let network = Network::new()?;
     let _first = SessionFirst::begin();
@@ -75,7 +76,7 @@ pub(crate) fn run(options: &mut Options<'_>) -> Result<Vec<Measurement>, BenchEr
         let gap = Measurement::of(case, event.interruption.gap.as_secs_f64() * 1e3, "ms");
         gap.promising(Bound::AtMost, LIMIT).with_timeline(timeline)
     };
-    let both = [(&worst[0], "forth"), (&worst[1], "back")];
+    let both = [(&worst[0], "forward direction"), (&worst[1], "reverse direction")];
     let results = both.map(|(worst, way)| {
         let death = figure(&format!("kill -9, {way}"), &worst.death);
         [death, figure(&format!("restart, {way}"), &worst.restart)]
@@ -83,7 +84,7 @@ pub(crate) fn run(options: &mut Options<'_>) -> Result<Vec<Measurement>, BenchEr
     Ok(results.into_iter().flatten().collect())
 }
 
-/// Kills and restarts the router; returns the interruptions of both directions' flows.
+/// Kills the router and starts it again. Returns the interruptions of the flows in both directions.
 fn die_and_return(
     router: Router,
     network: &Network,
@@ -91,7 +92,7 @@ fn die_and_return(
 ) -> Result<(Router, [Worst; 2]), BenchError> {
     let forth = NumberedFlow::start(&network.g, &network.s, RECEIVER)?;
     let back = NumberedFlow::start(&network.s, &network.g, GENERATOR)?;
-    // The first packets may wait for neighbour resolution; they don't count.
+    // The first packets don't count: they may wait for neighbour resolution.
     pause(BEFORE)?;
     let begin = Instant::now();
     pause(BEFORE)?;
@@ -121,7 +122,7 @@ fn judge(flow: NumberedFlow, moments: &Moments) -> Result<Worst, BenchError> {
     })
 }
 
-/// Returns an error if the flow was not steady before the kill. Its gaps would then say nothing about the
+/// Returns an error if the flow was not steady before the kill. Its gaps would then not be caused by the
 /// router.
 fn require_steady(arrivals: &[Arrival], sent: u64, moments: &Moments) -> Result<(), BenchError> {
     let before = Interruption::between(arrivals, moments.begin, moments.killed);
@@ -138,7 +139,7 @@ fn require_steady(arrivals: &[Arrival], sent: u64, moments: &Moments) -> Result<
 }
 
 impl Event {
-    /// Replaces this event by the other one if the other one has a longer gap.
+    /// Replaces this event by `other` if `other` has the longer gap.
     fn be_worse(&mut self, other: Self) {
         if self.rate.is_empty() || other.interruption.gap > self.interruption.gap {
             *self = other;
@@ -189,7 +190,7 @@ mod tests {
             let sent = flow.sent();
             let arrivals = flow.finish().unwrap();
             assert!(sent > 1000, "{sent}");
-            // A loaded machine may send slowly, but loses no packet.
+            // A loaded machine may send late, but it loses no packet.
             let (first, last) = (arrivals[0], arrivals[arrivals.len() - 1]);
             assert_eq!(last.number - first.number + 1, arrivals.len() as u64);
             assert!(first.number < 100 && arrivals.len() as u64 > sent - 200, "{sent}, {first:?}");

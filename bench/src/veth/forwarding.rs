@@ -1,10 +1,10 @@
-//! Forwarded rate of 64-byte packets under overload.
+//! Forwarding rate of 64-byte packets under overload.
 //!
 //! An XDP test run with live frames generates the frames on processor 0. The router, testpmd or the kernel's
 //! forwarding runs on processor 1. All of them have priority over other work of the machine.
 //!
 //! The far device counts the arriving packets, and its kernel drops them at once. In the plugin case, an XDP
-//! program on the far device drops them, because only then the device accepts redirected frames.
+//! program on the far device drops them: only with such a program does the device accept redirected frames.
 
 use std::fs;
 use std::time::Duration;
@@ -25,26 +25,26 @@ use crate::{BenchError, Bound, Measurement, Options};
 
 const GENERATOR: Processor = 0;
 const FORWARDER: Processor = 1;
-/// Pairs of runs, one of the router and one of testpmd.
+/// Number of pairs of runs: one of the router and one of testpmd each.
 const PAIRS: usize = 9;
 const KERNEL_RUNS: usize = 3;
-/// Source ports, and thus flows, of the packets.
+/// Number of source ports, and so of flows.
 const FLOWS: u32 = 256;
-/// Duration of the traffic before counting starts.
+/// Duration of the traffic before counting begins.
 const WARM_UP: Duration = Duration::from_millis(300);
 const COUNTED: Duration = Duration::from_secs(1);
-/// Packets per second while the forwarder starts.
+/// Number of packets per second while the router or testpmd starts.
 const TRICKLE: u64 = 10_000;
-/// Offered rate as a multiple of the higher capacity, the router's or testpmd's.
+/// Offered rate, relative to the capacity of the router or of testpmd, whichever is higher.
 const OVERLOAD: f64 = 1.2;
-/// Maximum share of arrived packets that the kernel may have forwarded instead of the router.
+/// Maximum share of the arrived packets that the kernel, not the router, may have forwarded.
 const STRAY: f64 = 0.001;
-/// Promised minimum: ratio to testpmd's rate. `PLUGIN_LIMIT` applies if a plugin sees all packets and the far
-/// end accepts redirected frames.
+/// Promised minimum: ratio of the router's rate to testpmd's rate. `PLUGIN_LIMIT` below applies if a plugin
+/// sees all packets, and the far end accepts redirected frames.
 const LIMIT: f64 = 0.9;
 const PLUGIN_LIMIT: f64 = 1.5;
 
-/// Flows of the router: either no flow or every flow passes a plugin.
+/// Treatment of the flows in the router: by no plugin, or all by a plugin.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Flows {
     Plain,
@@ -54,7 +54,7 @@ enum Flows {
 struct Bed<'a> {
     network: &'a Network,
     load: Load,
-    /// Offered packets per second.
+    /// Offered rate in packets per second.
     offered: u64,
     flows: Flows,
     with_peer: bool,
@@ -70,7 +70,7 @@ pub(super) fn measure(network: &Network, options: &mut Options<'_>) -> Result<Ve
     }
     let bound = {
         let _sink = sink(&network.s, "s0")?;
-        let (bound, _) = bed.beside_testpmd("forwarding, 64-byte UDP, by a plugin", options)?;
+        let (bound, _) = bed.beside_testpmd("forwarding, 64-byte UDP, with a plugin", options)?;
         bound.promising_ratio(Bound::AtLeast, PLUGIN_LIMIT)
     };
     bed.flows = Flows::Plain;
@@ -82,7 +82,7 @@ pub(super) fn measure(network: &Network, options: &mut Options<'_>) -> Result<Ve
 }
 
 impl Bed<'_> {
-    /// Measures the router beside testpmd; also returns the router's rates.
+    /// Measures the router and testpmd in pairs; also returns the router's rates.
     fn beside_testpmd(
         &mut self,
         case: &str,
@@ -102,8 +102,8 @@ impl Bed<'_> {
         Ok((measured.beside_pairs("DPDK testpmd, net_af_xdp", &ours, &peers), ours))
     }
 
-    /// Determines the rate to offer. The first runs are at the generator's full speed; the last are at the
-    /// rate derived from their result.
+    /// Determines the rate to offer. The first runs are at the generator's full speed. The last runs are at
+    /// the rate that follows from the first results.
     fn find_capacity(&mut self, options: &mut Options<'_>) -> Result<u64, BenchError> {
         for _ in 0..2 {
             let ours = self.router(options)?;
@@ -114,7 +114,7 @@ impl Bed<'_> {
         Ok(self.offered)
     }
 
-    /// Runs the router and testpmd alternately; every second pair begins with testpmd.
+    /// Runs the router and testpmd alternately. In every second pair, testpmd runs first.
     fn pairs(&mut self, options: &mut Options<'_>) -> Result<(Vec<f64>, Vec<f64>), BenchError> {
         let (mut ours, mut peers) = (Vec::new(), Vec::new());
         for pair in 0..PAIRS {
@@ -156,8 +156,9 @@ impl Bed<'_> {
         Ok(rate)
     }
 
-    /// Measures the kernel's forwarding in the better of two setups: NAPI of `r1` in softirq on the generator's
-    /// processor, which is the default of veth, or threaded NAPI on the processor of the other forwarders.
+    /// Measures the kernel's forwarding in two setups, and returns the better one. In the first, NAPI of `r1`
+    /// runs in the softirq on the generator's processor, which is veth's default. In the second, threaded
+    /// NAPI runs on the processor of the other forwarders.
     fn kernel_runs(&mut self, options: &mut Options<'_>) -> Result<Vec<f64>, BenchError> {
         let r = &self.network.r;
         // A veth device receives redirected frames only with GRO or an XDP program.
@@ -183,7 +184,7 @@ impl Bed<'_> {
         Ok(rates)
     }
 
-    /// Returns the arriving packets in millions per second.
+    /// Offers a rate in packets per second. Returns the rate of arriving packets, in millions per second.
     fn rate_at(&mut self, offered: u64) -> Result<f64, BenchError> {
         self.load.set_rate(offered);
         let result = pause(WARM_UP).and_then(|()| count_for(&self.network.s, "s0", COUNTED));
@@ -193,7 +194,7 @@ impl Bed<'_> {
     }
 }
 
-/// Returns the kernel threads that receive for devices named `r1`.
+/// Returns the kernel's NAPI threads of devices named `r1`.
 fn receiving_threads() -> Vec<Pid> {
     let processes = fs::read_dir("/proc").into_iter().flatten().flatten();
     let receives = |pid: &i32| {

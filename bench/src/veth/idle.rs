@@ -1,4 +1,4 @@
-//! Cost of a nearly idle router: delay of a single packet, and processor time.
+//! Delay of a single packet through a nearly idle router, and processor time of an idle router.
 
 use std::fs;
 use std::time::{Duration, Instant};
@@ -10,12 +10,12 @@ use crate::testbed::process::{Running, command, processor_times};
 use crate::testbed::router::Router;
 use crate::{BenchError, Bound, Measurement, Options, Quantiles, Subject};
 
-/// Alternating series of pings through the kernel and through the router.
+/// Number of series of pings through the kernel and through the router, which alternate.
 const SERIES: usize = 2;
-/// Interval between pings in seconds, in the format of `ping`, and number of pings.
+/// Interval between pings in seconds (as text for `ping`), and number of pings.
 const SLOW: (&str, usize) = ("1", 8);
 const FAST: (&str, usize) = ("0.01", 200);
-/// Promised maximum: ratio of the idle round trip time to the kernel's.
+/// Promised maximum: ratio of the idle router's round-trip time to the kernel's.
 const ROUND_TRIP_LIMIT: f64 = 2.0;
 /// Duration over which the idle router's processor time is measured.
 const IDLE: Duration = Duration::from_secs(6);
@@ -23,12 +23,12 @@ const IDLE: Duration = Duration::from_secs(6);
 const PROCESSOR_LIMIT: f64 = 1.0;
 
 pub(super) fn measure(network: &Network, options: &mut Options<'_>) -> Result<Vec<Measurement>, BenchError> {
-    // Hosts with receive offload accept redirected frames, so the XDP program forwards.
+    // With receive offload, the hosts accept redirected frames, so the XDP program forwards.
     set_receive_offload(network, "on")?;
     let offloaded = round_trips_and_use(network, options, "offloaded");
     set_receive_offload(network, "off")?;
     let [slow, fast, idle] = offloaded?;
-    let [by_worker, ..] = round_trips_and_use(network, options, "by the worker")?;
+    let [by_worker, ..] = round_trips_and_use(network, options, "at the worker")?;
     let slow = slow.promising_ratio(Bound::AtMost, ROUND_TRIP_LIMIT);
     Ok(vec![slow, fast, idle.promising(Bound::AtMost, PROCESSOR_LIMIT), by_worker])
 }
@@ -69,7 +69,7 @@ fn round_trips_and_use(
             .with_distribution(distribution)
     };
     let (slow, fast) = (round_trip(0, SLOW.0, options), round_trip(1, FAST.0, options));
-    Ok([slow, fast, Measurement::of("processor use when idle", used, "%")])
+    Ok([slow, fast, Measurement::of("processor usage when idle", used, "%")])
 }
 
 fn ping_all(network: &Network, times: &mut [Vec<f64>; 2]) -> Result<(), BenchError> {
@@ -79,8 +79,7 @@ fn ping_all(network: &Network, times: &mut [Vec<f64>; 2]) -> Result<(), BenchErr
     Ok(())
 }
 
-/// Returns round-trip times in milliseconds. The first is left out, since it may include neighbour
-/// resolution.
+/// Returns round-trip times in milliseconds. Omits the first, which may include neighbour resolution.
 fn ping(network: &Network, interval: &str, count: usize) -> Result<Vec<f64>, BenchError> {
     let mut ping = command(network.g.open()?, "ping", None)?;
     ping.args(["-n", "-i", interval, "-c", &(count + 1).to_string(), "-W", "1", &RECEIVER.to_string()]);

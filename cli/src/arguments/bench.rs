@@ -1,4 +1,4 @@
-//! Arguments of the commands that measure, test and replay without an existing router.
+//! Arguments of `bench`, `replay` and `lab`, which need no running router.
 
 use std::convert::Infallible;
 use std::path::PathBuf;
@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use clap::{Args, Subcommand};
 use millrace_bench::{Amount, Distribution, EmptyGates, Family, Size, Stages, Workers, word};
 
-/// Reads the name of a benchmark. `driver` is the earlier name of `offload`.
+/// Parses the name of a benchmark. Accepts `driver`, the former name of `offload`.
 pub fn benchmark_name(text: &str) -> Result<String, Infallible> {
     Ok(if text == "driver" { "offload" } else { text }.to_owned())
 }
@@ -20,7 +20,7 @@ pub struct Replay {
     /// Output pcapng file with the sent frames; one interface per port.
     #[arg(long = "out", value_name = "FILE", required_unless_present = "crash")]
     pub output: Option<PathBuf>,
-    /// Configuration file; its ports are used without their devices.
+    /// Configuration file; the replay opens none of its devices.
     #[arg(long, value_name = "FILE", required_unless_present = "crash")]
     pub config: Option<PathBuf>,
     /// Replay a crash capture; exit 0 if the worker panics again, else 1.
@@ -40,7 +40,7 @@ Examples:
   millrace lab up examples/lab/two-hosts.toml
   millrace lab up examples/lab/bird.toml        # with the routing daemon BIRD
 
-Needs root, and the programs ip, nsenter and ethtool. If a step fails, all earlier steps are undone.")]
+Needs root, and the programs ip, nsenter and ethtool. If a step fails, the command undoes all earlier steps.")]
     Up {
         /// Lab file (TOML).
         file: PathBuf,
@@ -51,7 +51,7 @@ Examples:
   millrace lab down two-hosts
   millrace lab down examples/lab/two-hosts.toml
 
-Needs root. All processes in the lab's namespaces are ended.")]
+Needs root. The command ends all processes in the lab's namespaces.")]
     Down {
         /// Name or file of the lab.
         name: String,

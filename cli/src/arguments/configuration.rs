@@ -16,7 +16,7 @@ pub struct Apply {
     pub revision: NewRevision,
 }
 
-/// Options of a new revision.
+/// Options of a command that creates a configuration revision.
 #[derive(Debug, Args, Serialize)]
 pub struct NewRevision {
     /// Revert after TIME unless confirmed; 1s to 24h, such as 60s.
@@ -69,7 +69,7 @@ pub enum HistoryAction {
 /// Arguments of `rollback`.
 #[derive(Debug, Args)]
 pub struct Rollback {
-    /// Revision to apply (default: see below).
+    /// Revision to apply (default: as described below).
     pub number: Option<u64>,
     /// Options of the new revision.
     #[command(flatten)]

@@ -9,7 +9,7 @@ use clap::{ArgMatches, Args, FromArgMatches as _};
 use super::{COMMON, DEFAULT_SOCKET};
 use crate::output::Failure;
 
-/// Connection to a router.
+/// Options that select the router: Unix socket, or remote server with token and certificate check.
 #[derive(Clone, Debug, Args)]
 pub struct Connection {
     /// Unix socket of the router.
@@ -33,7 +33,7 @@ pub struct Connection {
 }
 
 impl Connection {
-    /// Returns the connection that the environment selects; `None` if the environment is invalid.
+    /// Returns the connection that the environment variables select. `None` if their values are invalid.
     pub fn usual() -> Option<Self> {
         let command = Self::augment_args(clap::Command::new("millrace"));
         let matches = command.try_get_matches_from(["millrace"]).ok()?;
@@ -42,11 +42,11 @@ impl Connection {
         Some(usual)
     }
 
-    /// Prefers options on the command line to the environment: a socket there to a server in the environment,
-    /// and certificates there to a fingerprint in the environment or vice versa.
+    /// Lets options on the command line override environment variables that exclude them. `--socket`
+    /// overrides a server in the environment. `--ca` and `--fingerprint` each override the other's variable.
     ///
     /// # Errors
-    /// Certificates and a fingerprint are both given in the same place.
+    /// Certificates and a fingerprint are both on the command line, or both in the environment.
     pub fn prefer_said(&mut self, matches: &ArgMatches) -> Result<(), Failure> {
         let is_said = |name| matches.value_source(name) == Some(ValueSource::CommandLine);
         if is_said("socket") && !is_said("server") {
@@ -68,7 +68,7 @@ impl Connection {
         Ok(())
     }
 
-    /// Returns the connection as arguments of a command.
+    /// Returns the command-line options that select this connection, for a child process.
     pub fn arguments(&self) -> Vec<OsString> {
         let Self { socket, server, token_file, ca, fingerprint, if_match: _ } = self;
         let mut arguments = vec!["--socket".into(), socket.into()];

@@ -12,12 +12,12 @@ Examples:
   millrace gate create late audit
   millrace gate create early blocklist
 
-Positions:
-  early  before the route is chosen (as options, security-in and firewall)
-  route  where a filter can override the route (as route)
-  late   after the route is chosen, before queueing (as process, monitor and security-out)
-  queue  where the queue is chosen (as schedule)
-  copy   on copies of packets (as tap)")]
+Positions, with their default gates in parentheses:
+  early  before the route is chosen (options, security-in, firewall)
+  route  where a filter can override the route (route)
+  late   after the route is chosen, before queueing (process, monitor, security-out)
+  queue  where the queue is chosen (schedule)
+  copy   on copies of packets (tap)")]
     Create {
         /// Position in the pipeline: early, route, late, queue or copy.
         position: String,
@@ -63,7 +63,7 @@ pub struct Bind {
     /// Priority, an integer; the highest matching priority wins.
     #[arg(long, default_value_t = 0, allow_negative_numbers = true)]
     pub priority: i32,
-    /// Packets of a failed call of the plugin: drop them, or forward them without the instance.
+    /// If a plugin call fails, drop its packets, or forward them without the instance.
     #[arg(long, value_parser = ["drop", "bypass"], default_value = "drop")]
     pub on_fault: String,
     /// Time limit of a call, 1us to 1s (default: 1ms); a longer call is a fault.
@@ -85,7 +85,7 @@ pub struct Unbind {
     /// Filter of the binding (default: all filters); needs --gate.
     #[arg(long, requires = "gate")]
     pub filter: Option<String>,
-    /// Remove all matching bindings, not only a single one.
+    /// Remove all matching bindings; without it, exactly one must match.
     #[arg(long)]
     pub all: bool,
 }

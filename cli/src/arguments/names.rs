@@ -1,7 +1,8 @@
-//! Test of names: each setting has one name, with hyphens in the file and in options, with underscores in
-//! JSON.
+//! Test that each setting has one name: with hyphens in the configuration file and in options, with
+//! underscores in JSON.
 //!
-//! The test covers all keys of the file's schema and of the API description, and all arguments of commands.
+//! The test covers all keys of the configuration schema and of the API description, and all command
+//! arguments.
 
 use std::collections::BTreeSet;
 
@@ -10,7 +11,7 @@ use serde_json::Value;
 
 use super::Arguments;
 
-/// Table of the file, and the request and command that create the same object.
+/// Table of the configuration file, with the API request and the command that create the same object.
 const SAME: &[(&str, &str, &str)] = &[
     ("route", "post /routes", "route add"),
     ("neighbour", "post /neighbours", "neighbour add"),
@@ -23,7 +24,7 @@ const SAME: &[(&str, &str, &str)] = &[
     ("port.scheduler.node", "post /schedulers/{port}", "scheduler add"),
 ];
 
-/// Arguments of commands without a key in the file, with the reason.
+/// Command arguments that are no key of the configuration file, with the reason.
 const BESIDE: &[(&str, &str)] = &[
     ("route", "the words of `ip route`, one after the other"),
     ("words", "the words of `ip route`, one after the other"),
@@ -46,7 +47,7 @@ fn keys_of(schema: &Value) -> BTreeSet<String> {
     schema["properties"].as_object().into_iter().flatten().map(|(key, _)| key.clone()).collect()
 }
 
-/// Collects all property names below a value of a schema.
+/// Collects the names of all properties in a JSON Schema, at any depth.
 fn all_keys(schema: &Value, keys: &mut BTreeSet<String>) {
     if let Some(properties) = schema["properties"].as_object().filter(|_| schema["type"] != "string") {
         keys.extend(properties.keys().cloned());
@@ -55,7 +56,7 @@ fn all_keys(schema: &Value, keys: &mut BTreeSet<String>) {
     below.chain(schema.as_array().into_iter().flatten()).for_each(|value| all_keys(value, keys));
 }
 
-/// Returns the keys of the file's table at a path.
+/// Returns the keys of the configuration file's table at a path, such as `port.scheduler.node`.
 fn table(path: &str) -> BTreeSet<String> {
     let root = millrace_config::Config::schema();
     let entry = path.split('.').fold(&root, |schema, key| {
@@ -65,7 +66,7 @@ fn table(path: &str) -> BTreeSet<String> {
     keys_of(entry)
 }
 
-/// Returns the keys of a request's body.
+/// Returns the keys of an API request's JSON body.
 fn body(description: &Value, operation: &str) -> BTreeSet<String> {
     let (method, path) = operation.split_once(' ').unwrap();
     let schema = &description["paths"][path][method]["requestBody"]["content"]["application/json"]["schema"];

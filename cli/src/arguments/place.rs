@@ -34,7 +34,7 @@ pub enum PlaceAction {
     },
 }
 
-/// Level of flows.
+/// Level at which flows are forwarded.
 #[derive(Clone, Copy, Debug, ValueEnum)]
 pub enum PlaceLevel {
     /// Offload as soon as possible; keep idle flows offloaded.

@@ -25,7 +25,7 @@ pub struct Run {
     /// Number of workers, 1 to 16 (default: 1); overrides the file.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(1..=16))]
     pub workers: Option<u8>,
-    /// Packet I/O driver of kernel devices for which the file names none (default: auto).
+    /// Packet I/O driver of devices without a driver in the file (default: auto).
     #[arg(long, value_name = "DRIVER")]
     pub driver: Option<Driver>,
     /// Treatment of packets after the router's death (default: kernel; required with filters and bindings).
@@ -70,10 +70,10 @@ pub enum Mode {
     Adaptive,
 }
 
-/// Driver of kernel devices.
+/// Packet I/O driver of kernel devices.
 #[derive(Clone, Copy, Debug, ValueEnum)]
 pub enum Driver {
-    /// First of the following that works.
+    /// First available driver, in this order.
     #[value(name = "auto")]
     Auto,
     /// AF_XDP, in native mode if available, else in generic mode.

@@ -42,7 +42,7 @@ docs/schedulers.md describes all settings with their defaults.")]
         /// Parent node (default: none; the new node is the root).
         #[arg(long, value_name = "NODE")]
         under: Option<String>,
-        /// Settings of the node, and those that the kind of its parent requires of each child.
+        /// Settings of the node, and settings that its parent's kind requires of each child.
         #[arg(value_name = "KEY=VALUE")]
         settings: Vec<String>,
     },
@@ -151,7 +151,7 @@ Examples:
         /// Show only this queue, with the queues of its flows.
         queue: Option<String>,
     },
-    /// Change settings of a queue, or of one flow's own queue.
+    /// Change settings of a queue, or of the queue of one flow.
     #[command(after_help = "\
 Examples:
   millrace queue set wan voice threshold=64KiB

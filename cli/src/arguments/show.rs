@@ -29,7 +29,7 @@ pub struct Events {
 }
 
 impl Events {
-    /// Default number of events to print.
+    /// Default number of events that `events` prints.
     pub const LAST: u32 = 50;
 }
 
@@ -91,7 +91,7 @@ pub enum Noun {
     /// Drops by reason.
     #[value(alias = "drop")]
     Drops,
-    /// Router status.
+    /// Status: version, uptime, workers, packet memory.
     Status,
     /// Bindings of instances and filters.
     #[value(alias = "binding")]
@@ -141,7 +141,7 @@ pub enum Noun {
 }
 
 impl Noun {
-    /// Returns its singular and plural names.
+    /// Returns the words for this noun on the command line: singular and plural.
     pub fn names(self) -> (String, String) {
         let value = self.to_possible_value();
         let mut names = value.iter().flat_map(|value| value.get_name_and_aliases()).map(str::to_owned);

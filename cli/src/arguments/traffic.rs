@@ -99,7 +99,7 @@ Examples:
 Counters of packets:
   packets   matching packets
   drops     packets that the filter or its instance dropped
-  queued    packets given to queues of ports, copies and fragments separately; each is sent, lost or waiting
+  queued    packets, copies and fragments put into queues of ports: sent + lost + waiting
   lost      packets that the queues dropped")]
     List {
         /// Show only filters of this gate.

@@ -1,4 +1,4 @@
-//! Test that the commands in the differences of configurations can be parsed.
+//! Test that the command line parses every command that a difference of configurations contains.
 
 use clap::Parser as _;
 use millrace_config::{Change, Config};

@@ -15,7 +15,7 @@ use crate::output::{self, Failure, print, rows, table};
 const COLUMNS: &str = "case | ours | spread | unit | peer | peer name=peer_name | ratio | limit \
     | holds";
 
-/// Name of the benchmark with options of its own.
+/// Name of the benchmark that takes `--baseline` and `--accept`.
 const INSTRUCTIONS: &str = "instructions";
 const MEMORY: &str = "memory";
 const WITH_CASES: [&str; 2] = ["offload", "levels"];
@@ -63,10 +63,10 @@ pub fn bench(bench: &Bench, json: bool) -> Result<(), Failure> {
     judge(&report)
 }
 
-/// Name for all benches.
+/// Argument that runs all benchmarks.
 const ALL: &str = "all";
 
-/// Runs all benches, after a note about their requirements and duration.
+/// Prints requirements and duration, and runs all benchmarks.
 fn all() -> Result<Report, Failure> {
     eprintln!(
         "running all benchmarks, which takes up to an hour: use an otherwise idle machine. Ctrl-C stops them \
@@ -75,7 +75,7 @@ fn all() -> Result<Report, Failure> {
     with_options(run_all)
 }
 
-/// Runs a bench with this build and another one.
+/// Compares this binary with the `other` one, in alternating runs.
 fn against(bench: &Bench, name: &str, other: &Path) -> Result<Vec<Measurement>, Failure> {
     if !other.is_file() {
         return Err(Failure::usage(format!("--against {}: no such program", other.display())));
@@ -135,7 +135,7 @@ fn judge(report: &Report) -> Result<(), Failure> {
     if lines.is_empty() { Ok(()) } else { Err(Failure::new(lines.join("\n"))) }
 }
 
-/// Returns an error if an option belongs to another benchmark.
+/// Returns an error if an option is given that the chosen benchmark doesn't take.
 fn check_options(bench: &Bench) -> Result<(), Failure> {
     let options = [
         (bench.accept, "--accept", &[INSTRUCTIONS][..]),
@@ -200,8 +200,8 @@ fn compare(baseline: &Path, bench: &Bench, json: bool) -> Result<(), Failure> {
     if !comparison.failures.is_empty() {
         comparison.failures.iter().for_each(|failure| eprintln!("{failure}"));
         let (number, file) = (comparison.failures.len(), baseline.display());
-        let noun = by_number(number, "path is", "paths are");
-        return Err(Failure::new(format!("{number} {noun} not as in {file} (see above); {accept}")));
+        let noun = by_number(number, "path differs", "paths differ");
+        return Err(Failure::new(format!("{number} {noun} from {file} (see above); {accept}")));
     }
     // As with skipped tests, a second counter that can't be judged is an error only in continuous
     // integration.
@@ -224,7 +224,7 @@ fn accept(baseline: &Path, json: bool) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Runs a function that measures this program.
+/// Calls `work` with benchmark options that name this binary as the one to measure.
 fn with_options<T>(work: impl FnOnce(&mut Options<'_>) -> Result<T, BenchError>) -> Result<T, Failure> {
     let binary = std::env::current_exe().map_err(|error| {
         Failure::new(format!("can't determine the path of the running millrace binary: {error}"))
@@ -239,7 +239,8 @@ fn list(json: bool) {
     print(&benches.into(), "benchmark=name | what it measures=summary", json);
 }
 
-/// Checks that a benchmark exists. A benchmark may run a part of itself, `NAME/PART`, in another process.
+/// Checks that a benchmark exists. Also accepts `NAME/PART`: benchmarks run a part of themselves in another
+/// process.
 fn check_name(name: &str) -> Result<(), Failure> {
     let known: Vec<&str> = millrace_bench::list().iter().map(|bench| bench.name).chain([ALL]).collect();
     if known.contains(&name.split('/').next().unwrap_or(name)) {
@@ -256,7 +257,7 @@ fn show(report: &Report, json: bool) {
     });
 }
 
-/// Formats a measurement for people: with `yes` and `no`, and only significant digits.
+/// Formats a measurement for the table: yes or NO for booleans, numbers rounded to significant digits.
 fn readable(measurement: &Value) -> Value {
     let mut row = measurement.clone();
     for key in ["ours", "peer", "ratio", "limit"] {

@@ -15,12 +15,12 @@ const NEIGHBOURS: &str = "address | port | mac | state";
 const INSTANCES: &str = "instance=name | plugin | settings | health | packets | packets/s=packet_rate \
     | last fault=last_fault | counters | bindings";
 
-const GATES: &str = "gate=name | position | table | reason for the table=moved | bytes=memory | links \
+const GATES: &str = "gate=name | position | table | reason for the table=table_reason | bytes=memory | links \
     | bindings";
 
 const PLUGINS: &str = "plugin=name | version | signature | positions | summary";
 
-const QUARANTINE: &str = "instance | plugin | since | exists=is_here | why";
+const QUARANTINE: &str = "instance | plugin | since | exists | why";
 
 const DROPS: &str = "packets | per second=rate | reason | meaning | ports";
 
@@ -37,18 +37,19 @@ const TOKENS: &str = "token=name | role | created | by=created_by/name | expires
 const RATES: &str = "port=name | rx/s=rx_rate | tx/s=tx_rate | rx b/s=rx_bits | tx b/s=tx_bits \
     | drops/s=drop_rate";
 
-/// Description of a noun.
+/// API resource, table columns and commands of a noun.
 pub struct Described {
-    /// Resource of the interface.
+    /// Path of the API resource.
     pub path: &'static str,
-    /// Path of the rows in the resource and the key of their names (`/` separates levels); `None` for a single
-    /// object.
+    /// JSON pointer to the rows in the resource, and key of each row's name (`/` separates levels). `None` if
+    /// the resource is a single object.
     pub rows: Option<(&'static str, &'static str)>,
     /// Columns of the table; empty for a noun that is shown as lines.
     pub columns: &'static str,
-    /// Words of the command that shows the whole noun, if there is one: `show` is an alias of that command.
+    /// Words of the command that shows the whole noun; `None` without such a command. `show NOUN` is its
+    /// alias.
     pub command: Option<&'static str>,
-    /// Words of the command that shows one entry by name, if there is one.
+    /// Words of the command that shows one entry by name; `None` without such a command.
     pub command_of_one: Option<&'static str>,
 }
 
@@ -56,7 +57,8 @@ const fn object(path: &'static str) -> Described {
     Described { path, rows: None, columns: "", command: None, command_of_one: None }
 }
 
-/// Describes a list: the rows are at `place` in the resource, and their names have the key `key`.
+/// Describes a noun that is a list. The rows are at the JSON pointer `place`; the key `key` holds their
+/// names.
 const fn list(
     path: &'static str,
     place: &'static str,
@@ -76,7 +78,7 @@ impl Described {
     }
 }
 
-/// Describes a noun.
+/// Returns API resource, table columns and commands of a noun.
 pub const fn describe(noun: Noun) -> Described {
     match noun {
         Noun::Ports => list("/ports", "", "/name", PORTS),
@@ -103,7 +105,7 @@ pub const fn describe(noun: Noun) -> Described {
         Noun::Events => list("/events?last=10000", "/events", "/number", "").by("events"),
         Noun::Audit => list("/audit?last=10000", "", "/who/name", "").by("audit"),
         Noun::Rates => list("/rates", "/ports", "/name", RATES).by("rates --count 1"),
-        // Labs are no resource of a router.
+        // Labs run without a router, so they have no API resource.
         Noun::Labs => object("/").by("lab list").one_by("lab list"),
         Noun::Configuration => object("/configuration"),
         Noun::Interface => list("/", "/resources", "/path", INTERFACE),

@@ -12,7 +12,7 @@ use crate::commands::observe::show::show;
 use crate::output::{self, Failure, done, plain, print, rows, table, write};
 use crate::pairs::{changes, pairs};
 
-/// Prints the metrics.
+/// Prints the metrics in OpenMetrics text, as they are served. Refuses `--json`.
 pub fn metrics(client: &Client, json: bool) -> Result<(), Failure> {
     if json {
         return Err(Failure::usage("metrics have a text format, not JSON: omit --json"));
@@ -48,7 +48,7 @@ pub fn instance(client: &Client, action: &InstanceAction, json: bool) -> Result<
         InstanceAction::Release { name } => {
             let path = format!("/instances/{}/release", segment(name));
             let value = client.send(Method::POST, &path, None)?;
-            let then = if value["is_here"] == true { "restarts" } else { "can be created again" };
+            let then = if value["exists"] == true { "restarts" } else { "can be created again" };
             done(&value, &format!("instance {name} released from quarantine; it {then}"), json);
         }
         InstanceAction::Free { name } => {
@@ -62,11 +62,10 @@ pub fn instance(client: &Client, action: &InstanceAction, json: bool) -> Result<
     Ok(())
 }
 
-/// Lists the maps of an instance.
 fn list_maps(client: &Client, name: &str, json: bool) -> Result<(), Failure> {
     let maps = client.get(&format!("/instances/{}/maps", segment(name)))?;
     let columns =
-        "map=name | key bytes=key | value bytes=value | entries | at most, each worker=most | refused";
+        "map=name | key bytes=key | value bytes=value | entries | limit, each worker=limit | refused";
     print(&maps, columns, json);
     Ok(())
 }
@@ -94,7 +93,7 @@ pub fn gate(client: &Client, action: &GateAction, json: bool) -> Result<(), Fail
         GateAction::Set { name, table } => {
             let body = json!({"table": table});
             let value = client.send(Method::PATCH, &format!("/gates/{}", segment(name)), Some(&body))?;
-            let line = match value["moved"].as_str() {
+            let line = match value["table_reason"].as_str() {
                 Some(why) => format!("gate {name}: {why}"),
                 None => format!("gate {name} looks up filters by {}", plain(&value["table"])),
             };
@@ -109,7 +108,7 @@ pub fn gate(client: &Client, action: &GateAction, json: bool) -> Result<(), Fail
     Ok(())
 }
 
-/// Binds an instance.
+/// Binds an instance to the flows of a filter.
 pub fn bind(client: &Client, bind: &Bind, json: bool) -> Result<(), Failure> {
     let body = json!({
         "instance": bind.instance,
@@ -194,7 +193,7 @@ pub fn lookup(client: &Client, lookup: &Lookup, json: bool) -> Result<(), Failur
     Ok(())
 }
 
-/// Sets the counters to zero.
+/// Sets the router's packet counters to zero.
 pub fn clear(client: &Client, json: bool) -> Result<(), Failure> {
     let value = client.send(Method::DELETE, "/counters", None)?;
     done(&value, "counters reset", json);

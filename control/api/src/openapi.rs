@@ -1,5 +1,4 @@
-//! OpenAPI 3.1 description of the interface, generated from the endpoints and the types of requests and
-//! answers.
+//! OpenAPI 3.1 description of the API, generated from the endpoints and the types of requests and answers.
 
 use schemars::generate::SchemaSettings;
 use schemars::{Schema, SchemaGenerator};
@@ -8,14 +7,14 @@ use serde_json::{Map, Value, json};
 use crate::endpoint::{Content, Endpoint, JSON, Resource};
 use crate::http::problem::ProblemBody;
 
-/// Path under which the schemas of answers stand.
+/// JSON pointer to the schemas of answers in the document.
 const SCHEMAS: &str = "/components/schemas";
 
-/// Returns the description of resources.
+/// Returns the OpenAPI document that describes these resources.
 pub(crate) fn document(resources: &[Resource]) -> Value {
     let settings = SchemaSettings::draft2020_12().for_serialize();
     let mut answers = settings.with(|settings| settings.definitions_path = SCHEMAS.into()).into_generator();
-    // Schemas of requests are inline, because a type may have another schema in answers.
+    // Schemas of requests are inline, since a type may have a different schema in answers.
     let settings = SchemaSettings::draft2020_12().for_deserialize();
     let mut requests = settings.with(|settings| settings.inline_subschemas = true).into_generator();
     let problem = answers.subschema_for::<ProblemBody>();
@@ -37,21 +36,21 @@ pub(crate) fn document(resources: &[Resource]) -> Value {
         "info": {
             "title": "Millrace",
             "version": env!("CARGO_PKG_VERSION"),
-            "description": "The interface of a running router.",
+            "description": "Queries and changes a running router.",
             "license": {"name": "MIT OR Apache-2.0", "identifier": "MIT OR Apache-2.0"},
         },
-        "servers": [{"url": "/", "description": "The router's Unix socket, or where it listens with TLS."}],
+        "servers": [{"url": "/", "description": "Unix socket of the router, or an HTTPS address of `listen` in [api]."}],
         "paths": paths,
         "components": {
             "securitySchemes": {"token": {
                 "type": "http", "scheme": "bearer",
-                "description": "A token, as `millrace token create` tells it once. It has a role: `viewer`, `operator`, which may do all that \
-                    `viewer` may, or `admin`, which may do everything. At the Unix socket no token is needed: what a user may do there \
-                    depends on the user.",
+                "description": "API token that `millrace token create` printed. Its role is `viewer`, `operator` or `admin`; each role \
+                    includes the rights of the roles before it. Clients at the Unix socket need no token: there, the user and \
+                    its groups determine the role.",
             }},
             "schemas": answers.take_definitions(true),
             "responses": {"Problem": {
-                "description": "Why it was not done.",
+                "description": "The request failed; `detail` gives the reason.",
                 "content": {"application/problem+json": {"schema": problem}},
             }},
         },
@@ -72,13 +71,13 @@ fn describe(
         "operationId": operation_id(path, endpoint.method),
         "summary": endpoint.summary,
         "tags": [tag(path)],
-        // Needed role, in the place of a scope (OpenAPI 3.1, 4.8.30).
+        // The needed role stands in place of an OAuth scope (OpenAPI 3.1, 4.8.30).
         "security": [{"token": [endpoint.role]}],
         "responses": {endpoint.status.to_string(): answer, "4XX": problem, "5XX": problem},
     });
     if endpoint.tagged && endpoint.method == "GET" {
         described["responses"]["304"] =
-            json!({"description": "What `If-None-Match` names is what there is."});
+            json!({"description": "The resource still has the ETag of `If-None-Match`."});
     }
     if !parameters.is_empty() {
         described["parameters"] = parameters.into();
@@ -109,17 +108,17 @@ fn headers(endpoint: &Endpoint) -> Vec<Value> {
         (true, "GET") => add(
             "If-None-Match",
             json!({"type": "string"}),
-            "An ETag that was answered before: where that is still the one, the answer is 304, without a body.",
+            "ETag of an earlier answer. If the resource still has it, the answer is 304 without a body.",
         ),
         (true, _) => add(
             "If-Match",
             json!({"type": "string"}),
-            "The ETag of what is to be changed: where it has another by now, nothing is changed, and the answer is 412.",
+            "Expected ETag of the resource. If the resource has another ETag, the router changes nothing and answers 412.",
         ),
         (false, _) => {}
     }
     if endpoint.resumes {
-        let text = "Of a stream that is taken up again: the id of what was heard last.";
+        let text = "To resume a stream: id of the last received event.";
         add("Last-Event-ID", json!({"type": "integer", "minimum": 0}), text);
     }
     headers
@@ -134,11 +133,11 @@ fn answer(endpoint: &Endpoint, answers: &mut SchemaGenerator) -> Value {
     let mut answer = json!({"description": "Done.", "content": content});
     let mut headers = Map::new();
     if endpoint.tagged {
-        let text = "Names what can be changed of it; counters don't count.";
+        let text = "Identifies the settings of the resource. Changed counters don't change the ETag.";
         headers.insert("ETag".into(), json!({"description": text, "schema": {"type": "string"}}));
     }
     if endpoint.paged {
-        let text = "Where there are more: the next page, as `rel=\"next\"`.";
+        let text = "If more entries follow: URL of the next page, as `rel=\"next\"`.";
         headers.insert("Link".into(), json!({"description": text, "schema": {"type": "string"}}));
     }
     if !headers.is_empty() {
@@ -147,7 +146,7 @@ fn answer(endpoint: &Endpoint, answers: &mut SchemaGenerator) -> Value {
     answer
 }
 
-/// Returns a schema without its dialect, because the document declares the dialect.
+/// Returns a schema without `$schema`, since the document declares the dialect once.
 fn bare(schema: Schema) -> Value {
     let mut schema = schema.to_value();
     if let Value::Object(keys) = &mut schema {
@@ -174,7 +173,7 @@ fn arguments(schema: Schema) -> Vec<Value> {
     properties.into_iter().flatten().map(parameter).collect()
 }
 
-/// Removes `null` from the types of a query argument, because an absent argument is omitted.
+/// Removes `null` from the types of a query argument: `None` is expressed by omitting the argument.
 fn without_null(mut schema: Value) -> Value {
     let Some(keys) = schema.as_object_mut() else { return schema };
     if keys.get("default").is_some_and(Value::is_null) {
@@ -211,7 +210,7 @@ fn operation_id(path: &str, method: &str) -> String {
     format!("{}_{what}", method.to_lowercase())
 }
 
-/// Returns the noun of a path, as tag of its operations.
+/// Returns the first segment of a path, as the OpenAPI tag of its operations.
 fn tag(path: &str) -> &str {
     path.split('/').nth(1).filter(|noun| !noun.is_empty()).unwrap_or("resources")
 }

@@ -1,4 +1,4 @@
-//! Reading and rejection of filters, gates and route priorities, with place and remedy in each error.
+//! Tests of valid and invalid filters, gates and route priorities. Each error must give position and remedy.
 
 use millrace_config::{Config, FilterAction, GateTable, ReversePath};
 
@@ -56,10 +56,10 @@ fn router_settings_of_filters_have_defaults_and_bounds() {
     );
     assert_eq!(config.port[0].reverse_path, ReversePath::Strict);
     for (key, problem) in [
-        ("flows-max = 1000", "flows-max = 1000 is out of range"),
-        ("flows-max = 16777217", "flows-max = 16777217 is out of range"),
-        ("flow-idle = \"0s\"", "\"0s\" is out of range: 1s to 24h"),
-        ("flow-idle = \"86401s\"", "\"86401s\" is out of range: 1s to 24h"),
+        ("flows-max = 1000", "flows-max must be 1024 to 16777216, or 0 for no flow table, not 1000"),
+        ("flows-max = 16777217", "or 0 for no flow table, not 16777217"),
+        ("flow-idle = \"0s\"", "the time must be 1s to 24h, not \"0s\""),
+        ("flow-idle = \"86401s\"", "the time must be 1s to 24h, not \"86401s\""),
         ("flow-idle = 5", "\"5\" has no unit: write \"5s\", \"5m\" or \"5h\""),
     ] {
         let error = refused(&format!("[router]\n{key}\n"));

@@ -1,10 +1,10 @@
-//! Line and column of errors, at the faulty value.
+//! Tests of the positions of errors: line and column must be those of the faulty value.
 
 use millrace_config::Config;
 
 /// Faulty file, position of the error, and a part of its message.
 const WRONG: &[(&str, &str, &str)] = &[
-    ("[router]\nworkers = 17", "2:11", "router.workers = 17"),
+    ("[router]\nworkers = 17", "2:11", "router.workers must be 1 to 16, not 17"),
     ("[router]\nicmp-dscp = 64", "2:13", "0 to 63"),
     ("[router]\nflows-max = 5", "2:13", "1024 to 16777216"),
     ("[router]\nframes = 5", "2:10", "1024 to 4194304"),
@@ -34,7 +34,7 @@ const WRONG: &[(&str, &str, &str)] = &[
     (
         "[[port]]\nname = \"a\"\nkind = \"memory\"\nimpair.loss = 5",
         "4:15",
-        "impair.loss = 5 is out of range: give 0 to 1",
+        "impair.loss must be 0 to 1, not 5",
     ),
     (
         "[[port]]\nname = \"a\"\nkind = \"memory\"\nimpair = { delay-ms = 1, jitter-ms = 2 }",

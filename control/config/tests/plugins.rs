@@ -1,4 +1,4 @@
-//! Reading and rejection of settings of plugin files, with the remedy in each error.
+//! Tests of valid and invalid settings of plugin files. Each error must give the remedy.
 
 use std::time::Duration;
 
@@ -51,11 +51,11 @@ fn limits_of_instances_have_ranges() {
     assert_eq!(plugins.fault_window.duration(), Duration::from_secs(10));
     for (wrong, right) in [
         ("slice = 50", "\"50\" has no unit: write \"50us\""),
-        ("slice = \"9us\"", "\"9us\" is out of range: 10us to 10ms"),
+        ("slice = \"9us\"", "the time must be 10us to 10ms, not \"9us\""),
         ("memory = 4", "\"4\" has no unit: write \"4MiB\""),
-        ("memory = \"0B\"", "\"0B\" is out of range: 1MiB to 1GiB"),
-        ("faults = 1001", "plugins.faults = 1001 is out of range: give 1 to 1000"),
-        ("fault-window = \"0s\"", "\"0s\" is out of range: 1s to 24h"),
+        ("memory = \"0B\"", "the size must be 1MiB to 1GiB, not \"0B\""),
+        ("faults = 1001", "plugins.faults must be 1 to 1000, not 1001"),
+        ("fault-window = \"0s\"", "the time must be 1s to 24h, not \"0s\""),
     ] {
         let error = refused(&format!("[plugins]\n{wrong}\n"));
         assert!(error.contains(right), "{error}");

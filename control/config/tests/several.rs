@@ -1,4 +1,4 @@
-//! Several errors in one file: all are reported at once, and none hides a later one.
+//! Tests of several errors in one file: all are reported at once, and none hides a later one.
 
 use millrace_config::Config;
 
@@ -55,7 +55,7 @@ filter = "in a"
 "#,
         &[
             ("2:1", "unknown key \"moed\": did you mean \"mode\"?"),
-            ("3:11", "router.workers = 17"),
+            ("3:11", "router.workers must be 1 to 16, not 17"),
             ("7:1", "unknown key \"knd\": did you mean \"kind\"?"),
             ("12:7", "is too small: give at least 68"),
             ("15:6", "\"10.1.0.0\": no address with prefix length: write, for example, 10.0.0.0/8"),
@@ -85,8 +85,8 @@ fn faults_in_nested_lists_have_their_place_in_the_file() {
 
 #[test]
 fn errors_that_follow_from_another_error_are_left_out() {
-    // A port in a faulty entry still counts as a port; a misspelt required key is not reported as missing,
-    // too.
+    // A port in a faulty entry still counts as a port. A misspelt required key is not also reported as
+    // missing.
     assert_errors(
         "[[port]]\nname = \"a\"\nkind = \"memory\"\nmtu = \"big\"\n\n[[neighbour]]\nport = \"a\"\nadress = \"10.0.0.1\"\nmac = \"02:00:00:00:00:01\"\n\n[[route]]\nto = \"10.1.0.0/16\"\nport = \"a\"\n",
         &[("4:7", "\"port[0].mtu\""), ("8:1", "did you mean \"address\"?")],
@@ -101,7 +101,7 @@ fn errors_that_follow_from_another_error_are_left_out() {
     let wrong = ("4:9", "\"port[0].vlan[0]\" is the string \"a\": give a whole number");
     assert_errors(&format!("{port}vlan = [\"a\", 5]\n"), &[wrong]);
     assert_errors(&format!("{port}vlan = [\"a\", \"b\"]\n"), &[wrong, ("4:14", "\"port[0].vlan[1]\"")]);
-    // An unknown table is reported once, regardless of the number of its entries.
+    // An unknown table is reported once, even if it has several entries.
     assert_errors("[[rout]]\nto = 1\n[[rout]]\nto = 2\n", &[("1:3", "did you mean \"route\"?")]);
 }
 

@@ -16,7 +16,7 @@ pub enum ControlError {
     /// Invalid request.
     #[error("{0}")]
     Invalid(Message),
-    /// Unusable configuration, with all of its problems and their positions.
+    /// Unusable configuration: all of its problems, with their positions.
     #[error(transparent)]
     Config(#[from] ConfigErrors),
     /// Name in the request that does not exist.
@@ -25,7 +25,7 @@ pub enum ControlError {
     /// Request that conflicts with the current state.
     #[error("{0}")]
     Conflict(Message),
-    /// Conditional request whose expected state differs from the current one.
+    /// Conditional request, refused because the current state differs from the expected one.
     #[error("{0}")]
     Changed(String),
     /// Failure of the system.
@@ -34,10 +34,10 @@ pub enum ControlError {
     /// Worker that does not answer in time. It still carries out its commands once it continues.
     #[error("{0}")]
     Silent(String),
-    /// Full or read-only disk, or lack of memory: nothing was changed.
+    /// Lack of space: the disk is full or read-only, or memory is short. Nothing was changed.
     #[error("{0}")]
     NoRoom(String),
-    /// Request that needs a higher role: the needed role, and the text.
+    /// Request that needs a higher role, with that role and the text of the error.
     #[error("{1}")]
     Forbidden(Role, String),
     /// List with faulty entries; no entry was carried out.
@@ -79,7 +79,7 @@ pub struct Wrong {
 }
 
 impl Wrong {
-    /// Maximum number of errors kept; further ones are only counted.
+    /// Maximum number of stored errors; further errors are only counted.
     const NAMED: usize = 100;
 
     /// Records the error of an entry. Entries may come in any order.
@@ -121,8 +121,8 @@ impl Unplannable {
         result.map_err(|error| self.errors.push(error)).ok()
     }
 
-    /// Works like [`unless`](Self::unless) for an entry at `path`, but ignores unknown names if parts of the
-    /// configuration were left out: these may define the names.
+    /// Works like [`unless`](Self::unless), and places the error at the entry at `path`. Ignores unknown
+    /// names if invalid parts of the configuration were left out, because those parts may define the names.
     pub fn unless_named<T>(
         &mut self,
         result: Result<T, ControlError>,
@@ -205,8 +205,8 @@ impl ControlError {
         }
     }
 
-    /// Adds the position in the configuration file: of the entry at `path`, or of the longest existing part
-    /// of `path`.
+    /// Adds a position in the configuration file: of the entry at `path`, or of the longest part of `path`
+    /// that exists.
     pub(crate) fn placed(self, config: &Config, path: &[Step<'_>]) -> Self {
         match &self {
             Self::Invalid(message) | Self::NotFound(message) | Self::Conflict(message) => {
@@ -216,8 +216,8 @@ impl ControlError {
         }
     }
 
-    /// Whether the request was valid but failed: in the system, at a worker, or for lack of room. The first
-    /// error of a list counts.
+    /// Whether the request was valid but failed: in the system, at a worker, or for lack of space. For a
+    /// list, its first error decides.
     pub(crate) fn is_failure(&self) -> bool {
         match self {
             Self::System(_) | Self::Silent(_) | Self::NoRoom(_) => true,
@@ -226,18 +226,18 @@ impl ControlError {
         }
     }
 
-    /// Returns the error for a failed system operation; `what` completes "can't …".
+    /// Returns the error for a failed system operation; `what` completes the error text "can't …".
     pub fn system(what: &str, error: impl Error + 'static) -> Self {
         Self::of_system(format!("can't {what}: {error}"), &error)
     }
 
-    /// Returns the error for an error of the system.
+    /// Returns an error of the system as an error of control, with the same text.
     pub(crate) fn refused(error: impl Error + 'static) -> Self {
         Self::of_system(error.to_string(), &error)
     }
 
-    /// Returns the error with this text. Full disk, exceeded quota and read-only disk as cause become
-    /// [`NoRoom`](Self::NoRoom).
+    /// Returns a system error with the given text. Returns [`NoRoom`](Self::NoRoom) if the cause is a full
+    /// disk, an exceeded quota or a read-only disk.
     fn of_system(text: String, error: &(dyn Error + 'static)) -> Self {
         let no_room = [libc::ENOSPC, libc::EDQUOT, libc::EROFS];
         let mut cause = Some(error);
@@ -250,7 +250,7 @@ impl ControlError {
         Self::System(text)
     }
 
-    /// Returns a number, or refuses it outside of its range. `what` names the number.
+    /// Returns a number if it is in the range. `what` names the number in the error.
     ///
     /// # Errors
     /// [`Invalid`](Self::Invalid) with the range.
@@ -263,7 +263,7 @@ impl ControlError {
             return Ok(value);
         }
         let (least, most) = range.into_inner();
-        Err(Self::invalid(format!("{what} {value} is out of range: give {least} to {most}")))
+        Err(Self::invalid(format!("{what} must be {least} to {most}, not {value}")))
     }
 
     /// Returns the error for an unknown `name`. `noun` names the kind of object, and `known` lists the
@@ -332,7 +332,7 @@ mod tests {
                 assert_eq!(matches!(error, ControlError::NoRoom(_)), has_no_room, "{error}");
             }
         }
-        // A file name that looks like an error number is none.
+        // A file name that contains "os error 28" doesn't count as error number 28.
         let named = ControlError::refused(io::Error::other("\"x (os error 28)\" is no file"));
         assert!(matches!(named, ControlError::System(_)), "{named}");
     }

@@ -1,7 +1,7 @@
 //! Router without devices, threads or clocks: its ports are memory, and the caller sets its time.
 //!
-//! It runs the same pipeline as a router on devices, for replay and for tests. Every port uses the own stack,
-//! regardless of its configured kind.
+//! It runs the same pipeline as a router with devices, and serves replay and tests. Every port uses the own
+//! stack, regardless of its configured kind.
 
 mod observe;
 pub mod replay;
@@ -40,13 +40,14 @@ use crate::workers::route_table::RouteTable;
 
 use workers::OfflineWorkers;
 
-/// Maximum number of iterations at one moment. A router that is still busy then has a bug.
+/// Maximum number of iterations of the workers at one time of the clock. Workers that are busy for longer
+/// have a bug.
 const ROUNDS: usize = 100_000;
-/// Interval between refreshes of the neighbours in use, as with a router on devices.
+/// Interval between refreshes of the neighbours in use, the same as in a router with devices.
 const REFRESH: Duration = Duration::from_secs(1);
 
-/// Function that makes a port's device from the port's name and memory port. The device may wrap the memory
-/// port, or be another one.
+/// Function that makes a port's device. It gets the port's name and memory port, and may return the memory
+/// port, a wrapper of it, or another device.
 pub type MakeDevice<'a> = dyn FnMut(&str, millrace_port::Memory) -> Box<dyn Port> + 'a;
 
 /// Router under a virtual clock.
@@ -135,8 +136,8 @@ impl OfflineRouter {
         self.ports.push((plan.clone(), handle));
     }
 
-    /// Enables offload at these ports, as ingress and egress of flows. `cache` returns the flow cache for a
-    /// worker's number.
+    /// Enables offload for flows that enter and leave by these ports. `cache` returns the flow cache of a
+    /// worker by its number.
     pub fn set_flow_cache(&mut self, cache: impl Fn(usize) -> Box<dyn WorkerFlowCache>, ports: &[&str]) {
         let caches = (0..self.workers.len()).map(|worker| OffloadCommand::SetCache(cache(worker)));
         self.workers.tell_each(caches.collect());
@@ -179,7 +180,7 @@ impl OfflineRouter {
         }
     }
 
-    /// Queues a frame at a receive queue of a port, counted from 0.
+    /// Queues a frame for receipt at a receive queue of a port; `queue` counts from 0.
     pub fn inject_by(&mut self, port: &str, queue: usize, frame: &[u8]) {
         if let Some(handle) = self.handle(port) {
             handle.inject_by(queue, frame);
@@ -194,27 +195,28 @@ impl OfflineRouter {
     }
 
     /// Runs one iteration of each worker. The workers may have work left afterwards.
-    pub fn turn(&mut self) {
-        self.workers.turn();
+    pub fn iterate(&mut self) {
+        self.workers.iterate();
     }
 
     /// Runs the workers until they have no work left at the current time.
     pub fn run(&mut self) {
         for _ in 0..ROUNDS {
-            let round = self.workers.turn();
+            let round = self.workers.iterate();
             if !round.active && round.next_event.is_none_or(|event| event > self.workers.now) {
                 return;
             }
         }
     }
 
-    /// Advances the clock. Timed work runs at its own time on the way.
+    /// Advances the clock. Timed work runs when it is due in between.
     pub fn advance(&mut self, duration: Duration) {
         // The empty closure can't fail.
         let _ = self.advance_seeing(duration, |_| Ok(()));
     }
 
-    /// Works like [`advance`](Self::advance), and calls `see` after each run of the workers.
+    /// Works like [`advance`](Self::advance), and calls `see` after each run of the workers, so at each time
+    /// with timed work.
     pub fn advance_seeing(
         &mut self,
         duration: Duration,
@@ -227,7 +229,7 @@ impl OfflineRouter {
             if self.workers.now >= self.refresh {
                 self.refresh_neighbours();
             }
-            let next = self.workers.turn().next_event.filter(|event| *event > self.workers.now);
+            let next = self.workers.iterate().next_event.filter(|event| *event > self.workers.now);
             let next = next.map_or(self.refresh, |event| event.min(self.refresh));
             if next > end {
                 break;
@@ -239,7 +241,7 @@ impl OfflineRouter {
         see(self)
     }
 
-    /// Refreshes the neighbours used since the last refresh, as control does.
+    /// Refreshes the neighbours used since the last refresh, as control does for a router with devices.
     fn refresh_neighbours(&mut self) {
         self.workers.refresh_neighbours();
         self.refresh = self.workers.now + REFRESH;
@@ -251,7 +253,8 @@ impl OfflineRouter {
         self.workers.now
     }
 
-    /// Returns the frames sent by a port since the last call, or by the device of a sub-interface.
+    /// Returns the frames that a port has sent since the last call. For a sub-interface, returns the frames
+    /// of its device.
     pub fn take(&mut self, port: &str) -> Vec<Vec<u8>> {
         self.handle(port).map(MemoryHandle::take_transmitted).unwrap_or_default()
     }
@@ -291,15 +294,15 @@ impl OfflineRouter {
 
     /// Sets all counters to zero.
     pub fn clear_counters(&mut self) {
-        // These workers always answer.
+        // These workers always answer, so the call can't fail.
         let _ = self.workers.clear_counters();
     }
 
-    /// Changes settings of a flow's queue in a queue of a port, like
+    /// Changes settings of a flow at a leaf of a port's scheduler, like
     /// [`SetQueue`](crate::operation::SetQueue).
     ///
     /// # Errors
-    /// No such port or queue, invalid settings; nothing has changed then.
+    /// Returns an error for an unknown port or leaf, or invalid settings. Nothing has changed then.
     pub fn set_flow_queue(
         &mut self,
         port: &str,
@@ -344,7 +347,7 @@ impl OfflineRouter {
         self.change(port, |plan| plan.settings.input_weight = weight);
     }
 
-    /// Restores the ports, routes and neighbours from a crash report.
+    /// Restores the ports, routes and neighbours that a crash report describes.
     pub(crate) fn restore(&mut self, report: &CrashReport) -> Result<(), ControlError> {
         for port in &report.ports {
             self.change(&port.name, |plan| port.put_into(&mut plan.settings));
@@ -372,10 +375,11 @@ impl OfflineRouter {
         self.run();
     }
 
-    /// Adds a filter, and returns its id. Later packets meet the filter.
+    /// Adds a filter, and returns its id. The filter applies to the next packet.
     ///
     /// # Errors
-    /// Unknown names, an action that the gate doesn't allow, an existing filter: nothing has changed then.
+    /// Returns an error for unknown names, an action that the gate doesn't allow, or a filter that already
+    /// exists. Nothing has changed then.
     pub fn add_filter(&mut self, filter: &millrace_config::Filter) -> Result<BindingId, ControlError> {
         let (id, change) = self.model.add_filter(filter)?;
         self.tell_plugins(change)?;
@@ -408,7 +412,7 @@ impl OfflineRouter {
         self.renew_route(*route.to.value())
     }
 
-    /// Removes an added route. A connected route to the same prefix applies again.
+    /// Removes an added route. A connected route to the same prefix then applies again.
     pub fn remove_route(&mut self, prefix: IpNet) -> Result<(), ControlError> {
         if self.model.own_routes.remove(&prefix).is_none() {
             return Err(ControlError::not_found(format!("no configured route to {prefix}")));
@@ -422,7 +426,7 @@ impl OfflineRouter {
         self.route_table.change(vec![(prefix, route)], &mut self.workers)
     }
 
-    /// Disables the flow table: each later packet is classified by itself.
+    /// Disables the flow table: each later packet is classified as if it were the first of its flow.
     pub fn forget_flows(&mut self) {
         let options = millrace_pipeline::Options { flows_max: 0, ..self.model.options.clone() };
         self.workers.tell(|| Command::Options(options.clone()));
@@ -433,7 +437,8 @@ impl OfflineRouter {
         self.workers.snapshot().flows
     }
 
-    /// Returns reports of the known flows; for each worker only as many as fit a single answer.
+    /// Returns reports of the flows in the flow tables. Omits flows of a worker that exceed the size of a
+    /// single answer.
     pub fn flow_reports(&mut self) -> Vec<FlowReport> {
         let scan = FlowScan { from: 0, records: u32::MAX, filter: CompiledSelection::any() };
         let pages = self.workers.ask(|reply| FlowCommand::Scan(scan.clone(), reply));

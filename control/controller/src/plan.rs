@@ -26,11 +26,11 @@ const LISTED: usize = 32;
 pub struct Plan {
     /// Effects on each port.
     pub ports: Vec<PortPlanView>,
-    /// Number of kernel routes that would be mirrored.
+    /// Number of kernel routes that the router would mirror.
     pub routes: usize,
-    /// Routes that would be installed in the kernel.
+    /// Routes that the router would install in the kernel.
     pub installed: Vec<String>,
-    /// Filters and instances, each with its action on packets.
+    /// Filters and instances, each with its effect on packets.
     pub filters: Vec<String>,
     /// Kernel policies that the router would bypass. If there are any, the start needs
     /// `--ignore-kernel-policy`.
@@ -49,9 +49,9 @@ pub struct PortPlanView {
     /// Addresses of the port.
     pub addresses: Vec<String>,
     /// Packets that the router would take.
-    pub taken: &'static str,
+    pub to_router: &'static str,
     /// Packets that stay with the kernel.
-    pub stays: &'static str,
+    pub to_kernel: &'static str,
     /// Changes on the device.
     pub changes: &'static str,
     /// Treatment of the port's packets after the router has died.
@@ -63,7 +63,8 @@ pub struct PortPlanView {
 /// Determines the effects of starting a router.
 ///
 /// # Errors
-/// Returns an error that would prevent the start. Kernel policies are no errors here: the plan lists them.
+/// Returns an error that would prevent the start. Kernel policies cause no error here, although they prevent
+/// a start: the plan lists them.
 pub async fn plan(config: &Config) -> Result<Plan, ControlError> {
     let mut model = Model::planned(config)?;
     look_at_files(config)?;
@@ -90,7 +91,8 @@ pub async fn plan(config: &Config) -> Result<Plan, ControlError> {
     Ok(plan)
 }
 
-/// Checks that input files of ports can be read, and output files written, without creating any.
+/// Checks that the input files of ports can be read, and that their output files can be written. Creates no
+/// file.
 fn look_at_files(config: &Config) -> Result<(), ControlError> {
     let mut wrong = Unplannable::of(config);
     for (index, port) in config.port.iter().enumerate() {
@@ -111,7 +113,7 @@ fn look_at_files(config: &Config) -> Result<(), ControlError> {
     wrong.refuse()
 }
 
-/// Checks that a file is a regular pcap or pcapng file of Ethernet frames.
+/// Checks that a file is a regular file in the format pcap or pcapng, with Ethernet frames.
 fn playable(file: &Path) -> Result<(), String> {
     let read = Recording::read_regular(file).map(drop);
     read.map_err(|error| format!("{error}; give a pcap or pcapng file of Ethernet frames"))
@@ -124,7 +126,7 @@ fn writable(file: &Path) -> Result<(), String> {
     };
     let known = check_recording(file).map_err(|error| refused(file, error))?;
     if known.is_some_and(|known| !known.is_file()) {
-        // The file is a device such as /dev/null.
+        // A file that is not regular is a device such as /dev/null, which can be written.
         return Ok(());
     }
     let above = file.parent().filter(|above| !above.as_os_str().is_empty()).unwrap_or(Path::new("."));
@@ -136,11 +138,11 @@ fn writable(file: &Path) -> Result<(), String> {
 }
 
 fn view(plan: &PortPlan, config: &Config) -> PortPlanView {
-    let (taken, stays, changes) = match plan.is_kernel() {
+    let (to_router, to_kernel, changes) = match plan.is_kernel() {
         true => (
-            "IPv4 and IPv6 unicast to its MAC address that is not for this host",
+            "IPv4 and IPv6 unicast to the port's MAC address, except packets to this host",
             "ARP and neighbour discovery, packets to this host's addresses, multicast, broadcast, other EtherTypes",
-            "an XDP program is attached (or a tcx program, where AF_XDP does not work); gone when the router ends",
+            "the router attaches an XDP program (or a tcx program, where AF_XDP does not work) until it ends",
         ),
         false => ("everything", "nothing", "none"),
     };
@@ -148,8 +150,8 @@ fn view(plan: &PortPlan, config: &Config) -> PortPlanView {
         name: plan.settings.name.clone(),
         device: plan.config.device.clone(),
         addresses: plan.settings.addresses.iter().map(ToString::to_string).collect(),
-        taken,
-        stays,
+        to_router,
+        to_kernel,
         changes,
         on_death: plan.is_kernel().then(|| show::on_death(config.on_death(&plan.config))),
         reverse_path: show::reverse_path(plan.settings.reverse_path),
@@ -166,8 +168,8 @@ impl fmt::Display for Plan {
                 port.device.as_deref().unwrap_or("no device"),
                 port.addresses.join(", ")
             )?;
-            writeln!(f, "  taken:    {}", port.taken)?;
-            writeln!(f, "  stays:    {}", port.stays)?;
+            writeln!(f, "  Millrace: {}", port.to_router)?;
+            writeln!(f, "  kernel:   {}", port.to_kernel)?;
             writeln!(f, "  changes:  {}", port.changes)?;
             if let Some(on_death) = port.on_death {
                 writeln!(f, "  on death: {on_death}")?;
@@ -176,9 +178,9 @@ impl fmt::Display for Plan {
                 writeln!(f, "  reverse path: {}", port.reverse_path)?;
             }
         }
-        writeln!(f, "{} would be mirrored", count(self.routes, "route of the kernel"))?;
+        writeln!(f, "the router would mirror {}", count(self.routes, "route of the kernel"))?;
         let mut installed = self.installed.iter();
-        installed.try_for_each(|route| writeln!(f, "route {route} would be added to the kernel"))?;
+        installed.try_for_each(|route| writeln!(f, "the router would add route {route} to the kernel"))?;
         self.filters.iter().take(LISTED).try_for_each(|filter| writeln!(f, "filter: {filter}"))?;
         if let Some(more) = self.filters.len().checked_sub(LISTED).filter(|more| *more > 0) {
             writeln!(f, "and {}", count(more, "more filter"))?;

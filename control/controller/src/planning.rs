@@ -1,4 +1,5 @@
-//! Plans the router that a configuration describes: loads its plugin files, and checks all its tables together.
+//! Plans the router that a configuration describes: loads its plugin files, and checks all its tables
+//! together.
 
 use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
@@ -25,12 +26,12 @@ use crate::ports::control_plane::limits_of;
 use crate::{ControlError, NewPlugin};
 
 impl Model {
-    /// Plans the router of a configuration without any state of earlier runs.
+    /// Plans the router of a configuration without state of earlier runs.
     pub fn new(config: &Config) -> Result<Self, ControlError> {
         Self::remembering(config, Memory::open(None), &Loader::new(config))
     }
 
-    /// Plans the router of a configuration to check it: no code of shared objects runs.
+    /// Plans the router of a configuration only to check the configuration. No code of shared objects runs.
     pub fn planned(config: &Config) -> Result<Self, ControlError> {
         Self::remembering(config, Memory::open(None), &Loader::new(config).planning())
     }
@@ -75,7 +76,8 @@ impl Model {
         }
         let mut wrong = Unplannable::of(config);
         plan_schedulers(&mut model, config, &mut wrong);
-        // Without the left-out ports, the routes and neighbours of these ports would be reported as errors.
+        // If ports were left out as invalid, routes and neighbours are not checked: their errors might only
+        // follow from the missing ports.
         let (routes, neighbours) = match config.lacks("port") {
             true => (&[][..], &[][..]),
             false => (&config.route[..], &config.neighbour[..]),
@@ -99,7 +101,7 @@ impl Model {
     }
 
     /// Returns the errors in the rest of a configuration whose invalid entries were left out. Returns `None`
-    /// if there are none, or if the left-out entries may have caused them.
+    /// if there are no errors, or if they might only follow from the left-out entries.
     pub fn wrong_with_rest(rest: &Config, loader: &Loader) -> Option<ConfigErrors> {
         if rest.lacks("port") && plan_ports(rest).is_err() {
             return None;
@@ -111,8 +113,8 @@ impl Model {
     }
 }
 
-/// Creates the configured instances. Returns the names of those that can't be created. If a plugin failed
-/// to load, instances of unknown plugins are not reported, since they may belong to it.
+/// Creates the configured instances. Returns the names of the instances that can't be created. If a plugin
+/// failed to load, unknown plugin names cause no errors, because they may be the name of that plugin.
 fn create_instances<'c>(
     model: &mut Model,
     config: &'c Config,
@@ -133,12 +135,13 @@ fn create_instances<'c>(
         }
         let table = if is_known { "settings" } else { "plugin" };
         let mut settings = instance.settings.clone();
-        // Each faulty setting is left out in turn, so that all of them are reported.
+        // The loop leaves out each faulty setting in turn, so that all faulty settings are reported.
         while let Err(error) = model.create_instance(&instance.plugin, name, settings.clone()) {
             missing.insert(name);
             let setting = error.setting().unwrap_or_default().to_owned();
             let is_there = settings.remove(&setting).is_some();
-            // The missing setting may be one that was left out as misspelt.
+            // A required setting seems to be missing, but may have been left out above because its name is
+            // misspelt.
             if !is_there && settings.len() < instance.settings.len() {
                 break;
             }
@@ -167,7 +170,7 @@ fn add_plugins(
     for plugin in built_in.into_iter().chain(test_plugins()) {
         model.plugins.add_plugin(plugin)?;
     }
-    // An error in `plugins` may concern the permission to load plugins.
+    // If `[plugins]` is invalid, the permission to load plugins is unknown.
     let mut all_loaded = !config.lacks("plugin") && !config.lacks("plugins");
     for (index, plugin) in config.plugin.iter().enumerate().filter(|_| !config.lacks("plugins")) {
         let at = [Step::Key("plugin"), Step::Entry(index), Step::Key("file")];
@@ -208,7 +211,7 @@ fn load_plugin(
 ) -> Result<(), ControlError> {
     let path = plugin.file.display().to_string();
     let new = NewPlugin { path, allow_downgrade: plugin.allow_downgrade };
-    let admit = |half, manifest: &Manifest, origin| admit_new(model, half, manifest, origin, &new);
+    let admit = |part, manifest: &Manifest, origin| admit_new(model, part, manifest, origin, &new);
     let loaded = loader.load(&Admitted::of(model), &new.path, &admit)?;
     let (name, version) = (loaded.plugin.name(), loaded.plugin.version());
     enter(model, loaded, &new)?;
@@ -216,7 +219,7 @@ fn load_plugin(
     Ok(())
 }
 
-/// Plans the scheduler trees of ports. Checks the settings of flows only in valid trees.
+/// Plans the scheduler trees of ports. Checks the settings of flows only if their tree is valid.
 fn plan_schedulers(model: &mut Model, config: &Config, wrong: &mut Unplannable) {
     let mut planned = Vec::new();
     for PortPlan { id, config: port, settings } in &model.ports {
@@ -232,7 +235,7 @@ fn plan_schedulers(model: &mut Model, config: &Config, wrong: &mut Unplannable) 
     }
 }
 
-/// Returns the limits of instances from the plugin settings.
+/// Returns the limits of instances that the plugin settings configure.
 fn limits(plugins: &millrace_config::Plugins) -> Limits {
     Limits {
         slice: plugins.slice.duration(),

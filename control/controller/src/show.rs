@@ -1,4 +1,4 @@
-//! Conversion of counters and tables to views.
+//! Converts counters and tables to views.
 
 mod plugin_views;
 
@@ -36,7 +36,7 @@ pub(crate) struct KernelShare {
     pub seen_bytes: u64,
     /// Frames that the program passed to the kernel.
     pub passed: u64,
-    /// Frames that the program dropped for other reasons than those below.
+    /// Frames that the program dropped for reasons other than those counted below.
     pub dropped: u64,
     /// Frames received at this port that the offload forwarded.
     pub forwarded: u64,
@@ -45,26 +45,27 @@ pub(crate) struct KernelShare {
     /// Frames received at this port that the offload dropped because a policer's token bucket was empty.
     pub policed: u64,
     /// Frames received at this port that the eBPF variant of a plugin dropped.
-    pub formed: u64,
-    /// Frames for the router itself that were passed to the kernel or dropped, by class.
+    pub variant_dropped: u64,
+    /// Frames to the router itself that were passed to the kernel or dropped, by class of control-plane
+    /// policing.
     pub classes: ClassCounts,
     /// Packets and bytes that the offload sent out of this port.
     pub sent: OffloadSent,
 }
 
 impl KernelShare {
-    /// Returns the drops of the XDP program for those reasons that workers have too.
+    /// Returns the drops of the XDP program that have the same drop reasons as drops of workers.
     pub fn drops(&self) -> [(DropReason, u64); 4] {
         [
             (DropReason::Filter, self.filtered),
             (DropReason::Policer, self.policed),
-            (DropReason::Plugin, self.formed),
+            (DropReason::Plugin, self.variant_dropped),
             (DropReason::ControlPlane, self.classes.all_dropped()),
         ]
     }
 }
 
-/// Adds the drops of a port's XDP program to the workers' drops for the same reasons.
+/// Adds the drops of a port's XDP program to the workers' drops, by drop reason.
 pub(crate) fn add_offload_drops(snapshot: &mut Snapshot, port: PortId, share: &KernelShare) {
     let Snapshot { ports, unassigned, .. } = snapshot;
     let known = ports.iter_mut().find(|(id, _)| *id == port);
@@ -74,12 +75,12 @@ pub(crate) fn add_offload_drops(snapshot: &mut Snapshot, port: PortId, share: &K
     }
 }
 
-/// Returns the counts by the names of their drop reasons.
+/// Returns the drop counters by name of the drop reason.
 pub(crate) fn by_name(drops: &DropCounts) -> BTreeMap<String, u64> {
     drops.iter().map(|(reason, count)| (reason.name().to_owned(), count)).collect()
 }
 
-/// Returns all drops: of the pipeline, the devices and the host outputs.
+/// Returns the sum of all drops: of the pipeline, the devices and the host outputs.
 fn all_drops(snapshot: &Snapshot) -> DropCounts {
     let mut all = snapshot.unassigned.clone();
     let pipeline = snapshot.ports.iter().map(|(_, count)| &count.drops);
@@ -93,14 +94,14 @@ fn all_drops(snapshot: &Snapshot) -> DropCounts {
 
 /// Returns the packet totals over the pipeline, the devices and the XDP programs.
 ///
-/// The pipeline counts packets taken from devices and given to devices. Devices count the others: frames lost
-/// before they were read, held inside, created, or not sent.
+/// The pipeline counts packets taken from devices and given to devices. All other packets are counted by
+/// devices: frames lost before they were read, held inside, created, or not sent.
 pub(crate) fn summary(snapshot: &Snapshot, kernel: &[KernelShare]) -> SummaryView {
     let totals = &snapshot.totals;
     let passed: u64 = kernel.iter().map(|share| share.passed).sum();
     let passed_drops: u64 = kernel.iter().map(|share| share.dropped).sum();
     let forwarded: u64 = kernel.iter().map(|share| share.forwarded).sum();
-    // These drops are already in the snapshot.
+    // The snapshot already contains these drops, so they count only as received.
     let dropped_there: u64 = kernel.iter().flat_map(KernelShare::drops).map(|(_, packets)| packets).sum();
     let hosts = || snapshot.hosts.iter().map(|(_, count)| count);
     let devices = || snapshot.devices.iter().map(|(_, count)| count).chain(hosts()).chain([&snapshot.closed]);
@@ -195,7 +196,8 @@ pub(crate) fn protocol(number: u8) -> String {
     name.to_owned()
 }
 
-/// Returns the view of a route. `kernel` is its protocol number if it comes from the kernel.
+/// Returns the view of a route. `kernel` is the protocol number of a kernel route, and `None` for other
+/// routes.
 pub(crate) fn route(to: &IpNet, route: &Route, kernel: Option<u8>, model: &Model) -> RouteView {
     let view = |hop: &millrace_forward::NextHop| NextHopView {
         via: hop.gateway.map(|via| via.to_string()),
@@ -212,7 +214,7 @@ pub(crate) fn route(to: &IpNet, route: &Route, kernel: Option<u8>, model: &Model
     RouteView { to: to.to_string(), kind, next_hops, source, protocol, missing: None, queues: None }
 }
 
-/// Returns the view of a configured route, as it was given.
+/// Returns the view of a configured route, in the form of the configuration.
 pub(crate) fn wanted_route(route: &millrace_config::Route, model: &Model) -> RouteView {
     let hop = |via: Option<std::net::IpAddr>| {
         let is_towards = |net: &ipnet::IpNet| via.is_some_and(|via| net.contains(&via));
@@ -258,7 +260,7 @@ pub(crate) fn action(action: &Action, model: &Model) -> String {
     }
 }
 
-/// Counts by binding id; bindings without an entry have counts of zero.
+/// Counters by binding id. A binding without an entry has counters of zero.
 #[derive(Default)]
 pub(crate) struct Counts(HashMap<BindingId, BindingCounts>);
 
@@ -334,7 +336,7 @@ pub(crate) fn gates(counts: &Counts, model: &Model, tables: &GateTables) -> Vec<
         GateView {
             position: gate.position,
             table: table.map(GateTable::kind).unwrap_or_default().name(),
-            moved: table.and_then(GateTable::moved),
+            table_reason: table.and_then(GateTable::moved),
             memory: table.map_or(0, GateTable::memory),
             links: id.and_then(|id| links(id, model, tables)),
             bindings: described(gate.bindings, counts, model),
@@ -356,7 +358,7 @@ pub(crate) fn flow_table(counts: &FlowCounts) -> FlowTableView {
     FlowTableView {
         known: counts.records,
         new: counts.on_probation,
-        most: counts.maximum,
+        limit: counts.maximum,
         hits: counts.packets.hits,
         misses: counts.packets.misses,
         rerouted: counts.packets.rerouted,
@@ -366,13 +368,13 @@ pub(crate) fn flow_table(counts: &FlowCounts) -> FlowTableView {
     }
 }
 
-/// Returns the view of the state that plugins keep for flows.
+/// Returns the view of the flow state that plugins keep.
 pub(crate) fn flow_states(counts: FlowStateCounts) -> FlowStatesView {
     let FlowStateCounts { flows, bytes, refused } = counts;
     FlowStatesView { flows, bytes, refused }
 }
 
-/// Returns the view of the flow cache, with its rates.
+/// Returns the view of the flow cache, including its rates.
 pub(crate) fn offloaded_flows(
     counts: OffloadedFlowCounts,
     rates: &mut Rate,
@@ -386,7 +388,7 @@ pub(crate) fn offloaded_flows(
         evicted_rate: rate("evicted", evicted),
         refused_rate: rate("refused", refused),
         flows,
-        most: flows + room,
+        limit: flows + room,
         inserted,
         renewed,
         idle,
@@ -395,7 +397,7 @@ pub(crate) fn offloaded_flows(
     }
 }
 
-/// Returns the name of a treatment of packets after the router has died.
+/// Returns the name of an `on-death` setting.
 pub(crate) fn on_death(on_death: OnDeath) -> &'static str {
     match on_death {
         OnDeath::Kernel => "kernel",

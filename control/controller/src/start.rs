@@ -1,4 +1,4 @@
-//! Starts a router: from the configuration to forwarding.
+//! Starts a router: takes a configuration, and returns a router that forwards.
 
 mod workers;
 
@@ -52,17 +52,17 @@ use crate::workers::supervision::Supervision;
 use crate::workers::watchdog::{Watch, Watchdog};
 use workers::start_workers;
 
-/// Options of a start beside the configuration.
+/// Options of a start that are not in the configuration.
 #[derive(Clone, Debug, Default)]
 pub struct StartOptions {
-    /// Whether to start even if the kernel has policies on the ports that the router bypasses.
+    /// Whether to start even if the router bypasses policies that the kernel has for the ports.
     pub ignore_kernel_policy: bool,
     /// Function that ends the process at once, without running any of its code. The watchdog thread calls it
-    /// when an instance's call does not return. Without it there is no watchdog and no crash handler.
+    /// when an instance's call does not return. If it is `None`, there is no watchdog and no crash handler.
     pub end: Option<fn()>,
     /// Command-line options that override the configuration.
     pub overrides: Overrides,
-    /// Source of the configuration; `None` if it has no text.
+    /// Text and origin of the configuration; `None` if the configuration has no text.
     pub source: Option<Source>,
     /// Name of the router in the revision store, which is its socket path.
     pub router: Option<String>,
@@ -134,7 +134,7 @@ pub async fn start(mut config: Config, options: StartOptions) -> Result<Router, 
             Ok(router)
         }
         Err(error) => {
-            // The reason why the start failed matters, not a failure of this shutdown.
+            // The caller gets the reason why the start failed. A failure of this shutdown is ignored.
             let _ = router.shutdown().await;
             Err(error)
         }
@@ -197,7 +197,8 @@ fn first_revision(config: &Config, source: Option<Source>) -> Result<Draft, Cont
     Ok(Draft { who: Who::router(), comment, origin, state: State::Good, changes: 0, text })
 }
 
-/// Puts instances whose calls crashed earlier into quarantine, and installs the crash handler for this run.
+/// Puts instances into quarantine whose calls crashed an earlier run, and installs the crash handler for this
+/// run.
 fn remember_crashes(memory: &mut Memory, state: Option<&Path>) -> Result<(), ControlError> {
     if let Some(directory) = state {
         match memory.quarantine.take_crashes(directory) {
@@ -215,19 +216,20 @@ fn remember_crashes(memory: &mut Memory, state: Option<&Path>) -> Result<(), Con
     crate::workers::crash::watch(state)
 }
 
-/// Returns the errors in the rest of a configuration whose invalid entries were left out. Serves as argument
-/// of [`Config::parse_further`](millrace_config::Config::parse_further).
+/// Returns the errors in the rest of a configuration whose invalid entries were left out. Callers pass this
+/// function to [`Config::parse_further`](millrace_config::Config::parse_further).
 pub fn check_rest(rest: &Config) -> Option<millrace_config::ConfigErrors> {
     Model::wrong_with_rest(rest, &Loader::new(rest).planning())
 }
 
-/// Checks a configuration, as far as that is possible on another machine. Returns the filters and bindings
-/// that never win.
+/// Checks a configuration, as far as possible on a machine other than the router's. Returns the filters and
+/// bindings that never win.
 pub fn check(config: &Config) -> Result<Vec<ShadowedView>, ControlError> {
     Model::planned(config).map(|model| never_winning(&model))
 }
 
-/// Mirror of the kernel, the changes that it reports, and the first of them: the whole state.
+/// Mirror of the kernel, the receiver of its changes, and the first batch of changes: the whole state of the
+/// kernel.
 type Mirrored = (Mirror, Changes, Vec<HostChange>);
 
 /// Kernel device claimed by this router, so that no other router can use it.
@@ -253,7 +255,8 @@ pub(crate) async fn start_mirror() -> Result<(Mirror, Changes), ControlError> {
 fn bring_up(inner: &mut Inner, mirrored: Option<(Vec<Claimed>, Mirrored)>) -> Result<(), ControlError> {
     let (links, mirrored) = mirrored.unzip();
     open_kernel_devices(inner, links.unwrap_or_default())?;
-    // The check of kernel policies has reported the queueing disciplines already.
+    // The queueing disciplines cause no events here, because the check of kernel policies has reported them
+    // already.
     store_queueing(&mut inner.devices);
     inner.counters.device_drops_before = device_drops_now(&inner.model);
     set_host_path(&mut inner.devices, &mut inner.workers)?;
@@ -269,7 +272,7 @@ fn bring_up(inner: &mut Inner, mirrored: Option<(Vec<Claimed>, Mirrored)>) -> Re
     for commands in start_commands(&inner.model, &mut inner.tables, inner.workers.len())? {
         inner.workers.tell_each(commands)?;
     }
-    inner.offload.begin_forms(&inner.model, &mut inner.workers)?;
+    inner.offload.load_variants(&inner.model, &mut inner.workers)?;
     inner.plugins.begin_host_companions(&inner.model)?;
     for (port, changes) in inner.model.begin_schedulers()? {
         schedule(port, changes, &mut inner.devices, &inner.model, &mut inner.workers)?;
@@ -281,7 +284,8 @@ fn bring_up(inner: &mut Inner, mirrored: Option<(Vec<Claimed>, Mirrored)>) -> Re
     }
 }
 
-/// Attaches the programs of kernel devices, then opens the devices at the workers. No packet arrives yet.
+/// Attaches the programs of kernel devices, then opens the devices at the workers. No packet arrives before
+/// [`take_over`].
 fn open_kernel_devices(inner: &mut Inner, links: Vec<Claimed>) -> Result<(), ControlError> {
     let segment_mtu = links.iter().map(|claimed| mtu_of(&claimed.link)).min().unwrap_or(1500);
     let mut attached = Vec::new();
@@ -316,7 +320,7 @@ fn take_over(
     inner.observation.know_neighbours(&inner.devices.by_index(), &first);
     inner.apply(first)?;
     inner.devices.refresh_programs(&inner.model, &inner.kernel)?;
-    // The answer shows that all earlier commands were carried out.
+    // The answer to this question shows that all earlier commands were carried out.
     inner.seen().snapshot()?;
     OwnDevice::give_all(own, &mut inner.devices.capabilities, &mut inner.workers)?;
     let own: HashMap<_, _> = inner.model.ports.iter().map(|plan| (plan.id, plan.settings.mac)).collect();
@@ -330,7 +334,7 @@ fn take_over(
     inner.devices.set_host_outputs(&inner.model, &mut inner.workers)
 }
 
-/// Returns the kernel devices of the ports.
+/// Returns the kernel ports, each with its device.
 pub(crate) fn kernel_links(
     model: &Model,
     state: &HostState,
@@ -367,7 +371,7 @@ pub(crate) fn findings(devices: &[u32], forwarding: Forwarding) -> Result<Vec<Po
         Forwarding::On => SwitchUse::Ignored,
         Forwarding::Kernel => SwitchUse::Followed,
     };
-    // The devices are claimed by now, so no running router uses them. Millrace programs on them are left from
+    // The devices are claimed by now, so no running router uses them. Millrace programs on them were left by
     // a dead router.
     policy::inspect(devices, &Ours { programs: own_program_ids(), switches })
         .map_err(|error| ControlError::system("ask the kernel for its policies", error))

@@ -1,4 +1,4 @@
-//! Views of control: the nouns of the interface, as they stand in JSON.
+//! Views: the objects that control reports, in their JSON form.
 
 mod configuration;
 mod control_plane;
@@ -35,8 +35,9 @@ pub use schedulers::{
     FlowQueueView, HostOutputView, QueueView, RemovedNodeView, SchedulerNodeView, SchedulerView,
 };
 pub use status::{
-    ApplyingView, Cleared, CrashView, DropView, FlowStatesView, FlowTableView, MemoryView, MirrorView,
-    MissingRouteView, MissingRoutesView, OffloadedFlowsView, OnDeathView, StatusView, SummaryView, TurnsView,
+    ApplyingView, Cleared, CrashView, DropView, FlowStatesView, FlowTableView, IterationsView, MemoryView,
+    MirrorView, MissingRouteView, MissingRoutesView, OffloadedFlowsView, OnDeathView, StatusView,
+    SummaryView,
 };
 pub use tokens::{CreatedTokenView, TokenView};
 pub use trace::{DroppedView, RawFrame, TraceStepView, TraceView};

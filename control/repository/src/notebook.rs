@@ -1,8 +1,8 @@
 //! Notebooks: small files of persistent state.
 //!
-//! A file is never written in place. The new content is written beside it, synced and renamed into place,
-//! then the directory is synced. So after a crash or a power cut the file is either the old or the new one. A
-//! lock file serializes the changes of routers that share a directory.
+//! A file is never written in place. The new content is written to a file beside it, synced and renamed; then
+//! the directory is synced. So after a crash or a power failure, the file has either the old or the new
+//! content. A lock file serializes the changes of routers that share a directory.
 
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, ErrorKind, Read as _, Write as _};
@@ -15,13 +15,13 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 /// Version of the file format; files of other versions are not read.
-const FORM: u32 = 1;
+const FORMAT: u32 = 1;
 /// Maximum length of a file in bytes.
 const MOST: usize = 1 << 20;
 /// Lock file of the directory.
 const LOCK: &str = "lock";
 
-/// Error of persistent state.
+/// Error of reading or writing persistent state.
 #[derive(Debug, thiserror::Error)]
 #[error("{}: {error}", path.display())]
 pub struct NotebookError {
@@ -40,15 +40,17 @@ impl NotebookError {
     }
 }
 
-/// Content of a file.
+/// JSON content of a notebook's file.
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Content<T> {
-    form: u32,
+    /// Files of earlier versions call this key `form`.
+    #[serde(alias = "form")]
+    format: u32,
     entries: Vec<T>,
 }
 
-/// List of entries in a file of a directory; without a directory, in memory only.
+/// List of entries, stored in a file of a directory. Without a directory, it is in memory only.
 #[derive(Clone, Debug)]
 pub struct Notebook<T> {
     directory: Option<PathBuf>,
@@ -79,7 +81,7 @@ impl<T: Serialize + DeserializeOwned + Clone> Notebook<T> {
         self.damage.as_deref()
     }
 
-    /// Whether the entries outlive the router.
+    /// Whether the entries survive the end of the router.
     pub fn is_kept(&self) -> bool {
         self.directory.is_some()
     }
@@ -91,8 +93,9 @@ impl<T: Serialize + DeserializeOwned + Clone> Notebook<T> {
         read::<T>(&path).err()
     }
 
-    /// Applies a change to the current entries of the file. A damaged file is copied to a name with
-    /// `.damaged` appended, and replaced by a new one. On return the change is synced to disk.
+    /// Reads the current entries of the file, applies `change`, and writes them. A damaged file is first
+    /// copied to a name with `.damaged` appended; `change` then starts from no entries. On return the change
+    /// is synced to disk.
     ///
     /// # Errors
     /// The change could not be written; nothing has changed then.
@@ -106,15 +109,15 @@ impl<T: Serialize + DeserializeOwned + Clone> Notebook<T> {
         let mut entries = match read(&path) {
             Ok(entries) => entries,
             Err(_) => {
-                // Copied rather than renamed: the file may be only temporarily unreadable, and is replaced
-                // only by new content.
+                // Copy instead of renaming: the file may be unreadable only for a time, and stays until new
+                // content replaces it.
                 let aside = directory.join(format!("{}.damaged", self.file));
                 fs::copy(&path, &aside).map_err(NotebookError::of(&path))?;
                 Vec::new()
             }
         };
         change(&mut entries);
-        let content = Content { form: FORM, entries };
+        let content = Content { format: FORMAT, entries };
         let failed = NotebookError::of(&path);
         let text = serde_json::to_vec(&content).map_err(|error| failed(error.into()))?;
         if text.len() > MOST {
@@ -138,7 +141,8 @@ pub(crate) fn make_private(directory: &Path) -> io::Result<()> {
     DirBuilder::new().recursive(true).mode(0o700).create(directory)
 }
 
-/// Reads a file, or its first `most` + 1 bytes: the additional byte tells the caller that it is too long.
+/// Reads a file, but at most `most` + 1 bytes: the additional byte tells the caller that the file is too
+/// long.
 pub(crate) fn read_at_most(file: File, most: usize) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     file.take(most as u64 + 1).read_to_end(&mut bytes)?;
@@ -159,10 +163,10 @@ fn read<T: DeserializeOwned>(path: &Path) -> Result<Vec<T>, String> {
     let Some(text) = read_own(path)? else { return Ok(Vec::new()) };
     let wrong = |problem: String| format!("{} can't be read: {problem}", path.display());
     let content: Content<T> = serde_json::from_slice(&text).map_err(|error| wrong(error.to_string()))?;
-    match content.form {
-        FORM => Ok(content.entries),
+    match content.format {
+        FORMAT => Ok(content.entries),
         other => {
-            Err(wrong(format!("its format version is {other}, and this router reads only version {FORM}")))
+            Err(wrong(format!("its format version is {other}, and this router reads only version {FORMAT}")))
         }
     }
 }
@@ -213,7 +217,7 @@ mod tests {
         assert!(book.entries().is_empty() && book.damage().is_none() && book.is_kept());
         book.change(|list| list.push(3)).unwrap();
         assert_eq!(open(&folder).entries(), [3]);
-        // Another router has written meanwhile: the entries of both stay.
+        // Another router has written an entry meanwhile: the entries of both routers stay.
         open(&folder).change(|list| list.push(4)).unwrap();
         book.change(|list| list.push(5)).unwrap();
         assert_eq!(book.entries(), [3, 4, 5]);
@@ -224,10 +228,17 @@ mod tests {
     }
 
     #[test]
+    fn file_of_an_earlier_version_is_read() {
+        let folder = Folder::new("notebook-earlier");
+        fs::write(folder.0.join("list.json"), r#"{"form":1,"entries":[3]}"#).unwrap();
+        assert_eq!(open(&folder).entries(), [3]);
+    }
+
+    #[test]
     fn damaged_file_is_reported_and_set_aside_by_the_next_change() {
         let folder = Folder::new("notebook-damage");
         let path = folder.0.join("list.json");
-        for text in ["", "{", "[]", r#"{"form":1,"entries":["x"]}"#, r#"{"form":2,"entries":[]}"#] {
+        for text in ["", "{", "[]", r#"{"format":1,"entries":["x"]}"#, r#"{"format":2,"entries":[]}"#] {
             fs::write(&path, text).unwrap();
             let mut book = open(&folder);
             let damage = book.damage().unwrap();

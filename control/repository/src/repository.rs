@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use crate::{KeyId, Memory, NotebookError, Origin, Quarantine, Trust, Untrusted, Version};
 
-/// Record of the loaded plugins.
+/// Record of the loaded plugins: their origins and highest versions.
 #[derive(Clone, Debug)]
 pub struct Repository {
     trust: Arc<Trust>,
@@ -15,8 +15,8 @@ pub struct Repository {
     previous: BTreeMap<String, Origin>,
 }
 
-/// Permission to load a plugin. [`Repository::admit`] returns it; [`Repository::remember`] and
-/// [`Repository::loaded`] need it.
+/// Permission to load a plugin, returned by [`Repository::admit`]. [`Repository::remember`] and
+/// [`Repository::loaded`] require it.
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[must_use]
 pub struct Admission {
@@ -25,7 +25,7 @@ pub struct Admission {
     origin: Origin,
 }
 
-/// Change made by [`Repository::remember`], for [`Repository::take_back`].
+/// Change of the version record by [`Repository::remember`]. [`Repository::take_back`] undoes it.
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[must_use]
 pub struct Remembered(Option<(String, KeyId, Option<Version>)>);
@@ -41,8 +41,9 @@ impl Repository {
         self.trust.clone()
     }
 
-    /// Admits a plugin unless it is a downgrade: a signed version below the highest version of the same name
-    /// that any trusted key has signed. So nobody can bring back an old vulnerability with an old signature.
+    /// Admits a plugin unless it is a downgrade: a signed version below the highest loaded version of the
+    /// same name. All versions signed by a trusted key count for this. So nobody can bring back an old
+    /// vulnerability with an old signature.
     ///
     /// # Errors
     /// [`Untrusted::Older`] and [`Untrusted::Forgotten`], unless `allow_downgrade`; [`Untrusted::Version`]
@@ -73,7 +74,7 @@ impl Repository {
         }
     }
 
-    /// Records the version of a signed plugin before it is loaded. Unsigned versions are not recorded:
+    /// Records the version of a signed plugin before it is loaded. Unsigned versions are not recorded, since
     /// anybody can choose their numbers.
     pub fn remember(&mut self, admission: &Admission) -> Result<Remembered, NotebookError> {
         let Admission { name, version, origin } = admission;
@@ -86,7 +87,7 @@ impl Repository {
         Ok(Remembered(Some((name.clone(), key, before))))
     }
 
-    /// Restores the record from before [`Repository::remember`], after the version could not be loaded.
+    /// Undoes [`Repository::remember`] after the version could not be loaded.
     pub fn take_back(&mut self, remembered: Remembered) -> Result<(), NotebookError> {
         let Some((name, key, before)) = remembered.0 else { return Ok(()) };
         self.memory.versions.set(&name, key, before)
@@ -97,12 +98,12 @@ impl Repository {
         &self.memory.quarantine
     }
 
-    /// Returns the quarantine for changes.
+    /// Returns the quarantine for modification.
     pub fn quarantine_mut(&mut self) -> &mut Quarantine {
         &mut self.memory.quarantine
     }
 
-    /// Notes that a plugin was loaded.
+    /// Records that a plugin was loaded.
     pub fn loaded(&mut self, admission: Admission) {
         let Admission { name, origin, .. } = admission;
         if let Some(before) = self.origins.insert(name.clone(), origin) {
@@ -110,7 +111,7 @@ impl Repository {
         }
     }
 
-    /// Notes that a plugin was rolled back to its previous version, which swaps their origins.
+    /// Records that a plugin was rolled back to its previous version. Swaps the origins of the two versions.
     pub fn rolled_back(&mut self, name: &str) {
         let (Some(now), Some(before)) = (self.origins.get_mut(name), self.previous.get_mut(name)) else {
             return;
@@ -118,7 +119,7 @@ impl Repository {
         std::mem::swap(now, before);
     }
 
-    /// Notes that a plugin was unloaded. Its highest version stays recorded.
+    /// Records that a plugin was unloaded. Its highest version stays recorded.
     pub fn unloaded(&mut self, name: &str) {
         self.origins.remove(name);
         self.previous.remove(name);
@@ -173,7 +174,7 @@ mod tests {
         let mut repository = start(&[&first, &second]);
         let admission = repository.admit("a", "2.0.0", of_first, false).unwrap();
         let _ = repository.remember(&admission).unwrap();
-        // A version that could not be loaded does not count.
+        // Version 3.0.0 is remembered but not loaded, so it does not count.
         let later = repository.admit("a", "3.0.0", of_first, false).unwrap();
         let remembered = repository.remember(&later).unwrap();
         repository.take_back(remembered).unwrap();
@@ -181,8 +182,8 @@ mod tests {
         let refused = repository.admit("a", "1.0.0", of_first, false).unwrap_err().to_string();
         assert!(refused.contains("older than 2.0.0"), "{refused}");
         assert!(repository.admit("a", "2.0.0", of_first, false).is_ok());
-        // The second key is trusted, too, so its old signature doesn't help; without the first key, only its
-        // own versions count.
+        // Both keys are trusted, so a signature by the second key doesn't permit a downgrade. When only the
+        // second key is trusted, only its own versions count.
         assert!(repository.admit("a", "1.0.0", of_second, false).is_err());
         assert!(start(&[&second]).admit("a", "1.0.0", of_second, false).is_ok());
         assert!(repository.admit("b", "1.0.0", of_first, false).is_ok());
@@ -192,7 +193,7 @@ mod tests {
     fn unreadable_version_record_refuses_signed_plugins_unless_allowed() {
         let folder = Folder::new("versions-damage");
         let start = || Repository::new(Trust::new(vec![], None), Memory::open(Some(&folder.0)));
-        std::fs::write(folder.0.join("plugin-versions.json"), "{\"form\":1,").unwrap();
+        std::fs::write(folder.0.join("plugin-versions.json"), "{\"format\":1,").unwrap();
         let mut repository = start();
         let origin = Origin::Signed(key());
         let refused = repository.admit("a", "1.0.0", origin, false).unwrap_err().to_string();

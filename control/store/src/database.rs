@@ -25,36 +25,42 @@ const REVISIONS: TableDefinition<u64, &[u8]> = TableDefinition::new("revisions")
 const TEXTS: TableDefinition<u64, &str> = TableDefinition::new("texts");
 /// Lengths of the texts in bytes. Files of older versions lack this table, or some entries.
 const LENGTHS: TableDefinition<u64, u64> = TableDefinition::new("lengths");
-/// File size in bytes up to which a file is never compacted. A larger file is compacted if it exceeds
-/// [`TIMES`] times its texts, as a text takes up to twice its length in the file.
+/// File size in bytes up to which a file is never compacted. A larger file is compacted if it is more than
+/// [`TIMES`] times as large as its texts. (A text takes up to twice its length in the file.)
 const LONG: u64 = 1 << 20;
 const TIMES: u64 = 4;
-/// Lock around an open file: redb allows one open handle per file, even within a process.
+/// Lock that a thread holds while it has a database file open: redb allows one open handle per file, even
+/// within a process.
 static OWN: Mutex<()> = Mutex::new(());
 /// Maximum time to wait while another process has the file open.
 const PATIENCE: Duration = Duration::from_secs(2);
 const LOOK: Duration = Duration::from_millis(10);
 
-/// Directory with the file.
+/// Location of the database file: its directory.
 #[derive(Clone, Debug)]
 pub(crate) struct Place {
     directory: PathBuf,
 }
 
-/// Changes of the file that are made atomically.
+/// Changes of the database that are made atomically.
 pub(crate) struct Changes {
-    /// Changed revisions without text, and new revisions with their text.
+    /// Revisions to write: changed ones without text, and new ones with their text.
     pub put: Vec<(Revision, Option<String>)>,
     /// Numbers of the revisions to delete.
     pub forget: Vec<u64>,
 }
 
-/// The open file.
+/// Open database file, with the lock of this process.
 struct Open {
-    // Dropped before `_own`, so that the database is closed when another thread may open it.
+    // Must be dropped before `_own`: the database is then closed when another thread may open it.
     database: Database,
     _own: MutexGuard<'static, ()>,
 }
+
+/// Error of the operating system on opening the file, with its remedy.
+#[derive(Debug, thiserror::Error)]
+#[error("can't be opened: {0}; to start a new history, move it away")]
+struct CantOpen(#[source] io::Error);
 
 impl Place {
     pub fn new(directory: &Path) -> Self {
@@ -73,7 +79,7 @@ impl Place {
         StoreError::File { path: self.path(), problem }
     }
 
-    /// Reads from the open file; returns the default if there is no file.
+    /// Reads from the database with `work`; returns the default if there is no file.
     fn read<T: Default>(
         &self,
         read: impl FnOnce(&Database) -> Result<T, redb::Error>,
@@ -84,7 +90,7 @@ impl Place {
         })
     }
 
-    /// Runs work on the file. redb panics at some damages, so a panic is an error of the file.
+    /// Runs work on the file, and turns a panic into an error about the file: redb panics on some damages.
     fn guarded<T>(&self, work: impl FnOnce() -> Result<T, StoreError>) -> Result<T, StoreError> {
         let damaged =
             |_| Err(self.failed(io::Error::other("it is damaged; to start a new history, move it away")));
@@ -125,14 +131,15 @@ impl Place {
                 }
                 return Ok(());
             }
-            // A new file is written beside its path and renamed, so that it is complete from the start.
+            // Write a new file under a temporary name and rename it, so that its path never has an incomplete
+            // file.
             let new = self.directory.join(NEW);
             let made = self.make(&new, changes);
             made.inspect_err(|_| drop(fs::remove_file(&new)))
         })
     }
 
-    /// Compacts the file if it is too large. After a failure the file is unchanged, and the next change tries
+    /// Compacts the file if it is too large. If that fails, the file is unchanged, and the next change tries
     /// again.
     fn shorten(&self, database: &mut Database) {
         let Ok(kept) = lengths(database) else { return };
@@ -156,10 +163,10 @@ impl Place {
         placed.map_err(|error| self.failed(error))
     }
 
-    /// Opens the file if it exists. Waits for other threads of this process, and for another process at most
-    /// [`PATIENCE`].
+    /// Opens the file; `None` if it doesn't exist. Waits for other threads of this process, and at most
+    /// [`PATIENCE`] for another process.
     fn open(&self) -> Result<Option<Open>, StoreError> {
-        // A panicked thread can't leave a partial change in the file, so the lock is still valid.
+        // Ignore a poisoned lock: a thread that panicked can't leave a partial change in the file.
         let own = OWN.lock().unwrap_or_else(PoisonError::into_inner);
         let path = self.path();
         let known = match fs::symlink_metadata(&path) {
@@ -188,7 +195,9 @@ impl Place {
                 }
                 Err(error) => {
                     return Err(match redb::Error::from(error) {
-                        redb::Error::Io(error) if error.raw_os_error().is_some() => self.failed(error),
+                        redb::Error::Io(error) if error.raw_os_error().is_some() => {
+                            self.failed(io::Error::new(error.kind(), CantOpen(error)))
+                        }
                         error => self.failed(io::Error::other(format!(
                             "can't be read: {error}; to start a new history, move it away"
                         ))),
@@ -281,7 +290,7 @@ mod tests {
         let folder = Folder::new("database-other");
         let place = Place::new(&folder.0);
         place.change(&Changes { put: Vec::new(), forget: Vec::new() }).unwrap();
-        // A second handle locks the file as another process does.
+        // A second handle locks the file as another process would.
         let _held = Database::open(place.path()).unwrap();
         let refused = place.revisions().unwrap_err().to_string();
         assert!(refused.contains("another process has it open"), "{refused}");

@@ -1,4 +1,4 @@
-//! Events of a running router that a person or a program may have to know.
+//! Events of a running router: occurrences that a user or a program may need to know.
 
 use std::fmt;
 use std::str::FromStr;
@@ -11,7 +11,7 @@ use serde_json::{Map, Value};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Severity {
-    /// Intended change.
+    /// Intended change, or the end of a malfunction.
     Information,
     /// Malfunction that the router handles by itself.
     Warning,
@@ -57,7 +57,7 @@ macro_rules! kinds {
                 }
             }
 
-            /// Returns the meaning of the kind, and the meaning of its subject.
+            /// Returns the meaning of the kind and of its subject, as text for documents.
             pub const fn meaning(self) -> &'static str {
                 match self {
                     $(Self::$variant => concat!($($text),+).trim_ascii(),)+
@@ -81,9 +81,9 @@ kinds! {
     /// The device of a port exists again, and the port uses it. Subject: the port.
     DeviceBack "device-back" Information,
     /// A port got a qdisc of the kernel, which packets of the router bypass. Subject: the port.
-    QueueingPassedBy "queueing-passed-by" Warning,
+    QdiscBypassed "qdisc-bypassed" Warning,
     /// The kernel removed the qdisc of a port that packets of the router bypassed. Subject: the port.
-    QueueingGone "queueing-gone" Information,
+    QdiscRemoved "qdisc-removed" Information,
     /// The MAC address of a neighbour became known. Subject: its address and the port.
     NeighbourLearned "neighbour-learned" Information,
     /// A neighbour has another MAC address. Subject: its address and the port.
@@ -154,7 +154,7 @@ impl FromStr for EventKind {
     }
 }
 
-/// Event before it has a number.
+/// Event that is not yet in the log, so it has no number.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Occurrence {
     /// Kind of the event.
@@ -167,12 +167,12 @@ pub struct Occurrence {
     pub details: Map<String, Value>,
 }
 
-/// Event of the log.
+/// Entry of the event log: one event, or several equal ones combined.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct Event {
     /// Number of the event: 1 for the first event of a router, then one more for each.
     pub number: u64,
-    /// Time of the event, or of the last of several: date and time, UTC.
+    /// Time of the event (date and time, UTC); of several combined events, the time of the last.
     pub time: String,
     /// Kind of the event.
     pub kind: EventKind,
@@ -180,7 +180,7 @@ pub struct Event {
     pub subject: String,
     /// Severity of the event.
     pub severity: Severity,
-    /// Text of the event, in one sentence; of several events, about the last.
+    /// Text of the event, in one sentence; of several combined events, the text of the last.
     pub text: String,
     /// Number of events that this entry combines.
     pub count: u64,

@@ -19,13 +19,13 @@
 /* Drop by a policer. */
 #define POLICED (-4)
 /* Drop by the eBPF variant of a plugin. */
-#define FORMED (-5)
+#define VARIANT_DROPPED (-5)
 
-/* Verdicts of eBPF variants: include/form.h of foundation/bpf. */
-enum form_verdict {
-	FORM_PASS,
-	FORM_DROP,
-	FORM_UP,
+/* Verdicts of eBPF variants: include/ebpf_variant.h of foundation/bpf. */
+enum variant_verdict {
+	VARIANT_PASS,
+	VARIANT_DROP,
+	VARIANT_UPCALL,
 };
 
 /*
@@ -117,25 +117,25 @@ static __always_inline int has_room(const struct treatment *treatment, __u64 len
 
 /*
  * Returns the verdict of the eBPF variant at an index. A program called in this way returns to the caller of
- * this function. Neither compiler nor verifier may take FORM_UP as the only result: hence the barrier, and
+ * this function. Neither compiler nor verifier may take VARIANT_UPCALL as the only result: hence the barrier, and
  * the global function.
  */
-__attribute__((noinline)) int ask_form(struct xdp_md *context, __u32 place)
+__attribute__((noinline)) int call_variant(struct xdp_md *context, __u32 place)
 {
-	int nobody = FORM_UP;
+	int nobody = VARIANT_UPCALL;
 
 	asm volatile("" : "+r"(nobody));
-	bpf_tail_call(context, &forms, place);
+	bpf_tail_call(context, &variants, place);
 	return nobody;
 }
 
-/* Works as ask_form() for frames of several buffers. */
-__attribute__((noinline)) int ask_form_sg(struct xdp_md *context, __u32 place)
+/* Works as call_variant() for frames of several buffers. */
+__attribute__((noinline)) int call_variant_sg(struct xdp_md *context, __u32 place)
 {
-	int nobody = FORM_UP;
+	int nobody = VARIANT_UPCALL;
 
 	asm volatile("" : "+r"(nobody));
-	bpf_tail_call(context, &forms_sg, place);
+	bpf_tail_call(context, &variants_sg, place);
 	return nobody;
 }
 
@@ -197,14 +197,14 @@ static __always_inline int forward_here(struct xdp_md *context, __u64 length, co
 	/* Without an output device the frame is still unchanged. */
 	if (bpf_redirect_map(to, port, XDP_DROP) != XDP_REDIRECT || (packet.partial && complete(&packet, data, end)))
 		return go_up(&ascent, flow, at.slot);
-	if (treatment->form) {
-		said = sg ? ask_form_sg(context, treatment->form - 1) : ask_form(context, treatment->form - 1);
-		if (said == FORM_DROP)
-			return drop_here(at.slot, bytes, FORMED);
+	if (treatment->variant) {
+		said = sg ? call_variant_sg(context, treatment->variant - 1) : call_variant(context, treatment->variant - 1);
+		if (said == VARIANT_DROP)
+			return drop_here(at.slot, bytes, VARIANT_DROPPED);
 		/* After the call the verifier no longer knows the packet's bounds. */
 		data = (void *)(long)context->data;
 		end = (void *)(long)context->data_end;
-		if (said != FORM_PASS || data + ETH_HLEN + sizeof(struct ipv4_header) > end)
+		if (said != VARIANT_PASS || data + ETH_HLEN + sizeof(struct ipv4_header) > end)
 			return go_up(&ascent, flow, at.slot);
 		if (bpf_redirect_map(to, port, XDP_DROP) != XDP_REDIRECT)
 			return XDP_DROP;

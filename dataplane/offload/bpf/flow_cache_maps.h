@@ -21,7 +21,7 @@
 /* Number of 32-bit words of a key, all of which the hash can use. */
 #define HASHED 10
 /* Maximum number of eBPF variants of plugins, one for each instance with a variant. */
-#define FORMS 256
+#define VARIANTS 256
 /* Maximum number of ports with offloaded flows; a port's number in the router is below it. */
 #define PORTS 256
 /* Maximum number of workers of a router. */
@@ -87,7 +87,7 @@ struct treatment {
 	__u16 worker; /* worker whose generation must match */
 	__u16 drops; /* whether a filter drops all packets */
 	__u16 policer; /* index of the token bucket plus one; 0 for none */
-	__u16 form; /* index of the plugin's eBPF variant plus one; 0 for none */
+	__u16 variant; /* index of the plugin's eBPF variant plus one; 0 for none */
 	__u8 reserved[8];
 };
 
@@ -146,10 +146,10 @@ struct {
 struct {
 	__uint(type, BPF_MAP_TYPE_PROG_ARRAY);
 	__uint(pinning, PINNING);
-	__uint(max_entries, FORMS);
+	__uint(max_entries, VARIANTS);
 	__type(key, __u32);
 	__type(value, __u32);
-} forms SEC(".maps"), forms_sg SEC(".maps");
+} variants SEC(".maps"), variants_sg SEC(".maps");
 
 struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT OR GPL-2.0 */
 /*
  * Host output: packets that the kernel itself sends out of a port with a scheduler. The program redirects
- * them to a TAP device that the router reads. There the kernel cuts super-frames and completes checksums as
+ * them to a TAP device that the router reads. There the kernel cuts GSO packets and completes checksums as
  * for any device. Frames that the router sends by AF_XDP, or by AF_PACKET past the queueing disciplines,
  * don't meet this program. Linux 6.6.
  */

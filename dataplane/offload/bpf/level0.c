@@ -18,7 +18,7 @@
 struct counters {
 	__u64 seen, seen_bytes;
 	__u64 by_verdict[6];
-	__u64 forwarded, undeliverable, made_way, filtered, policed, formed;
+	__u64 forwarded, undeliverable, made_way, filtered, policed, variant_dropped;
 	__u64 fallback_passed, fallback_dropped, handed_back;
 	__u64 entered[CLASSES], refused[CLASSES];
 };
@@ -100,7 +100,7 @@ static __always_inline int count_forwarded(struct counters *count, int action)
 	case MAKE_WAY: count->made_way++; return XDP_DROP;
 	case FILTERED: count->filtered++; return XDP_DROP;
 	case POLICED: count->policed++; return XDP_DROP;
-	case FORMED: count->formed++; return XDP_DROP;
+	case VARIANT_DROPPED: count->variant_dropped++; return XDP_DROP;
 	default: count->undeliverable++; return XDP_DROP;
 	}
 }

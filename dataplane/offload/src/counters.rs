@@ -13,7 +13,7 @@ use crate::bpf::object::{map_error, missing};
 pub struct ProgramCounters {
     /// Frames that reached the program.
     pub seen: u64,
-    /// Bytes of those frames, from the Ethernet header on, without FCS.
+    /// Bytes of the frames in `seen`, from the Ethernet header on, without FCS.
     pub seen_bytes: u64,
     /// Frames sent to user space.
     pub redirected: u64,
@@ -24,10 +24,10 @@ pub struct ProgramCounters {
     /// Frames for user space while no socket was registered.
     pub fallback: FallbackCounters,
     /// Frames from [`crate::KernelHandback`] that the program let through; not part of `seen`. Only ports in
-    /// generic mode and AF_PACKET ports see such frames again.
+    /// generic mode and AF_PACKET ports see handed-back frames.
     pub handed_back: u64,
-    /// Policed frames for the router itself, by class. `kept` and `fallback` include the passed ones. Other
-    /// frames of the kernel are not policed.
+    /// Policed frames for the router itself, by class. `kept` and `fallback` include the frames that passed.
+    /// Other frames for the kernel are not policed.
     pub control: ClassCounts,
 }
 
@@ -42,7 +42,7 @@ pub struct KeptCounters {
     pub local: u64,
     /// Broadcast or multicast, by MAC or IP destination.
     pub multicast: u64,
-    /// Tagged with a VLAN that is no sub-interface of the router.
+    /// Tagged with a VLAN for which the router has no sub-interface.
     pub vlan: u64,
 }
 
@@ -59,14 +59,15 @@ pub struct CacheCounters {
     pub forwarded: u64,
     /// Dropped because the output device was gone.
     pub undeliverable: u64,
-    /// Dropped during the take-over of a flow from an overloaded worker, so that no packet overtakes another.
+    /// Dropped while the flow cache took a flow over from an overloaded worker, so that no packet overtakes
+    /// another.
     pub made_way: u64,
     /// Dropped because of a filter.
     pub filtered: u64,
     /// Dropped because they exceeded the token bucket of a filter.
     pub policed: u64,
     /// Dropped because of the eBPF variant of a plugin.
-    pub formed: u64,
+    pub variant_dropped: u64,
 }
 
 /// Frames for user space while no socket was registered, by their fate.
@@ -78,7 +79,7 @@ pub struct FallbackCounters {
     pub dropped: u64,
 }
 
-/// Number of words of `struct counters` before the counters by class.
+/// Number of words of `struct counters` before the class counters.
 const PLAIN: usize = 17;
 
 /// `struct counters` of bpf/level0.c.
@@ -92,21 +93,21 @@ impl ProgramCounters {
         let dropped = by_class(PLAIN + CONTROL_CLASSES).unwrap_or_default();
         let [seen, seen_bytes, redirected, other_ethertype, not_ours, local, multicast, vlan, rest @ ..] =
             *words;
-        let [forwarded, undeliverable, made_way, filtered, policed, formed, rest @ ..] = rest;
+        let [forwarded, undeliverable, made_way, filtered, policed, variant_dropped, rest @ ..] = rest;
         let [fallback_passed, fallback_dropped, handed_back, ..] = rest;
         Self {
             seen,
             seen_bytes,
             redirected,
             kept: KeptCounters { other_ethertype, not_ours, local, multicast, vlan },
-            cache: CacheCounters { forwarded, undeliverable, made_way, filtered, policed, formed },
+            cache: CacheCounters { forwarded, undeliverable, made_way, filtered, policed, variant_dropped },
             fallback: FallbackCounters { passed: fallback_passed, dropped: fallback_dropped },
             handed_back,
             control: ClassCounts { passed, dropped },
         }
     }
 
-    /// Returns the number of frames that the kernel got, without handed-back frames.
+    /// Returns the number of frames that the kernel received, without handed-back frames.
     pub const fn passed(&self) -> u64 {
         self.kept.sum() + self.fallback.passed
     }

@@ -24,7 +24,7 @@ pub enum OffloadError {
         /// Error of the kernel.
         source: io::Error,
     },
-    /// Another program is attached.
+    /// Another XDP program is attached.
     #[error(
         "another XDP program (id {id}, name {name}) is attached to {device}: remove it (`ip link set {device} xdp off`) or choose another driver for this port"
     )]
@@ -36,7 +36,7 @@ pub enum OffloadError {
         /// Name of the other program, as the kernel keeps it (at most 15 characters).
         name: String,
     },
-    /// The device is busy, and no attached program explains that.
+    /// The device is busy, although no other program is attached.
     #[error(
         "{device} is busy ({detail}): a program that was just detached can hold the device for about 50 ms; \
          try again"
@@ -47,7 +47,7 @@ pub enum OffloadError {
         /// Message of the kernel.
         detail: String,
     },
-    /// Frames of the device are longer than one buffer.
+    /// Frames of the device can be longer than one buffer.
     #[error(
         "the MTU of {device} or its peer is too large for native XDP (limit with one buffer: about 3,506 on \
          a veth): lower the MTU to 3,498"
@@ -78,7 +78,7 @@ pub enum OffloadError {
     },
     /// The eBPF variant of a plugin is not usable.
     #[error("eBPF variant of the plugin: {detail}")]
-    Form {
+    Variant {
         /// Reason, with the verifier's message if the verifier refused it.
         detail: String,
     },

@@ -1,4 +1,4 @@
-//! Interface for fuzz targets: dry runs of the programs in the kernel, compared with their twins.
+//! Interface for fuzz targets: dry runs of the programs in the kernel, compared with their twins in Rust.
 
 use millrace_packet::OffloadedFlow;
 
@@ -7,7 +7,7 @@ use crate::classifier::dry_runs::Programs;
 use crate::classifier::twin::{Knowledge, Verdict, classify};
 use crate::flow_cache::dry_runs::{Bench, FLOW, OWN, PORT, WAY};
 use crate::flow_cache::forward_twin::{forwarded, read};
-use crate::{FormObject, KEY_BYTES, LoadedForm};
+use crate::{KEY_BYTES, LoadedVariant, VariantObject};
 
 /// Programs of a port, loaded into the kernel but not attached: without a flow cache, and with one.
 pub struct DryRuns {
@@ -25,7 +25,7 @@ impl DryRuns {
     /// Loads the programs.
     ///
     /// # Errors
-    /// Reason why this is not possible here: loading needs root.
+    /// Reason why programs can't be loaded here, such as missing root privileges.
     ///
     /// # Panics
     /// When the kernel refuses a program as root.
@@ -37,10 +37,10 @@ impl DryRuns {
         Ok(Self { classifying: Programs::load(), forwarding: Bench::new(16) })
     }
 
-    /// Classifies a frame of 15 bytes or more by all programs and by the twin.
+    /// Classifies a frame of 15 bytes or more by all programs and by their twin.
     ///
     /// # Panics
-    /// When two of them disagree.
+    /// When two results differ.
     pub fn check(&self, frame: &[u8]) {
         let programs = &self.classifying;
         let (found, expected) = (programs.verdict(frame), classify(frame, &programs.knowledge));
@@ -51,21 +51,20 @@ impl DryRuns {
     ///
     /// # Panics
     /// When the kernel refuses it.
-    pub fn load_form(&mut self, object: FormObject<'_>) -> LoadedForm {
-        self.forwarding.cache.load_form(object).expect("the kernel verifies it")
+    pub fn load_variant(&mut self, object: VariantObject<'_>) -> LoadedVariant {
+        self.forwarding.cache.load_variant(object).expect("the kernel verifies it")
     }
 
-    /// Sends a frame of 15 bytes or more to the port, whose flow cache has an entry for the frame's flow, if
-    /// possible. The entry uses the eBPF variant of a plugin. Each program must forward the same bytes as the
-    /// twin, unless `drops` tells that the plugin drops the packet. Without the entry, the programs must
-    /// forward nothing.
+    /// Sends a frame of 15 bytes or more to the port. If the flow cache may hold the frame's flow, it gets an
+    /// entry that uses the eBPF variant of a plugin. Each program must then forward the same bytes as its
+    /// twin, or drop the packet if `drops` is set. Without an entry, the programs must forward nothing.
     ///
     /// # Panics
-    /// When the two disagree.
+    /// When a program and its twin disagree.
     pub fn check_cache(
         &mut self,
         frame: &[u8],
-        form: Option<&LoadedForm>,
+        variant: Option<&LoadedVariant>,
         mut drops: impl FnMut(&CachedPacket<'_>) -> bool,
     ) {
         let frame = [&OWN[..], &frame[OWN.len()..]].concat();
@@ -84,7 +83,7 @@ impl DryRuns {
             return;
         };
         assert_eq!(bench.run(0, &frame), None, "without an entry: {frame:02x?}");
-        let flow = OffloadedFlow { form: form.map(LoadedForm::place), ..FLOW };
+        let flow = OffloadedFlow { variant: variant.map(LoadedVariant::place), ..FLOW };
         let slot = bench.writer.insert(&read.key, &flow).expect("room for one flow");
         bench.take_up(slot);
         let packet = CachedPacket { key: read.key, frame: &frame[..14 + read.network_length] };

@@ -1,9 +1,9 @@
 //! Offload level: the programs that run in the kernel for each port, and their maps.
 //!
-//! A port's program decides about every frame. The kernel keeps some frames (ARP, the router's own addresses,
-//! multicast, …). The program forwards others itself, by the [`FlowCache`], or sends them to user space.
+//! A port's program decides about every frame. It leaves some frames to the kernel (ARP, the router's own
+//! addresses, multicast, …). It forwards others itself, by the [`FlowCache`], or sends them to user space.
 //!
-//! - [`PortPrograms`] loads and attaches that program.
+//! - [`PortPrograms`] loads and attaches the programs of a port.
 //! - [`KernelHandback`] punts frames to the kernel as if the port had just received them.
 //! - [`FrameSource`] generates traffic at rates no socket reaches; [`FrameSink`] receives it.
 //! - [`HostCatch`] redirects the kernel's own output to the router.
@@ -35,15 +35,15 @@ mod test_support;
 mod vlan;
 
 pub use bpf::leftover::own_program_ids;
-pub use bpf::longest_way::LongestWay;
+pub use bpf::longest_path::LongestPath;
 pub use counters::{CacheCounters, FallbackCounters, KeptCounters, ProgramCounters};
 pub use device::ethtool::{link_speed, receive_queues, takes_tags_out};
 pub use device::facts::{DeviceFacts, why_no_redirects};
 pub use device::genetlink::FeatureNews;
 pub use error::{InjectError, OffloadError};
 pub use flow_cache::{
-    FlowCache, FlowCacheWriter, FlowSlot, FormMemory, FormObject, KEY_BYTES, LoadedForm, OffloadSent,
-    PolicerPlace, RX_QUEUES,
+    FlowCache, FlowCacheWriter, FlowSlot, KEY_BYTES, LoadedVariant, OffloadSent, PolicerPlace, RX_QUEUES,
+    VariantMaps, VariantObject,
 };
 pub use host_output::HostCatch;
 pub use injector::{BatchSender, Flows, FrameSink, FrameSource, KernelHandback};

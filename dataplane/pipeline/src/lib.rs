@@ -1,9 +1,10 @@
 //! Packet pipeline: the stages that a batch passes from port to port, and the worker that runs them.
 //!
-//! The stages are receive, parse, steer, classify, gates, forward, queue and transmit. A stage decides, and
-//! `dispose` carries out the decisions. So every packet ends in exactly one place and is counted there.
+//! The stages are receive, parse, steer, classify, gates, forward, queue and transmit. A stage decides the
+//! fates of packets, and `dispose` carries them out. So every packet ends in exactly one place and is counted
+//! there.
 //!
-//! A module imports only modules of earlier lines, and within a line from left to right:
+//! A module imports only modules of earlier lines, and within a line only modules to its left:
 //!
 //! ```text
 //! each work subject options tsc wake route_number parse           values
@@ -18,8 +19,8 @@
 //! `Classification` or `Disposal`. `Router` owns all state, makes these structs, and calls the stages in
 //! order.
 //!
-//! No stage indexes the bytes of a packet; they are read through checked views. Modules that index a batch's
-//! arrays or a table of the router are marked below.
+//! No stage indexes the bytes of a packet; stages read them through checked views. Modules that index a
+//! batch's arrays or a table of the router are marked below.
 #![deny(clippy::indexing_slicing, clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 #![cfg_attr(test, allow(clippy::indexing_slicing, clippy::unwrap_used, clippy::expect_used, clippy::panic))]
 
@@ -89,8 +90,8 @@ pub use observe::trace::{
     TraceSink, TraceSource, TraceStep, Waits, trace,
 };
 pub use offloaded_flows::{
-    ASK, BUDGET, FORWARD, Level, MOST_OF_FORM, OffloadPort, OffloadedFlowCounts, POLICE, Placement, StaysUp,
-    WorkerFlowCache,
+    BUDGET, EBPF_VARIANT_CALL, EBPF_VARIANT_LIMIT, FORWARD, Level, OffloadPort, OffloadedFlowCounts,
+    Placement, StaysUp, TOKEN_BUCKET, WorkerFlowCache,
 };
 pub use options::{ClassLimit, ClassLimits, Options};
 pub use parse::tags::Tags;
@@ -108,4 +109,4 @@ pub use tsc::cycles;
 pub use work::{Fate, Work};
 pub use worker::post_mortem::PostMortem;
 pub use worker::thread;
-pub use worker::{Turn, Worker, WorkerLink};
+pub use worker::{Iteration, Worker, WorkerLink};

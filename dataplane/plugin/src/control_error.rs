@@ -1,4 +1,4 @@
-//! Errors of the plugin control unit.
+//! Errors of the plugin control unit (PCU).
 
 use millrace_plugin_abi::{NotOffered, PluginError, Position};
 
@@ -15,10 +15,10 @@ pub enum PluginControlError {
         kind: &'static str,
         /// Requested name.
         name: String,
-        /// Hint at a similar name.
+        /// End of the error text: a similar name, or the known names.
         hint: String,
     },
-    /// Message for the host companion of an instance whose plugin has none.
+    /// Message for a host companion, sent to an instance whose plugin has none.
     #[error(
         "instance {name:?} has no host companion: send the message without --companion (`companion` in the \
          request)"
@@ -33,7 +33,7 @@ pub enum PluginControlError {
         /// Name of the instance.
         name: String,
     },
-    /// Text that is no map name.
+    /// Text that isn't a map's name of the form `INSTANCE/MAP`.
     #[error("{name:?} is not a map name: give INSTANCE/MAP")]
     NoMapName {
         /// Given text.
@@ -55,7 +55,7 @@ pub enum PluginControlError {
         /// Requested name.
         name: String,
     },
-    /// Limit on the number of objects of a kind reached.
+    /// New object beyond the maximum number of its kind.
     #[error("there are {limit} {kind}s already, and there can't be more: remove a {kind} first")]
     Full {
         /// Kind of the object: `plugin`, `instance`, `gate` or `binding`.
@@ -63,7 +63,7 @@ pub enum PluginControlError {
         /// Maximum number of objects of the kind.
         limit: usize,
     },
-    /// Order that another gate of the position already has.
+    /// Order that another gate of the same position already has.
     #[error("order {order} at position {position} is taken by gate {gate:?}: use another order")]
     OrderTaken {
         /// Position of the gates.
@@ -79,8 +79,11 @@ pub enum PluginControlError {
         /// Position of the gates.
         position: Position,
     },
-    /// Plugin or action that doesn't support the gate's position.
-    #[error("gate {gate:?} is at position {position}, where {what} can't be: it takes {supported}")]
+    /// Plugin or action that can't be bound at the gate's position.
+    #[error(
+        "gate {gate:?} is at position {position}, which does not support {what}: use a gate at one of the \
+         positions {supported}"
+    )]
     Position {
         /// Name of the gate.
         gate: String,
@@ -125,7 +128,7 @@ pub enum PluginControlError {
         kind: &'static str,
         /// Name of the object.
         name: String,
-        /// Names of its users.
+        /// Names of the objects that use it.
         users: String,
     },
     /// Plugin that needs interface features that the router doesn't offer.
@@ -146,7 +149,7 @@ pub enum PluginControlError {
         /// Error of the named object.
         problem: Box<PluginControlError>,
     },
-    /// Error of the plugin.
+    /// Error that the plugin reported.
     #[error(transparent)]
     Plugin(#[from] PluginError),
 }
@@ -162,7 +165,7 @@ impl PluginControlError {
         }
     }
 
-    /// Whether the error concerns a setting that names an unknown port or instance.
+    /// Whether the error concerns a setting that names an unknown port, instance or map.
     pub fn names_unknown(&self) -> bool {
         match self {
             Self::SettingNames { problem, .. } => {

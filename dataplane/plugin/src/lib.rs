@@ -2,12 +2,14 @@
 //!
 //! The crate has two sides. The **control side**, [`PluginControlUnit`], knows the types of plugins, the
 //! names of instances and gates, and all bindings. It checks each request and returns the resulting
-//! [`PluginChange`]s. The **worker side**, [`WorkerPlugins`], owns the instances. Only these changes, applied
-//! between two batches, modify the worker side; applying a change can't fail. The worker side finds a flow's
-//! *path*, the list of instances it is bound to, and runs batches of packets along the path.
+//! [`PluginChange`]s.
 //!
-//! This crate doesn't define the syntax of filters or their search: the worker side is generic over a
-//! [`BindingTable`], the control side over the filter as written and as compiled.
+//! The **worker side**, [`WorkerPlugins`], owns the instances. Only these changes modify it, between two
+//! batches; applying a change can't fail. The worker side finds a flow's *path*, the list of the flow's
+//! bindings, and passes groups of packets along the path.
+//!
+//! This crate defines neither the syntax of filters nor the search for them: the worker side is generic over
+//! a [`BindingTable`], the control side over the filter as written and as compiled.
 #![deny(unsafe_code)]
 #![deny(clippy::indexing_slicing, clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 #![cfg_attr(test, allow(clippy::indexing_slicing, clippy::unwrap_used, clippy::expect_used, clippy::panic))]
@@ -19,7 +21,7 @@ mod execution;
 mod fault;
 mod flow_state;
 mod gate;
-mod offload_form;
+mod offload_steps;
 mod path;
 mod plugin_control_unit;
 mod policer;
@@ -28,13 +30,13 @@ mod slab;
 
 pub use call_limits::{CallLimits, OnFault};
 pub use control_error::PluginControlError;
-pub use declaration::halves::Halves;
 pub use declaration::limits::Limits;
 pub use declaration::manifest::{
     Cost, DeclaredState, MOST_FLOW_STATE, MOST_MANIFEST, MOST_NAME, MOST_SERVICE_STATE, Manifest,
     ManifestError,
 };
 pub use declaration::settings::without_router;
+pub use declaration::with_companion::WithCompanion;
 pub use execution::binding::{Action, BindingCounts, BindingCountsPage, BindingId, BindingTable, Way};
 pub use execution::bindings::{Bindings, WorkerGate};
 pub use execution::calls::{Group, Stop, Watch};
@@ -50,7 +52,7 @@ pub use execution::waiting::{Answer, End, Kept, Place, Released, Taken, Ticket, 
 pub use execution::worker_plugins::{BindingTreatment, WorkerPlugins};
 pub use flow_state::{FlowStateBlocks, FlowStateCounts, StateRef};
 pub use gate::{Gate, GateOrder};
-pub use offload_form::{LoadedForm, MOST_OFFLOAD_STEPS, OffloadForm, OffloadRefusal, OffloadStep};
+pub use offload_steps::{LoadedVariant, MOST_OFFLOAD_STEPS, OffloadRefusal, OffloadStep, OffloadSteps};
 pub use path::{EMPTY_PATH, Paths, Refusal};
 pub use plugin_control_unit::{
     BindingDescription, BindingRegistry, Bound, GateDescription, HeldMaps, HostCompanion,
@@ -60,8 +62,8 @@ pub use plugin_control_unit::{
 pub use policer::{Policer, SharedBucket};
 pub use runtime::{native, wasm};
 
-/// Returns the manifest of a plugin file, a WebAssembly module or a shared object, recognized by its first
-/// bytes. No code of the plugin runs.
+/// Returns the manifest of a plugin file without running its code. The first bytes tell whether the file is a
+/// WebAssembly module or a shared object.
 pub fn manifest_of(plugin: &[u8]) -> Result<Manifest, String> {
     if native::is_object(plugin) {
         return native::manifest(plugin).map_err(|error| error.to_string());

@@ -16,7 +16,13 @@ const NOW: Instant = Instant::ZERO;
 
 fn open(pool: &Pool, options: Options) -> (AfXdp, Redirect) {
     let native = options.program == ProgramMode::Native;
-    let redirect = Redirect::attach(options.ifindex, native, options.scatter).unwrap();
+    // The kernel detaches the program of a closed link a little later.
+    let mut attached = None;
+    assert!(eventually(|| {
+        attached = Redirect::attach(options.ifindex, native, options.scatter).ok();
+        attached.is_some()
+    }));
+    let redirect = attached.unwrap();
     let port = AfXdp::open(pool, options).unwrap();
     for (queue, socket) in port.sockets() {
         redirect.register(queue, socket).unwrap();
@@ -24,7 +30,7 @@ fn open(pool: &Pool, options: Options) -> (AfXdp, Redirect) {
     (port, redirect)
 }
 
-/// Checks that the port accounts for all packets, and returns the counters.
+/// Checks that the port's counters account for all packets, and returns the counters.
 fn check_law(port: &mut AfXdp, given: u64, taken: u64) -> millrace_port::PortCounters {
     let counters = port.counters();
     let lost_in = counters.drops.get(DropReason::ReceiveRingFull);
@@ -155,8 +161,7 @@ fn a_hundred_thousand_frames_are_all_accounted_for() {
     };
     for number in 0..FRAMES {
         far.send(&frame(number, 60 + number as usize % 1400)).unwrap();
-        // From time to time the test leaves the port unread for longer than its rings last, so that some
-        // frames are lost.
+        // At times the test doesn't read the port until its rings overflow, so that some frames are lost.
         if number % 32 == 0 && number % 20_000 > 5_000 {
             serve(&mut port);
         }
@@ -257,7 +262,7 @@ fn tagged_frames_keep_their_tags() {
     let mut batch = Batch::new();
     for tags in [&[0x81, 0, 0x20, 10][..], &[0x88, 0xa8, 0, 100, 0x81, 0, 0, 10]] {
         let plain = frame(1, 1514);
-        // A raw socket may send one customer tag beyond the MTU, but no other tag.
+        // A raw socket may exceed the MTU by one customer tag, but by no other tag.
         let sent = [&plain[..12], tags, &plain[12..if tags.len() == 4 { 1514 } else { 1506 }]].concat();
         far.send(&sent).unwrap();
         assert!(eventually(|| {
@@ -295,14 +300,14 @@ fn a_stream_through_ports_with_scatter_arrives_intact() {
 
 #[test]
 fn super_frames_from_a_host_with_default_offloads_arrive_intact() {
-    if enter_namespace("AF_XDP and super-frames") {
+    if enter_namespace("AF_XDP and GSO packets") {
         assert!(stream(ProgramMode::Generic, true) > 0);
     }
 }
 
 #[test]
 fn super_frames_arrive_intact_behind_a_program_without_frags_too() {
-    if enter_namespace("AF_XDP and linear super-frames") {
+    if enter_namespace("AF_XDP and linear GSO packets") {
         assert!(stream(ProgramMode::Generic, false) > 0);
     }
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT OR GPL-2.0 */
-/* The few kernel helpers, and the notation for maps, that our programs use: so that clang is all a build needs. */
+/* Kernel helpers and map definitions that the programs use. With them, a build needs clang only, and no libbpf. */
 #ifndef MILLRACE_HELPERS_H
 #define MILLRACE_HELPERS_H
 
@@ -10,7 +10,7 @@
 #undef __always_inline
 #define __always_inline inline __attribute__((always_inline))
 
-/* A map's attributes are told in the types of pointers, which its BTF keeps. */
+/* The BTF of a map's definition encodes the map's attributes as types of pointers. */
 #define __uint(name, number) int(*name)[number]
 #define __type(name, of) typeof(of) *name
 
@@ -43,8 +43,8 @@ static __u64 (*bpf_xdp_get_buff_len)(struct xdp_md *context) = (void *)BPF_FUNC_
 static long (*bpf_xdp_store_bytes)(struct xdp_md *context, __u32 offset, void *from, __u32 length) =
 	(void *)BPF_FUNC_xdp_store_bytes;
 
-/* The length of a frame's first buffer. The barrier keeps clang from folding pointers into longer sums of integers,
- * which the verifier refuses. */
+/* Returns the length of a frame's first buffer in bytes. The barrier keeps clang from merging the pointer difference
+ * into longer integer sums, which the verifier refuses. */
 static __always_inline __u32 linear_length(const struct xdp_md *context)
 {
 	__u32 length = (void *)(long)context->data_end - (void *)(long)context->data;

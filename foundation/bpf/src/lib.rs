@@ -1,18 +1,20 @@
-//! Compilation of eBPF programs by build scripts, with the C headers that the programs share:
-//! `include/helpers.h`, and `include/form.h` for eBPF variants of plugins. The running router uses no code of
-//! this crate.
+//! Compiles eBPF programs for build scripts, with the C headers that the programs share: `include/helpers.h`,
+//! and `include/ebpf_variant.h` for eBPF variants of plugins. The running router uses no code of this crate.
 #![forbid(unsafe_code)]
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::{env, fs};
 
-/// Shared headers: name and text. The text is embedded, because the checkout may have moved since the build.
-const HEADERS: [(&str, &str); 2] =
-    [("form.h", include_str!("../include/form.h")), ("helpers.h", include_str!("../include/helpers.h"))];
+/// Name and text of each shared header. The text is embedded, because the checkout may have moved since the
+/// build.
+const HEADERS: [(&str, &str); 2] = [
+    ("ebpf_variant.h", include_str!("../include/ebpf_variant.h")),
+    ("helpers.h", include_str!("../include/helpers.h")),
+];
 
-/// Compiles the C file `source` to the object file `object`, with `options` for clang in addition to the
-/// common ones. The environment variable `CLANG` names the clang to use instead of `clang` in `PATH`.
+/// Compiles the C file `source` to the object file `object`. `options`: options for clang in addition to the
+/// common ones. The environment variable `CLANG` names the clang to run instead of `clang` in `PATH`.
 ///
 /// # Errors
 /// A message of one line: clang can't be run, the headers can't be written, or clang fails on the source.
@@ -22,7 +24,7 @@ pub fn compile(source: &Path, object: &Path, options: &[&str]) -> Result<(), Str
     write_headers(&headers)
         .map_err(|error| format!("cannot write the headers to {}: {error}", headers.display()))?;
     let mut command = Command::new(&clang);
-    // v3 has atomic additions that return the old value (Linux 5.12).
+    // The eBPF instruction set v3 has atomic additions that return the old value (Linux 5.12).
     command.args(["-target", target(), "-mcpu=v3", "-O2", "-g", "-Wall", "-Wextra", "-Werror"]);
     command.arg("-I").arg(headers).args(options).arg("-c").arg(source).arg("-o").arg(object);
     for directory in system_headers() {
@@ -39,13 +41,13 @@ pub fn compile(source: &Path, object: &Path, options: &[&str]) -> Result<(), Str
     Err(format!("{clang} failed on {name} (tools/setup installs a clang and the headers that work): {words}"))
 }
 
-/// Compiles the eBPF variant of a plugin, for its build script: `source` to `form.o` in cargo's `OUT_DIR`.
+/// Compiles the eBPF variant of a plugin, for its build script: `source` to `variant.o` in cargo's `OUT_DIR`.
 ///
 /// # Errors
 /// The errors of [`compile`], or `OUT_DIR` is not set.
-pub fn compile_form(source: &str) -> Result<(), String> {
+pub fn compile_variant(source: &str) -> Result<(), String> {
     let out = env::var_os("OUT_DIR").ok_or("OUT_DIR is not set: call this from a build script")?;
-    compile(Path::new(source), &PathBuf::from(out).join("form.o"), &[])
+    compile(Path::new(source), &PathBuf::from(out).join("variant.o"), &[])
 }
 
 fn write_headers(directory: &Path) -> std::io::Result<()> {
@@ -60,8 +62,8 @@ fn target() -> &'static str {
     }
 }
 
-/// Returns the directories of a Debian system that hold <asm/types.h>. Debian has one per architecture, which
-/// clang doesn't search for the bpf target.
+/// Returns the directories that hold <asm/types.h> on a Debian system. Debian has one directory per
+/// architecture, and clang does not search it for the target bpf.
 fn system_headers() -> Vec<PathBuf> {
     let Ok(entries) = fs::read_dir("/usr/include") else { return Vec::new() };
     let architecture =

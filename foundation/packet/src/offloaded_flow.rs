@@ -1,17 +1,17 @@
-//! Entry of the flow cache: the data of an offloaded flow, written by a worker.
+//! Entry of the flow cache, as a worker gives it to the cache.
 
 use millrace_units::{Amount, PortId};
 use millrace_wire::MacAddr;
 
-/// Entry of an offloaded flow.
+/// Contents of a flow cache entry: the treatment of an offloaded flow.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct OffloadedFlow {
-    /// Action on the packets.
+    /// Action on the packets of the flow.
     pub action: OffloadAction,
-    /// Index of the token bucket that polices the packets; `None` for no policing.
+    /// Number of the token bucket that polices the packets; `None` for no policing.
     pub policer: Option<u16>,
-    /// Index of the eBPF variant of the plugin that filters the packets; `None` for no plugin.
-    pub form: Option<u16>,
+    /// Number of the eBPF variant that the XDP program calls for the packets; `None` for no plugin.
+    pub variant: Option<u16>,
 }
 
 /// Action of the XDP program on the packets of a flow.
@@ -19,9 +19,10 @@ pub struct OffloadedFlow {
 pub enum OffloadAction {
     /// Forward the packets.
     Send(OffloadEgress),
-    /// Drop the packets, as a filter demands.
+    /// Drop the packets, because a filter drops them.
     Drop {
-        /// MTU of the ingress port, in bytes. Longer network packets are upcalls.
+        /// MTU of the ingress port, in bytes. Longer packets are upcalls; the length counts from the network
+        /// header on.
         mtu: u16,
     },
 }
@@ -31,18 +32,19 @@ pub enum OffloadAction {
 pub struct OffloadEgress {
     /// Egress port.
     pub out: PortId,
-    /// Smaller MTU of ingress and egress port, in bytes. Longer network packets are upcalls.
+    /// Smaller MTU of ingress and egress port, in bytes. Longer packets are upcalls; the length counts from
+    /// the network header on.
     pub mtu: u16,
-    /// Destination address.
+    /// Destination MAC address.
     pub destination: MacAddr,
-    /// Source address: the address of the egress port.
+    /// Source MAC address: the address of the egress port.
     pub source: MacAddr,
 }
 
-/// Totals of a flow's offloaded packets. Bytes count frames without padding.
+/// Total numbers of a flow's offloaded packets. Bytes count frames without padding.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct OffloadTotals {
-    /// Forwarded packets and their bytes. The number of packets wraps at 2^32.
+    /// Forwarded packets. Their number wraps at 2^32, their bytes don't.
     pub sent: Amount,
     /// Packets dropped by a filter, an empty token bucket or the eBPF variant of a plugin.
     pub dropped: Amount,

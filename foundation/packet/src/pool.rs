@@ -1,4 +1,5 @@
-//! The packet memory of a worker: one mapped region of equal frames, and one cache line of metadata per frame.
+//! Packet memory of a worker: one mapped region of equal memory frames, and one cache line of metadata per
+//! frame.
 
 use std::cell::{Cell, UnsafeCell};
 use std::marker::PhantomData;
@@ -7,30 +8,30 @@ use std::rc::Rc;
 
 use crate::frame::{FRAME_SIZE, Frame, PoolInner};
 
-/// Bytes before a new packet's first byte: room for link headers and encapsulation. AF_XDP reserves the same.
+/// Headroom of a new packet in bytes: room for link headers and encapsulation. AF_XDP reserves the same.
 pub const HEADROOM: usize = 256;
 
 /// Errors of [`Pool::new`].
 #[derive(Debug, thiserror::Error)]
 pub enum PoolError {
-    /// The number of frames is 0, or too large.
-    #[error("packet pool of {0} frames is out of range: 1 to 4194304")]
+    /// The number of frames is 0 or too large.
+    #[error("a packet pool must have 1 to 4194304 frames, not {0}")]
     Size(u32),
     /// The kernel maps no memory.
     #[error("no memory for a packet pool of {frames} frames ({mebibytes} MiB): {source}; use fewer frames")]
     Memory {
         /// Number of frames requested.
         frames: u32,
-        /// Size of these frames in MiB.
+        /// Size of the requested frames in MiB.
         mebibytes: usize,
         /// Error of the kernel.
         source: std::io::Error,
     },
 }
 
-/// Handle of the packet memory of one thread. Clones refer to the same memory.
+/// Handle of a thread's packet memory. Clones refer to the same memory.
 ///
-/// If packets outlive every handle, their memory stays mapped until the process ends.
+/// If packets outlive all handles, their memory stays mapped until the process ends.
 #[derive(Clone, Debug)]
 pub struct Pool(Rc<Handle>);
 
@@ -41,7 +42,10 @@ struct Handle {
 }
 
 impl Pool {
-    /// Maps memory for `frames` frames, in transparent huge pages if the kernel has some.
+    /// Maps memory for `frames` frames, in transparent huge pages if the kernel has any.
+    ///
+    /// # Errors
+    /// [`PoolError`] if `frames` is 0 or too large, or the kernel has no memory.
     pub fn new(frames: u32) -> Result<Self, PoolError> {
         if frames == 0 || frames > 1 << 22 {
             return Err(PoolError::Size(frames));
@@ -63,7 +67,7 @@ impl Pool {
         unsafe { self.0.inner.as_ref() }
     }
 
-    /// Takes a free frame; returns `None`, and counts the failed request, when all are in use.
+    /// Takes a free frame. Returns `None`, and counts the failed request, if all frames are in use.
     #[inline]
     pub(crate) fn take(&self) -> Option<NonNull<Frame>> {
         let Some(index) = self.inner().pop() else {
@@ -79,8 +83,8 @@ impl Pool {
         self.inner().frame(index)
     }
 
-    /// Returns start and length in bytes of the mapped region, for its registration with the kernel. Frame
-    /// `n` starts at `n * FRAME_SIZE`.
+    /// Returns address and length in bytes of the mapped region, for its registration with the kernel. Frame
+    /// `n` starts at offset `n * FRAME_SIZE`.
     pub fn region(&self) -> (*mut u8, usize) {
         (self.inner().region.as_ptr(), self.inner().frames.len() * FRAME_SIZE)
     }
@@ -103,7 +107,7 @@ impl Pool {
         self.capacity() - self.available()
     }
 
-    /// Returns the number of requests that found no free frame.
+    /// Returns the number of requests that failed because no frame was free.
     pub fn exhausted(&self) -> u64 {
         self.inner().exhausted.get()
     }
@@ -113,7 +117,7 @@ impl Drop for Handle {
     fn drop(&mut self) {
         // SAFETY: this was the last handle, on the pool's one thread.
         let inner = unsafe { self.inner.as_ref() };
-        // SAFETY: as above.
+        // SAFETY: only this thread uses the pool, and the reference ends here.
         let free = unsafe { &*inner.free.get() }.len();
         if free != inner.frames.len() {
             return;

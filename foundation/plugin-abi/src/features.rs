@@ -1,10 +1,10 @@
-//! Features of the interface: optional parts that a plugin requires and a router offers.
+//! Features of the plugin interface: optional parts that a plugin requires and a router offers.
 //!
 //! Version 1 of the interface grows by features. Each feature has a bit and a name, which never change; a new
 //! feature takes the next free bit. The router refuses a plugin that requires a missing feature. The error
 //! names the feature, and no code of the plugin runs.
 
-/// Set of interface features: one bit for each.
+/// Set of features of the plugin interface, one bit for each.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 #[repr(transparent)]
 pub struct Features(pub u64);
@@ -38,9 +38,9 @@ impl Features {
     pub const FLOW_BACKLOG: Self = Self(1 << 10);
     /// The router accepts requests for changes: `request`.
     pub const REQUESTS: Self = Self(1 << 11);
-    /// The router carries messages between the two halves of a plugin: `host-companion`, `send`,
+    /// The router carries messages between an instance and its host companion: `host-companion`, `send`,
     /// `millrace_message`.
-    pub const HALVES: Self = Self(1 << 12);
+    pub const HOST_COMPANION: Self = Self(1 << 12);
     /// The router sends packets out of ports that a plugin names: the verdicts `PORT` and `PORTS`.
     pub const TO_PORTS: Self = Self(1 << 13);
     /// The router puts packets into queues that a plugin names: the verdict `QUEUE`.
@@ -66,7 +66,7 @@ impl Features {
         ("packet-make", Self::PACKET_MAKE),
         ("flow-backlog", Self::FLOW_BACKLOG),
         ("requests", Self::REQUESTS),
-        ("halves", Self::HALVES),
+        ("host-companion", Self::HOST_COMPANION),
         ("to-ports", Self::TO_PORTS),
         ("to-queues", Self::TO_QUEUES),
         ("to-instances", Self::TO_INSTANCES),
@@ -74,17 +74,18 @@ impl Features {
         ("hold", Self::HOLD),
     ];
 
-    /// Features for plugins at the workers: all of them.
+    /// Features that the router offers to plugins at the workers: all of them.
     pub const AT_WORKERS: Self = Self((1 << Self::NAMED.len()) - 1);
 
-    /// Features for host companions at the host level, where there are no packets and no flows.
+    /// Features that the router offers to host companions at the host level, where there are no packets and
+    /// no flows.
     pub const ON_HOST_LEVEL: Self = Self::SERVICE_STATE
         .and(Self::SAVED_STATE)
         .and(Self::COUNTERS)
         .and(Self::TIMERS)
         .and(Self::LOG)
         .and(Self::REQUESTS)
-        .and(Self::HALVES);
+        .and(Self::HOST_COMPANION);
 
     /// Returns the union of both sets.
     #[must_use]
@@ -104,7 +105,7 @@ impl Features {
         if holds { self } else { Self::NONE }
     }
 
-    /// Whether the set is empty.
+    /// Returns whether the set is empty.
     #[must_use]
     pub const fn is_empty(self) -> bool {
         self.0 == 0
@@ -133,7 +134,7 @@ impl Features {
             b"flow-backlog" => Self::FLOW_BACKLOG,
             b"timer" => Self::TIMERS,
             b"map-read" | b"map-write" => Self::MAPS,
-            b"message" => Self::HALVES,
+            b"message" => Self::HOST_COMPANION,
             b"request" | b"request-filters" | b"request-routes" | b"request-queues"
             | b"request-instances" => Self::REQUESTS,
             _ => Self::NONE,
@@ -154,7 +155,7 @@ const fn same(a: &str, b: &str) -> bool {
 mod host {
     use super::Features;
 
-    /// Required features that the router doesn't offer.
+    /// Error for a plugin that requires features that the router doesn't offer.
     #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
     #[error(
         "the plugin needs {} of the plugin interface, which this router does not offer {place}; offered \
@@ -175,8 +176,8 @@ mod host {
     }
 
     impl Features {
-        /// Returns the names of all features in the set, in the order of the bits. A feature without a name
-        /// is called by its bit number.
+        /// Returns the names of all features in the set, in the order of the bits; for a feature without a
+        /// name, its bit number.
         pub fn names(self) -> Vec<String> {
             let bits = (0..u64::BITS).filter(|bit| self.0 >> bit & 1 != 0);
             let name = |bit: u32| match Self::NAMED.get(bit as usize) {
@@ -186,12 +187,18 @@ mod host {
             bits.map(name).collect()
         }
 
-        /// Checks the required features against those offered at the workers.
+        /// Checks that the router offers all features of the set at its workers.
+        ///
+        /// # Errors
+        /// [`NotOffered`] with the missing features.
         pub fn check_at_workers(self) -> Result<(), NotOffered> {
             self.check("at its workers", Self::AT_WORKERS)
         }
 
-        /// Checks the required features against those offered at the host level.
+        /// Checks that the router offers all features of the set at the host level.
+        ///
+        /// # Errors
+        /// [`NotOffered`] with the missing features.
         pub fn check_on_host_level(self) -> Result<(), NotOffered> {
             self.check("on the host level", Self::ON_HOST_LEVEL)
         }
@@ -213,13 +220,13 @@ mod tests {
     use super::*;
     use crate::binary::{HOST_FUNCTIONS, REQUEST_CAPABILITIES};
 
-    /// Bits and names are stable: a new feature may only follow the last one.
+    /// Compares bits and names of all features with a fixed list. A new feature may only follow the last one.
     #[test]
     fn each_feature_keeps_its_bit_and_its_name() {
         let names = Features::NAMED.map(|(name, _)| name);
         assert_eq!(names[..4], ["flow-state", "flow-ends", "service-state", "saved-state"]);
         assert_eq!(names[4..10], ["counters", "maps", "timers", "log", "packet-bytes", "packet-make"]);
-        assert_eq!(names[10..14], ["flow-backlog", "requests", "halves", "to-ports"]);
+        assert_eq!(names[10..14], ["flow-backlog", "requests", "host-companion", "to-ports"]);
         assert_eq!(names[14..], ["to-queues", "to-instances", "classify", "hold"]);
         for (bit, (name, feature)) in Features::NAMED.into_iter().enumerate() {
             assert_eq!((feature.0, Features::of_name(name)), (1 << bit, feature), "{name}");
@@ -250,7 +257,7 @@ mod tests {
             refused,
             "the plugin needs the features classify, hold of the plugin interface, which this router does \
              not offer on the host level; offered there: service-state, saved-state, counters, timers, log, \
-             requests, halves"
+             requests, host-companion"
         );
     }
 }

@@ -10,7 +10,7 @@ use crate::{
     VariantMemory,
 };
 
-/// Control message: a name and arguments.
+/// Control message to an instance: a name and arguments.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Message {
     /// Name of the message.
@@ -22,20 +22,20 @@ pub struct Message {
 /// Answer of an instance to a control message.
 pub type Reply = Result<Value, PluginError>;
 
-/// Runtime of a plugin's code, which determines its access.
+/// Runtime of a plugin's code, which determines what the code can access.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Runtime {
     /// Code built into the router.
     #[default]
     BuiltIn,
-    /// WebAssembly module: the code accesses only the memory and functions that it was given.
+    /// Sandboxed WebAssembly module: the code can access only its own memory and the functions given to it.
     Contained,
-    /// Shared object: the code accesses everything that the router accesses, and can't be interrupted.
+    /// Trusted shared object: the code can access everything that the router can, and can't be interrupted.
     Trusted,
 }
 
 impl Runtime {
-    /// Describes the runtime in words.
+    /// Returns a description of the runtime.
     pub const fn text(self) -> &'static str {
         match self {
             Self::BuiltIn => "built in",
@@ -64,32 +64,35 @@ pub trait Plugin: Send + Sync {
     /// Returns the positions whose gates accept the plugin's instances.
     fn positions(&self) -> &[Position];
 
-    /// Returns the control messages of the plugin's instances, each with a line about effect and arguments.
+    /// Returns the control messages of the plugin's instances, each with a line about its effect and
+    /// arguments.
     fn messages(&self) -> &[(&'static str, &'static str)];
 
-    /// Returns the JSON Schema of the settings, if any. The router validates settings against it before it
-    /// creates an instance. A setting with the `format` `port` or `instance` names a port or an instance, and
-    /// arrives as its number.
+    /// Returns the JSON Schema of the settings; `None` if the plugin checks them itself. The router validates
+    /// settings against the schema before it creates an instance. A setting with the `format` `port` or
+    /// `instance` names a port or an instance, and arrives as its number.
     fn settings_schema(&self) -> Option<&Map<String, Value>> {
         None
     }
 
-    /// Returns the manual page, if any: see [`manual_of`](crate::manual_of).
+    /// Returns the manual page; `None` if there is none (see [`manual_of`](crate::manual_of)).
     fn manual(&self) -> Option<String> {
         None
     }
 
-    /// Returns the required interface features. A router that lacks a feature refuses the plugin.
+    /// Returns the features of the plugin interface that the plugin requires. A router that lacks one of them
+    /// refuses the plugin.
     fn features(&self) -> Features {
         Features::NONE
     }
 
-    /// Returns the requested capabilities, by their names in manifests. A built-in plugin needs none.
+    /// Returns the capabilities that the plugin requests, by their names in manifests. A built-in plugin
+    /// needs none.
     fn capabilities(&self) -> &[&'static str] {
         &[]
     }
 
-    /// Returns the names of the plugin's counters, which the router adds up.
+    /// Returns the names of the plugin's counters. The router adds up their counts over all workers.
     fn counters(&self) -> &[&'static str] {
         &[]
     }
@@ -105,12 +108,12 @@ pub trait Plugin: Send + Sync {
         None
     }
 
-    /// Returns the eBPF variant of the plugin, if any.
+    /// Returns the eBPF variant of the plugin; `None` if it has none.
     fn ebpf_variant(&self) -> Option<EbpfVariant> {
         None
     }
 
-    /// Creates an instance with `settings` (empty for the defaults).
+    /// Creates an instance with `settings`; settings that are missing have their defaults.
     ///
     /// # Errors
     /// [`PluginError::Setting`] for a setting that is unknown, of a wrong type or out of range.
@@ -121,16 +124,16 @@ pub trait Plugin: Send + Sync {
         0
     }
 
-    /// Merges the replies of the instances on several workers to `message` into one answer. `replies` are in
-    /// the order of the workers. The default adds numbers and takes everything else from the first reply: see
-    /// [`merged`].
+    /// Merges the replies of an instance at several workers to `message` into one answer. `replies` are in
+    /// the order of the workers. By default, adds numbers and takes everything else from the first reply (see
+    /// [`merged`]).
     fn merge(&self, _message: &Message, replies: Vec<Value>) -> Value {
         replies.into_iter().reduce(merged).unwrap_or(Value::Null)
     }
 }
 
-/// Merges two answers. Adds numbers; merges objects key by key, with keys of either; merges lists of objects
-/// with equal length element by element; takes anything else from `first`.
+/// Merges two answers. Adds numbers. Merges objects key by key, and keeps keys that only one of them has.
+/// Merges lists of objects element by element if their lengths are equal. Takes anything else from `first`.
 pub fn merged(first: Value, second: Value) -> Value {
     match (first, second) {
         (Value::Number(a), Value::Number(b)) => match (a.as_u64(), b.as_u64(), a.as_f64(), b.as_f64()) {
@@ -173,70 +176,73 @@ mod tests {
     }
 }
 
-/// Ended flow: idle for too long, displaced by other flows, or no longer bound to the instance.
+/// Flow that has ended for an instance: it was idle for too long, displaced by other flows, or is no longer
+/// bound to the instance.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct FlowEnd {
     /// Six-tuple of the flow.
     pub key: FlowKey,
-    /// Number of the flow's packets since the router learned the flow.
+    /// Number of the flow's packets since the router has had a record of the flow.
     pub packets: u64,
-    /// Bytes of these packets, link headers included.
+    /// Bytes of `packets`, link headers included.
     pub bytes: u64,
 }
 
-/// Fault of an instance.
+/// Fault of an instance during a call.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Fault {
-    /// Kind of the fault for counters: `unreachable`, `stack overflow`, `wrong verdict`, …
+    /// Kind of the fault, for counters: `unreachable`, `stack overflow`, `wrong verdict`, …
     pub kind: &'static str,
     /// Description of the fault, as a sentence.
     pub text: String,
 }
 
-/// Progress of a call.
+/// Progress of a call of an instance.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Progress {
     /// The call is complete, and the verdicts are written.
     #[default]
     Done,
-    /// The call's slice is over. The router keeps the packets, and continues the call by
-    /// [`Instance::resume`].
+    /// The call's slice is over. The router stores the packets, and continues the call by
+    /// [`Instance::resume`] in a later iteration.
     Suspended,
 }
 
-/// Configured instance of a plugin. A worker owns the instance; two threads never call it at once.
+/// Configured instance of a plugin. A worker owns the instance, and two threads never call it at the same
+/// time.
 pub trait Instance: Send {
     /// Processes packets of the flows that the instance is bound to. Must not allocate, lock or wait.
     fn process(&mut self, packets: &mut Packets<'_>, now: Instant) -> Progress;
 
-    /// Whether the instance ever reads packets or flow keys, or returns a verdict other than pass. If no
-    /// instance on a path does, the router skips building flow keys for it. Asked once, when the instance is
-    /// added.
+    /// Returns whether the instance ever reads packets or flow keys, or returns a verdict other than pass. If
+    /// no instance on a path does, the router skips building flow keys for it. The router asks once, when the
+    /// instance is added.
     fn looks_at_packets(&self) -> bool {
         true
     }
 
-    /// Whether the instance ever changes bytes or length of packets. The router then checks the headers of
-    /// each packet that the instance lets continue. Asked once, when the instance is added.
+    /// Returns whether the instance ever changes bytes or length of packets. If so, the router checks the
+    /// headers of each packet that the instance lets continue. The router asks once, when the instance is
+    /// added.
     fn writes_packets(&self) -> bool {
         true
     }
 
-    /// Continues a suspended call. `packets` are the same packets in the same order.
+    /// Continues a suspended call. `packets` holds the same packets as before, in the same order.
     fn resume(&mut self, _packets: &mut Packets<'_>, _now: Instant) -> Progress {
         Progress::Done
     }
 
-    /// Aborts a suspended call. The router decides about its packets.
+    /// Aborts a suspended call. The call limits of the instance decide about its packets.
     fn abort(&mut self) {}
 
-    /// Removes and returns the fault of the finished call; `None` if it did not fail. After a fault the
-    /// instance is unusable until a restart.
+    /// Removes and returns the fault of the finished call; `None` if the call did not fail. After a fault,
+    /// the instance is unusable until [`restart`](Self::restart).
     fn take_fault(&mut self) -> Option<Fault> {
         None
     }
 
-    /// Returns the counts since the instance's creation, by the names of its plugin's counters.
+    /// Returns the counts since the instance's creation, each with the name of the counter.
     fn counters(&self) -> Vec<(&'static str, u64)> {
         Vec::new()
     }
@@ -249,104 +255,108 @@ pub trait Instance: Send {
     /// Handles a control message.
     ///
     /// # Errors
-    /// [`PluginError`] for an unknown message or a wrong argument; the message has changed nothing.
+    /// [`PluginError`] for an unknown message or a wrong argument. In this case the message must have changed
+    /// nothing.
     fn control(&mut self, message: &Message) -> Reply;
 
-    /// Starts to handle a control message. Returns `None` if its slice is over. The router then continues by
-    /// [`resume`](Self::resume) without packets, and gets the answer by [`take_reply`](Self::take_reply).
+    /// Starts to handle a control message. Returns `None` if the slice is over before the answer is ready.
+    /// The router then calls [`resume`](Self::resume) without packets, and gets the answer by
+    /// [`take_reply`](Self::take_reply).
     fn begin_control(&mut self, message: &Message) -> Option<Reply> {
         Some(self.control(message))
     }
 
-    /// Returns the answer to a suspended control message after its completion; `None` without an answer.
+    /// Returns the answer to a suspended control message once it is handled; `None` before that.
     fn take_reply(&mut self) -> Option<Reply> {
         None
     }
 
-    /// Returns the time of the next call of [`periodic`](Self::periodic); `None` without such a call.
+    /// Returns the time of the next call of [`periodic`](Self::periodic); `None` if none is due.
     fn next_call(&self) -> Option<Instant> {
         None
     }
 
-    /// Whether [`next_call`](Self::next_call) ever returns a time. Asked once, when the instance is added.
+    /// Returns whether [`next_call`](Self::next_call) ever returns a time. The router asks once, when the
+    /// instance is added.
     fn has_timers(&self) -> bool {
         false
     }
 
-    /// Runs the periodic work. If its slice is over, the router continues by [`resume`](Self::resume) without
-    /// packets.
+    /// Runs the periodic work. If the slice is over before its end, the router continues by
+    /// [`resume`](Self::resume) without packets.
     fn periodic(&mut self, _now: Instant) -> Progress {
         Progress::Done
     }
 
-    /// Handles a message of the other half of its plugin. [`Progress::Suspended`] as for
-    /// [`periodic`](Self::periodic).
+    /// Handles a message: an instance at a worker gets it from its host companion, a host companion from its
+    /// instances. [`Progress::Suspended`] has the same effect as for [`periodic`](Self::periodic).
     fn message(&mut self, _bytes: &[u8]) -> Progress {
         Progress::Done
     }
 
-    /// Removes and returns the oldest output besides verdicts; `None` if none is left. Asked after each call
-    /// if [`has_output`](Self::has_output).
+    /// Removes and returns the oldest output other than verdicts; `None` if none is left. The router calls
+    /// this after each call if [`has_output`](Self::has_output) is `true`.
     fn take_output(&mut self) -> Option<Output> {
         None
     }
 
-    /// Whether [`take_output`](Self::take_output) ever returns an output. Asked once, when the instance is
-    /// added.
+    /// Returns whether [`take_output`](Self::take_output) ever returns an output. The router asks once, when
+    /// the instance is added.
     fn has_output(&self) -> bool {
         false
     }
 
-    /// Returns the bytes of state that the router keeps for each bound flow; see [`Packets::state_mut`].
-    /// Asked once, when the instance is added.
+    /// Returns the size in bytes of the flow state that the router keeps for each bound flow (see
+    /// [`Packets::state_mut`]). The router asks once, when the instance is added.
     fn flow_state(&self) -> usize {
         0
     }
 
-    /// Returns the state common to all flows, as of the last completed call, with the size that its plugin
-    /// declares. The router keeps this state across a restart and hands it to a successor. Empty without such
-    /// state.
+    /// Returns the service state (common to all flows) after the last completed call, with the size that the
+    /// plugin declares; empty if it declares none. The router keeps this state across a restart and hands it
+    /// to a successor.
     fn service_state(&self) -> Vec<u8> {
         Vec::new()
     }
 
-    /// Takes over the state common to all flows of another instance; both have the same size. Called before
+    /// Takes over the service state of another instance, which has the same size. Called before
     /// [`restore`](Self::restore).
     fn adopt_service_state(&mut self, _state: &[u8]) {}
 
-    /// Attaches maps: first the maps that the plugin declares, then the maps of other instances that its
-    /// settings name. The order matches the map numbers. Maps are not available during the instance's
-    /// creation.
+    /// Attaches shared maps: first the maps that the plugin declares, then the maps of other instances that
+    /// its settings name. Their order is that of the map numbers. During its creation, an instance has no
+    /// maps yet.
     fn attach_maps(&mut self, _maps: Vec<MapHandle>) {}
 
-    /// Attaches the memory shared with the instance's eBPF variant, through which the variant gets its
-    /// settings. Called after [`restore`](Self::restore) if the instance takes over state.
+    /// Attaches the memory shared with the instance's eBPF variant, through which the instance sets the
+    /// variant's settings. If the instance takes over state, called after [`restore`](Self::restore).
     fn attach_ebpf_variant(&mut self, _memory: Arc<dyn VariantMemory>) {}
 
-    /// Saves the state, for an instance of another version of its plugin. Returns `None` without state, or if
-    /// the plugin can't save it.
+    /// Saves the state, for a successor of another version of the plugin. Returns `None` if there is no
+    /// state, or the plugin can't save it.
     fn save(&mut self) -> Result<Option<Vec<u8>>, PluginError> {
         Ok(None)
     }
 
-    /// Restores state that an instance saved under the state version `version` of its plugin
-    /// ([`state_version`](Plugin::state_version)).
+    /// Restores state that an instance saved under state version `version` (see
+    /// [`state_version`](Plugin::state_version)).
     ///
     /// # Errors
-    /// [`PluginError`] if the state can't be restored; the instance is unusable until a restart.
+    /// [`PluginError`] if the state can't be restored; the instance is then unusable until a restart.
     fn restore(&mut self, _state: &[u8], version: u32) -> Result<(), PluginError> {
-        Err(PluginError::Refused(format!("it takes no state over, of version {version} or any other")))
+        let text = format!("can't restore state of version {version}: the plugin takes over no state");
+        Err(PluginError::Refused(text))
     }
 
-    /// Notifies the instance that a bound flow has ended, once for each record of the flow that the router
-    /// kept. `state` is the flow's state, empty if there was none. [`Progress::Suspended`] as for
+    /// Notifies the instance that a bound flow has ended, once for each record of the flow. `state` is the
+    /// flow state; empty if there was none. [`Progress::Suspended`] has the same effect as for
     /// [`periodic`](Self::periodic). A busy instance may be notified later.
     fn flow_ended(&mut self, _flow: &FlowEnd, _state: &[u8]) -> Progress {
         Progress::Done
     }
 
-    /// Whether the router calls [`flow_ended`](Self::flow_ended): new flows cost less if no instance
-    /// subscribes. Asked once, when the instance is added.
+    /// Returns whether the router has to call [`flow_ended`](Self::flow_ended). New flows cost less if no
+    /// instance needs this. The router asks once, when the instance is added.
     fn hears_flow_ends(&self) -> bool {
         true
     }

@@ -6,46 +6,46 @@
 use std::fmt;
 use std::ops::RangeInclusive;
 
-/// Reads a rate in bits per second: `64kbit`, `1.5mbit`, `10gbit`.
+/// Reads a rate such as `64kbit`, `1.5mbit` or `10gbit`. Returns bits per second.
 ///
 /// # Errors
-/// The text is not a number with a unit of rates, or is out of range.
+/// The text is not a number with a unit of rates, or the rate is out of `range`.
 pub fn read_rate(text: &str, range: RangeInclusive<u64>) -> Result<u64, QuantityError> {
     RATE.read_within(text, range)
 }
 
-/// Reads a size in bytes: `1538B`, `64KiB`, `10MB`.
+/// Reads a size such as `1538B`, `64KiB` or `10MB`. Returns bytes.
 ///
 /// # Errors
-/// The text is not a number with a unit of sizes, or is out of range.
+/// The text is not a number with a unit of sizes, or the size is out of `range`.
 pub fn read_size(text: &str, range: RangeInclusive<u64>) -> Result<u64, QuantityError> {
     SIZE.read_within(text, range)
 }
 
-/// Reads a time in microseconds: `50us`, `10ms`, `30s`, `1h`.
+/// Reads a time such as `50us`, `10ms`, `30s` or `1h`. Returns microseconds.
 ///
 /// # Errors
-/// The text is not a number with a unit of times, or is out of range.
+/// The text is not a number with a unit of times, or the time is out of `range`.
 pub fn read_time(text: &str, range: RangeInclusive<u64>) -> Result<u64, QuantityError> {
     TIME.read_within(text, range)
 }
 
-/// Writes a rate in bits per second, in the largest unit that divides it.
+/// Writes a rate given in bits per second, in the largest unit that divides it.
 pub fn write_rate(bits: u64) -> String {
     RATE.write(bits)
 }
 
-/// Writes a size in bytes, in the largest binary unit that divides it.
+/// Writes a size given in bytes, in the largest binary unit that divides it.
 pub fn write_size(bytes: u64) -> String {
     SIZE.write(bytes)
 }
 
-/// Writes a time in microseconds, in the largest unit that divides it.
+/// Writes a time given in microseconds, in the largest unit that divides it.
 pub fn write_time(microseconds: u64) -> String {
     TIME.write(microseconds)
 }
 
-/// Reason why a text is no quantity, or is out of range.
+/// Reason why a text is no quantity, or why the quantity is out of range.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct QuantityError {
     text: String,
@@ -54,7 +54,7 @@ pub struct QuantityError {
     fault: Fault,
 }
 
-/// Fault of a text that should be a quantity.
+/// Reason why a text is no valid quantity.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Fault {
     NotRead,
@@ -68,7 +68,7 @@ impl fmt::Display for QuantityError {
         let [least, most] = [range.start(), range.end()].map(|end| kind.write(*end));
         match fault {
             Fault::NotRead => write!(f, "{text:?} is no {}: write {}", kind.noun, kind.examples),
-            Fault::OutOfRange => write!(f, "{text:?} is out of range: {least} to {most}"),
+            Fault::OutOfRange => write!(f, "the {} must be {least} to {most}, not {text:?}", kind.noun),
             Fault::NoUnit => match kind.proposals(text, range).as_slice() {
                 [] => write!(f, "{text:?} has no unit: write {least} to {most}"),
                 [one] => write!(f, "{text:?} has no unit: write {one:?}"),
@@ -83,13 +83,13 @@ impl fmt::Display for QuantityError {
 
 impl std::error::Error for QuantityError {}
 
-/// Kind of quantity: rate, size or time.
+/// Kind of quantity (rate, size or time) with its units.
 #[derive(PartialEq, Eq, Debug)]
 struct Kind {
     noun: &'static str,
-    /// Units to read, each with its factor.
+    /// Units that are read, each with its factor.
     units: &'static [(&'static str, u64)],
-    /// Units to write, the largest first; the last one is 1.
+    /// Units that are written, the largest first; the factor of the last one is 1.
     written: &'static [(&'static str, u64)],
     /// Units that an error proposes for a number without one, the likeliest first.
     usual: &'static [&'static str],
@@ -211,7 +211,7 @@ mod tests {
             (read_time("60", 1_000_000..=86_400_000_000), "\"60\" has no unit: write \"60s\" or \"60m\""),
             (read_size("4", MIB..=MIB << 20), "\"4\" has no unit: write \"4MiB\" or \"4GiB\""),
             (read_time("0", 1..=1_000), "\"0\" has no unit: write 1us to 1ms"),
-            (read_time("2s", 1..=1_000), "\"2s\" is out of range: 1us to 1ms"),
+            (read_time("2s", 1..=1_000), "the time must be 1us to 1ms, not \"2s\""),
         ] {
             assert_eq!(error.unwrap_err().to_string(), text);
         }

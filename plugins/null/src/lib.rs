@@ -36,7 +36,7 @@ use millrace_plugin_abi::{
 };
 use serde_json::{Map, Value, json};
 
-/// The plugin type, for registration.
+/// The plugin, for the registration of built-in plugins.
 pub static PLUGIN: Null = Null;
 
 /// Plugin `null`.
@@ -46,7 +46,7 @@ pub struct Null;
 const NAME: &str = "null";
 const MESSAGES: &[(&str, &str)] = &[("read", "the counters"), ("reset", "sets the counters to zero")];
 
-/// Version of the saved state of instances.
+/// Version of the saved state's format.
 const STATE_VERSION: u32 = 1;
 
 /// Maximum number of loop iterations per packet. With it, a batch of 256 packets takes a few milliseconds.
@@ -85,7 +85,7 @@ struct NullInstance {
 impl Instance for NullInstance {
     #[inline]
     fn process(&mut self, packets: &mut Packets<'_>, _now: Instant) -> Progress {
-        // Packets pass by default, without a verdict.
+        // A packet without a verdict passes.
         self.packets += packets.len() as u64;
         if self.work > 0 {
             spend(self.work * packets.len() as u64);
@@ -125,9 +125,9 @@ impl Instance for NullInstance {
 
 /// Runs a number of iterations of an empty loop.
 #[cold]
-fn spend(turns: u64) {
-    (0..turns).for_each(|turn| {
-        std::hint::black_box(turn);
+fn spend(iterations: u64) {
+    (0..iterations).for_each(|iteration| {
+        std::hint::black_box(iteration);
     });
 }
 
@@ -178,7 +178,7 @@ mod tests {
             };
             (0..20).map(|_| time()).min().unwrap()
         });
-        // 20,000 iterations of more than a twentieth of a nanosecond.
+        // 20,000 iterations take over a microsecond, if each takes more than a twentieth of a nanosecond.
         assert!(with > without + std::time::Duration::from_micros(1), "{without:?}, {with:?}");
     }
 

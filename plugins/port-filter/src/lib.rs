@@ -64,7 +64,7 @@ use serde_json::{Map, Value, json};
 
 use settings::{Cut, Protocols, Settings};
 
-/// The plugin type, for registration.
+/// The plugin, for the registration of built-in plugins.
 pub static PLUGIN: PortFilter = PortFilter;
 
 /// Plugin `port-filter`.
@@ -80,7 +80,7 @@ const MESSAGES: &[(&str, &str)] = &[
 /// Maximum number of ranges of an instance.
 const MOST_RANGES: usize = 5;
 
-/// Version of the saved state of instances.
+/// Version of the saved state's format.
 const STATE_VERSION: u32 = 2;
 
 impl Plugin for PortFilter {
@@ -103,12 +103,12 @@ impl Plugin for PortFilter {
     }
 
     fn ebpf_variant(&self) -> Option<EbpfVariant> {
-        Some(ebpf::FORM)
+        Some(ebpf::VARIANT)
     }
 
     fn create(&self, settings: &Map<String, Value>) -> Result<Box<dyn Instance>, PluginError> {
         let settings = Settings::default().with(settings)?;
-        let variant = VariantCounts::new(ebpf::FORM.counters);
+        let variant = VariantCounts::new(ebpf::VARIANT.counters);
         let counters = Counters::default();
         Ok(Box::new(PortFilterInstance { settings, counters, variant, other_ranges: false }))
     }
@@ -124,11 +124,11 @@ struct Counters {
 
 struct PortFilterInstance {
     settings: Settings,
-    /// Counts of packets at the worker.
+    /// Counters of packets that workers processed.
     counters: Counters,
-    /// Counts of offloaded packets, forwarded or dropped.
+    /// Counters of packets that the eBPF variant processed.
     variant: VariantCounts,
-    /// Whether the eBPF variant still counts under earlier ranges.
+    /// Whether the eBPF variant's counters still belong to earlier ranges.
     other_ranges: bool,
 }
 
@@ -158,7 +158,7 @@ impl Instance for PortFilterInstance {
         Ok(Some(state.to_string().into_bytes()))
     }
 
-    /// Restores the counters; the counts of ranges only if the ranges are the same.
+    /// Restores the counters. Those of the ranges are restored only if the ranges are the same.
     fn restore(&mut self, state: &[u8], version: u32) -> Result<(), PluginError> {
         let (ports, [packets, dropped, dropped_cut], ranges, variant): (String, _, _, Vec<u64>) =
             restored(state, version, STATE_VERSION)?;
@@ -238,7 +238,7 @@ impl PortFilterInstance {
         (0..MOST_RANGES).for_each(|range| self.variant.reset(ebpf::RANGES + range));
     }
 
-    /// Returns the worker's counts plus the eBPF variant's counts.
+    /// Returns the sums of the worker's and the eBPF variant's counters.
     fn counted(&self) -> Counters {
         let Counters { packets, dropped, dropped_cut, ranges } = self.counters;
         let counted = |at: usize| ranges.get(at).copied().unwrap_or_default();
@@ -246,7 +246,7 @@ impl PortFilterInstance {
         Counters {
             packets: packets.wrapping_add(self.variant.counted(ebpf::PACKETS)),
             dropped: dropped.wrapping_add(self.variant.counted(ebpf::DROPPED)),
-            // The offload never keeps packets with cut headers.
+            // Packets with cut headers are never offloaded.
             dropped_cut,
             ranges: std::array::from_fn(range),
         }
@@ -283,14 +283,14 @@ impl Protocols {
     }
 }
 
-/// Whether `protocol` is an IPv6 extension header: then the upper-layer protocol is unknown, since the router
-/// could not read the chain of headers to its end.
+/// Whether `protocol` is an IPv6 extension header. The router then could not read the chain of headers to its
+/// end, and the upper-layer protocol is unknown.
 #[inline]
 fn is_extension(protocol: u8) -> bool {
     matches!(
         Protocol(protocol),
         Protocol::HOP_BY_HOP | Protocol::ROUTING | Protocol::FRAGMENT | Protocol::DESTINATION_OPTIONS
-            // Mobility (RFC 6275), host identity (RFC 7401), shim6 (RFC 5533).
+            // Mobility (RFC 6275), HIP (RFC 7401), shim6 (RFC 5533).
             | Protocol(135 | 139 | 140)
     )
 }

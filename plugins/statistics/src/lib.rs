@@ -51,7 +51,7 @@ use millrace_plugin_abi::{
 use millrace_wire::Protocol;
 use serde_json::{Map, Value, json};
 
-/// The plugin type, for registration.
+/// The plugin, for the registration of built-in plugins.
 pub static PLUGIN: Statistics = Statistics;
 
 /// Plugin `statistics`.
@@ -82,20 +82,20 @@ impl Plugin for Statistics {
     }
 
     fn ebpf_variant(&self) -> Option<EbpfVariant> {
-        Some(ebpf::FORM)
+        Some(ebpf::VARIANT)
     }
 
     fn create(&self, settings: &Map<String, Value>) -> Result<Box<dyn Instance>, PluginError> {
         let what = What::read(settings)?.unwrap_or(What::All);
-        let variant = VariantCounts::new(ebpf::FORM.counters);
+        let variant = VariantCounts::new(ebpf::VARIANT.counters);
         Ok(Box::new(StatisticsInstance { what, counters: Box::new(Counters::ZERO), variant }))
     }
 }
 
-/// Version of the saved state of instances.
+/// Version of the saved state's format.
 const STATE_VERSION: u32 = 2;
 
-/// Counters to gather beside the totals.
+/// Counters to gather in addition to the totals.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum What {
     Protocol,
@@ -113,7 +113,7 @@ impl What {
     }
 }
 
-/// Number of packets and bytes.
+/// Number of packets, and number of their bytes.
 #[derive(Clone, Copy, Default)]
 struct Count {
     packets: u64,
@@ -153,7 +153,7 @@ impl Counters {
     const ZERO: Self =
         Self { total: Count::ZERO, v4: [Count::ZERO; 256], v6: [Count::ZERO; 256], sizes: [0; SIZES.len()] };
 
-    /// Iterates over all numbers, in the order of the saved state and of the eBPF variant.
+    /// Iterates over all counters, in the order of the saved state and of the eBPF variant.
     fn numbers(&self) -> impl Iterator<Item = u64> {
         let counts = std::iter::once(&self.total).chain(&self.v4).chain(&self.v6);
         counts.flat_map(|count| [count.packets, count.bytes]).chain(self.sizes)
@@ -167,9 +167,9 @@ impl Counters {
 
 struct StatisticsInstance {
     what: What,
-    /// Counts of packets at the worker.
+    /// Counters of packets that workers processed.
     counters: Box<Counters>,
-    /// Counts of offloaded packets.
+    /// Counters of packets that the eBPF variant processed.
     variant: VariantCounts,
 }
 
@@ -279,7 +279,7 @@ impl StatisticsInstance {
 
 #[inline]
 fn size_class(bytes: u64) -> usize {
-    // The last limit is the greatest number, so every length has a class.
+    // The upper limit of the last class is the greatest number, so every length has a class.
     SIZES.iter().position(|(_, limit)| bytes <= *limit).unwrap_or(SIZES.len() - 1)
 }
 
@@ -290,7 +290,7 @@ fn family(counts: &[Count; 256]) -> Value {
     })
 }
 
-/// Returns the protocols with packets, by name or number.
+/// Returns a value for each protocol with packets, by the protocol's name or number.
 fn by_name(counts: &[Count; 256], value: fn(&Count) -> u64) -> Map<String, Value> {
     (0..=u8::MAX)
         .zip(counts)

@@ -27,7 +27,7 @@
 ///     period: 1000,          // milliseconds between two calls of `periodic`
 ///     cost: { packet: 50, byte: 0 },
 ///     flow_ends: true,       // enables `flow_ended`
-///     hears: true,           // enables `message`: messages of the other half
+///     hears: true,           // enables `message`: messages of the other part
 /// }
 /// ```
 #[macro_export]
@@ -82,11 +82,11 @@ macro_rules! millrace_plugin {
                 $(.and($crate::Features::SERVICE_STATE.when($service_state > 0)))?
                 $(.and($crate::features::because!($crate::Features::MAPS, $($map)+)))?
                 $(.and($crate::features::because!($crate::Features::COUNTERS, $counter)))?
-                $(.and($crate::features::because!($crate::Features::HALVES, $host_companion)))?
+                $(.and($crate::features::because!($crate::Features::HOST_COMPANION, $host_companion)))?
                 $(.and($crate::features::because!($crate::Features::SAVED_STATE, $state_version)))?
                 $(.and($crate::features::because!($crate::Features::TIMERS, $period)))?
                 $(.and($crate::Features::FLOW_ENDS.when($flow_ends)))?
-                $(.and($crate::Features::HALVES.when($hears)))?;
+                $(.and($crate::Features::HOST_COMPANION.when($hears)))?;
             const FLOW_STATE: u16 = $crate::manifest::given!(0 $(, $flow_state)?);
             const SERVICE_STATE: u16 = $crate::manifest::given!(0 $(, $service_state)?);
             const MAPS: &'static [(&'static str, usize, usize, usize)] = &[$($(($map, $key, $value, $entries)),+)?];
@@ -140,7 +140,7 @@ macro_rules! millrace_plugin {
     };
 }
 
-/// Exports, as listed in `docs/plugin-abi.md`.
+/// Defines the exported functions, as listed in `docs/plugin-abi.md`.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! __millrace_export {
@@ -155,8 +155,8 @@ macro_rules! __millrace_export {
         #[unsafe(no_mangle)]
         extern "C" fn millrace_manifest() -> *const u8 {
             const TEXT: &str = <$plugin as $crate::Declared>::MANIFEST;
-            // The router reads and checks the section before any code runs. The last byte stays 0 and ends
-            // the text.
+            // The router reads and checks the section before any code runs. The last byte is 0, which
+            // terminates the text.
             #[unsafe(link_section = "millrace.manifest")]
             static MANIFEST: [u8; TEXT.len() + 1] = $crate::manifest::array(TEXT);
             MANIFEST.as_ptr()
@@ -180,25 +180,25 @@ macro_rules! __millrace_export {
 
         #[unsafe(no_mangle)]
         unsafe extern "C" fn millrace_release(address: *mut u8, bytes: usize) {
-            // SAFETY: the router releases memory that it reserved.
+            // SAFETY: the router releases only memory that it has reserved.
             unsafe { $crate::glue::release(address, bytes) }
         }
 
         #[unsafe(no_mangle)]
         unsafe extern "C" fn millrace_init(settings: *const u8, bytes: usize) -> i32 {
-            // SAFETY: the router calls by the rules of the interface.
+            // SAFETY: the router keeps the rules of the interface.
             unsafe { $crate::glue::init(&SLOT, settings, bytes) }
         }
 
         #[unsafe(no_mangle)]
         unsafe extern "C" fn millrace_packets(call: *const $crate::binary::RawCall) {
-            // SAFETY: as above.
+            // SAFETY: the router keeps the rules of the interface.
             unsafe { $crate::glue::packets(&SLOT, call) }
         }
 
         #[unsafe(no_mangle)]
         unsafe extern "C" fn millrace_periodic(now: u64) {
-            // SAFETY: as above.
+            // SAFETY: the router keeps the rules of the interface.
             unsafe { $crate::glue::periodic(&SLOT, now) }
         }
     };
@@ -210,14 +210,14 @@ macro_rules! __millrace_export {
             arguments: *const u8,
             bytes: usize,
         ) -> i32 {
-            // SAFETY: the router calls by the rules of the interface.
+            // SAFETY: the router keeps the rules of the interface.
             unsafe { $crate::glue::control(&SLOT, (name, name_bytes), (arguments, bytes)) }
         }
     };
     (flow_ended $plugin:ty, true) => {
         #[unsafe(no_mangle)]
         unsafe extern "C" fn millrace_flow_ended(flow: *const $crate::binary::RawFlowEnd) {
-            // SAFETY: the router calls by the rules of the interface.
+            // SAFETY: the router keeps the rules of the interface.
             unsafe { $crate::glue::flow_ended(&SLOT, flow) }
         }
     };
@@ -225,7 +225,7 @@ macro_rules! __millrace_export {
     (message $plugin:ty, true) => {
         #[unsafe(no_mangle)]
         unsafe extern "C" fn millrace_message(bytes: *const u8, length: usize) {
-            // SAFETY: the router calls by the rules of the interface.
+            // SAFETY: the router keeps the rules of the interface.
             unsafe { $crate::glue::message(&SLOT, (bytes, length)) }
         }
     };
@@ -233,19 +233,19 @@ macro_rules! __millrace_export {
     (save $plugin:ty, $version:literal) => {
         #[unsafe(no_mangle)]
         unsafe extern "C" fn millrace_save() -> i32 {
-            // SAFETY: the router calls by the rules of the interface.
+            // SAFETY: the router keeps the rules of the interface.
             unsafe { $crate::glue::save(&SLOT) }
         }
 
         #[unsafe(no_mangle)]
         unsafe extern "C" fn millrace_restore(state: *const u8, bytes: usize, version: u32) -> i32 {
-            // SAFETY: as above.
+            // SAFETY: the router keeps the rules of the interface.
             unsafe { $crate::glue::restore(&SLOT, (state, bytes), version) }
         }
     };
 }
 
-/// Returns the given value, or else the default.
+/// Expands to the given value, or to the default.
 #[macro_export]
 #[doc(hidden)]
 macro_rules! __millrace_given {
@@ -259,7 +259,7 @@ macro_rules! __millrace_given {
 #[doc(hidden)]
 pub use crate::__millrace_given as given;
 
-/// Formats the maps as JSON for a manifest.
+/// Formats the declarations of maps as JSON, for a manifest.
 #[macro_export]
 #[doc(hidden)]
 macro_rules! __millrace_objects {
@@ -273,7 +273,7 @@ macro_rules! __millrace_objects {
 #[doc(hidden)]
 pub use crate::__millrace_objects as objects;
 
-/// Positions at which a plugin can be bound.
+/// Positions whose gates plugins can be bound at.
 pub const POSITIONS: [&str; 5] = ["early", "route", "late", "queue", "copy"];
 
 /// Returns the bytes of a text, padded with zeros.
@@ -377,7 +377,7 @@ const fn space(text: &[u8], mut from: usize) -> usize {
     from
 }
 
-/// Returns the end of the value that begins at `from`.
+/// Returns the index behind the value that begins at `from`; `None` for an invalid value.
 const fn value(text: &[u8], from: usize, levels: u32) -> Option<usize> {
     match at(text, from) {
         b'{' if levels > 0 => list(text, from + 1, b'}', levels - 1),
@@ -390,7 +390,7 @@ const fn value(text: &[u8], from: usize, levels: u32) -> Option<usize> {
     }
 }
 
-/// Returns the end of an object or array whose first bracket precedes `from`.
+/// Returns the index behind an object or array. `from` is the index behind its first bracket.
 const fn list(text: &[u8], from: usize, close: u8, levels: u32) -> Option<usize> {
     let mut from = space(text, from);
     if at(text, from) == close {
@@ -415,7 +415,7 @@ const fn list(text: &[u8], from: usize, close: u8, levels: u32) -> Option<usize>
     }
 }
 
-/// Returns the end of a key with its colon.
+/// Returns the index behind a key and its colon.
 const fn key(text: &[u8], from: usize) -> Option<usize> {
     if at(text, from) != b'"' {
         return None;
@@ -426,7 +426,7 @@ const fn key(text: &[u8], from: usize) -> Option<usize> {
     }
 }
 
-/// Returns the end of a string whose first quote precedes `from`.
+/// Returns the index behind a string. `from` is the index behind its first quote.
 const fn string(text: &[u8], mut from: usize) -> Option<usize> {
     while from < text.len() {
         match text[from] {
@@ -463,7 +463,7 @@ const fn word(text: &[u8], mut from: usize, word: &[u8]) -> Option<usize> {
     Some(from)
 }
 
-/// Returns the end of one or more digits.
+/// Returns the index behind one or more digits.
 const fn digits(text: &[u8], mut from: usize) -> Option<usize> {
     let first = from;
     while at(text, from).is_ascii_digit() {

@@ -1,4 +1,5 @@
-//! Test of a plugin that uses the whole SDK, in the test router: verdicts, changes and calls take effect.
+//! Test of a plugin that uses all parts of the SDK, in the test router: its verdicts, changes and calls must
+//! take effect.
 
 use std::net::IpAddr;
 
@@ -15,7 +16,7 @@ plain! {
     }
 }
 
-/// Plugin whose action on a packet depends on the first byte of the payload.
+/// Plugin that treats a packet as the first byte of the payload says.
 struct Obedient {
     ended: Vec<(u32, u64)>,
     saved: Vec<u8>,
@@ -176,7 +177,7 @@ fn features_of_other_keys_are_declared_by_themselves() {
     let manifest: serde_json::Value = serde_json::from_str(Obedient::MANIFEST).unwrap();
     let all =
         ["flow-state", "flow-ends", "service-state", "saved-state", "maps", "timers", "log", "packet-bytes"];
-    let more = ["packet-make", "flow-backlog", "requests", "halves", "to-ports", "classify"];
+    let more = ["packet-make", "flow-backlog", "requests", "host-companion", "to-ports", "classify"];
     assert_eq!(manifest["features"], serde_json::json!([all.as_slice(), &more].concat()));
 }
 

@@ -1,4 +1,4 @@
-//! Changes that a benchmark makes in a router in memory between packets.
+//! Changes that a benchmark makes to a router in memory between packets.
 
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, sync_channel};
@@ -61,10 +61,11 @@ impl Pipeline {
         Ok(id)
     }
 
-    /// Starts an upgrade of an instance in the next iteration. The returned receiver gets its result.
+    /// Sends the command to upgrade an instance; the worker executes it in its next iteration. The returned
+    /// receiver gets the result.
     pub fn begin_succession(&mut self, id: InstanceId, successor: Successor) -> Receiver<Option<Succession>> {
         let (reply, answer) = sync_channel(1);
-        // The worker reads the command later, so that its cost is measured.
+        // The command only waits in the ring here. The worker executes it later, so its cost is measured.
         let _ = self.link.commands.push(PluginCommand::Replace(id, successor, reply).into());
         answer
     }
@@ -75,7 +76,7 @@ impl Pipeline {
         let (reply, answer) = sync_channel(1);
         let _ = self.link.commands.push(PluginCommand::Control(id, message, reply).into());
         for _ in 0..1000 {
-            self.sent += self.worker.turn(self.now, || self.now).received as u64;
+            self.sent += self.worker.iterate(self.now, || self.now).received as u64;
             if let Ok(answer) = answer.try_recv() {
                 let reply = answer.ok_or_else(|| BenchError::measurement("plugins", "no such instance"))?;
                 return reply.map_err(failed);
@@ -84,12 +85,12 @@ impl Pipeline {
         Err(BenchError::measurement("plugins", "an instance did not answer"))
     }
 
-    /// Adds a filter for the gate's instance. The next packet finds the filter active.
+    /// Adds a filter bound to the gate's instance. It is active from the next packet on.
     pub fn add_filter(&mut self, filter: &str) -> Result<(), BenchError> {
         let filter: Filter = filter.parse().map_err(failed)?;
         let (_, change) = bind(&mut self.unit, COUNTING, &filter, 0)?;
         let told = self.tables.publish(vec![change]);
-        // The worker reads the command later, so that its cost is measured.
+        // The command only waits in the ring here. The worker executes it later, so its cost is measured.
         let _ = self.link.commands.push(PluginCommand::Change(told).into());
         Ok(())
     }

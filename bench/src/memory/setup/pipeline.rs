@@ -1,4 +1,4 @@
-//! Router between ports in memory.
+//! Worker of a router with ports in memory, driven by the benchmark.
 
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -39,7 +39,7 @@ struct Ports {
     outs: Vec<Place>,
 }
 
-/// Worker of a router, with its part of the ports.
+/// Worker of a router, with the worker's ports.
 pub(crate) struct Pipeline {
     pub(super) fib: SharedFib,
     pub(super) worker: Worker,
@@ -47,7 +47,7 @@ pub(crate) struct Pipeline {
     pub(super) unit: Unit,
     pub(super) tables: GateTables,
     pub(super) now: Instant,
-    /// Start of the router, for iterations in real time.
+    /// Start time of the router, for iterations in real time.
     began: std::time::Instant,
     /// Number of packets received by the router.
     pub sent: u64,
@@ -55,7 +55,7 @@ pub(crate) struct Pipeline {
     pub(super) out: Place,
     /// Tracing interval: one packet in this number is traced; 0 disables tracing.
     traced: u32,
-    /// Reading end of the trace. It is never read, and kept only so that the trace stays open.
+    /// Reading end of the trace. It is never read; the trace stays open as long as it exists.
     reader: Option<TraceSource>,
 }
 
@@ -65,7 +65,7 @@ impl Pipeline {
         Self::between(case, setup, Box::new(input), Box::new(sink()))
     }
 
-    /// Creates a router between two ports.
+    /// Creates a router of one worker, between an input and an output port.
     pub fn between(
         case: Case,
         setup: Setup,
@@ -76,8 +76,8 @@ impl Pipeline {
         Self::of(case, setup, &ports, None, 0, [input, output])
     }
 
-    /// Creates one of several workers, with one port to receive and one to send. The routes use the output
-    /// ports of all workers in rotation.
+    /// Creates one of several workers, with its own input and output port. The routes use the output ports of
+    /// all workers in rotation.
     pub fn member(
         case: Case,
         setup: Setup,
@@ -86,7 +86,7 @@ impl Pipeline {
         chosen: Chosen,
     ) -> Result<Self, BenchError> {
         let workers = handover.workers() as u16;
-        // Devices belong to the workers in rotation.
+        // Each worker owns one input and one output device.
         let places = |first: u16| (first..first + workers).map(Place::numbered).collect();
         let ports = Ports { ins: places(0), outs: places(workers) };
         let input = generator(case, setup, chosen);
@@ -141,7 +141,7 @@ impl Pipeline {
             pipeline.schedule(NodeKind::FlowQueues(FlowQueuesSettings::default()))?;
         }
         pipeline.worker.add_device(out.device, output);
-        // The input is added last, so that no packet arrives before the router is ready.
+        // Add the input last, so that no packet arrives before the router is ready.
         pipeline.worker.add_device(ports.ins[worker_number].device, input);
         Ok(pipeline)
     }
@@ -167,9 +167,9 @@ impl Pipeline {
     }
 
     pub(super) fn tell(&mut self, command: impl Into<Command>) {
-        // The ring has room: the worker executes each command before the next one.
+        // The ring always has room: the worker executes each command before the next one is sent.
         let _ = self.link.commands.push(command.into());
-        self.sent += self.worker.turn(self.now, || self.now).received as u64;
+        self.sent += self.worker.iterate(self.now, || self.now).received as u64;
     }
 
     /// Restarts the trace, if packets are traced.
@@ -183,11 +183,11 @@ impl Pipeline {
         }
     }
 
-    /// Sends a number of packets through the router in whole batches; returns the actual number.
+    /// Forwards `packets` packets in whole batches; returns the actual number.
     pub fn forward(&mut self, packets: u64) -> u64 {
         let mut done = 0;
         while done < packets {
-            done += self.worker.turn(self.now, || self.now).received as u64;
+            done += self.worker.iterate(self.now, || self.now).received as u64;
             self.now += STEP;
         }
         self.sent += done;
@@ -195,13 +195,13 @@ impl Pipeline {
     }
 
     /// Runs one iteration of the worker in real time.
-    pub fn turn_now(&mut self) {
+    pub fn iterate_now(&mut self) {
         self.now = Instant::ZERO + self.began.elapsed();
-        self.sent += self.worker.turn(self.now, || self.now).received as u64;
+        self.sent += self.worker.iterate(self.now, || self.now).received as u64;
     }
 
-    /// Forwards packets for a given time, while `change` changes routes on another thread. Returns the
-    /// nanoseconds per packet and the result of `change`.
+    /// Forwards packets for a given time while `change` changes routes on another thread. Returns the
+    /// nanoseconds per packet, and the result of `change`.
     pub fn forward_beside<T: Send>(
         &mut self,
         time: Duration,
@@ -214,14 +214,14 @@ impl Pipeline {
             let changing = scope.spawn(move || change(&mut writer));
             let (start, mut packets) = (std::time::Instant::now(), 0);
             while start.elapsed() < time {
-                packets += worker.turn(*now, || *now).received as u64;
+                packets += worker.iterate(*now, || *now).received as u64;
                 *now += STEP;
             }
             let each = start.elapsed().as_secs_f64() * 1e9 / packets as f64;
             stop.store(true, Ordering::Relaxed);
             while !changing.is_finished() {
-                // The changing thread may wait for a reply of the worker.
-                packets += worker.turn(*now, || *now).received as u64;
+                // Continue until the thread ends: it may wait for a reply of the worker.
+                packets += worker.iterate(*now, || *now).received as u64;
             }
             (packets, each, changing.join())
         });
@@ -237,8 +237,8 @@ impl Pipeline {
         answer.try_recv().unwrap_or_default()
     }
 
-    /// Returns the number of established flows' packets that were received but did not reach the binding that
-    /// counts them.
+    /// Returns the number of received packets of established flows that did not reach the binding that counts
+    /// them.
     pub fn established_lost(&mut self, family: Family) -> Result<u64, BenchError> {
         let filter = of_established(family)?.to_string();
         let bound = self.unit.bindings().into_iter().find(|bound| bound.filter == filter);
@@ -247,7 +247,7 @@ impl Pipeline {
         Ok((received / 4).saturating_sub(treated))
     }
 
-    /// Returns the packets that a binding has treated.
+    /// Returns the number of packets that a binding has treated.
     fn treated_by(&mut self, binding: BindingId) -> u64 {
         let (reply, answer) = sync_channel(1);
         self.tell(FilterCommand::Count(binding, reply));
@@ -256,7 +256,7 @@ impl Pipeline {
         counts.map_or(0, |(_, counts)| counts.packets)
     }
 
-    /// Returns an error unless every packet so far has left by the output port.
+    /// Returns an error unless all packets so far have left by the output port.
     pub fn check(&mut self, case: Case) -> Result<(), BenchError> {
         let sent = self.sent;
         let (received, transmitted) = self.passed();
@@ -270,7 +270,7 @@ impl Pipeline {
         Ok(())
     }
 
-    /// Returns the numbers of received and transmitted packets before the iteration that this call runs.
+    /// Runs one iteration. Returns the numbers of packets received and transmitted before it.
     pub fn passed(&mut self) -> (u64, u64) {
         let snapshot = self.snapshot();
         let out = snapshot.devices.iter().find(|(device, _)| *device == self.out.device);
@@ -278,7 +278,7 @@ impl Pipeline {
     }
 }
 
-/// Returns a port that accepts all sent packets.
+/// Returns an output port that accepts and discards all packets.
 fn sink() -> Generator {
     Generator::new(MacAddr(OUT_MAC), MTU, Vec::new(), 0)
 }

@@ -1,5 +1,5 @@
-//! Bar chart: Millrace's and the peer's figures, with the spread of repetitions and the promised limit as a
-//! line.
+//! Bar chart: figures of Millrace and of the peer, with the spread of repetitions. A line marks the promised
+//! limit.
 
 use std::fmt::Write;
 
@@ -9,26 +9,26 @@ use super::{WIDTH, class};
 use crate::report::escaped::escaped;
 use crate::{Measurement, Subject, shown};
 
-/// Widths and heights in pixels: first the label column, then the room for a figure on the right.
+/// Width of the label column, in pixels. Below: further widths and heights.
 const LABEL: f64 = 400.0;
 const FIGURE: f64 = 90.0;
 const BAR: f64 = 12.0;
-/// Gap between two bars of a measurement.
+/// Gap between the two bars of a measurement, in pixels.
 const BETWEEN: f64 = 1.0;
 const GAP: f64 = 10.0;
 const TOP: f64 = 6.0;
-/// Height of the axis with ticks, their numbers, and the unit.
+/// Height of the axis in pixels: ticks, their numbers, and the unit.
 const AXIS: f64 = 34.0;
-/// Distance from the top of a line of text to its base line.
+/// Distance from the top of a text line to its base line, in pixels.
 const BASE: f64 = 10.0;
 
-/// Draws the bars of measurements with the same unit, for a page.
+/// Draws the bars of measurements with the same unit, for the HTML page.
 pub(in crate::report) fn bars(unit: &str, measurements: &[&Measurement]) -> String {
     chart(unit, measurements, "", "")
 }
 
-/// Draws the bars of measurements with the same unit. `attributes`: further attributes of the SVG element.
-/// `background`: elements below the bars.
+/// Draws the bars of measurements with the same unit. `attributes` are further attributes of the SVG element.
+/// `background` holds SVG elements below the bars.
 pub(in crate::report) fn chart(
     unit: &str,
     measurements: &[&Measurement],
@@ -50,7 +50,8 @@ pub(in crate::report) fn chart(
     )
 }
 
-/// Returns the limit of Millrace's figure: the promised bound, or the promised ratio times the peer's figure.
+/// Returns the limit of Millrace's figure: the promised limit, or the promised ratio times the peer's figure.
+/// `None` without a promise.
 fn limit(measurement: &Measurement) -> Option<f64> {
     let limit = measurement.limit?;
     match (measurement.limits_ratio(), measurement.peer) {
@@ -75,7 +76,7 @@ fn x_of(scale: &Scale, figure: f64) -> f64 {
 /// Draws the axis below `y`, with grid lines upwards from its ticks.
 fn axis(svg: &mut String, unit: &str, scale: &Scale, y: f64) {
     let (left, right) = (LABEL, WIDTH - FIGURE);
-    // Writing to a string can't fail, here and below.
+    // Writing to a string can't fail.
     let _ = writeln!(svg, "<line x1=\"{left}\" x2=\"{right}\" y1=\"{y:.1}\" y2=\"{y:.1}\" class=\"base\"/>");
     let mut free = f64::NEG_INFINITY;
     for tick in &scale.ticks {
@@ -86,7 +87,7 @@ fn axis(svg: &mut String, unit: &str, scale: &Scale, y: f64) {
             "<line x1=\"{x:.1}\" x2=\"{x:.1}\" y1=\"0\" y2=\"{:.1}\" class=\"grid\"/>",
             y + 4.0
         );
-        // A number that would touch the previous number is left out.
+        // Omit a number that would touch the previous one.
         if x - half > free {
             let _ = writeln!(svg, "<text x=\"{x:.1}\" y=\"{:.1}\" class=\"tick\">{text}</text>", y + 15.0);
             free = x + half + 6.0;
@@ -97,7 +98,7 @@ fn axis(svg: &mut String, unit: &str, scale: &Scale, y: f64) {
         writeln!(svg, "<text x=\"{LABEL}\" y=\"{:.1}\" class=\"axis\">{}</text>", y + 29.0, escaped(&axis));
 }
 
-/// Draws a measurement below `y`; returns its lower end.
+/// Draws a measurement with its upper edge at `y`; returns its lower edge.
 fn row(svg: &mut String, measurement: &Measurement, scale: &Scale, y: f64) -> f64 {
     let lines = wrapped(&measurement.case, LABEL - 16.0);
     for (number, line) in lines.iter().enumerate() {
@@ -132,8 +133,8 @@ fn row(svg: &mut String, measurement: &Measurement, scale: &Scale, y: f64) -> f6
     end.max(y + LINE * lines.len() as f64)
 }
 
-/// Draws a bar with its spread. The figure stands at the end of the bar, or after a spread or limit mark that
-/// it would cross.
+/// Draws a bar with its spread. The figure stands after the end of the bar. If it would cross a spread or
+/// limit mark there, it stands after the mark.
 fn bar(
     svg: &mut String,
     scale: &Scale,
@@ -167,7 +168,7 @@ mod tests {
     use super::*;
     use crate::Bound;
 
-    /// Returns the values of an attribute in the lines with a class.
+    /// Returns the values of an attribute in those SVG lines that have the class `class`.
     fn values(svg: &str, class: &str, attribute: &str) -> Vec<f64> {
         let of_class = svg.lines().filter(|line| line.contains(&format!("class=\"{class}\"")));
         let value = |line: &str| {
@@ -206,7 +207,7 @@ mod tests {
     #[test]
     fn long_label_is_whole_and_the_next_row_is_below() {
         let case = "IPv4, 128 K flows and 500 K routes, beside filters of which none matches, and beside flows \
-                    that are bound to an instance, what forwarding a packet takes beyond sender and receiver";
+                    that are bound to an instance, forwarding time per packet beyond that of generator and receiver";
         let (long, next) = (Measurement::of(case, 1.0, "ns"), Measurement::of("next", 1.0, "ns"));
         let svg = bars("ns", &[&long, &next]);
         let (lines, at) = (texts(&svg, "label"), values(&svg, "label", "y"));
@@ -245,7 +246,7 @@ mod tests {
 
     #[test]
     fn the_generators_bars_have_a_class_of_their_own() {
-        let alone = Measurement::of("the generator alone", 10.0, "ns").about(Subject::Generator);
+        let alone = Measurement::of("generator only", 10.0, "ns").about(Subject::Generator);
         let svg = bars("ns", &[&alone]);
         assert_eq!((values(&svg, "generator", "width").len(), values(&svg, "ours", "width").len()), (1, 0));
         let beside = Measurement::of("a", 10.0, "ns").beside("sender and receiver", 9.0);

@@ -1,16 +1,16 @@
-//! Estimated text widths, and labels broken into lines.
+//! Estimated widths of texts, and line breaks in labels.
 
 /// Font size in pixels, as in the page's style.
 const SIZE: f64 = 11.0;
 /// Distance between two lines of text, in pixels.
 pub(super) const LINE: f64 = 13.0;
 
-/// Returns the width of a text in pixels, in the widest common sans-serif font (DejaVu Sans).
+/// Returns the width of a text in pixels, for the widest common sans-serif font (DejaVu Sans).
 pub(super) fn width(text: &str) -> f64 {
     text.chars().map(letter).sum::<f64>() * SIZE
 }
 
-/// Returns the width of a letter relative to the font size.
+/// Returns the width of a character relative to the font size.
 fn letter(letter: char) -> f64 {
     match letter {
         'i' | 'j' | 'l' | 'I' | ' ' | '.' | ',' | ':' | ';' | '\'' | '|' | '!' => 0.34,
@@ -22,7 +22,7 @@ fn letter(letter: char) -> f64 {
     }
 }
 
-/// Breaks a text into lines of at most `most` pixels: between words, and within a word only if it exceeds a
+/// Breaks a text into lines of at most `most` pixels. Breaks within a word only if the word alone exceeds a
 /// line.
 pub(super) fn wrapped(text: &str, most: f64) -> Vec<String> {
     let mut lines = vec![String::new()];
@@ -58,7 +58,7 @@ fn pieces(word: &str, most: f64) -> Vec<String> {
     pieces
 }
 
-/// Returns the first left edge from `x` on at which a text of `wide` pixels crosses no obstacle. Obstacles
+/// Returns the leftmost position from `x` on at which a text of `wide` pixels overlaps no obstacle. Obstacles
 /// are pairs of left and right edges.
 pub(super) fn clear_of(x: f64, wide: f64, obstacles: &[[f64; 2]]) -> f64 {
     /// Gap between a text and an obstacle in pixels.
@@ -77,7 +77,7 @@ mod tests {
 
     #[test]
     fn labels_are_wrapped_and_whole() {
-        let text = "TCP at 1000 Mb/s, shares of 1, 2 and 5, the worst, off its weight, beside the kernel's HTB and TBF";
+        let text = "TCP at 1000 Mb/s, weights 1, 2 and 5, largest deviation, beside the kernel's HTB and TBF";
         let lines = wrapped(text, 200.0);
         assert!(lines.len() > 1 && lines.iter().all(|line| width(line) <= 200.0), "{lines:?}");
         assert_eq!(lines.join(" "), text);
@@ -101,7 +101,7 @@ mod tests {
         assert_eq!(clear_of(10.0, 20.0, &[]), 10.0);
         assert_eq!(clear_of(10.0, 20.0, &[[40.0, 41.0]]), 10.0);
         assert_eq!(clear_of(10.0, 20.0, &[[25.0, 26.0]]), 30.0);
-        // The position after the first obstacle would cross the second.
+        // Right after the first obstacle, the text would overlap the second one.
         assert_eq!(clear_of(10.0, 20.0, &[[45.0, 46.0], [5.0, 25.0]]), 50.0);
     }
 }

@@ -15,7 +15,7 @@ use crate::arguments::Init;
 use crate::commands::doctor::unknown;
 use crate::output::Failure;
 
-/// Maximum number of routes in the comments.
+/// Maximum number of kernel routes listed as comments in the generated file.
 const MOST_ROUTES: usize = 20;
 
 /// Writes a configuration with the machine's devices as ports.
@@ -84,7 +84,7 @@ fn left_out(link: &HostLink) -> Option<&'static str> {
         HostLink { admin_up: false, .. } => Some("it is down"),
         HostLink { master: Some(_), .. } => Some("it belongs to a bridge, bond or VRF"),
         HostLink { mac: None, .. } => Some("it has no Ethernet address"),
-        HostLink { name, .. } if name.starts_with("mr-out-") => Some("it is a router's own"),
+        HostLink { name, .. } if name.starts_with("mr-out-") => Some("it is a TAP device of Millrace"),
         _ => None,
     }
 }

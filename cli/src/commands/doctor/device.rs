@@ -7,12 +7,12 @@ use millrace_offload::{DeviceReport, Support, why_no_redirects};
 use millrace_units::count;
 use serde::Serialize;
 
-/// Drivers with which the router's own tests run.
+/// Kernel drivers that the router's own tests use.
 const TRIED: &[&str] = &["veth", "tun"];
 /// Largest MTU at which nearly all drivers pass a frame to XDP in a single buffer.
 const ONE_BUFFER: u32 = 3498;
 
-/// Report on a device.
+/// Findings of `doctor` about one device.
 #[derive(Debug, Serialize)]
 pub struct DeviceView {
     device: String,
@@ -35,8 +35,8 @@ pub struct DeviceView {
     flows_out: Ability,
     /// Attached XDP program.
     attached: Option<String>,
-    /// Whether the program is Millrace's: the device is a port, or was a port of a router that died and whose
-    /// program still drops its packets.
+    /// Whether the XDP program is Millrace's. The device is a port of a running router, or of a dead router
+    /// whose program still drops packets.
     is_port: bool,
     /// Choice of `run`; none if the device can't be a port.
     choice: Option<Choice>,
@@ -44,7 +44,7 @@ pub struct DeviceView {
     problems: Vec<String>,
     /// Advice for more speed.
     faster: Vec<String>,
-    /// Kernel policies beyond routing.
+    /// Kernel policies beyond routing on the device, which Millrace's packets would bypass.
     pub policy: Vec<String>,
     /// Switches that stop the kernel from forwarding.
     pub sysctls: Vec<String>,
@@ -57,7 +57,7 @@ struct Ability {
     why: Option<String>,
 }
 
-/// Driver and mode for a device.
+/// Driver and mode that `run` would choose for a device.
 #[derive(Debug, PartialEq, Eq, Serialize)]
 struct Choice {
     driver: &'static str,
@@ -124,7 +124,7 @@ impl DeviceView {
         }
     }
 
-    /// Notes a queueing discipline of the device: packets that a router sends would bypass it.
+    /// Adds the device's queueing discipline to the kernel policies, since packets from Millrace bypass it.
     pub fn passes_by(&mut self, discipline: &str) {
         if self.flows_out.works == Some(true) {
             let why = format!(
@@ -211,7 +211,7 @@ fn choose(report: &DeviceReport, has_af_xdp: bool) -> Option<Choice> {
             let why = format!("the driver does not support native XDP: {why}");
             Some(Choice { driver: "af_xdp", mode: "generic", why: Some(why) })
         }
-        // Without a result of the probe, no mode is promised.
+        // The probe failed, so the mode is unknown.
         Support::Unknown(_) => None,
     }
 }
@@ -240,8 +240,8 @@ fn faster(report: &DeviceReport, choice: Option<&Choice>) -> Vec<String> {
         ),
         (
             no_redirects && is_veth,
-            "receive offload at the other end (ethtool -K DEVICE gro on): plain flows would be sent there by the \
-             driver, without the worker"
+            "receive offload at the other end (ethtool -K DEVICE gro on): the XDP program can then forward \
+             plain flows to this device, without the worker"
                 .to_owned(),
         ),
         (

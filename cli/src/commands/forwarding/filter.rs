@@ -68,7 +68,6 @@ pub fn filter(client: &Client, action: &FilterAction, json: bool) -> Result<(), 
     Ok(())
 }
 
-/// Parses ids of filters.
 fn ids(which: &[String]) -> Result<Vec<u64>, Failure> {
     let id = |text: &String| {
         text.parse::<u64>().map_err(|_| {
@@ -90,7 +89,7 @@ fn entry(line: &str) -> Result<Value, String> {
         .ok_or_else(|| format!("the line has no action: {FORM}"))?;
     let (filter, mut action) = (words[..at].join(" "), &words[at + 1..]);
     let (mut gate, mut priority) = (None, 0);
-    // The action keeps at least one word, even a keyword.
+    // The action has at least one word, even if that word is `gate` or `priority`.
     while let [before @ .., _, key @ ("gate" | "priority"), value] = action {
         match *key {
             "gate" if gate.replace(*value).is_some() => return Err(format!("gate is given twice: {FORM}")),
@@ -115,7 +114,7 @@ fn line(filter: &Value) -> String {
     format!("{matches} action {action} gate {gate} priority {priority}")
 }
 
-/// Formats which filters match a packet at each gate.
+/// Formats the answer of `filter explain`: the candidate filters of each gate, with the chosen one marked.
 fn explained(value: &Value) -> String {
     let mut text = String::new();
     for gate in rows(value) {
@@ -134,7 +133,7 @@ fn explained(value: &Value) -> String {
     or_no_filters(text)
 }
 
-/// Returns a text about gates; if it is empty, that no gate has filters.
+/// Returns `text`, or a note that no gate has filters if `text` is empty.
 fn or_no_filters(text: String) -> String {
     if text.is_empty() { "no gate has filters\n".to_owned() } else { text }
 }
@@ -145,7 +144,7 @@ fn named(filter: &Value) -> String {
     format!("filter {id} ({action} for {filter}, priority {priority})")
 }
 
-/// Warns on standard error of a new filter or binding that no packet reaches, or that others always precede.
+/// Warns on standard error if a new filter or binding matches no packet, or if preceding filters cover it.
 pub fn warn_shadowed(value: &Value) {
     if let Some(why) = value["unreached"].as_str() {
         eprintln!("warning: no packet matches the filter: {why}");
@@ -159,10 +158,10 @@ pub fn warn_shadowed(value: &Value) {
     }
 }
 
-/// Maximum number of shadowed filters in warnings; further ones are counted.
+/// Maximum number of shadowed filters that warnings name; the rest is only counted.
 const WARNED: usize = 20;
 
-/// Warns on standard error of each filter and binding in a list that never wins.
+/// Warns on standard error of each filter and binding in a list that never wins, because others precede it.
 pub fn warn_never_winning(shadowed: &Value) {
     let all = rows(shadowed);
     for finding in all.iter().take(WARNED) {
@@ -174,7 +173,7 @@ pub fn warn_never_winning(shadowed: &Value) {
     }
 }
 
-/// Names the filters that shadow a filter: either a single one, or several that together cover it.
+/// Names the filters that together shadow a filter; often it is a single one.
 fn before(by: &[Value]) -> String {
     match by {
         [one] => format!("{} precedes it", named(one)),
@@ -185,7 +184,7 @@ fn before(by: &[Value]) -> String {
     }
 }
 
-/// Prints findings about filters; returns an error if there are any, so that scripts notice.
+/// Prints the findings of `filter check`. Returns an error if there are any, for the exit code.
 fn check(value: &Value, json: bool) -> Result<(), Failure> {
     show(value, json, || findings(value));
     let lists = ["shadowed", "ambiguous", "below_routes"];
@@ -213,7 +212,7 @@ fn findings(value: &Value) -> String {
             format!("  {} never wins: {}\n", named(&finding["filter"]), before(rows(&finding["by"])))
         };
         let undecided = |filter: &Value| {
-            let what = "the check could not decide whether several filters together shadow it";
+            let what = "the check could not decide whether other filters together match all of its packets";
             format!("  {}: {what}\n", named(filter))
         };
         let ambiguous = |pair: &Value| {

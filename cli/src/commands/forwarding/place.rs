@@ -54,13 +54,13 @@ pub fn listed(value: &Value) -> String {
         text += &format!("  {} because {why}\n", plain(flows));
     }
     text += &format!(
-        "budget of the XDP program: {} instructions per packet; forwarding or dropping: {} (longest path: {}), a token bucket: {}, call of an eBPF variant: {} and up to {} of its own\n",
+        "instruction budget of the XDP program: {} instructions per packet; forwarding or dropping takes {} (longest path: {}), a token bucket {}, calling an eBPF variant {}, the variant itself at most {}\n",
         plain(&budget["instructions"]),
         plain(&budget["forward"]),
-        plain(&budget["longest_way"]),
-        plain(&budget["police"]),
-        plain(&budget["ask"]),
-        plain(&budget["form"])
+        plain(&budget["longest_path"]),
+        plain(&budget["token_bucket"]),
+        plain(&budget["ebpf_variant_call"]),
+        plain(&budget["ebpf_variant"])
     );
     text
 }
@@ -81,7 +81,7 @@ mod tests {
     fn list_gives_reasons_for_flows_at_a_worker() {
         let value = json!({
             "placements": [{"flow": "dport 9", "level": "worker", "offload": 7, "worker": 2, "why_worker": {}}], "offload": 3, "worker": 1, "why_worker": {"a filter copies its packets": 1},
-            "budget": {"instructions": 10, "forward": 5, "longest_way": 4, "police": 2, "ask": 1, "form": 3},
+            "budget": {"instructions": 10, "forward": 5, "longest_path": 4, "token_bucket": 2, "ebpf_variant_call": 1, "ebpf_variant": 3},
         });
         let text = listed(&value);
         let row: Vec<&str> = text.lines().nth(1).unwrap().split_whitespace().collect();
@@ -91,7 +91,7 @@ mod tests {
             "{text}"
         );
         assert!(
-            text.contains("10 instructions per packet; forwarding or dropping: 5 (longest path: 4), a token bucket: 2, call of an eBPF variant: 1 and up to 3 of its own"),
+            text.contains("10 instructions per packet; forwarding or dropping takes 5 (longest path: 4), a token bucket 2, calling an eBPF variant 1, the variant itself at most 3"),
             "{text}"
         );
     }

@@ -11,17 +11,17 @@ use crate::client::{Client, segment};
 use crate::output::{Failure, command_key, done, plain, rows, show, table};
 use crate::pairs::{changes, pairs};
 
-const COLUMNS: &str = "node=shown | id | kind | settings=said | promised | delivered \
-    | packets=sent_packets | waiting=held_packets | most=peak_packets | peak bytes=peak_bytes \
+const COLUMNS: &str = "node=shown | id | kind | settings=configured | promised | delivered \
+    | packets=sent_packets | waiting=held_packets | peak=peak_packets | peak bytes=peak_bytes \
     | drops=dropped | marks=marked_packets";
 
-const QUEUES: &str = "port | queue=name | id | kind | settings=said | arrived=offered_packets \
+const QUEUES: &str = "port | queue=name | id | kind | settings=configured | arrived=offered_packets \
     | sent=sent_packets | sent bytes=sent_bytes | waiting=held_packets | bytes=held_bytes \
-    | most=peak_packets | peak bytes=peak_bytes | drops=dropped | marks=marked_packets";
+    | peak=peak_packets | peak bytes=peak_bytes | drops=dropped | marks=marked_packets";
 
 const FLOWS: &str = "flow | quantum | threshold | rate=reserved | arrived=offered_packets \
     | sent=sent_packets | moved=moved_packets | waiting=held_packets | bytes=held_bytes \
-    | most=peak_packets | peak bytes=peak_bytes | drops=dropped | marks=marked_packets";
+    | peak=peak_packets | peak bytes=peak_bytes | drops=dropped | marks=marked_packets";
 
 /// Changes settings of ports.
 pub fn port(client: &Client, action: &PortAction, json: bool) -> Result<(), Failure> {
@@ -101,7 +101,7 @@ pub fn queue(client: &Client, action: &QueueAction, json: bool) -> Result<(), Fa
         QueueAction::Show { port, .. } => {
             let mut value = client.get("/queues")?;
             if let (Some(port), Value::Array(queues)) = (port, &mut value) {
-                // Report an unknown port.
+                // Query the port first: an unknown port is an error, not an empty list.
                 client.get(&format!("/ports/{}", segment(port)))?;
                 queues.retain(|queue| queue["port"] == port.as_str());
             }
@@ -152,7 +152,8 @@ fn path(port: &str, node: Option<&str>) -> String {
     }
 }
 
-/// Keeps the name of the default queue a text, even if it looks like a number.
+/// Converts the value of `default` (name of the default queue) to a string: a name such as `5` was parsed as
+/// a number.
 fn written(mut settings: Map<String, Value>) -> Map<String, Value> {
     if let Some(name) = settings.get_mut("default").filter(|name| name.is_number()) {
         *name = Value::String(name.to_string());
@@ -167,13 +168,13 @@ fn tree(scheduler: &Value) -> String {
     let link =
         scheduler["link"].as_f64().map_or(String::new(), |bits| format!(" over a link of {}", BitRate(bits)));
     let [port, overhead, default] = ["port", "overhead", "default"].map(|key| plain(&scheduler[key]));
-    let [queues, most] = ["queues", "most_queues"].map(|key| plain(&scheduler[key]));
+    let [queues, limit] = ["queues", "queues_limit"].map(|key| plain(&scheduler[key]));
     let [held, room, bytes, room_bytes] =
         ["held", "room_packets", "held_bytes", "room_bytes"].map(|key| plain(&scheduler[key]));
     let mut text = format!(
-        "port {port} sends {rate}{link}, overhead {overhead}; other packets wait in {default}; {queues} of {} in use, \
-         {held} of {} and {bytes} of {} wait\n",
-        count(most, "queue"),
+        "port {port} sends {rate}{link}, overhead {overhead}; default queue {default}; {queues} of {} in \
+         use; backlog {held} of {}, {bytes} of {}\n",
+        count(limit, "queue"),
         count(room, "packet"),
         count(room_bytes, "byte")
     );
@@ -188,10 +189,10 @@ fn tree(scheduler: &Value) -> String {
     text + &table(&lines, COLUMNS)
 }
 
-/// Formats the treatment of packets that the kernel itself sends by the port.
+/// Formats how the scheduler treats packets that the kernel itself sends by the port.
 fn host(host: &Value) -> Option<String> {
     let setting = host["setting"].as_str()?;
-    Some(match (host["caught"].as_bool(), host["why"].as_str()) {
+    Some(match (host["queued_here"].as_bool(), host["why"].as_str()) {
         (Some(true), _) => {
             let [packets, bytes, lost] = ["packets", "bytes", "lost"].map(|key| plain(&host[key]));
             format!(
@@ -214,22 +215,22 @@ fn line(node: &Value, depth: usize) -> Value {
     line
 }
 
-/// Adds settings and drops as texts to a node or a queue.
+/// Formats settings and drops of a node or queue as text columns.
 fn spelled(row: &Value) -> Value {
     let mut row = row.clone();
-    row["said"] = json!(pairs_of(&row["settings"]));
+    row["configured"] = json!(pairs_of(&row["settings"]));
     row["dropped"] = json!(pairs_of(&row["drops"]));
     row
 }
 
-/// Formats settings as `key=value`, as commands take them.
+/// Formats settings as `key=value` words, as on the command line.
 fn pairs_of(settings: &Value) -> String {
     let settings = settings.as_object().into_iter().flatten();
     let pair = |(key, value): (&String, &Value)| format!("{}={}", command_key(key), plain(value));
     settings.map(pair).collect::<Vec<_>>().join(" ")
 }
 
-/// Returns the depth of each node, in a list where parents precede their children.
+/// Returns the depth of each node in the tree. In `nodes`, parents precede their children.
 fn depths(nodes: &[Value]) -> Vec<usize> {
     let mut known: HashMap<&str, usize> = HashMap::new();
     let mut depths = Vec::with_capacity(nodes.len());
@@ -252,7 +253,7 @@ fn rate(bits: &Value) -> String {
 mod tests {
     use super::*;
 
-    /// Guards against an algorithm quadratic in the number of nodes, which would take minutes.
+    /// Lists 40,000 nodes. An algorithm quadratic in their number would take minutes.
     #[test]
     fn forty_thousand_nodes_are_listed_below_their_parents() {
         let mut nodes = vec![json!({"name": "top", "under": null})];

@@ -10,7 +10,7 @@ use crate::commands::nouns::describe;
 use crate::commands::observe::{events, hardware};
 use crate::output::{Failure, plain, print, rows};
 
-/// Maximum number of names in an error.
+/// Maximum number of known names that an error about an unknown name lists.
 const NAMED: usize = 10;
 
 impl Show {
@@ -22,7 +22,7 @@ impl Show {
     }
 }
 
-/// Shows a noun.
+/// Queries and prints the resource of a noun.
 pub fn show(client: &Client, noun: Noun, json: bool) -> Result<(), Failure> {
     show_value(client.get(describe(noun).path)?, noun, json);
     Ok(())
@@ -54,12 +54,12 @@ fn show_value(mut value: Value, noun: Noun, json: bool) {
     }
 }
 
-/// Numbers in the status that get a unit: JSON pointer and unit.
+/// Values of the status that are printed with a unit: JSON pointer and unit.
 const UNITS: [(&str, &str); 6] = [
     ("/uptime", "s"),
     ("/memory/frames", "of 2048 bytes"),
     ("/flow_states/bytes", "bytes"),
-    ("/turns/longest_change", "µs"),
+    ("/iterations/longest_change", "µs"),
     ("/sleeps", "times"),
     ("/routes", "prefixes"),
 ];
@@ -82,12 +82,12 @@ fn show_rows(value: &mut Value, noun: Noun, json: bool) {
     }
     print(value, describe(noun).columns, json);
     if !json {
-        rows(value).iter().filter_map(passed_by).for_each(|line| println!("{line}"));
+        rows(value).iter().filter_map(bypassed).for_each(|line| println!("{line}"));
     }
 }
 
-/// Returns a warning for a port whose kernel queueing discipline the router's packets bypass.
-fn passed_by(port: &Value) -> Option<String> {
+/// Returns a warning if a port's device has a kernel queueing discipline, which the router's packets bypass.
+fn bypassed(port: &Value) -> Option<String> {
     let discipline = port["queueing_discipline"].as_str()?;
     Some(format!(
         "{}: packets of the router bypass the kernel's qdisc {discipline} on this port; use a scheduler \
@@ -99,7 +99,7 @@ fn passed_by(port: &Value) -> Option<String> {
 /// Maximum number of bindings shown in a row; further ones are counted.
 const MOST_BINDINGS: usize = 3;
 
-/// Replaces the bindings of a row by lines: the value of `what`, and the filter.
+/// Replaces the bindings of a row by lines for people: the field `what` of each binding, and its filter.
 fn name_bindings(row: &mut Value, what: &str) {
     let Some(Value::Array(bindings)) = row.get_mut("bindings") else { return };
     let line = |binding: &Value| format!("{} [{}]", plain(&binding[what]), plain(&binding["filter"]));
@@ -111,14 +111,14 @@ fn name_bindings(row: &mut Value, what: &str) {
     *bindings = lines;
 }
 
-/// Shows a noun, or the entries of its list with a name.
+/// Shows a noun; with a name, only the list entries of that name.
 pub fn show_one(client: &Client, asked: &Show, json: bool) -> Result<(), Failure> {
     let Some(name) = &asked.name else { return show(client, asked.noun, json) };
     let value = named(client.get(describe(asked.noun).path)?, asked.noun, name);
     value.map(|value| show_value(value, asked.noun, json))
 }
 
-/// Keeps the rows with a name.
+/// Removes the rows that don't have the name `name`.
 fn named(mut value: Value, noun: Noun, name: &str) -> Result<Value, Failure> {
     let (one, several) = noun.names();
     let Some((place, key)) = describe(noun).rows else {

@@ -55,8 +55,8 @@ fn of_file(file: &Path, keys: &[String]) -> Result<Value, Failure> {
     Ok(value)
 }
 
-/// Formats the properties for people, without empty ones. Short ones become lines; settings, messages and
-/// maps become tables.
+/// Formats the properties of a plugin as text, without empty ones. Scalars become lines; settings, messages
+/// and maps become tables.
 fn for_people(value: Value) -> String {
     let Value::Object(mut keys) = value else { return plain(&value) };
     let tables: Vec<_> = [
@@ -67,8 +67,8 @@ fn for_people(value: Value) -> String {
     .map(|(key, rows, columns)| (key, rows(&keys.remove(key).unwrap_or_default()), columns))
     .into();
     let name = keys.get("name").and_then(Value::as_str).map(str::to_owned);
-    let slow = keys.remove("host_companion").unwrap_or_default();
-    if let Value::String(file) = &slow {
+    let companion = keys.remove("host_companion").unwrap_or_default();
+    if let Value::String(file) = &companion {
         keys.insert("host_companion".to_owned(), file.clone().into());
     }
     let manual = keys.remove("manual").unwrap_or_default();
@@ -80,8 +80,8 @@ fn for_people(value: Value) -> String {
     if let (true, Some(name)) = (manual.is_string(), name) {
         text += &format!("\nmore: millrace plugin manual {name}\n");
     }
-    if slow.is_object() {
-        text += &format!("\nits host companion:\n{}", for_people(slow));
+    if companion.is_object() {
+        text += &format!("\nits host companion:\n{}", for_people(companion));
     }
     text
 }
@@ -108,7 +108,7 @@ fn messages(messages: &Value) -> Vec<Value> {
     messages.map(|(name, help)| json!({"message": name, "what": help})).collect()
 }
 
-/// Returns a row for each setting of a schema.
+/// Returns a table row for each setting in a JSON Schema.
 fn settings(schema: &Value) -> Vec<Value> {
     let is_needed =
         |name: &str| schema["required"].as_array().is_some_and(|needed| needed.iter().any(|one| one == name));

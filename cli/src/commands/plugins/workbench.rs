@@ -12,7 +12,7 @@ use crate::arguments::PluginTest;
 use crate::output::{Failure, rows, show, table};
 use crate::pairs::pairs;
 
-/// Runs a plugin on packets.
+/// Runs a plugin on the packets of a capture file, or on built-in packets.
 pub fn test(test: &PluginTest, json: bool) -> Result<(), Failure> {
     let module = Module::read(&test.file).map_err(Failure::new)?;
     let expectation = test.expect.as_deref().map(Expectation::read).transpose().map_err(Failure::new)?;
@@ -94,7 +94,7 @@ fn print_trial(trial: &Trial) {
     }
 }
 
-/// Measures a plugin.
+/// Measures the cost of a plugin on this machine.
 pub fn bench(file: &Path, settings: &[String], json: bool) -> Result<(), Failure> {
     let settings: Map<String, Value> = pairs(settings)?;
     let module = Module::read(file).map_err(Failure::new)?;
@@ -106,7 +106,7 @@ pub fn bench(file: &Path, settings: &[String], json: bool) -> Result<(), Failure
 /// Describes the costs of a plugin in lines and a table.
 fn described(costs: &Costs) -> String {
     let columns = "packets in a call=packets | ns a packet=nanoseconds/median | 99 %=nanoseconds/p99 \
-        | cycles a packet=cycles/median | 99 %=cycles/p99 | calls=rounds | stopped=suspended";
+        | cycles a packet=cycles/median | 99 %=cycles/p99 | calls=rounds | suspended";
     format!(
         "plugin {} {}, packets of {} bytes\n\
         module {} bytes, compiled in {:.1} ms to {} bytes\n\

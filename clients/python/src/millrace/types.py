@@ -10,7 +10,7 @@ from typing import Any, Literal, NotRequired, TypeAlias, TypedDict
 class AmbiguousView(TypedDict):
     """Two overlapping filters whose winner is hard to predict."""
     decided_by: str
-    """Field in which the winner is more specific; `age` where the winner is only older."""
+    """Field in which the winner is more specific; `age` if the winner is only older."""
     loser: NamedFilterView
     """Filter that loses."""
     winner: NamedFilterView
@@ -26,8 +26,8 @@ class AppliedView(TypedDict):
     origin: str
     """Origin of the configuration: name of a file or revision."""
     revision: int | None
-    """Number of the new revision. Absent if nothing changed and the newest revision already ran, or if the
-    router returned to the previous revision."""
+    """Number of the new revision. Absent if nothing changed and the newest revision is running already, or if
+    the router returned to the previous revision."""
     shadowed: list[ShadowedView]
     """Filters and bindings that never win, each with the filters that shadow it; empty if nothing changed."""
 
@@ -39,7 +39,7 @@ class Apply(TypedDict):
     confirm: NotRequired[str | None]
     """Time until an unconfirmed configuration is rolled back: `60s`, `10m`."""
     if_revision: NotRequired[int | None]
-    """Revision that must be running without later changes; otherwise nothing is applied."""
+    """Number of the revision that must be running without later changes; otherwise nothing is applied."""
     origin: NotRequired[str | None]
     """Name of the file, for messages and for the history."""
     text: str
@@ -51,7 +51,7 @@ class ApplyingView(TypedDict):
     made: int
     """Number of changes made."""
     of: int
-    """Number of changes in all; 0 while it is unknown."""
+    """Total number of changes; 0 while the changes are being planned."""
 
 
 AuditEntry: TypeAlias = 'dict[str, Any]'
@@ -64,11 +64,11 @@ class BindingView(TypedDict):
     """Action on the packets: `instance NAME`, `drop`, `reject`, `host`, `port NAME`, `ports NAME,NAME` or `copy-
     to NAME`."""
     budget: int | None
-    """Time limit of the instance's call in microseconds; `null` without an instance."""
+    """Time limit of the instance's call, in microseconds; `null` without an instance."""
     bytes: int
     """Bytes of the binding's packets."""
     drops: int
-    """Packets of the binding that the instance dropped."""
+    """Number of these packets that the instance dropped."""
     filter: str
     """Filter of the packets."""
     gate: str
@@ -76,17 +76,17 @@ class BindingView(TypedDict):
     id: int
     """Number of the binding. It is not reused while the router runs, and newer bindings have larger numbers."""
     instance: str | None
-    """Name of the instance, if the action is one."""
+    """Name of the instance; absent unless the action is an instance."""
     lost_bytes: int
     """Bytes of the lost packets."""
     lost_packets: int
-    """Packets dropped in a queue, or after it but before a device took them."""
+    """Packets dropped in a queue, or between the queue and the device."""
     on_fault: str | None
     """Treatment of a packet when the instance's call fails; `null` without an instance."""
     packet_budget: int | None
     """Time limit of the call for each of its packets, in microseconds; `null` without one."""
     packets: int
-    """Number of packets that chose the binding."""
+    """Number of packets that matched the binding and for which it won."""
     priority: int
     """Priority of the filter; of several filters that match, the highest priority wins."""
     queued_bytes: int
@@ -98,10 +98,10 @@ class BindingView(TypedDict):
     sent_packets: int
     """Packets handed to devices."""
     shadowed_by: NotRequired[list[NamedFilterView] | None]
-    """Filters that shadow a new binding, so that it never wins; empty if it can win. Absent in lists, and if the
+    """Filters that shadow a new binding, so that it never wins; empty if it can win. Absent in lists, or if the
     gate has too many filters to compare."""
     unreached: NotRequired[str | None]
-    """Reason why no received packet meets a new binding. Absent if packets can meet it, and in lists."""
+    """Reason why a new binding can apply to no received packet. Absent in lists, or if there is no such reason."""
     waiting_bytes: int
     """Bytes of the waiting packets."""
     waiting_packets: int
@@ -109,7 +109,7 @@ class BindingView(TypedDict):
 
 
 Boot: TypeAlias = Literal['file'] | Literal['last-good']
-"""Source of the configuration at the start."""
+"""Source of the configuration at a start."""
 
 
 class CandidateView(TypedDict):
@@ -123,7 +123,7 @@ class CandidateView(TypedDict):
     match: str
     """Expression of the filter."""
     outcome: str
-    """Reason why the filter wins or not."""
+    """Reason why the filter wins, or why it does not."""
     priority: int
     """Priority of the filter; of several filters that match, the highest priority wins."""
 
@@ -135,12 +135,13 @@ class Cleared(TypedDict):
 
 
 class CompareConfiguration(TypedDict):
-    """Returns the changes that a configuration would make, as commands. No code of shared objects runs. For a
-    role below `admin`, no file that the text names is read."""
+    """Returns the changes that a configuration would make, as commands. Runs no code of shared objects. For a
+    role below `admin`, reads no file that the text names."""
     origin: NotRequired[str | None]
     """Name of the file, for messages."""
     text: NotRequired[str | None]
-    """Text of the configuration; without it, the base is compared: last applied or saved, or used at the start."""
+    """Text of the configuration. Without it, compares the base: the configuration last applied or saved, or used
+    at the start."""
 
 
 class ConfigurationView(TypedDict):
@@ -148,9 +149,9 @@ class ConfigurationView(TypedDict):
     origin: str
     """Origin of the base configuration: name of a file or revision."""
     pending: Pending | None
-    """Revision that waits for its confirmation."""
+    """Revision that waits for its confirmation; `null` if none waits."""
     store: str | None
-    """File of the revisions; `null` if revisions are lost when the router ends."""
+    """Path of the revision store; `null` if revisions are lost when the router ends."""
     text: str
     """Text of the configuration, as a file."""
 
@@ -158,7 +159,7 @@ class ConfigurationView(TypedDict):
 class Confirm(TypedDict):
     """Confirms the waiting revision, and returns its number."""
     revision: NotRequired[int | None]
-    """Revision that must be waiting; if another one waits, nothing is confirmed."""
+    """Number of the revision that must be waiting. If another one waits, nothing is confirmed."""
 
 
 class Confirmed(TypedDict):
@@ -168,7 +169,7 @@ class Confirmed(TypedDict):
 
 
 ControlClassView: TypeAlias = 'dict[str, Any]'
-"""Class of packets for the router itself."""
+"""Class of packets to the router itself."""
 
 
 class ControlPlaneView(TypedDict):
@@ -180,9 +181,9 @@ class ControlPlaneView(TypedDict):
 
 
 class CpuView(TypedDict):
-    """Processor of the machine."""
+    """Processor (CPU) of the machine."""
     core: int | None
-    """Number of the core. Processors of the same package with the same core are its hardware threads."""
+    """Number of the core. Processors with the same package and core are hardware threads of one core."""
     cpu: int
     """Number of the processor in Linux."""
     node: int | None
@@ -194,7 +195,8 @@ class CpuView(TypedDict):
 class CrashView(TypedDict):
     """Worker panic with a stored capture."""
     capture: str
-    """Path of the capture with the frames of the last batch; the report is beside it, as `.json`."""
+    """Path of the capture with the frames of the last batch. The report is beside it, with the extension
+    `.json`."""
     instance: NotRequired[str | None]
     """Instance whose call panicked; absent if no call was running."""
     location: str
@@ -208,7 +210,7 @@ class CrashView(TypedDict):
 
 
 class CreateGate(TypedDict):
-    """Creates a gate, the last at its position."""
+    """Creates a gate. It comes last at its position."""
     name: str
     """Name of the gate."""
     position: str
@@ -220,7 +222,7 @@ class CreatedTokenView(TypedDict):
     created: str
     """Time of creation: date and time, UTC."""
     created_by: Who
-    """Creator of the token."""
+    """Principal that created the token."""
     expired: bool
     """Whether the token has expired."""
     expires: str | None
@@ -230,9 +232,9 @@ class CreatedTokenView(TypedDict):
     role: Role
     """Role that the token grants."""
     token: str
-    """Secret token; it is shown only this once."""
+    """Secret text of the token. No later answer shows it."""
     used: str | None
-    """Time of the last use; absent if no use is known."""
+    """Time of the last use, date and time in UTC; absent if no use is known."""
     used_from: str | None
     """Client address of the last use."""
 
@@ -246,7 +248,7 @@ class DetailPart(TypedDict):
 
 
 class DifferenceView(TypedDict):
-    """Changes from the running configuration to another one."""
+    """Changes that lead from the running configuration to another one."""
     changes: list[str]
     """Changes as commands."""
     origin: str
@@ -264,7 +266,7 @@ class DropView(TypedDict):
     packets: int
     """Number of packets."""
     ports: dict[str, int]
-    """Number of packets by port; `-` if the port is unknown."""
+    """Number of packets by port of arrival; `-` if the port is unknown."""
     rate: float
     """Packets per second since the last request."""
     reason: str
@@ -276,10 +278,10 @@ class DroppedView(TypedDict):
     binding: int | None
     """Number of the filter or binding that dropped the packet, if known."""
     by: str | None
-    """Filter or instance that dropped the packet, as text; several ones joined by `or` if any of them may have
-    done it."""
+    """Text that names the filter or instance that dropped the packet. If several may have dropped it, `or` joins
+    their texts."""
     filter: str | None
-    """Expression of that filter."""
+    """Expression of the filter that dropped the packet, if known."""
     frame: str
     """First 128 bytes of the packet, in hexadecimal."""
     instance: str | None
@@ -303,15 +305,15 @@ class DroppedView(TypedDict):
 class EbpfVariantView(TypedDict):
     """eBPF variant of a plugin."""
     bytes: int
-    """Size of its object file in bytes."""
+    """Size of the variant's object file, in bytes."""
     counters: int
-    """Number of counter words for each processor."""
+    """Number of 64-bit words of its counters, for each CPU."""
     settings: int
-    """Number of setting words."""
+    """Number of 64-bit words of its settings."""
 
 
 class Event(TypedDict):
-    """Event of the log."""
+    """Entry of the event log: one event, or several equal ones combined."""
     count: int
     """Number of events that this entry combines."""
     details: dict[str, Any]
@@ -325,12 +327,12 @@ class Event(TypedDict):
     subject: str
     """Subject of the event."""
     text: str
-    """Text of the event, in one sentence; of several events, about the last."""
+    """Text of the event, in one sentence; of several combined events, the text of the last."""
     time: str
-    """Time of the event, or of the last of several: date and time, UTC."""
+    """Time of the event (date and time, UTC); of several combined events, the time of the last."""
 
 
-EventKind: TypeAlias = Literal['router-started'] | Literal['worker-panicked'] | Literal['link-up'] | Literal['link-down'] | Literal['device-gone'] | Literal['device-back'] | Literal['queueing-passed-by'] | Literal['queueing-gone'] | Literal['neighbour-learned'] | Literal['neighbour-changed'] | Literal['neighbour-lost'] | Literal['neighbour-failed'] | Literal['address-conflict'] | Literal['route-missing'] | Literal['route-back'] | Literal['plugin-loaded'] | Literal['plugin-unloaded'] | Literal['plugin-upgraded'] | Literal['plugin-rolled-back'] | Literal['plugin-fault'] | Literal['instance-restarted'] | Literal['instance-quarantined'] | Literal['instance-released'] | Literal['configuration-applied'] | Literal['configuration-refused'] | Literal['configuration-confirmed'] | Literal['configuration-rolled-back'] | Literal['configuration-saved'] | Literal['reservation-set'] | Literal['reservation-removed'] | Literal['threshold-exceeded'] | Literal['threshold-cleared'] | Literal['handler-panicked'] | Literal['audit-failed']
+EventKind: TypeAlias = Literal['router-started'] | Literal['worker-panicked'] | Literal['link-up'] | Literal['link-down'] | Literal['device-gone'] | Literal['device-back'] | Literal['qdisc-bypassed'] | Literal['qdisc-removed'] | Literal['neighbour-learned'] | Literal['neighbour-changed'] | Literal['neighbour-lost'] | Literal['neighbour-failed'] | Literal['address-conflict'] | Literal['route-missing'] | Literal['route-back'] | Literal['plugin-loaded'] | Literal['plugin-unloaded'] | Literal['plugin-upgraded'] | Literal['plugin-rolled-back'] | Literal['plugin-fault'] | Literal['instance-restarted'] | Literal['instance-quarantined'] | Literal['instance-released'] | Literal['configuration-applied'] | Literal['configuration-refused'] | Literal['configuration-confirmed'] | Literal['configuration-rolled-back'] | Literal['configuration-saved'] | Literal['reservation-set'] | Literal['reservation-removed'] | Literal['threshold-exceeded'] | Literal['threshold-cleared'] | Literal['handler-panicked'] | Literal['audit-failed']
 """Kind of an event."""
 
 
@@ -339,7 +341,7 @@ class EventPage(TypedDict):
     events: list[Event]
     """Entries, the oldest first."""
     missed: int
-    """Number of requested entries of any kind that the log no longer has."""
+    """Number of entries of any kind after `since` that the log no longer has."""
     newest: int
     """Number of the newest entry."""
     next: int
@@ -352,21 +354,21 @@ class FilterView(TypedDict):
     """Action on the packets: `instance NAME`, `drop`, `reject`, `host`, `port NAME`, `ports NAME,NAME` or `copy-
     to NAME`."""
     budget: int | None
-    """Time limit of the instance's call in microseconds; `null` without an instance."""
+    """Time limit of the instance's call, in microseconds; `null` without an instance."""
     bytes: int
     """Bytes of the binding's packets."""
     drops: int
-    """Packets of the binding that the instance dropped."""
+    """Number of these packets that the instance dropped."""
     gate: str
     """Name of the gate."""
     id: int
     """Number of the binding. It is not reused while the router runs, and newer bindings have larger numbers."""
     instance: str | None
-    """Name of the instance, if the action is one."""
+    """Name of the instance; absent unless the action is an instance."""
     lost_bytes: int
     """Bytes of the lost packets."""
     lost_packets: int
-    """Packets dropped in a queue, or after it but before a device took them."""
+    """Packets dropped in a queue, or between the queue and the device."""
     match: str
     """Filter of the packets."""
     on_fault: str | None
@@ -374,7 +376,7 @@ class FilterView(TypedDict):
     packet_budget: int | None
     """Time limit of the call for each of its packets, in microseconds; `null` without one."""
     packets: int
-    """Number of packets that chose the binding."""
+    """Number of packets that matched the binding and for which it won."""
     priority: int
     """Priority of the filter; of several filters that match, the highest priority wins."""
     queued_bytes: int
@@ -386,10 +388,10 @@ class FilterView(TypedDict):
     sent_packets: int
     """Packets handed to devices."""
     shadowed_by: NotRequired[list[NamedFilterView] | None]
-    """Filters that shadow a new binding, so that it never wins; empty if it can win. Absent in lists, and if the
+    """Filters that shadow a new binding, so that it never wins; empty if it can win. Absent in lists, or if the
     gate has too many filters to compare."""
     unreached: NotRequired[str | None]
-    """Reason why no received packet meets a new binding. Absent if packets can meet it, and in lists."""
+    """Reason why a new binding can apply to no received packet. Absent in lists, or if there is no such reason."""
     waiting_bytes: int
     """Bytes of the waiting packets."""
     waiting_packets: int
@@ -407,7 +409,7 @@ class FlowQueueView(TypedDict):
     drops: dict[str, int]
     """Packets dropped, by cause."""
     flow: str | None
-    """Filter that matches only the flow's packets; absent for the shared queue, and if the router doesn't know
+    """Filter that matches exactly the flow's packets. Absent for the shared queue, or if the router doesn't know
     the flow."""
     held_bytes: int
     """Bytes of the waiting packets."""
@@ -418,19 +420,19 @@ class FlowQueueView(TypedDict):
     moved_bytes: int
     """Bytes of the moved packets."""
     moved_packets: int
-    """Packets moved to another queue, because their flow got its own."""
+    """Packets moved to another queue, because their flow got a queue of its own."""
     offered_bytes: int
     """Bytes of the offered packets."""
     offered_packets: int
-    """Packets offered to the queue: sent, moved, waiting or dropped."""
+    """Packets offered to the queue: the sum of sent, moved, waiting and dropped packets."""
     peak_bytes: int
-    """Maximum of the waiting bytes so far."""
+    """Highest value of the waiting bytes so far."""
     peak_packets: int
-    """Maximum of the waiting packets so far, possibly at another time than that of the bytes."""
+    """Highest value of the waiting packets so far, perhaps at another time than that of the bytes."""
     quantum: int
     """Quantum in bytes per round."""
     rate: int | None
-    """Reserved rate in bits per second."""
+    """Reserved rate in bits per second; `null` without a reservation."""
     sent_bytes: int
     """Bytes of the sent packets."""
     sent_packets: int
@@ -442,13 +444,13 @@ class FlowQueueView(TypedDict):
 
 
 class FlowStatesView(TypedDict):
-    """State that plugins keep for flows."""
+    """Flow state that plugins keep."""
     bytes: int
     """Memory of the state in bytes."""
     flows: int
     """Number of flows with state."""
     refused: int
-    """Number of flows whose state found no room, so far. Plugins see these flows without state."""
+    """Number of flows refused so far for lack of room. Plugins see these flows without state."""
 
 
 class FlowTableView(TypedDict):
@@ -458,37 +460,37 @@ class FlowTableView(TypedDict):
     expired: int
     """Number of flows that expired because no packet arrived for too long."""
     hits: int
-    """Packets whose flow was known."""
+    """Packets whose flow had a record."""
     known: int
-    """Number of known flows."""
+    """Number of flow records."""
+    limit: int
+    """Maximum number of flow records."""
     misses: int
-    """Packets whose flow was unknown."""
-    most: int
-    """Maximum number of flows."""
+    """Packets whose flow had no record."""
     new: int
-    """Number of known flows that have had only one packet."""
+    """Number of flow records on probation: their flows have had only one packet."""
     reclassified: int
-    """Number of known flows that were classified again after a change."""
+    """Number of times that a known flow was classified again after a change."""
     rerouted: int
-    """Number of known flows whose route was looked up again after a change."""
+    """Number of times that the route of a known flow was looked up again after a change."""
 
 
 class FlowView(TypedDict):
     """Flow."""
     age: float
-    """Seconds since the router learned the flow."""
+    """Seconds since the flow record was created."""
     bindings: list[str]
-    """Bindings that the flow's packets meet, in order."""
+    """Bindings that apply to the flow's packets, in order."""
     bit_rate: float | None
     """Bits per second; absent unless flows are ordered by rate."""
     bytes: int
-    """Bytes of the flow's packets, with link headers."""
+    """Bytes of the flow's packets, including link headers."""
     destination: str
     """Destination address."""
     destination_port: int
     """Destination port; 0 where the protocol has none."""
     flow: str
-    """Filter that matches only the packets of the flow."""
+    """Filter that matches exactly the packets of the flow."""
     idle: float
     """Seconds since the last packet of the flow."""
     level: str
@@ -496,7 +498,7 @@ class FlowView(TypedDict):
     packet_rate: float | None
     """Packets per second; absent unless flows are ordered by rate."""
     packets: int
-    """Packets since the router learned the flow."""
+    """Packets since the flow record was created."""
     placed: bool
     """Whether a placement determines the level of the flow."""
     port: str
@@ -515,7 +517,7 @@ class FlowView(TypedDict):
     why_not_offloaded: str | None
     """Reason why the flow is not offloaded; absent for an offloaded flow."""
     worker: int
-    """Number of the worker that owns the flow, from 0."""
+    """Number of the worker that owns the flow, counted from 0."""
 
 
 class FlowsView(TypedDict):
@@ -533,17 +535,17 @@ class Flushed(TypedDict):
 
 
 Forwarding: TypeAlias = Literal['on'] | Literal['kernel']
-"""Condition under which kernel ports forward."""
+"""Condition for forwarding at kernel ports."""
 
 
 class GateCheckView(TypedDict):
     """Findings about the filters of a gate."""
     ambiguous: list[AmbiguousView]
-    """Pairs of filters of equal priority that overlap, although neither contains the other. Up to 100 pairs."""
+    """Pairs of filters with equal priority that overlap, where neither contains the other; up to 100 pairs."""
     ambiguous_pairs: int
-    """Number of all such pairs."""
+    """Total number of such pairs."""
     below_routes: list[NamedFilterView]
-    """Filters whose priority is below that of routes, so that every route wins against them."""
+    """Filters with a lower priority than routes, so that every route wins against them."""
     filters: int
     """Number of filters of the gate."""
     gate: str
@@ -551,18 +553,18 @@ class GateCheckView(TypedDict):
     shadowed: list[ShadowedView]
     """Filters that never win."""
     undecided: list[NamedFilterView]
-    """Filters that no single other filter shadows, but maybe several together; determining that would take too
-    long."""
+    """Filters that no single other filter shadows, but that several filters together may shadow. Determining
+    this would take too long."""
 
 
 class GateExplanationView(TypedDict):
-    """Explanation of which filter a packet chooses at a gate."""
+    """Explanation of which filter a gate chooses for a packet."""
     candidates: list[CandidateView]
-    """Filters of the gate in the order in which they win: all that match the packet, and some others."""
+    """Filters of the gate in the order of precedence: all filters that match the packet, and some others."""
     gate: str
     """Name of the gate."""
     left_out: int
-    """Number of omitted filters, none of which matches."""
+    """Number of omitted filters; none of them matches."""
     position: str
     """Position of the gate in the pipeline."""
 
@@ -572,20 +574,18 @@ GateLinksView: TypeAlias = 'dict[str, Any]'
 
 
 class GateSettings(TypedDict):
-    """Settings of a gate to change."""
+    """Request body that changes settings of a gate."""
     table: str
 
 
 class GateView(TypedDict):
-    """Gate."""
+    """Gate with its filter table and bindings."""
     bindings: list[BindingView]
     """Bindings at the gate."""
     links: GateLinksView | None
     """Links from the filters of the previous gate into this gate's table; `null` unless both tables are DAGs."""
     memory: int
     """Memory of the filter table in bytes."""
-    moved: str | None
-    """Reason why the gate uses a table of another kind than configured; `null` if it doesn't."""
     name: str
     """Name of the gate."""
     position: str
@@ -593,34 +593,36 @@ class GateView(TypedDict):
     table: str
     """Kind of the gate's filter table: `linear`, `tuple-space`, `cutting-tree`, `dag`, `dag-patricia` or `dag-
     tree-bitmap`."""
+    table_reason: str | None
+    """Reason why the gate uses another kind of table than configured; `null` if it uses the configured kind."""
 
 
 class HardwarePortView(TypedDict):
-    """Port, as hardware."""
+    """Port of the router in the hardware model."""
     device: str | None
     """Kernel device of the port, if there is one."""
     driver: str
     """Name of the device's driver, or the kind of the port."""
     features: list[str]
-    """XDP features that the driver announces."""
+    """Names of the XDP features that the driver announces."""
     mtu: int
     """MTU of the port in bytes."""
     name: str
     """Name of the port."""
     processor: str
-    """Processor of the port, which gets its packets first."""
+    """Name of the processor that gets the port's packets first."""
     queueing_discipline: str | None
     """Queueing discipline of the kernel at the port, which the router's packets bypass; absent for a plain
     queue."""
     rx_queues: int
-    """Receive queues in use."""
+    """Number of receive queues in use."""
     sockets: str
     """Transfer of packets to a worker: `zero-copy` or `copy` (AF_XDP), `ring` (AF_PACKET), `call` or `in-
     process`."""
     speed: int | None
     """Link speed in bits per second, as the driver reports it; absent if it doesn't."""
     tx_queues: int
-    """Transmit queues in use."""
+    """Number of transmit queues in use."""
     why: str
     """Reason for the mode; empty if it is the best mode."""
     why_no_redirects: str | None
@@ -630,24 +632,25 @@ class HardwarePortView(TypedDict):
 
 
 class HardwareView(TypedDict):
-    """Processors, ports and switches on the paths of packets (*VERA*, section 2.1)."""
+    """Model of the hardware: processors, ports and switches on the paths of packets (*VERA*, section 2.1)."""
     cpus: list[CpuView]
-    """Processors of the machine."""
+    """Processors (CPUs) of the machine."""
     ports: list[HardwarePortView]
     """Ports."""
     processors: list[ProcessorView]
-    """Processors of the router, the highest level first. `above` makes them a tree, whose leaves are the ports."""
+    """Processors of the router, the highest level first. Their `above` fields form a tree, whose leaves are the
+    ports."""
     switches: list[SwitchView]
     """Switches between processors and ports."""
 
 
 class HeldView(TypedDict):
-    """Quarantine entry for the next start: a call of the instance ended the router, or it was freed in
+    """Quarantine entry for the next start. A call of the instance ended the router, or the instance was freed in
     quarantine."""
+    exists: bool
+    """Whether this router has an instance of that name and plugin."""
     instance: str
     """Name of the instance."""
-    is_here: bool
-    """Whether this router has an instance of that name and plugin."""
     plugin: str
     """Name of the plugin."""
     since: str
@@ -659,11 +662,11 @@ class HeldView(TypedDict):
 class HostCompanionView(TypedDict):
     """Host companion of an instance."""
     down: MessagesView
-    """Messages from the companion to the workers."""
+    """Messages from the companion to the instance at the workers."""
     faults: dict[str, int]
-    """Faults by kind."""
+    """Number of faults, by kind."""
     health: str
-    """Health of the companion: `well`, `pausing` after a fault, or `quarantined` after many."""
+    """Health of the companion: `well`, `pausing` after a fault, or `quarantined` after repeated faults."""
     last_fault: str | None
     """Text of the last fault."""
     plugin: str
@@ -671,25 +674,25 @@ class HostCompanionView(TypedDict):
     suspensions: int
     """Number of times that a call was suspended at the end of its slice."""
     up: MessagesView
-    """Messages from the workers to the companion."""
+    """Messages from the instance at the workers to the companion."""
     version: str
     """Version of the companion's plugin."""
 
 
 class HostOutputView(TypedDict):
-    """Host output: the kernel's own packets, sent out of a port with a scheduler."""
+    """Host output: the kernel's own packets, sent through the scheduler of a port."""
     bytes: int
     """Bytes of the redirected packets."""
-    caught: bool
-    """Whether the packets are redirected into the queues at present."""
     lost: int
     """Redirected packets that were lost before the worker read them, or for lack of packet memory."""
     packets: int
     """Packets redirected."""
+    queued_here: bool
+    """Whether the packets are redirected into the queues at present."""
     setting: str
     """Treatment of the kernel's packets: `queue`, `filter` or `direct`."""
     weight: int
-    """Maximum number of these packets that a worker takes in an iteration."""
+    """Maximum number of the kernel's packets that a worker takes in an iteration."""
     why: str | None
     """Reason why the packets are not redirected as configured; absent if they are."""
 
@@ -706,15 +709,15 @@ class InstanceView(TypedDict):
     bindings: list[BindingView]
     """Bindings of the instance."""
     counters: dict[str, int]
-    """Counters of the plugin, by name."""
+    """Counters that the plugin defines, by name."""
     drops: dict[str, Any]
-    """Packets dropped, by the number of the instance's own drop reason."""
+    """Number of packets dropped, by drop reason. The instance defines these reasons by number."""
     faults: dict[str, int]
-    """Faults by kind."""
+    """Number of faults, by kind."""
     health: str
-    """Health of the instance: `well`, `pausing` after a fault, or `quarantined` after many."""
+    """Health of the instance: `well`, `pausing` after a fault, or `quarantined` after repeated faults."""
     host_companion: HostCompanionView | None
-    """Host companion of the instance; absent where the plugin has none."""
+    """Host companion of the instance; absent if the plugin has none."""
     last_fault: str | None
     """Text of the last fault."""
     level: str
@@ -735,37 +738,48 @@ class InstanceView(TypedDict):
     suspensions: int
     """Number of times that a call was suspended at the end of its slice."""
     why_worker: str | None
-    """Reason why packets of the instance are not offloaded; absent if they may be."""
+    """Reason why packets of the instance are not offloaded; absent if they may be offloaded."""
 
 
 class InterfaceView(TypedDict):
-    """Status of the interface."""
+    """Status of the API."""
     fingerprint: str | None
     """SHA-256 fingerprint of the TLS certificate; absent without TLS, or if the certificate has expired."""
     listen: list[str]
-    """Addresses at which the interface listens with TLS."""
+    """Addresses at which the API listens with TLS."""
     socket: str
     """Path of the Unix socket."""
     threads: list[ThreadView]
     """Client threads."""
 
 
+class IterationsView(TypedDict):
+    """Iterations of the workers."""
+    busy: int
+    """Number of iterations that found packets."""
+    idle: int
+    """Number of iterations that found no packets."""
+    longest_change: int
+    """Duration of the longest iteration that carried out a command, in microseconds. Packets waited up to this
+    time."""
+
+
 class Keep(TypedDict):
-    """Stores the running configuration as a revision for the next start. Returns the newest good revision
-    instead if its text is the same."""
+    """Request body that stores the running configuration as a revision for the next start. If the newest good
+    revision has the same text, no new one is stored."""
     comment: NotRequired[str | None]
-    """Reason; `saved` by default."""
+    """Reason for the save; `saved` by default."""
     origin: NotRequired[str | None]
     """Name of the file, for the history."""
     text: NotRequired[str | None]
-    """Text of a file equal to the running configuration; `None` for the base configuration with the later
-    changes written into it."""
+    """Text of a file equal to the running configuration. Without it, the base configuration is used, with the
+    later changes written into it."""
 
 
 class ListView(TypedDict):
-    """List of resources."""
+    """List of the API's resources, as served at `/`."""
     name: str
-    """`millrace`."""
+    """Name of the product: `millrace`."""
     resources: list[ResourceView]
     """All resources."""
     version: str
@@ -775,7 +789,7 @@ class ListView(TypedDict):
 class Lookup(TypedDict):
     """Explains how the router would treat a packet."""
     packet: str
-    """Description of the packet: a filter without wildcards for the addresses."""
+    """Description of the packet, in the form of a filter without wildcards for the addresses."""
 
 
 class LookupView(TypedDict):
@@ -793,7 +807,7 @@ class MapEntryView(TypedDict):
     value: str
     """Value in hexadecimal digits."""
     worker: int
-    """Number of the worker whose instance wrote the entry, from 0 on."""
+    """Number of the worker whose instance wrote the entry, counted from 0."""
 
 
 class MapShapeView(TypedDict):
@@ -813,19 +827,19 @@ class MapShapeView(TypedDict):
 class MapView(TypedDict):
     """Shared map of an instance."""
     content: list[MapEntryView]
-    """Entries of the map; only in the answer about a single map."""
+    """Entries of the map; filled only in the answer about a single map."""
     entries: int
-    """Number of entries at all workers together."""
+    """Total number of entries at all workers."""
     key: int
     """Length of each key in bytes."""
+    limit: int
+    """Maximum number of entries at each worker."""
     more: bool
     """Whether the map has entries that are missing in `content`."""
-    most: int
-    """Maximum number of entries at each worker."""
     name: str
     """Name of the map."""
     refused: int
-    """Number of new keys that found the map full, so far."""
+    """Number of new keys refused so far because the map was full."""
     value: int
     """Length of each value in bytes."""
 
@@ -836,7 +850,7 @@ Map_of_AnyValue: TypeAlias = 'dict[str, Any]'
 class MemoryView(TypedDict):
     """Packet memory."""
     frames: int
-    """Number of all frames."""
+    """Total number of frames."""
     used: int
     """Frames in use."""
 
@@ -849,9 +863,9 @@ class Message(TypedDict):
 
 
 class MessagesView(TypedDict):
-    """Messages in one direction between the workers and the companion."""
+    """Counters of messages between an instance at the workers and its companion, in one direction."""
     heard: int
-    """Messages received, counted at the instance of each worker."""
+    """Messages received. A message to the workers counts once for each worker."""
     lost: int
     """Messages lost because the queue was full or the receiver was paused."""
     sent: int
@@ -861,13 +875,13 @@ class MessagesView(TypedDict):
 class MirrorView(TypedDict):
     """Statistics of the mirror of the kernel."""
     divergences_repaired: int
-    """Number of differences from the kernel that a comparison found and repaired."""
+    """Number of differences between mirror and kernel that a comparison found and repaired."""
     dumps: int
     """Number of complete readings of the kernel's tables."""
     messages: int
     """Number of netlink messages received."""
     overruns: int
-    """Number of overruns of the netlink socket; after each, all tables are read again."""
+    """Number of overruns of the netlink socket. After each one, all tables are read again."""
 
 
 class MissingRouteView(TypedDict):
@@ -879,8 +893,8 @@ class MissingRouteView(TypedDict):
 
 
 class MissingRoutesView(TypedDict):
-    """Configured routes that the kernel should have but lacks, so that packets don't use them. The router
-    installs them again."""
+    """Configured routes that the kernel should have but lacks; packets don't use them. The router installs them
+    again."""
     count: int
     """Number of missing routes."""
     first: list[MissingRouteView]
@@ -888,7 +902,7 @@ class MissingRoutesView(TypedDict):
 
 
 class NamedFilterView(TypedDict):
-    """Filter, identified for other views."""
+    """Filter, with the fields that identify it in other views."""
     action: str
     """Action of the filter."""
     id: int
@@ -904,17 +918,17 @@ class NeighbourView(TypedDict):
     address: str
     """IP address of the neighbour."""
     mac: str | None
-    """MAC address of the neighbour, if known."""
+    """MAC address of the neighbour; absent if it is unknown."""
     port: str
     """Port of the neighbour."""
     state: str
-    """State of the neighbour, with the kernel's name; `known` or `incomplete` at ports without a kernel device."""
+    """State of the neighbour, by the kernel's name. At a port without a kernel device: `known` or `incomplete`."""
 
 
 class NewBinding(TypedDict):
-    """Binding to create."""
+    """Request body that binds an instance to flows."""
     budget: NotRequired[str | None]
-    """Time limit of a whole call: `"1ms"`."""
+    """Time limit of a call, for all its packets together: `"1ms"`."""
     filter: str
     """Filter that selects the flows of the binding."""
     gate: str
@@ -930,7 +944,7 @@ class NewBinding(TypedDict):
 
 
 class NewFilter(TypedDict):
-    """Filter to add."""
+    """Request body that adds a filter."""
     action: str
     """Action on the packets, as in the configuration."""
     gate: NotRequired[str | None]
@@ -948,11 +962,11 @@ class NewInstance(TypedDict):
     plugin: str
     """Name of the plugin."""
     settings: NotRequired[dict[str, Any]]
-    """Settings of the instance; those left out have their defaults."""
+    """Settings of the instance; omitted settings have their defaults."""
 
 
 class NewNeighbour(TypedDict):
-    """Static neighbour to add."""
+    """Request body that adds a static neighbour."""
     address: str
     """IP address of the neighbour."""
     mac: str
@@ -962,7 +976,7 @@ class NewNeighbour(TypedDict):
 
 
 class NewPlacement(TypedDict):
-    """Placement of flows at a level."""
+    """Request body that pins flows to an offload level."""
     flow: str
     """Flows to place: a filter, or the name of an instance."""
     level: Literal['offload'] | Literal['worker'] | Literal['auto']
@@ -970,7 +984,7 @@ class NewPlacement(TypedDict):
 
 
 class NewPlugin(TypedDict):
-    """Plugin to load."""
+    """Request body that loads a plugin file."""
     allow_downgrade: NotRequired[bool]
     """Whether to accept a signed version below the highest one loaded before."""
     file: str
@@ -978,7 +992,7 @@ class NewPlugin(TypedDict):
 
 
 class NewRoute(TypedDict):
-    """Route to add."""
+    """Request body that adds a route."""
     kind: NotRequired[Literal['forward'] | Literal['blackhole'] | Literal['unreachable'] | Literal['prohibit']]
     """Kind of the route."""
     port: NotRequired[str | None]
@@ -1004,35 +1018,36 @@ class NextHopView(TypedDict):
     port: str
     """Egress port."""
     via: str | None
-    """Address of the gateway; absent if the destinations are neighbours themselves."""
+    """Address of the gateway; absent if the destinations are neighbours at the port."""
     weight: int
     """Weight among the route's next hops."""
 
 
 class NodeRemoval(TypedDict):
-    """Treatment of the packets and filters of a removed scheduler node."""
+    """Treatment of packets and filters when a scheduler node is removed."""
     to: NotRequired[str | None]
-    """Leaf that gets the waiting packets, and the filters whose queue is removed. Without it, the packets are
-    dropped."""
+    """Leaf that gets the waiting packets, and the filters whose queue is removed. Without it, the waiting
+    packets are dropped."""
     with_filters: NotRequired[bool]
     """Whether filters whose queue is removed are removed as well."""
 
 
 class OffloadBudgetView(TypedDict):
     """Instruction budget of the XDP program for a packet."""
-    ask: int
-    """Assumed additional instructions for calling the eBPF variant of a plugin, not counting the variant itself."""
-    form: int
+    ebpf_variant: int
     """Maximum number of instructions of a plugin's eBPF variant."""
+    ebpf_variant_call: int
+    """Additional instructions that the router assumes for a call of a plugin's eBPF variant, apart from the
+    variant's own instructions."""
     forward: int
-    """Assumed instructions for forwarding or dropping."""
+    """Instructions that the router assumes for forwarding or dropping a packet."""
     instructions: int
     """Maximum number of instructions for a packet of a flow."""
-    longest_way: int | None
-    """Instructions on the longest path through the compiled program, without token bucket and checksum
+    longest_path: int | None
+    """Number of instructions on the longest path through the compiled program, without token bucket and checksum
     completion."""
-    police: int
-    """Assumed additional instructions for a token bucket."""
+    token_bucket: int
+    """Additional instructions that the router assumes for a token bucket."""
 
 
 class OffloadedFlowsView(TypedDict):
@@ -1040,23 +1055,23 @@ class OffloadedFlowsView(TypedDict):
     evicted: int
     """Number of flows evicted in favour of heavier or placed flows."""
     evicted_rate: float
-    """Flows evicted in favour of others per second since the last request."""
+    """Flows evicted per second in favour of heavier or placed flows, since the last request."""
     flows: int
     """Number of flows in the flow cache."""
     idle: int
     """Number of flows evicted because they were idle."""
     idle_rate: float
-    """Flows evicted as idle per second since the last request."""
+    """Idle flows evicted per second, since the last request."""
     inserted: int
     """Number of flows offloaded so far."""
     inserted_rate: float
-    """Flows offloaded per second since the last request."""
-    most: int
+    """Flows offloaded per second, since the last request."""
+    limit: int
     """Maximum number of flows in the flow cache."""
     refused: int
     """Number of flows for which the flow cache had no room; each flow counts once."""
     refused_rate: float
-    """Flows that found no room, per second since the last request."""
+    """Flows refused per second for lack of room, since the last request."""
     renewed: int
     """Number of flow cache entries renewed after a change."""
 
@@ -1068,11 +1083,11 @@ class OldFilters(TypedDict):
     ids: NotRequired[list[int] | None]
     match: NotRequired[str | None]
     priority: NotRequired[int | None]
-    """Priority of the filter; may be absent if only one filter has the other fields."""
+    """Priority of the filter; may be omitted if no other filter has the same match, action and gate."""
 
 
 class OldNeighbour(TypedDict):
-    """Static neighbour to remove."""
+    """Request body that removes a static neighbour."""
     address: str
     """IP address of the neighbour."""
     port: str
@@ -1080,20 +1095,20 @@ class OldNeighbour(TypedDict):
 
 
 OnDeath: TypeAlias = Literal['kernel'] | Literal['drop']
-"""Treatment of packets after the router's death."""
+"""Treatment of packets after the router has died."""
 
 
 class OnDeathView(TypedDict):
     """Treatment of the kernel ports' packets after the router has died."""
+    explicit: bool
+    """Whether the treatment is explicit: set in the configuration, by an option of `run`, or by `router set`.
+    Bindings and filters require this."""
     packets: str
     """Description of the treatment."""
-    said: bool
-    """Whether the treatment is configured explicitly, by configuration, `run` or `router set`. Bindings and
-    filters require that."""
 
 
 Outcome: TypeAlias = Literal['done'] | Literal['refused'] | Literal['failed'] | Literal['abandoned']
-"""Outcome of a request."""
+"""Outcome of a request, as logged."""
 
 
 class Pending(TypedDict):
@@ -1101,7 +1116,7 @@ class Pending(TypedDict):
     revision: int
     """Number of the revision."""
     seconds: int
-    """Remaining seconds."""
+    """Remaining time in seconds."""
 
 
 class PlacementView(TypedDict):
@@ -1113,7 +1128,7 @@ class PlacementView(TypedDict):
     offload: int
     """Number of these flows that are offloaded."""
     why_worker: dict[str, int]
-    """Number of these flows at a worker, by reason."""
+    """Numbers of these flows at a worker, by the reason why they stay there."""
     worker: int
     """Number of these flows at a worker."""
 
@@ -1121,32 +1136,32 @@ class PlacementView(TypedDict):
 class PlacementsView(TypedDict):
     """Placements, and the number of flows at each level."""
     budget: OffloadBudgetView
-    """Instruction budget of an XDP program for a packet."""
+    """Instruction budget of the XDP program for a packet."""
     offload: int
     """Number of offloaded flows."""
     placements: list[PlacementView]
-    """Placements of flows; the first placement that matches a flow counts."""
+    """Placements of flows; the first placement that matches a flow decides."""
     why_worker: dict[str, int]
-    """Number of flows at a worker, by reason."""
+    """Numbers of flows at a worker, by the reason why they stay there."""
     worker: int
     """Number of flows at a worker."""
 
 
 class PluginDetailView(TypedDict):
-    """Plugin with its whole description."""
+    """Complete description of a plugin."""
     capabilities: list[str]
     """Capabilities that the plugin requests."""
     codes: dict[str, int]
-    """Code of the plugin at each position: the position's type in the upper 16 bits, the plugin's number in the
-    lower (*Router Plugins*, section 4)."""
+    """Plugin code at each position: the type of the position in the upper 16 bits, the number of the plugin in
+    the lower (*Router Plugins*, section 4)."""
     counters: list[str]
     """Names of the plugin's counters."""
     ebpf_variant: NotRequired[EbpfVariantView | None]
-    """eBPF variant of the plugin."""
+    """eBPF variant of the plugin; absent if it has none."""
     features: list[str]
     """Features of the plugin interface that the plugin needs."""
     host_companion: NotRequired[PluginDetailView | None]
-    """Host companion of the plugin."""
+    """Host companion of the plugin; absent if it has none."""
     instances: list[str]
     """Names of the plugin's instances."""
     manual: str | None
@@ -1162,9 +1177,9 @@ class PluginDetailView(TypedDict):
     previous: str | None
     """Version that a rollback restores; absent if the plugin was not upgraded."""
     runtime: str
-    """Runtime of the plugin, `built in`, `sandboxed` or `trusted`, with an explanation."""
+    """Runtime of the plugin: `built in`, `sandboxed` or `trusted`, followed by an explanation."""
     settings: dict[str, Any] | None
-    """JSON Schema of the plugin's settings; absent if it has none."""
+    """JSON Schema of the settings of instances; absent if the plugin has no settings."""
     signature: str | None
     """`signed by` and the key's id, or `unsigned`; absent for a built-in plugin."""
     state_version: int
@@ -1176,7 +1191,7 @@ class PluginDetailView(TypedDict):
 
 
 class PluginInterfaceView(TypedDict):
-    """Interface that the router offers to plugins."""
+    """Plugin interface that the router offers."""
     features: list[str]
     """Features of the interface at the workers."""
     version: int
@@ -1184,12 +1199,12 @@ class PluginInterfaceView(TypedDict):
 
 
 class PluginView(TypedDict):
-    """Plugin of which instances can be created."""
+    """Plugin, in the list of plugins from which instances can be created."""
     capabilities: list[str]
     """Capabilities that the plugin requests."""
     codes: dict[str, int]
-    """Code of the plugin at each position: the position's type in the upper 16 bits, the plugin's number in the
-    lower (*Router Plugins*, section 4)."""
+    """Plugin code at each position: the type of the position in the upper 16 bits, the number of the plugin in
+    the lower (*Router Plugins*, section 4)."""
     counters: list[str]
     """Names of the plugin's counters."""
     features: list[str]
@@ -1201,7 +1216,7 @@ class PluginView(TypedDict):
     positions: list[str]
     """Positions of the gates at which the plugin may be bound."""
     runtime: str
-    """Runtime of the plugin, `built in`, `sandboxed` or `trusted`, with an explanation."""
+    """Runtime of the plugin: `built in`, `sandboxed` or `trusted`, followed by an explanation."""
     signature: str | None
     """`signed by` and the key's id, or `unsigned`; absent for a built-in plugin."""
     summary: str
@@ -1211,7 +1226,7 @@ class PluginView(TypedDict):
 
 
 PollMode: TypeAlias = Literal['poll'] | Literal['interrupt'] | Literal['adaptive']
-"""Mode in which the worker waits for packets."""
+"""Mode in which workers wait for packets."""
 
 
 class PortClassView(TypedDict):
@@ -1243,12 +1258,12 @@ class PortView(TypedDict):
     addresses: list[str]
     """Addresses of the port."""
     batched_packets: int
-    """Frames sent by batch sending, bypassing the worker's socket."""
+    """Frames sent by batch sending instead of the worker's socket."""
     device: str | None
-    """Kernel device of the port, if there is one."""
+    """Kernel device of the port; absent if it has none."""
     device_drops: int
-    """Frames that the device dropped on transmit, as the kernel counts them. Those of the router also count as
-    sent."""
+    """Frames that the device dropped on transmit, as counted by the kernel. Those that the router sent are also
+    counted as sent."""
     driver: str
     """Driver of the port: `af_xdp`, `af_packet`, `tap`, `pcap`, `memory`, `vlan`."""
     drops: dict[str, int]
@@ -1266,7 +1281,7 @@ class PortView(TypedDict):
     name: str
     """Name of the port."""
     offloaded_packets: int
-    """Frames received here that the offload forwarded."""
+    """Frames received at the port that the offload forwarded."""
     on_death: str | None
     """Treatment of the port's packets after the router has died: `kernel` or `drop`. Absent without a kernel
     device."""
@@ -1322,19 +1337,19 @@ class Problem(TypedDict):
 
 
 class ProcessorView(TypedDict):
-    """Processor of the router: the part that treats packets at one level."""
+    """Processor of the router: the part of the router that treats packets at one level."""
     above: str | None
-    """Name of the processor to which this one punts packets; absent for the highest."""
+    """Name of the processor to which this processor punts packets; absent for the highest one."""
     cpus: str
-    """Machine processors on which it may run; empty if it runs on whichever receives the packet."""
+    """CPUs on which the processor may run, such as `0-3`. Empty if it runs on the CPU that receives the packet."""
     level: int
     """Level of the processor: 0 offload, 1 worker, 2 host."""
     name: str
     """Name of the processor: `host`, `worker 0`, `xdp r1`."""
     treats: str
-    """Packets that it treats."""
+    """Description of the packets that the processor treats."""
     why_not: str | None
-    """Reason why it treats no flows by itself; absent if it does."""
+    """Reason why the processor treats no flows by itself; absent if it does."""
 
 
 class QueueChanged(TypedDict):
@@ -1357,13 +1372,13 @@ class QueueChanges(TypedDict):
 class QueueView(TypedDict):
     """Queue of a port: a leaf of its scheduler."""
     delivered: int
-    """Bits per second on the wire that the node sent since the last request."""
+    """Delivered rate in bits per second on the wire, since the last request."""
     dropped_bytes: int
     """Bytes of the dropped packets."""
     drops: dict[str, int]
     """Packets dropped at or below the node, by cause."""
     flows: list[FlowQueueView]
-    """Queues of flows in the queue; only in the answer about a single queue."""
+    """Queues of flows in the queue; filled only in the answer about a single queue."""
     held_bytes: int
     """Bytes of the waiting packets."""
     held_packets: int
@@ -1379,18 +1394,18 @@ class QueueView(TypedDict):
     offered_bytes: int
     """Bytes of the offered packets."""
     offered_packets: int
-    """Packets offered to the queue: sent, waiting or dropped."""
+    """Packets offered to the queue: the sum of sent, waiting and dropped packets."""
     peak_bytes: int
-    """Maximum of the waiting bytes so far."""
+    """Highest value of the waiting bytes so far."""
     peak_packets: int
-    """Maximum of the waiting packets so far, possibly at another time than that of the bytes."""
+    """Highest value of the waiting packets so far, perhaps at another time than that of the bytes."""
     port: str
     """Name of the port."""
     promised: int | None
-    """Bits per second on the wire that the node gets when all others send at their maximum; absent if the rate
-    is unlimited."""
+    """Promised rate in bits per second on the wire: the rate that the node gets when all others send at their
+    maximum. Absent if it is unlimited."""
     queues: int
-    """Queues in use."""
+    """Number of queues in use."""
     sent_bytes: int
     """Bytes of the sent packets."""
     sent_packets: int
@@ -1398,7 +1413,7 @@ class QueueView(TypedDict):
     sent_wire_bytes: int
     """Bytes of the sent packets on the wire, with the overhead of the link."""
     settings: dict[str, Any]
-    """Settings of the node, with underscores where a file has hyphens."""
+    """Settings of the node. Keys have underscores where a configuration file has hyphens."""
     under: str | None
     """Name of the parent."""
 
@@ -1415,22 +1430,22 @@ class RatesView(TypedDict):
 
 class ReleaseView(TypedDict):
     """Instance released from quarantine."""
+    exists: bool
+    """Whether this router has the instance, so that it runs again."""
     instance: str
     """Name of the instance."""
-    is_here: bool
-    """Whether this router has the instance, which therefore runs again."""
 
 
 class RemoveRoute(TypedDict):
-    """Removes a configured route. When the operation has succeeded, no further packet uses the route."""
+    """Removes a configured route. When the operation has succeeded, the route applies to no further packet."""
     to: str
     """Destination prefix."""
 
 
 class RemovedNodeView(TypedDict):
-    """Removed node of a scheduler, with all nodes below it."""
+    """Scheduler node that was removed, with all nodes below it."""
     filters: list[BindingView]
-    """Filters whose queue was removed, as they were before."""
+    """Filters whose queue was removed, as they were before the removal."""
     node: str
     """Name of the node."""
     port: str
@@ -1438,11 +1453,11 @@ class RemovedNodeView(TypedDict):
     to: str | None
     """Leaf that got the packets; absent if they were dropped."""
     with_filters: bool
-    """Whether the filters were removed; otherwise they now name leaf `to`."""
+    """Whether the filters were removed. Otherwise they name leaf `to` now."""
 
 
 class ResourceView(TypedDict):
-    """Resource in the list of resources."""
+    """Entry of the list of resources."""
     methods: list[str]
     """Methods of the resource."""
     path: str
@@ -1450,41 +1465,41 @@ class ResourceView(TypedDict):
     roles: list[Role]
     """Role that each method needs, in the order of the methods."""
     summary: str
-    """Summaries of the methods, in the same order."""
+    """Summaries of the methods, in the order of the methods."""
 
 
 class Revision(TypedDict):
-    """Revision without its text."""
+    """Stored revision, without the text of its configuration."""
     changes: int
-    """Number of changes, counted in commands."""
+    """Number of changes, as the commands that would make them."""
     comment: str | None
     """Comment of the originator."""
     number: int
-    """Number of the revision: the first is 1, each next one is higher by 1."""
+    """Number of the revision. Numbers count up from 1, and are never reused."""
     origin: str
     """Origin of the text: a file's name, or the revision that was restored."""
     router: str | None
-    """Socket of the router that the revision belongs to; none if it was not recorded."""
+    """Socket of the router that owns the revision; `None` if no router was recorded."""
     state: State
     """State of the revision."""
     time: int
     """Time of the application, in seconds since 1970."""
     who: Who
-    """Originator of the application."""
+    """User, router or plugin instance that applied or saved the configuration."""
 
 
 class RevisionTextView(TypedDict):
-    """Revision with its text."""
+    """Revision, including its text."""
     changes: int
-    """Number of changes, counted in commands."""
+    """Number of changes, as the commands that would make them."""
     comment: str | None
     """Comment of the originator."""
     number: int
-    """Number of the revision: the first is 1, each next one is higher by 1."""
+    """Number of the revision. Numbers count up from 1, and are never reused."""
     origin: str
     """Origin of the text: a file's name, or the revision that was restored."""
     router: str | None
-    """Socket of the router that the revision belongs to; none if it was not recorded."""
+    """Socket of the router that owns the revision; `None` if no router was recorded."""
     state: State
     """State of the revision."""
     text: str
@@ -1492,30 +1507,30 @@ class RevisionTextView(TypedDict):
     time: int
     """Time of the application, in seconds since 1970."""
     who: Who
-    """Originator of the application."""
+    """User, router or plugin instance that applied or saved the configuration."""
 
 
 class RevisionView(TypedDict):
-    """Revision in a list."""
+    """Entry in the list of revisions."""
     changes: int
-    """Number of changes, counted in commands."""
+    """Number of changes, as the commands that would make them."""
     comment: str | None
     """Comment of the originator."""
     number: int
-    """Number of the revision: the first is 1, each next one is higher by 1."""
+    """Number of the revision. Numbers count up from 1, and are never reused."""
     origin: str
     """Origin of the text: a file's name, or the revision that was restored."""
     router: str | None
-    """Socket of the router that the revision belongs to; none if it was not recorded."""
+    """Socket of the router that owns the revision; `None` if no router was recorded."""
     runs: bool
-    """Whether the revision was applied last, and not withdrawn. Single commands may have changed the running
-    configuration since."""
+    """Whether the revision was applied last and not withdrawn. Single commands may have changed the running
+    configuration since then."""
     state: State
     """State of the revision."""
     time: int
     """Time of the application, in seconds since 1970."""
     who: Who
-    """Originator of the application."""
+    """User, router or plugin instance that applied or saved the configuration."""
 
 
 Role: TypeAlias = Literal['viewer'] | Literal['operator'] | Literal['admin']
@@ -1523,16 +1538,16 @@ Role: TypeAlias = Literal['viewer'] | Literal['operator'] | Literal['admin']
 
 
 class RollBack(TypedDict):
-    """Applies a revision again, as a new one."""
+    """Request body that applies an earlier revision again. The result is a new revision."""
     comment: NotRequired[str | None]
     """Reason for the rollback."""
     confirm: NotRequired[str | None]
     """Time until an unconfirmed configuration is rolled back: `60s`, `10m`."""
     if_revision: NotRequired[int | None]
-    """Revision that must be running without later changes; otherwise nothing is changed."""
+    """Number of the revision that must be running without later changes; otherwise nothing is changed."""
     revision: NotRequired[int | None]
-    """Number of the revision. Without it, withdraws the waiting revision, or else applies the newest good
-    revision that differs from the running configuration."""
+    """Number of the revision to apply again. Without it, withdraws the waiting revision, or else applies the
+    newest good revision that differs from the running configuration."""
 
 
 class RouteView(TypedDict):
@@ -1542,15 +1557,15 @@ class RouteView(TypedDict):
     lost_bytes: NotRequired[int]
     """Bytes of the lost packets."""
     lost_packets: NotRequired[int]
-    """Packets dropped in a queue, or after it but before a device took them."""
+    """Packets dropped in a queue, or between the queue and the device."""
     missing: NotRequired[str | None]
-    """Reason why the kernel lacks the configured route, so that packets don't use it. Absent if the kernel has
-    it."""
+    """Reason why the kernel lacks the configured route; packets don't use it meanwhile. Absent if the kernel has
+    the route."""
     next_hops: list[NextHopView]
     """Next hops; empty unless the route forwards."""
     protocol: str
-    """Protocol of the route, with the kernel's name: `static`, `kernel`, `bgp`, …; `millrace` for the router's
-    own routes."""
+    """Protocol of the route, by the kernel's name: `static`, `kernel`, `bgp`, …; `millrace` for the router's own
+    routes."""
     queued_bytes: NotRequired[int]
     """Bytes of the queued packets."""
     queued_packets: NotRequired[int]
@@ -1560,7 +1575,8 @@ class RouteView(TypedDict):
     sent_packets: NotRequired[int]
     """Packets handed to devices."""
     source: str
-    """Origin of the route: `kernel` for mirrored routes, `millrace` for static routes of the router."""
+    """Origin of the route: `millrace` for the router's own routes, including those that it installed in the
+    kernel; `kernel` for all other routes."""
     to: str
     """Destination prefix."""
     waiting_bytes: NotRequired[int]
@@ -1570,57 +1586,57 @@ class RouteView(TypedDict):
 
 
 class Router(TypedDict):
-    """Settings of the whole router."""
+    """Router-wide settings."""
     boot: Boot
-    """Source of the configuration at the start: the file, or the last good revision if there is one. Default
+    """Source of the configuration at a start: the file, or the last good revision if there is one. Default
     `file`."""
     flow_idle: str
     """Idle time after which a flow record is evicted, 1 s to 24 h. Default 30 s."""
     flows_max: int
-    """Capacity of the flow table, 1,024 to 16,777,216 flows. Default 1,048,576. With 0 there is no flow table:
-    filters and routes are looked up for each packet, instances keep no state of flows, and no flow is
+    """Maximum number of flows in the flow table, 1,024 to 16,777,216. Default 1,048,576. With 0 there is no flow
+    table: filters and routes are looked up for each packet, instances keep no flow state, and no flow is
     offloaded."""
     forward_class_e: bool
-    """Whether to forward 240.0.0.0/4. Default false."""
+    """Whether to forward packets with addresses in 240.0.0.0/4. Default false."""
     forward_link_local: bool
-    """Whether to forward 169.254.0.0/16. Default false."""
+    """Whether to forward packets with addresses in 169.254.0.0/16. Default false."""
     forward_zero_net: bool
-    """Whether to forward 0.0.0.0/8. Default false."""
+    """Whether to forward packets with addresses in 0.0.0.0/8. Default false."""
     forwarding: Forwarding
-    """Whether kernel ports forward always, or as the kernel's forwarding switches say. Default `on`."""
+    """Whether kernel ports always forward, or follow the kernel's forwarding switches. Default `on`."""
     frames: int
-    """Frames of packet memory of each worker, 2,048 bytes each: 1,024 to 4,194,304. Default 32,768 (64 MiB)."""
+    """Number of frames in the packet memory of each worker, 1,024 to 4,194,304. A frame has 2,048 bytes. Default
+    32,768 (64 MiB)."""
     icmp_burst: int
-    """Burst of ICMP errors of one type. Default 50."""
+    """Maximum burst of ICMP errors of each type. Default 50."""
     icmp_dscp: int
-    """DSCP of ICMP errors, 0 to 63. Default 48 (CS6)."""
+    """DSCP of the router's ICMP errors, 0 to 63. Default 48 (CS6)."""
     icmp_rate: int
-    """ICMP errors per second and type. Default 1,000."""
+    """Maximum number of ICMP errors of each type per second. Default 1,000."""
     ignore_kernel_policy: bool
-    """Whether to forward although nftables, policy rules, xfrm or tc apply to a port and will be bypassed."""
+    """Whether to forward even if the router bypasses nftables, policy rules, xfrm or tc of the kernel at a port."""
     mode: PollMode
-    """Mode in which the worker waits for packets. Default `adaptive`."""
+    """Mode in which workers wait for packets. Default `adaptive`."""
     new_flows: int
-    """Maximum number of new flows classified in a batch of 256 packets under overload, 1 to 256; packets of
+    """Under overload, maximum number of new flows classified in a batch of 256 packets, 1 to 256. Packets of
     further new flows are dropped. Default 128."""
     offloaded_flows: int
-    """Maximum number of offloaded flows; 0 turns offload off."""
+    """Maximum number of offloaded flows; 0 turns the offload off."""
     on_death: OnDeath | None
-    """Forwarding after the router's death, for ports without their own setting: `kernel` or `drop`. Without
-    bindings the default is `kernel`; with bindings it must be given."""
+    """Treatment of packets after the router has died, for ports without their own setting: `kernel` or `drop`.
+    Required with bindings or filters; otherwise the default is `kernel`."""
     plugin_weight: int
-    """Maximum number of packets generated by instances that the worker takes per iteration, 1 to 256, like
-    `input-weight` of a port. Default 256."""
+    """Maximum number of packets emitted by instances that a worker takes in an iteration, 1 to 256. It
+    corresponds to `input-weight` of a port. Default 256."""
     redirects: bool
-    """Whether ICMP redirects inform hosts of a better first hop. Default true."""
+    """Whether to send ICMP redirects, which tell hosts a better first hop. Default true."""
     route_priority: int
-    """Priority of all routes: to override a route, a filter at a gate of the position `route` needs at least
-    this priority. Default 0."""
+    """Priority of all routes. A filter at a gate of position `route` overrides a route only if its priority is
+    at least this value. Default 0."""
     router_id: str
-    """Source address of ICMP errors sent by a port without an IPv4 address. Default 192.0.0.8."""
+    """Source address of ICMP errors at a port without an IPv4 address. Default 192.0.0.8."""
     workers: int
-    """Number of worker threads, 1 to 16: flows are spread over them, and each worker has its own devices.
-    Default 1."""
+    """Number of worker threads, 1 to 16. Each worker forwards a part of the flows. Default 1."""
 
 
 RoutesAdded: TypeAlias = 'RouteView | dict[str, Any]'
@@ -1632,17 +1648,17 @@ RoutesRemoved: TypeAlias = 'RouteView | dict[str, Any]'
 
 
 class Save(TypedDict):
-    """Returns the running configuration, written into the text of a file whose comments stay."""
+    """Request body that writes the running configuration into the text of a file, whose comments stay."""
     force: NotRequired[bool]
-    """Whether to write even if this deletes entries of the file that were neither applied nor saved."""
+    """Whether to write even if this deletes entries of the file that were never applied or saved."""
     origin: NotRequired[str | None]
     """Name of the file, for messages."""
     text: NotRequired[str | None]
-    """Text of the file; `None` for the base configuration."""
+    """Text of the file; without it, the base configuration is used."""
 
 
 class Saved(TypedDict):
-    """File with the running configuration written into it."""
+    """Text of a file, with the running configuration written into it."""
     text: str
     """Text of the file."""
 
@@ -1650,62 +1666,65 @@ class Saved(TypedDict):
 class SchedulerNode(TypedDict):
     """Node of a scheduler. The valid settings depend on its kind, and on the kind of its parent."""
     burst: NotRequired[str | None]
-    """Of a `token-bucket`: burst in bytes. Default 3,076, two Ethernet frames."""
+    """For `token-bucket`: burst in bytes. Default 3,076, which is two Ethernet frames."""
     ecn: NotRequired[bool | None]
-    """Of `red`, `codel` and `fq-codel`: whether packets of ECN-capable senders are marked rather than dropped.
-    Default true."""
+    """For `red`, `codel` and `fq-codel`: whether ECN-capable packets are marked instead of dropped. Default
+    true."""
     gentle: NotRequired[bool | None]
-    """Of `red`: whether the share of dropped packets rises gradually above `maximum`, up to all at twice
-    `maximum`. Default true."""
+    """For `red`: whether the share of dropped packets rises gradually above `maximum`, until all are dropped at
+    twice `maximum`. Default true."""
     interval: NotRequired[str | None]
-    """Of `codel` and `fq-codel`: time for which the delay may exceed `target`: `"100ms"`. Default 100 ms."""
+    """For `codel` and `fq-codel`: time for which the queueing delay may exceed `target`, such as `"100ms"`.
+    Default 100 ms."""
     kind: Literal['fifo'] | Literal['flow-queues'] | Literal['fq-codel'] | Literal['priority'] | Literal['deficit-round-robin'] | Literal['hfsc'] | Literal['token-bucket']
     """Scheduling discipline of the node."""
     level: NotRequired[int | None]
-    """Under `priority`: level of the node, the lowest first, 0 to 65,535."""
+    """Under `priority`: level of the node, 0 to 65,535. The lowest level sends first."""
     limit: NotRequired[int | None]
-    """Of `fq-codel`: maximum number of packets in it. Default 10,240."""
+    """For `fq-codel`: maximum number of packets in all queues of the node. Default 10,240."""
     link_sharing: NotRequired[str | None]
-    """Under `hfsc`: service curve by which the node shares excess bandwidth."""
+    """Under `hfsc`: service curve that determines the node's share of excess bandwidth."""
     manage: NotRequired[Literal['tail-drop'] | Literal['red'] | Literal['codel'] | None]
-    """Of a queue: queue management. Default `tail-drop`."""
+    """For a queue: queue management. Default `tail-drop`."""
     maximum: NotRequired[str | int | None]
-    """Of `red`: average length above which all packets are dropped; with `gentle`, above twice this length.
-    Default half the threshold; with `unit = "packets"`, half the threshold in packets of 1,000 bytes."""
+    """For `red`: average queue length above which all packets are dropped; with `gentle`, above twice this
+    length. Default: half the threshold; with `unit = "packets"`, half the threshold in packets of 1,000
+    bytes."""
     minimum: NotRequired[str | int | None]
-    """Of `red`: average length below which no packet is dropped. Default a quarter of `maximum`."""
+    """For `red`: average queue length below which no packet is dropped. Default: a quarter of `maximum`."""
     name: str
     """Name of the node. The name of a leaf is also the name of its queue in filters: `queue NAME`."""
     probability: NotRequired[float | None]
-    """Of `red`: share of packets dropped when the average is at `maximum`, above 0 and up to 1. Default 0.1."""
+    """For `red`: share of packets dropped when the average queue length is at `maximum`, above 0 and up to 1.
+    Default 0.1."""
     quantum: NotRequired[str | None]
-    """Under `deficit-round-robin`: bytes in each round. For `flow-queues` and `fq-codel`: bytes of each flow in
-    each round."""
+    """Under `deficit-round-robin`: bytes of the node in each round. For `flow-queues` and `fq-codel`: bytes of
+    each flow in each round."""
     queues: NotRequired[int | None]
-    """Of `flow-queues` and `fq-codel`: number of queues."""
+    """For `flow-queues` and `fq-codel`: number of queues."""
     rate: NotRequired[str | None]
-    """Of a `token-bucket`: rate at which it releases packets. Of `flow-queues`: rate at which it is served."""
+    """For `token-bucket`: rate limit of the node. For `flow-queues`: rate at which the node is served."""
     real_time: NotRequired[str | None]
-    """Under `hfsc`: guaranteed service, `"RATE"` or `"RATE TIME RATE"`: the first rate for that time, then the
-    second."""
+    """Under `hfsc`: service curve that is guaranteed to the node, `"RATE"` or `"RATE TIME RATE"`. The first rate
+    applies for this time, then the second."""
     target: NotRequired[str | None]
-    """Of `codel` and `fq-codel`: acceptable queueing delay: `"5ms"`. Default 5 ms."""
+    """For `codel` and `fq-codel`: acceptable queueing delay, such as `"5ms"`. Default 5 ms."""
     threshold: NotRequired[str | None]
-    """Of a queue: bytes above which it drops arriving packets. Default 262,144."""
+    """For a queue: bytes above which it drops new packets. Default 262,144."""
     under: NotRequired[str | None]
     """Parent node; the root has none."""
     unit: NotRequired[Literal['bytes'] | Literal['packets'] | None]
-    """Of `red`: unit of `minimum` and `maximum`. Default `bytes`."""
+    """For `red`: unit of `minimum` and `maximum`. Default `bytes`."""
     upper_limit: NotRequired[str | None]
-    """Under `hfsc`: maximum service of the node."""
+    """Under `hfsc`: service curve that limits the node."""
     weight: NotRequired[float | None]
-    """Of `red`: weight of the newest length in the average, above 0 and up to 1. Default 0.002."""
+    """For `red`: weight of the newest queue length in the average, above 0 and up to 1. Default 0.002."""
 
 
 class SchedulerNodeView(TypedDict):
     """Node of a scheduler."""
     delivered: int
-    """Bits per second on the wire that the node sent since the last request."""
+    """Delivered rate in bits per second on the wire, since the last request."""
     dropped_bytes: int
     """Bytes of the dropped packets."""
     drops: dict[str, int]
@@ -1723,14 +1742,14 @@ class SchedulerNodeView(TypedDict):
     name: str
     """Name of the node."""
     peak_bytes: int
-    """Maximum of the waiting bytes so far."""
+    """Highest value of the waiting bytes so far."""
     peak_packets: int
-    """Maximum of the waiting packets so far, possibly at another time than that of the bytes."""
+    """Highest value of the waiting packets so far, perhaps at another time than that of the bytes."""
     promised: int | None
-    """Bits per second on the wire that the node gets when all others send at their maximum; absent if the rate
-    is unlimited."""
+    """Promised rate in bits per second on the wire: the rate that the node gets when all others send at their
+    maximum. Absent if it is unlimited."""
     queues: int
-    """Queues in use."""
+    """Number of queues in use."""
     sent_bytes: int
     """Bytes of the sent packets."""
     sent_packets: int
@@ -1738,7 +1757,7 @@ class SchedulerNodeView(TypedDict):
     sent_wire_bytes: int
     """Bytes of the sent packets on the wire, with the overhead of the link."""
     settings: dict[str, Any]
-    """Settings of the node, with underscores where a file has hyphens."""
+    """Settings of the node. Keys have underscores where a configuration file has hyphens."""
     under: str | None
     """Name of the parent."""
 
@@ -1746,32 +1765,32 @@ class SchedulerNodeView(TypedDict):
 class SchedulerView(TypedDict):
     """Scheduler of a port."""
     default: str | None
-    """Queue of packets that no filter assigns to a queue."""
+    """Name of the leaf for packets that no filter assigns to a queue."""
     held: int
     """Packets waiting."""
     held_bytes: int
     """Bytes of the waiting packets."""
     host: HostOutputView | None
-    """Output of the kernel's own packets; absent without a kernel device."""
+    """Host output of the port; absent without a kernel device."""
     link: int | None
     """Link speed in bits per second; absent if the kernel doesn't know it, and for virtual devices."""
-    most_queues: int
-    """Maximum number of queues."""
     nodes: list[SchedulerNodeView]
     """Nodes of the scheduler, each after its parent."""
     overhead: str
-    """Overhead that the link adds to each packet, as in the configuration."""
+    """Overhead that the link adds to each packet, in the form of the configuration."""
     port: str
     """Name of the port."""
     queues: int
-    """Queues in use, including queues of flows."""
+    """Number of queues in use, including queues of flows."""
+    queues_limit: int
+    """Maximum number of queues."""
     rate: int | None
     """Rate of the port in bits per second; absent if it is unlimited."""
     room_bytes: int
     """Maximum number of bytes that may wait in all queues."""
     room_packets: int
-    """Maximum number of packets that may wait in all queues, from the size of packet memory. A single leaf may
-    use half of it."""
+    """Maximum number of packets that may wait in all queues. It depends on the size of the packet memory. A
+    single leaf may use half of it."""
     warning: str | None
     """Warning about promises above the link speed, or leaf limits above the packet memory; absent if there is
     none."""
@@ -1782,7 +1801,7 @@ Severity: TypeAlias = Literal['information'] | Literal['warning'] | Literal['err
 
 
 class ShadowView(TypedDict):
-    """Result of a trial of the new version, on copies of packets."""
+    """Result of a trial, in which the new version ran on copies of packets."""
     different: int
     """Packets that the versions treated differently."""
     fault: str | None
@@ -1796,7 +1815,8 @@ class ShadowView(TypedDict):
 class ShadowedView(TypedDict):
     """Filter that never wins."""
     by: list[NamedFilterView]
-    """Filters with precedence that together match all packets of the filter. Each of them is necessary for that."""
+    """Filters with higher precedence that together match all packets of the shadowed filter. Each of them is
+    necessary for that."""
     filter: NamedFilterView
     """Filter."""
 
@@ -1806,20 +1826,22 @@ State: TypeAlias = Literal['good'] | Literal['waiting'] | Literal['withdrawn']
 
 
 class StatusAnswer(TypedDict):
-    """Status of the daemon and of its interface."""
+    """Status of the daemon and of its API."""
     applying: NotRequired[ApplyingView | None]
     """Progress of the running transaction; absent if none runs."""
     crashes: NotRequired[list[CrashView] | None]
     """Worker panics with a stored capture, the oldest first; absent if there are none."""
     flow_states: FlowStatesView
-    """State that plugins keep for flows."""
+    """Flow state that plugins keep."""
     flows: FlowTableView
     """Flow table."""
     interface: InterfaceView
-    """Status of the interface."""
+    """Status of the API."""
+    iterations: IterationsView
+    """Iterations of all workers, summed."""
     leftover_objects: NotRequired[int | None]
-    """Number of copies of shared objects that no instance uses any more but that stay in memory; absent if there
-    are none."""
+    """Number of copies of shared objects that stay in memory although no instance uses them; absent if there are
+    none."""
     memory: MemoryView
     """Packet memory."""
     mirror: MirrorView | None
@@ -1835,27 +1857,25 @@ class StatusAnswer(TypedDict):
     pending: NotRequired[Pending | None]
     """Revision that waits for confirmation; absent if none waits."""
     pid: int
-    """Process id."""
+    """Process id of the router."""
     plugin_interface: PluginInterfaceView
-    """Interface that the router offers to plugins."""
+    """Plugin interface that the router offers."""
     routes: int
-    """Number of routes in the forwarding table."""
+    """Number of routes in the FIB."""
     sleeps: int
     """Number of times that workers slept."""
-    turns: TurnsView
-    """Iterations of all workers."""
     uptime: float
-    """Seconds since the start."""
+    """Seconds since the start of the router."""
     version: str
-    """Version of the daemon."""
+    """Version of the router."""
     worker_cpu: list[float]
-    """Processor time of each worker in seconds."""
+    """Processor time of each worker, in seconds."""
     workers: int
     """Number of worker threads."""
 
 
 class StepView(TypedDict):
-    """Stage of a packet's journey."""
+    """Step of a packet's journey: the result of one stage."""
     stage: str
     """Name of the stage."""
     text: str
@@ -1879,14 +1899,14 @@ class SummaryView(TypedDict):
     received: int
     """Packets received, including packets that the kernel kept at a port."""
     received_from_host: int
-    """Packets received from the kernel: its own packets, sent by ports with a scheduler."""
+    """Packets received from the kernel by host output, to be sent through schedulers."""
     to_host: int
     """Packets passed to the kernel and to the router's own stack."""
     transmitted: int
     """Packets sent."""
     unaccounted: int
     """Unaccounted packets: received + created - transmitted - to_host - consumed - dropped - held; 0 if no
-    packet is lost. While packets flow, those between two readings may appear here."""
+    packet is lost. Under load, packets that move while the counters are read may appear here."""
 
 
 SwitchView: TypeAlias = 'dict[str, Any]'
@@ -1905,11 +1925,11 @@ class ThreadView(TypedDict):
 
 
 class TokenView(TypedDict):
-    """API token without its secret, which is not stored."""
+    """API token without the secret text, which is not stored."""
     created: str
     """Time of creation: date and time, UTC."""
     created_by: Who
-    """Creator of the token."""
+    """Principal that created the token."""
     expired: bool
     """Whether the token has expired."""
     expires: str | None
@@ -1919,7 +1939,7 @@ class TokenView(TypedDict):
     role: Role
     """Role that the token grants."""
     used: str | None
-    """Time of the last use; absent if no use is known."""
+    """Time of the last use, date and time in UTC; absent if no use is known."""
     used_from: str | None
     """Client address of the last use."""
 
@@ -1931,7 +1951,7 @@ class TraceStepView(TypedDict):
     binding: NotRequired[int | None]
     """Number of the filter or binding, at a gate."""
     cycles: int | None
-    """Cycles of the step; `null` if unknown, because other packets shared the step."""
+    """CPU cycles of the step; `null` if unknown, because other packets shared the step."""
     filter: NotRequired[str | None]
     """Expression of the filter, at a gate."""
     gate: NotRequired[str | None]
@@ -1939,21 +1959,21 @@ class TraceStepView(TypedDict):
     instance: NotRequired[str | None]
     """Name of the bound instance, at a gate with one."""
     next_hop: NotRequired[str | None]
-    """Neighbour that gets the packet, at the step of its route."""
+    """Neighbour to which the packet is sent, at the step of stage `route`."""
     port: NotRequired[str | None]
     """Port of the step, where it has one."""
     prefix: NotRequired[str | None]
-    """Prefix of the route, at its step."""
+    """Prefix of the route, at the step of stage `route`."""
     reason: NotRequired[str | None]
-    """Drop reason, at a drop."""
+    """Drop reason, at the step of stage `drop`."""
     stage: str
     """Stage: `receive`, `worker`, `parse`, `classify`, `gate`, `copy`, `route`, `error`, `rewrite`, `fragment`,
     `queue`, `wait`, `transmit`, `host`, `own`, `plugin` or `drop`."""
     text: str
     """Outcome of the step, and its reason."""
     verdict: NotRequired[str | None]
-    """Decision at a gate (`pass`, `drop`, `consume`, `hold`, `queue`, `send`, `classify`), or at the flow table
-    (`hit`, `checked`, `rerouted`, `reclassified`, `miss`, `none`)."""
+    """Decision at a gate (`pass`, `drop`, `consume`, `hold`, `queue`, `send`, `classify`), or result of the flow
+    table lookup (`hit`, `checked`, `rerouted`, `reclassified`, `miss`, `none`)."""
     worker: int
     """Number of the worker."""
 
@@ -1961,17 +1981,17 @@ class TraceStepView(TypedDict):
 class TraceView(TypedDict):
     """Journey of a traced packet."""
     cycles: int | None
-    """Sum of the known cycles of all steps, from the time-stamp counter; absent if none is known."""
+    """Sum of the known CPU cycles of all steps, from the time-stamp counter; absent if none is known."""
     frame: str
     """First 128 bytes of the packet at arrival, in hexadecimal."""
     is_over: bool
     """Whether the end of the journey was recorded; otherwise the packet may still be held."""
     length: int
-    """Length of the packet in bytes, with the link header."""
+    """Length of the packet in bytes, including the link header."""
     level: str
-    """Level that treated the packet: `worker 0` is the first worker."""
+    """Level and processor that treated the packet: `worker 0` is the first worker."""
     number: int
-    """Number of the packet in the trace, from 1."""
+    """Number of the packet in the trace, counted from 1."""
     port: str
     """Port of arrival."""
     reason: str | None
@@ -1984,21 +2004,11 @@ class TraceView(TypedDict):
     """Result for the packet: where it went, or why it was dropped."""
 
 
-class TurnsView(TypedDict):
-    """Iterations of the workers."""
-    busy: int
-    """Iterations that found packets."""
-    empty: int
-    """Iterations that found no packets."""
-    longest_change: int
-    """Duration in microseconds of the longest iteration with a command; packets waited that long."""
-
-
 class Unbind(TypedDict):
     """Removes all bindings of an instance to a filter at a gate, whatever their priority. When the operation is
-    done, no further packet meets them."""
+    done, they apply to no further packet."""
     filter: str
-    """Filter that selects the flows of the bindings."""
+    """Filter of the bindings."""
     gate: str
     """Name of the gate."""
     instance: str
@@ -2006,15 +2016,16 @@ class Unbind(TypedDict):
 
 
 class Upgrade(TypedDict):
-    """Upgrade of a plugin to another version."""
+    """Request body that upgrades a plugin to another version."""
     accept_differences: NotRequired[bool]
-    """Whether the upgrade happens even if the trial found differences."""
+    """Whether the upgrade happens even if the trial finds differences."""
     allow_downgrade: NotRequired[bool]
     """Whether to accept a signed version below the highest one loaded before."""
     file: str
     """File of the new version."""
     shadow: NotRequired[int | None]
-    """Number of packets on which the new version is tried as a shadow first; without it there is no trial."""
+    """Number of packets of a trial before the upgrade, in which the new version runs as shadow. Without it,
+    there is no trial."""
     without_state: NotRequired[bool]
     """Whether the new instances start without the old instances' state."""
 
@@ -2024,7 +2035,7 @@ UpgradeView: TypeAlias = 'dict[str, Any]'
 
 
 class Who(TypedDict):
-    """Originator of a request, as the kernel identifies the peer of the socket."""
+    """User, router or plugin instance that made a request."""
     name: str
     """Name of the user, or the user id if the user has no name."""
     uid: int | None

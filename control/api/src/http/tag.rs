@@ -1,5 +1,5 @@
-//! Entity tags. A client names the state of a resource that it knows, as a condition of a request (RFC 9110,
-//! 8.8.3 and 13.1.1).
+//! Entity tags (RFC 9110, 8.8.3 and 13.1.1). In a conditional request, a client names the state of a resource
+//! that it knows by the tag of that state.
 //!
 //! A tag covers the changeable part of a resource but no counters, so it stays the same while packets flow.
 
@@ -22,7 +22,7 @@ use serde_json::{Value, json};
 use super::put_tag;
 use crate::http::problem::Problem;
 
-/// Resource with a tag.
+/// Resource that has an entity tag, calculated from its settings.
 pub(crate) trait Tagged: Serialize {
     /// Returns the changeable part of the resource.
     fn settings(&self) -> Value;
@@ -84,13 +84,13 @@ impl Tagged for SchedulerView {
     fn settings(&self) -> Value {
         let nodes: Vec<Value> = self.nodes.iter().map(Tagged::settings).collect();
         let host = self.host.as_ref().map(|host| json!([host.setting, host.weight]));
-        json!([self.port, self.rate, self.overhead, self.default, self.most_queues, host, nodes])
+        json!([self.port, self.rate, self.overhead, self.default, self.queues_limit, host, nodes])
     }
 }
 
 impl Tagged for QueueView {
     fn settings(&self) -> Value {
-        // Queues of flows come and go with packets, so only those with a reserved rate count.
+        // Packets create and remove flow queues, so the tag covers only flow queues with a reserved rate.
         let reserved = self.flows.iter().filter(|flow| flow.rate.is_some());
         let reserved: Vec<Value> =
             reserved.map(|flow| json!([flow.flow, flow.rate, flow.quantum, flow.threshold])).collect();
@@ -104,7 +104,7 @@ impl Tagged for ConfigurationView {
     }
 }
 
-/// Answer with the entity tag of its resource.
+/// Answer with the `ETag` header of its resource.
 pub(crate) struct WithTag<V>(pub V);
 
 impl<V: Tagged> IntoResponse for WithTag<V> {
@@ -116,7 +116,7 @@ impl<V: Tagged> IntoResponse for WithTag<V> {
     }
 }
 
-/// `If-Match` condition of a request; none if the header is absent.
+/// Tags of a request's `If-Match` header; `None` if the header is absent.
 #[derive(Debug, Default)]
 pub(crate) struct Condition(Option<Vec<String>>);
 
@@ -145,7 +145,7 @@ pub(crate) async fn spare(request: Request, next: Next) -> Response {
     else {
         return response;
     };
-    // The comparison is weak: a prefix `W/` doesn't matter.
+    // The comparison is weak (RFC 9110, 8.8.3.2): the prefix `W/` is ignored.
     let known = known.iter().filter_map(|value| value.to_str().ok()).flat_map(|text| text.split(','));
     let mut known = known.map(|tag| tag.trim().trim_start_matches("W/"));
     match known.any(|one| one == "*" || one.as_bytes() == tag.as_bytes()) {
@@ -154,7 +154,8 @@ pub(crate) async fn spare(request: Request, next: Next) -> Response {
     }
 }
 
-/// Refuses `If-Match` at an operation without tags, because the client expects a check (RFC 9110, 13.1.1).
+/// Refuses `If-Match` at an operation without entity tags, since the client expects a check (RFC 9110,
+/// 13.1.1).
 pub(crate) async fn refuse_condition(request: Request, next: Next) -> Response {
     if request.headers().contains_key(header::IF_MATCH) {
         let detail = "this operation has no ETag to compare with If-Match: leave it out";
@@ -164,12 +165,12 @@ pub(crate) async fn refuse_condition(request: Request, next: Next) -> Response {
 }
 
 impl Condition {
-    /// Whether there is a condition to check.
+    /// Whether the request has an `If-Match` header.
     pub fn is_there(&self) -> bool {
         self.0.is_some()
     }
 
-    /// If there is a condition, awaits the resource and checks its tag.
+    /// If the request has `If-Match`, awaits the resource and checks its tag.
     ///
     /// # Errors
     /// Returns 412 with the current state if the tag differs, or the error of reading the resource.

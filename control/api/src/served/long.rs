@@ -1,4 +1,4 @@
-//! Slow answers: made by few blocking threads, so that control serves other requests meanwhile.
+//! Slow answers, made by a few blocking threads, while control continues with other requests.
 
 use std::time::Duration;
 
@@ -17,7 +17,7 @@ const ASKING: usize = 1024;
 /// Maximum time that a request waits for a slot.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// Slots for slow answers; each user or token has one. Clones share them.
+/// Slots for slow answers: one for each user or token. Clones share them.
 #[derive(Clone, Debug)]
 pub(crate) struct LongAnswers(Slots);
 
@@ -39,13 +39,13 @@ impl LongAnswers {
     ) -> Result<T, Problem> {
         let slot = self.0.enter(who).await.map_err(|_| {
             let detail = format!(
-                "at most {ALL} long answers are made at a time, one for {who}, and no slot was free \
-                 within {} s: wait for answers before you send more requests",
+                "the router makes at most {ALL} long answers at a time, and one for {who}; no slot became \
+                 free within {} s: wait for answers before you send more requests",
                 self.0.patience.as_secs()
             );
             Problem::new(StatusCode::SERVICE_UNAVAILABLE, detail).with_retry(1)
         })?;
-        // The slot is held until the work is done, even if the client disconnects.
+        // Hold the slot until the work is done, even if the client disconnects.
         let work = tokio::task::spawn_blocking(move || {
             let done = work();
             drop(slot);
@@ -61,7 +61,7 @@ impl LongAnswers {
     }
 }
 
-/// Makes a slow answer when the caller gets a slot, and returns the answer or the problem.
+/// Makes a slow answer as soon as the caller gets a slot. Returns the answer, or the problem.
 pub(crate) async fn long<T: IntoResponse>(
     served: &Served,
     principal: &Principal,

@@ -26,7 +26,7 @@ impl Checker<'_> {
         let wrong = port.vlan.and_then(VlanIds::invalid);
         self.require(wrong.is_none(), key(&["vlan"]), || {
             let id = wrong.unwrap_or_default();
-            format!("port {name:?}: VLAN id {id} is out of range: give 1 to 4094")
+            format!("port {name:?}: a VLAN id must be 1 to 4094, not {id}")
         })?;
         self.require(port.kind != PortKind::Tap || port.mac.is_none(), key(&["mac"]), || {
             format!("port {name:?}: the MAC address of a tap port is derived from its name: remove `mac`")
@@ -66,7 +66,7 @@ impl Checker<'_> {
             self.require((0.0..=most).contains(&value), At::Entry("port", index, &["impair", key]), || {
                 Message::from(format!("port {:?}: impair.", &*port.name))
                     .key(key)
-                    .text(format!(" = {value} is out of range: give 0 to {most}{unit}"))
+                    .text(format!(" must be 0 to {most}{unit}, not {value}"))
             })?;
         }
         let jitter = At::Entry("port", index, &["impair", "jitter-ms"]);

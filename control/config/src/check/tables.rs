@@ -74,7 +74,7 @@ impl Checker<'_> {
     fn within(&self, table: &str, key: &str, value: u64, range: RangeInclusive<u64>, unit: &str) {
         self.value(range.contains(&value), table, key, || {
             let (least, most) = (range.start(), range.end());
-            setting(table, key).text(format!(" = {value} is out of range: give {least} to {most}{unit}"))
+            setting(table, key).text(format!(" must be {least} to {most}{unit}, not {value}"))
         });
     }
 }

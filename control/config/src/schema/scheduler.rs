@@ -15,35 +15,35 @@ use crate::values::{InputWeight, is_default};
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
 pub struct Scheduler {
-    /// Rate of the port on the wire: `"10mbit"`. Default: as fast as the port can send.
+    /// Rate of the port on the wire, such as `"10mbit"`. Default: unlimited.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rate: Option<Bits>,
-    /// Link overhead per packet: `ethernet`, `atm`, `atm BYTES`, `bytes BYTES`, `bytes BYTES minimum BYTES`
-    /// or `none`. Default `ethernet`.
+    /// Overhead that the link adds to each packet: `ethernet`, `atm`, `atm BYTES`, `bytes BYTES`, `bytes
+    /// BYTES minimum BYTES` or `none`. Default `ethernet`.
     #[serde(skip_serializing_if = "is_default")]
     pub overhead: Overhead,
-    /// Leaf for packets that no filter assigns to a queue. Default: the first leaf.
+    /// Name of the leaf for packets that no filter assigns to a queue. Default: the first leaf.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub default: Option<String>,
-    /// Maximum number of queues of the port, the queues of flows included, 1 to 65,536. Default 8,192.
+    /// Maximum number of queues of the port, including queues of flows, 1 to 65,536. Default 8,192.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub queues: Option<u32>,
-    /// Treatment of packets that the kernel itself sends by the port's device. Default `queue`.
+    /// Treatment of the kernel's own packets at the port's device. Default `queue`.
     #[serde(skip_serializing_if = "is_default")]
     pub host: HostOutput,
-    /// Maximum number of packets taken from the kernel per iteration, 1 to 256, like `input-weight` of a
-    /// port. Default 256.
+    /// Maximum number of the kernel's own packets that a worker takes in an iteration, 1 to 256. It
+    /// corresponds to `input-weight` of a port. Default 256.
     #[serde(skip_serializing_if = "is_default")]
     #[schemars(with = "u16")]
     pub host_weight: InputWeight,
-    /// Nodes, each after its parent.
+    /// Nodes of the tree, each listed after its parent.
     pub node: Vec<SchedulerNode>,
-    /// Flows with settings of their own for their queues.
+    /// Settings of single flows, which have their own queues.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub flow: Vec<FlowQueue>,
 }
 
-/// Settings of the queue of one flow, in a leaf with a queue per flow: a rate, or quantum and threshold.
+/// Settings of a single flow at a leaf with a queue per flow: a rate, or quantum and threshold.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct FlowQueue {
@@ -56,30 +56,30 @@ pub struct FlowQueue {
     /// Rate reserved for the flow.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rate: Option<Bits>,
-    /// Bytes in each round. Default: as for all other flows.
+    /// Bytes in each round. Default: the quantum of all other flows.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub quantum: Option<QueueSize>,
-    /// Bytes above which the queue drops arriving packets. Default: as for all other flows.
+    /// Bytes above which the flow's queue drops new packets. Default: the threshold of all other flows.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub threshold: Option<QueueSize>,
 }
 
-/// Reads a flow into its canonical spelling.
+/// Deserializes a flow, and converts it to its canonical spelling.
 fn flow<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<String, D::Error> {
     crate::values::flow::one_flow(&String::deserialize(deserializer)?).map_err(serde::de::Error::custom)
 }
 
-/// Treatment of packets that the kernel itself sends by a port with a scheduler.
+/// Treatment of the kernel's own packets at a port with a scheduler.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum HostOutput {
-    /// Puts the packets into the port's queues; filters at gates of the position `queue` choose the queue.
+    /// The packets enter the port's queues. Filters at gates of position `queue` choose the queue.
     #[default]
     Queue,
-    /// Passes the packets through the filters of all earlier gates, which may drop them, then into the port's
-    /// queues.
+    /// The packets pass the filters of all gates from position `early` on, which may drop them, and enter the
+    /// port's queues.
     Filter,
-    /// Leaves the packets to the kernel, which sends them at once and bypasses the scheduler.
+    /// The kernel sends the packets directly, and they bypass the scheduler.
     Direct,
 }
 
@@ -105,74 +105,77 @@ pub struct SchedulerNode {
     /// Parent node; the root has none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub under: Option<String>,
-    /// Under `priority`: level of the node, the lowest first, 0 to 65,535.
+    /// Under `priority`: level of the node, 0 to 65,535. The lowest level sends first.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub level: Option<u32>,
-    /// Under `deficit-round-robin`: bytes in each round. For `flow-queues` and `fq-codel`: bytes of each flow
-    /// in each round.
+    /// Under `deficit-round-robin`: bytes of the node in each round. For `flow-queues` and `fq-codel`: bytes
+    /// of each flow in each round.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub quantum: Option<QueueSize>,
-    /// Under `hfsc`: guaranteed service, `"RATE"` or `"RATE TIME RATE"`: the first rate for that time, then
-    /// the second.
+    /// Under `hfsc`: service curve that is guaranteed to the node, `"RATE"` or `"RATE TIME RATE"`. The first
+    /// rate applies for this time, then the second.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub real_time: Option<CurveText>,
-    /// Under `hfsc`: service curve by which the node shares excess bandwidth.
+    /// Under `hfsc`: service curve that determines the node's share of excess bandwidth.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub link_sharing: Option<CurveText>,
-    /// Under `hfsc`: maximum service of the node.
+    /// Under `hfsc`: service curve that limits the node.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub upper_limit: Option<CurveText>,
-    /// Of a `token-bucket`: rate at which it releases packets. Of `flow-queues`: rate at which it is served.
+    /// For `token-bucket`: rate limit of the node. For `flow-queues`: rate at which the node is served.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rate: Option<Bits>,
-    /// Of a `token-bucket`: burst in bytes. Default 3,076, two Ethernet frames.
+    /// For `token-bucket`: burst in bytes. Default 3,076, which is two Ethernet frames.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub burst: Option<QueueSize>,
-    /// Of a queue: bytes above which it drops arriving packets. Default 262,144.
+    /// For a queue: bytes above which it drops new packets. Default 262,144.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub threshold: Option<QueueSize>,
-    /// Of `flow-queues` and `fq-codel`: number of queues.
+    /// For `flow-queues` and `fq-codel`: number of queues.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub queues: Option<u32>,
-    /// Of `fq-codel`: maximum number of packets in it. Default 10,240.
+    /// For `fq-codel`: maximum number of packets in all queues of the node. Default 10,240.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub limit: Option<u32>,
-    /// Of a queue: queue management. Default `tail-drop`.
+    /// For a queue: queue management. Default `tail-drop`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub manage: Option<Manage>,
-    /// Of `red`: unit of `minimum` and `maximum`. Default `bytes`.
+    /// For `red`: unit of `minimum` and `maximum`. Default `bytes`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub unit: Option<LengthUnit>,
-    /// Of `red`: average length below which no packet is dropped. Default a quarter of `maximum`.
+    /// For `red`: average queue length below which no packet is dropped. Default: a quarter of `maximum`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub minimum: Option<Length>,
-    /// Of `red`: average length above which all packets are dropped; with `gentle`, above twice this length.
-    /// Default half the threshold; with `unit = "packets"`, half the threshold in packets of 1,000 bytes.
+    /// For `red`: average queue length above which all packets are dropped; with `gentle`, above twice this
+    /// length. Default: half the threshold; with `unit = "packets"`, half the threshold in packets of 1,000
+    /// bytes.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub maximum: Option<Length>,
-    /// Of `red`: share of packets dropped when the average is at `maximum`, above 0 and up to 1. Default 0.1.
+    /// For `red`: share of packets dropped when the average queue length is at `maximum`, above 0 and up to
+    /// 1. Default 0.1.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub probability: Option<f64>,
-    /// Of `red`: weight of the newest length in the average, above 0 and up to 1. Default 0.002.
+    /// For `red`: weight of the newest queue length in the average, above 0 and up to 1. Default 0.002.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub weight: Option<f64>,
-    /// Of `red`: whether the share of dropped packets rises gradually above `maximum`, up to all at twice
-    /// `maximum`. Default true.
+    /// For `red`: whether the share of dropped packets rises gradually above `maximum`, until all are dropped
+    /// at twice `maximum`. Default true.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub gentle: Option<bool>,
-    /// Of `codel` and `fq-codel`: acceptable queueing delay: `"5ms"`. Default 5 ms.
+    /// For `codel` and `fq-codel`: acceptable queueing delay, such as `"5ms"`. Default 5 ms.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub target: Option<DelayTime>,
-    /// Of `codel` and `fq-codel`: time for which the delay may exceed `target`: `"100ms"`. Default 100 ms.
+    /// For `codel` and `fq-codel`: time for which the queueing delay may exceed `target`, such as `"100ms"`.
+    /// Default 100 ms.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub interval: Option<DelayTime>,
-    /// Of `red`, `codel` and `fq-codel`: whether packets of ECN-capable senders are marked rather than
-    /// dropped. Default true.
+    /// For `red`, `codel` and `fq-codel`: whether ECN-capable packets are marked instead of dropped. Default
+    /// true.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ecn: Option<bool>,
 }
 
-/// Queueing delay: an hour at most.
+/// Queueing delay, up to an hour.
 pub type DelayTime = Time<0, 3_600_000_000>;
 
 /// Scheduling discipline of a node.
@@ -181,7 +184,7 @@ pub type DelayTime = Time<0, 3_600_000_000>;
 pub enum SchedulerKind {
     /// One queue.
     Fifo,
-    /// One queue per flow, served by weighted deficit round robin.
+    /// One queue per flow; the flows are served by weighted deficit round robin.
     FlowQueues,
     /// FQ-CoDel (RFC 8290).
     FqCodel,
@@ -199,11 +202,11 @@ pub enum SchedulerKind {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Manage {
-    /// Drop of packets that arrive at a full queue.
+    /// Tail drop: a full queue drops new packets.
     TailDrop,
-    /// Random early detection.
+    /// Random early detection (RED).
     Red,
-    /// Controlled delay (RFC 8289).
+    /// Controlled delay (CoDel, RFC 8289).
     Codel,
 }
 
@@ -218,13 +221,13 @@ pub enum LengthUnit {
 }
 
 impl FlowQueue {
-    /// Returns the leaf and the flow without its incoming port, as queues identify it.
+    /// Returns the leaf, and the flow without its ingress port. Together they identify a flow's queue.
     #[must_use]
     pub fn of_queue(&self) -> (&str, &str) {
         (&self.queue, without_incoming(&self.flow))
     }
 
-    /// Whether a flow, in canonical spelling, waits in the same queue of a port.
+    /// Whether a flow, in canonical spelling, has the same queue of the port as this flow.
     #[must_use]
     pub fn is_queue_of(&self, queue: &str, flow: &str) -> bool {
         self.of_queue() == (queue, without_incoming(flow))
@@ -282,7 +285,7 @@ mod tests {
         assert!("1mbit 10ms".parse::<CurveText>().unwrap_err().contains("is no service curve"));
         for (wrong, why) in [
             ("soon", "is no time"),
-            ("3601s", "out of range"),
+            ("3601s", "the time must be"),
             ("18446744073709551s", "is no time"),
             ("10", "\"10ms\""),
         ] {

@@ -1,4 +1,4 @@
-//! Actions of filters in their written form: parser and printer.
+//! Actions of filters in text form: parser and printer.
 
 use std::fmt;
 use std::net::IpAddr;
@@ -9,11 +9,12 @@ use millrace_units::nearest;
 
 use super::quantity::{Bits, Size};
 
-/// Action that a filter applies to the packets it matches. The names in it are unresolved.
+/// Action of a filter on the packets that it matches. Its names are not yet looked up.
 ///
 /// ```text
-/// accept | drop | reject | host | port NAME [via ADDRESS] | ports NAME [via ADDRESS],NAME … |
-/// copy-to NAME [via ADDRESS][,NAME …] | copy INSTANCE | instance INSTANCE | queue NAME | police RATE [burst SIZE]
+/// accept | drop | reject | host | port NAME [via ADDRESS] | ports NAME [via ADDRESS],NAME …
+/// | copy-to NAME [via ADDRESS][,NAME …] | copy INSTANCE | instance INSTANCE | queue NAME
+/// | police RATE [burst SIZE]
 /// ```
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum FilterAction {
@@ -21,11 +22,11 @@ pub enum FilterAction {
     Accept,
     /// Drops the packets silently.
     Drop,
-    /// Drops the packets and sends their sources an ICMP error "prohibited".
+    /// Drops the packets, and sends their sources the ICMP error "prohibited".
     Reject,
     /// Delivers the packets to the host: the kernel, or the router's own stack.
     Host,
-    /// Sends the packets by each of these ports, regardless of the route.
+    /// Sends the packets by the first of these ports, and copies by the others, regardless of the route.
     Ports(Vec<WayOut>),
     /// Sends copies of the packets by these ports.
     CopyTo(Vec<WayOut>),
@@ -33,26 +34,27 @@ pub enum FilterAction {
     Copy(String),
     /// Passes the packets to an instance.
     Instance(String),
-    /// Puts the packets into this queue of their outgoing port.
+    /// Puts the packets into this queue of their egress port.
     Queue(String),
     /// Forwards packets up to a rate and drops the excess.
     Police(Policing),
 }
 
-/// Size of a policer's token bucket: from a packet of 1,500 bytes with its link header to 64 MiB.
+/// Size of a policer's token bucket: from 1,514 bytes (a packet of 1,500 bytes with its link header) to 64
+/// MiB.
 type BurstSize = Size<1_514, { 1 << 26 }>;
 
 /// Rate limit of the packets of a filter.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Policing {
-    /// Rate in bits per second, link headers included.
+    /// Rate in bits per second. It includes link headers.
     pub rate: Bits,
     /// Burst in bytes.
     pub burst: u32,
 }
 
 impl Policing {
-    /// Lowest and highest rate in bits per second.
+    /// Valid rates, in bits per second.
     const RATES: RangeInclusive<u64> = 1_000..=1_000_000_000_000;
 
     /// Returns the default burst: 50 ms at the rate, at least 16 KiB and at most 16 MiB.
@@ -69,19 +71,19 @@ impl Policing {
         };
         let rate: Bits = rate.parse()?;
         if !Self::RATES.contains(&rate.0) {
-            return Err(format!("police rate {rate} is out of range: give 1kbit to 1000gbit"));
+            return Err(format!("police rate must be 1kbit to 1000gbit, not {rate}"));
         }
         let burst = burst.map(str::parse::<BurstSize>).transpose()?;
         Ok(Self { rate, burst: burst.map_or_else(|| Self::usual_burst(rate), BurstSize::bytes_u32) })
     }
 }
 
-/// Outgoing port of an action.
+/// Egress port of an action, and optionally a neighbour.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct WayOut {
     /// Name of the port.
     pub port: String,
-    /// Neighbour that gets the packets; without it, the destination address of each packet.
+    /// Neighbour that gets the packets. If it is `None`, each packet is sent to its destination address.
     pub via: Option<IpAddr>,
 }
 
@@ -101,7 +103,7 @@ const FORMS: [(&str, &str); 11] = [
 ];
 
 impl FilterAction {
-    /// Returns the default gate of the action; `None` if the filter must name a gate.
+    /// Returns the default gate of the action; `None` if the filter must name its gate.
     pub fn default_gate(&self) -> Option<&'static str> {
         match self {
             Self::Accept | Self::Drop | Self::Reject | Self::Host | Self::Ports(_) => Some("route"),
@@ -139,7 +141,8 @@ impl FromStr for FilterAction {
         let Some((_, form)) = FORMS.iter().find(|(known, _)| *known == keyword) else {
             return Err(unknown(keyword));
         };
-        // Either arguments follow a keyword without arguments, or a keyword lacks its arguments.
+        // This is true in two cases: arguments follow a keyword that takes none, or a keyword lacks its
+        // arguments.
         if form.is_empty() != rest.is_empty() {
             return Err(format!("wrong or missing arguments of action {keyword:?}: write `{keyword}{form}`"));
         }
@@ -290,7 +293,7 @@ mod tests {
             ("instance a b", "\"a b\" is not one name"),
             ("police", "write `police RATE [burst SIZE]`"),
             ("police fast", "is no rate"),
-            ("police 10bit", "police rate 10bit is out of range: give 1kbit to 1000gbit"),
+            ("police 10bit", "police rate must be 1kbit to 1000gbit, not 10bit"),
             ("police 10mbit 5", "police takes `RATE` or `RATE burst SIZE`"),
             ("police 10mbit burst 64B", "1514B to 64MiB"),
             ("police 10mbit burst 3000", "write \"3000B\""),

@@ -1,4 +1,4 @@
-//! Checked values that are text in the file.
+//! Checked values that a file holds as text.
 
 pub(crate) mod action;
 pub(crate) mod flow;
@@ -17,16 +17,16 @@ use serde::{Serialize, Serializer};
 use crate::reading::Placed;
 use form::string_schema;
 
-/// Type that is written as text in the file.
+/// Type whose values a file holds as text.
 pub trait Written: Sized {
     /// Parses the text.
     ///
     /// # Errors
-    /// The problem and its remedy, without the text.
+    /// Returns the problem and its remedy, without the text itself.
     fn parse(text: &str) -> Result<Self, String>;
 }
 
-/// Implements [`Written`] by [`FromStr`], whose errors name problem and remedy.
+/// Implements [`Written`] by [`FromStr`], if its errors name problem and remedy.
 macro_rules! written {
     ($($kind:ty),+ $(,)?) => {$(
         impl $crate::values::Written for $kind {
@@ -53,7 +53,7 @@ impl Written for IpNet {
     }
 }
 
-/// Value written as text, such as an address or a filter, with its original text and its byte range in the
+/// Value in text form, such as an address or a filter. It keeps its original text and its byte range in the
 /// file.
 #[derive(Clone, Debug)]
 pub struct Text<T> {
@@ -68,7 +68,7 @@ impl<T> Text<T> {
         &self.value
     }
 
-    /// Returns the text in the file.
+    /// Returns the text, as it is in the file.
     pub fn written(&self) -> &str {
         &self.written
     }
@@ -80,7 +80,7 @@ impl<T> Text<T> {
 }
 
 impl<T: fmt::Display> Text<T> {
-    /// Creates a value outside of any file, with the text that the program writes.
+    /// Creates a value that comes from no file, with the text that its `Display` writes.
     pub fn of(value: T) -> Self {
         Self { written: value.to_string(), value, span: None }
     }
@@ -130,7 +130,7 @@ impl Named {
 }
 
 impl From<&str> for Named {
-    /// Creates a name outside of any file.
+    /// Creates a name that comes from no file.
     fn from(name: &str) -> Self {
         Self(Placed { value: name.to_owned(), span: None })
     }
@@ -170,12 +170,12 @@ impl<'de> Deserialize<'de> for Named {
 pub enum VlanIds {
     /// One 802.1Q tag, 1 to 4094.
     Single(u16),
-    /// An 802.1ad tag around an 802.1Q tag, 1 to 4094 each.
+    /// Outer 802.1ad tag and inner 802.1Q tag, 1 to 4094 each.
     Double([u16; 2]),
 }
 
 impl VlanIds {
-    /// Returns the first id that is not 1 to 4094.
+    /// Returns the first id that is not in the range 1 to 4094; `None` if all are.
     pub(crate) fn invalid(self) -> Option<u16> {
         let ids = match self {
             Self::Single(id) => [id, 1],
@@ -225,12 +225,12 @@ impl<'de> Visitor<'de> for VlanIdsVisitor {
     }
 }
 
-/// Returns whether a value is the default of its type.
+/// Whether a value is the default of its type.
 pub(crate) fn is_default<T: Default + PartialEq>(value: &T) -> bool {
     *value == T::default()
 }
 
-/// Maximum number of packets taken from a port per iteration.
+/// Maximum number of packets that a worker takes from a port in an iteration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[serde(try_from = "u64")]
 pub struct InputWeight(pub u16);
@@ -247,9 +247,7 @@ impl TryFrom<u64> for InputWeight {
     fn try_from(weight: u64) -> Result<Self, String> {
         match u16::try_from(weight) {
             Ok(weight @ 1..=256) => Ok(Self(weight)),
-            _ => Err(format!(
-                "weight {weight} is out of range: give 1 to 256 packets per iteration of the worker"
-            )),
+            _ => Err(format!("weight must be 1 to 256 packets per worker iteration, not {weight}")),
         }
     }
 }

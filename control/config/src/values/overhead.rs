@@ -1,20 +1,20 @@
-//! Link overhead per packet, in its written form.
+//! Overhead that a link adds to each packet, in text form.
 
 use std::fmt;
 use std::str::FromStr;
 
 use super::form::written_value;
 
-/// Link overhead per packet.
+/// Overhead that a link adds to each packet.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Overhead {
-    /// `ethernet`: 24 bytes around each frame, and at least 84 bytes in total.
+    /// `ethernet`: 24 bytes are added to each frame, and a frame takes at least 84 bytes in total.
     #[default]
     Ethernet,
-    /// `atm`, or `atm BYTES`: AAL5 in cells of 53 bytes, with this number of bytes before each frame.
+    /// `atm`, or `atm BYTES`: AAL5 in cells of 53 bytes. This number of bytes precedes each frame.
     Atm(i16),
-    /// `bytes BYTES`, or `bytes BYTES minimum BYTES`: bytes to add or subtract, and the least size of a
-    /// packet on the link.
+    /// `bytes BYTES`, or `bytes BYTES minimum BYTES`: bytes to add, or to subtract if negative, and the
+    /// minimum size of a packet on the link.
     Bytes(i16, u16),
     /// `none`: no overhead.
     None,
@@ -36,11 +36,10 @@ impl FromStr for Overhead {
         let number = |number: &str| number.parse::<i64>().map_err(|_| wrong());
         let bytes = |bytes: &str| match i16::try_from(number(bytes)?) {
             Ok(bytes) if (-MOST..=MOST).contains(&bytes) => Ok(bytes),
-            _ => Err(format!("overhead {text:?} is out of range: give -{MOST} to {MOST} bytes")),
+            _ => Err(format!("overhead must be -{MOST} to {MOST} bytes, not {text:?}")),
         };
         let least = |bytes: &str| {
-            let problem =
-                || format!("overhead {text:?} is out of range: give a minimum of 0 to {} bytes", u16::MAX);
+            let problem = || format!("overhead {text:?}: the minimum must be 0 to {} bytes", u16::MAX);
             u16::try_from(number(bytes)?).map_err(|_| problem())
         };
         match text.split_whitespace().collect::<Vec<_>>()[..] {
@@ -90,11 +89,11 @@ mod tests {
         for (wrong, problem) in [
             ("adsl", "is not a link overhead: write \"ethernet\""),
             ("atm ten", "is not a link overhead"),
-            ("atm -40000", "give -1000 to 1000 bytes"),
-            ("bytes 70000", "give -1000 to 1000 bytes"),
-            ("bytes 18 minimum 70000", "a minimum of 0 to 65535 bytes"),
+            ("atm -40000", "must be -1000 to 1000 bytes"),
+            ("bytes 70000", "must be -1000 to 1000 bytes"),
+            ("bytes 18 minimum 70000", "the minimum must be 0 to 65535 bytes"),
             ("bytes 18 minimum", "is not a link overhead"),
-            ("bytes 1001", "give -1000 to 1000 bytes"),
+            ("bytes 1001", "must be -1000 to 1000 bytes"),
         ] {
             let refused = wrong.parse::<Overhead>().unwrap_err();
             assert!(refused.contains(problem), "{refused}");

@@ -19,7 +19,7 @@ pub struct Bits(pub u64);
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Size<const LEAST: u64, const MOST: u64>(u64);
 
-/// Size that fits 32 bits: of a queue, a quantum, a burst.
+/// Size of a queue, a quantum or a burst, which fits into 32 bits.
 pub type QueueSize = Size<0, { u32::MAX as u64 }>;
 
 impl<const LEAST: u64, const MOST: u64> Size<LEAST, MOST> {
@@ -60,7 +60,7 @@ impl<const LEAST: u64, const MOST: u64> Time<LEAST, MOST> {
     }
 }
 
-/// Works like [`Ord::clamp`], also in constants.
+/// Works like [`Ord::clamp`], but can be used in constants.
 const fn clamp(number: u64, least: u64, most: u64) -> u64 {
     match number {
         _ if number < least => least,
@@ -103,9 +103,9 @@ quantity!(
 /// Average length of a queue: a size, or a number of packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Length {
-    /// Bytes, written with a unit.
+    /// Size in bytes, written with a unit.
     Bytes(QueueSize),
-    /// Packets, written as a number.
+    /// Number of packets, written without a unit.
     Packets(u32),
 }
 
@@ -158,14 +158,14 @@ impl<'de> Deserialize<'de> for Length {
     }
 }
 
-/// Service curve: `RATE`, or `RATE TIME RATE`.
+/// Service curve in text form: `RATE`, or `RATE TIME RATE`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CurveText {
-    /// First slope.
+    /// Rate of the first slope.
     pub first: Bits,
-    /// Duration of the first slope in microseconds; 0 for a straight line.
+    /// Duration of the first slope, in microseconds; 0 for a curve with a single slope.
     pub micros: u64,
-    /// Second slope.
+    /// Rate of the second slope.
     pub then: Bits,
 }
 
@@ -187,12 +187,12 @@ impl FromStr for CurveText {
     }
 }
 
-/// Reads the first slope of a curve. It may be 0: no service is guaranteed until its time is over.
+/// Reads the first slope of a curve. It may be 0: then no service is guaranteed during the first slope.
 fn slope(text: &str) -> Result<Bits, String> {
     if read_rate(text, 0..=0) == Ok(0) { Ok(Bits(0)) } else { text.parse() }
 }
 
-/// Reads the duration of the first slope of a curve: at most an hour.
+/// Reads the duration of the first slope of a curve, up to an hour.
 fn micros(text: &str) -> Result<u64, String> {
     Ok(text.parse::<Time<0, 3_600_000_000>>()?.microseconds())
 }
@@ -220,9 +220,9 @@ mod tests {
             ("rate = \"50\"", "has no unit: write \"50mbit\""),
             ("size = 1538", "has no unit: write \"1538B\""),
             ("time = 1.5", "has no unit: write \"1.5ms\""),
-            ("rate = \"0bit\"", "\"0bit\" is out of range: 1bit to 1000000gbit"),
-            ("time = \"11s\"", "\"11s\" is out of range: 1ms to 10s"),
-            ("size = \"5GiB\"", "is out of range: 0B to 4294967295B"),
+            ("rate = \"0bit\"", "the rate must be 1bit to 1000000gbit, not \"0bit\""),
+            ("time = \"11s\"", "the time must be 1ms to 10s, not \"11s\""),
+            ("size = \"5GiB\"", "the size must be 0B to 4294967295B, not"),
         ] {
             #[derive(serde::Deserialize)]
             struct Quantities {
@@ -255,7 +255,7 @@ mod tests {
             assert!(wrong.parse::<Bits>().unwrap_err().contains("is no rate"), "{wrong}");
         }
         for wrong in ["0bit", "2000000gbit"] {
-            assert!(wrong.parse::<Bits>().unwrap_err().contains("out of range"), "{wrong}");
+            assert!(wrong.parse::<Bits>().unwrap_err().contains("the rate must be"), "{wrong}");
         }
     }
 }

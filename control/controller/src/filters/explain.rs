@@ -1,4 +1,4 @@
-//! Explanation of filters: the filter that each gate chooses for a packet, and the reason.
+//! Explains filters: the filter that each gate chooses for a packet, and the reason.
 
 use std::collections::HashSet;
 
@@ -10,20 +10,21 @@ use crate::model::Model;
 use crate::show;
 use crate::view::CandidateView;
 
-/// Maximum number of filters in a gate's explanation that don't match the packet; people read no longer list.
+/// Maximum number of non-matching filters in a gate's explanation; people read no longer list.
 const MISMATCHES: usize = 32;
 
-/// Filters that win at the gates so far, and the route of the packet.
+/// Progress of an explanation from gate to gate: the packet's route, and whether a filter has chosen another
+/// one.
 pub(crate) struct Winners<'a> {
     /// Destination prefix of the packet's route; `None` without a route.
     pub route: Option<&'a str>,
-    /// Whether a gate so far has chosen the route.
+    /// Whether a filter at an earlier gate has chosen the route.
     pub chosen: bool,
 }
 
 impl Winners<'_> {
-    /// Takes the winner of the next gate, which is at `position`. Returns the reason why it does not determine
-    /// the packet's route; `None` if it does, or if it determines none.
+    /// Records the winner of the next gate, which is at `position`. Returns the reason why this filter has no
+    /// effect on the route, although it names one. Returns `None` if it chooses the route, or names none.
     pub fn beaten(&mut self, model: &Model, position: Position, winner: BindingId) -> Option<String> {
         let bound = model.plugins.binding(winner)?;
         let priority = model.options.route_priority;
@@ -45,7 +46,7 @@ impl Winners<'_> {
     }
 }
 
-/// Returns the filters of a gate in the order in which they win: all that match, the winner, and up to
+/// Returns the filters of a gate in the order of precedence: all matching filters, the winner, and up to
 /// [`MISMATCHES`] others. Also returns the number of omitted filters.
 pub(crate) fn explain_gate(
     model: &Model,
@@ -63,8 +64,8 @@ pub(crate) fn explain_gate(
     for explained in explained {
         let (id, wins) = (explained.entry.value, winner == Some(explained.entry.value));
         let mismatch = is_mismatch(&explained.outcome);
-        // Alternatives of a filter share one line: that of the first match, else of the first
-        // alternative.
+        // All alternatives of a filter share one line. It shows the first alternative that matches, or else
+        // the first one.
         if mismatch && matched.contains(&id) || !seen.insert(id) {
             continue;
         }
@@ -76,7 +77,7 @@ pub(crate) fn explain_gate(
         let outcome = match beaten {
             Some(beaten) if wins => beaten.to_owned(),
             _ if wins && mismatch => {
-                "chosen: this filter refuses packets by their ports, and the ports of this packet can't be read".to_owned()
+                "chosen: this filter may drop packets by their ports, and the ports of this packet can't be read".to_owned()
             }
             _ if mismatch && bound.is_some_and(|bound| bound.compiled.alternatives().len() > 1) => {
                 "no alternative matches".to_owned()

@@ -1,10 +1,10 @@
-//! eBPF variants of plugins. Each instance whose plugin has one gets it loaded and verified; the XDP program
-//! calls it unless the instance is placed at the workers.
+//! eBPF variants of plugins. Control loads the variant for each instance whose plugin has one, and the kernel
+//! verifies it. The XDP program calls the variant unless a placement pins the instance to the workers.
 
 use std::sync::Arc;
 
-use millrace_offload::{FlowCache, FormMemory, FormObject, LoadedForm};
-use millrace_pipeline::{Level, MOST_OF_FORM, OffloadCommand};
+use millrace_offload::{FlowCache, LoadedVariant, VariantMaps, VariantObject};
+use millrace_pipeline::{EBPF_VARIANT_LIMIT, Level, OffloadCommand};
 use millrace_plugin_abi::{EbpfVariant, VariantMemory};
 use millrace_units::InstanceId;
 
@@ -12,39 +12,39 @@ use crate::model::Model;
 
 /// eBPF variant of an instance. It is loaded once for each worker, because each worker has its own copy of
 /// the instance.
-pub(super) struct InstanceForm {
+pub(super) struct InstanceVariant {
     /// Loaded programs in the order of workers, or the reason why loading failed.
-    pub loaded: Result<Vec<LoadedForm>, String>,
+    pub loaded: Result<Vec<LoadedVariant>, String>,
     /// Whether the XDP program may call the variant.
     pub is_asked: bool,
 }
 
-impl InstanceForm {
+impl InstanceVariant {
     /// Returns a command for each worker that sets its loaded variant.
     pub fn told(&self, id: InstanceId, workers: usize) -> Vec<OffloadCommand> {
-        let form = |loaded: &LoadedForm| millrace_plugin::LoadedForm {
+        let variant = |loaded: &LoadedVariant| millrace_plugin::LoadedVariant {
             place: loaded.place(),
             instructions: loaded.instructions(),
             memory: Arc::new(Memory(loaded.memory().clone())),
             is_asked: self.is_asked,
         };
         let loaded = |worker| self.loaded.as_ref().ok().and_then(|loaded| loaded.get(worker));
-        (0..workers).map(|worker| OffloadCommand::SetForm(id, loaded(worker).map(form))).collect()
+        (0..workers).map(|worker| OffloadCommand::SetVariant(id, loaded(worker).map(variant))).collect()
     }
 }
 
 /// Loads an eBPF variant once for each worker: all copies or none.
 pub(super) fn load(
     cache: &mut FlowCache,
-    form: &EbpfVariant,
+    variant: &EbpfVariant,
     workers: usize,
-) -> Result<Vec<LoadedForm>, String> {
+) -> Result<Vec<LoadedVariant>, String> {
     let mut loaded = Vec::new();
     for _ in 0..workers {
-        match cache.load_form(object(form)) {
+        match cache.load_variant(object(variant)) {
             Ok(one) => loaded.push(one),
             Err(error) => {
-                loaded.into_iter().for_each(|one| cache.unload_form(one));
+                loaded.into_iter().for_each(|one| cache.unload_variant(one));
                 return Err(error.to_string());
             }
         }
@@ -54,7 +54,7 @@ pub(super) fn load(
 
 /// Settings and counters of an eBPF variant, as the instance accesses them.
 #[derive(Debug)]
-struct Memory(Arc<FormMemory>);
+struct Memory(Arc<VariantMaps>);
 
 impl VariantMemory for Memory {
     fn id(&self) -> u64 {
@@ -70,12 +70,12 @@ impl VariantMemory for Memory {
     }
 }
 
-fn object(form: &EbpfVariant) -> FormObject<'_> {
-    FormObject {
-        object: form.object,
-        settings: form.settings,
-        counters: form.counters,
-        most_instructions: MOST_OF_FORM,
+fn object(variant: &EbpfVariant) -> VariantObject<'_> {
+    VariantObject {
+        object: variant.object,
+        settings: variant.settings,
+        counters: variant.counters,
+        most_instructions: EBPF_VARIANT_LIMIT,
     }
 }
 

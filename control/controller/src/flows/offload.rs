@@ -7,7 +7,7 @@ use millrace_pipeline::{OffloadCommand, OffloadPort, Placement};
 use millrace_plugin_abi::Plugin;
 use millrace_units::{InstanceId, PortId};
 
-use super::ebpf_variants::{InstanceForm, load, may_be_asked};
+use super::ebpf_variants::{InstanceVariant, load, may_be_asked};
 use super::flow_cache::WorkerCache;
 use crate::ControlError;
 use crate::model::{Model, Plugins};
@@ -18,13 +18,13 @@ pub(crate) struct Offload {
     /// Flow cache of offloaded flows, or the reason why there is none.
     flow_cache: Result<FlowCache, &'static str>,
     /// eBPF variants of plugins, by instance.
-    forms: BTreeMap<InstanceId, InstanceForm>,
+    variants: BTreeMap<InstanceId, InstanceVariant>,
 }
 
 impl Offload {
-    /// Creates the offload of a router with this flow cache.
+    /// Creates the offload of a router with the given flow cache.
     pub fn new(flow_cache: Result<FlowCache, &'static str>) -> Self {
-        Self { flow_cache, forms: BTreeMap::new() }
+        Self { flow_cache, variants: BTreeMap::new() }
     }
 
     /// Gives each worker its part of the flow cache.
@@ -66,7 +66,8 @@ impl Offload {
             if device.offload == Some(can) {
                 continue;
             }
-            // If the device has vanished, the offload can't send by its port until the device is back.
+            // This fails if the device has vanished. The port is then no egress of offloaded flows until the
+            // device is back.
             let set = cache.set_device(port.0, can.sends.then_some(device.ifindex), takes_long);
             let can = match set {
                 Ok(()) => can,
@@ -76,7 +77,8 @@ impl Offload {
                 }
             };
             workers.tell(|| OffloadCommand::SetPort(*port, can))?;
-            // Stored only after the command was sent, so that a failed command is repeated next time.
+            // Stored only after the command was sent: if sending fails, the next call sends the command
+            // again.
             device.offload = Some(can);
         }
         Ok(())
@@ -106,46 +108,46 @@ impl Offload {
     }
 
     /// Loads the eBPF variants of all existing instances.
-    pub fn begin_forms(&mut self, model: &Model, workers: &mut Workers) -> Result<(), ControlError> {
-        model.plugins.instance_names().try_for_each(|(id, ..)| self.begin_form(id, model, workers))
+    pub fn load_variants(&mut self, model: &Model, workers: &mut Workers) -> Result<(), ControlError> {
+        model.plugins.instance_names().try_for_each(|(id, ..)| self.load_variant(id, model, workers))
     }
 
     /// Loads the eBPF variant of an instance, if its plugin has one and there is a flow cache. If loading
     /// fails, only logs it: the packets of the instance stay at the workers.
-    pub fn begin_form(
+    pub fn load_variant(
         &mut self,
         id: InstanceId,
         model: &Model,
         workers: &mut Workers,
     ) -> Result<(), ControlError> {
         let name = model.plugins.instance_name(id).to_owned();
-        let Some(form) = model.plugins.plugin_of(&name)?.ebpf_variant() else { return Ok(()) };
+        let Some(variant) = model.plugins.plugin_of(&name)?.ebpf_variant() else { return Ok(()) };
         let Ok(cache) = &mut self.flow_cache else { return Ok(()) };
-        let loaded = load(cache, &form, workers.len());
+        let loaded = load(cache, &variant, workers.len());
         if let Err(problem) = &loaded {
             tracing::warn!(instance = name, "the instance's packets are not offloaded: {problem}");
         }
-        let form = InstanceForm { loaded, is_asked: may_be_asked(model, &name) };
-        let told = form.told(id, workers.len());
-        self.forms.insert(id, form);
+        let variant = InstanceVariant { loaded, is_asked: may_be_asked(model, &name) };
+        let told = variant.told(id, workers.len());
+        self.variants.insert(id, variant);
         workers.tell_each(told)
     }
 
-    /// Unloads the eBPF variant of an instance, if there is one. Its counts are kept.
-    pub fn end_form(&mut self, id: InstanceId, workers: &mut Workers) -> Result<(), ControlError> {
-        let Some(form) = self.forms.remove(&id) else { return Ok(()) };
-        workers.tell(|| OffloadCommand::SetForm(id, None))?;
+    /// Unloads the eBPF variant of an instance, if there is one. Its counters are kept.
+    pub fn unload_variant(&mut self, id: InstanceId, workers: &mut Workers) -> Result<(), ControlError> {
+        let Some(variant) = self.variants.remove(&id) else { return Ok(()) };
+        workers.tell(|| OffloadCommand::SetVariant(id, None))?;
         // After the barrier, no valid flow cache entry refers to the variant.
         workers.barrier()?;
-        if let (Ok(loaded), Ok(cache)) = (form.loaded, &mut self.flow_cache) {
-            loaded.into_iter().for_each(|one| cache.unload_form(one));
+        if let (Ok(loaded), Ok(cache)) = (variant.loaded, &mut self.flow_cache) {
+            loaded.into_iter().for_each(|one| cache.unload_variant(one));
         }
         Ok(())
     }
 
-    /// If the new version of a plugin has another eBPF variant, unloads the variants of all its instances and
-    /// returns the instances.
-    pub fn end_other_forms(
+    /// Unloads the eBPF variants of all instances of a plugin if its new version has another variant. Returns
+    /// these instances; none if the variant is the same.
+    pub fn unload_other_variants(
         &mut self,
         (old, new): (&dyn Plugin, &dyn Plugin),
         model: &Model,
@@ -156,7 +158,7 @@ impl Offload {
         }
         let own = model.plugins.instance_names().filter(|(.., plugin)| *plugin == old.name());
         let ids: Vec<_> = own.map(|(id, ..)| id).collect();
-        ids.iter().try_for_each(|id| self.end_form(*id, workers))?;
+        ids.iter().try_for_each(|id| self.unload_variant(*id, workers))?;
         Ok(ids)
     }
 
@@ -168,17 +170,18 @@ impl Offload {
         workers: &mut Workers,
     ) -> Result<(), ControlError> {
         workers.tell(|| OffloadCommand::Place(flows.to_vec()))?;
-        for (id, form) in &mut self.forms {
+        for (id, variant) in &mut self.variants {
             let is_asked = may_be_asked(model, model.plugins.instance_name(*id));
-            if form.is_asked != is_asked {
-                form.is_asked = is_asked;
-                workers.tell_each(form.told(*id, workers.len()))?;
+            if variant.is_asked != is_asked {
+                variant.is_asked = is_asked;
+                workers.tell_each(variant.told(*id, workers.len()))?;
             }
         }
         workers.barrier()
     }
 
-    /// Returns the reason why packets of an instance stay at the workers; `None` if they may be offloaded.
+    /// Returns the reason why packets of an instance aren't offloaded and stay at the workers; `None` if they
+    /// may be offloaded.
     pub fn stays_up(&self, id: InstanceId, plugins: &Plugins) -> Option<String> {
         if plugins.plugin_of(plugins.instance_name(id)).ok()?.ebpf_variant().is_none() {
             return Some("its plugin has no eBPF variant".to_owned());
@@ -186,9 +189,9 @@ impl Offload {
         if let Some(why) = self.why_no_cache() {
             return Some(format!("there is no flow cache: {why}"));
         }
-        match self.forms.get(&id) {
-            Some(InstanceForm { loaded: Err(problem), .. }) => Some(problem.clone()),
-            Some(InstanceForm { is_asked: false, .. }) => {
+        match self.variants.get(&id) {
+            Some(InstanceVariant { loaded: Err(problem), .. }) => Some(problem.clone()),
+            Some(InstanceVariant { is_asked: false, .. }) => {
                 Some("a placement pins it to the worker".to_owned())
             }
             Some(_) => None,

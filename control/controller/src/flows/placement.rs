@@ -1,16 +1,18 @@
 //! Placement of flows at levels: the configured level, the current level, and the reason.
 //!
-//! By default, the router offloads a flow that sends packets and needs no worker, and evicts it when it is
-//! idle. A placement overrides this for the flows of a filter; the first placement that matches a flow
-//! decides.
+//! By default, the router offloads a flow that sends packets and needs no worker, and evicts an idle flow. A
+//! placement overrides this for the flows of a filter. The first placement that matches a flow decides.
 
 use std::collections::BTreeMap;
 use std::sync::OnceLock;
 
 use millrace_classify::{CompiledSelection, Selection};
 use millrace_config::{Config, Placeable, PlacementLevel, Step};
-use millrace_offload::LongestWay;
-use millrace_pipeline::{ASK, BUDGET, FORWARD, FlowReport, Level, MOST_OF_FORM, POLICE, Placement, StaysUp};
+use millrace_offload::LongestPath;
+use millrace_pipeline::{
+    BUDGET, EBPF_VARIANT_CALL, EBPF_VARIANT_LIMIT, FORWARD, FlowReport, Level, Placement, StaysUp,
+    TOKEN_BUCKET,
+};
 use millrace_plugin::OffloadRefusal;
 use millrace_units::InstanceId;
 
@@ -27,13 +29,13 @@ use crate::workers::Workers;
 
 /// Compiled target of a placement.
 pub(crate) enum Concerned {
-    /// Flows with a packet that may match.
+    /// Flows that may have a packet that matches.
     Flows(CompiledSelection),
     /// Flows that are bound to an instance.
     Bound(InstanceId),
 }
 
-/// Target of a placement with its names looked up, before compilation.
+/// Target of a placement with the ids of its ports or instance, before compilation.
 pub(crate) enum Resolved {
     Flows(ResolvedSelection),
     Bound(InstanceId),
@@ -70,7 +72,7 @@ impl Concerned {
 }
 
 /// Sets, changes or removes a placement, and waits until this is in force. `filter` is the parsed text of the
-/// request. A removed placement is returned with the offload level.
+/// request. Returns the placement and its target; a removed placement has the level `Offload`.
 pub(crate) fn set_placement(
     model: &mut Model,
     offload: &mut Offload,
@@ -105,7 +107,8 @@ pub(crate) fn set_placement(
     Ok((Placed { what, level: level.unwrap_or(Level::Offload) }, resolved))
 }
 
-/// Counts the flows of each target, and all flows. A flow of several targets counts at the first one.
+/// Counts the flows of each target, and all flows. A flow of several targets counts only for the first of
+/// them.
 pub(crate) fn counts_of(flows: &[FlowReport], concerned: &[Concerned], model: &Model) -> (Vec<Count>, Count) {
     let (mut counts, mut all) = (vec![Count::default(); concerned.len()], Count::default());
     for flow in flows {
@@ -118,7 +121,7 @@ pub(crate) fn counts_of(flows: &[FlowReport], concerned: &[Concerned], model: &M
 }
 
 /// Returns the target of a placement: the instance with the requested name, or else the flows of `filter`,
-/// the parsed text of the request.
+/// which is the parsed text of the request.
 fn placeable(
     model: &Model,
     offload: &Offload,
@@ -180,7 +183,8 @@ pub(crate) fn tell_placements(
     offload.place(&flows, model, workers)
 }
 
-/// Reports each configured placement in the offload if there is no flow cache.
+/// Records an error for each configured placement with the level `offload` if the configuration allows no
+/// flow cache.
 pub(crate) fn check_placements(model: &Model, config: &Config, wrong: &mut Unplannable) {
     let has_kernel = config.lacks("port") || model.ports.iter().any(PortPlan::is_kernel);
     let Some(why) = why_no_cache(has_kernel, config.router.offloaded_flows) else {
@@ -201,7 +205,7 @@ pub(crate) fn check_placements(model: &Model, config: &Config, wrong: &mut Unpla
 pub(crate) struct Count {
     pub(crate) offload: u64,
     pub(crate) worker: u64,
-    /// Number of flows at a worker, by reason.
+    /// Numbers of flows at a worker, by the reason why they stay there.
     why: Vec<(StaysUp, u64)>,
 }
 
@@ -243,19 +247,19 @@ fn level(level: Level) -> &'static str {
 /// Returns the instruction budget of the XDP program for a packet, and the instructions of each step.
 pub(crate) fn budget() -> OffloadBudgetView {
     // The program is part of the binary, so its longest path is constant.
-    static LONGEST_WAY: OnceLock<Option<u32>> = OnceLock::new();
-    let longest_way = *LONGEST_WAY.get_or_init(|| LongestWay::of_program().map(|way| way.forward));
+    static LONGEST_PATH: OnceLock<Option<u32>> = OnceLock::new();
+    let longest_path = *LONGEST_PATH.get_or_init(|| LongestPath::of_program().map(|path| path.forward));
     OffloadBudgetView {
         instructions: BUDGET,
         forward: FORWARD,
-        police: POLICE,
-        ask: ASK,
-        form: MOST_OF_FORM,
-        longest_way,
+        token_bucket: TOKEN_BUCKET,
+        ebpf_variant_call: EBPF_VARIANT_CALL,
+        ebpf_variant: EBPF_VARIANT_LIMIT,
+        longest_path,
     }
 }
 
-/// Returns the text of the reason why a flow is at a worker.
+/// Returns the text of the reason why a flow stays at a worker.
 pub(crate) fn words(why: StaysUp, model: &Model) -> String {
     let port = |id| model.port_name(id);
     match why {
@@ -279,7 +283,7 @@ pub(crate) fn words(why: StaysUp, model: &Model) -> String {
         }
         StaysUp::Down(id) => format!("port {} is down", port(id)),
         StaysUp::Varying => "a filter matches its packets by TCP flags, DSCP or VLAN tag".to_owned(),
-        StaysUp::Form(refusal) => form(refusal).to_owned(),
+        StaysUp::Path(refusal) => path_refusal(refusal).to_owned(),
         StaysUp::Budget => format!("its processing takes more than {BUDGET} instructions per packet"),
         StaysUp::Sent => "a filter overrides its route".to_owned(),
         StaysUp::NotForwarded => "its packets are not forwarded".to_owned(),
@@ -293,7 +297,7 @@ pub(crate) fn words(why: StaysUp, model: &Model) -> String {
     }
 }
 
-fn form(refusal: OffloadRefusal) -> &'static str {
+fn path_refusal(refusal: OffloadRefusal) -> &'static str {
     match refusal {
         OffloadRefusal::Instance => "an instance without an eBPF variant handles its packets",
         OffloadRefusal::Placed => "an instance that is pinned to the workers handles its packets",
@@ -314,9 +318,15 @@ mod tests {
 
     #[test]
     fn assumed_instructions_are_at_least_the_measured_ones() {
-        let way = LongestWay::of_program().unwrap();
-        assert!(way.forward <= FORWARD && way.police <= POLICE, "{way:?}: {FORWARD} and {POLICE} are said");
-        assert!(FORWARD < 2 * way.forward && POLICE < 3 * way.police, "{way:?}: the prices are far too high");
-        assert_eq!(budget().longest_way, Some(way.forward));
+        let path = LongestPath::of_program().unwrap();
+        assert!(
+            path.forward <= FORWARD && path.token_bucket <= TOKEN_BUCKET,
+            "{path:?}: {FORWARD} and {TOKEN_BUCKET} are said"
+        );
+        assert!(
+            FORWARD < 2 * path.forward && TOKEN_BUCKET < 3 * path.token_bucket,
+            "{path:?}: the prices are far too high"
+        );
+        assert_eq!(budget().longest_path, Some(path.forward));
     }
 }

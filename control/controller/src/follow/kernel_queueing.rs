@@ -10,12 +10,12 @@ use crate::ControlError;
 use crate::events::Events;
 use crate::model::Model;
 use crate::ports::devices::Devices;
-use crate::ports::redirects::why_passed_by;
+use crate::ports::redirects::why_bypassed;
 use crate::router::Inner;
 
 impl Inner {
-    /// Reads the kernel's queueing disciplines of the ports again. If a port has more than a plain queue,
-    /// flows leave by it only from a worker, as with a scheduler of the router.
+    /// Reads the kernel's queueing disciplines of the ports again. A port with more than a plain queue is no
+    /// egress of offloaded flows: like ports with a scheduler of the router, it sends only from workers.
     pub fn follow_queueing(&mut self) -> Result<(), ControlError> {
         match note_queueing(&mut self.devices, &self.model, &self.observation.events) {
             true => self.offload.refresh_ports(&mut self.devices, &self.model, &mut self.workers),
@@ -24,8 +24,8 @@ impl Inner {
     }
 }
 
-/// Stores the current queueing disciplines, and notes an event for each change. Returns whether one has
-/// changed.
+/// Stores the current queueing disciplines, and notes an event for each change. Returns whether there was a
+/// change.
 pub(super) fn note_queueing(devices: &mut Devices, model: &Model, events: &Events) -> bool {
     let changed = store_queueing(devices);
     for (port, now) in &changed {
@@ -34,8 +34,8 @@ pub(super) fn note_queueing(devices: &mut Devices, model: &Model, events: &Event
     !changed.is_empty()
 }
 
-/// Stores the current queueing disciplines of all kernel devices. Returns the changed ones by port; `None`
-/// stands for a plain queue.
+/// Stores the current queueing disciplines of all kernel devices. Returns the changed disciplines by port;
+/// `None` means a plain queue.
 pub(crate) fn store_queueing(devices: &mut Devices) -> Vec<(PortId, Option<String>)> {
     let indexes: Vec<u32> = devices.kernel.values().map(|device| device.ifindex).collect();
     if indexes.is_empty() {
@@ -66,15 +66,15 @@ fn say_queueing(port: PortId, discipline: Option<&str>, model: &Model, events: &
     let details = json!({"port": name, "discipline": discipline});
     match discipline {
         Some(discipline) => {
-            let text = format!("port {name}: {}", why_passed_by(discipline));
+            let text = format!("port {name}: {}", why_bypassed(discipline));
             tracing::warn!(port = %name, "{text}");
-            events.note(EventKind::QueueingPassedBy, name, text, details);
+            events.note(EventKind::QdiscBypassed, name, text, details);
         }
         None => {
             let text =
                 format!("port {name}: the kernel removed the qdisc that packets of the router bypassed");
             tracing::info!(port = %name, "{text}");
-            events.note(EventKind::QueueingGone, name, text, details);
+            events.note(EventKind::QdiscRemoved, name, text, details);
         }
     }
 }

@@ -25,8 +25,8 @@ impl Inner {
         self.tell_ports(before)
     }
 
-    /// Sends the settings of ports that differ from `before`. Settings that could not be sent are restored, so
-    /// that the next comparison finds the difference again.
+    /// Sends the settings of ports that differ from `before`. If sending fails, the model gets the settings
+    /// of `before` back, so that the next comparison finds the difference again.
     pub(super) fn tell_ports(&mut self, before: Vec<PortSettings>) -> Result<(), ControlError> {
         let mut done = Ok(());
         for (index, before) in before.into_iter().enumerate() {
@@ -58,7 +58,7 @@ impl Inner {
         Ok(())
     }
 
-    /// Reopens devices whose receive queues in use have changed, since packets of a queue without a socket
+    /// Reopens devices whose receive queues in use have changed, because packets of a queue without a socket
     /// bypass the router.
     pub(super) fn follow_queues(&mut self) {
         let Some(mirror) = &self.kernel.mirror else { return };
@@ -75,7 +75,7 @@ impl Inner {
         }
     }
 
-    /// Releases devices that are gone or have other receive queues, and opens the devices that are there.
+    /// Releases devices that are gone or whose receive queues have changed, and opens devices that exist.
     fn replace_devices(&mut self) {
         let Some(mirror) = &self.kernel.mirror else { return };
         let kernel_ports = self.model.ports.iter().filter(|plan| plan.is_kernel());
@@ -100,7 +100,7 @@ impl Inner {
                 match self.reopen(&plan, &link) {
                     Ok(()) => {
                         tracing::info!(port = %plan.settings.name, "device is back");
-                        self.observation.note_device(&plan, EventKind::DeviceBack, "there again");
+                        self.observation.note_device(&plan, EventKind::DeviceBack, "back");
                     }
                     Err(error) => tracing::error!(port = %plan.settings.name, "{error}"),
                 }
@@ -108,7 +108,8 @@ impl Inner {
         }
     }
 
-    /// Releases the device of a port: it is gone, or `is_other` tells that its receive queues have changed.
+    /// Releases the device of a port, because the device is gone, or because its receive queues have changed
+    /// (`is_other`).
     fn release_device(&mut self, plan: &PortPlan, is_other: bool) {
         let what = if is_other { "released: its receive queues changed" } else { "gone" };
         tracing::warn!(port = %plan.settings.name, "device is {what}");
@@ -117,18 +118,18 @@ impl Inner {
         self.counters.device_gone(plan.id, &share);
         self.devices.kernel.remove(&plan.id);
         if !is_other {
-            // The next device of that name counts from zero.
+            // A new device with the same name starts its counters at zero.
             self.counters.device_drops_before.remove(&plan.id);
         }
         let forgotten = self.offload.forget_port(plan.id, &mut self.workers);
-        // The other ports must not take the closing of this device's sockets for the death of the router, so
-        // they need another witness.
+        // The witness may be a socket of this device, and its end would show all ports that the router has
+        // died. So the other ports need another witness.
         let others = set_witness(&mut self.devices)
             .and_then(|()| self.devices.set_host_outputs(&self.model, &mut self.workers));
         for error in [forgotten, others].into_iter().filter_map(Result::err) {
             tracing::error!("{error}");
         }
-        // The next important command detects a worker that does not answer.
+        // The result doesn't matter here: the next important command detects a worker that does not answer.
         let _ = self.workers.ask(|reply| DeviceCommand::Remove(plan.settings.device, reply));
     }
 

@@ -1,4 +1,4 @@
-//! Counters since they were last cleared, and rates of counters.
+//! Counters since they were last cleared, and rates computed from counters.
 
 use std::collections::HashMap;
 
@@ -11,13 +11,14 @@ use crate::show::KernelShare;
 
 /// Offsets and rates of the router's counters.
 pub(crate) struct Counters {
-    /// Rates of counters since their last reading.
+    /// Rates, computed from the last two readings of the counters.
     pub rates: Rate,
-    /// Counters of each port's XDP program when the counters were cleared.
+    /// Counters of each port's XDP program at the time of the last clearing.
     share_offset: HashMap<PortId, KernelShare>,
-    /// Counters since the last clearing of XDP programs whose devices are gone, by port.
+    /// Counters of earlier XDP programs of each port, whose devices are gone; counted since the last
+    /// clearing.
     share_gone: HashMap<PortId, KernelShare>,
-    /// Transmit drops of each port's device when the counters were cleared, or when the router started.
+    /// Transmit drops of each port's device at the time of the last clearing, or at the start of the router.
     pub device_drops_before: HashMap<PortId, u64>,
 }
 
@@ -33,8 +34,8 @@ impl Default for Counters {
 }
 
 impl Counters {
-    /// Returns the counters of a port's XDP programs since the last clearing. `now` are the counters of its
-    /// current program.
+    /// Returns the counters of all XDP programs that a port has had since the last clearing. `now` are the
+    /// counters of its current program.
     pub fn share(&self, port: PortId, now: &KernelShare) -> KernelShare {
         let gone = self.share_gone.get(&port).copied().unwrap_or_default();
         let offset = self.share_offset.get(&port).copied().unwrap_or_default();
@@ -48,7 +49,8 @@ impl Counters {
             forwarded: gone.forwarded + now.forwarded.saturating_sub(offset.forwarded),
             filtered: gone.filtered + now.filtered.saturating_sub(offset.filtered),
             policed: gone.policed + now.policed.saturating_sub(offset.policed),
-            formed: gone.formed + now.formed.saturating_sub(offset.formed),
+            variant_dropped: gone.variant_dropped
+                + now.variant_dropped.saturating_sub(offset.variant_dropped),
             classes,
             sent: OffloadSent {
                 packets: gone.sent.packets + now.sent.packets.saturating_sub(offset.sent.packets),
@@ -57,11 +59,11 @@ impl Counters {
         }
     }
 
-    /// Adds the last counters `now` of a port's XDP program, because its device is gone.
+    /// Keeps the last counters of a port's XDP program, because its device is gone.
     pub fn device_gone(&mut self, port: PortId, now: &KernelShare) {
         self.share_gone.insert(port, self.share(port, now));
-        // The count of offloaded packets sent belongs to the port and continues, so its current value is the
-        // new offset.
+        // Offloaded packets are counted by port, so this count continues with the next program. Its current
+        // value is the new offset.
         self.share_offset.insert(port, KernelShare { sent: now.sent, ..KernelShare::default() });
     }
 
@@ -74,7 +76,7 @@ impl Counters {
         self.rates = Rate::since(thread::now());
     }
 
-    /// Returns the transmit drops of the ports' devices since the last clearing. `now` are the drops since
+    /// Returns the transmit drops of the ports' devices since the last clearing. `now` holds the drops since
     /// each device was created.
     pub fn device_drops(&self, now: HashMap<PortId, u64>) -> HashMap<PortId, u64> {
         let since = |(port, count): (PortId, u64)| {

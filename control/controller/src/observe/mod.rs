@@ -28,20 +28,22 @@ use crate::workers::memory_guard::MemoryGuard;
 
 /// Maximum number of neighbours remembered to detect changes.
 const MOST_NEIGHBOURS: usize = 65_536;
-/// Fill level in percent from which a table counts as nearly full, and level below which it no longer does.
+/// Watermarks of a table's fill level, in percent. At the first, the table counts as nearly full; below the
+/// second, it no longer does.
 const FULL: (u64, u64) = (90, 80);
 
-/// State at the last check, with which changes are detected.
+/// State at the last check. The next check compares with it to detect changes.
 #[derive(Debug, Default)]
 pub(crate) struct Observed {
     neighbours: HashMap<(PortId, IpAddr), MacAddr>,
-    /// Paused instances, each with the worker of its failure, until the pause is known to be over.
+    /// Paused instances, each with the number of the worker at which it failed. Entries stay until control
+    /// knows that the pause is over.
     pausing: HashSet<(usize, InstanceId)>,
     quarantined: HashSet<InstanceId>,
-    /// Packets that each port lost because its receive ring was full, and the number of successive checks
+    /// For each port, the packets lost because its receive ring was full, and the number of successive checks
     /// with further losses.
     missed: HashMap<PortId, (u64, u32)>,
-    /// Names of the values above their threshold.
+    /// Names of the values that are above their threshold.
     exceeded: HashSet<String>,
 }
 
@@ -50,7 +52,7 @@ pub(crate) struct Observation {
     /// Time of the start.
     pub(crate) started: Instant,
     pub events: Events,
-    /// State at the last check for events.
+    /// State at the last check, from which events are derived.
     observed: Observed,
     /// Number of captures started so far.
     pub(crate) captures: u32,
@@ -111,9 +113,10 @@ impl Observation {
                 match known.insert(key, mac) {
                     Some(before) if before == mac => return,
                     Some(before) => {
-                        (EventKind::NeighbourChanged, Some(mac), format!("changed from {before} to {mac}"))
+                        let text = format!("changed its MAC address from {before} to {mac}");
+                        (EventKind::NeighbourChanged, Some(mac), text)
                     }
-                    None => (EventKind::NeighbourLearned, Some(mac), format!("has {mac}")),
+                    None => (EventKind::NeighbourLearned, Some(mac), format!("has the MAC address {mac}")),
                 }
             }
             NeighbourKnowledge::Forgotten => match known.remove(&key) {
@@ -131,7 +134,7 @@ impl Observation {
         let (port, address) = (model.port_name(change.port), change.address);
         let details = json!({"port": port, "address": address, "mac": mac.map(|mac| mac.to_string())});
         let subject = format!("{address} at {port}");
-        self.events.note(kind, &subject, format!("neighbour {address} at {port} {text}"), details);
+        self.events.note(kind, &subject, format!("neighbour {address} at port {port} {text}"), details);
     }
 
     /// Remembers the neighbours known at the start, without noting events.
@@ -157,7 +160,7 @@ impl Observation {
         self.events.note(kind, port, format!("port {port} is {text}"), json!({"port": port}));
     }
 
-    /// Notes that the device of a port vanished or came back. Either way, forgets the port's neighbours.
+    /// Notes that the device of a port vanished or came back. In both cases, forgets the port's neighbours.
     pub fn note_device(&mut self, plan: &PortPlan, kind: EventKind, text: &str) {
         self.observed.neighbours.retain(|(port, _), _| *port != plan.id);
         let (port, device) = (&plan.settings.name, plan.config.device.as_deref().unwrap_or_default());
@@ -165,8 +168,7 @@ impl Observation {
         self.events.note(kind, port, text, json!({"port": port, "device": device}));
     }
 
-    /// Logs and notes that an instance failed at a worker, or that its host companion failed; then `worker` is
-    /// `None`.
+    /// Logs and notes that an instance failed at `worker`. If `worker` is `None`, its host companion failed.
     pub fn note_failure(
         &mut self,
         model: &Model,
@@ -179,25 +181,25 @@ impl Observation {
             // A paused instance can't fail, so the pause is over.
             self.tell_restart(&name);
         }
-        let slow = worker.is_none();
+        let is_companion = worker.is_none();
         let plugin = model.plugins.plugin_of(&name).map_or("", |plugin| plugin.name());
-        let half = if slow { "the host companion of instance" } else { "instance" };
+        let part = if is_companion { "the host companion of instance" } else { "instance" };
         let details = json!({
             "instance": name,
             "plugin": plugin,
             "fault": fault.kind,
             "health": health.name(),
-            "host_companion": slow,
+            "host_companion": is_companion,
         });
         tracing::warn!(
             instance = name,
             kind = fault.kind,
             health = health.name(),
             "{} failed: {}",
-            if slow { "the host companion of the instance" } else { "the instance" },
+            if is_companion { "the host companion of the instance" } else { "the instance" },
             fault.text
         );
-        let text = format!("{half} {name} failed, {}: {}", fault.kind, fault.text);
+        let text = format!("{part} {name} failed, {}: {}", fault.kind, fault.text);
         self.events.note(EventKind::PluginFault, &name, text, details);
         let limits = model.options.instances;
         let (faults, window) = (limits.faults, limits.fault_window.as_secs());
@@ -212,7 +214,7 @@ impl Observation {
         }
     }
 
-    /// Notes that an instance is in quarantine, and why, unless this was noted before.
+    /// Notes that an instance is in quarantine, and the reason. Does nothing if this was noted before.
     pub fn note_quarantine(&mut self, model: &Model, instance: InstanceId, why: &str) {
         self.observed.pausing.retain(|(_, own)| *own != instance);
         if self.observed.quarantined.insert(instance) {
@@ -233,7 +235,7 @@ impl Observation {
             self.observed.quarantined.remove(&instance);
         }
         let text = format!("instance {name} was released from quarantine");
-        let details = json!({"instance": name, "is_here": instance.is_some()});
+        let details = json!({"instance": name, "exists": instance.is_some()});
         self.events.note(EventKind::InstanceReleased, name, text, details);
     }
 
@@ -259,7 +261,7 @@ impl Observation {
         self.events.note(kind, &format!("{port} {what}"), text, details);
     }
 
-    /// Checks for changes that no event reports. Called about once a second.
+    /// Checks for changes that no event reports. Control calls this about once a second.
     pub fn observe(&mut self, model: &Model, snapshot: &Snapshot) {
         self.observe_instances(model, snapshot);
         self.observe_ports(model, snapshot);
@@ -272,7 +274,8 @@ impl Observation {
     fn observe_instances(&mut self, model: &Model, snapshot: &Snapshot) {
         let health: HashMap<InstanceId, Health> =
             snapshot.instances.iter().map(|(id, report)| (*id, report.health)).collect();
-        // A freed instance is no longer in `health`, and another instance may get its number.
+        // A freed instance is missing in `health`. Its id is forgotten, because another instance may get the
+        // id.
         self.observed.quarantined.retain(|id| health.get(id) == Some(&Health::Quarantined));
         let is_over = |id: &InstanceId| !matches!(health.get(id), Some(Health::Pausing(_)));
         let over: HashSet<InstanceId> =
@@ -290,7 +293,8 @@ impl Observation {
         self.events.note(EventKind::InstanceRestarted, name, text, json!({"instance": name}));
     }
 
-    /// Notes a port whose receive ring was full at two successive checks, and when it no longer is.
+    /// Notes an event when a port's receive ring was full at two successive checks, and when it is no longer
+    /// full.
     fn observe_ports(&mut self, model: &Model, snapshot: &Snapshot) {
         for plan in &model.ports {
             let device = snapshot.devices.iter().find(|(id, _)| *id == plan.settings.device);
@@ -309,7 +313,7 @@ impl Observation {
 
     fn observe_share(&mut self, what: &str, used: u64, all: u64) {
         let percent = used.saturating_mul(100) / all.max(1);
-        let details = json!({"used": used, "most": all, "percent": percent});
+        let details = json!({"used": used, "limit": all, "percent": percent});
         let text = format!("{what} is {percent} % full: {used} of {all}");
         self.observe_threshold(what, percent >= FULL.0, percent < FULL.1, text, details);
     }
@@ -318,7 +322,7 @@ impl Observation {
     pub fn observe_memory(&mut self, guard: Option<MemoryGuard>) {
         let Some(guard) = guard else { return };
         let is_short = !(guard.recover)();
-        let text = "memory is short: requests that need more memory are refused, and forwarding continues";
+        let text = "memory is short: the router refuses requests that need more memory, and keeps forwarding";
         if let Some(began) = self.observe_threshold("memory", is_short, !is_short, text.to_owned(), json!({}))
         {
             match began {
@@ -328,8 +332,8 @@ impl Observation {
         }
     }
 
-    /// Notes an event when a value rises above its threshold (returns `Some(true)`), and when it falls below
-    /// again (returns `Some(false)`).
+    /// Notes an event when a value rises above its threshold, or falls below it again. Returns the result of
+    /// [`crossed`].
     pub fn observe_threshold(
         &mut self,
         what: &str,
@@ -351,8 +355,8 @@ impl Observation {
     }
 }
 
-/// Returns `Some(true)` when a value rises above its threshold, `Some(false)` when it falls below again, else
-/// `None`.
+/// Returns `Some(true)` when a value rises above its threshold, and `Some(false)` when it falls below again.
+/// Returns `None` without a crossing.
 fn crossed(exceeded: &mut HashSet<String>, what: &str, above: bool, below: bool) -> Option<bool> {
     if above {
         return exceeded.insert(what.to_owned()).then_some(true);

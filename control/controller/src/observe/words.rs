@@ -1,4 +1,4 @@
-//! Words that traces and lookups share, with names that only control knows.
+//! Texts that traces and lookups share, with names that only control knows.
 
 use std::net::IpAddr;
 
@@ -14,23 +14,23 @@ use crate::model::Model;
 use crate::show;
 use crate::workers::route_table::RouteTable;
 
-/// Verdict of a packet that the kernel gets.
+/// Verdict of a packet that is punted to the kernel.
 pub(crate) const TO_KERNEL: &str = "punted to the kernel";
-/// Verdict of a packet that the router's own stack gets.
+/// Verdict of a packet for the router's own stack.
 pub(crate) const TO_ROUTER: &str = "delivered to the router itself";
-/// Step of a packet that the router's own stack gets.
+/// Text of the step that delivers a packet to the router's own stack.
 pub(crate) const TO_OWN_STACK: &str = "delivered to the router's own stack";
 
-/// Names in the texts of steps.
+/// Sources of the names in the texts of steps.
 pub(crate) struct Names<'a> {
     pub model: &'a Model,
     pub routes: &'a RouteTable,
 }
 
-/// Text of a route, with the prefix that led to it.
+/// Text of a route, with the prefix of the FIB entry.
 pub(crate) struct RouteWords {
     pub text: String,
-    /// Prefix of the route; `None` for a route that a filter prescribes, or without a route.
+    /// Prefix of the route. `None` without a route, for a filter route, or for a frame of the kernel.
     pub prefix: Option<String>,
 }
 
@@ -40,7 +40,7 @@ impl Names<'_> {
         self.model.port_name(id).to_owned()
     }
 
-    /// Returns the name of a gate and its binding.
+    /// Returns the text of a binding: its gate, filter and action.
     pub fn binding(&self, gate: GateId, binding: BindingId) -> String {
         let name = self.model.plugins.gate_name(gate);
         match self.model.plugins.binding(binding) {
@@ -81,8 +81,8 @@ impl Names<'_> {
         RouteWords { text: whose + &text, prefix }
     }
 
-    /// Returns the queue of a packet at its egress port. `leaf` is the leaf of the port's scheduler, if it has
-    /// one.
+    /// Returns the text of the queue where a packet waits at its egress port. `leaf` is a leaf of the port's
+    /// scheduler; `None` without a scheduler.
     pub fn queue(&self, port: PortId, leaf: Option<QueueId>) -> String {
         let place = match leaf {
             Some(leaf) => self.model.schedulers.describe(port, leaf),
@@ -91,15 +91,11 @@ impl Names<'_> {
         format!("port {}, {place}", self.port(port))
     }
 
-    /// Returns the name of a drop reason, and its meaning for a packet.
+    /// Returns the text of a drop reason: its name, and its meaning for the packet.
     pub fn drop(&self, reason: DropReason, packet: Option<&Candidate>) -> String {
         let meaning = match (reason, packet) {
             (DropReason::ReversePath, Some(Candidate { key, .. })) => {
-                format!(
-                    "port {} checks sources, and no route to {} leads out of it",
-                    self.port(key.port),
-                    key.source()
-                )
+                format!("no route to the source {} leads out of port {}", key.source(), self.port(key.port))
             }
             (DropReason::ForwardingOff, Some(Candidate { key, .. })) => {
                 let family = if key.family() == Family::V4 { "IPv4" } else { "IPv6" };
@@ -126,7 +122,7 @@ pub(crate) fn dropped(reason: DropReason) -> String {
     format!("dropped: {}", reason.name())
 }
 
-/// Returns the text of a packet's headers.
+/// Returns the text of a packet's header fields.
 pub(crate) fn parsed(candidate: &Candidate) -> String {
     let key = &candidate.key;
     let (source, destination) = (key.source(), key.destination());
@@ -166,7 +162,7 @@ pub(crate) fn icmp(error: IcmpError) -> String {
     }
 }
 
-/// Returns the text of a refusal whose source gets an ICMP error.
+/// Returns the text of a packet that a route refuses with an ICMP error to its source.
 pub(crate) fn refused(error: IcmpError) -> String {
     format!("send the source an ICMP error: {}", icmp(error))
 }

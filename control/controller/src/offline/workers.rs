@@ -1,4 +1,4 @@
-//! Workers without threads: they run their iterations one after the other, when the caller asks.
+//! Workers without threads: they run their iterations one after another, when the caller asks.
 
 use std::collections::HashMap;
 
@@ -16,18 +16,18 @@ use crate::workers::ask::Ask;
 use crate::workers::route_table::RouteTable;
 use crate::workers::sum;
 
-/// Seed of all hashes; it is fixed, so that each replay has the same result.
+/// Seed of all hashes. It is fixed, so that repeated replays have the same result.
 const SEED: u64 = 0x6d69_6c6c;
 
 /// Outcome of one iteration of all workers.
 pub(super) struct Round {
-    /// Whether a worker did any work, so that another iteration at the same time may find more.
+    /// Whether a worker had work. If so, another iteration at the same time may find more.
     pub active: bool,
-    /// Time of the next timed work; `None` if there is none.
+    /// Time of the next timed work of any worker; `None` if there is none.
     pub next_event: Option<Instant>,
 }
 
-/// Data plane whose workers run when the caller asks.
+/// Data plane of an offline router.
 pub(super) struct OfflineWorkers {
     workers: Vec<(Worker, WorkerLink)>,
     pub devices: HashMap<PortId, DeviceId>,
@@ -65,12 +65,12 @@ impl OfflineWorkers {
     }
 
     /// Runs one iteration of each worker, then handles the events of the workers.
-    pub fn turn(&mut self) -> Round {
+    pub fn iterate(&mut self) -> Round {
         let mut round = Round { active: false, next_event: None };
         for (worker, _) in &mut self.workers {
-            let turn = worker.turn(self.now, || self.now);
-            round.active |= turn.received > 0 || turn.commands > 0 || turn.parcels > 0;
-            round.next_event = round.next_event.into_iter().chain(turn.next_event).min();
+            let iteration = worker.iterate(self.now, || self.now);
+            round.active |= iteration.received > 0 || iteration.commands > 0 || iteration.parcels > 0;
+            round.next_event = round.next_event.into_iter().chain(iteration.next_event).min();
         }
         for from in 0..self.workers.len() {
             while let Ok(event) = self.workers[from].1.events.pop() {
@@ -116,11 +116,11 @@ impl OfflineWorkers {
         let mut command = Some(command.into());
         while let Some(next) = command.take() {
             if let Err(rtrb::PushError::Full(back)) = self.workers[worker].1.commands.push(next) {
-                self.turn();
+                self.iterate();
                 command = Some(back);
             }
         }
-        self.turn();
+        self.iterate();
     }
 
     /// Sends a command to all workers.
@@ -138,9 +138,10 @@ impl OfflineWorkers {
         sum(self.ask(CounterCommand::Snapshot).unwrap_or_default())
     }
 
-    /// Lets workers refresh the neighbours used since the last refresh, as control does.
+    /// Asks the workers to refresh the neighbours used since the last refresh, as control does for a router
+    /// with devices.
     pub fn refresh_neighbours(&mut self) {
-        // There is no kernel to refresh: the reports go to the workers that resolve the neighbours.
+        // There is no kernel to refresh them: each report goes to the worker that resolves the neighbour.
         for (port, address) in self.take_used_neighbours().unwrap_or_default() {
             self.tell_owner(NeighbourChange { port, address, state: NeighbourKnowledge::Used });
         }

@@ -15,7 +15,7 @@ use crate::view::InstanceView;
 use crate::workers::ask::Ask;
 use crate::{ControlError, show};
 
-/// Noun for a control message in refusals.
+/// Name of this request in refusals.
 const MESSAGE: &str = "a control message";
 
 /// Lists all instances.
@@ -30,9 +30,9 @@ impl Operation for ListInstances {
         let mut guard = router.lock();
         let mut inner = guard.seen();
         let snapshot = inner.snapshot()?;
-        let (counts, slow) = (inner.workers.filter_counts()?, inner.plugins.host_level.report()?);
+        let (counts, companions) = (inner.workers.filter_counts()?, inner.plugins.host_level.report()?);
         let stays_up = |id| inner.offload.stays_up(id, &inner.model.plugins);
-        let mut views = show::instances(&snapshot, &counts, inner.model, &stays_up, &slow);
+        let mut views = show::instances(&snapshot, &counts, inner.model, &stays_up, &companions);
         for view in &mut views {
             let key = format!("instance {}", view.name);
             view.packet_rate = inner.counters.rates.read(&key, view.packets, snapshot.at);
@@ -51,7 +51,7 @@ pub struct CreateInstance {
     pub plugin: String,
     /// Name of the instance.
     pub name: String,
-    /// Settings of the instance; those left out have their defaults.
+    /// Settings of the instance; omitted settings have their defaults.
     #[serde(default)]
     pub settings: Map<String, Value>,
 }
@@ -87,8 +87,8 @@ impl Operation for SetInstance {
     type Kind = Change;
 
     /// # Errors
-    /// Returns an error for an unknown instance or an invalid setting, and [`ControlError::Forbidden`] as
-    /// for [`CreateInstance`]. Nothing has changed then.
+    /// Returns an error for an unknown instance or an invalid setting. Returns [`ControlError::Forbidden`] in
+    /// the same cases as [`CreateInstance`]. Nothing has changed then.
     async fn carry_out(self, router: &Changing) -> Result<InstanceView, ControlError> {
         let mut inner = router.to_change()?;
         inner.quarantine().may_replace(&self.name, router.caller().least())?;
@@ -111,9 +111,9 @@ impl Operation for RenameInstance {
     const TAKES_MEMORY: bool = false;
 
     /// # Errors
-    /// Returns an error for an unknown instance, and for an invalid name or one in use. Returns
-    /// [`ControlError::Forbidden`] for a role below `admin`, if the instance of a shared object or the new
-    /// name is in quarantine.
+    /// Returns an error for an unknown instance, an invalid name, or a name in use. Returns
+    /// [`ControlError::Forbidden`] for a role below `admin` if the new name is in quarantine, or the instance
+    /// is in quarantine and belongs to a shared object.
     async fn carry_out(self, router: &Changing) -> Result<InstanceView, ControlError> {
         let (name, to) = (self.name.as_str(), self.to.as_str());
         let mut guard = router.to_change()?;
@@ -131,8 +131,8 @@ impl Operation for RenameInstance {
     }
 }
 
-/// Removes the bindings of an instance and frees it. An admin also releases it from quarantine. For other
-/// roles, an instance of a shared object stays in quarantine.
+/// Removes the bindings of an instance and frees it. If the caller is an admin, also releases it from
+/// quarantine. For other roles, an instance of a shared object stays in quarantine.
 #[derive(Clone, Debug)]
 pub struct FreeInstance {
     /// Name of the instance.
@@ -171,9 +171,9 @@ impl Operation for ControlInstance {
     const NO_INVERSE: &'static str = "the instance's state is its plugin's";
 
     /// # Errors
-    /// Returns an error for an unknown instance or message, or if the instance refuses. Returns
-    /// [`ControlError::Forbidden`] for a role below `admin` and an instance of a shared object in
-    /// quarantine.
+    /// Returns an error for an unknown instance or message, or if the instance refuses the message. Returns
+    /// [`ControlError::Forbidden`] for a role below `admin` if the instance is in quarantine and belongs to a
+    /// shared object.
     async fn carry_out(self, acting: &Acting) -> Result<Value, ControlError> {
         let Self { instance, message: name, arguments } = self;
         let message = Message { name, arguments };
@@ -191,8 +191,8 @@ impl Operation for ControlInstance {
     }
 }
 
-/// Sends the host companion of an instance a control message and gets its reply. The call may take one second;
-/// the reply takes longer while other companions run.
+/// Sends the host companion of an instance a control message and gets its reply. The call may take one
+/// second; the reply takes longer if other companions run at the same time.
 #[derive(Clone, Debug)]
 pub struct ControlHostCompanion {
     /// Name of the instance.
@@ -210,9 +210,9 @@ impl Operation for ControlHostCompanion {
     const NO_INVERSE: &'static str = "the companion's state is its plugin's";
 
     /// # Errors
-    /// Returns an error for an unknown instance or message, or without a host companion. Also fails if the
-    /// companion refuses, or doesn't answer within five seconds. Returns [`ControlError::Forbidden`] as for
-    /// [`ControlInstance`].
+    /// Returns an error for an unknown instance or message, or an instance without a host companion. Also
+    /// fails if the companion refuses the message, or doesn't answer within five seconds. Returns
+    /// [`ControlError::Forbidden`] in the same cases as [`ControlInstance`].
     async fn carry_out(self, acting: &Acting) -> Result<Value, ControlError> {
         let Self { instance, message: name, arguments } = self;
         let message = Message { name, arguments };

@@ -22,8 +22,8 @@ use crate::settings::Progress;
 use crate::settings::Waiting;
 use crate::show::KernelShare;
 use crate::view::{
-    ApplyingView, Cleared, DropView, DroppedView, MemoryView, MirrorView, PluginInterfaceView, StatusView,
-    SummaryView, TraceView, TurnsView,
+    ApplyingView, Cleared, DropView, DroppedView, IterationsView, MemoryView, MirrorView,
+    PluginInterfaceView, StatusView, SummaryView, TraceView,
 };
 use crate::workers::ask::Ask;
 use crate::workers::crash_capture::crashes;
@@ -69,7 +69,7 @@ impl Operation for StartTrace {
     }
 }
 
-/// Running trace. It ends when enough packets were traced, at its time limit, or when dropped.
+/// Running trace. It ends when the requested number of packets is traced, at its time limit, or when dropped.
 #[derive(Debug)]
 pub struct Trace {
     router: Router,
@@ -78,8 +78,9 @@ pub struct Trace {
 }
 
 impl Trace {
-    /// Returns the journeys that have ended since the last call, or whose next step was awaited in vain, in
-    /// order of arrival. The flag tells whether the trace is over.
+    /// Returns the journeys that have ended since the last call, in order of arrival. Gives up a journey
+    /// after waiting too long for its next step, and returns it too. The flag tells whether the trace is
+    /// over.
     pub fn take(&mut self) -> (Vec<TraceView>, bool) {
         let (ended, over) = self.journeys.take();
         if ended.is_empty() {
@@ -89,7 +90,8 @@ impl Trace {
         (self.journeys.render(ended, &inner.model, &inner.routes.table), over)
     }
 
-    /// Returns the number of packets missing or incomplete in the trace, because steps were read too slowly.
+    /// Returns the number of packets that are missing in the trace, or incomplete, because steps were read
+    /// too slowly.
     pub fn lost(&self) -> u64 {
         self.journeys.lost()
     }
@@ -99,7 +101,7 @@ impl Drop for Trace {
     fn drop(&mut self) {
         let mut inner = self.router.lock();
         inner.observation.tracing = None;
-        // A stopped router has no trace to stop.
+        // If the router has stopped, the command fails, and there is no trace to stop.
         let _ = inner.workers.tell(|| ObservationCommand::StopTrace(self.number));
     }
 }
@@ -182,13 +184,13 @@ impl Operation for ClearCounters {
     }
 }
 
-/// Returns the remembered dropped packets that are newer than a cursor, ordered by time, and the cursor
-/// advanced past them.
+/// Returns the dropped packets in the drop log that are newer than a cursor, ordered by time. Also returns
+/// the cursor for the next reading.
 #[derive(Clone, Debug, Default)]
 pub struct ReadLastDrops {
     /// Drop reason of the packets; `None` for all reasons.
     pub reason: Option<String>,
-    /// Cursor of the last reading; the default for the first one.
+    /// Cursor that the last reading returned; the default value for the first reading.
     pub cursor: DropCursor,
 }
 
@@ -224,7 +226,7 @@ impl Operation for ReadLastDrops {
     }
 }
 
-/// Reads the status of the daemon.
+/// Reads the status of the router.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct GetStatus;
 
@@ -240,7 +242,7 @@ impl Operation for GetStatus {
     }
 }
 
-/// Reads the packet totals.
+/// Reads the packet totals of the router.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct GetSummary;
 
@@ -254,7 +256,7 @@ impl Operation for GetSummary {
     }
 }
 
-/// Lists the dropped packets by reason.
+/// Lists the numbers of dropped packets by drop reason.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct ListDrops;
 
@@ -275,7 +277,7 @@ impl Operation for ListDrops {
     }
 }
 
-/// Returns the view of the daemon's status.
+/// Returns the view of the router's status.
 fn status_view(inner: &mut Seen<'_>, snapshot: &Snapshot) -> StatusView {
     let mirror = inner.kernel.mirror.as_ref().map(|mirror| {
         let statistics = mirror.statistics();
@@ -302,9 +304,9 @@ fn status_view(inner: &mut Seen<'_>, snapshot: &Snapshot) -> StatusView {
         flows: show::flow_table(&snapshot.flows),
         flow_states: show::flow_states(snapshot.flow_states),
         offloaded_flows,
-        turns: TurnsView {
-            busy: snapshot.turns.0,
-            empty: snapshot.turns.1,
+        iterations: IterationsView {
+            busy: snapshot.iterations.0,
+            idle: snapshot.iterations.1,
             longest_change: snapshot.longest_change.as_micros() as u64,
         },
         sleeps: snapshot.sleeps,

@@ -34,7 +34,7 @@ impl Operation for ListPlugins {
     }
 }
 
-/// Gets a plugin with its whole description.
+/// Reads the complete description of a plugin.
 #[derive(Clone, Debug)]
 pub struct GetPlugin {
     /// Name of the plugin.
@@ -66,11 +66,12 @@ impl Operation for LoadPlugin {
     const EFFECT: Effect = Effect::Code;
 
     /// # Errors
-    /// Returns an error for an unreadable file, a missing signature that the configuration requires, a file
-    /// that is no plugin for this router, a version downgrade, or a name in use. Nothing has changed then.
+    /// Returns an error for an unreadable file, a signature that is required but missing, or a file that is
+    /// no plugin for this router. Also refuses a version downgrade or a name in use. Nothing has changed
+    /// then.
     async fn carry_out(self, router: &Changing) -> Result<PluginView, ControlError> {
         let Self(new) = self;
-        // This early check avoids a useless compilation; `to_change` is called again before the plugin is
+        // This early check avoids a useless compilation. `to_change` is called again before the plugin is
         // registered.
         drop(router.to_change()?);
         let loaded = router.read_plugin(&new).await;
@@ -83,7 +84,7 @@ impl Operation for LoadPlugin {
 /// Unloads a plugin that has no instances.
 #[derive(Clone, Debug)]
 pub struct UnloadPlugin {
-    /// Name of the plugin, or its file.
+    /// Name of the plugin, or path of its file.
     pub name: String,
 }
 
@@ -122,8 +123,8 @@ impl Operation for ListInstanceMaps {
     }
 }
 
-/// Gets a shared map of an instance with up to 4,096 of its entries. The entries of each worker are ordered by
-/// key.
+/// Reads a shared map of an instance, with up to 4,096 of its entries. The entries of each worker are ordered
+/// by key.
 #[derive(Clone, Debug, Deserialize)]
 pub struct GetInstanceMap {
     /// Name of the instance.
@@ -157,8 +158,8 @@ impl Operation for GetInstanceMap {
     }
 }
 
-/// Lists the quarantine entries for the next start: instances whose call ended the router, and instances of
-/// shared objects that were freed in quarantine.
+/// Lists the instances that the next start keeps in quarantine. Their calls ended the router, or they were
+/// freed in quarantine and belong to shared objects.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct ListQuarantine;
 
@@ -168,7 +169,7 @@ impl Operation for ListQuarantine {
 
     async fn carry_out(self, router: &Reading) -> Result<Vec<HeldView>, ControlError> {
         let inner = router.lock();
-        let is_here = |held: &Held| {
+        let exists = |held: &Held| {
             inner.model.plugins.plugin_of(&held.instance).is_ok_and(|plugin| plugin.name() == held.plugin)
         };
         let view = |held: &Held| HeldView {
@@ -176,14 +177,15 @@ impl Operation for ListQuarantine {
             plugin: held.plugin.clone(),
             since: utc(held.since),
             why: held.why.clone(),
-            is_here: is_here(held),
+            exists: exists(held),
         };
         Ok(inner.model.repository.quarantine().all().iter().map(view).collect())
     }
 }
 
-/// Releases an instance from quarantine, whatever the reason: the instance restarts with its settings. If no
-/// such instance exists, removes the entry, so that the instance can be created normally.
+/// Releases an instance from quarantine, whatever the reason of the quarantine; the instance restarts with
+/// its settings. If no such instance exists, removes the quarantine entry, so that the instance can be
+/// created normally.
 #[derive(Clone, Debug, Deserialize)]
 pub struct ReleaseInstance {
     /// Name of the instance.
@@ -198,8 +200,8 @@ impl Operation for ReleaseInstance {
 
     /// # Errors
     /// Returns an error if no instance of that name is in quarantine, if the instance can't start, or if the
-    /// disk refuses. Returns [`ControlError::Forbidden`] for a role below `admin` if code without a sandbox
-    /// would run again.
+    /// file of quarantine entries can't be written. Returns [`ControlError::Forbidden`] for a role below
+    /// `admin` if code without a sandbox would run again.
     async fn carry_out(self, acting: &Acting) -> Result<ReleaseView, ControlError> {
         let (name, role) = (self.name.as_str(), acting.caller().least());
         let mut guard = acting.router().to_change()?;
@@ -231,7 +233,7 @@ impl Inner {
         let workers = self.workers.len();
         let version = plugin.state_version();
         let successors = self.model.plugins.instance_registry().afresh(name, workers)?;
-        let slow = self.model.plugins.instance_registry().host_companion_of(name)?;
+        let companion = self.model.plugins.instance_registry().host_companion_of(name)?;
         let maps = successors.maps.clone();
         let held = self.model.repository.quarantine().find(name, plugin.name()).cloned();
         // The entry is removed first, because a crash of the new instance adds another entry.
@@ -244,9 +246,9 @@ impl Inner {
         }
         self.model.plugins.instance_registry_mut().note_maps(id, maps);
         self.model.plugins.instance_registry_mut().note_release(id);
-        self.plugins.host_level.put(id, slow, (version, false))?;
+        self.plugins.host_level.put(id, companion, (version, false))?;
         self.observation.note_release(Some(id), name);
         tracing::info!(instance = name, "the instance is released from quarantine");
-        Ok(ReleaseView { instance: name.to_owned(), is_here: true })
+        Ok(ReleaseView { instance: name.to_owned(), exists: true })
     }
 }

@@ -22,16 +22,16 @@ use crate::request::{NewPlugin, Upgrade};
 use crate::router::{Inner, Router};
 use crate::view::{ShadowView, UpgradeView};
 
-/// Time limit of a trial, whether or not enough packets have arrived.
+/// Time limit of a trial. The trial ends then, even if too few packets have arrived.
 const TRIAL: Duration = Duration::from_secs(10);
 
-/// Upgrades a plugin to the version in a file. Its instances keep their settings, bindings and state. No packet
-/// is lost.
+/// Upgrades a plugin to the version in a file. Its instances keep their settings, bindings and state. No
+/// packet is lost.
 #[derive(Clone, Debug)]
 pub struct UpgradePlugin {
     /// Name of the plugin.
     pub name: String,
-    /// File of the new version, and how to change to it.
+    /// File of the new version, and options of the upgrade.
     pub upgrade: Upgrade,
 }
 
@@ -43,9 +43,9 @@ impl Operation for UpgradePlugin {
     const NO_INVERSE: &'static str = "the earlier version is restored by a rollback of the plugin";
 
     /// # Errors
-    /// Returns the errors of [`LoadPlugin`](super::LoadPlugin), and an error for a file of another plugin, for
-    /// settings or state that the new version refuses, and for differences found in a trial. The old version
-    /// continues then.
+    /// Returns the errors of [`LoadPlugin`](super::LoadPlugin), and an error for a file of another plugin,
+    /// for settings or state that the new version refuses, and for differences found in a trial. The old
+    /// version continues then.
     async fn carry_out(self, acting: &Acting) -> Result<UpgradeView, ControlError> {
         let Self { name, upgrade } = self;
         let router = acting.router();
@@ -58,8 +58,8 @@ impl Operation for UpgradePlugin {
     }
 }
 
-/// Restores the version of a plugin before the last upgrade. Instances keep their state if that version accepts
-/// it.
+/// Restores the version of a plugin before the last upgrade. Instances keep their state if that version
+/// accepts it.
 #[derive(Clone, Debug)]
 pub struct RollBackPlugin {
     /// Name of the plugin.
@@ -90,7 +90,7 @@ impl Operation for RollBackPlugin {
     }
 }
 
-/// Upgrades a plugin as [`UpgradePlugin`] says, but logs and notes nothing.
+/// Upgrades a plugin like [`UpgradePlugin`], but writes no log line and notes no event.
 async fn upgrade_to_file(
     router: &Router,
     name: &str,
@@ -104,7 +104,7 @@ async fn upgrade_to_file(
     let shadow = match upgrade.shadow {
         None => None,
         Some(0) => {
-            let problem = format!("plugin {name}: shadow 0 is out of range: a trial needs 1 packet or more");
+            let problem = format!("plugin {name}: shadow must be 1 packet or more, not 0");
             return Err(ControlError::invalid(problem));
         }
         Some(packets) => Some(try_out(router, &plugin, packets).await?),
@@ -117,7 +117,7 @@ async fn upgrade_to_file(
     }
     let inheritance = if upgrade.without_state { Inheritance::Renounced } else { Inheritance::Required };
     let mut inner = router.to_change()?;
-    // Other requests are served while the new version is loaded and tried.
+    // Another request may have replaced the plugin while the new version was loaded and tried.
     if !Arc::ptr_eq(&before, &inner.model.plugins.plugin_named(name)?) {
         return Err(ControlError::conflict(format!(
             "plugin {name}: another request has replaced the plugin in the meantime, so this upgrade was not \
@@ -149,7 +149,7 @@ fn note_version(events: &Events, kind: EventKind, view: &UpgradeView) {
     events.note(kind, name, text, details);
 }
 
-/// Runs a new version as shadow of each instance, on copies of its packets, and returns the summed
+/// Runs a new version as shadow of each instance, on copies of the instance's packets. Returns the sum of the
 /// reports.
 ///
 /// # Errors
@@ -169,7 +169,7 @@ async fn try_out(
         ));
     }
     let end = Instant::now() + TRIAL;
-    // A worker without packets of the instance sends no report.
+    // A worker that gets no packets of the instance sends no report.
     let mut all = vec![None; reports.len()];
     let enough = |all: &[Option<ShadowReport>]| {
         all.chunks(workers).all(|one| {
@@ -204,8 +204,8 @@ async fn try_out(
     Ok(view)
 }
 
-/// Returns the error text for a plugin without an earlier version. If instances are in quarantine, it tells
-/// how to release them.
+/// Returns the error text for a plugin without an earlier version. If instances are in quarantine, the text
+/// explains how to release them.
 fn no_earlier_version(plugin: &str, held: &[String]) -> String {
     let text = format!(
         "plugin {plugin:?}: there is no earlier version, because the plugin was not upgraded since the router started"
@@ -218,10 +218,10 @@ fn no_earlier_version(plugin: &str, held: &[String]) -> String {
     )
 }
 
-/// Channels of the reports of shadows.
+/// Channels on which the shadows send their reports.
 type Reports = Vec<Receiver<Option<ShadowReport>>>;
 
-/// Plugin and instances beside which a new version runs as shadow.
+/// Plugin and instances that a new version shadows.
 struct Tried {
     plugin: Arc<dyn Plugin>,
     /// Instances with their settings.
@@ -229,13 +229,13 @@ struct Tried {
 }
 
 impl Tried {
-    /// Whether plugin, instances and settings are the same.
+    /// Whether plugin, instances and settings are still the same.
     fn is(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.plugin, &other.plugin) && self.instances == other.instances
     }
 }
 
-/// Returns a plugin, and its instances with their settings.
+/// Returns a plugin, with its instances and their settings.
 fn tried_beside(model: &Model, name: &str) -> Result<Tried, ControlError> {
     let plugins = &model.plugins;
     let plugin = plugins.plugin_named(name)?;
@@ -244,8 +244,9 @@ fn tried_beside(model: &Model, name: &str) -> Result<Tried, ControlError> {
     Ok(Tried { plugin, instances: instances.collect::<Result<_, ControlError>>()? })
 }
 
-/// Starts a new version as shadow of each instance at each worker. Returns the instances that it shadows, the
-/// channels of the reports ordered by instance and then by worker, and the number of workers.
+/// Starts a new version as shadow of each instance at each worker. Returns the shadowed instances, the
+/// channels of the reports, and the number of workers. The channels are ordered by instance and then by
+/// worker.
 fn begin_trial(
     inner: &mut Inner,
     plugin: &dyn Plugin,
@@ -294,13 +295,14 @@ impl Inner {
         view.instances = successors.iter().map(|successors| successors.name.clone()).collect();
         let maps: Vec<_> = successors.iter().map(|one| (one.id, one.maps.clone())).collect();
         let versions = (old.state_version(), plugin.state_version());
-        let formed = self.offload.end_other_forms((&*old, &**plugin), &self.model, &mut self.workers)?;
+        let unloaded =
+            self.offload.unload_other_variants((&*old, &**plugin), &self.model, &mut self.workers)?;
         let all = match succeed_all(&mut self.workers, successors, inheritance, versions) {
             Ok(all) => all,
             Err(problem) => {
-                formed
+                unloaded
                     .into_iter()
-                    .try_for_each(|id| self.offload.begin_form(id, &self.model, &mut self.workers))?;
+                    .try_for_each(|id| self.offload.load_variant(id, &self.model, &mut self.workers))?;
                 let text =
                     format!("plugin {}: {problem}; version {} keeps running", plugin.name(), old.version());
                 return Err(match problem.is_failure() {
@@ -314,13 +316,15 @@ impl Inner {
         }
         maps.into_iter()
             .for_each(|(id, maps)| self.model.plugins.instance_registry_mut().note_maps(id, maps));
-        for (id, slow) in host_companions {
-            self.plugins.host_level.put(id, slow, handed_on(&*old, &**plugin))?;
+        for (id, companion) in host_companions {
+            self.plugins.host_level.put(id, companion, handed_on(&*old, &**plugin))?;
         }
         let old = self.model.plugins.replace_plugin(plugin.clone())?;
         self.plugins.previous.insert(plugin.name(), old);
-        formed.into_iter().try_for_each(|id| self.offload.begin_form(id, &self.model, &mut self.workers))?;
-        // The new version may be a shared object where the old one was none, or the reverse.
+        unloaded
+            .into_iter()
+            .try_for_each(|id| self.offload.load_variant(id, &self.model, &mut self.workers))?;
+        // The change may be from a sandboxed plugin to a shared object, or the reverse.
         self.supervision.tell_names(&self.model.plugins, &self.workers);
         Ok(view)
     }

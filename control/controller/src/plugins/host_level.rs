@@ -1,8 +1,8 @@
 //! Host level: runs host companions of plugins on a thread of their own.
 //!
-//! Companions run like instances at a worker: each call is suspended at the end of its slice, and the calls
-//! take turns, so that no companion blocks the others. A call may take one second. The thread starts with the
-//! first companion.
+//! Companions run like instances at a worker. A call is suspended at the end of its slice, and the calls take
+//! turns, so that no companion blocks the others. A call may run for one second in total. The thread starts
+//! with the first companion.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
@@ -22,35 +22,35 @@ use tokio::sync::oneshot;
 
 use crate::ControlError;
 
-/// Maximum number of commands that wait for the thread, and of outputs that wait for control.
+/// Maximum number of queued commands to the host thread, and of queued outputs to control.
 const MOST_WAITING: usize = 1024;
-/// Maximum number of further commands carried out before companions run again.
+/// Maximum number of further commands that the thread carries out before companions run again.
 const AT_ONCE: usize = 64;
-/// Maximum time to wait for an answer of the thread.
+/// Maximum time to wait for an answer of the host thread.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(5);
-/// Maximum running time of a companion's call, for a message or for periodic work.
+/// Maximum running time of a companion's call, both for a message and for periodic work.
 const CALL: Duration = Duration::from_secs(1);
 
 /// Reports of host companions, by instance id.
-pub(crate) type SlowReports = BTreeMap<InstanceId, InstanceReport>;
+pub(crate) type CompanionReports = BTreeMap<InstanceId, InstanceReport>;
 
-/// Command from control to the thread.
+/// Command from control to the host thread.
 enum HostCommand {
-    /// Adds a host companion. It replaces the instance's current one, which hands over its state.
+    /// Adds a host companion. If the instance has one already, that companion hands over its state.
     Put(InstanceId, Successor),
     /// Removes the companion of this instance.
     Remove(InstanceId),
-    /// Delivers a message from the instance at the workers.
+    /// Delivers a message that the instance at the workers has sent to its companion.
     Message(InstanceId, Vec<u8>),
-    /// Delivers a control message. The sender gets the reply, or `None` if the instance has no companion.
+    /// Delivers a control message. The sender gets the reply; `None` if the instance has no companion.
     Control(InstanceId, Message, oneshot::Sender<Option<Reply>>),
     /// Requests the reports of all companions.
-    Report(SyncSender<SlowReports>),
+    Report(SyncSender<CompanionReports>),
 }
 
 /// Output of a host companion for control.
 pub(crate) enum HostSays {
-    /// Output of a call.
+    /// Output of a companion's call.
     Given(Given),
     Failed(Failure),
 }
@@ -62,8 +62,8 @@ struct Said {
 }
 
 impl Said {
-    /// Queues an output for control, and wakes control. Returns false if the queue was full and the output is
-    /// lost.
+    /// Queues an output for control, and wakes control. Returns false if the queue is full; the output is
+    /// then lost.
     fn say(&self, says: HostSays) -> bool {
         let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
         let room = waiting.len() < MOST_WAITING;
@@ -108,16 +108,16 @@ impl HostLevel {
         Self { said, running: None, lost: HashMap::new(), limits }
     }
 
-    /// Adds the host companion of an instance. It replaces the current one, which hands over its state if it
-    /// can; `version` is the version of that state, and `same` tells whether the new companion has the same
-    /// version. `None` removes the companion.
+    /// Adds the host companion of an instance. If there is one already, it hands over its state if it can.
+    /// `version` is the version of that state; `same` is true if the new companion has the same version. The
+    /// companion `None` removes the current one.
     pub fn put(
         &mut self,
         id: InstanceId,
-        slow: Option<Box<dyn Instance>>,
+        companion: Option<Box<dyn Instance>>,
         (version, same): (u32, bool),
     ) -> Result<(), ControlError> {
-        let Some(instance) = slow else {
+        let Some(instance) = companion else {
             self.remove(id);
             return Ok(());
         };
@@ -129,13 +129,13 @@ impl HostLevel {
     pub fn remove(&mut self, id: InstanceId) {
         self.lost.remove(&id);
         if let Some(running) = self.running() {
-            // If the thread ends now, so does the companion.
+            // If sending fails, the thread has ended, and the companion with it.
             let _ = running.commands.send(HostCommand::Remove(id));
         }
     }
 
-    /// Sends a message to the host companion of an instance. If the queue is full, the message is lost and
-    /// counted.
+    /// Sends a message to the host companion of an instance. If the queue is full or there is no companion,
+    /// the message is lost and counted.
     pub fn message(&mut self, id: InstanceId, bytes: Vec<u8>) {
         let sent = self.running().map(|running| running.commands.try_send(HostCommand::Message(id, bytes)));
         if !matches!(sent, Some(Ok(()))) {
@@ -144,7 +144,7 @@ impl HostLevel {
     }
 
     /// Sends a control message to the host companion of an instance. The reply arrives in the returned
-    /// channel; none arrives if the call fails to end.
+    /// channel. No reply arrives if the call doesn't end.
     pub fn control(
         &self,
         id: InstanceId,
@@ -161,9 +161,10 @@ impl HostLevel {
         Ok(answer)
     }
 
-    /// Returns the reports of all host companions, with the messages lost at control added.
-    pub fn report(&self) -> Result<SlowReports, ControlError> {
-        let Some(running) = self.running() else { return Ok(SlowReports::new()) };
+    /// Returns the reports of all host companions. Adds the messages that were lost before they reached the
+    /// host thread.
+    pub fn report(&self) -> Result<CompanionReports, ControlError> {
+        let Some(running) = self.running() else { return Ok(CompanionReports::new()) };
         let (reply, answer) = sync_channel(1);
         running.commands.send(HostCommand::Report(reply)).map_err(|_| gone())?;
         let mut reports = answer.recv_timeout(PATIENCE).map_err(|_| gone())?;
@@ -178,7 +179,7 @@ impl HostLevel {
         std::mem::take(&mut *self.said.waiting.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Returns the thread; `None` before the first companion, and after a panic of the thread.
+    /// Returns the host thread; `None` before the first companion, and after a panic of the thread.
     fn running(&self) -> Option<&Running> {
         self.running.as_ref().filter(|running| !running.thread.is_finished())
     }
@@ -204,7 +205,7 @@ fn gone() -> ControlError {
     ControlError::System("the thread of the host companions does not answer".to_owned())
 }
 
-/// Runs the thread until control drops its handle.
+/// Main function of the host thread. Runs until control drops its handle.
 fn run(commands: &Receiver<HostCommand>, said: &Said, limits: Limits) {
     let mut plugins =
         WorkerPlugins::<NoTable>::new().with_errands(CallLimits { call: CALL, ..CallLimits::OF_ERRANDS });
@@ -232,8 +233,8 @@ fn run(commands: &Receiver<HostCommand>, said: &Said, limits: Limits) {
     }
 }
 
-/// Waits for a command, or until a call is due. Returns the command, or `None` for a due call. The error
-/// means that control dropped its handle.
+/// Waits for a command, or until a companion's call is due. Returns the command, or `None` for a due call.
+/// Returns an error if control has dropped its handle.
 fn wait(
     plugins: &WorkerPlugins<NoTable>,
     commands: &Receiver<HostCommand>,
@@ -261,7 +262,7 @@ fn carry_out(plugins: &mut WorkerPlugins<NoTable>, command: HostCommand) {
         },
         HostCommand::Message(id, bytes) => plugins.message(id, bytes, now()),
         HostCommand::Control(id, message, reply) => {
-            // The caller may no longer wait for the answer.
+            // If the caller no longer waits, the answer is dropped.
             let answer = Box::new(|answer| _ = reply.send(answer));
             plugins.control(id, &message, now(), answer);
         }
@@ -269,7 +270,7 @@ fn carry_out(plugins: &mut WorkerPlugins<NoTable>, command: HostCommand) {
     }
 }
 
-/// Empty binding table: the host level has no packets.
+/// Binding table of the host level. It is empty, because the host level has no packets.
 #[derive(Default)]
 struct NoTable;
 
@@ -294,7 +295,7 @@ mod tests {
 
     use super::*;
 
-    /// Test companion that prefixes each message with a number and returns it, and fails on empty messages.
+    /// Test companion that returns each message with a number in front, and fails at an empty message.
     struct Echo {
         number: u8,
         outputs: VecDeque<Output>,
@@ -343,7 +344,7 @@ mod tests {
         Some(Box::new(Echo { number, outputs: VecDeque::new(), failed: false }))
     }
 
-    /// Collects messages and failures, until there are `most` of them or a time limit has passed.
+    /// Collects the messages and failures of companions. Stops after `most` of them, or after a time limit.
     fn heard(level: &HostLevel, most: usize) -> (Vec<(u16, Vec<u8>)>, usize) {
         let (mut messages, mut failures, end) = (Vec::new(), 0, Clock::now() + PATIENCE);
         while messages.len() + failures < most && Clock::now() < end {
@@ -407,8 +408,8 @@ mod tests {
         assert_eq!((&messages[0], failures), (&(7, vec![0]), 1));
         let report = &level.report().unwrap()[&id];
         assert_eq!(report.faults["empty"], 1);
-        // Lost: the first message, before the companion existed. Also the last one, during the pause after
-        // the failure, unless this thread was delayed.
+        // The first message is lost, because it came before the companion. Usually the last one is lost too:
+        // it comes during the pause after the failure, unless this thread was delayed.
         let messages = report.messages;
         assert!(messages.lost >= 1 && messages.heard + messages.lost == 3, "{messages:?}");
     }

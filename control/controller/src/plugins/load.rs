@@ -1,4 +1,4 @@
-//! Loading of plugin files: they are read once, checked against their signature, compiled and registered.
+//! Loads plugin files: reads each file once, checks its signature, compiles it, and registers the plugin.
 
 use std::fs::OpenOptions;
 use std::io::{Error, ErrorKind, Read};
@@ -10,7 +10,7 @@ use millrace_compiler::{CompileError, Compiler};
 use millrace_config::SharedObjects;
 use millrace_plugin::native::{self, DescribedPlugin, NativePlugin, is_object};
 use millrace_plugin::wasm::{self, LoadedPlugin, MOST_MODULE, WasmPlugin};
-use millrace_plugin::{Halves, Manifest};
+use millrace_plugin::{Manifest, WithCompanion};
 use millrace_plugin_abi::Plugin;
 use millrace_repository::{
     Admission, MOST_SIGNATURE, Memory, Origin, Remembered, Repository, Trust, Unsigned, signature_path,
@@ -26,7 +26,8 @@ use crate::{ControlError, NewPlugin};
 const REFUSED: &str = "it is a shared object, which is trusted with the whole router, and the configuration refuses shared objects: \
     set `shared-objects = \"allow\"` in [plugins], or build the plugin as WebAssembly (`--runtime wasm`)";
 
-/// Creates the repository with the configured trusted keys and the remembered versions, and no loaded plugin.
+/// Creates the repository with the configured trusted keys and the stored versions, and without loaded
+/// plugins.
 pub(crate) fn repository(
     config: &millrace_config::Plugins,
     memory: Memory,
@@ -42,32 +43,32 @@ pub(crate) fn repository(
 }
 
 /// Contents of a plugin file and its signature file. Each file is read only once, so that the checked bytes
-/// are the loaded bytes.
+/// and the loaded bytes are the same.
 struct PluginFile {
     module: Vec<u8>,
     signature: Option<Vec<u8>>,
 }
 
-/// Compiled or linked plugin, and its signer.
+/// Plugin that is compiled, or loaded as a shared object, and its signer.
 pub(crate) struct Loaded {
     pub plugin: Arc<dyn Plugin>,
     pub origin: Origin,
     /// Signer of the host companion, if there is one.
-    pub slow_origin: Option<Origin>,
+    pub companion_origin: Option<Origin>,
 }
 
 /// Admitted versions of a plugin, and of its host companion if it has one.
 pub(crate) struct Admissions {
     own: Admission,
-    slow: Option<Admission>,
+    companion: Option<Admission>,
 }
 
-/// Policy for loading plugins.
+/// Policy that decides which plugins may be loaded.
 #[derive(Clone)]
 pub(crate) struct Admitted {
     pub trust: Arc<Trust>,
     pub shared_objects: SharedObjects,
-    /// Whether plugins run. In a plan, a shared object is only described from its manifest.
+    /// Whether plugins run. In a plan they don't, and only the manifest of a shared object is read.
     pub runs: bool,
 }
 
@@ -79,32 +80,32 @@ impl Admitted {
     }
 }
 
-/// Part of a plugin; each part has a file of its own.
+/// Part of a plugin. Each part has its own file.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Half {
-    /// Plugin itself.
-    Own,
+pub(crate) enum Part {
+    /// Part that runs at the workers.
+    Worker,
     /// Host companion of the plugin.
-    Slow,
+    Companion,
 }
 
-impl Half {
-    /// Returns the prefix for the reason of a refusal.
+impl Part {
+    /// Returns the text that precedes the reason of a refusal.
     fn prefix(self) -> &'static str {
         match self {
-            Self::Own => "",
-            Self::Slow => "its host companion: ",
+            Self::Worker => "",
+            Self::Companion => "its host companion: ",
         }
     }
 }
 
-/// Decides whether to load a plugin, by the manifest and signer of one half. Called for both halves before
-/// any code of a shared object runs.
-pub(crate) type Admit<'a> = &'a dyn Fn(Half, &Manifest, Origin) -> Result<(), ControlError>;
+/// Function that decides whether to load a plugin, by the manifest and signer of a part. It is called for all
+/// parts before any code of a shared object runs.
+pub(crate) type Admit<'a> = &'a dyn Fn(Part, &Manifest, Origin) -> Result<(), ControlError>;
 
 /// Loads a plugin file: checks it, then compiles it or loads it as a shared object, depending on its first
-/// bytes. Parses no untrusted file, and runs no code that `admit` refuses. `upgraded` is called when
-/// optimised compilation ends, with its result.
+/// bytes. Parses no file without a trusted signer, and runs no code that `admit` refuses. `upgraded` is
+/// called with the result of the optimised compilation, when this ends.
 pub(crate) fn load(
     compiler: &Compiler,
     admitted: &Admitted,
@@ -118,38 +119,40 @@ pub(crate) fn load(
         Ok(loaded.plugin)
     };
     load_by(admitted, path, admit, compile, |module| {
-        // Only instances created later use the optimised code of a companion.
+        // A companion doesn't switch to its optimised code while it runs. Only instances created later use
+        // it.
         let loaded = compiler.load(module, |_, _| ()).map_err(|error| error.to_string())?;
         Ok(loaded.plugin)
     })
 }
 
 /// Memory of a host companion's instance, in bytes.
-const SLOW_MEMORY: usize = 64 << 20;
+const COMPANION_MEMORY: usize = 64 << 20;
 
 /// Reads and checks the file of a host companion: a sandboxed module that calls only functions available at
 /// the host level.
-fn examine_slow(admitted: &Admitted, path: &Path) -> Result<(PluginFile, Examined), String> {
+fn examine_companion(admitted: &Admitted, path: &Path) -> Result<(PluginFile, Examined), String> {
     let file = PluginFile::read(path)?;
     let examined = file.examine(admitted, |module| match is_object(module) {
         true => Err("it is a shared object, but a host companion must be a WebAssembly module".to_owned()),
         false => module_manifest(module),
     })?;
-    Halves::problem(&examined.manifest).map_or(Ok((file, examined)), Err)
+    WithCompanion::problem(&examined.manifest).map_or(Ok((file, examined)), Err)
 }
 
 fn module_manifest(module: &[u8]) -> Result<Manifest, String> {
     wasm::inspect(module).map(|inspected| inspected.manifest).map_err(|error| error.to_string())
 }
 
-/// Checks a plugin file and the file of its host companion. Then compiles modules: the plugin's by `compile`,
-/// the companion's by `compile_slow`. A shared object is loaded last, because loading runs its constructors.
+/// Checks a plugin file, and the file of its host companion. Then compiles the companion by
+/// `compile_companion`, and a plugin that is a module by `compile`. A plugin that is a shared object is
+/// loaded last, because loading runs its constructors.
 fn load_by(
     admitted: &Admitted,
     path: &str,
     admit: Admit<'_>,
     compile: impl FnOnce(&[u8]) -> Result<WasmPlugin, String>,
-    compile_slow: impl FnOnce(&[u8]) -> Result<WasmPlugin, String>,
+    compile_companion: impl FnOnce(&[u8]) -> Result<WasmPlugin, String>,
 ) -> Result<Loaded, ControlError> {
     let refused = |problem: String| ControlError::invalid(format!("plugin {path}: {problem}"));
     let file = PluginFile::read(Path::new(path)).map_err(refused)?;
@@ -159,75 +162,80 @@ fn load_by(
         false => module_manifest(module),
     };
     let examined = file.examine(admitted, own_manifest).map_err(refused)?;
-    admit(Half::Own, &examined.manifest, examined.origin)?;
+    admit(Part::Worker, &examined.manifest, examined.origin)?;
     let Some(name) = examined.manifest.host_companion.clone() else {
         return file.load(admitted, examined.origin, compile).map_err(refused);
     };
-    let slow_refused = |problem| refused(format!("its host companion {name}: {problem}"));
-    let slow = examine_slow(admitted, &Path::new(path).with_file_name(&name));
-    let (slow_file, slow) = slow.map_err(slow_refused)?;
-    admit(Half::Slow, &slow.manifest, slow.origin)?;
-    let compiled = compile_slow(&slow_file.module).and_then(LoadedPlugin::new).map_err(slow_refused)?;
+    let companion_refused = |problem| refused(format!("its host companion {name}: {problem}"));
+    let companion = examine_companion(admitted, &Path::new(path).with_file_name(&name));
+    let (companion_file, companion) = companion.map_err(companion_refused)?;
+    admit(Part::Companion, &companion.manifest, companion.origin)?;
+    let compiled =
+        compile_companion(&companion_file.module).and_then(LoadedPlugin::new).map_err(companion_refused)?;
     let loaded = file.load(admitted, examined.origin, compile).map_err(refused)?;
-    let plugin = Arc::new(Halves::new(loaded.plugin, Arc::new(compiled.with_memory(SLOW_MEMORY))));
-    Ok(Loaded { plugin, slow_origin: Some(slow.origin), ..loaded })
+    let plugin =
+        Arc::new(WithCompanion::new(loaded.plugin, Arc::new(compiled.with_memory(COMPANION_MEMORY))));
+    Ok(Loaded { plugin, companion_origin: Some(companion.origin), ..loaded })
 }
 
-/// Refuses a new plugin whose name is in use, and a downgrade, from the manifest alone: no code of the plugin
-/// has run.
+/// Refuses a new plugin whose name is in use, and a downgrade. Needs only the manifest, so no code of the
+/// plugin has run.
 pub(crate) fn admit_new(
     model: &Model,
-    half: Half,
+    part: Part,
     manifest: &Manifest,
     origin: Origin,
     new: &NewPlugin,
 ) -> Result<(), ControlError> {
-    if half == Half::Own {
+    if part == Part::Worker {
         model.plugins.plugin_registry().check_new(&manifest.name)?;
     }
-    admit_version(model, half, manifest, origin, new)
+    admit_version(model, part, manifest, origin, new)
 }
 
-/// Refuses a downgrade of a plugin or its host companion from the manifest alone: no code of the plugin has
-/// run.
+/// Refuses a downgrade of a plugin or its host companion. Needs only the manifest, so no code of the plugin
+/// has run.
 pub(crate) fn admit_version(
     model: &Model,
-    half: Half,
+    part: Part,
     manifest: &Manifest,
     origin: Origin,
     new: &NewPlugin,
 ) -> Result<(), ControlError> {
-    admit_half(model, half, (&manifest.name, &manifest.version), origin, new).map(drop)
+    admit_part(model, part, (&manifest.name, &manifest.version), origin, new).map(drop)
 }
 
-fn admit_half(
+fn admit_part(
     model: &Model,
-    half: Half,
+    part: Part,
     (name, version): (&str, &str),
     origin: Origin,
     new: &NewPlugin,
 ) -> Result<Admission, ControlError> {
     let admitted = model.repository.admit(name, version, origin, new.allow_downgrade);
-    let refused = |problem| ControlError::invalid(format!("plugin {}: {}{problem}", new.path, half.prefix()));
+    let refused = |problem| ControlError::invalid(format!("plugin {}: {}{problem}", new.path, part.prefix()));
     admitted.map_err(refused)
 }
 
 /// Admits a loaded plugin for registration. Refuses a downgrade of the plugin or of its host companion.
 pub(crate) fn admit(model: &Model, loaded: &Loaded, new: &NewPlugin) -> Result<Admissions, ControlError> {
-    let admit = |plugin: &dyn Plugin, origin, half| {
-        admit_half(model, half, (plugin.name(), plugin.version()), origin, new)
+    let admit = |plugin: &dyn Plugin, origin, part| {
+        admit_part(model, part, (plugin.name(), plugin.version()), origin, new)
     };
-    let slow = loaded.plugin.host_companion().zip(loaded.slow_origin);
+    let companion = loaded.plugin.host_companion().zip(loaded.companion_origin);
     Ok(Admissions {
-        own: admit(&*loaded.plugin, loaded.origin, Half::Own)?,
-        slow: slow.map(|(slow, origin)| admit(slow, origin, Half::Slow)).transpose()?,
+        own: admit(&*loaded.plugin, loaded.origin, Part::Worker)?,
+        companion: companion
+            .map(|(companion, origin)| admit(companion, origin, Part::Companion))
+            .transpose()?,
     })
 }
 
-/// Stores the versions of a plugin and of its host companion on disk, before the plugin counts as loaded.
+/// Stores the versions of a plugin and of its host companion on disk. Callers do this before the plugin
+/// counts as loaded.
 pub(crate) fn remember(model: &mut Model, admitted: &Admissions) -> Result<Vec<Remembered>, ControlError> {
     let mut all = Vec::new();
-    for admission in [Some(&admitted.own), admitted.slow.as_ref()].into_iter().flatten() {
+    for admission in [Some(&admitted.own), admitted.companion.as_ref()].into_iter().flatten() {
         match model.repository.remember(admission) {
             Ok(remembered) => all.push(remembered),
             Err(error) => {
@@ -240,7 +248,7 @@ pub(crate) fn remember(model: &mut Model, admitted: &Admissions) -> Result<Vec<R
     Ok(all)
 }
 
-/// Removes the version records of a plugin that was not loaded after all.
+/// Removes the stored versions of a plugin that finally was not loaded.
 pub(crate) fn take_back(model: &mut Model, all: Vec<Remembered>) {
     for remembered in all {
         if let Err(error) = model.repository.take_back(remembered) {
@@ -275,8 +283,8 @@ pub(crate) fn enter(
     Ok(name)
 }
 
-/// Logs the result of loading a plugin: name and version, or the refusal. Replaces control characters, so
-/// that the message is one line.
+/// Logs the result of loading a plugin: its name and version, or the refusal. Replaces control characters, so
+/// that the log message has one line.
 pub(crate) fn log(path: &str, loaded: Result<(&str, &str), &ControlError>) {
     let line = |text: &str| text.replace(char::is_control, "?");
     match loaded {
@@ -295,7 +303,7 @@ pub(crate) fn report_loaded(events: &Events, new: &NewPlugin, loaded: &Result<Pl
     }
 }
 
-/// Manifest and signer of a checked file, none of whose code has run.
+/// Manifest and signer of a checked file. No code of the file has run.
 struct Examined {
     manifest: Manifest,
     origin: Origin,
@@ -313,8 +321,7 @@ impl PluginFile {
         Ok(Self { module, signature })
     }
 
-    /// Checks the signature, reads the manifest by `manifest`, and checks that it fits the signature. Runs no
-    /// code of the plugin.
+    /// Checks the signature, reads the manifest by `manifest`, and compares both. Runs no code of the plugin.
     fn examine(
         &self,
         admitted: &Admitted,
@@ -327,8 +334,8 @@ impl PluginFile {
         Ok(Examined { manifest, origin })
     }
 
-    /// Compiles a module by `compile`, or loads a shared object. In a plan, a shared object is only described
-    /// from its manifest.
+    /// Compiles a module by `compile`, or loads a shared object. If plugins don't run, reads only the
+    /// manifest of a shared object.
     fn load(
         &self,
         admitted: &Admitted,
@@ -344,7 +351,7 @@ impl PluginFile {
                 Arc::new(plugin)
             }
         };
-        Ok(Loaded { plugin, origin, slow_origin: None })
+        Ok(Loaded { plugin, origin, companion_origin: None })
     }
 }
 
@@ -353,7 +360,7 @@ fn read(path: &Path, most: usize) -> Result<Vec<u8>, Error> {
     // Opening a FIFO would block without `O_NONBLOCK`.
     let file = OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK).open(path)?;
     let kind = file.metadata()?;
-    // Devices, FIFOs and the like may never end, or never return data.
+    // Reading a device or FIFO may never end, or never return data.
     if !kind.is_file() {
         return Err(Error::other("it is no regular file"));
     }
@@ -362,7 +369,7 @@ fn read(path: &Path, most: usize) -> Result<Vec<u8>, Error> {
         return Err(too_long(kind.len()));
     }
     let mut bytes = Vec::new();
-    // Reading one byte more detects a file that has grown since.
+    // The read takes one byte more than allowed, to detect a file that has grown in the meantime.
     file.take(most as u64 + 1).read_to_end(&mut bytes)?;
     if bytes.len() > most { Err(too_long(bytes.len() as u64)) } else { Ok(bytes) }
 }

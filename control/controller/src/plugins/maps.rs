@@ -1,4 +1,4 @@
-//! Views of instances' shared maps, read while the instances write them.
+//! Views of instances' shared maps. They are read while the instances write the maps.
 
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ pub(crate) fn summary(map: &Arc<SharedMap>) -> MapView {
         name: shape.name.clone(),
         key: shape.key,
         value: shape.value,
-        most: shape.entries,
+        limit: shape.entries,
         entries: counts.iter().map(|counts| u64::from(counts.entries)).sum(),
         refused: counts.iter().map(|counts| counts.refused).sum(),
         content: Vec::new(),

@@ -29,23 +29,23 @@ use crate::workers::Workers;
 use crate::workers::ask::Ask;
 use crate::{ControlError, NewPlugin, show};
 
-/// Maximum number of waiting plugin requests.
+/// Maximum number of queued change requests of plugin instances.
 const MOST_REQUESTS: usize = 256;
 
-/// Plugins of the router beside its model.
+/// State of plugins outside the model: loader, host companions, change requests and earlier versions.
 pub(crate) struct Plugins {
-    /// Loader of plugins that are files.
+    /// Loader of plugin files.
     pub loader: Loader,
     /// Host companions of plugins.
     pub host_level: HostLevel,
     /// Queued change requests of plugin instances, each with the name of its instance.
     pub(crate) requests: VecDeque<(String, Request)>,
-    /// Version of each upgraded plugin before the upgrade.
+    /// Version that each upgraded plugin had before its last upgrade.
     pub(crate) previous: HashMap<&'static str, Arc<dyn Plugin>>,
 }
 
 impl Plugins {
-    /// Creates the state at the start, without host companions or requests.
+    /// Creates the state of a starting router, without host companions or requests.
     pub fn new(loader: Loader, host_level: HostLevel) -> Self {
         Self { loader, host_level, requests: VecDeque::new(), previous: HashMap::new() }
     }
@@ -53,14 +53,14 @@ impl Plugins {
     /// Starts the host companions of the existing instances.
     pub fn begin_host_companions(&mut self, model: &Model) -> Result<(), ControlError> {
         for (id, name) in model.plugins.instance_registry().running() {
-            if let Some(slow) = model.plugins.instance_registry().host_companion_of(name)? {
-                self.host_level.put(id, Some(slow), (0, true))?;
+            if let Some(companion) = model.plugins.instance_registry().host_companion_of(name)? {
+                self.host_level.put(id, Some(companion), (0, true))?;
             }
         }
         Ok(())
     }
 
-    /// Unloads a plugin that has no instances; `plugin` is its name or its file.
+    /// Unloads a plugin that has no instances. `plugin` is its name or the path of its file.
     pub fn unload(
         &mut self,
         plugin: &str,
@@ -94,14 +94,14 @@ impl Plugins {
         workers: &mut Workers,
     ) -> Result<InstanceView, ControlError> {
         let (snapshot, counts) = (workers.snapshot()?, workers.filter_counts()?);
-        let slow = self.host_level.report()?;
+        let companions = self.host_level.report()?;
         let stays_up = |id| offload.stays_up(id, &model.plugins);
-        let mut instances = show::instances(&snapshot, &counts, model, &stays_up, &slow).into_iter();
+        let mut instances = show::instances(&snapshot, &counts, model, &stays_up, &companions).into_iter();
         let found = instances.find(|instance| instance.name == name);
         found.ok_or_else(|| ControlError::not_found(format!("no instance is named {name:?}")))
     }
 
-    /// Queues a change request of an instance; drops it if 256 wait.
+    /// Queues a change request of an instance. Drops the request if 256 are queued.
     pub fn note_request(&mut self, instance: &str, request: Request) {
         if self.requests.len() < MOST_REQUESTS {
             self.requests.push_back((instance.to_owned(), request));

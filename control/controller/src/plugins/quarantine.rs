@@ -1,4 +1,4 @@
-//! Instances in quarantine, and their release.
+//! Quarantine of instances, and their release.
 
 use millrace_config::Role;
 use millrace_plugin::Health;
@@ -16,27 +16,28 @@ use crate::workers::Workers;
 /// Effect of freeing an instance on its quarantine.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Freed {
-    /// The instance leaves quarantine.
+    /// The quarantine entry is removed.
     Released,
-    /// An instance of a shared object stays in quarantine: if it is created again, its code doesn't run.
+    /// An instance of a shared object keeps its quarantine entry: if it is created again, its code doesn't
+    /// run.
     Held,
 }
 
 impl Freed {
-    /// Returns the effect if a caller of this role frees an instance.
+    /// Returns the effect of freeing an instance by a caller with this role.
     pub fn by(role: Role) -> Self {
         if role >= Role::Admin { Self::Released } else { Self::Held }
     }
 }
 
-/// Instances in quarantine, at the workers and on the disk.
+/// Instances in quarantine: at the workers, and as entries on disk.
 pub(crate) struct Quarantine<'a> {
     pub(crate) model: &'a mut Model,
     pub(crate) workers: &'a mut Workers,
 }
 
 impl Quarantine<'_> {
-    /// Returns the names of a plugin's instances that the workers have in quarantine.
+    /// Returns the names of a plugin's instances that are in quarantine at the workers.
     pub fn of_plugin(&mut self, plugin: &str) -> Result<Vec<String>, ControlError> {
         let reports = self.workers.snapshot()?.instances;
         let is_held =
@@ -45,14 +46,14 @@ impl Quarantine<'_> {
         Ok(own.map(|(_, name, _)| name.to_owned()).collect())
     }
 
-    /// Refuses a new instance of a shared object that has an instance in quarantine, for a role below
-    /// `admin`: the same code would run under another name.
+    /// Refuses a new instance of a shared object while another instance of it is in quarantine: the same code
+    /// would run under another name. The role `admin` may create it.
     pub fn may_create(&mut self, plugin: &str, role: Role) -> Result<(), ControlError> {
         self.may_begin(plugin, role, "creating another instance")
     }
 
-    /// Refuses new settings for an instance of a shared object that has an instance in quarantine, for a role
-    /// below `admin`: new settings start the code again.
+    /// Refuses new settings for an instance of a shared object while any instance of it is in quarantine: new
+    /// settings start the code again. The role `admin` may change settings.
     pub fn may_replace(&mut self, instance: &str, role: Role) -> Result<(), ControlError> {
         match self.model.plugins.plugin_of(instance).map(|plugin| plugin.name()) {
             Ok(plugin) => self.may_begin(plugin, role, "changing settings"),
@@ -74,9 +75,9 @@ impl Quarantine<'_> {
         Err(needs_admin(plugin.name(), instance, what))
     }
 
-    /// Refuses to rename an instance of a shared object in quarantine, for a role below `admin`. Also
-    /// refuses, for every role, a new name that has a quarantine entry, as the next start would quarantine
-    /// the instance.
+    /// Refuses to rename an instance of a shared object that is in quarantine, for a role below `admin`. For
+    /// every role, refuses a new name that has a quarantine entry: the next start would put the instance into
+    /// quarantine.
     pub fn may_rename(&mut self, instance: &str, to: &str, role: Role) -> Result<(), ControlError> {
         self.may_run(instance, role, RENAME)?;
         let Ok(plugin) = self.model.plugins.plugin_of(instance) else { return Ok(()) };
@@ -93,8 +94,9 @@ impl Quarantine<'_> {
         )))
     }
 
-    /// Refuses the operation `what`, which starts code of a shared object, if an instance of it is in
-    /// quarantine, present or freed, and the role is below `admin`.
+    /// Refuses the operation `what`, which starts code of a shared object, while an instance of this object
+    /// is in quarantine. An instance that was freed in quarantine counts too. The role `admin` may execute
+    /// the operation.
     fn may_begin(&mut self, plugin: &str, role: Role, what: &str) -> Result<(), ControlError> {
         let is_trusted =
             self.model.plugins.plugin_named(plugin).is_ok_and(|plugin| plugin.runtime() == Runtime::Trusted);
@@ -109,12 +111,12 @@ impl Quarantine<'_> {
         held.map_or(Ok(()), |held| Err(needs_admin(plugin, &held, what)))
     }
 
-    /// Returns whether an instance is in quarantine, from its creation on or after faults.
+    /// Whether an instance is in quarantine, either since its creation or after faults.
     pub fn is_quarantined(&mut self, id: InstanceId) -> Result<bool, ControlError> {
         Ok(self.model.plugins.is_held(id) || self.report(id)?.is_some())
     }
 
-    /// Returns the last fault of an instance that the workers have in quarantine; `None` if they don't.
+    /// Returns the last fault of an instance that is in quarantine at the workers; `None` if it is not.
     pub(crate) fn report(&mut self, id: InstanceId) -> Result<Option<String>, ControlError> {
         let reports = self.workers.snapshot()?.instances;
         let quarantined =
@@ -122,8 +124,8 @@ impl Quarantine<'_> {
         Ok(quarantined.map(|(_, report)| report.last_fault))
     }
 
-    /// Removes the quarantine entries of instances that are absent from the router. Returns the error
-    /// `otherwise` if the name has none.
+    /// Removes the quarantine entries for a name that no instance has. Returns the error `otherwise` if there
+    /// is no entry for the name.
     pub(crate) fn release_absent(
         &mut self,
         observation: &mut Observation,
@@ -148,7 +150,7 @@ impl Quarantine<'_> {
             self.forget(name, &plugin)?;
         }
         observation.note_release(None, name);
-        Ok(ReleaseView { instance: name.to_owned(), is_here: false })
+        Ok(ReleaseView { instance: name.to_owned(), exists: false })
     }
 
     /// Restores the quarantine entry of an instance whose release failed.
@@ -169,8 +171,8 @@ impl Quarantine<'_> {
             .map_err(|error| ControlError::system("release the instance from quarantine", error))
     }
 
-    /// Updates the quarantine entry of an instance that is to be freed. An instance of a shared object in
-    /// quarantine keeps or gets an entry, unless an admin frees it.
+    /// Updates the quarantine entry of an instance that is about to be freed. If the instance is in
+    /// quarantine and belongs to a shared object, it keeps or gets an entry, unless an admin frees it.
     pub fn free(&mut self, id: InstanceId, name: &str, freed: Freed) -> Result<(), ControlError> {
         let plugin = self.model.plugins.plugin_of(name)?;
         let (runtime, plugin) = (plugin.runtime(), plugin.name());
@@ -186,11 +188,11 @@ impl Quarantine<'_> {
     }
 }
 
-/// Noun for a rename in refusals.
+/// Name of a rename in refusals.
 const RENAME: &str = "renaming an instance";
 
-/// Returns the refusal of the operation `what`, which would run code of a shared object with an instance in
-/// quarantine.
+/// Returns the refusal of the operation `what`, because it would run code of a shared object whose instance
+/// `held` is in quarantine.
 fn needs_admin(plugin: &str, held: &str, what: &str) -> ControlError {
     ControlError::Forbidden(
         Role::Admin,
@@ -201,8 +203,9 @@ fn needs_admin(plugin: &str, held: &str, what: &str) -> ControlError {
     )
 }
 
-/// Returns the lowest role that may release an instance. Code of a shared object runs with the privileges of
-/// a worker; the code of an absent instance may be a shared object.
+/// Returns the lowest role that may release an instance. A shared object needs `admin`, because its code runs
+/// with the privileges of a worker. So does an absent instance (`None`), because its code may be a shared
+/// object.
 pub(crate) fn role_to_release(runtime: Option<Runtime>) -> Role {
     match runtime {
         Some(Runtime::BuiltIn | Runtime::Contained) => Role::Operator,

@@ -35,7 +35,7 @@ impl Devices {
     }
 
     /// Returns the counters of a port's XDP program since it was loaded. `sent` counts the packets that the
-    /// offload sent out of the port.
+    /// offload has sent out of the port.
     pub fn share(&self, port: PortId, sent: OffloadSent) -> KernelShare {
         let Some(device) = self.kernel.get(&port) else {
             return KernelShare { sent, ..KernelShare::default() };
@@ -50,7 +50,7 @@ impl Devices {
             forwarded: cache.forwarded,
             filtered: cache.filtered,
             policed: cache.policed,
-            formed: cache.formed,
+            variant_dropped: cache.variant_dropped,
             classes: counters.control,
             sent,
         }
@@ -65,8 +65,8 @@ impl Devices {
             .map_err(ControlError::refused)
     }
 
-    /// Redirects the kernel's own packets at the ports whose schedulers are configured for it, and at no
-    /// others.
+    /// Starts host output at the ports whose schedulers are configured for it, and stops it at all other
+    /// ports.
     pub fn set_host_outputs(&mut self, model: &Model, workers: &mut Workers) -> Result<(), ControlError> {
         self.host_outputs.set(&self.kernel, model, workers)
     }
@@ -91,7 +91,7 @@ impl Devices {
         Ok(())
     }
 
-    /// Informs the workers whether a port has a scheduler, because offloaded flows of any worker may leave by
+    /// Tells all workers whether a port has a scheduler, because offloaded flows of any worker may leave by
     /// the port. When this returns, no packet bypasses the scheduler.
     pub fn tell_scheduler(
         &mut self,
@@ -104,13 +104,13 @@ impl Devices {
         let Some(can) = device.filter(|can| can.queues != queues) else { return Ok(()) };
         let told = OffloadPort { queues, ..*can };
         workers.tell(|| OffloadCommand::SetPort(port, told))?;
-        // Stored only after the command was sent, so that a failed command is repeated next time.
+        // Stored only after the command was sent: if sending fails, the next call sends the command again.
         *can = told;
         workers.barrier()
     }
 }
 
-/// Whether a port has a planned scheduler with nodes, in which its packets wait.
+/// Whether a port has a scheduler in which packets wait: a planned scheduler with at least one node.
 pub(crate) fn has_queues(model: &Model, port: PortId) -> bool {
     model.schedulers.of(port).is_some_and(|scheduler| !scheduler.node.is_empty())
 }

@@ -1,14 +1,15 @@
-//! Host output: sends the kernel's own packets out of a port through the port's scheduler.
+//! Host output: sends the kernel's own packets through the scheduler of their egress port.
 //!
 //! A program at the tcx egress of the port's device redirects these packets to a TAP device, which the worker
 //! reads. The TAP device is named `mr-out-` and the index of the port's device. Program and TAP device end
-//! with the process, so when the router dies, the kernel sends its packets directly again.
+//! with the process. So after the router's death, the kernel sends its packets directly again.
 //!
-//! On the way to the TAP device, the kernel segments super-frames, completes checksums and inserts tags, also
+//! On the way to the TAP device, the kernel segments GSO packets, completes checksums and inserts tags, also
 //! for packets from tunnels. Redirection reports packets as sent, whereas a program that drops packets slows
-//! their senders down. ARP and neighbour discovery bypass the program, because queues may be full. The
-//! packets enter the pipeline as complete frames without an ingress port: at the gates of position `queue`,
-//! or of position `early` if so configured.
+//! their senders down. ARP and neighbour discovery bypass the program, because queues may be full.
+//!
+//! The packets enter the pipeline as complete frames without an ingress port. They start at the gates of
+//! position `queue`, or of position `early` if so configured.
 
 use std::collections::{BTreeSet, HashMap};
 use std::os::fd::RawFd;
@@ -39,19 +40,19 @@ struct HostOutput {
 pub(crate) struct HostOutputs(HashMap<PortId, HostOutput>);
 
 impl HostOutputs {
-    /// Whether redirection is configured at a port, even if it failed.
+    /// Whether host output is configured at a port, even if its redirection failed.
     pub fn has(&self, port: PortId) -> bool {
         self.0.contains_key(&port)
     }
 
-    /// Stops redirection at all ports; the kernel sends its own packets directly again.
+    /// Stops host output at all ports; the kernel then sends its own packets directly again.
     pub fn clear(&mut self) {
         self.0.clear();
     }
 
-    /// Redirects the kernel's output at exactly the ports whose schedulers are configured for it. A port
-    /// where this fails keeps its scheduler for forwarded packets; the log and `scheduler show` report the
-    /// reason.
+    /// Starts host output at the ports whose schedulers are configured for it, and stops it at all other
+    /// ports. If redirection fails at a port, its scheduler still serves forwarded packets. The log and
+    /// `scheduler show` then report the reason.
     pub fn set(
         &mut self,
         kernel: &HashMap<PortId, KernelDevice>,
@@ -85,7 +86,7 @@ impl HostOutputs {
         Ok(())
     }
 
-    /// Stops redirecting the kernel's output at a port. Packets already redirected are still sent.
+    /// Stops host output at a port. Packets already redirected are still sent.
     fn let_go(&mut self, port: PortId, model: &Model, workers: &mut Workers) -> Result<(), ControlError> {
         let Some(HostOutput { catch: Ok(catch), .. }) = self.0.remove(&port) else {
             return Ok(());
@@ -101,7 +102,7 @@ impl HostOutputs {
         Some(HostOutputView {
             setting: scheduler.host.name(),
             weight: scheduler.host_weight.0,
-            caught: matches!(catch, Some(Ok(_))),
+            queued_here: matches!(catch, Some(Ok(_))),
             why: catch.and_then(|catch| catch.as_ref().err().cloned()),
             packets: counts.map_or(0, |counts| counts.received),
             bytes: counts.map_or(0, |counts| counts.received_bytes),
@@ -110,7 +111,7 @@ impl HostOutputs {
     }
 }
 
-/// Returns the device index and the settings of a port's host output; `None` if none is configured.
+/// Returns the device index and the host output settings of a port; `None` without host output.
 fn wanted(
     port: PortId,
     kernel: &HashMap<PortId, KernelDevice>,
@@ -126,8 +127,8 @@ fn wanted(
     Some((device.ifindex, HostSettings { filters, weight }))
 }
 
-/// Redirects the kernel's output on a device to a TAP device. The outer error is a worker that doesn't
-/// answer; the inner error is the reason why redirection failed.
+/// Redirects the kernel's output on a device to a TAP device. The outer error means that a worker doesn't
+/// answer. The inner error is the reason why redirection failed.
 fn catch(
     (port, ifindex): (PortId, u32),
     settings: HostSettings,

@@ -1,10 +1,10 @@
-//! Reasons not to redirect flows to a device: a queueing discipline, which redirected packets would bypass,
-//! or a peer that accepts only shorter packets than the port sends.
+//! Reasons not to redirect flows to a device. It may have a queueing discipline, which redirected packets
+//! would bypass. Or its peer may accept only shorter packets than the port sends.
 
 use crate::ports::device::KernelDevice;
 
 /// Returns the reason why no offloaded flow leaves by a port with this queueing discipline, and the remedy.
-pub(crate) fn why_passed_by(discipline: &str) -> String {
+pub(crate) fn why_bypassed(discipline: &str) -> String {
     format!(
         "the device has the queueing discipline {discipline} of the kernel, which packets of the router bypass: to shape and order \
          packets, use a scheduler of the router (`millrace scheduler`, [port.scheduler])"
@@ -12,22 +12,22 @@ pub(crate) fn why_passed_by(discipline: &str) -> String {
 }
 
 impl KernelDevice {
-    /// Reads from the kernel the longest packet that the peer device accepts. Returns whether that is enough
-    /// for this MTU.
+    /// Reads the length of the longest packet that the peer device accepts from the kernel. Returns whether
+    /// the peer accepts packets of length `mtu`.
     pub fn fits_far_end(&mut self, mtu: u16) -> bool {
         self.short_of = self.programs.longest_at_far_end().filter(|longest| *longest < u32::from(mtu));
         self.short_of.is_none()
     }
 
-    /// Returns the reason why no flows are redirected to the device although it accepts redirected frames;
-    /// `None` if there is none.
+    /// Returns the reason why no flows are redirected to the device, although it accepts redirected frames.
+    /// `None` without such a reason.
     pub fn why_kept_up(&self) -> Option<String> {
         let short = |longest: u32| {
             format!(
-                "the peer of the veth accepts packets of at most {longest} bytes, less than the port's MTU, and a longer packet also \
-                 loses packets behind it: set the same MTU at both ends"
+                "the peer of the veth accepts packets of at most {longest} bytes, less than the port's MTU; a longer packet is lost, \
+                 together with packets behind it: set the same MTU at both ends"
             )
         };
-        self.queueing.as_deref().map(why_passed_by).or_else(|| self.short_of.map(short))
+        self.queueing.as_deref().map(why_bypassed).or_else(|| self.short_of.map(short))
     }
 }

@@ -1,4 +1,4 @@
-//! Creating, configuring and freeing of instances.
+//! Creates, configures and frees instances.
 
 use millrace_plugin::Inheritance;
 use millrace_plugin_abi::Instance;
@@ -19,13 +19,14 @@ impl Inner {
         name: &str,
         settings: &Map<String, Value>,
     ) -> Result<InstanceView, ControlError> {
-        let slow = host_companion_to_be(&self.model, plugin, name, settings)?;
+        let companion = host_companion_to_be(&self.model, plugin, name, settings)?;
         let changes = self.model.create_instance(plugin, name, settings.clone())?;
         let id = self.model.plugins.instance(name)?;
-        self.plugins.host_level.put(id, slow, (0, true))?;
+        self.plugins.host_level.put(id, companion, (0, true))?;
         self.supervision.tell_names(&self.model.plugins, &self.workers);
         if let Err(error) = self.gates().tell(changes) {
-            // A worker that doesn't answer still creates the instance when it continues.
+            // A worker that doesn't answer still creates the instance once it continues, so the instance
+            // stays in the model.
             if !error.is_failure() {
                 self.model.plugins.free_instance(name)?;
                 self.plugins.host_level.remove(id);
@@ -33,7 +34,7 @@ impl Inner {
             }
             return Err(error);
         }
-        self.offload.begin_form(id, &self.model, &mut self.workers)?;
+        self.offload.load_variant(id, &self.model, &mut self.workers)?;
         self.plugins.find_instance(name, &self.model, &self.offload, &mut self.workers)
     }
 
@@ -48,20 +49,21 @@ impl Inner {
         let (successors, settings) =
             plugins.instance_registry().with_settings(name, settings, self.workers.len())?;
         let (id, maps) = (successors.id, successors.maps.clone());
-        let slow = match plugins.is_held(id) {
+        let companion = match plugins.is_held(id) {
             true => None,
             false => plugins.instance_registry().host_companion(&*plugin, &settings)?,
         };
         let succeeded =
             succeed_all(&mut self.workers, vec![successors], Inheritance::Tried, (version, version));
-        // A worker that does not answer still switches to the new instance once it continues.
+        // A worker that does not answer still switches to the new instance once it continues, so the model
+        // gets its settings.
         if succeeded.as_ref().err().is_none_or(ControlError::is_failure) {
             self.model.plugins.instance_registry_mut().note_settings(id, settings);
             self.model.plugins.instance_registry_mut().note_maps(id, maps);
         }
         succeeded?;
-        if slow.is_some() {
-            self.plugins.host_level.put(id, slow, handed_on(&*plugin, &*plugin))?;
+        if companion.is_some() {
+            self.plugins.host_level.put(id, companion, handed_on(&*plugin, &*plugin))?;
         }
         self.plugins.find_instance(name, &self.model, &self.offload, &mut self.workers)
     }
@@ -73,8 +75,8 @@ impl Inner {
         let changes = self.model.plugins.free_instance(name)?;
         self.plugins.host_level.remove(id);
         self.gates().tell(changes)?;
-        self.offload.end_form(id, &mut self.workers)?;
-        // A configuration that is being applied sets the placements itself.
+        self.offload.unload_variant(id, &mut self.workers)?;
+        // While a configuration is being applied, its own changes set the placements.
         if self.settings.unless_applying().is_ok() {
             forget_instance(&mut self.model.placements, name);
         }
@@ -83,8 +85,8 @@ impl Inner {
     }
 }
 
-/// Creates the host companion for an instance to be created; `None` if the instance starts in quarantine or
-/// its plugin has no companion.
+/// Creates the host companion for a new instance. Returns `None` if the instance starts in quarantine, or its
+/// plugin has no companion.
 fn host_companion_to_be(
     model: &Model,
     plugin: &str,

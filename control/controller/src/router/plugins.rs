@@ -1,4 +1,4 @@
-//! Loading of plugin files into a running router, and their optimised code.
+//! Loads plugin files into a running router, and puts their optimised code into use.
 
 use std::sync::Arc;
 
@@ -8,14 +8,14 @@ use millrace_plugin::{Inheritance, Manifest};
 
 use super::Router;
 use crate::ControlError;
-use crate::plugins::load::{Admitted, Half, Loaded, admit_new, admit_version};
+use crate::plugins::load::{Admitted, Loaded, Part, admit_new, admit_version};
 use crate::plugins::loader::Loader;
 use crate::plugins::upgrade::succeed_all;
 use crate::request::NewPlugin;
 
 impl Router {
-    /// Loads a plugin file: of a new plugin, or of another version of plugin `version_of`. Name, signer and
-    /// version are checked before any code of the plugin runs.
+    /// Loads the file of a new plugin, or of another version of plugin `version_of`. Checks name, signer and
+    /// version before any code of the plugin runs.
     pub(crate) async fn read_plugin(
         &self,
         new: &NewPlugin,
@@ -26,22 +26,21 @@ impl Router {
             let inner = self.lock();
             (inner.plugins.loader.clone(), Admitted::of(&inner.model))
         };
-        let admit = move |half, manifest: &Manifest, origin, new: &NewPlugin| match &name {
-            None => admit_new(&router.lock().model, half, manifest, origin, new),
-            Some(name) if half == Half::Own && *name != manifest.name => Err(ControlError::invalid(format!(
-                "plugin {}: the file contains plugin {:?}, not {name:?}",
-                new.path, manifest.name
-            ))),
-            Some(_) => admit_version(&router.lock().model, half, manifest, origin, new),
+        let admit = move |part, manifest: &Manifest, origin, new: &NewPlugin| match &name {
+            None => admit_new(&router.lock().model, part, manifest, origin, new),
+            Some(name) if part == Part::Worker && *name != manifest.name => Err(ControlError::invalid(
+                format!("plugin {}: the file contains plugin {:?}, not {name:?}", new.path, manifest.name),
+            )),
+            Some(_) => admit_version(&router.lock().model, part, manifest, origin, new),
         };
         let work = move || {
-            loader.load(&admitted, &new.path, &|half, manifest, origin| admit(half, manifest, origin, &new))
+            loader.load(&admitted, &new.path, &|part, manifest, origin| admit(part, manifest, origin, &new))
         };
         let loaded = tokio::task::spawn_blocking(work).await;
         loaded.map_err(|error| ControlError::system("load the plugin", error))?
     }
 
-    /// Receives the results of optimised compilation from the loader of plugin files.
+    /// Registers this router as the receiver of the loader's optimised code.
     pub(crate) fn receive_code(&self, loader: &Loader) {
         let router = Arc::downgrade(&self.0);
         loader.serve(move |(plugin, result)| {
@@ -52,7 +51,7 @@ impl Router {
     }
 
     /// Handles the end of a plugin's optimised compilation. Instances that can hand over their state use the
-    /// new code at once, the others from their next creation on.
+    /// new code at once. The other instances use it when they are created again.
     fn code_upgraded(&self, code: &WasmPlugin, result: Result<(), CompileError>) {
         let (name, tier) = (code.name(), code.current().tier());
         match result {
@@ -60,7 +59,7 @@ impl Router {
             Err(error) => return tracing::warn!("plugin {name} keeps its {tier} code: {error}"),
         }
         let mut inner = self.lock();
-        // The plugin may have been unloaded or replaced since.
+        // The plugin may have been unloaded or replaced in the meantime.
         let Ok(plugin) = inner.model.plugins.plugin_named(name) else { return };
         let workers = inner.workers.len();
         let Ok(successors) = inner.model.plugins.successors(&*plugin, workers) else { return };

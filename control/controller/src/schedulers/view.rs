@@ -1,4 +1,4 @@
-//! Views of ports' schedulers: promised and delivered rate of each node, and link speed.
+//! Views of ports' schedulers: promised and delivered rate of each node, and the link speed.
 
 use std::collections::HashMap;
 
@@ -17,12 +17,12 @@ use crate::ports::devices::Devices;
 use crate::view::{SchedulerNodeView, SchedulerView};
 use crate::workers::{Workers, owner_of};
 
-/// Promised rates in bit/s, by node number; no entry for a node whose rate is not bounded.
+/// Promised rates in bit/s, by node number. A node without a bounded rate has no entry.
 type Promises = HashMap<QueueId, u64>;
 
 impl Schedulers {
-    /// Returns the promised rates of nodes on a link of this rate; `None` for no limit. The error names what
-    /// the link can't carry.
+    /// Returns the promised rates of nodes on a link of rate `link`; `None` means an unlimited link. Fails if
+    /// the promises exceed the link, and names the node in the error.
     fn promises(&self, scheduler: &Scheduler, link: Option<Bits>) -> Result<Promises, ControlError> {
         let nodes = self.build(scheduler, link)?.report().tree();
         let promised = |view: NodeView| Some((QueueId(view.node.0 as u16), view.promised?.0));
@@ -30,7 +30,8 @@ impl Schedulers {
     }
 }
 
-/// Returns a warning about promises that a link of this speed can't keep; `None` if it can keep all.
+/// Returns a warning about promises that exceed a link of this speed; `None` if the link can keep all
+/// promises.
 fn beyond_link(schedulers: &Schedulers, scheduler: &Scheduler, link: Bits) -> Option<String> {
     let speed = BitRate(link.0 as f64);
     if let Err(error) = schedulers.promises(scheduler, Some(link)) {
@@ -44,8 +45,8 @@ fn beyond_link(schedulers: &Schedulers, scheduler: &Scheduler, link: Bits) -> Op
     ))
 }
 
-/// Returns a warning about leaf limits above `room`, the number of packets that all queues of the port can
-/// hold. A single leaf may use half of the room, so that something is left for the others.
+/// Returns a warning about leaf limits above half of `room`, the number of packets that all queues of the
+/// port can hold. A single leaf gets at most half of the room, so that other leaves keep some.
 fn beyond_room(scheduler: &Scheduler, room: u32) -> Option<String> {
     let beyond = scheduler.node.iter().find_map(|node| {
         let limit = node.limit.filter(|limit| *limit > room / 2).map(|limit| {
@@ -77,8 +78,8 @@ fn warning(one: Option<String>, other: Option<String>) -> Option<String> {
     }
 }
 
-/// Returns the speed of a port's link; `None` if the kernel doesn't know it, or for virtual devices, whose
-/// speed is only nominal.
+/// Returns the speed of a port's link. Returns `None` if the kernel doesn't know the speed, and for virtual
+/// devices, whose speed is only nominal.
 fn link_speed(port: PortId, devices: &Devices, kernel: &Kernel) -> Option<Bits> {
     let ifindex = devices.kernel.get(&port)?.ifindex;
     let state = kernel.mirror.as_ref()?.state();
@@ -86,8 +87,8 @@ fn link_speed(port: PortId, devices: &Devices, kernel: &Kernel) -> Option<Bits> 
     millrace_offload::link_speed(&link.name).map(Bits)
 }
 
-/// Logs the promises of a port's scheduler that its link can't keep. This is no error: a cable or a peer that
-/// is slow today must not prevent a start.
+/// Logs the promises of a port's scheduler that its link can't keep. They are no error, because a temporarily
+/// slow cable or peer must not prevent a start.
 pub(crate) fn say_beyond_link(port: PortId, model: &Model, devices: &Devices, kernel: &Kernel) {
     let (Some(scheduler), Some(link)) = (model.schedulers.of(port), link_speed(port, devices, kernel)) else {
         return;
@@ -114,8 +115,8 @@ pub(crate) fn say_beyond_room(port: PortId, model: &Model, workers: &mut Workers
     }
 }
 
-/// Returns the nodes of a port's scheduler in tree order, each with the time of its reading; long lists
-/// are read in pieces.
+/// Returns the nodes of a port's scheduler in tree order, each with the time at which it was read. The worker
+/// returns a long list in several answers.
 fn nodes_of(
     port: PortId,
     model: &Model,
@@ -134,7 +135,7 @@ fn nodes_of(
     Ok(all.map(|(at, view)| (view, at)).collect())
 }
 
-/// Parts of the router that know of schedulers.
+/// Parts of the router from which the views of schedulers are made.
 pub(crate) struct SchedulerViews<'a> {
     pub model: &'a Model,
     pub devices: &'a Devices,
@@ -176,7 +177,7 @@ impl SchedulerViews<'_> {
         let settings = schedulers.of(port);
         let specs = settings.map(Nodes::of);
         let link = link_speed(port, self.devices, self.kernel);
-        // If the link is slower than the configured rate, the promises follow from the link's speed.
+        // If the link is slower than the configured rate, the promises depend on the link's speed.
         let slower =
             link.filter(|link| settings.is_some_and(|own| own.rate.is_none_or(|rate| rate.0 > link.0)));
         let by_link = |own| slower.and_then(|link| schedulers.promises(own, Some(link)).ok());
@@ -205,14 +206,14 @@ impl SchedulerViews<'_> {
             room_packets: report.room.packets,
             room_bytes: report.room.bytes,
             queues: report.queues.0,
-            most_queues: report.queues.1,
+            queues_limit: report.queues.1,
             nodes: nodes.iter().map(node).collect(),
             port: name,
         })
     }
 }
 
-/// Returns the view of a node with its promised and its delivered rate in bit/s.
+/// Returns the view of a node, with its promised and its delivered rate in bit/s.
 fn node_view(
     view: &NodeView,
     name: String,
@@ -242,12 +243,12 @@ fn node_view(
     }
 }
 
-/// Returns the key of a node's rate among all rates.
+/// Returns the key under which the rate of a node is measured.
 pub(super) fn rate_key(port: &str, node: &str) -> String {
     format!("{port} {node}")
 }
 
-/// Returns the settings of a node without its name, kind and parent.
+/// Returns the settings of a node, except for its name, kind and parent.
 fn settings_of(node: &SchedulerNode) -> Map<String, Value> {
     let Ok(Value::Object(mut settings)) = serde_json::to_value(node) else { return Map::new() };
     ["name", "kind", "under"].iter().for_each(|key| drop(settings.remove(*key)));

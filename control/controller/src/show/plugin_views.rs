@@ -14,19 +14,20 @@ use crate::view::{
 };
 
 /// Returns the views of all instances. `stays_up` returns the reason why packets of an instance stay at the
-/// workers, and `slow` holds the reports of host companions.
+/// workers, and `companions` holds the reports of host companions.
 pub(crate) fn instances(
     snapshot: &Snapshot,
     counts: &Counts,
     model: &Model,
     stays_up: &dyn Fn(InstanceId) -> Option<String>,
-    slow: &BTreeMap<InstanceId, InstanceReport>,
+    companions: &BTreeMap<InstanceId, InstanceReport>,
 ) -> Vec<InstanceView> {
     let view = |instance: millrace_plugin::InstanceDescription| {
         let id = model.plugins.instance(&instance.name).ok();
         let report = snapshot.instances.iter().find(|(known, _)| Some(*known) == id);
         let report = report.map(|(_, report)| report.clone()).unwrap_or_default();
-        let host_companion = id.and_then(|id| host_companion(&instance.name, slow.get(&id)?, &report, model));
+        let host_companion =
+            id.and_then(|id| host_companion(&instance.name, companions.get(&id)?, &report, model));
         InstanceView {
             host_companion,
             name: instance.name,
@@ -54,29 +55,30 @@ pub(crate) fn instances(
     model.plugins.instances().into_iter().map(view).collect()
 }
 
-/// Returns the view of an instance's host companion; its message counters come from both reports.
+/// Returns the view of an instance's host companion. Its message counters come from the reports of the
+/// companion and of the instance.
 fn host_companion(
     name: &str,
-    slow: &InstanceReport,
+    companion: &InstanceReport,
     fast: &InstanceReport,
     model: &Model,
 ) -> Option<HostCompanionView> {
     let plugin = model.plugins.plugin_of(name).ok()?;
-    let (half, slow) = (plugin.host_companion()?, slow.clone());
+    let (module, companion) = (plugin.host_companion()?, companion.clone());
     let flow = |from: MessageCounts, to: MessageCounts| MessagesView {
         sent: from.sent,
         heard: to.heard,
         lost: from.unsent + to.lost,
     };
     Some(HostCompanionView {
-        plugin: half.name(),
-        version: half.version(),
-        health: slow.health.name(),
-        up: flow(fast.messages, slow.messages),
-        down: flow(slow.messages, fast.messages),
-        faults: slow.faults,
-        last_fault: Some(slow.last_fault).filter(|text| !text.is_empty()),
-        suspensions: slow.suspensions,
+        plugin: module.name(),
+        version: module.version(),
+        health: companion.health.name(),
+        up: flow(fast.messages, companion.messages),
+        down: flow(companion.messages, fast.messages),
+        faults: companion.faults,
+        last_fault: Some(companion.last_fault).filter(|text| !text.is_empty()),
+        suspensions: companion.suspensions,
     })
 }
 
@@ -106,10 +108,10 @@ pub(crate) fn plugin(model: &Model, name: &str) -> Result<PluginDetailView, Cont
     let mut view = PluginDetailView::of(statement, &|plugin| plugin_view(model, plugin));
     let own = model.plugins.instances().into_iter().filter(|instance| instance.plugin == name);
     view.instances = own.map(|instance| instance.name).collect();
-    view.ebpf_variant = model.plugins.plugin_named(name)?.ebpf_variant().map(|form| EbpfVariantView {
-        settings: form.settings,
-        counters: form.counters,
-        bytes: form.object.len(),
+    view.ebpf_variant = model.plugins.plugin_named(name)?.ebpf_variant().map(|variant| EbpfVariantView {
+        settings: variant.settings,
+        counters: variant.counters,
+        bytes: variant.object.len(),
     });
     Ok(view)
 }

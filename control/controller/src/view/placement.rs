@@ -8,15 +8,15 @@ use serde::Serialize;
 /// Placements, and the number of flows at each level.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct PlacementsView {
-    /// Placements of flows; the first placement that matches a flow counts.
+    /// Placements of flows; the first placement that matches a flow decides.
     pub placements: Vec<PlacementView>,
     /// Number of offloaded flows.
     pub offload: u64,
     /// Number of flows at a worker.
     pub worker: u64,
-    /// Number of flows at a worker, by reason.
+    /// Numbers of flows at a worker, by the reason why they stay there.
     pub why_worker: BTreeMap<String, u64>,
-    /// Instruction budget of an XDP program for a packet.
+    /// Instruction budget of the XDP program for a packet.
     pub budget: OffloadBudgetView,
 }
 
@@ -31,7 +31,7 @@ pub struct PlacementView {
     pub offload: u64,
     /// Number of these flows at a worker.
     pub worker: u64,
-    /// Number of these flows at a worker, by reason.
+    /// Numbers of these flows at a worker, by the reason why they stay there.
     pub why_worker: BTreeMap<String, u64>,
 }
 
@@ -40,16 +40,16 @@ pub struct PlacementView {
 pub struct OffloadBudgetView {
     /// Maximum number of instructions for a packet of a flow.
     pub instructions: u32,
-    /// Assumed instructions for forwarding or dropping.
+    /// Instructions that the router assumes for forwarding or dropping a packet.
     pub forward: u32,
-    /// Assumed additional instructions for a token bucket.
-    pub police: u32,
-    /// Assumed additional instructions for calling the eBPF variant of a plugin, not counting the variant
-    /// itself.
-    pub ask: u32,
+    /// Additional instructions that the router assumes for a token bucket.
+    pub token_bucket: u32,
+    /// Additional instructions that the router assumes for a call of a plugin's eBPF variant, apart from the
+    /// variant's own instructions.
+    pub ebpf_variant_call: u32,
     /// Maximum number of instructions of a plugin's eBPF variant.
-    pub form: u32,
-    /// Instructions on the longest path through the compiled program, without token bucket and checksum
-    /// completion.
-    pub longest_way: Option<u32>,
+    pub ebpf_variant: u32,
+    /// Number of instructions on the longest path through the compiled program, without token bucket and
+    /// checksum completion.
+    pub longest_path: Option<u32>,
 }

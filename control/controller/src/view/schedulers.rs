@@ -20,39 +20,39 @@ pub struct SchedulerView {
     /// Warning about promises above the link speed, or leaf limits above the packet memory; absent if there
     /// is none.
     pub warning: Option<String>,
-    /// Overhead that the link adds to each packet, as in the configuration.
+    /// Overhead that the link adds to each packet, in the form of the configuration.
     #[schemars(with = "String")]
     pub overhead: millrace_config::Overhead,
-    /// Queue of packets that no filter assigns to a queue.
+    /// Name of the leaf for packets that no filter assigns to a queue.
     pub default: Option<String>,
-    /// Output of the kernel's own packets; absent without a kernel device.
+    /// Host output of the port; absent without a kernel device.
     pub host: Option<HostOutputView>,
     /// Packets waiting.
     pub held: u32,
     /// Bytes of the waiting packets.
     pub held_bytes: u32,
-    /// Maximum number of packets that may wait in all queues, from the size of packet memory. A single leaf
-    /// may use half of it.
+    /// Maximum number of packets that may wait in all queues. It depends on the size of the packet memory. A
+    /// single leaf may use half of it.
     pub room_packets: u32,
     /// Maximum number of bytes that may wait in all queues.
     pub room_bytes: u32,
-    /// Queues in use, including queues of flows.
+    /// Number of queues in use, including queues of flows.
     pub queues: u32,
     /// Maximum number of queues.
-    pub most_queues: u32,
+    pub queues_limit: u32,
     /// Nodes of the scheduler, each after its parent.
     pub nodes: Vec<SchedulerNodeView>,
 }
 
-/// Host output: the kernel's own packets, sent out of a port with a scheduler.
+/// Host output: the kernel's own packets, sent through the scheduler of a port.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct HostOutputView {
     /// Treatment of the kernel's packets: `queue`, `filter` or `direct`.
     pub setting: &'static str,
-    /// Maximum number of these packets that a worker takes in an iteration.
+    /// Maximum number of the kernel's packets that a worker takes in an iteration.
     pub weight: u16,
     /// Whether the packets are redirected into the queues at present.
-    pub caught: bool,
+    pub queued_here: bool,
     /// Reason why the packets are not redirected as configured; absent if they are.
     pub why: Option<String>,
     /// Packets redirected.
@@ -74,13 +74,13 @@ pub struct SchedulerNodeView {
     pub kind: &'static str,
     /// Name of the parent.
     pub under: Option<String>,
-    /// Settings of the node, with underscores where a file has hyphens.
+    /// Settings of the node. Keys have underscores where a configuration file has hyphens.
     #[serde(serialize_with = "as_in_json")]
     pub settings: Map<String, Value>,
-    /// Bits per second on the wire that the node gets when all others send at their maximum; absent if the
-    /// rate is unlimited.
+    /// Promised rate in bits per second on the wire: the rate that the node gets when all others send at
+    /// their maximum. Absent if it is unlimited.
     pub promised: Option<u64>,
-    /// Bits per second on the wire that the node sent since the last request.
+    /// Delivered rate in bits per second on the wire, since the last request.
     pub delivered: u64,
     /// Packets sent.
     pub sent_packets: u64,
@@ -92,11 +92,11 @@ pub struct SchedulerNodeView {
     pub held_packets: u32,
     /// Bytes of the waiting packets.
     pub held_bytes: u32,
-    /// Maximum of the waiting bytes so far.
+    /// Highest value of the waiting bytes so far.
     pub peak_bytes: u32,
-    /// Maximum of the waiting packets so far, possibly at another time than that of the bytes.
+    /// Highest value of the waiting packets so far, perhaps at another time than that of the bytes.
     pub peak_packets: u32,
-    /// Queues in use.
+    /// Number of queues in use.
     pub queues: u32,
     /// Packets dropped at or below the node, by cause.
     pub drops: BTreeMap<&'static str, u64>,
@@ -106,7 +106,7 @@ pub struct SchedulerNodeView {
     pub marked_packets: u64,
 }
 
-/// Removed node of a scheduler, with all nodes below it.
+/// Scheduler node that was removed, with all nodes below it.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct RemovedNodeView {
     /// Name of the port.
@@ -115,9 +115,9 @@ pub struct RemovedNodeView {
     pub node: String,
     /// Leaf that got the packets; absent if they were dropped.
     pub to: Option<String>,
-    /// Whether the filters were removed; otherwise they now name leaf `to`.
+    /// Whether the filters were removed. Otherwise they name leaf `to` now.
     pub with_filters: bool,
-    /// Filters whose queue was removed, as they were before.
+    /// Filters whose queue was removed, as they were before the removal.
     pub filters: Vec<BindingView>,
 }
 
@@ -126,21 +126,21 @@ pub struct RemovedNodeView {
 pub struct QueueView {
     /// Name of the port.
     pub port: String,
-    /// Leaf.
+    /// Leaf of the scheduler, with its counters.
     #[serde(flatten)]
     pub node: SchedulerNodeView,
-    /// Packets offered to the queue: sent, waiting or dropped.
+    /// Packets offered to the queue: the sum of sent, waiting and dropped packets.
     pub offered_packets: u64,
     /// Bytes of the offered packets.
     pub offered_bytes: u64,
-    /// Queues of flows in the queue; only in the answer about a single queue.
+    /// Queues of flows in the queue; filled only in the answer about a single queue.
     pub flows: Vec<FlowQueueView>,
 }
 
 /// Queue of a flow.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct FlowQueueView {
-    /// Filter that matches only the flow's packets; absent for the shared queue, and if the router doesn't
+    /// Filter that matches exactly the flow's packets. Absent for the shared queue, or if the router doesn't
     /// know the flow.
     pub flow: Option<String>,
     /// Whether this is the queue shared by flows without their own.
@@ -149,9 +149,9 @@ pub struct FlowQueueView {
     pub quantum: u32,
     /// Discard threshold in bytes: new packets are dropped above it.
     pub threshold: u32,
-    /// Reserved rate in bits per second.
+    /// Reserved rate in bits per second; `null` without a reservation.
     pub rate: Option<u64>,
-    /// Packets offered to the queue: sent, moved, waiting or dropped.
+    /// Packets offered to the queue: the sum of sent, moved, waiting and dropped packets.
     pub offered_packets: u64,
     /// Bytes of the offered packets.
     pub offered_bytes: u64,
@@ -159,7 +159,7 @@ pub struct FlowQueueView {
     pub sent_packets: u64,
     /// Bytes of the sent packets.
     pub sent_bytes: u64,
-    /// Packets moved to another queue, because their flow got its own.
+    /// Packets moved to another queue, because their flow got a queue of its own.
     pub moved_packets: u64,
     /// Bytes of the moved packets.
     pub moved_bytes: u64,
@@ -167,9 +167,9 @@ pub struct FlowQueueView {
     pub held_packets: u32,
     /// Bytes of the waiting packets.
     pub held_bytes: u32,
-    /// Maximum of the waiting bytes so far.
+    /// Highest value of the waiting bytes so far.
     pub peak_bytes: u32,
-    /// Maximum of the waiting packets so far, possibly at another time than that of the bytes.
+    /// Highest value of the waiting packets so far, perhaps at another time than that of the bytes.
     pub peak_packets: u32,
     /// Packets dropped, by cause.
     pub drops: BTreeMap<&'static str, u64>,
@@ -179,7 +179,7 @@ pub struct FlowQueueView {
     pub marked_packets: u64,
 }
 
-/// Serializes settings with the keys of JSON, which have underscores instead of hyphens.
+/// Serializes settings with the JSON spelling of keys: underscores instead of hyphens.
 fn as_in_json<S: Serializer>(settings: &Map<String, Value>, serializer: S) -> Result<S::Ok, S::Error> {
     serializer.collect_map(settings.iter().map(|(key, value)| (key.replace('-', "_"), value)))
 }

@@ -20,7 +20,7 @@ pub struct Cleared {
 pub struct SummaryView {
     /// Packets received, including packets that the kernel kept at a port.
     pub received: u64,
-    /// Packets received from the kernel: its own packets, sent by ports with a scheduler.
+    /// Packets received from the kernel by host output, to be sent through schedulers.
     pub received_from_host: u64,
     /// Packets that the router created.
     pub created: u64,
@@ -35,7 +35,7 @@ pub struct SummaryView {
     /// Packets held inside the router.
     pub held: u64,
     /// Unaccounted packets: received + created - transmitted - to_host - consumed - dropped - held; 0 if no
-    /// packet is lost. While packets flow, those between two readings may appear here.
+    /// packet is lost. Under load, packets that move while the counters are read may appear here.
     pub unaccounted: i64,
     /// Packets created, by reason.
     pub created_by: BTreeMap<&'static str, u64>,
@@ -54,20 +54,20 @@ pub struct DropView {
     pub packets: u64,
     /// Packets per second since the last request.
     pub rate: f64,
-    /// Number of packets by port; `-` if the port is unknown.
+    /// Number of packets by port of arrival; `-` if the port is unknown.
     pub ports: BTreeMap<String, u64>,
     /// Number of packets by EtherType, only for the reason `ether_type`; up to 64 EtherTypes.
     pub ether_types: BTreeMap<String, u64>,
 }
 
-/// Status of the daemon.
+/// Status of the router.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct StatusView {
-    /// Version of the daemon.
+    /// Version of the router.
     pub version: &'static str,
-    /// Process id.
+    /// Process id of the router.
     pub pid: u32,
-    /// Seconds since the start.
+    /// Seconds since the start of the router.
     pub uptime: f64,
     /// Poll mode of the workers: `poll`, `interrupt` or `adaptive`.
     pub mode: &'static str,
@@ -76,20 +76,20 @@ pub struct StatusView {
     pub on_death: Option<OnDeathView>,
     /// Number of worker threads.
     pub workers: usize,
-    /// Processor time of each worker in seconds.
+    /// Processor time of each worker, in seconds.
     pub worker_cpu: Vec<f64>,
     /// Packet memory.
     pub memory: MemoryView,
-    /// Number of routes in the forwarding table.
+    /// Number of routes in the FIB.
     pub routes: usize,
     /// Flow table.
     pub flows: FlowTableView,
-    /// State that plugins keep for flows.
+    /// Flow state that plugins keep.
     pub flow_states: FlowStatesView,
     /// Offloaded flows; absent without a flow cache.
     pub offloaded_flows: Option<OffloadedFlowsView>,
-    /// Iterations of all workers.
-    pub turns: TurnsView,
+    /// Iterations of all workers, summed.
+    pub iterations: IterationsView,
     /// Number of times that workers slept.
     pub sleeps: u64,
     /// Progress of the running transaction; absent if none runs.
@@ -104,11 +104,11 @@ pub struct StatusView {
     /// Worker panics with a stored capture, the oldest first; absent if there are none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub crashes: Option<Vec<CrashView>>,
-    /// Number of copies of shared objects that no instance uses any more but that stay in memory; absent if
-    /// there are none.
+    /// Number of copies of shared objects that stay in memory although no instance uses them; absent if there
+    /// are none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub leftover_objects: Option<u64>,
-    /// Interface that the router offers to plugins.
+    /// Plugin interface that the router offers.
     pub plugin_interface: PluginInterfaceView,
     /// Statistics of the mirror of the kernel; absent without kernel ports.
     pub mirror: Option<MirrorView>,
@@ -119,10 +119,10 @@ pub struct StatusView {
 pub struct OnDeathView {
     /// Description of the treatment.
     pub packets: &'static str,
-    /// Whether the treatment is configured explicitly, by configuration, `run` or `router set`. Bindings and
-    /// filters require that.
-    #[serde(rename = "said")]
-    pub is_said: bool,
+    /// Whether the treatment is explicit: set in the configuration, by an option of `run`, or by `router
+    /// set`. Bindings and filters require this.
+    #[serde(rename = "explicit")]
+    pub is_explicit: bool,
 }
 
 /// Progress of a transaction.
@@ -130,12 +130,12 @@ pub struct OnDeathView {
 pub struct ApplyingView {
     /// Number of changes made.
     pub made: usize,
-    /// Number of changes in all; 0 while it is unknown.
+    /// Total number of changes; 0 while the changes are being planned.
     pub of: usize,
 }
 
-/// Configured routes that the kernel should have but lacks, so that packets don't use them. The router
-/// installs them again.
+/// Configured routes that the kernel should have but lacks; packets don't use them. The router installs them
+/// again.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct MissingRoutesView {
     /// Number of missing routes.
@@ -158,48 +158,49 @@ pub struct MissingRouteView {
 pub struct MemoryView {
     /// Frames in use.
     pub used: u32,
-    /// Number of all frames.
+    /// Total number of frames.
     pub frames: u32,
 }
 
-/// State that plugins keep for flows.
+/// Flow state that plugins keep.
 #[derive(Clone, Copy, Debug, Serialize, JsonSchema)]
 pub struct FlowStatesView {
     /// Number of flows with state.
     pub flows: u32,
     /// Memory of the state in bytes.
     pub bytes: usize,
-    /// Number of flows whose state found no room, so far. Plugins see these flows without state.
+    /// Number of flows refused so far for lack of room. Plugins see these flows without state.
     pub refused: u64,
 }
 
 /// Iterations of the workers.
 #[derive(Clone, Copy, Debug, Serialize, JsonSchema)]
-pub struct TurnsView {
-    /// Iterations that found packets.
+pub struct IterationsView {
+    /// Number of iterations that found packets.
     pub busy: u64,
-    /// Iterations that found no packets.
-    pub empty: u64,
-    /// Duration in microseconds of the longest iteration with a command; packets waited that long.
+    /// Number of iterations that found no packets.
+    pub idle: u64,
+    /// Duration of the longest iteration that carried out a command, in microseconds. Packets waited up to
+    /// this time.
     pub longest_change: u64,
 }
 
 /// Flow table.
 #[derive(Clone, Debug, Default, Serialize, JsonSchema)]
 pub struct FlowTableView {
-    /// Number of known flows.
+    /// Number of flow records.
     pub known: u32,
-    /// Number of known flows that have had only one packet.
+    /// Number of flow records on probation: their flows have had only one packet.
     pub new: u32,
-    /// Maximum number of flows.
-    pub most: u32,
-    /// Packets whose flow was known.
+    /// Maximum number of flow records.
+    pub limit: u32,
+    /// Packets whose flow had a record.
     pub hits: u64,
-    /// Packets whose flow was unknown.
+    /// Packets whose flow had no record.
     pub misses: u64,
-    /// Number of known flows whose route was looked up again after a change.
+    /// Number of times that the route of a known flow was looked up again after a change.
     pub rerouted: u64,
-    /// Number of known flows that were classified again after a change.
+    /// Number of times that a known flow was classified again after a change.
     pub reclassified: u64,
     /// Number of flows that expired because no packet arrived for too long.
     pub expired: u64,
@@ -213,7 +214,7 @@ pub struct OffloadedFlowsView {
     /// Number of flows in the flow cache.
     pub flows: u64,
     /// Maximum number of flows in the flow cache.
-    pub most: u64,
+    pub limit: u64,
     /// Number of flows offloaded so far.
     pub inserted: u64,
     /// Number of flow cache entries renewed after a change.
@@ -224,13 +225,13 @@ pub struct OffloadedFlowsView {
     pub evicted: u64,
     /// Number of flows for which the flow cache had no room; each flow counts once.
     pub refused: u64,
-    /// Flows offloaded per second since the last request.
+    /// Flows offloaded per second, since the last request.
     pub inserted_rate: f64,
-    /// Flows evicted as idle per second since the last request.
+    /// Idle flows evicted per second, since the last request.
     pub idle_rate: f64,
-    /// Flows evicted in favour of others per second since the last request.
+    /// Flows evicted per second in favour of heavier or placed flows, since the last request.
     pub evicted_rate: f64,
-    /// Flows that found no room, per second since the last request.
+    /// Flows refused per second for lack of room, since the last request.
     pub refused_rate: f64,
 }
 
@@ -239,11 +240,11 @@ pub struct OffloadedFlowsView {
 pub struct MirrorView {
     /// Number of netlink messages received.
     pub messages: u64,
-    /// Number of overruns of the netlink socket; after each, all tables are read again.
+    /// Number of overruns of the netlink socket. After each one, all tables are read again.
     pub overruns: u64,
     /// Number of complete readings of the kernel's tables.
     pub dumps: u64,
-    /// Number of differences from the kernel that a comparison found and repaired.
+    /// Number of differences between mirror and kernel that a comparison found and repaired.
     pub divergences_repaired: u64,
 }
 
@@ -261,6 +262,7 @@ pub struct CrashView {
     /// Instance whose call panicked; absent if no call was running.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub instance: Option<String>,
-    /// Path of the capture with the frames of the last batch; the report is beside it, as `.json`.
+    /// Path of the capture with the frames of the last batch. The report is beside it, with the extension
+    /// `.json`.
     pub capture: PathBuf,
 }

@@ -9,7 +9,7 @@ use crate::ControlError;
 use crate::model::Model;
 use crate::view::OnDeathView;
 
-/// Changes that require an explicit `on-death`, because they have no effect after the router has died.
+/// Kind of changes that need an explicit `on-death`, because they have no effect after the router has died.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Need {
     Bindings,
@@ -20,13 +20,14 @@ pub(crate) enum Need {
 #[derive(Clone, Debug)]
 pub(crate) struct Death {
     ports: HashMap<PortId, OnDeath>,
-    /// Kernel port whose `on-death` is not configured explicitly; `None` if there is none, or if the defaults
-    /// were confirmed.
+    /// Kernel port whose `on-death` is not configured explicitly. `None` if there is none, or after a call of
+    /// [`confirm`](Death::confirm).
     silent: Option<String>,
 }
 
 impl Death {
-    /// Reads the settings from the configuration of the start, with the options of `run` applied.
+    /// Reads the settings from the configuration of the start, in which the options of `run` are already
+    /// applied.
     pub fn of(config: &Config, model: &Model) -> Self {
         let kernel_ports = || model.ports.iter().filter(|plan| plan.is_kernel());
         let silent = kernel_ports().find(|plan| plan.config.on_death.is_none());
@@ -42,12 +43,12 @@ impl Death {
         self.ports.get(&port).copied()
     }
 
-    /// Accepts the current settings as explicitly configured.
+    /// Treats the current settings as explicitly configured from now on.
     pub fn confirm(&mut self) {
         self.silent = None;
     }
 
-    /// Refuses bindings or filters, as `need` tells, while a kernel port has no explicit `on-death`.
+    /// Refuses changes of the kind `need` while a kernel port has no explicit `on-death`.
     pub fn refuse_silent(&self, need: Need) -> Result<(), ControlError> {
         let need = match need {
             Need::Bindings => "bindings need",
@@ -72,6 +73,6 @@ impl Death {
             (false, true) => "dropped until a router runs again",
             (true, true) => "by port, see `show ports`",
         };
-        Some(OnDeathView { packets, is_said: self.silent.is_none() })
+        Some(OnDeathView { packets, is_explicit: self.silent.is_none() })
     }
 }

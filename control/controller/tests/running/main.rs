@@ -1,4 +1,4 @@
-//! Tests of changes to a running router without devices; a refused change has no effect.
+//! Tests of changes to a running router without kernel devices. A refused change has no effect.
 
 mod checks;
 mod filters;
@@ -60,7 +60,7 @@ fn with_router<T>(work: impl AsyncFnOnce(Router) -> T) -> T {
     })
 }
 
-/// Requests an operation as the router itself.
+/// Executes an operation as the router itself.
 async fn ask<O: Operation>(router: &Router, operation: O) -> Result<O::Answer, ControlError> {
     router.execute(&Principal::router(), operation).await
 }
@@ -132,7 +132,7 @@ fn refused_request_changes_nothing() {
         refuse(at("firewal", filter("proto tcp", "drop")), "firewall").await;
         refuse(
             at("tap", filter("proto tcp", "drop")),
-            "where action drop can't be: it takes early, route, late",
+            "does not support action drop: use a gate at one of the positions early, route, late",
         )
         .await;
         refuse(at("monitor", filter("proto tcp", "copy stats1")), "use a gate at position copy").await;
@@ -170,7 +170,8 @@ fn routes_come_and_go() {
         assert_eq!(lookup_route(&router, "10.66.1.1").await.unwrap().kind, "blackhole");
         remove_route(&router, "10.9.0.0/16").await.unwrap();
         assert!(matches!(lookup_route(&router, "10.9.1.1").await, Err(ControlError::NotFound(_))));
-        // A configured route precedes the connected route to its prefix until it is removed.
+        // A configured route takes precedence over the connected route to the same prefix, until it is
+        // removed.
         let hiding = NewRoute { kind: RouteKind::Unreachable, ..route("10.1.0.0/24", &[]) };
         ask(&router, AddRoute(hiding)).await.unwrap();
         assert_eq!(lookup_route(&router, "10.1.0.7").await.unwrap().kind, "unreachable");

@@ -1,4 +1,5 @@
-//! Flows, captures, traces and placements select packets by filter expressions.
+//! Tests of selections: filter expressions that select the packets of flow lists, captures, traces and
+//! placements.
 
 use millrace_controller::operation::{
     CheckFilters, ListFlows, ListPlacements, PlaceFlows, StartCapture, StartTrace,
@@ -14,7 +15,7 @@ fn flows_of_an_idle_router_are_none() {
         assert_eq!((flows.found, flows.flows.len()), (0, 0));
         assert_eq!(flush_flows(&router, "proto udp").await.unwrap(), 0);
         for (filter, limit, said) in
-            [("proto upd", None, "upd"), ("in lam", None, "lan"), ("*", Some(0), "limit 0")]
+            [("proto upd", None, "upd"), ("in lam", None, "lan"), ("*", Some(0), "limit must")]
         {
             let query = FlowQuery { filter: Some(filter.into()), limit, ..FlowQuery::default() };
             let error = ask(&router, ListFlows(query)).await.unwrap_err().to_string();
@@ -76,7 +77,8 @@ fn packet_selections_accept_any_complement_and_gates_accept_ipv4_host_complement
 fn comparisons_of_all_placements_are_bounded() {
     with_router(async |router| {
         let place = |port: u16, level| NewPlacement { flow: format!("not dport {port}"), level };
-        // 256 comparisons each: 2 port ranges, 252 protocols without ports, 2 cases of unread ports.
+        // Each placement needs 256 comparisons: 2 for port ranges, 252 for protocols without ports, and 2 for
+        // unread ports.
         for port in 1..=16 {
             ask(&router, PlaceFlows(place(port, WantedLevel::Worker))).await.unwrap();
         }

@@ -1,4 +1,4 @@
-//! Settings of queues and of single flows in them.
+//! Tests of the settings of queues, and of single flows at queues.
 
 use super::*;
 
@@ -8,7 +8,7 @@ fn all_spellings_of_a_flow_are_one_reservation() {
         add(&router, "wan", json!({"name": "f", "kind": "flow-queues", "rate": "8mbit"})).await;
         let set = async |flow: &str, said: Value| set_queue(&router, "f", Some(flow), said).await;
         set(FLOW, json!({"rate": "6mbit"})).await.unwrap();
-        // Another spelling of the same flow: it changes the reservation, and does not conflict with it.
+        // The same flow in another spelling changes the reservation, and causes no conflict.
         let other = "in lan dport 5 sport 4 proto 17 dst 10.2.0.2/32 src 10.1.0.2";
         set(other, json!({"rate": "7mbit"})).await.unwrap();
         let shown = flows(&router).await;
@@ -17,7 +17,7 @@ fn all_spellings_of_a_flow_are_one_reservation() {
         let text = running(&router).await;
         assert_eq!(text.matches("[[port.scheduler.flow]]").count(), 1, "{text}");
         assert!(text.contains(FLOW), "{text}");
-        // The flow through another ingress port has the same queue, so it can't have settings of its own.
+        // The same flow from another ingress port shares the queue, so it can't have settings of its own.
         let by_wan = FLOW.replace("in lan", "in wan");
         for said in [json!({"rate": "1mbit"}), json!({"rate": null})] {
             let refused = set(&by_wan, said).await.unwrap_err();
@@ -54,10 +54,10 @@ fn queue_errors_name_the_given_values() {
         let elsewhere = NewFilter { gate: Some("route".into()), filter: "dport 2".into(), ..twice };
         let refused = ask(&router, AddFilter(elsewhere)).await.unwrap_err().to_string();
         assert!(
-            refused.contains("where action queue flows can't be: it takes early, late, queue"),
+            refused.contains("action queue flows: use a gate at one of the positions early, late, queue"),
             "{refused}"
         );
-        // A leaf can become another kind of leaf, if its flows have no settings.
+        // A leaf can change its kind only if its flows have no settings.
         let to_fifo = object(json!({"kind": "fifo", "rate": null}));
         assert!(set_node(&router, "flows", to_fifo.clone()).await.is_err());
         set_queue(&router, "flows", Some(FLOW), json!({"rate": null})).await.unwrap();

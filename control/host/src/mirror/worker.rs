@@ -23,11 +23,11 @@ use crate::{HostChange, HostError, HostState, change};
 /// switches, next-hop objects.
 const GROUPS: [u32; 10] = [1, 3, 4, 5, 7, 9, 11, 24, 25, 32];
 /// Maximum number of buffers read before other tasks run.
-const BUFFERS_PER_TURN: usize = 16;
-/// Number of changes that are sent as a batch even though more messages are waiting.
+const BUFFERS_PER_ITERATION: usize = 16;
+/// Number of changes from which a batch is sent although more messages are waiting.
 const LARGE_BATCH: usize = 65536;
-/// Delay of the route list after a device event: the kernel announces that a device went down before it drops
-/// the routes.
+/// Delay of the route list after a device event. The kernel announces that a device went down before it drops
+/// the device's routes.
 const SETTLING: Duration = Duration::from_millis(100);
 const FIRST_LIST: Duration = Duration::from_secs(60);
 const MOST_ATTEMPTS: u32 = 10;
@@ -74,8 +74,8 @@ impl Worker {
         let mut socket = Socket::open_nonblocking(libc::NETLINK_ROUTE as isize)?;
         socket.set_receive_buffer(options.receive_buffer)?;
         GROUPS.iter().try_for_each(|group| socket.subscribe(*group))?;
-        // SAFETY: the socket owns its descriptor, always names the same one, and closes it only when it is
-        // dropped.
+        // SAFETY: the socket owns one descriptor, returns the same one at each call, and closes it only when
+        // it is dropped.
         let registered = unsafe { AsyncFd::register_with_interest(socket, Interest::READABLE) };
         let socket = registered.map_err(|error| HostError::Socket {
             what: "registering with the event loop",
@@ -102,7 +102,7 @@ impl Worker {
         })
     }
 
-    /// Makes the first list and sends it as one batch.
+    /// Makes the first list, and sends the whole state as one batch.
     pub async fn list_first(&mut self) -> Result<(), HostError> {
         self.begin(Listing::new(Scope::All, Reason::Start))?;
         let finish = async {
@@ -123,7 +123,7 @@ impl Worker {
     /// Follows the kernel until the receiver is dropped or the socket fails.
     pub async fn run(mut self) {
         loop {
-            match self.turn().await {
+            match self.iterate().await {
                 Ok(true) => {}
                 Ok(false) => return,
                 Err(error) => {
@@ -134,11 +134,11 @@ impl Worker {
         }
     }
 
-    async fn turn(&mut self) -> Result<bool, HostError> {
+    async fn iterate(&mut self) -> Result<bool, HostError> {
         match self.next_event().await? {
             Event::Stop => return Ok(false),
             Event::Flush => {
-                // This task is the only sender, and the channel has just had room.
+                // Sending can't fail: this task is the only sender, and the channel just had a free slot.
                 let _ = self.sender.try_send(std::mem::take(&mut self.pending));
                 self.coalesced = 0;
             }
@@ -177,7 +177,7 @@ impl Worker {
             return Ok(());
         }
         if self.overrun {
-            // The kernel drops further notifications until our buffer has been empty once.
+            // The kernel drops further notifications until the mirror has emptied the socket's buffer once.
             if self.idle {
                 self.overrun = false;
                 self.unsettled.clear();
@@ -222,10 +222,10 @@ impl Worker {
         Ok(())
     }
 
-    /// Reads and applies messages until the socket is empty or [`BUFFERS_PER_TURN`] is reached.
+    /// Reads and applies messages until the socket is empty or [`BUFFERS_PER_ITERATION`] is reached.
     fn read(&mut self) -> Result<(), HostError> {
         self.idle = false;
-        for _ in 0..BUFFERS_PER_TURN {
+        for _ in 0..BUFFERS_PER_ITERATION {
             let mut buffer = std::mem::take(&mut self.buffer);
             let received = self.socket.try_io(Interest::READABLE, |socket| socket.receive(&mut buffer));
             let applied = match received {
@@ -297,7 +297,8 @@ impl Worker {
         ours
     }
 
-    /// Applies a notification, and notes its device if the kernel may drop routes silently at this event.
+    /// Applies a notification. If the kernel may drop routes at this event without a notification, marks the
+    /// device for a route list.
     fn follow(&mut self, state: &mut HostState, message: KernelMessage) {
         let device = match &message {
             KernelMessage::Link(link) => {
@@ -323,7 +324,8 @@ impl Worker {
     fn step_ended(&mut self, errno: i32) -> Result<(), HostError> {
         let Some(mut listing) = self.listing.take() else { return Ok(()) };
         if errno != 0 && !matches!(errno, libc::EOPNOTSUPP | libc::EAFNOSUPPORT) {
-            // A device may be gone by now; the next comparison meets and reports any other error again.
+            // The device may be gone by now, which is no problem. Any other error recurs at the next
+            // comparison, which reports it.
             listing.incomplete = true;
             listing.steps.clear();
             if listing.scope == Scope::All {
@@ -353,7 +355,8 @@ impl Worker {
                 self.comparison_due = true;
                 Ok(())
             }
-            // Route changes interrupted the list. (A removed device answers with an error.)
+            // Changes of routes interrupted the list, so list the device again. (If the device is gone,
+            // `errno` is not 0.)
             Reason::Device if !self.overrun && errno == 0 => {
                 if let Scope::RoutesOf(ifindex) = listing.scope {
                     self.unsettled.insert(ifindex);
@@ -371,7 +374,7 @@ impl Worker {
         let differences = state.differences() - listing.differences;
         drop(state);
         if listing.scope == Scope::All && !matches!(listing.reason, Reason::Start) {
-            // Lists don't include queueing disciplines.
+            // Lists contain no queueing disciplines, so they may have changed unnoticed.
             self.pending.push(HostChange::Queueing(None));
         }
         self.shared.news.send_replace(());

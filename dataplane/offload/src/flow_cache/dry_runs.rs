@@ -32,11 +32,12 @@ pub(crate) const WAY: OffloadEgress = OffloadEgress {
     destination: MacAddr([2, 9, 9, 9, 9, 9]),
     source: MacAddr([2, 8, 8, 8, 8, 8]),
 };
-/// Flow cache entry with that output.
+/// Flow cache entry that sends packets as [`WAY`] says.
 pub(crate) const FLOW: OffloadedFlow =
-    OffloadedFlow { action: OffloadAction::Send(WAY), policer: None, form: None };
+    OffloadedFlow { action: OffloadAction::Send(WAY), policer: None, variant: None };
 
-/// Port program with a socket, so that it forwards, and a flow cache.
+/// Port programs with a flow cache, and with a socket, because the programs forward only while a socket is
+/// registered.
 pub(crate) struct Bench {
     pub(crate) cache: FlowCache,
     pub(crate) writer: FlowCacheWriter,
@@ -51,7 +52,7 @@ impl Bench {
         Self::of_workers(capacity, 1)
     }
 
-    /// Creates a bench with `workers` workers; `writer` belongs to the first.
+    /// Creates a bench with `workers` workers; `writer` is the first worker's.
     pub(crate) fn of_workers(capacity: u32, workers: usize) -> Self {
         let mut cache = FlowCache::new(capacity, workers).unwrap();
         cache.set_device(OUT, Some(LOOPBACK), true).unwrap();
@@ -71,18 +72,18 @@ impl Bench {
         Self { cache, writer, object, programs, _socket: socket }
     }
 
-    /// Puts an entry into use, with no packets under way.
+    /// Puts an entry into use, with no upcalls in flight.
     pub(crate) fn take_up(&mut self, slot: FlowSlot) {
         self.writer.set_done(PORT, self.writer.up(PORT));
         self.writer.begin(slot, PORT, 1);
     }
 
-    /// Returns the counters of the programs.
+    /// Returns the counters of the port's programs.
     pub(crate) fn counters(&self) -> ProgramCounters {
         read_counters(&self.object).unwrap()
     }
 
-    /// Returns the output frame, if the flow cache forwards the frame.
+    /// Runs a program on a frame. Returns the output frame, if the flow cache forwards the frame.
     pub(crate) fn run(&self, program: usize, frame: &[u8]) -> Option<Vec<u8>> {
         let before = self.counters();
         let (verdict, out) = syscall::run_dry_through(self.programs[program].as_fd(), frame).unwrap();

@@ -4,22 +4,22 @@ use std::mem::{offset_of, size_of};
 
 use aya::Pod;
 
-/// Number of ports whose flows the cache supports: those with a lower number in the router.
+/// Number of ports that the cache supports: those with a number below this one.
 pub(crate) const PORTS: usize = 256;
-/// Number of token buckets for programs.
+/// Number of token buckets that programs and workers share.
 pub(crate) const POLICERS: usize = 1024;
-/// Maximum number of eBPF variants of plugins.
-pub(crate) const FORMS: usize = 256;
+/// Maximum number of loaded eBPF variants of plugins.
+pub(crate) const VARIANTS: usize = 256;
 /// Maximum number of workers that fill the cache.
 pub(crate) const WORKERS: usize = 64;
 /// Maximum number of receive queues of a port.
 pub const RX_QUEUES: usize = 64;
-/// Length of a key in bytes: that of `FlowKey` of the crate `packet`.
+/// Length of a key in bytes, equal to that of `FlowKey` of the crate `packet`.
 pub const KEY_BYTES: usize = 40;
 
-/// Number of words of a `struct bucket`, which is a cache line.
+/// Number of words of a `struct bucket`, which takes one cache line.
 pub(crate) const WORDS: usize = 16;
-/// Maximum number of different treatments.
+/// Maximum number of distinct treatments.
 pub(crate) const TREATMENTS: usize = 65_536;
 
 /// Flow cache entry, `struct cached_flow`: key, version, counters and treatment of a flow.
@@ -45,7 +45,7 @@ pub(crate) struct Aside {
     pub dropped_bytes: u64,
 }
 
-/// Treatment of packets that many flows share, `struct treatment`.
+/// Treatment shared by the packets of many flows, `struct treatment`.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Treatment {
@@ -55,7 +55,7 @@ pub(crate) struct Treatment {
     pub worker: u16,
     pub drops: u16,
     pub policer: u16,
-    pub form: u16,
+    pub variant: u16,
     pub reserved: [u8; 8],
 }
 
@@ -69,7 +69,7 @@ pub(crate) struct Policer {
     pub reserved: [u64; 5],
 }
 
-/// Upcalls of a port and their completion, `struct way`.
+/// Numbers of a port's upcalls and of its completed upcalls, `struct way`.
 #[repr(C, align(64))]
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Way {
@@ -79,7 +79,7 @@ pub(crate) struct Way {
     pub reserved: [u8; 40],
 }
 
-/// Upcalls by one receive queue of a port, `struct queue_way`.
+/// Number of upcalls by one receive queue of a port, `struct queue_way`.
 #[repr(C, align(64))]
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct QueueWay {
@@ -96,7 +96,7 @@ pub(crate) struct Sent {
     pub bytes: u64,
 }
 
-/// Port number and flow table parameters of a port's program, `struct place`.
+/// Configuration of a port's program: port number and flow table parameters, `struct place`.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Place {
@@ -111,7 +111,7 @@ pub(crate) struct Place {
 pub(crate) struct Table {
     /// Number of buckets, a power of two, minus one.
     pub mask: u32,
-    /// Bits of a word that hold an entry number.
+    /// Mask of the bits of a word that hold an entry number.
     pub numbers: u32,
     /// Secrets of the keyed hash.
     pub secrets: [u32; KEY_BYTES / 4],
@@ -133,5 +133,5 @@ const _: () = {
     assert!(size_of::<Aside>() == 32 && size_of::<Treatment>() == 32 && size_of::<Place>() == 52);
     assert!(offset_of!(Entry, version) == 40 && offset_of!(Entry, packets) == 56);
     assert!(offset_of!(Entry, treatment) == 60 && offset_of!(Entry, settled) == 62);
-    assert!(offset_of!(Treatment, worker) == 16 && offset_of!(Treatment, form) == 22);
+    assert!(offset_of!(Treatment, worker) == 16 && offset_of!(Treatment, variant) == 22);
 };

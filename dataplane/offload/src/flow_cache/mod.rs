@@ -1,24 +1,25 @@
 //! Flow cache: plain flows that the XDP program forwards (bpf/flow_cache.h).
 //!
 //! Control owns the [`FlowCache`]: it sets the output devices and reads the counters of sent frames. Each
-//! worker has a [`FlowCacheWriter`], which inserts its flows. With one store, the worker invalidates all
-//! entries that are older than a change.
+//! worker has a [`FlowCacheWriter`], which inserts the worker's flows. With one store, the worker invalidates
+//! all its entries that are older than a change.
 //!
-//! Programs and workers map the same memory and compute the same hashes. A bucket names its flows by words.
-//! Each flow is one cache line, and flows are stored in their order of arrival, as packets of neighbouring
-//! flows often arrive together again. The treatment of a flow (egress port, MTU, link header, token bucket,
-//! eBPF variant) is stored once for all flows that share it. The version of an entry changes before and after
-//! every other change of the entry, so a program uses a whole entry or none. An entry of an old generation is
-//! not used: the flow's next packet is an upcall and renews it.
+//! Programs and workers map the same memory and compute the same hashes. A bucket refers to its flows by
+//! words, each with an entry number. Each entry is one cache line. Entries are stored in the order of the
+//! flows' arrival, because packets of neighbouring flows often arrive together again. The treatment of a flow
+//! (egress port, MTU, link header, token bucket, eBPF variant) is stored once for all flows that share it.
+//! The version of an entry changes before and after every other change of the entry, so a program uses a
+//! whole entry or none. Programs don't use an entry of an old generation: the flow's next packet is an
+//! upcall, and its worker renews the entry.
 
 #[cfg(test)]
 mod chains_test;
 mod directory;
 #[cfg(any(test, feature = "fuzzing"))]
 pub(crate) mod dry_runs;
-mod forms;
+mod ebpf_variants;
 #[cfg(test)]
-mod forms_test;
+mod ebpf_variants_test;
 #[cfg(any(test, feature = "fuzzing"))]
 pub(crate) mod forward_twin;
 mod layout;
@@ -37,10 +38,10 @@ use aya::maps::xdp::XdpMapError;
 use aya::maps::{DevMap, Map, MapError, PerCpuArray};
 
 pub(crate) use directory::Directory;
-pub use forms::{FormMemory, FormObject, LoadedForm};
+pub use ebpf_variants::{LoadedVariant, VariantMaps, VariantObject};
 pub(crate) use layout::Sent;
-use layout::{FORMS, PORTS, Table, WORKERS};
 pub use layout::{KEY_BYTES, RX_QUEUES};
+use layout::{PORTS, Table, VARIANTS, WORKERS};
 pub(crate) use layout::{Place, Table as FlowPlaces};
 pub use policers::PolicerPlace;
 use policers::Policers;
@@ -50,7 +51,7 @@ use crate::OffloadError;
 use crate::bpf::object::{self, map_mut, missing};
 use crate::bpf::syscall::delete_key;
 
-/// Frames that the flow cache sent out of a port.
+/// Counters of the frames that the flow cache sent out of a port.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct OffloadSent {
     /// Number of frames.
@@ -59,7 +60,7 @@ pub struct OffloadSent {
     pub bytes: u64,
 }
 
-/// Maps that the programs of all ports share. The maps end with the last program and the `FlowCache`.
+/// Maps that the programs of all ports share. The maps end when the last program and the `FlowCache` end.
 #[derive(Debug)]
 pub struct FlowCache {
     directory: Directory,
@@ -69,8 +70,8 @@ pub struct FlowCache {
     table: Table,
     workers: u16,
     policers: Arc<Policers>,
-    /// Whether each number of an eBPF variant is in use.
-    forms: [bool; FORMS],
+    /// For each number of an eBPF variant, whether it is in use.
+    variants: [bool; VARIANTS],
 }
 
 impl FlowCache {
@@ -86,7 +87,7 @@ impl FlowCache {
         let table = Table::new(capacity);
         let mut object = object::level0_in(&directory.path(), (capacity, table.buckets()))?;
         let policers = Policers::new(&mut object)?;
-        Ok(Self { directory, object, capacity, table, workers, policers, forms: [false; FORMS] })
+        Ok(Self { directory, object, capacity, table, workers, policers, variants: [false; VARIANTS] })
     }
 
     /// Returns the number of flows that the cache has room for.
@@ -99,7 +100,7 @@ impl FlowCache {
         (self.capacity, self.table.buckets())
     }
 
-    /// Returns the `place` entry that configures a port's programs for the cache.
+    /// Returns the configuration of a port's programs for the cache.
     pub(crate) fn place(table: Table, port: u16, cached: bool) -> Place {
         Place { port, cached: cached.into(), table }
     }
@@ -114,7 +115,7 @@ impl FlowCache {
         &self.directory
     }
 
-    /// Returns the writer for the part of a worker. There must be one writer at a time per worker.
+    /// Returns the writer for a worker's part of the cache. Each worker may have only one writer at a time.
     pub fn writer(&mut self, worker: usize) -> Result<FlowCacheWriter, OffloadError> {
         let worker = u16::try_from(worker).unwrap_or(u16::MAX).min(self.workers - 1);
         let policers = Arc::clone(&self.policers);
@@ -126,8 +127,9 @@ impl FlowCache {
         usize::from(port) < PORTS
     }
 
-    /// Sets the device, of the calling thread's namespace, that sends packets of a port; `None` for no
-    /// device. `long`: the device accepts frames of several buffers. Ports from number 256 on are ignored.
+    /// Sets the device that sends a port's packets; `None` for no device. The device is in the calling
+    /// thread's namespace. `long`: the device accepts frames of several buffers. Ports from number 256 on are
+    /// ignored.
     ///
     /// # Errors
     /// [`OffloadError::Map`] when the device is gone, or accepts no redirected frames.
@@ -138,7 +140,7 @@ impl FlowCache {
         let port = u32::from(port);
         for map in ["devices", "devices_sg"] {
             let Some(ifindex) = ifindex.filter(|_| long || map == "devices") else {
-                // The kernel itself removes a device that is gone.
+                // If the device is gone, the kernel has removed the entry already.
                 let _ = delete_key(&descriptor(&mut self.object, map)?, &port);
                 continue;
             };

@@ -1,4 +1,4 @@
-//! Treatments of packets, written once for all flows with the same treatment.
+//! Treatments of packets, each written once for all flows that share it.
 
 use std::collections::{HashMap, VecDeque};
 
@@ -16,20 +16,20 @@ const LINK: usize = std::mem::offset_of!(Treatment, link);
 const WORKER: usize = std::mem::offset_of!(Treatment, worker);
 const DROPS: usize = std::mem::offset_of!(Treatment, drops);
 const POLICER: usize = std::mem::offset_of!(Treatment, policer);
-const FORM: usize = std::mem::offset_of!(Treatment, form);
-/// Number of released treatment numbers that rest before the oldest is reused, so that a program that has
-/// just read a number still finds its treatment.
+const VARIANT: usize = std::mem::offset_of!(Treatment, variant);
+/// Number of released treatment numbers that rest before the oldest is reused. So a program that has just
+/// read a number still finds its treatment.
 const RESTING: usize = 1024;
 
-/// Treatments of a worker.
+/// Treatments in a worker's part of the map.
 #[derive(Debug)]
 pub(super) struct Treatments {
     map: MappedMap,
     worker: u16,
     numbers: HashMap<OffloadedFlow, u16>,
-    /// Treatment of each number, and the number of flows with it.
+    /// For each treatment number, the treatment and the number of flows with it.
     known: Vec<Option<(OffloadedFlow, u32)>>,
-    /// First number of this worker's part.
+    /// First treatment number of this worker's part.
     first: usize,
     most: usize,
     resting: VecDeque<u16>,
@@ -44,8 +44,8 @@ impl Treatments {
         Ok(Self { map, worker, numbers, known, first, most, resting })
     }
 
-    /// Returns the number of a flow's treatment, and counts one more flow with it; `None` when there are too
-    /// many treatments.
+    /// Returns the number of a flow's treatment, and counts one more flow with it. `None` when all numbers of
+    /// this worker's part are in use.
     pub fn take(&mut self, flow: &OffloadedFlow) -> Option<u16> {
         if let Some(number) = self.numbers.get(flow).copied() {
             if let Some(Some((_, flows))) = self.known.get_mut(usize::from(number) - self.first) {
@@ -67,7 +67,7 @@ impl Treatments {
         Some(number)
     }
 
-    /// Counts one flow less with a treatment.
+    /// Removes one flow from the count of a treatment. The last one releases its number.
     pub fn give_back(&mut self, number: u16) {
         let Some(place) = self.known.get_mut(usize::from(number) - self.first) else { return };
         let Some((flow, flows)) = place else { return };
@@ -85,8 +85,8 @@ impl Treatments {
         self.map.write(at + WORKER, &self.worker.to_ne_bytes());
         let policer = flow.policer.map_or(0, |place| place + 1);
         self.map.write(at + POLICER, &policer.to_ne_bytes());
-        let form = flow.form.map_or(0, |place| place + 1);
-        self.map.write(at + FORM, &form.to_ne_bytes());
+        let variant = flow.variant.map_or(0, |place| place + 1);
+        self.map.write(at + VARIANT, &variant.to_ne_bytes());
         let (drops, mtu) = match flow.action {
             OffloadAction::Send(way) => (0_u16, way.mtu),
             OffloadAction::Drop { mtu } => (1, mtu),

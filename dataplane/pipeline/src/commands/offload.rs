@@ -1,6 +1,6 @@
 //! Commands to the offload of flows.
 
-use millrace_plugin::LoadedForm;
+use millrace_plugin::LoadedVariant;
 use millrace_units::{InstanceId, Instant, PortId};
 
 use super::{ReplyTo, answer};
@@ -15,18 +15,18 @@ pub enum OffloadCommand {
     SetPort(PortId, OffloadPort),
     /// Sets the placements of flows; the first one that matches a flow applies.
     Place(Vec<Placement>),
-    /// Sets the eBPF variant of an instance; `None` for none.
-    SetForm(InstanceId, Option<LoadedForm>),
-    /// Accounts offloaded packets to flows, routes and filters, for a bounded number of entries from this
-    /// slot on. The answer is the first slot of the next command. Counters that are cleared afterwards don't
-    /// include these packets.
+    /// Sets the eBPF variant of an instance; `None` removes it.
+    SetVariant(InstanceId, Option<LoadedVariant>),
+    /// Adds offloaded packets to the counters of flows, routes and filters, for a bounded number of flow
+    /// cache entries from the given slot on. The answer is the first slot of the next command. If control
+    /// clears those counters afterwards, these packets don't appear in them later.
     Account(u32, ReplyTo<Option<u32>>),
 }
 
 impl OffloadCommand {
     pub(super) fn invalidation(&self) -> Invalidation<'_> {
         match self {
-            Self::SetCache(_) | Self::SetPort(..) | Self::Place(_) | Self::SetForm(..) => {
+            Self::SetCache(_) | Self::SetPort(..) | Self::Place(_) | Self::SetVariant(..) => {
                 Invalidation::Entries
             }
             Self::Account(..) => Invalidation::Nothing,
@@ -36,7 +36,7 @@ impl OffloadCommand {
     pub(super) fn is_small(&self) -> bool {
         match self {
             Self::SetPort(..) => true,
-            Self::SetCache(_) | Self::Place(_) | Self::SetForm(..) | Self::Account(..) => false,
+            Self::SetCache(_) | Self::Place(_) | Self::SetVariant(..) | Self::Account(..) => false,
         }
     }
 
@@ -54,7 +54,9 @@ impl OffloadCommand {
                     offload.place(placements);
                 }
             }
-            Self::SetForm(id, form) => router.gates.plugins_mut().instances_mut().set_ebpf_variant(id, form),
+            Self::SetVariant(id, variant) => {
+                router.gates.plugins_mut().instances_mut().set_ebpf_variant(id, variant)
+            }
             Self::Account(from, reply) => {
                 let next = router
                     .offload_stage()

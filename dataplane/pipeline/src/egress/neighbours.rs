@@ -15,7 +15,7 @@ use crate::offloaded_flows::OffloadedFlows;
 /// Maximum number of used neighbours reported between two batches.
 const USED_AT_ONCE: usize = 256;
 
-/// Neighbour resolution: the state that a change of a neighbour concerns.
+/// State that a change of a neighbour affects.
 pub(crate) struct NeighbourResolution<'a> {
     /// Dispose stage, which ends or refuses held packets.
     pub disposal: Disposal<'a>,
@@ -34,7 +34,8 @@ impl NeighbourResolution<'_> {
                 NeighbourKnowledge::Known(mac) => self.learn(key, NeighbourState::Reachable(mac), now),
                 NeighbourKnowledge::Failed => {
                     self.learn(key, NeighbourState::Failed, now);
-                    // Without a state, the next packet makes the kernel resolve the neighbour again.
+                    // Once the state is removed, the next packet makes the kernel resolve the neighbour
+                    // again.
                     self.forget(key);
                 }
                 NeighbourKnowledge::Forgotten => self.forget(key),
@@ -54,7 +55,7 @@ impl NeighbourResolution<'_> {
         if matches!(known, Some(NeighbourState::Reachable(_))) && known != Some(state) {
             self.moved(key);
         }
-        // A full table drops the new neighbour; packets held for it then time out.
+        // A full table doesn't accept the new neighbour; packets held for it then time out.
         if let Ok(Some(evicted)) = self.disposal.forwarding.neighbours.upsert(key, state) {
             self.give_up(evicted, DropReason::NeighbourQueueFull);
         }
@@ -77,7 +78,7 @@ impl NeighbourResolution<'_> {
         }
     }
 
-    /// Invalidates adjacencies and flow cache entries after a neighbour's address has changed.
+    /// Invalidates adjacencies and flow cache entries after a neighbour's MAC address has changed.
     fn moved(&mut self, key: NeighbourKey) {
         self.disposal.forwarding.forget_adjacencies(self.changes);
         if let Some(offload) = &mut self.offload {
@@ -126,9 +127,9 @@ impl NeighbourResolution<'_> {
         }
     }
 
-    /// Returns a bounded number of neighbours that were used since the last call, and that the kernel or
-    /// another worker resolves. Reports the other used neighbours to the own stack of this worker, which
-    /// confirms them itself.
+    /// Returns a bounded number of neighbours that this worker has used since the last call, and that the
+    /// kernel or another worker resolves. Reports the used neighbours that this worker resolves to its own
+    /// stack, which confirms their addresses.
     pub fn take_used(&mut self, now: Instant) -> UsedNeighbours {
         let Disposal { queueing, forwarding, punt, .. } = &mut self.disposal;
         let ForwardingTables { neighbours, adjacencies, .. } = &mut **forwarding;
@@ -146,8 +147,8 @@ impl NeighbourResolution<'_> {
         UsedNeighbours { used, more: more || more_behind }
     }
 
-    /// Reports the state of a neighbour to control, which notifies the other workers. Only for ports without
-    /// a kernel whose device this worker owns.
+    /// Reports the state of a neighbour to control, which notifies the other workers. Does nothing if another
+    /// worker owns the port's device.
     fn tell_others(&mut self, key: NeighbourKey, state: NeighbourKnowledge) {
         let queueing = &mut self.disposal.queueing;
         let device = queueing.ports.get(key.port).map(|entry| entry.settings.device);
@@ -164,7 +165,8 @@ impl NeighbourResolution<'_> {
         match own.resolver.solicit(key, origin, now, &mut own.actions) {
             Solicited::Known(mac) => self.tell_others(key, NeighbourKnowledge::Known(mac)),
             Solicited::Failed => self.tell_others(key, NeighbourKnowledge::Failed),
-            // The other worker is notified after the resolution, or its packets time out.
+            // This worker notifies the other worker after the resolution. Without an answer, that worker's
+            // packets time out.
             Solicited::Pending | Solicited::Limited => {}
         }
     }
@@ -214,8 +216,8 @@ mod tests {
             router.forwarding.neighbours.lookup(PortId(1), key(number).address);
         }
         let mut pieces = 1;
-        // The port of these neighbours does not exist, so none is reported; they count towards the limit
-        // nevertheless.
+        // The port of these neighbours does not exist, so none is reported. They count towards the limit of a
+        // piece all the same.
         while router.neighbour_resolution().take_used(Instant::ZERO).more {
             pieces += 1;
         }
@@ -233,7 +235,10 @@ mod tests {
         let late = Instant::ZERO + Duration::from_secs(10);
         let mut left = Vec::new();
         while !router.forwarding.hold.is_empty() {
-            assert!(router.next_timer(late).is_some_and(|due| due <= late), "another turn follows at once");
+            assert!(
+                router.next_timer(late).is_some_and(|due| due <= late),
+                "another iteration follows at once"
+            );
             router.run_timers(late);
             left.push(router.forwarding.hold.len());
         }

@@ -1,8 +1,8 @@
-//! Drop log: the last dropped packets of each reason.
+//! Drop log: the last dropped packets of each drop reason.
 //!
-//! The log records the headers of dropped packets. In each iteration of the worker, it records the first
-//! [`DROPS_KEPT`] packets of a reason; the others are only counted. So the cost of a flood of drops is one
-//! check for each packet.
+//! The log records the headers of dropped packets. In each iteration, a worker records the first
+//! [`DROPS_KEPT`] packets of a reason, and only counts the rest. So a flood of drops costs one check per
+//! packet.
 
 use millrace_packet::{DropReason, Packet};
 use millrace_plugin::{BindingId, WorkerPlugins};
@@ -38,7 +38,7 @@ pub struct DroppedPacket {
     pub reason: DropReason,
     /// Ingress port; [`PortId::NONE`] for packets made by the router.
     pub port: PortId,
-    /// Egress port; [`PortId::NONE`] if it was not decided.
+    /// Egress port; [`PortId::NONE`] if it was not chosen yet.
     pub out_port: PortId,
     /// Length in bytes.
     pub length: u32,
@@ -46,32 +46,32 @@ pub struct DroppedPacket {
     pub network: u16,
     /// Flow hash.
     pub hash: u32,
-    /// Bindings that may have dropped the packet; a single one if it is certain.
+    /// Bindings that may have dropped the packet; a single one if it is known.
     bindings: [Option<BindingId>; BINDINGS],
     /// First bytes of the packet.
     pub head: Head,
 }
 
 impl DroppedPacket {
-    /// Returns the bindings that may have dropped the packet; a single one if it is certain.
+    /// Returns the bindings that may have dropped the packet; a single one if it is known.
     pub fn bindings(&self) -> impl Iterator<Item = BindingId> {
         self.bindings.into_iter().flatten()
     }
 }
 
-/// Last dropped packets of a reason.
+/// Last dropped packets of one drop reason.
 #[derive(Debug)]
 struct Last {
     /// Start of the last iteration with a recorded drop.
-    turn: Instant,
-    /// Number of further drops to record in that iteration.
+    iteration: Instant,
+    /// Number of drops that this iteration may still record.
     left: u8,
-    /// Index of the next record.
+    /// Index in `packets` that the next drop overwrites.
     next: u8,
     packets: Vec<DroppedPacket>,
 }
 
-/// Last dropped packets of all reasons.
+/// Last dropped packets, by drop reason.
 #[derive(Debug)]
 pub(crate) struct DropLog {
     now: Instant,
@@ -82,7 +82,7 @@ pub(crate) struct DropLog {
 impl Default for DropLog {
     fn default() -> Self {
         let last = |_: &DropReason| Last {
-            turn: Instant::ZERO,
+            iteration: Instant::ZERO,
             left: DROPS_KEPT as u8,
             next: 0,
             packets: Vec::with_capacity(DROPS_KEPT),
@@ -103,12 +103,13 @@ impl DropLog {
         self.now
     }
 
-    /// Records a dropped packet, unless the iteration has enough of its reason.
+    /// Records a dropped packet, unless this iteration has recorded [`DROPS_KEPT`] drops of its reason
+    /// already.
     #[inline]
     pub fn note(&mut self, packet: &Packet, reason: DropReason, plugins: &WorkerPlugins<WorkerTable>) {
         let Some(last) = self.reasons.get_mut(reason.index()) else { return };
-        if last.turn != self.now {
-            (last.turn, last.left) = (self.now, DROPS_KEPT as u8);
+        if last.iteration != self.now {
+            (last.iteration, last.left) = (self.now, DROPS_KEPT as u8);
         }
         if last.left > 0 {
             last.left -= 1;
@@ -137,7 +138,7 @@ impl DropLog {
         let Some(last) = self.reasons.get_mut(reason.index()) else { return };
         match last.packets.get_mut(usize::from(last.next)) {
             Some(place) => *place = dropped,
-            // The capacity was reserved at the start.
+            // Doesn't allocate: the capacity was reserved at the start.
             None => last.packets.push(dropped),
         }
         last.next = (last.next + 1) % DROPS_KEPT as u8;
@@ -173,10 +174,10 @@ mod tests {
             packet.port = PortId(2);
             log.note(&packet, reason, &plugins);
         };
-        for turn in 0..3 {
-            log.begin(Instant::ZERO + Duration::from_micros(turn));
-            (0..20).for_each(|number| drop(&mut log, turn as u8 * 20 + number, DropReason::Filter));
-            drop(&mut log, turn as u8, DropReason::NoRoute);
+        for iteration in 0..3 {
+            log.begin(Instant::ZERO + Duration::from_micros(iteration));
+            (0..20).for_each(|number| drop(&mut log, iteration as u8 * 20 + number, DropReason::Filter));
+            drop(&mut log, iteration as u8, DropReason::NoRoute);
         }
         let first = |reason: DropReason| {
             let packets = &log.reasons[reason.index()].packets;

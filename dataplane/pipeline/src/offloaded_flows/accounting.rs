@@ -1,4 +1,4 @@
-//! Accounting of offloaded packets to flow records, routes and filters, and removal of idle entries.
+//! Adds offloaded packets to flow records, routes and filters, and removes idle entries.
 
 use std::ops::Range;
 use std::time::Duration;
@@ -10,30 +10,30 @@ use millrace_plugin::WorkerPlugins;
 use millrace_units::{Amount, Instant};
 
 use super::entry::Entry;
-use super::{ENTRIES_PER_TURN, IDLE_WHEN_FULL, OffloadedFlows, SUSPENDED};
+use super::{ENTRIES_PER_ITERATION, IDLE_WHEN_FULL, OffloadedFlows, SUSPENDED};
 use crate::accounts::RouteAccounts;
 use crate::gate_tables::WorkerTable;
 
-/// Maximum number of entries that one command accounts.
+/// Maximum number of entries whose packets one command accounts.
 const ACCOUNTED_AT_ONCE: u32 = 1024;
-/// Interval at which all entries are accounted.
+/// Interval at which the packets of every entry are accounted.
 const INTERVAL: Duration = Duration::from_millis(250);
 /// Time without offloaded packets after which an entry is removed.
 const IDLE: Duration = Duration::from_secs(15);
 
-/// Sweep over all entries, a part in each iteration.
+/// Sweep over all entries, a bounded part in each iteration.
 #[derive(Debug, Default)]
 pub(super) struct Sweep {
     /// Time from which on the next part is due.
     pub due: Instant,
-    /// Place of the next entry.
+    /// Index of the next entry.
     pub next: usize,
 }
 
 impl Sweep {
-    /// Returns the places of the next part of `entries`, and advances the sweep.
+    /// Returns the indices of the next part of `entries` entries, and advances the sweep.
     fn take_part(&mut self, entries: usize, now: Instant) -> Range<usize> {
-        let end = entries.min(self.next + ENTRIES_PER_TURN);
+        let end = entries.min(self.next + ENTRIES_PER_ITERATION);
         let part = self.next..end;
         self.next = if end < entries { end } else { 0 };
         if self.next == 0 {
@@ -43,7 +43,8 @@ impl Sweep {
     }
 }
 
-/// Accounting of offloaded packets: the entries of the flow cache, and the accounts of their packets.
+/// State of offload accounting: the entries of the flow cache, and the counters that offloaded packets are
+/// added to.
 pub(crate) struct Accounting<'a> {
     pub offload: &'a mut OffloadedFlows,
     pub flows: &'a mut FlowTable,
@@ -53,8 +54,8 @@ pub(crate) struct Accounting<'a> {
 }
 
 impl Accounting<'_> {
-    /// Accounts the offloaded packets of the next entries. Removes entries that are idle, or whose flow has
-    /// no record or too many upcalls.
+    /// Accounts the offloaded packets of the next part of the entries. Removes an entry if it is idle, if its
+    /// flow has no record, or if its flow has too many upcalls.
     pub fn keep(&mut self, now: Instant) {
         let offload = &mut *self.offload;
         if now < offload.sweep.due || offload.counts.flows == 0 {
@@ -76,8 +77,8 @@ impl Accounting<'_> {
         }
     }
 
-    /// Accounts the offloaded packets of a bounded number of entries, from this one on. Returns the entry at
-    /// which the next call begins.
+    /// Accounts the offloaded packets of a bounded number of entries, from slot `from` on. Returns the first
+    /// slot of the next call; `None` after the last.
     pub fn account_from(&mut self, from: u32, now: Instant) -> Option<u32> {
         let count = self.offload.entries.len() as u32;
         let end = count.min(from.saturating_add(ACCOUNTED_AT_ONCE));
@@ -85,14 +86,14 @@ impl Accounting<'_> {
         (end < count).then_some(end)
     }
 
-    /// Removes an entry, and accounts its last packets.
+    /// Removes an entry, and accounts the packets that it has treated since the last accounting.
     pub fn remove(&mut self, slot: u32) {
         if let Some((entry, totals)) = self.offload.remove(slot) {
             self.count(&entry, since(totals, entry.accounted));
         }
     }
 
-    /// Accounts the packets that an entry has treated since the last call to the flow's record, route and
+    /// Adds the packets that an entry has treated since the last accounting to the flow's record, route and
     /// filters. Returns whether the flow still has a record, and the entry; `None` for a free slot.
     pub(super) fn account(&mut self, slot: u32, now: Instant) -> Option<(bool, Entry)> {
         let OffloadedFlows { entries, cache, .. } = &mut *self.offload;
@@ -115,24 +116,24 @@ impl Accounting<'_> {
         Some((known, entry))
     }
 
-    /// Accounts offloaded packets of an entry to its route and filters.
+    /// Adds offloaded packets of an entry to the accounts of its route and filters.
     fn count(&mut self, entry: &Entry, OffloadTotals { sent, dropped }: OffloadTotals) {
         if sent.packets > 0 {
             self.routes.queued(entry.plan.route, sent);
             if let Some((port, neighbour)) = entry.plan.neighbour {
-                // The lookup notes that the neighbour is used.
+                // The lookup marks the neighbour as used.
                 let _ = self.neighbours.lookup(port, neighbour);
             }
         }
         if sent.packets + dropped.packets > 0 {
-            self.plugins.count_offloaded(&entry.plan.form, sent, dropped);
+            self.plugins.count_offloaded(&entry.plan.steps, sent, dropped);
         }
     }
 }
 
 impl OffloadedFlows {
     /// Returns whether a flow has so many upcalls that the worker should treat it. Upcalls during an
-    /// overload, a stalled grace period or a suspension of the cache don't count.
+    /// overload, a stalled grace period or a suspension of the flow cache don't count.
     fn is_better_up(&mut self, slot: u32, now: Instant) -> bool {
         let Self { entries, cache, quiescence, published, .. } = self;
         let Some(entry) = entries.get_mut(slot as usize).and_then(Option::as_mut) else { return false };
@@ -141,14 +142,14 @@ impl OffloadedFlows {
     }
 }
 
-/// Returns the packets and bytes that are not accounted yet.
+/// Returns the packets and bytes in `now` that are not in `accounted`.
 fn since(now: OffloadTotals, accounted: OffloadTotals) -> OffloadTotals {
     let less = |now: Amount, accounted: Amount| Amount {
         packets: now.packets.wrapping_sub(accounted.packets),
         bytes: now.bytes.wrapping_sub(accounted.bytes),
     };
     let mut sent = less(now.sent, accounted.sent);
-    // The XDP program counts sent packets in 32 bits.
+    // The XDP program counts sent packets in 32 bits, so the difference is taken modulo 2^32.
     sent.packets &= u64::from(u32::MAX);
     OffloadTotals { sent, dropped: less(now.dropped, accounted.dropped) }
 }

@@ -1,17 +1,17 @@
-//! Carrying entries over to a new generation without an upcall.
+//! Carries entries over to a new generation without an upcall.
 //!
 //! A change in the change log ends the use of all entries, because the XDP program compares generations only.
-//! The worker compares each entry with the changes in the log. An entry that they don't concern gets the new
-//! generation. The other entries are renewed by their flow's next upcall.
+//! The worker then compares each entry with the changes in the log. An entry that no change affects gets the
+//! new generation. Each other entry is renewed by the next upcall of its flow.
 
 use millrace_classify::{ChangeLog, Touch};
 use millrace_plugin::WorkerPlugins;
 
 use super::entry::Entry;
-use super::{ENTRIES_PER_TURN, OffloadedFlows};
+use super::{ENTRIES_PER_ITERATION, OffloadedFlows};
 use crate::gate_tables::WorkerTable;
 
-/// Entries that the worker has not compared with the change log yet.
+/// Progress of comparing the entries with the change log.
 #[derive(Debug, Default)]
 pub(super) struct Carry {
     left: usize,
@@ -19,17 +19,17 @@ pub(super) struct Carry {
 }
 
 impl Carry {
-    /// Starts over after a change that may concern any of the entries.
+    /// Starts over with all entries after a change in the log.
     pub fn begin(&mut self, entries: usize) {
         self.left = entries;
     }
 
-    /// Returns whether entries remain.
+    /// Returns whether some entries have not been compared yet.
     pub fn is_under_way(&self) -> bool {
         self.left > 0
     }
 
-    /// Returns the place of the next entry.
+    /// Returns the index of the next entry; `None` if it doesn't exist or all have been compared.
     fn next(&mut self, entries: usize) -> Option<usize> {
         self.left = self.left.checked_sub(1)?;
         let place = if self.next < entries { self.next } else { 0 };
@@ -38,13 +38,13 @@ impl Carry {
     }
 }
 
-/// Returns the number in the change log that a generation contains.
+/// Returns the part of a generation that is the generation of the change log.
 fn logged(generation: u64) -> u32 {
     generation as u32
 }
 
 impl OffloadedFlows {
-    /// Returns the next entry that is outdated by changes in the log alone.
+    /// Returns the next entry, if it is outdated and only changes in the log have come after its generation.
     fn next_behind(&mut self) -> Option<(u32, Entry)> {
         let place = self.carry.next(self.entries.len())?;
         let entry = self.entries.get(place).copied().flatten().filter(|entry| {
@@ -54,10 +54,10 @@ impl OffloadedFlows {
         Some((place as u32, entry))
     }
 
-    /// Compares the next entries with the change log, at most [`ENTRIES_PER_TURN`], and carries over those
-    /// that no change concerns.
+    /// Compares at most [`ENTRIES_PER_ITERATION`] further entries with the change log, and carries over those
+    /// that no change affects.
     pub(super) fn carry_over(&mut self, changes: &ChangeLog, plugins: &WorkerPlugins<WorkerTable>) {
-        for _ in 0..ENTRIES_PER_TURN {
+        for _ in 0..ENTRIES_PER_ITERATION {
             if !self.carry.is_under_way() {
                 return;
             }
@@ -65,7 +65,7 @@ impl OffloadedFlows {
             if changes.touches(&entry.key, logged(entry.generation)) != Touch::Nothing {
                 continue;
             }
-            let policer = plugins.bindings.offload_policer(&entry.plan.form).map(|policer| &**policer);
+            let policer = plugins.bindings.offload_policer(&entry.plan.steps).map(|policer| &**policer);
             if let Some(content) = self.content(&entry.plan, policer) {
                 self.renew(slot, (entry.plan, &content), entry.placed, entry.last_used);
             }

@@ -1,8 +1,9 @@
 //! Eviction of entries from a full flow cache: heavier flows take the places of lighter ones.
 //!
-//! One in [`SAMPLED`] packets of flows without an entry requests an entry. The rate of its flow follows from
-//! the flow's previous request. The rate of an entry is measured whenever its packets are accounted. A flow
-//! evicts an entry of less than half its rate, so flows of similar rates don't evict each other.
+//! While the cache is full, one in [`SAMPLED`] packets of flows without an entry requests an entry. The rate
+//! of its flow follows from the packets since the flow's previous request. The rate of an entry is measured
+//! whenever its packets are accounted. A flow evicts an entry only if the entry has less than half the flow's
+//! rate, so flows of similar rates don't evict each other.
 
 use std::time::Duration;
 
@@ -12,68 +13,71 @@ use millrace_units::Instant;
 use super::entry::Entry;
 use super::rate::{SHORTEST, rate};
 use super::recent_flows::RecentFlows;
-use super::{ENTRIES_PER_TURN, IDLE_WHEN_FULL, OffloadedFlows};
+use super::{ENTRIES_PER_ITERATION, IDLE_WHEN_FULL, OffloadedFlows};
 
 /// Sampling interval: one in this number of packets of flows without an entry requests an entry while the
 /// cache is full.
 const SAMPLED: u32 = 256;
-/// Number of entries compared with a flow that requests an entry.
+/// Number of entries that the rate of a requesting flow is compared with.
 const LOOKED_AT: usize = 32;
-/// Ratio that a flow's rate must exceed, compared with the entry that it evicts.
+/// Minimum ratio between the rate of a flow and the rate of an entry that it evicts.
 const TIMES: u64 = 2;
-/// Longest time over which a rate is measured.
+/// Longest time between two requests from which a rate is measured.
 const LONGEST: Duration = Duration::from_secs(10);
 
-/// Flows that request an entry in the full flow cache.
+/// Requests of flows for an entry while the flow cache is full.
 #[derive(Debug, Default)]
 pub(super) struct Asking {
-    /// Number of packets of each flow at its last request, and the time of the request.
+    /// For each requesting flow: its number of packets at the last request, and the time of that request.
     asked: RecentFlows<(u32, Instant)>,
-    /// Packets of flows without an entry so far.
+    /// Number of packets of flows without an entry so far.
     packets: u32,
-    /// Place of the first entry that the next flow is compared with.
+    /// Index of the first entry that the next request is compared with.
     next: usize,
 }
 
 impl Asking {
-    /// Returns whether a packet of a flow without an entry requests one.
+    /// Returns whether this packet of a flow without an entry is sampled, so that it may request an entry.
     pub fn is_sampled(&mut self) -> bool {
         self.packets = self.packets.wrapping_add(1);
         self.packets.is_multiple_of(SAMPLED)
     }
 
     /// Returns the packets per second of a flow since its previous request. `packets`: packets of the flow so
-    /// far. `None` if the previous request is less than [`SHORTEST`] or more than [`LONGEST`] ago, or
-    /// missing.
+    /// far. `None` without a previous request, or if it was less than [`SHORTEST`] or more than [`LONGEST`]
+    /// ago.
     fn rate(&mut self, flow: u32, packets: u32, now: Instant) -> Option<u64> {
         let before = self.asked.get(flow).copied();
         if before.is_some_and(|(_, at)| now < at + SHORTEST) {
             return None;
         }
         self.asked.insert(flow, (packets, now), now, |(_, at)| now < *at + LONGEST);
-        // Fewer packets than before mean that the record belongs to another flow now.
+        // Fewer packets than at the previous request mean that the flow record now belongs to another flow.
         let (before, at) = before.filter(|(_, at)| now < *at + LONGEST)?;
         Some(rate(packets.checked_sub(before)?.into(), now.since(at)))
     }
 }
 
 impl OffloadedFlows {
-    /// Notes that a flow found no room. Counts each flow once, however often it requests an entry.
+    /// Marks a flow as refused because the flow cache has no room. Counts each flow once, however often it
+    /// requests an entry.
     pub(super) fn refuse(&mut self, flow: FlowIndex) {
         self.counts.refused += u64::from(self.states.refuse(flow));
     }
 
-    /// Returns the least recently used entry without a placement among the next [`ENTRIES_PER_TURN`] entries,
-    /// to make room for a flow with a placement.
+    /// Returns the slot of the least recently used entry among the next [`ENTRIES_PER_ITERATION`] entries,
+    /// without entries of placed flows. A placed flow takes its place.
     pub(super) fn least_wanted(&self) -> Option<u32> {
-        let places = (self.sweep.next..self.entries.len()).chain(0..self.sweep.next).take(ENTRIES_PER_TURN);
+        let places =
+            (self.sweep.next..self.entries.len()).chain(0..self.sweep.next).take(ENTRIES_PER_ITERATION);
         let found = places.filter_map(|place| Some((place, self.entries.get(place)?.as_ref()?)));
         let unasked = found.filter(|(_, entry)| !entry.placed);
         unasked.min_by_key(|(_, entry)| entry.last_used).map(|(place, _)| place as u32)
     }
 
-    /// Returns the slot of the entry that a flow evicts: the lightest of the next [`LOOKED_AT`] entries, if
-    /// the flow's rate is more than [`TIMES`] times that of the entry. `packets`: packets of the flow so far.
+    /// Returns the slot of the entry that a flow evicts: the one with the lowest rate among the next
+    /// [`LOOKED_AT`] entries. Returns `None` unless the flow's rate is more than [`TIMES`] times that rate.
+    /// `packets`: packets of the flow so far.
     pub(super) fn lighter_than(&mut self, flow: FlowIndex, packets: u32, now: Instant) -> Option<u32> {
         let asks = self.asking.rate(flow.slot(), packets, now)?;
         let count = self.entries.len();

@@ -1,11 +1,11 @@
-//! Levels of flows, their placements, and the reasons that keep flows at a worker.
+//! Levels of flows, placements of flows, and reasons why flows stay at a worker.
 
 use millrace_classify::CompiledSelection;
 use millrace_packet::FlowKey;
 use millrace_plugin::OffloadRefusal;
 use millrace_units::PortId;
 
-/// A level that flows can be placed at.
+/// Level that a placement may assign to flows.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Level {
     /// XDP program of the ingress port.
@@ -17,7 +17,7 @@ pub enum Level {
 /// Placement of flows at a level.
 #[derive(Clone, Debug)]
 pub struct Placement {
-    /// Selection of the flows; a flow is placed if some packet of it may match.
+    /// Selection of the flows. A flow is placed if some of its packets may match.
     pub flows: CompiledSelection,
     /// Level of the flows.
     pub level: Level,
@@ -43,7 +43,7 @@ impl Placements {
     }
 }
 
-/// Reason that keeps a flow at a worker.
+/// Reason why a flow stays at a worker.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum StaysUp {
     /// The router itself makes the packets.
@@ -52,7 +52,7 @@ pub enum StaysUp {
     Placed,
     /// The router has no flow cache.
     NoCache,
-    /// A capture sees each packet of the flow.
+    /// A capture records packets of the flow.
     Captured,
     /// A trace observes the flow.
     Traced,
@@ -62,31 +62,31 @@ pub enum StaysUp {
     Departure(PortId),
     /// The egress port of the flow is its ingress port.
     SamePort,
-    /// A scheduler at this egress port decides when the packets leave.
+    /// A scheduler at the given egress port decides when the packets leave.
     Scheduler(PortId),
     /// The port has a VLAN tag.
     Tagged(PortId),
     /// The port is down.
     Down(PortId),
-    /// A filter distinguishes packets of the flow by varying fields.
+    /// A filter distinguishes packets of the flow by fields varying in the flow.
     Varying,
     /// A filter on the path has an action that only a worker supports.
-    Form(OffloadRefusal),
+    Path(OffloadRefusal),
     /// The treatment exceeds the instruction budget of the XDP program.
     Budget,
-    /// A filter determines the route.
+    /// A filter prescribes the route.
     Sent,
     /// The flow is not forwarded.
     NotForwarded,
-    /// The link address of the neighbour is unknown.
+    /// The MAC address of the neighbour is unknown.
     Neighbour,
     /// The protocol is neither TCP nor UDP nor ICMP.
     Protocol,
-    /// The flow had many upcalls while it was offloaded.
+    /// The flow had too many upcalls while it was offloaded.
     ComesUp,
     /// The flow cache has no room for the flow or its token bucket.
     Full,
-    /// The flow can be offloaded, and has no entry yet: it has few packets so far, or a change has just ended
-    /// its entry.
+    /// The flow can be offloaded, but has no entry yet, because it has few packets so far or a change has
+    /// just ended its entry.
     Soon,
 }

@@ -1,4 +1,4 @@
-//! Offload of flows: the flow cache of the XDP program, as a worker fills it.
+//! Offload of flows: fills the flow cache of the XDP program from a worker.
 //!
 //! A flow can be offloaded if its packets need no queue and no copy, and pass no plugin instance without an
 //! eBPF variant. The XDP program must also be able to send to their egress port (`plan`).
@@ -8,22 +8,21 @@
 //! ([`WorkerFlowCache`]). The worker treats upcalls like all packets, and renews the flow's entry.
 //!
 //! *Changes.* Each entry has a generation. It contains the generation of the change log, and a count of the
-//! other changes that entries depend on: neighbours, routes of next-hop indices, schedulers. Each command
-//! declares its [`Invalidation`], and the worker publishes the new generation before it carries the command
-//! out. So no packet is treated by the old state once the change is reported as done. The worker carries over
-//! entries that a change in the log does not concern ([`Carry`]). A change of a neighbour or next-hop index
-//! that no entry uses changes no generation ([`Uses`]).
+//! other changes that entries depend on: neighbours, routes of route numbers, schedulers. Each command
+//! declares its [`Invalidation`], and the worker publishes the new generation before it carries out the
+//! command. So once control gets the answer, no packet is treated by the old state. The worker carries over
+//! entries that a change in the log does not affect ([`Carry`]). A change of a neighbour or route number that
+//! no entry uses changes no generation ([`Uses`]).
 //!
-//! *Order.* An entry is used only when the workers are done with all earlier packets of its flow
+//! *Order.* The XDP program uses an entry only when the workers are done with all earlier packets of its flow
 //! ([`Quiescence`]).
 //!
 //! *Traces and captures.* The start of a trace or capture makes all entries outdated, and entries of observed
 //! flows are not renewed until it ends. So the trace or capture sees all packets of these flows. Other flows
 //! are offloaded again at once.
 //!
-//! *Records.* The flow keeps its flow record, and the offloaded packets are accounted to it (`accounting`).
-//! The entry is removed with the record. [`FlowStates`] keeps for each record the state of its flow in the
-//! offload.
+//! *Records.* An offloaded flow keeps its flow record, and offloaded packets are added to it (`accounting`).
+//! The entry is removed with the record. [`FlowStates`] holds for each record the offload state of its flow.
 
 mod accounting;
 mod budget;
@@ -44,7 +43,7 @@ mod uses;
 
 use std::time::Duration;
 
-pub use budget::{ASK, BUDGET, FORWARD, MOST_OF_FORM, POLICE};
+pub use budget::{BUDGET, EBPF_VARIANT_CALL, EBPF_VARIANT_LIMIT, FORWARD, TOKEN_BUCKET};
 pub use cache::{OffloadPort, WorkerFlowCache};
 pub(crate) use invalidation::Invalidation;
 pub(crate) use level::Placements;
@@ -71,14 +70,15 @@ use crate::ports::{DeviceId, PortTable};
 
 /// Bit that is set in every published generation except [`SUSPENDED`].
 const IN_FORCE: u64 = 1 << 63;
-/// Published generation while no entry is used.
+/// Generation published while no entry may be used.
 const SUSPENDED: u64 = 1;
-/// Time from the insertion of an entry until no XDP program still treats a packet that it looked up before.
+/// Time after the insertion of an entry, at the end of which no XDP program still treats a packet whose flow
+/// it looked up before.
 const SETTLING: Duration = Duration::from_micros(100);
 /// Maximum number of entries that an iteration checks.
-const ENTRIES_PER_TURN: usize = 128;
+const ENTRIES_PER_ITERATION: usize = 128;
 /// Maximum number of entries that an iteration inserts.
-const INSERTS_PER_TURN: usize = 128;
+const INSERTS_PER_ITERATION: usize = 128;
 /// Time without offloaded packets after which an entry is removed while the flow cache is full.
 const IDLE_WHEN_FULL: Duration = Duration::from_secs(1);
 
@@ -95,32 +95,32 @@ pub struct OffloadedFlowCounts {
     pub renewed: u64,
     /// Entries removed because they were idle.
     pub idle: u64,
-    /// Entries evicted by heavier flows or placed flows.
+    /// Entries evicted in favour of heavier flows or placed flows.
     pub evicted: u64,
-    /// Flows that found no room, each once.
+    /// Flows refused because the flow cache had no room; each flow counts once.
     pub refused: u64,
 }
 
 /// A worker's offloaded flows.
 pub(crate) struct OffloadedFlows {
     cache: Box<dyn WorkerFlowCache>,
-    /// Offload capabilities of the ports, by their numbers.
+    /// Offload capabilities of the ports, by port number.
     ports: Vec<OffloadPort>,
     quiescence: Quiescence,
     placements: Placements,
-    /// Entries by their slots in the flow cache.
+    /// Entries, by slot in the flow cache.
     entries: Vec<Option<Entry>>,
     states: FlowStates,
     /// Slots of the entries that are settling.
     settling: Vec<u32>,
-    /// Entries that this iteration may still insert.
+    /// Number of entries that this iteration may still insert.
     inserts: usize,
     asking: Asking,
     uses: Uses,
     carry: Carry,
-    /// Generation of the entries in use.
+    /// Published generation: the XDP program uses only entries of this generation.
     published: u64,
-    /// Number of changes that the change log does not contain.
+    /// Number of changes that entries depend on and that the change log does not contain.
     other_changes: u32,
     sweep: Sweep,
     counts: OffloadedFlowCounts,
@@ -133,7 +133,7 @@ impl std::fmt::Debug for OffloadedFlows {
 }
 
 impl OffloadedFlows {
-    /// Returns an offload without flows and ports.
+    /// Returns the offload state of a worker, without flows and ports.
     pub fn new(cache: Box<dyn WorkerFlowCache>) -> Self {
         Self {
             cache,
@@ -143,7 +143,7 @@ impl OffloadedFlows {
             entries: Vec::new(),
             states: FlowStates::default(),
             settling: Vec::new(),
-            inserts: INSERTS_PER_TURN,
+            inserts: INSERTS_PER_ITERATION,
             asking: Asking::default(),
             uses: Uses::default(),
             carry: Carry::default(),
@@ -154,7 +154,7 @@ impl OffloadedFlows {
         }
     }
 
-    /// Counts a change that entries depend on and the change log does not contain.
+    /// Counts a change that entries depend on and that the change log does not contain.
     pub fn other_change(&mut self) {
         self.other_changes = self.other_changes.wrapping_add(1);
     }
@@ -191,14 +191,14 @@ impl OffloadedFlows {
         }
     }
 
-    /// Returns whether the XDP program forwards the packets of a flow.
+    /// Returns whether a flow has a current entry, so that the XDP program treats its packets.
     pub fn has(&self, flow: FlowIndex, key: &FlowKey) -> bool {
         let entry = self.slot_of(flow, key).and_then(|slot| self.entry(slot));
         entry.is_some_and(|entry| entry.is_begun() && entry.generation == self.published)
     }
 
-    /// Sets the placements of flows. The command has ended all entries, so the next packet of each flow is an
-    /// upcall and applies the flow's placement.
+    /// Sets the placements of flows. The command has made all entries outdated, so the next packet of each
+    /// flow is an upcall and applies the flow's placement.
     pub fn place(&mut self, placements: Vec<Placement>) {
         self.placements = Placements::new(placements);
     }
@@ -208,23 +208,23 @@ impl OffloadedFlows {
         self.placements.of(key).is_some()
     }
 
-    /// Returns whether a flow stays at the worker because of its upcalls.
+    /// Returns whether a flow stays at the worker because it had too many upcalls.
     pub fn keeps_up(&self, flow: FlowIndex, key: &FlowKey, now: Instant) -> bool {
         self.states.is_kept_up(flow, key, now)
     }
 
-    /// Returns the contents of an entry with this plan; `None` if the flow cache has no room for its token
-    /// bucket.
+    /// Returns the contents of a flow cache entry for a plan; `None` if the flow cache has no room for the
+    /// token bucket of `policer`.
     fn content(&mut self, plan: &Plan, policer: Option<&Policer>) -> Option<OffloadedFlow> {
         let policer = match policer {
             Some(policer) => Some(self.cache.police(policer)?),
             None => None,
         };
-        Some(OffloadedFlow { action: plan.action, policer, form: plan.form.asks() })
+        Some(OffloadedFlow { action: plan.action, policer, variant: plan.steps.variant() })
     }
 
-    /// Inserts the entry of a flow that has none; the entry settles first. Beyond the insertion limit of an
-    /// iteration, marks the flow as due instead.
+    /// Inserts the entry of a flow that has none. The XDP program does not use the entry before it has
+    /// settled and begun. If this iteration has reached its insertion limit, marks the flow as due instead.
     fn insert(&mut self, entry: Entry, content: &OffloadedFlow) {
         if self.inserts == 0 {
             self.states.set(entry.flow, FlowState::Due);
@@ -249,7 +249,7 @@ impl OffloadedFlows {
         self.counts.flows += 1;
     }
 
-    /// Counts an upcall of a flow, unless its entry is outdated. Returns whether the entry is current.
+    /// Counts an upcall of a flow, unless the flow's entry is outdated. Returns whether the entry is current.
     fn count_upcall(&mut self, slot: u32) -> bool {
         let is_current = !self.is_outdated(slot);
         if is_current && let Some(entry) = self.entry_mut(slot).filter(|entry| entry.is_begun()) {
@@ -259,7 +259,7 @@ impl OffloadedFlows {
         is_current
     }
 
-    /// Removes an entry. Returns it with the totals of its packets.
+    /// Removes an entry. Returns the entry and the total numbers of its packets.
     fn remove(&mut self, slot: u32) -> Option<(Entry, OffloadTotals)> {
         let entry = self.entries.get_mut(slot as usize)?.take()?;
         self.uses.end(&entry.plan);
@@ -274,7 +274,7 @@ impl OffloadedFlows {
         self.entry(slot).is_some_and(|entry| entry.generation != self.published && entry.is_begun())
     }
 
-    /// Renews an outdated entry by the flow's current plan.
+    /// Gives an outdated entry the flow's current plan and the published generation.
     fn renew(&mut self, slot: u32, (plan, content): (Plan, &OffloadedFlow), placed: bool, now: Instant) {
         let generation = self.published;
         let Some(entry) = self.entry_mut(slot) else { return };
@@ -299,8 +299,8 @@ impl OffloadedFlows {
         }
     }
 
-    /// Begins the entries that have settled. The flow's next packet renews an entry that a change has
-    /// outdated meanwhile.
+    /// Begins the entries that have settled. If a change has made such an entry outdated meanwhile, the
+    /// flow's next packet renews it.
     fn begin(&mut self, now: Instant) {
         let Self { settling, entries, cache, quiescence, .. } = self;
         settling.retain(|slot| {
@@ -316,7 +316,7 @@ impl OffloadedFlows {
         });
     }
 
-    /// Returns the time at which the offload has something to do without a packet.
+    /// Returns the time of the offload's next task that doesn't wait for a packet; `None` if there is none.
     pub fn next_event(&self, now: Instant) -> Option<Instant> {
         let settled = (!self.settling.is_empty()).then(|| now + SETTLING);
         let sweep = (self.counts.flows > 0).then_some(self.sweep.due);
@@ -329,34 +329,35 @@ impl OffloadedFlows {
         OffloadedFlowCounts { room: self.cache.room() as u64, ..self.counts }
     }
 
-    /// Invalidates the entries of all flows after a neighbour's address has changed, if an entry uses it.
+    /// Records that a neighbour's MAC address has changed. If some entry uses the neighbour, this invalidates
+    /// the entries of all flows.
     pub fn neighbour_moved(&mut self, NeighbourKey { port, address }: NeighbourKey) {
         if self.uses.neighbour((port, address)) {
             self.other_change();
         }
     }
 
-    /// Publishes the current generation to the flow cache, at the end of an iteration and between a change
-    /// and the next command.
+    /// Publishes the current generation to the flow cache. To be called at the end of an iteration, and after
+    /// each change before the next command.
     pub fn publish_generation(&mut self, log: &ChangeLog) {
         let changes = u64::from(self.other_changes & 0x7fff_ffff) << 32;
         self.publish(IN_FORCE | changes | u64::from(log.current()));
     }
 
-    /// Restarts the upcall counts of the ports of a device that was opened.
+    /// Restarts the upcall counts of a device's ports after the device was opened.
     pub fn device_opened(&mut self, ports: &PortTable, id: DeviceId, device: &dyn Port) {
         let of_device = ports.iter().filter(|(_, entry)| entry.settings.device == id);
         of_device.for_each(|(port, _)| self.quiescence.open(port, device, &*self.cache));
     }
 
-    /// Ends the overload of the ports of a device that is closed.
+    /// Ends the overload of a device's ports when the device is closed.
     pub fn device_closed(&mut self, ports: &PortTable, id: DeviceId) {
         let of_device = ports.iter().filter(|(_, entry)| entry.settings.device == id);
         of_device.for_each(|(port, _)| self.quiescence.close(port, &*self.cache));
     }
 
-    /// Begins settled entries, and advances the grace period that they wait for. `devices`: devices of the
-    /// worker, by number.
+    /// Begins settled entries, and advances the grace period that the use of entries waits for. `devices`:
+    /// devices of the worker, by number.
     fn advance(
         &mut self,
         ports: &PortTable,
@@ -364,7 +365,7 @@ impl OffloadedFlows {
         handover: Option<&mut Handover>,
         now: Instant,
     ) {
-        self.inserts = INSERTS_PER_TURN;
+        self.inserts = INSERTS_PER_ITERATION;
         self.begin(now);
         let Self { quiescence, cache, ports: capabilities, .. } = self;
         let mut worker = WorkerState { cache: &mut **cache, capabilities, ports, devices, handover };

@@ -1,4 +1,4 @@
-//! Offload stage: offers of flows to the flow cache, by the packets that the worker treats.
+//! Offload stage: offers the flows of packets that the worker treats to the flow cache.
 
 use millrace_classify::FlowIndex;
 use millrace_packet::{DropReason, Exceptions, FlowKey, OffloadTotals};
@@ -23,17 +23,17 @@ use crate::ports::PortTable;
 use crate::route_number::is_filter;
 use crate::work::{Fate, Work};
 
-/// Offer interval: a flow without an entry is offered with its packets 2, 4, 8, …, and with every packet
-/// whose number is a multiple of this.
+/// Offer interval in packets: a flow without an entry is offered with its packets 2, 4, 8, … and with each
+/// multiple of this number.
 const OFFER: u32 = 256;
-/// Interval, in packets, at which the placement of a flow without an entry is looked up; the first packets,
-/// up to this number, look it up as well.
+/// Interval in packets at which the placement of a flow without an entry is looked up. It is also looked up
+/// for each packet before this number.
 const PLACED: u32 = 16;
-/// Interval, in packets, at which a dropped flow is offered, so that the drop log shows some packets of each
-/// flow.
+/// Interval in packets at which a flow that is dropped is offered. So the drop log shows some packets of each
+/// such flow.
 const SHOWN: u32 = 16;
 
-/// A flow that a packet offers to the flow cache.
+/// Offer of a flow to the flow cache, made by one of its packets.
 struct Offer<'a> {
     key: &'a FlowKey,
     flow: FlowIndex,
@@ -46,8 +46,8 @@ struct Offer<'a> {
 }
 
 impl OffloadedFlows {
-    /// Returns the slot of the entry that a flow without an entry evicts. `None` if the flow cache has room,
-    /// the flow evicts none, or this iteration may insert no more entries.
+    /// Returns the slot of the entry that is evicted in favour of an offered flow. `None` if the flow cache
+    /// has room, the flow may evict none, or this iteration may insert no more entries.
     fn victim_of(&mut self, offer: &Offer<'_>, now: Instant) -> Option<u32> {
         match self.inserts > 0 && self.cache.room() == 0 {
             true if offer.placed => self.least_wanted(),
@@ -57,7 +57,7 @@ impl OffloadedFlows {
     }
 }
 
-/// Offload stage: the offloaded flows, and the tables that decide about them.
+/// State of the offload stage: the offloaded flows, and the tables that decide about them.
 pub(crate) struct OffloadStage<'a> {
     pub offload: &'a mut OffloadedFlows,
     pub classifier: &'a mut Classifier,
@@ -70,7 +70,8 @@ pub(crate) struct OffloadStage<'a> {
 }
 
 impl OffloadStage<'_> {
-    /// Offers the flows of a batch to the flow cache. The packets must be classified and have their fates.
+    /// Offers the flows of a batch to the flow cache. The packets must have been classified, and have their
+    /// fates.
     pub fn offer(&mut self, work: &mut Work, now: Instant) {
         if self.offload.published == SUSPENDED || !self.classifier.remembers() {
             return;
@@ -86,7 +87,8 @@ impl OffloadStage<'_> {
         }
     }
 
-    /// Offers a flow to the flow cache after a packet without exceptions.
+    /// Offers the flow of a packet to the flow cache, unless its entry is current or the flow is not due for
+    /// an offer.
     fn offer_one(&mut self, hash: u32, key: &FlowKey, flow: FlowIndex, now: Instant) {
         let offload = &mut *self.offload;
         let slot = offload.slot_of(flow, key);
@@ -102,38 +104,38 @@ impl OffloadStage<'_> {
         let is_sampled = slot.is_none() && offload.asking.is_sampled() && offload.cache.room() == 0;
         let is_time = packets >= 2
             && (is_due || is_sampled || packets.is_power_of_two() || packets.is_multiple_of(OFFER));
-        // Without this condition, each packet of a flow that stays at the worker would look up its placement.
+        // Limits the placement lookups of flows that stay at the worker.
         let may_be_placed = slot.is_some() || is_time || packets < PLACED || packets.is_multiple_of(PLACED);
         let placed = may_be_placed
             && !offload.placements.is_empty()
             && offload.placements.of(key) == Some(Level::Offload);
-        // A record recycled within the batch belongs to another flow.
+        // The flow table may have reused the record for another flow within this batch.
         let is_asked = (is_time || (placed && packets >= 2)) && self.classifier.flows.key(flow) == *key;
         if (slot.is_none() && !is_asked) || record.variant() != 0 {
             return;
         }
-        // A flow that can't be offloaded has an outdated entry or none.
+        // If the flow can't be offloaded, its outdated entry, if any, stays as it is and unused.
         let plan = self.planner().plan_of(key, hash, &record.answer);
         if is_due {
             self.offload.states.set(flow, FlowState::AtWorker);
         }
         let Ok(plan) = plan else { return };
-        if plan.form.drops() && !packets.is_multiple_of(SHOWN) {
+        if plan.steps.drops() && !packets.is_multiple_of(SHOWN) {
             return;
         }
         self.offload(&Offer { key, flow, packets, slot, placed }, plan, now);
     }
 
-    /// Renews the entry of an offered flow, or inserts one.
+    /// Renews the entry of an offered flow, or inserts an entry.
     fn offload(&mut self, offer: &Offer<'_>, plan: Plan, now: Instant) {
         if let Some(slot) = offer.slot {
-            // The packets so far belong to the previous plan.
+            // Packets of the entry so far belong to its previous plan.
             self.accounting().account(slot, now);
         }
         let offload = &mut *self.offload;
-        let policer = self.gates.plugins().bindings.offload_policer(&plan.form).map(|policer| &**policer);
+        let policer = self.gates.plugins().bindings.offload_policer(&plan.steps).map(|policer| &**policer);
         let Some(content) = offload.content(&plan, policer) else {
-            // A flow with an entry keeps it, outdated: later packets of the flow offer it again.
+            // A flow with an outdated entry keeps it, and later packets of the flow offer it again.
             if offer.slot.is_none() {
                 offload.refuse(offer.flow);
             }
@@ -162,8 +164,8 @@ impl OffloadStage<'_> {
         self.offload.insert(entry, &content);
     }
 
-    /// Begins settled entries, and advances the grace period that they wait for. `devices`: devices of the
-    /// worker, by number.
+    /// Begins settled entries, and advances the grace period that the use of entries waits for. `devices`:
+    /// devices of the worker, by number.
     pub fn advance(&mut self, devices: &mut DeviceSlots, now: Instant) {
         self.offload.publish_generation(&self.classifier.changes);
         self.offload.carry_over(&self.classifier.changes, self.gates.plugins());
@@ -186,8 +188,8 @@ impl OffloadStage<'_> {
     }
 }
 
-/// Returns whether a packet of a batch has no exception bits (TTL, options, fragment, cut), and is either
-/// forwarded unchanged or dropped by a filter or a plugin.
+/// Returns whether a packet of a batch has no exceptions and is either forwarded unchanged or dropped by a
+/// filter or a plugin. The exceptions are TTL expired, options, later fragment and transport header cut.
 fn is_plain(work: &Work, index: usize) -> bool {
     let packet = work.packets.at(index);
     let is_settled = match work.fates[index] {

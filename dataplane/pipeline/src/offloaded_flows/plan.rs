@@ -1,11 +1,11 @@
-//! Plans of flows in the offload, decided by the tables that the worker's stages read.
+//! Plans: treatment that the XDP program would give to a flow, decided by the tables of the worker's stages.
 
 use std::net::IpAddr;
 
 use millrace_classify::FlowAnswer;
 use millrace_forward::{NeighbourKey, NeighbourState, Route};
 use millrace_packet::{FlowKey, OffloadAction, OffloadEgress};
-use millrace_plugin::OffloadForm;
+use millrace_plugin::OffloadSteps;
 use millrace_units::{NextHopIndex, PortId};
 use millrace_wire::Protocol;
 
@@ -20,25 +20,25 @@ use crate::observe::Observation;
 use crate::parse::tags::Tags;
 use crate::ports::{PortEntry, PortTable};
 
-/// A neighbour: its port and its address.
+/// Port and IP address of a neighbour.
 pub(super) type Neighbour = (PortId, IpAddr);
 
-/// Treatment of a flow in the offload.
+/// Treatment that the XDP program gives to a flow.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Plan {
     pub action: OffloadAction,
-    /// Actions of the filters on the path.
-    pub form: OffloadForm,
+    /// Steps of the flow's path that the XDP program executes.
+    pub steps: OffloadSteps,
     /// Neighbour that receives the packets; `None` if they are dropped.
     pub neighbour: Option<Neighbour>,
-    /// Route that forwards the packets.
+    /// Route number that the packets are accounted to.
     pub route: NextHopIndex,
 }
 
 /// Protocols whose flows the XDP program looks up.
 const PROTOCOLS: [Protocol; 4] = [Protocol::TCP, Protocol::UDP, Protocol::ICMP, Protocol::ICMPV6];
 
-/// Tables that determine the plans of flows.
+/// Tables that determine the plan of a flow.
 pub(crate) struct Planner<'a> {
     pub offload: &'a OffloadedFlows,
     pub gates: &'a Gates,
@@ -48,7 +48,7 @@ pub(crate) struct Planner<'a> {
 }
 
 impl Planner<'_> {
-    /// Returns the plan of a flow by its classification, or the reason that it stays at the worker.
+    /// Returns the plan of a classified flow, or the reason why it stays at the worker. `hash`: flow hash.
     pub fn plan_of(&self, key: &FlowKey, hash: u32, answer: &FlowAnswer) -> Result<Plan, StaysUp> {
         if self.offload.placements.of(key) == Some(Level::Worker) {
             return Err(StaysUp::Placed);
@@ -67,11 +67,11 @@ impl Planner<'_> {
         if !self.offload.port(key.port).receives {
             return Err(StaysUp::Arrival(key.port));
         }
-        let form = self.gates.plugins().offload_form(answer.path).map_err(StaysUp::Form)?;
-        if cost(&form) > BUDGET {
+        let steps = self.gates.plugins().offload_steps(answer.path).map_err(StaysUp::Path)?;
+        if cost(&steps) > BUDGET {
             return Err(StaysUp::Budget);
         }
-        let (action, neighbour) = match form.drops() {
+        let (action, neighbour) = match steps.drops() {
             true => (OffloadAction::Drop { mtu: arrival.settings.mtu }, None),
             false => self
                 .way_of((key, arrival.settings.mtu), hash, answer.next_hop)
@@ -81,11 +81,11 @@ impl Planner<'_> {
         if self.observation.captures.iter().any(|capture| capture.wants(key, leaves_by)) {
             return Err(StaysUp::Captured);
         }
-        Ok(Plan { action, form, neighbour, route: answer.next_hop })
+        Ok(Plan { action, steps, neighbour, route: answer.next_hop })
     }
 
-    /// Returns the egress port, link header and neighbour of a flow. `longest`: the MTU of the ingress port,
-    /// in bytes.
+    /// Returns the egress (port, MTU and link header) and the neighbour of a flow. `longest`: MTU of the
+    /// ingress port in bytes.
     fn way_of(
         &self,
         (key, longest): (&FlowKey, u16),
@@ -120,8 +120,8 @@ impl Planner<'_> {
     }
 }
 
-/// Checks that a port is up and has no VLAN tag. With `leaves`, the port is the egress port, which must have
-/// no scheduler either.
+/// Checks that a port is up and has no VLAN tag. If `leaves` is set, the port is the egress port, and must
+/// also have no scheduler.
 fn may_pass(entry: &PortEntry, port: PortId, leaves: bool) -> Result<(), StaysUp> {
     match entry {
         entry if !entry.settings.up => Err(StaysUp::Down(port)),

@@ -6,7 +6,7 @@ use super::*;
 use crate::accounts::RouteAccounts;
 use crate::ports::scheduler::ScheduleChange;
 
-/// Returns settings of a port with this device and these tags.
+/// Returns settings of a port on device number `device`, with the given tags.
 pub(crate) fn settings(device: u16, tags: Tags) -> PortSettings {
     PortSettings {
         name: "p".into(),
@@ -65,15 +65,15 @@ fn fair() -> PortTable {
     table
 }
 
-/// Packets bypass a scheduler only within the room of the device, and never overtake waiting packets:
-/// each flow keeps its order.
+/// Offers packets to an empty and to a filled scheduler: only as many as the device has room for may bypass
+/// it, and each flow must keep its order.
 #[test]
 fn packets_taken_by_the_device_at_once_bypass_an_empty_scheduler() {
     let pool = millrace_packet::Pool::new(1024).unwrap();
     let (mut routes, mut filters) = (RouteAccounts::default(), WorkerPlugins::new());
     let mut ledger = Ledger { routes: &mut routes, filters: &mut filters };
     let (mut table, mut drops, mut number) = (fair(), QueueDrops::new(), 0);
-    let mut turn = |table: &mut PortTable, come: usize, room: usize, one_by_one: bool| {
+    let mut iterate = |table: &mut PortTable, come: usize, room: usize, one_by_one: bool| {
         table.note_room(|_| room);
         let entry = table.get_mut(PortId(0)).unwrap();
         let packets: Vec<Packet> = (0..come)
@@ -100,25 +100,25 @@ fn packets_taken_by_the_device_at_once_bypass_an_empty_scheduler() {
         (passed, sent)
     };
     for one_by_one in [false, true] {
-        let passed = |turn: &(usize, Vec<(u32, u32)>)| turn.0;
-        let full = turn(&mut table, 5, 5, one_by_one);
+        let passed = |iteration: &(usize, Vec<(u32, u32)>)| iteration.0;
+        let full = iterate(&mut table, 5, 5, one_by_one);
         assert_eq!((passed(&full), full.1.len()), (5, 5));
-        // The first packets bypass the scheduler, up to the room of the device.
-        let over = turn(&mut table, 20, 7, one_by_one);
+        // As many packets bypass the scheduler as the device has room for.
+        let over = iterate(&mut table, 20, 7, one_by_one);
         assert_eq!((passed(&over), over.1.len()), (7, 7));
-        // Packets wait in the scheduler, and in front of it.
+        // Packets now wait both in the scheduler and to enter it.
         let mut sent = [full.1, over.1].concat();
-        let wait = turn(&mut table, 3, 7, one_by_one);
+        let wait = iterate(&mut table, 3, 7, one_by_one);
         assert_eq!(passed(&wait), 13);
         sent.extend(wait.1);
         while table.get(PortId(0)).unwrap().held() > 0 {
-            sent.extend(turn(&mut table, 0, 4, one_by_one).1);
+            sent.extend(iterate(&mut table, 0, 4, one_by_one).1);
         }
         for flow in 0..3 {
             assert!(sent.iter().filter(|(own, _)| *own == flow).is_sorted());
         }
-        assert_eq!(passed(&turn(&mut table, 256, usize::MAX, one_by_one)), 256);
-        assert_eq!(turn(&mut table, 0, usize::MAX, one_by_one).1.len(), 0);
+        assert_eq!(passed(&iterate(&mut table, 256, usize::MAX, one_by_one)), 256);
+        assert_eq!(iterate(&mut table, 0, usize::MAX, one_by_one).1.len(), 0);
     }
     let scheduler = table.get(PortId(0)).unwrap().scheduler.as_ref().unwrap();
     assert_eq!((scheduler.nodes()[0].sent_packets, scheduler.report().held), (2 * (28 + 256), 0));

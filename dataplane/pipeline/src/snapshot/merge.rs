@@ -1,4 +1,4 @@
-//! Sums of several workers' counters, by port, device and instance.
+//! Sums the counters of several workers, by port, device and instance.
 
 use millrace_classify::FlowTableCounts;
 use millrace_packet::DropCounts;
@@ -22,7 +22,8 @@ impl Snapshot {
         merge_by_key(&mut self.hosts, other.hosts, |sum, more| sum.add(&more));
         merge_by_key(&mut self.instances, other.instances, |sum, more| sum.add(more));
         self.closed.add(&other.closed);
-        // A worker that took over packets carried by another one carries less than zero.
+        // The sum wraps: the value of one worker may be below zero, if it took over packets that count as
+        // carried at another.
         self.carried = self.carried.wrapping_add(other.carried);
         add_drops(&mut self.unassigned, &other.unassigned);
         add_totals(&mut self.totals, &other.totals);
@@ -38,7 +39,7 @@ impl Snapshot {
         add_flows(&mut self.flows, &other.flows);
         add_flow_states(&mut self.flow_states, other.flow_states);
         add_offloaded_flows(&mut self.offloaded_flows, other.offloaded_flows);
-        self.turns = (self.turns.0 + other.turns.0, self.turns.1 + other.turns.1);
+        self.iterations = (self.iterations.0 + other.iterations.0, self.iterations.1 + other.iterations.1);
         self.sleeps += other.sleeps;
         self.longest_change = self.longest_change.max(other.longest_change);
     }
@@ -60,8 +61,8 @@ fn add_drops(sum: &mut DropCounts, more: &DropCounts) {
     more.iter().for_each(|(reason, count)| sum.add(reason, count));
 }
 
-/// Adds counters of a struct to `sum`. The caller adds the fields listed after the semicolon. The pattern names
-/// all fields, so a new counter does not compile until it is added.
+/// Adds counters of a struct to `sum`. The fields after the semicolon are left to the caller. The pattern
+/// names all fields, so a new counter doesn't compile until it is listed.
 macro_rules! add_fields {
     ($sum:expr, $more:expr, $type:ident { $($field:ident),*; $($other:ident),* }) => {
         let $type { $($field,)* $($other),* } = $more;

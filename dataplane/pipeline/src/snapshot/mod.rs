@@ -33,23 +33,24 @@ pub struct Snapshot {
     pub schedulers: Vec<(PortId, ScheduleReport)>,
     /// Counters of each device.
     pub devices: Vec<(DeviceId, PortCounters)>,
-    /// Counters of host output at ports with a scheduler: packets sent by the kernel.
+    /// Counters of host output at ports with a scheduler.
     pub hosts: Vec<(PortId, PortCounters)>,
-    /// Counters of devices that were closed since the counters were cleared.
+    /// Counters of all devices that were closed since the counters were cleared.
     pub closed: PortCounters,
-    /// Packets inside the worker when the counters were cleared.
+    /// Packets inside the worker when the counters were cleared; wraps if the worker had taken over more
+    /// packets than it handed over.
     pub carried: u64,
-    /// Drops of packets without a port.
+    /// Drops of packets without an ingress port.
     pub unassigned: DropCounts,
-    /// Totals of all ports.
+    /// Sums over all ports.
     pub totals: Totals,
     /// Counters and health of instances.
     pub instances: Vec<(InstanceId, InstanceReport)>,
-    /// Frames of EtherTypes that are not forwarded, by EtherType.
+    /// Frames of EtherTypes that the router doesn't support, by EtherType.
     pub ether_types: BTreeMap<u16, u64>,
-    /// Neighbours of ports without a kernel stack; without a link address if unresolved.
+    /// Neighbours of ports without a kernel stack; the MAC address is `None` if unresolved.
     pub neighbours: Vec<(PortId, IpAddr, Option<MacAddr>)>,
-    /// Frames of packet memory in use, and frames in all.
+    /// Memory frames in use, and memory frames in total.
     pub memory: (u32, u32),
     /// Counters of the flow table.
     pub flows: FlowCounts,
@@ -57,16 +58,16 @@ pub struct Snapshot {
     pub flow_states: FlowStateCounts,
     /// Counters of offloaded flows.
     pub offloaded_flows: OffloadedFlowCounts,
-    /// Iterations of the worker with packets, and without.
-    pub turns: (u64, u64),
+    /// Iterations of the worker with packets, and iterations without.
+    pub iterations: (u64, u64),
     /// Number of sleeps of the worker.
     pub sleeps: u64,
-    /// Longest duration of an iteration with a command, which delays packets.
+    /// Longest duration of an iteration that carried out a command; such iterations delay packets.
     pub longest_change: Duration,
 }
 
 impl Snapshot {
-    /// Returns the counters of a router at `now`, without those of the devices.
+    /// Returns the counters of a router at `now`. Counters of devices, which the worker owns, are missing.
     pub(crate) fn of(router: &Router, now: Instant) -> Self {
         let neighbours = router.forwarding.neighbours.iter().filter_map(|(key, state, _)| {
             let own = !router.ports.get(key.port)?.is_kernel();
@@ -86,7 +87,8 @@ impl Snapshot {
         }
     }
 
-    /// Returns the counters without the possibly long lists: schedulers, EtherTypes and neighbours.
+    /// Returns the counters as [`of`](Self::of) does, without the lists that may be long: schedulers,
+    /// EtherTypes and neighbours.
     pub(crate) fn counters_of(router: &Router, now: Instant) -> Self {
         Self {
             at: now,
@@ -105,7 +107,7 @@ impl Snapshot {
 
 /// Clears the counters of a router, except those of routes and bindings.
 pub(crate) fn clear_counters(router: &mut Router) {
-    // Held packets will be counted at their end, so the cleared counters start with them as received.
+    // Packets inside the router are counted when they end, so the cleared counters count them as received.
     let Totals { handed, taken, .. } = router.observation.totals;
     router.observation.totals = Totals { received: carried(router), handed, taken, ..Totals::default() };
     router.observation.ether_types.clear();

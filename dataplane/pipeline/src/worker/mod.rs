@@ -1,8 +1,8 @@
 //! Worker of the data plane: devices, the router between them, and commands from control.
 //!
-//! [`Worker::turn`] runs one iteration: it carries out commands, takes a batch from each device through the
-//! router, and sends queued packets to the devices. An iteration depends only on the state, the batches and
-//! `now`, so it also runs under a virtual clock; [`crate::worker::thread`] runs it under the real one.
+//! [`Worker::iterate`] runs one iteration: it carries out commands, takes a batch from each device through
+//! the router, and sends queued packets to the devices. An iteration depends only on the state, the batches
+//! and `now`. So it can run under a virtual clock; [`crate::worker::thread`] runs it under the real one.
 
 mod devices;
 mod host_output;
@@ -37,37 +37,38 @@ use crate::worker::post_mortem::PostMortem;
 
 /// Maximum number of commands that wait for a worker.
 const COMMAND_CAPACITY: usize = 4096;
-/// Maximum number of events that wait for control. Further events are discarded, and repeated if they still
-/// matter.
+/// Capacity of the ring of events to control. While it is full, events wait at the worker, which discards
+/// further events above its own limit.
 const EVENT_CAPACITY: usize = 4096;
 /// Maximum time between the stop command and the end of the worker, while packets still arrive.
 const PATIENCE: Duration = Duration::from_millis(100);
-/// Minimum time between the stop command and the end of the worker, for packets that other workers still hand
-/// over.
+/// Minimum time between the stop command and the end of the worker, if other workers may still hand over
+/// packets.
 const LINGER: Duration = Duration::from_millis(5);
-/// Interval at which a worker checks whether others have taken its parcels, and whether a full device has
-/// room.
+/// Interval at which a worker checks whether other workers have taken its parcels, and whether a full device
+/// has room.
 const RETRY: Duration = Duration::from_micros(200);
-/// Maximum number of commands in an iteration, if all but the last are [small](Command::is_small).
-const COMMANDS_PER_TURN: usize = 16;
+/// Maximum number of commands per iteration. A command that is not [small](Command::is_small) is the last of
+/// its iteration.
+const COMMANDS_PER_ITERATION: usize = 16;
 
 /// Control's end of a worker's rings.
 #[derive(Debug)]
 pub struct WorkerLink {
-    /// Commands to the worker. After a push, wake the worker.
+    /// Commands to the worker. Wake the worker after a push.
     pub commands: Producer<Command>,
     /// Events reported by the worker.
     pub events: Consumer<Event>,
-    /// Record of the plugin code that the worker runs, for the watchdog.
+    /// Current instance call of the worker, for the watchdog.
     pub pulse: Arc<Pulse>,
-    /// Whether the worker has ended and takes no more commands.
+    /// Whether the worker has ended and carries out no more commands.
     pub ended: Arc<AtomicBool>,
 }
 
 /// Result of an iteration.
 #[derive(Clone, Copy, Debug)]
-pub struct Turn {
-    /// Number of packets received.
+pub struct Iteration {
+    /// Number of packets received from devices or taken over from other workers.
     pub received: usize,
     /// Number of commands carried out.
     pub commands: usize,
@@ -75,9 +76,9 @@ pub struct Turn {
     pub events: usize,
     /// Number of parcels sent to other workers.
     pub parcels: usize,
-    /// Time at which the next iteration is due without a packet or a command.
+    /// Time of the next task that doesn't wait for a packet or a command; `None` if there is none.
     pub next_event: Option<Instant>,
-    /// Whether the worker has been stopped and is finished: no more packets arrive, or its time is over.
+    /// Whether the worker has been stopped and can end, because no more packets arrive or its time is over.
     pub stopped: bool,
 }
 
@@ -87,9 +88,9 @@ struct WorkerCounts {
     /// Number of packets inside the worker when the counters were cleared.
     carried: u64,
     /// Iterations with packets.
-    busy_turns: u64,
+    busy_iterations: u64,
     /// Iterations without packets.
-    idle_turns: u64,
+    idle_iterations: u64,
     /// Number of sleeps.
     sleeps: u64,
     /// Longest duration of an iteration with a command.
@@ -107,15 +108,15 @@ pub struct Worker {
     commands: Consumer<Command>,
     events: Producer<Event>,
     host: Box<dyn HostPath>,
-    /// Time of the stop command.
+    /// Time of the stop command; `None` before it.
     stop: Option<Instant>,
     counts: WorkerCounts,
     ended: Arc<AtomicBool>,
 }
 
 impl Worker {
-    /// Returns a worker with packet memory `pool` that looks up routes in `prefixes` and punts packets to the
-    /// kernel by `host`. `seed` keys its hashes.
+    /// Returns a worker without devices and control's end of its rings. `pool`: packet memory; `prefixes`:
+    /// the shared route table; `host`: path to the kernel. `seed` keys the worker's hashes.
     ///
     /// # Errors
     /// When the kernel maps no memory for the flow table.
@@ -146,9 +147,9 @@ impl Worker {
     }
 
     /// Runs one iteration, which begins at `now`. If packets were received, `look` reads the clock again
-    /// before queues send: the receive step takes a varying time, and a shaped port would send the bytes that
-    /// accrue in it in one burst.
-    pub fn turn(&mut self, now: Instant, look: impl FnOnce() -> Instant) -> Turn {
+    /// before queues send. Without that, a shaped port would send the bytes that accrue during the receive
+    /// step late and in one burst.
+    pub fn iterate(&mut self, now: Instant, look: impl FnOnce() -> Instant) -> Iteration {
         self.router.observation.drop_log.begin(now);
         let commands = self.take_commands(now);
         let received = self.receive_all(now) + self.take_over(now);
@@ -161,9 +162,9 @@ impl Worker {
         self.hand_back();
         let parcels = self.router.handover.as_mut().map_or(0, |handover| handover.publish());
         let events = self.put_out_events();
-        let WorkerCounts { busy_turns, idle_turns, .. } = &mut self.counts;
-        *if received > 0 { busy_turns } else { idle_turns } += 1;
-        Turn {
+        let WorkerCounts { busy_iterations, idle_iterations, .. } = &mut self.counts;
+        *if received > 0 { busy_iterations } else { idle_iterations } += 1;
+        Iteration {
             received,
             commands,
             events,
@@ -176,38 +177,38 @@ impl Worker {
         }
     }
 
-    /// Closes all devices. From then on, the setting of each port for the death of the router decides whether
-    /// the kernel gets its packets.
+    /// Closes all devices. From then on, the `on-death` setting of each port decides whether the kernel gets
+    /// its packets.
     pub fn close_devices(&mut self) {
         self.devices.all.clear();
     }
 
-    /// Refuses all commands, queued and future. Callers that wait for an answer find their channel closed.
+    /// Refuses all queued and future commands. Callers that wait for an answer find their channel closed.
     pub fn end(&mut self) {
         self.ended.store(true, Ordering::SeqCst);
-        // Control first pushes a command, then reads the flag: either control sees the flag, or this loop
-        // sees the command.
+        // Control pushes a command before it reads the flag. With the fence, either control sees the flag, or
+        // this loop sees the command.
         fence(Ordering::SeqCst);
         while self.commands.pop().is_ok() {}
     }
 
-    /// Returns the contents of a panic report: the last batch, and the tables that it met.
+    /// Returns the contents of a panic report: the last batch, and the state needed to replay it.
     pub fn post_mortem(&self) -> PostMortem {
         PostMortem::of(&self.router)
     }
 
-    /// Makes the worker one of several. Call this before any other method.
+    /// Makes the worker one of several. To be called before any other method.
     pub fn join(&mut self, handover: Handover) {
         self.router.handover = Some(Box::new(handover));
     }
 
-    /// Announces to other workers that this one will sleep until woken. Returns `false`, without sleep, if
-    /// they have sent parcels.
+    /// Announces to other workers that this worker will sleep until woken. Returns `false` if it must not
+    /// sleep, because other workers have sent parcels.
     pub fn fall_asleep(&self) -> bool {
         self.router.handover.as_ref().is_none_or(|handover| handover.fall_asleep())
     }
 
-    /// Announces to other workers that this one is awake.
+    /// Announces to other workers that this worker is awake.
     pub fn wake_up(&self) {
         if let Some(handover) = &self.router.handover {
             handover.wake_up();
@@ -280,7 +281,7 @@ impl Worker {
         while self.events.slots() > 0
             && let Some(event) = self.router.take_event()
         {
-            // Never fails: the ring has a free slot.
+            // Can't fail: the ring has a free slot.
             let _ = self.events.push(event);
             count += 1;
         }
@@ -297,14 +298,14 @@ impl Worker {
 
     fn take_commands(&mut self, now: Instant) -> usize {
         let mut count = 0;
-        while count < COMMANDS_PER_TURN
+        while count < COMMANDS_PER_ITERATION
             && let Ok(command) = self.commands.pop()
         {
             let is_small = command.is_small();
             self.carry_out(command, now);
             count += 1;
             if !is_small {
-                // A command that is not small may take as long as packets can wait.
+                // Such a command may use up the time that packets can wait.
                 break;
             }
         }
@@ -312,7 +313,8 @@ impl Worker {
             offload.publish_generation(&self.router.classifier.changes);
         }
         if count > 0 {
-            // Packets that no longer have to wait are resumed first, ahead of packets received now.
+            // A command may end the wait of packets. They are resumed before packets are received, to keep
+            // their order.
             self.router.run_plugins(now);
         }
         count
@@ -397,7 +399,7 @@ impl Worker {
         }
     }
 
-    /// Adds a device under this id, and replaces the present one.
+    /// Adds a device, or replaces the one with the same id.
     pub fn add_device(&mut self, id: DeviceId, port: Box<dyn Port>) {
         if let Some(offload) = &mut self.router.offload {
             offload.device_opened(&self.router.ports, id, port.as_ref());
@@ -414,7 +416,7 @@ impl Worker {
     }
 
     fn clear_counters(&mut self) {
-        // Packets between two workers count as carried at the sender until the receiver takes them over.
+        // A packet between two workers counts as carried at the sender until the receiver takes it over.
         let before = carried(&self.router);
         clear_counters(&mut self.router);
         self.hosts.clear_counters();
@@ -425,13 +427,13 @@ impl Worker {
 
     /// Adds the counters of the worker itself to a snapshot of its router.
     fn complete(&mut self, mut snapshot: Snapshot) -> Snapshot {
-        let WorkerCounts { carried, busy_turns, idle_turns, sleeps, longest_change } = self.counts;
+        let WorkerCounts { carried, busy_iterations, idle_iterations, sleeps, longest_change } = self.counts;
         snapshot.devices = self.devices.counters();
         snapshot.hosts = self.hosts.counters();
         snapshot.closed = self.devices.closed.clone();
         snapshot.carried = carried;
         snapshot.memory = (self.pool.in_use(), self.pool.capacity());
-        snapshot.turns = (busy_turns, idle_turns);
+        snapshot.iterations = (busy_iterations, idle_iterations);
         snapshot.sleeps = sleeps;
         snapshot.longest_change = longest_change;
         snapshot

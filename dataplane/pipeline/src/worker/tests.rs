@@ -30,7 +30,7 @@ fn worker() -> (Worker, WorkerLink, SharedFib) {
     (worker, link, fib)
 }
 
-/// Returns a port without addresses, which sends no packets of its own.
+/// Returns settings of a port without addresses, so that the router sends no packets of its own there.
 fn bare_port() -> PortSettings {
     PortSettings { addresses: Vec::new(), ..settings(0, Tags::single(1)) }
 }
@@ -45,10 +45,12 @@ fn packets_wait_for_one_large_command_or_a_few_small_commands() {
     for count in [64, 64, 1, 1, 64, 1] {
         link.commands.push(changes(count)).unwrap();
     }
-    let taken: Vec<usize> = (0..5).map(|_| worker.turn(Instant::ZERO, || Instant::ZERO).commands).collect();
+    let taken: Vec<usize> =
+        (0..5).map(|_| worker.iterate(Instant::ZERO, || Instant::ZERO).commands).collect();
     assert_eq!(taken, [1, 1, 3, 1, 0]);
     (0..20).for_each(|_| link.commands.push(changes(1)).unwrap());
-    let taken: Vec<usize> = (0..3).map(|_| worker.turn(Instant::ZERO, || Instant::ZERO).commands).collect();
+    let taken: Vec<usize> =
+        (0..3).map(|_| worker.iterate(Instant::ZERO, || Instant::ZERO).commands).collect();
     assert_eq!(taken, [16, 4, 0]);
 }
 
@@ -71,14 +73,14 @@ fn queues_send_at_the_time_after_packets_were_received() {
         let packet = worker.pool.packet_from(&[0; 1000]).unwrap();
         entry.scheduler.as_mut().unwrap().enqueue(packet, start, &mut Vec::new());
     }
-    // A packet takes a millisecond: the second one is not due at the start of the iteration, but after a
-    // frame was received.
+    // The shaper sends a packet per millisecond. The second packet is not due at the start of the iteration,
+    // but it is when a frame has been received.
     let (early, late) = (Instant::from_nanos(999_999), Instant::from_nanos(1_000_000));
     let sent = [(start, false), (early, false), (early, true)].map(|(begins, receives)| {
         if receives {
             wire.inject(&[0; 60]);
         }
-        worker.turn(begins, || late);
+        worker.iterate(begins, || late);
         wire.take_transmitted().len()
     });
     assert_eq!(sent, [1, 0, 1]);
@@ -90,14 +92,14 @@ fn iteration_takes_packets_of_plugins_by_weight() {
     let options = Options { plugin_weight: 4, ..Options::default() };
     worker.carry_out(options.into(), Instant::ZERO);
     worker.carry_out(PortCommand::Set(PortId(1), bare_port()).into(), Instant::ZERO);
-    // The destination has no route, so packets end at once after classification.
+    // The destination has no route, so the router drops the packets after classification.
     let mut frame = [0; 28];
     (frame[0], frame[3], frame[8], frame[9]) = (0x45, 28, 9, 17);
     frame[12..20].copy_from_slice(&[192, 0, 2, 1, 198, 51, 100, 1]);
     assert!((0..10).all(|_| worker.router.gate_run().begin_made(&frame, PortId(1), 0)));
     let rounds = [0; 4].map(|_| {
-        let turn = worker.turn(Instant::ZERO, || Instant::ZERO);
-        (worker.router.pending.from_plugins.len(), turn.next_event == Some(Instant::ZERO))
+        let iteration = worker.iterate(Instant::ZERO, || Instant::ZERO);
+        (worker.router.pending.from_plugins.len(), iteration.next_event == Some(Instant::ZERO))
     });
     assert_eq!(rounds, [(6, true), (2, true), (0, false), (0, false)]);
     let totals = &worker.router.observation.totals;
@@ -134,7 +136,7 @@ fn flows_are_listed_and_forgotten_some_at_a_time_and_none_is_left_out() {
             let command =
                 if forgets { FlowCommand::Flush(scan, reply) } else { FlowCommand::Scan(scan, reply) };
             link.commands.push(command.into()).unwrap();
-            worker.turn(Instant::ZERO, || Instant::ZERO);
+            worker.iterate(Instant::ZERO, || Instant::ZERO);
             let page = answer.try_recv().unwrap();
             assert!(page.flows.len() <= 64);
             found.extend(page.flows.iter().map(|flow| flow.key.source()));

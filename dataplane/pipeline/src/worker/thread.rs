@@ -1,4 +1,4 @@
-//! Thread of a worker under the real clock: polling, sleep, and wake-up.
+//! Thread that runs a worker under the real clock: polling, sleep, and wake-up.
 
 use std::os::fd::{AsRawFd, BorrowedFd};
 use std::sync::LazyLock;
@@ -11,7 +11,7 @@ use nix::sys::time::TimeSpec;
 use nix::time::{ClockId, clock_gettime};
 
 pub use crate::wake::Wake;
-use crate::worker::{Turn, Worker};
+use crate::worker::{Iteration, Worker};
 
 /// Mode in which a worker waits for packets.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -20,33 +20,33 @@ pub enum IoMode {
     Poll,
     /// The worker sleeps whenever it has nothing to do.
     Interrupt,
-    /// The worker polls while packets arrive, and sleeps once none has arrived for [`PATIENCE`]. After a long
-    /// sleep it sleeps again without polling, until a sleep was short. It also polls while a queue is due to
-    /// send within 150 microseconds.
+    /// The worker polls while packets arrive, and sleeps once none has arrived for [`PATIENCE`]. After a
+    /// sleep of at least `PATIENCE`, it sleeps again without polling first. It also polls if a queue is due
+    /// to send within 150 microseconds.
     #[default]
     Adaptive,
 }
 
-/// Time without packets after which an adaptive worker sleeps; also the shortest sleep after which it does
-/// not poll. It is longer than the gap between batches of a busy sender, and short enough to be negligible in
-/// CPU usage.
+/// Time without packets after which an adaptive worker sleeps. After a shorter sleep, the worker polls again.
+/// The time is longer than the gap between batches of a busy sender, and too short to matter for CPU usage.
 pub const PATIENCE: Duration = Duration::from_micros(50);
 
-/// Time before a due event in which an adaptive worker doesn't sleep. One sleep in a hundred ends about 110
-/// microseconds late. A queue above about 80 Mb/s can't make up for such a delay at once.
+/// Minimum time to the next due event at which an adaptive worker may sleep. One sleep in a hundred ends
+/// about 110 microseconds late. A queue above about 80 Mb/s can't make up for such a delay at once.
 const SOON: Duration = Duration::from_micros(150);
 
-/// Longest sleep: the maximum delay of an event that nothing signals.
+/// Longest sleep. It limits the delay of events that signal no descriptor.
 const LONGEST_SLEEP: Duration = Duration::from_secs(1);
 
-/// Offset of a time namespace from the kernel's CLOCK_MONOTONIC, in nanoseconds. Programs in the kernel read
-/// the clock itself, and share token buckets with workers.
+/// Offset between the clock of a time namespace and the kernel's CLOCK_MONOTONIC, in nanoseconds. eBPF
+/// programs, which share token buckets with workers, read the kernel's clock without the offset.
 static NAMESPACE: LazyLock<i64> = LazyLock::new(|| {
     let offsets = std::fs::read_to_string("/proc/self/timens_offsets").unwrap_or_default();
     monotonic_offset(&offsets)
 });
 
-/// Returns the CLOCK_MONOTONIC offset from the file of offsets, in nanoseconds; 0 if it is missing.
+/// Returns the CLOCK_MONOTONIC offset from the contents of `/proc/self/timens_offsets`, in nanoseconds; 0 if
+/// it is missing.
 fn monotonic_offset(offsets: &str) -> i64 {
     let own = offsets.lines().find_map(|line| line.strip_prefix("monotonic"));
     let mut numbers =
@@ -54,7 +54,7 @@ fn monotonic_offset(offsets: &str) -> i64 {
     numbers.next().unwrap_or(0_i64) * 1_000_000_000 + numbers.next().unwrap_or(0)
 }
 
-/// Returns the time by the kernel's CLOCK_MONOTONIC, as programs in the kernel read it.
+/// Returns the time by the kernel's CLOCK_MONOTONIC, as eBPF programs read it.
 pub fn now() -> Instant {
     let time = clock_gettime(ClockId::CLOCK_MONOTONIC).unwrap_or(TimeSpec::new(0, 0));
     let own = time.tv_sec() * 1_000_000_000 + time.tv_nsec();
@@ -67,37 +67,37 @@ pub fn run(worker: &mut Worker, mode: IoMode, wake: &Wake, control: &Wake) {
     let mut time = now();
     let mut last_packet = time;
     let mut patience = PATIENCE;
-    // The kernel must not delay due events to combine timers. If the call fails, events are up to 50
+    // Keeps the kernel from delaying timers to combine them. If the call fails, events are up to 50
     // microseconds late.
     let _ = set_timerslack(1);
     let early = if mode == IoMode::Adaptive { PATIENCE } else { Duration::ZERO };
     loop {
-        let turn = worker.turn(time, now);
-        if turn.events > 0 {
+        let iteration = worker.iterate(time, now);
+        if iteration.events > 0 {
             control.signal();
         }
-        if turn.stopped {
+        if iteration.stopped {
             return;
         }
-        if turn.received > 0 {
+        if iteration.received > 0 {
             last_packet = time;
         }
         let idle = time.since(last_packet) >= patience;
         let may_sleep = match mode {
             IoMode::Poll => false,
-            IoMode::Interrupt => turn.received == 0,
-            IoMode::Adaptive => turn.received == 0 && idle && !is_soon(turn.next_event, time),
+            IoMode::Interrupt => iteration.received == 0,
+            IoMode::Adaptive => iteration.received == 0 && idle && !is_soon(iteration.next_event, time),
         };
         let before = time;
-        if may_sleep && turn.commands == 0 && worker.fall_asleep() {
-            sleep(worker, &turn, wake, early);
+        if may_sleep && iteration.commands == 0 && worker.fall_asleep() {
+            sleep(worker, &iteration, wake, early);
             worker.wake_up();
             time = now();
-            // Polling pays off only if packets arrive sooner than such a sleep ends.
+            // Polling pays off only if packets arrive before a sleep of `PATIENCE` ends.
             patience = if time.since(before) < PATIENCE { PATIENCE } else { Duration::ZERO };
         } else {
             time = now();
-            if turn.commands > 0 {
+            if iteration.commands > 0 {
                 worker.note_change(time.since(before));
             }
         }
@@ -105,26 +105,26 @@ pub fn run(worker: &mut Worker, mode: IoMode, wake: &Wake, control: &Wake) {
 }
 
 /// Returns whether an event is due so soon that a sleep would end too late. A thread on a halted processor
-/// resumes about 60 microseconds after its timer, and a queue at 1 Gb/s sends a packet every 12 microseconds.
-/// A long delay of the worker reduces the rate of the queue.
+/// resumes about 60 microseconds after its timer. In this time, a queue at 1 Gb/s sends five packets. A long
+/// delay of the worker reduces the rate of the queue.
 fn is_soon(next_event: Option<Instant>, now: Instant) -> bool {
     next_event.is_some_and(|event| event.since(now) < SOON)
 }
 
-/// Returns the maximum duration of a sleep, which ends `early` before the next event.
+/// Returns the maximum duration of a sleep. The sleep must end `early` before the next event.
 fn longest_sleep(must_poll: bool, next_event: Option<Instant>, now: Instant, early: Duration) -> Duration {
     let longest = if must_poll { Duration::from_millis(1) } else { LONGEST_SLEEP };
     next_event.map_or(longest, |event| longest.min(event.since(now).saturating_sub(early)))
 }
 
-fn sleep(worker: &mut Worker, turn: &Turn, wake: &Wake, early: Duration) {
-    let longest = longest_sleep(worker.must_poll(), turn.next_event, now(), early);
+fn sleep(worker: &mut Worker, iteration: &Iteration, wake: &Wake, early: Duration) {
+    let longest = longest_sleep(worker.must_poll(), iteration.next_event, now(), early);
     let raw = std::iter::once(wake.as_raw_fd()).chain(worker.descriptors());
     let mut descriptors: Vec<PollFd<'_>> = raw
         // SAFETY: the worker's devices and `wake` keep these descriptors open until the poll is over.
         .map(|fd| PollFd::new(unsafe { BorrowedFd::borrow_raw(fd) }, PollFlags::POLLIN))
         .collect();
-    // An interrupted sleep counts as a short one.
+    // An error means that a signal handler has interrupted the sleep, which then counts as a short sleep.
     let _ = ppoll(&mut descriptors, Some(TimeSpec::from_duration(longest)), None);
     if descriptors.first().and_then(PollFd::any).unwrap_or(true) {
         wake.clear();

@@ -1,4 +1,4 @@
-//! Gates of a worker, and the bindings at them.
+//! Gates of a worker, and their bindings.
 
 use std::fmt;
 use std::sync::Arc;
@@ -7,14 +7,14 @@ use millrace_plugin_abi::Position;
 use millrace_units::GateId;
 
 use crate::execution::instances::BoundInstance;
-use crate::offload_form::OffloadForm;
+use crate::offload_steps::OffloadSteps;
 use crate::path::{Refusal, Step};
 use crate::policer::Policer;
 use crate::slab::{Key, Slab};
 use crate::{Action, BindingCounts, BindingCountsPage, BindingId, BindingTable, CallLimits, GateOrder};
 
-/// Number of bindings for which memory is reserved. More bindings would move the memory, which delays
-/// packets.
+/// Number of bindings for which memory is reserved. Beyond it, a new binding moves all of them to larger
+/// memory, which delays packets.
 const BINDINGS: usize = 1 << 16;
 
 /// Gate with its filter table.
@@ -33,7 +33,7 @@ impl<T> WorkerGate<T> {
         self.id
     }
 
-    /// Returns the position of the gate in the journey.
+    /// Returns the position of the gate in the pipeline.
     pub fn position(&self) -> Position {
         self.position
     }
@@ -49,12 +49,14 @@ impl<T> WorkerGate<T> {
     }
 }
 
-/// Effect of a binding that a packet could evade by hiding its transport header.
+/// Effect of a binding that a packet could evade by hiding its transport header, for example by
+/// fragmentation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Judgement {
     /// No such effect.
     None,
-    /// The filter names protocol, ports or flags: a packet could choose another queue, port or copy.
+    /// The filter names protocol, ports or flags: by hiding them, a packet could get another queue, port or
+    /// copy.
     Steers,
     /// The binding may end a packet: it drops, rejects or polices, or is an instance outside copy gates.
     Refuses,
@@ -65,9 +67,10 @@ pub(crate) struct Binding {
     pub gate: GateId,
     pub action: Action,
     pub priority: i32,
-    /// Step of the binding; `None` if its instance did not exist when it was bound. It then has no effect.
+    /// Step of the binding in paths. `None` if its instance didn't exist when the binding was added; the
+    /// binding then has no effect.
     pub step: Option<Step>,
-    /// Whether the binding's instance subscribes to the ends of flows.
+    /// Whether the binding's instance subscribes to ends of flows.
     pub hears: bool,
     /// Effect of the binding that a packet could evade by hiding its transport header.
     pub judgement: Judgement,
@@ -100,9 +103,9 @@ impl Judgement {
 pub struct Bindings<T> {
     gates: Vec<WorkerGate<T>>,
     slab: Slab<Binding>,
-    /// Number of bindings that refuse or steer packets.
+    /// Number of bindings whose judgement is `Refuses` or `Steers`.
     judging: usize,
-    /// Number of bindings that refuse packets.
+    /// Number of bindings whose judgement is `Refuses`.
     refusing: usize,
     /// Whether a change may have altered the paths of known flows.
     reclassify: bool,
@@ -145,19 +148,22 @@ impl<T: BindingTable> Bindings<T> {
         }
     }
 
-    /// Whether a packet could evade any binding by hiding its transport header. Such a binding drops, rejects
-    /// or polices, is an instance outside copy gates, or has a filter on protocol, ports or flags.
+    /// Whether there is a binding that a packet could evade by hiding its transport header.
+    ///
+    /// Such a binding drops, rejects or polices, is an instance outside copy gates, or has a filter on
+    /// protocol, ports or flags.
     pub fn judges(&self) -> bool {
         self.judging > 0
     }
 
-    /// Whether any binding may end packets: it drops, rejects or polices, or is an instance outside copy
-    /// gates.
+    /// Whether there is a binding that may end packets: it drops, rejects or polices, or is an instance
+    /// outside copy gates.
     pub fn refuses(&self) -> bool {
         self.refusing > 0
     }
 
-    /// Whether a change may have altered the paths of known flows. Ask once after each change.
+    /// Whether a change may have altered the paths of known flows. Resets the answer to `false`: call it once
+    /// after each change.
     pub fn take_reclassify(&mut self) -> bool {
         std::mem::take(&mut self.reclassify)
     }
@@ -167,9 +173,10 @@ impl<T: BindingTable> Bindings<T> {
         Some(&self.slab.at(binding.0)?.1.action)
     }
 
-    /// Returns the token bucket of a driver form if its binding still exists.
-    pub fn offload_policer(&self, form: &OffloadForm) -> Option<&Arc<Policer>> {
-        let word = *form.bindings.get(usize::from(form.polices_at?))?;
+    /// Returns the token bucket that an offloaded path polices with; `None` if it has none, or if the binding
+    /// no longer exists.
+    pub fn offload_policer(&self, steps: &OffloadSteps) -> Option<&Arc<Policer>> {
+        let word = *steps.bindings.get(usize::from(steps.polices_at?))?;
         match &self.get(Key::from_word(word))?.action {
             Action::Police(policer) => Some(policer),
             _ => None,
@@ -181,8 +188,7 @@ impl<T: BindingTable> Bindings<T> {
         Some(self.slab.get(self.slab.key(binding.0)?)?.counts)
     }
 
-    /// Returns the counts of bindings in ascending order of ids, from `from` on. The page covers at most
-    /// `most` ids.
+    /// Returns a page of binding counts: bindings with ids from `from` on, over a range of `most` ids.
     pub fn counts_from(&self, from: BindingId, most: usize) -> BindingCountsPage {
         let end = self.slab.end().min(from.0.saturating_add(most as u32));
         let counts = |slot| Some((BindingId(slot), self.slab.at(slot)?.1.counts));
@@ -190,8 +196,8 @@ impl<T: BindingTable> Bindings<T> {
         BindingCountsPage { counts: (from.0..end).filter_map(counts).collect(), next }
     }
 
-    /// Resets the counts of bindings from `from` on, of at most `most` ids. Returns the first id after them,
-    /// if any.
+    /// Resets the counts of the bindings with ids from `from` on, over a range of `most` ids. Returns the
+    /// first id behind the range; `None` if no binding is left.
     pub fn clear_counts(&mut self, from: BindingId, most: usize) -> Option<BindingId> {
         let end = self.slab.end().min(from.0.saturating_add(most as u32));
         for slot in from.0..end {
@@ -222,7 +228,7 @@ impl<T: BindingTable> Bindings<T> {
         Some(self.gates.remove(place).table)
     }
 
-    /// Adds a binding. `instance` is the instance of its action, if the action is an instance that exists.
+    /// Adds a binding. `instance` is `None` if the action is no instance, or if its instance doesn't exist.
     pub(crate) fn bind(
         &mut self,
         id: BindingId,
@@ -246,7 +252,7 @@ impl<T: BindingTable> Bindings<T> {
         );
     }
 
-    /// Removes a binding by its filter.
+    /// Removes a binding by its id, and its filter from the gate's table.
     pub(crate) fn unbind(&mut self, id: BindingId, filter: T::Filter) {
         let Some(binding) = self.take(id.0) else { return };
         if let Some(gate) = self.gates.iter_mut().find(|gate| gate.id == binding.gate) {
@@ -255,7 +261,7 @@ impl<T: BindingTable> Bindings<T> {
         }
     }
 
-    /// Updates the bindings of an instance after its replacement.
+    /// Updates all bindings of an instance after a successor has replaced it.
     pub(crate) fn rebind(&mut self, old: Key, new: BoundInstance) {
         let BoundInstance { key, hears, state } = new;
         for binding in self.slab.iter_mut().filter(|binding| binding.step == Some(Step::Instance(old))) {
@@ -277,26 +283,24 @@ impl<T: BindingTable> Bindings<T> {
         self.slab.is_empty()
     }
 
-    /// Returns a binding with its key by its id.
+    /// Returns the binding with this id, and its key.
     #[inline]
     pub(crate) fn at(&self, id: BindingId) -> Option<(Key, &Binding)> {
         self.slab.at(id.0)
     }
 
-    /// Returns a binding.
     #[inline]
     pub(crate) fn get(&self, key: Key) -> Option<&Binding> {
         self.slab.get(key)
     }
 
-    /// Returns a binding, for its counts.
     #[inline]
     pub(crate) fn get_mut(&mut self, key: Key) -> Option<&mut Binding> {
         self.slab.get_mut(key)
     }
 }
 
-/// Returns the treatment of packets by an action at a position; `None` for an instance that doesn't exist.
+/// Returns the step that carries out an action at a position; `None` for an instance that doesn't exist.
 fn step_of(action: &Action, position: Position, instance: Option<BoundInstance>) -> Option<Step> {
     match action {
         Action::Instance(_) => instance.map(|instance| Step::Instance(instance.key)),

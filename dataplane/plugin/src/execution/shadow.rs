@@ -1,5 +1,5 @@
-//! Shadow instances: a new version of an instance processes copies of the old version's packets, and the
-//! router compares the verdicts.
+//! Shadow: a new version of an instance runs on copies of the old version's packets, and the router compares
+//! the verdicts.
 
 use std::time::Duration;
 
@@ -9,28 +9,28 @@ use millrace_units::Instant;
 
 use crate::fault::overrun;
 
-/// Maximum number of slices of a shadow call, for which the worker waits.
+/// Maximum number of slices of a shadow's call. The worker waits for the end of the call.
 const MOST_SLICES: u32 = 10;
-/// Number of packet bytes that are compared.
+/// Number of leading packet bytes that are compared.
 const COMPARED: usize = 128;
 
-/// Result of a shadow run.
+/// Result of a shadow.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct ShadowReport {
     /// Packets that both instances processed.
     pub packets: u64,
-    /// Number of these packets that the instances treated differently.
+    /// Number of these packets whose verdict, first bytes or tag differed.
     pub different: u64,
-    /// Description of the first difference.
+    /// Description of the first difference; `None` if there was none.
     pub first: Option<String>,
-    /// Fault of the new instance, which ends the comparison.
+    /// Fault of the new version, which ends the comparison; `None` if it had no fault.
     pub fault: Option<String>,
 }
 
-/// Receiver of the report at the end of a shadow run; gets `None` if the instance doesn't exist.
+/// Receiver of a shadow's report at its end; gets `None` if the instance doesn't exist.
 pub type Reported = Box<dyn FnOnce(Option<ShadowReport>) + Send>;
 
-/// Shadow instance with its results so far.
+/// New version of an instance, with the results of the comparison so far.
 pub(crate) struct Shadow {
     instance: Box<dyn Instance>,
     /// Number of packets still to compare.
@@ -51,7 +51,7 @@ impl Drop for Shadow {
 
 impl Shadow {
     pub fn new(mut instance: Box<dyn Instance>, packets: u64, pool: Pool, reported: Reported) -> Self {
-        // Only the active instance accesses maps.
+        // Only the active instance may access maps.
         instance.attach_maps(Vec::new());
         let (report, reported) = (ShadowReport::default(), Some(reported));
         Self { instance, left: packets, report, reported, pool, copies: Vec::new(), keys: Vec::new() }
@@ -70,8 +70,8 @@ impl Shadow {
         }
     }
 
-    /// Processes the copies in slices of the given length, and compares the results with those of the active
-    /// instance. Returns whether packets are left to compare.
+    /// Runs the shadow on the copies, and compares its results with the results of the active instance.
+    /// `slice` is the length of a slice. Returns whether packets are left to compare.
     pub fn compare(
         &mut self,
         packets: &[Packet],
@@ -131,16 +131,16 @@ fn start(packet: &Packet) -> &[u8] {
 /// Describes a verdict in words.
 fn in_words(verdict: Verdict) -> String {
     match verdict {
-        Verdict::Pass => "it passes".to_owned(),
-        Verdict::Drop(reason) => format!("it is dropped for reason {reason}"),
-        Verdict::Consume => "it is consumed".to_owned(),
-        Verdict::Hold(until) => format!("it is held until {} ms", until.as_nanos() / 1_000_000),
-        Verdict::Port(port) => format!("it leaves by port {}", port.0),
-        Verdict::Ports(ports) => format!("it leaves by the ports of the bits {ports:#x}"),
-        Verdict::Queue(queue) => format!("it waits in queue {}", queue.0),
-        Verdict::Instance(id) => format!("instance {} gets it", id.0),
-        Verdict::Classify => "it is classified again".to_owned(),
-        Verdict::Fault => "the instance fails at it".to_owned(),
+        Verdict::Pass => "passes it".to_owned(),
+        Verdict::Drop(reason) => format!("drops it for reason {reason}"),
+        Verdict::Consume => "consumes it".to_owned(),
+        Verdict::Hold(until) => format!("holds it until {} ms", until.as_nanos() / 1_000_000),
+        Verdict::Port(port) => format!("sends it by port {}", port.0),
+        Verdict::Ports(ports) => format!("sends it by the ports of the bit mask {ports:#x}"),
+        Verdict::Queue(queue) => format!("puts it into queue {}", queue.0),
+        Verdict::Instance(id) => format!("gives it to instance {}", id.0),
+        Verdict::Classify => "classifies it again".to_owned(),
+        Verdict::Fault => "fails at it".to_owned(),
     }
 }
 
@@ -148,9 +148,9 @@ type Treated<'a> = (Verdict, &'a [u8], u8);
 
 fn difference(number: u64, key: &FlowKey, old: Treated<'_>, new: Treated<'_>) -> String {
     let what = if old.0 != new.0 {
-        format!("{} before, {} now", in_words(old.0), in_words(new.0))
+        format!("the old version {}, the new version {}", in_words(old.0), in_words(new.0))
     } else if old.2 != new.2 {
-        format!("tag {} has become {}", old.2, new.2)
+        format!("the old version sets tag {}, the new version tag {}", old.2, new.2)
     } else {
         let at = old.1.iter().zip(new.1).position(|(old, new)| old != new);
         format!("byte {} differs", at.unwrap_or_else(|| old.1.len().min(new.1.len())))

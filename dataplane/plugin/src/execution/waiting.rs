@@ -1,12 +1,12 @@
-//! Waiting packets of instances: packets of a suspended call, packets that wait for the end of the call, and
-//! packets held until a time.
+//! Packets that wait for an instance: those of its suspended call, those that arrived during the call, and
+//! those that it holds until a time.
 //!
-//! A batch can't lose packets in its middle. An instance's request to keep packets is therefore first
-//! recorded as a [`Ticket`]. When the batch is disposed of, each packet with a ticket moves here.
+//! A stage can't take packets out of the middle of a batch. Therefore it first records an instance's request
+//! to keep packets as a [`Ticket`]. When the batch is disposed of, each packet with a ticket moves here.
 //!
-//! All instances share the memory for waiting packets. An instance may keep as many packets as there are free
-//! places beside them: a single instance gets half of all places, a second one half of the rest. No instance
-//! can thus exhaust the places of others (*dynamic thresholds*, Choudhury and Hahne, IEEE/ACM Transactions on
+//! All instances of a worker share the places for waiting packets. An instance may keep as many packets as
+//! places are free: a single instance gets half of all places, a second one half of the rest. So no instance
+//! can exhaust the places of others (*dynamic thresholds*, Choudhury and Hahne, IEEE/ACM Transactions on
 //! Networking 6(2), 1998, with a factor of one).
 
 mod packet;
@@ -23,23 +23,23 @@ use crate::execution::succession::{Successed, Succession, Successor};
 use crate::flow_state::{FlowStateBlocks, StateRef};
 use crate::slab::Key;
 
-/// Maximum number of packets that wait for a suspended call of an instance.
+/// Maximum number of packets that wait for the end of an instance's call.
 const MOST_BEHIND: usize = 4096;
-/// Maximum number of control messages that wait for a busy instance.
+/// Maximum number of requests of control that wait for the end of an instance's call.
 const MOST_ASKED: usize = 64;
-/// Longest time that an instance may hold a packet; a longer time is a fault.
+/// Maximum time that an instance may hold a packet. A longer time is a fault.
 pub(crate) const LONGEST_HOLD: Duration = Duration::from_secs(60);
-/// Maximum number of packets in a call that a worker makes of waiting packets.
+/// Maximum number of waiting packets that a worker combines into one call.
 pub(crate) const MOST_IN_CALL: usize = 64;
 
-/// Stage of a path, by its index among the stages of a position.
+/// Stage of a path, by its index at a position.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Place {
     /// Path of the packet.
     pub path: PathId,
     /// Position of the stage.
     pub position: Position,
-    /// Index of the stage at the position.
+    /// Index of the stage among the path's stages at this position.
     pub stage: u16,
 }
 
@@ -55,22 +55,22 @@ impl Place {
     }
 }
 
-/// Number of a request to keep packets, valid until the batch is disposed of.
+/// Number of a recorded request to keep packets, valid until the batch is disposed of.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Ticket(u32);
 
-/// Request of an instance to keep packets.
+/// Reason to keep packets.
 #[derive(Clone, Copy, Debug)]
 enum Wish {
     /// The packets belong to the suspended call of this instance.
     Call(Key),
-    /// The packets wait until this instance is free.
-    Turn(Key),
+    /// The packets wait until this instance is free, so until its call ends.
+    Free(Key),
     /// The instance in this slot holds the packet until this time.
     Until(u32, Instant),
 }
 
-/// Recorded request for packets at a stage.
+/// Recorded request to keep packets, with their stage.
 #[derive(Clone, Copy, Debug)]
 struct Noted {
     wish: Wish,
@@ -84,7 +84,7 @@ pub(crate) enum Errand {
     /// Processing of packets.
     #[default]
     Packets,
-    /// Periodic call, message of the other half, or end of a flow.
+    /// Timer, message of the host companion, or end of a flow.
     Own,
     /// Control message; the answer goes to this receiver.
     Control(Answer),
@@ -94,9 +94,9 @@ pub(crate) enum Errand {
 pub(crate) enum Asked {
     /// Control message, with the receiver of the answer.
     Message(Message, Answer),
-    /// Message from the other half of the plugin.
+    /// Message from the host companion.
     Tell(Vec<u8>),
-    /// Replacement by a successor.
+    /// Upgrade to a successor.
     Succeed(Successor, Successed),
 }
 
@@ -115,11 +115,11 @@ impl Asked {
     }
 }
 
-/// Receiver of the answer to a control message; gets `None` if the instance doesn't exist or is removed
+/// Receiver of the answer to a control message. Gets `None` if the instance doesn't exist, or is removed
 /// before it answers.
 pub type Answer = Box<dyn FnOnce(Option<Reply>) + Send>;
 
-/// Running call: its packets with all data that their journey needs.
+/// Running call, with its packets and their data.
 #[derive(Default)]
 pub(crate) struct Call {
     pub errand: Errand,
@@ -127,9 +127,9 @@ pub(crate) struct Call {
     pub keys: Vec<FlowKey>,
     destinations: Vec<[u8; 6]>,
     states: Vec<StateRef>,
-    /// State block numbers, as of the latest slice.
+    /// State block numbers of the packets' flows, resolved for the latest slice.
     pub numbers: Vec<u32>,
-    /// Stage of all packets of the call.
+    /// Stage of all packets of the call; `None` for a call without packets.
     pub place: Option<Place>,
     passed_on: u8,
     /// Number of slices so far.
@@ -153,13 +153,14 @@ impl Call {
         self.passed_on = waiting.passed_on;
     }
 
-    /// Resolves the flow state references of the packets.
+    /// Resolves the flow state references of the packets into block numbers.
     pub fn find_states(&mut self, blocks: &FlowStateBlocks) {
         self.numbers.clear();
         self.numbers.extend(self.states.iter().map(|state| blocks.resolve(*state)));
     }
 
-    /// Ends the call: passes each packet with its number to `each`. The packets are now at `place`.
+    /// Ends the call: passes the index and the data of each packet to `each`. The packets continue at
+    /// `place`.
     pub fn finish(&mut self, place: Place, mut each: impl FnMut(usize, Waiting)) {
         let passed_on = self.passed_on;
         let rest = self.keys.drain(..).zip(self.destinations.drain(..)).zip(self.states.drain(..));
@@ -170,7 +171,7 @@ impl Call {
     }
 }
 
-/// Packets that wait for the end of an instance's call.
+/// Packets that arrived during an instance's call and wait for its end.
 #[derive(Default)]
 pub(crate) struct Behind {
     packets: VecDeque<Waiting>,
@@ -178,7 +179,7 @@ pub(crate) struct Behind {
 }
 
 impl Behind {
-    /// Returns the number of packets and their bytes.
+    /// Returns the number of packets and their total bytes.
     pub fn load(&self) -> (u32, u64) {
         (self.packets.len() as u32, self.bytes)
     }
@@ -195,12 +196,12 @@ impl Behind {
     }
 }
 
-/// Running call, waiting packets and control messages of one instance.
+/// Running call of an instance, with packets and requests that wait for its end.
 pub(crate) struct Backlog {
     pub instance: Key,
     pub call: Call,
     pub behind: Behind,
-    /// Control messages, which precede the waiting packets.
+    /// Requests of control. They are served before the waiting packets.
     pub asked: VecDeque<Asked>,
 }
 
@@ -209,12 +210,12 @@ impl Backlog {
         Self { instance, call, behind: Behind::default(), asked: VecDeque::new() }
     }
 
-    /// Returns the number of packets.
+    /// Returns the number of packets in the call and behind it.
     fn len(&self) -> usize {
         self.call.packets.len() + self.behind.packets.len()
     }
 
-    /// Starts a call with waiting packets that are at the same stage. Returns whether any packet waited.
+    /// Starts a call with the waiting packets of one stage. Returns `false` if no packet waits.
     pub fn begin_call(&mut self) -> bool {
         let alike = |waiting: &Waiting| (waiting.place, waiting.passed_on);
         let Some(first) = self.behind.packets.front().map(alike) else { return false };
@@ -227,11 +228,11 @@ impl Backlog {
     }
 }
 
-/// Packet held until a time. In the order of `Ord`, the earlier packet is the greater.
+/// Packet held until a time. The earliest packet is the greatest by `Ord`, so the heap yields it first.
 #[derive(Debug)]
 struct Held {
     until: Instant,
-    /// Sequence number, which orders packets with the same time.
+    /// Sequence number, which orders packets held until the same time.
     order: u64,
     /// Slot of the instance that holds the packet.
     by: u32,
@@ -265,7 +266,7 @@ pub(crate) struct WaitingRoom {
     backlogs: Vec<Backlog>,
     held: BinaryHeap<Held>,
     order: u64,
-    /// Number of packets that the instance of each slot holds; slots without held packets are absent.
+    /// Number of held packets of each slot whose instance holds packets.
     holders: Vec<(u32, usize)>,
 }
 
@@ -277,15 +278,14 @@ impl WaitingRoom {
     }
 
     /// Records that packets belong to a suspended call of the instance. `written` states whether the instance
-    /// may have written to them.
+    /// may have written to the packets.
     pub fn suspend(&mut self, instance: Key, place: Place, passed_on: u8, written: bool) -> Ticket {
         let call = Call { slices: 1, written, ..Call::default() };
         self.backlogs.push(Backlog::new(instance, call));
         self.ticket(Wish::Call(instance), place, passed_on)
     }
 
-    /// Records that the instance is busy with a call without packets. Packets for the instance wait until the
-    /// call ends.
+    /// Records a suspended call without packets. Packets for the instance wait until this call ends.
     pub fn suspend_errand(&mut self, instance: Key, errand: Errand) {
         match self.backlogs.iter_mut().find(|backlog| backlog.instance == instance) {
             Some(backlog) => (backlog.call.errand, backlog.call.slices) = (errand, 1),
@@ -296,12 +296,12 @@ impl WaitingRoom {
         }
     }
 
-    /// Records that packets wait for a busy instance.
+    /// Records that packets wait for the end of an instance's call.
     pub fn queue(&mut self, instance: Key, place: Place, passed_on: u8) -> Ticket {
-        self.ticket(Wish::Turn(instance), place, passed_on)
+        self.ticket(Wish::Free(instance), place, passed_on)
     }
 
-    /// Records that an instance holds a packet until a time. The packet then continues after the stage.
+    /// Records that an instance holds a packet until a time. Then the packet continues at the next stage.
     pub fn hold(&mut self, instance: Key, until: Instant, place: Place) -> Ticket {
         self.ticket(Wish::Until(instance.slot, until), place.next(), 0)
     }
@@ -311,9 +311,11 @@ impl WaitingRoom {
         Ticket(self.tickets.len() as u32 - 1)
     }
 
-    /// Takes a packet that has a ticket. The caller passes the packets of a batch in their order. At most
-    /// `most` packets may wait in all. Once the instance has used up its share, takes only packets of its
-    /// suspended call and returns the others.
+    /// Takes a packet that has a ticket, or returns it if it may not wait. The caller passes the packets of a
+    /// batch in their order.
+    ///
+    /// At most `most` packets may wait at the worker. A packet of the instance's suspended call is always
+    /// taken. Other packets are taken while the instance keeps fewer packets than places are free.
     pub fn keep(&mut self, ticket: Ticket, most: usize, kept: Kept) -> Option<Packet> {
         let Kept { packet, key, destination, state } = kept;
         let Some(Noted { wish, place, passed_on }) = self.tickets.get(ticket.0 as usize).copied() else {
@@ -321,7 +323,7 @@ impl WaitingRoom {
         };
         let waiting = Waiting { packet, key, destination, place, state, passed_on };
         match wish {
-            Wish::Until(slot, _) | Wish::Turn(Key { slot, .. }) if !self.has_room(slot, most) => {
+            Wish::Until(slot, _) | Wish::Free(Key { slot, .. }) if !self.has_room(slot, most) => {
                 Some(waiting.packet)
             }
             Wish::Until(slot, until) => {
@@ -335,11 +337,11 @@ impl WaitingRoom {
                 }
                 None => Some(waiting.packet),
             },
-            Wish::Turn(instance) => self.wait_for(instance, waiting).err().map(|waiting| waiting.packet),
+            Wish::Free(instance) => self.wait_for(instance, waiting).err().map(|waiting| waiting.packet),
         }
     }
 
-    /// Whether the instance in a slot may keep one more packet if at most `most` packets may wait.
+    /// Whether an instance keeps fewer packets than places are free. `most` is the total number of places.
     fn has_room(&self, slot: u32, most: usize) -> bool {
         let behind = self.backlogs.iter().filter(|backlog| backlog.instance.slot == slot).map(Backlog::len);
         let held = self.holders.iter().filter(|(holder, _)| *holder == slot).map(|(_, held)| *held);
@@ -353,7 +355,7 @@ impl WaitingRoom {
     /// Queues a packet until the instance's call ends.
     ///
     /// # Errors
-    /// The packet if too many packets wait.
+    /// The packet, if [`MOST_BEHIND`] packets already wait for the instance.
     pub fn wait_for(&mut self, instance: Key, waiting: Waiting) -> Result<(), Waiting> {
         if self.backlog(instance).is_none() {
             self.backlogs.push(Backlog::new(instance, Call::default()));
@@ -367,7 +369,8 @@ impl WaitingRoom {
         }
     }
 
-    /// Queues a request of control for a busy instance. Returns whether there was room.
+    /// Queues a request of control until the instance's call ends. Returns `false` if the queue is full; the
+    /// request is then answered with an error.
     pub fn ask(&mut self, instance: Key, asked: Asked) -> bool {
         match self.backlog(instance) {
             Some(backlog) if backlog.asked.len() < MOST_ASKED => {
@@ -383,19 +386,19 @@ impl WaitingRoom {
         }
     }
 
-    /// Removes and returns the backlog with this number.
+    /// Removes and returns the backlog at this index.
     pub fn take_backlog(&mut self, number: usize) -> Option<Backlog> {
         (number < self.backlogs.len()).then(|| self.backlogs.swap_remove(number))
     }
 
-    /// Puts a backlog back under its number.
+    /// Puts a backlog back at its index.
     pub fn put_backlog(&mut self, number: usize, backlog: Backlog) {
         self.backlogs.push(backlog);
         let last = self.backlogs.len() - 1;
         self.backlogs.swap(number, last);
     }
 
-    /// Holds a packet until a time, on behalf of the instance in a slot.
+    /// Holds a packet until a time, for the instance in slot `by`.
     pub fn hold_packet(&mut self, by: u32, until: Instant, waiting: Waiting) {
         self.order += 1;
         self.held.push(Held { until, order: self.order, by, waiting });
@@ -405,7 +408,7 @@ impl WaitingRoom {
         }
     }
 
-    /// Releases all held packets for which `is_orphan` holds, in the order of their times.
+    /// Makes all held packets due for which `is_orphan` holds, in the order of their times.
     pub fn let_go(&mut self, is_orphan: impl Fn(u32, Place) -> bool) {
         if !self.held.iter().any(|held| is_orphan(held.by, held.waiting.place)) {
             return;
@@ -422,7 +425,7 @@ impl WaitingRoom {
         self.held = held.into();
     }
 
-    /// Invalidates all tickets, as the batch was disposed of.
+    /// Invalidates all tickets after the batch was disposed of.
     pub fn end_of_batch(&mut self) {
         self.tickets.clear();
     }
@@ -441,12 +444,13 @@ impl WaitingRoom {
         Some(held.waiting)
     }
 
-    /// Returns the time of the next action: now if calls are running, `None` if no packet waits.
+    /// Returns the time of the next action: now if any call runs, otherwise the time of the earliest held
+    /// packet. `None` if no packet waits.
     pub fn next_event(&self, now: Instant) -> Option<Instant> {
         if self.backlogs.is_empty() { self.held.peek().map(|held| held.until) } else { Some(now) }
     }
 
-    /// Returns the paths of each waiting packet: the path of its stages, and the path that counts it.
+    /// Returns the paths that waiting packets use: the paths of their stages, and the paths that count them.
     pub fn paths(&self) -> impl Iterator<Item = PathId> + '_ {
         let held = self.held.iter().map(|held| &held.waiting);
         let behind = self.backlogs.iter().flat_map(|backlog| &backlog.behind.packets);
@@ -461,7 +465,7 @@ impl WaitingRoom {
         self.held.len() + self.backlogs.iter().map(Backlog::len).sum::<usize>()
     }
 
-    /// Whether no packet is held, and no call is running or waiting.
+    /// Whether no packet is held, and no call runs or waits.
     #[inline]
     pub fn is_empty(&self) -> bool {
         self.held.is_empty() && self.backlogs.is_empty()

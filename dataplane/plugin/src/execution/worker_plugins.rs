@@ -1,6 +1,6 @@
-//! Worker side of plugins: gates, instances and bindings, and the run of packets through them.
+//! Worker side of plugins: gates, instances and bindings, and the passage of packets through them.
 
-mod offload_forms;
+mod offload_steps;
 #[expect(clippy::indexing_slicing, reason = "members of a group are places of its packets")]
 mod run;
 
@@ -20,28 +20,29 @@ use crate::flow_state::FlowStateBlocks;
 use crate::path::{EMPTY_PATH, Part, Paths, Refusal, Stage, Step};
 use crate::{Action, BindingId, BindingTable, CallLimits, Health, OnFault, PluginChange, Remains};
 
-/// Treatment of packets by a binding.
+/// Treatment of packets by a binding, for display.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum BindingTreatment {
-    /// An instance of this health handles the packets. Unless it is well, `on_fault` applies.
+    /// An instance handles the packets.
     Instance {
         /// Health of the instance.
         health: Health,
-        /// Treatment of packets while the instance is not well.
+        /// Treatment of packets while the instance pauses or is in quarantine.
         on_fault: OnFault,
     },
-    /// The filter refuses the packets.
+    /// The filter drops or rejects the packets.
     Refuse(Refusal),
     /// The filter selects the queue of the packets.
     Queue(QueueId),
-    /// The token bucket of the filter drops packets that don't conform.
+    /// The filter's token bucket drops the excess packets.
     Police {
         /// Rate in bits per second.
         rate: u64,
         /// Burst in bytes.
         burst: u32,
     },
-    /// The packets pass. The route or the stage that makes copies executes the action, if any.
+    /// The packets pass. If the filter has an action, the route or the stage that makes copies carries it
+    /// out.
     Count,
 }
 
@@ -71,7 +72,7 @@ impl<T: BindingTable> Default for WorkerPlugins<T> {
 }
 
 impl<T: BindingTable> WorkerPlugins<T> {
-    /// Creates a worker side without gates and instances: even the default gates arrive as changes.
+    /// Creates a worker side without gates and instances. Even the default gates arrive as changes.
     pub fn new() -> Self {
         Self {
             bindings: Bindings::new(),
@@ -106,19 +107,19 @@ impl<T: BindingTable> WorkerPlugins<T> {
         &self.calls.states
     }
 
-    /// Whether any instance keeps state for flows, or has kept state.
+    /// Whether any instance keeps flow state, or has kept it.
     #[inline]
     pub fn keeps_states(&self) -> bool {
         self.calls.states.is_used()
     }
 
-    /// Whether the path has any stage at a position.
+    /// Whether the path has stages at a position.
     #[inline]
     pub fn has_stages(&self, path: PathId, position: Position) -> bool {
         !self.paths.stages_at(path, position).is_empty()
     }
 
-    /// Applies a change that the control side has checked, between two batches.
+    /// Applies a change between two batches. Control has checked the change.
     ///
     /// Paths found before the change stay valid: they skip removed bindings and instances, and don't contain
     /// new ones.
@@ -146,7 +147,7 @@ impl<T: BindingTable> WorkerPlugins<T> {
         Remains::Nothing
     }
 
-    /// Sets whether a port exists: sending a packet to an unknown port is a fault.
+    /// Sets whether a port exists. A verdict that names a port which doesn't exist is a fault.
     pub fn set_port(&mut self, port: PortId, is_there: bool) {
         self.calls.ports.set(port, is_there);
     }
@@ -162,8 +163,8 @@ impl<T: BindingTable> WorkerPlugins<T> {
         }
     }
 
-    /// Sends an instance a message of the other half of its plugin, now or after its current call. A message
-    /// is lost and counted if the instance pauses or too many messages wait.
+    /// Sends an instance a message of its host companion, now or after its current call. If the instance
+    /// pauses or too many messages wait, the message is lost and counted as lost.
     pub fn message(&mut self, id: InstanceId, bytes: Vec<u8>, now: Instant) {
         let Some(key) = self.calls.instances.key(id) else { return };
         if !self.calls.waiting.is_busy(key) {
@@ -176,16 +177,16 @@ impl<T: BindingTable> WorkerPlugins<T> {
     }
 
     /// Replaces an instance by a successor, now or after the current call. `told` receives the old instance,
-    /// to be dropped where time doesn't matter.
+    /// and must drop it in a thread where time doesn't matter.
     pub fn succeed(&mut self, id: InstanceId, successor: Successor, now: Instant, told: Successed) {
         self.calls.succeed(id, successor, &mut self.bindings, now, told);
     }
 
     /// Classifies a packet's flow: selects the winning binding at each gate that has bindings.
     ///
-    /// Call this for the first packet of a flow, and again when a change concerns the flow. At gates of the
-    /// position `route`, an action that is no instance counts only if its priority is at least `route`.
-    /// `route` is the priority of the flow's route, if it has one.
+    /// Call this for the first packet of a flow, and again when a change concerns the flow. `route` is the
+    /// priority of the flow's route, if it has one. At gates of the position `route`, an action other than an
+    /// instance takes effect only if its priority is at least `route`.
     pub fn classify(&mut self, candidate: &T::Candidate, route: Option<i32>) -> Classified {
         self.classifier.classify(&self.bindings, &mut self.paths, candidate, route)
     }
@@ -201,8 +202,8 @@ impl<T: BindingTable> WorkerPlugins<T> {
         classifier.classify_batch(bindings, paths, (candidates, routes), classified);
     }
 
-    /// Returns the result of each gate with bindings for a packet's flow, as
-    /// [`classify`](Self::classify) decides it. Creates no path.
+    /// Returns the winning binding of each gate for a packet's flow, as [`classify`](Self::classify) selects
+    /// it. Creates no path.
     pub fn gate_results(&self, candidate: &T::Candidate, route: Option<i32>) -> Vec<GateResult> {
         results(&self.bindings, candidate, route)
     }
@@ -236,8 +237,8 @@ impl<T: BindingTable> WorkerPlugins<T> {
         })
     }
 
-    /// Returns the bindings of a path that may have dropped a packet for a reason: the first binding that
-    /// refuses packets, or the instances.
+    /// Returns the bindings of a path that may have dropped a packet for `reason`: for a filter, only the
+    /// first binding that drops or rejects.
     pub fn may_drop(&self, path: PathId, reason: DropReason) -> impl Iterator<Item = BindingId> + '_ {
         let by_filter = reason == DropReason::Filter;
         let by_policer = reason == DropReason::Policer;
@@ -259,13 +260,13 @@ impl<T: BindingTable> WorkerPlugins<T> {
         stages.map(|stage| BindingId(stage.binding.slot)).take(if by_filter { 1 } else { usize::MAX })
     }
 
-    /// Returns the actions of a path's bindings at `position`, each with the word of its binding.
+    /// Returns the actions of a path's bindings at `position`, each with the binding's key as a number.
     pub fn actions_at(&self, path: PathId, position: Position) -> impl Iterator<Item = (u64, &Action)> + '_ {
         let stages = self.paths.stages_at(path, position).iter();
         stages.filter_map(|stage| Some((stage.binding.to_word(), &self.bindings.get(stage.binding)?.action)))
     }
 
-    /// Applies `count` to the queue account of each binding of the path `account`.
+    /// Calls `count` with the queue account of each binding on the path `account`.
     #[inline]
     pub fn count(&mut self, account: PathId, count: impl Fn(&mut QueueAccount)) {
         let Self { paths, bindings, .. } = self;
@@ -276,7 +277,7 @@ impl<T: BindingTable> WorkerPlugins<T> {
         }
     }
 
-    /// Frees some of the paths that nothing uses. Call this once in each iteration.
+    /// Frees some of the unused paths. Call this once in each iteration.
     #[inline]
     pub fn collect_paths(&mut self, now: Instant) {
         if self.paths.wants_collection(now) {
@@ -293,14 +294,16 @@ impl<T: BindingTable> WorkerPlugins<T> {
         }
     }
 
-    /// Notifies each instance of the path once that the flow has ended, and releases the flow's state block
-    /// `state`.
+    /// Notifies each subscribed instance of the path once that the flow has ended, and releases the flow's
+    /// state block `state`.
     pub fn flow_ended(&mut self, path: PathId, flow: &FlowEnd, state: u32) {
         self.flow_moved((path, state), EMPTY_PATH, flow);
     }
 
-    /// Notifies the instances on the path `old` but not on `new` that the flow has ended for them. Returns
-    /// the flow's new state block. The state of instances on both paths moves to the new block.
+    /// Moves a flow from the path `old` to the path `new`, and returns the number of its new state block.
+    ///
+    /// Subscribed instances on `old` but not on `new` are notified that the flow has ended. The state of
+    /// instances on both paths moves to the new block.
     pub fn flow_moved(&mut self, (old, state): (PathId, u32), new: PathId, flow: &FlowEnd) -> u32 {
         let Self { paths, calls: Calls { instances, states, waiting, .. }, .. } = self;
         let (hearing, stages) = (paths.hearing(old), paths.stages(new));
@@ -329,15 +332,15 @@ impl<T: BindingTable> WorkerPlugins<T> {
         moved
     }
 
-    /// Runs each suspended call for a slice, runs due timers of instances, and moves packets that wait no
-    /// longer into `released`. `queues` reports queue backlogs.
+    /// Runs each suspended call for a slice, calls instances whose timer is due, and moves packets whose wait
+    /// is over into `released`. `queues` reports queue backlogs.
     pub fn resume(&mut self, now: Instant, queues: &dyn Backlogs, released: &mut Vec<Released>) {
         let Self { bindings, paths, calls, .. } = self;
         Resumption { calls, paths, bindings, queues, released, now }.run();
     }
 
-    /// Releases packets held for a removed instance or binding. Call this once after changes, before later
-    /// packets pass without waiting, so that packets keep their order.
+    /// Releases the packets held for a removed instance or binding. Call this once after changes and before
+    /// the next batch: later packets don't wait, and would overtake the held ones.
     pub fn release_orphans(&mut self) {
         let Self { bindings, paths, calls: Calls { waiting, instances, .. }, .. } = self;
         waiting.let_go(|holder, place| {
@@ -349,7 +352,8 @@ impl<T: BindingTable> WorkerPlugins<T> {
         });
     }
 
-    /// Returns the time at which a waiting packet, a timer or a pause is due; `None` if nothing is pending.
+    /// Returns the time of the next held packet, timer or end of a pause; now if a call is suspended, `None`
+    /// if nothing is pending.
     pub fn next_event(&self, now: Instant) -> Option<Instant> {
         let Calls { instances, waiting, .. } = &self.calls;
         instances.next_event().into_iter().chain(waiting.next_event(now)).min()
@@ -367,7 +371,7 @@ impl<T: BindingTable> WorkerPlugins<T> {
     }
 }
 
-/// Copies the state of the instances that are on both paths.
+/// Copies the flow state of each instance on both paths from block `from` to block `to`.
 fn move_parts(states: &mut FlowStateBlocks, (old, from): (&[Stage], u32), (new, to): (&[Stage], u32)) {
     for stage in new.iter().filter(|stage| stage.part.bytes > 0) {
         if let Some(before) = old.iter().find(|other| other.step == stage.step && other.part.bytes > 0) {

@@ -1,4 +1,4 @@
-//! Checks of names, ids, positions, features and use.
+//! Checks of names, ids, positions, features and references between objects.
 
 use millrace_plugin_abi::{Message, Plugin, PluginError, Position};
 
@@ -20,12 +20,12 @@ pub(super) fn understood(plugin: &dyn Plugin, message: &Message) -> Result<(), E
     Err(PluginError::unknown_message(plugin.name(), &message.name, known).into())
 }
 
-/// Rejects a plugin or host companion that requires features its place of execution doesn't offer.
+/// Rejects a plugin or host companion that requires features which its level (worker or host) doesn't offer.
 pub(super) fn check_features(plugin: &dyn Plugin) -> Result<(), Error> {
     let refused = |problem| Error::Features { name: plugin.name(), problem };
     plugin.features().check_at_workers().map_err(refused)?;
-    let slow = plugin.host_companion().map(Plugin::features).unwrap_or_default();
-    slow.check_on_host_level().map_err(refused)
+    let companion = plugin.host_companion().map(Plugin::features).unwrap_or_default();
+    companion.check_on_host_level().map_err(refused)
 }
 
 pub(super) fn check_name(kind: &'static str, name: &str) -> Result<(), Error> {
@@ -36,7 +36,7 @@ pub(super) fn check_name(kind: &'static str, name: &str) -> Result<(), Error> {
     Err(Error::Name { kind, name: name.to_owned() })
 }
 
-/// Rejects a gate at a position that `what` doesn't support.
+/// Rejects a gate whose position is not among `positions`, those of the plugin or action `what`.
 pub(super) fn check_position(
     gate: &Gate,
     positions: &[Position],
@@ -54,7 +54,7 @@ pub(super) fn check_position(
     })
 }
 
-/// Returns the smallest number below `limit` that is not taken.
+/// Returns the smallest free number; an error if it isn't below `limit`.
 pub(super) fn free(
     taken: impl Iterator<Item = usize>,
     limit: usize,

@@ -12,9 +12,8 @@ use super::bindings::Bound;
 use super::creation::NamedInstance;
 use crate::{Action, BindingId, CallLimits, Gate, GateOrder};
 
-/// Code of a plugin (*Router Plugins*, section 4). The upper 16 bits hold the type, which stands for a
-/// position of gates. The lower 16 bits hold the plugin's number. A plugin has one code for each of its
-/// positions.
+/// Code of a plugin at a position (*Router Plugins*, section 4): the type, which stands for the position, in
+/// the upper 16 bits, and the plugin's number in the lower 16 bits.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, serde::Serialize)]
 #[serde(transparent)]
 pub struct PluginCode(pub u32);
@@ -25,7 +24,7 @@ impl PluginCode {
         Self((position as u32 + 1) << 16 | u32::from(number))
     }
 
-    /// Returns the type: 1 for `early`, up to 5 for `copy`.
+    /// Returns the type: 1 for the position `early`, up to 5 for `copy`.
     pub fn kind(self) -> u16 {
         (self.0 >> 16) as u16
     }
@@ -36,7 +35,7 @@ impl PluginCode {
     }
 }
 
-/// Description of a plugin.
+/// Description of a plugin for users.
 #[derive(Clone, PartialEq, Eq, Debug, serde::Serialize)]
 pub struct PluginDescription {
     /// Name of the plugin.
@@ -45,11 +44,11 @@ pub struct PluginDescription {
     pub version: &'static str,
     /// One-line summary of the plugin.
     pub summary: &'static str,
-    /// Runtime of the plugin, in words.
+    /// Name of the plugin's runtime, for display.
     pub runtime: &'static str,
-    /// Positions at which its instances can be bound.
+    /// Positions at which the plugin's instances can be bound.
     pub positions: Vec<&'static str>,
-    /// Codes of the plugin, one per position.
+    /// Codes of the plugin, one for each of its positions.
     pub codes: Vec<PluginCode>,
     /// Control messages, each with a line of help.
     pub messages: Vec<(&'static str, &'static str)>,
@@ -57,11 +56,11 @@ pub struct PluginDescription {
     pub features: Vec<String>,
     /// Requested capabilities.
     pub capabilities: Vec<&'static str>,
-    /// Names of its counters.
+    /// Names of the plugin's counters.
     pub counters: Vec<&'static str>,
 }
 
-/// Complete declaration of a plugin.
+/// Complete declaration of a plugin for users, with settings, maps and host companion.
 #[derive(Clone, PartialEq, Debug)]
 pub struct PluginStatement {
     /// Description of the plugin.
@@ -74,29 +73,29 @@ pub struct PluginStatement {
     pub maps: Vec<MapShape>,
     /// Version of the saved state's format.
     pub state_version: u32,
-    /// Declaration of the host companion.
+    /// Declaration of the host companion; `None` if the plugin has none.
     pub host_companion: Option<Box<Self>>,
 }
 
-/// Description of an instance.
+/// Description of an instance for users.
 #[derive(Clone, PartialEq, Debug)]
 pub struct InstanceDescription {
     /// Name of the instance.
     pub name: String,
     /// Name of its plugin.
     pub plugin: &'static str,
-    /// Settings of the instance.
+    /// Settings of the instance, as written.
     pub settings: Map<String, Value>,
     /// Bindings of the instance.
     pub bindings: Vec<BindingDescription>,
 }
 
-/// Description of a gate.
+/// Description of a gate for users.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct GateDescription {
     /// Name of the gate.
     pub name: String,
-    /// Position of the gate in the journey.
+    /// Position of the gate in the pipeline.
     pub position: &'static str,
     /// Order of the gate among the gates of its position.
     pub order: GateOrder,
@@ -104,10 +103,10 @@ pub struct GateDescription {
     pub bindings: Vec<BindingDescription>,
 }
 
-/// Description of a binding.
+/// Description of a binding for users.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct BindingDescription {
-    /// Id of the binding, under which the worker counts.
+    /// Id of the binding, under which workers count packets.
     pub id: BindingId,
     /// Name of the instance if the action is an instance.
     pub instance: Option<String>,
@@ -167,7 +166,7 @@ pub(super) fn describe_bindings<S: Clone + Eq + Hash + fmt::Display, F: Clone>(
     unit.bindings_by_age().filter(|(_, bound)| which(bound)).map(describe).collect()
 }
 
-/// Describes a plugin with this number.
+/// Describes a plugin. `number` is the plugin's part of its codes.
 pub(super) fn describe(plugin: &dyn Plugin, number: u16) -> PluginDescription {
     PluginDescription {
         name: plugin.name(),
@@ -183,7 +182,7 @@ pub(super) fn describe(plugin: &dyn Plugin, number: u16) -> PluginDescription {
     }
 }
 
-/// Returns the complete declaration of a plugin with this number.
+/// Returns the complete declaration of a plugin. `number` is the plugin's part of its codes.
 pub(super) fn state(plugin: &dyn Plugin, number: u16) -> PluginStatement {
     PluginStatement {
         description: describe(plugin, number),
@@ -191,6 +190,6 @@ pub(super) fn state(plugin: &dyn Plugin, number: u16) -> PluginStatement {
         settings: plugin.settings_schema().cloned(),
         maps: plugin.maps().to_vec(),
         state_version: plugin.state_version(),
-        host_companion: plugin.host_companion().map(|slow| Box::new(state(slow, number))),
+        host_companion: plugin.host_companion().map(|companion| Box::new(state(companion, number))),
     }
 }

@@ -1,4 +1,4 @@
-//! Instances of the control side, by name.
+//! Registry of the instances.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -13,14 +13,14 @@ use super::{Error, MOST_INSTANCES};
 use crate::PluginChange;
 use crate::declaration::settings::{Numbers, names_instance, prepare};
 
-/// Id of an instance, with the instance of its host companion if its plugin has one.
+/// Id of an instance, with its host companion; `None` if its plugin has none.
 pub type HostCompanion = (InstanceId, Option<Box<dyn Instance>>);
 
 /// Instances of a router by id: names, plugins, settings and maps.
 #[derive(Clone)]
 pub struct InstanceRegistry {
     instances: BTreeMap<InstanceId, NamedInstance>,
-    /// Port numbers by name, for settings.
+    /// Numbers of the ports that settings may name.
     ports: BTreeMap<String, u16>,
     /// Number of workers.
     workers: usize,
@@ -33,8 +33,7 @@ impl Default for InstanceRegistry {
 }
 
 impl InstanceRegistry {
-    /// Sets the number of workers. Call this before any instance exists: each worker writes its own copy of
-    /// the maps.
+    /// Sets the number of workers. Call this before any instance exists: maps have one copy for each worker.
     pub fn set_workers(&mut self, workers: usize) {
         self.workers = workers.max(1);
     }
@@ -44,8 +43,8 @@ impl InstanceRegistry {
         self.ports = ports;
     }
 
-    /// Creates the instances for [`PluginChange::again`] at another worker: one for each instance that
-    /// `changes` add, from its settings.
+    /// Creates the instances that [`PluginChange::again`] needs for worker `worker`: one for each
+    /// `AddInstance` in `changes`.
     pub fn further<G>(
         &self,
         changes: &[PluginChange<G>],
@@ -58,7 +57,7 @@ impl InstanceRegistry {
         added.map(|named| Ok(named.make(worker, self)?.instance)).collect()
     }
 
-    /// Merges the replies of the workers' instances to a message into one answer.
+    /// Merges the replies to a message, one from each worker, into one answer.
     pub fn merge_replies(&self, id: InstanceId, message: &Message, replies: Vec<Value>) -> Value {
         match self.get(id) {
             Some(named) => named.plugin.merge(message, replies),
@@ -84,12 +83,12 @@ impl InstanceRegistry {
     /// with [`UnknownMessage`](millrace_plugin_abi::PluginError::UnknownMessage).
     pub fn address_host_companion(&self, instance: &str, message: &Message) -> Result<InstanceId, Error> {
         let (id, named) = self.named(instance)?;
-        let slow = named.plugin.host_companion();
-        understood(slow.ok_or_else(|| Error::NoHostCompanion { name: instance.to_owned() })?, message)?;
+        let companion = named.plugin.host_companion();
+        understood(companion.ok_or_else(|| Error::NoHostCompanion { name: instance.to_owned() })?, message)?;
         Ok(id)
     }
 
-    /// Returns the names of all instances but those in quarantine since their creation.
+    /// Returns the ids and names of all instances, except those in quarantine since their creation.
     pub fn running(&self) -> impl Iterator<Item = (InstanceId, &str)> {
         let running = self.iter().filter(|(_, named)| named.held.is_none());
         running.map(|(id, named)| (id, named.name.as_str()))
@@ -100,12 +99,12 @@ impl InstanceRegistry {
         self.get(id).map(|named| &named.settings)
     }
 
-    /// Returns the maps of an instance.
+    /// Returns the maps that an instance writes.
     pub fn maps(&self, instance: &str) -> Result<&[Arc<SharedMap>], Error> {
         Ok(&self.named(instance)?.1.maps)
     }
 
-    /// Returns a map of an instance by name.
+    /// Returns a map that an instance writes, by the names of both.
     ///
     /// # Errors
     /// [`Unknown`](Error::Unknown), or [`NoMaps`](Error::NoMaps) if the plugin declares none.
@@ -119,33 +118,35 @@ impl InstanceRegistry {
         found.cloned().ok_or_else(|| Error::unknown("map", map, names()))
     }
 
-    /// Creates an instance of a plugin's host companion from settings as written; `None` if the plugin has no
+    /// Creates a host companion for an instance with these settings, as written; `None` if the plugin has no
     /// host companion.
     pub fn host_companion(
         &self,
         plugin: &dyn Plugin,
         settings: &Map<String, Value>,
     ) -> Result<Option<Box<dyn Instance>>, Error> {
-        let Some(slow) = plugin.host_companion() else { return Ok(None) };
-        Ok(Some(make(slow, settings, &[], 0, self)?.instance))
+        let Some(companion) = plugin.host_companion() else { return Ok(None) };
+        Ok(Some(make(companion, settings, &[], 0, self)?.instance))
     }
 
-    /// Creates the host companions of all instances of the plugin. Skips instances in quarantine since their
+    /// Creates the host companions for all instances of the plugin, except those in quarantine since their
     /// creation.
     pub fn host_companions(&self, plugin: &dyn Plugin) -> Result<Vec<HostCompanion>, Error> {
         let running = self.running_of(plugin.name());
         running.map(|(id, named)| Ok((id, self.host_companion(plugin, &named.settings)?))).collect()
     }
 
-    /// Creates the host companion of an existing instance, also of one in quarantine.
+    /// Creates the host companion of an existing instance, even if the instance is in quarantine.
     pub fn host_companion_of(&self, instance: &str) -> Result<Option<Box<dyn Instance>>, Error> {
         let (_, named) = self.named(instance)?;
         self.host_companion(&*named.plugin, &named.settings)
     }
 
-    /// Creates the successors of an instance for a change of settings: one new instance per worker. Returns
-    /// them with the new settings. `settings` holds the changes; `null` removes a setting. An instance in
-    /// quarantine since its creation gets no successors: only its settings change.
+    /// Creates the successors of an instance for a change of settings, one for each of `workers` workers.
+    /// Returns them with the complete new settings.
+    ///
+    /// `settings` holds only the changes; `null` removes a setting. For an instance in quarantine since its
+    /// creation, the list of successors is empty: only its settings change.
     pub fn with_settings(
         &self,
         instance: &str,
@@ -168,8 +169,8 @@ impl InstanceRegistry {
         Ok((successors, whole))
     }
 
-    /// Creates the successors that replace an instance in quarantine: one for each of `workers` workers, from
-    /// its settings.
+    /// Creates successors of an instance from its recorded settings, one for each of `workers` workers. They
+    /// replace an instance in quarantine.
     pub fn afresh(&self, instance: &str, workers: usize) -> Result<Successors, Error> {
         let (id, named) = self.named(instance)?;
         let maps = HeldMaps { own: named.maps.clone(), reads: Vec::new() };
@@ -178,7 +179,7 @@ impl InstanceRegistry {
         Ok(successors)
     }
 
-    /// Records the maps of an instance after its replacement by successors.
+    /// Records the maps of an instance after an upgrade.
     pub fn note_maps(&mut self, id: InstanceId, maps: HeldMaps) {
         if let Some(named) = self.instances.get_mut(&id) {
             (named.maps, named.reads) = (maps.own, maps.reads);
@@ -217,7 +218,8 @@ impl InstanceRegistry {
         Ok(())
     }
 
-    /// Returns a free id and the record of a future instance with this name.
+    /// Returns a free id and a record for a new instance. The caller adds the record with
+    /// [`insert`](Self::insert).
     pub(super) fn prepare(
         &self,
         plugin: Arc<dyn Plugin>,
@@ -240,7 +242,7 @@ impl InstanceRegistry {
         self.instances.insert(id, named);
     }
 
-    /// Removes an instance that no other instance refers to.
+    /// Removes an instance, and returns its id. Fails if another instance refers to it.
     pub(super) fn remove(&mut self, name: &str) -> Result<InstanceId, Error> {
         let (id, _) = self.named(name)?;
         in_use("instance", name, &self.users(name)?)?;
@@ -248,7 +250,7 @@ impl InstanceRegistry {
         Ok(id)
     }
 
-    /// Replaces the plugin of the same name in all instances.
+    /// Replaces a plugin by `plugin`, which has the same name, in the records of all its instances.
     pub(super) fn replace_plugin(&mut self, plugin: &Arc<dyn Plugin>) {
         for named in self.instances.values_mut().filter(|named| named.plugin.name() == plugin.name()) {
             named.plugin = plugin.clone();
@@ -282,11 +284,11 @@ impl InstanceRegistry {
         self.iter().filter(move |(_, named)| named.plugin.name() == plugin && named.held.is_none())
     }
 
-    /// Returns the maps of an instance after an upgrade of its plugin. Maps that both versions declare with
-    /// the same shape stay.
+    /// Returns the maps of an instance after an upgrade to `plugin`. A map stays if both versions declare it
+    /// with the same shape.
     ///
     /// # Errors
-    /// [`InUse`](Error::InUse) if another instance reads a map that the new version lacks.
+    /// [`InUse`](Error::InUse) if another instance reads a map that doesn't stay.
     pub(super) fn maps_under(
         &self,
         named: &NamedInstance,
@@ -302,7 +304,7 @@ impl InstanceRegistry {
             .collect())
     }
 
-    /// Returns the instances that refer to another instance: they read its maps or name it in their settings.
+    /// Describes the instances that refer to an instance: they read its maps, or name it in their settings.
     fn users(&self, name: &str) -> Result<Vec<String>, Error> {
         let mut users = self.readers(name, self.maps(name)?);
         let others = self.instances.values().filter(|named| named.name != name);
@@ -314,7 +316,7 @@ impl InstanceRegistry {
         Ok(users)
     }
 
-    /// Returns the other instances that read any of the owner's maps.
+    /// Describes the instances other than `owner` that read any of the owner's maps.
     fn readers(&self, owner: &str, maps: &[Arc<SharedMap>]) -> Vec<String> {
         let reads = |named: &&NamedInstance| {
             named.name != owner

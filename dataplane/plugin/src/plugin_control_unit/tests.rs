@@ -125,8 +125,8 @@ fn binding_number_is_never_reused() {
     assert_eq!(unit.binding_registry().numbered(numbered), Some(first));
     unit.remove_binding(first).unwrap();
     assert_eq!(unit.binding_registry().numbered(numbered), None);
-    // The worker reuses the id of a binding, but never its number; also if all bindings of an instance are
-    // removed.
+    // The unit reuses the id of a removed binding, but never its number. This also holds after the removal of
+    // an instance with all its bindings.
     let second = bind_80(&mut unit, "q1", "monitor").unwrap();
     assert_eq!(second, first);
     assert!(number(&unit, second) > numbered);
@@ -159,7 +159,7 @@ fn refusals_name_a_remedy_and_change_nothing() {
     );
     assert_eq!(
         said(bind_80(&mut unit, "stats1", "schedule").unwrap_err()),
-        "gate \"schedule\" is at position queue, where plugin quiet can't be: it takes early, late"
+        "gate \"schedule\" is at position queue, which does not support plugin quiet: use a gate at one of the positions early, late"
     );
     assert_eq!(
         said(bind_80(&mut unit, "stats1", "monitor").unwrap_err()),
@@ -271,7 +271,7 @@ fn new_worker_gets_the_state_of_the_others() {
         create(&mut unit, name).unwrap();
         bind_80(&mut unit, name, "monitor").unwrap();
     }
-    // The id 0 now belongs to the youngest binding.
+    // After the removal, the youngest binding gets the free id 0.
     unit.deregister_instance("a", "monitor", &"dport 80".to_owned(), None).unwrap();
     assert_eq!(bind_80(&mut unit, "a", "monitor").unwrap(), BindingId(0));
     let mut worker = WorkerPlugins::<Exact>::new();
@@ -301,7 +301,7 @@ fn trial_on_a_clone_leaves_the_original_unchanged() {
 fn instance_in_quarantine_runs_no_plugin_code_until_release() {
     let mut unit = unit();
     let settings = json!({"a": 1}).as_object().cloned().unwrap();
-    // The plugin refuses this setting, but is not asked.
+    // The plugin would refuse this setting, but none of its code runs.
     let (id, changes) =
         unit.create_quarantined("quiet", "q1", settings.clone(), "it hung".to_owned()).unwrap();
     let words: Vec<_> = changes.iter().map(|change| format!("{change:?}")).collect();
@@ -312,7 +312,7 @@ fn instance_in_quarantine_runs_no_plugin_code_until_release() {
     assert_eq!(unit.populate().unwrap().len(), Gate::defaults().len() + 3);
     assert!(unit.successors(&QuietPlugin, 2).unwrap().is_empty(), "an upgrade doesn't let it out");
     assert!(unit.create_quarantined("quiet", "q1", settings, String::new()).is_err(), "the name is taken");
-    // Release the instance with settings that its plugin takes.
+    // Release the instance with settings that the plugin accepts.
     assert!(unit.instance_registry().afresh("q1", 2).is_err());
     let less = json!({"a": null}).as_object().cloned().unwrap();
     let (successors, settings) = unit.instance_registry().with_settings("q1", &less, 2).unwrap();

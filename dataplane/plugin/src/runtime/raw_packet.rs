@@ -1,4 +1,4 @@
-//! Packet descriptions that file plugins read, and the fields that plugins write into them.
+//! Packet descriptions that wasm and native plugins read, and the fields that plugins write into them.
 
 use std::fmt;
 
@@ -12,7 +12,7 @@ use millrace_units::{InstanceId, PortId, QueueId};
 /// Largest tag and largest drop reason; both have five bits.
 pub(crate) const MOST_TAG: u8 = 31;
 
-/// Fields that a plugin wrote into the description of a packet.
+/// Fields that a plugin writes into the description of a packet.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Written {
     pub tag: u8,
@@ -34,7 +34,7 @@ impl Written {
 /// Invalid field in a packet description that a plugin wrote.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum WrongVerdict {
-    /// Unknown verdict number.
+    /// Unknown number of a verdict.
     Verdict(u8),
     /// Tag over 31.
     Tag(u8),
@@ -46,8 +46,8 @@ impl fmt::Display for WrongVerdict {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Verdict(number) => write!(f, "unknown verdict {number}"),
-            Self::Tag(tag) => write!(f, "tag {tag} is out of range: 0 to {MOST_TAG}"),
-            Self::Reason(reason) => write!(f, "drop reason {reason} is out of range: 0 to {MOST_TAG}"),
+            Self::Tag(tag) => write!(f, "tag must be 0 to {MOST_TAG}, not {tag}"),
+            Self::Reason(reason) => write!(f, "drop reason must be 0 to {MOST_TAG}, not {reason}"),
         }
     }
 }
@@ -73,8 +73,7 @@ pub(crate) fn verdict_of(written: Written) -> Result<Verdict, WrongVerdict> {
     }
 }
 
-/// Describes a packet under a number, with a window of `window` bytes. The caller sets the address of the
-/// window.
+/// Describes packet `number` with a window of `window` bytes. The caller sets the address of the window.
 #[inline]
 pub(crate) fn describe(number: usize, key: &FlowKey, packet: &Packet, window: usize) -> RawPacket {
     let (length, network) = (packet.len(), packet.network_offset());
@@ -99,7 +98,7 @@ pub(crate) fn describe(number: usize, key: &FlowKey, packet: &Packet, window: us
     }
 }
 
-/// Returns the offset of the transport header; [`NO_OFFSET`] if it can't be read.
+/// Returns the offset of the transport header; [`NO_OFFSET`] if the packet has none that can be read.
 #[inline]
 pub(crate) fn transport_offset(packet: &Packet) -> u16 {
     let unread = Exceptions::CUT.bits() | Exceptions::FRAGMENT.bits();
@@ -109,8 +108,7 @@ pub(crate) fn transport_offset(packet: &Packet) -> u16 {
     }
 }
 
-/// Returns the EtherType before the network header. Without a link header, returns the EtherType of the
-/// family.
+/// Returns the EtherType in front of the network header; without a link header, the EtherType of `family`.
 fn ether_type(data: &[u8], network: usize, family: Family) -> u16 {
     match data.get(..network).and_then(<[u8]>::last_chunk) {
         Some(bytes) => u16::from_be_bytes(*bytes),
@@ -155,8 +153,8 @@ pub(crate) fn raw_backlog(known: &Backlog) -> RawBacklog {
     }
 }
 
-/// Writes bytes into a packet from an offset on; returns the number of bytes written. Writes only to the
-/// first frame, as copies of the packet may share later frames.
+/// Writes bytes into a packet at an offset, and returns the number of bytes written. Writes only to the
+/// packet's first memory frame, because copies may share later frames.
 pub(crate) fn write(packet: &mut Packet, offset: u32, from: &[u8]) -> u32 {
     let room = packet.data_mut().get_mut(offset as usize..).unwrap_or_default();
     let count = room.len().min(from.len());
@@ -165,8 +163,8 @@ pub(crate) fn write(packet: &mut Packet, offset: u32, from: &[u8]) -> u32 {
     count as u32
 }
 
-/// Adds `bytes` zero bytes at the front, or removes bytes there if `bytes` is negative. Returns `false` if
-/// the headroom or the packet is too short.
+/// Adds `bytes` zero bytes at the packet's front; a negative number removes bytes. Returns `false` if the
+/// headroom or the first memory frame is too short.
 pub(crate) fn resize(packet: &mut Packet, bytes: i32) -> bool {
     let count = bytes.unsigned_abs() as usize;
     if bytes < 0 {
@@ -177,13 +175,13 @@ pub(crate) fn resize(packet: &mut Packet, bytes: i32) -> bool {
     front.map(|front| front.fill(0)).is_some()
 }
 
-/// Whether a packet with this verdict continues.
+/// Whether the router uses the changes that the plugin made to a packet with this verdict.
 #[inline]
 pub(crate) fn goes_on(verdict: Verdict) -> bool {
     !matches!(verdict, Verdict::Drop(_) | Verdict::Consume | Verdict::Fault)
 }
 
-/// Sets [`Verdict::Fault`] on every packet from index `from` on, as the plugin didn't decide them.
+/// Sets [`Verdict::Fault`] on the packets from index `from` on, which the plugin hasn't decided.
 pub(crate) fn settle(packets: &mut Packets<'_>, from: usize) {
     (from..packets.len()).for_each(|place| packets.set_verdict(place, Verdict::Fault));
 }
@@ -196,7 +194,7 @@ mod tests {
     use millrace_packet::{HEADROOM, Pool};
 
     proptest! {
-        /// After any operation of a plugin, a packet has its original bytes, the added bytes, and no others.
+        /// Resizes a packet and writes to it; compares its bytes with those that the operations must yield.
         #[test]
         fn any_resize_and_write_stays_in_the_first_frame(
             bytes in prop::collection::vec(any::<u8>(), 0..3000),

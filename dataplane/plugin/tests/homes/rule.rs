@@ -1,4 +1,4 @@
-//! The rule of `rule.c` as a built-in plugin: reference for the other runtimes.
+//! The rule of `rule.c` as a built-in plugin: the reference for the other runtimes.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -10,16 +10,16 @@ use millrace_plugin_abi::{
 use millrace_units::{InstanceId, PortId};
 use serde_json::json;
 
-/// Bytes of a packet that plugins in other runtimes see without a host function.
+/// Window of plugins in other runtimes: number of packet bytes that they see without a host function.
 const WINDOW: usize = 64;
 
-/// Source language of the rule whose behaviour this one mirrors.
+/// Source language of the plugin to compare with.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum RuleIn {
     /// C, which can return invalid tags.
     #[default]
     C,
-    /// Rust, where the SDK masks a tag to its lowest five bits.
+    /// Rust, where the SDK keeps only the lowest five bits of a tag.
     Rust,
 }
 
@@ -28,7 +28,7 @@ pub struct Rule {
     language: RuleIn,
     /// Numbers in the order of `own` in `rule.c`.
     own: [u64; 9],
-    /// State common to all flows: packets, an unused number, number of starts.
+    /// Service state: number of packets, an unused number, number of starts.
     service: [u8; 20],
     maps: Vec<MapHandle>,
     counters: [(&'static str, u64); 2],
@@ -71,12 +71,12 @@ impl Default for Rule {
 }
 
 impl Rule {
-    /// Returns the rule with the behaviour of a source language.
+    /// Returns the rule as it behaves in a source language.
     pub fn like(language: RuleIn) -> Self {
         Self { language, ..Self::default() }
     }
 
-    /// Mirrors `note` in `rule.c`.
+    /// Does the same as `note` in `rule.c`.
     fn note(&mut self, port: u16) -> u64 {
         let number = |result: Option<Result<(), MapProblem>>| match result {
             Some(Ok(())) => 0,
@@ -144,7 +144,7 @@ impl Rule {
     }
 }
 
-/// Mirrors `waiting_before` in `rule.c`.
+/// Does the same as `waiting_before` in `rule.c`.
 fn sum(known: &Backlog) -> u64 {
     let of_queue = known.queue.map_or(0, |queue| {
         let places =
@@ -186,7 +186,7 @@ impl Instance for Rule {
                     packet.tag = 40 & 31;
                     Verdict::Pass
                 }
-                667 => self.wrong("tag 40 is out of range: 0 to 31"),
+                667 => self.wrong("tag must be 0 to 31, not 40"),
                 _ if of_flow.is_some_and(|count| count % 4 == 0) => Verdict::Consume,
                 _ => {
                     self.own[WAITED] += if port == 15 { sum(&backlog) } else { 0 };

@@ -4,26 +4,26 @@ use std::time::Duration;
 
 use millrace_units::BitRate;
 
-/// Impairment of a link. The default changes nothing in either direction.
+/// Settings of an impaired link. The default impairs nothing.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Impairment {
-    /// Direction of the impairment. Default: both.
+    /// Direction to impair. Default: both.
     pub direction: ImpairmentDirection,
-    /// Delay of every packet. At most an hour. Default: 0.
+    /// Delay of every packet, at most an hour. Default: 0.
     pub delay: Duration,
     /// Variation of the delay, which is uniform from `delay` - `jitter` to `delay` + `jitter`. At most
-    /// `delay`. Jitter alone changes no order: a packet never overtakes the one before it. Default: 0.
+    /// `delay`. Jitter alone changes no order, because a packet never overtakes an earlier one. Default: 0.
     pub jitter: Duration,
     /// Probability that a packet is lost, 0 to 1. Default: 0.
     pub loss: f64,
     /// Probability that a packet is duplicated, 0 to 1. Default: 0.
     pub duplicate: f64,
-    /// Probability that a packet skips the delay and so overtakes waiting packets, 0 to 1. Without a delay it
-    /// changes nothing. Default: 0.
+    /// Probability that a packet skips the delay and so overtakes waiting packets, 0 to 1. It has no effect
+    /// without a delay. Default: 0.
     pub reorder: f64,
-    /// Probability that one bit of a packet, chosen uniformly, is flipped, 0 to 1. Default: 0.
+    /// Probability that one random bit of a packet is flipped, 0 to 1. Default: 0.
     pub corrupt: f64,
-    /// Rate limit in bits of link-layer frames per second, at least 1. Default: no limit.
+    /// Rate limit in bits per second, counted over link-layer frames; at least 1. Default: no limit.
     pub rate: Option<BitRate>,
     /// Maximum number of waiting packets per direction, 1 to 1,048,576. Further packets are lost. Waiting
     /// packets take packet memory. Default: 1,000.
@@ -48,9 +48,7 @@ pub enum ImpairmentDirection {
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum ImpairError {
     /// The value is no probability.
-    #[error(
-        "impairment: {setting} {value} is out of range: give a probability from 0 to 1, as in 0.01 for 1 %"
-    )]
+    #[error("impairment: {setting} must be a probability from 0 to 1 (0.01 is 1 %), not {value}")]
     Probability {
         /// Name of the setting.
         setting: &'static str,
@@ -58,7 +56,7 @@ pub enum ImpairError {
         value: f64,
     },
     /// The delay is too long.
-    #[error("impairment: delay {0:?} is out of range: at most {MAX_DELAY:?}")]
+    #[error("impairment: delay must be at most {MAX_DELAY:?}, not {0:?}")]
     Delay(Duration),
     /// The jitter is greater than the delay.
     #[error(
@@ -71,10 +69,10 @@ pub enum ImpairError {
         delay: Duration,
     },
     /// The rate is below 1 b/s.
-    #[error("impairment: rate {0} b/s is out of range: at least 1 b/s; omit the rate for no limit")]
+    #[error("impairment: rate must be at least 1 b/s, not {0} b/s; omit the rate for no limit")]
     Rate(f64),
     /// The queue is too short or too long.
-    #[error("impairment: queue of {0} packets is out of range: 1 to {MAX_QUEUE}")]
+    #[error("impairment: queue must be 1 to {MAX_QUEUE} packets, not {0}")]
     Queue(usize),
 }
 

@@ -1,4 +1,4 @@
-//! Refusal of invalid settings, with figures in the error texts.
+//! Refusal of invalid settings, with the values in the error texts.
 
 use crate::support::*;
 
@@ -31,11 +31,11 @@ fn ids_and_places_must_make_sense() {
         (9, 77, Share::Quantum(1), "node 9: its parent 77 does not exist; add 77 first"),
         (9, 2, Share::Quantum(1), "its parent 2 is a fifo, a leaf that has no children"),
         (9, 1, Share::Level(1), "a child of a deficit-round-robin needs a quantum"),
-        (9, 1, Share::Quantum(0), "the quantum 0 is out of range: 1 to 1073741824"),
+        (9, 1, Share::Quantum(0), "the quantum must be 1 to 1073741824, not 0"),
         (9, 0, Share::Level(1), "level 1 of node 0 is taken by node 3"),
-        (9, 0, Share::Level(65_536), "the level 65536 is out of range: 0 to 65535"),
+        (9, 0, Share::Level(65_536), "the level must be 0 to 65535, not 65536"),
         (9, 3, Share::Only, "node 3 is a token-bucket and already has its only child 4"),
-        (MOST_NODES, 0, Share::Level(5), "id out of range: 0 to 131071"),
+        (MOST_NODES, 0, Share::Level(5), "its id must be 0 to 131071"),
     ] {
         let error = refused(&mut port, node, parent, share, fifo());
         assert!(error.contains(part), "{error}");
@@ -78,11 +78,11 @@ fn settings_are_checked_by_themselves() {
             NodeKind::Fifo(QueueSettings { threshold: 1, aqm: Aqm::Codel(codel) }),
             "target 5 ns, interval 5 ns",
         ),
-        (NodeKind::FqCodel(FqCodelSettings { quantum: 255, ..Default::default() }), "the quantum 255 is"),
-        (NodeKind::FqCodel(FqCodelSettings { flows: 0, ..Default::default() }), "queues 0 is"),
-        (NodeKind::FlowQueues(FlowQueuesSettings { quantum: 0, ..Default::default() }), "the quantum 0 is"),
-        (NodeKind::TokenBucket { rate: Rate(0), burst: 1 }, "the rate 0 is"),
-        (NodeKind::TokenBucket { rate: Rate(1), burst: 0 }, "the burst 0 is"),
+        (NodeKind::FqCodel(FqCodelSettings { quantum: 255, ..Default::default() }), "quantum must be 256"),
+        (NodeKind::FqCodel(FqCodelSettings { flows: 0, ..Default::default() }), "queues must be 1 to"),
+        (NodeKind::FlowQueues(FlowQueuesSettings { quantum: 0, ..Default::default() }), "quantum must be 1"),
+        (NodeKind::TokenBucket { rate: Rate(0), burst: 1 }, "the rate must be 1 to"),
+        (NodeKind::TokenBucket { rate: Rate(1), burst: 0 }, "the burst must be 1 to"),
     ] {
         let error = refused(&mut port, 9, 0, Share::Level(7), kind);
         assert!(error.contains(part), "{error}");
@@ -127,7 +127,7 @@ fn curves_above_the_link_are_refused_with_the_sum() {
     assert!(error.contains("allows 5000 bytes in that time"), "{error}");
     let flat = Curve { first: Rate(0), duration: 10_000_000, then: Rate(1_000_000) };
     add(&mut port, 6, 4, curves(flat, None), fifo());
-    // The guarantees limit the rates of the bucket and of the link from below.
+    // The guarantees need the bucket's and the link's rate, so neither rate can fall below them.
     let smaller = NodeKind::TokenBucket { rate: Rate(3_999_999), burst: 3000 };
     let error = port.edit().set(NodeId(3), &smaller, at(0)).unwrap_err().to_string();
     assert!(error.contains("4.00 Mb/s in the long run"), "{error}");
@@ -212,12 +212,13 @@ fn port_holds_its_limit_and_no_queue_holds_all_of_it() {
         let mut sink = |_: Frame, cause| causes.push(cause);
         port.enqueue(NodeId(node), FlowNumber(0), frame(0, 0, length), at(0), &mut sink)
     };
-    // Queue 1 holds 40,000 bytes, more than the 25,536 free bytes. Another queue may use these.
+    // Queue 1 holds 40,000 bytes, more than the 25,536 free bytes, so it takes no more. Another queue may use
+    // the free bytes.
     assert!(offer(&mut port, 1, 40_000) && !offer(&mut port, 1, 100));
     assert!(!offer(&mut port, 2, 25_537) && offer(&mut port, 2, 25_536));
     assert!(port.dequeue(at(0), &mut never).is_some());
-    // One packet is held. Five more packets of one queue leave three slots, and each queue may use some of
-    // them.
+    // One packet is held. Queue 1 takes four packets, until it holds no less than the free space. Queue 3
+    // then takes two.
     for _ in 0..4 {
         assert!(offer(&mut port, 1, 100));
     }
@@ -234,7 +235,7 @@ fn guarantees_of_hierarchies_that_stand_apart_under_a_priority_are_held_against_
     for (node, level) in [(1, 0), (2, 1)] {
         add(&mut port, node, 0, Share::Level(level), NodeKind::Hfsc);
     }
-    // One guarantee is below a token bucket and a round robin, on the same link.
+    // One of the guarantees is below a token bucket and a round robin. All share the link.
     add(&mut port, 3, 0, Share::Level(2), NodeKind::TokenBucket { rate: Rate(9_000_000), burst: 3000 });
     add(&mut port, 4, 3, Share::Only, NodeKind::DeficitRoundRobin);
     add(&mut port, 5, 4, Share::Quantum(1500), NodeKind::Hfsc);

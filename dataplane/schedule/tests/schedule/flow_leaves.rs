@@ -54,7 +54,8 @@ fn empty_queues_of_a_leaf_come_back_for_flows_of_another() {
     (0..5).for_each(|flow| put(&mut port, 1, frame(flow, flow, 100), 0));
     drain(&mut port, 0);
     let now = 2 * SECOND;
-    // The first flow finds no free queue and shares. The next flows get the queues that became empty.
+    // The first flow finds no free queue and uses the shared queue. The next flows get the queues that became
+    // empty.
     for flow in 10..14 {
         put(&mut port, 2, frame(flow, flow, 100), now);
         drain(&mut port, now);
@@ -76,13 +77,13 @@ fn number_of_queues_of_a_port_changes_within_the_leaves_needs() {
     (0..20).for_each(|flow| put(&mut port, 1, frame(flow, flow, 100), 0));
     assert_eq!(port.report().queue_counts(), (21, 65_536));
     let refused = |port: &mut Port, most| port.edit().set_most_queues(most).unwrap_err().to_string();
-    assert!(refused(&mut port, 65_537).contains("65537 is out of range: 1 to 65536"));
+    assert!(refused(&mut port, 65_537).contains("queues must be 1 to 65536, not 65537"));
     assert!(refused(&mut port, 100).contains("60000 queues for flows"));
     port.edit().remove(NodeId(1), Leftover::Drop, at(0), &mut |_: Frame, _: DropCause| {}).unwrap();
     add_leaf(&mut port, 1, flow_queues(15), 0).unwrap();
     (0..20).for_each(|flow| put(&mut port, 1, frame(flow, flow, 100), 0));
     add_leaf(&mut port, 2, fifo(), 0).unwrap();
-    // Queues that hold packets stay. No queue is added while there are too many.
+    // Queues that hold packets stay open. The port opens no queue while it is above the maximum.
     port.edit().set_most_queues(16).unwrap();
     put(&mut port, 1, frame(99, 99, 100), 0);
     assert_eq!((port.report().queue_counts(), has_queue(&port, 1, 99)), ((17, 16), false));
@@ -96,11 +97,11 @@ fn flow_leaves_the_shared_queue_with_its_packets_for_its_own_queue() {
         let settings =
             FlowQueuesSettings { queues: 2, capacity: Some(Rate(1_000_000)), ..Default::default() };
         add(&mut port, 0, None, Share::Only, NodeKind::FlowQueues(settings));
-        // Two flows own queues; the third and the fourth share.
+        // Two flows own queues; the third and the fourth use the shared queue.
         for (number, flow) in [1, 2, 3, 4, 3, 4, 3].into_iter().enumerate() {
             put(&mut port, 0, frame(flow, number as u32, 1500), 0);
         }
-        // An empty queue of the first flow is given to another flow.
+        // The queue of flow 1 is empty now, so another flow can take it over.
         let mut sent = vec![port.dequeue(at(0), &mut never).unwrap()];
         assert_eq!(sent[0].flow, 1);
         let later = 2 * SECOND;
@@ -151,7 +152,7 @@ fn a_threshold_of_a_flow_stays_when_that_of_all_others_changes() {
         |port: &Port, flow| port.report().flow(NodeId(0), FlowNumber(flow)).unwrap().unwrap().0.threshold;
     (1..4).for_each(|flow| put(&mut port, 0, frame(flow, flow, 100), 0));
     port.edit().flows(NodeId(0)).unwrap().set(FlowNumber(1), None, Some(Some(500))).unwrap();
-    // An own threshold is kept even if it equals the common threshold.
+    // A flow's own threshold stays even if it equals the common threshold.
     port.edit().flows(NodeId(0)).unwrap().set(FlowNumber(2), None, Some(Some(10_000))).unwrap();
     port.edit().set(NodeId(0), &common(20_000), at(0)).unwrap();
     assert_eq!([1, 2, 3].map(|flow| threshold(&port, flow)), [500, 10_000, 20_000]);
@@ -237,13 +238,14 @@ fn single_empty_queue_of_a_hundred_is_found_for_a_configured_flow() {
         .unwrap_err()
         .to_string();
     assert!(refused.contains("all 100 for flows hold packets or are kept for a flow"), "{refused}");
-    // A caller that checked the number of queues before gets a queue.
+    // A caller that has checked the number of queues itself gets a queue.
     port.trust(true);
     port.edit().flows(NodeId(0)).unwrap().set(FlowNumber(1001), Some(3000), None).unwrap();
     assert!(has_queue(&port, 0, 1001));
 }
 
-/// Queues in excess of a smaller number are closed, empty queues at once.
+/// Lowers the number of queues of a leaf. Empty surplus queues are closed at once, other surplus queues once
+/// they are empty.
 #[test]
 fn removed_queues_disappear_once_empty() {
     let mut port = port(None);
@@ -267,8 +269,8 @@ fn removed_queues_disappear_once_empty() {
 }
 
 proptest! {
-    /// Changes the number of flows below any kind of parent. The leaf's next packet may be another packet
-    /// afterwards.
+    /// Changes the number of FQ-CoDel flows below any kind of parent. Each flow keeps its order, although the
+    /// leaf's next packet may change.
     #[test]
     fn changed_number_of_flows_keeps_the_order_of_each_flow(
         counts in prop::collection::vec(1_u32..2000, 1..4), arrivals in prop::collection::vec((0_u32..40, 64_u32..1500), 1..200),
@@ -322,8 +324,8 @@ fn number_of_distinguished_flows_follows_the_setting() {
         NodeKind::FqCodel(FqCodelSettings { flows: 1, ..Default::default() }),
     );
     let order = |port: &mut Port| -> Vec<u32> {
-        // Two flows, one packet per round each: flows in the same bucket send one after the other, separate
-        // flows alternate.
+        // Two flows send one packet per round each. In the same bucket, one flow sends after the other; in
+        // separate buckets they alternate.
         for number in 0..4 {
             put(port, 1, frame(1 + number / 2, number, 1500), 0);
         }

@@ -1,4 +1,4 @@
-//! Remote access to the interface: over TLS, with a token of a sufficient role. Threads that talk to clients
+//! Remote access to the API: over TLS, with an API token of a sufficient role. Threads that talk to clients
 //! have no privileges.
 
 use std::collections::BTreeMap;
@@ -9,19 +9,19 @@ use std::time::Duration;
 use millrace_testkit::{Background, Ground, Line, Millrace, binary, eventually, repository};
 use serde_json::Value;
 
-use crate::plugins::host_companions::{SLOW, halves};
+use crate::plugins::host_companions::{COMPANION, build_with_companion};
 
 /// Time limit until the router closes a connection.
 const PATIENCE: Duration = Duration::from_secs(10);
 /// Roles, in ascending order.
 const ROLES: [&str; 3] = ["viewer", "operator", "admin"];
 
-/// Methods of operations.
+/// HTTP methods of operations.
 const METHODS: [&str; 5] = ["GET", "POST", "PUT", "PATCH", "DELETE"];
 /// Placeholders in paths.
 const PLACES: [&str; 7] = ["{id}", "{number}", "{name}", "{port}", "{node}", "{queue}", "{map}"];
 
-/// Router that is served over TLS as well, on the line.
+/// Router of the line between two hosts, also served over TLS.
 struct Served {
     router: Millrace,
     line: Line,
@@ -46,7 +46,7 @@ impl Served {
         self.line.file("state").join("interface.crt")
     }
 
-    /// Makes a token. Returns its file.
+    /// Creates an API token. Returns the path of its file.
     fn token(&self, name: &str, role: &str) -> PathBuf {
         let token = self.router.ask(&["token", "create", name, "--role", role]);
         self.line.write(&format!("{name}.token"), &token)
@@ -71,7 +71,8 @@ impl Served {
         statuses.into_iter().enumerate().map(|(number, status)| (status, parsed(number))).collect()
     }
 
-    /// Returns `millrace --server …` on a host, without its command.
+    /// Returns a command on a host that runs `millrace --server …`. The caller adds the arguments of the
+    /// request.
     fn far(&self, token: &PathBuf) -> Command {
         let mut command = self.line.h1.command(binary().to_str().expect("a path"));
         command.args(["--server", "https://10.1.0.1:8443", "--token-file"]).arg(token);
@@ -91,7 +92,8 @@ struct Asked {
 }
 
 impl Asked {
-    /// Returns the request as a curl configuration. Except for GET, it has a body without effect.
+    /// Returns the request as a curl configuration. Except for GET, the request has a body that causes no
+    /// change.
     fn settings(&self, certificate: &Path, answer: &Path) -> String {
         let Self { method, path, from, token } = self;
         let (certificate, answer) = (certificate.display(), answer.display());
@@ -148,8 +150,8 @@ fn every_operation_answers_exactly_its_roles() {
     assert_eq!(status, 200);
     assert_eq!(operations(&description), table, "docs/roles.md and the description differ");
     assert!(table.len() > 70, "{}", table.len());
-    // No token, a wrong token, and a token of each role. Each caller has its own address, since the router
-    // slows guesses by address.
+    // No token, a wrong token, and a token of each role. Each caller has its own address, because the router
+    // slows down failed attempts by address.
     let wrong = format!("millrace_{}", "0".repeat(64));
     let all = [None, Some(wrong)].into_iter().chain(tokens.map(Some)).enumerate();
     for (who, token) in all {
@@ -219,7 +221,7 @@ fn remote_commands_work_until_their_token_is_revoked() {
     // Revoking the token also ends event streams.
     let program = served.far(&operator);
     let words: Vec<&str> = program.get_args().map(|word| word.to_str().unwrap()).collect();
-    // Without the words that enter the namespace: `Background` adds them.
+    // Without the first words, which enter the namespace, because `Background` adds them.
     let words = [&words[4..], &["events", "--follow", "--last", "1"]].concat();
     let log = served.line.file("events.log");
     let mut follower = Background::start(&served.line.h1, binary().to_str().unwrap(), &words, log);
@@ -255,7 +257,7 @@ fn client_threads_have_no_privileges_and_all_operations_work() {
         assert!(output.status.success(), "{arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
         output.stdout
     };
-    // A remote request for an operation that needs privileges.
+    // This remote request is for an operation that needs privileges.
     let module = served.line.file("hold.wasm");
     std::fs::write(&module, MODULE).expect("a module");
     let load = served.far(&admin).args(["plugin", "load"]).arg(&module).output().expect("millrace");
@@ -294,16 +296,16 @@ struct Thread {
     name: String,
     /// Capabilities that the thread has or could get, one bit each.
     capabilities: u64,
-    /// Bounding set: capabilities that programs could give the thread, one bit each.
+    /// Bounding set: capabilities that the thread could gain by starting a program, one bit each.
     bounds: u64,
-    /// Whether starting programs gives the thread no privileges, and its system calls are filtered.
+    /// Whether the thread can gain no privileges by starting programs, and its system calls are filtered.
     is_confined: bool,
 }
 
 /// Returns all threads of a router.
 fn threads(router: &Millrace) -> Vec<Thread> {
     let tasks = std::fs::read_dir(format!("/proc/{}/task", router.pid())).expect("threads");
-    // A thread that has ended meanwhile has no status.
+    // A thread may have ended in between; then it has no status.
     let statuses =
         tasks.flatten().filter_map(|task| std::fs::read_to_string(task.path().join("status")).ok());
     let thread = |status: String| {
@@ -335,8 +337,8 @@ fn network_privileges_belong_to_control_only() {
     let Some(_ground) = Ground::enter(&["clang"]) else { return };
     let served = Served::start();
     let router = &served.router;
-    // Every kind of thread must exist: for files, for plugins, and for host companions.
-    let module = halves(&served.line, "gatekeeper", SLOW);
+    // These commands start every kind of thread: for files, for plugins, and for host companions.
+    let module = build_with_companion(&served.line, "gatekeeper", COMPANION);
     router.ask(&["plugin", "load", &module]);
     router.ask(&["instance", "create", "gatekeeper", "g"]);
     router.ask(&["history"]);
@@ -368,7 +370,7 @@ fn network_privileges_belong_to_control_only() {
     for name in others {
         assert!(seen.iter().any(|thread| thread.name == name), "{name}: {seen:#?}");
     }
-    // The remaining privileges suffice: devices return, and changes are stored.
+    // The remaining privileges suffice: the router opens a returning device, and stores changes.
     served.line.r.ip("link set r2 down");
     served.line.r.ip("link set r2 up");
     let text = served.line.file("router.toml").display().to_string();

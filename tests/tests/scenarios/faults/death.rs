@@ -64,8 +64,8 @@ fn fault_10_a_router_killed_among_100000_routes_has_the_kernels_again_within_fiv
     second.assert_conservation();
 }
 
-/// Kills a router again and again, by two signals in turn. Each next router forwards, and none leaves
-/// anything behind.
+/// Kills a router `kills` times, by two signals in turn. Each next router must forward, and no router may
+/// leave anything behind.
 pub fn assert_starts_after_each_of(kills: usize) {
     let Some(_ground) = Ground::enter_alone(&["ping"]) else { return };
     let line = Line::new();
@@ -128,7 +128,7 @@ fn configured_routes_lie_in_the_kernel_and_outlive_the_router() {
     assert!(routes.contains("10.2.0.2"), "{routes}");
     router.kill();
     line.h1.run("ping -c 1 -W 2 10.9.0.1");
-    // The next start has another route: the route of the last one is gone.
+    // The next start has another route, and removes the route of the last start.
     std::fs::write(&file, config.replace("10.9.0.0/16", "10.9.0.0/17")).unwrap();
     let mut router = start();
     line.h1.run("ping -c 1 -W 2 10.9.0.1");
@@ -142,13 +142,13 @@ fn first_filter_or_binding_needs_an_on_death_action_even_at_run_time() {
     let Some(_ground) = Ground::enter(&["ping"]) else { return };
     let line = Line::new();
     // The key occurs in a comment only.
-    let text = "# on-death is not said\n[[port]]\nname = \"r1\"\ndevice = \"r1\"\n[[port]]\nname = \"r2\"\ndevice = \"r2\"\n";
+    let text = "# on-death is not set\n[[port]]\nname = \"r1\"\ndevice = \"r1\"\n[[port]]\nname = \"r2\"\ndevice = \"r2\"\n";
     let file = line.write("router.toml", text).display().to_string();
     let router = Millrace::start(&line.r, &format!("--config {file}"));
     let lines = line.write("lines", "proto udp dport 53 action drop\n").display().to_string();
-    let said = || router.json(&["show", "status"])["on_death"].clone();
-    let unsaid = serde_json::json!({"packets": "the kernel forwards; filters and instances do not hold", "said": false});
-    assert_eq!(said(), unsaid);
+    let status = || router.json(&["show", "status"])["on_death"].clone();
+    let implicit = serde_json::json!({"packets": "the kernel forwards; filters and instances do not hold", "explicit": false});
+    assert_eq!(status(), implicit);
     router.ask(&["instance", "create", "statistics", "stats1"]);
     let words = ["\"r1\"", "after the router's death", "router set on-death=kernel", "run --on-death drop"];
     for action in ["drop", "reject", "police 1mbit", "accept", "host", "port r2", "copy-to r2"] {
@@ -163,14 +163,15 @@ fn first_filter_or_binding_needs_an_on_death_action_even_at_run_time() {
     assert_eq!(router.json(&["filter", "list"]), serde_json::json!([]));
     assert_eq!(router.json(&["show", "bindings"]), serde_json::json!([]));
     router.try_ask(&["router", "set", "on-death=drop"]).assert_refused(1, &["only a restart", "on-death"]);
-    assert_eq!(said()["said"], false);
+    assert_eq!(status()["explicit"], false);
     router.ask(&["router", "set", "on-death=kernel"]);
-    assert_eq!(said()["said"], true);
+    assert_eq!(status()["explicit"], true);
     assert!(router.ask(&["show", "status"]).contains("the kernel forwards"));
     router.ask(&bind);
     router.ask(&["filter", "add", "proto icmp in r1", "--action", "drop"]);
     assert!(!line.h1.succeeds("ping -c 2 -i 0.2 -W 1 10.2.0.2"), "the filter drops");
-    // `save` writes the key into the file; without it a start would refuse the file.
+    // `save` writes `on-death` into the file. Without that key, the router would refuse to start with the
+    // file.
     router.ask(&["save"]);
     let saved = std::fs::read_to_string(&file).unwrap();
     assert!(saved.contains("\non-death = \"kernel\""), "{saved}");
@@ -180,7 +181,7 @@ fn first_filter_or_binding_needs_an_on_death_action_even_at_run_time() {
 /// System calls that write a revision to the disk. strace counts each call separately, and in each thread.
 const WRITING: [&str; 9] =
     ["openat", "write", "pwrite64", "ftruncate", "fsync", "fdatasync", "rename", "unlink", "mkdir"];
-/// System calls that send routes to the kernel and answers to clients.
+/// System calls that send routes to the kernel, and answers to clients.
 const TELLING: [&str; 2] = ["sendto", "sendmsg"];
 
 /// Makes a router apply a file, and kills it on entry to the `time`-th system call of a kind. For file calls,
@@ -204,7 +205,7 @@ fn die_at(line: &Line, router: &mut Millrace, file: &str, (call, time): (&str, u
     applied.code != Some(0)
 }
 
-/// Whether the file of revisions exists when a router dies: then the router changes it instead of creating
+/// Whether the file of revisions exists when a router dies. If so, the router changes it instead of creating
 /// it.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Revisions {
@@ -213,7 +214,7 @@ enum Revisions {
 }
 
 /// Kills routers at each of these calls during an apply. Returns how many started again from the old
-/// revision, and how many from the new one.
+/// revision, and how many from the new revision.
 fn starts_after_deaths_at(calls: &[&str], revisions: Revisions) -> [u32; 2] {
     let line = Line::new();
     let state = line.file("state");
@@ -233,7 +234,7 @@ fn starts_after_deaths_at(calls: &[&str], revisions: Revisions) -> [u32; 2] {
             if revisions == Revisions::Present {
                 router.ask(&["apply", &new]);
                 router.ask(&["apply", &old]);
-                // Writing the new revision also writes the change of a single command.
+                // With the new revision, the router also writes a revision for this single command.
                 router.ask(&["filter", "add", "proto udp dport 99", "--action", "drop"]);
             }
             if !die_at(&line, &mut router, &new, (call, time), &state) {
@@ -245,7 +246,7 @@ fn starts_after_deaths_at(calls: &[&str], revisions: Revisions) -> [u32; 2] {
             let (is_old, is_new) = (kernel_has(&line, "10.8.0.0/16"), kernel_has(&line, "10.9.0.0/16"));
             assert!(is_old != is_new, "at {call} {time}: {}", router.log());
             starts[usize::from(is_new)] += 1;
-            // The router continues from there, and `diff` reports the revision that it started from.
+            // The router continues from that revision, and `diff` compares with it.
             assert!(router.ask(&["diff"]).contains("equals the running configuration"), "at {call} {time}");
             router.ask(&["apply", if is_new { &old } else { &new }]);
         }

@@ -1,4 +1,4 @@
-//! Kernel policies: the router never bypasses them silently.
+//! Kernel policies: the router never silently forwards past them.
 
 use std::time::Duration;
 
@@ -6,8 +6,8 @@ use millrace_testkit::{Flow, Ground, Line, Millrace, run_to_end, wait_until};
 
 use crate::support::{assert_router_forwards, to};
 
-/// Checks that a router refuses to start because of a kernel policy, which its error names by `words`. A dry
-/// run reports the same. With `ignore-kernel-policy`, the router forwards.
+/// Checks that a router refuses to start because of a kernel policy, and that its error contains `words`. A
+/// dry run must report the same. With `ignore-kernel-policy`, the router must forward.
 fn assert_refused_unless_ignored(line: &Line, words: &[&str]) {
     let before = line.r.run("ip -o -d link");
     let refused = Millrace::try_start(&line.r, "--port r1 --port r2").unwrap_err();
@@ -89,7 +89,7 @@ fn shaper_added_at_run_time_is_reported_and_flows_leave_the_offload() {
     assert!(discipline().is_null());
 
     line.r.run("tc qdisc add dev r2 root tbf rate 10mbit burst 10k latency 50ms");
-    // The kernel notifies the router, which doesn't poll.
+    // The kernel notifies the router, so the report comes sooner than by polling.
     let told = wait_until(Duration::from_millis(500), || discipline() == "tbf");
     assert!(told.is_some(), "{:#}", router.json(&["show", "ports"]));
     assert!(!leaves_by_offload(&router));
@@ -103,7 +103,7 @@ fn shaper_added_at_run_time_is_reported_and_flows_leave_the_offload() {
         why.as_str().is_some_and(|why| why.contains("tbf") && why.contains("millrace scheduler")),
         "{why}"
     );
-    let events = router.json(&["events", "--since", "0", "--kind", "queueing-passed-by"])["events"].clone();
+    let events = router.json(&["events", "--since", "0", "--kind", "qdisc-bypassed"])["events"].clone();
     assert_eq!((&events[0]["subject"], &events[0]["details"]["discipline"]), (&"r2".into(), &"tbf".into()));
     let doctor = run_to_end(&line.r, &["doctor", "r2"]).stdout;
     assert!(doctor.contains("offload out    does not work: the kernel has the qdisc"), "{doctor}");
@@ -111,7 +111,7 @@ fn shaper_added_at_run_time_is_reported_and_flows_leave_the_offload() {
     line.r.run("tc qdisc del dev r2 root");
     assert!(wait_until(Duration::from_millis(500), || discipline().is_null()).is_some());
     assert!(down().is_some(), "{:#}", router.json(&["place", "list"]));
-    // A plain queue is no policy.
+    // A plain FIFO qdisc is no kernel policy.
     line.r.run("tc qdisc add dev r2 root pfifo limit 100");
     std::thread::sleep(Duration::from_millis(300));
     assert!(discipline().is_null() && leaves_by_offload(&router));
@@ -142,7 +142,7 @@ fn dry_run_shows_planned_changes_and_changes_nothing() {
     let before = look();
     let plan = run_to_end(&line.r, &["run", "--port", "r1", "--port", "r2", "--dry-run"]);
     assert_eq!(plan.code, Some(0), "{plan:?}");
-    for word in ["r1", "r2", "10.1.0.1/24", "fd00:2::1/64", "taken", "stays", "changes", "routes"] {
+    for word in ["r1", "r2", "10.1.0.1/24", "fd00:2::1/64", "Millrace:", "kernel:", "changes", "routes"] {
         assert!(plan.stdout.contains(word), "{word}: {}", plan.stdout);
     }
     let plan = run_to_end(&line.r, &["run", "--port", "r1", "--port", "r2", "--dry-run", "--json"]);

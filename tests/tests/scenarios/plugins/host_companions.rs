@@ -1,4 +1,4 @@
-//! Plugins with a host companion on live traffic: workers send requests, the companion answers, and a failing
+//! Plugins with a host companion on live traffic: workers send requests, and the companion answers. A failing
 //! companion harms no other flow.
 
 use std::fs;
@@ -12,13 +12,13 @@ use crate::support::{assert_undisturbed, router, to};
 
 const FAST: &str = include_str!("../../../../examples/plugins/gatekeeper-c/gatekeeper.c");
 /// Source of the host companion.
-pub const SLOW: &str = include_str!("../../../../examples/plugins/gatekeeper-slow-c/gatekeeper_slow.c");
+pub const COMPANION: &str = include_str!("../../../../examples/plugins/gatekeeper-slow-c/gatekeeper_slow.c");
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// Builds plugin and host companion into one folder. Returns the plugin's file name.
-pub fn halves(line: &Line, name: &str, slow: &str) -> String {
+/// Builds a plugin and its host companion into one folder. Returns the plugin's file name.
+pub fn build_with_companion(line: &Line, name: &str, companion: &str) -> String {
     let fast = build(line, name, |_| FAST.to_owned());
-    let built = build(line, &format!("{name}-slow"), |_| slow.to_owned());
+    let built = build(line, &format!("{name}-slow"), |_| companion.to_owned());
     fs::copy(built, fast.with_file_name("gatekeeper-slow.wasm")).unwrap();
     fast.display().to_string()
 }
@@ -37,7 +37,7 @@ fn instance_asks_its_host_companion_and_follows_the_answer() {
 
 fn ask_and_do(workers: u64) {
     let line = Line::new();
-    let module = halves(&line, "gatekeeper", SLOW);
+    let module = build_with_companion(&line, "gatekeeper", COMPANION);
     let router = Millrace::start(&line.r, &format!("--port r1 --port r2 --workers {workers}"));
     line.h1.run("ping -c 1 10.2.0.2");
     router.ask(&["plugin", "load", &module]);
@@ -61,18 +61,23 @@ fn ask_and_do(workers: u64) {
         router.json(&["filter", "list"]).to_string().contains("dport 9007").then_some(())
     });
     assert_eq!(denied.finish().received, 0);
-    let slow = host_companion(&router);
+    let companion = host_companion(&router);
     assert_eq!(
-        (&slow["up"]["sent"], &slow["up"]["heard"], &slow["up"]["lost"]),
+        (&companion["up"]["sent"], &companion["up"]["heard"], &companion["up"]["lost"]),
         (&2.into(), &2.into(), &0.into()),
-        "{slow}"
+        "{companion}"
     );
-    assert_eq!((&slow["down"]["sent"], &slow["down"]["heard"]), (&2.into(), &(2 * workers).into()), "{slow}");
-    // Each worker's instance gets the answers. The host companion took longer than a slice.
-    assert!(slow["suspensions"].as_u64().unwrap() > 0, "{slow}");
+    assert_eq!(
+        (&companion["down"]["sent"], &companion["down"]["heard"]),
+        (&2.into(), &(2 * workers).into()),
+        "{companion}"
+    );
+    // Each worker's instance receives the answers. The host companion took longer than a slice, so its calls
+    // were suspended.
+    assert!(companion["suspensions"].as_u64().unwrap() > 0, "{companion}");
     let map = router.json(&["instance", "map", "g", "ports"]);
     assert_eq!(map["entries"], 2 * workers, "{map}");
-    // The host companion answers operators, too. The plugin at the workers has no such message.
+    // The host companion also answers operators, to a message that the plugin at the workers doesn't have.
     assert_eq!(
         router.json(&["control", "g", "read", "--companion"]),
         serde_json::json!({"asked": 2, "denied": 1})
@@ -92,14 +97,18 @@ fn a_host_companion_that_loops_or_traps_is_contained_and_can_be_replaced() {
     let Some(_ground) = Ground::enter_alone(&["ping", "clang"]) else { return };
     let line = Line::new();
     let loop_text = "for (volatile uint32_t round = 0; round < 10000000; round++)\n        ;";
-    let loops = halves(
+    let loops = build_with_companion(
         &line,
         "loops",
-        &SLOW.replace(loop_text, "for (volatile int forever = 1; forever;)\n        ;"),
+        &COMPANION.replace(loop_text, "for (volatile int forever = 1; forever;)\n        ;"),
     );
-    let traps = halves(&line, "traps", &SLOW.replace(loop_text, "__builtin_trap();"));
-    let works = halves(&line, "works", SLOW);
-    let strange = halves(&line, "strange", &SLOW.replace("\\\"log\\\"", "\\\"log\\\",\\\"packet-make\\\""));
+    let traps = build_with_companion(&line, "traps", &COMPANION.replace(loop_text, "__builtin_trap();"));
+    let works = build_with_companion(&line, "works", COMPANION);
+    let strange = build_with_companion(
+        &line,
+        "strange",
+        &COMPANION.replace("\\\"log\\\"", "\\\"log\\\",\\\"packet-make\\\""),
+    );
     let router = router(&line);
     line.h1.run("ping -c 1 10.2.0.2");
     router
@@ -121,7 +130,7 @@ fn a_host_companion_that_loops_or_traps_is_contained_and_can_be_replaced() {
     }
     assert_eq!(router.row("instances", "name", "g")["health"], "well");
     assert!(router.log().contains("the host companion of the instance failed"));
-    // A working companion replaces the failed one, and decides about new ports.
+    // An upgrade replaces the failed companion by a working one, which decides about new ports.
     router.ask(&["plugin", "upgrade", "gatekeeper", &works]);
     let allowed = Flow::start(&line.h1, &line.h2, to("10.2.0.2:9003"), 500, 64);
     allowed.wait_for_arrival();

@@ -28,7 +28,7 @@ fn a_new_plugin_is_built_loaded_and_sees_live_traffic() {
     let short = short.finish();
     assert_eq!((short.lost(), short.reordered, short.duplicated), (0, 0, 0), "{short:?}");
     assert!(long.finish().lost() >= counted);
-    // A plugin in use stays; after `free` and `unload` it is gone.
+    // A plugin in use can't be unloaded. After `free` and `unload` it is gone.
     router.try_ask(&["plugin", "unload", "hello"]).assert_refused(1, &["hello", "i1"]);
     router.ask(&["instance", "free", "i1"]);
     router.ask(&["plugin", "unload", "hello"]);
@@ -100,7 +100,8 @@ fn packets_are_delayed_as_configured() {
     let times = line.h1.run("ping -c 10 -i 0.05 10.2.0.2");
     let least =
         times.lines().find_map(|line| line.split_once(" = ")?.1.split('/').next()?.parse::<f64>().ok());
-    // Forth and back. The delay of the other packets depends on the load of the processors.
+    // The request and the reply are delayed by 20 ms each. Only the fastest ping is compared, because others
+    // depend on the load of the processors.
     assert!((40.0..44.0).contains(&least.unwrap()), "{times}");
     assert_eq!(read(&router, "far", "packets"), 20);
     router.assert_conservation();
@@ -134,20 +135,21 @@ fn a_plugin_is_upgraded_and_rolled_back_under_load_without_a_loss() {
     assert_eq!(router.row("plugins", "name", "counter")["version"], "1.0.0");
     router.ask(&["plugin", "rollback", "counter"]);
     assert_eq!(router.row("plugins", "name", "counter")["version"], "1.1.0");
-    // If a version can't take over, the old one keeps running. The shadow run reports different verdicts.
+    // If a version can't take over the state, the old version keeps running. The shadow run reports different
+    // verdicts.
     router
         .try_ask(&["plugin", "upgrade", "counter", &refuses])
         .assert_refused(1, &["that is no count", "version 1.1.0 keeps running"]);
     router
         .try_ask(&["plugin", "upgrade", "counter", &drops, "--shadow", "100"])
-        .assert_refused(1, &["100 of 100 packets", "dropped for reason 3", "accept-differences"]);
+        .assert_refused(1, &["100 of 100 packets", "drops it for reason 3", "accept-differences"]);
     let same = router.json(&["plugin", "upgrade", "counter", &first, "--shadow", "100"]);
     assert_eq!((&same["shadow"]["packets"], &same["shadow"]["different"]), (&100.into(), &0.into()));
     flow.wait_for_arrival();
     let flow = flow.finish();
     assert_eq!((flow.lost(), flow.reordered, flow.duplicated), (0, 0, 0), "{flow:?}");
     assert_eq!(read(&router, "i1", "packets"), flow.received);
-    // A trial without packets proves nothing.
+    // A shadow run without packets proves nothing, so the upgrade fails.
     router
         .try_ask(&["plugin", "upgrade", "counter", &first, "--shadow", "100"])
         .assert_refused(1, &["not every instance got 100 packets", "old version keeps running"]);
@@ -193,7 +195,7 @@ fn rollback_reports_or_ends_a_quarantine() {
         eventually("the instance is put into quarantine", PATIENCE, || {
             (health() == "quarantined").then_some(())
         });
-        // The address is free again then.
+        // The end of the flow frees its address for the next flow.
         flow.finish();
     };
     let load = |file: &str| {
@@ -229,7 +231,8 @@ fn rollback_reports_or_ends_a_quarantine() {
 fn plugins_keep_state_for_flows_and_send_packets_on() {
     let Some(_ground) = Ground::enter_alone(&["ping", "clang"]) else { return };
     let line = Line::new();
-    // The first ten packets of a flow pass an instance, ten more get a tag, and later ones are dropped.
+    // The instance redirects the first ten packets of a flow to another instance, tags the next ten, and
+    // drops later ones.
     let steers = COUNTER.replace(
         "    packets += call->count;",
         "for (uint32_t index = 0; index < call->count; index++) {
@@ -276,14 +279,14 @@ fn plugins_keep_state_for_flows_and_send_packets_on() {
     assert_eq!((seen("direct"), seen("tagged")), (Some(20), Some(20)));
     let drops = router.row("instances", "name", "s")["drops"]["4"].as_u64();
     assert_eq!(drops, Some(read(&router, "s", "packets") - 40));
-    // The upgrade reports a different size of the flow state.
+    // The new version has a flow state of another size, which the upgrade reports.
     let upgraded = router.json(&["plugin", "upgrade", "steers", &wider]);
     let lost = "s: its flow state is lost: the size per flow changed from 4 to 8 bytes";
     assert_eq!(upgraded["lost"], serde_json::json!([lost]), "{upgraded}");
     router.assert_conservation();
 }
 
-/// Builds a plugin that makes a second packet of each packet, for the next port. On its timer it requests a
+/// Builds a plugin that makes another packet of each packet, to the next port. On its timer it requests a
 /// filter, a route and an operation that doesn't exist. Returns its file name.
 fn build_echoes(line: &Line) -> String {
     let echoes = COUNTER.replace(
@@ -340,7 +343,8 @@ fn plugins_make_packets_write_to_the_log_and_ask_for_changes() {
     // The manifest doesn't permit requests for routes.
     assert!(log.contains("its manifest doesn't name the capability \"request-routes\""), "{log}");
     assert!(!router.json(&["route", "list"]).to_string().contains("10.9.0.0"));
-    // While a confirmation is pending, the router refuses such requests. The saved revision is the second.
+    // While revision 3 awaits confirmation, the router refuses a plugin's request for a filter. The saved
+    // configuration is revision 2.
     router.ask(&["instance", "create", "echoes", "later"]);
     router.ask(&["bind", "later", "--gate", "process", "--filter", "proto udp dport 9005"]);
     let saved = line.file("saved.toml");
@@ -384,7 +388,8 @@ fn plugin_that_answers_its_own_packets_reaches_an_end() {
     eventually("the last one has ended", Duration::from_secs(2), || {
         (router.drops("plugin_loop") == 32).then_some(())
     });
-    // The packet makes 2 packets, these make 4, 8 and 16; the next 32 exceed the limit.
+    // The first packet makes 2 packets, which make 4, then 8, then 16. The 32 packets of these exceed the
+    // limit.
     assert_eq!(read(&router, "t", "packets"), 1 + 2 + 4 + 8 + 16);
     router.assert_conservation();
 }
@@ -404,7 +409,7 @@ fn an_instance_gets_other_settings_under_load_without_a_loss() {
         flow.go_on(Duration::from_millis(20));
     }
     assert_eq!(router.row("instances", "name", "s")["settings"], serde_json::json!({"what": "size"}));
-    // From now on the instance gathers nothing by protocol, and keeps the earlier counts.
+    // With `what=size` the instance gathers nothing by protocol, and keeps the earlier counts.
     let counts = || {
         let read = router.json(&["control", "s", "read"]);
         (read["packets"]["udp"].as_u64().unwrap(), read["total"]["packets"].as_u64().unwrap())
@@ -413,7 +418,7 @@ fn an_instance_gets_other_settings_under_load_without_a_loss() {
     flow.wait_for_arrival();
     let later = counts();
     assert!(udp > 0 && later.0 == udp && later.1 > total, "{udp} of {total}, then {later:?}");
-    // A refused setting changes nothing. A setting without a value is removed.
+    // The router refuses a wrong value and changes nothing. A setting with an empty value is removed.
     router
         .try_ask(&["instance", "set", "s", "what=nothing"])
         .assert_refused(1, &["what", "protocol, size or all"]);

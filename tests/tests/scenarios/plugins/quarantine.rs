@@ -1,4 +1,4 @@
-//! Shared objects in quarantine: none of their code runs until an admin releases them.
+//! Shared objects in quarantine: the router runs none of their code until an admin releases them.
 
 use std::process::Command;
 use std::time::Duration;
@@ -17,17 +17,17 @@ fn instance_in_quarantine_is_visible_to_commands_until_freed_or_released() {
         format!(r#"{{"instance":"{instance}","plugin":"null","since":1700000000,"why":"it hung"}}"#)
     };
     std::fs::create_dir(line.file("state")).unwrap();
-    let text = format!(r#"{{"form":1,"entries":[{},{},{}]}}"#, held("a"), held("b"), held("c"));
+    let text = format!(r#"{{"format":1,"entries":[{},{},{}]}}"#, held("a"), held("b"), held("c"));
     let file = line.write("state/quarantine.json", &text);
     let state = format!("state = \"{}\"", line.file("state").display());
     let router = trusting(&line, &state);
     let created = router.ask(&["instance", "create", "null", "a"]);
     assert!(created.contains("created, in quarantine: it hung"), "{created}");
-    // The quarantine doesn't cover an instance of another plugin.
+    // The quarantine doesn't affect an instance of another plugin.
     router.ask(&["instance", "create", "statistics", "b"]);
     assert_eq!(router.row("instances", "name", "b")["health"], "well");
     assert_eq!(router.row("quarantine", "instance", "c")["since"], "2023-11-14T22:13:20Z");
-    assert_eq!(router.row("quarantine", "instance", "c")["is_here"], false);
+    assert_eq!(router.row("quarantine", "instance", "c")["exists"], false);
     assert!(router.ask(&["instance", "release", "c"]).contains("can be created again"));
     router.ask(&["instance", "free", "a"]);
     assert!(!router.ask(&["instance", "create", "null", "a"]).contains("quarantine"));
@@ -39,7 +39,7 @@ fn instance_in_quarantine_is_visible_to_commands_until_freed_or_released() {
 /// Requests an operation as an operator, a member of the group `daemon`. Returns the status and the answer.
 fn as_operator(router: &Millrace, method: &str, path: &str, body: &str) -> (String, String) {
     let mut operator = Command::new("setpriv");
-    // Other users may have no access to the first program in root's path.
+    // Other users may not be allowed to run the first matching program in root's PATH.
     operator.env("PATH", "/usr/bin:/bin").args(["--reuid", "1", "--regid", "1", "--clear-groups"]);
     operator.args(["curl", "-s", "-m", "20", "-w", "\n%{http_code}", "-X", method, "--unix-socket"]);
     operator.arg(router.socket()).args(["-H", "content-type: application/json", "-d", body]);
@@ -49,7 +49,8 @@ fn as_operator(router: &Millrace, method: &str, path: &str, body: &str) -> (Stri
     (status.to_owned(), answer.to_owned())
 }
 
-/// Checks that an operator is refused each of these operations, with these words.
+/// Checks that the router refuses each of these operations to an operator, with an answer that contains
+/// `words`.
 fn assert_operator_refused(router: &Millrace, operations: &[(&str, &str, &str)], words: &[&str]) {
     for (method, path, body) in operations {
         let (status, answer) = as_operator(router, method, path, body);
@@ -58,7 +59,7 @@ fn assert_operator_refused(router: &Millrace, operations: &[(&str, &str, &str)],
     }
 }
 
-/// Returns a configuration with operators, and with an instance `h1` that may be in quarantine.
+/// Returns lines of a configuration with operators, and with an instance `h1` that may be in quarantine.
 fn with_operators(line: &Line, object: &str) -> String {
     format!(
         "faults = 1\nstate = \"{}\"\n[api]\ngroups = {{ daemon = \"operator\" }}\n[router]\non-death = \"kernel\"\n\
@@ -75,11 +76,11 @@ fn operators_begin_no_code_of_a_shared_object_that_is_in_quarantine() {
     std::fs::create_dir(line.file("state")).unwrap();
     line.write(
         "state/quarantine.json",
-        r#"{"form":1,"entries":[{"instance":"h1","plugin":"held","since":1700000000,"why":"it hung"}]}"#,
+        r#"{"format":1,"entries":[{"instance":"h1","plugin":"held","since":1700000000,"why":"it hung"}]}"#,
     );
     let config = with_operators(&line, &object);
     let router = trusting(&line, &config);
-    // A healthy sibling: running code stays.
+    // Another instance of the same plugin is healthy, so its code runs on.
     router.ask(&["instance", "create", "held", "well"]);
     let words = ["instance \\\"h1\\\" is in quarantine", "role admin", "millrace instance release h1"];
     assert_operator_refused(
@@ -106,10 +107,11 @@ fn operators_begin_no_code_of_a_shared_object_that_is_in_quarantine() {
     assert_eq!(as_operator(&router, "POST", "/instances/well/control", r#"{"message": "read"}"#).0, "200");
     assert_eq!(as_operator(&router, "PATCH", "/instances/well", r#"{"name": "w"}"#).0, "200");
     assert_eq!(router.row("instances", "name", "h1")["health"], "quarantined");
-    // An operator frees the instance: its quarantine stays, and its sibling doesn't get the name.
+    // An operator may free the instance `h1`. The quarantine of its name stays, and no instance of the same
+    // plugin can take the name.
     assert_eq!(as_operator(&router, "DELETE", "/instances/h1", "").0, "200");
     let freed = router.row("quarantine", "instance", "h1");
-    assert_eq!((&freed["plugin"], &freed["is_here"]), (&"held".into(), &false.into()), "{freed}");
+    assert_eq!((&freed["plugin"], &freed["exists"]), (&"held".into(), &false.into()), "{freed}");
     assert_operator_refused(
         &router,
         &[
@@ -126,16 +128,17 @@ fn operators_begin_no_code_of_a_shared_object_that_is_in_quarantine() {
     assert_eq!(trusting(&line, &config).row("instances", "name", "h1")["health"], "well");
 }
 
-/// Checks that another plugin's instance can take and release the name `h1`, which stays in quarantine.
+/// Checks that another plugin's instance can take and release the name `h1`, while the quarantine of that
+/// name stays.
 fn its_name_goes_to_another_plugin(router: &Millrace) {
-    // Not even an admin can give its name to a sibling before its release.
+    // Before the release, even an admin can't give the name to another instance of the same plugin.
     router
         .try_ask(&["instance", "rename", "w", "h1"])
         .assert_refused(1, &["in quarantine", "release it first"]);
     let of_null = ("/instances", r#"{"plugin": "null", "name": "h1"}"#);
     let (status, answer) = as_operator(router, "POST", of_null.0, of_null.1);
     assert_eq!(status, "201", "{answer}");
-    assert_eq!(router.row("quarantine", "instance", "h1")["is_here"], false);
+    assert_eq!(router.row("quarantine", "instance", "h1")["exists"], false);
     assert_eq!(as_operator(router, "PATCH", "/instances/h1", r#"{"name": "n"}"#).0, "200");
     assert_eq!(router.row("quarantine", "instance", "h1")["plugin"], "held");
     assert_eq!(as_operator(router, "POST", of_null.0, of_null.1).0, "201");
@@ -143,7 +146,8 @@ fn its_name_goes_to_another_plugin(router: &Millrace) {
     assert_eq!(router.row("quarantine", "instance", "h1")["plugin"], "held");
 }
 
-/// Checks that an admin may perform these operations, and that operators may again once `h1` is released.
+/// Checks that an admin may perform the refused operations, and that operators may again once `h1` is
+/// released.
 fn admins_begin_it(router: &Millrace) {
     let created = router.ask(&["instance", "create", "held", "h1"]);
     assert!(created.contains("created, in quarantine: it hung"), "{created}");
@@ -151,7 +155,7 @@ fn admins_begin_it(router: &Millrace) {
     assert_eq!(router.row("instances", "name", "further")["health"], "well");
     router.ask(&["instance", "rename", "h1", "h2"]);
     router.ask(&["instance", "rename", "h2", "h1"]);
-    // No code of the instance runs so far.
+    // Until the release, no code of the instance runs.
     router.try_ask(&["control", "h1", "read"]).assert_refused(1, &["in quarantine: it hung"]);
     router.ask(&["instance", "release", "h1"]);
     assert_eq!(read(router, "h1", "packets"), 0);
@@ -169,7 +173,7 @@ fn a_configuration_lets_no_shared_object_out_of_quarantine() {
     std::fs::create_dir(line.file("state")).unwrap();
     line.write(
         "state/quarantine.json",
-        r#"{"form":1,"entries":[{"instance":"h1","plugin":"held","since":1700000000,"why":"it hung"}]}"#,
+        r#"{"format":1,"entries":[{"instance":"h1","plugin":"held","since":1700000000,"why":"it hung"}]}"#,
     );
     let config = with_operators(&line, &object);
     let router = trusting(&line, &config);
@@ -179,13 +183,13 @@ fn a_configuration_lets_no_shared_object_out_of_quarantine() {
     let [with, without] = [("with.toml", &with), ("without.toml", &without)]
         .map(|(file, text)| line.write(file, text).display().to_string());
     router.ask(&["apply", &without]);
-    assert_eq!(router.row("quarantine", "instance", "h1")["is_here"], false);
+    assert_eq!(router.row("quarantine", "instance", "h1")["exists"], false);
     router.ask(&["rollback"]);
     assert_eq!(router.row("instances", "name", "h1")["health"], "quarantined");
     router.ask(&["apply", &without]);
     router.ask(&["apply", &with]);
     assert_eq!(router.row("instances", "name", "h1")["health"], "quarantined");
-    // An instance freed by an admin leaves quarantine.
+    // If an admin frees an instance, its quarantine ends.
     router.ask(&["instance", "free", "h1"]);
     assert_eq!(router.json(&["show", "quarantine"]), serde_json::json!([]));
 }
@@ -219,7 +223,7 @@ fn shared_object_in_quarantine_for_its_faults_stays_there_when_an_operator_frees
         &words,
     );
     assert_eq!(as_operator(&router, "DELETE", "/instances/h1", "").0, "200");
-    assert_eq!(router.row("quarantine", "instance", "h1")["is_here"], false);
+    assert_eq!(router.row("quarantine", "instance", "h1")["exists"], false);
     let again = ("POST", "/instances", r#"{"plugin": "held", "name": "h1"}"#);
     assert_operator_refused(&router, &[again], &words);
     let released = router.ask(&["instance", "release", "h1"]);

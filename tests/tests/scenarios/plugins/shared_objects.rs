@@ -1,4 +1,4 @@
-//! Plugins as shared objects, in a forwarding router.
+//! Plugins as shared objects in a forwarding router.
 
 use std::path::Path;
 use std::time::Duration;
@@ -35,7 +35,7 @@ fn a_shared_object_is_loaded_treats_traffic_and_is_unloaded() {
     line.h1.run("ping -c 1 10.2.0.2");
     let said = router.ask(&["plugin", "load", object]);
     assert!(said.contains("hello 0.1.0 loaded, unsigned; trusted: a shared object"), "{said}");
-    // The router runs a copy and doesn't need the file any more.
+    // The router runs a copy of the object and no longer needs the file.
     std::fs::write(object, "no object").unwrap();
     router.ask(&["instance", "create", "hello", "i1", "longest=300"]);
     router.ask(&["instance", "create", "hello", "i2"]);
@@ -55,7 +55,7 @@ fn a_shared_object_is_loaded_treats_traffic_and_is_unloaded() {
     router.ask(&["instance", "free", "i2"]);
     router.ask(&["plugin", "unload", "hello"]);
     assert_eq!(leftovers(&router), before + 2, "a copy for each instance stays");
-    // No binding is left: the flow has no instance, and passes.
+    // No binding is left, so the flow passes without the instance.
     let long = Flow::start(&line.h1, &line.h2, to("10.2.0.2:9001"), 500, 900);
     long.wait_for_arrival();
     assert_eq!(long.finish().lost(), 0);
@@ -85,7 +85,7 @@ fn a_shared_object_in_rust_counts_live_traffic() {
     assert_eq!((report.lost(), report.reordered, report.duplicated), (0, 0, 0), "{report:?}");
     let read = router.json(&["control", "s", "read"]);
     assert_eq!(read["protocols"]["17"]["packets"], report.sent, "{read}");
-    // The plugin's refusals reach the operator unchanged, and leave no instance.
+    // The router shows the plugin's own refusals to the operator, and keeps no instance.
     router
         .try_ask(&["instance", "create", "statistics-rs", "t", "by-protocol=3"])
         .assert_refused(1, &["by-protocol"]);
@@ -132,7 +132,8 @@ fn a_shared_object_is_upgraded_and_rolled_back_under_load_without_a_loss() {
     router.assert_conservation();
 }
 
-/// Returns a counter that runs the code `does` before each packet call; `headers` are its includes.
+/// Builds a counter that runs the code `does` in each packet call; `headers` are the includes of that code.
+/// Returns its file name.
 fn counter_that(line: &Line, name: &str, version: &str, headers: &str, does: &str) -> String {
     let source = COUNTER.replace("packets += call->count;", &format!("{does}\n    packets += call->count;"));
     build_source_for(line, "native", (name, version), COUNTER_KEYS, &format!("{headers}\n{source}"))
@@ -162,7 +163,7 @@ fn a_call_that_never_returns_ends_the_router_and_the_next_start_keeps_the_instan
         bystander.wait_for_arrival();
         let victim = Flow::start(&line.h1, &line.h2, to("10.2.0.2:9001"), 500, 64);
         assert_eq!(first.wait_for_end().code(), Some(3));
-        // The kernel forwards both flows.
+        // Now the kernel forwards both flows.
         bystander.wait_for_arrival();
         victim.wait_for_arrival();
         let log = first.log();
@@ -174,18 +175,18 @@ fn a_call_that_never_returns_ends_the_router_and_the_next_start_keeps_the_instan
         assert!(log.contains(held), "{log}");
         assert_eq!(second.row("instances", "name", "h1")["health"], "quarantined");
         let held = second.row("quarantine", "instance", "h1");
-        assert_eq!((&held["plugin"], &held["is_here"]), (&"hangs".into(), &true.into()), "{held}");
-        // By its binding, the packets bypass the instance in quarantine.
+        assert_eq!((&held["plugin"], &held["exists"]), (&"hangs".into(), &true.into()), "{held}");
+        // With `on-fault = "bypass"`, packets bypass the instance in quarantine.
         victim.wait_for_arrival();
         bystander.go_on(Duration::from_millis(500));
         let report = bystander.finish();
         println!("a call that hangs: {report:?}");
-        // Time limit of the call, two watchdog periods, and the takeovers by the kernel and the next router.
+        // The gap: time limit of the call, two watchdog periods, takeovers by the kernel and by the next router.
         let hung = Duration::from_millis(400 + 2 * 50) + LONGEST_GAP;
         assert!(report.longest_loss <= hung && report.total_loss <= hung + LONGEST_GAP, "{report:?}");
-        // Neither another name nor another version ends the quarantine.
+        // Neither a rename nor an upgrade ends the quarantine.
         second.ask(&["instance", "rename", "h1", "h2"]);
-        assert_eq!(second.row("quarantine", "instance", "h2")["is_here"], true);
+        assert_eq!(second.row("quarantine", "instance", "h2")["exists"], true);
         second.ask(&["plugin", "upgrade", "hangs", &right]);
         assert_eq!(second.row("instances", "name", "h2")["health"], "quarantined");
         second.try_ask(&["control", "h2", "read"]).assert_refused(1, &["in quarantine"]);
@@ -250,7 +251,7 @@ fn crashing_call_ends_the_router_by_its_signal_and_quarantines_the_instance_at_t
                 (victim, first.log())
             }
         };
-        // The kernel forwards.
+        // Now the kernel forwards the flow.
         victim.wait_for_arrival();
         let words = ["instance \"c1\" (plugin crashes) crashed: the router ends", "instance release c1"];
         assert!(words.iter().all(|word| log.contains(word)), "{log}");
@@ -265,7 +266,7 @@ fn crashing_call_ends_the_router_by_its_signal_and_quarantines_the_instance_at_t
         assert_eq!(second.json(&["show", "quarantine"]), serde_json::json!([]));
         second.assert_conservation();
         drop(second);
-        // The crash record counts once.
+        // The next start has used the crash record and emptied it.
         assert_eq!(std::fs::read_to_string(line.file("state/crashes")).unwrap(), "");
     }
 }
@@ -293,7 +294,7 @@ fn plugins_of_the_configuration_are_there_from_the_start() {
     assert_eq!((report.lost(), report.reordered, report.duplicated), (0, 0, 0), "{report:?}");
     assert_eq!((read(&router, "i1", "packets"), read(&router, "i2", "packets")), (report.sent, report.sent));
     let log = router.log();
-    // Optimised code of the module arrives as if it had been loaded later.
+    // Optimised code of a configured plugin is ready later, as after `plugin load`.
     eventually("optimised code is there", Duration::from_secs(20), || {
         let log = router.log();
         let words = ["plugin first: optimised code is ready", "plugin first: optimised code, "];
@@ -302,7 +303,7 @@ fn plugins_of_the_configuration_are_there_from_the_start() {
     assert!(log.contains("plugin first 1.0.0 loaded from") && log.contains("second is trusted"), "{log}");
     router.assert_conservation();
     drop(router);
-    // An unloadable plugin keeps the router from starting. Both the start and `check` name the file.
+    // The router doesn't start with a plugin that it can't load. Both the start and `check` name the file.
     let text = line.write("text.wasm", "no module").display().to_string();
     for (first, words) in [(&*text, ["text.wasm", "module"]), ("first.wasm", ["first.wasm", "absolute"])] {
         let config = format!("[plugins]\nshared-objects = \"allow\"\n{}", files(first, &object));
@@ -333,7 +334,7 @@ fn a_slow_call_a_router_that_was_stopped_and_a_busy_machine_are_no_reason_to_end
     router.ask(&["instance", "create", "slow", "s"]);
     router.ask(&["bind", "s", "--gate", "process", "--filter", "dport 9001"]);
     let flow = Flow::start(&line.h1, &line.h2, to("10.2.0.2:9001"), 20, 64);
-    // Calls follow each other closely, so that a stop interrupts one.
+    // The instance is in a call almost all the time, so that a stop interrupts a call.
     flow.go_on(Duration::from_secs(1));
     for _ in 0..3 {
         router.signal(Signal::SIGSTOP);
@@ -342,7 +343,7 @@ fn a_slow_call_a_router_that_was_stopped_and_a_busy_machine_are_no_reason_to_end
         flow.go_on(Duration::from_millis(300));
     }
     flow.wait_for_arrival();
-    // On busy processors each call lasts longer than its limit, though its run time is within it.
+    // On busy processors each call takes longer than the time limit, although its processor time is below.
     let busy = ["6", "sh", "-c", "while :; do :; done"];
     let others: Vec<_> = (0..12)
         .map(|number| Background::start(&line.h1, "timeout", &busy, line.file(&format!("busy{number}.log"))))

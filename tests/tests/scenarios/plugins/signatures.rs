@@ -1,4 +1,4 @@
-//! Signatures of plugins: a router with a key loads only plugins that a trusted key signed.
+//! Signatures of plugins: a router with configured keys loads only plugins signed with one of them.
 
 use millrace_testkit::{Ground, Line, Millrace, run_to_end};
 
@@ -46,9 +46,10 @@ fn configured_key_admits_only_plugins_that_it_signed() {
     let mut router = start();
     router.try_ask(&["plugin", "load", old]).assert_refused(1, &["0.1.0", "0.2.0", "--allow-downgrade"]);
     router.ask(&["plugin", "load", new]);
-    // While the version record is unreadable, the router loads no signed plugin. A command starts a new one.
+    // While the version record is unreadable, the router loads no signed plugin. `--allow-downgrade` starts a
+    // new record.
     router.kill();
-    let versions = line.write("state/plugin-versions.json", "{\"form\":1,");
+    let versions = line.write("state/plugin-versions.json", "{\"format\":1,");
     let router = start();
     assert!(router.log().contains("plugin-versions.json can't be read"), "{}", router.log());
     router
@@ -91,7 +92,8 @@ fn fault_31_no_flipped_bit_other_file_or_revoked_key_gets_a_signed_plugin_loaded
     router.ask(&["plugin", "load", flipped.to_str().unwrap()]);
     router.ask(&["plugin", "unload", "signed"]);
     for flip in 0..FLIPS {
-        // Bits spread over the file, its ends included. A unit test of the loader flips bits of signatures.
+        // The flipped bits are spread over the file, including its first and last bit. A unit test of the
+        // loader flips bits of signatures.
         let bit = flip * (whole.len() * 8 - 1) / (FLIPS - 1);
         let mut bytes = whole.clone();
         bytes[bit / 8] ^= 1 << (bit % 8);
@@ -103,7 +105,7 @@ fn fault_31_no_flipped_bit_other_file_or_revoked_key_gets_a_signed_plugin_loaded
     let audit = router.ask(&["audit"]);
     assert!(audit.lines().filter(|line| line.contains("plugin")).count() >= FLIPS, "{audit}");
     router.ask(&["plugin", "load", &path]);
-    // The router runs a copy of the file, and refuses the changed file when it is loaded.
+    // The router runs a copy of the file. It refuses the changed file when that is loaded.
     std::fs::write(&module, "no module").unwrap();
     router.ask(&["instance", "create", "signed", "i1"]);
     router.try_ask(&["plugin", "upgrade", "signed", &path]).assert_refused(1, &["signed"]);

@@ -57,9 +57,9 @@ fn promises_above_the_link_are_refused_with_the_sum() {
     let line = Line::new();
     let router = shaped(&line);
     let refused = |arguments: &[&str], texts: &[&str]| refuses(&router, "scheduler", arguments, texts);
-    // Weights of ports change while they forward.
+    // Weights of ports can change while the ports forward.
     let set = |setting| router.try_ask(&["port", "set", "r1", setting]);
-    set("input-weight=257").assert_refused(1, &["weight 257 is out of range", "1 to 256"]);
+    set("input-weight=257").assert_refused(1, &["weight must be 1 to 256", "not 257"]);
     set("mtu=9").assert_refused(1, &["mtu", "input-weight and reverse-path"]);
     router.try_ask(&["port", "set", "r9", "input-weight=1"]).assert_refused(1, &["\"r9\""]);
     router.ask(&["port", "set", "r1", "input-weight=64", "reverse-path=loose"]);
@@ -67,14 +67,14 @@ fn promises_above_the_link_are_refused_with_the_sum() {
     assert_eq!((port("input_weight"), port("reverse_path")), (64.into(), "loose".into()));
     router.ask(&["port", "set", "r1", "input-weight=", "reverse-path="]);
     assert_eq!((port("input_weight"), port("reverse_path")), (256.into(), "off".into()));
-    // Real-time guarantees above the rate of the link.
+    // Then real-time guarantees above the rate of the link.
     refused(&["set", "r1", "rate=1mbit"], &["r1", "has no scheduler"]);
     refused(&["show", "r1"], &["port \"r1\" has no scheduler", "scheduler add r1"]);
     refused(&["show", "r9"], &["no port is named \"r9\""]);
-    refused(&["set", "r2", "host-weight=0"], &["weight 0 is out of range: give 1 to 256"]);
+    refused(&["set", "r2", "host-weight=0"], &["weight must be 1 to 256", "not 0"]);
     router
         .try_ask(&["filter", "add", "dport 9", "--action", "queue voice", "--gate", "route"])
-        .assert_refused(1, &["where action queue voice can't be: it takes early, late, queue"]);
+        .assert_refused(1, &["does not support action queue voice", "positions early, late, queue"]);
     router.ask(&["scheduler", "add", "r1", "all", "--kind", "hfsc"]);
     router.ask(&["scheduler", "set", "r1", "rate=1mbit"]);
     let curve = "real-time=2mbit";
@@ -101,10 +101,10 @@ fn promises_above_the_link_are_refused_with_the_sum() {
     ]);
     refused(
         &["add", "r2", "x", "--kind", "fifo", "--under", "fair", "quantum=0B"],
-        &["quantum 0 is out of range: 1 to"],
+        &["quantum must be 1 to"],
     );
     router.ask(&["scheduler", "remove", "r2", "fair"]);
-    // The same error in a file, with its place.
+    // The same error in a configuration file; the message names its place.
     let file = "[[port]]\nname = \"r1\"\ndevice = \"r1\"\n[[port]]\nname = \"r2\"\ndevice = \"r2\"\n[port.scheduler]\nnode = [\n\
                 { name = \"a\", kind = \"hfsc\", under = \"a\" }]\n";
     let file = line.write("circle.toml", file).display().to_string();

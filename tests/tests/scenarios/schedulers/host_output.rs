@@ -1,4 +1,5 @@
-//! Packets of the router's own host at a port with a scheduler: caught, scheduled, and released again.
+//! Host output at a port with a scheduler: the kernel's packets are redirected to the router and scheduled,
+//! and later sent by the kernel itself again.
 
 use std::time::Duration;
 
@@ -8,12 +9,12 @@ use serde_json::Value;
 use crate::support::reference::LONGEST_GAP;
 use crate::support::{iperf3_server, rate_to_h2, router, to};
 
-/// Returns the host output entry of the second port's scheduler.
+/// Returns the host output entry in the scheduler of port r2.
 fn host(router: &Millrace) -> Value {
     router.json(&["scheduler", "show", "r2"])["host"].clone()
 }
 
-/// Returns the number of bytes that a leaf of the second port has sent.
+/// Returns the number of bytes that a leaf of port r2 has sent.
 fn sent_by(router: &Millrace, leaf: &str) -> f64 {
     let shown = router.json(&["queue", "show", "r2", leaf]);
     shown["sent_bytes"].as_f64().unwrap_or_else(|| panic!("{shown}"))
@@ -33,7 +34,7 @@ fn host_output_is_redirected_while_the_port_has_a_scheduler() {
     assert_eq!(router.summary("received_from_host"), 0);
     router.ask(&["scheduler", "add", "r2", "all", "--kind", "fifo", "threshold=10000000B"]);
     assert!(devices(&line).contains("mr-out-"), "{}", devices(&line));
-    // Small and large packets, IPv4 and IPv6, super-frames and partial checksums.
+    // Small and large packets by IPv4 and IPv6, GSO packets, and partial checksums.
     line.r.run("ping -c 3 -i 0.2 10.2.0.2");
     line.r.run("ping -c 2 -i 0.2 -s 4000 fd00:2::2");
     for address in ["10.2.0.2:7000", "[fd00:2::2]:7000"] {
@@ -42,7 +43,7 @@ fn host_output_is_redirected_while_the_port_has_a_scheduler() {
     transfer(&line.h2, &line.r, to("10.2.0.1:7000"), 4 << 20);
     let seen = host(&router);
     assert_eq!(
-        (&seen["setting"], &seen["caught"], &seen["why"]),
+        (&seen["setting"], &seen["queued_here"], &seen["why"]),
         (&"queue".into(), &true.into(), &Value::Null)
     );
     let packets = seen["packets"].as_u64().unwrap();
@@ -55,7 +56,7 @@ fn host_output_is_redirected_while_the_port_has_a_scheduler() {
     );
     let doctor = run_to_end(&line.r, &["doctor", "r2"]).stdout;
     assert!(doctor.contains("host output    works") && !doctor.contains("tcx egress programs"), "{doctor}");
-    // Forwarded packets are no host output.
+    // Forwarded packets don't count as host output.
     let flow = Flow::start(&line.h1, &line.h2, to("10.2.0.2:9000"), 500, 64);
     flow.go_on(Duration::from_millis(500));
     let report = flow.finish();
@@ -70,7 +71,8 @@ fn host_output_is_redirected_while_the_port_has_a_scheduler() {
     router.assert_conservation();
 }
 
-/// Checks the rate at which TCP of the router's own host sends through a port of 10 Mb/s, for a kind of port.
+/// Checks the rate at which the router's own host sends TCP through a port of 10 Mb/s. `arguments` determine
+/// the kind of port.
 fn keeps_to_the_rate(arguments: &str) {
     let Some(_ground) = Ground::enter_alone(&["ping", "iperf3"]) else { return };
     let line = Line::new();
@@ -83,7 +85,7 @@ fn keeps_to_the_rate(arguments: &str) {
     let mut client = Background::start(&line.r, "iperf3", &["-c", "10.2.0.2", "-t", "6"], log);
     std::thread::sleep(Duration::from_secs(2));
     let rate = rate_to_h2(&line, || std::thread::sleep(Duration::from_secs(3)));
-    // Never more than the rate. TCP itself may leave a part of it unused.
+    // The rate must not be exceeded. TCP itself may leave a part of it unused.
     assert!((8.0e6..1.01e7).contains(&rate), "{rate}");
     assert!(client.wait(Duration::from_secs(20)).is_some_and(|status| status.success()), "{}", client.log());
     router.assert_conservation();
@@ -104,8 +106,8 @@ fn host_output_keeps_to_the_rate_of_a_port_of_several_workers() {
     keeps_to_the_rate("--workers 2");
 }
 
-/// Starts a router with a link of 8 Mb/s. Traffic that filters send to `own` gets three quarters of it, all
-/// other traffic one quarter.
+/// Starts a router with a link of 8 Mb/s. The queue `own`, to which filters send traffic, has three quarters
+/// of it, and all other traffic has one quarter.
 fn three_to_one(line: &Line) -> Millrace {
     let router = router(line);
     line.h1.run("ping -c 1 10.2.0.2");
@@ -134,7 +136,7 @@ fn host_output_shares_the_link_with_forwarded_packets_by_weight() {
     let Some(_ground) = Ground::enter_alone(&["ping"]) else { return };
     let line = Line::new();
     let router = three_to_one(&line);
-    // Both flows ask for more than the capacity of the link.
+    // Both flows send more than the link can carry.
     let own = Flow::start(&line.r, &line.h2, to("10.2.0.2:9000"), 1250, 958);
     let forwarded = Flow::start(&line.h1, &line.h2, to("10.2.0.2:9001"), 1250, 958);
     own.go_on(Duration::from_secs(1));
@@ -158,7 +160,7 @@ fn host_output_setting_selects_filters_and_redirection() {
     router.ask(&["filter", "add", "proto icmp", "--gate", "firewall", "--action", "drop"]);
     // By default the filter applies to forwarded packets only.
     line.r.run("ping -c 2 -i 0.2 10.2.0.2");
-    // A filter doesn't count packets that don't pass its gate.
+    // A filter doesn't count packets that don't reach its gate.
     let filters = router.json(&["filter", "list"]);
     let icmp = filters.as_array().and_then(|all| all.iter().find(|one| one["match"] == "proto icmp"));
     assert_eq!(icmp.map(|one| (&one["queued_packets"], &one["sent_packets"])), Some((&0.into(), &0.into())));
@@ -168,7 +170,7 @@ fn host_output_setting_selects_filters_and_redirection() {
     assert!(!line.r.succeeds("ping -c 3 -i 0.2 -W 1 10.2.0.2"));
     assert!(router.drops("filter") >= before + 3);
     assert_eq!((&host(&router)["setting"], &host(&router)["weight"]), (&"filter".into(), &32.into()));
-    // Other packets pass, by the queue that filters choose.
+    // Other packets still pass, through the queue that filters choose.
     let flow = Flow::start(&line.r, &line.h2, to("10.2.0.2:9000"), 200, 64);
     flow.go_on(Duration::from_millis(500));
     let report = flow.finish();
@@ -176,7 +178,7 @@ fn host_output_setting_selects_filters_and_redirection() {
     assert!(sent_by(&router, "own") > 100.0 * 64.0);
     router.ask(&["scheduler", "set", "r2", "host=direct"]);
     let seen = host(&router);
-    assert_eq!((&seen["caught"], &seen["setting"]), (&false.into(), &"direct".into()));
+    assert_eq!((&seen["queued_here"], &seen["setting"]), (&false.into(), &"direct".into()));
     assert!(!devices(&line).contains("mr-out-"));
     line.r.run("ping -c 2 -i 0.2 10.2.0.2");
     for (wrong, words) in [("host=never", "queue"), ("host-weight=0", "1 to 256")] {
@@ -202,14 +204,14 @@ fn kernel_sends_directly_again_when_the_router_is_killed_or_its_device_returns()
     let second = three_to_one(&line);
     line.r.run("ping -c 1 10.2.0.2");
     assert!(host(&second)["packets"].as_u64() > Some(0));
-    // Catching resumes at a device that was deleted and returns.
+    // Redirection resumes when a deleted device returns.
     line.r.ip("link del r2");
     eventually("what was caught is let go", Duration::from_secs(3), || {
         (!devices(&line).contains("mr-out-")).then_some(())
     });
     line.connect(&line.h2, "eth0", 2, 1500);
     eventually("the new device is caught at", Duration::from_secs(3), || {
-        (host(&second)["caught"] == true && line.r.succeeds("ping -c 1 -W 1 10.2.0.2")).then_some(())
+        (host(&second)["queued_here"] == true && line.r.succeeds("ping -c 1 -W 1 10.2.0.2")).then_some(())
     });
     second.assert_conservation();
 }
@@ -227,7 +229,7 @@ fn a_full_queue_does_not_keep_the_kernel_from_finding_neighbours() {
     for address in ["10.2.0.2", "fd00:2::2"] {
         let family = if address.contains(':') { "-6" } else { "-4" };
         line.r.run(&format!("ip {family} neigh flush dev r2"));
-        // A packet of the kernel's own starts the resolution. The full queue may drop that packet itself.
+        // A packet of the kernel starts the resolution. The full queue may drop that packet.
         line.r.try_run(&format!("ping -c 1 -W 1 {address}"));
         let known = line.r.run(&format!("ip {family} neigh show {address} dev r2"));
         assert!(known.contains("lladdr"), "{address}: {known}");

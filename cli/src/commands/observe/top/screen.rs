@@ -19,7 +19,7 @@ const QUEUES: &str = "port | queue=name | promised b/s=promised | delivered b/s=
 const INSTANCES: &str = "instance=name | plugin | health | packets/s=rate | packets | faults";
 const FLOWS: &str = "packets/s=packet_rate | bits/s=bit_rate | level | flow | bindings";
 
-/// The two latest snapshots, and the display of the current one.
+/// The two latest snapshots, for rates, and the state of the display.
 #[derive(Debug)]
 pub struct Screen {
     look: Look,
@@ -39,7 +39,7 @@ impl Screen {
         }
     }
 
-    /// Freezes or unfreezes the screen.
+    /// Freezes the display, or continues it if it is frozen.
     pub fn hold_or_go_on(&mut self) {
         self.held = !self.held;
     }
@@ -78,7 +78,7 @@ impl Screen {
                 plain(&status["version"]),
                 rounded(status["uptime"].as_f64().unwrap_or(0.0)),
                 count(plain(&status["flows"]["known"]), "flow"),
-                plain(&status["flows"]["most"]),
+                plain(&status["flows"]["limit"]),
                 count(plain(&status["routes"]), "route"),
                 plain(&status["memory"]["used"]),
                 plain(&status["memory"]["frames"]),
@@ -99,7 +99,7 @@ impl Screen {
         lines
     }
 
-    /// Formats the offloaded flows with their rates; `None` if the configuration allows none.
+    /// Formats number and rates of offloaded flows; `None` if the configuration allows no offload.
     fn offloaded_flows(&self) -> Option<String> {
         let flows = self.look.status["offloaded_flows"].as_object()?;
         let per_second = |key: &str| {
@@ -109,7 +109,7 @@ impl Screen {
         Some(format!(
             "offloaded: {} of {}; per second: {} inserted, {} idle, {} evicted, {} refused",
             count(plain(&flows["flows"]), "flow"),
-            plain(&flows["most"]),
+            plain(&flows["limit"]),
             per_second("inserted"),
             per_second("idle"),
             per_second("evicted"),
@@ -117,7 +117,7 @@ impl Screen {
         ))
     }
 
-    /// Formats the share of a processor that each worker has used since the previous snapshot.
+    /// Formats the CPU use of each worker since the previous snapshot.
     fn processors(&self) -> String {
         let used = |worker: usize| self.rate(|look| look.status["worker_cpu"][worker].as_f64());
         let percent = |share: f64| format!("{:.0} %", 100.0 * share);
@@ -126,7 +126,8 @@ impl Screen {
         (0..workers).map(shown).collect::<Vec<_>>().join(", ")
     }
 
-    /// Returns the growth rate of a number since the previous snapshot; `None` without one, or after a reset.
+    /// Returns the growth of a counter per second since the previous snapshot. `None` without a previous
+    /// snapshot, or after a counter reset.
     fn rate(&self, number: impl Fn(&Look) -> Option<f64>) -> Option<f64> {
         let before = self.before.as_ref()?;
         let grown = number(&self.look)? - number(before)?;
@@ -134,7 +135,7 @@ impl Screen {
         (grown >= 0.0 && time > 0.0).then(|| grown / time)
     }
 
-    /// Returns the queues. Their rates are floating-point numbers, as the rates of ports are.
+    /// Returns the queues, with their rates converted to floating point for display, as for ports.
     fn queues(&self) -> Vec<Value> {
         let mut queues = rows(&self.look.queues).to_vec();
         for queue in &mut queues {
@@ -147,7 +148,7 @@ impl Screen {
         queues
     }
 
-    /// Returns the instances with the sums of their bindings.
+    /// Returns the instances, each with the counters of its bindings added up.
     fn instances(&self) -> Vec<Value> {
         let instances = rows(&self.look.instances).iter();
         let row = |instance: &Value| {
@@ -190,7 +191,7 @@ mod tests {
         Look {
             at,
             status: json!({
-                "version": "9.9", "uptime": 12.3, "routes": 5, "flows": {"known": 2, "most": 1024},
+                "version": "9.9", "uptime": 12.3, "routes": 5, "flows": {"known": 2, "limit": 1024},
                 "memory": {"used": 7, "frames": 32768}, "worker_cpu": [cpu, 0.0],
             }),
             summary: json!({
@@ -242,7 +243,7 @@ mod tests {
         let look = |seconds: u64, evicted: u64| {
             let mut look = look(start + Duration::from_secs(seconds), 1000, 1.0);
             look.status["offloaded_flows"] = json!({
-                "flows": 7, "most": 8, "inserted": 10 + 2 * evicted, "idle": 3, "evicted": evicted, "refused": evicted,
+                "flows": 7, "limit": 8, "inserted": 10 + 2 * evicted, "idle": 3, "evicted": evicted, "refused": evicted,
             });
             look
         };

@@ -1,7 +1,7 @@
 //! Resource `/metrics`: metrics for Prometheus, in OpenMetrics text.
 //!
-//! Labels name ports, queues, instances and reasons, of which there are few. No label names a flow or a
-//! filter, of which there may be millions.
+//! Labels name ports, queues, instances and reasons, since a router has few of them. No label names a flow or
+//! a filter, of which there may be millions.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -23,7 +23,7 @@ use prometheus_client::registry::Registry;
 use crate::http::problem::Problem;
 use crate::served::Session;
 
-/// Media type, as the standard names it.
+/// Media type of OpenMetrics text, as the OpenMetrics standard names it.
 pub(crate) const MEDIA: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 /// Prefix of all metric names.
 const PREFIX: &str = "millrace";
@@ -59,7 +59,7 @@ async fn families(control: &Router, caller: &impl Caller) -> Result<Vec<Family>,
     Ok(families)
 }
 
-/// Metric with its samples (metric family of OpenMetrics).
+/// OpenMetrics metric family: a metric with its samples.
 #[derive(Debug)]
 struct Family {
     name: &'static str,
@@ -68,7 +68,7 @@ struct Family {
     kind: MetricType,
 }
 
-/// Labels and value.
+/// Sample of a metric: labels and value.
 type Sample = (Labels, f64);
 type Labels = Vec<(&'static str, String)>;
 
@@ -87,12 +87,12 @@ fn one(value: f64) -> Vec<Sample> {
     vec![(Vec::new(), value)]
 }
 
-/// Returns a single sample without labels, or none if the metric doesn't apply to this router.
+/// Returns a single sample without labels; no sample if the router has no such value.
 fn some(value: Option<u64>) -> Vec<Sample> {
     value.map(|value| (Vec::new(), count(value))).into_iter().collect()
 }
 
-/// Converts a count to a number of the text, exact up to 2^53.
+/// Converts a count to a sample value, exact up to 2^53.
 #[allow(
     clippy::cast_precision_loss,
     reason = "2^53 packets of the smallest size take a 100 Gb/s link 700 days"
@@ -106,9 +106,9 @@ fn of_control_plane(view: &ControlPlaneView) -> Family {
     let mut samples = Vec::new();
     for class in &view.classes {
         for (port, counts) in &class.ports {
-            for (fate, packets) in [("passed", counts.passed), ("dropped", counts.dropped)] {
+            for (outcome, packets) in [("passed", counts.passed), ("dropped", counts.dropped)] {
                 let name = |label, value: &str| (label, value.to_owned());
-                let labels = vec![name("port", port), name("class", class.class), name("fate", fate)];
+                let labels = vec![name("port", port), name("class", class.class), name("outcome", outcome)];
                 samples.push((labels, count(packets)));
             }
         }
@@ -117,7 +117,7 @@ fn of_control_plane(view: &ControlPlaneView) -> Family {
 }
 
 fn of_router(status: &StatusView, summary: &SummaryView) -> Vec<Family> {
-    let fates = [
+    let outcomes = [
         ("received", summary.received),
         ("created", summary.created),
         ("transmitted", summary.transmitted),
@@ -125,7 +125,8 @@ fn of_router(status: &StatusView, summary: &SummaryView) -> Vec<Family> {
         ("consumed", summary.consumed),
         ("dropped", summary.dropped),
     ];
-    let by_fate = fates.map(|(fate, packets)| (vec![("fate", fate.to_owned())], count(packets)));
+    let by_outcome =
+        outcomes.map(|(outcome, packets)| (vec![("outcome", outcome.to_owned())], count(packets)));
     let version = vec![("version", status.version.to_owned())];
     let flows = &status.flows;
     let cpu = status.worker_cpu.iter().enumerate();
@@ -135,7 +136,7 @@ fn of_router(status: &StatusView, summary: &SummaryView) -> Vec<Family> {
         gauge("uptime_seconds", "Seconds since the router started", one(status.uptime)),
         gauge("workers", "Worker threads", one(count(status.workers as u64))),
         counter("worker_cpu_seconds", "Processor time of a worker, in seconds", cpu.collect()),
-        counter("packets", "Packets by outcome", by_fate.to_vec()),
+        counter("packets", "Packets by outcome", by_outcome.to_vec()),
         gauge("held_packets", "Packets that the router holds", one(count(summary.held))),
         gauge("routes", "Routes in the forwarding table", one(count(status.routes as u64))),
         gauge(
@@ -146,29 +147,38 @@ fn of_router(status: &StatusView, summary: &SummaryView) -> Vec<Family> {
         gauge("frames_used", "Frames of packet memory in use", one(status.memory.used.into())),
         gauge("frames", "Frames of packet memory", one(status.memory.frames.into())),
         gauge("flows", "Flow records", one(flows.known.into())),
-        gauge("flows_most", "Maximum number of flow records", one(flows.most.into())),
+        gauge("flows_limit", "Maximum number of flow records", one(flows.limit.into())),
         counter("flow_hits", "Packets whose flow had a record", one(count(flows.hits))),
         counter("flow_misses", "Packets whose flow had no record", one(count(flows.misses))),
         counter("flows_expired", "Flow records that expired", one(count(flows.expired))),
         counter("flows_displaced", "Flow records that new flows displaced", one(count(flows.displaced))),
-        counter("busy_turns", "Iterations of the workers that found packets", one(count(status.turns.busy))),
-        counter("empty_turns", "Iterations of the workers without packets", one(count(status.turns.empty))),
+        counter(
+            "busy_iterations",
+            "Iterations of the workers that found packets",
+            one(count(status.iterations.busy)),
+        ),
+        counter(
+            "idle_iterations",
+            "Iterations of the workers without packets",
+            one(count(status.iterations.idle)),
+        ),
         counter("sleeps", "Times that a worker slept", one(count(status.sleeps))),
     ];
     families.extend(of_parts(status));
     families
 }
 
-/// Returns the families of the offload and of the kernel's mirror; they have no values without these parts.
+/// Returns the metrics of the offload and of the mirror of the kernel. They have no samples in a router
+/// without these parts.
 fn of_parts(status: &StatusView) -> [Family; 6] {
     let offload = status.offloaded_flows.as_ref();
     let mirror = status.mirror.as_ref();
     [
         gauge("offloaded_flows", "Offloaded flows", some(offload.map(|flows| flows.flows))),
         gauge(
-            "offloaded_flows_most",
+            "offloaded_flows_limit",
             "Maximum number of offloaded flows",
-            some(offload.map(|flows| flows.most)),
+            some(offload.map(|flows| flows.limit)),
         ),
         counter(
             "offloaded_flows_evicted",
@@ -267,7 +277,7 @@ fn of_instances(instances: &[InstanceView]) -> Vec<Family> {
     });
     vec![
         counter(
-            "instance_counted",
+            "instance_counter",
             "Counters that a plugin defines, by instance and name",
             counters.collect(),
         ),
@@ -280,7 +290,7 @@ fn of_instances(instances: &[InstanceView]) -> Vec<Family> {
             "Suspensions of an instance at the end of its time slice",
             suspensions,
         ),
-        gauge("instance_well", "1 if an instance is healthy, 0 during a pause or quarantine", well),
+        gauge("instance_healthy", "1 if an instance is healthy, 0 during a pause or quarantine", well),
     ]
 }
 
@@ -333,7 +343,7 @@ fn of_schedulers(schedulers: &[SchedulerView]) -> Vec<Family> {
     ]
 }
 
-/// Adapter for the encoder.
+/// Adapter that passes metric families to the encoder.
 #[derive(Debug)]
 struct Families(Vec<Family>);
 

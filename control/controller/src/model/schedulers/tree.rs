@@ -1,4 +1,5 @@
-//! Checks planned scheduler trees: builds each without packets, so that an error can name the invalid part.
+//! Checks planned scheduler trees. Each tree is built as a trial, without packets, so that an error can name
+//! the invalid part.
 
 use std::collections::HashMap;
 
@@ -14,7 +15,7 @@ use crate::model::schedulers::{Schedulers, default_leaf, find};
 /// Error text for a flow with a quantum of 0.
 pub(crate) const NO_QUANTUM: &str = "its quantum is 0, so the flow could never send: give 1 to 1073741824 bytes, or leave out the quantum for the default of all flows";
 
-/// Packet type of a tree without packets.
+/// Packet type of a trial tree, which never holds a packet.
 pub(crate) struct Nothing;
 
 impl Item for Nothing {
@@ -33,8 +34,8 @@ pub(crate) enum Part {
     Whole,
     /// Setting of the scheduler as a whole.
     Setting(&'static str),
-    /// Node by its index in the list, and its invalid setting; an empty string if the error concerns several
-    /// settings.
+    /// Node by its index in the list, and its invalid setting; an empty string if several settings cause the
+    /// error.
     Node(usize, &'static str),
     /// Flow settings by their index in the list.
     Flow(usize),
@@ -74,7 +75,7 @@ fn at_node(index: usize, key: &'static str) -> impl Fn(ControlError) -> Unplanne
 }
 
 impl Schedulers {
-    /// Checks that the nodes form a tree, and that all promises can be kept.
+    /// Checks that the nodes form a tree, and that all guarantees can be kept.
     pub fn check(&self, scheduler: &Scheduler) -> Result<(), Unplanned> {
         if scheduler.node.is_empty() {
             let needed =
@@ -92,8 +93,8 @@ impl Schedulers {
         Ok(())
     }
 
-    /// Builds the tree without packets, for a link of this rate. Normally it sums up all promises only once.
-    /// On failure, it searches for the first node whose promise can't be kept.
+    /// Builds the trial tree for a link of this rate. Normally it sums up all guarantees only once. On
+    /// failure, it searches for the first node whose guarantee can't be kept.
     pub fn build(
         &self,
         scheduler: &Scheduler,
@@ -118,7 +119,7 @@ impl Schedulers {
         Err(all)
     }
 
-    /// Returns the tree of the first `count` nodes of a scheduler.
+    /// Returns the trial tree of the first `count` nodes of a scheduler.
     fn grow(
         &self,
         scheduler: &Scheduler,
@@ -137,7 +138,7 @@ impl Schedulers {
             self.plant(scheduler, nodes, index, &mut tree)?;
         }
         tree.defer_promises(false);
-        // With all nodes present, the sum of their promises is checked against the link.
+        // With all nodes present, the sum of their guarantees is checked against the rate of the link.
         let beyond = |error: ScheduleError| {
             let named = error.node().and_then(|node| nodes.place(self.name(QueueId(node.0 as u16))));
             let part = named.map_or(Part::Setting("rate"), |index| Part::Node(index, ""));
@@ -147,7 +148,7 @@ impl Schedulers {
         Ok(tree)
     }
 
-    /// Adds a node to a tree that has all nodes before it.
+    /// Adds a node to a trial tree, which has all nodes listed before it.
     fn plant(
         &self,
         scheduler: &Scheduler,
@@ -166,7 +167,7 @@ impl Schedulers {
         Ok(())
     }
 
-    /// Adds the settings of flows to a tree without packets.
+    /// Adds the settings of flows to a trial tree.
     fn add_flows(&self, scheduler: &Scheduler, tree: &mut LinkScheduler<Nothing>) -> Result<(), Unplanned> {
         let mut before = HashMap::new();
         for (index, said) in scheduler.flow.iter().enumerate() {
@@ -203,7 +204,7 @@ impl Schedulers {
     }
 }
 
-/// Returns the error text for a flow whose queue belongs to another flow that has settings.
+/// Returns the error text for a flow that shares its queue with another flow that has settings.
 pub(crate) fn same_queue(other: &str) -> String {
     format!(
         "it shares its queue with {other:?}: a queue holds all packets of one source, destination, protocol and ports, from \
@@ -211,7 +212,7 @@ pub(crate) fn same_queue(other: &str) -> String {
     )
 }
 
-/// Checks that each leaf with reserved flows has a rate, of which the reservations are parts.
+/// Checks that each leaf with reserved flows has a rate that the reservations share.
 fn check_reserved(scheduler: &Scheduler) -> Result<(), Unplanned> {
     let mut reserved = HashMap::new();
     for said in &scheduler.flow {
@@ -249,7 +250,8 @@ fn check_place(nodes: &Nodes<'_>, index: usize, node: &SchedulerNode) -> Result<
             node.name, root.name, root.name
         ))));
     };
-    // The nodes before this one are valid, so this node is no ancestor of theirs.
+    // The parent comes before this node, and all earlier nodes are valid. So this node is not its own
+    // ancestor.
     if nodes.place(under).is_some_and(|place| place < index) {
         return Ok(());
     }
@@ -268,7 +270,7 @@ fn check_place(nodes: &Nodes<'_>, index: usize, node: &SchedulerNode) -> Result<
     Err(at_node(index, "under")(ControlError::invalid(problem)))
 }
 
-/// Returns the path from a node upwards to itself; `None` if the node is not its own ancestor.
+/// Returns the path from a node up to the same node; `None` if the node is not its own ancestor.
 fn circle(nodes: &Nodes<'_>, node: &SchedulerNode) -> Option<String> {
     let mut way = format!("{:?}", node.name);
     let mut above = node;
@@ -287,7 +289,7 @@ fn circle(nodes: &Nodes<'_>, node: &SchedulerNode) -> Option<String> {
 mod tests {
     use super::*;
 
-    /// Returns the error of a 10 Mb/s scheduler with these nodes. The nodes start in line 8.
+    /// Returns the error of a 10 Mb/s scheduler with these nodes. The text of the nodes starts in line 8.
     fn refused(nodes: &str) -> String {
         let text = format!(
             "[[port]]\nname = \"wan\"\nkind = \"memory\"\n\n[port.scheduler]\nrate = \"10mbit\"\nnode = [\n{nodes}\n]\n"
@@ -304,17 +306,17 @@ mod tests {
     const HFSC: &str = "{ name = \"top\", kind = \"hfsc\" },";
     const FAIR: &str = "{ name = \"top\", kind = \"deficit-round-robin\" },";
 
-    /// Returns a queue of a scheduler, with these settings.
+    /// Returns the text of a leaf with these settings.
     fn leaf(name: &str, rest: &str) -> String {
         format!("  {{ name = \"{name}\", kind = \"fifo\", {rest} }},")
     }
 
-    /// Returns a queue under the node `top`, with these settings.
+    /// Returns the text of a leaf under the node `top`, with these settings.
     fn under(rest: &str) -> String {
         leaf("x", &format!("under = \"top\", {rest}"))
     }
 
-    /// Checks that each of these nodes is refused, with its texts.
+    /// Checks that each list of nodes is refused, with all of its texts in the error.
     fn assert_refused(cases: &[(String, &[&str])]) {
         for (nodes, texts) in cases {
             let error = refused(nodes);
@@ -377,17 +379,17 @@ mod tests {
         assert_refused(&[
             (
                 format!("{FAIR}\n{}", under("quantum = \"0B\"")),
-                &["f:9:3: ", "quantum 0 is out of range: 1 to 1073741824"],
+                &["f:9:3: ", "quantum must be 1 to 1073741824, not 0"],
             ),
             (format!("{FAIR}\n{}", under("quantum = -1")), &["f:9:", "-1"]),
             (format!("{FAIR}\n{}", under("level = 1")), &["f:9:3: ", "\"x\"", "needs a quantum"]),
             (
                 "{ name = \"a\", kind = \"flow-queues\", quantum = \"0B\" }".into(),
-                &["f:8:1: ", "quantum 0 is out of range"],
+                &["f:8:1: ", "quantum must be 1 to 1073741824, not 0"],
             ),
             (
                 "{ name = \"a\", kind = \"token-bucket\", rate = \"1mbit\", burst = \"0B\" }".into(),
-                &["f:8:1: ", "burst 0 is out of range"],
+                &["f:8:1: ", "burst must be 1 to"],
             ),
             ("{ name = \"a\", kind = \"flow-queues\", queues = 9000 }".into(), &["f:8:1: ", "9000", "8192"]),
             (
@@ -431,7 +433,7 @@ mod tests {
             ("default = \"b\"", "f:6:11: scheduler of port \"wan\": no node is named \"b\""),
             (
                 "queues = 65537",
-                "f:6:10: scheduler of port \"wan\": port: queues 65537 is out of range: 1 to 65536",
+                "f:6:10: scheduler of port \"wan\": port: queues must be 1 to 65536, not 65537",
             ),
             ("queues = 0", "f:6:10: "),
             ("rate = \"0\"", "f:6:8: "),

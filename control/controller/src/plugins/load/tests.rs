@@ -9,12 +9,12 @@ use millrace_testkit::Random;
 use super::*;
 use crate::plugins::loader::Loader;
 
-/// Returns a module that does nothing. `salt` changes its bytes.
+/// Returns a module that does nothing. Modules with different `salt` have different bytes.
 fn module(name: &str, version: &str, salt: &str) -> Vec<u8> {
     module_with(r#""capabilities": ["packet-read"]"#, name, version, salt)
 }
 
-/// Returns a module that does nothing, with these keys in its manifest.
+/// Returns a module that does nothing. `keys` are added to its manifest.
 fn module_with(keys: &str, name: &str, version: &str, salt: &str) -> Vec<u8> {
     let manifest = format!(
         r#"{{"abi": 1, "name": "{name}", "version": "{version}", "summary": "For tests.", "positions": ["late"], {keys}}}"#
@@ -32,8 +32,8 @@ fn module_with(keys: &str, name: &str, version: &str, salt: &str) -> Vec<u8> {
     wat::parse_str(text).unwrap()
 }
 
-/// Model and loader under test, in a temporary directory with a signing key. The directory is removed with
-/// the test.
+/// Model and loader under test, in a temporary directory with a signing key. Dropping the value removes the
+/// directory.
 struct Bench {
     folder: PathBuf,
     sandbox: Sandbox,
@@ -42,7 +42,7 @@ struct Bench {
 }
 
 impl Bench {
-    /// Creates a bench that trusts its own key, with the lines `more` in its configuration.
+    /// Creates a bench that trusts its own key. `more` holds further lines of its configuration.
     fn new(test: &str, more: &str) -> Self {
         let folder = std::env::temp_dir().join(format!("millrace-load-{test}-{}", std::process::id()));
         fs::create_dir_all(&folder).unwrap();
@@ -71,11 +71,11 @@ impl Bench {
         self.sandbox.compile(module).map_err(|error| error.to_string())
     }
 
-    /// Loads a plugin as the daemon does.
+    /// Loads a plugin as the router does.
     fn load_as(&mut self, path: &str, allow_downgrade: bool) -> Result<&'static str, String> {
         let admitted = Admitted::of(&self.model);
         let new = NewPlugin { path: path.to_owned(), allow_downgrade };
-        let admit = |half, manifest: &Manifest, origin| admit_new(&self.model, half, manifest, origin, &new);
+        let admit = |part, manifest: &Manifest, origin| admit_new(&self.model, part, manifest, origin, &new);
         let compile = |module: &[u8]| self.compile(module);
         let loaded = load_by(&admitted, path, &admit, compile, compile);
         loaded.and_then(|loaded| enter(&mut self.model, loaded, &new)).map_err(|error| error.to_string())
@@ -161,7 +161,7 @@ fn a_signature_of_another_plugin_is_of_no_use() {
     let second = bench.write("b.wasm", &b);
     fs::copy(format!("{first}.minisig"), format!("{second}.minisig")).unwrap();
     assert!(bench.load(&second).unwrap_err().contains("does not match"));
-    // Signature of the same bytes, but for the name and version of another plugin.
+    // The signature is valid for these bytes, but states the name and version of another plugin.
     let made = generate(&bench.folder.join("second.key")).unwrap();
     let claims = Claims { name: "a".into(), version: "1.0.0".into(), capabilities: vec!["packet-read"] };
     let key: SecretKey = fs::read_to_string(&made.secret).unwrap().parse().unwrap();
@@ -192,7 +192,7 @@ fn version_downgrade_is_refused_unless_allowed() {
 #[test]
 fn plugin_without_a_stored_version_record_is_not_loaded() {
     let mut bench = Bench::new("forgets", "");
-    // The lock file can't be opened, so no version can be stored.
+    // The lock file is made unusable, so no version can be stored.
     let state = bench.folder.join("state");
     fs::create_dir_all(state.join("lock")).unwrap();
     let memory = Memory::open(Some(&state));
@@ -216,7 +216,7 @@ fn file_replaced_after_reading_changes_nothing() {
     let examined = file.examine(&admitted, module_manifest).ok().unwrap();
     let loaded = file.load(&admitted, examined.origin, |module| bench.compile(module)).ok().unwrap();
     assert_eq!(loaded.plugin.name(), "a");
-    // A module and a signature that come from different versions of the file don't fit.
+    // Combines the module and the signature of two versions of the file. The check refuses them.
     let mut mixed = PluginFile::read(Path::new(&path)).unwrap();
     mixed.module = file.module;
     assert!(mixed.examine(&admitted, module_manifest).err().unwrap().contains("does not match"));
@@ -248,7 +248,7 @@ fn object(folder: &Path, name: &str, version: &str) -> Option<Vec<u8>> {
     object_with("", folder, name, version)
 }
 
-/// Returns such a shared object, with these keys in its manifest.
+/// Returns a shared object like [`object`]. `keys` are added to its manifest.
 fn object_with(keys: &str, folder: &Path, name: &str, version: &str) -> Option<Vec<u8>> {
     let marker = folder.join("constructor-ran").display().to_string();
     let manifest = format!(
@@ -341,13 +341,13 @@ fn no_constructor_runs_before_name_version_and_signer_are_checked() {
         assert!(refused.contains(word), "{refused}");
         assert!(!marker.exists(), "{word}: the constructor ran");
     };
-    // Signed as another plugin.
+    // The signature states the name of another plugin.
     let path = bench.write("claims.so", &old);
     let key: SecretKey = fs::read_to_string(&bench.key).unwrap().parse().unwrap();
     let claims = Claims { name: "b".into(), version: "1.9.0".into(), capabilities: vec![] };
     fs::write(format!("{path}.minisig"), sign(&old, &claims, &key).unwrap()).unwrap();
     refused(&mut bench, &path, "name=b");
-    // A downgrade, and a name in use.
+    // Both a name in use and a downgrade are refused.
     let (older, newer) = (bench.write_signed("old.so", &old), bench.write_signed("new.so", &new));
     bench.load(&newer).unwrap();
     assert!(marker.exists(), "what is admitted runs");
@@ -378,7 +378,7 @@ fn no_constructor_runs_before_the_host_companion_is_checked() {
     refused(&mut bench, "it is a shared object");
     bench.write_signed("slow.wasm", &slow(r#""capabilities": ["log"], "host-companion": "x.wasm""#, "1.1.0"));
     refused(&mut bench, "it has a host companion itself");
-    // Code that doesn't match the type of its function, with a correct manifest.
+    // The manifest is correct, but a function body doesn't match the type of the function.
     let mut broken = slow(log, "1.1.0");
     let code = broken.windows(4).position(|code| code == [0x41, 0x80, 0x08, 0x0b]).unwrap();
     broken[code] = 0x42;

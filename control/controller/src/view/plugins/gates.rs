@@ -13,7 +13,7 @@ pub struct BindingView {
     /// Action on the packets: `instance NAME`, `drop`, `reject`, `host`, `port NAME`, `ports NAME,NAME` or
     /// `copy-to NAME`.
     pub action: String,
-    /// Name of the instance, if the action is one.
+    /// Name of the instance; absent unless the action is an instance.
     pub instance: Option<String>,
     /// Name of the gate.
     pub gate: String,
@@ -23,29 +23,30 @@ pub struct BindingView {
     pub priority: i32,
     /// Treatment of a packet when the instance's call fails; `null` without an instance.
     pub on_fault: Option<&'static str>,
-    /// Time limit of the instance's call in microseconds; `null` without an instance.
+    /// Time limit of the instance's call, in microseconds; `null` without an instance.
     pub budget: Option<u64>,
     /// Time limit of the call for each of its packets, in microseconds; `null` without one.
     pub packet_budget: Option<u64>,
-    /// Number of packets that chose the binding.
+    /// Number of packets that matched the binding and for which it won.
     pub packets: u64,
     /// Bytes of the binding's packets.
     pub bytes: u64,
-    /// Packets of the binding that the instance dropped.
+    /// Number of these packets that the instance dropped.
     pub drops: u64,
-    /// Queue account of the binding's packets; at a gate for copies, of the copies.
+    /// Queue account of the binding's packets, or of the copies if the gate treats copies.
     #[serde(flatten)]
     pub queues: QueuesView,
-    /// Filters that shadow a new binding, so that it never wins; empty if it can win. Absent in lists, and if
+    /// Filters that shadow a new binding, so that it never wins; empty if it can win. Absent in lists, or if
     /// the gate has too many filters to compare.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub shadowed_by: Option<Vec<NamedFilterView>>,
-    /// Reason why no received packet meets a new binding. Absent if packets can meet it, and in lists.
+    /// Reason why a new binding can apply to no received packet. Absent in lists, or if there is no such
+    /// reason.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub unreached: Option<String>,
 }
 
-/// Gate.
+/// Gate with its filter table and bindings.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct GateView {
     /// Name of the gate.
@@ -55,8 +56,8 @@ pub struct GateView {
     /// Kind of the gate's filter table: `linear`, `tuple-space`, `cutting-tree`, `dag`, `dag-patricia` or
     /// `dag-tree-bitmap`.
     pub table: &'static str,
-    /// Reason why the gate uses a table of another kind than configured; `null` if it doesn't.
-    pub moved: Option<String>,
+    /// Reason why the gate uses another kind of table than configured; `null` if it uses the configured kind.
+    pub table_reason: Option<String>,
     /// Memory of the filter table in bytes.
     pub memory: usize,
     /// Links from the filters of the previous gate into this gate's table; `null` unless both tables are
@@ -73,22 +74,22 @@ pub struct GateLinksView {
     pub from: String,
     /// Number of filters of the previous gate.
     pub filters: usize,
-    /// Number of links to a node below the root.
+    /// Number of links that lead below the root of the DAG.
     pub ahead: usize,
     /// Memory of the links in bytes.
     pub bytes: usize,
 }
 
-/// Explanation of which filter a packet chooses at a gate.
+/// Explanation of which filter a gate chooses for a packet.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct GateExplanationView {
     /// Name of the gate.
     pub gate: String,
     /// Position of the gate in the pipeline.
     pub position: &'static str,
-    /// Filters of the gate in the order in which they win: all that match the packet, and some others.
+    /// Filters of the gate in the order of precedence: all filters that match the packet, and some others.
     pub candidates: Vec<CandidateView>,
-    /// Number of omitted filters, none of which matches.
+    /// Number of omitted filters; none of them matches.
     pub left_out: usize,
 }
 
@@ -106,7 +107,7 @@ pub struct CandidateView {
     pub priority: i32,
     /// Whether the filter wins for the packet.
     pub chosen: bool,
-    /// Reason why the filter wins or not.
+    /// Reason why the filter wins, or why it does not.
     pub outcome: String,
 }
 
@@ -119,18 +120,18 @@ pub struct GateCheckView {
     pub filters: usize,
     /// Filters that never win.
     pub shadowed: Vec<ShadowedView>,
-    /// Filters that no single other filter shadows, but maybe several together; determining that would take
-    /// too long.
+    /// Filters that no single other filter shadows, but that several filters together may shadow. Determining
+    /// this would take too long.
     pub undecided: Vec<NamedFilterView>,
-    /// Pairs of filters of equal priority that overlap, although neither contains the other. Up to 100 pairs.
+    /// Pairs of filters with equal priority that overlap, where neither contains the other; up to 100 pairs.
     pub ambiguous: Vec<AmbiguousView>,
-    /// Number of all such pairs.
+    /// Total number of such pairs.
     pub ambiguous_pairs: usize,
-    /// Filters whose priority is below that of routes, so that every route wins against them.
+    /// Filters with a lower priority than routes, so that every route wins against them.
     pub below_routes: Vec<NamedFilterView>,
 }
 
-/// Filter, identified for other views.
+/// Filter, with the fields that identify it in other views.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct NamedFilterView {
     /// Number of the filter.
@@ -149,8 +150,8 @@ pub struct NamedFilterView {
 pub struct ShadowedView {
     /// Filter.
     pub filter: NamedFilterView,
-    /// Filters with precedence that together match all packets of the filter. Each of them is necessary for
-    /// that.
+    /// Filters with higher precedence that together match all packets of the shadowed filter. Each of them is
+    /// necessary for that.
     pub by: Vec<NamedFilterView>,
 }
 
@@ -161,6 +162,6 @@ pub struct AmbiguousView {
     pub winner: NamedFilterView,
     /// Filter that loses.
     pub loser: NamedFilterView,
-    /// Field in which the winner is more specific; `age` where the winner is only older.
+    /// Field in which the winner is more specific; `age` if the winner is only older.
     pub decided_by: String,
 }

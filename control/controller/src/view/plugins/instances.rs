@@ -19,24 +19,24 @@ pub struct InstanceView {
     pub plugin: &'static str,
     /// Settings of the instance.
     pub settings: Value,
-    /// Health of the instance: `well`, `pausing` after a fault, or `quarantined` after many.
+    /// Health of the instance: `well`, `pausing` after a fault, or `quarantined` after repeated faults.
     pub health: &'static str,
-    /// Faults by kind.
+    /// Number of faults, by kind.
     pub faults: BTreeMap<&'static str, u64>,
     /// Text of the last fault.
     pub last_fault: Option<String>,
     /// Number of times that a call was suspended at the end of its slice.
     pub suspensions: u64,
-    /// Packets dropped, by the number of the instance's own drop reason.
+    /// Number of packets dropped, by drop reason. The instance defines these reasons by number.
     pub drops: BTreeMap<u8, u64>,
-    /// Counters of the plugin, by name.
+    /// Counters that the plugin defines, by name.
     pub counters: BTreeMap<&'static str, u64>,
-    /// Host companion of the instance; absent where the plugin has none.
+    /// Host companion of the instance; absent if the plugin has none.
     pub host_companion: Option<HostCompanionView>,
-    /// Lowest level at which the instance treats packets: `offload` if the plugin's eBPF variant is loaded and
-    /// may be called, else `worker`.
+    /// Lowest level at which the instance treats packets: `offload` if the plugin's eBPF variant is loaded
+    /// and may be called, else `worker`.
     pub level: &'static str,
-    /// Reason why packets of the instance are not offloaded; absent if they may be.
+    /// Reason why packets of the instance are not offloaded; absent if they may be offloaded.
     pub why_worker: Option<String>,
     /// Packets of the instance's bindings.
     pub packets: u64,
@@ -46,7 +46,7 @@ pub struct InstanceView {
     pub bindings: Vec<BindingView>,
 }
 
-/// Quarantine entry for the next start: a call of the instance ended the router, or it was freed in
+/// Quarantine entry for the next start. A call of the instance ended the router, or the instance was freed in
 /// quarantine.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct HeldView {
@@ -59,7 +59,7 @@ pub struct HeldView {
     /// Reason of the quarantine.
     pub why: String,
     /// Whether this router has an instance of that name and plugin.
-    pub is_here: bool,
+    pub exists: bool,
 }
 
 /// Instance released from quarantine.
@@ -67,6 +67,6 @@ pub struct HeldView {
 pub struct ReleaseView {
     /// Name of the instance.
     pub instance: String,
-    /// Whether this router has the instance, which therefore runs again.
-    pub is_here: bool,
+    /// Whether this router has the instance, so that it runs again.
+    pub exists: bool,
 }

@@ -13,12 +13,12 @@ pub struct MapView {
     /// Length of each value in bytes.
     pub value: u16,
     /// Maximum number of entries at each worker.
-    pub most: u32,
-    /// Number of entries at all workers together.
+    pub limit: u32,
+    /// Total number of entries at all workers.
     pub entries: u64,
-    /// Number of new keys that found the map full, so far.
+    /// Number of new keys refused so far because the map was full.
     pub refused: u64,
-    /// Entries of the map; only in the answer about a single map.
+    /// Entries of the map; filled only in the answer about a single map.
     pub content: Vec<MapEntryView>,
     /// Whether the map has entries that are missing in `content`.
     pub more: bool,
@@ -27,7 +27,7 @@ pub struct MapView {
 /// Entry of a map.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct MapEntryView {
-    /// Number of the worker whose instance wrote the entry, from 0 on.
+    /// Number of the worker whose instance wrote the entry, counted from 0.
     pub worker: usize,
     /// Key in hexadecimal digits.
     pub key: String,

@@ -1,7 +1,7 @@
 //! Views of plugins.
 
 mod gates;
-mod halves;
+mod host_companion;
 mod instances;
 mod maps;
 mod upgrade;
@@ -10,7 +10,7 @@ pub use gates::{
     AmbiguousView, BindingView, CandidateView, GateCheckView, GateExplanationView, GateLinksView, GateView,
     NamedFilterView, ShadowedView,
 };
-pub use halves::{HostCompanionView, MessagesView};
+pub use host_companion::{HostCompanionView, MessagesView};
 pub use instances::{HeldView, InstanceView, ReleaseView};
 pub use maps::{MapEntryView, MapView};
 pub use upgrade::{ShadowView, UpgradeView};
@@ -24,7 +24,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::{Map, Value};
 
-/// Interface that the router offers to plugins.
+/// Plugin interface that the router offers.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct PluginInterfaceView {
     /// Version of the interface.
@@ -39,13 +39,13 @@ impl Default for PluginInterfaceView {
     }
 }
 
-/// Plugin with its whole description.
+/// Complete description of a plugin.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct PluginDetailView {
-    /// Description of the plugin in lists.
+    /// Description of the plugin as in lists.
     #[serde(flatten)]
     pub plugin: PluginView,
-    /// JSON Schema of the plugin's settings; absent if it has none.
+    /// JSON Schema of the settings of instances; absent if the plugin has no settings.
     pub settings: Option<Map<String, Value>>,
     /// Manual page of the plugin; absent if it has none.
     pub manual: Option<String>,
@@ -53,10 +53,10 @@ pub struct PluginDetailView {
     pub maps: Vec<MapShapeView>,
     /// Version of the state that the instances save.
     pub state_version: u32,
-    /// Host companion of the plugin.
+    /// Host companion of the plugin; absent if it has none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub host_companion: Option<Box<Self>>,
-    /// eBPF variant of the plugin.
+    /// eBPF variant of the plugin; absent if it has none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ebpf_variant: Option<EbpfVariantView>,
     /// Names of the plugin's instances.
@@ -68,11 +68,11 @@ pub struct PluginDetailView {
 /// eBPF variant of a plugin.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct EbpfVariantView {
-    /// Number of setting words.
+    /// Number of 64-bit words of its settings.
     pub settings: usize,
-    /// Number of counter words for each processor.
+    /// Number of 64-bit words of its counters, for each CPU.
     pub counters: usize,
-    /// Size of its object file in bytes.
+    /// Size of the variant's object file, in bytes.
     pub bytes: usize,
 }
 
@@ -99,7 +99,7 @@ impl From<&MapShape> for MapShapeView {
 }
 
 impl PluginDetailView {
-    /// Converts the description of a plugin; `view` makes its view for lists.
+    /// Converts the description of a plugin. `view` makes the description that appears in lists.
     pub(crate) fn of(
         statement: PluginStatement,
         view: &impl Fn(millrace_plugin::PluginDescription) -> PluginView,
@@ -113,14 +113,14 @@ impl PluginDetailView {
             manual,
             maps: maps.iter().map(MapShapeView::from).collect(),
             state_version,
-            host_companion: host_companion.map(|slow| Box::new(Self::of(*slow, view))),
+            host_companion: host_companion.map(|companion| Box::new(Self::of(*companion, view))),
             instances: Vec::new(),
             previous: None,
         }
     }
 }
 
-/// Plugin of which instances can be created.
+/// Plugin, in the list of plugins from which instances can be created.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct PluginView {
     /// Name of the plugin.
@@ -131,13 +131,13 @@ pub struct PluginView {
     pub summary: &'static str,
     /// Positions of the gates at which the plugin may be bound.
     pub positions: Vec<&'static str>,
-    /// Code of the plugin at each position: the position's type in the upper 16 bits, the plugin's number in
-    /// the lower (*Router Plugins*, section 4).
+    /// Plugin code at each position: the type of the position in the upper 16 bits, the number of the plugin
+    /// in the lower (*Router Plugins*, section 4).
     #[schemars(with = "BTreeMap<String, u32>")]
     pub codes: BTreeMap<&'static str, PluginCode>,
     /// Control messages of the plugin, with their descriptions.
     pub messages: BTreeMap<&'static str, &'static str>,
-    /// Runtime of the plugin, `built in`, `sandboxed` or `trusted`, with an explanation.
+    /// Runtime of the plugin: `built in`, `sandboxed` or `trusted`, followed by an explanation.
     pub runtime: &'static str,
     /// `signed by` and the key's id, or `unsigned`; absent for a built-in plugin.
     pub signature: Option<String>,

@@ -19,8 +19,8 @@ fn recorded_invalidation_ends_entries() {
         let command = command(&mut world);
         let declared = world.declared(command.invalidation()).unwrap_or(*ends);
         world.tell(command);
-        // The worker carries entries that no change concerns over to the new generation.
-        (0..3).for_each(|_| world.turn());
+        // The worker carries entries that no change affects over to the new generation.
+        (0..3).for_each(|_| world.iterate());
         let ended = world.in_force().map(|is_used| !is_used);
         if [declared, ended] != [*ends; 2] {
             wrong.push(format!("{name}: declares {declared:?}, ends {ended:?}, should end {ends:?}"));

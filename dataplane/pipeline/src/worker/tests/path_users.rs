@@ -1,4 +1,5 @@
-//! Users of paths: each flow record and each accounting path counts once, after any sequence of events.
+//! Property test: after any sequence of events, each path has as many users as flow records and packet
+//! accounts refer to it.
 
 use std::collections::BTreeMap;
 
@@ -21,15 +22,15 @@ const INSTANCE: InstanceId = InstanceId(1);
 
 #[derive(Clone, Debug)]
 enum Event {
-    /// Packet of a flow arrives.
+    /// A packet of a flow arrives.
     Packet(u8),
-    /// Binding of a flow's packets, or of all packets, is added, or removed if there is one.
+    /// A binding is added, or removed if it exists. It binds the packets of one flow, or all packets.
     Toggle(u32, Option<u8>),
-    /// Records of a flow are removed.
+    /// The records of a flow are removed.
     Flush(u8),
-    /// Route to a flow's destination changes.
+    /// The route to a flow's destination changes.
     Route(u8),
-    /// Time passes in which records may become idle.
+    /// Time passes, so that records may become idle.
     Wait,
 }
 
@@ -126,10 +127,10 @@ impl World {
         }
         self.now += Duration::from_secs(1);
         let now = self.now;
-        self.worker.turn(now, || now);
+        self.worker.iterate(now, || now);
     }
 
-    /// Returns the users of each path as counted, and as they should be.
+    /// Returns the users of each path: as counted, and as expected.
     fn users(&self) -> (Vec<u32>, Vec<u32>) {
         let (flows, paths) =
             (&self.worker.router.classifier.flows, &self.worker.router.gates.plugins().paths);

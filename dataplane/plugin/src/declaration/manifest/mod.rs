@@ -1,4 +1,4 @@
-//! Manifest of a file plugin: parsing and checking.
+//! Manifest of a plugin file: parses and checks it.
 //!
 //! `docs/plugin-abi.md` lists the keys. WebAssembly modules and shared objects have the same manifest.
 
@@ -18,9 +18,9 @@ use keys::{capabilities, check_known, features, maps, needed, optional, position
 
 /// Maximum bytes of a manifest.
 pub const MOST_MANIFEST: usize = 64 * 1024;
-/// Maximum bytes of a flow's state.
+/// Maximum bytes of state that a plugin keeps for each flow.
 pub const MOST_FLOW_STATE: u16 = 256;
-/// Maximum bytes of the state that is common to all flows.
+/// Maximum bytes of an instance's service state, which is common to all flows.
 pub const MOST_SERVICE_STATE: u16 = 4096;
 /// Maximum number of characters of a plugin's name.
 pub const MOST_NAME: usize = 64;
@@ -39,7 +39,7 @@ pub enum ManifestError {
     UnknownKey {
         /// The key as written.
         key: String,
-        /// The nearest known key, or all keys.
+        /// Hint with the nearest known key, or with all keys.
         remedy: String,
     },
     /// Missing mandatory key.
@@ -53,7 +53,7 @@ pub enum ManifestError {
         /// Description of the problem and of the expected value.
         problem: String,
     },
-    /// Plugin built for another version of the interface.
+    /// Plugin built for another version of the plugin interface, with that version.
     #[error("built for version {0} of the plugin interface, this router has {ABI_VERSION}: rebuild it")]
     WrongAbi(u32),
     /// Required features that this router doesn't offer.
@@ -95,7 +95,7 @@ pub struct Manifest {
     pub summary: String,
     /// Positions whose gates accept the plugin's instances; at least one.
     pub positions: Vec<Position>,
-    /// Required interface features: the declared ones, and those that other keys imply.
+    /// Required interface features: those under `features`, and those that other keys and capabilities imply.
     pub features: Features,
     /// Requested capabilities, by the names of
     /// [`HOST_FUNCTIONS`](millrace_plugin_abi::binary::HOST_FUNCTIONS).
@@ -111,13 +111,13 @@ pub struct Manifest {
     pub state: DeclaredState,
     /// Maps that the plugin's instances own and write, up to [`MOST_MAPS`](millrace_plugin_abi::MOST_MAPS).
     pub maps: Vec<MapShape>,
-    /// Names of the counters, up to [`MOST_COUNTERS`](millrace_plugin_abi::binary::MOST_COUNTERS).
+    /// Names of the plugin's counters, up to [`MOST_COUNTERS`](millrace_plugin_abi::binary::MOST_COUNTERS).
     pub counters: Vec<String>,
-    /// File name of the host companion's module, in the plugin's own folder.
+    /// File name of the host companion's module, in the folder of the plugin; `None` without a companion.
     pub host_companion: Option<String>,
     /// Interval between two calls of `millrace_periodic`; `None` without such calls.
     pub period: Option<Duration>,
-    /// Declared cost of calls.
+    /// Declared cost of calls; `None` if the plugin declares none.
     pub cost: Option<Cost>,
 }
 
@@ -175,18 +175,19 @@ impl Manifest {
             Features::COUNTERS.when(!self.counters.is_empty()),
             Features::MAPS.when(!self.maps.is_empty()),
             Features::TIMERS.when(self.period.is_some()),
-            Features::HALVES.when(self.host_companion.is_some()),
+            Features::HOST_COMPANION.when(self.host_companion.is_some()),
         ];
         of_capabilities.chain(of_keys).fold(Features::NONE, Features::and)
     }
 
-    /// Whether the plugin requests a capability. For the capability `request`, one kind of requests suffices.
+    /// Whether the plugin requests a capability. It has the capability `request` if it may make any kind of
+    /// request.
     pub fn has_capability(&self, name: &str) -> bool {
         let asks_for = |name| self.capabilities.contains(&name);
         asks_for(name) || name == RequestKinds::ALL && self.requests() != RequestKinds::default()
     }
 
-    /// Returns the kinds of requests to control that the plugin may make.
+    /// Returns the kinds of requests that the plugin may make to control.
     pub fn requests(&self) -> RequestKinds {
         RequestKinds::of(&self.capabilities)
     }

@@ -1,4 +1,4 @@
-//! Decisions about packets by the verdicts of instances.
+//! Converts verdicts of instances into decisions about packets.
 
 use millrace_packet::DropReason;
 use millrace_plugin_abi::{Fault, Position, Verdict};
@@ -10,10 +10,10 @@ use crate::fault::FaultKind;
 use crate::slab::Key;
 use crate::{Direction, OnFault};
 
-/// Maximum number of consecutive instances that may pass a packet on to another instance.
+/// Maximum number of times that instances may pass a packet on to another instance in a row.
 const MOST_PASSED_ON: u8 = 8;
 
-/// Decision about a packet.
+/// Checked verdict about a packet, as the worker carries it out.
 pub(super) enum Decision {
     Pass,
     Direct(Direction),
@@ -24,7 +24,7 @@ pub(super) enum Decision {
 }
 
 impl Calls {
-    /// Converts a verdict of an instance at a position into a decision. An invalid verdict is a fault.
+    /// Converts an instance's verdict into a decision. An invalid verdict is a fault of the instance.
     pub(super) fn decide(
         &mut self,
         verdict: Verdict,
@@ -75,7 +75,7 @@ impl Calls {
     }
 }
 
-/// Ports of the router, to which verdicts may send packets.
+/// Existing ports of the router, by number. Verdicts may send packets only to these.
 #[derive(Default)]
 pub(crate) struct Ports(Vec<bool>);
 
@@ -91,10 +91,11 @@ impl Ports {
         }
     }
 
-    /// Returns the fault of sending a packet by these ports from a gate at `position`, if it is one.
+    /// Returns the fault text if a verdict at `position` may not send a packet to these ports; `None` if it
+    /// may.
     fn refuse(&self, position: Position, mut ports: impl Iterator<Item = u16>) -> Option<String> {
         if position == Position::Queue {
-            return Some("the instance names a port where the egress port is chosen already".to_owned());
+            return Some("the instance chose an egress port at position queue, too late".to_owned());
         }
         let known = |port: u16| self.0.get(usize::from(port)).copied().unwrap_or(false);
         let Some(first) = ports.next() else { return Some("the instance names no egress port".to_owned()) };
@@ -103,7 +104,7 @@ impl Ports {
     }
 }
 
-/// Returns the ports whose bits are set.
+/// Returns the numbers of the set bits, each of which is a port.
 fn ports_of(bits: u64) -> impl Iterator<Item = u16> {
     (0..64).filter(move |port| bits >> port & 1 == 1)
 }

@@ -1,4 +1,4 @@
-//! Instance at a worker with its health: calls, faults, restarts and replacement.
+//! Instance at a worker, with its health: calls, faults, restarts and upgrades.
 
 use std::sync::Arc;
 
@@ -13,31 +13,31 @@ use crate::execution::pulse::Pulse;
 use crate::execution::recheck::Malformed;
 use crate::execution::shadow::Shadow;
 use crate::fault::FaultKind;
-use crate::offload_form::LoadedForm;
+use crate::offload_steps::LoadedVariant;
 
-/// Instance of a worker with its health and counters.
+/// Instance at a worker, with its health and counters.
 pub(crate) struct Hosted {
     pub id: InstanceId,
     pub instance: Box<dyn Instance>,
     pub limits: Limits,
     pub record: Record,
     pub counts: Counts,
-    /// Whether the instance ever produces output besides verdicts.
+    /// Whether the instance may produce output besides verdicts.
     has_output: bool,
-    /// Whether the instance ever reads packets.
+    /// Whether the instance may read packets.
     looks: bool,
-    /// Whether the instance ever changes packets.
+    /// Whether the instance may change packets.
     pub writes: bool,
-    /// Shadow instance that is compared with this one.
+    /// Shadow instance, whose verdicts are compared with this instance's verdicts.
     pub shadow: Option<Box<Shadow>>,
-    /// Words in which the worker publishes the instance that it runs.
+    /// Pulse of the worker: publishes its current instance call.
     pub pulse: Arc<Pulse>,
     /// Loaded eBPF variant of the instance.
-    pub form: Option<LoadedForm>,
+    pub variant: Option<LoadedVariant>,
 }
 
 impl Hosted {
-    /// Hosts a new instance, whose health and counts are at their beginning.
+    /// Wraps a new instance, with no faults and all counts at zero.
     pub fn new(id: InstanceId, instance: Box<dyn Instance>, limits: Limits, pulse: Arc<Pulse>) -> Self {
         Self {
             has_output: instance.has_output(),
@@ -50,12 +50,11 @@ impl Hosted {
             counts: Counts::default(),
             shadow: None,
             pulse,
-            form: None,
+            variant: None,
         }
     }
 
-    /// Runs code of the instance and publishes the call in the pulse. Use this for every call that could
-    /// hang.
+    /// Calls the instance, and publishes the call in the pulse. Every call that could hang must pass here.
     #[inline]
     pub fn call<R>(&mut self, what: impl FnOnce(&mut dyn Instance) -> R) -> R {
         self.pulse.begin(self.id);
@@ -94,15 +93,15 @@ impl Hosted {
         news.tell(Failure { instance: self.id, fault, health: self.record.health });
     }
 
-    /// Records the fault that the instance left a malformed packet.
+    /// Records the fault of leaving a malformed packet.
     #[cold]
     pub fn fail_for(&mut self, malformed: Malformed, now: Instant, news: &mut News) {
         let text = format!("the instance left a malformed packet: {malformed}");
         self.fail(Fault { kind: FaultKind::MalformedPacket.name(), text }, now, news);
     }
 
-    /// Recovers from a fault in a call without packets: records the fault, but doesn't count it towards
-    /// quarantine. Restarts the instance at once, so that packets continue.
+    /// Restarts the instance at once after a fault in a call without packets, so that packets continue.
+    /// Records the fault, but doesn't count it towards quarantine.
     pub fn recover(&mut self, now: Instant, news: &mut News) {
         self.take_outputs(news);
         let Some(fault) = self.instance.take_fault() else { return };
@@ -126,14 +125,14 @@ impl Hosted {
         }
     }
 
-    /// Puts the instance into quarantine for an earlier event.
+    /// Puts the instance into quarantine, for the reason `why`.
     pub fn quarantine(&mut self, why: String) {
         self.record.quarantine();
         self.counts.quarantine(why);
     }
 
-    /// Returns the time of the instance's next call without packets: not before the end of its pause, and
-    /// never in quarantine.
+    /// Returns the time of the instance's next timer call: not before the end of its pause. `None` without a
+    /// timer or in quarantine.
     pub fn next_call(&self) -> Option<Instant> {
         let next = self.instance.next_call()?;
         match self.record.health {
@@ -143,14 +142,14 @@ impl Hosted {
         }
     }
 
-    /// Replaces the instance by its successor, whose health is reset, and returns the old instance.
-    /// Collects the outputs of both.
+    /// Replaces the instance by its successor, and returns the old instance. The successor starts without
+    /// faults. Collects the outputs of both.
     pub fn replace(&mut self, instance: Box<dyn Instance>, news: &mut News) -> Box<dyn Instance> {
         self.take_outputs(news);
         let before = self.counts.counters(&*self.instance);
         let mut instance = instance;
-        if let Some(form) = &self.form {
-            instance.attach_ebpf_variant(form.memory.clone());
+        if let Some(variant) = &self.variant {
+            instance.attach_ebpf_variant(variant.memory.clone());
         }
         let old = std::mem::replace(&mut self.instance, instance);
         self.counts.succeed(&before, &*self.instance);
@@ -161,17 +160,17 @@ impl Hosted {
         old
     }
 
-    /// Sets the eBPF variant. The instance shares memory with the variant from now on, even after the
-    /// variant's removal.
-    pub fn set_form(&mut self, form: Option<LoadedForm>) {
-        let known = self.form.take().map(|form| form.memory.id());
-        if let Some(form) = form.as_ref().filter(|form| known != Some(form.memory.id())) {
-            self.instance.attach_ebpf_variant(form.memory.clone());
+    /// Sets or removes the eBPF variant. The instance and the variant share memory; the instance keeps it
+    /// even after the variant's removal.
+    pub fn set_variant(&mut self, variant: Option<LoadedVariant>) {
+        let known = self.variant.take().map(|variant| variant.memory.id());
+        if let Some(variant) = variant.as_ref().filter(|variant| known != Some(variant.memory.id())) {
+            self.instance.attach_ebpf_variant(variant.memory.clone());
         }
-        self.form = form;
+        self.variant = variant;
     }
 
-    /// Whether the instance or its shadow instance may read packets.
+    /// Whether the instance or its shadow may read packets.
     pub fn looks_at_packets(&self) -> bool {
         self.looks || self.shadow.is_some()
     }

@@ -1,4 +1,4 @@
-//! Instances of a worker: their slots, limits, timers and news.
+//! Instances of a worker: their slots, limits, timers, and uncollected failures and outputs.
 
 mod counts;
 mod hosted;
@@ -15,7 +15,7 @@ use crate::declaration::limits::Limits;
 use crate::execution::pulse::Pulse;
 use crate::execution::shadow::{Reported, Shadow};
 use crate::fault::FaultKind;
-use crate::offload_form::LoadedForm;
+use crate::offload_steps::LoadedVariant;
 use crate::slab::{Key, Slab};
 
 pub use counts::{InstanceReport, MessageCounts};
@@ -41,11 +41,11 @@ impl fmt::Debug for Instances {
     }
 }
 
-/// Properties of an instance that its bindings record.
+/// Properties of an instance that its bindings store.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct BoundInstance {
     pub key: Key,
-    /// Whether the instance subscribes to the ends of flows.
+    /// Whether the instance subscribes to ends of flows.
     pub hears: bool,
     /// Bytes of state that the instance keeps for each flow.
     pub state: u16,
@@ -58,7 +58,7 @@ impl Instances {
         self.slab.iter_mut().for_each(|hosted| hosted.limits = limits);
     }
 
-    /// Returns the words in which the worker publishes the instance that it runs.
+    /// Returns the pulse, in which the worker publishes its current instance call.
     pub fn pulse(&self) -> Arc<Pulse> {
         self.pulse.clone()
     }
@@ -91,7 +91,7 @@ impl Instances {
         }
     }
 
-    /// Records the fault that an instance made a packet with an unknown ingress port.
+    /// Records the fault that an instance created a packet with the unknown ingress port `port`.
     #[cold]
     pub fn fail_for_port(&mut self, id: InstanceId, port: PortId, now: Instant) {
         if let Some((hosted, news)) = self.named(id) {
@@ -100,16 +100,16 @@ impl Instances {
         }
     }
 
-    /// Sets the eBPF variant of an instance. The instance shares memory with the variant from now on, even
-    /// after the variant's removal.
-    pub fn set_ebpf_variant(&mut self, id: InstanceId, form: Option<LoadedForm>) {
+    /// Sets or removes the eBPF variant of an instance. The instance and the variant share memory; the
+    /// instance keeps it even after the variant's removal.
+    pub fn set_ebpf_variant(&mut self, id: InstanceId, variant: Option<LoadedVariant>) {
         if let Some((hosted, _)) = self.named(id) {
-            hosted.set_form(form);
+            hosted.set_variant(variant);
         }
     }
 
-    /// Starts a shadow instance that processes copies of the next `packets` packets, and compares the
-    /// verdicts. Replaces an existing shadow instance.
+    /// Starts a shadow of an instance on copies of its next `packets` packets. The router compares the
+    /// verdicts. Replaces an earlier shadow.
     pub fn shadow(
         &mut self,
         id: InstanceId,
@@ -126,7 +126,7 @@ impl Instances {
         }
     }
 
-    /// Ends the shadow run of an instance; its report covers the packets so far.
+    /// Ends the shadow of an instance. The report covers the packets so far.
     pub fn end_shadow(&mut self, id: InstanceId) {
         if let Some((hosted, _)) = self.named(id) {
             hosted.shadow = None;
@@ -147,27 +147,27 @@ impl Instances {
         self.slab.take(id.0.into()).map(|hosted| hosted.instance)
     }
 
-    /// Puts an instance into quarantine for an earlier event.
+    /// Puts an instance into quarantine, for the reason `why`.
     pub(crate) fn quarantine(&mut self, id: InstanceId, why: String) {
         if let Some((hosted, _)) = self.named(id) {
             hosted.quarantine(why);
         }
     }
 
-    /// Returns the key by which paths refer to the instance. The key becomes invalid with the instance, even
-    /// if the id is reused.
+    /// Returns the key of an instance in paths. The key becomes invalid when the instance is removed, even if
+    /// another instance gets the same id.
     pub(crate) fn key(&self, id: InstanceId) -> Option<Key> {
         self.slab.key(id.0.into())
     }
 
-    /// Returns the properties of an instance that its bindings record.
+    /// Returns the properties of an instance that its bindings store.
     pub(crate) fn bound(&self, id: InstanceId) -> Option<BoundInstance> {
         let key = self.key(id)?;
         self.get(key).map(|hosted| BoundInstance::of(key, &*hosted.instance))
     }
 
-    /// Prepares the slot of an instance for its successor's timers and, unless `keeps_key`, gives the slot a
-    /// new key. Returns the properties of the successor.
+    /// Prepares an instance's slot after a successor has replaced the instance: registers timers and, unless
+    /// `keeps_key`, gives the slot a new key. Returns the successor's properties for its bindings.
     pub(crate) fn introduce(&mut self, old: Key, keeps_key: bool) -> Option<BoundInstance> {
         let key = if keeps_key { old } else { self.slab.renew(old).unwrap_or(old) };
         let hosted = self.slab.get(key)?;
@@ -177,18 +177,17 @@ impl Instances {
         Some(BoundInstance::of(key, &*hosted.instance))
     }
 
-    /// Returns an instance.
     pub(crate) fn get(&self, key: Key) -> Option<&Hosted> {
         self.slab.get(key)
     }
 
-    /// Returns an instance, with the news to which its calls add.
+    /// Returns an instance, and the list to which its calls add failures and outputs.
     #[inline]
     pub(crate) fn get_mut(&mut self, key: Key) -> Option<(&mut Hosted, &mut News)> {
         Some((self.slab.get_mut(key)?, &mut self.news))
     }
 
-    /// Returns the instance with this id, with the news to which its calls add.
+    /// Returns the instance with this id, and the list to which its calls add failures and outputs.
     fn named(&mut self, id: InstanceId) -> Option<(&mut Hosted, &mut News)> {
         self.get_mut(self.key(id)?)
     }
@@ -197,14 +196,14 @@ impl Instances {
     pub(crate) fn restart_paused(&mut self, now: Instant) {
         for id in std::mem::take(&mut self.news.paused) {
             let Some((hosted, news)) = self.named(id) else { continue };
-            // Instances that fail during the restart are already recorded again.
+            // If the restart itself failed, the instance is already in the list again.
             if !hosted.is_well(now, news) && hosted.is_pausing() {
                 news.pause(id);
             }
         }
     }
 
-    /// Calls `each` with every instance that has timers. Forgets removed instances.
+    /// Calls `each` for every instance with timers. Drops removed instances from the list.
     pub(crate) fn each_timed(&mut self, mut each: impl FnMut(Key, &mut Hosted, &mut News)) {
         let Self { slab, timed, news, .. } = self;
         timed.retain(|key| {
@@ -214,7 +213,7 @@ impl Instances {
         });
     }
 
-    /// Returns the time at which a timer or the end of a pause is due.
+    /// Returns the time of the next timer or end of a pause; `None` without either.
     pub(crate) fn next_event(&self) -> Option<Instant> {
         let timers = self.timed.iter().filter_map(|key| self.get(*key)?.next_call());
         let paused = self.news.paused.iter().filter_map(|id| self.get(self.key(*id)?)?.pause_ends());

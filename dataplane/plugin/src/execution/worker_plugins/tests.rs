@@ -1,8 +1,8 @@
-//! Tests of the worker side with a table that filters by destination port alone.
+//! Tests of the worker side, with a filter table that compares only the destination port.
 
 mod health;
 mod holding;
-mod offload_forms;
+mod offload_steps;
 mod output;
 mod paths;
 mod succession;
@@ -24,7 +24,7 @@ use serde_json::json;
 
 use super::*;
 
-/// Table of bindings by destination port; the latest wins.
+/// Table of bindings by destination port. The latest binding wins.
 #[derive(Default)]
 struct ByPort(Vec<(u16, BindingId)>);
 
@@ -124,7 +124,7 @@ fn seen(worker: &mut WorkerPlugins<ByPort>, instance: u16) -> u64 {
     ask(worker, instance, &message, Instant::ZERO).unwrap().unwrap().as_u64().unwrap()
 }
 
-/// Batch of 60-byte packets from given source ports, after its run along a path.
+/// Batch of 60-byte packets from given source ports, after it passed a path.
 struct Sent {
     packets: Vec<Packet>,
     keys: Vec<FlowKey>,
@@ -247,7 +247,7 @@ impl Instance for Slow {
     }
 }
 
-/// Sends packets as a batch, and keeps the waiting ones.
+/// Sends packets as a batch, and passes those with a ticket to `keep`.
 fn send_and_keep(
     worker: &mut WorkerPlugins<ByPort>,
     pool: &Pool,
@@ -265,7 +265,7 @@ fn send_and_keep(
     worker.end_of_batch();
 }
 
-/// Returns the source ports of released packets, with the ends of their journeys.
+/// Resumes suspended calls; returns the source ports of released packets, with the ends of their journeys.
 fn released(worker: &mut WorkerPlugins<ByPort>, now: Instant) -> Vec<(u16, Option<End>)> {
     let mut released = Vec::new();
     worker.resume(now, &NoQueues, &mut released);

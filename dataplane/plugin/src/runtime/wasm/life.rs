@@ -1,8 +1,8 @@
-//! Life of a plugin's instance as one future: initialization, calls, and an end by a fault.
+//! Life of an instance as one future: initialization, calls, and a fault that ends it.
 //!
-//! The future owns the store, so no borrow crosses a suspension, and dropping the future ends the plugin at
-//! any point. The caller polls by hand: a poll returns at the end of the plugin's slice, or when the plugin
-//! waits for work.
+//! The future owns the store, so no borrow lasts over a suspension, and dropping the future ends the plugin
+//! at any point. The instance polls the future without an executor: a poll returns at the end of the plugin's
+//! slice, or when the plugin waits for work.
 
 use std::convert::Infallible;
 use std::future::poll_fn;
@@ -24,7 +24,7 @@ use crate::runtime::service_state::ServiceState;
 
 /// Runs an instance of `plugin` with JSON `settings` until it fails.
 pub(super) async fn run(plugin: WasmPlugin, shared: Shared, settings: Vec<u8>, most_memory: usize) -> Fault {
-    // Take the best code, which may be newer than the previous start.
+    // Take the best code, which may be better than that of the previous start.
     let plugin = plugin.current();
     match Life::begin(&plugin, shared, &settings, most_memory).await {
         Ok((mut life, area)) => match life.serve(&area).await {
@@ -35,7 +35,8 @@ pub(super) async fn run(plugin: WasmPlugin, shared: Shared, settings: Vec<u8>, m
     }
 }
 
-/// Maximum number of ticks by which a call on the worker's stack may exceed its slice before it is a fault.
+/// Maximum number of ticks by which a call on the worker's stack may exceed its slice. A longer call is a
+/// fault.
 const MOST_OVERTIME: u32 = 20;
 
 struct Life {
@@ -44,7 +45,7 @@ struct Life {
     exports: Exports,
 }
 
-/// Exported functions and memory of a plugin.
+/// Memory and exported functions of a plugin.
 struct Exports {
     memory: Memory,
     abi: TypedFunc<(), u32>,
@@ -87,7 +88,7 @@ impl Exports {
     }
 }
 
-/// Plugin function called at packet rate.
+/// Exported function that is called often: its calls run on the worker's stack while they are short.
 struct Entry<P> {
     function: TypedFunc<P, ()>,
     place: &'static str,
@@ -99,8 +100,8 @@ impl<P: WasmParams + Sync> Entry<P> {
         Self { function, place, shortness: Shortness::new(short_calls) }
     }
 
-    /// Calls the function for `count` packets. Runs it on the worker's stack if its calls have been short.
-    /// Otherwise runs it on its own stack, where it can be suspended after a slice and resumed.
+    /// Calls the function for `count` packets: on the worker's stack if its calls have been short. Otherwise
+    /// on its own stack, where the call can be suspended at the end of a slice.
     async fn call(
         &mut self,
         store: &mut Store<Data>,
@@ -118,7 +119,7 @@ impl<P: WasmParams + Sync> Entry<P> {
         result.map_err(at(self.place))
     }
 
-    /// Calls the function on the worker's stack, as its calls have been short.
+    /// Calls the function on the worker's stack.
     #[inline]
     fn call_here(
         &mut self,
@@ -149,24 +150,25 @@ fn at(place: &str) -> impl Fn(Error) -> Fault {
     move |error| Fault::of_error(&error, place)
 }
 
-/// Converts an error at the start of a plugin: an error that is no trap counts as failed initialization.
+/// Converts an error at the start of a plugin into a fault. An error that is no trap counts as
+/// [`FaultKind::Init`].
 fn at_begin(error: Error) -> Fault {
     let fault = Fault::of_error(&error, "its initialization");
     let kind = if error.is::<wasmtime::Trap>() { fault.kind } else { FaultKind::Init };
     Fault { kind, ..fault }
 }
 
-/// Plugin memory that the router uses for a message.
+/// Memory that the plugin has reserved for a message.
 struct Message {
     address: u32,
     bytes: u32,
 }
 
-/// Bytes of an instance besides memory and tables that don't count towards its memory limit. Ordinary plugins
-/// take less, so a limit of whole pages grants that number of pages.
+/// Part of an instance's bytes, besides memory and tables, that doesn't count towards its memory limit.
+/// Ordinary plugins need less, so a limit of N pages gives them N pages.
 const UNCOUNTED: usize = 64 << 10;
 
-/// Returns the bytes that count before the plugin has memory or a table.
+/// Returns the bytes that count towards the memory limit before the plugin has memory or tables.
 fn counted_bytes(plugin: &WasmPlugin, most_memory: usize) -> Result<usize, Fault> {
     let bytes = plugin.instance_bytes();
     let counted = bytes.saturating_sub(UNCOUNTED);
@@ -237,7 +239,7 @@ impl Life {
         answer.map(drop).map_err(refused)
     }
 
-    /// Reserves plugin memory for the state common to all flows, if the plugin declares such state.
+    /// Reserves plugin memory for the service state, if the plugin declares one.
     async fn place_service(&mut self) -> Result<(), Fault> {
         let bytes = self.exchange(|exchange| {
             exchange.service.is_news = true;
@@ -249,14 +251,14 @@ impl Life {
         let address = self.reserve(bytes).await?;
         if address == 0 || !address.is_multiple_of(8) {
             let problem =
-                "millrace_reserve returned no memory, aligned to 8 bytes, for the state common to all flows";
+                "millrace_reserve returned no memory aligned to 8 bytes for the state common to all flows";
             return Err(Fault::new(FaultKind::Init, problem.to_owned()));
         }
         self.store.data_mut().service = address;
         self.show_service()
     }
 
-    /// Calls `copy` with the plugin's copy and the router's copy of the state common to all flows.
+    /// Calls `copy` with the plugin's copy and the router's copy of the service state.
     fn with_service(&mut self, copy: impl FnOnce(&mut [u8], &mut ServiceState)) -> Result<(), Fault> {
         let (memory, data) = self.exports.memory.data_and_store_mut(&mut self.store);
         let start = data.service as usize;
@@ -270,7 +272,7 @@ impl Life {
         })
     }
 
-    /// Copies the router's state into the plugin's memory if the plugin hasn't seen it.
+    /// Copies the service state into the plugin's memory if the router has written it.
     #[inline(always)]
     fn show_service(&mut self) -> Result<(), Fault> {
         if self.store.data().service == 0 || !self.exchange(|exchange| exchange.service.is_news) {
@@ -282,7 +284,7 @@ impl Life {
         })
     }
 
-    /// Copies the plugin's state into the router's memory.
+    /// Copies the service state from the plugin's memory to the router.
     #[inline(always)]
     fn keep_service(&mut self) -> Result<(), Fault> {
         if self.store.data().service == 0 {
@@ -306,7 +308,7 @@ impl Life {
         Err(Fault::new(FaultKind::Init, problem))
     }
 
-    /// Runs the pending steps of the plugin, one after the other.
+    /// Runs the plugin's steps, one after the other, until a fault. Without work, the poll ends.
     async fn serve(&mut self, area: &Area) -> Result<Infallible, Fault> {
         let mut is_first = true;
         loop {
@@ -320,7 +322,7 @@ impl Life {
             }
             self.show_service()?;
             match step {
-                // Handle the common case without the memory that a suspendable call needs.
+                // The common case: a short call needs no memory for a suspension.
                 Step::Packets(call, count) if self.exports.packets.shortness.is_shown(count) => {
                     let slice = self.plugin.sandbox().slice();
                     self.exports.packets.call_here(&mut self.store, slice, call, count)?;
@@ -331,7 +333,7 @@ impl Life {
         }
     }
 
-    /// Whether a whole slice has passed since the start of the plugin's slice.
+    /// Whether the current slice is over.
     fn is_late(&mut self) -> bool {
         let sandbox = self.plugin.sandbox();
         let ticks = sandbox.ticker().ticks();
@@ -339,7 +341,7 @@ impl Life {
         self.exchange(|exchange| ticks.wrapping_sub(exchange.since) >= slice)
     }
 
-    /// Returns the next step of the plugin.
+    /// Returns the next step of the plugin; `None` if no work is left.
     #[inline]
     fn next(&mut self, area: &Area) -> Result<Option<Step>, Fault> {
         let (memory, data) = self.exports.memory.data_and_store_mut(&mut self.store);
@@ -449,8 +451,8 @@ impl Life {
         release.call_async(&mut self.store, parameters).await.map_err(at(export::RELEASE))
     }
 
-    /// Copies `parts` one after the other into the plugin's memory. The inner error gives the reason that the
-    /// plugin has no room.
+    /// Copies `parts` into plugin memory, one after the other. The inner error is the text for a plugin that
+    /// has no memory for them.
     async fn pass(&mut self, parts: &[&[u8]]) -> Result<Result<Message, String>, Fault> {
         let bytes = parts.iter().map(|part| part.len()).sum::<usize>();
         let address = self.reserve(bytes.max(1)).await?;
@@ -472,7 +474,7 @@ impl Life {
     }
 }
 
-/// Decides about a call at the end of its slice: suspend, continue or interrupt.
+/// Decides whether a call is suspended, continues or is interrupted at the end of its slice.
 #[cold]
 fn when_late(mut store: StoreContextMut<'_, Data>, slice: u64) -> UpdateDeadline {
     let data = store.data_mut();
@@ -484,7 +486,7 @@ fn when_late(mut store: StoreContextMut<'_, Data>, slice: u64) -> UpdateDeadline
     }
 }
 
-/// Ends the poll; the next poll continues after this point.
+/// Ends the current poll. The next poll continues here.
 async fn pause() {
     let mut waited = false;
     poll_fn(|_| if std::mem::replace(&mut waited, true) { Poll::Ready(()) } else { Poll::Pending }).await;

@@ -1,4 +1,4 @@
-//! Errors of refused changes of the tree, with the figures.
+//! Errors of refused changes of the tree, with the values concerned.
 
 use std::fmt;
 
@@ -12,7 +12,7 @@ pub enum ScheduleError<N: fmt::Display + fmt::Debug = NodeId> {
     #[error("node {0}: id already in use; remove the node first, or use another id")]
     Duplicate(N),
     /// The id is out of range.
-    #[error("node {0}: id out of range: 0 to {most}", most = super::MOST_NODES - 1)]
+    #[error("node {0}: its id must be 0 to {most}", most = super::MOST_NODES - 1)]
     Id(N),
     /// No node has this id.
     #[error("node {0}: no such node; `scheduler show` lists the nodes")]
@@ -91,14 +91,14 @@ pub enum ScheduleError<N: fmt::Display + fmt::Debug = NodeId> {
         /// Existing child.
         other: N,
     },
-    /// A number is out of its range.
-    #[error("node {node}: {what} {value} is out of range: {least} to {most}")]
+    /// A value is out of its range.
+    #[error("node {node}: {what} must be {least} to {most}, not {value}")]
     Range {
-        /// Node with the number.
+        /// Node with the value.
         node: N,
-        /// Name of the number.
+        /// Name of the value.
         what: &'static str,
-        /// Value of the number.
+        /// Refused value.
         value: u64,
         /// Least allowed value.
         least: u64,
@@ -128,7 +128,7 @@ pub enum ScheduleError<N: fmt::Display + fmt::Debug = NodeId> {
         /// Available rate.
         available: Rate,
     },
-    /// Guarantees exceed a limit.
+    /// The sum of the real-time curves exceeds a limit.
     #[error(
         "node {node}: real-time curves would promise {promised} bytes in the first {} ms ({long_run} in the \
          long run), but {limit} allows {available} bytes in that time ({rate}); lower a curve", *time as f64 / 1e6
@@ -136,17 +136,17 @@ pub enum ScheduleError<N: fmt::Display + fmt::Debug = NodeId> {
     RealTimeSum {
         /// Node of the class.
         node: N,
-        /// Sum of the guarantees at that time, in bytes.
+        /// Sum of the real-time curves at `time`, in bytes.
         promised: u64,
         /// Time after the beginning of a backlog, in nanoseconds.
         time: u64,
-        /// Sum of the second slopes of the guarantees.
+        /// Sum of the second slopes of the real-time curves.
         long_run: Rate,
         /// Exceeded limit.
         limit: GuaranteeLimit<N>,
-        /// Bytes that the limit allows by that time.
+        /// Bytes that the limit allows by `time`.
         available: u64,
-        /// Rate of the limit in the long run.
+        /// Long-term rate of the limit.
         rate: Rate,
     },
     /// The reservations of a leaf's flows would reach the leaf's capacity.
@@ -163,7 +163,7 @@ pub enum ScheduleError<N: fmt::Display + fmt::Debug = NodeId> {
         others: Rate,
         /// Requested rate.
         wanted: Rate,
-        /// Sum of both.
+        /// Sum of `others` and `wanted`.
         sum: Rate,
         /// Capacity of the leaf.
         capacity: Rate,
@@ -203,7 +203,7 @@ pub enum ScheduleError<N: fmt::Display + fmt::Debug = NodeId> {
         /// Number of queues of the port.
         most: u32,
     },
-    /// Target node that cannot take the packets.
+    /// The target node can't take the packets of a removed node.
     #[error("node {node}: packets can't move to node {to}: {why}")]
     MoveTarget {
         /// Node whose packets were to move.
@@ -227,7 +227,7 @@ pub enum ScheduleError<N: fmt::Display + fmt::Debug = NodeId> {
         other: &'static str,
     },
     /// A limit of the port is out of range.
-    #[error("port: {what} {value} is out of range: {least} to {most}")]
+    #[error("port: {what} must be {least} to {most}, not {value}")]
     Port {
         /// Name of the limit.
         what: &'static str,
@@ -247,15 +247,15 @@ pub enum GuaranteeLimit<N = NodeId> {
     OwnUpperLimit,
     /// Token bucket of the class itself.
     OwnTokenBucket,
-    /// Upper limit of a class above.
+    /// Upper limit of this ancestor class.
     UpperLimitOf(N),
     /// Link.
     Link,
-    /// Link, above a scheduler with several hierarchies.
+    /// Link that serves several hierarchies below this scheduler.
     LinkAbove(N),
     /// Rate available to the H-FSC scheduler of the class.
     Available,
-    /// Rate available to a node above.
+    /// Rate available to this ancestor.
     AvailableTo(N),
 }
 
@@ -292,7 +292,7 @@ fn chain<N: fmt::Display>(path: &[N]) -> String {
 }
 
 impl ScheduleError {
-    /// Returns the node of the change; `None` for an error about the port.
+    /// Returns the changed node; `None` for an error about the port.
     pub fn node(&self) -> Option<NodeId> {
         match *self {
             Self::Duplicate(node) | Self::Id(node) | Self::Unknown(node) => Some(node),
@@ -318,8 +318,8 @@ impl ScheduleError {
     }
 }
 
-/// Matches an error and applies `name` to its nodes. Lists the variants with their nodes, a semicolon, and
-/// their other fields.
+/// Matches an error and applies `name` to its nodes. The macro takes the variants, each with its node fields,
+/// a semicolon and its other fields.
 macro_rules! named {
     ($error:expr, $name:expr, $($variant:ident { $($node:ident),*; $($field:ident),* })*) => {
         match $error {

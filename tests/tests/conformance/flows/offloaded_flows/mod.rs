@@ -1,4 +1,5 @@
-//! Offloaded flows: after any change, each flow's packets leave unchanged and in order, as without offload.
+//! Offloaded flows: after any change, each flow's packets leave unchanged and in order, as without the
+//! offload.
 
 pub mod model;
 mod order;
@@ -13,8 +14,8 @@ use model::OffloadModel;
 use pair::{ByFlow, Change, FILTERS, Pair, ROUTES};
 use proptest::prelude::*;
 
-/// Replaces the ICMP errors by their number. Errors belong to many flows, whose packets may overtake each
-/// other, and not every packet held for an absent host gets an error.
+/// Replaces the ICMP errors by their number. They can't be compared one by one: errors belong to many flows,
+/// whose packets may overtake each other, and not every packet held for an absent host causes an error.
 fn count_errors(flows: ByFlow) -> ByFlow {
     let mut counted = ByFlow::new();
     for ((port, mut flow), frames) in flows {
@@ -34,7 +35,8 @@ fn is_of_router(flow: &[u8]) -> bool {
     flow[0] == 58 || (flow[0] == 1 && flow[9] != 8)
 }
 
-/// Change, and the bursts after it: seed, and number of packets that arrive before the router runs.
+/// Change, and the bursts of packets after it. Each burst has a seed and a number of packets, which arrive
+/// before the router runs.
 type Step = (Change, Vec<(u64, usize)>);
 
 fn any_change() -> impl Strategy<Value = Change> {
@@ -81,7 +83,7 @@ fn frame(random: &mut Random, number: u32) -> (&'static str, Vec<u8>) {
     }
 }
 
-/// Size of a router with an offload: flow cache capacity, workers, receive queues per port.
+/// Size of a router with an offload: capacity of the flow cache, workers, and receive queues per port.
 type Made = (u32, usize, usize);
 
 fn runs_alike(steps: &[Step], (room, workers, queues): Made) -> u64 {
@@ -96,11 +98,12 @@ fn runs_alike(steps: &[Step], (room, workers, queues): Made) -> u64 {
             for _ in 0..*count {
                 number += 1;
                 let (port, frame) = frame(&mut random, number);
-                let (queue, turns) = (queue_of(&frame) % queues, random.below(3));
+                let (queue, iterations) = (queue_of(&frame) % queues, random.below(3));
                 for pair in [&mut plain, &mut with] {
                     pair.receive_by(port, queue, &frame);
-                    // Packets arrive while others are on their way between workers.
-                    (0..turns).for_each(|_| pair.router.router.turn());
+                    // Only a few steps, so that the next packet arrives while this one is on its way between
+                    // workers.
+                    (0..iterations).for_each(|_| pair.router.router.iterate());
                     pair.take();
                 }
             }
@@ -170,7 +173,7 @@ fn plain_flow_is_offloaded() {
     );
 }
 
-/// Sends packets of one flow to an address. Returns the number that the offload forwarded.
+/// Sends packets of one flow to an address. Returns the number of packets that the offload forwarded.
 fn driven(pair: &mut Pair, to: &str, count: u64) -> u64 {
     let before = pair.offload.as_ref().unwrap().forwarded();
     for number in 0..count {
@@ -185,7 +188,8 @@ fn driven(pair: &mut Pair, to: &str, count: u64) -> u64 {
 fn unrelated_change_keeps_a_flow_offloaded() {
     let mut pair = Pair::new(Some(64));
     assert!(driven(&mut pair, "10.2.0.2", 100) >= 97);
-    // Routes to other prefixes, a filter that never matches, and a station that gets no packets.
+    // Changes that don't concern the flow: routes to other prefixes, a filter that never matches, and a
+    // neighbour that gets no packets.
     for step in 0..10 {
         let route = toml::from_str("to = \"99.0.0.0/8\"\nvia = \"10.3.0.2\"").unwrap();
         pair.router.router.add_route(&route).unwrap();
@@ -207,14 +211,15 @@ fn unrelated_change_keeps_a_flow_offloaded() {
 #[test]
 fn returning_flow_is_offloaded_at_once() {
     let mut pair = Pair::new(Some(64));
-    // Neither a power of two nor a round number of packets.
+    // The number is neither a power of two nor round.
     assert!(driven(&mut pair, "10.2.0.2", 300) >= 297);
     pair.advance(16_000);
     assert_eq!(pair.router.router.offloaded_flows().idle, 1);
     assert!(driven(&mut pair, "10.2.0.2", 10) >= 8);
 }
 
-/// Sends heavy and light flows. Returns the heavy packets that the offload forwarded in the last second.
+/// Sends heavy and light flows. Returns the number of heavy flows' packets that the offload forwarded in the
+/// last second.
 fn crowded(pair: &mut Pair, heavy: u16, light: &[(u16, u64)], millis: u64) -> u64 {
     let mut before = 0;
     for number in 0..millis {
@@ -235,14 +240,14 @@ fn crowded(pair: &mut Pair, heavy: u16, light: &[(u16, u64)], millis: u64) -> u6
 fn a_heavy_flow_gets_the_place_of_a_light_one_where_the_cache_is_full() {
     let mut pair = Pair::new(Some(4));
     let light = [(1, 50), (2, 60), (3, 70), (4, 80)];
-    // The light flows are offloaded first, and never idle for long.
+    // The light flows are offloaded first, and send often enough to stay.
     assert_eq!(crowded(&mut pair, 1, &light[1..], 3000), 1000);
     assert_eq!(pair.router.router.offloaded_flows().flows, 4);
     let down = crowded(&mut pair, 7, &light, 5000);
     let counts = pair.router.router.offloaded_flows();
     assert_eq!(down, 1000, "{counts:?}");
     assert!(counts.evicted >= 1, "{counts:?}");
-    // A flow without room is counted once, not with each packet.
+    // The router counts a flow for which the flow cache has no room once, not with each packet.
     assert!((1..=5).contains(&counts.refused), "{counts:?}");
 }
 
@@ -280,7 +285,7 @@ fn flow_with_many_upcalls_returns_to_the_worker_for_a_while() {
     let mut pair = Pair::new(Some(64));
     pair.router.router.set_mtu("b", 1280);
     assert!(driven(&mut pair, "10.2.0.2", 100) >= 97);
-    // The router fragments these packets, which the offload can't do.
+    // The router must fragment these packets, which the offload can't do.
     let long = |pair: &mut Pair, count: u16| {
         for number in 0..count {
             pair.receive("a", &Ipv4Frame::udp().dst("10.2.0.2").ports(7, 53).id(number).length(1400).bytes());
@@ -321,7 +326,7 @@ fn packet_above_the_ingress_mtu_is_refused_as_by_a_worker() {
                 pair.change(&Change::AddFilter(0));
             }
             let refused = [1280, 1281, 1300, 1280].map(|length| send(pair, length));
-            // By then the offload has reported all its packets to the filter.
+            // By then the offload has reported its packets to the filter's counters.
             pair.advance(2000);
             (refused, pair.filter_counts())
         });

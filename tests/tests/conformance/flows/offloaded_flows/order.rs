@@ -1,5 +1,5 @@
-//! Order inside flows: no packet overtakes another packet of its flow, wherever in a router with several
-//! workers and queues the packets are.
+//! Order inside flows: no packet overtakes an earlier packet of its flow, wherever both are in a router with
+//! several workers and queues.
 
 use std::collections::BTreeMap;
 
@@ -9,8 +9,8 @@ use millrace_tests::{Frame, Ipv4Frame};
 use super::model::OffloadModel;
 use super::pair::Pair;
 
-/// Returns the packet numbers of each flow in the order of transmission. A fragmented packet is counted at
-/// its first fragment.
+/// Returns the packet numbers of each flow in the order of transmission. Of a fragmented packet, only the
+/// first fragment counts.
 fn numbers(frames: &[Vec<u8>]) -> BTreeMap<u16, Vec<u32>> {
     let mut flows: BTreeMap<_, Vec<_>> = BTreeMap::new();
     for frame in frames.iter().filter(|frame| frame[23] == 17 && frame[20] & 0x1f == 0 && frame[21] == 0) {
@@ -21,7 +21,7 @@ fn numbers(frames: &[Vec<u8>]) -> BTreeMap<u16, Vec<u32>> {
 }
 
 /// Sends packets of a few flows while earlier packets are still at any stage of the router. Some packets are
-/// too long for the offload.
+/// too long for the offload. Returns the number of packets that the offload forwarded.
 fn sends_in_order(workers: usize, queues: usize, seed: u64) -> u64 {
     let (mut pair, mut random) = (Pair::of_workers(Some(64), workers, queues), Random::new(seed));
     pair.router.router.set_mtu("b", 1280);
@@ -34,7 +34,7 @@ fn sends_in_order(workers: usize, queues: usize, seed: u64) -> u64 {
         let frame = Ipv4Frame::udp().ports(flow, 9).payload(&payload).id(number as u16);
         pair.receive_by("a", usize::from(flow) % queues, &frame.bytes());
         if random.below(3) == 0 {
-            pair.router.router.turn();
+            pair.router.router.iterate();
         }
         pair.take();
         if random.below(100) == 0 {

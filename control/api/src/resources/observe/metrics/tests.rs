@@ -8,12 +8,12 @@ use millrace_controller::view::DropView;
 use super::*;
 use millrace_controller::Principal;
 
-/// Returns the names of the families of a page, as written there.
+/// Returns the names of the metric families on a page, as in the `# TYPE` lines.
 fn names(page: &str) -> BTreeSet<&str> {
     page.lines().filter_map(|line| line.strip_prefix("# TYPE ")?.split(' ').next()).collect()
 }
 
-/// Returns the names as queries use them: counters have an ending.
+/// Returns the metric names as Prometheus queries use them: those of counters end in `_total`.
 fn queried(page: &str) -> BTreeSet<String> {
     let types = page.lines().filter_map(|line| line.strip_prefix("# TYPE "));
     let name = |line: &str| match line.split_once(' ') {
@@ -24,7 +24,7 @@ fn queried(page: &str) -> BTreeSet<String> {
     types.map(name).collect()
 }
 
-/// Returns all words of a text that look like metrics of the router.
+/// Returns all words of a text that begin with `millrace_`, as metric names do.
 fn mentioned(text: &str) -> BTreeSet<String> {
     let words = text.split(|c: char| !(c.is_ascii_alphanumeric() || c == '_'));
     words.filter(|word| word.starts_with("millrace_")).map(str::to_owned).collect()
@@ -43,7 +43,7 @@ fn text(families: Vec<Family>) -> String {
     page
 }
 
-/// Returns the page of a router with two ports.
+/// Returns the metrics page of a router with two ports.
 fn page_of_a_router() -> String {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     runtime.block_on(async {
@@ -66,7 +66,7 @@ fn page_explains_each_metric_and_ends() {
     for name in names(&page) {
         assert!(page.contains(&format!("# HELP {name} ")), "{name}");
     }
-    assert!(page.contains("millrace_packets_total{fate=\"received\"} 0"), "{page}");
+    assert!(page.contains("millrace_packets_total{outcome=\"received\"} 0"), "{page}");
     assert!(page.contains("millrace_build_info{version=\""), "{page}");
     let samples: Vec<&str> = page.lines().filter(|line| !line.starts_with('#')).collect();
     let series: BTreeSet<&str> =

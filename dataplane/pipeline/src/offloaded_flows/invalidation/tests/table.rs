@@ -1,4 +1,4 @@
-//! Commands of all receivers, each with the flows whose entries it ends.
+//! Table of all commands, each with the flows whose flow cache entries it ends.
 
 use std::net::Ipv4Addr;
 use std::time::Duration;
@@ -38,7 +38,7 @@ fn all_flows() -> FlowScan {
     FlowScan { from: 0, records: u32::MAX, filter: CompiledSelection::any() }
 }
 
-/// Command, by its name, and the flows whose entries it ends.
+/// Name of a command, function that makes it, and whether it ends the entry of each of the two flows.
 pub(super) type Row = (&'static str, fn(&mut World) -> Command, [bool; 2]);
 
 const DEVICES: &[Row] = &[
@@ -200,7 +200,7 @@ const OFFLOAD: &[Row] = &[
     ("set the cache", |_| OffloadCommand::SetCache(Box::new(Cache::default())).into(), BOTH),
     ("set a port's capabilities", |_| OffloadCommand::SetPort(OUT[0], OffloadPort::default()).into(), BOTH),
     ("place flows", |_| OffloadCommand::Place(Vec::new()).into(), BOTH),
-    ("set an eBPF variant", |_| OffloadCommand::SetForm(INSTANCE, None).into(), BOTH),
+    ("set an eBPF variant", |_| OffloadCommand::SetVariant(INSTANCE, None).into(), BOTH),
     ("account offloaded packets", |_| OffloadCommand::Account(0, nobody()).into(), NEITHER),
 ];
 
@@ -248,6 +248,6 @@ const ROUTER: &[Row] = &[
     ("stop", |_| Command::Stop, NEITHER),
 ];
 
-/// Rows of all receivers.
+/// Commands of all receivers.
 pub(super) const RECEIVERS: [&[Row]; 11] =
     [DEVICES, PORTS, ROUTES, NEIGHBOURS, FILTERS, PLUGINS, SCHEDULERS, FLOWS, OFFLOAD, OBSERVATION, ROUTER];

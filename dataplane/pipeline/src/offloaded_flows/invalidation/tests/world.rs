@@ -1,4 +1,4 @@
-//! Worker with two offloaded flows.
+//! Test worker with two offloaded flows.
 
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::mpsc::sync_channel;
@@ -27,11 +27,12 @@ use crate::ports::{DeviceId, PortSettings, Stack};
 use crate::punt::host_path::NoHost;
 use crate::worker::{Worker, WorkerLink};
 
-/// Port by which both flows come in.
+/// Ingress port of both flows.
 pub(super) const IN: PortId = PortId(1);
-/// Ports by which the flows leave, one each.
+/// Egress ports of the flows, one for each.
 pub(super) const OUT: [PortId; 2] = [PortId(2), PortId(3)];
-/// Sources and destinations of the flows: each address in a region of its own.
+/// Sources and destinations of the flows. Each address is in a region of its own, so that a prefix change
+/// affects one flow.
 pub(super) const SOURCES: [Ipv4Addr; 2] = [Ipv4Addr::new(10, 128, 0, 1), Ipv4Addr::new(10, 160, 0, 1)];
 pub(super) const DESTINATIONS: [Ipv4Addr; 2] = [Ipv4Addr::new(10, 16, 0, 1), Ipv4Addr::new(10, 64, 0, 1)];
 pub(super) const GATEWAYS: [Ipv4Addr; 2] = [Ipv4Addr::new(10, 1, 0, 2), Ipv4Addr::new(10, 1, 0, 3)];
@@ -46,7 +47,7 @@ pub(super) const BOTH: [bool; 2] = [true, true];
 pub(super) const FIRST: [bool; 2] = [true, false];
 pub(super) const SECOND: [bool; 2] = [false, true];
 
-/// Contents of a flow cache: the published generation, and each flow with the generation of its entry.
+/// Contents of a flow cache: the published generation, and the flow key and generation of each entry.
 #[derive(Debug, Default)]
 pub(super) struct Contents {
     published: u64,
@@ -54,7 +55,8 @@ pub(super) struct Contents {
 }
 
 impl Contents {
-    /// Returns whether the offload uses the entries of the flows.
+    /// Returns for each flow whether its entry has the published generation, so that the offload would use
+    /// it.
     pub fn in_force(&self) -> [bool; 2] {
         DESTINATIONS.map(|destination| {
             let is_used = |(key, generation): &(FlowKey, u64)| {
@@ -69,7 +71,7 @@ impl Contents {
     }
 }
 
-/// Flow cache without a program.
+/// Flow cache of the tests, which no XDP program reads.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Cache(pub Arc<Mutex<Contents>>);
 
@@ -145,7 +147,7 @@ impl Instance for Pass {
     }
 }
 
-/// Worker with two offloaded flows.
+/// Test worker with two offloaded flows.
 pub(super) struct World {
     worker: Worker,
     pub link: WorkerLink,
@@ -154,7 +156,7 @@ pub(super) struct World {
     wire: MemoryHandle,
     pub cache: Cache,
     now: Instant,
-    /// Routes of the flows.
+    /// Route number of each flow.
     pub routes: [NextHopIndex; 2],
 }
 
@@ -200,7 +202,7 @@ impl World {
         self.tell(PluginCommand::Change(changes));
         for _ in 0..4 {
             [0, 1].into_iter().for_each(|flow| self.wire.inject(&frame(flow)));
-            self.turn();
+            self.iterate();
         }
         assert_eq!(self.in_force(), BOTH, "both flows are offloaded");
     }
@@ -218,21 +220,21 @@ impl World {
 
     pub fn tell(&mut self, command: impl Into<Command>) {
         assert!(self.link.commands.push(command.into()).is_ok());
-        self.turn();
+        self.iterate();
     }
 
-    pub fn turn(&mut self) {
+    pub fn iterate(&mut self) {
         self.now += Duration::from_millis(1);
         let now = self.now;
-        self.worker.turn(now, || now);
+        self.worker.iterate(now, || now);
     }
 
     pub fn in_force(&self) -> [bool; 2] {
         self.cache.0.lock().unwrap().in_force()
     }
 
-    /// Returns the flows whose entries a declared invalidation ends; `None` where that depends on the table
-    /// of neighbours.
+    /// Returns for each flow whether a declared invalidation ends its entry; `None` if that depends on the
+    /// table of neighbours.
     pub fn declared(&self, invalidation: Invalidation<'_>) -> Option<[bool; 2]> {
         let flows = |ends: &dyn Fn(usize) -> bool| [0, 1].map(ends);
         Some(match invalidation {

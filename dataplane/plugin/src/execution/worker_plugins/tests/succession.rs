@@ -2,12 +2,13 @@
 
 use super::*;
 
-/// Instance that counts packets, and hands the count over to successors of its state version.
+/// Instance that counts packets, and hands the count over to a successor with the same version of the state
+/// format.
 struct Keeper {
     count: u8,
     takes: u32,
     flow_state: usize,
-    /// Packets of this instance and its predecessors.
+    /// Service state: packets of this instance and its predecessors.
     common: Vec<u8>,
 }
 
@@ -94,7 +95,7 @@ fn successor_takes_over_the_state() {
     assert_eq!(told.try_recv().unwrap().unwrap().inherited, Ok(Inherited::Bytes(1)));
     send(&mut worker, path, Position::Early, &[1]);
     assert_eq!((seen(&mut worker, 0), worker.bindings.take_reclassify()), (4, false));
-    // This successor can't take the state over.
+    // This successor can't adopt the state.
     let told = succeed(&mut worker, successor(keeper(2), Inheritance::Required, true));
     assert!(told.try_recv().unwrap().unwrap().inherited.is_err());
     assert_eq!(seen(&mut worker, 0), 4);
@@ -128,7 +129,7 @@ fn service_state_is_handed_over_within_a_version() {
         let told = succeed(&mut worker, successor(none, inheritance, same_version));
         let common = told.try_recv().unwrap().unwrap().instance.service_state();
         assert_eq!(common, [expected + 1], "{inheritance:?} {same_version}");
-        // A successor that declares no such state, or another size, gets nothing.
+        // A successor whose service state has another size adopts nothing.
         let told = succeed(&mut worker, successor(keeper_of_two(), inheritance, same_version));
         assert_eq!(told.try_recv().unwrap().unwrap().instance.service_state(), [] as [u8; 0]);
     }
@@ -264,7 +265,7 @@ fn shadow_reports_different_verdicts() {
         send(&mut worker, path, Position::Early, &[1, 2]);
         let report = told.try_recv().unwrap().unwrap();
         assert_eq!((report.packets, report.different, report.fault), (3, different, None));
-        let first = "packet 1, from 127.0.0.1 to 127.0.0.1: it passes before, it is dropped for reason 1 now";
+        let first = "packet 1, from 127.0.0.1 to 127.0.0.1: the old version passes it, the new version drops it for reason 1";
         assert_eq!(report.first.as_deref(), (different > 0).then_some(first));
         assert_eq!(seen(&mut worker, 0), 7);
     }
@@ -280,7 +281,7 @@ fn shadow_reports_different_verdicts() {
     assert_eq!(pool.in_use(), 0);
 }
 
-/// Instance that takes over one half of the state and refuses the other half; it restarts if it `can`.
+/// Instance that adopts a part of a state before it refuses the rest. It can restart only if `can` is set.
 struct Halfway {
     count: u8,
     can: bool,
@@ -350,7 +351,7 @@ fn successor_without_state_continues_unchanged() {
     for inheritance in [Inheritance::Tried, Inheritance::Required] {
         let (mut worker, _) = with_keeper();
         succeed(&mut worker, successor(Mute, Inheritance::Renounced, true));
-        // The instance could not restart, and need not.
+        // No state is handed over, so the successor need not restart (and couldn't).
         let told = succeed(&mut worker, successor(Halfway { count: 7, can: false }, inheritance, true));
         let inherited = told.try_recv().unwrap().unwrap().inherited;
         let problem = "the old instance hands over no state: no words".to_owned();
@@ -368,12 +369,11 @@ fn successor_without_state_continues_unchanged() {
 fn refused_state_hand_over_is_reported_in_a_sentence() {
     let (mut worker, _) = with_keeper();
     let told = succeed(&mut worker, successor(Picky(0), Inheritance::Required, true));
-    let problem =
-        "the new instance does not accept the state: it takes no state over, of version 1 or any other";
+    let problem = "the new instance does not accept the state: can't restore state of version 1: the plugin takes over no state";
     assert_eq!(told.try_recv().unwrap().unwrap().inherited, Err(problem.into()));
 }
 
-/// Instance with these counters.
+/// Instance that reports these counters.
 struct Counting(Vec<(&'static str, u64)>);
 
 impl Instance for Counting {
@@ -403,7 +403,7 @@ fn counters_of_equal_names_continue_and_are_cleared_together() {
     let told = succeed(&mut worker, successor(second, Inheritance::Renounced, false));
     let first = told.recv().unwrap().unwrap().instance;
     let counters = |worker: &WorkerPlugins<ByPort>| worker.instances().reports().next().unwrap().1.counters;
-    // Counts from before the replacement don't matter.
+    // Counts that the successor had before the upgrade are left out.
     assert_eq!(counters(&worker), [("late", 3), ("odd", 0)].into());
     let back =
         Successor { instance: first, inheritance: Inheritance::Renounced, version: 0, same_version: false };

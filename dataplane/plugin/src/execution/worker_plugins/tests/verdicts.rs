@@ -2,8 +2,8 @@
 
 use super::*;
 
-/// Creates a worker with port 3 and with instances that give these verdicts. The first is bound at a gate,
-/// with call limits.
+/// Creates a worker with port 3 and one instance for each verdict, which gives it to every packet. The first
+/// instance is bound at `gate`.
 pub(super) fn with_verdicts(
     verdicts: &[Verdict],
     call_limits: CallLimits,
@@ -20,8 +20,8 @@ pub(super) fn with_verdicts(
     (worker, path)
 }
 
-/// Returns the fate of one packet at the first stage: whether it continues, its output ports, and the end of
-/// its journey.
+/// Passes one packet through the path at a position. Returns whether the packet continues, its egress ports,
+/// and the end of its journey.
 fn fate_of(
     worker: &mut WorkerPlugins<ByPort>,
     path: PathId,
@@ -71,7 +71,7 @@ fn queue_position_allows_the_choice_of_a_queue() {
     let failed = Some(End::Drop(DropReason::PluginFailed));
     assert_eq!(fate_of(&mut worker, path, Position::Queue), (false, None, failed));
     let report = worker.instances().reports().next().unwrap().1;
-    assert_eq!(report.last_fault, "the instance names a port where the egress port is chosen already");
+    assert_eq!(report.last_fault, "the instance chose an egress port at position queue, too late");
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! Tests of the paths that the XDP program can execute, and of its accounting.
+//! Tests of offloaded paths: steps of the XDP program, and their accounting.
 
 use std::sync::Arc;
 
@@ -26,7 +26,7 @@ fn police() -> Action {
 
 fn steps(worker: &mut WorkerPlugins<ByPort>) -> Result<Vec<OffloadStep>, OffloadRefusal> {
     let path = path_of(worker, 80);
-    worker.offload_form(path).map(|form| form.steps().collect())
+    worker.offload_steps(path).map(|steps| steps.in_order().collect())
 }
 
 #[test]
@@ -66,10 +66,10 @@ fn offloaded_packets_are_counted_at_the_bindings() {
     filter(&mut worker, 0, 0, police());
     filter(&mut worker, 1, 1, Action::Accept);
     let path = path_of(&mut worker, 80);
-    let form = worker.offload_form(path).unwrap();
-    assert_eq!(worker.bindings.offload_policer(&form).map(|policer| policer.rate()), Some(1_000_000));
+    let steps = worker.offload_steps(path).unwrap();
+    assert_eq!(worker.bindings.offload_policer(&steps).map(|policer| policer.rate()), Some(1_000_000));
     let amount = |packets, bytes| Amount { packets, bytes };
-    worker.count_offloaded(&form, amount(7, 700), amount(3, 300));
+    worker.count_offloaded(&steps, amount(7, 700), amount(3, 300));
     let counts = |worker: &WorkerPlugins<ByPort>, id| worker.bindings.counts(BindingId(id)).unwrap();
     let (first, second) = (counts(&worker, 0), counts(&worker, 1));
     assert_eq!((first.packets, first.bytes, first.drops, first.queues.queued), (10, 1000, 3, amount(7, 700)));
@@ -77,11 +77,11 @@ fn offloaded_packets_are_counted_at_the_bindings() {
     // Neither a removed binding nor the new binding with its id counts the packets.
     unbind(&mut worker, 0);
     filter(&mut worker, 0, 0, Action::Drop);
-    worker.count_offloaded(&form, amount(1, 100), amount(0, 0));
+    worker.count_offloaded(&steps, amount(1, 100), amount(0, 0));
     assert_eq!((counts(&worker, 0).packets, counts(&worker, 1).packets), (0, 8));
-    assert!(worker.bindings.offload_policer(&form).is_none());
+    assert!(worker.bindings.offload_policer(&steps).is_none());
     let path = path_of(&mut worker, 80);
-    let dropping = worker.offload_form(path).unwrap();
+    let dropping = worker.offload_steps(path).unwrap();
     assert!(dropping.drops());
     worker.count_offloaded(&dropping, amount(0, 0), amount(5, 500));
     let dropped = counts(&worker, 0);
@@ -97,7 +97,7 @@ fn policer_drops_and_counts_the_excess() {
     let mut worker = worker();
     filter(&mut worker, 0, 0, police());
     let path = path_of(&mut worker, 80);
-    // 40 packets of 60 bytes, and a bucket with room for 2,000 bytes.
+    // Send 40 packets of 60 bytes to a token bucket with a burst of 2,000 bytes.
     let (members, _) = send(&mut worker, path, Position::Early, &[9; 40]);
     assert_eq!(members.len(), 33);
     let counts = worker.bindings.counts(BindingId(0)).unwrap();

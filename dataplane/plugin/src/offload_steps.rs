@@ -1,8 +1,8 @@
-//! Part of a path that the XDP program can execute by itself for the packets of one flow.
+//! Steps of a path that the XDP program executes by itself for an offloaded flow.
 //!
-//! The program can count packets for filters with the action `accept`, or drop packets. It can use one token
-//! bucket or one eBPF variant of a plugin. Workers later add the program's counts to the bindings, so that
-//! the counters equal those of a path at a worker.
+//! The XDP program can count packets for filters with the action `accept`, or drop packets. It can use one
+//! token bucket or one eBPF variant of a plugin. Workers later add the program's counts to the bindings, so
+//! offloaded packets count like packets at a worker.
 
 use std::sync::Arc;
 
@@ -15,42 +15,42 @@ pub const MOST_OFFLOAD_STEPS: usize = 4;
 
 /// Loaded eBPF variant of an instance.
 #[derive(Clone, Debug)]
-pub struct LoadedForm {
+pub struct LoadedVariant {
     /// Slot of the eBPF variant in the program array.
     pub place: u16,
-    /// Maximum number of instructions for a packet.
+    /// Maximum number of instructions that the variant executes for a packet.
     pub instructions: u32,
     /// Memory that the instance shares with the eBPF variant.
     pub memory: Arc<dyn VariantMemory>,
-    /// Whether the XDP program may call the variant; otherwise packets for the instance stay at the worker.
+    /// Whether the XDP program may call the variant. If not, packets for the instance stay at the worker.
     pub is_asked: bool,
 }
 
 /// Steps that the XDP program executes for the packets of a flow, besides forwarding them.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct OffloadForm {
-    /// Words of the bindings that count the packets, in the order of the journey.
+pub struct OffloadSteps {
+    /// Keys of the bindings that count the packets, as numbers, in the order in which packets pass them.
     pub(crate) bindings: [u64; MOST_OFFLOAD_STEPS],
     pub(crate) count: u8,
-    /// Index of the binding whose token bucket drops excess packets.
+    /// Index of the binding whose token bucket drops excess packets; `None` without one.
     pub(crate) polices_at: Option<u8>,
-    /// Index of the binding whose eBPF variant is called.
-    pub(crate) asks_at: Option<u8>,
-    /// Slot and number of instructions of that eBPF variant.
-    pub(crate) asked: (u16, u32),
-    /// Index of the binding that drops all packets.
+    /// Index of the binding whose eBPF variant is called; `None` without one.
+    pub(crate) variant_at: Option<u8>,
+    /// Slot and number of instructions of the eBPF variant at `variant_at`.
+    pub(crate) variant: (u16, u32),
+    /// Index of the binding that drops all packets; `None` without one.
     pub(crate) drops_at: Option<u8>,
 }
 
-/// Step of a [`OffloadForm`], for display.
+/// Step of an [`OffloadSteps`], for display.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum OffloadStep {
     /// The program counts the packets.
     Count,
-    /// The packets consume tokens of a token bucket.
+    /// A token bucket drops excess packets.
     Police,
-    /// The eBPF variant of a plugin handles the packets, in this number of instructions.
-    Ask(u32),
+    /// The eBPF variant of a plugin handles the packets, in at most this number of instructions.
+    Variant(u32),
     /// The program drops the packets.
     Drop,
 }
@@ -58,17 +58,18 @@ pub enum OffloadStep {
 /// Reason that the packets of a path stay at a worker.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum OffloadRefusal {
-    /// An instance without eBPF variant handles the packets.
+    /// An instance without an eBPF variant handles the packets.
     Instance,
-    /// An instance that is pinned to the workers, or whose eBPF variant is not loaded, handles the packets.
+    /// An instance that is pinned to the workers handles the packets, or one whose eBPF variant is not
+    /// loaded.
     Placed,
-    /// An instance that is not well, or that has a shadow instance, handles the packets.
+    /// An instance handles the packets that pauses, is in quarantine or has a shadow.
     Unwell,
     /// The path rejects the packets with an ICMP error.
     Reject,
     /// A filter selects a queue for the packets.
     Queue,
-    /// The path copies the packets.
+    /// A filter or instance at a copy gate gets copies of the packets.
     Copy,
     /// The path has more than [`MOST_OFFLOAD_STEPS`] bindings.
     Steps,
@@ -76,23 +77,23 @@ pub enum OffloadRefusal {
     Policers,
 }
 
-impl OffloadForm {
-    /// Whether the program drops all packets.
+impl OffloadSteps {
+    /// Whether the XDP program drops all packets.
     pub fn drops(&self) -> bool {
         self.drops_at.is_some()
     }
 
-    /// Returns the slot of the eBPF variant that the program calls; `None` if it calls none.
-    pub fn asks(&self) -> Option<u16> {
-        self.asks_at.map(|_| self.asked.0)
+    /// Returns the slot of the eBPF variant that the XDP program calls; `None` if it calls none.
+    pub fn variant(&self) -> Option<u16> {
+        self.variant_at.map(|_| self.variant.0)
     }
 
-    /// Returns the steps in the order of the journey.
-    pub fn steps(&self) -> impl Iterator<Item = OffloadStep> + '_ {
+    /// Returns the steps in the order in which packets pass them.
+    pub fn in_order(&self) -> impl Iterator<Item = OffloadStep> + '_ {
         (0..self.count).map(|step| match step {
             step if self.drops_at == Some(step) => OffloadStep::Drop,
             step if self.polices_at == Some(step) => OffloadStep::Police,
-            step if self.asks_at == Some(step) => OffloadStep::Ask(self.asked.1),
+            step if self.variant_at == Some(step) => OffloadStep::Variant(self.variant.1),
             _ => OffloadStep::Count,
         })
     }
@@ -105,13 +106,13 @@ impl OffloadForm {
         let one = match step {
             OffloadStep::Count => return Ok(()),
             OffloadStep::Police => &mut self.polices_at,
-            OffloadStep::Ask(_) => &mut self.asks_at,
+            OffloadStep::Variant(_) => &mut self.variant_at,
             OffloadStep::Drop => &mut self.drops_at,
         };
         let is_first = one.is_none();
         *one = Some(at);
-        // One counter holds all drops, so only one step may drop.
-        let drop = [self.polices_at, self.asks_at, self.drops_at];
+        // The XDP program counts all drops in one counter, so only one step may drop.
+        let drop = [self.polices_at, self.variant_at, self.drops_at];
         let is_only = drop.iter().flatten().count() == 1;
         if is_first && is_only { Ok(()) } else { Err(OffloadRefusal::Policers) }
     }

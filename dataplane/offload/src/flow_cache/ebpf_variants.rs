@@ -1,10 +1,10 @@
-//! eBPF variants of plugins: separate programs that the port programs call for packets (include/form.h of the
-//! crate `bpf`).
+//! eBPF variants of plugins: separate programs that the port programs call for packets
+//! (include/ebpf_variant.h of the crate `bpf`).
 //!
-//! Each instance has its own program, and two maps that it sees as memory. The settings have two banks, one
-//! of them in use. The counters have one or more cache lines for each processor. A flow cache entry names a
-//! slot in an array of programs. The port's program calls a function that ends in a tail call to this slot,
-//! so the variant returns to the port's program. If the slot is empty, the packet is an upcall.
+//! Each instance has its own program, and two maps that the instance sees as memory. The settings have two
+//! banks, one of them in use. The counters have one or more cache lines for each processor. A flow cache
+//! entry names a slot in an array of programs. The port's program calls a function that ends in a tail call
+//! to this slot, so the variant returns to the port's program. If the slot is empty, the packet is an upcall.
 
 use std::fmt;
 use std::sync::Arc;
@@ -14,48 +14,49 @@ use aya::maps::{Map, ProgramArray};
 use aya::{Ebpf, EbpfLoader};
 
 use super::FlowCache;
-use super::layout::FORMS;
+use super::layout::VARIANTS;
 use crate::OffloadError;
-use crate::bpf::longest_way::longest_way;
+use crate::bpf::longest_path::longest_path;
 use crate::bpf::mapped_map::MappedMap;
 use crate::bpf::object::{self, map_mut};
 
-/// Programs of an eBPF variant, for frames of one buffer and of several, each with the map through which
-/// ports call it.
-const PROGRAMS: [(&str, &str); 2] = [("millrace_form", "forms"), ("millrace_form_sg", "forms_sg")];
+/// Programs of an eBPF variant, for frames of one buffer and of several buffers. Beside each is the map
+/// through which port programs call it.
+const PROGRAMS: [(&str, &str); 2] =
+    [("millrace_variant", "variants"), ("millrace_variant_sg", "variants_sg")];
 const WORD: usize = size_of::<u64>();
-/// Alignment of the entries of the map of counters, in bytes.
+/// Alignment in bytes of the entries in the counter map.
 const LINE: usize = 64;
 
 /// eBPF variant of a plugin, as it comes with the plugin.
 #[derive(Clone, Copy, Debug)]
-pub struct FormObject<'a> {
+pub struct VariantObject<'a> {
     /// Object file (ELF).
     pub object: &'a [u8],
     /// Number of words of settings.
     pub settings: usize,
-    /// Number of counter words, on each processor.
+    /// Number of counter words per processor.
     pub counters: usize,
     /// Maximum number of instructions per packet.
     pub most_instructions: u32,
 }
 
 /// eBPF variant that the kernel has verified and that programs call, for one instance.
-pub struct LoadedForm {
+pub struct LoadedVariant {
     place: u16,
     instructions: u32,
-    memory: Arc<FormMemory>,
-    /// Owner of the programs, which are unloaded when it is dropped.
+    memory: Arc<VariantMaps>,
+    /// Owner of the programs; dropping it unloads them.
     _object: Ebpf,
 }
 
-impl fmt::Debug for LoadedForm {
+impl fmt::Debug for LoadedVariant {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("LoadedForm").field("place", &self.place).finish_non_exhaustive()
+        f.debug_struct("LoadedVariant").field("place", &self.place).finish_non_exhaustive()
     }
 }
 
-impl LoadedForm {
+impl LoadedVariant {
     /// Returns the number by which flow cache entries refer to the eBPF variant.
     pub fn place(&self) -> u16 {
         self.place
@@ -67,33 +68,33 @@ impl LoadedForm {
     }
 
     /// Returns the memory that the instance shares with the eBPF variant.
-    pub fn memory(&self) -> &Arc<FormMemory> {
+    pub fn memory(&self) -> &Arc<VariantMaps> {
         &self.memory
     }
 }
 
 /// Memory that an instance shares with its eBPF variant: settings and counters. The memory may outlive the
-/// variant.
+/// programs.
 #[derive(Debug)]
-pub struct FormMemory {
+pub struct VariantMaps {
     id: u64,
     settings: MappedMap,
     words: usize,
     counters: MappedMap,
-    /// Bytes between the counters of one processor and of the next.
+    /// Bytes from the counters of one processor to those of the next.
     stride: usize,
     processors: usize,
 }
 
-impl FormMemory {
-    /// Returns a number that is unique among such memories of this process, and not 0.
+impl VariantMaps {
+    /// Returns a number that no other such memory of this process has, and that isn't 0.
     pub fn id(&self) -> u64 {
         self.id
     }
 
     /// Changes the settings of the eBPF variant. Each later packet sees all of the new settings or none of
-    /// them. Words that are not given become 0; words in excess are ignored. Only one thread may call this at
-    /// a time.
+    /// them. Words that are not given become 0; surplus words are ignored. Only one thread may call this at a
+    /// time.
     pub fn configure(&self, words: &[u64]) {
         let bank = self.settings.word64(0);
         let next = 1 - (bank.load(Ordering::Relaxed) & 1);
@@ -114,22 +115,22 @@ impl FormMemory {
 }
 
 impl FlowCache {
-    /// Loads the eBPF variant of a plugin for an instance. From then on, the XDP programs of ports can call it by
-    /// its number.
+    /// Loads the eBPF variant of a plugin for an instance. From then on, the XDP programs of ports can call
+    /// it by its number.
     ///
     /// # Errors
-    /// [`OffloadError::Form`] if the object file is invalid, has a loop or takes too many instructions, if the
-    /// kernel's verifier refuses it, or if all 256 places are taken; [`OffloadError::Map`] if the kernel refuses
-    /// the entry. Nothing stays loaded then.
-    pub fn load_form(&mut self, form: FormObject<'_>) -> Result<LoadedForm, OffloadError> {
-        let instructions = check(form)?;
-        let place = self.forms.iter().position(|taken| !taken);
+    /// [`OffloadError::Variant`] if the object file is invalid, has a loop or takes too many instructions.
+    /// Also if the kernel's verifier refuses it, or 256 variants are loaded already. [`OffloadError::Map`] if
+    /// the kernel refuses the entry. In each case nothing stays loaded.
+    pub fn load_variant(&mut self, variant: VariantObject<'_>) -> Result<LoadedVariant, OffloadError> {
+        let instructions = check(variant)?;
+        let place = self.variants.iter().position(|taken| !taken);
         let place = place.ok_or_else(|| {
             refused(format!(
-                "all {FORMS} slots for eBPF variants are in use: remove an instance that has one"
+                "all {VARIANTS} slots for eBPF variants are in use: remove an instance that has one"
             ))
         })?;
-        let (mut object, memory) = make(form)?;
+        let (mut object, memory) = make(variant)?;
         for (program, map) in PROGRAMS {
             let loaded = object::load(&mut object, program).map_err(|error| match error {
                 OffloadError::Load { detail, .. } => {
@@ -139,32 +140,32 @@ impl FlowCache {
             });
             drop(loaded?);
             let asked = self
-                .set_form(map, place, object.program(program))
+                .set_variant(map, place, object.program(program))
                 .map_err(|detail| OffloadError::Map { map, detail });
             if let Err(error) = asked {
-                self.clear_form(place);
+                self.clear_variant(place);
                 return Err(error);
             }
         }
-        self.note_form(place, true);
-        Ok(LoadedForm { place: place as u16, instructions, memory: Arc::new(memory), _object: object })
+        self.note_variant(place, true);
+        Ok(LoadedVariant { place: place as u16, instructions, memory: Arc::new(memory), _object: object })
     }
 
     /// Unloads an eBPF variant. Programs no longer call it, and packets of entries that refer to it are
     /// punted to the worker. Its number may be reused at once, so no entry in use may refer to it.
-    pub fn unload_form(&mut self, form: LoadedForm) {
-        let place = usize::from(form.place);
-        self.clear_form(place);
-        self.note_form(place, false);
+    pub fn unload_variant(&mut self, variant: LoadedVariant) {
+        let place = usize::from(variant.place);
+        self.clear_variant(place);
+        self.note_variant(place, false);
     }
 
-    fn note_form(&mut self, place: usize, is_taken: bool) {
-        if let Some(form) = self.forms.get_mut(place) {
-            *form = is_taken;
+    fn note_variant(&mut self, place: usize, is_taken: bool) {
+        if let Some(variant) = self.variants.get_mut(place) {
+            *variant = is_taken;
         }
     }
 
-    fn set_form(
+    fn set_variant(
         &mut self,
         map: &'static str,
         place: usize,
@@ -179,11 +180,11 @@ impl FlowCache {
         asked.set(place as u32, fd, 0).map_err(|error| object::chain(&error))
     }
 
-    fn clear_form(&mut self, place: usize) {
+    fn clear_variant(&mut self, place: usize) {
         for (_, map) in PROGRAMS {
             let Ok(asked) = map_mut(&mut self.object, map) else { continue };
             if let Ok(mut asked) = ProgramArray::try_from(asked) {
-                // An entry that is already empty needs no error.
+                // The slot may be empty already.
                 let _ = asked.clear_index(&(place as u32));
             }
         }
@@ -191,7 +192,7 @@ impl FlowCache {
 }
 
 fn refused(detail: String) -> OffloadError {
-    OffloadError::Form { detail }
+    OffloadError::Variant { detail }
 }
 
 /// Returns the verifier's objection: the log lines between the last instruction and the statistics.
@@ -206,11 +207,11 @@ fn reason(said: &str) -> String {
 }
 
 /// Checks an eBPF variant against its limits. Returns its number of instructions.
-fn check(form: FormObject<'_>) -> Result<u32, OffloadError> {
+fn check(variant: VariantObject<'_>) -> Result<u32, OffloadError> {
     let mut most = 0;
     for (program, _) in PROGRAMS {
-        let way = longest_way(form.object, program);
-        let (instructions, loops) = way
+        let longest = longest_path(variant.object, program);
+        let (instructions, loops) = longest
             .ok_or_else(|| refused(format!("program {program} is not in the object file, or never ends")))?;
         if loops > 0 {
             return Err(refused(format!(
@@ -219,8 +220,8 @@ fn check(form: FormObject<'_>) -> Result<u32, OffloadError> {
         }
         most = most.max(instructions);
     }
-    if most > form.most_instructions {
-        let allowed = form.most_instructions;
+    if most > variant.most_instructions {
+        let allowed = variant.most_instructions;
         return Err(refused(format!(
             "it takes up to {most} instructions per packet; the limit is {allowed}"
         )));
@@ -229,19 +230,19 @@ fn check(form: FormObject<'_>) -> Result<u32, OffloadError> {
 }
 
 /// Creates the maps of an eBPF variant.
-fn make(form: FormObject<'_>) -> Result<(Ebpf, FormMemory), OffloadError> {
+fn make(variant: VariantObject<'_>) -> Result<(Ebpf, VariantMaps), OffloadError> {
     static NEXT: AtomicU64 = AtomicU64::new(1);
     let processors = aya::util::nr_cpus().map_err(|(what, error)| refused(format!("{what}: {error}")))?;
     let mut loader = EbpfLoader::new();
     loader.btf(None).map_max_entries("counters", processors as u32);
     // The loader reads the object in words, which needs alignment. A vector is aligned; bytes inside a
     // program may not be.
-    let object = Vec::from(form.object);
+    let object = Vec::from(variant.object);
     let loaded = loader.load(&object);
     let mut object = loaded
         .map_err(|error| refused(format!("the object file can't be loaded: {}", object::chain(&error))))?;
-    let settings = WORD * (1 + 2 * form.settings);
-    let stride = (form.counters * WORD).next_multiple_of(LINE);
+    let settings = WORD * (1 + 2 * variant.settings);
+    let stride = (variant.counters * WORD).next_multiple_of(LINE);
     for (map, size) in [("settings", settings), ("counters", stride)] {
         if value_size(&object, map) != Some(size) {
             return Err(refused(format!(
@@ -249,10 +250,10 @@ fn make(form: FormObject<'_>) -> Result<(Ebpf, FormMemory), OffloadError> {
             )));
         }
     }
-    let memory = FormMemory {
+    let memory = VariantMaps {
         id: NEXT.fetch_add(1, Ordering::Relaxed),
         settings: MappedMap::new(&mut object, "settings", 1, settings)?,
-        words: form.settings,
+        words: variant.settings,
         counters: MappedMap::new(&mut object, "counters", processors, stride)?,
         stride,
         processors,

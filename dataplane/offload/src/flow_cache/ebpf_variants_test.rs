@@ -1,4 +1,4 @@
-//! eBPF variants of plugins that programs call, and variants that are refused, each with its reason.
+//! Port programs call eBPF variants of plugins; faulty variants are refused, each with its reason.
 
 use std::path::Path;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -7,24 +7,24 @@ use millrace_packet::OffloadedFlow;
 
 use super::dry_runs::{Bench, FLOW, OUT, PORT};
 use super::tests::{V4, V6, v4_frame, v6_frame};
-use super::{FormObject, LoadedForm};
+use super::{LoadedVariant, VariantObject};
 use crate::OffloadError;
 use crate::test_support::can_load;
 
 /// Source of a variant that counts packets and bytes. It drops packets to a configured port, and punts
 /// packets to another port to the worker.
-const FORM: &str = r#"
+const VARIANT: &str = r#"
 #define SETTINGS 2
 #define COUNTERS 3
-#include "form.h"
-static __always_inline enum form_verdict form(const struct packet *packet, const __u64 *settings, __u64 *counters)
+#include "ebpf_variant.h"
+static __always_inline enum variant_verdict variant(const struct packet *packet, const __u64 *settings, __u64 *counters)
 {
 	if (packet->destination_port == settings[1])
-		return FORM_UP;
+		return VARIANT_UPCALL;
 	counters[0]++;
 	counters[1] += packet->length;
 	counters[2] += packet->family;
-	return packet->destination_port == settings[0] ? FORM_DROP : FORM_PASS;
+	return packet->destination_port == settings[0] ? VARIANT_DROP : VARIANT_PASS;
 }
 "#;
 
@@ -94,21 +94,21 @@ fn faulty(body: &str) -> String {
     let program = |section: &str, name: &str| {
         format!("SEC(\"{section}\") int {name}(struct xdp_md *context) {{ {body} }}\n")
     };
-    let maps = FORM;
-    // The maps are those of a correct variant, whose programs get other names.
+    let maps = VARIANT;
+    // The maps are those of a correct variant; only the programs are replaced.
     format!(
-        "#define millrace_form right\n#define millrace_form_sg right_sg\n{maps}\n#undef millrace_form\n#undef millrace_form_sg\n{}{}",
-        program("xdp", "millrace_form"),
-        program("xdp.frags", "millrace_form_sg")
+        "#define millrace_variant right\n#define millrace_variant_sg right_sg\n{maps}\n#undef millrace_variant\n#undef millrace_variant_sg\n{}{}",
+        program("xdp", "millrace_variant"),
+        program("xdp.frags", "millrace_variant_sg")
     )
 }
 
 fn compiled(source: &str) -> Vec<u8> {
     static NEXT: AtomicU32 = AtomicU32::new(0);
     let number = NEXT.fetch_add(1, Ordering::Relaxed);
-    let folder = std::env::temp_dir().join(format!("mr-form-{}-{number}", std::process::id()));
+    let folder = std::env::temp_dir().join(format!("mr-variant-{}-{number}", std::process::id()));
     std::fs::create_dir_all(&folder).unwrap();
-    let (text, object) = (folder.join("form.c"), folder.join("form.o"));
+    let (text, object) = (folder.join("variant.c"), folder.join("variant.o"));
     std::fs::write(&text, source).unwrap();
     let done = millrace_bpf::compile(Path::new(&text), &object, &["-Wno-everything"]);
     let bytes = done.map(|()| std::fs::read(&object).unwrap());
@@ -116,12 +116,12 @@ fn compiled(source: &str) -> Vec<u8> {
     bytes.unwrap()
 }
 
-fn load(bench: &mut Bench, object: &[u8]) -> Result<LoadedForm, OffloadError> {
-    bench.cache.load_form(FormObject { object, settings: 2, counters: 3, most_instructions: 200 })
+fn load(bench: &mut Bench, object: &[u8]) -> Result<LoadedVariant, OffloadError> {
+    bench.cache.load_variant(VariantObject { object, settings: 2, counters: 3, most_instructions: 200 })
 }
 
-fn counted(form: &LoadedForm) -> [u64; 3] {
-    [0, 1, 2].map(|word| form.memory().counted(word))
+fn counted(variant: &LoadedVariant) -> [u64; 3] {
+    [0, 1, 2].map(|word| variant.memory().counted(word))
 }
 
 #[test]
@@ -130,38 +130,38 @@ fn ebpf_variant_is_called_for_each_packet_and_counts_it_once() {
         return;
     }
     let mut bench = Bench::new(16);
-    let form = load(&mut bench, &compiled(FORM)).unwrap();
-    assert!(form.instructions() > 20);
-    let flow = OffloadedFlow { form: Some(form.place()), ..FLOW };
+    let variant = load(&mut bench, &compiled(VARIANT)).unwrap();
+    assert!(variant.instructions() > 20);
+    let flow = OffloadedFlow { variant: Some(variant.place()), ..FLOW };
     let slots = [bench.begin(V4.0, V4.1), bench.begin(V6.0, V6.1)];
     slots.iter().for_each(|slot| bench.writer.renew(*slot, &flow, 1));
     let (v4, v6) = (v4_frame(), v6_frame());
     for program in 0..2 {
         assert!(bench.run(program, &v4).is_some() && bench.run(program, &v6).is_some());
     }
-    assert_eq!(counted(&form), [4, 2 * (v4.len() + v6.len()) as u64, 20]);
+    assert_eq!(counted(&variant), [4, 2 * (v4.len() + v6.len()) as u64, 20]);
     // Test frames have the destination port 9.
-    form.memory().configure(&[9]);
+    variant.memory().configure(&[9]);
     assert!(!bench.forwards(&v4) && bench.run(1, &v4).is_none());
-    assert_eq!(bench.counters().cache.formed, 2);
+    assert_eq!(bench.counters().cache.variant_dropped, 2);
     let totals = bench.writer.totals(slots[0]);
     assert_eq!(
         (totals.sent.packets, totals.dropped.packets, totals.dropped.bytes),
         (2, 2, 2 * v4.len() as u64)
     );
     let up = bench.writer.up(PORT);
-    form.memory().configure(&[9, 9]);
+    variant.memory().configure(&[9, 9]);
     assert!(!bench.forwards(&v4));
-    assert_eq!((bench.writer.up(PORT), counted(&form)[0]), (up + 1, 6), "it went up, and isn't counted");
-    assert_eq!(bench.counters().cache.formed, 2);
-    // Settings that change back and forth stay consistent.
-    form.memory().configure(&[]);
+    assert_eq!((bench.writer.up(PORT), counted(&variant)[0]), (up + 1, 6), "it went up, and isn't counted");
+    assert_eq!(bench.counters().cache.variant_dropped, 2);
+    // Settings are changed back and forth, and stay consistent.
+    variant.memory().configure(&[]);
     bench.writer.set_done(PORT, up + 1);
     assert!(bench.forwards(&v4));
     assert_eq!(bench.cache.sent(OUT).unwrap().packets, 5);
     // An unloaded variant is not called: its packets are punted to the worker.
-    let memory = form.memory().clone();
-    bench.cache.unload_form(form);
+    let memory = variant.memory().clone();
+    bench.cache.unload_variant(variant);
     let up = bench.writer.up(PORT);
     assert!(!bench.forwards(&v4) && bench.run(1, &v4).is_none());
     assert_eq!((bench.writer.up(PORT), memory.counted(0)), (up + 2, 7));
@@ -173,13 +173,13 @@ fn padding_is_hidden_from_an_ebpf_variant() {
         return;
     }
     let mut bench = Bench::new(16);
-    let form = load(&mut bench, &compiled(FORM)).unwrap();
+    let variant = load(&mut bench, &compiled(VARIANT)).unwrap();
     let slot = bench.begin(V4.0, V4.1);
-    bench.writer.renew(slot, &OffloadedFlow { form: Some(form.place()), ..FLOW }, 1);
+    bench.writer.renew(slot, &OffloadedFlow { variant: Some(variant.place()), ..FLOW }, 1);
     let whole = super::tests::short_v4_frame();
     let padded = [&whole[..], &vec![0; 60 - whole.len()]].concat();
     assert!(bench.forwards(&padded));
-    assert_eq!(counted(&form)[1], whole.len() as u64);
+    assert_eq!(counted(&variant)[1], whole.len() as u64);
     assert_eq!(bench.writer.totals(slot).sent.bytes, whole.len() as u64);
 }
 
@@ -189,15 +189,15 @@ fn ebpf_variants_have_separate_maps_and_slots_are_reused() {
         return;
     }
     let mut bench = Bench::new(16);
-    let object = compiled(FORM);
+    let object = compiled(VARIANT);
     let (one, two) = (load(&mut bench, &object).unwrap(), load(&mut bench, &object).unwrap());
     assert_ne!((one.place(), one.memory().id()), (two.place(), two.memory().id()));
     let slot = bench.begin(V4.0, V4.1);
-    bench.writer.renew(slot, &OffloadedFlow { form: Some(two.place()), ..FLOW }, 1);
+    bench.writer.renew(slot, &OffloadedFlow { variant: Some(two.place()), ..FLOW }, 1);
     assert!(bench.forwards(&v4_frame()));
     assert_eq!((counted(&one)[0], counted(&two)[0]), (0, 1));
     let place = one.place();
-    bench.cache.unload_form(one);
+    bench.cache.unload_variant(one);
     assert_eq!(load(&mut bench, &object).unwrap().place(), place);
 }
 
@@ -215,9 +215,9 @@ fn invalid_ebpf_variant_is_refused_with_a_reason_and_no_leftovers() {
         let error = load(&mut bench, object).expect_err(what).to_string();
         assert!(error.contains("is not in the object file, or never ends"), "{what}: {error}");
     }
-    let maps = FORM.replace("COUNTERS 3", "COUNTERS 30");
+    let maps = VARIANT.replace("COUNTERS 3", "COUNTERS 30");
     let error = load(&mut bench, &compiled(&maps)).expect_err("other maps").to_string();
     assert!(error.contains("map counters must have values of 64 bytes"), "{error}");
-    assert_eq!(bench.cache.forms, [false; super::FORMS], "all places are free");
-    assert!(load(&mut bench, &compiled(FORM)).is_ok());
+    assert_eq!(bench.cache.variants, [false; super::VARIANTS], "all places are free");
+    assert!(load(&mut bench, &compiled(VARIANT)).is_ok());
 }

@@ -1,9 +1,9 @@
 //! Maximum number of instructions of the XDP program per packet, counted in the compiled program.
 //!
-//! The count is that of the longest path from the first instruction to an exit, where every branch may be
-//! taken. Each loop counts as one iteration. Two loops run over the bytes of a packet whose checksum is
-//! completed. Two run over the words of buckets, for flows that are not at their first word. The number of
-//! loops is reported as well.
+//! The count is the length of the longest path from the first instruction to an exit, if every branch may be
+//! taken. Each loop counts as one iteration. Two loops run over the bytes of a packet whose checksum the
+//! program completes. Two run over the words of flow table buckets, for flows that are not at their first
+//! word. The number of loops is reported as well.
 
 use super::object::LEVEL0;
 
@@ -19,29 +19,29 @@ const TIME: i32 = 5;
 
 /// Maximum number of instructions of the XDP program per packet.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct LongestWay {
-    /// Instructions for a flow without a token bucket.
+pub struct LongestPath {
+    /// Maximum number of instructions for a flow without a token bucket.
     pub forward: u32,
-    /// Additional instructions for a token bucket.
-    pub police: u32,
+    /// Further instructions for a flow with a token bucket.
+    pub token_bucket: u32,
     /// Number of loops, each counted as one iteration.
     pub loops: u32,
 }
 
-impl LongestWay {
-    /// Counts the program that ports run; `None` only if its object file is invalid.
+impl LongestPath {
+    /// Counts the instructions of the XDP program of ports. `None` only if its object file is invalid.
     pub fn of_program() -> Option<Self> {
         let code = function(LEVEL0, "millrace_xdp")?;
         let mut whole = Search::new(code, None);
         let (longest, forward) = (whole.run()?, Search::new(code, Some(TIME)).run()?);
-        let (further, loops) = longest_way(LEVEL0, "look_further")?;
-        Some(Self { forward: forward + further, police: longest - forward, loops: whole.loops + loops })
+        let (further, loops) = longest_path(LEVEL0, "look_further")?;
+        Some(Self { forward: forward + further, token_bucket: longest - forward, loops: whole.loops + loops })
     }
 }
 
 /// Returns the maximum number of instructions per packet of a function in an object file, and its number of
-/// loops. `None` if the function does not exist or never ends.
-pub(crate) fn longest_way(elf: &[u8], name: &str) -> Option<(u32, u32)> {
+/// loops. `None` if the function doesn't exist or no path reaches an exit.
+pub(crate) fn longest_path(elf: &[u8], name: &str) -> Option<(u32, u32)> {
     let mut search = Search::new(function(elf, name)?, None);
     Some((search.run()?, search.loops))
 }
@@ -62,7 +62,7 @@ impl Instruction {
         Some(Self { code: bytes[0], offset, immediate })
     }
 
-    /// Returns the instructions that may follow; none if this instruction ends the program.
+    /// Returns the indices of the instructions that may follow; none if this instruction ends the program.
     fn next(self, at: usize) -> Vec<usize> {
         let width = if self.code == LOAD_WIDE { 2 } else { 1 };
         let target = |offset: isize| at.wrapping_add_signed(offset + 1);
@@ -99,7 +99,8 @@ impl<'a> Search<'a> {
         Self { code, without, longest: vec![None; code.len() / 8], loops: 0 }
     }
 
-    /// Returns the instructions that may follow an instruction; none after a call of the excluded helper.
+    /// Returns the indices of the instructions that may follow an instruction; none after a call of the
+    /// excluded helper.
     fn next(&self, at: usize) -> Vec<usize> {
         let Some(instruction) = Instruction::at(self.code, at) else { return Vec::new() };
         let forbidden = self.without.is_some_and(|helper| instruction.is_call_of(helper));
@@ -114,19 +115,19 @@ impl<'a> Search<'a> {
     fn run(&mut self) -> Option<u32> {
         // Depth first: an instruction is finished when all its successors are finished or on the current
         // path.
-        let mut way: Vec<(usize, Vec<usize>)> = vec![(0, self.next(0))];
-        while let Some((at, left)) = way.last_mut() {
+        let mut path: Vec<(usize, Vec<usize>)> = vec![(0, self.next(0))];
+        while let Some((at, left)) = path.last_mut() {
             let at = *at;
             match left.pop() {
                 Some(next) if self.longest.get(next)?.is_some() => {}
-                Some(next) if way.iter().any(|(before, _)| *before == next) => self.loops += 1,
-                Some(next) => way.push((next, self.next(next))),
+                Some(next) if path.iter().any(|(before, _)| *before == next) => self.loops += 1,
+                Some(next) => path.push((next, self.next(next))),
                 None => {
                     let known = |next: &usize| self.longest.get(*next).copied().flatten().flatten();
                     let rest = self.next(at).iter().filter_map(known).max();
                     let longest = if self.ends(at) { Some(1) } else { rest.map(|rest| rest + 1) };
                     *self.longest.get_mut(at)? = Some(longest);
-                    way.pop();
+                    path.pop();
                 }
             }
         }
@@ -202,20 +203,20 @@ mod tests {
         assert_eq!(longest(&program, Some(TIME)), (Some(3), 0));
         let around = [instruction(0xb7, 0, 0), instruction(0x15, -2, 0), instruction(0x95, 0, 0)].concat();
         assert_eq!(longest(&around, None), (Some(3), 1));
-        // A backward jump is not always a loop.
+        // Not every backward jump closes a loop.
         let back = [instruction(0x05, 1, 0), instruction(0x95, 0, 0), instruction(0x05, -2, 0)].concat();
         assert_eq!(longest(&back, None), (Some(3), 0));
     }
 
     #[test]
     fn the_program_of_ports_is_counted() {
-        let way = LongestWay::of_program().unwrap();
+        let path = LongestPath::of_program().unwrap();
         assert_eq!(
-            way.loops, 4,
-            "two over the bytes of a checksum, two over words of the flow cache: {way:?}"
+            path.loops, 4,
+            "two over the bytes of a checksum, two over words of the flow cache: {path:?}"
         );
-        println!("{way:?}");
-        assert!(way.forward > 100 && way.police > 10, "{way:?}");
+        println!("{path:?}");
+        assert!(path.forward > 100 && path.token_bucket > 10, "{path:?}");
     }
 
     #[test]

@@ -8,7 +8,7 @@
 #define V6 (V4 + FAMILY_WORDS)
 #define SIZE (V6 + FAMILY_WORDS)
 #define COUNTERS (SIZE + SIZES)
-#include "form.h"
+#include "ebpf_variant.h"
 
 #define BY_PROTOCOL 1
 #define BY_SIZE 2
@@ -28,7 +28,7 @@ static __always_inline __u32 size_class(__u32 length)
 	return length <= 1518 ? 5 : 6;
 }
 
-static __always_inline enum form_verdict form(const struct packet *packet, const __u64 *settings, __u64 *counters)
+static __always_inline enum variant_verdict variant(const struct packet *packet, const __u64 *settings, __u64 *counters)
 {
 	__u64 *by_protocol = counters + (packet->family == 4 ? V4 : V6) + packet->protocol * 2;
 
@@ -40,5 +40,5 @@ static __always_inline enum form_verdict form(const struct packet *packet, const
 	}
 	if (settings[0] & BY_SIZE)
 		counters[SIZE + size_class(packet->length)]++;
-	return FORM_PASS;
+	return VARIANT_PASS;
 }

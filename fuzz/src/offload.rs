@@ -1,11 +1,12 @@
-//! XDP program, tcx program and socket filter in dry runs of the kernel. On any frame each decides as its
-//! twin in Rust, and the flow cache forwards the frames that its twin forwards.
+//! Fuzz target of the XDP program, the tcx program and the socket filter, by dry runs in the kernel. On any
+//! frame each program must decide as its twin in Rust. The flow cache must forward the frames that its twin
+//! forwards.
 
 use std::cell::RefCell;
 
 use millrace_offload::fuzzing::DryRuns;
 
-use crate::ebpf_variants::Forms;
+use crate::ebpf_variants::Variants;
 use crate::input::Input;
 use crate::router::frames::next_frames;
 
@@ -13,25 +14,25 @@ use crate::router::frames::next_frames;
 const LONGEST: usize = 1514;
 
 thread_local! {
-    static PROGRAMS: RefCell<Option<(DryRuns, Forms)>> = const { RefCell::new(None) };
+    static PROGRAMS: RefCell<Option<(DryRuns, Variants)>> = const { RefCell::new(None) };
 }
 
-/// Loads the programs. Ends the process where the kernel doesn't load them.
-fn load() -> (DryRuns, Forms) {
+/// Loads the programs. Ends the process if the kernel doesn't load them.
+fn load() -> (DryRuns, Variants) {
     let mut programs = DryRuns::load().unwrap_or_else(|why| {
         println!("skipped: {why}");
-        // libFuzzer takes an ordinary exit for a failure.
-        // SAFETY: _exit ends the process and touches no memory of it.
+        // libFuzzer treats an ordinary exit as a failure.
+        // SAFETY: _exit ends the process and accesses none of its memory.
         unsafe { libc::_exit(0) }
     });
-    let forms = Forms::load(&mut programs);
-    (programs, forms)
+    let variants = Variants::load(&mut programs);
+    (programs, variants)
 }
 
 /// Runs the programs on the frames of an input.
 pub fn run(data: &[u8]) {
     PROGRAMS.with_borrow_mut(|programs| {
-        let (programs, forms) = programs.get_or_insert_with(load);
+        let (programs, variants) = programs.get_or_insert_with(load);
         let mut input = Input::new(data);
         let first = input.byte();
         let raw = first & 3 == 0;
@@ -46,13 +47,13 @@ pub fn run(data: &[u8]) {
             frame.truncate(LONGEST);
             if frame.len() > 14 {
                 programs.check(&frame);
-                forms.check(usize::from(first >> 2), programs, &frame);
+                variants.check(usize::from(first >> 2), programs, &frame);
             }
         }
     });
 }
 
-/// Gives a frame MAC addresses, VLAN tags and a destination, some of which are in the maps of the port.
+/// Gives a frame MAC addresses, VLAN tags and a destination. Some of them are in the maps of the port.
 fn to_port(input: &mut Input<'_>, frame: &mut Vec<u8>) {
     let mac =
         input.pick(&[[2, 0, 0, 0, 0, 1], [2, 0, 0, 0, 0, 1], [2, 0, 0, 0, 0, 2], [1, 0, 0x5e, 0, 0, 1]]);
