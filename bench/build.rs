@@ -5,7 +5,8 @@ use std::fs;
 use std::path::Path;
 use std::process::Command;
 
-/// Plugins: name of the module, name of its text in `plugins`, and additional keys of its manifest.
+/// Plugins of the benchmarks. For each: name of the module, name of its WebAssembly text in `plugins`, and
+/// additional keys of its manifest.
 const PLUGINS: [(&str, &str, &str); 8] = [
     ("nothing", "nothing", ""),
     ("writes", "nothing", r#""capabilities": ["packet-write"],"#),
@@ -16,7 +17,7 @@ const PLUGINS: [(&str, &str, &str); 8] = [
     ("counter", "counter", r#""messages": {"read": "packets", "begun": "flows"}, "flow-state": 8,"#),
     ("large", "large", ""),
 ];
-/// Number of functions of the large plugin, which give its module a size of 100 KB.
+/// Number of functions of the large plugin. With this number, its module has a size of 100 KB.
 const FUNCTIONS: usize = 840;
 
 fn main() {
@@ -52,7 +53,7 @@ fn text(body: &str, keys: &str) -> String {
     format!("(module (@custom \"millrace.manifest\" \"{manifest}\")\n{body}\n{})", read("frame"))
 }
 
-/// Returns the text of a function of the large plugin. Its number in the module is `number + 1`. Each
+/// Returns the text of a function of the large plugin, which gets the index `number + 1` in the module. Each
 /// function calls the next one, up to eight functions deep.
 fn function(number: usize) -> String {
     let is_last = number % 8 == 7 || number + 1 == FUNCTIONS;

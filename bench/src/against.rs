@@ -13,14 +13,14 @@ use crate::interrupt::wait_until;
 use crate::testbed::process::Running;
 use crate::{BenchError, Measurement, Options};
 
-/// Name of the other build in the peer column of results.
+/// Name that results use for the other build, in place of a peer's name.
 const NAME: &str = "the other build";
 /// Time limit of one run, which may include all benchmarks.
 const PATIENCE: Duration = Duration::from_secs(4 * 3600);
 /// Time limit for an interrupted build to remove its network namespaces.
 const GRACE: Duration = Duration::from_secs(15);
 
-/// Result of one case, as a build prints it. Has only fields that builds of any age print.
+/// Result of one case, as a build prints it. This struct has only the fields that builds of every age print.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 struct Said {
     case: String,
@@ -40,8 +40,8 @@ impl Said {
     }
 }
 
-/// Runs `bench ARGUMENTS` with this build and the build at `other` alternately, `rounds` times each. Returns
-/// the medians of each case that both builds have, and the ratio of these medians.
+/// Runs `bench ARGUMENTS` with this build and with the build at `other`, alternately, `rounds` times each.
+/// For each case that both builds have, returns the medians of both builds and the ratio of these medians.
 ///
 /// # Errors
 /// A build prints no results; see [`BenchError`].
@@ -98,7 +98,7 @@ fn parse(output: &str) -> Option<Vec<Said>> {
     values.filter_map(Result::ok).next().map(|found| found.results)
 }
 
-/// Returns the medians of the cases that occur in all runs, and the names of the other cases.
+/// Returns the medians of the cases that occur in all runs, and the names of the cases that don't.
 fn compare(ours: &[Vec<Said>], theirs: &[Vec<Said>]) -> (Vec<Measurement>, Vec<String>) {
     let figures = |runs: &[Vec<Said>], wanted: &Said| -> Option<Vec<f64>> {
         let of_run = |run: &Vec<Said>| Some(run.iter().find(|said| said.is_the_same_as(wanted))?.ours);

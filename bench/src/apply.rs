@@ -1,13 +1,13 @@
 //! `apply`: time to check and to apply a large configuration, and the pause of packets meanwhile.
 //!
 //! The benchmark starts its own router with ports in memory, and with a worker that sleeps between changes.
-//! No device is involved. It applies a configuration with 10,000 filters and 100,000 routes, applies it
-//! again, and returns to the first configuration. Then it adds the same filters and routes by lists of
-//! commands, one per line.
+//! No device is involved. The benchmark applies a configuration with 10,000 filters and 100,000 routes,
+//! applies it again, and returns to the first configuration. Then it adds the same filters and routes from
+//! command lists, with one command per line.
 //!
 //! Control and the command-line client keep two processors busy, so the kernel takes the worker's processor
-//! away for milliseconds. In half of the repetitions, the worker has real-time priority, to measure only the
-//! pause of the change. This needs root.
+//! away for milliseconds. In half of the repetitions, the worker has real-time priority. These repetitions
+//! measure only the pause that the change causes. Real-time priority needs root.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -231,8 +231,8 @@ fn prefer_worker(router: &Router, is_preferred: bool) -> Result<(), BenchError> 
     Ok(())
 }
 
-/// Returns the duration of a router's longest iteration with a change since the counters were cleared, in
-/// microseconds.
+/// Returns the duration in microseconds of the longest iteration in which the router's worker carried out a
+/// change, since the counters were cleared.
 fn longest_change(router: &Router) -> Result<f64, BenchError> {
     let status = parse(&router.tell(&["show", "status", "--json"])?)?;
     let longest = status["iterations"]["longest_change"].as_f64();

@@ -1,7 +1,8 @@
-//! Counts instructions and cache misses of a part of this binary's run, by valgrind's callgrind.
+//! Counts instructions and cache misses of a part of this binary's run, with valgrind's callgrind.
 //!
 //! Callgrind counts cache misses in two simulated caches of 32 KiB and 512 KiB, both eight-way and without
-//! prefetching. They differ from the machine's caches, but are the same for all code and in every run.
+//! prefetching. The simulated caches differ from the machine's, but they are the same for all code and in
+//! every run.
 
 use std::path::Path;
 use std::process::Command;
@@ -68,7 +69,8 @@ pub(crate) fn parts(binary: &Path, name: &str, patience: Duration) -> Result<Vec
     Ok(parts_of(&text))
 }
 
-/// Environment variable by which the C library copies memory with the same code on every processor.
+/// Environment variable with its value. With it, the C library copies memory with the same code on every
+/// processor.
 const LIBRARY: (&str, &str) =
     ("GLIBC_TUNABLES", "glibc.cpu.hwcaps=-AVX2,-AVX,-ERMS,-FSRM,-AVX512VL,-AVX512F");
 

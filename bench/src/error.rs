@@ -31,7 +31,7 @@ pub enum BenchError {
     Program {
         /// Name of the program.
         program: String,
-        /// Error of the system.
+        /// Error of the operating system.
         source: io::Error,
     },
     /// A program failed.
@@ -47,7 +47,7 @@ pub enum BenchError {
     System {
         /// Refused operation.
         action: String,
-        /// Error of the system.
+        /// Error of the operating system.
         source: io::Error,
     },
     /// A network namespace can't be entered.

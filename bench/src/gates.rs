@@ -24,12 +24,12 @@ const WARM_UP: u64 = 400_000;
 const FILTERS: usize = 10_000;
 /// Mean flow lengths in packets.
 const LENGTHS: [u32; 5] = [1, 2, 4, 10, 100];
-/// Number of flow records in the cases by flow length. There are more flows than records, so each flow is new
-/// again when it returns.
+/// Number of flow records in the cases that vary the flow length. There are fewer records than flows, so each
+/// flow has lost its record when its next packet arrives.
 const REMEMBERED: u32 = 512;
 
-/// Promised maximum: ratio of two times per packet. In the first, three gates bind every flow to `null`; in
-/// the second, there are no gates.
+/// Promised maximum: time per packet if three gates bind every flow to `null`, as a multiple of the time per
+/// packet without gates.
 const BOUND_LIMIT: f64 = 1.10;
 const EMPTY_LIMIT: f64 = 1.01;
 /// Promised maximum: additional nanoseconds for the first packet of a flow, caused by three gates with 10,000
@@ -71,7 +71,7 @@ fn gates(case: Case, options: &mut Options<'_>) -> Result<Vec<Measurement>, Benc
     Ok(results)
 }
 
-/// Measures the same setups in instructions, which are free of noise.
+/// Measures the gate setups in instructions, which are free of noise.
 fn instructions(
     case: Case,
     setups: &[Setup; 3],
@@ -97,8 +97,8 @@ fn instructions(
     Ok(vec![measurement(EMPTY, empty, EMPTY_LIMIT), measurement(NULL, null, BOUND_LIMIT)])
 }
 
-/// Measures flows of several lengths through three gates with many filters. Compares a router with a flow
-/// table to one without.
+/// Measures flows of several lengths through three gates with many filters, in a router with a flow table and
+/// in a router without one.
 fn lengths(family: Family, options: &mut Options<'_>) -> Result<Vec<Measurement>, BenchError> {
     let gates = GatesSetup::Filters(FILTERS);
     let mut results = Vec::new();

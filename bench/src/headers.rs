@@ -2,7 +2,7 @@
 //! length. Measures the pipeline without devices.
 //!
 //! The compared figure is the 99th percentile of a batch's time, minus the generator's cost. For long
-//! packets, most of the time goes into copying the frame, equally for both kinds.
+//! packets, most of this time is the copying of frames, which both kinds of packets need equally.
 
 use std::time::Instant;
 
@@ -23,7 +23,7 @@ const BATCH: u64 = 256;
 const BATCHES: usize = 1000;
 /// Number of repetitions; the result is their median.
 const REPETITIONS: usize = 9;
-/// Promised maximum: time of any packet as a multiple of a plain packet's time.
+/// Promised maximum: time of a packet with any headers, as a multiple of a plain packet's time.
 const LIMIT: f64 = 2.0;
 
 /// Length of the link header in bytes.
@@ -42,7 +42,7 @@ pub(crate) fn run(options: &mut Options<'_>) -> Result<Vec<Measurement>, BenchEr
     packets.into_iter().map(|(name, frame)| compare(name, frame, options)).collect()
 }
 
-/// Measures a packet beside a plain packet of the same length.
+/// Measures the time of a packet and the time of a plain packet of the same length, alternately.
 fn compare(name: &str, frame: Vec<u8>, options: &mut Options<'_>) -> Result<Measurement, BenchError> {
     let mut plain = Kind::new(plain(frame.len()))?;
     let mut other = Kind::new(frame)?;
@@ -64,7 +64,7 @@ fn compare(name: &str, frame: Vec<u8>, options: &mut Options<'_>) -> Result<Meas
         .promising_ratio(Bound::AtMost, LIMIT))
 }
 
-/// Kind of packet: a router that receives only such packets, and their generator.
+/// Setup for one kind of packet: a router that receives only such packets, and their generator.
 struct Kind {
     pipeline: Pipeline,
     source: Source,

@@ -1,7 +1,7 @@
 //! Benchmarks, each compared with a peer if a peer exists.
 //!
-//! Every benchmark builds its setup in its own network namespaces, and has a time limit. It removes its setup
-//! even after a failure or an interruption. Absolute figures hold only for this machine and run, so compare
+//! A benchmark that needs devices builds them in network namespaces of its own. It removes its setup even
+//! after a failure or an interruption. Absolute figures hold only for this machine and run, so compare
 //! ratios.
 
 mod against;
@@ -159,8 +159,8 @@ pub fn list() -> &'static [Bench] {
     &BENCHES
 }
 
-/// Function that runs a part of a benchmark in its own process. It returns `None` for a name that isn't one
-/// of its parts.
+/// Function that runs a part of a benchmark in a separate process. `None` if the given name is not the name
+/// of one of its parts.
 type Part = fn(&str) -> Option<Result<(), BenchError>>;
 
 /// Functions that run parts of benchmarks in their own processes.

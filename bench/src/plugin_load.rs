@@ -1,5 +1,5 @@
-//! `plugin-load`: time from the bytes of a plugin's module to its first packet, by the loading code of the
-//! daemon.
+//! `plugin-load`: time from the bytes of a plugin's module to its first packet. The benchmark uses the
+//! daemon's code to load the plugin.
 
 use std::path::PathBuf;
 use std::sync::mpsc::{Receiver, channel};
@@ -23,8 +23,8 @@ const REPETITIONS: usize = 15;
 /// Module of the large plugin: about 100 KB, drops every packet.
 const PLUGIN: &[u8] = module!("large");
 
-/// Promised maximum: milliseconds from a module of 100 KB to its first packet. The module is compiled; for
-/// the next constant, its code comes from the cache.
+/// Promised maximum: milliseconds from a module of 100 KB to its first packet, including compilation. The
+/// next constant is the maximum if the code comes from the cache.
 const COLD_LIMIT: f64 = 25.0;
 const KEPT_LIMIT: f64 = 5.0;
 
@@ -64,7 +64,8 @@ fn compiler(options: &Options<'_>, cache: Option<PathBuf>) -> Result<Compiler, B
     Ok(Compiler::new(sandbox, CompilerSettings { command, cache, ..CompilerSettings::default() }))
 }
 
-/// Returns the milliseconds to the first packet, and to the optimised code. There is no cache.
+/// Returns the milliseconds until the first packet, and until the optimised code is available. The run has no
+/// code cache.
 fn cold(options: &Options<'_>) -> Result<(Vec<f64>, Vec<f64>), BenchError> {
     let compiler = compiler(options, None)?;
     let (mut first, mut better) = (Vec::new(), Vec::new());

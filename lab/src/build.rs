@@ -1,5 +1,5 @@
-//! Construction of a lab. Each step is recorded before it is executed, so that the lab can be removed after
-//! any failed step.
+//! Construction of a lab. Each step is written to the lab's record before its execution, so that the lab can
+//! be removed after any failed step.
 
 use std::fs;
 use std::path::{Path, PathBuf};

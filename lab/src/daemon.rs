@@ -97,8 +97,8 @@ impl DaemonFiles {
     }
 }
 
-/// Lets all users enter the directories in `way`, and makes FRR's user the owner of `directory`. Does nothing
-/// else if the user doesn't exist.
+/// Lets all users enter the directories in `way`, and makes FRR's user the owner of `directory`. If FRR's
+/// user doesn't exist, the owner stays.
 fn give_to_frr(way: &[&Path], directory: &Path) -> Result<(), LabError> {
     for step in way {
         fs::set_permissions(step, Permissions::from_mode(0o755)).map_err(LabError::file("open", step))?;

@@ -13,7 +13,7 @@ pub enum FileError {
     Read {
         /// Path of the file.
         path: PathBuf,
-        /// Error of the system.
+        /// Error of the operating system.
         source: io::Error,
     },
     /// The file's content is invalid.
@@ -59,7 +59,7 @@ pub enum LabError {
     Program {
         /// Name of the program.
         program: String,
-        /// Error of the system.
+        /// Error of the operating system.
         source: io::Error,
     },
     /// A command failed.
@@ -77,7 +77,7 @@ pub enum LabError {
         action: &'static str,
         /// Path of the file.
         path: PathBuf,
-        /// Error of the system.
+        /// Error of the operating system.
         source: io::Error,
     },
     /// A system call failed.
@@ -85,7 +85,7 @@ pub enum LabError {
     System {
         /// Operation that was refused.
         action: String,
-        /// Error of the system.
+        /// Error of the operating system.
         source: io::Error,
     },
     /// A router's configuration can't be used.
@@ -152,7 +152,7 @@ pub enum LabError {
     Undo {
         /// First failure.
         first: Box<LabError>,
-        /// Failure of undoing the lab.
+        /// Failure of removing the lab.
         undo: Box<LabError>,
     },
 }

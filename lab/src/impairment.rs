@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 /// Delay, loss and damage of packets on a link. The port of the Millrace router at one end causes them, by
 /// its `impair` settings with the same keys. The kernel's emulation (netem) is not used, since many machines
-/// lack its module. Ratios are shares of the packets, from 0 to 1.
+/// lack its module. Shares are from 0 to 1.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Impairment {

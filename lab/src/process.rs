@@ -1,5 +1,5 @@
-//! Processes of a lab. A daemon is started in its namespace, awaited until it is ready, and stopped. A later
-//! process with the same process id is never stopped by mistake.
+//! Processes of a lab: starts a daemon in its namespace, waits until it is ready, and stops it. A process is
+//! identified by id and start time, so that no later process with the same id is stopped by mistake.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read};

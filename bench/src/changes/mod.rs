@@ -22,17 +22,18 @@ const REPETITIONS: usize = 9;
 /// Number of packets in a pass, in which every live flow sends one packet.
 const PASS: u64 = LIVE as u64;
 
-/// Promised maximum: ratio of two times per packet. In the first, the router checks all flows after a filter
-/// change; the second is from before the change.
+/// Promised maximum: time per packet while the router checks all flows after a filter change, as a multiple
+/// of the time per packet before the change.
 const FILTER_LIMIT: f64 = 1.5;
 /// Promised maximum: additional nanoseconds per flow to classify a flow again, as a new flow.
 const AGAIN_LIMIT: f64 = 400.0;
-/// Packets per batch. At most as many flows are checked or classified again per batch.
+/// Number of packets per batch. It is also the maximum number of flows that the router checks or classifies
+/// again per batch.
 const BATCH: f64 = 256.0;
 /// Number of live flows that the new filter matches, in cases with matches.
 const MATCHED: u32 = 4095;
 
-/// Promised maximum: ratio of the time per packet during 100,000 route changes per second to the time per
+/// Promised maximum: time per packet during 100,000 route changes per second, as a multiple of the time per
 /// packet without changes.
 const ROUTES_LIMIT: f64 = 1.5;
 
@@ -40,8 +41,8 @@ const ROUTES_LIMIT: f64 = 1.5;
 const REMEMBERED: u32 = 1 << 16;
 /// Number of flows that exist before the flood. Together they send every fourth packet.
 const ESTABLISHED: u32 = 1000;
-/// Number of flows in the flood. There are more flows than flow records, so each flow is new again when it
-/// returns.
+/// Number of flows in the flood. There are fewer flow records than flows, so each flow has lost its record
+/// when its next packet arrives.
 const FLOOD: u32 = 300_000;
 /// Promised minimum: new flows per second at which established flows lose no packet.
 const FLOOD_LIMIT: f64 = 500_000.0;
@@ -69,8 +70,8 @@ fn new_filter(family: Family, matched: u32, number: usize) -> String {
     }
 }
 
-/// Measures the pass before a filter change and the pass after it. Fails if the router classifies a flow
-/// again that the filter does not match.
+/// Measures the pass before a filter change and the pass after it. Fails if the router classifies again a
+/// flow that the new filter does not match.
 fn filter(family: Family, flows: u32, options: &mut Options<'_>) -> Result<Vec<Measurement>, BenchError> {
     let case = Case { family, flows: LIVE };
     let setup = Setup { gates: GatesSetup::Filters(FILTERS), ..Setup::default() };

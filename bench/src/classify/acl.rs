@@ -37,8 +37,8 @@ impl Program {
         Ok(path.map(|path| Self { files, path }))
     }
 
-    /// Starts the program, which builds a table of the filters; they are sorted from best to worst. Returns
-    /// `None` if DPDK fails.
+    /// Starts the program, which builds a table of `filters`. They must be sorted: the filter with the
+    /// highest precedence first. Returns `None` if DPDK fails.
     pub fn start(
         &self,
         filters: &[Filter],
@@ -61,8 +61,8 @@ impl Program {
     }
 }
 
-/// Makes the peer build its table, and returns nanoseconds and bytes. Returns `None` if the peer fails or
-/// takes longer than [`PATIENCE`].
+/// Makes the peer build its table. Returns the build time in nanoseconds and the size of the table in bytes.
+/// Returns `None` if the peer fails or takes longer than [`PATIENCE`].
 fn build(peer: &mut Peer) -> Option<Vec<u64>> {
     let process = Pid::from_raw(peer.pid().cast_signed());
     let (done, wait) = mpsc::channel::<()>();
@@ -79,7 +79,7 @@ fn build(peer: &mut Peer) -> Option<Vec<u64>> {
     })
 }
 
-/// Table of DPDK's ACL library, in a process of its own.
+/// Table of DPDK's ACL library. A separate process holds it.
 pub(super) struct Acl {
     peer: Peer,
     /// Time to build the table in milliseconds.

@@ -1,9 +1,9 @@
 //! Simulated caches, which count the memory reads of lookups.
 //!
 //! The first cache has 32 KiB and the last one 512 KiB. Both are eight-way, evict the least recently used
-//! line, and don't prefetch. They differ from the machine's caches, but are the same for all tables, all
-//! sizes, and in every run. A read without a known address, such as an unsuccessful probe of a hash map,
-//! counts as a hit.
+//! line, and don't prefetch. The simulated caches differ from the machine's, but they are the same for all
+//! tables, for all sizes, and in every run. A read without a known address, such as an unsuccessful probe of
+//! a hash map, counts as a hit.
 
 use millrace_classify::prefix_match::Count;
 

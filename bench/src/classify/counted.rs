@@ -32,8 +32,8 @@ pub(super) fn count(binary: &Path, source: Source, kind: &Kind) -> Result<Option
     Ok(instructions.map(|instructions| instructions / PACKETS as f64))
 }
 
-/// Runs only lookups, under a tool that counts their cost. Returns `None` if `name` isn't the name of such a
-/// run.
+/// Runs only the lookups of `name`, under a tool that counts their cost. Returns `None` if `name` isn't the
+/// name of such a run.
 pub(crate) fn run_measured(name: &str) -> Option<Result<(), BenchError>> {
     let (source, kind): Part = part_of(BENCH, name)?;
     let set = Source::all().get(source)?.load()?;
@@ -52,7 +52,8 @@ fn filled(kind: &str, set: &FilterSet) -> Result<Box<dyn Table>, BenchError> {
 /// Number of filters per table in runs that count only instructions.
 const FILTERS: usize = 1000;
 
-/// Looks up packets in batches in a table of the given kind. Its filters are in the style of access lists.
+/// Looks up packets in batches in a table of the given kind. The table's filters are in the style of access
+/// lists.
 pub(crate) fn look_up(kind: &str, family: Family, packets: u64, meter: &mut Meter) -> Result<(), BenchError> {
     let set = generate(Style::Acl, family.into(), FILTERS, 1);
     let trace = trace(&set, Popularity::Uniform, packets as usize, 2);

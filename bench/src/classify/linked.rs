@@ -1,7 +1,7 @@
 //! Classification of new flows at three gates with linked DAGs, compared with the same gates without links.
 //!
-//! The gates have the same filters, or similar ones: then each gate lacks a different third. Lookups follow
-//! the pipeline's order: a whole batch at one gate, then at the next.
+//! In one case, all gates have the same filters. In the other case, each gate lacks a different third of
+//! these filters. Lookups follow the pipeline's order: a whole batch at one gate, then at the next.
 
 use millrace_classify::{Candidate, DagTable, FilterTable, Links, MemoryBound, TupleSpace};
 use millrace_packet::Family;
@@ -18,7 +18,8 @@ const GATES: usize = 3;
 /// Number of filters at each gate.
 const FILTERS: usize = 10_000;
 
-/// Similarity of the gates' filters: all gates have the same filters, or each lacks a different third.
+/// Similarity of the gates' filters: all gates have the same filters, or each gate lacks a different third of
+/// them.
 #[derive(Clone, Copy)]
 enum Sharing {
     Same,

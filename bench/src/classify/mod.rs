@@ -1,8 +1,9 @@
 //! `classify`: lookups in the filter tables, compared with DPDK's ACL library, and linked DAGs.
 //!
-//! Each filter set has two traces, looked up in batches of 64. One trace matches all filters equally often,
-//! the other follows Zipf's law. All tables and the peer take turns on one processor, and each runs through
-//! the trace once before its timed run. The results of all tables and the peer must be equal.
+//! Each filter set has two traces, which are looked up in batches of 64 packets. One trace matches all
+//! filters equally often, the other follows Zipf's law. All tables and the peer take turns on one processor.
+//! Each table runs through the trace once before its timed run. The results of all tables and the peer must
+//! be equal.
 
 mod acl;
 mod caches;
@@ -40,8 +41,8 @@ const LONGEST: Duration = Duration::from_millis(50);
 const CHANGES: usize = 2000;
 /// Time limit for measuring changes.
 const CHANGING: Duration = Duration::from_millis(500);
-/// Number of packets whose memory accesses are counted. As many packets before them fill the simulated
-/// caches.
+/// Number of packets whose memory accesses are counted. Before them, the same number of other packets fills
+/// the simulated caches.
 const COUNTED: usize = 8192;
 /// Time limit for counting memory accesses.
 const COUNTING: Duration = Duration::from_millis(250);
@@ -49,7 +50,7 @@ const TRACES: [(&str, Popularity); 2] = [("uniform", Popularity::Uniform), ("Zip
 
 /// Promised maximum: ratio of lookup times, default table to peer, with 10,000 filters.
 const SLOWER: f64 = 2.0;
-/// Promised maximum: ratio of the time to change one filter to the peer's build time.
+/// Promised maximum: time to change one filter, as a multiple of the peer's time to build its table.
 const OF_A_BUILD: f64 = 1e-3;
 /// Promised maximum: microseconds to change one filter.
 const CHANGE: f64 = 1000.0;
@@ -126,7 +127,8 @@ impl Case<'_, '_> {
         self.results.push(Measurement { case, ..measured });
     }
 
-    /// Returns `limit` if the promise applies to this kind of table and this filter set; otherwise `None`.
+    /// Returns `limit` if figures of this kind of table and this filter set have a promised limit; otherwise
+    /// `None`.
     fn promised(&self, kind: &Kind, limit: f64) -> Option<f64> {
         (kind.name == KINDS[0].name && self.source.is_judged()).then_some(limit)
     }
@@ -274,7 +276,8 @@ impl Case<'_, '_> {
     }
 }
 
-/// Returns memory accesses per packet of a trace, and misses of both simulated caches, with their units.
+/// Returns three figures with their units: memory accesses per packet of a trace, and misses of each
+/// simulated cache.
 fn memory_read(table: &dyn Table, trace: &[Candidate]) -> [(f64, &'static str); 3] {
     let mut caches = Caches::new();
     let mut pass = |packets: &[Candidate]| {
@@ -293,7 +296,7 @@ fn memory_read(table: &dyn Table, trace: &[Candidate]) -> [(f64, &'static str); 
     ]
 }
 
-/// Returns the first part of a trace, as long as the table can look up within the time limit.
+/// Returns the beginning of a trace: as many packets as the table can look up within the time limit.
 fn affordable<'a>(table: &dyn Table, trace: &'a [Candidate]) -> &'a [Candidate] {
     let probe = &trace[..trace.len().min(BATCH)];
     let start = Instant::now();

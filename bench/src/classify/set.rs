@@ -20,7 +20,7 @@ pub(super) fn ranked(set: &FilterSet) -> Result<Vec<Ranked>, BenchError> {
 /// Source of a filter set.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Source {
-    /// ClassBench file: style, such as `acl1`, and size, such as `10k`.
+    /// ClassBench file: its style, such as `acl1`, and its size, such as `10k`.
     File(&'static str, &'static str),
     /// Generated set: style, IP version and number of filters.
     Generated(Style, Family, usize),
@@ -49,8 +49,9 @@ impl Source {
         }
     }
 
-    /// Whether the promises apply to this set. It must have 10,000 filters, and be a ClassBench file. If the
-    /// files are absent, the promises apply to generated IPv4 sets.
+    /// Whether the figures of this filter set have promised limits. They have if the set is a ClassBench file
+    /// with 10,000 filters. If these files are absent, they have if it is a generated IPv4 set with 10,000
+    /// filters.
     pub fn is_judged(self) -> bool {
         match self {
             Self::File(_, size) => size == "10k",

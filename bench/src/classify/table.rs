@@ -18,7 +18,8 @@ const PATIENCE: Duration = Duration::from_secs(20);
 /// Compiled filter with its priority.
 pub(super) type Ranked = (CompiledFilter, i32);
 
-/// Filter table that can report the memory reads of a lookup. Its values are filter numbers from 1.
+/// Filter table that can report the memory reads of a lookup. The table's values are the numbers of the
+/// filters, from 1.
 pub(super) trait Table: FilterTable<u32> + Send + Sync {
     /// Looks up a packet and reports the reads to the caches.
     fn look(&self, candidate: &Candidate, caches: &mut Caches);
@@ -70,7 +71,7 @@ pub(super) struct Kind {
     make: fn() -> Box<dyn Table>,
 }
 
-/// All kinds of table. The first is the router's default; promises apply only to it.
+/// All kinds of filter table. The first is the router's default; only its figures have promised limits.
 pub(super) const KINDS: &[Kind] = &[
     Kind { name: "tuple space", make: || Box::new(TupleSpace::new()) },
     Kind { name: "cutting tree", make: || Box::new(CuttingTree::default()) },
@@ -81,10 +82,10 @@ pub(super) const KINDS: &[Kind] = &[
 /// Reason why a table could not take all filters.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Error)]
 pub(super) enum Unfit {
-    /// The table reached its memory limit; the value is the number of filters it holds.
+    /// The table reached its memory limit. The value is the number of filters in the table.
     #[error("the table's memory is full with {0} filters")]
     Memory(usize),
-    /// The table reached the time limit; the value is the number of filters it holds.
+    /// The table reached the time limit. The value is the number of filters in the table.
     #[error("the table takes only {0} filters within the time limit")]
     Time(usize),
 }

@@ -25,8 +25,8 @@ impl Event {
     pub const INSTRUCTIONS: Self = Self { kind: 0, number: 1 };
     /// Accesses that the last-level cache didn't serve (`PERF_COUNT_HW_CACHE_MISSES`).
     pub const CACHE_MISSES: Self = Self { kind: 0, number: 3 };
-    /// Run time of the thread in nanoseconds (`PERF_COUNT_SW_TASK_CLOCK`). The kernel counts it, so it is
-    /// always available.
+    /// Run time of the thread in nanoseconds (`PERF_COUNT_SW_TASK_CLOCK`). The kernel counts this event
+    /// without hardware, so it is always available.
     #[cfg(test)]
     const TASK_CLOCK: Self = Self { kind: 1, number: 1 };
 }
@@ -47,13 +47,13 @@ struct Attributes {
     extension: u64,
 }
 
-/// Flag of a counter that is always on the processor (never multiplexed). Reading it fails if the processor
-/// has no free counter.
+/// Flag that keeps a counter on the processor at all times (never multiplexed). Reading the counter fails if
+/// the processor has no free counter for it.
 const PINNED: u64 = 1 << 2;
 const NOT_KERNEL: u64 = 1 << 5;
 const NOT_HYPERVISOR: u64 = 1 << 6;
 
-/// Counter of the calling thread's events since it was opened.
+/// Counter of the calling thread's events, from the opening of the counter on.
 #[derive(Debug)]
 pub(crate) struct Counter(OwnedFd);
 
@@ -99,7 +99,8 @@ impl Counter {
         }
     }
 
-    /// Runs `work`. Returns its result, and the number of its events; `None` if they could not be counted.
+    /// Runs `work`. Returns its result and the number of events meanwhile; `None` if the events could not be
+    /// counted.
     pub fn count<T>(&self, work: impl FnOnce() -> T) -> (T, Option<u64>) {
         let before = self.read();
         let done = work();

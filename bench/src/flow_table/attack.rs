@@ -17,7 +17,7 @@ use crate::{BenchError, Bound, Measurement};
 
 const FLOWS: u32 = 1 << 17;
 const PACKETS: usize = 1 << 19;
-/// Promised maximum: ratio of a hit's time with chosen keys to its time with random keys.
+/// Promised maximum: time of a hit with chosen keys, as a multiple of its time with random keys.
 const LIMIT: f64 = 1.1;
 /// Number of candidate keys per chosen key. The attacker keeps candidates that collide in a flow table with
 /// the attacker's own seed.

@@ -30,8 +30,8 @@ type Part = (Family, u32);
 /// Name of the benchmark that the runs belong to.
 const BENCH: &str = "flow-table";
 
-/// Counts hits in tables of all sizes. Without valgrind, or if the binary has no function names, there are no
-/// figures. A progress line then reports the reason.
+/// Counts the instructions and cache misses of hits, in tables of all sizes. Without valgrind, or if the
+/// binary has no function names, returns no figures; a progress line then reports the reason.
 pub(super) fn run(options: &mut Options<'_>) -> Result<Vec<Measurement>, BenchError> {
     if !is_installed("valgrind") {
         (options.progress)("valgrind is not installed: cache misses are not counted");
@@ -60,8 +60,8 @@ pub(super) fn run(options: &mut Options<'_>) -> Result<Vec<Measurement>, BenchEr
     Ok(results)
 }
 
-/// Runs only lookups, under a tool that counts their cost. Returns `None` if `name` isn't the name of such a
-/// run.
+/// Runs only the lookups of `name`, under a tool that counts their cost. Returns `None` if `name` isn't the
+/// name of such a run.
 pub(crate) fn run_measured(name: &str) -> Option<Result<(), BenchError>> {
     let (family, flows): Part = part_of(BENCH, name)?;
     Some(filled(flows, |number| key(family, number)).and_then(|mut table| {

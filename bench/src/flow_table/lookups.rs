@@ -18,17 +18,17 @@ use crate::{BenchError, Bound, Measurement};
 
 /// Number of packets per repetition.
 const PACKETS: usize = 1 << 19;
-/// Numbers of flows, their names, and the promised nanoseconds of an IPv4 hit with uniform popularity; `None`
-/// for no promise.
+/// Sizes of the table. For each: number of flows, its name, and the promised nanoseconds of an IPv4 hit with
+/// uniform popularity (`None` for no promise).
 pub(super) const SIZES: [(u32, &str, Option<f64>); 4] = [
     (1 << 10, "1 K", None),
     (1 << 17, "128 K", Some(6.0)),
     (1 << 20, "1 M", Some(12.0)),
     (1 << 22, "4 M", None),
 ];
-/// Number of packets between the prefetch of a line and its use, in the measurement of bare lines.
+/// Number of packets between the prefetch of a cache line and its use, in the measurement of [`Bare`] lines.
 const BARE_AHEAD: usize = 16;
-/// Promised maximum: ratio of an IPv6 hit's time to an IPv4 hit's time.
+/// Promised maximum: time of an IPv6 hit, as a multiple of the time of an IPv4 hit.
 const IPV6_RATIO: f64 = 1.5;
 
 /// Returns a table that holds `flows` flows, from number 0 on.
@@ -82,8 +82,8 @@ pub(super) fn look_up(
     (median(&times) * 1e9 / BATCH as f64, hits)
 }
 
-/// The two cache lines that a hit uses, without the table around them: a bucket line, which eight flows
-/// share, and a record line.
+/// The two cache lines that a hit uses, without a table: a bucket line, which eight flows share, and a record
+/// line.
 struct Bare {
     buckets: HugeSlice<Line>,
     records: HugeSlice<Line>,
@@ -98,9 +98,9 @@ impl Bare {
         Ok(Self { buckets: lines(flows as usize / 8)?, records: lines(flows as usize)? })
     }
 
-    /// Returns the nanoseconds per packet for these lines alone, in the median batch. For each packet, both
-    /// lines are prefetched, the bucket line is read, and the record line is written. There is no search or
-    /// comparison.
+    /// Returns the nanoseconds per packet for access to both lines only, in the median batch. For each
+    /// packet, both lines are prefetched, the bucket line is read, and the record line is written. There is
+    /// no search or comparison.
     fn time(&mut self, order: &[u32]) -> f64 {
         let Self { buckets, records } = self;
         let mut times = Vec::with_capacity(order.len() / BATCH);

@@ -2,7 +2,8 @@
 //!
 //! Packets come in batches of 256 as in the pipeline, with freshly written keys. The popularity of flows is
 //! uniform or follows Zipf's law. The time of a hit covers the lookup, the count of the packet, and one clock
-//! reading per batch. It excludes generating the keys. It excludes the hash, unless a case says otherwise.
+//! reading per batch. It excludes the time to generate the keys. It also excludes the time to hash them,
+//! unless a case says otherwise.
 
 mod attack;
 mod changes;

@@ -32,7 +32,8 @@ impl fmt::Display for Counter {
     }
 }
 
-/// Instruction counts of all paths by one method, with their circumstances.
+/// Instruction counts of all paths by one method, with the compiler and the vector instructions that were
+/// used.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Counts {
@@ -69,7 +70,7 @@ impl Baseline {
     }
 }
 
-/// Count of a path in the baseline, and its count now.
+/// Count of a path in the baseline and in this run.
 #[derive(Clone, PartialEq, Debug)]
 pub(crate) struct Change {
     pub path: String,
@@ -83,7 +84,8 @@ impl Change {
         Some(self.after? / self.before.filter(|before| *before > 0.0)?)
     }
 
-    /// Whether the count rose beyond the tolerance, or is missing in the baseline or now.
+    /// Whether the count exceeds the baseline by more than the tolerance, or only one of the baseline and
+    /// this run has the path.
     pub fn fails(&self) -> bool {
         self.ratio().is_none_or(|ratio| ratio > 1.0 + TOLERANCE)
     }
@@ -109,8 +111,8 @@ impl fmt::Display for Change {
 }
 
 impl Counts {
-    /// Returns the difference in compiler or vector instructions that makes the counts incomparable; `None`
-    /// if they are comparable.
+    /// Returns the reason why two counts are not comparable: different compilers or vector instructions.
+    /// `None` if they are comparable.
     pub fn made_otherwise(&self, before: &Self) -> Option<String> {
         if self.compiler != before.compiler {
             return Some(format!(

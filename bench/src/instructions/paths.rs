@@ -14,8 +14,8 @@ use crate::schedule::counted::{Scheduler, exchanged};
 /// Hot path: a path of packets through the code, with its fixed workload.
 pub(super) struct HotPath {
     pub name: &'static str,
-    /// Path whose count is subtracted, since it does the same work without the judged part. `None` to
-    /// subtract nothing.
+    /// Name of another path, whose count is subtracted from this path's count. It does the same work without
+    /// the judged part. `None` to subtract nothing.
     pub without: Option<&'static str>,
     /// Divisor of the count: packets or calls.
     pub times: u64,
@@ -31,7 +31,7 @@ const FEW: u64 = 2560;
 const MANY: usize = 32;
 /// Number of known flows.
 const FLOWS: u32 = 1000;
-/// Number of new flows with one packet each. There are more of them than flow records in the router.
+/// Number of new flows with one packet each. The router has fewer flow records than this.
 const NEW: u32 = 20_000;
 const REMEMBERED: u32 = 512;
 /// Number of filters at each gate, in the paths of new flows.

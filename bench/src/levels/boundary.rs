@@ -23,16 +23,17 @@ const COUNTED: Duration = Duration::from_millis(600);
 /// Number of frames per call at a limited rate. It is small enough for a ring of 2,048 frames, and large
 /// enough to hide the fixed cost of a call.
 const FRAMES_AT_ONCE: u32 = 1024;
-/// Sending rate for measuring the sender's time, relative to the forwarded rate. It is slightly below 1, so
-/// that no queue builds up.
+/// Sending rate at which the sender's CPU time per packet is measured, as a fraction of the forwarded rate.
+/// It is slightly below 1, so that no queue builds up.
 const BELOW: f64 = 0.98;
 /// Number of iterations of an empty loop by which `null` delays each packet in the first run. The second run
 /// has twice as many.
 const DELAY: u32 = 1000;
-/// Maximum ratio of the rate with delay to the rate without. Above it, the delay is too short to be measured.
+/// Maximum rate with the delay of `null`, as a fraction of the rate without the delay. Above it, the delay is
+/// too short to be measured.
 const BINDS: f64 = 0.95;
 
-/// Boundary of the hierarchy, given by the destination of packets that cross it.
+/// Boundary of the processor hierarchy. Packets cross it on their way to a destination address.
 pub(super) struct Boundary {
     pub case: &'static str,
     /// Destination address of the packets.
@@ -46,11 +47,11 @@ pub(super) struct Boundary {
 struct Run {
     /// Forwarded packets in millions per second.
     rate: f64,
-    /// Time of the sender's processor per packet, including the generation of the packet.
+    /// CPU time of the sender per packet, including the generation of the packet.
     below: f64,
-    /// Part of the worker's time that the kernel takes.
+    /// CPU time per packet that the kernel spends on behalf of the worker.
     kernel: f64,
-    /// Worker's time without a delay, extrapolated from two delays.
+    /// Time of the worker per packet without a delay, extrapolated from runs with two delays.
     worker: f64,
 }
 
@@ -87,8 +88,8 @@ pub(super) fn through_offload(
 }
 
 impl Boundary {
-    /// Measures the rate across the boundary. For both sides, measures the time per packet and the spare
-    /// time.
+    /// Measures the rate across the boundary. For the sender's and the worker's processor, measures the time
+    /// per packet and the spare time between two packets.
     pub fn measure(
         &self,
         network: &Network,
@@ -169,8 +170,9 @@ impl Boundary {
     }
 }
 
-/// Returns the spare time between two packets, at least 0. Calls with few frames cost more per frame, so the
-/// difference may be negative.
+/// Returns the time in nanoseconds that remains between two packets at a rate in millions per second, if each
+/// packet takes `takes` nanoseconds. The difference may be negative, because calls with few frames cost more
+/// per frame; the function then returns 0.
 fn spare(rate: f64, takes: f64) -> f64 {
     (1e3 / rate - takes).max(0.0)
 }

@@ -2,8 +2,8 @@
 //! the AF_XDP socket. The other is batch sending ([`BatchSender`]), by an XDP program that runs on the
 //! frames.
 //!
-//! Both times cover all work of a worker's port, from the packets to their freed memory. On veth, the far end
-//! receives on the same processor, so both times include its work.
+//! The time of each way covers all work of a worker's port, from the packets to their freed memory. On veth,
+//! the far end receives on the same processor, so the times also include the far end's work.
 
 use std::time::{Duration, Instant as Clock};
 
@@ -35,11 +35,12 @@ const CALLS: usize = 128;
 /// Number of memory frames in the pool.
 const MEMORY: u32 = 8192;
 const MTU: u16 = 1500;
-/// Reciprocal of the share of sent frames that may be lost: 1 in this number. A lost frame costs less than an
-/// arriving one, so losses would falsify the time.
+/// Maximum share of sent frames that may be lost: 1 in this number. A lost frame costs less than an arriving
+/// frame, so losses would falsify the time.
 const LOST: u64 = 1000;
 
-/// Times of both ways for one number of frames per call: nanoseconds per frame, one value per repetition.
+/// Times of both ways to send, for one number of frames per call: nanoseconds per frame, one value per
+/// repetition.
 #[derive(Clone, Debug, Default)]
 struct Point {
     frames: usize,
@@ -47,7 +48,8 @@ struct Point {
     batch: Vec<f64>,
 }
 
-/// Measures both send paths for all numbers of frames, and the number from which a batch is cheaper.
+/// Measures both ways to send, for all numbers of frames per call. Also determines the number of frames from
+/// which batch sending is cheaper.
 pub(super) fn measure(
     network: &Network,
     size: Size,
@@ -95,9 +97,9 @@ fn told(case: &str, points: &[Point], options: &mut Options<'_>) -> Vec<Measurem
     results
 }
 
-/// Returns the number of frames from which the time difference stays below 0, by linear interpolation between
-/// the points. Returns `None` if the last difference is not below 0, or if no difference is above 0 (Karlin's
-/// thesis, section 3.3.1).
+/// Returns the number of frames per call from which batch sending is cheaper. `points`: number of frames, and
+/// time of batch sending minus time of the socket. Interpolates linearly between the points. Returns `None`
+/// if the last difference is not below 0, or if no difference is above 0 (Karlin's thesis, section 3.3.1).
 fn crossover(points: &[(f64, f64)]) -> Option<f64> {
     let last_above = points.iter().rposition(|(_, more)| *more > 0.0)?;
     let [(from, above), (to, below)] = [points[last_above], *points.get(last_above + 1)?];
@@ -120,7 +122,7 @@ fn points_of(network: &Network, size: Size) -> Result<Vec<Point>, BenchError> {
     Ok(points)
 }
 
-/// Both ways to send to one device.
+/// Both ways to send frames to one device: the socket and the batch sender.
 struct Ways<'a> {
     frame: &'a [u8],
     pool: Pool,
@@ -187,7 +189,8 @@ impl<'a> Ways<'a> {
         Ok(())
     }
 
-    /// Sends a batch as the router's ports do. Packets that exceed one call are sent by a further call.
+    /// Sends a batch by the batch sender, as the router's ports do. If the packets exceed one call, makes
+    /// further calls.
     fn by_batch(&mut self, batch: &mut Batch) -> Result<(), BenchError> {
         let mut rest = &batch[..];
         while !rest.is_empty() {

@@ -1,13 +1,15 @@
 //! `levels`: forwarding rate at each boundary of the processor hierarchy (offload, worker, host), and the
 //! spare time on both sides. A further case compares two ways to send, by the number of packets per call.
 //!
-//! The cases measure the rate across each boundary and back. They also measure the time that either side can
-//! spend on each packet before the rate falls (Karlin's thesis, VERA, 2003, tables 3.1 to 3.5).
+//! The cases measure the rate across each boundary and back. They also measure the spare time of each side:
+//! the time that it can spend on each packet before the rate falls (Karlin's thesis, VERA, 2003, tables 3.1
+//! to 3.5).
 //!
 //! The offload runs on the generator's processor: on veth, that processor also runs the XDP programs. To find
-//! the offload's spare time, the generator sends at the forwarded rate, and the benchmark times its calls. To
-//! find the worker's spare time, the plugin `null` delays each packet until the worker is the slower side.
-//! Two different delays then give the worker's time without a delay.
+//! the offload's spare time, the generator sends at the forwarded rate, and the benchmark times the
+//! generator's calls. To find the worker's spare time, the plugin `null` delays each packet until the worker
+//! is the slower side. From two different delays, the benchmark extrapolates the worker's time without a
+//! delay.
 
 mod boundary;
 mod crossover;

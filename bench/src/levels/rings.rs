@@ -5,8 +5,9 @@
 //! output: one hand-over per packet on average. In the other case, every flow arrives at its owner and leaves
 //! by the owner's port, so no packet is handed over.
 //!
-//! Both workers are always busy in both cases. So the difference is the cost of a hand-over on both sides
-//! together. The workers also generate their packets, which is part of both rates.
+//! Both workers are always busy in both cases. So the times per packet of the two cases differ by the cost of
+//! a hand-over at both workers together. The workers also generate their packets; this time is part of both
+//! cases.
 
 use super::Size;
 use crate::family::Family;

@@ -15,26 +15,26 @@ pub struct Measurement {
     pub case: String,
     /// Millrace's figure in `unit`.
     pub ours: f64,
-    /// Smallest and largest of the repetitions whose median is `ours`. `None` if `ours` is not a median, or
-    /// if its repetitions are unknown.
+    /// Smallest and largest value of the repetitions whose median is `ours`. `None` if `ours` is not a
+    /// median, or if its repetitions are unknown.
     pub spread: Option<[f64; 2]>,
     /// Unit of `ours` and `peer`: `Mpps`, `Gbit/s`, `ms`, `ns/packet`, …
     pub unit: String,
     /// Peer's figure in the same run; `None` without a peer or if the peer is not installed.
     pub peer: Option<f64>,
-    /// Smallest and largest of the repetitions whose median is `peer`; `None` if unknown.
+    /// Smallest and largest value of the repetitions whose median is `peer`; `None` if unknown.
     pub peer_spread: Option<[f64; 2]>,
     /// Name of the peer; `None` without a peer.
     pub peer_name: Option<String>,
-    /// Ratio of `ours` to `peer`; `None` without a peer. If the runs alternate, it is the median of the
-    /// ratios of run pairs. This may differ from the ratio of the medians.
+    /// Ratio of `ours` to `peer`; `None` without a peer. If runs of Millrace and of the peer alternate, it is
+    /// the median of the ratios of run pairs. That median may differ from the ratio of the medians.
     pub ratio: Option<f64>,
     /// Promised limit of `ratio` or of `ours`; `None` without a promise.
     pub limit: Option<f64>,
     /// Whether `limit` limits `ratio`; otherwise it limits `ours`.
     #[serde(default)]
     pub of_ratio: bool,
-    /// Whether this run kept the promise; `None` without a promise, or if it could not be judged.
+    /// Whether this run kept the promise. `None` without a promise, or if the promise could not be judged.
     pub holds: Option<bool>,
     /// Subject of `ours`: Millrace, or a reference measured without Millrace.
     #[serde(default, skip_serializing_if = "is_ours")]
@@ -42,7 +42,7 @@ pub struct Measurement {
     /// Subject of `peer`.
     #[serde(default = "a_peer", skip_serializing_if = "is_peer")]
     pub peer_subject: Subject,
-    /// Samples behind the figure, if the benchmark keeps them.
+    /// Samples from which the figure was computed, if the benchmark keeps them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub distribution: Option<Quantiles>,
     /// Values over time during the measurement, if the benchmark keeps them.
@@ -124,7 +124,8 @@ impl Measurement {
         self
     }
 
-    /// Sets the peer's figure to the median of its repetitions, with their spread.
+    /// Sets the peer's figure to the median of the peer's repetitions, and its spread to their smallest and
+    /// largest value.
     #[must_use]
     pub fn beside_runs(self, peer_name: &str, peers: &[f64]) -> Self {
         self.beside(peer_name, median(peers)).peer_within(peers)
@@ -207,8 +208,8 @@ impl Measurement {
         self.limit.is_some() && self.of_ratio
     }
 
-    /// Sets the promised limit of the ratio, if there is one, and checks it. Without a ratio, the promise is
-    /// not judged.
+    /// Sets the promised limit of the ratio, and checks it. Does nothing if `limit` is `None`. If the
+    /// measurement has no ratio, the promise is not judged.
     #[must_use]
     pub fn promising_ratio(mut self, bound: Bound, limit: impl Into<Option<f64>>) -> Self {
         let Some(limit) = limit.into() else { return self };
@@ -218,7 +219,7 @@ impl Measurement {
         self
     }
 
-    /// Sets the promised limit of `ours`, if there is one, and checks it.
+    /// Sets the promised limit of `ours`, and checks it. Does nothing if `limit` is `None`.
     #[must_use]
     pub fn promising(mut self, bound: Bound, limit: impl Into<Option<f64>>) -> Self {
         let Some(limit) = limit.into() else { return self };

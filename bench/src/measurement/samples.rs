@@ -66,8 +66,8 @@ impl Quantiles {
         Self { quantity: quantity.to_owned(), curves: Vec::new() }
     }
 
-    /// Adds the samples of a subject, thinned to 500 values at equal distances in rank. Without samples it
-    /// adds no curve.
+    /// Adds a curve with the samples of a subject, thinned to 500 values at equal distances in rank. Adds
+    /// nothing if there are no samples.
     #[must_use]
     pub fn with(mut self, subject: Subject, name: &str, samples: &[f64]) -> Self {
         let mut sorted: Vec<f64> = samples.iter().copied().filter(|value| value.is_finite()).collect();
@@ -88,7 +88,7 @@ impl Timeline {
         Self { quantity: quantity.to_owned(), curves: Vec::new() }
     }
 
-    /// Adds the points of a subject. Without points it adds no curve.
+    /// Adds a curve with the points of a subject. Adds nothing if there are no points.
     #[must_use]
     pub fn with(mut self, subject: Subject, name: &str, points: &[[f64; 2]]) -> Self {
         let points: Vec<[f64; 2]> = points.iter().map(|point| point.map(rounded)).collect();

@@ -21,8 +21,8 @@ const MANY_FLOWS: u32 = 128_000;
 const MOST_FLOWS: u32 = 1_000_000;
 const ROUTES4: u32 = 500_000;
 const ROUTES6: u32 = 200_000;
-/// Promised maximum: additional nanoseconds per packet of a queue per flow, compared with one queue for all
-/// flows.
+/// Promised maximum: additional nanoseconds per packet if each flow has its own queue, compared with one
+/// queue for all flows.
 const QUEUES: f64 = 12.0;
 
 /// Returns all cases.
@@ -78,7 +78,8 @@ pub(super) fn figures() -> Vec<Figure> {
     ]
 }
 
-/// Returns the case of a workload, with the promise of the equal case in [`figures`] if there is one.
+/// Returns the case for a workload. If [`figures`] has an equal case, the result has the promise of that
+/// case.
 pub(super) fn of(workload: &Workload) -> Figure {
     let (case, setup) = (workload.case(), workload.setup());
     let promised = figures().into_iter().find(|figure| figure.case == case && figure.setup == setup);

@@ -1,8 +1,8 @@
-//! Instructions per packet, counted by valgrind's callgrind. The machine's load does not affect them.
+//! Instructions per packet, counted by valgrind's callgrind. The machine's load does not affect these counts.
 //!
 //! The binary runs itself under callgrind, with a name that [`super::run_measured`] parses. Callgrind counts
-//! only inside `callgrind_measured`. It hides some vector instructions from the program, which then runs the
-//! portable code.
+//! only inside `callgrind_measured`. Callgrind hides some vector instructions from the program, so the
+//! program runs its portable code.
 
 use std::path::Path;
 use std::time::Duration;
@@ -30,8 +30,8 @@ pub(super) type Part = (What, Case, Setup, u64);
 /// Name of the benchmark that the runs belong to.
 pub(super) const BENCH: &str = "memory";
 
-/// Counts the pipeline's instructions per packet, as the mean of a number of packets. The source's
-/// instructions are subtracted. Returns `None` if the binary has no function names.
+/// Counts the pipeline's instructions per packet, as the mean over `packets` packets. Subtracts the
+/// instructions of the packet source. Returns `None` if the binary has no function names.
 pub(crate) fn count(
     binary: &Path,
     case: Case,

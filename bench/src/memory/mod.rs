@@ -44,11 +44,11 @@ const MOST_KNOWN: u32 = 100_000;
 const MOST_COUNTED: u32 = 1000;
 /// Number of packets per repetition, which takes about a twentieth of a second.
 const PACKETS: u64 = 1_000_000;
-/// Number of packets for counting the cost of traces; about 256 of them are traced.
+/// Number of packets in the run that counts the cost of traces. About 256 of these packets are traced.
 const TRACED_AMONG: u64 = 256_000;
-/// Promised maximum: percentage of instructions that tracing 1 packet in 1,000 adds.
+/// Promised maximum: additional instructions when 1 packet in 1,000 is traced, in percent.
 const TRACED_ADDS: f64 = 1.0;
-/// Promised minimum: ratio of two workers' rate to one worker's rate.
+/// Promised minimum: rate of two workers, as a multiple of one worker's rate.
 const SPEED_UP: f64 = 1.9;
 
 /// Runs the requested workload, or all cases with a promise.
@@ -140,7 +140,8 @@ impl Run<'_, '_> {
         Ok(())
     }
 
-    /// Counts the instructions that tracing 1 packet in 1,000 adds. Their time is too short to be measured.
+    /// Counts the additional instructions when 1 packet in 1,000 is traced. The time that these instructions
+    /// take is too short to be measured.
     fn traces(&mut self) -> Result<(), BenchError> {
         if !self.valgrind {
             return Ok(());
@@ -157,8 +158,8 @@ impl Run<'_, '_> {
         Ok(())
     }
 
-    /// Reports the time that this case takes longer than the previous one, if a promise limits the
-    /// difference.
+    /// Reports by how much the time of this case exceeds the time of the previous case, if a promise limits
+    /// the difference.
     fn beyond(&mut self, figure: &Figure, time: f64) {
         if let Some(limit) = figure.beyond {
             let name = format!("{}, additional time to one queue", figure.name);
@@ -166,8 +167,8 @@ impl Run<'_, '_> {
         }
     }
 
-    /// Measures the rate of two workers and the rate of one alternately. The generator's time is excluded
-    /// from both.
+    /// Measures the rate of two workers and the rate of one worker, alternately. The generator's time is
+    /// excluded from both rates.
     fn two_workers(&mut self, figure: &Figure) -> Result<(), BenchError> {
         let Figure { name, case, setup, .. } = figure;
         if std::thread::available_parallelism().map_or(1, std::num::NonZero::get) < 2 {
@@ -209,8 +210,8 @@ fn net_rate(rate: f64, workers: usize, source: f64) -> f64 {
     workers as f64 * 1e3 / each
 }
 
-/// Only forwards packets, under a tool that counts their cost. Returns `None` if `name` isn't the name of
-/// such a run.
+/// Runs only the forwarding of packets that `name` stands for, under a tool that counts its cost. Returns
+/// `None` if `name` isn't the name of such a run.
 pub(crate) fn run_measured(name: &str) -> Option<Result<(), BenchError>> {
     let (what, case, setup, packets): Part = part_of(BENCH, name)?;
     Some(match what {
@@ -228,8 +229,8 @@ pub(crate) fn run_measured(name: &str) -> Option<Result<(), BenchError>> {
     })
 }
 
-/// Measures the costs in each repetition: of source and router together, of the source alone, and of the peer
-/// in nanoseconds.
+/// Measures three costs in each repetition: of the packet source and the router together, of the packet
+/// source alone, and of the peer (in nanoseconds).
 fn sample(case: Case, setup: Setup, counters: &Counters) -> Result<(Sample, Option<Vec<f64>>), BenchError> {
     let mut peer = Forwarder::start(case, setup, PACKETS)?;
     let (mut source, mut pipeline) = (Source::with(case, setup)?, Pipeline::with(case, setup)?);

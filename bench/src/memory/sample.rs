@@ -56,7 +56,7 @@ pub(super) struct Sample {
 }
 
 impl Sample {
-    /// Adds a repetition of the source and of all code together.
+    /// Adds a repetition: the costs of the source alone, and of the source and the other code together.
     pub fn add(&mut self, source: Costs, all: Costs) {
         let less = |unit: usize| Some(all[unit]? - source[unit]?);
         self.source.push(source);

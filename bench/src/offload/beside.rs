@@ -1,14 +1,14 @@
 //! Rate of offloaded plain flows while the worker is busy. The worker has a flood of exceptional packets, or
 //! flows bound to a plugin.
 //!
-//! The generator's processor also generates the worker's packets. So they reduce the rate of the plain
-//! packets, but take no time from the worker. If the worker's processor generated the flood, a flow that is
-//! not offloaded yet would lose all its packets.
+//! The generator's processor also generates the worker's packets. So the worker's packets reduce the rate of
+//! the plain packets, but their generation takes no time from the worker. If the worker's processor generated
+//! the flood, a flow that is not offloaded yet would lose all its packets.
 //!
-//! The first run sends the plain flows beside a control load. This load has the rate of the worker's packets,
-//! but a filter in the XDP program drops it at once. The other runs send the plain flows at half of the rate
-//! that arrived in the first run. They alternate between the control load and the worker's packets. Sender
-//! and far end count their packets when no packet is in flight.
+//! The first run sends the plain flows beside a control load. The control load has the rate of the worker's
+//! packets, but a filter in the XDP program drops it at once. The other runs send the plain flows at half of
+//! the rate that arrived in the first run. These runs have the control load and the worker's packets by
+//! turns. Sender and far end read their counts when no packet is in flight.
 
 use std::net::{IpAddr, Ipv4Addr};
 
@@ -30,8 +30,8 @@ const OTHERS: u64 = 200_000;
 /// Destination port of the control load, which the filter drops.
 const DROPPED: u16 = 10;
 const BOUND: u16 = 11;
-/// Promised minimum: share of plain packets that arrives beside the worker's packets, relative to the share
-/// beside the control load.
+/// Promised minimum: share of the plain packets that arrives beside the worker's packets, as a fraction of
+/// the share that arrives beside the control load.
 const KEPT: f64 = 0.999;
 
 /// Packets that the worker gets beside the plain flows.
@@ -44,7 +44,8 @@ pub(super) struct Others {
 }
 
 impl Others {
-    /// Returns packets that end at the router: their TTL expires, or the router is their destination.
+    /// Returns packets that end at the router: packets whose TTL expires, and packets to the router's own
+    /// address.
     pub fn exceptional() -> Self {
         let own = IpAddr::V4(Ipv4Addr::new(10, 1, 0, 254));
         let frames = vec![udp(SINK.into()).with_ttl(1), udp(own).bytes()];
@@ -99,8 +100,8 @@ pub(super) fn beside_others(
     Ok(beside.promising_ratio(Bound::AtLeast, KEPT))
 }
 
-/// Returns the share of the sent packets that arrives, in percent. Includes the packets beside the plain
-/// flows if they arrive, too.
+/// Returns the share of the sent packets that arrives, in percent. If the worker's packets arrive at the far
+/// end, too, the share includes them.
 fn share(
     network: &Network,
     (plain, rate): (&Load, u64),

@@ -27,7 +27,8 @@ use crate::testbed::sink::{no_sink, sink};
 use crate::{BenchError, Bound, Measurement, Options, Subject};
 
 const RUNS: usize = 3;
-/// Number of filters, none of which matches a packet, and of nftables rules in the kernel's case.
+/// Number of filters in the router. No packet matches any of them. The kernel has the same number of nftables
+/// rules.
 const FILTERS: usize = 100;
 
 /// Runs all cases, or the requested cases.
@@ -65,8 +66,8 @@ pub(crate) fn run(options: &mut Options<'_>) -> Result<Vec<Measurement>, BenchEr
     }
 }
 
-/// Measures the offload and the kernel. For each, also measures the time per packet beyond that of sender and
-/// receiver.
+/// Measures the rates of the offload and of the kernel. For each, also computes the time per packet, minus
+/// the time that sender and receiver alone take.
 fn beside_kernel(
     network: &Network,
     traffic: &Traffic,
@@ -104,8 +105,8 @@ fn least(network: &Network, traffic: &Traffic) -> Result<f64, BenchError> {
     rate(network, traffic)
 }
 
-/// Measures the offload with filters that match no packet, compared with the kernel with the same number of
-/// rules.
+/// Measures the offload of a router with filters that match no packet, compared with the kernel with the same
+/// number of nftables rules.
 fn beside_rules(
     network: &Network,
     traffic: &Traffic,

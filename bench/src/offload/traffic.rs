@@ -14,7 +14,7 @@ const DESTINATIONS: u32 = 256;
 /// Number of source ports per destination. Each frame advances port and destination; since both counts are
 /// coprime, all pairs occur.
 const PORTS: u32 = 501;
-/// Promised minimum: ratio of the offload's rate to the kernel's rate with plain traffic.
+/// Promised minimum: rate of the offload with plain traffic, as a multiple of the kernel's rate.
 const PLAIN: f64 = 2.0;
 const ROUTED: f64 = 1.5;
 
@@ -29,8 +29,8 @@ pub(super) struct Traffic {
 }
 
 impl Traffic {
-    /// Returns traffic to one address: one flow, 256 flows (IPv4 only) and 128 K flows. IPv4 cases come
-    /// before IPv6 cases.
+    /// Returns traffic to one destination address, with one flow, 256 flows (IPv4 only) and 128 K flows. IPv4
+    /// cases come before IPv6 cases.
     pub fn plain() -> Vec<Self> {
         let one = Flows::default();
         let few = Flows { ports: 256, ..one };

@@ -109,8 +109,8 @@ fn counted(costs: &[Cost]) -> Vec<f64> {
     costs.iter().map(|(_, cycles)| *cycles).collect()
 }
 
-/// Measures a round trip between two processes over a ring in shared memory. This is the minimum cost of
-/// calling a plugin in another process. Each process has its own processor if the machine has two.
+/// Measures a round trip between two processes over a ring in shared memory: the minimum cost of calling a
+/// plugin in another process. Each process has its own processor if the machine has two.
 fn round_trip(binary: &Path) -> Result<Vec<Cost>, BenchError> {
     let mut other = OtherSide::start(binary)?;
     let window = [7; WINDOW];
@@ -170,7 +170,8 @@ pub(crate) fn call_counted(
     Ok(())
 }
 
-/// Runs all cases. The times include copying packet windows in and out.
+/// Runs all cases. The times include copying each packet's window (its first bytes) into and out of the
+/// sandbox.
 pub(crate) fn run(options: &mut Options<'_>) -> Result<Vec<Measurement>, BenchError> {
     let pool = Pool::new(256).map_err(failed)?;
     let [native, stopped, stopped_back] = instances(&sandbox(false)?)?;

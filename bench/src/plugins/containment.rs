@@ -26,8 +26,8 @@ const TIME: Duration = Duration::from_secs(2);
 /// Number of rounds; the result is their median. A short disturbance of the machine thus affects only one
 /// round.
 const ROUNDS: usize = 5;
-/// Promised maximum: ratio of the flow's 99th-percentile delays, beside a misbehaving instance to without
-/// one.
+/// Promised maximum: 99th percentile of the flow's delay beside a misbehaving instance, as a multiple of the
+/// 99th percentile without such an instance.
 const DELAY_LIMIT: f64 = 2.0;
 
 /// Name and module of each misbehaving plugin.

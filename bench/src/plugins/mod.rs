@@ -19,8 +19,8 @@ fn failed(error: impl std::fmt::Display) -> BenchError {
     BenchError::measurement("plugins", error.to_string())
 }
 
-/// Creates a sandbox. With `short_calls`, an instance's calls move to the worker's stack after the default
-/// number of short calls. Without it, they never do.
+/// Creates a sandbox. With `short_calls`, an instance's calls move to the worker's own stack after the
+/// default number of short calls. Without `short_calls`, they never move.
 fn sandbox(short_calls: bool) -> Result<Sandbox, BenchError> {
     let usual = SandboxSettings::default();
     let short_calls = if short_calls { usual.short_calls } else { 0 };

@@ -24,7 +24,7 @@ struct Wire {
     delays: Vec<u64>,
 }
 
-/// Port that generates packets at a fixed pace, or that receives them.
+/// Port that generates packets at a fixed pace, or port that receives them.
 pub(super) struct Paced {
     wire: Rc<RefCell<Wire>>,
     /// Whether the port generates packets; otherwise it receives them.

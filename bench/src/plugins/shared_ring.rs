@@ -38,8 +38,8 @@ const WORDS: usize = FIRST_SLOT + SLOTS as usize * STRIDE;
 const END: u64 = u64::MAX;
 /// Verdict that lets the packet pass.
 const PASS: u64 = 1;
-/// Maximum time that the other process waits for a request. After this time, it assumes that the first
-/// process has ended.
+/// Maximum time for which the other process waits for a request. After this time, the other process assumes
+/// that the first process has ended.
 const PATIENCE: Duration = Duration::from_secs(10);
 /// Number of polls between two readings of the clock.
 const LOOKS: u64 = 1 << 20;
@@ -100,7 +100,8 @@ impl Drop for Ring {
     }
 }
 
-/// Handle of the other process, which passes every packet, with the ring to it.
+/// Handle of the other process, with the ring through which it is reached. The other process lets every
+/// packet pass.
 pub(super) struct OtherSide {
     ring: Ring,
     number: u64,
@@ -147,7 +148,7 @@ impl Drop for OtherSide {
     }
 }
 
-/// Runs the other process's side of the ring; `None` if `name` is not the name of such a run.
+/// Runs the other process's side of the ring. Returns `None` if `name` is not the name of such a run.
 pub(crate) fn run_other_side(name: &str) -> Option<Result<(), BenchError>> {
     let path = PathBuf::from(name.strip_prefix(OTHER_SIDE)?);
     let opened = File::options().read(true).write(true).open(&path);

@@ -17,7 +17,7 @@ use crate::{BenchError, Measurement, Options, interrupt, list, run_one};
 /// Results of a benchmark run.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Report {
-    /// Machine of the run; all fields are default values if it is unknown.
+    /// Machine of the run. If the machine is unknown, all its fields have default values.
     #[serde(default)]
     pub machine: Machine,
     /// Measurements in the order of their execution.
@@ -45,8 +45,8 @@ pub struct FailedBench {
     pub bench: String,
     /// Reason for the missing results.
     pub error: String,
-    /// Whether the benchmark only lacked a resource of this machine or a right of its user, so that this is
-    /// no failure.
+    /// Whether the reason is only a missing resource of this machine, or a missing right of the user. Such a
+    /// benchmark does not count as failed.
     pub left_out: bool,
 }
 
@@ -77,8 +77,8 @@ impl Report {
         page::page(self)
     }
 
-    /// Returns a bar chart of the first benchmark as an SVG file; `None` without results. It shows the
-    /// measurements that have the same unit as the first one.
+    /// Returns a bar chart of the first benchmark as an SVG file; `None` without results. The chart shows the
+    /// measurements with the same unit as the first measurement.
     pub fn picture(&self) -> Option<String> {
         picture::picture(self)
     }

@@ -8,7 +8,8 @@ use crate::Measurement;
 /// XML namespace attribute, which a separate SVG file needs and an HTML page does not.
 const NAMESPACE: &str = " xmlns=\"http://www.w3.org/2000/svg\"";
 
-/// Returns the bars of the first benchmark that have the unit of its first measurement; `None` without results.
+/// Returns a bar chart of the first benchmark: the measurements with the same unit as its first measurement.
+/// `None` without results.
 pub(super) fn picture(report: &Report) -> Option<String> {
     let (_, measurements) = sections(report).into_iter().next()?;
     let unit = *units(&measurements).first()?;

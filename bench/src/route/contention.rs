@@ -14,7 +14,7 @@ use crate::testbed::process::{Processor, dedicate};
 const SPAN: Duration = Duration::from_secs(2);
 /// Promised minimum: updates per second.
 pub(super) const PROMISED: f64 = 100_000.0;
-/// Number of updates between two checks of the clock and of the reader's progress.
+/// Number of updates after which the writer reads the clock and the reader's progress.
 const PORTION: u64 = 100;
 const THIS: nix::unistd::Pid = nix::unistd::Pid::from_raw(0);
 
@@ -36,8 +36,8 @@ pub(super) struct Seen {
     pub updates: f64,
 }
 
-/// Measures lookups on one processor while another one updates the table. The writer reuses nodes only after
-/// a grace period of the reader.
+/// Measures lookups on one processor while a writer on another processor updates the table. The writer reuses
+/// nodes only after a grace period of the reader.
 pub(super) fn run(
     ours: &mut Ours,
     table: &[Prefix],

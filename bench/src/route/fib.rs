@@ -48,8 +48,8 @@ impl Way {
 }
 
 impl Fib {
-    /// Starts the program, which creates and fills the table. Returns `None` if DPDK or a compiler is absent.
-    /// Streams hold addresses as numbers, in the format of the tables.
+    /// Starts the program, which creates a table and fills it with prefixes. `streams` hold the addresses to
+    /// look up as numbers, in the format of the tables. Returns `None` if DPDK or a compiler is absent.
     pub fn start(
         family: Family,
         table: &[Prefix],

@@ -25,9 +25,9 @@ use crate::{BenchError, Measurement, Options};
 
 /// Number of pairs of runs; the result is their median ratio.
 const PAIRS: usize = 15;
-/// The measurement of updates removes and adds every prefix with a number divisible by this. With a larger
-/// share, DPDK 22.11 fails: its `rte_fib6` counts room freed by deletions as used, and is full after about
-/// 150,000 deletions.
+/// Divisor that selects the updated prefixes: the measurement of updates removes and adds every prefix whose
+/// number is a multiple of it. With more prefixes, DPDK 22.11 fails: its `rte_fib6` counts room freed by
+/// deletions as used, and is full after about 150,000 deletions.
 const UPDATED: usize = 10;
 /// Promised maximum: milliseconds to update one prefix that is longer than 8 bits.
 const SLOWEST: f64 = 1.0;

@@ -9,7 +9,7 @@ use millrace_testkit::Random;
 
 use crate::family::Family;
 
-/// Prefix of a table. Its address, IPv4 or IPv6, is in the leading bits of a number.
+/// Prefix of a table. The prefix's address, IPv4 or IPv6, is in the leading bits of a number.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(super) struct Prefix {
     pub bits: u128,
@@ -95,12 +95,12 @@ const SUM4: usize = 1_076_801;
 /// First address and prefix length of each class. Class A includes network 0, which real tables lack.
 const CLASSES: [(u128, u8); 3] = [(0, 1), (0x8 << 124, 2), (0xc << 124, 3)];
 
-/// Lengths of the prefixes that registries allocate to providers, and their share of all IPv6 prefixes in per
-/// mille. No other prefix contains them.
+/// Lengths of the prefixes that registries allocate to providers, and the share of each length in all IPv6
+/// prefixes, in per mille. No other prefix of the table contains these prefixes.
 const PROVIDERS6: [(u8, usize); 8] =
     [(20, 1), (24, 1), (26, 1), (28, 1), (29, 23), (30, 3), (31, 2), (32, 120)];
-/// Lengths of the prefixes inside allocations that are announced separately, and their share of all IPv6
-/// prefixes in per mille.
+/// Lengths of the prefixes inside allocations that are announced separately, and the share of each length in
+/// all IPv6 prefixes, in per mille.
 const PIECES6: [(u8, usize); 19] = [
     (33, 9),
     (34, 8),

@@ -2,10 +2,10 @@
 //! and dequeue together, with 8,192 backlogged queues.
 //!
 //! Packets enter and leave in batches of 32, as in a worker. H-FSC dequeues packet by packet, since each
-//! packet leaves at its own time. For each sent packet, another one arrives at the same queue, so all queues
-//! stay backlogged. The packets of a batch arrive in a different order. Each figure is the median of 501
-//! short rounds. The time of the bare loop, which makes the arrivals, is subtracted. The peer is a ring of
-//! the standard library in the same loop.
+//! packet leaves at its own time. For each sent packet, another packet arrives at the same queue, so all
+//! queues stay backlogged. The packets of a batch arrive in a different order. Each figure is the median of
+//! 501 short rounds. The time of the bare loop, which only makes the arrivals, is subtracted. The peer is a
+//! ring of the standard library in the same loop.
 
 pub(crate) mod counted;
 mod forwarding;
@@ -102,8 +102,8 @@ fn rounds(queues: &mut impl Queues) -> Vec<f64> {
     (0..ROUNDS).map(|_| round(queues)).collect()
 }
 
-/// Runs one round: sends batches, and enqueues a packet for each sent one. Returns the nanoseconds per
-/// packet.
+/// Runs one round: sends batches, and enqueues another packet for each sent packet. Returns the nanoseconds
+/// per packet.
 #[inline]
 fn round(queues: &mut impl Queues) -> f64 {
     let mut coming = Vec::with_capacity(BATCH);
@@ -112,8 +112,8 @@ fn round(queues: &mut impl Queues) -> f64 {
     start.elapsed().as_nanos() as f64 / (BATCHES * BATCH) as f64
 }
 
-/// Sends `batches` batches. For each sent packet, enqueues one in the same queue, in a different order. Reads
-/// no clock.
+/// Sends `batches` batches. Enqueues as many packets in the same queues, in a different order. Reads no
+/// clock.
 #[inline(always)]
 fn exchange(queues: &mut impl Queues, batches: usize, coming: &mut Vec<Arrival<Item8>>) {
     for _ in 0..batches {
@@ -135,7 +135,7 @@ struct Run<'a, 'b> {
     options: &'a mut Options<'b>,
     /// Nanoseconds per packet of the bare loop.
     own: f64,
-    /// Nanoseconds per packet of a standard library ring in the same loop.
+    /// Nanoseconds per packet of the same loop with a ring of the standard library.
     ring: f64,
     results: Vec<Measurement>,
 }
@@ -284,7 +284,7 @@ fn alone(kind: &NodeKind, each: u32) -> Result<Tree, BenchError> {
     Ok(tree)
 }
 
-/// Returns a tree of one node, with FIFO queues below it.
+/// Returns a tree whose root is one node of a given kind, with FIFO queues below it.
 fn above(
     kind: &NodeKind,
     (leaves, step): (u32, u64),
@@ -313,8 +313,8 @@ fn flow_queues() -> NodeKind {
     NodeKind::FlowQueues(FlowQueuesSettings { queues: QUEUES, queue: big_queue(), ..Default::default() })
 }
 
-/// Returns the bytes of two empty queues: a flow queue in a node that many flows share, and a queue in a node
-/// of its own.
+/// Returns the bytes that an empty queue takes, for two kinds of queue: a flow's queue in a leaf with a queue
+/// per flow, and a queue in a node of its own.
 fn memory() -> Result<[f64; 2], BenchError> {
     let mut nodes = Tree::new(Places::Together, 0)?;
     nodes.add(0, None, Share::Only, &NodeKind::Priority)?;

@@ -22,11 +22,11 @@ const TIME: Duration = Duration::from_secs(1);
 /// Header and link overhead bytes per packet: UDP, IPv4, Ethernet; then preamble, frame check sequence and
 /// gap.
 const OVERHEAD: usize = 8 + 20 + 14 + 24;
-/// Time that determines the allowed burst. This is the number of bytes that the link carries in this time,
-/// but at least two packets.
+/// Time that determines the allowed burst: the number of bytes that the link carries in this time, but at
+/// least two packets.
 const ALLOWED: Duration = Duration::from_micros(200);
 const PACKETS: usize = 2;
-/// Minimum share of the rate that must arrive; otherwise there is no result.
+/// Minimum share of the configured rate that must arrive. With less, the benchmark has no result.
 const LEAST: f64 = 0.8;
 
 pub(super) fn measure(network: &Network, options: &mut Options<'_>) -> Result<Vec<Measurement>, BenchError> {

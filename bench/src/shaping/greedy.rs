@@ -17,8 +17,8 @@ pub(super) const FIRST_PORT: u16 = 9000;
 const FLOWS: u16 = 3;
 /// Payload bytes of a packet: the maximum for an Ethernet frame.
 const PAYLOAD: usize = 1472;
-/// Total sending rate as a multiple of the link rate. `ORDER` distributes eight packets over the flows, by
-/// their shares of 1, 2 and 5.
+/// Total sending rate as a multiple of the link rate. The flows get parts of this rate in the ratio 1:2:5, by
+/// `ORDER`, which assigns each of eight packets to a flow.
 const EXCESS: f64 = 1.4;
 const ORDER: [u16; 8] = [2, 1, 2, 0, 2, 1, 2, 2];
 /// Time that the sender sleeps between two bursts.
@@ -30,7 +30,7 @@ const LOOK: Duration = Duration::from_millis(200);
 /// Transport protocol of the flows.
 #[derive(Clone, Copy, PartialEq)]
 pub(super) enum Greedy {
-    /// UDP: slightly more than the flow's share, whatever its loss.
+    /// UDP: slightly more than the flow's share, however many packets are lost.
     Udp,
     /// TCP: as much as the kernel's congestion control allows.
     Tcp,
@@ -85,8 +85,8 @@ fn ports() -> impl Iterator<Item = u16> {
     FIRST_PORT..FIRST_PORT + FLOWS
 }
 
-/// Runs `work` while UDP packets exceed the link's rate of `link` Mb/s. They go to the given ports in
-/// rotation.
+/// Runs `work` while a sender sends UDP packets to the given ports in rotation, at more than the link's rate
+/// of `link` Mb/s.
 pub(super) fn while_flooded<T>(
     network: &Network,
     link: u32,

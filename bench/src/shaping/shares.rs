@@ -20,8 +20,8 @@ const LIMIT: f64 = 1.0;
 /// Duration of the traffic before counting begins.
 const BEFORE: Duration = Duration::from_millis(1500);
 
-/// Returns the duration of counting. It is so long that a single packet is far less than one percent of the
-/// smallest share.
+/// Returns the time for which bytes are counted. It is so long that a single packet is far less than one
+/// percent of the smallest share.
 fn time(link: u32) -> Duration {
     Duration::from_secs(if link < 10 { 20 } else { 5 })
 }

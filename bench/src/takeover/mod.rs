@@ -34,15 +34,16 @@ struct Worst {
     restart: Event,
 }
 
-/// Interruption by a kill or start, with the arrival rate around it. Points are seconds since the event, and
-/// packets per second.
+/// Interruption by a kill or start, and the arrival rate before and after it. `rate` has points: seconds
+/// since the kill or start, and packets per second.
 #[derive(Debug, Default)]
 struct Event {
     interruption: Interruption,
     rate: Vec<[f64; 2]>,
 }
 
-/// Times of the events, and of the end of their observation.
+/// Times of one repetition: begin of the observation, kill and start of the router, and end of the
+/// observation of each of these two events.
 #[derive(Clone, Copy, Debug)]
 struct Moments {
     begin: Instant,
@@ -122,8 +123,8 @@ fn judge(flow: NumberedFlow, moments: &Moments) -> Result<Worst, BenchError> {
     })
 }
 
-/// Returns an error if the flow was not steady before the kill. Its gaps would then not be caused by the
-/// router.
+/// Returns an error if the flow was not steady before the kill. The router would then not be the cause of the
+/// flow's gaps.
 fn require_steady(arrivals: &[Arrival], sent: u64, moments: &Moments) -> Result<(), BenchError> {
     let before = Interruption::between(arrivals, moments.begin, moments.killed);
     if before.gap.as_secs_f64() * 1e3 < LIMIT {

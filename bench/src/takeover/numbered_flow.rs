@@ -27,11 +27,12 @@ pub(super) struct Arrival {
     pub at: Instant,
 }
 
-/// Interruption of a flow: its length, and the lost packets.
+/// Interruption of a flow: its length, and the number of lost packets.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(super) struct Interruption {
-    /// Length of the interruption. It is the longest time without an arrival, minus the interval between
-    /// packets. If the longest run of lost packets takes longer at that interval, its time counts.
+    /// Length of the interruption: the greater of two times. The first is the longest time without an
+    /// arrival, minus the interval between two packets. The second is the time in which the longest run of
+    /// lost packets was sent.
     pub gap: Duration,
     /// Number of lost packets.
     pub lost: u64,

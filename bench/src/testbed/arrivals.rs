@@ -1,7 +1,7 @@
 //! Rate of packets that arrive at a veth device.
 //!
-//! One processor generates the frames; on veth, it also runs the XDP programs. The other processor runs the
-//! worker.
+//! One processor generates the frames. On veth, this processor also runs the XDP programs. The other
+//! processor runs the worker.
 
 use std::time::{Duration, Instant};
 

@@ -13,10 +13,11 @@ use crate::BenchError;
 use crate::testbed::network::Network;
 use crate::testbed::process::{Processor, dedicate};
 
-/// Number of frames per batch handed to the kernel. Larger batches cost less, but their bursts overrun a
+/// Number of frames per batch handed to the kernel. Larger batches cost less per frame, but overrun a
 /// socket's ring.
 const BATCH: u32 = 64;
-/// Delay from which the sender skips missed batches. With a shorter delay, it catches up in a burst.
+/// Delay of a batch from which the sender skips missed batches. After a shorter delay, the sender sends the
+/// missed batches in a burst.
 const LATEST: Duration = Duration::from_millis(1);
 
 /// Rate of a sender at full speed.
@@ -63,8 +64,8 @@ impl Load {
     }
 
     /// Sets the number of frames generated per call. The frames still leave in batches, without a pause
-    /// between batches. A call has a fixed cost of 30 to 60 frames. With one batch per call, this cost would
-    /// dominate the sender's time.
+    /// between batches. A call costs as much time as 30 to 60 frames, in addition to its frames. With one
+    /// batch per call, this cost would dominate the sender's time.
     pub fn set_run(&self, frames: u32) {
         self.shared.run.store(frames, Ordering::Relaxed);
     }
@@ -74,8 +75,8 @@ impl Load {
         self.shared.sent.load(Ordering::Relaxed)
     }
 
-    /// Returns the total time of the calls that generate frames. It includes other work on the sender's
-    /// processor during the calls.
+    /// Returns the total time of the calls that generate frames. This includes the time of other work on the
+    /// sender's processor during the calls.
     pub fn busy(&self) -> Duration {
         Duration::from_nanos(self.shared.busy.load(Ordering::Relaxed))
     }

@@ -35,8 +35,8 @@ pub(crate) const SINK: Ipv4Addr = Ipv4Addr::new(10, 2, 0, 99);
 pub(crate) const GENERATOR6: Ipv6Addr = Ipv6Addr::new(0xfd00, 1, 0, 0, 0, 0, 0, 1);
 /// IPv6 counterpart of [`SINK`].
 pub(crate) const SINK6: Ipv6Addr = Ipv6Addr::new(0xfd00, 2, 0, 0, 0, 0, 0, 0x99);
-/// Like [`SINK`], but behind a router device that is not a port of Millrace, so that only the kernel sends to
-/// it.
+/// Destination of packets that are only counted. It is behind a device of the router's machine that is no
+/// port of Millrace, so only the kernel sends to it.
 pub(crate) const BESIDE: Ipv4Addr = Ipv4Addr::new(10, 3, 0, 99);
 /// MAC address of [`SINK`], which belongs to no device.
 pub(crate) const SINK_MAC: [u8; 6] = [2, 0, 0, 0, 2, 0x99];

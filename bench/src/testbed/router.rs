@@ -18,7 +18,7 @@ use crate::testbed::process::{Processor, Running, command, run};
 /// Time limit until the router forwards. Adding 100,000 routes takes some seconds.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// `millrace run` on both ports of the router. Dropping it kills the process.
+/// Process `millrace run` with both ports of the router. Dropping it kills the process.
 #[derive(Debug)]
 pub(crate) struct Router {
     running: Running,
@@ -36,7 +36,7 @@ impl Router {
         Self::launch(command, binary, socket)
     }
 
-    /// Starts `command`, which runs a router with the given socket. Waits until the router reports that it
+    /// Starts `command`, which runs a router that listens on `socket`. Waits until the router reports that it
     /// forwards.
     pub fn launch(mut command: Command, binary: &Path, socket: PathBuf) -> Result<Self, BenchError> {
         let socket = SocketFile(socket);

@@ -1,10 +1,11 @@
 //! Forwarding rate of 64-byte packets under overload.
 //!
 //! An XDP test run with live frames generates the frames on processor 0. The router, testpmd or the kernel's
-//! forwarding runs on processor 1. All of them have priority over other work of the machine.
+//! forwarding runs on processor 1. Generator and forwarders have priority over other work of the machine.
 //!
 //! The far device counts the arriving packets, and its kernel drops them at once. In the plugin case, an XDP
-//! program on the far device drops them: only with such a program does the device accept redirected frames.
+//! program on the far device drops them, because the far device accepts redirected frames only with such a
+//! program.
 
 use std::fs;
 use std::time::Duration;
@@ -25,7 +26,7 @@ use crate::{BenchError, Bound, Measurement, Options};
 
 const GENERATOR: Processor = 0;
 const FORWARDER: Processor = 1;
-/// Number of pairs of runs: one of the router and one of testpmd each.
+/// Number of pairs of runs. Each pair is one run of the router and one of testpmd.
 const PAIRS: usize = 9;
 const KERNEL_RUNS: usize = 3;
 /// Number of source ports, and so of flows.
@@ -39,8 +40,8 @@ const TRICKLE: u64 = 10_000;
 const OVERLOAD: f64 = 1.2;
 /// Maximum share of the arrived packets that the kernel, not the router, may have forwarded.
 const STRAY: f64 = 0.001;
-/// Promised minimum: ratio of the router's rate to testpmd's rate. `PLUGIN_LIMIT` below applies if a plugin
-/// sees all packets, and the far end accepts redirected frames.
+/// Promised minimum: ratio of the router's rate to testpmd's rate. If a plugin sees all packets, and the far
+/// end accepts redirected frames, the promised minimum is `PLUGIN_LIMIT` instead.
 const LIMIT: f64 = 0.9;
 const PLUGIN_LIMIT: f64 = 1.5;
 
@@ -156,9 +157,9 @@ impl Bed<'_> {
         Ok(rate)
     }
 
-    /// Measures the kernel's forwarding in two setups, and returns the better one. In the first, NAPI of `r1`
-    /// runs in the softirq on the generator's processor, which is veth's default. In the second, threaded
-    /// NAPI runs on the processor of the other forwarders.
+    /// Measures the kernel's forwarding in two setups, and returns the rates of the better setup. In the
+    /// first setup, NAPI of `r1` runs in the softirq on the generator's processor, which is veth's default.
+    /// In the second setup, threaded NAPI runs on the processor that the router and testpmd use.
     fn kernel_runs(&mut self, options: &mut Options<'_>) -> Result<Vec<f64>, BenchError> {
         let r = &self.network.r;
         // A veth device receives redirected frames only with GRO or an XDP program.

@@ -11,7 +11,7 @@ use crate::testbed::process::is_installed;
 use crate::testbed::router::Router;
 use crate::{BenchError, Measurement, Options};
 
-/// Number of pairs of runs: one through the router and one through the kernel each.
+/// Number of pairs of runs. Each pair is one run through the router and one through the kernel.
 const PAIRS: usize = 3;
 /// Duration of a transfer in seconds.
 const SECONDS: u64 = 3;

@@ -15,7 +15,8 @@ const SERIES: usize = 2;
 /// Interval between pings in seconds (as text for `ping`), and number of pings.
 const SLOW: (&str, usize) = ("1", 8);
 const FAST: (&str, usize) = ("0.01", 200);
-/// Promised maximum: ratio of the idle router's round-trip time to the kernel's.
+/// Promised maximum: round-trip time through the idle router, as a multiple of the round-trip time through
+/// the kernel.
 const ROUND_TRIP_LIMIT: f64 = 2.0;
 /// Duration over which the idle router's processor time is measured.
 const IDLE: Duration = Duration::from_secs(6);

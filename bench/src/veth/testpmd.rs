@@ -15,8 +15,8 @@ pub(super) const PROGRAM: &str = "dpdk-testpmd";
 /// Time limit until testpmd forwards.
 const PATIENCE: Duration = Duration::from_secs(15);
 
-/// Number of packets at the far end up to which no forwarder is running: neighbour and multicast packets of
-/// the kernels.
+/// Number of arrived packets up to which testpmd counts as not running: even without it, neighbour and
+/// multicast packets of the kernels arrive at the far end.
 const STRAYS: u64 = 100;
 
 /// Running testpmd, which forwards between `r1` and `r2`. Dropping it kills the process.
@@ -26,8 +26,8 @@ pub(super) struct Testpmd {
 }
 
 impl Testpmd {
-    /// Starts testpmd, and waits until packets arrive at the far end, since testpmd's output is delayed. Both
-    /// threads of testpmd are bound to `processor`; one of them only waits.
+    /// Starts testpmd. Waits until packets arrive at the far end, because testpmd prints its messages too
+    /// late. Both threads of testpmd are bound to `processor`; one of them only waits.
     pub fn start(network: &Network, processor: Processor) -> Result<Self, BenchError> {
         let mut command = command(network.r.open()?, PROGRAM, Some(processor))?;
         command.args(["--lcores", &format!("0@{processor},1@{processor}"), "--main-lcore", "0"]);

@@ -24,7 +24,8 @@ impl Pipeline {
         self.change_schedule(ScheduleChange::Add { node: LEAF, parent: None, share: Share::Only, kind })
     }
 
-    /// Gives the output port a queue per flow, and reserves a part of the port's rate for one flow.
+    /// Gives the output port a queue per flow, and reserves the rate `rate` of the port's rate `port` for one
+    /// flow.
     pub fn reserve(&mut self, flow: FlowKey, rate: Rate, port: Rate) -> Result<(), BenchError> {
         let settings = FlowQueuesSettings { capacity: Some(port), ..FlowQueuesSettings::default() };
         self.schedule(NodeKind::FlowQueues(settings))?;
@@ -61,8 +62,8 @@ impl Pipeline {
         Ok(id)
     }
 
-    /// Sends the command to upgrade an instance; the worker executes it in its next iteration. The returned
-    /// receiver gets the result.
+    /// Sends the command to upgrade an instance. The worker executes the command in its next iteration. The
+    /// returned receiver gets the result.
     pub fn begin_succession(&mut self, id: InstanceId, successor: Successor) -> Receiver<Option<Succession>> {
         let (reply, answer) = sync_channel(1);
         // The command only waits in the ring here. The worker executes it later, so its cost is measured.
@@ -70,7 +71,7 @@ impl Pipeline {
         answer
     }
 
-    /// Sends an instance a message without arguments and returns its reply.
+    /// Sends a message without arguments to an instance, and returns the instance's reply.
     pub fn control(&mut self, id: InstanceId, message: &str) -> Result<serde_json::Value, BenchError> {
         let message = Message { name: message.to_owned(), arguments: serde_json::Map::new() };
         let (reply, answer) = sync_channel(1);
@@ -85,7 +86,7 @@ impl Pipeline {
         Err(BenchError::measurement("plugins", "an instance did not answer"))
     }
 
-    /// Adds a filter bound to the gate's instance. It is active from the next packet on.
+    /// Adds a filter bound to the gate's instance. The filter is active from the next packet on.
     pub fn add_filter(&mut self, filter: &str) -> Result<(), BenchError> {
         let filter: Filter = filter.parse().map_err(failed)?;
         let (_, change) = bind(&mut self.unit, COUNTING, &filter, 0)?;

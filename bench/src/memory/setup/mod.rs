@@ -21,7 +21,7 @@ use serde::{Deserialize, Serialize};
 use super::traffic::{Distribution, Size};
 use crate::BenchError;
 
-/// Device in memory with its port: their numbers.
+/// Numbers of a device in memory and of its port.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Place {
     pub device: DeviceId,
@@ -52,8 +52,8 @@ const STEP: Duration = Duration::from_micros(10);
 pub(crate) struct Setup {
     /// Gates of the router.
     pub gates: GatesSetup,
-    /// Number of packets that a flow sends before it ends. They are interleaved with the packets of other
-    /// flows, [`ABREAST`] in total.
+    /// Number of packets that a flow sends before it ends. Packets of [`ABREAST`] flows at a time are
+    /// interleaved.
     pub flow_packets: u32,
     /// Maximum number of flow records; 0 disables the flow table.
     pub flows_max: u32,

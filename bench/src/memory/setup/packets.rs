@@ -28,7 +28,7 @@ const FEWEST: usize = 1 << 16;
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Chosen {
     All,
-    /// Flows of one worker among several: it owns them, and they leave by its port, as with ideal RSS of a
+    /// Flows that one of several workers owns, and that leave by this worker's port, as with ideal RSS of a
     /// NIC.
     Of {
         worker: usize,
@@ -85,7 +85,7 @@ fn key(frame: &UdpFrame) -> Option<FlowKey> {
     }
 }
 
-/// Returns a packet of a flow whose destination is one of `routes` networks.
+/// Returns a packet of a flow. The packet's destination is in one of `routes` networks.
 fn udp_frame(family: Family, net: u8, flow: u32, routes: u32) -> UdpFrame {
     UdpFrame {
         source_mac: HOST_MAC,
@@ -102,7 +102,7 @@ pub(super) fn generator(case: Case, setup: Setup, chosen: Chosen) -> Generator {
     Generator::new(MacAddr(IN_MAC), MTU, frames(case, setup, chosen), u64::MAX)
 }
 
-/// Returns the packets of a case, until their order repeats.
+/// Returns the packets of a case in their order, up to the point from which the order repeats.
 pub(crate) fn frames(case: Case, setup: Setup, chosen: Chosen) -> Vec<Vec<u8>> {
     let frame = |net, (place, flow): (usize, u32)| {
         udp_frame(case.family, net, flow, setup.routes).bytes_of(setup.size.of(place))

@@ -55,7 +55,7 @@ pub(crate) struct Pipeline {
     pub(super) out: Place,
     /// Tracing interval: one packet in this number is traced; 0 disables tracing.
     traced: u32,
-    /// Reading end of the trace. It is never read; the trace stays open as long as it exists.
+    /// Reading end of the trace. Nothing reads from it, but the trace stays open only while it exists.
     reader: Option<TraceSource>,
 }
 
@@ -76,8 +76,8 @@ impl Pipeline {
         Self::of(case, setup, &ports, None, 0, [input, output])
     }
 
-    /// Creates one of several workers, with its own input and output port. The routes use the output ports of
-    /// all workers in rotation.
+    /// Creates one of several workers, with an input and an output port of its own. The routes use the output
+    /// ports of all workers in rotation.
     pub fn member(
         case: Case,
         setup: Setup,
@@ -237,8 +237,8 @@ impl Pipeline {
         answer.try_recv().unwrap_or_default()
     }
 
-    /// Returns the number of received packets of established flows that did not reach the binding that counts
-    /// them.
+    /// Returns the number of lost packets of established flows: those that the router received, minus those
+    /// that the counting binding got.
     pub fn established_lost(&mut self, family: Family) -> Result<u64, BenchError> {
         let filter = of_established(family)?.to_string();
         let bound = self.unit.bindings().into_iter().find(|bound| bound.filter == filter);
@@ -270,7 +270,7 @@ impl Pipeline {
         Ok(())
     }
 
-    /// Runs one iteration. Returns the numbers of packets received and transmitted before it.
+    /// Runs one iteration. Returns the numbers of packets received and transmitted before this iteration.
     pub fn passed(&mut self) -> (u64, u64) {
         let snapshot = self.snapshot();
         let out = snapshot.devices.iter().find(|(device, _)| *device == self.out.device);

@@ -9,7 +9,7 @@ use super::{WIDTH, class};
 use crate::report::escaped::escaped;
 use crate::{Measurement, Subject, shown};
 
-/// Width of the label column, in pixels. Below: further widths and heights.
+/// Width of the label column, in pixels. The following constants are further widths and heights.
 const LABEL: f64 = 400.0;
 const FIGURE: f64 = 90.0;
 const BAR: f64 = 12.0;
@@ -133,8 +133,8 @@ fn row(svg: &mut String, measurement: &Measurement, scale: &Scale, y: f64) -> f6
     end.max(y + LINE * lines.len() as f64)
 }
 
-/// Draws a bar with its spread. The figure stands after the end of the bar. If it would cross a spread or
-/// limit mark there, it stands after the mark.
+/// Draws a bar with its spread. Writes the figure after the end of the bar. If the figure would cross a
+/// spread or limit mark there, writes it after the mark.
 fn bar(
     svg: &mut String,
     scale: &Scale,

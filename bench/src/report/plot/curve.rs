@@ -8,7 +8,8 @@ use super::{WIDTH, class};
 use crate::report::escaped::escaped;
 use crate::{Quantiles, Subject, Timeline};
 
-/// Left edge of the plotted area, in pixels. Below: the other edges, and the height of the plot.
+/// Left edge of the plotted area, in pixels. The following constants are the other edges, and the height of
+/// the plot.
 const LEFT: f64 = 70.0;
 const RIGHT: f64 = WIDTH - 40.0;
 const TOP: f64 = 22.0;

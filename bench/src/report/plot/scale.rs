@@ -19,7 +19,8 @@ pub(super) struct Scale {
 }
 
 impl Scale {
-    /// Returns an axis for the figures: logarithmic if their ratio exceeds [`LINEAR`] and none is negative.
+    /// Returns an axis for the figures. The axis is logarithmic if the ratio of the largest to the smallest
+    /// figure exceeds [`LINEAR`], and no figure is negative.
     pub fn of(figures: &[f64]) -> Self {
         let positive = figures.iter().copied().filter(|figure| figure.is_finite() && *figure > 0.0);
         let (least, most) = positive
