@@ -24,13 +24,13 @@ const PATIENCE: Duration = Duration::from_secs(2);
 /// Maximum time to connect to a remote router.
 const FAR_PATIENCE: Duration = Duration::from_secs(10);
 
-/// Maximum time to wait for an answer. A router normally answers in milliseconds, also while it forwards. If
-/// a worker doesn't answer, control reports that after 5 s, plus 5 s for each earlier request and each undo
-/// step.
+/// Maximum time to wait for an answer. A router normally answers in milliseconds, also while it forwards.
+/// Control waits 5 s for a worker that doesn't answer, and then reports this. Earlier requests, and each undo
+/// step, may each take 5 s more.
 const ANSWER_PATIENCE: Duration = Duration::from_secs(30);
 
 /// Maximum time to wait for the answer to a slow request. A configuration or a list may be large. A plugin
-/// may wait for other compilations, or run in shadow mode first.
+/// may have to wait until other plugins are compiled. An upgrade may first run both versions in shadow mode.
 const LONG_PATIENCE: Duration = Duration::from_secs(120);
 
 /// Returns the maximum time for the answer to a request.
@@ -105,8 +105,8 @@ pub struct Client {
     place: Place,
     /// Maximum time to wait for a starting daemon.
     patience: Duration,
-    /// Entity tag (`ETag`) that a resource must have; otherwise the router refuses the change. `None` for an
-    /// unconditional change.
+    /// Entity tag (`ETag`) for conditional changes: the router refuses a change if the resource has another
+    /// tag. `None` for unconditional changes.
     if_match: Option<String>,
     runtime: tokio::runtime::Runtime,
 }

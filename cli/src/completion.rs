@@ -20,7 +20,8 @@ use crate::output::{plain, rows};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Names {
     path: &'static str,
-    /// Key of a list in each row, whose items have the names; empty if the row itself has the name.
+    /// Key of a list in each row. The names are in the items of this list. Empty if the row itself has the
+    /// name.
     within: &'static str,
     name: &'static str,
     help: &'static str,
@@ -40,7 +41,8 @@ const NODES: Names = Names { within: "/nodes", ..named("/schedulers", "/name", "
 const TOKENS: Names = named("/tokens", "/name", "/role");
 const REASONS: Names = named("/drops", "/reason", "/meaning");
 
-/// Completed arguments: the queries for their names, and the arguments as command paths, separated by commas.
+/// Arguments that are completed with names of objects. Each item has the queries for the names, and the
+/// arguments as command paths, separated by commas.
 const ARGUMENTS: [(&[Names], &str); 10] = [
     (&[PORTS, GATES, INSTANCES], "capture place"),
     (
@@ -71,7 +73,8 @@ const ARGUMENTS: [(&[Names], &str); 10] = [
     (&[TOKENS], "token revoke name"),
 ];
 
-/// Connection to the router that completions query; the default one if unset.
+/// Connection to the router that completions query. If unset, completions query the router at the default
+/// connection.
 static ASKED: OnceLock<Connection> = OnceLock::new();
 
 /// Sets the router that completions query for names.
@@ -172,8 +175,8 @@ mod tests {
 
     #[test]
     fn every_argument_that_is_there_is_a_name_that_is_known() {
-        /// Argument names that denote an existing object of a router, apart from the exceptions below: new
-        /// objects and labs.
+        /// Names of arguments that denote an existing object of a router. The exceptions below denote new
+        /// objects, or labs.
         const NOUNS: [&str; 8] = ["port", "gate", "instance", "place", "queue", "node", "plugin", "reason"];
         const OTHERS: [&str; 3] = ["run port", "scheduler add node", "lab exec node"];
         fn walk(command: &Command, path: &mut Vec<String>, missing: &mut Vec<String>) {

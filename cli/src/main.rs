@@ -1,9 +1,9 @@
 //! Millrace, a software router that is programmable while it forwards.
 //!
 //! This is the only binary. It is the daemon (`run`), its client (all commands for a running router), and the
-//! commands without one (`check`, `doctor`, `replay`, `lab`, `bench`). Exit codes: 0 success, 1 failure, 2
-//! wrong usage, 3 hung call of a plugin, 4 out of memory. The reason of a failure is on standard error: one
-//! line, or one line for each error in a file; with `--json`, one line of JSON.
+//! commands that need no router (`check`, `doctor`, `replay`, `lab`, `bench`). Exit codes: 0 success, 1
+//! failure, 2 wrong usage, 3 hung call of a plugin, 4 out of memory. A failed command prints the reason on
+//! standard error: one line, or one line for each error in a file; with `--json`, one line of JSON.
 
 mod arguments;
 mod client;

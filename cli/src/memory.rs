@@ -97,7 +97,7 @@ fn again(bytes: usize, try_it: impl Fn() -> *mut u8) -> *mut u8 {
     memory
 }
 
-/// Ends the process with a line that states the reason, without running any other code.
+/// Prints a line with the reason, and ends the process without running any other code.
 fn end(bytes: usize) -> ! {
     let rest = match FORWARDS.load(Ordering::Relaxed) {
         true => "more bytes, and the memory reserve is used up: the router ends",
@@ -120,7 +120,7 @@ fn give_up_reserve() {
     }
 }
 
-/// Size of a frame with its metadata, in bytes.
+/// Size of a memory frame with its metadata, in bytes.
 const FRAME: u64 = 2048 + 64 + 4;
 /// Estimated memory of a router in bytes, apart from packets, routes, filters and flows.
 const ELSE: u64 = 48 << 20;
@@ -176,7 +176,8 @@ fn has_room(bytes: usize) -> bool {
         && group().is_none_or(|group| group.has(bytes))
 }
 
-/// Restores the reserve if it was released. Returns whether there is memory for new work ([`has_room`]).
+/// Restores the reserve if it was released. Returns whether there is memory for new work beyond the reserve
+/// ([`has_room`]).
 fn recover() -> bool {
     if RESERVE.load(Ordering::Acquire).is_null()
         && can_map(KEPT + LEAST)

@@ -110,7 +110,7 @@ mod tests {
             let line = one_line(&error);
             assert!(line.contains(expected), "{words:?}: {line}");
             assert!(!line.contains('\n') && !line.contains("Usage"), "{words:?}: {line}");
-            // clap's own text begins with the same words.
+            // The line begins with the words of clap's own message, so nothing of that message is lost.
             let first = error.to_string();
             let first = first.lines().next().unwrap_or_default();
             let first = first.trim_start_matches("error: ");

@@ -76,7 +76,7 @@ impl Remote {
     }
 }
 
-/// Rephrases errors of certificates for people; other errors are unchanged.
+/// Rephrases the errors of certificate verification in plain words. Other errors stay unchanged.
 fn explained(error: std::io::Error) -> std::io::Error {
     let wrong = error.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>());
     let Some(rustls::Error::InvalidCertificate(wrong)) = wrong else { return error };
@@ -161,7 +161,7 @@ fn trusted(said: Option<&Path>) -> Result<RootCertStore, Failure> {
     for certificate in CertificateDer::pem_file_iter(&path).map_err(|error| failed(error.to_string()))? {
         let certificate = certificate.map_err(|error| failed(error.to_string()))?;
         match roots.add(certificate) {
-            // The system's list may contain old certificates that rustls can't parse.
+            // Skip certificates of the system that rustls can't parse: its list may contain old ones.
             Err(error) if said.is_some() => return Err(failed(error.to_string())),
             _ => {}
         }
@@ -184,7 +184,8 @@ fn fingerprint(text: &str) -> Result<[u8; 32], Failure> {
     }
 }
 
-/// Verifier that accepts a certificate by its fingerprint; the handshake proves possession of its key.
+/// Verifier that accepts a certificate by its fingerprint. The TLS handshake then proves that the router has
+/// the certificate's private key.
 #[derive(Debug)]
 struct ByFingerprint {
     fingerprint: [u8; 32],

@@ -75,7 +75,7 @@ fn all() -> Result<Report, Failure> {
     with_options(run_all)
 }
 
-/// Compares this binary with the `other` one, in alternating runs.
+/// Compares the results of this binary with those of the binary `other`, in alternating runs.
 fn against(bench: &Bench, name: &str, other: &Path) -> Result<Vec<Measurement>, Failure> {
     if !other.is_file() {
         return Err(Failure::usage(format!("--against {}: no such program", other.display())));
@@ -113,8 +113,8 @@ fn write_file(what: &str, file: &Path, text: &str) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Returns an error for broken promises and for benchmarks without results, once the results are written. A
-/// benchmark that only lacks root is no error.
+/// Returns an error if a result misses its target, or if a benchmark has no results. A benchmark that was
+/// skipped, for example for lack of root, causes no error. The caller has already written the results.
 fn judge(report: &Report) -> Result<(), Failure> {
     for failure in report.failures.iter().filter(|failure| failure.left_out) {
         eprintln!("skipped: {}: {}", failure.bench, failure.error);
@@ -180,14 +180,16 @@ fn workload(said: &BenchWorkload) -> Option<Workload> {
     })
 }
 
-/// Returns the given baseline file. Without one, returns the repository's if it exists or is to be written.
+/// Returns the file of `--baseline`. Without this option, returns the repository's baseline file if it
+/// exists, or if `--accept` will create it.
 fn baseline(bench: &Bench) -> Option<PathBuf> {
     let usual = Path::new(BASELINE);
     let usual = (bench.accept || usual.exists()).then(|| usual.to_owned());
     bench.baseline.clone().or(usual)
 }
 
-/// Counts instructions and compares them with a baseline; returns an error if a path exceeds its limit.
+/// Counts instructions and compares them with a baseline. Returns an error if the count of a path exceeds its
+/// limit.
 fn compare(baseline: &Path, bench: &Bench, json: bool) -> Result<(), Failure> {
     let mut comparison = with_options(|options| instructions::compare(options, baseline))?;
     let report = Report::of(INSTRUCTIONS, std::mem::take(&mut comparison.measurements));
@@ -203,8 +205,8 @@ fn compare(baseline: &Path, bench: &Bench, json: bool) -> Result<(), Failure> {
         let noun = by_number(number, "path differs", "paths differ");
         return Err(Failure::new(format!("{number} {noun} from {file} (see above); {accept}")));
     }
-    // As with skipped tests, a second counter that can't be judged is an error only in continuous
-    // integration.
+    // In continuous integration, the counts of each counting method must be comparable with the baseline.
+    // Elsewhere, one method suffices.
     let judged = comparison.check_judged(std::env::var_os("CI").is_some());
     judged.map_err(|why| Failure::new(format!("{why}; {accept}")))?;
     if !comparison.not_judged.is_empty() {
@@ -239,8 +241,8 @@ fn list(json: bool) {
     print(&benches.into(), "benchmark=name | what it measures=summary", json);
 }
 
-/// Checks that a benchmark exists. Also accepts `NAME/PART`: benchmarks run a part of themselves in another
-/// process.
+/// Checks that a benchmark exists. The name may be followed by `/PART`: a part that the benchmark runs in a
+/// process of its own.
 fn check_name(name: &str) -> Result<(), Failure> {
     let known: Vec<&str> = millrace_bench::list().iter().map(|bench| bench.name).chain([ALL]).collect();
     if known.contains(&name.split('/').next().unwrap_or(name)) {

@@ -92,7 +92,8 @@ fn look_at(state: &HostState, link: &HostLink, system: &SystemView, switches: Sw
     let probe = DeviceReport::of(&link.name).map_err(|error| error.to_string());
     let mut view = DeviceView::new(link, probe.as_ref().map_err(String::as_str), system.has_af_xdp());
     view.policy = match policy::inspect(&[link.ifindex], &Ours { programs: own_program_ids(), switches }) {
-        // The forwarding sysctls have their own list below, with the commands that enable them.
+        // Leave out the forwarding sysctls: `view.sysctls` below lists them, with the commands that enable
+        // them.
         Ok(findings) => {
             let others = findings.iter().filter(|finding| finding.kind != PolicyKind::Forwarding);
             others.map(ToString::to_string).collect()

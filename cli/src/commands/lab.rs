@@ -66,7 +66,7 @@ fn down(word: &str, json: bool) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Returns the message that the lab `name` is not up, with the names of the labs that are up.
+/// Returns the message that no lab `name` is up, with the names of the labs that are up.
 fn not_up(name: &str) -> Result<String, Failure> {
     let states = millrace_lab::list(runtime_directory()).map_err(Failure::new)?;
     let known: Vec<&str> = states.iter().map(|state| state.name.as_str()).collect();

@@ -41,13 +41,13 @@ const RATES: &str = "port=name | rx/s=rx_rate | tx/s=tx_rate | rx b/s=rx_bits | 
 pub struct Described {
     /// Path of the API resource.
     pub path: &'static str,
-    /// JSON pointer to the rows in the resource, and key of each row's name (`/` separates levels). `None` if
-    /// the resource is a single object.
+    /// JSON pointer to the list of rows in the resource, and key under which each row has its name. In the
+    /// key, `/` separates levels. `None` if the resource is a single object.
     pub rows: Option<(&'static str, &'static str)>,
     /// Columns of the table; empty for a noun that is shown as lines.
     pub columns: &'static str,
-    /// Words of the command that shows the whole noun; `None` without such a command. `show NOUN` is its
-    /// alias.
+    /// Words of the command that shows all of the noun, such as `lab list`; `show NOUN` is an alias for it.
+    /// `None` without such a command.
     pub command: Option<&'static str>,
     /// Words of the command that shows one entry by name; `None` without such a command.
     pub command_of_one: Option<&'static str>,

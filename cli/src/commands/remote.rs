@@ -155,7 +155,7 @@ pub fn unbind(client: &Client, unbind: &Unbind, json: bool) -> Result<(), Failur
             )))
         }
         bound => {
-            // One request removes the bindings of all priorities.
+            // One request for each gate and filter: it removes the bindings of all priorities.
             let named: BTreeSet<_> =
                 bound.iter().map(|row| (plain(&row["gate"]), plain(&row["filter"]))).collect();
             named.iter().try_for_each(|(gate, filter)| unbind_one(client, instance, gate, filter, json))

@@ -33,13 +33,13 @@ pub fn run(arguments: &Run, socket: &Path, json: bool) -> Result<(), Failure> {
         memory::share();
         huge_pages::prefer();
     }
-    // Take over the caller's descriptor first: a file opened earlier could get the same number if the caller
-    // passed a closed one.
+    // Take over the caller's descriptor before opening any file: if the caller passed the number of a closed
+    // descriptor, a new file could get that number.
     let ready = arguments.ready_fd.map(Ready::new).transpose()?;
     let Boot { config, source } = boot(arguments, socket)?;
     let state = own_state(arguments.state.as_deref(), &config, socket);
     let overrides = Overrides { state, ..overrides(arguments) };
-    // The launcher process starts programs for the confined threads, which may not start programs themselves.
+    // The launcher starts programs for the confined threads, which may not start programs themselves.
     millrace_compiler::begin_launcher().map_err(Failure::new)?;
     let runtime = files::runtime(|| Privileges::Files.leave_to_thread())?;
     if arguments.dry_run {

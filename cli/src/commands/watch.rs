@@ -8,7 +8,8 @@ use serde_json::{Value, json};
 use crate::arguments::Watch;
 use crate::output::{Failure, plain, print, rows, table, write};
 
-/// Counters with a rate column: counter, factor for its growth per second, and column of the rate.
+/// Counters with a rate column. Each has the name of the counter, a factor by which its growth per second is
+/// multiplied, and the name of the rate column.
 const RATES: [(&str, f64, &str); 6] = [
     ("packets", 1.0, "packets/s=matched_rate"),
     ("drops", 1.0, "drops/s=dropped_rate"),
@@ -64,7 +65,8 @@ impl Before {
         Self { at: Instant::now(), rows }
     }
 
-    /// Adds the rates of a row's counters. For a new row, or after a counter reset, growth counts from zero.
+    /// Adds the rates of a row's counters. In a new row, and after a counter reset, the growth is the value
+    /// of the counter.
     fn add_rates(&self, row: &mut Value, key: &str, now: Instant) {
         let seconds = now.duration_since(self.at).as_secs_f64().max(1e-3);
         let old = self.rows.get(&plain(&row[key]));

@@ -26,8 +26,8 @@ pub fn group() -> Option<&'static Group> {
 }
 
 impl Group {
-    /// Finds the group in the text of `/proc/PID/cgroup`. The group's directory is the path there, below
-    /// `mounted`. In a container it may be `mounted` itself.
+    /// Finds the group in `said`, the text of `/proc/PID/cgroup`. The text contains a path. The group's
+    /// directory has this path below `mounted`; in a container, it may be `mounted` itself.
     fn of(said: &str, mounted: &Path) -> Option<Self> {
         let lines = said.lines().filter_map(|line| {
             let mut parts = line.splitn(3, ':').skip(1);
@@ -49,8 +49,8 @@ impl Group {
         })
     }
 
-    /// Returns the number of bytes that the process may still use in the group. Nearly `u64::MAX` without a
-    /// limit.
+    /// Returns the number of bytes that the process may still use in the group. Without a limit, this number
+    /// is close to `u64::MAX`.
     pub fn left(&self) -> u64 {
         let used = number(&self.directory.join(self.used)).unwrap_or(0);
         let about = fs::read_to_string(self.directory.join("memory.stat")).unwrap_or_default();
@@ -63,8 +63,8 @@ impl Group {
         self.left() >= bytes as u64
     }
 
-    /// Returns the limit in bytes; `u64::MAX` if the file holds a word (version 2 without a limit). Version 1
-    /// has a huge number then.
+    /// Returns the limit in bytes. Without a limit, returns `u64::MAX` for version 2, whose file then holds a
+    /// word, and a huge number for version 1.
     pub fn limit(&self) -> u64 {
         number(&self.directory.join(self.limit)).unwrap_or(u64::MAX)
     }

@@ -52,7 +52,8 @@ pub(crate) fn table() -> String {
     rows
 }
 
-/// Returns the HTTP service of control: all resources, with memory budget, memory check and audit log.
+/// Returns the HTTP service of control: all resources, behind the budget for request bodies, the check for
+/// free memory, and the audit log.
 pub(crate) fn router(served: Served) -> axum::Router {
     let all = catalogue();
     let effects = all.iter().flat_map(|resource| {

@@ -96,7 +96,8 @@ impl Endpoint {
         Self::of::<O>("GET", 200, summary)
     }
 
-    /// Returns an endpoint that reads, and answers with a `T` made from the operation's answer.
+    /// Returns an endpoint that reads. The handler converts the operation's answer to a `T`, which is the
+    /// answer of the endpoint.
     pub fn get_as<O: Operation, T: JsonSchema>(summary: &'static str) -> Self {
         Self::new::<T>(("GET", 200), (O::ROLE, O::EFFECT), summary)
     }
@@ -172,8 +173,8 @@ impl Endpoint {
         Self { resumes: true, ..self.streams() }
     }
 
-    /// Adds an `ETag` to the answer. A change with a false `If-Match` is refused. A read answers 304 if its
-    /// `If-None-Match` has the current tag.
+    /// Adds an `ETag` to the answer. The router then refuses a change whose `If-Match` lacks the current tag,
+    /// and answers 304 to a read whose `If-None-Match` has it.
     pub fn tagged(self) -> Self {
         Self { tagged: true, ..self }
     }

@@ -41,7 +41,7 @@ pub enum ApiError {
     Address {
         /// Address to listen at.
         address: SocketAddr,
-        /// Error of the system.
+        /// Error of the operating system.
         error: io::Error,
     },
     /// Address that can't be bound together with an earlier one.
@@ -91,7 +91,7 @@ pub enum ApiError {
         action: &'static str,
         /// Path of the file.
         path: PathBuf,
-        /// Error of the system.
+        /// Error of the operating system.
         source: io::Error,
     },
 }

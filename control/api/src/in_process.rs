@@ -1,4 +1,5 @@
-//! API without sockets and threads, for fuzz targets. They send requests as callers with any role.
+//! API without sockets and threads. Fuzz targets use it to send requests in the name of callers with any
+//! role.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, LazyLock, OnceLock};

@@ -21,7 +21,7 @@ use crate::limits::Limits;
 use crate::served::{Interface, Served};
 use crate::{ApiError, catalogue};
 
-/// Interval between writes of the last uses of tokens.
+/// Interval at which the time of each token's last use is written to disk.
 const LOOK: Duration = Duration::from_secs(30);
 /// Interval between checks for changed certificate files.
 const RENEWAL: Duration = Duration::from_secs(1);
@@ -31,8 +31,8 @@ const RENEWAL: Duration = Duration::from_secs(1);
 pub struct Entrances {
     /// Unix socket.
     pub local: Listener,
-    /// Roles of the members of groups, at the Unix socket. Other users may do nothing, apart from root and
-    /// the router's own user.
+    /// Roles of users at the Unix socket, by the names of their groups. Root and the router's own user have
+    /// all rights; users in none of these groups have none.
     pub groups: BTreeMap<String, Role>,
     /// TCP sockets with TLS, for holders of tokens.
     pub remote: Option<Remote>,
@@ -122,7 +122,7 @@ impl Server {
         keep_uses(&control);
     }
 
-    /// Writes the last uses of tokens to the disk.
+    /// Writes the time of each token's last use to disk.
     fn write_uses(&self) {
         let control = self.control.clone();
         tokio::task::spawn_blocking(move || keep_uses(&control));

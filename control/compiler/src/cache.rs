@@ -48,7 +48,7 @@ pub enum CacheError {
     System {
         /// Path of the file or directory.
         path: PathBuf,
-        /// Error of the system.
+        /// Error of the operating system.
         error: io::Error,
     },
 }

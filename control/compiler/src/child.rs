@@ -20,7 +20,7 @@ pub const NO_MEMORY: u8 = 5;
 /// hurry.
 const NICE: libc::c_int = 10;
 /// Niceness of the threads other than the first. A polling worker on the same processor keeps nine tenths of
-/// it, and the threads still finish soon.
+/// the processor's time, and the threads still finish soon.
 const NICE_BESIDE: libc::c_int = 10;
 /// Maximum number of threads of a compiling process. Each thread takes address space for its memory.
 pub(crate) const MOST_THREADS: usize = 4;
@@ -96,7 +96,7 @@ impl Order {
 pub fn run(arguments: &[String]) -> Result<(), ChildError> {
     let order = Order::parse(arguments)?;
     if order.tier == Tier::Optimised {
-        // If the niceness can't be set, workers on the same processor only wait a little longer.
+        // A failure is harmless: this process then delays workers on the same processor a little more.
         let _ = be_nice(NICE);
     }
     let _threads = threads()?;
@@ -133,7 +133,7 @@ fn threads() -> Result<ThreadPool, ChildError> {
     let count = std::thread::available_parallelism().map_or(1, |count| count.get().min(MOST_THREADS));
     let beside = |number| {
         if number > 0 {
-            // If the niceness can't be set, workers on the same processor only wait a little longer.
+            // A failure is harmless: this process then delays workers on the same processor a little more.
             let _ = be_nice(NICE_BESIDE);
         }
     };

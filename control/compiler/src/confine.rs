@@ -32,7 +32,7 @@ pub(crate) fn confine(memory: u64, seconds: u64) -> Result<(), ConfineError> {
     close_files().map_err(ConfineError::of("close inherited files"))?;
     chdir("/").map_err(ConfineError::of("change its directory to /"))?;
     become_nobody().map_err(ConfineError::of("switch to the user nobody"))?;
-    // A change of the user resets this setting, so it comes after the change.
+    // Set the signal after the change of the user, which resets it.
     prctl::set_pdeathsig(Signal::SIGKILL)
         .map_err(ConfineError::of("set its parent-death signal (PR_SET_PDEATHSIG)"))?;
     prctl::set_dumpable(false)

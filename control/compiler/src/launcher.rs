@@ -1,7 +1,8 @@
 //! Launcher: the thread that starts programs for the daemon's other threads, which may not start programs.
 //!
-//! The launcher has the privileges of a file thread, and may also start programs. It lives as long as the
-//! process. So a child that must end with its parent thread ends with the process.
+//! The launcher has the privileges of a file thread, and may also start programs. The kernel kills a child
+//! with a parent-death signal when the thread that started the child ends. The launcher lives as long as the
+//! process, so such a child ends with the process.
 
 use std::io;
 use std::process::{Child, Command};

@@ -39,7 +39,8 @@ pub struct ChildCommand {
 }
 
 impl ChildCommand {
-    /// Returns this program itself with `compile-plugin`, even if its file was replaced since its start.
+    /// Returns the command that starts this program itself with the argument `compile-plugin`, even if the
+    /// program's file was replaced since the program's start.
     pub fn own() -> Self {
         Self { program: "/proc/self/exe".into(), arguments: vec!["compile-plugin".into()] }
     }
@@ -113,8 +114,8 @@ struct Running {
 
 impl Drop for Running {
     fn drop(&mut self) {
-        // If the process has ended, reap it at once. If it may not be killed (it is `nobody`'s, and CAP_KILL
-        // is missing), don't wait for it: it ends by its own limits.
+        // Reap the process at once if it has ended. A daemon without CAP_KILL may not kill a process of
+        // `nobody`; then don't wait for the process, which ends by its own limits.
         match self.child.kill() {
             Ok(()) => _ = self.child.wait(),
             Err(error) => tracing::error!("can't kill a compiler process: {error}"),
@@ -123,8 +124,8 @@ impl Drop for Running {
 }
 
 impl Running {
-    /// Starts the process. No code runs between fork and exec, since the kernel would then copy the page
-    /// tables of the whole daemon. The process sets its limits itself instead.
+    /// Starts the process. Runs no code of the daemon between fork and exec: such code would make the kernel
+    /// copy the page tables of the whole daemon first. So the process itself sets its limits.
     fn start(command: &ChildCommand, module: File, order: Order) -> std::io::Result<Self> {
         let mut program = Command::new(&command.program);
         program

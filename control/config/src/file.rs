@@ -1,8 +1,8 @@
 //! Reads faulty files, and reports all errors at once.
 //!
-//! Each list entry and each table is read alone. The reader notes each error, and removes the faulty value
-//! until the rest can be read. So no error hides a later one. The resulting configuration omits list entries
-//! with an error.
+//! Each list entry and each table is read alone. When the reader finds an error in it, it notes the error,
+//! removes the faulty value, and tries again until the rest can be read. So no error hides a later one. The
+//! resulting configuration omits list entries with an error.
 
 use std::ops::Range;
 
@@ -19,8 +19,8 @@ pub(crate) struct Rest {
 }
 
 impl Rest {
-    /// Returns the configuration without the parts in `wrong`. List entries are omitted, and tables get their
-    /// default values.
+    /// Returns the configuration without the parts in `wrong`: faulty list entries are omitted, and faulty
+    /// tables get their default values.
     pub fn without(self, wrong: &WrongParts, origin: &str, text: &str) -> Config {
         let Self { mut config, mut left_out } = self;
         let is_wrong = |table| wrong.contains(&(table, None));
@@ -103,7 +103,7 @@ struct Alone<'a> {
 
 impl Alone<'_> {
     /// Returns the item without its faulty values, and notes an error for each of them. Returns `None` if the
-    /// rest of the item can't be read either.
+    /// item can't be read even without them.
     fn read(&self, mut item: Tree, found: &mut Found) -> Option<Tree> {
         let depth = 1 + usize::from(self.index.is_some());
         // Tables and lists from which a faulty value was removed.
@@ -115,8 +115,8 @@ impl Alone<'_> {
                 None => error,
             };
             let steps: Vec<PathStep> = error.path().skip(depth).cloned().collect();
-            // Removing a misspelt key makes the key a missing one, and removing a faulty element makes its
-            // list too short. These second errors are not noted.
+            // If a misspelt key is removed, the correct key is missing. If a faulty element is removed, its
+            // list is too short. These errors only follow from the first error, so they are not noted.
             let is_result =
                 matches!(error.fault(), Fault::Missing(_) | Fault::Wrong { present: Present::ListOf(_), .. });
             if !(is_result && mended.contains(&steps)) {

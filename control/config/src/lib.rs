@@ -51,8 +51,8 @@ impl Config {
         Self::parse_further(text, origin, |_| None)
     }
 
-    /// Reads and checks a configuration. If there are errors, `further` checks the configuration without the
-    /// faulty parts ([`Config::lacks`]), and returns further errors.
+    /// Reads and checks a configuration. If there are errors, calls `further` with the configuration without
+    /// the faulty parts ([`Config::lacks`]). `further` checks it, and returns further errors.
     ///
     /// # Errors
     /// Returns the errors of [`Self::parse`] and of `further`, in the order of the file.

@@ -97,7 +97,7 @@ impl Filter {
 }
 
 impl Router {
-    /// Copies the settings that can't change while the router runs from `from`.
+    /// Copies from `from` the settings that can't change while the router runs.
     pub(crate) fn keep_fixed(&mut self, from: &Self) {
         self.mode = from.mode;
         self.workers = from.workers;

@@ -96,7 +96,7 @@ fn errors_that_follow_from_another_error_are_left_out() {
         "[router]\non-death = \"kernl\"\n\n[[port]]\nname = \"a\"\ndevice = \"e\"\n\n[[filter]]\nmatch = \"*\"\naction = \"drop\"\n",
         &[("2:12", "did you mean \"kernel\"?")],
     );
-    // A list without its faulty elements isn't reported as too short.
+    // Leaving out the faulty elements of a list does not cause the error that the list is too short.
     let port = "[[port]]\nname = \"a\"\nkind = \"memory\"\n";
     let wrong = ("4:9", "\"port[0].vlan[0]\" is the string \"a\": give a whole number");
     assert_errors(&format!("{port}vlan = [\"a\", 5]\n"), &[wrong]);

@@ -30,7 +30,7 @@ fn resolved<'s>(root: &'s Value, schema: &'s Value) -> &'s Value {
     }
 }
 
-/// Returns a TOML value of a type that the key can't have, such as `{}` for a text or a number.
+/// Returns a TOML value whose type is wrong for the key, such as `{}` for a text or a number.
 fn wrong(schema: &Value) -> &'static str {
     let kind = schema["type"].to_string();
     if kind.contains("object") || kind.contains("array") { "true" } else { "{ of = \"another kind\" }" }

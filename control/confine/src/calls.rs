@@ -102,7 +102,7 @@ impl Calls {
         for call in [libc::SYS_mmap, libc::SYS_mprotect] {
             rules.insert(call, vec![SeccompRule::new(vec![data_only.clone()])?]);
         }
-        // `abort` sends a signal to its own process, so signals to it stay allowed.
+        // Allow signals to this process itself, because `abort` sends one.
         let own = u64::from(std::process::id());
         let to_itself = SeccompCondition::new(0, SeccompCmpArgLen::Dword, SeccompCmpOp::Eq, own)?;
         rules.insert(libc::SYS_tgkill, vec![SeccompRule::new(vec![to_itself])?]);

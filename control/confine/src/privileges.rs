@@ -41,9 +41,9 @@ pub enum Privileges {
 }
 
 impl Privileges {
-    /// Removes all other capabilities permanently from the calling thread, and from the threads that it
-    /// starts. Starting a program does not bring them back (`no_new_privs`, bounding set). System calls
-    /// beyond the thread's task fail with `EPERM`.
+    /// Permanently removes all capabilities outside this set from the calling thread, and from the threads
+    /// that it starts. Starting a program does not bring them back (`no_new_privs`, bounding set). System
+    /// calls beyond the thread's task fail with `EPERM`.
     ///
     /// # Errors
     /// The kernel refuses. The thread then has its former privileges, or fewer.
@@ -73,7 +73,8 @@ impl Privileges {
         kept.iter().copied().collect()
     }
 
-    /// Runs `work` on a new thread with only these privileges. Threads that `work` starts have no more.
+    /// Runs `work` on a new thread that has only these privileges. Threads that `work` starts have no further
+    /// privileges.
     ///
     /// # Errors
     /// The thread can't be started or confined, or `work` panics.
@@ -222,7 +223,8 @@ mod tests {
                 assert_eq!(owner == Err(nix::errno::Errno::EPERM), refused, "{left:?}: chown");
                 let connected = std::net::TcpStream::connect(address);
                 assert_eq!(connected.is_err_and(|error| error.raw_os_error() == denied), refused, "{left:?}");
-                // Signal 0 is not sent; the kernel only checks whether it might be.
+                // Signal 0 is never delivered: the kernel only checks whether the caller may signal the
+                // process.
                 assert_eq!(kill(getppid(), None) == Err(nix::errno::Errno::EPERM), refused, "{left:?}: kill");
                 assert_eq!(kill(getpid(), None), Ok(()), "{left:?}: itself");
                 let parent = getppid().as_raw() as usize;

@@ -79,7 +79,8 @@ const NAMESPACES: [libc::c_int; 7] = [
 #[cfg(target_arch = "x86_64")]
 const X32: u32 = 0x4000_0000;
 
-/// Task of a thread, which decides about exceptions from the refused calls and additional refusals.
+/// Refusal of system calls to a thread. The fields describe the thread's task: it may make some of the calls,
+/// or is refused further ones.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Refused {
     /// Whether the thread may start programs.
@@ -90,10 +91,10 @@ pub(crate) struct Refused {
 }
 
 impl Refused {
-    /// Refuses these calls to the calling thread, and to the threads that it starts.
+    /// Refuses the calls to the calling thread, and to the threads that it starts.
     ///
     /// # Errors
-    /// The kernel has no seccomp filters, or refuses one of these.
+    /// The kernel has no seccomp filters, or refuses one of the filters.
     pub fn refuse_to_thread(self) -> Result<(), ConfineError> {
         let mut filters = [self.filter(), unreadable(self.is_worker)].into_iter();
         filters.try_for_each(|filter| install(filter, seccompiler::apply_filter))

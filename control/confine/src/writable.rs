@@ -27,8 +27,8 @@ pub(crate) enum Writable {
 }
 
 impl Writable {
-    /// Restricts the calling thread, and the threads that it starts, to these files (Landlock). A kernel
-    /// without Landlock allows all files.
+    /// Restricts the calling thread, and the threads that it starts, to this set of files (Landlock). On a
+    /// kernel without Landlock, the threads may write all files.
     ///
     /// # Errors
     /// The kernel refuses.

@@ -31,13 +31,13 @@ pub enum ControlError {
     /// Failure of the system.
     #[error("{0}")]
     System(String),
-    /// Worker that does not answer in time. It still carries out its commands once it continues.
+    /// Worker that does not answer in time. The worker still carries out its commands when it resumes.
     #[error("{0}")]
     Silent(String),
     /// Lack of space: the disk is full or read-only, or memory is short. Nothing was changed.
     #[error("{0}")]
     NoRoom(String),
-    /// Request that needs a higher role, with that role and the text of the error.
+    /// Request that needs a higher role than the caller has: the needed role, and the text of the error.
     #[error("{1}")]
     Forbidden(Role, String),
     /// List with faulty entries; no entry was carried out.
@@ -121,8 +121,9 @@ impl Unplannable {
         result.map_err(|error| self.errors.push(error)).ok()
     }
 
-    /// Works like [`unless`](Self::unless), and places the error at the entry at `path`. Ignores unknown
-    /// names if invalid parts of the configuration were left out, because those parts may define the names.
+    /// Returns the value of a result, or records its error at the configuration entry at `path` and returns
+    /// `None`. Ignores unknown names if invalid parts of the configuration were left out, because those parts
+    /// may define the names.
     pub fn unless_named<T>(
         &mut self,
         result: Result<T, ControlError>,
@@ -138,8 +139,8 @@ impl Unplannable {
     /// Refuses the configuration if an error was recorded.
     ///
     /// # Errors
-    /// Returns the first error without a position in the file, if there is one; else all errors with their
-    /// positions.
+    /// If an error has no position in the file, returns the first such error. Otherwise returns all errors
+    /// with their positions.
     pub fn refuse(self) -> Result<(), ControlError> {
         let (mut placed, mut others) = (Vec::new(), Vec::new());
         for error in self.errors {
@@ -205,8 +206,8 @@ impl ControlError {
         }
     }
 
-    /// Adds a position in the configuration file: of the entry at `path`, or of the longest part of `path`
-    /// that exists.
+    /// Adds a position in the configuration file: the position of the value at `path`, or of the longest part
+    /// of `path` that exists.
     pub(crate) fn placed(self, config: &Config, path: &[Step<'_>]) -> Self {
         match &self {
             Self::Invalid(message) | Self::NotFound(message) | Self::Conflict(message) => {
@@ -314,7 +315,7 @@ impl From<millrace_plugin::PluginControlError> for ControlError {
 mod tests {
     use super::*;
 
-    /// Error of a layer above the system, with an error of the system as its cause.
+    /// Error of a layer above the operating system. Its cause is an error of the operating system.
     #[derive(Debug, thiserror::Error)]
     #[error("the notebook: {0}")]
     struct Above(#[source] io::Error);

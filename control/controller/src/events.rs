@@ -43,8 +43,8 @@ impl Events {
         self.0.log.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Returns the log and the current time of its clock, in milliseconds. Also updates the offset between
-    /// the log's clock and the wall clock.
+    /// Returns the log, and the current time of the log's clock in milliseconds. Also updates the offset
+    /// between the log's clock and the wall clock.
     fn now(&self) -> (MutexGuard<'_, EventLog>, u64) {
         let mut log = self.lock();
         let at = self.0.began.elapsed().as_millis() as u64;
@@ -96,7 +96,7 @@ fn without_long(value: Value) -> Value {
     }
 }
 
-/// Returns the beginning of a text in one line, without control characters.
+/// Returns the first characters of a text as one line without control characters, up to [`MOST_TEXT`].
 fn cut(text: &str) -> String {
     let letter = |letter: char| if letter.is_control() { ' ' } else { letter };
     text.chars().take(MOST_TEXT).map(letter).collect()

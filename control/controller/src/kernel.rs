@@ -18,7 +18,8 @@ pub(crate) struct Kernel {
 }
 
 impl Kernel {
-    /// Returns the kernel's route to exactly this prefix; `None` without such a route, or without a mirror.
+    /// Returns the kernel's route to exactly this prefix; `None` if there is no such route, or if there is no
+    /// mirror.
     pub fn route_to(&self, prefix: IpNet) -> Option<HostRoute> {
         self.mirror.as_ref()?.state().effective(prefix)
     }

@@ -1,7 +1,7 @@
 //! Owns the router's state, and connects the control side to the pipeline.
 //!
 //! # Levels of state
-//! Control holds the tables as configured. Each lower level holds a digest of them, and gets a new digest
+//! Control holds the tables as configured. Each lower level holds a reduced form of them, and gets a new one
 //! when a level above changes. (Control is the master processor of *VERA*, section 3.2.1.)
 //!
 //! | state | control | worker | XDP program |

@@ -163,7 +163,7 @@ impl Model {
         Ok(for_kernel)
     }
 
-    /// Returns the route for the workers, or `None` if the kernel keeps the route. `towards` returns the port
+    /// Returns the route for the workers, or `None` if the kernel keeps the route. `towards` finds the port
     /// whose subnet contains an address, among the ports without a kernel device.
     pub fn plan_route(
         &self,
@@ -196,7 +196,7 @@ pub(crate) fn in_no_subnet(route: &millrace_config::Route) -> ControlError {
     ))
 }
 
-/// Returns the next hops of a route; `None` unless all of them are at ports without a kernel device.
+/// Returns the next hops of a route if all of them are at ports without a kernel device, else `None`.
 fn own_hops(
     model: &Model,
     route: &millrace_config::Route,

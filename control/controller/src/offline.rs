@@ -40,14 +40,14 @@ use crate::workers::route_table::RouteTable;
 
 use workers::OfflineWorkers;
 
-/// Maximum number of iterations of the workers at one time of the clock. Workers that are busy for longer
-/// have a bug.
+/// Maximum number of iterations of the workers while the virtual clock stands still. Workers that still have
+/// work afterwards have a bug.
 const ROUNDS: usize = 100_000;
 /// Interval between refreshes of the neighbours in use, the same as in a router with devices.
 const REFRESH: Duration = Duration::from_secs(1);
 
-/// Function that makes a port's device. It gets the port's name and memory port, and may return the memory
-/// port, a wrapper of it, or another device.
+/// Function that makes a port's device. It gets the port's name and the port's memory device. It may return
+/// this memory device, a wrapper of it, or another device.
 pub type MakeDevice<'a> = dyn FnMut(&str, millrace_port::Memory) -> Box<dyn Port> + 'a;
 
 /// Router under a virtual clock.
@@ -79,7 +79,8 @@ impl OfflineRouter {
     }
 
     /// Creates a router like [`with_plugins`](Self::with_plugins), with the devices that `device` makes.
-    /// [`inject`](Self::inject) and [`take`](Self::take) need a device that uses its memory port.
+    /// [`inject`](Self::inject) and [`take`](Self::take) work only at ports whose device uses the memory
+    /// device given to `device`.
     pub fn with_devices(
         text: &str,
         plugins: Vec<Arc<dyn Plugin>>,
@@ -136,8 +137,8 @@ impl OfflineRouter {
         self.ports.push((plan.clone(), handle));
     }
 
-    /// Enables offload for flows that enter and leave by these ports. `cache` returns the flow cache of a
-    /// worker by its number.
+    /// Enables offload for flows that both enter and leave by one of these ports. `cache` returns the flow
+    /// cache of the worker with the given number.
     pub fn set_flow_cache(&mut self, cache: impl Fn(usize) -> Box<dyn WorkerFlowCache>, ports: &[&str]) {
         let caches = (0..self.workers.len()).map(|worker| OffloadCommand::SetCache(cache(worker)));
         self.workers.tell_each(caches.collect());
@@ -215,8 +216,8 @@ impl OfflineRouter {
         let _ = self.advance_seeing(duration, |_| Ok(()));
     }
 
-    /// Works like [`advance`](Self::advance), and calls `see` after each run of the workers, so at each time
-    /// with timed work.
+    /// Works like [`advance`](Self::advance), and calls `see` after each run of the workers: at the start, at
+    /// each time with timed work, and at the end.
     pub fn advance_seeing(
         &mut self,
         duration: Duration,

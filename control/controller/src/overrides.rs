@@ -36,9 +36,9 @@ impl Overrides {
         Ok(config.normalized())
     }
 
-    /// Removes the overrides from the running configuration. A value that still equals its override becomes
-    /// the value of the base configuration, `said`. `on-death` stays as overridden, because a configuration
-    /// with bindings must set it.
+    /// Removes the overrides from the running configuration. A value that still equals its override is
+    /// replaced by the value of the base configuration, `said`. `on-death` keeps the value of its override,
+    /// because a configuration with bindings must set `on-death`.
     pub(crate) fn taken_out(&self, mut runs: Config, said: &Config) -> Config {
         let (router, api) = (&mut runs.router, &mut runs.api);
         if self.mode == Some(router.mode) {

@@ -100,8 +100,8 @@ impl Model {
         Ok(model)
     }
 
-    /// Returns the errors in the rest of a configuration whose invalid entries were left out. Returns `None`
-    /// if there are no errors, or if they might only follow from the left-out entries.
+    /// Returns the errors in a configuration from which invalid entries were left out. Returns `None` if
+    /// there are no errors, or if all errors might only follow from the left-out entries.
     pub fn wrong_with_rest(rest: &Config, loader: &Loader) -> Option<ConfigErrors> {
         if rest.lacks("port") && plan_ports(rest).is_err() {
             return None;
@@ -114,7 +114,8 @@ impl Model {
 }
 
 /// Creates the configured instances. Returns the names of the instances that can't be created. If a plugin
-/// failed to load, unknown plugin names cause no errors, because they may be the name of that plugin.
+/// failed to load, instances of unknown plugins cause no errors, because the unknown name may be the name of
+/// that plugin.
 fn create_instances<'c>(
     model: &mut Model,
     config: &'c Config,
@@ -140,8 +141,8 @@ fn create_instances<'c>(
             missing.insert(name);
             let setting = error.setting().unwrap_or_default().to_owned();
             let is_there = settings.remove(&setting).is_some();
-            // A required setting seems to be missing, but may have been left out above because its name is
-            // misspelt.
+            // A required setting seems to be missing. It may be a misspelt setting that this loop has left
+            // out.
             if !is_there && settings.len() < instance.settings.len() {
                 break;
             }
@@ -219,7 +220,7 @@ fn load_plugin(
     Ok(())
 }
 
-/// Plans the scheduler trees of ports. Checks the settings of flows only if their tree is valid.
+/// Plans the scheduler trees of ports. Checks the settings of single flows only in valid trees.
 fn plan_schedulers(model: &mut Model, config: &Config, wrong: &mut Unplannable) {
     let mut planned = Vec::new();
     for PortPlan { id, config: port, settings } in &model.ports {

@@ -180,8 +180,8 @@ impl Router {
     /// Locks the state for a single change. Every single change starts with this function.
     ///
     /// # Errors
-    /// Refuses while a transaction is running, because the change would interfere with it. Refuses while a
-    /// revision waits for confirmation, because a rollback would undo the change.
+    /// Returns an error while a transaction is running, because the change would interfere with it. Also
+    /// returns an error while a revision waits for confirmation, because a rollback would undo the change.
     pub(crate) fn to_change(&self) -> Result<MutexGuard<'_, Inner>, ControlError> {
         let inner = self.lock();
         inner.settings.settled()?;

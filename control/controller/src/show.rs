@@ -36,7 +36,7 @@ pub(crate) struct KernelShare {
     pub seen_bytes: u64,
     /// Frames that the program passed to the kernel.
     pub passed: u64,
-    /// Frames that the program dropped for reasons other than those counted below.
+    /// Frames that the program dropped for reasons that have no counter of their own below.
     pub dropped: u64,
     /// Frames received at this port that the offload forwarded.
     pub forwarded: u64,
@@ -54,7 +54,7 @@ pub(crate) struct KernelShare {
 }
 
 impl KernelShare {
-    /// Returns the drops of the XDP program that have the same drop reasons as drops of workers.
+    /// Returns the drops of the XDP program for which workers use the same drop reasons.
     pub fn drops(&self) -> [(DropReason, u64); 4] {
         [
             (DropReason::Filter, self.filtered),
@@ -94,14 +94,15 @@ fn all_drops(snapshot: &Snapshot) -> DropCounts {
 
 /// Returns the packet totals over the pipeline, the devices and the XDP programs.
 ///
-/// The pipeline counts packets taken from devices and given to devices. All other packets are counted by
-/// devices: frames lost before they were read, held inside, created, or not sent.
+/// The pipeline counts the packets that it takes from devices and gives to devices. Devices count all other
+/// packets: frames lost before they were read, and frames that the device holds, creates or fails to send.
 pub(crate) fn summary(snapshot: &Snapshot, kernel: &[KernelShare]) -> SummaryView {
     let totals = &snapshot.totals;
     let passed: u64 = kernel.iter().map(|share| share.passed).sum();
     let passed_drops: u64 = kernel.iter().map(|share| share.dropped).sum();
     let forwarded: u64 = kernel.iter().map(|share| share.forwarded).sum();
-    // The snapshot already contains these drops, so they count only as received.
+    // The drop counters of the snapshot already contain these packets, so here they are added only to the
+    // received packets.
     let dropped_there: u64 = kernel.iter().flat_map(KernelShare::drops).map(|(_, packets)| packets).sum();
     let hosts = || snapshot.hosts.iter().map(|(_, count)| count);
     let devices = || snapshot.devices.iter().map(|(_, count)| count).chain(hosts()).chain([&snapshot.closed]);

@@ -57,14 +57,15 @@ use workers::start_workers;
 pub struct StartOptions {
     /// Whether to start even if the router bypasses policies that the kernel has for the ports.
     pub ignore_kernel_policy: bool,
-    /// Function that ends the process at once, without running any of its code. The watchdog thread calls it
-    /// when an instance's call does not return. If it is `None`, there is no watchdog and no crash handler.
+    /// Function that ends the process at once, without running further code of the process. The watchdog
+    /// thread calls it when an instance's call does not return. If the function is `None`, there is no
+    /// watchdog and no crash handler.
     pub end: Option<fn()>,
     /// Command-line options that override the configuration.
     pub overrides: Overrides,
     /// Text and origin of the configuration; `None` if the configuration has no text.
     pub source: Option<Source>,
-    /// Name of the router in the revision store, which is its socket path.
+    /// Name of the router in the revision store: the path of the router's socket.
     pub router: Option<String>,
 }
 
@@ -85,7 +86,7 @@ pub fn revisions(config: &Config, router: Option<String>) -> Store {
 /// Starts a router. When this returns, the router forwards.
 ///
 /// # Errors
-/// Returns the reason of the failure in one sentence. All completed steps are undone then.
+/// Returns the reason of the failure in one sentence. All completed steps of the start are undone then.
 pub async fn start(mut config: Config, options: StartOptions) -> Result<Router, ControlError> {
     let base = Base::started(first_revision(&config, options.source)?);
     options.overrides.put_into(&mut config);
@@ -197,8 +198,8 @@ fn first_revision(config: &Config, source: Option<Source>) -> Result<Draft, Cont
     Ok(Draft { who: Who::router(), comment, origin, state: State::Good, changes: 0, text })
 }
 
-/// Puts instances into quarantine whose calls crashed an earlier run, and installs the crash handler for this
-/// run.
+/// Puts the instances whose calls crashed an earlier run into quarantine, and installs the crash handler for
+/// this run.
 fn remember_crashes(memory: &mut Memory, state: Option<&Path>) -> Result<(), ControlError> {
     if let Some(directory) = state {
         match memory.quarantine.take_crashes(directory) {
@@ -371,8 +372,8 @@ pub(crate) fn findings(devices: &[u32], forwarding: Forwarding) -> Result<Vec<Po
         Forwarding::On => SwitchUse::Ignored,
         Forwarding::Kernel => SwitchUse::Followed,
     };
-    // The devices are claimed by now, so no running router uses them. Millrace programs on them were left by
-    // a dead router.
+    // The devices are claimed by now, so no running router uses them. If they have programs of Millrace, a
+    // dead router left these programs.
     policy::inspect(devices, &Ours { programs: own_program_ids(), switches })
         .map_err(|error| ControlError::system("ask the kernel for its policies", error))
 }

@@ -59,7 +59,7 @@ fn frame(port: u16) -> Vec<u8> {
     frame
 }
 
-/// Writes a pcap file with one frame to each of these UDP ports, all with the same timestamp.
+/// Writes a pcap file with one frame to each of these UDP ports. All frames have the same timestamp.
 fn recorded(path: &Path, ports: &[u16]) {
     let mut file = Vec::new();
     [0xa1b2_c3d4_u32, 0x0004_0002, 0, 0, 65_535, 1].iter().for_each(|word| file.extend(word.to_le_bytes()));

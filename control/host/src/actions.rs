@@ -36,7 +36,8 @@ pub struct OwnRoute {
     pub kind: RouteKind,
     /// Priority; the lowest wins. 0 means 1024 for IPv6, as in the kernel.
     pub metric: u32,
-    /// Next hops of a `Unicast` route, with weights from 1 to 256. Of their flags only `onlink` counts.
+    /// Next hops of a `Unicast` route, with weights from 1 to 256. Their flag `onlink` is passed to the
+    /// kernel; their other flags are ignored.
     pub next_hops: Vec<HostNextHop>,
 }
 
@@ -55,8 +56,8 @@ impl Actions {
         Ok(Self { socket: Socket::open(libc::NETLINK_ROUTE as isize)?, known: None })
     }
 
-    /// Asks the kernel to resolve a neighbour. The result arrives as a [`crate::HostChange::Neighbour`]. For
-    /// a known neighbour, the kernel confirms its entry again before the entry expires.
+    /// Asks the kernel to resolve a neighbour. The result arrives as a [`crate::HostChange::Neighbour`]. If
+    /// the kernel knows the neighbour already, it confirms the neighbour's entry before the entry expires.
     pub fn resolve(&mut self, ifindex: u32, ip: IpAddr) -> Result<(), HostError> {
         const NTF_USE: u8 = 1;
         const DST: u16 = 1;
@@ -74,8 +75,8 @@ impl Actions {
     /// A foreign route of the same prefix and metric stays untouched.
     ///
     /// # Errors
-    /// The kernel refuses the route, which the error names; `EEXIST` if a foreign route has the prefix and
-    /// metric.
+    /// The kernel refuses the route. The error names the route, and is `EEXIST` if a foreign route has the
+    /// prefix and metric.
     pub fn install_route(&mut self, route: &OwnRoute) -> Result<(), HostError> {
         let key = (route.prefix, kernel_metric(route.prefix, route.metric));
         let what = || format!("install route {} metric {}", route.prefix, key.1);
@@ -224,7 +225,8 @@ fn multipath(prefix: IpNet, hops: &[HostNextHop]) -> Vec<u8> {
     const HEADER: usize = 16;
     let mut bytes = Vec::new();
     for hop in hops {
-        // Build the attributes as a request without header, and cut off the netlink header.
+        // Build the attributes of a next hop as a request without a fixed header, and cut off the netlink
+        // header.
         let attributes = with_gateway(Request::new(0, 0, &[]), prefix, hop).finish(0).split_off(HEADER);
         bytes.extend(((attributes.len() + 8) as u16).to_ne_bytes());
         bytes.push(if hop.onlink { ONLINK as u8 } else { 0 });

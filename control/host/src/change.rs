@@ -7,8 +7,8 @@ use ipnet::IpNet;
 
 use crate::{Family, HostLink, HostNeighbour, HostRoute};
 
-/// Change of one object of the kernel's network state. In a batch, the last change of an object is the valid
-/// one.
+/// Change of one object of the kernel's network state. If a batch has several changes of an object, only the
+/// last one is valid.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum HostChange {
     /// New or changed device.
@@ -49,8 +49,8 @@ pub enum HostChange {
         /// Whether the kernel forwards.
         enabled: bool,
     },
-    /// Possible change of the queueing disciplines of a device; `None` for any device.
-    /// [`queueing`](crate::policy::queueing) returns the current ones.
+    /// Possible change of the queueing disciplines of a device; with `None`, of any device.
+    /// [`queueing`](crate::policy::queueing) returns the current queueing disciplines.
     Queueing(Option<u32>),
 }
 

@@ -6,9 +6,9 @@ use std::io;
 /// Index of the dropped transmit packets among the numbers after a device's name.
 const TRANSMIT_DROPPED: usize = 11;
 
-/// Returns the number of packets that each device of the calling thread's network namespace failed to send,
-/// by device name. The numbers count from the creation of the device and include all senders. A veth counts
-/// packets that its peer had no room for or refused as too long.
+/// Returns the number of packets that each device failed to send, by device name, in the network namespace of
+/// the calling thread. The numbers count from the creation of the device and include all senders. A veth also
+/// counts packets that its peer refused: the peer had no room, or the packet was too long.
 pub fn transmit_drops() -> io::Result<HashMap<String, u64>> {
     std::fs::read_to_string("/proc/thread-self/net/dev").map(|text| parsed(&text))
 }

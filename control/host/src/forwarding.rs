@@ -11,8 +11,8 @@ use crate::address::Family;
 pub struct DeviceSwitches {
     /// Sysctl `forwarding`: the kernel forwards packets that arrive here.
     pub forwarding: bool,
-    /// `force_forwarding` (IPv6, Linux 6.17 and up): the device forwards though the namespace's switch is
-    /// off.
+    /// `force_forwarding` (IPv6, Linux 6.17 and up): the device forwards even if forwarding is off in the
+    /// namespace.
     pub force_forwarding: bool,
     /// `rp_filter` (IPv4): 0 off, 1 strict, 2 loose.
     pub rp_filter: u8,
@@ -48,7 +48,8 @@ impl SwitchesUpdate {
         multicast_forwarding: Some(false),
     };
 
-    /// Returns the switches that `self` or `other` names. If both name a switch, the value of `self` counts.
+    /// Returns the switches that `self` or `other` contains. If both contain a switch, the value in `self`
+    /// counts.
     pub(crate) fn or(self, other: Self) -> Self {
         Self {
             forwarding: self.forwarding.or(other.forwarding),
@@ -58,7 +59,7 @@ impl SwitchesUpdate {
         }
     }
 
-    /// Returns the switches of `self` that `other` does not name.
+    /// Returns the switches that `self` contains and `other` does not.
     pub(crate) fn without(self, other: &Self) -> Self {
         Self {
             forwarding: self.forwarding.filter(|_| other.forwarding.is_none()),
@@ -81,7 +82,7 @@ pub struct Forwarding {
 impl Forwarding {
     /// Whether the kernel would forward a packet that arrived on the device.
     ///
-    /// IPv4 uses only the device's switch, IPv6 the namespace's.
+    /// For IPv4, only the switch of the device counts; for IPv6, only that of the namespace.
     pub fn enabled(&self, ifindex: u32, family: Family) -> bool {
         let device = self.devices.get(&(ifindex, family)).copied().unwrap_or_default();
         match family {

@@ -54,7 +54,7 @@ pub struct HostNeighbour {
     pub ifindex: u32,
     /// Protocol address of the neighbour.
     pub ip: IpAddr,
-    /// Ethernet address of the neighbour, if known; meaningful only while [`NeighbourState::valid`].
+    /// Ethernet address of the neighbour, if known. It may be used only if [`NeighbourState::valid`].
     pub mac: Option<[u8; 6]>,
     /// Neighbour unreachability detection (NUD) state.
     pub state: NeighbourState,

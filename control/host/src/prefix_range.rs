@@ -12,7 +12,8 @@ use ipnet::IpNet;
 pub struct PrefixRange {
     /// Exclusive lower bound; `None` for no bound.
     pub after: Option<IpNet>,
-    /// Prefix that contains all prefixes of the range and may itself be one of them; `None` for all prefixes.
+    /// Prefix that contains all prefixes of the range. The range may include this prefix itself. `None` for
+    /// all prefixes.
     pub within: Option<IpNet>,
 }
 

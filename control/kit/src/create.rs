@@ -10,7 +10,7 @@ use crate::{KitError, Language};
 /// Header file that is the SDK for C.
 pub(crate) const C_HEADER: &str = include_str!("../../../sdk/c/millrace.h");
 
-/// Expands to the Rust SDK's files: path in `sdk/rust/src`, and text.
+/// Expands to a list of the Rust SDK's files, each with its path in `sdk/rust/src` and its text.
 macro_rules! sdk {
     ($($file:literal),* $(,)?) => {
         &[$((concat!("millrace/sdk/src/", $file), include_str!(concat!("../../../sdk/rust/src/", $file)))),*]
@@ -59,8 +59,8 @@ const C: &[(&str, &str)] = &[
     (".gitignore", include_str!("../templates/gitignore")),
 ];
 
-/// Names that can't name a plugin, since cargo or the compiler reserves them, or other crates of the project
-/// have them.
+/// Names that a plugin can't have: cargo or the compiler reserves them, or other crates of the project use
+/// them.
 const TAKEN: [&str; 9] = [
     "alloc",
     "core",

@@ -59,7 +59,7 @@ pub enum KitError {
     Io {
         /// Path of the file or program.
         path: PathBuf,
-        /// Error of the system.
+        /// Error of the operating system.
         error: io::Error,
     },
 }

@@ -87,8 +87,9 @@ impl Machine {
         })
     }
 
-    /// Returns the way to compile Rust in this folder to WebAssembly. Prefers the first compiler in PATH with
-    /// a precompiled library. Without one, takes the first compiler with the library's sources.
+    /// Returns the way to compile the Rust project in a folder to WebAssembly. Uses the first compiler in
+    /// PATH with a precompiled standard library; if there is none, the first compiler with the sources of the
+    /// standard library.
     pub(crate) fn rust_way(&self, directory: &Path) -> Result<RustWay, KitError> {
         let compilers: Vec<_> =
             self.all("rustc").filter_map(|rustc| Some((sysroot(&rustc, directory)?, rustc))).collect();

@@ -128,7 +128,7 @@ pub enum RepositoryError {
     Io {
         /// Path of the file.
         file: PathBuf,
-        /// Error of the system.
+        /// Error of the operating system.
         #[source]
         error: io::Error,
     },

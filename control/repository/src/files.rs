@@ -60,7 +60,8 @@ pub fn generate(secret: &Path) -> Result<GeneratedKey, RepositoryError> {
     write_new(secret, &text, 0o600)?;
     let lines = format!("untrusted comment: minisign public key {}\n{key}\n", key.id());
     if let Err(error) = write_new(&public, &lines, 0o644) {
-        // A key file without the other one is useless. The error tells why the public key is missing.
+        // Remove the secret key, which is useless without the public key. `error` is the reason why the
+        // public key is missing.
         let _ = fs::remove_file(secret);
         return Err(error);
     }

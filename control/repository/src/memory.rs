@@ -17,8 +17,8 @@ pub struct Memory {
 }
 
 impl Memory {
-    /// Opens the records in a directory, which may not exist yet. Without a directory, the records are empty,
-    /// and end with the router.
+    /// Opens the records in a directory, which may not exist yet. Without a directory, the records start
+    /// empty, and are lost when the router ends.
     pub fn open(directory: Option<&Path>) -> Self {
         Self { versions: Versions::open(directory), quarantine: Quarantine::open(directory) }
     }
@@ -35,9 +35,10 @@ pub fn usual_state_directory() -> Option<PathBuf> {
     usual(geteuid().is_root(), |name| std::env::var_os(name))
 }
 
-/// Returns the default state directory of the router at `socket`. For `usual_socket`, it is
-/// [`usual_state_directory`]. For another socket, it is a subdirectory of that: `at` followed by the socket's
-/// path. A directory set by systemd is used unchanged, since it belongs to the service.
+/// Returns the default state directory of the router at `socket`. For `usual_socket`, this is
+/// [`usual_state_directory`]. For another socket, it is a subdirectory of [`usual_state_directory`]: `at`,
+/// followed by the socket's path. A directory set by systemd is used unchanged, because it belongs to the
+/// service.
 pub fn state_directory_at(socket: &Path, usual_socket: &Path) -> Option<PathBuf> {
     at(usual_state_directory(), std::env::var_os("STATE_DIRECTORY").is_some(), socket, usual_socket)
 }

@@ -27,7 +27,7 @@ const LOCK: &str = "lock";
 pub struct NotebookError {
     /// Path of the file or directory.
     pub path: PathBuf,
-    /// Error of the system.
+    /// Error of the operating system.
     #[source]
     pub error: io::Error,
 }
@@ -109,8 +109,8 @@ impl<T: Serialize + DeserializeOwned + Clone> Notebook<T> {
         let mut entries = match read(&path) {
             Ok(entries) => entries,
             Err(_) => {
-                // Copy instead of renaming: the file may be unreadable only for a time, and stays until new
-                // content replaces it.
+                // Copy the file instead of renaming it. It may be unreadable only for a time, so it stays
+                // until new content replaces it.
                 let aside = directory.join(format!("{}.damaged", self.file));
                 fs::copy(&path, &aside).map_err(NotebookError::of(&path))?;
                 Vec::new()

@@ -35,7 +35,7 @@ impl Held {
 pub struct Quarantine(Notebook<Held>);
 
 impl Quarantine {
-    /// Opens the quarantine in a directory. Without a directory, the entries end with the router.
+    /// Opens the quarantine in a directory. Without a directory, the entries are lost when the router ends.
     pub fn open(directory: Option<&Path>) -> Self {
         Self(Notebook::open(directory, FILE))
     }

@@ -31,7 +31,7 @@ pub struct Admission {
 pub struct Remembered(Option<(String, KeyId, Option<Version>)>);
 
 impl Repository {
-    /// Creates a repository without loaded plugins, with the memory of earlier runs.
+    /// Creates a repository without loaded plugins. `memory` has the records of earlier runs.
     pub fn new(trust: Trust, memory: Memory) -> Self {
         Self { trust: Arc::new(trust), memory, origins: BTreeMap::new(), previous: BTreeMap::new() }
     }
@@ -42,8 +42,8 @@ impl Repository {
     }
 
     /// Admits a plugin unless it is a downgrade: a signed version below the highest loaded version of the
-    /// same name. All versions signed by a trusted key count for this. So nobody can bring back an old
-    /// vulnerability with an old signature.
+    /// same name. The highest version is that of all versions signed by any trusted key. So nobody can bring
+    /// back an old vulnerability with an old signature.
     ///
     /// # Errors
     /// [`Untrusted::Older`] and [`Untrusted::Forgotten`], unless `allow_downgrade`; [`Untrusted::Version`]
@@ -182,8 +182,8 @@ mod tests {
         let refused = repository.admit("a", "1.0.0", of_first, false).unwrap_err().to_string();
         assert!(refused.contains("older than 2.0.0"), "{refused}");
         assert!(repository.admit("a", "2.0.0", of_first, false).is_ok());
-        // Both keys are trusted, so a signature by the second key doesn't permit a downgrade. When only the
-        // second key is trusted, only its own versions count.
+        // While both keys are trusted, a signature by the second key doesn't permit a downgrade either. While
+        // only the second key is trusted, only versions signed by it count.
         assert!(repository.admit("a", "1.0.0", of_second, false).is_err());
         assert!(start(&[&second]).admit("a", "1.0.0", of_second, false).is_ok());
         assert!(repository.admit("b", "1.0.0", of_first, false).is_ok());

@@ -32,8 +32,8 @@ pub struct StateTaken {
 }
 
 impl StateLock {
-    /// Locks a directory for the router at `socket`. Returns `None` if the lock file can't be created. Then
-    /// no state can be stored there either, and later writes report that.
+    /// Locks a directory for the router at `socket`. Returns `None` if the lock file can't be created: then
+    /// the directory can't store state either, and the first write of state reports the error.
     ///
     /// # Errors
     /// Another router has locked the directory.

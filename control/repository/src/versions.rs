@@ -23,7 +23,7 @@ struct Highest {
 pub(crate) struct Versions(Notebook<Highest>);
 
 impl Versions {
-    /// Opens the versions in a directory. Without a directory, they end with the router.
+    /// Opens the versions in a directory. Without a directory, the versions are lost when the router ends.
     pub fn open(directory: Option<&Path>) -> Self {
         Self(Notebook::open(directory, FILE))
     }

@@ -84,8 +84,8 @@ impl AuditLog {
         }
     }
 
-    /// Returns the last `most` lines, the oldest first. Omits unreadable lines, and queued lines that the
-    /// disk does not take within a second.
+    /// Returns the last `most` lines, the oldest first. Omits unreadable lines. Waits at most a second for
+    /// queued lines, and omits lines that are not written by then.
     pub fn last(&self, most: usize) -> io::Result<Vec<AuditEntry>> {
         match &self.0 {
             Kept::Memory(entries) => {

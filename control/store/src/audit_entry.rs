@@ -6,8 +6,8 @@ use serde_json::Value;
 
 use crate::Who;
 
-/// Maximum length of a text in a line, in characters. Without it, long requests could displace the lines of
-/// other users.
+/// Maximum length of a text in a line, in characters. Without this limit, long requests would fill the log
+/// and displace the lines of other users.
 const MOST_TEXT: usize = 200;
 /// Maximum number of items of a list in a line.
 const MOST_ENTRIES: usize = 20;

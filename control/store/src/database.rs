@@ -52,7 +52,8 @@ pub(crate) struct Changes {
 
 /// Open database file, with the lock of this process.
 struct Open {
-    // Must be dropped before `_own`: the database is then closed when another thread may open it.
+    // Fields are dropped in this order: the database must be closed before `_own` lets another thread open
+    // it.
     database: Database,
     _own: MutexGuard<'static, ()>,
 }

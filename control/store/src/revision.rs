@@ -15,7 +15,8 @@ pub struct Who {
 }
 
 impl Who {
-    /// Returns the router itself, which acts at its start and when a confirmation is missing.
+    /// Returns the router itself as originator. It applies the configuration at its start, and rolls back an
+    /// unconfirmed revision.
     pub fn router() -> Self {
         Self { uid: None, name: "router".to_owned() }
     }
@@ -64,7 +65,7 @@ pub struct Revision {
     pub origin: String,
     /// State of the revision.
     pub state: State,
-    /// Number of changes, as the commands that would make them.
+    /// Number of changes, counted as the commands that would make them.
     pub changes: usize,
     /// Socket of the router that owns the revision; `None` if no router was recorded.
     #[serde(default)]
@@ -82,7 +83,7 @@ pub struct Draft {
     pub origin: String,
     /// Initial state.
     pub state: State,
-    /// Number of changes, as the commands that would make them.
+    /// Number of changes, counted as the commands that would make them.
     pub changes: usize,
     /// Text of the configuration.
     pub text: String,

@@ -8,13 +8,13 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use crate::database::{Changes, Place};
 use crate::{Draft, Revision, State, StoreError};
 
-/// Maximum number of revisions. Above it, the oldest revisions that are not good are deleted first, then the
-/// oldest good ones.
+/// Maximum number of revisions. Above this number, the oldest revisions that are not good are deleted first,
+/// then the oldest good ones.
 const MOST: usize = 100;
-/// Number of newest good revisions that this maximum never deletes.
+/// Number of newest good revisions that are never deleted on account of [`MOST`].
 const MOST_SURE: usize = 10;
-/// Maximum size of all texts together, in bytes. Above it, revisions are deleted in the same order. The
-/// newest good revision always stays.
+/// Maximum size of all texts together, in bytes. Above this size, revisions are deleted in the order
+/// described at [`MOST`]. The newest good revision always stays.
 const MOST_BYTES: u64 = 64 << 20;
 
 /// Revisions of a router, in a file or in memory until the router ends. Clones share one store.
@@ -114,8 +114,9 @@ impl Store {
         newest.map(|revision| self.revision(revision.number)).transpose()
     }
 
-    /// Adds revisions atomically, and returns the last of them. On return they are synced to disk. Deletes
-    /// surplus old revisions, but never the running one (`runs`) and the newest good one.
+    /// Adds revisions, and deletes old revisions above the limits, in one atomic change. On return, the
+    /// change is synced to disk. Never deletes the running revision (`runs`) or the newest good one. Returns
+    /// the last added revision.
     pub fn add(&self, drafts: &[Draft], runs: Option<u64>) -> Result<Option<Revision>, StoreError> {
         let old = self.revisions()?;
         let time = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();

@@ -18,8 +18,8 @@ use crate::{Module, WorkbenchError};
 const BATCHES: [usize; 4] = [1, 8, 32, 64];
 /// Length of the packets in bytes, link header included.
 const BYTES: usize = 128;
-/// Maximum number of measured calls per batch size. The warm-up before makes at most as many calls, in at
-/// most a tenth of the time.
+/// Maximum number of measured calls per batch size. The warm-up before them makes at most as many calls, and
+/// takes at most a tenth of [`PATIENCE`].
 const ROUNDS: usize = 20_000;
 /// Maximum time to measure one batch size.
 const PATIENCE: Duration = Duration::from_millis(500);

@@ -42,7 +42,7 @@ pub enum WorkbenchError {
     Io {
         /// Path of the file.
         file: PathBuf,
-        /// Error of the system.
+        /// Error of the operating system.
         error: io::Error,
     },
 }

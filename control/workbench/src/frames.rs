@@ -62,7 +62,7 @@ fn v4(protocol: Protocol, transport: &[u8]) -> Vec<u8> {
     v4_with(protocol, transport, 0x4000)
 }
 
-/// Returns an IPv4 packet with given flags and fragment offset.
+/// Returns an IPv4 packet. `fragment` is the header field with flags and fragment offset.
 fn v4_with(protocol: Protocol, transport: &[u8], fragment: u16) -> Vec<u8> {
     let mut packet = vec![0x45, 0];
     packet.extend((20 + transport.len() as u16).to_be_bytes());

@@ -33,7 +33,7 @@ pub struct TrialOptions<'a> {
     pub output: Option<&'a Path>,
     /// Settings of the instance.
     pub settings: Map<String, Value>,
-    /// Number of packets per call, 1 to 64. The call happens at the arrival time of its last packet.
+    /// Number of packets per call, 1 to 64. The time of a call is the arrival time of the call's last packet.
     pub batch: usize,
     /// Control messages sent after the last packet.
     pub messages: Vec<Message>,
@@ -215,7 +215,7 @@ impl Bench {
     fn periodic(&mut self, now: Instant, first: usize) -> Result<(), WorkbenchError> {
         let fault = match self.instance.periodic(now) {
             Progress::Done => self.instance.take_fault(),
-            // Resume the periodic call as a call without packets.
+            // Resume the periodic call. It has no packets, so the empty `Call` stands for it.
             Progress::Suspended => Call::default().go_on(&mut *self.instance, &mut self.flows, now).1,
         };
         self.after(fault, first)

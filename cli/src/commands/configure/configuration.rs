@@ -138,7 +138,7 @@ pub fn diff(client: &Client, diff: &Diff, json: bool) -> Result<ExitCode, Failur
     Ok(if same { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-/// Confirms the revision that awaits confirmation, so that the router keeps it.
+/// Confirms the unconfirmed revision, so that the router does not revert it.
 pub fn confirm(client: &Client, confirm: &Confirm, json: bool) -> Result<(), Failure> {
     let body = confirm.number.map(|number| json!({"revision": number}));
     let value = client.send(Method::POST, "/configuration/confirm", body.as_ref())?;
@@ -179,7 +179,8 @@ pub fn history(client: &Client, history: &History, json: bool) -> Result<(), Fai
     Ok(())
 }
 
-/// Returns the text of a configuration, with control characters kept: a file may contain any character.
+/// Returns the text of a configuration. Keeps control characters, because a configuration may contain any
+/// character.
 fn text_of(value: &Value) -> String {
     value["text"].as_str().unwrap_or_default().to_owned()
 }
@@ -213,8 +214,8 @@ pub fn save(client: &Client, save: &Save, json: bool) -> Result<(), Failure> {
     let origin = origin(client, &file);
     let value = written(json!({"text": before, "origin": origin, "force": save.force}))?;
     let text = value["text"].as_str().unwrap_or_default();
-    // First the temporary file, then the revision, then the rename. Without a temporary file there is no
-    // revision; if the router refuses the revision, the file stays as it is.
+    // The order is: write the temporary file, store the revision, rename the file. So there is no revision if
+    // the file can't be written, and the file stays as it is if the router refuses the revision.
     let failed = |error| Failure::new(format!("can't write {name}: {error}"));
     let beside = (text != before).then(|| Beside::write(&file, text)).transpose().map_err(failed)?;
     let kept = json!({"text": text, "origin": origin, "comment": save.comment});
@@ -265,7 +266,8 @@ impl Beside {
         let new = file.with_added_extension("new");
         let known = fs::metadata(&file).ok();
         let mode = known.as_ref().map_or(0o644, |known| known.permissions().mode() & 0o7777);
-        // A leftover or foreign file is removed rather than written into.
+        // Remove an existing file of this name, which may be left over or belong to another user, instead of
+        // writing into it.
         match fs::remove_file(&new) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
             _ => {}
@@ -313,7 +315,7 @@ mod tests {
         fs::write(&file, "old").unwrap();
         fs::set_permissions(&file, fs::Permissions::from_mode(0o640)).unwrap();
         drop(Beside::write(&file, "never").unwrap());
-        // A file linked under the temporary name is foreign: its content stays.
+        // Another user's file may be linked under the temporary name. Its content must stay.
         let (other, new) = (folder.join("other"), folder.join("router.toml.new"));
         fs::write(&other, "kept").unwrap();
         fs::hard_link(&other, &new).unwrap();

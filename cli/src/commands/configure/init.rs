@@ -78,7 +78,7 @@ fn configuration(state: &HostState, devices: &[String]) -> String {
     text
 }
 
-/// Returns the reason to skip a device that is not named; `None` for a usable device.
+/// Returns the reason why `init` skips a device that the user didn't name; `None` for a usable device.
 fn left_out(link: &HostLink) -> Option<&'static str> {
     match link {
         HostLink { admin_up: false, .. } => Some("it is down"),
@@ -89,7 +89,8 @@ fn left_out(link: &HostLink) -> Option<&'static str> {
     }
 }
 
-/// Appends a port; with a reason `against` it, as a comment.
+/// Appends a port. If there is a reason `against` using its device, appends the port as a comment, with the
+/// reason.
 fn port(text: &mut String, state: &HostState, link: &HostLink, against: Option<&str>) {
     let kind = link.kind.as_deref().unwrap_or("hardware");
     let carrier = if link.usable() { "up" } else { "no carrier" };
@@ -102,7 +103,7 @@ fn port(text: &mut String, state: &HostState, link: &HostLink, against: Option<&
         let _ = writeln!(text, "# No port: {reason}.");
     }
     let mark = if against.is_some() { "# " } else { "" };
-    // A JSON string is a valid TOML string.
+    // Quote the name as a JSON string, which is also a valid TOML string.
     let name = json!(link.name);
     let _ = writeln!(text, "{mark}[[port]]\n{mark}name = {name}\n{mark}device = {name}");
 }

@@ -19,8 +19,8 @@ pub(super) fn possible() -> Finding {
     }
 }
 
-/// Checks that a file thread can't write kernel settings (`/proc`, `/sys`). Root may write them even without
-/// capabilities.
+/// Checks that a file thread can't write kernel settings (`/proc`, `/sys`). File threads read and write files
+/// for control. Root may write kernel settings even without capabilities.
 pub(super) fn from_settings() -> Finding {
     // Opening the file changes nothing.
     let opened = || std::fs::OpenOptions::new().write(true).open("/proc/self/comm").is_ok();

@@ -10,8 +10,8 @@ use super::system::Finding;
 use crate::arguments::{Connection, DEFAULT_SOCKET};
 use crate::output::{plain, rows};
 
-/// Checks the crashes that the status of the running router lists. Without a running router, checks the state
-/// directory of the router at the connection's socket.
+/// Reports the kept crash captures that the status of the running router lists. Without a running router,
+/// reports those in the state directory of the router at the connection's socket.
 pub(super) fn kept(connection: &Connection, status: Option<Value>) -> Finding {
     let crashes = status.map(|mut status| status["crashes"].take()).unwrap_or_else(|| {
         let state = state_directory_at(&connection.socket, Path::new(DEFAULT_SOCKET));

@@ -124,7 +124,8 @@ impl DeviceView {
         }
     }
 
-    /// Adds the device's queueing discipline to the kernel policies, since packets from Millrace bypass it.
+    /// Adds a queueing discipline of the device to the kernel policies, because packets from Millrace bypass
+    /// the queueing discipline.
     pub fn passes_by(&mut self, discipline: &str) {
         if self.flows_out.works == Some(true) {
             let why = format!(

@@ -36,8 +36,9 @@ pub struct SystemView {
     pub checks: Vec<Check>,
 }
 
-/// Capabilities that `run` needs, with their numbers (include/uapi/linux/capability.h). They are for devices
-/// and routes; for packet sockets; and for a network namespace, the BPF file system and BPF programs.
+/// Capabilities that `run` needs, with their numbers (include/uapi/linux/capability.h): `CAP_NET_ADMIN` for
+/// devices and routes, `CAP_NET_RAW` for packet sockets, `CAP_SYS_ADMIN` for network namespaces, the BPF file
+/// system and BPF programs.
 const NEEDED: &[(&str, u32)] = &[("CAP_NET_ADMIN", 12), ("CAP_NET_RAW", 13), ("CAP_SYS_ADMIN", 21)];
 const CAP_IPC_LOCK: u32 = 14;
 /// Locked memory of a router with default settings, in bytes: packet memory and rings.
@@ -136,7 +137,8 @@ fn locked_memory(capabilities: u64, limit: u64) -> Finding {
 fn jit(value: &str) -> Finding {
     match value {
         "1" | "2" => Ok("on".to_owned()),
-        // The switch exists only in the first network namespace, and not in a kernel that always compiles.
+        // The sysctl could not be read. It exists only in the initial network namespace, and not in kernels
+        // that always compile BPF programs.
         "" => {
             Ok("unknown: the sysctl is not visible in this network namespace, or does not exist".to_owned())
         }

@@ -161,7 +161,8 @@ pub fn warn_shadowed(value: &Value) {
 /// Maximum number of shadowed filters that warnings name; the rest is only counted.
 const WARNED: usize = 20;
 
-/// Warns on standard error of each filter and binding in a list that never wins, because others precede it.
+/// Warns on standard error of each filter and binding in a list that never wins, because preceding filters
+/// match all its packets.
 pub fn warn_never_winning(shadowed: &Value) {
     let all = rows(shadowed);
     for finding in all.iter().take(WARNED) {
@@ -173,7 +174,7 @@ pub fn warn_never_winning(shadowed: &Value) {
     }
 }
 
-/// Names the filters that together shadow a filter; often it is a single one.
+/// Formats the filters that together shadow another filter; often this is a single filter.
 fn before(by: &[Value]) -> String {
     match by {
         [one] => format!("{} precedes it", named(one)),

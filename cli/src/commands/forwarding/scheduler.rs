@@ -76,7 +76,8 @@ pub fn scheduler(client: &Client, action: &SchedulerAction, json: bool) -> Resul
     Ok(())
 }
 
-/// Formats the removal of a node, and the fate of its packets and filters.
+/// Formats the result of removing a node: what happened to the packets and to the filters of the node's
+/// queues.
 fn removed(port: &str, node: &str, to: Option<&str>, value: &Value) -> String {
     let left = to.map_or("its waiting packets are dropped".to_owned(), |to| {
         format!("its waiting packets move to {to}")
@@ -152,8 +153,8 @@ fn path(port: &str, node: Option<&str>) -> String {
     }
 }
 
-/// Converts the value of `default` (name of the default queue) to a string: a name such as `5` was parsed as
-/// a number.
+/// Converts the value of `default`, the name of the default queue, to a string. A name such as `5` has been
+/// parsed as a number.
 fn written(mut settings: Map<String, Value>) -> Map<String, Value> {
     if let Some(name) = settings.get_mut("default").filter(|name| name.is_number()) {
         *name = Value::String(name.to_string());
@@ -253,7 +254,7 @@ fn rate(bits: &Value) -> String {
 mod tests {
     use super::*;
 
-    /// Lists 40,000 nodes. An algorithm quadratic in their number would take minutes.
+    /// Formats 40,000 nodes. An algorithm whose time is quadratic in the number of nodes would take minutes.
     #[test]
     fn forty_thousand_nodes_are_listed_below_their_parents() {
         let mut nodes = vec![json!({"name": "top", "under": null})];

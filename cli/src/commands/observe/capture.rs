@@ -31,8 +31,8 @@ pub fn capture(client: &Client, capture: &Capture) -> Result<(), Failure> {
     write_packets(client, &query, &capture.write)
 }
 
-/// Returns kind and name of a capture place. The kind is the prefix before the colon. Without a prefix, the
-/// router is queried for the name.
+/// Returns kind and name of a capture place. A prefix before a colon states the kind. Without a prefix, the
+/// router is asked which kinds of places have this name.
 fn place(client: &Client, place: &str) -> Result<(&'static str, String), Failure> {
     const KINDS: [(&str, &str); 3] = [("port", "/ports"), ("gate", "/gates"), ("instance", "/instances")];
     if let Some((kind, name)) = place.split_once(':')
@@ -69,8 +69,8 @@ fn destination(file: &Path) -> io::Result<Box<dyn Write>> {
 }
 
 /// Writes the pcapng stream of a resource to a file, or to standard output for `-`, until the stream ends or
-/// an interrupt. The file is created or truncated only when the first bytes arrive, so a refused request
-/// leaves it unchanged.
+/// the user presses Ctrl-C. Creates or truncates the file only when the first bytes arrive, so a refused
+/// request leaves the file unchanged.
 pub fn write_packets(client: &Client, path: &str, file: &Path) -> Result<(), Failure> {
     let failed = |error: &io::Error| Failure::new(format!("can't write {}: {error}", file.display()));
     let mut output = None;

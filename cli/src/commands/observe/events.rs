@@ -77,7 +77,7 @@ fn audit_line(entry: &Value) -> String {
     let revision = entry["revision"].as_u64().map(|number| format!(" (revision {number})"));
     let revision = revision.unwrap_or_default();
     let line = format!("{time}  {who:<12}  {outcome:<9}  {operation}{request}{revision}{why}");
-    // The logged request may contain terminal control characters. Blanks replace them.
+    // Replace control characters by blanks: the logged request may contain those of terminals.
     line.chars().map(|letter| if is_harmless(letter) { letter } else { ' ' }).collect()
 }
 

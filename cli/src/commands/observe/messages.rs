@@ -5,8 +5,9 @@ use serde_json::Value;
 use crate::client::Client;
 use crate::output::{Failure, write};
 
-/// Converts each message of a stream with `text`, and prints the result. Ends when `text` returns `None`,
-/// when its boolean is false, or when the reader has closed standard output.
+/// Converts each message of a stream with `text`, and prints the result. `text` returns the text to print,
+/// and whether to continue after it; or `None` to end at once. Also ends when the reader has closed standard
+/// output.
 ///
 /// # Errors
 /// The resource can't be read; the text is the daemon's.

@@ -99,7 +99,8 @@ fn bypassed(port: &Value) -> Option<String> {
 /// Maximum number of bindings shown in a row; further ones are counted.
 const MOST_BINDINGS: usize = 3;
 
-/// Replaces the bindings of a row by lines for people: the field `what` of each binding, and its filter.
+/// Replaces the bindings in a row by text lines. Each line has the field `what` of a binding, and the
+/// binding's filter.
 fn name_bindings(row: &mut Value, what: &str) {
     let Some(Value::Array(bindings)) = row.get_mut("bindings") else { return };
     let line = |binding: &Value| format!("{} [{}]", plain(&binding[what]), plain(&binding["filter"]));
@@ -142,7 +143,7 @@ fn named(mut value: Value, noun: Noun, name: &str) -> Result<Value, Failure> {
 /// Returns the error for an unknown name, with the known names.
 fn unknown(one: &str, several: &str, name: &str, known: &[String]) -> Failure {
     let more = known.len().saturating_sub(NAMED);
-    // A number is never a typo of another number.
+    // Suggest no numbers: one number is hardly a typo of another.
     let words = known.iter().map(String::as_str).filter(|known| known.parse::<u64>().is_err());
     let hint = match millrace_units::nearest(name, words) {
         Some(near) => format!("did you mean {near:?}?"),

@@ -11,7 +11,8 @@ use crate::commands::observe::capture::write_packets;
 use crate::commands::observe::messages::{Message, print_messages};
 use crate::output::{Failure, plain, rows};
 
-/// Prints a block or a line of JSON for each packet, or writes a file.
+/// Prints each packet as a block of text, or with `--json` as a line of JSON. With `--write`, writes a pcapng
+/// file instead.
 pub fn trace(client: &Client, asked: &Trace, json: bool) -> Result<(), Failure> {
     let mut path = format!("/trace?count={}&every={}&time={}", asked.count, asked.every, asked.time);
     if let Some(filter) = &asked.filter {

@@ -55,8 +55,8 @@ fn of_file(file: &Path, keys: &[String]) -> Result<Value, Failure> {
     Ok(value)
 }
 
-/// Formats the properties of a plugin as text, without empty ones. Scalars become lines; settings, messages
-/// and maps become tables.
+/// Formats the properties of a plugin as text, and omits empty properties. Scalars become lines; settings,
+/// messages and maps become tables.
 fn for_people(value: Value) -> String {
     let Value::Object(mut keys) = value else { return plain(&value) };
     let tables: Vec<_> = [

@@ -103,8 +103,8 @@ fn sign(file: &Path, key: &Path, json: bool) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Returns the path that the router opens. For a local router, the path is made absolute; for a remote
-/// router, it names a file on the router's machine.
+/// Returns the path of a plugin file as the router has to open it. For a local router, makes the path
+/// absolute. For a remote router, the path names a file on the router's machine, and must be absolute.
 fn at_router(client: &Client, file: &Path) -> Result<PathBuf, Failure> {
     if !client.is_elsewhere() {
         let path = file.canonicalize();

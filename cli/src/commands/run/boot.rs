@@ -56,7 +56,8 @@ pub fn boot(arguments: &Run, socket: &Path) -> Result<Boot, Failure> {
     })
 }
 
-/// Returns `config` with its state directory filled in by [`own_state`]. The result is not validated yet.
+/// Returns `config` with the state directory of [`own_state`], if there is one. The result is not validated
+/// yet.
 fn known(mut config: Config, arguments: &Run, socket: &Path) -> Config {
     if let Some(state) = own_state(arguments.state.as_deref(), &config, socket) {
         config.plugins.state = Some(state);
@@ -64,8 +65,9 @@ fn known(mut config: Config, arguments: &Run, socket: &Path) -> Config {
     config
 }
 
-/// Returns the state directory that overrides the configuration. This is `--state`, or the directory of a
-/// non-default socket if the configuration sets none. `None` if the configured or default directory applies.
+/// Returns the state directory that overrides the configuration: `--state`. Without this option, a router at
+/// a non-default socket has a directory for this socket, unless the configuration sets a directory. `None` if
+/// the configured or default directory applies.
 pub fn own_state(said: Option<&Path>, config: &Config, socket: &Path) -> Option<PathBuf> {
     match (said, &config.plugins.state) {
         (Some(said), _) => Some(said.to_owned()),
@@ -87,7 +89,8 @@ pub fn name(socket: &Path) -> String {
     std::path::absolute(socket).unwrap_or_else(|_| socket.to_owned()).display().to_string()
 }
 
-/// Returns the message that a directory holds no revision, with the option for another directory.
+/// Returns the message that a directory holds no revision. The message names the option that selects another
+/// directory.
 fn none_in(known: &Config, arguments: &Run) -> String {
     let state = if arguments.state.is_some() { "" } else { "; --state DIR searches another directory" };
     match millrace_controller::state_directory(known) {
@@ -105,7 +108,7 @@ fn read(path: &Path) -> Result<Boot, Failure> {
     Ok(Boot { config, source: Some(Source { origin, text }) })
 }
 
-/// Adds to the failure of a file the hint that a good revision is available.
+/// Adds a hint to the failure of reading a file, if a good revision is available.
 fn hint(failure: Failure, store: &Store) -> Failure {
     let good = store.good().ok().and_then(|good| good.into_iter().next());
     let Some(Revision { number, time: applied, who, .. }) = good else { return failure };
@@ -148,7 +151,7 @@ fn ports(devices: &[String]) -> Result<Config, Failure> {
                 "--port {device} is given twice: each device can be only one port"
             )));
         }
-        // A JSON string is a valid TOML string.
+        // Quote the name as a JSON string, which is also a valid TOML string.
         let quoted = serde_json::Value::from(device.as_str());
         text += &format!("[[port]]\nname = {quoted}\ndevice = {quoted}\n");
     }

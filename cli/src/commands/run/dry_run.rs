@@ -26,7 +26,7 @@ pub async fn dry_run(config: &Config, arguments: &Run, socket: &Path, json: bool
 }
 
 /// Checks whether the API could be served. A router that already runs at the same socket is no error: the
-/// user stops it before the real start.
+/// user will stop this router before the real start.
 fn interface(config: &Config, arguments: &Run, socket: &Path) -> Result<Vec<String>, Failure> {
     let mut notes = Vec::new();
     let running = match Listener::look(socket) {
@@ -46,7 +46,8 @@ fn interface(config: &Config, arguments: &Run, socket: &Path) -> Result<Vec<Stri
     Ok(notes)
 }
 
-/// Returns the failure of an API setting, with its place: an option, or file and line.
+/// Returns the failure for an invalid API setting. It names the place of the setting: a command-line option,
+/// or file and line.
 fn place(config: &Config, arguments: &Run, key: &str, error: &ApiError) -> Failure {
     let option = match key {
         "listen" => (!arguments.listen.is_empty()).then_some("--listen"),

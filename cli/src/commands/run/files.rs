@@ -27,7 +27,7 @@ pub(super) fn runtime(
     Builder::new_current_thread()
         .enable_all()
         // The first file thread starts while memory is free, and never ends. If the system later refuses more
-        // threads, work waits for this one.
+        // threads, this thread does their work.
         .thread_keep_alive(FOR_GOOD)
         .on_thread_start(move || confine_or_end(&confine))
         .build()
@@ -79,7 +79,7 @@ mod tests {
         let runtime = runtime(confine).unwrap();
         let seen = runtime
             .block_on(async { tokio::task::spawn_blocking(move || confined.load(Ordering::SeqCst)).await });
-        // Two calls: `runtime` first tries `confine` on another thread, then the file thread calls it.
+        // `confine` was called twice: by `runtime` as a test on another thread, and by the file thread.
         assert_eq!(seen.unwrap(), 2);
     }
 }

@@ -2,8 +2,8 @@
 //!
 //! When a process is killed, Linux frees its memory before it closes its descriptors. Only then do packets
 //! reach the kernel. Tables of 100,000 routes take some 100 MB. Freeing them in pages of 4 KiB takes 10 to 20
-//! ms longer than in huge pages. The C library reads this setting only from the environment, when a process
-//! starts.
+//! ms longer than in huge pages. The C library uses huge pages only if an environment variable requests them
+//! at the start of the process.
 
 use std::env;
 use std::os::unix::process::CommandExt;
@@ -17,8 +17,8 @@ const TUNABLE: &str = "glibc.malloc.hugetlb";
 pub fn prefer() {
     let present = env::var(VARIABLE).unwrap_or_default();
     if present.contains(TUNABLE) {
-        // After `exec`, the process has the name of /proc/self/exe. If setting the name fails, that name
-        // stays.
+        // `exec` of /proc/self/exe has named the process `exe`. Name it `millrace` again; a failure only
+        // leaves the name `exe`.
         let _ = nix::sys::prctl::set_name(c"millrace");
         return;
     }

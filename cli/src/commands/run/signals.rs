@@ -32,7 +32,8 @@ impl Signals {
         unsafe { libc::signal(libc::SIGPIPE, libc::SIG_IGN) };
         let asked = Arc::new(AtomicBool::new(false));
         for number in [SIGTERM, SIGINT] {
-            // The order matters: the first signal finds the flag down and raises it.
+            // The order matters. At the first signal, the first handler finds `asked` unset and does nothing;
+            // then the second handler sets `asked`. At the second signal, the first handler ends the process.
             signal_hook::flag::register_conditional_shutdown(number, 1, Arc::clone(&asked))?;
             signal_hook::flag::register(number, Arc::clone(&asked))?;
         }

@@ -34,7 +34,7 @@ pub(crate) enum Caller {
         pid: Option<i32>,
         /// Name and role of the user; set by the first request.
         known: OnceLock<Principal>,
-        /// Connection slot, which this client holds.
+        /// Slot that the client's connection occupies.
         place: Standing<Option<u32>>,
     },
     /// Remote client.
@@ -43,13 +43,13 @@ pub(crate) enum Caller {
         address: SocketAddr,
         /// Holder of the token of the last request.
         holder: Mutex<Option<Holder>>,
-        /// Connection slot, which this client holds.
+        /// Slot that the client's connection occupies.
         place: Standing<IpAddr>,
     },
 }
 
-/// Connection slot. A stranger's slot is exchanged for a known caller's slot when the caller is
-/// authenticated.
+/// Connection slot of a client. It is a slot for strangers until the client is authenticated, and then a slot
+/// for known callers.
 #[derive(Debug)]
 pub(crate) struct Standing<S: Source>(Mutex<Stands<S>>);
 
@@ -92,7 +92,8 @@ impl<S: Source> Standing<S> {
         Ok(())
     }
 
-    /// Returns the signal that displaces this stranger's connection; `None` for an authenticated caller.
+    /// Returns the notification at which this stranger's connection must end, because another one displaces
+    /// it. `None` for an authenticated caller.
     fn displaced(&self) -> Option<Arc<Notify>> {
         match &*self.0.lock().unwrap_or_else(PoisonError::into_inner) {
             Stands::Stranger(stranger) => Some(stranger.displaced()),
@@ -102,7 +103,7 @@ impl<S: Source> Standing<S> {
 }
 
 impl Caller {
-    /// Returns the holder of the token in the last request; `None` if there was no valid one.
+    /// Returns the holder of the last valid token on the connection; `None` before a valid token.
     pub fn holder(&self) -> Option<Holder> {
         match self {
             Self::Local { .. } => None,
@@ -128,8 +129,9 @@ impl Caller {
         }
     }
 
-    /// Returns how many bytes of an unread request body to discard after the answer, at most. A client can
-    /// read the answer only after it has sent its body. A remote stranger gets a lower maximum.
+    /// Returns the maximum number of bytes of an unread request body that the server discards after the
+    /// answer. A client can read the answer only after it has sent its body. A remote stranger gets a lower
+    /// maximum.
     pub fn unread(&self) -> u64 {
         match self {
             Self::Remote { place, .. } if place.displaced().is_some() => STRANGERS_UNREAD,
@@ -145,7 +147,8 @@ impl Caller {
     }
 }
 
-/// Maximum number of bytes to discard of a remote stranger's request, after the answer was sent.
+/// Maximum number of bytes of a remote stranger's unread request body that the server discards after the
+/// answer.
 const STRANGERS_UNREAD: u64 = 1 << 20;
 
 /// Roles that the methods of one path need: method and role.
@@ -344,8 +347,8 @@ mod tests {
             let needs: Needs = Arc::new([("DELETE", Role::Operator)]);
             while access.limits.request(Key::User(Some(7)), Instant::now()).is_ok() {}
             let answer = access.clone().pass(request, &needs);
-            // If the bucket has refilled, the request is admitted and waits for control. The test then tries
-            // again.
+            // If the bucket has gained a token since the loop above, the request is admitted and waits for
+            // control. The test then tries again.
             let Ok(answer) = tokio::time::timeout(Duration::from_millis(200), answer).await else { continue };
             assert_eq!(answer.status(), StatusCode::TOO_MANY_REQUESTS);
             refused += 1;

@@ -34,14 +34,14 @@ const YEARS: i32 = 20;
 /// Source of the API's TLS certificate.
 #[derive(Clone, Debug)]
 pub enum Place {
-    /// Configured PEM files: the certificate with its chain, and its key.
+    /// Configured PEM files: a file with the certificate and its chain, and a file with its key.
     Given(PathBuf, PathBuf),
     /// Self-signed certificate for these names and addresses, stored in a directory. Without a directory it
     /// is lost when the router ends.
     Own(Option<PathBuf>, Vec<String>),
 }
 
-/// Certificate in use. If it is a configured one, it is read again when its files change.
+/// Certificate in use. A configured certificate is read again when its files change.
 #[derive(Debug)]
 pub(crate) struct Certificate {
     place: Place,
@@ -160,8 +160,8 @@ fn now() -> Duration {
     SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default()
 }
 
-/// Returns the time of expiry of a certificate, in seconds since 1970. Validates the certificate at a time in
-/// the far future; the error of the validation contains the time of expiry.
+/// Returns the time of expiry of a certificate, in seconds since 1970. To find it, validates the certificate
+/// for a time in the far future: the resulting error contains the time of expiry.
 fn end_of(chain: &[CertificateDer<'_>]) -> Option<u64> {
     let certificate = ParsedCertificate::try_from(chain.first()?).ok()?;
     let known = rustls::crypto::ring::default_provider().signature_verification_algorithms.all;
@@ -176,8 +176,8 @@ fn end_of(chain: &[CertificateDer<'_>]) -> Option<u64> {
     }
 }
 
-/// Checks whether configured certificate files can be used. The error names a key of `[api]`: the key of the
-/// unreadable file, or `certificate` if the contents are invalid.
+/// Checks whether configured certificate files can be used. The error names a setting of `[api]`:
+/// `certificate` or `key` for an unreadable file, `certificate` for invalid contents.
 ///
 /// # Errors
 /// The errors of [`Certificate::open`], and [`ApiError::Expired`].
@@ -212,8 +212,8 @@ fn parsed([chain, key]: &[Vec<u8>; 2], path: &Path) -> Result<Arc<CertifiedKey>,
     Ok(Arc::new(certified))
 }
 
-/// Returns the self-signed certificate. Uses the stored one if it is valid for all `names`. Otherwise
-/// generates a certificate, with the stored key if there is one.
+/// Returns the self-signed certificate: the stored one if it is valid for all `names`. Otherwise generates
+/// and stores a certificate. Reuses a stored key.
 fn own(directory: &Path, names: &[String]) -> Result<Arc<CertifiedKey>, ApiError> {
     let [chain, key] = OWN.map(|name| directory.join(name));
     let old_key = fs::read(&key).ok();
@@ -251,7 +251,7 @@ fn make(names: &[String], old_key: Option<&[u8]>) -> Result<[Vec<u8>; 2], ApiErr
     params.distinguished_name.push(DnType::CommonName, name);
     params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
     params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
-    // At the first start of a machine, its clock may be in the past.
+    // Use 2026 at least: at the first start of a machine, its clock may show an earlier year.
     let year = (1970 + (now().as_secs() / 31_556_952) as i32).max(2026);
     params.not_before = rcgen::date_time_ymd(2026, 1, 1);
     params.not_after = rcgen::date_time_ymd(year + YEARS, 1, 1);
@@ -343,7 +343,7 @@ mod tests {
         let [made, its_key] = make(&["b".to_owned()], None).unwrap();
         fs::write(&chain, &made).unwrap();
         assert!(certificate.renew().is_err(), "it is not this key's");
-        // The key is written in parts, so quickly that file times may not change in between.
+        // Write the key in parts, so quickly that the times of the file may stay the same.
         for length in [0, 1, its_key.len() / 2, its_key.len() - 2] {
             fs::write(&key, &its_key[..length]).unwrap();
             assert!(certificate.renew().is_err(), "{length}");

@@ -43,7 +43,7 @@ pub(crate) enum Message {
 #[derive(Clone, Debug)]
 pub(crate) struct ControlChannel {
     control: mpsc::Sender<Message>,
-    /// Limit on remote requests; `None` for the sender of local requests.
+    /// Limit on the number of remote requests at control; `None` in the sender of local requests.
     limit: Option<RemoteLimit>,
 }
 
@@ -54,7 +54,7 @@ impl ControlChannel {
         (Self { control: sender, limit: None }, receiver)
     }
 
-    /// Returns a sender for remote requests, which limits their number at control.
+    /// Returns a sender for remote requests, which limits the number of remote requests at control.
     pub fn for_remote(&self) -> Self {
         Self { limit: Some(RemoteLimit::default()), ..self.clone() }
     }

@@ -26,7 +26,8 @@ const PATIENCE: Duration = Duration::from_secs(2);
 /// Mode of the socket: owner and group may connect.
 const MODE: Mode = Mode::from_bits_truncate(0o660);
 
-/// Listening socket. Dropping it removes its file, and the directory if [`Listener::bind`] created it.
+/// Listening socket. Dropping it removes the socket's file, and the directory if [`Listener::bind`] created
+/// the directory.
 #[derive(Debug)]
 pub struct Listener {
     listener: net::UnixListener,

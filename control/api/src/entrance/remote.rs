@@ -92,8 +92,8 @@ fn listen(address: SocketAddr) -> Result<TcpListener, ApiError> {
     Ok(listener)
 }
 
-/// Refuses two listening addresses with the same port if they are equal, or if one of them is a wildcard
-/// address that covers the other.
+/// Refuses two listening addresses with the same port if they are equal, or if one is a wildcard address that
+/// includes the other.
 fn unless_covered(addresses: &[SocketAddr]) -> Result<(), ApiError> {
     let covers = |one: &SocketAddr, other: &SocketAddr| {
         // An IPv6 wildcard socket also accepts IPv4 connections.
@@ -109,11 +109,11 @@ fn unless_covered(addresses: &[SocketAddr]) -> Result<(), ApiError> {
     Ok(())
 }
 
-/// Returns a socket bound to an address. It doesn't listen, so no client can connect.
+/// Returns a socket bound to an address. The socket doesn't listen, so no client can connect.
 fn take(address: SocketAddr) -> nix::Result<OwnedFd> {
     let family = if address.is_ipv4() { AddressFamily::Inet } else { AddressFamily::Inet6 };
     let taken = socket(family, SockType::Stream, SockFlag::SOCK_CLOEXEC, None)?;
-    // As for a listener: connections in TIME_WAIT don't prevent binding.
+    // Set the option as a listener does, so that connections in TIME_WAIT don't prevent binding.
     setsockopt(&taken, sockopt::ReuseAddr, &true)?;
     bind(taken.as_raw_fd(), &SockaddrStorage::from(address))?;
     Ok(taken)

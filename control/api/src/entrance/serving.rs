@@ -35,7 +35,8 @@ const HEAD_PATIENCE: Duration = Duration::from_secs(10);
 const STRANGERS_PATIENCE: Duration = Duration::from_secs(10);
 /// Maximum length of a request's head, in bytes; a longer head gets 431.
 const MOST_HEAD: usize = 16 << 10;
-/// Time limit for discarding the rest of a request after its answer, so that the client can read the answer.
+/// Time limit for reading and discarding the rest of a request after its answer. Without this, a client that
+/// still sends could lose the answer.
 const LINGER: Duration = Duration::from_secs(2);
 /// Time limit for running answers when the server stops.
 const GRACE: Duration = Duration::from_millis(500);
@@ -47,8 +48,8 @@ const LOCAL: Sizes =
 /// Limits on connections over TCP.
 const REMOTE: Sizes =
     Sizes { strangers: 128, each_source: 32, known: 320, administrators: 64, each_caller: 80 };
-/// Pause after a failed accept. It fails when the process lacks file descriptors, so an immediate retry would
-/// fail too.
+/// Pause after a failed accept. Usually the process lacks file descriptors then, so an immediate retry would
+/// fail, too.
 const REST: Duration = Duration::from_millis(100);
 /// Interval between checks whether a connection's token is still valid.
 const LOOK: Duration = Duration::from_secs(1);
@@ -276,8 +277,8 @@ async fn connection<S: AsyncRead + AsyncWrite + Unpin>(stream: S, caller: Arc<Ca
     linger(connection.into_parts().io.into_inner(), caller.unread()).await;
 }
 
-/// Closes a connection without losing the answer. A client that is still sending would get a reset, so first
-/// up to `most` bytes of its data are discarded.
+/// Closes a connection without losing the answer. A client that is still sending would get a reset.
+/// Therefore, first discards up to `most` bytes of the client's data.
 async fn linger<S: AsyncRead + AsyncWrite + Unpin>(mut stream: S, most: u64) {
     let drained = async {
         stream.shutdown().await?;
@@ -339,7 +340,8 @@ mod tests {
     #[tokio::test]
     async fn client_that_sends_a_large_body_after_its_head_reads_429() {
         let Served { service, limits, .. } = &served();
-        // Empty the bucket at a time one hour ahead, so that it can't refill during the test.
+        // Empty the token bucket by requests dated one hour ahead, so that the bucket can't refill during the
+        // test.
         let late = Instant::now() + Duration::from_secs(3600);
         while limits.request(Key::User(Some(7)), late).is_ok() {}
         let caller =

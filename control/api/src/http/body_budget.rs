@@ -1,9 +1,9 @@
 //! Memory budget for all request bodies together.
 //!
-//! The first 64 KiB of each body are free, so short commands pass while other clients send long bodies.
-//! Further bytes are taken from the budget as they arrive, and returned when the request is answered. When
-//! the budget is used up, further requests are refused at once. If they waited instead, the bytes that they
-//! hold could block each other.
+//! The first 64 KiB of each body are free, so short commands pass while other clients send long bodies. Each
+//! further byte that arrives takes one byte of the budget, until the request is answered. When the budget is
+//! used up, the router refuses further requests at once. If requests waited for budget instead, requests that
+//! already hold a part of it could wait for each other forever.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -24,10 +24,10 @@ use crate::http::problem::Problem;
 const ALL: usize = 128 << 20;
 /// Maximum number of bytes of the budget that remote requests may take.
 const ELSEWHERE: usize = 64 << 20;
-/// Number of bytes of each body that don't count.
+/// Number of bytes at the start of each body that take nothing from the budget.
 const FREE: usize = 64 << 10;
 
-/// Number of bytes taken from the budget. Clones share it.
+/// Memory budget for request bodies, with the number of bytes taken so far. Clones share it.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct BodyBudget(Arc<Taken>);
 

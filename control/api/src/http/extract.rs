@@ -136,7 +136,7 @@ fn too_long(of: &str, limit: usize) -> Problem {
 #[serde(deny_unknown_fields)]
 struct Nothing {}
 
-/// Refuses query arguments at an operation without arguments: the client would expect an effect.
+/// Refuses query arguments of an operation that has none, because their sender expects an effect.
 pub(crate) async fn refuse_arguments(request: Request, next: Next) -> Response {
     let (mut parts, body) = request.into_parts();
     match Arguments::<Nothing>::from_request_parts(&mut parts, &()).await {
@@ -152,7 +152,7 @@ fn late() -> Problem {
     )
 }
 
-/// Refuses a body at an operation without a body: the client would expect an effect.
+/// Refuses a body of an operation that has none, because its sender expects an effect.
 pub(crate) async fn refuse_body(request: Request, next: Next) -> Response {
     let (parts, body) = request.into_parts();
     match tokio::time::timeout(BODY_PATIENCE, to_bytes(body, 0)).await {
@@ -213,8 +213,8 @@ fn table(bytes: &[u8]) -> Result<Tree, ControlError> {
     if json.is_table() { Ok(json) } else { Err(no_object()) }
 }
 
-/// Parses the JSON object in a body that may be long. An object longer than [`SHORT_BODY`] is parsed directly
-/// into a `T`, without a tree of values. Its first error thus ends the parsing before much memory is used.
+/// Parses the JSON object in a body that may be long. Parses an object longer than [`SHORT_BODY`] directly
+/// into a `T`, without a tree of values, so that the first error ends the parsing before much memory is used.
 fn long_object<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, ControlError> {
     match bytes.len() > SHORT_BODY {
         true if bytes.trim_ascii_start().first() == Some(&b'{') => from_json(bytes),

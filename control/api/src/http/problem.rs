@@ -28,7 +28,7 @@ pub(crate) struct Problem {
     needs: Option<Role>,
     /// Authentication challenge (RFC 9110, 11.6.1).
     challenge: Option<String>,
-    /// Whether the connection ends with the answer, as for refused callers.
+    /// Whether the server closes the connection after the answer, as it does for refused callers.
     closes: bool,
 }
 
@@ -63,13 +63,14 @@ pub(crate) struct ProblemBody {
     status: u16,
     /// Problem, its place and the remedy, as one sentence for people.
     detail: String,
-    /// Parts of `detail`, if it names settings: a client may spell their keys in its own way.
+    /// Parts of `detail`, if `detail` names settings. From them, a client can build the text with its own
+    /// spelling of the settings' keys.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     parts: Vec<DetailPart>,
     /// Number of invalid entries of a list, or of errors in a configuration.
     #[serde(skip_serializing_if = "Option::is_none")]
     wrong: Option<usize>,
-    /// First of these errors, up to 100.
+    /// First of the errors that `wrong` counts, up to 100.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     errors: Vec<WrongEntry>,
     /// Current state, if the request expected another one.

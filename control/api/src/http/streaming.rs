@@ -1,6 +1,6 @@
 //! Streaming answers. Events, rates, traces, drops and captures are each a [`Source`]. A source is sent as
-//! server-sent events or as a capture file. It ends by itself, when the client disconnects, or when the
-//! router stops.
+//! server-sent events or as a capture file. The stream ends when its source ends, when the client
+//! disconnects, or when the router stops.
 
 use std::convert::Infallible;
 use std::future::Future;
@@ -18,7 +18,8 @@ use tokio::sync::watch;
 
 /// Media type of capture files.
 pub(crate) const PCAPNG: &str = "application/x-pcapng";
-/// Time without a message after which a comment is sent, so that both ends know that the connection is alive.
+/// Time without a message after which the server sends a comment. The comment shows both ends that the
+/// connection is alive.
 const KEEP_ALIVE: Duration = Duration::from_secs(15);
 
 /// Source of a streaming answer.
@@ -30,7 +31,8 @@ pub(crate) trait Source: Send + 'static {
     fn next(&mut self) -> impl Future<Output = Option<Self::Piece>> + Send;
 }
 
-/// Returns a source as a stream of pieces. The stream holds the stream slot `place` until it ends.
+/// Returns a source as a stream of pieces. The stream keeps `place`, its slot among the limited streams,
+/// until it ends.
 pub(crate) fn pieces<S: Source, P: Send + 'static>(
     source: S,
     place: P,

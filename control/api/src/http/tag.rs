@@ -1,5 +1,5 @@
-//! Entity tags (RFC 9110, 8.8.3 and 13.1.1). In a conditional request, a client names the state of a resource
-//! that it knows by the tag of that state.
+//! Entity tags (RFC 9110, 8.8.3 and 13.1.1). A tag identifies one state of a resource. In a conditional
+//! request, the client sends the tag of the state that it has read before.
 //!
 //! A tag covers the changeable part of a resource but no counters, so it stays the same while packets flow.
 

@@ -26,12 +26,12 @@ pub(crate) use streams::Streams;
 const PER_SECOND: f64 = 2000.0;
 /// Burst of a caller's requests.
 const BURST: f64 = 4000.0;
-/// Long-term rate of a caller's audited refusals, per second (12 per minute). It keeps a caller from flooding
-/// the audit log.
+/// Long-term rate of a caller's audited refusals, per second (12 per minute). This limit keeps a caller from
+/// flooding the audit log.
 const REFUSALS: f64 = 0.2;
 /// Burst of a caller's audited refusals, in refusals.
 const REFUSALS_BURST: f64 = 20.0;
-/// Maximum number of token buckets: for requests, and again for refusals.
+/// Maximum number of token buckets for requests, and also of those for refusals.
 const BUCKETS: usize = 10_000;
 /// Time after which an unused request bucket is full again.
 const FILLED: Duration = Duration::from_secs(4);
@@ -44,8 +44,7 @@ const PATIENCE: Duration = Duration::from_secs(30);
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Limits {
     requests: Buckets,
-    /// Token buckets of refusals. They are separate from the request buckets, so refusals take no tokens from
-    /// these.
+    /// Token buckets of refusals. A refusal takes its token from here, and none from the buckets of requests.
     refusals: Buckets,
     /// Streams in progress.
     pub streams: Streams,
@@ -107,9 +106,9 @@ impl Limits {
     }
 }
 
-/// Takes a token from a caller's bucket. Returns false if the bucket is empty, or if there are too many
-/// buckets. At the maximum number of buckets, removes those unused for `full_after`: they are full, as new
-/// ones are.
+/// Takes a token from a caller's bucket. Returns false if the bucket is empty, or if there is no room for a
+/// new bucket. At the maximum number of buckets, first removes those unused for `full_after`: such a bucket
+/// is full again, so a new bucket can replace it when its caller returns.
 fn take(buckets: &Buckets, key: Key, (rate, burst): (f64, f64), full_after: Duration, now: Instant) -> bool {
     let mut buckets = buckets.lock().unwrap_or_else(PoisonError::into_inner);
     if buckets.len() >= BUCKETS && !buckets.contains_key(&key) {

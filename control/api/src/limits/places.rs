@@ -1,10 +1,13 @@
 //! Slots for connections, so that unauthenticated callers can't keep authenticated callers out.
 //!
 //! A connection begins as a *stranger*. It has a stranger's slot for a few seconds, and its caller must
-//! authenticate in this time. Strangers never wait: if all strangers' slots are taken, a new connection
-//! displaces an old one. The displaced connection is the oldest one of the source with the most strangers, at
-//! the site with the most strangers. So a caller that opens many connections displaces its own. When a caller
-//! has authenticated, its connection exchanges the stranger's slot for a slot of a *known* caller.
+//! authenticate in this time. When a caller has authenticated, its connection exchanges the stranger's slot
+//! for a slot of a *known* caller.
+//!
+//! Strangers never wait: if all strangers' slots are taken, a new connection displaces an old one. The old
+//! one is found in three steps: the site (network) with the most strangers; within it, the source (address or
+//! user) with the most strangers; the oldest stranger of this source. So a caller that opens many connections
+//! displaces its own.
 
 use std::collections::HashMap;
 use std::hash::Hash;
@@ -68,7 +71,7 @@ struct Strangers<S> {
     sizes: Sizes,
     /// Number of the next stranger. Older strangers have lower numbers.
     next: u64,
-    /// Strangers by number, each with its source and the signal that displaces it.
+    /// Strangers by number, each with its source, and the notification at which its connection must end.
     all: HashMap<u64, (S, Arc<Notify>)>,
     /// Number of strangers of each source.
     of: HashMap<S, usize>,
@@ -117,13 +120,14 @@ impl<S: Source> Places<S> {
 }
 
 impl<S: Source> StrangersPlace<S> {
-    /// Returns the signal that tells this stranger's connection to end.
+    /// Returns the notification at which this stranger's connection must end, because another one displaces
+    /// it.
     pub fn displaced(&self) -> Arc<Notify> {
         self.displaced.clone()
     }
 
-    /// Returns a known caller's slot for this connection, after its caller has authenticated; `None` if none
-    /// is free.
+    /// Returns a slot for the authenticated caller of this connection; `None` if no slot for known callers is
+    /// free.
     pub fn know(&self, caller: &str, role: Role) -> Option<Slot> {
         self.places.know(caller, role)
     }

@@ -1,5 +1,5 @@
-//! Limit on the number of remote requests at control. Local requests wait for few remote ones, and no token
-//! takes the slots of other tokens.
+//! Limit on the number of remote requests at control, in total and for each token. So local requests wait for
+//! few remote ones, and no token takes all slots.
 
 use std::time::Duration;
 
@@ -12,7 +12,8 @@ use crate::limits::shares::{Slot, Slots};
 const ALL: usize = 32;
 /// Maximum number of requests of one token at control at a time.
 const EACH: usize = ALL / 4;
-/// Expected maximum number of tokens with requests at a time: the number of possible remote clients.
+/// Expected maximum number of tokens that have requests at the same time: the maximum number of remote
+/// clients.
 const TOKENS: usize = 512;
 /// Maximum time that a request waits for a slot.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -68,7 +69,7 @@ mod tests {
         for _ in 0..EACH {
             held.push(remote.enter("token a").await.unwrap());
         }
-        // Further requests of the token wait, and don't delay other tokens.
+        // Requests beyond the token's maximum wait, and don't delay requests of other tokens.
         let more: Vec<_> = (0..100)
             .map(|_| {
                 let remote = remote.clone();

@@ -7,7 +7,8 @@ use std::time::Duration;
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-/// Slots of each key: the same number for all keys. Clones share the slots.
+/// Slots for each key, such as an address, a token or a user. All keys have the same number of slots. Clones
+/// share the slots.
 #[derive(Debug)]
 pub(crate) struct Shares<K> {
     each: Arc<Mutex<HashMap<K, Weak<Semaphore>>>>,
@@ -24,7 +25,7 @@ impl<K> Clone for Shares<K> {
 }
 
 impl<K: Eq + Hash> Shares<K> {
-    /// Gives each key `places` slots. `most` keys are expected to be in use at a time.
+    /// Creates slots: `places` for each key. `most` is the number of keys expected to be in use at a time.
     pub fn new(places: usize, most: usize) -> Self {
         Self { each: Arc::default(), places, most }
     }

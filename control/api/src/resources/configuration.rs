@@ -25,7 +25,7 @@ pub(crate) async fn apply(
     if condition.is_there() {
         let running = session.execute(GetConfiguration).await?;
         condition.check_this(&running)?;
-        // Control compares the text again immediately before the change.
+        // Let control compare the text again immediately before the change.
         order.only_if = Some(running.text);
     }
     session.execute(order).await.map(Json)

@@ -108,7 +108,7 @@ pub(crate) async fn set_queue(
         let before = scheduler_settings(&session, &port).await?;
         let current = session.execute(GetQueue { port: port.clone(), queue: queue.clone() }).await?;
         condition.check_this(&current)?;
-        // Repeat the check if the scheduler changed while the queue was read.
+        // Repeat the query and the check if the scheduler changed while the queue was read.
         if scheduler_settings(&session, &port).await? == before {
             break;
         }

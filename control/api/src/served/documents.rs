@@ -59,8 +59,8 @@ impl Documents {
         self.openapi.get_or_init(make).clone()
     }
 
-    /// Returns the effect of a request with this method and path. For a path with parameters, GET and OPTIONS
-    /// count as reading, and other methods as a change of forwarding.
+    /// Returns the effect of a request with this method and path. A path with the value of a parameter is not
+    /// in the list: for it, GET and OPTIONS count as reading, and other methods as a change of forwarding.
     pub fn effect(&self, method: &Method, path: &str) -> Effect {
         let method = if *method == Method::HEAD { &Method::GET } else { method };
         let found = self.effects.iter().find(|(known, of, _)| *known == method.as_str() && *of == path);

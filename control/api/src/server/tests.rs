@@ -98,8 +98,8 @@ async fn request_with(
     headers: &[(&str, &str)],
     body: Bytes,
 ) -> Response<Incoming> {
-    // The router may refuse a request while the client still sends it. The client then may see a closed
-    // connection instead of the answer, so the request is repeated.
+    // The router may refuse a request that the client still sends. The client may then see a closed
+    // connection instead of the answer. In this case, repeat the request.
     for _ in 0..100 {
         let stream = UnixStream::connect(socket).await.unwrap();
         let handshake = hyper::client::conn::http1::handshake(TokioIo::new(stream)).await;

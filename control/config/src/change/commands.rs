@@ -19,7 +19,7 @@ pub(crate) fn quoted(word: &impl Display) -> String {
     }
 }
 
-/// Returns the text of a value that a file holds as text.
+/// Returns the text of a value that is a string in a configuration file.
 pub(crate) fn text(value: &impl serde::Serialize) -> String {
     match serde_json::to_value(value) {
         Ok(Value::String(text)) => text,
@@ -99,8 +99,8 @@ pub(crate) fn neighbour(verb: &str, neighbour: &Neighbour) -> String {
     }
 }
 
-/// Returns the commands that turn one list of placements into another. If placements that stay change their
-/// order, all placements are removed and added again.
+/// Returns the commands that turn one list of placements into another. If the order of the remaining
+/// placements changes, all placements are removed and added again.
 pub(crate) fn places(from: &[Placement], to: &[Placement]) -> Vec<String> {
     let place = |flow: &str, level: &str| format!("place {} {level}", quoted(&flow));
     let stay = |one: &&Placement| to.iter().any(|other| other.flow == one.flow);
@@ -113,7 +113,7 @@ pub(crate) fn places(from: &[Placement], to: &[Placement]) -> Vec<String> {
 }
 
 /// Returns the commands that turn one scheduler of a port into another. Packets of removed leaves move to
-/// leaf `heir`, if the commands keep it.
+/// leaf `heir` if the commands keep this leaf; otherwise they are dropped.
 pub(crate) fn scheduler(port: &str, from: &Scheduler, to: &Scheduler, heir: Option<&str>) -> Vec<String> {
     let mut commands = Vec::new();
     let (released, set) = flows(port, from, to);

@@ -35,7 +35,8 @@ pub enum Change {
     AddPlugin(Plugin),
     /// Unload of a plugin file.
     RemovePlugin(Plugin),
-    /// Change of a port's addresses, or of another setting for which its device stays open.
+    /// Change of those settings of a port that can change while its device stays open: addresses,
+    /// reverse-path check and input weight.
     SetPort {
         /// Previous port.
         from: Box<Port>,
@@ -135,7 +136,7 @@ impl Heir {
 
 impl Change {
     /// Whether this change removes a binding or filter, and `next` adds one with the same gate and filter.
-    /// Workers make both between the same two batches.
+    /// Workers make both changes between the same two batches.
     pub fn is_followed_by(&self, next: &Self) -> bool {
         matches!(self, Self::Unbind(_) | Self::RemoveFilter(_)) && self.place() == next.place()
     }

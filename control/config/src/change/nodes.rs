@@ -48,7 +48,7 @@ pub fn default_leaf(scheduler: &Scheduler) -> Option<&str> {
 }
 
 /// Returns the leaf that gets the packets of removed nodes when one scheduler replaces another. Both
-/// schedulers have this leaf; preferably it is the default leaf.
+/// schedulers have this leaf; preferably it is the default leaf of the new scheduler.
 pub(crate) fn heir<'s>(before: &'s Scheduler, after: &'s Scheduler) -> Option<&'s str> {
     let leaves = after.node.iter().filter(|node| node.kind.is_leaf()).map(|node| &*node.name);
     let fates = Fates::of(before, after);
@@ -67,7 +67,7 @@ pub enum Fate {
         /// Whether the leaf gets another kind.
         changes: bool,
     },
-    /// The node is removed, with all nodes below it.
+    /// The node is removed. Inner nodes below it are removed too; leaves below it may move to another parent.
     Goes,
 }
 
@@ -76,8 +76,9 @@ pub enum Fate {
 pub struct Fates<'s>(HashMap<&'s str, Fate>);
 
 impl<'s> Fates<'s> {
-    /// Determines the fates of the nodes of `before`. A node below a removed node is removed too. A leaf with
-    /// a new parent or kind keeps its packets. An inner node with a new parent or kind counts as removed.
+    /// Determines the fates of the nodes of `before`. A leaf keeps its packets if it stays a leaf, even with
+    /// a new parent or kind. An inner node is removed if its parent or kind changes, or if its parent is
+    /// removed.
     #[must_use]
     pub fn of(before: &'s Scheduler, after: &Scheduler) -> Self {
         let now = Nodes::of(after);

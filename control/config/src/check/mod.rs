@@ -95,7 +95,7 @@ fn is_default(gate: &str) -> bool {
 /// another.
 pub const MOST_PLACEMENTS: usize = 256;
 
-/// Maximum number of comparisons of a flow with all `[[place]]` entries together.
+/// Maximum number of comparisons that all `[[place]]` entries together need for a flow.
 pub const MOST_PLACED_COMPARISONS: usize = 4096;
 
 impl Checker<'_> {

@@ -17,7 +17,7 @@ struct Use<'a> {
 }
 
 impl Checker<'_> {
-    /// Refuses a file that two ports write, or that one port writes and another reads.
+    /// Refuses a file that is written by two ports, or written by one port and read by another.
     pub(super) fn port_files(&self) {
         let mut written: HashMap<PathBuf, Use<'_>> = HashMap::new();
         for (path, using) in self.files_of_ports(&["record", "output"]) {

@@ -70,7 +70,7 @@ impl Checker<'_> {
         self.within("plugins", "faults", plugins.faults.into(), 1..=1000, "");
     }
 
-    /// Notes a value of a table outside of its range. `unit` follows the range in the error.
+    /// Notes a problem if a value of a table is outside its range. `unit` follows the range in the error.
     fn within(&self, table: &str, key: &str, value: u64, range: RangeInclusive<u64>, unit: &str) {
         self.value(range.contains(&value), table, key, || {
             let (least, most) = (range.start(), range.end());

@@ -195,7 +195,7 @@ fn is_link_local(address: &IpAddr) -> bool {
 }
 
 impl Config {
-    /// Returns the first port with a kernel device but without its own `on-death`. Ignores sub-interfaces.
+    /// Returns the first port that has a kernel device but sets no `on-death`. Ignores sub-interfaces.
     pub(crate) fn silent_on_death(&self) -> Option<&Port> {
         let device = |port: &&Port| port.kind == PortKind::Device && port.vlan.is_none();
         self.port.iter().filter(device).find(|port| port.on_death.is_none())

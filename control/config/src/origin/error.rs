@@ -47,8 +47,8 @@ pub struct ConfigError {
 
 /// Errors of a configuration, in the order of the file.
 ///
-/// The text lists one error per line, ten at most, and then the number of further errors. With `{:#}`, the
-/// text is only the first error, on one line.
+/// The text lists up to ten errors, one per line, and then the number of further errors. With `{:#}`, the
+/// text is a single line with the first error.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ConfigErrors {
     /// First errors, at least one, up to [`ConfigErrors::NAMED`].

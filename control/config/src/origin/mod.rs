@@ -18,8 +18,8 @@ pub(crate) type WrongParts = HashSet<(&'static str, Option<usize>)>;
 /// Faulty parts that were omitted from a configuration.
 #[derive(Debug, Default)]
 pub(crate) struct LeftOut {
-    /// For each list with a faulty entry, the indices that the kept entries have in the file. A faulty table
-    /// has an empty list.
+    /// For each list with a faulty entry, the indices of the kept entries in the file. For a faulty table, an
+    /// empty list of indices.
     pub kept: HashMap<String, Vec<usize>>,
     /// Names of the omitted entries, by list.
     pub names: HashMap<String, Vec<String>>,
@@ -31,7 +31,8 @@ impl LeftOut {
         self.kept.get(list).and_then(|kept| kept.get(index)).copied().unwrap_or(index)
     }
 
-    /// Omits further faulty entries from a list. `wrong` holds their indices among the entries kept so far.
+    /// Omits further faulty entries from a list. `wrong` names them by their indices among the entries that
+    /// were kept so far.
     pub fn leave_out<T>(&mut self, list: &'static str, entries: &mut Vec<T>, wrong: &WrongParts) {
         let is_right = |index: usize| !wrong.contains(&(list, Some(index)));
         if (0..entries.len()).all(is_right) {
@@ -60,8 +61,8 @@ impl LeftOut {
     }
 }
 
-/// Name and text of the file from which a configuration was read; empty without a file. All origins compare
-/// equal, so that they don't affect the comparison of configurations.
+/// Name and text of the file from which a configuration was read; empty without a file. All origins are equal
+/// in comparisons, so configurations from different files can be equal.
 #[derive(Clone, Default)]
 pub struct Origin(Option<Arc<Known>>);
 
@@ -100,7 +101,8 @@ impl Origin {
         self.0.as_ref().map(|known| &known.left_out)
     }
 
-    /// Returns an error at the position of the value at `path`, or of the longest part of `path` that exists.
+    /// Returns `problem` as an error at the position of the value at `path`, or of the longest part of `path`
+    /// that exists. Returns `None` without a file.
     pub(crate) fn error_at(&self, path: &[Step<'_>], problem: Message) -> Option<ConfigError> {
         let known = self.0.as_ref()?;
         let place = Place::of(known.span(path), &known.text, &known.name);

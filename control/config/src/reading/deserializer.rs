@@ -23,10 +23,11 @@ impl Tree {
         self.read_with(None)
     }
 
-    /// Reads settings. Their keys have hyphens in the type, and the given spelling in the document.
+    /// Reads settings. The type spells their keys with hyphens, and the document spells them as `spelling`
+    /// says.
     ///
     /// # Errors
-    /// Returns the first fault, with its path. Its message spells keys as the document does.
+    /// Returns the first fault, with its path. The text of the fault spells keys as the document does.
     pub fn read_settings<T: DeserializeOwned>(self, spelling: Spelling) -> Result<T, ReadError> {
         self.read_with(Some(spelling))
     }
@@ -139,8 +140,8 @@ fn read_value<'de, S: DeserializeSeed<'de>>(tree: Tree, seed: S) -> Read<S::Valu
 
 /// Returns the expected kind of address if the visitor reads an address; `None` for any other visitor.
 ///
-/// The errors of address types say nothing about the valid values. But their visitors consist only of the
-/// expected kind, so it can be read from a visitor.
+/// The errors of address types don't name the valid values. But the visitor of an address type describes
+/// itself by the kind of address that it expects, and this function recognises that description.
 fn address<'de, V: Visitor<'de>>(visitor: &V) -> Option<Expected> {
     const KINDS: [(&str, Expected); 5] = [
         ("IP address", Expected::Address { noun: "an IP address", examples: "10.0.0.1 or fd00::1" }),
@@ -303,7 +304,7 @@ impl<'de> Deserializer<'de> for Reader {
 struct Entries {
     entries: std::vec::IntoIter<Entry>,
     keys: Option<Spelling>,
-    /// Value of the key that was read last, with the key as the type spells it.
+    /// Value of the key that was read last, and this key in the spelling of the type.
     value: Option<(String, Tree)>,
 }
 

@@ -6,7 +6,8 @@ use std::ops::Range;
 
 use serde::de::{Deserialize, Deserializer, SeqAccess, Visitor};
 
-/// Name of the struct by which [`Placed`] asks the reader of a [`Tree`](super::Tree) for the byte range.
+/// Name of a pretended struct. [`Placed`] asks for this struct, so that the reader of a [`Tree`](super::Tree)
+/// also returns the byte range.
 pub(super) const PLACED: &str = "$millrace::placed";
 
 /// Value with its byte range; only a value from a file has one.

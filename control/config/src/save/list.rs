@@ -61,8 +61,8 @@ struct Entry {
     tail: String,
 }
 
-/// Removes the values for which `gone` is true from a list in brackets, and appends new values. The comments
-/// in the line of a value and in the lines above it belong to the value.
+/// Removes the values for which `gone` is true from a list in brackets, and appends new values. A removed
+/// value takes its comments along: those in its line, and those in the lines above it.
 pub(super) fn replace_values(array: &mut Array, gone: &[bool], new: Vec<Value>) {
     if !gone.contains(&true) && new.is_empty() {
         return;
@@ -80,7 +80,7 @@ pub(super) fn replace_values(array: &mut Array, gone: &[bool], new: Vec<Value>) 
     let in_lines = closing.contains('\n');
     let mut before = opening;
     for Entry { mut value, lead, tail } in entries {
-        // A comment ends only at a line break, so the next value needs one before it.
+        // A comment ends only at a line break, so a line break must stand before the next value.
         let end = if !before.is_empty() && !lead.starts_with('\n') { "\n" } else { "" };
         value.decor_mut().set_prefix(format!("{before}{end}{lead}"));
         value.decor_mut().set_suffix("");
@@ -126,8 +126,8 @@ fn line_end(text: &str) -> (String, String) {
     (tail.trim_end().to_owned(), lead.to_owned())
 }
 
-/// Returns the line break and indentation for a new value, so that it is aligned with the value that has this
-/// lead.
+/// Returns the line break and indentation for a new value. They are those of an existing value, whose
+/// preceding text is `lead`.
 fn indent(lead: &str) -> String {
     match lead.rfind('\n') {
         Some(at) => lead[at..].to_owned(),

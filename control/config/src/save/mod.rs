@@ -51,12 +51,12 @@ impl Config {
         Ok(text)
     }
 
-    /// Returns the text of a file with this configuration written into it. Equal values keep their text and
-    /// comments, changed values change in place, and new entries come last. `origin` is the file's name in
-    /// messages.
+    /// Returns the text of a file with this configuration written into it. Unchanged values keep their text
+    /// and comments, changed values change in place, and new entries come last. `origin` is the file's name
+    /// in messages.
     ///
     /// # Errors
-    /// Returns the errors of the text if it is not a valid configuration.
+    /// Returns the errors of the text if the text is not a valid configuration.
     pub fn save_into(&self, text: &str, origin: &str) -> Result<String, ConfigErrors> {
         let file = Self::parse(text, origin)?;
         let mut document: DocumentMut =
@@ -96,12 +96,12 @@ impl Saving<'_> {
         self.bindings(file, runs)
     }
 
-    /// Writes the router-wide settings and the ports.
+    /// Writes the tables `router`, `control-plane`, `api` and `plugins`, and the ports.
     fn settings(&mut self, file: &Config, runs: &Config) -> Saved {
         let normal = file.clone().normalized();
         let mut router = normal.router.clone();
-        // Without bindings and filters, `on-death` may be absent. With them, a file without it would be
-        // refused.
+        // Without bindings and filters, `on-death` may be absent. With bindings or filters, a file without
+        // `on-death` would be refused.
         if runs.silent_on_death().is_some() && !(runs.bind.is_empty() && runs.filter.is_empty()) {
             router.on_death = file.router.on_death;
         }
@@ -175,8 +175,8 @@ impl Saving<'_> {
         self.replace(noun, &gone, runs.iter().filter(|one| !known.contains(&name(one))))
     }
 
-    /// Writes a list whose order matters, because the first match applies. If the entries that stay change
-    /// their order, all entries are written again.
+    /// Writes a list whose order matters, because the first match applies. If the order of the remaining
+    /// entries changes, all entries are written again.
     fn in_order<T: Serialize + PartialEq>(
         &mut self,
         noun: &str,
@@ -194,11 +194,12 @@ impl Saving<'_> {
         self.replace(noun, &vec![true; file.len()], runs.iter())
     }
 
-    /// Writes bindings and filters. They have no names, so they are the same only if all fields are equal.
+    /// Writes bindings and filters. They have no names, so two of them are the same only if all fields are
+    /// equal.
     fn bindings(&mut self, file: &Config, runs: &Config) -> Saved {
         let running: HashSet<String> =
             runs.bind.iter().map(fields).chain(runs.filter.iter().map(fields)).collect();
-        // A filter may be equivalent to a binding, so their normal forms are compared.
+        // A filter may be equivalent to a binding, so the normal forms of both are compared.
         let as_filter = |index: usize| {
             let one = Config { filter: vec![file.filter[index].clone()], ..Config::default() }.normalized();
             one.bind.first().map(fields).or_else(|| one.filter.first().map(fields)).unwrap_or_default()
@@ -266,7 +267,7 @@ fn written(entry: &impl Serialize) -> Result<Table, toml::ser::Error> {
 }
 
 /// Clears the positions that a table and its subtables had in their source text. Puts an empty line before
-/// each of them.
+/// each of these tables.
 fn unplace(table: &mut Table) {
     table.set_position(None);
     table.decor_mut().set_prefix("\n");
@@ -343,7 +344,7 @@ fn by_name(list: &[Value]) -> HashMap<&str, usize> {
     names.rev().collect()
 }
 
-/// Changes a list of words in place. Returns false if the words that stay change their order.
+/// Changes a list of words in place. Returns false if the order of the remaining words changes.
 fn merge_words(own: &mut Array, from: &[Value], to: &[Value]) -> bool {
     let stands =
         own.len() == from.len() && own.iter().zip(from).all(|(own, from)| own.as_str() == from.as_str());

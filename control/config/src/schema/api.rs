@@ -25,8 +25,8 @@ pub struct Api {
     /// PEM file with the private key of the certificate.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub key: Option<PathBuf>,
-    /// Further names and addresses in the certificate that the router issues to itself. It always contains
-    /// the machine's name, `localhost` and the addresses in `listen`.
+    /// Further names and addresses in the certificate that the router issues to itself. The certificate
+    /// always contains the machine's name, `localhost` and the addresses in `listen`.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub names: Vec<String>,
     /// Groups whose members may use the Unix socket, each with a role. Default: none. Root and the router's

@@ -24,8 +24,8 @@ pub struct Gate {
     pub table: GateTable,
 }
 
-/// Kind of a filter table, which is its search algorithm. All kinds find the same filter; they differ in time
-/// and memory.
+/// Kind of a filter table, which is its search algorithm. All kinds find the same filter, but need different
+/// time and memory.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum GateTable {
@@ -57,7 +57,7 @@ pub struct Filter {
     /// Action on matching packets.
     pub action: Text<FilterAction>,
     /// Name of the gate. Default: `tap` for copies, `schedule` for queues, `firewall` for `police`, and
-    /// `route` for others. The action `instance` needs a gate.
+    /// `route` for other actions. The action `instance` has no default gate.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub gate: Option<Named>,
     /// Priority; of several filters that match, the highest priority wins. Default 0.

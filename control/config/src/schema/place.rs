@@ -17,8 +17,8 @@ impl Config {
         self.origin.left_out().is_some_and(LeftOut::is_any)
     }
 
-    /// Returns an error at the position of the value at `path`, or of the longest part of `path` that exists.
-    /// Returns `None` if the configuration comes from no file.
+    /// Returns `problem` as an error at the position of the value at `path`, or of the longest part of `path`
+    /// that exists. Returns `None` if the configuration comes from no file.
     pub fn error_at(&self, path: &[Step<'_>], problem: Message) -> Option<ConfigErrors> {
         self.origin.error_at(path, problem).map(Into::into)
     }

@@ -38,8 +38,8 @@ pub struct Plugins {
     pub cache: Option<PathBuf>,
     /// Whether to load shared objects as plugins. Their code has full access to the router.
     pub shared_objects: SharedObjects,
-    /// Number of consecutive calls that end within their slice, after which a sandboxed function runs on the
-    /// worker's stack. Calls there can't be suspended. 0: never. Default 1024.
+    /// Number of consecutive calls of a sandboxed function that must end within their slice before the
+    /// function runs on the worker's stack. Calls on that stack can't be suspended. 0: never. Default 1,024.
     pub short_calls: u32,
     /// Running time after which a call of a sandboxed plugin is suspended, 10 us to 10 ms. Default 50 us.
     pub slice: Time<10, 10_000>,
@@ -158,12 +158,12 @@ pub struct Bind {
     /// Treatment of packets when the instance's call fails, and during the following pause. Default `drop`.
     #[serde(default, skip_serializing_if = "is_default")]
     pub on_fault: OnFault,
-    /// Time limit of a call, for all its packets together, 1 us to 1 s. A longer call is a fault. Default 1
-    /// ms.
+    /// Time limit of a call as a whole, however many packets it has, 1 us to 1 s. A longer call is a fault.
+    /// Default 1 ms.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub budget: Option<Budget>,
-    /// Time limit of a call for each packet in it, 1 us to 1 s: a call with N packets may take N times as
-    /// long, but at most `budget`. A call always gets at least one `slice`. No default.
+    /// Time limit of a call per packet, 1 us to 1 s: a call with N packets may take N times as long, but at
+    /// most `budget`. A call always gets at least one `slice`. No default.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub packet_budget: Option<Budget>,
 }

@@ -58,12 +58,12 @@ pub struct Port {
     /// File that records all frames received and sent by the port.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub record: Option<PathBuf>,
-    /// Reverse-path check of the port's packets: whether a route to their source must exist, or lead to this
+    /// Reverse-path check: whether a packet's source address must have a route, or a route that leads to this
     /// port. Default `off`.
     #[serde(default, skip_serializing_if = "is_default")]
     pub reverse_path: ReversePath,
     /// Maximum number of packets that a worker takes from the port in an iteration, 1 to 256. Under overload,
-    /// ports are served in proportion to their weights. Default 256.
+    /// the worker serves its ports in proportion to these numbers. Default 256.
     #[schemars(with = "u16")]
     #[serde(default, skip_serializing_if = "is_default")]
     pub input_weight: InputWeight,

@@ -17,7 +17,8 @@ use crate::values::{Named, Text, is_default};
 pub struct Route {
     /// Destination prefix.
     pub to: Text<IpNet>,
-    /// Next hops: an address, or a list of addresses. The flows are distributed among them.
+    /// Next hops: an address, or a list of addresses. With several next hops, the router distributes the
+    /// flows among them.
     #[schemars(with = "OneOrMany")]
     #[serde(
         default,

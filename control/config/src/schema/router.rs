@@ -18,8 +18,8 @@ pub struct Router {
     pub mode: PollMode,
     /// Number of worker threads, 1 to 16. Each worker forwards a part of the flows. Default 1.
     pub workers: usize,
-    /// Number of frames in the packet memory of each worker, 1,024 to 4,194,304. A frame has 2,048 bytes.
-    /// Default 32,768 (64 MiB).
+    /// Number of memory frames in the packet memory of each worker, 1,024 to 4,194,304. A memory frame has
+    /// 2,048 bytes. Default 32,768 (64 MiB).
     pub frames: u32,
     /// Treatment of packets after the router has died, for ports without their own setting: `kernel` or
     /// `drop`. Required with bindings or filters; otherwise the default is `kernel`.
@@ -55,12 +55,12 @@ pub struct Router {
     /// Under overload, maximum number of new flows classified in a batch of 256 packets, 1 to 256. Packets of
     /// further new flows are dropped. Default 128.
     pub new_flows: u16,
-    /// Maximum number of packets emitted by instances that a worker takes in an iteration, 1 to 256. It
-    /// corresponds to `input-weight` of a port. Default 256.
+    /// Maximum number of packets emitted by instances that a worker takes in an iteration, 1 to 256. It is
+    /// for instances what `input-weight` is for a port. Default 256.
     pub plugin_weight: u16,
     /// Idle time after which a flow record is evicted, 1 s to 24 h. Default 30 s.
     pub flow_idle: Time<1_000_000, 86_400_000_000>,
-    /// Maximum number of offloaded flows; 0 turns the offload off.
+    /// Maximum number of offloaded flows, 0 to 4,194,304; 0 turns the offload off. Default 131,072.
     pub offloaded_flows: u32,
 }
 

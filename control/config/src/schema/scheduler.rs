@@ -76,8 +76,8 @@ pub enum HostOutput {
     /// The packets enter the port's queues. Filters at gates of position `queue` choose the queue.
     #[default]
     Queue,
-    /// The packets pass the filters of all gates from position `early` on, which may drop them, and enter the
-    /// port's queues.
+    /// The packets pass the filters of all gates from position `early` on, and then enter the port's queues.
+    /// Filters may drop them.
     Filter,
     /// The kernel sends the packets directly, and they bypass the scheduler.
     Direct,
@@ -122,7 +122,8 @@ pub struct SchedulerNode {
     /// Under `hfsc`: service curve that limits the node.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub upper_limit: Option<CurveText>,
-    /// For `token-bucket`: rate limit of the node. For `flow-queues`: rate at which the node is served.
+    /// For `token-bucket`: rate limit of the node. For `flow-queues`: rate of the node, of which single flows
+    /// can reserve a part.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rate: Option<Bits>,
     /// For `token-bucket`: burst in bytes. Default 3,076, which is two Ethernet frames.
@@ -227,7 +228,8 @@ impl FlowQueue {
         (&self.queue, without_incoming(&self.flow))
     }
 
-    /// Whether a flow, in canonical spelling, has the same queue of the port as this flow.
+    /// Whether `flow` at leaf `queue` has the same queue of the port as this flow. `flow` is in canonical
+    /// spelling.
     #[must_use]
     pub fn is_queue_of(&self, queue: &str, flow: &str) -> bool {
         self.of_queue() == (queue, without_incoming(flow))

@@ -9,7 +9,8 @@ const EXAMPLE: &str = "src 10.0.0.2 dst 10.1.0.2 proto udp sport 4000 dport 5060
 /// ports if the protocol has none.
 ///
 /// # Errors
-/// Returns the missing parts, or the parts that don't belong to a flow key, with an example.
+/// Returns a text with an example. It names the missing parts of the flow key, or the parts that don't belong
+/// to one.
 pub fn one_flow(text: &str) -> Result<String, String> {
     let filter: Filter = text.parse().map_err(|error| format!("flow {text:?}: {error}"))?;
     let problem = |what: String| Err(format!("flow {text:?}: {what}; one flow is written {EXAMPLE:?}"));
@@ -27,8 +28,8 @@ pub fn one_flow(text: &str) -> Result<String, String> {
     Ok(filter.to_string())
 }
 
-/// Returns a flow in canonical spelling without its ingress port. Flows that differ only in this port share a
-/// queue.
+/// Returns a flow in canonical spelling with the ingress port removed. Flows that differ only in their
+/// ingress port share a queue.
 #[must_use]
 pub fn without_incoming(flow: &str) -> &str {
     flow.rsplit_once(" in ").map_or(flow, |(before, _)| before)

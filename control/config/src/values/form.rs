@@ -46,8 +46,8 @@ macro_rules! written_value {
 
 pub(crate) use {string_schema, written_value};
 
-/// Reads a value in text form. A plain number is read as text too, so that the parser's error says that the
-/// unit is missing.
+/// Reads a value in text form. A plain number is passed to the parser as a text, so that the error says that
+/// the unit is missing.
 pub(crate) fn read_written<'de, T: FromStr<Err = String>, D: Deserializer<'de>>(
     deserializer: D,
     expected: &'static str,

@@ -22,11 +22,11 @@ pub trait Written: Sized {
     /// Parses the text.
     ///
     /// # Errors
-    /// Returns the problem and its remedy, without the text itself.
+    /// Returns the problem and the remedy. The error doesn't repeat the text.
     fn parse(text: &str) -> Result<Self, String>;
 }
 
-/// Implements [`Written`] by [`FromStr`], if its errors name problem and remedy.
+/// Implements [`Written`] for types whose [`FromStr`] errors name problem and remedy.
 macro_rules! written {
     ($($kind:ty),+ $(,)?) => {$(
         impl $crate::values::Written for $kind {
@@ -80,7 +80,7 @@ impl<T> Text<T> {
 }
 
 impl<T: fmt::Display> Text<T> {
-    /// Creates a value that comes from no file, with the text that its `Display` writes.
+    /// Creates a value that comes from no file. Its text is the text that `Display` writes.
     pub fn of(value: T) -> Self {
         Self { written: value.to_string(), value, span: None }
     }

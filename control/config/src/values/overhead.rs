@@ -11,7 +11,8 @@ pub enum Overhead {
     /// `ethernet`: 24 bytes are added to each frame, and a frame takes at least 84 bytes in total.
     #[default]
     Ethernet,
-    /// `atm`, or `atm BYTES`: AAL5 in cells of 53 bytes. This number of bytes precedes each frame.
+    /// `atm`, or `atm BYTES`: AAL5 in cells of 53 bytes. `BYTES` is the number of bytes added before each
+    /// frame, or subtracted if negative.
     Atm(i16),
     /// `bytes BYTES`, or `bytes BYTES minimum BYTES`: bytes to add, or to subtract if negative, and the
     /// minimum size of a packet on the link.

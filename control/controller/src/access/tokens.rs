@@ -1,8 +1,8 @@
 //! API tokens for remote access: each authenticates a caller and grants a role.
 //!
-//! A token is shown once, when it is created. A file beside the revisions keeps only its SHA-256 hash. The
-//! token has 256 random bits, so a slower hash would add no protection against guessing. A check compares the
-//! sent token with all stored hashes in constant time.
+//! The text of a token is shown only once, in the answer to its creation. A file beside the revisions keeps
+//! only the SHA-256 hash of the text. The text has 256 random bits, so a slower hash would add no protection
+//! against guessing. A check compares the hash of the sent text with all stored hashes in constant time.
 
 use std::net::IpAddr;
 use std::path::Path;
@@ -210,7 +210,8 @@ impl Tokens {
         holder.0.expires.is_none_or(|end| now() < end) && known.iter().any(|one| one.hash == holder.0.hash)
     }
 
-    /// Writes the last use of each token to the file, if at least one is a minute newer than the stored time.
+    /// Writes the last use of each token to the file. Does nothing unless the last use of a token is at least
+    /// a minute newer than the stored time.
     pub fn keep_uses(&self) -> Result<(), ControlError> {
         let uses = self.uses();
         let mut book = self.book();
@@ -222,8 +223,7 @@ impl Tokens {
         if !book.is_kept() || !book.entries().iter().any(old) {
             return Ok(());
         }
-        // A damaged token file is replaced only when tokens are created or revoked, never to record their
-        // use.
+        // Recording uses never replaces a damaged token file; only creating or revoking tokens does.
         if let Some(problem) = book.problem() {
             return Err(ControlError::System(problem));
         }

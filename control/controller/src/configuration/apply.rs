@@ -1,4 +1,4 @@
-//! Compares a configuration with the running one, and applies it atomically.
+//! Compares a configuration with the running configuration, and applies a configuration atomically.
 
 use std::sync::Arc;
 
@@ -53,7 +53,8 @@ impl Apply {
     /// Applies the configuration. Logs the result, and notes an event.
     ///
     /// # Errors
-    /// Returns the problems of the text, the changes that need a restart, or the failed step and its reason.
+    /// Returns the problems of the text, the settings that need a restart, or the failed change and the
+    /// reason.
     pub(crate) async fn apply(&self, router: &Router, who: &Who) -> Result<AppliedView, ControlError> {
         let result = self.apply_at_once(router, who).await;
         report(router.events(), self, who, &result);
@@ -118,8 +119,8 @@ impl Router {
     /// Returns the running configuration in normal form.
     ///
     /// # Errors
-    /// Returns an error while a configuration or a list is being applied, because only some of its changes
-    /// are in force.
+    /// Returns an error while a configuration or a list is being applied. At that time, only some of the
+    /// changes are in force.
     pub(crate) fn whole_running(&self) -> Result<Config, ControlError> {
         let written = {
             let inner = self.lock();
@@ -226,15 +227,16 @@ impl Transaction {
     pub(super) async fn transition(&self, from: &Config, to: &Config) -> Result<Vec<Change>, ControlError> {
         let changes = without_restart(from.difference(to), Submission::File)?;
         self.make(&changes).await.map_err(|failed| refused(&changes, &failed))?;
-        // Bindings and filters need an explicit `on-death`, so a configuration that has some sets it
-        // explicitly.
+        // A configuration with bindings or filters sets `on-death` explicitly, because bindings and filters
+        // require this.
         if !(to.bind.is_empty() && to.filter.is_empty()) {
             self.0.lock().supervision.death.confirm();
         }
         Ok(changes)
     }
 
-    /// Writes the missing revisions and then the applied one to disk: all of them or none.
+    /// Writes revisions to disk, all of them or none: first the earlier configurations that no revision holds
+    /// yet, then the applied configuration.
     async fn remember(
         &self,
         draft: Draft,
@@ -291,8 +293,8 @@ fn note_refused(events: &Events, origin: &str, who: &Who, error: &ControlError) 
     events.note(EventKind::ConfigurationRefused, origin, text, details);
 }
 
-/// Starts to read the store, and returns the revisions that must be on disk before another configuration
-/// becomes the base.
+/// Starts a task that reads the store. The task returns the configurations that must be on disk as revisions
+/// before another configuration becomes the base.
 fn missing(router: &Router, before: &Arc<Config>) -> JoinHandle<Result<Vec<Draft>, ControlError>> {
     let (store, base, overrides) = {
         let inner = router.lock();
@@ -302,7 +304,7 @@ fn missing(router: &Router, before: &Arc<Config>) -> JoinHandle<Result<Vec<Draft
     tokio::task::spawn_blocking(move || base.missing(&store, &overrides, &before))
 }
 
-/// Revision written to disk.
+/// Result of writing an applied configuration to disk as a revision.
 struct Remembered {
     revision: Revision,
     /// Number of the revision that stores the configuration before this change; `None` if it was on disk
@@ -322,7 +324,8 @@ pub(super) fn without_restart(
     Err(ControlError::conflict(problem.append(difference.restart_message(submission))))
 }
 
-/// Returns the error for a failed step, with the outcome of the steps before it.
+/// Returns the error for a failed change. Its text says which changes were undone, and which could not be
+/// undone.
 fn refused(changes: &[Change], failed: &Failed) -> ControlError {
     let (step, all, error) = (failed.step, changes.len(), &failed.error);
     let remains = except_for(&failed.remains);

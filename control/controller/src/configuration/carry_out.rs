@@ -1,4 +1,5 @@
-//! Makes changes of the running configuration one after another, and undoes them if one fails.
+//! Makes changes of the running configuration one after another. If a change fails, undoes the earlier
+//! changes.
 
 use millrace_config::{Change, Port, Scheduler, Together};
 use millrace_pipeline::{
@@ -30,8 +31,8 @@ const ROUTES_TOGETHER: usize = 2048;
 
 /// Result of a sequence of changes that stopped early.
 struct Stopped {
-    /// Number of changes in force, from the first on. It includes the failed change if a worker did not
-    /// answer.
+    /// Number of changes in force at the start of the sequence. The failed change counts too if a worker did
+    /// not answer.
     made: usize,
     /// Index of the failed change, counted from 0.
     step: usize,
@@ -39,13 +40,13 @@ struct Stopped {
 }
 
 impl Router {
-    /// Calls `plan`, which returns a list of changes and a further value, then makes all of the changes or
-    /// none. Then calls `answer` with that value, before other transactions may start, and returns its
-    /// result. Dropping the returned future doesn't stop the work.
+    /// Makes a planned list of changes: all of them or none. `plan` returns the changes and a value for
+    /// `answer`. After the changes, `answer` gets this value and makes the result, before other transactions
+    /// may start. Dropping the returned future doesn't stop the work.
     ///
     /// # Errors
-    /// Returns the errors of the plan, the reason why a change failed, and the errors of the answer. The
-    /// changes are made if only the answer failed.
+    /// Returns the error of `plan`, the reason why a change failed, or the error of `answer`. If only
+    /// `answer` failed, the changes stay in force.
     pub(crate) async fn change<P: Send + 'static, A: Send + 'static>(
         &self,
         plan: impl FnOnce(&mut Inner) -> Result<(Vec<Change>, P), ControlError> + Send + 'static,
@@ -77,8 +78,8 @@ impl Transaction {
         self.make_what_can_be(changes.iter().rev().cloned().map(Change::inverse).collect()).await
     }
 
-    /// Makes the changes of a rollback, and continues after failures. If the kernel refuses a route, the
-    /// route stays configured, and control offers it to the kernel again later. Returns the failed changes.
+    /// Makes all changes of a rollback that can be made, and returns the failed ones. If the kernel refuses a
+    /// route, the route stays configured, and control offers it to the kernel again later.
     pub(super) async fn make_what_can_be(&self, mut back: Vec<Change>) -> Vec<String> {
         let mut remains = Vec::new();
         loop {
@@ -88,7 +89,7 @@ impl Transaction {
             };
             let problem = format!("{}: {error}", back[step]);
             if self.0.lock().settings.ending {
-                // The end of the router removes its kernel state anyway.
+                // When the router ends, it removes its kernel state anyway.
                 return vec![problem];
             }
             tracing::error!("a change could not be undone: {problem}");
@@ -126,8 +127,8 @@ impl Transaction {
         Ok(())
     }
 
-    /// Makes a single change. Returns 1 if the change is in force, else 0. A change that a worker did not
-    /// answer counts as in force, so that the caller undoes it.
+    /// Makes a single change. Returns 1 if the change is in force, else 0. If a worker did not answer, the
+    /// change counts as in force, so that the caller undoes it.
     async fn make_alone(&self, change: &Change) -> (usize, Result<(), ControlError>) {
         match self.make_one(change).await {
             Ok(()) => (1, Ok(())),
@@ -171,7 +172,7 @@ fn group(changes: &[Change]) -> &[Change] {
     &changes[..end]
 }
 
-/// Whether the model contains a failed change: it does if the failure came after the change of the model.
+/// Whether the model contains a change that failed. It does if the model was changed before the failure.
 fn stands(model: &Model, tables: &GateTables, change: &Change) -> bool {
     let plugins = &model.plugins;
     let port = |name: &str| model.ports.iter().map(|plan| &plan.config).find(|port| *port.name == *name);
@@ -223,13 +224,13 @@ fn set_router(settings: &millrace_config::Router, model: &mut Model) {
     model.options = Options { control_plane, ..options(settings, model.options.instances) };
 }
 
-/// Sends the options of the model to the workers, and waits until they are in force.
+/// Sends the model's options to the workers, and waits until the options are in force.
 fn tell_options(model: &Model, workers: &mut Workers) -> Result<(), ControlError> {
     workers.tell(|| Command::Options(model.options.clone()))?;
     workers.barrier()
 }
 
-/// Sends a neighbour to the workers, and waits until they have it.
+/// Sends a change of a neighbour to the workers, and waits until the workers have carried it out.
 fn tell_neighbour(change: NeighbourChange, workers: &mut Workers) -> Result<(), ControlError> {
     workers.tell(|| NeighbourCommand::Set(vec![change]))?;
     workers.barrier()
@@ -297,9 +298,9 @@ impl Inner {
         }
     }
 
-    /// Gives an instance its settings from a configuration. If an instance of a shared object is
-    /// in quarantine for its faults, its new settings take effect at its release. A rollback may happen
-    /// automatically, so a change of configuration must start no code in quarantine.
+    /// Gives an instance its settings from a configuration. Exception: if the instance belongs to a shared
+    /// object and is in quarantine for faults, it gets the settings when it is released. A rollback may
+    /// happen automatically, so a change of configuration must start no code in quarantine.
     ///
     /// # Errors
     /// The errors of [`set_instance`](Self::set_instance).

@@ -19,7 +19,8 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(60);
 /// Interval between two checks whether another transaction has ended.
 const LOOK: Duration = Duration::from_millis(20);
 
-/// Stores the revision that waits for confirmation, and rolls it back when its time is over.
+/// Records that a revision waits for confirmation. Starts a task that rolls the revision back if its time
+/// ends without confirmation.
 pub(super) fn wait_for_confirmation(router: &Router, waiting: Waiting) {
     let (until, revision) = (waiting.until, waiting.revision);
     router.lock().settings.waiting = Some(waiting);
@@ -37,7 +38,8 @@ struct Unconfirmed {
 }
 
 impl Unconfirmed {
-    /// Rolls back an unconfirmed revision, and retries after growing pauses until it succeeds.
+    /// Rolls back an unconfirmed revision. After a failure, retries after growing pauses until the rollback
+    /// succeeds.
     async fn roll_back(&self) {
         let revision = self.revision;
         let (mut said, mut pause) = (None, FIRST_PAUSE);
@@ -74,7 +76,7 @@ impl Unconfirmed {
     /// the revision no longer waits for confirmation.
     async fn transaction(&self) -> Option<Transaction> {
         loop {
-            // Only the holder of a transaction ends the waiting.
+            // Only the holder of a transaction can confirm or withdraw the waiting revision.
             if let Ok(transaction) = Transaction::begin_despite_waiting(&self.router) {
                 return self.waits().then_some(transaction);
             }
@@ -88,8 +90,8 @@ impl Unconfirmed {
     }
 }
 
-/// Confirms the waiting revision, and returns its number. Refuses if `meant` is given and names another
-/// revision.
+/// Confirms the waiting revision, and returns its number. Refuses if `meant` names another revision than the
+/// waiting one.
 pub(crate) async fn confirm(router: &Router, meant: Option<u64>) -> Result<u64, ControlError> {
     let _transaction =
         Transaction::begin_despite_waiting(router).map_err(|busy| why_not_now(&router.lock(), busy))?;
@@ -121,8 +123,8 @@ pub(crate) async fn confirm(router: &Router, meant: Option<u64>) -> Result<u64, 
     Ok(revision)
 }
 
-/// Returns the reason why a confirmation fails while another transaction runs: no revision waits, its
-/// rollback has begun, or else the error `busy`.
+/// Returns the reason why a confirmation fails while another transaction runs. Either no revision waits, or
+/// the revision can no longer be confirmed, or the reason is the error `busy`.
 fn why_not_now(inner: &Inner, busy: ControlError) -> ControlError {
     match &inner.settings.waiting {
         None => nothing_waits(),
@@ -131,7 +133,7 @@ fn why_not_now(inner: &Inner, busy: ControlError) -> ControlError {
 }
 
 impl Transaction {
-    /// Rolls back the waiting revision. Returns its number and the changes.
+    /// Rolls back the waiting revision. Returns the revision's number, and the changes made as commands.
     ///
     /// # Errors
     /// Returns an error if no revision waits. Returns the failed changes if the rollback failed in part; the

@@ -1,5 +1,5 @@
-//! Conditional changes. They are made only if a given revision is running, so that they overwrite no change
-//! unknown to the caller.
+//! Conditional changes: they are made only if a given revision is running. So a caller never overwrites a
+//! change that the caller doesn't know.
 
 use millrace_store::{AuditEntry, AuditLog, Outcome};
 use millrace_telemetry::utc;
@@ -17,8 +17,8 @@ impl Transaction {
     /// Refuses unless revision `number` is running without later changes.
     ///
     /// # Errors
-    /// Returns [`ControlError::Changed`] with the running revision and the author of the change, or an error
-    /// if the revisions can't be read.
+    /// Returns [`ControlError::Changed`], which names the running revision and the author of the change.
+    /// Returns another error if the revisions can't be read.
     pub(super) async fn expect_revision(&self, number: u64) -> Result<(), ControlError> {
         let router = self.0.clone();
         blocking("read the revisions", move || refuse_other_revision(&router, number)).await

@@ -17,8 +17,9 @@ use crate::view::{AppliedView, ConfirmTime, RevisionView};
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct RollBack {
-    /// Number of the revision to apply again. Without it, withdraws the waiting revision, or else applies the
-    /// newest good revision that differs from the running configuration.
+    /// Number of the revision to apply again. If the number is missing, the waiting revision is withdrawn. If
+    /// no revision waits either, the newest good revision that differs from the running configuration is
+    /// applied.
     pub revision: Option<u64>,
     /// Reason for the rollback.
     #[serde(deserialize_with = "super::words::comment")]
@@ -53,7 +54,7 @@ impl RollBack {
     /// Withdraws the waiting revision, if there is one, and applies the target revision.
     ///
     /// # Errors
-    /// Returns an error if the revision doesn't exist, and the errors of [`Apply`].
+    /// Returns the errors of [`Apply`], or an error if the target revision doesn't exist.
     pub(crate) async fn roll_back(self, router: &Router, who: &Who) -> Result<AppliedView, ControlError> {
         let transaction = Transaction::begin_despite_waiting(router)?;
         if let Some(number) = self.if_revision {

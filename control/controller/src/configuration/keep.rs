@@ -1,5 +1,5 @@
-//! Saves the running configuration: into the text of a file, whose comments stay, or as a revision for the
-//! next start.
+//! Saves the running configuration: into the text of a file, with the file's comments kept, or as a revision
+//! for the next start.
 
 use std::sync::Arc;
 
@@ -17,7 +17,8 @@ use crate::router::Router;
 use crate::settings::{Base, commands};
 use crate::view::AppliedView;
 
-/// Request body that writes the running configuration into the text of a file, whose comments stay.
+/// Request body that writes the running configuration into the text of a file. The comments of the file are
+/// kept.
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct Save {
@@ -27,7 +28,7 @@ pub struct Save {
     #[serde(deserialize_with = "super::words::origin")]
     #[schemars(length(max = 4096))]
     pub origin: Option<String>,
-    /// Whether to write even if this deletes entries of the file that were never applied or saved.
+    /// Whether to write even if entries of the file that were never applied or saved get lost.
     pub force: bool,
 }
 
@@ -36,8 +37,8 @@ pub struct Save {
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct Keep {
-    /// Text of a file equal to the running configuration. Without it, the base configuration is used, with
-    /// the later changes written into it.
+    /// Text of a file that describes exactly the running configuration. Without it, the base configuration is
+    /// stored, with the later changes written into it.
     pub text: Option<String>,
     /// Name of the file, for the history.
     #[serde(deserialize_with = "super::words::origin")]
@@ -53,8 +54,8 @@ pub struct Keep {
 const NAMED: usize = 10;
 
 impl Transaction {
-    /// Stores the text of an apply request as a revision, although it changed nothing. Does nothing if the
-    /// base and the newest good revision already equal the running configuration.
+    /// Stores the text of an apply request as a revision, for a request that made no change. Does nothing if
+    /// the base and the newest good revision already equal the running configuration.
     ///
     /// # Errors
     /// Returns an error if the revision can't be written.
@@ -113,7 +114,8 @@ impl Kept {
         self.base.written(&self.overrides, running, &text, &origin)
     }
 
-    /// Whether the running configuration equals the base, and the newest good revision if there is one.
+    /// Whether nothing is left to save: the running configuration equals the base, and also the newest good
+    /// revision if there is one.
     fn counts(&self, running: &Config) -> Result<bool, ControlError> {
         let newest = self.store.last_good()?;
         // A stored revision that this version can't parse counts as different.
@@ -133,9 +135,10 @@ impl Kept {
         Ok(false)
     }
 
-    /// Refuses a text that permits more at the next start than the running configuration. The comparison
-    /// leaves out command-line overrides, which may hide `[api]`, state paths and `on-death` of the text. An
-    /// added `allow-downgrade` is refused too: a loaded plugin no longer needs it.
+    /// Refuses a text that permits more at the next start than the running configuration. The comparison is
+    /// made without the command-line overrides, which may hide the text's `[api]`, state paths and
+    /// `on-death`. An added `allow-downgrade` is refused too, because a plugin that is loaded already doesn't
+    /// need it.
     pub(crate) fn unless_privileged(&self, running: &Config, order: &Keep) -> Result<(), ControlError> {
         let Some(text) = &order.text else { return Ok(()) };
         let origin = order.origin.as_deref().unwrap_or("configuration");

@@ -1,8 +1,8 @@
 //! Lists of routes or filters: all entries are added or removed, or none.
 //!
-//! All entries are checked first, so that every faulty entry is reported before a packet is affected. Then
-//! the list is applied like a configuration: the changes are made in groups, other tasks run between the
-//! groups, and a failure undoes the earlier changes.
+//! All entries are checked before the first change, so that the error names every faulty entry and no packet
+//! is affected. Then the list is applied like a configuration: the changes are made in groups, other tasks
+//! run between the groups, and a failure undoes the earlier changes.
 
 use std::collections::HashSet;
 use std::net::IpAddr;
@@ -37,8 +37,8 @@ pub struct AddedFilters {
 pub(crate) type Numbered<T> = Vec<(usize, T)>;
 
 impl Router {
-    /// Parses all entries with `read`, plans the changes with `try_all`, and makes them if no entry is
-    /// faulty. Then calls `done`, before other transactions may start, and returns its result.
+    /// Parses the entries with `read`, plans their changes with `try_all`, and makes the changes if no entry
+    /// is faulty. Then calls `done`, before other transactions may start, and returns the result of `done`.
     pub(crate) async fn make_list<T: Send + 'static, U: Send + 'static, R: Send + 'static>(
         &self,
         entries: Vec<T>,
@@ -67,8 +67,8 @@ impl Router {
         detached("make the changes of a list", work).await
     }
 
-    /// Returns the filters and bindings that never win, limited to the numbers that `is_meant` selects.
-    /// Compares filters on a blocking thread.
+    /// Returns the filters and bindings that never win, and whose numbers `is_meant` selects. Compares
+    /// filters on a blocking thread.
     pub(crate) async fn never_winning(&self, is_meant: impl Fn(u64) -> bool) -> Vec<ShadowedView> {
         let gates = compared(&self.lock().model, &is_meant);
         let compare = move || gates.iter().flat_map(shadows).collect::<Shadows>();

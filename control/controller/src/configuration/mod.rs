@@ -69,8 +69,8 @@ impl Drop for Transaction {
 struct Failed {
     /// Index of the failed change, counted from 0.
     pub step: usize,
-    /// Whether the failed change was in force, because a worker did not answer. It was undone like the
-    /// earlier changes.
+    /// Whether the failed change counted as in force, because a worker did not answer. If so, it was undone
+    /// together with the earlier changes.
     pub stands: bool,
     /// Reason for the failure.
     pub error: ControlError,
@@ -89,8 +89,8 @@ impl Failed {
     }
 }
 
-/// Returns the end of a sentence that names the changes that could not be undone; an empty text if there are
-/// none.
+/// Returns the end of a sentence, which names the changes that could not be undone. Returns an empty text if
+/// all changes were undone.
 fn except_for(remains: &[String]) -> String {
     match remains {
         [] => String::new(),

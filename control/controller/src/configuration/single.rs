@@ -1,4 +1,4 @@
-//! Plans of single changes without a module of their own: router-wide settings and static neighbours.
+//! Plans of single changes that have no module of their own: router-wide settings and static neighbours.
 //!
 //! Each plan is carried out as a transaction: completely or not at all.
 

@@ -11,7 +11,7 @@ const ORIGIN: usize = 4096;
 /// Reads a comment: up to 1,024 bytes in one line.
 ///
 /// # Errors
-/// Returns an error if it is longer, or has control characters.
+/// Returns an error for a longer comment, or for control characters.
 pub fn comment<'de, D: Deserializer<'de>>(from: D) -> Result<Option<String>, D::Error> {
     line(from, "comment", COMMENT)
 }

@@ -32,8 +32,8 @@ impl Model {
         found.ok_or_else(|| no_such_filter(filter))
     }
 
-    /// Returns the filter with this action, match and gate, whatever its priority. Refuses if several filters
-    /// qualify.
+    /// Returns the filter with this action, match and gate; the priority doesn't matter. Returns an error if
+    /// several filters qualify.
     pub(crate) fn find_only_filter(&self, filter: &Filter) -> Result<BindingId, ControlError> {
         let (action, gate) = looked_up(self, filter)?;
         let found = self.plugins.binding_registry().find_all(&action, gate, filter.r#match.value());

@@ -16,19 +16,19 @@ use crate::view::{AmbiguousView, GateCheckView, NamedFilterView, ShadowedView};
 
 /// Maximum number of ambiguous pairs in the result; further pairs are only counted.
 pub(crate) const PAIRS: usize = 100;
-/// Maximum number of filters of a gate for a complete check. A check of this many filters takes ten seconds.
+/// Maximum number of filters of a gate for which a check is made. A check of this many filters takes ten
+/// seconds.
 const MOST: usize = 1 << 15;
 
-/// Maximum number of filters of a gate for which a change warns about filters that never win. Comparing more
-/// filters takes too long.
+/// Maximum number of filters at a gate for which control warns after a change about filters that never win.
+/// Comparing more filters takes too long.
 pub(crate) const MOST_COMPARED: usize = 4096;
 
 pub(crate) type Entries = Vec<Entry<BindingId>>;
 
 pub(crate) type Shadows = Vec<(BindingId, Vec<BindingId>)>;
 
-/// Returns the views of the shadowed bindings, the oldest first, limited to the numbers that `is_meant`
-/// selects.
+/// Returns the views of the shadowed bindings whose numbers `is_meant` selects, the oldest first.
 pub fn named_shadows(model: &Model, mut found: Shadows, is_meant: impl Fn(u64) -> bool) -> Vec<ShadowedView> {
     let number = |id: &BindingId| model.plugins.binding(*id).map(|bound| bound.number);
     found.retain(|(id, _)| number(id).is_some_and(&is_meant));
@@ -40,8 +40,8 @@ pub fn named_shadows(model: &Model, mut found: Shadows, is_meant: impl Fn(u64) -
     found.iter().filter_map(view).collect()
 }
 
-/// Returns all filters of each gate at which `is_meant` selects at least one binding number. Omits gates with
-/// more than [`MOST_COMPARED`] filters.
+/// Returns the filters of each gate that has a binding whose number `is_meant` selects. Omits gates with more
+/// than [`MOST_COMPARED`] filters.
 pub fn compared(model: &Model, is_meant: impl Fn(u64) -> bool) -> Vec<Entries> {
     let mut gates: HashMap<GateId, (bool, Entries)> = HashMap::new();
     let by_age = model.plugins.bindings_by_age();
@@ -145,7 +145,7 @@ fn distinct(bindings: impl Iterator<Item = BindingId>, model: &Model) -> Vec<Nam
     bindings.filter(|binding| seen.insert(*binding)).filter_map(|binding| named(binding, model)).collect()
 }
 
-/// Whether an entry of a gate of position `route` has a lower priority than routes. Always false for the
+/// Whether an entry at a gate of position `route` has a lower priority than routes. Always false for the
 /// binding of an instance.
 fn is_below_routes(entry: &Entry<BindingId>, model: &Model) -> bool {
     let bound = model.plugins.binding(entry.value);

@@ -10,8 +10,8 @@ use millrace_units::GateId;
 use crate::model::Model;
 use crate::{ControlError, show};
 
-/// Action and number of the filter that wins for each gate, match and priority. The number is `None` for a
-/// filter of a list under check, which has none yet.
+/// For each gate, match and priority: action and number of the filter that wins. A filter that is only being
+/// checked has no number yet (`None`).
 #[derive(Debug, Default)]
 pub(crate) struct FilterConflicts(HashMap<(GateId, FilterExpression, i32), (Option<u64>, Action)>);
 

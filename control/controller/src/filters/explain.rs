@@ -13,8 +13,8 @@ use crate::view::CandidateView;
 /// Maximum number of non-matching filters in a gate's explanation; people read no longer list.
 const MISMATCHES: usize = 32;
 
-/// Progress of an explanation from gate to gate: the packet's route, and whether a filter has chosen another
-/// one.
+/// State of an explanation as it proceeds from gate to gate: the packet's route, and whether a filter has
+/// already chosen another route.
 pub(crate) struct Winners<'a> {
     /// Destination prefix of the packet's route; `None` without a route.
     pub route: Option<&'a str>,
@@ -23,8 +23,9 @@ pub(crate) struct Winners<'a> {
 }
 
 impl Winners<'_> {
-    /// Records the winner of the next gate, which is at `position`. Returns the reason why this filter has no
-    /// effect on the route, although it names one. Returns `None` if it chooses the route, or names none.
+    /// Records the winning filter of the next gate, which is at `position`. Returns the reason why this
+    /// filter names a route but doesn't determine the packet's route. Returns `None` if the filter determines
+    /// the route, or names none.
     pub fn beaten(&mut self, model: &Model, position: Position, winner: BindingId) -> Option<String> {
         let bound = model.plugins.binding(winner)?;
         let priority = model.options.route_priority;
@@ -46,8 +47,8 @@ impl Winners<'_> {
     }
 }
 
-/// Returns the filters of a gate in the order of precedence: all matching filters, the winner, and up to
-/// [`MISMATCHES`] others. Also returns the number of omitted filters.
+/// Returns the filters of a gate in the order of precedence: all matching filters, up to [`MISMATCHES`]
+/// others, and the winner even if it does not match. Also returns the number of omitted filters.
 pub(crate) fn explain_gate(
     model: &Model,
     filters: &dyn FilterTable<BindingId>,

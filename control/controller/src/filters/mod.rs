@@ -117,8 +117,8 @@ impl Model {
         })
     }
 
-    /// Refuses a next hop outside the subnets of its port, because it could never be resolved. Accepts static
-    /// neighbours, and any next hop at a kernel port.
+    /// Refuses a next hop outside the subnets of its port, because such a next hop could never be resolved.
+    /// Accepts static neighbours, and any next hop at a kernel port.
     fn refuse_unreachable(
         &self,
         port: &PortPlan,
@@ -155,8 +155,8 @@ fn refuse_beyond(
     Err(ControlError::invalid(format!("\"{action}\": {via} can't be a neighbour at port {port:?}, {there}")))
 }
 
-/// Refuses a filter that sends to a next hop outside the current subnets of its kernel port. Accepts
-/// neighbours that the kernel knows.
+/// Refuses a filter that sends packets to a next hop outside the current subnets of a kernel port. Accepts
+/// next hops that the kernel knows as neighbours.
 pub(crate) fn refuse_unreachable(
     filter: &millrace_config::Filter,
     model: &Model,

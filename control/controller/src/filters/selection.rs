@@ -1,7 +1,7 @@
 //! Selections: expressions that choose the packets of captures, traces and lists.
 //!
-//! Parsing and compiling 16 KiB of text takes milliseconds, so both run without the router's lock. Only the
-//! look-up of port names, between the two, holds the lock.
+//! Parsing and compiling 16 KiB of text takes milliseconds, so both steps run without the router's lock. Only
+//! the look-up of port names, which comes between these steps, holds the lock.
 
 use std::collections::BTreeMap;
 
@@ -19,7 +19,7 @@ pub(crate) struct ReadSelection {
     expression: Option<Selection>,
 }
 
-/// Selection with the ids of the ports that it names.
+/// Selection whose port names are replaced by the ids of the ports.
 #[derive(Clone, PartialEq, Debug)]
 pub(crate) struct ResolvedSelection {
     expression: Option<Selection>,
@@ -60,7 +60,8 @@ impl ResolvedSelection {
     /// Compiles the selection; `None` for all packets.
     ///
     /// # Errors
-    /// A port without an id; [`resolve`](ReadSelection::resolve) leaves none.
+    /// Returns an error for a port whose id is missing; [`resolve`](ReadSelection::resolve) sets the ids of
+    /// all ports.
     pub fn compile(&self) -> Result<Option<CompiledSelection>, ControlError> {
         let Some(expression) = &self.expression else { return Ok(None) };
         let compiled = expression.compile(|name| self.ports.get(name).copied());

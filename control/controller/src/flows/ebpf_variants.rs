@@ -1,5 +1,6 @@
-//! eBPF variants of plugins. Control loads the variant for each instance whose plugin has one, and the kernel
-//! verifies it. The XDP program calls the variant unless a placement pins the instance to the workers.
+//! eBPF variants of plugins. For each instance whose plugin has an eBPF variant, control loads the variant,
+//! and the kernel verifies it. The XDP program calls the variant unless a placement pins the instance to the
+//! workers.
 
 use std::sync::Arc;
 
@@ -10,7 +11,7 @@ use millrace_units::InstanceId;
 
 use crate::model::Model;
 
-/// eBPF variant of an instance. It is loaded once for each worker, because each worker has its own copy of
+/// Loaded eBPF variant of an instance: one program for each worker, because each worker has its own copy of
 /// the instance.
 pub(super) struct InstanceVariant {
     /// Loaded programs in the order of workers, or the reason why loading failed.
@@ -20,7 +21,8 @@ pub(super) struct InstanceVariant {
 }
 
 impl InstanceVariant {
-    /// Returns a command for each worker that sets its loaded variant.
+    /// Returns one command for each worker: it gives the worker its loaded variant, or no variant if loading
+    /// failed.
     pub fn told(&self, id: InstanceId, workers: usize) -> Vec<OffloadCommand> {
         let variant = |loaded: &LoadedVariant| millrace_plugin::LoadedVariant {
             place: loaded.place(),

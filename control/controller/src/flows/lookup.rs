@@ -17,7 +17,7 @@ pub(crate) fn view(lookup: &Lookup, leaf: Option<QueueId>, names: &Names<'_>) ->
     LookupView { steps, verdict: words.verdict() }
 }
 
-/// Answer of a worker, with the names for its texts.
+/// Answer of a worker to a lookup, and the names that appear in the texts of the answer.
 struct Words<'a> {
     names: &'a Names<'a>,
     lookup: &'a Lookup,
@@ -79,7 +79,7 @@ impl Words<'_> {
         format!("{}, {from}", parsed(candidate))
     }
 
-    /// Returns the text of a winning binding without effect on the packet, with the reason.
+    /// Returns the text of a binding that wins but has no effect on the packet. The text gives the reason.
     fn no_effect(&self, standing: Standing) -> String {
         match standing {
             Standing::RouteChosen => "pass; an earlier gate has chosen the route".to_owned(),
@@ -92,8 +92,8 @@ impl Words<'_> {
         }
     }
 
-    /// Returns the text of a binding's treatment. With `copies`, the instance gets copies of the packets
-    /// only.
+    /// Returns the text of a binding's treatment. If `copies` is true, the instance gets only copies of the
+    /// packets.
     fn treated(&self, treatment: BindingTreatment, copies: bool) -> String {
         match treatment {
             BindingTreatment::Refuse(_) => dropped(DropReason::Filter),
@@ -113,7 +113,7 @@ impl Words<'_> {
         }
     }
 
-    /// Returns the last step of a packet that is not queued.
+    /// Returns the last step of a packet's journey; `None` for a packet that is sent.
     fn end(&self) -> Option<StepView> {
         let (stage, text) = match self.lookup.verdict {
             Verdict::Sent(_) => return None,
@@ -138,8 +138,8 @@ impl Words<'_> {
     }
 }
 
-/// Returns the text of an instance in another state of health than well. With `copies`, the instance gets
-/// copies of the packets only.
+/// Returns the text for an instance that is pausing or in quarantine. If `copies` is true, the instance gets
+/// only copies of the packets.
 fn unwell(health: Health, on_fault: OnFault, copies: bool) -> String {
     let health = health.name();
     match on_fault {
@@ -151,7 +151,8 @@ fn unwell(health: Health, on_fault: OnFault, copies: bool) -> String {
     }
 }
 
-/// Returns the text about an ICMP error, by its sender; `by_router` is the text if the router sends it.
+/// Returns the text about an ICMP error, depending on its sender: the router (text `by_router`), the kernel,
+/// or nobody.
 fn error_text(by_router: String, error: String, sender: ErrorSender) -> String {
     match sender {
         ErrorSender::Router(_) => by_router,

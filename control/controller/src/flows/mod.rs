@@ -57,7 +57,8 @@ pub(crate) fn rate(flow: &FlowReport, before: Option<&Look>) -> (f64, f64) {
     (packets as f64 / seconds, bytes as f64 / seconds)
 }
 
-/// Collector of the first `limit` flows in an order. Its memory is bounded, however many flows it takes.
+/// Collector that keeps the first `limit` flows in the requested order. Its memory is bounded, however many
+/// flows it takes.
 pub(crate) struct Top {
     order: FlowOrder,
     limit: usize,
@@ -131,8 +132,8 @@ pub(crate) fn view(Measured { flow, worker, rate }: Measured, model: &Model) -> 
     }
 }
 
-/// Returns a filter that matches exactly the packets of this flow record. It consists of the flow key, and of
-/// the varying fields that the flow's filters distinguish.
+/// Returns a filter that matches exactly the packets of this flow record. The filter consists of the flow
+/// key, and of the varying fields that the flow's filters distinguish.
 fn variant(flow: &FlowReport, model: &Model) -> String {
     let kind = Filter::of_varying(flow.varying, flow.varying_mask);
     let selector = selector(&flow.key, model);

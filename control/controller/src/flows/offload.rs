@@ -45,8 +45,9 @@ impl Offload {
         self.refresh_ports(devices, model, workers)
     }
 
-    /// Publishes the offload capabilities of each port to the workers and the flow cache, if they have
-    /// changed. The peer of a veth may start or stop accepting redirected frames at any time.
+    /// Publishes the offload capabilities of each port to the workers and the flow cache, if the capabilities
+    /// have changed. They may change at any time: the peer of a veth can start or stop accepting redirected
+    /// frames.
     pub fn refresh_ports(
         &mut self,
         devices: &mut Devices,
@@ -112,8 +113,8 @@ impl Offload {
         model.plugins.instance_names().try_for_each(|(id, ..)| self.load_variant(id, model, workers))
     }
 
-    /// Loads the eBPF variant of an instance, if its plugin has one and there is a flow cache. If loading
-    /// fails, only logs it: the packets of the instance stay at the workers.
+    /// Loads the eBPF variant of an instance, if the plugin has a variant and there is a flow cache. A
+    /// failure is only logged: the packets of the instance then stay at the workers.
     pub fn load_variant(
         &mut self,
         id: InstanceId,
@@ -133,7 +134,7 @@ impl Offload {
         workers.tell_each(told)
     }
 
-    /// Unloads the eBPF variant of an instance, if there is one. Its counters are kept.
+    /// Unloads the eBPF variant of an instance, if one is loaded. The counters of the variant are kept.
     pub fn unload_variant(&mut self, id: InstanceId, workers: &mut Workers) -> Result<(), ControlError> {
         let Some(variant) = self.variants.remove(&id) else { return Ok(()) };
         workers.tell(|| OffloadCommand::SetVariant(id, None))?;
@@ -145,8 +146,8 @@ impl Offload {
         Ok(())
     }
 
-    /// Unloads the eBPF variants of all instances of a plugin if its new version has another variant. Returns
-    /// these instances; none if the variant is the same.
+    /// Prepares the replacement of a plugin by a new version. If the new version has another eBPF variant,
+    /// unloads the variants of all instances, and returns these instances. Otherwise returns none.
     pub fn unload_other_variants(
         &mut self,
         (old, new): (&dyn Plugin, &dyn Plugin),

@@ -1,7 +1,9 @@
-//! Placement of flows at levels: the configured level, the current level, and the reason.
+//! Placement of flows at levels: the configured level, the current level, and the reason for the current
+//! level.
 //!
 //! By default, the router offloads a flow that sends packets and needs no worker, and evicts an idle flow. A
-//! placement overrides this for the flows of a filter. The first placement that matches a flow decides.
+//! placement overrides this for the flows that its filter selects. The first placement that matches a flow
+//! decides.
 
 use std::collections::BTreeMap;
 use std::sync::OnceLock;
@@ -29,13 +31,13 @@ use crate::workers::Workers;
 
 /// Compiled target of a placement.
 pub(crate) enum Concerned {
-    /// Flows that may have a packet that matches.
+    /// Flows of which at least one packet could match the selection.
     Flows(CompiledSelection),
     /// Flows that are bound to an instance.
     Bound(InstanceId),
 }
 
-/// Target of a placement with the ids of its ports or instance, before compilation.
+/// Target of a placement before compilation, with ids instead of the names of ports and instance.
 pub(crate) enum Resolved {
     Flows(ResolvedSelection),
     Bound(InstanceId),
@@ -71,8 +73,8 @@ impl Concerned {
     }
 }
 
-/// Sets, changes or removes a placement, and waits until this is in force. `filter` is the parsed text of the
-/// request. Returns the placement and its target; a removed placement has the level `Offload`.
+/// Sets, changes or removes a placement, and waits until the workers have it. `filter` is the parsed filter
+/// of the request. Returns the placement and its target; a removed placement has the level `Offload`.
 pub(crate) fn set_placement(
     model: &mut Model,
     offload: &mut Offload,
@@ -107,8 +109,8 @@ pub(crate) fn set_placement(
     Ok((Placed { what, level: level.unwrap_or(Level::Offload) }, resolved))
 }
 
-/// Counts the flows of each target, and all flows. A flow of several targets counts only for the first of
-/// them.
+/// Counts the flows of each target, and all flows. A flow that belongs to several targets counts only for the
+/// first of these targets.
 pub(crate) fn counts_of(flows: &[FlowReport], concerned: &[Concerned], model: &Model) -> (Vec<Count>, Count) {
     let (mut counts, mut all) = (vec![Count::default(); concerned.len()], Count::default());
     for flow in flows {
@@ -120,8 +122,8 @@ pub(crate) fn counts_of(flows: &[FlowReport], concerned: &[Concerned], model: &M
     (counts, all)
 }
 
-/// Returns the target of a placement: the instance with the requested name, or else the flows of `filter`,
-/// which is the parsed text of the request.
+/// Returns the target of a placement: the instance that the request names, or else the flows that `filter`
+/// selects. `filter` is the parsed filter of the request.
 fn placeable(
     model: &Model,
     offload: &Offload,

@@ -14,8 +14,8 @@ use crate::ports::redirects::why_bypassed;
 use crate::router::Inner;
 
 impl Inner {
-    /// Reads the kernel's queueing disciplines of the ports again. A port with more than a plain queue is no
-    /// egress of offloaded flows: like ports with a scheduler of the router, it sends only from workers.
+    /// Reads the kernel's queueing disciplines of the ports again. No offloaded flow leaves by a port whose
+    /// discipline is more than a plain queue. As at a port with a scheduler of the router, only workers send.
     pub fn follow_queueing(&mut self) -> Result<(), ControlError> {
         match note_queueing(&mut self.devices, &self.model, &self.observation.events) {
             true => self.offload.refresh_ports(&mut self.devices, &self.model, &mut self.workers),

@@ -38,7 +38,7 @@ use features::Features;
 use neighbours::knowledge;
 use pace::{Pace, is_silent, next_batch, worse};
 
-/// Number of the kernel's local table.
+/// Number of the kernel's routing table `local`.
 const LOCAL: u32 = 255;
 /// Maximum number of neighbours in one command to the workers: a longer command delays packets.
 const NEIGHBOURS_TOGETHER: usize = 64;
@@ -49,7 +49,7 @@ const LOOK: Duration = Duration::from_secs(1);
 
 impl Router {
     /// Follows the kernel and the workers until [`shutdown`](Self::shutdown) is called. If a worker doesn't
-    /// answer, requests fail, and control sends the kernel's changes to it again later.
+    /// answer, requests fail, and control sends the kernel's changes to this worker again later.
     ///
     /// # Errors
     /// Returns an error if a worker's thread has ended.
@@ -62,8 +62,8 @@ impl Router {
             .map_err(|error| ControlError::system("wait for the data plane", error))?;
         let mut refresh = tokio::time::interval(REFRESH);
         refresh.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
-        // The first check of counters comes a second later, when the kernel has reported the routes installed
-        // at the start.
+        // The first check of counters comes after a second. By then the kernel has reported the routes that
+        // were installed at the start.
         let mut look = tokio::time::interval_at(tokio::time::Instant::now() + LOOK, LOOK);
         look.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
         // A plugin request may take long, so it is served concurrently with this loop.
@@ -72,7 +72,7 @@ impl Router {
         let mut features = Features::open();
         loop {
             let done = tokio::select! {
-                // The stop comes first, because the workers answer no more afterwards.
+                // The stop signal is checked first, because the workers answer no more after a stop.
                 biased;
                 () = self.0.stop.notified() => return Ok(()),
                 batch = next_batch(&mut changes), if pace.undone.is_none() => self.follow(batch, &mut pace),
@@ -102,9 +102,9 @@ impl Router {
         followed
     }
 
-    /// Does the periodic work of each second. It repeats the failed batch of kernel changes, and sends routes
-    /// that a worker has not got. It also updates receive queues, offload capabilities, used neighbours and
-    /// gate links.
+    /// Does the periodic work of each second. It repeats the failed batch of kernel changes, and sends the
+    /// routes that a worker may lack. It also updates receive queues, offload capabilities, used neighbours
+    /// and gate links.
     fn refresh(&self, pace: &mut Pace) -> Result<(), ControlError> {
         if self.lock().workers.has_one_ended() {
             return Err(ended());
@@ -141,8 +141,8 @@ impl Router {
         Ok(())
     }
 
-    /// Ends the router. First the kernel gets its packets back, then the workers send the packets that they
-    /// hold.
+    /// Ends the router. First the kernel takes over forwarding again, then the workers send the packets that
+    /// they hold.
     ///
     /// # Errors
     /// Returns the first failure to release a resource.
@@ -183,8 +183,8 @@ impl Inner {
         }
     }
 
-    /// Checks for conditions that no event reports, about once a second. The counters come last, because a
-    /// worker may not answer.
+    /// Checks for conditions that no event reports, about once a second. Checks the counters last, because
+    /// reading them fails if a worker does not answer.
     fn look(&mut self, guard: Option<MemoryGuard>) -> Result<(), ControlError> {
         self.observation.observe_memory(guard);
         self.observation.events.flush();
@@ -208,8 +208,8 @@ impl Inner {
                 result = outcome;
             }
         };
-        // Host output ends first, so that the kernel's own packets aren't redirected when the kernel forwards
-        // again.
+        // Host output ends first. Otherwise the kernel's own packets would still be redirected when the
+        // kernel forwards again.
         self.devices.host_outputs.clear();
         let devices: Vec<KernelDevice> = self.devices.kernel.drain().map(|(_, device)| device).collect();
         let mut claims = Vec::new();
@@ -334,8 +334,8 @@ impl Inner {
         self.hear_host_companions()
     }
 
-    /// Handles the output of host companions. Sends their messages to the instances at the workers, and drops
-    /// all further messages once a worker doesn't answer. Requests and failures are always handled.
+    /// Handles the output of host companions. Messages go to the instances at the workers; once a worker
+    /// doesn't answer, all further messages are dropped. Requests and failures are always handled.
     fn hear_host_companions(&mut self) -> Result<(), ControlError> {
         let mut done = Ok(());
         for says in self.plugins.host_level.take_said() {

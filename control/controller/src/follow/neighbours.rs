@@ -32,7 +32,7 @@ impl Inner {
 
 impl Neighbours<'_> {
     /// Starts the resolution of a neighbour that a worker needs. If the kernel knows the neighbour already,
-    /// sends the workers its MAC address.
+    /// sends the neighbour's MAC address to the workers.
     pub fn resolve(&mut self, port: PortId, address: IpAddr) -> Result<(), ControlError> {
         if let Some(device) = self.own_device(port) {
             let change = NeighbourChange { port, address, state: NeighbourKnowledge::Wanted };
@@ -59,16 +59,16 @@ impl Neighbours<'_> {
         Ok(())
     }
 
-    /// Returns the device of a port whose worker resolves neighbours itself, because the port has no kernel
-    /// device. Returns `None` for a kernel port.
+    /// Returns the device of a port without a kernel device, whose worker resolves neighbours itself. Returns
+    /// `None` for a kernel port.
     fn own_device(&self, port: PortId) -> Option<DeviceId> {
         let plan = self.model.ports.iter().find(|plan| plan.id == port)?;
         (!plan.is_kernel()).then_some(plan.settings.device)
     }
 
     /// Refreshes the neighbours that workers use. At kernel ports, asks the kernel to confirm stale
-    /// neighbours: it sees no traffic to them, so it would otherwise remove them. At other ports, notifies
-    /// the worker that owns the device.
+    /// neighbours, because the kernel sees no traffic to these neighbours and would remove them. At other
+    /// ports, notifies the worker that owns the device.
     pub fn refresh(&mut self) -> Result<(), ControlError> {
         let used = self.workers.take_used_neighbours()?;
         for (port, address) in &used {

@@ -4,7 +4,7 @@ use millrace_host::HostChange;
 
 use crate::ControlError;
 
-/// Failures while control follows the kernel: missing answers of workers, and changes to repeat.
+/// Failures while control follows the kernel: workers that did not answer, and kernel changes to repeat.
 #[derive(Debug, Default)]
 pub(super) struct Pace {
     /// Whether a worker did not answer.
@@ -68,8 +68,8 @@ pub(super) fn is_silent(done: &Result<(), ControlError>) -> bool {
     matches!(done, Err(ControlError::Silent(_)))
 }
 
-/// Returns one of two results: the error of a worker that did not answer, or else the first error. The former
-/// comes first because it causes the whole batch to be repeated.
+/// Returns the more serious of two results: the error of a worker that did not answer, or else the first
+/// error. Only the error of a silent worker makes control repeat the whole batch.
 pub(super) fn worse(
     one: Result<(), ControlError>,
     other: Result<(), ControlError>,

@@ -25,8 +25,8 @@ impl Inner {
         self.tell_ports(before)
     }
 
-    /// Sends the settings of ports that differ from `before`. If sending fails, the model gets the settings
-    /// of `before` back, so that the next comparison finds the difference again.
+    /// Sends the settings of ports that differ from `before`. If sending the settings of a port fails, the
+    /// model gets the port's earlier settings back. So the next comparison finds the difference again.
     pub(super) fn tell_ports(&mut self, before: Vec<PortSettings>) -> Result<(), ControlError> {
         let mut done = Ok(());
         for (index, before) in before.into_iter().enumerate() {
@@ -58,8 +58,8 @@ impl Inner {
         Ok(())
     }
 
-    /// Reopens devices whose receive queues in use have changed, because packets of a queue without a socket
-    /// bypass the router.
+    /// Reopens devices whose set of receive queues in use has changed. Otherwise packets of a queue without a
+    /// socket would bypass the router.
     pub(super) fn follow_queues(&mut self) {
         let Some(mirror) = &self.kernel.mirror else { return };
         let state = mirror.state();
@@ -75,7 +75,8 @@ impl Inner {
         }
     }
 
-    /// Releases devices that are gone or whose receive queues have changed, and opens devices that exist.
+    /// Releases devices that are gone, and devices whose set of receive queues has changed. Then opens the
+    /// devices that exist.
     fn replace_devices(&mut self) {
         let Some(mirror) = &self.kernel.mirror else { return };
         let kernel_ports = self.model.ports.iter().filter(|plan| plan.is_kernel());
@@ -122,8 +123,8 @@ impl Inner {
             self.counters.device_drops_before.remove(&plan.id);
         }
         let forgotten = self.offload.forget_port(plan.id, &mut self.workers);
-        // The witness may be a socket of this device, and its end would show all ports that the router has
-        // died. So the other ports need another witness.
+        // The witness may be a socket of this device. When it closes, all port programs would see the router
+        // as dead, so the other ports need another witness.
         let others = set_witness(&mut self.devices)
             .and_then(|()| self.devices.set_host_outputs(&self.model, &mut self.workers));
         for error in [forgotten, others].into_iter().filter_map(Result::err) {

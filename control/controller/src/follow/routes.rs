@@ -41,7 +41,8 @@ impl Router {
                 return inner.workers.barrier();
             }
         }
-        // After a timeout, the workers get the routes that the mirror has at that time.
+        // If the mirror doesn't report the change in time, the workers get the routes that the mirror has by
+        // then.
         let _ = tokio::time::timeout(PATIENCE, self.hear_of(&changed.kernel)).await;
         let mut inner = self.lock();
         // The mirror will report these changes again, which is harmless.
@@ -68,8 +69,8 @@ impl Router {
 }
 
 impl Inner {
-    /// Sends the workers the current routes to prefixes with a configured route that only the workers hold.
-    /// If a worker doesn't answer, the next call sends them again.
+    /// Sends the workers the current route to each of these prefixes: the route that only the workers hold,
+    /// or else the kernel's route. If a worker doesn't answer, the next call sends the routes again.
     pub(crate) fn tell_own(&mut self, prefixes: &[IpNet]) -> Result<(), ControlError> {
         let ports = self.devices.by_index();
         let route = |prefix: &IpNet| {

@@ -1,4 +1,4 @@
-//! Scheduler settings of single flows, and the scheduler changes that make them.
+//! Scheduler settings of single flows, and the scheduler changes that put them in force.
 
 use std::collections::{HashMap, HashSet};
 

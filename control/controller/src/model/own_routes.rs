@@ -8,8 +8,8 @@ use millrace_forward::{NextHop, NextHops, Route};
 use millrace_host::{PrefixRange, merged};
 use millrace_units::PortId;
 
-/// Routes that only the workers hold, not the kernel; most of them lead through ports without a kernel
-/// device. They take precedence over the kernel's route to the same prefix.
+/// Routes that the workers hold and the kernel doesn't; most of them lead through ports without a kernel
+/// device. Each takes precedence over the kernel's route to the same prefix.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct OwnRoutes {
     /// Connected routes, from the ports' addresses.
@@ -31,8 +31,8 @@ struct Subnets {
 }
 
 impl Subnets {
-    /// Sets the port of a subnet, which comes from an added route (`added`) or a connected one. `None`
-    /// removes the port.
+    /// Sets the port to which a subnet is connected, by an added route (`added`) or by a connected route.
+    /// `None` removes the port.
     fn set(&mut self, net: IpNet, added: bool, port: Option<PortId>) {
         let ports = self.ports.entry(net).or_default();
         let before = ports.iter().any(Option::is_some);
@@ -48,7 +48,7 @@ impl Subnets {
         }
     }
 
-    /// Returns the port of the longest subnet that contains an address.
+    /// Returns the port of the most specific subnet that contains an address.
     fn port_of(&self, address: IpAddr) -> Option<PortId> {
         let family = (address.is_ipv6(), 0)..=(address.is_ipv6(), u8::MAX);
         let lengths = self.lengths.range(family).rev().filter(|(_, count)| **count > 0);

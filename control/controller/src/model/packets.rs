@@ -14,8 +14,8 @@ use crate::model::Model;
 /// Default length of a packet, in bytes.
 const LENGTH: u16 = 64;
 
-/// Parsed description of a packet, before its port name is looked up. Parsing needs no lock, so a long text
-/// blocks no other request.
+/// Parsed description of a packet, before its port name is looked up. Parsing needs no lock, so a long
+/// description blocks no other request.
 pub(crate) struct ReadPacket<'a> {
     filter: Filter,
     text: &'a str,

@@ -41,8 +41,8 @@ impl Model {
         self.placements.iter().find(is_it).map(|placed| placed.level)
     }
 
-    /// Adds a placement. Refuses it if the limits on placements, or on the comparisons that all placements
-    /// need for a flow, are exceeded.
+    /// Adds a placement. Refuses a placement above the maximum number of placements, or above the maximum
+    /// number of comparisons that all placements need for a flow.
     pub(crate) fn add_placement(&mut self, placed: Placed) -> Result<(), ControlError> {
         if self.placements.len() >= MOST_PLACEMENTS {
             return Err(ControlError::conflict(format!(

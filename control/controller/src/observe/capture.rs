@@ -88,7 +88,7 @@ impl Capture {
     }
 
     /// Takes the frames captured since the last call. Returns them as the next part of a pcapng file, ordered
-    /// by time. Also returns their number, and whether the capture has ended.
+    /// by time. Also returns the number of these frames, and whether the capture has ended.
     pub fn take(&mut self) -> (Vec<u8>, u64, bool) {
         let ended = self.sources.iter().all(CaptureSource::is_ended);
         let mut taken = Vec::new();

@@ -9,16 +9,18 @@ use millrace_units::PortId;
 
 use crate::show::KernelShare;
 
-/// Offsets and rates of the router's counters.
+/// Offsets and rates of the router's counters. An offset is the value of a counter at the last clearing,
+/// which is subtracted from later values.
 pub(crate) struct Counters {
     /// Rates, computed from the last two readings of the counters.
     pub rates: Rate,
     /// Counters of each port's XDP program at the time of the last clearing.
     share_offset: HashMap<PortId, KernelShare>,
-    /// Counters of earlier XDP programs of each port, whose devices are gone; counted since the last
-    /// clearing.
+    /// For each port, the counters of its earlier XDP programs since the last clearing. The devices of these
+    /// programs are gone.
     share_gone: HashMap<PortId, KernelShare>,
-    /// Transmit drops of each port's device at the time of the last clearing, or at the start of the router.
+    /// Transmit drops of each port's device at the last clearing of the counters, or at the start of the
+    /// router if the counters were never cleared.
     pub device_drops_before: HashMap<PortId, u64>,
 }
 

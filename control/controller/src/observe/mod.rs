@@ -28,20 +28,20 @@ use crate::workers::memory_guard::MemoryGuard;
 
 /// Maximum number of neighbours remembered to detect changes.
 const MOST_NEIGHBOURS: usize = 65_536;
-/// Watermarks of a table's fill level, in percent. At the first, the table counts as nearly full; below the
-/// second, it no longer does.
+/// Watermarks of a table's fill level, in percent. A table counts as nearly full from the first watermark on,
+/// until its level falls below the second.
 const FULL: (u64, u64) = (90, 80);
 
 /// State at the last check. The next check compares with it to detect changes.
 #[derive(Debug, Default)]
 pub(crate) struct Observed {
     neighbours: HashMap<(PortId, IpAddr), MacAddr>,
-    /// Paused instances, each with the number of the worker at which it failed. Entries stay until control
-    /// knows that the pause is over.
+    /// Paused instances, each with the number of the worker at which it failed. An entry stays until control
+    /// learns that the pause has ended.
     pausing: HashSet<(usize, InstanceId)>,
     quarantined: HashSet<InstanceId>,
-    /// For each port, the packets lost because its receive ring was full, and the number of successive checks
-    /// with further losses.
+    /// For each port, the total of packets lost because the receive ring was full, and the number of
+    /// successive checks that each found further losses.
     missed: HashMap<PortId, (u64, u32)>,
     /// Names of the values that are above their threshold.
     exceeded: HashSet<String>,
@@ -168,7 +168,8 @@ impl Observation {
         self.events.note(kind, port, text, json!({"port": port, "device": device}));
     }
 
-    /// Logs and notes that an instance failed at `worker`. If `worker` is `None`, its host companion failed.
+    /// Logs and notes that an instance failed at `worker`. If `worker` is `None`, the host companion of the
+    /// instance failed.
     pub fn note_failure(
         &mut self,
         model: &Model,
@@ -293,8 +294,8 @@ impl Observation {
         self.events.note(EventKind::InstanceRestarted, name, text, json!({"instance": name}));
     }
 
-    /// Notes an event when a port's receive ring was full at two successive checks, and when it is no longer
-    /// full.
+    /// Notes an event when two successive checks find losses in a port's full receive ring, and another event
+    /// when a check finds no more losses.
     fn observe_ports(&mut self, model: &Model, snapshot: &Snapshot) {
         for plan in &model.ports {
             let device = snapshot.devices.iter().find(|(id, _)| *id == plan.settings.device);
@@ -332,8 +333,8 @@ impl Observation {
         }
     }
 
-    /// Notes an event when a value rises above its threshold, or falls below it again. Returns the result of
-    /// [`crossed`].
+    /// Notes an event when a value rises above its threshold, or falls below its threshold again. Returns
+    /// `Some(true)` or `Some(false)` in these cases, else `None`.
     pub fn observe_threshold(
         &mut self,
         what: &str,
@@ -355,8 +356,8 @@ impl Observation {
     }
 }
 
-/// Returns `Some(true)` when a value rises above its threshold, and `Some(false)` when it falls below again.
-/// Returns `None` without a crossing.
+/// Returns `Some(true)` when a value rises above its threshold, and `Some(false)` when it falls below its
+/// threshold again. Returns `None` if the value crosses no threshold.
 fn crossed(exceeded: &mut HashSet<String>, what: &str, above: bool, below: bool) -> Option<bool> {
     if above {
         return exceeded.insert(what.to_owned()).then_some(true);

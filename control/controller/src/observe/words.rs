@@ -162,7 +162,7 @@ pub(crate) fn icmp(error: IcmpError) -> String {
     }
 }
 
-/// Returns the text of a packet that a route refuses with an ICMP error to its source.
+/// Returns the text for a packet that a route drops, with an ICMP error to the packet's source.
 pub(crate) fn refused(error: IcmpError) -> String {
     format!("send the source an ICMP error: {}", icmp(error))
 }

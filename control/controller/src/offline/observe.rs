@@ -19,8 +19,8 @@ use crate::workers::ask::Ask;
 const CAPTURE_ROOM: usize = 1 << 20;
 
 impl OfflineRouter {
-    /// Captures the first `snap` bytes of every frame, until the returned readers are dropped. Each worker
-    /// has one reader. Frames are lost while a worker's ring is full.
+    /// Captures the first `snap` bytes of every frame, until the returned readers are dropped; there is one
+    /// reader for each worker. While the ring of a worker is full, further frames are lost.
     pub fn capture(&mut self, snap: usize) -> Vec<CaptureSource> {
         let workers = 0..self.workers.len();
         let (sinks, sources): (Vec<_>, _) =
@@ -31,8 +31,8 @@ impl OfflineRouter {
         sources
     }
 
-    /// Traces one in `every` packets. Ends when the returned readers are dropped, or when the maximum number
-    /// of packets is traced. Each worker has one reader.
+    /// Traces one in `every` packets, until the returned readers are dropped or the maximum number of packets
+    /// is traced. There is one reader for each worker.
     pub fn trace(&mut self, every: u32) -> Vec<TraceSource> {
         let order = TraceOrder { filter: None, every, count: MOST_TRACED, time: Duration::MAX };
         let (sinks, sources): (Vec<_>, _) = (0..self.workers.len()).map(|_| trace(0, order.clone())).unzip();

@@ -27,8 +27,8 @@ pub struct Options<'a> {
     pub at: Option<&'a str>,
 }
 
-/// Time after the last frame for which the replay continues, so that the router may still send. Packets held
-/// longer for an unresolved neighbour are not sent.
+/// Time for which the replay continues after the last frame, so that the router can send waiting packets.
+/// Packets that wait longer for an unresolved neighbour are not sent.
 const AFTER: Duration = Duration::from_secs(5);
 
 /// Replays a file through a router of `config`, under a virtual clock that follows the timestamps of the

@@ -42,8 +42,8 @@ impl Operation for CreateToken {
     const NO_INVERSE: &'static str = "the secret of a token is shown once";
 
     /// # Errors
-    /// Returns an error for an invalid or used name, an expiry that is too far away, too many tokens, or a
-    /// file that can't be written.
+    /// Returns an error for an invalid name, a name in use, an expiry that is too far away, too many tokens,
+    /// or a file that can't be written.
     async fn carry_out(self, router: &Acting) -> Result<CreatedTokenView, ControlError> {
         let (tokens, who) = (router.tokens().clone(), router.caller().who.clone());
         blocking(STORE, move || tokens.create(&self.0, &who)).await

@@ -35,8 +35,8 @@ impl Operation for Apply {
     /// Dropping the returned future doesn't stop the work.
     ///
     /// # Errors
-    /// Returns the problems of the text, the changes that need a restart, or the failed step and its reason.
-    /// The earlier configuration keeps running then.
+    /// Returns the problems of the text, the settings that need a restart, or the failed change and the
+    /// reason. The earlier configuration keeps running then.
     async fn carry_out(self, acting: &Acting) -> Result<AppliedView, ControlError> {
         let (router, who) = (acting.router().clone(), acting.caller().who.clone());
         detached("apply the configuration", async move { self.apply(&router, &who).await }).await
@@ -92,7 +92,7 @@ impl Operation for RollBack {
     /// Dropping the returned future doesn't stop the work.
     ///
     /// # Errors
-    /// Returns an error if the revision doesn't exist, and the errors of [`Apply`]. Nothing has changed then,
+    /// Returns the errors of [`Apply`], or an error if the revision doesn't exist. Nothing has changed then,
     /// unless the error says that the waiting revision is rolled back.
     async fn carry_out(self, acting: &Acting) -> Result<AppliedView, ControlError> {
         let (router, who) = (acting.router().clone(), acting.caller().who.clone());
@@ -178,8 +178,8 @@ impl Operation for Confirm {
     /// Dropping the returned future doesn't stop the work.
     ///
     /// # Errors
-    /// Returns an error if no revision waits, if another one does, during a rollback, or if the confirmation
-    /// can't be written. In the last case the revision still waits.
+    /// Returns an error if no revision waits, if the request names another revision than the waiting one,
+    /// during a rollback, or if the confirmation can't be written. In the last case the revision still waits.
     async fn carry_out(self, acting: &Acting) -> Result<Confirmed, ControlError> {
         let router = acting.router().clone();
         let confirm = async move { confirm(&router, self.revision).await };
@@ -194,7 +194,8 @@ impl Operation for Save {
 
     /// # Errors
     /// Returns an error if the text is no valid configuration, or while a configuration is being applied.
-    /// Without `force`, also refuses to delete entries of the file that were never applied or saved.
+    /// Without `force`, also returns an error if entries of the file that were never applied or saved would
+    /// get lost.
     async fn carry_out(self, router: &Reading) -> Result<Saved, ControlError> {
         // A half-applied configuration is not saved.
         router.lock().settings.unless_applying()?;
@@ -216,8 +217,9 @@ impl Operation for Keep {
 
     /// # Errors
     /// Returns an error if the text differs from the running configuration, or if the revision can't be
-    /// written. Also refuses while a configuration is being applied or waits for confirmation. Returns
-    /// [`ControlError::Forbidden`] for a role below `admin` whose text permits more at the next start.
+    /// written. Also refuses while a configuration is being applied, or while a revision waits for
+    /// confirmation. For a role below `admin`, returns [`ControlError::Forbidden`] if the text permits more
+    /// at the next start than the running configuration.
     async fn carry_out(self, acting: &Acting) -> Result<Revision, ControlError> {
         let (router, who) = (acting.router(), &acting.caller().who);
         let _transaction = Transaction::begin(router)?;

@@ -25,8 +25,8 @@ use crate::workers::ask::Ask;
 use crate::workers::death::Need;
 use crate::{ControlError, show};
 
-/// Lists all bindings, or a page of them, ordered by id. These are the bindings of instances, and the filters
-/// with other actions.
+/// Lists all bindings, or a page of them, ordered by id: the bindings of instances, and the filters whose
+/// action is no instance.
 #[derive(Clone, Debug, Default)]
 pub struct ListBindings(pub PageQuery);
 
@@ -85,7 +85,7 @@ impl Operation for Bind {
 }
 
 /// Removes all bindings of an instance to a filter at a gate, whatever their priority. When the operation is
-/// done, they apply to no further packet.
+/// done, the bindings apply to no further packet.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Unbind {
@@ -146,7 +146,8 @@ impl Operation for AddFilter {
     }
 }
 
-/// Removes filters and bindings by their ids. Each worker drops all of them at once, between two batches.
+/// Removes filters and bindings by their ids. Each worker drops all of these filters and bindings together,
+/// between two batches.
 #[derive(Clone, Debug)]
 pub struct RemoveFilters {
     /// Ids of the filters and bindings.
@@ -290,7 +291,7 @@ impl Operation for ListGates {
     }
 }
 
-/// Creates a gate. It comes last at its position.
+/// Creates a gate, which becomes the last gate at its position.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct CreateGate {

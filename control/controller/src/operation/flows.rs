@@ -67,7 +67,7 @@ impl Operation for ListFlows {
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct FlushFlows {
-    /// Filter of the flows; a flow is flushed if it may have a packet that matches. All flows by default.
+    /// Filter of the flows; a flow is flushed if any of its packets could match. All flows by default.
     pub filter: Option<String>,
 }
 
@@ -152,8 +152,8 @@ impl Operation for ListPlacements {
 }
 
 /// Sets the level of flows, or of an instance's packets; `auto` removes the placement. When the operation has
-/// succeeded, each packet of these flows is treated at this level. Exception: a flow moves to the offload
-/// with its next packet.
+/// succeeded, each packet of these flows is treated at this level. Exception: a flow is offloaded only with
+/// its next packet.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 pub struct PlaceFlows(
     /// Flows or instance to place, and the level.
@@ -165,11 +165,12 @@ impl Operation for PlaceFlows {
     type Kind = Change;
 
     /// # Errors
-    /// Returns an error for a text that is neither filter nor instance, an instance that can't be offloaded,
-    /// a missing flow cache, too many placements, or `auto` without a placement. Nothing has changed then.
+    /// Returns an error if the text is neither a filter nor an instance, if the instance can't be offloaded,
+    /// if there is no flow cache, if there are too many placements, or for `auto` without a placement.
+    /// Nothing has changed then.
     async fn carry_out(self, router: &Changing) -> Result<PlacementView, ControlError> {
         let Self(new) = self;
-        // Parsing a long filter takes time, so it needs no lock of the state.
+        // Parsing a long filter takes time, so it is done before the state is locked.
         let filter = parse_filter(new.flow.trim());
         let (placed, resolved) = {
             let mut guard = router.to_change()?;
@@ -215,8 +216,8 @@ impl Reading {
     }
 }
 
-/// Counts the flows of each target of a placement, and all flows. A flow of several targets counts only for
-/// the first of them.
+/// Counts the flows of each target of a placement, and all flows. A flow that belongs to several targets
+/// counts only for the first of these targets.
 async fn count_flows(router: &Reading, concerned: &[Concerned]) -> Result<(Vec<Count>, Count), ControlError> {
     let mut flows = Vec::new();
     router.scan(FlowCommand::Scan, &CompiledSelection::any(), |_, flow| flows.push(flow)).await?;

@@ -1,10 +1,10 @@
 //! Kinds of operations: queries, changes and actions. The kind of an operation decides which parts of the
-//! router it can reach.
+//! router the operation can reach.
 //!
 //! - A [`Query`] gets [`Reading`], which has no method that changes the router.
 //! - A [`Change`] gets [`Changing`]. It reaches the configuration only while no transaction runs and no
 //!   revision waits for confirmation. So a rollback never undoes a change of another operation.
-//! - An [`Action`] gets [`Acting`], the whole router. It states why it has no inverse.
+//! - An [`Action`] gets [`Acting`], the whole router. Each action states why it has no inverse.
 
 use std::ops::Deref;
 use std::sync::MutexGuard;
@@ -32,7 +32,7 @@ pub trait Kind {
     type Access: Send + Sync;
     /// Effect of most operations of the kind.
     const EFFECT: Effect;
-    /// Whether most operations of the kind take memory that they do not free at their end.
+    /// Whether most operations of the kind allocate memory that stays in use after they end.
     const TAKES_MEMORY: bool;
     /// Whether the operations of the kind only read; `None` if only some do.
     const READS: Option<bool>;
@@ -155,13 +155,13 @@ impl Reading {
         self.router.unless_privileged(text, origin).await
     }
 
-    /// Returns the filters and bindings that never win, limited to the numbers that `is_meant` selects.
+    /// Returns the filters and bindings that never win, and whose numbers `is_meant` selects.
     pub(crate) async fn never_winning(&self, is_meant: impl Fn(u64) -> bool) -> Vec<ShadowedView> {
         self.router.never_winning(is_meant).await
     }
 
-    /// Parses and compiles the selection of a request. Parsing and compiling 16 KiB of text takes
-    /// milliseconds, so the lock is held only while port names are looked up.
+    /// Parses and compiles the selection of a request. Both steps take milliseconds for 16 KiB of text, so
+    /// only the look-up of port names holds the lock.
     ///
     /// # Errors
     /// Returns an error for an invalid filter or an unknown port name.

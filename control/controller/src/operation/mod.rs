@@ -1,8 +1,8 @@
 //! Operations: typed requests to a running router. Only [`Router::execute`] executes them.
 //!
-//! An operation is a value, and its fields are the arguments. Its type determines the answer, the role that a
-//! caller needs, and the worst that a caller can cause. Operations use the components of the router; the
-//! components don't depend on operations.
+//! An operation is a value, and its fields are the arguments. Its type determines three things: the answer,
+//! the role that a caller needs, and the effect (the worst that a caller can cause). Operations use the
+//! components of the router; the components don't depend on operations.
 
 mod access;
 mod caller;
@@ -69,7 +69,7 @@ pub trait Operation: Send {
     const EFFECT: Effect = Self::Kind::EFFECT;
     /// Lowest role that may request the operation.
     const ROLE: Role = Self::EFFECT.least_role();
-    /// Whether the operation takes memory that it does not free at its end. Such an operation is refused
+    /// Whether the operation allocates memory that stays in use after it ends. Such an operation is refused
     /// while memory is short.
     const TAKES_MEMORY: bool = Self::Kind::TAKES_MEMORY;
     /// Reason why an action has no inverse; empty for other kinds.
@@ -92,15 +92,15 @@ pub trait Operation: Send {
 }
 
 impl Router {
-    /// Executes an operation. Checks that the caller's role and the memory of the router suffice, carries the
+    /// Executes an operation. Checks that the caller's role and the free memory suffice, carries the
     /// operation out, and records the outcome in the caller's call.
     ///
-    /// If the future is dropped, a transaction still continues to its end; any other operation stops. The
-    /// audit log then records an audited call as abandoned.
+    /// If the future is dropped, a transaction continues to its end, but any other operation stops. The audit
+    /// log then records an audited call as abandoned.
     ///
     /// # Errors
-    /// [`ControlError::Forbidden`] without the role that the operation needs, [`ControlError::NoRoom`]
-    /// without the memory for it, or an error of the operation.
+    /// Returns [`ControlError::Forbidden`] if the caller's role is too low, [`ControlError::NoRoom`] if
+    /// memory is short, or an error of the operation.
     pub async fn execute<O: Operation>(
         &self,
         caller: &impl Caller,
@@ -126,8 +126,8 @@ impl Router {
     /// the access of a query.
     ///
     /// # Errors
-    /// [`ControlError::Forbidden`] without the needed role, [`ControlError::NoRoom`] if the operation takes
-    /// memory and memory is short.
+    /// Returns [`ControlError::Forbidden`] if the caller's role is too low, or [`ControlError::NoRoom`] if
+    /// the operation takes memory and memory is short.
     fn admit<O: Operation>(&self, caller: &Principal) -> Result<Reading, ControlError> {
         caller.may(O::ROLE)?;
         if O::TAKES_MEMORY {

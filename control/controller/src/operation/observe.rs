@@ -69,7 +69,8 @@ impl Operation for StartTrace {
     }
 }
 
-/// Running trace. It ends when the requested number of packets is traced, at its time limit, or when dropped.
+/// Running trace. It ends when the requested number of packets is traced, when its time limit is reached, or
+/// when the value is dropped.
 #[derive(Debug)]
 pub struct Trace {
     router: Router,
@@ -78,9 +79,8 @@ pub struct Trace {
 }
 
 impl Trace {
-    /// Returns the journeys that have ended since the last call, in order of arrival. Gives up a journey
-    /// after waiting too long for its next step, and returns it too. The flag tells whether the trace is
-    /// over.
+    /// Returns the journeys that have ended since the last call, in order of arrival. Also returns a journey,
+    /// as incomplete, if its next step does not arrive in time. The flag tells whether the trace is over.
     pub fn take(&mut self) -> (Vec<TraceView>, bool) {
         let (ended, over) = self.journeys.take();
         if ended.is_empty() {
@@ -90,8 +90,8 @@ impl Trace {
         (self.journeys.render(ended, &inner.model, &inner.routes.table), over)
     }
 
-    /// Returns the number of packets that are missing in the trace, or incomplete, because steps were read
-    /// too slowly.
+    /// Returns the number of packets that the trace lacks or shows incompletely, because their steps were
+    /// read too slowly.
     pub fn lost(&self) -> u64 {
         self.journeys.lost()
     }

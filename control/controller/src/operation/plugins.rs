@@ -66,8 +66,8 @@ impl Operation for LoadPlugin {
     const EFFECT: Effect = Effect::Code;
 
     /// # Errors
-    /// Returns an error for an unreadable file, a signature that is required but missing, or a file that is
-    /// no plugin for this router. Also refuses a version downgrade or a name in use. Nothing has changed
+    /// Returns an error for an unreadable file, for a missing signature that is required, or for a file that
+    /// is no plugin for this router. Also refuses a version downgrade and a name in use. Nothing has changed
     /// then.
     async fn carry_out(self, router: &Changing) -> Result<PluginView, ControlError> {
         let Self(new) = self;
@@ -158,8 +158,8 @@ impl Operation for GetInstanceMap {
     }
 }
 
-/// Lists the instances that the next start keeps in quarantine. Their calls ended the router, or they were
-/// freed in quarantine and belong to shared objects.
+/// Lists the instances that the next start keeps in quarantine. An instance is listed if its call ended the
+/// router, or if it belongs to a shared object and was freed in quarantine.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct ListQuarantine;
 
@@ -183,9 +183,9 @@ impl Operation for ListQuarantine {
     }
 }
 
-/// Releases an instance from quarantine, whatever the reason of the quarantine; the instance restarts with
-/// its settings. If no such instance exists, removes the quarantine entry, so that the instance can be
-/// created normally.
+/// Releases an instance from quarantine, whatever the reason of the quarantine. The instance restarts with
+/// its settings. If the router has no instance of this name, removes only the quarantine entry, so that the
+/// instance can be created normally.
 #[derive(Clone, Debug, Deserialize)]
 pub struct ReleaseInstance {
     /// Name of the instance.
@@ -200,8 +200,8 @@ impl Operation for ReleaseInstance {
 
     /// # Errors
     /// Returns an error if no instance of that name is in quarantine, if the instance can't start, or if the
-    /// file of quarantine entries can't be written. Returns [`ControlError::Forbidden`] for a role below
-    /// `admin` if code without a sandbox would run again.
+    /// file of quarantine entries can't be written. For a role below `admin`, returns
+    /// [`ControlError::Forbidden`] if the release would let code without a sandbox run again.
     async fn carry_out(self, acting: &Acting) -> Result<ReleaseView, ControlError> {
         let (name, role) = (self.name.as_str(), acting.caller().least());
         let mut guard = acting.router().to_change()?;

@@ -27,8 +27,8 @@ use crate::router::{Inner, Seen};
 use crate::view::{ControlPlaneView, CountersView, HardwareView, NeighbourView, PortView};
 use crate::{ControlError, RouterSettings};
 
-/// Changes settings of a port while it forwards: `input-weight`, `reverse-path`, and `address` if it has no
-/// kernel device.
+/// Changes settings of a port while the port forwards: `input-weight` and `reverse-path`, and also `address`
+/// if the port has no kernel device.
 #[derive(Clone, Debug)]
 pub struct SetPort {
     /// Name of the port.

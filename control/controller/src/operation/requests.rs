@@ -1,5 +1,5 @@
-//! Requests of plugins for changes of the router, limited by their capabilities. They are executed with the
-//! rights of an operator.
+//! Requests of plugins for changes of the router. The capabilities of a plugin limit its requests, which are
+//! executed with the rights of an operator.
 
 use std::convert::Infallible;
 use std::time::Duration;
@@ -42,7 +42,7 @@ enum PluginRequest {
     AddNode(Box<AddSchedulerNode>),
     /// Changes settings of a scheduler node.
     SetNode(SetSchedulerNode),
-    /// Removes a scheduler node. Its queued packets move to leaf `to`; without it, they are dropped.
+    /// Removes a scheduler node. The node's queued packets move to leaf `to`; without `to`, they are dropped.
     RemoveNode {
         port: String,
         node: String,
@@ -84,7 +84,7 @@ impl PluginRequest {
 }
 
 /// Carries out the requests of plugins, one after another. Logs each request with its outcome, and records
-/// both in the audit log.
+/// request and outcome in the audit log.
 pub(crate) async fn serve_requests(router: &Router) -> Infallible {
     loop {
         // A request waits while a transaction runs.
@@ -97,8 +97,8 @@ pub(crate) async fn serve_requests(router: &Router) -> Infallible {
             continue;
         };
         let json = &*request.json;
-        // A revision may wait a day for confirmation. The request is refused in the meantime, like other
-        // changes, instead of waiting too.
+        // A revision may wait a day for confirmation. The request doesn't wait that long: it is refused in
+        // the meantime, like other changes.
         let operation = "a plugin's request".to_owned();
         let call = Call::new(router, Principal::instance(&instance), operation, Effect::Forwarding);
         call.set_body(json.as_bytes());
@@ -133,8 +133,8 @@ async fn serve_request(router: &Router, caller: &Call, request: &Request) -> Res
         PluginRequest::AddNode(node) => router.execute(caller, *node).await.map(drop),
         PluginRequest::SetNode(changes) => router.execute(caller, changes).await.map(drop),
         PluginRequest::RemoveNode { port, node, to } => {
-            // Filters are never removed with the node. The request is refused if it leaves a filter without a
-            // queue.
+            // A plugin's request never removes filters together with the node. It is refused if a filter
+            // would lose its queue.
             let removal = NodeRemoval { to, with_filters: false };
             router.execute(caller, RemoveSchedulerNode { port, node, removal }).await.map(drop)
         }

@@ -53,8 +53,8 @@ impl Operation for RemoveRoute {
     const TAKES_MEMORY: bool = false;
 
     /// # Errors
-    /// Returns an error if there is no such route, or if the route is not a configured one. In the latter
-    /// case, the error names the owner of the route.
+    /// Returns an error if there is no route to the prefix. Also returns an error if the route is not a
+    /// configured one; this error names the owner of the route.
     async fn carry_out(self, router: &Changing) -> Result<RouteView, ControlError> {
         let prefix = parse_prefix(&self.to)?;
         let (view, route) = {
@@ -130,8 +130,8 @@ impl Operation for ListRoutes {
     }
 }
 
-/// Adds routes: all of them, or none. When the operation is done, they apply to the next packet. Dropping its
-/// future doesn't stop the work.
+/// Adds routes: all of them, or none. When the operation is done, the routes apply to the next packet.
+/// Dropping the operation's future doesn't stop the work.
 #[derive(Clone, Debug)]
 pub struct AddRoutes(pub Vec<NewRoute>);
 
@@ -152,8 +152,8 @@ impl Operation for AddRoutes {
     }
 }
 
-/// Removes the configured routes to prefixes: all of them, or none. When the operation is done, they apply to
-/// no further packet.
+/// Removes the configured routes to prefixes: all of them, or none. When the operation is done, the routes
+/// apply to no further packet.
 #[derive(Clone, Debug)]
 pub struct RemoveRoutes(pub Vec<String>);
 

@@ -74,8 +74,8 @@ impl Operation for AddSchedulerNode {
     }
 }
 
-/// Changes settings of a node of a port's scheduler; `under` moves it to another parent. A leaf may become
-/// another kind of leaf, and keeps its packets.
+/// Changes settings of a node of a port's scheduler; the setting `under` moves the node to another parent. A
+/// leaf may become another kind of leaf, and keeps its packets.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct SetSchedulerNode {
@@ -115,8 +115,8 @@ impl Operation for SetScheduler {
     type Kind = Change;
 
     /// # Errors
-    /// Returns an error if there is no scheduler, for a rate below the guarantees of its nodes, or for an
-    /// unknown leaf or setting.
+    /// Returns an error if the port has no scheduler, if the new rate is below the guarantees of the nodes,
+    /// or for an unknown leaf or setting.
     async fn carry_out(self, router: &Changing) -> Result<SchedulerView, ControlError> {
         let Self { port, changes } = self;
         if changes.contains_key("node") {
@@ -153,7 +153,7 @@ impl Operation for ListQueues {
     }
 }
 
-/// Reads a queue of a port, including the queues of single flows if it has any.
+/// Reads a queue of a port. If the queue has queues of single flows, includes them.
 #[derive(Clone, Debug)]
 pub struct GetQueue {
     /// Name of the port.
@@ -202,7 +202,7 @@ impl Operation for SetQueue {
     async fn carry_out(self, router: &Changing) -> Result<(), ControlError> {
         let Self { port, queue, flow, changes } = self;
         let Some(flow) = flow else { return set_node(router, &port, &queue, &changes).map(drop) };
-        // Parsing a long text takes time, so it needs no lock.
+        // Parsing a long text takes time, so it is done before the state is locked.
         let flow = one_flow(&flow).map_err(ControlError::invalid)?;
         let mut guard = router.to_change()?;
         let inner = &mut *guard;
@@ -224,9 +224,9 @@ impl Operation for SetQueue {
 /// Removes a node of a port's scheduler, with all nodes below it. Waiting packets move to a given leaf, or
 /// are dropped.
 ///
-/// Some filters may name a queue that no port has any more. These filters move to the given leaf, or are
-/// removed if requested; otherwise the node is not removed. Removing the last node removes the scheduler. The
-/// removal is complete or doesn't happen; dropping the future doesn't stop it.
+/// After the removal, filters could name a queue that no port has any more. These filters move to the given
+/// leaf, or are removed if requested; otherwise the node is not removed. Removing the last node removes the
+/// scheduler. The removal is complete or doesn't happen; dropping the future doesn't stop it.
 #[derive(Clone, Debug)]
 pub struct RemoveSchedulerNode {
     /// Name of the port.
@@ -308,12 +308,12 @@ fn views<'a>(inner: &'a mut Seen<'_>) -> SchedulerViews<'a> {
     SchedulerViews { model, devices, kernel, workers, rates: &mut queueing.rates }
 }
 
-/// Returns the views of all queues, without the queues of single flows.
+/// Returns the views of all queues. The views omit the queues of single flows.
 fn queue_views(inner: &mut Seen<'_>) -> Result<Vec<QueueView>, ControlError> {
     Ok(scheduler_views(inner)?.into_iter().flat_map(queues_of).collect())
 }
 
-/// Returns the view of a queue of a port, without the queues of single flows.
+/// Returns the view of a queue of a port. The view omits the queues of single flows.
 ///
 /// # Errors
 /// Returns an error for an unknown port or queue, or if the data plane does not answer.

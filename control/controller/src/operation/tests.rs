@@ -1,4 +1,4 @@
-//! Tests of the execution of operations, and of the guarantees of their kinds.
+//! Tests of the execution of operations, and of the guarantees that each kind of operation gives.
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
@@ -19,7 +19,7 @@ use crate::operation::kinds::{Change, Query};
 use crate::workers::memory_guard::MemoryGuard;
 use crate::{CaptureRequest, FlowQuery, RouteQuery, StartOptions, TraceRequest, start};
 
-/// Configuration with one object of each kind of object that operations change.
+/// Configuration that has one object of each kind that an operation can change.
 const CONFIG: &str = include_str!("tests/router.toml");
 
 async fn started() -> Router {
@@ -51,7 +51,7 @@ async fn memory_shortage_refuses_only_allocating_operations() {
     router.shutdown().await.unwrap();
 }
 
-/// Executes an operation until it first waits, then drops it.
+/// Starts an operation, and drops its future at the first point where it waits.
 async fn abandon(router: &Router, caller: &impl Caller) {
     let mut work = pin!(router.execute(caller, FlushFlows::default()));
     let is_pending = poll_fn(|context| Poll::Ready(work.as_mut().poll(context).is_pending())).await;

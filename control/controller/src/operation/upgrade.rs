@@ -43,9 +43,9 @@ impl Operation for UpgradePlugin {
     const NO_INVERSE: &'static str = "the earlier version is restored by a rollback of the plugin";
 
     /// # Errors
-    /// Returns the errors of [`LoadPlugin`](super::LoadPlugin), and an error for a file of another plugin,
-    /// for settings or state that the new version refuses, and for differences found in a trial. The old
-    /// version continues then.
+    /// Returns the errors of [`LoadPlugin`](super::LoadPlugin). Also returns an error for a file of another
+    /// plugin, for settings or state that the new version refuses, or for differences found in a trial. The
+    /// old version keeps running then.
     async fn carry_out(self, acting: &Acting) -> Result<UpgradeView, ControlError> {
         let Self { name, upgrade } = self;
         let router = acting.router();
@@ -58,8 +58,8 @@ impl Operation for UpgradePlugin {
     }
 }
 
-/// Restores the version of a plugin before the last upgrade. Instances keep their state if that version
-/// accepts it.
+/// Restores the version that a plugin had before its last upgrade. Instances keep their state if the restored
+/// version accepts it.
 #[derive(Clone, Debug)]
 pub struct RollBackPlugin {
     /// Name of the plugin.
@@ -150,7 +150,7 @@ fn note_version(events: &Events, kind: EventKind, view: &UpgradeView) {
 }
 
 /// Runs a new version as shadow of each instance, on copies of the instance's packets. Returns the sum of the
-/// reports.
+/// reports of all shadows.
 ///
 /// # Errors
 /// Returns an error if the plugin has no instances, if an instance got too few packets, or if plugin or

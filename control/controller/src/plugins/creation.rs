@@ -8,7 +8,7 @@ use crate::model::{Model, PluginChange};
 use crate::workers::crash::beginning;
 
 impl Model {
-    /// Creates an instance. If there is a quarantine entry for its name and plugin, the instance starts in
+    /// Creates an instance. If there is a quarantine entry for this name and plugin, the instance starts in
     /// quarantine.
     pub fn create_instance(
         &mut self,

@@ -1,8 +1,8 @@
 //! Host level: runs host companions of plugins on a thread of their own.
 //!
-//! Companions run like instances at a worker. A call is suspended at the end of its slice, and the calls take
-//! turns, so that no companion blocks the others. A call may run for one second in total. The thread starts
-//! with the first companion.
+//! Companions run like instances at a worker. No companion blocks the others: a call is suspended at the end
+//! of its slice, and then another companion's call runs. A call may run for one second in total. The thread
+//! starts with the first companion.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
@@ -36,11 +36,12 @@ pub(crate) type CompanionReports = BTreeMap<InstanceId, InstanceReport>;
 
 /// Command from control to the host thread.
 enum HostCommand {
-    /// Adds a host companion. If the instance has one already, that companion hands over its state.
+    /// Adds a host companion. If the instance already has a companion, the old companion hands over its
+    /// state.
     Put(InstanceId, Successor),
     /// Removes the companion of this instance.
     Remove(InstanceId),
-    /// Delivers a message that the instance at the workers has sent to its companion.
+    /// Delivers a message from an instance at the workers to the instance's companion.
     Message(InstanceId, Vec<u8>),
     /// Delivers a control message. The sender gets the reply; `None` if the instance has no companion.
     Control(InstanceId, Message, oneshot::Sender<Option<Reply>>),
@@ -85,7 +86,8 @@ struct Running {
 pub(crate) struct HostLevel {
     said: Arc<Said>,
     running: Option<Running>,
-    /// Number of messages lost because the command queue was full, by instance.
+    /// For each instance, the number of messages lost because the command queue was full or the host thread
+    /// did not run.
     lost: HashMap<InstanceId, u64>,
     /// Resource limits of companions.
     limits: Limits,
@@ -108,9 +110,9 @@ impl HostLevel {
         Self { said, running: None, lost: HashMap::new(), limits }
     }
 
-    /// Adds the host companion of an instance. If there is one already, it hands over its state if it can.
-    /// `version` is the version of that state; `same` is true if the new companion has the same version. The
-    /// companion `None` removes the current one.
+    /// Adds the host companion of an instance; `None` removes the current companion. A current companion
+    /// hands over its state to the new one, if it can. `version` is the version of this state, and `same`
+    /// tells whether the new companion's state has the same version.
     pub fn put(
         &mut self,
         id: InstanceId,
@@ -408,8 +410,8 @@ mod tests {
         assert_eq!((&messages[0], failures), (&(7, vec![0]), 1));
         let report = &level.report().unwrap()[&id];
         assert_eq!(report.faults["empty"], 1);
-        // The first message is lost, because it came before the companion. Usually the last one is lost too:
-        // it comes during the pause after the failure, unless this thread was delayed.
+        // The first message is lost, because it was sent before the companion existed. Usually the last
+        // message is lost too: it arrives during the pause after the failure, unless this thread was delayed.
         let messages = report.messages;
         assert!(messages.lost >= 1 && messages.heard + messages.lost == 3, "{messages:?}");
     }

@@ -119,7 +119,8 @@ impl Loader {
         crate::plugins::load::load(&compiler, &admitted, path, admit, upgraded)
     }
 
-    /// Passes a result of optimised compilation to the receiver, or keeps it until there is one.
+    /// Passes a result of optimised compilation to the receiver. Without a receiver, keeps the result until a
+    /// receiver is registered.
     fn tell(&self, better: Better) {
         let mut state = self.lock();
         let Some(receive) = state.receiver.clone() else { return state.early.push(better) };
@@ -127,8 +128,8 @@ impl Loader {
         receive(better);
     }
 
-    /// Registers the receiver of the results of optimised compilation, and passes it the results that have
-    /// already arrived.
+    /// Registers the receiver of the results of optimised compilation. Passes it the results that arrived
+    /// earlier.
     pub fn serve(&self, receive: impl Fn(Better) + Send + Sync + 'static) {
         let receive: Receiver = Arc::new(receive);
         let mut state = self.lock();

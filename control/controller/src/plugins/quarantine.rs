@@ -13,13 +13,13 @@ use crate::observe::Observation;
 use crate::view::ReleaseView;
 use crate::workers::Workers;
 
-/// Effect of freeing an instance on its quarantine.
+/// Effect of freeing an instance on the instance's quarantine entry.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Freed {
     /// The quarantine entry is removed.
     Released,
-    /// An instance of a shared object keeps its quarantine entry: if it is created again, its code doesn't
-    /// run.
+    /// If the instance belongs to a shared object, the quarantine entry stays: an instance that is created
+    /// again under this name does not run.
     Held,
 }
 
@@ -46,14 +46,15 @@ impl Quarantine<'_> {
         Ok(own.map(|(_, name, _)| name.to_owned()).collect())
     }
 
-    /// Refuses a new instance of a shared object while another instance of it is in quarantine: the same code
-    /// would run under another name. The role `admin` may create it.
+    /// Refuses a new instance of a shared object while another instance of this shared object is in
+    /// quarantine, because the same code would run under another name. The role `admin` may create the
+    /// instance.
     pub fn may_create(&mut self, plugin: &str, role: Role) -> Result<(), ControlError> {
         self.may_begin(plugin, role, "creating another instance")
     }
 
-    /// Refuses new settings for an instance of a shared object while any instance of it is in quarantine: new
-    /// settings start the code again. The role `admin` may change settings.
+    /// Refuses new settings for an instance of a shared object while any instance of this shared object is in
+    /// quarantine, because new settings start the code again. The role `admin` may change settings.
     pub fn may_replace(&mut self, instance: &str, role: Role) -> Result<(), ControlError> {
         match self.model.plugins.plugin_of(instance).map(|plugin| plugin.name()) {
             Ok(plugin) => self.may_begin(plugin, role, "changing settings"),
@@ -62,8 +63,8 @@ impl Quarantine<'_> {
         }
     }
 
-    /// Refuses the operation `what` on an instance in quarantine, if it belongs to a shared object and the
-    /// role is below `admin`.
+    /// Refuses the operation `what` on an instance in quarantine, if the instance belongs to a shared object
+    /// and the role is below `admin`.
     pub fn may_run(&mut self, instance: &str, role: Role, what: &str) -> Result<(), ControlError> {
         let plugins = &self.model.plugins;
         let (Ok(id), Ok(plugin)) = (plugins.instance(instance), plugins.plugin_of(instance)) else {
@@ -75,9 +76,9 @@ impl Quarantine<'_> {
         Err(needs_admin(plugin.name(), instance, what))
     }
 
-    /// Refuses to rename an instance of a shared object that is in quarantine, for a role below `admin`. For
-    /// every role, refuses a new name that has a quarantine entry: the next start would put the instance into
-    /// quarantine.
+    /// For a role below `admin`, refuses to rename an instance that is in quarantine and belongs to a shared
+    /// object. For every role, refuses a new name that has a quarantine entry, because the next start would
+    /// put the instance into quarantine.
     pub fn may_rename(&mut self, instance: &str, to: &str, role: Role) -> Result<(), ControlError> {
         self.may_run(instance, role, RENAME)?;
         let Ok(plugin) = self.model.plugins.plugin_of(instance) else { return Ok(()) };
@@ -94,9 +95,9 @@ impl Quarantine<'_> {
         )))
     }
 
-    /// Refuses the operation `what`, which starts code of a shared object, while an instance of this object
-    /// is in quarantine. An instance that was freed in quarantine counts too. The role `admin` may execute
-    /// the operation.
+    /// Refuses the operation `what` on a shared object while one of the object's instances is in quarantine,
+    /// because the operation starts code of the object. An instance that was freed in quarantine counts too.
+    /// The role `admin` may execute the operation.
     fn may_begin(&mut self, plugin: &str, role: Role, what: &str) -> Result<(), ControlError> {
         let is_trusted =
             self.model.plugins.plugin_named(plugin).is_ok_and(|plugin| plugin.runtime() == Runtime::Trusted);
@@ -171,8 +172,8 @@ impl Quarantine<'_> {
             .map_err(|error| ControlError::system("release the instance from quarantine", error))
     }
 
-    /// Updates the quarantine entry of an instance that is about to be freed. If the instance is in
-    /// quarantine and belongs to a shared object, it keeps or gets an entry, unless an admin frees it.
+    /// Updates the quarantine entry of an instance that is about to be freed. An instance that is in
+    /// quarantine and belongs to a shared object keeps or gets an entry, unless an admin frees it.
     pub fn free(&mut self, id: InstanceId, name: &str, freed: Freed) -> Result<(), ControlError> {
         let plugin = self.model.plugins.plugin_of(name)?;
         let (runtime, plugin) = (plugin.runtime(), plugin.name());
@@ -188,11 +189,11 @@ impl Quarantine<'_> {
     }
 }
 
-/// Name of a rename in refusals.
+/// Noun for the operation of renaming in the texts of refusals.
 const RENAME: &str = "renaming an instance";
 
-/// Returns the refusal of the operation `what`, because it would run code of a shared object whose instance
-/// `held` is in quarantine.
+/// Returns the error for the operation `what`, which needs the role `admin`: it would run code of a shared
+/// object, and the shared object's instance `held` is in quarantine.
 fn needs_admin(plugin: &str, held: &str, what: &str) -> ControlError {
     ControlError::Forbidden(
         Role::Admin,

@@ -9,15 +9,15 @@ use crate::ControlError;
 use crate::workers::Workers;
 use crate::workers::handle::WorkerHandle;
 
-/// Old instance of a worker, after its replacement.
+/// Old instance that was replaced at a worker, kept so that a failed upgrade can restore it.
 struct Replaced {
     worker: usize,
     id: InstanceId,
     instance: Box<dyn Instance>,
 }
 
-/// Returns the state version of the old plugin's host companion, and whether the new plugin's companion has
-/// the same version.
+/// Returns the version of the state that the old plugin's host companion saves, and whether the new plugin's
+/// companion has the same state version.
 pub(crate) fn handed_on(old: &dyn Plugin, new: &dyn Plugin) -> (u32, bool) {
     let version = |plugin: &dyn Plugin| plugin.host_companion().map(Plugin::state_version);
     (version(old).unwrap_or(0), version(old) == version(new))
@@ -33,7 +33,8 @@ pub(crate) struct Succeeded {
     pub of_flows: Option<String>,
 }
 
-/// Returns the text for lost flow state. `old` and `new` are its sizes per flow, in bytes.
+/// Returns the text for lost flow state. `old` and `new` are the state's sizes per flow before and after the
+/// upgrade, in bytes.
 fn loss_of_flows(old: usize, new: usize, same_version: bool) -> String {
     let change = match same_version {
         true => format!("the size per flow changed from {old} to {new} bytes"),
@@ -88,7 +89,8 @@ fn succeed(
     }
 }
 
-/// Restores the old instances at their workers. They keep the state that they have.
+/// Restores the old instances at their workers, after an upgrade failed at a later worker. The old instances
+/// keep their own state.
 fn undo(workers: &mut Workers, replaced: Vec<Replaced>) {
     for Replaced { worker, id, instance } in replaced {
         let inheritance = Inheritance::Renounced;

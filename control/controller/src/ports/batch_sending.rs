@@ -1,8 +1,8 @@
 //! Batch sending: sends many packets at once. An eBPF program redirects the frames of a batch to a device.
 //!
-//! Only veth devices use it, because their AF_XDP sockets copy each packet and allocate a socket buffer for
-//! it. A physical NIC doesn't need batch sending. It may also send redirected frames through another queue
-//! than the frames of its socket, which could reorder packets.
+//! Only veth devices use batch sending, because the AF_XDP socket of a veth copies each packet and allocates
+//! a socket buffer for it. A physical NIC doesn't need batch sending. It might also reorder packets, because
+//! it may send redirected frames through another queue than the frames of its socket.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -11,7 +11,7 @@ use millrace_offload::{BatchSender, DeviceFacts};
 use millrace_packet::Packet;
 use millrace_port::BatchSend;
 
-/// State of batch sending for one device: control writes it, and the worker reads it.
+/// Whether a device can use batch sending at present. Control writes this state, and the worker reads it.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct BatchWay(Arc<Known>);
 

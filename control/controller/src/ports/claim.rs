@@ -1,4 +1,5 @@
-//! Claim of a router on a device. It ensures that each device of a network namespace has at most one router.
+//! Claim of a router on a device. By its claim, a router makes sure that no other router of the network
+//! namespace uses the device.
 //!
 //! A claim is an abstract Unix socket named after the device. Abstract names belong to the network namespace,
 //! as device indexes do. The kernel removes the name when the process ends, so no stale claim remains.

@@ -15,8 +15,8 @@ use crate::view::{ControlClassView, ControlPlaneView, PortClassView};
 /// Minimum burst of a class, in packets.
 const LEAST_BURST: u32 = 32;
 
-/// Returns the burst of a class, in packets: as many as its rate allows in a tenth of a second, but at least
-/// 32.
+/// Returns the burst of a class, in packets: the number of packets that `rate` allows in a tenth of a second,
+/// but at least 32.
 fn burst(rate: u32) -> u32 {
     (rate / 10).max(LEAST_BURST)
 }

@@ -85,7 +85,8 @@ impl KernelDevice {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct KernelOptions {
     pub on_death: OnDeath,
-    /// MTU to which GSO packets are segmented. It is the smallest MTU, so the segments fit every port.
+    /// MTU to which GSO packets are segmented: the smallest MTU of all kernel ports, so that the segments fit
+    /// every port.
     pub segment_mtu: u16,
     /// Reason why there is no flow cache; `None` if there is one.
     pub no_cache: Option<&'static str>,
@@ -97,7 +98,7 @@ pub(crate) struct KernelOptions {
 ///
 /// All devices are attached before any socket is opened. When the process is killed, Linux closes its
 /// descriptors in reverse order: first the sockets, then the programs. Each program takes milliseconds to
-/// close. Without sockets, the programs pass packets to the kernel at once.
+/// close. As soon as the sockets are closed, the programs pass packets to the kernel.
 #[derive(Debug)]
 pub(crate) struct AttachedDevice {
     plan: PortPlan,
@@ -117,8 +118,8 @@ enum Stage {
 
 /// Reason why a port that uses AF_PACKET doesn't look up flows in the flow cache.
 const NO_XDP: &str = "no XDP program runs on the device, because the port uses AF_PACKET";
-/// Reason why a device doesn't look up flows in the flow cache if it has more receive queues than the flow
-/// cache counts.
+/// Reason why no flows of a device are looked up in the flow cache, if the device has more receive queues
+/// than the flow cache can count.
 const MANY_QUEUES: &str = "more than 64 receive queues are in use";
 const _: () = assert!(RX_QUEUES == 64);
 
@@ -219,8 +220,8 @@ impl KernelDevice {
         (self.programs.leave().map_err(offload_error), self.claim)
     }
 
-    /// Warns if a port has a sub-interface, although the device strips VLAN tags before the XDP program sees
-    /// them.
+    /// Warns if a port has a sub-interface although the device strips VLAN tags. The XDP program would then
+    /// see tagged frames as untagged.
     pub fn warn_of_tags(&self, plan: &PortPlan, ports: &[PortPlan]) {
         let name = plan.config.device.as_deref().unwrap_or_default();
         let mut subs =
@@ -235,8 +236,8 @@ impl KernelDevice {
         }
     }
 
-    /// Sets the port's MAC address in the programs. From then on, the router receives the packets that it
-    /// forwards.
+    /// Sets the port's MAC address in the programs. From then on, the router instead of the kernel receives
+    /// the packets to forward.
     pub fn take_over(&mut self, mac: MacAddr) -> Result<(), ControlError> {
         self.programs.set_own_mac(mac.0).map_err(offload_error)
     }
@@ -274,8 +275,8 @@ fn attach_xdp(
         None => PortPrograms::attach_xdp(ifindex, mode, frags, on_death),
     };
     let attached = match attach(settings.scatter) {
-        // A veth's peer with a larger MTU than the port may send longer frames, so the program must accept
-        // scattered frames.
+        // The peer of a veth may have a larger MTU than the port, and then sends longer frames. So the
+        // program must accept scattered frames.
         Err(OffloadError::MtuTooLarge { .. }) if !settings.scatter => {
             settings.scatter = true;
             attach(true)
@@ -300,7 +301,7 @@ fn open_xdp(
     workers: &mut Workers,
 ) -> Result<Opened, ControlError> {
     let device = plan.settings.device;
-    // A recorded or impaired port wraps all queues in one device, so one worker owns them all.
+    // A recorded or impaired port wraps all queues in one device, so one worker owns all queues.
     let spread = if is_wrapped(plan) { 1 } else { workers.len() };
     let (mut capabilities, mut sockets) = (None, Vec::new());
     for turn in 0..spread {
@@ -331,9 +332,10 @@ fn open_xdp(
     Ok((programs, capabilities, sockets))
 }
 
-/// Opens the AF_XDP sockets of some queues at a worker. The kernel may refuse because the device has fewer
-/// queues than announced; then retries without the last queue. Control creates the sockets because workers
-/// may not. `sends` is `Some` if the first queue is included, because packets are sent through this queue.
+/// Opens the AF_XDP sockets of some queues at a worker. If the device has fewer queues than the kernel
+/// announced, retries without the last queue. Control creates the sockets because workers may not. `sends` is
+/// the state of batch sending if the device's first queue is among these queues, because packets are sent
+/// through this queue; else `None`.
 fn open_queues(
     plan: &PortPlan,
     mut settings: af_xdp::Options,

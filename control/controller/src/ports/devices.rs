@@ -34,8 +34,8 @@ impl Devices {
         self.kernel.iter().map(|(port, device)| (device.ifindex, *port)).collect()
     }
 
-    /// Returns the counters of a port's XDP program since it was loaded. `sent` counts the packets that the
-    /// offload has sent out of the port.
+    /// Returns the counters of a port's XDP program since the program was loaded. `sent` counts the packets
+    /// that the offload has sent out of the port.
     pub fn share(&self, port: PortId, sent: OffloadSent) -> KernelShare {
         let Some(device) = self.kernel.get(&port) else {
             return KernelShare { sent, ..KernelShare::default() };
@@ -91,8 +91,8 @@ impl Devices {
         Ok(())
     }
 
-    /// Tells all workers whether a port has a scheduler, because offloaded flows of any worker may leave by
-    /// the port. When this returns, no packet bypasses the scheduler.
+    /// Tells all workers whether a port has a scheduler: flows of any worker may be offloaded to leave by the
+    /// port. When this returns, no packet bypasses the scheduler.
     pub fn tell_scheduler(
         &mut self,
         port: PortId,

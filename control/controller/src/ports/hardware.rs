@@ -133,7 +133,8 @@ impl Parts<'_> {
         }
     }
 
-    /// Adds a kernel device to the view: its XDP program, its port, and the switches from and to both.
+    /// Adds a kernel device to the view: its XDP program, its port, and the switches that start or end at
+    /// them.
     fn describe_device(
         &self,
         plan: &PortPlan,
@@ -182,7 +183,8 @@ impl Parts<'_> {
         });
     }
 
-    /// Returns the names of the workers that receive from a device, each with a description of its sockets.
+    /// Returns the names of the workers that receive from a device, each with a description of the sockets
+    /// through which it receives.
     fn ways_up(&self, plan: &PortPlan, mode: &str, device: &KernelDevice) -> Vec<(String, String)> {
         if device.sockets.is_empty() {
             return vec![(self.owner_name(plan), "an AF_PACKET ring; copies each packet once".to_owned())];
@@ -230,8 +232,8 @@ impl Parts<'_> {
     }
 }
 
-/// Returns the view of a switch. `how` is the mode of a switch that works, or the reason why it does not
-/// work.
+/// Returns the view of a switch. `how` is `Ok` with the mode of a working switch, or `Err` with the reason
+/// why the switch does not work.
 fn switch(name: &'static str, from: &str, to: &str, how: Result<&str, &str>) -> SwitchView {
     let (works, how) = (how.is_ok(), how.unwrap_or_else(|why| why).to_owned());
     SwitchView { name, from: from.to_owned(), to: to.to_owned(), works, how }

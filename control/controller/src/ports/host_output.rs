@@ -1,12 +1,13 @@
 //! Host output: sends the kernel's own packets through the scheduler of their egress port.
 //!
 //! A program at the tcx egress of the port's device redirects these packets to a TAP device, which the worker
-//! reads. The TAP device is named `mr-out-` and the index of the port's device. Program and TAP device end
-//! with the process. So after the router's death, the kernel sends its packets directly again.
+//! reads. The name of the TAP device is `mr-out-` followed by the index of the port's device. Program and TAP
+//! device end with the process. So after the router's death, the kernel sends its packets directly again.
 //!
 //! On the way to the TAP device, the kernel segments GSO packets, completes checksums and inserts tags, also
-//! for packets from tunnels. Redirection reports packets as sent, whereas a program that drops packets slows
-//! their senders down. ARP and neighbour discovery bypass the program, because queues may be full.
+//! for packets from tunnels. To its sender, a redirected packet counts as sent. If the program dropped
+//! packets instead, the kernel would slow their senders down. ARP and neighbour discovery bypass the program,
+//! because queues may be full.
 //!
 //! The packets enter the pipeline as complete frames without an ingress port. They start at the gates of
 //! position `queue`, or of position `early` if so configured.
@@ -40,7 +41,7 @@ struct HostOutput {
 pub(crate) struct HostOutputs(HashMap<PortId, HostOutput>);
 
 impl HostOutputs {
-    /// Whether host output is configured at a port, even if its redirection failed.
+    /// Whether host output is configured at a port. True even if the redirection of the packets failed.
     pub fn has(&self, port: PortId) -> bool {
         self.0.contains_key(&port)
     }
@@ -51,8 +52,8 @@ impl HostOutputs {
     }
 
     /// Starts host output at the ports whose schedulers are configured for it, and stops it at all other
-    /// ports. If redirection fails at a port, its scheduler still serves forwarded packets. The log and
-    /// `scheduler show` then report the reason.
+    /// ports. If redirection fails at a port, the log and `scheduler show` report the reason, and the port's
+    /// scheduler still serves forwarded packets.
     pub fn set(
         &mut self,
         kernel: &HashMap<PortId, KernelDevice>,

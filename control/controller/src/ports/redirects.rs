@@ -1,5 +1,5 @@
-//! Reasons not to redirect flows to a device. It may have a queueing discipline, which redirected packets
-//! would bypass. Or its peer may accept only shorter packets than the port sends.
+//! Reasons not to redirect flows to a device. The device may have a queueing discipline, which redirected
+//! packets would bypass. Or the device's peer may accept only shorter packets than the port sends.
 
 use crate::ports::device::KernelDevice;
 
@@ -12,15 +12,15 @@ pub(crate) fn why_bypassed(discipline: &str) -> String {
 }
 
 impl KernelDevice {
-    /// Reads the length of the longest packet that the peer device accepts from the kernel. Returns whether
-    /// the peer accepts packets of length `mtu`.
+    /// Asks the kernel for the length of the longest packet that the peer device accepts. Returns whether the
+    /// peer accepts packets of length `mtu`.
     pub fn fits_far_end(&mut self, mtu: u16) -> bool {
         self.short_of = self.programs.longest_at_far_end().filter(|longest| *longest < u32::from(mtu));
         self.short_of.is_none()
     }
 
-    /// Returns the reason why no flows are redirected to the device, although it accepts redirected frames.
-    /// `None` without such a reason.
+    /// Returns the reason why no flows are redirected to the device, although the device accepts redirected
+    /// frames. Returns `None` if flows are redirected.
     pub fn why_kept_up(&self) -> Option<String> {
         let short = |longest: u32| {
             format!(

@@ -24,7 +24,7 @@ pub(crate) fn patched<T: Serialize + DeserializeOwned>(
 }
 
 /// Works like [`patched`], but refuses settings that `before` does not have. The error lists the known
-/// settings, and calls them by the noun `what`.
+/// settings; `what` is the noun for a setting in the error.
 pub(crate) fn patched_known<T: Serialize + DeserializeOwned>(
     what: &str,
     before: &T,
@@ -35,8 +35,8 @@ pub(crate) fn patched_known<T: Serialize + DeserializeOwned>(
     patched(before, changes)
 }
 
-/// Refuses changes of settings that aren't in `known`. The error lists the known settings, and calls them by
-/// the noun `what`.
+/// Refuses changes of settings that aren't in `known`. The error lists the known settings; `what` is the noun
+/// for a setting in the error.
 pub(crate) fn all_known<'a>(
     what: &str,
     changes: &Map<String, Value>,

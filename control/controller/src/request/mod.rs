@@ -49,9 +49,10 @@ pub struct NewBinding {
     /// Treatment of a packet when the instance's call fails.
     #[serde(default)]
     pub on_fault: OnFault,
-    /// Time limit of a call, for all its packets together: `"1ms"`.
+    /// Time limit of a call as a whole, however many packets it has: `"1ms"`.
     pub budget: Option<Budget>,
-    /// Time limit of a call for each packet in it: `"20us"`.
+    /// Time limit of a call per packet: a call with N packets may take N times as long, but at most `budget`.
+    /// Example: `"20us"`.
     pub packet_budget: Option<Budget>,
 }
 
@@ -62,8 +63,8 @@ pub struct Upgrade {
     /// File of the new version.
     #[serde(rename = "file")]
     pub path: String,
-    /// Number of packets of a trial before the upgrade, in which the new version runs as shadow. Without it,
-    /// there is no trial.
+    /// Number of packets in a trial before the upgrade: the new version runs as shadow on copies of these
+    /// packets. Without a number, there is no trial.
     #[serde(default)]
     pub shadow: Option<u64>,
     /// Whether the upgrade happens even if the trial finds differences.
@@ -98,7 +99,8 @@ pub struct NewFilter {
     pub filter: String,
     /// Action on the packets, as in the configuration.
     pub action: String,
-    /// Name of the gate; by default `route`, `tap` for copies, or `schedule` for queues.
+    /// Name of the gate. Default: `tap` for copies, `schedule` for queues, `firewall` for `police`, and
+    /// `route` for other actions. The action `instance` has no default gate.
     #[serde(default)]
     pub gate: Option<String>,
     /// Priority of the filter; of several filters that match, the highest priority wins.
@@ -106,7 +108,7 @@ pub struct NewFilter {
     pub priority: i32,
 }
 
-/// Request body that removes a filter, identified by its content.
+/// Request body that removes a filter. The filter is identified by its fields instead of its id.
 #[derive(Clone, Debug)]
 pub struct OldFilter {
     /// Filter expression.
@@ -115,7 +117,7 @@ pub struct OldFilter {
     pub action: String,
     /// Name of the gate, with the same defaults as for a [`NewFilter`].
     pub gate: Option<String>,
-    /// Priority of the filter; needed only if several filters have the other fields.
+    /// Priority of the filter; needed only if several filters have this expression, action and gate.
     pub priority: Option<i32>,
 }
 
@@ -175,8 +177,8 @@ pub struct RouteQuery {
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct NodeRemoval {
-    /// Leaf that gets the waiting packets, and the filters whose queue is removed. Without it, the waiting
-    /// packets are dropped.
+    /// Leaf that gets the waiting packets, and becomes the queue of the filters that lose their queue.
+    /// Without a leaf, the waiting packets are dropped.
     pub to: Option<String>,
     /// Whether filters whose queue is removed are removed as well.
     pub with_filters: bool,
@@ -186,7 +188,7 @@ pub struct NodeRemoval {
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct FlowQuery {
-    /// Filter of the flows; a flow is listed if it may have a packet that matches. All flows by default.
+    /// Filter of the flows; a flow is listed if any of its packets could match. All flows by default.
     pub filter: Option<String>,
     /// Order of the listed flows.
     pub order: FlowOrder,

@@ -31,7 +31,7 @@ pub struct Page<T> {
     pub next: Option<String>,
 }
 
-/// The schema of a page is the schema of its list of entries, because the cursor of the next page is in an
+/// The schema of a page is a list of entries. It has no cursor, because the cursor of the next page is in an
 /// HTTP header.
 impl<T: JsonSchema> JsonSchema for Page<T> {
     fn inline_schema() -> bool {

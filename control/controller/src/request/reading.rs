@@ -7,7 +7,7 @@ use serde_json::{Map, Value};
 
 use crate::ControlError;
 
-/// Parses a value. `whole` names the value in an error that concerns it as a whole.
+/// Parses a value. `whole` is the noun for the value in an error that concerns the value as a whole.
 pub(crate) fn read<T: DeserializeOwned>(whole: &str, value: Value) -> Result<T, ControlError> {
     Tree::from(value).read().map_err(|error| ControlError::invalid(error.message(Document::Request(whole))))
 }

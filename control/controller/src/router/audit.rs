@@ -16,8 +16,8 @@ impl Router {
         self.0.audit.clone()
     }
 
-    /// Records a request and its outcome with the current time. A thread writes the line later, and the
-    /// returned value can wait for this. If the line can't be written, an event reports it.
+    /// Records a request and its outcome with the current time. A thread writes the line later; the returned
+    /// value can wait until the line is written. If writing fails, an event reports it.
     pub fn note(&self, entry: AuditEntry) -> Written {
         self.0.audit.add(AuditEntry { time: utc_now(), ..entry })
     }

@@ -25,8 +25,8 @@ impl Inner {
         self.plugins.host_level.put(id, companion, (0, true))?;
         self.supervision.tell_names(&self.model.plugins, &self.workers);
         if let Err(error) = self.gates().tell(changes) {
-            // A worker that doesn't answer still creates the instance once it continues, so the instance
-            // stays in the model.
+            // A worker that doesn't answer still creates the instance when it resumes, so the instance stays
+            // in the model.
             if !error.is_failure() {
                 self.model.plugins.free_instance(name)?;
                 self.plugins.host_level.remove(id);
@@ -55,8 +55,8 @@ impl Inner {
         };
         let succeeded =
             succeed_all(&mut self.workers, vec![successors], Inheritance::Tried, (version, version));
-        // A worker that does not answer still switches to the new instance once it continues, so the model
-        // gets its settings.
+        // A worker that does not answer still switches to the new instance when it resumes. So the model gets
+        // the new settings.
         if succeeded.as_ref().err().is_none_or(ControlError::is_failure) {
             self.model.plugins.instance_registry_mut().note_settings(id, settings);
             self.model.plugins.instance_registry_mut().note_maps(id, maps);
@@ -76,7 +76,8 @@ impl Inner {
         self.plugins.host_level.remove(id);
         self.gates().tell(changes)?;
         self.offload.unload_variant(id, &mut self.workers)?;
-        // While a configuration is being applied, its own changes set the placements.
+        // While a configuration is being applied, its own changes set the placements, so they are left alone
+        // here.
         if self.settings.unless_applying().is_ok() {
             forget_instance(&mut self.model.placements, name);
         }

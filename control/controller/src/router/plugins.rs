@@ -50,8 +50,9 @@ impl Router {
         });
     }
 
-    /// Handles the end of a plugin's optimised compilation. Instances that can hand over their state use the
-    /// new code at once. The other instances use it when they are created again.
+    /// Handles the end of a plugin's optimised compilation. Instances that can hand over their state switch
+    /// to the optimised code at once. Other instances use the optimised code only when they are created
+    /// again.
     fn code_upgraded(&self, code: &WasmPlugin, result: Result<(), CompileError>) {
         let (name, tier) = (code.name(), code.current().tier());
         match result {

@@ -47,7 +47,7 @@ impl Inner {
         changes.extend(flows.inspect_err(|_| self.model.schedulers = old.clone())?);
         let told = schedule(id, changes, &mut self.devices, &self.model, &mut self.workers);
         told.inspect_err(|error| {
-            // A worker that doesn't answer still makes the change once it continues, so the new plan stays.
+            // A worker that doesn't answer still makes the change when it resumes, so the new plan stays.
             if !error.is_failure() {
                 self.model.schedulers = old;
             }

@@ -1,7 +1,7 @@
 //! Adds and removes routes while the router runs, and looks up the route of an address.
 //!
 //! The rules are the same as for routes in the configuration. A route through a kernel device is installed in
-//! the kernel, and the mirror reports it back. All other routes are held by the workers only.
+//! the kernel, and the mirror reports it back. All other routes are held only by the workers.
 
 use std::time::Duration;
 

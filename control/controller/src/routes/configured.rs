@@ -27,7 +27,7 @@ const MOVED: &str = "its next hops are now reached through another device";
 pub(crate) enum Refused {
     /// The route is not added, and the caller gets the error.
     IsError,
-    /// The route existed before, so it stays configured. Control offers it to the kernel again later.
+    /// The route stays configured, because it existed before. Control offers it to the kernel again later.
     IsWanted,
 }
 
@@ -36,8 +36,8 @@ pub(crate) struct Changed {
     refused: Refused,
     /// Prefixes whose route only the workers hold, before or after the change.
     pub own: Vec<IpNet>,
-    /// Prefixes whose route was changed in the kernel. The flag is true if this router's route is installed
-    /// now, false if it was removed.
+    /// Prefixes whose route was changed in the kernel. The flag tells whether this router's route was
+    /// installed (`true`) or removed (`false`).
     pub kernel: Vec<(IpNet, bool)>,
 }
 
@@ -75,8 +75,8 @@ impl ConfiguredRoutes<'_> {
         Ok(())
     }
 
-    /// Changes routes, up to the first change that fails. Collects their prefixes in `changed`. Returns the
-    /// number of changes made, and the reason for the failure.
+    /// Changes routes, up to the first change that fails. Collects the prefixes of the changed routes in
+    /// `changed`. Returns the number of changes made, and the reason for the failure.
     pub fn change(&mut self, changes: &[Change], changed: &mut Changed) -> (usize, Result<(), ControlError>) {
         for (made, change) in changes.iter().enumerate() {
             let outcome = match change {
@@ -107,8 +107,8 @@ impl ConfiguredRoutes<'_> {
         Ok(())
     }
 
-    /// Installs a route in the kernel. If the kernel refuses the route, `changed.refused` decides whether it
-    /// stays configured.
+    /// Installs a route in the kernel. If the kernel refuses the route, `changed.refused` decides whether the
+    /// route stays configured.
     fn give(&mut self, route: &Route, changed: &mut Changed) -> Result<(), ControlError> {
         let prefix = *route.to.value();
         match self.install(route) {
@@ -192,8 +192,9 @@ impl ConfiguredRoutes<'_> {
         Ok(())
     }
 
-    /// Compares the configured routes to these prefixes with the kernel's routes. Then installs all missing
-    /// routes that are due. After changes of links or addresses (`about_ports`), every missing route is due.
+    /// Compares the configured routes to these prefixes with the kernel's routes. Then installs the missing
+    /// routes whose next attempt is due. After changes of links or addresses (`about_ports`), every missing
+    /// route is due.
     pub fn follow(&mut self, prefixes: &[IpNet], about_ports: bool) {
         let now = Instant::now();
         self.compare(prefixes, now, false);
@@ -241,8 +242,8 @@ impl ConfiguredRoutes<'_> {
         self.note_missing(&moved, MOVED);
     }
 
-    /// Whether the route in the kernel uses other devices than those through which the configured next hops
-    /// are reached now.
+    /// Whether the kernel's route uses other devices than the devices that lead to the configured next hops
+    /// now.
     fn leads_elsewhere(&self, prefix: &IpNet) -> bool {
         let (Some(given), Some(route)) = (self.routes.installed.get(prefix), self.model.routes.get(prefix))
         else {
@@ -251,7 +252,7 @@ impl ConfiguredRoutes<'_> {
         own_route(route, self.model, self.devices).is_ok_and(|now| now != *given)
     }
 
-    /// Installs missing routes that are due, a bounded number of them.
+    /// Installs missing routes whose next attempt is due. A call installs only a bounded number of routes.
     fn give_missing(&mut self, now: Instant) {
         let mut back = Vec::new();
         for prefix in self.routes.wanted.due(now) {

@@ -1,7 +1,7 @@
 //! List of routes, ordered by prefix: as a whole or in pages.
 //!
-//! Each page walks the tables from the last prefix of the previous page on. The cost of a page depends on its
-//! length, not on the size of the tables.
+//! A page is made by walking the tables from the last prefix of the previous page on. So the cost of a page
+//! depends on the length of the page, not on the size of the tables.
 
 use ipnet::IpNet;
 use millrace_forward::Route;

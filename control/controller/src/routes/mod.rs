@@ -25,8 +25,8 @@ pub(crate) struct Routes {
     installed: BTreeMap<IpNet, OwnRoute>,
     /// Configured routes that the kernel should have but lacks.
     pub wanted: WantedRoutes,
-    /// Prefixes whose route a worker may not have yet, because it did not answer. Only workers hold these
-    /// routes.
+    /// Prefixes whose route may be missing at a worker that did not answer. These are routes that only the
+    /// workers hold.
     pub untold: BTreeSet<IpNet>,
 }
 
@@ -42,7 +42,7 @@ impl Routes {
         std::mem::take(&mut self.installed).into_values()
     }
 
-    /// Adds the reason for a missing route to its view. A route is missing if the kernel lacks it.
+    /// Completes the view of a route: if the kernel lacks the route, adds the reason.
     pub fn with_missing(&self, prefix: IpNet, view: RouteView) -> RouteView {
         RouteView { missing: self.wanted.why(&prefix).map(str::to_owned), ..view }
     }

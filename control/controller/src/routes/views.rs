@@ -29,8 +29,8 @@ impl RouteViews<'_> {
     /// Returns the configured route to exactly this prefix.
     ///
     /// # Errors
-    /// Returns an error if there is no such route, or if the route is not a configured one. In the latter
-    /// case, the error names the owner of the route.
+    /// Returns an error if there is no route to the prefix. Also returns an error if the route is not a
+    /// configured one; this error names the owner of the route.
     pub fn ours(&self, prefix: IpNet) -> Result<millrace_config::Route, ControlError> {
         self.model.routes.get(&prefix).cloned().ok_or_else(|| self.not_ours(prefix))
     }

@@ -1,9 +1,9 @@
 //! Missing routes: configured routes that the kernel should have but lacks.
 //!
-//! The model holds all routes for the kernel. The kernel removes some by itself, for example when a link goes
-//! down, and other programs may delete them. While a link is down, the kernel refuses routes through it. A
-//! missing route stays configured. The router reports it, and installs it again: at once, after changes of
-//! links or addresses, and after growing pauses.
+//! The model holds all configured routes. The kernel removes some of them by itself, for example when a link
+//! goes down, and other programs may delete some. While a link is down, the kernel refuses routes through it.
+//! A missing route stays configured. The router reports a missing route, and installs it again: at once,
+//! after each change of links or addresses, and after growing pauses.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -15,8 +15,8 @@ use crate::view::{MissingRouteView, MissingRoutesView};
 
 /// Maximum time that the kernel takes to report an installed route.
 const HEARING: Duration = Duration::from_secs(2);
-/// Time that a route must stay in the kernel after it was installed again. Its earlier losses are then
-/// forgotten.
+/// Time that a route must stay in the kernel after a repeated installation. After this time, the router
+/// forgets that the route was lost before.
 const CALM: Duration = Duration::from_secs(60);
 /// Longest pause between two attempts to install a route, in seconds.
 const LONGEST: u64 = 60;
@@ -101,7 +101,7 @@ impl WantedRoutes {
         missing.for_each(|watched| watched.next = now);
     }
 
-    /// Returns missing routes that are due, a bounded number of them.
+    /// Returns missing routes whose next attempt is due, up to a maximum number.
     pub(super) fn due(&self, now: Instant) -> Vec<IpNet> {
         let is_due = |watched: &Watched| watched.why.is_some() && watched.next <= now;
         let due = self.watched.iter().filter(|(_, watched)| is_due(watched));

@@ -34,8 +34,9 @@ pub(crate) fn set_node(
     }
     let default = default_leaf(scheduler)?.map(str::to_owned);
     in_order(&mut scheduler.node);
-    // Reordering may make another leaf the first one, which is the default. In this case the former default
-    // leaf becomes the configured default, so that unassigned packets stay in their queue.
+    // If no default leaf is configured, the first leaf is the default, and reordering may change it. In this
+    // case the former default leaf becomes the configured default, so that unassigned packets stay in their
+    // queue.
     if default_leaf(scheduler)?.map(str::to_owned) != default {
         scheduler.default = default;
     }

@@ -1,5 +1,5 @@
-//! Removes scheduler nodes. Filters that name a removed queue are moved or removed too, so that no filter is
-//! left without a queue.
+//! Removes scheduler nodes. Filters that name a queue of a removed node are moved or removed, so that no
+//! filter names a missing queue.
 
 use std::collections::HashSet;
 use std::iter;
@@ -19,8 +19,8 @@ use crate::workers::Workers;
 /// Maximum number of filters listed in an error.
 const NAMED: usize = 5;
 
-/// Returns the changes that move the filters to queue `to`, or remove them if it is `None`. If two filters
-/// become equal, the one with the higher priority stays.
+/// Returns the changes that move the filters to queue `to`, or remove the filters if `to` is `None`. If two
+/// filters become equal, the filter with the higher priority stays.
 fn without_queue(model: &Model, filters: &[BindingId], to: Option<&str>) -> Vec<Change> {
     let mut filters: Vec<_> = filters.iter().filter_map(|id| model.plugins.binding(*id)).collect();
     filters.sort_by_key(|bound| std::cmp::Reverse(bound.priority));
@@ -45,7 +45,8 @@ fn without_queue(model: &Model, filters: &[BindingId], to: Option<&str>) -> Vec<
     changes
 }
 
-/// Returns the filters whose queue is at or below a node of a port's scheduler, and exists at no other port.
+/// Returns the filters that would lose their queue if a node of a port's scheduler were removed. Their queue
+/// is at or below the node, and no other port has a queue of this name.
 fn filters_below(model: &Model, port: &str, node: &str) -> Result<Vec<BindingId>, ControlError> {
     let alone = model.schedulers.leaves_alone(model.port(port)?.id, node);
     let names = |action: &Action| matches!(action, Action::Queue(queue) if alone.contains(model.schedulers.name(*queue)));
@@ -53,7 +54,7 @@ fn filters_below(model: &Model, port: &str, node: &str) -> Result<Vec<BindingId>
     Ok(filters.map(|(id, _)| id).collect())
 }
 
-/// Returns the changes that remove a node, with the changes of the filters whose queue is removed. Also
+/// Returns the changes that remove a node, and that move or remove the filters whose queue is removed. Also
 /// returns the views of these filters.
 pub(crate) fn plan_removal(
     model: &Model,
@@ -75,12 +76,12 @@ pub(crate) fn plan_removal(
     let heir = removal.to.clone().map_or(Heir::Nobody, Heir::Leaf);
     let tree = Change::SetScheduler { port: port.to_owned(), from: own(from), to: own(after), heir };
     // The tree changes first, then the filters. In between, new packets for the old queue go to leaf `to`,
-    // behind the packets that have moved there. So they stay in order.
+    // behind the packets that have moved there. So the packets stay in order.
     let filters = without_queue(model, &filters, to.filter(|_| !removal.with_filters));
     Ok((iter::once(tree).chain(filters).collect(), views))
 }
 
-/// Returns the error for a node that can't be removed, because filters name a queue at or below it.
+/// Returns the error for a node that can't be removed, because filters name a queue at or below the node.
 fn named(port: &str, node: &str, filters: &[BindingView]) -> ControlError {
     let first: Vec<String> = filters
         .iter()

@@ -1,4 +1,4 @@
-//! Changing state of schedulers, apart from their settings.
+//! State of schedulers beside their settings: measured rates of nodes, and flows whose settings were removed.
 
 use std::collections::{HashSet, VecDeque};
 
@@ -18,8 +18,8 @@ const MOST_FORMER: usize = 1024;
 pub(crate) struct Queueing {
     /// Measured rates of scheduler nodes, beginning when each node was added.
     pub rates: Rate,
-    /// Flows whose settings were removed, the latest first. Their queues may still exist, and a view of such
-    /// a queue needs the flow key.
+    /// Flows whose settings were removed, the latest first. The queue of such a flow may still exist, and a
+    /// view of the queue needs the flow key.
     pub former_flows: VecDeque<FlowKey>,
 }
 

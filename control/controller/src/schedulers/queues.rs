@@ -78,7 +78,7 @@ impl FlowSettings {
     }
 }
 
-/// Returns the views of a scheduler's leaves as queues, without the queues of single flows.
+/// Returns the leaves of a scheduler as views of queues. The views omit the queues of single flows.
 pub(crate) fn queues_of(scheduler: SchedulerView) -> impl Iterator<Item = QueueView> {
     let leaf =
         |node: &SchedulerNodeView| node.kind.parse::<SchedulerKind>().is_ok_and(SchedulerKind::is_leaf);
@@ -150,8 +150,8 @@ pub(crate) fn tell_reserved(model: &Model, workers: &mut Workers) -> Result<(), 
     workers.tell(|| FlowCommand::Reserve(flows.clone()))
 }
 
-/// Returns reports of flow queues in a leaf, beginning with report number `first`. A worker returns a limited
-/// number of them at once.
+/// Returns reports of flow queues in a leaf, beginning with report number `first`. A single answer of the
+/// worker has a limited number of reports.
 pub(crate) fn flow_queue_reports(
     model: &Model,
     workers: &mut Workers,

@@ -21,8 +21,8 @@ use crate::workers::{Workers, owner_of};
 type Promises = HashMap<QueueId, u64>;
 
 impl Schedulers {
-    /// Returns the promised rates of nodes on a link of rate `link`; `None` means an unlimited link. Fails if
-    /// the promises exceed the link, and names the node in the error.
+    /// Returns the promised rates of nodes on a link of rate `link`; `None` means an unlimited link. If the
+    /// promises exceed the link's rate, returns an error that names the node.
     fn promises(&self, scheduler: &Scheduler, link: Option<Bits>) -> Result<Promises, ControlError> {
         let nodes = self.build(scheduler, link)?.report().tree();
         let promised = |view: NodeView| Some((QueueId(view.node.0 as u16), view.promised?.0));
@@ -30,8 +30,8 @@ impl Schedulers {
     }
 }
 
-/// Returns a warning about promises that exceed a link of this speed; `None` if the link can keep all
-/// promises.
+/// Returns a warning about promised rates, or a scheduler rate, above the speed of the link. Returns `None`
+/// if the link can keep both.
 fn beyond_link(schedulers: &Schedulers, scheduler: &Scheduler, link: Bits) -> Option<String> {
     let speed = BitRate(link.0 as f64);
     if let Err(error) = schedulers.promises(scheduler, Some(link)) {
@@ -45,8 +45,9 @@ fn beyond_link(schedulers: &Schedulers, scheduler: &Scheduler, link: Bits) -> Op
     ))
 }
 
-/// Returns a warning about leaf limits above half of `room`, the number of packets that all queues of the
-/// port can hold. A single leaf gets at most half of the room, so that other leaves keep some.
+/// Returns a warning about the first node whose packet limit or number of queues exceeds the packet memory.
+/// `room` is the number of packets that all queues of the port can hold. A single leaf gets at most half of
+/// `room`, so that other leaves keep some.
 fn beyond_room(scheduler: &Scheduler, room: u32) -> Option<String> {
     let beyond = scheduler.node.iter().find_map(|node| {
         let limit = node.limit.filter(|limit| *limit > room / 2).map(|limit| {
@@ -87,8 +88,8 @@ fn link_speed(port: PortId, devices: &Devices, kernel: &Kernel) -> Option<Bits> 
     millrace_offload::link_speed(&link.name).map(Bits)
 }
 
-/// Logs the promises of a port's scheduler that its link can't keep. They are no error, because a temporarily
-/// slow cable or peer must not prevent a start.
+/// Logs the promised rates that a port's link can't keep. They cause no error, because a temporarily slow
+/// cable or peer must not prevent a start.
 pub(crate) fn say_beyond_link(port: PortId, model: &Model, devices: &Devices, kernel: &Kernel) {
     let (Some(scheduler), Some(link)) = (model.schedulers.of(port), link_speed(port, devices, kernel)) else {
         return;
@@ -115,7 +116,7 @@ pub(crate) fn say_beyond_room(port: PortId, model: &Model, workers: &mut Workers
     }
 }
 
-/// Returns the nodes of a port's scheduler in tree order, each with the time at which it was read. The worker
+/// Returns the nodes of a port's scheduler in tree order, each with the time of its reading. The worker
 /// returns a long list in several answers.
 fn nodes_of(
     port: PortId,

@@ -26,9 +26,9 @@ impl Base {
         Self { draft, revision: None }
     }
 
-    /// Returns the drafts that must be on disk before another configuration becomes the base, the oldest
-    /// first. They are the start configuration if no revision holds it, and the running configuration if it
-    /// differs from the newest revision.
+    /// Returns the configurations that must be on disk as revisions before another configuration becomes the
+    /// base, the oldest first. The first is the start configuration, if no revision holds it. The second is
+    /// the running configuration, if it differs from the newest revision.
     pub fn missing(
         &self,
         store: &Store,
@@ -62,7 +62,8 @@ impl Base {
         Ok(missing)
     }
 
-    /// Writes the running configuration into `text`, without the command-line overrides of the start.
+    /// Returns `text` with the running configuration written into it. The command-line overrides of the start
+    /// are left out.
     pub fn written(
         &self,
         overrides: &Overrides,
@@ -74,8 +75,8 @@ impl Base {
         Ok(overrides.taken_out(runs.clone(), &said).save_into(text, origin)?)
     }
 
-    /// Returns the entries of `file` that were never applied or saved, as commands. Saving the running
-    /// configuration into the file would lose them.
+    /// Returns, as commands, the entries of `file` that were never applied or saved. Saving the running
+    /// configuration into the file would delete these entries.
     pub fn lost(
         &self,
         overrides: &Overrides,

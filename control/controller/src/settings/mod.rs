@@ -81,7 +81,7 @@ impl Settings {
         begun.map_or(Ok(()), |progress| Err(progress.refusal()))
     }
 
-    /// Refuses a change while a configuration is being applied or waits for its confirmation.
+    /// Refuses a change while a configuration is being applied, or while a revision waits for confirmation.
     pub fn settled(&self) -> Result<(), ControlError> {
         self.unless_applying()?;
         match &self.waiting {

@@ -65,8 +65,8 @@ pub struct AppliedView {
     pub revision: Option<u64>,
     /// Changes made, as commands.
     pub changes: Vec<String>,
-    /// Time until the change is rolled back unless it is confirmed: `60s`. Absent if no confirmation is
-    /// needed.
+    /// Time in which the new revision must be confirmed; otherwise it is rolled back: `60s`. Absent if no
+    /// confirmation is needed.
     pub confirm: Option<ConfirmTime>,
     /// Origin of the configuration: name of a file or revision.
     pub origin: String,
@@ -79,7 +79,7 @@ pub struct AppliedView {
 }
 
 impl AppliedView {
-    /// Returns the outcome without changes.
+    /// Returns the outcome of an apply that changed nothing.
     pub fn nothing(origin: &str) -> Self {
         Self {
             revision: None,

@@ -27,6 +27,6 @@ pub struct PortCountersView {
     pub tx_packets: u64,
     /// Bytes sent.
     pub tx_bytes: u64,
-    /// Frames that were dropped after they arrived at the port, or were lost in its device.
+    /// Frames that arrived at the port and were dropped, or that the port's device lost.
     pub dropped: u64,
 }

@@ -74,8 +74,8 @@ pub struct FlowView {
     pub placed: bool,
     /// Number of the worker that owns the flow, counted from 0.
     pub worker: usize,
-    /// `new` while other new flows may displace the flow, `established` afterwards, or `reserved` if a
-    /// reserved rate protects the flow from displacement.
+    /// `new` for a flow on probation, which other new flows may displace; `established` afterwards;
+    /// `reserved` if a reserved rate protects the flow from displacement.
     pub state: &'static str,
     /// Bindings that apply to the flow's packets, in order.
     pub bindings: Vec<String>,

@@ -44,12 +44,12 @@ pub struct OffloadBudgetView {
     pub forward: u32,
     /// Additional instructions that the router assumes for a token bucket.
     pub token_bucket: u32,
-    /// Additional instructions that the router assumes for a call of a plugin's eBPF variant, apart from the
-    /// variant's own instructions.
+    /// Additional instructions that the router assumes for calling a plugin's eBPF variant. The variant's own
+    /// instructions count in addition.
     pub ebpf_variant_call: u32,
     /// Maximum number of instructions of a plugin's eBPF variant.
     pub ebpf_variant: u32,
-    /// Number of instructions on the longest path through the compiled program, without token bucket and
-    /// checksum completion.
+    /// Number of instructions on the longest path through the compiled program. Token buckets and the
+    /// completion of checksums are not counted.
     pub longest_path: Option<u32>,
 }

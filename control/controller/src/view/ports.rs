@@ -48,8 +48,8 @@ pub struct PortView {
     pub offloaded_packets: u64,
     /// Frames sent by batch sending instead of the worker's socket.
     pub batched_packets: u64,
-    /// Frames that the device dropped on transmit, as counted by the kernel. Those that the router sent are
-    /// also counted as sent.
+    /// Frames that the device dropped on transmit, as counted by the kernel. Frames that the router gave to
+    /// the device also count as sent.
     pub device_drops: u64,
     /// Frames received per second since the last request.
     pub rx_rate: f64,

@@ -12,8 +12,8 @@ pub struct RouteView {
     pub kind: &'static str,
     /// Next hops; empty unless the route forwards.
     pub next_hops: Vec<NextHopView>,
-    /// Origin of the route: `millrace` for the router's own routes, including those that it installed in the
-    /// kernel; `kernel` for all other routes.
+    /// Origin of the route: `millrace` for the router's own routes, even if they are installed in the kernel;
+    /// `kernel` for all other routes.
     pub source: &'static str,
     /// Protocol of the route, by the kernel's name: `static`, `kernel`, `bgp`, …; `millrace` for the router's
     /// own routes.

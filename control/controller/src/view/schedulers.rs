@@ -59,7 +59,7 @@ pub struct HostOutputView {
     pub packets: u64,
     /// Bytes of the redirected packets.
     pub bytes: u64,
-    /// Redirected packets that were lost before the worker read them, or for lack of packet memory.
+    /// Redirected packets that were lost before the worker read them, or because packet memory was full.
     pub lost: u64,
 }
 
@@ -77,8 +77,8 @@ pub struct SchedulerNodeView {
     /// Settings of the node. Keys have underscores where a configuration file has hyphens.
     #[serde(serialize_with = "as_in_json")]
     pub settings: Map<String, Value>,
-    /// Promised rate in bits per second on the wire: the rate that the node gets when all others send at
-    /// their maximum. Absent if it is unlimited.
+    /// Promised rate in bits per second on the wire: the rate that the node gets when all other nodes send at
+    /// their maximum. Absent if the node's rate is unlimited.
     pub promised: Option<u64>,
     /// Delivered rate in bits per second on the wire, since the last request.
     pub delivered: u64,
@@ -92,9 +92,9 @@ pub struct SchedulerNodeView {
     pub held_packets: u32,
     /// Bytes of the waiting packets.
     pub held_bytes: u32,
-    /// Highest value of the waiting bytes so far.
+    /// Highest number of waiting bytes so far.
     pub peak_bytes: u32,
-    /// Highest value of the waiting packets so far, perhaps at another time than that of the bytes.
+    /// Highest number of waiting packets so far. It may have occurred at another time than `peak_bytes`.
     pub peak_packets: u32,
     /// Number of queues in use.
     pub queues: u32,
@@ -143,7 +143,7 @@ pub struct FlowQueueView {
     /// Filter that matches exactly the flow's packets. Absent for the shared queue, or if the router doesn't
     /// know the flow.
     pub flow: Option<String>,
-    /// Whether this is the queue shared by flows without their own.
+    /// Whether this is the shared queue, for flows without a queue of their own.
     pub shared: bool,
     /// Quantum in bytes per round.
     pub quantum: u32,
@@ -167,9 +167,9 @@ pub struct FlowQueueView {
     pub held_packets: u32,
     /// Bytes of the waiting packets.
     pub held_bytes: u32,
-    /// Highest value of the waiting bytes so far.
+    /// Highest number of waiting bytes so far.
     pub peak_bytes: u32,
-    /// Highest value of the waiting packets so far, perhaps at another time than that of the bytes.
+    /// Highest number of waiting packets so far. It may have occurred at another time than `peak_bytes`.
     pub peak_packets: u32,
     /// Packets dropped, by cause.
     pub drops: BTreeMap<&'static str, u64>,

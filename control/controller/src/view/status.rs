@@ -104,8 +104,8 @@ pub struct StatusView {
     /// Worker panics with a stored capture, the oldest first; absent if there are none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub crashes: Option<Vec<CrashView>>,
-    /// Number of copies of shared objects that stay in memory although no instance uses them; absent if there
-    /// are none.
+    /// Number of copies of shared objects that no instance uses but that stay in memory; absent if there are
+    /// none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub leftover_objects: Option<u64>,
     /// Plugin interface that the router offers.
@@ -156,9 +156,9 @@ pub struct MissingRouteView {
 /// Packet memory.
 #[derive(Clone, Copy, Debug, Serialize, JsonSchema)]
 pub struct MemoryView {
-    /// Frames in use.
+    /// Memory frames in use.
     pub used: u32,
-    /// Total number of frames.
+    /// Total number of memory frames.
     pub frames: u32,
 }
 
@@ -169,7 +169,8 @@ pub struct FlowStatesView {
     pub flows: u32,
     /// Memory of the state in bytes.
     pub bytes: usize,
-    /// Number of flows refused so far for lack of room. Plugins see these flows without state.
+    /// Number of flows for which no flow state could be stored, for lack of room. Plugins see these flows
+    /// without state.
     pub refused: u64,
 }
 

@@ -103,8 +103,8 @@ pub struct DroppedView {
     pub filter: Option<String>,
     /// Instance that dropped the packet, if known.
     pub instance: Option<String>,
-    /// Text that names the filter or instance that dropped the packet. If several may have dropped it, `or`
-    /// joins their texts.
+    /// Text that names the filter or instance by which the packet was dropped. If several of them may have
+    /// dropped it, their texts are joined by `or`.
     pub by: Option<String>,
     /// First 128 bytes of the packet, in hexadecimal.
     pub frame: String,

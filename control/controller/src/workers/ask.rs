@@ -13,7 +13,7 @@ use crate::ControlError;
 use crate::show::Counts;
 
 /// Maximum number of answers in which a worker reports its neighbours in use. It suffices for all neighbours,
-/// unless some are used again during the report.
+/// unless some neighbours are used again during the report.
 const MOST_PIECES: usize = 512;
 
 /// Workers that carry out commands and answer questions.
@@ -36,8 +36,8 @@ pub(crate) trait Ask {
         question: impl Fn(ReplyTo<T>) -> C,
     ) -> Result<Vec<T>, ControlError>;
 
-    /// Sets all counters to zero. Routes and bindings may be many, so their counters are cleared by several
-    /// commands.
+    /// Sets all counters to zero. There may be many routes and bindings, so several commands clear the
+    /// counters of routes and bindings.
     fn clear_counters(&mut self) -> Result<(), ControlError> {
         for worker in 0..self.len() {
             // Workers read the counters of offloaded flows only four times a second. This extra reading

@@ -63,7 +63,7 @@ pub(crate) fn links(
     linked.map(|(gate, table)| move || FilterCommand::SetTable(gate, table.clone()))
 }
 
-/// Returns the routes that only the workers hold, as changes of an empty FIB.
+/// Returns the changes that add the routes that only the workers hold to an empty FIB.
 pub(crate) fn own_routes(model: &Model) -> Vec<(ipnet::IpNet, Option<millrace_forward::Route>)> {
     model.own_routes.iter().map(|(prefix, route)| (prefix, Some(route.clone()))).collect()
 }

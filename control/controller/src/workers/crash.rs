@@ -109,8 +109,8 @@ impl Record {
     }
 }
 
-/// Installs the crash handlers. Records go to `directory`; without it, none are written. The call must
-/// precede the installation of all other handlers for these signals.
+/// Installs the crash handlers. Writes crash records to `directory`, or none if it is `None`. Must be called
+/// before any other handler for these signals is installed.
 pub(crate) fn watch(directory: Option<&Path>) -> Result<(), ControlError> {
     *place() = Some(Place { directory: directory.map(Path::to_owned), file: None });
     if EARLIER.get().is_some() {
@@ -163,7 +163,7 @@ pub(crate) fn tell<'a>(
 /// records this instance.
 pub(crate) fn beginning<R>(instance: &str, plugin: &str, begin: impl FnOnce() -> R) -> R {
     let record = place().as_mut().map(|place| Record::of(instance, plugin, place));
-    /// Restores the earlier record, even if `begin` panics.
+    /// Guard that restores the earlier record when it is dropped, even if `begin` panics.
     struct Earlier(*const Record);
     impl Drop for Earlier {
         fn drop(&mut self) {

@@ -1,5 +1,5 @@
-//! Crash capture: the frames of a panicked worker's last batch, and a report with the other data that a
-//! replay needs.
+//! Crash capture: the frames of a panicked worker's last batch, and a report. The report holds the other data
+//! that a replay needs.
 
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
@@ -161,7 +161,8 @@ fn write_capture(
     };
     let mut text = serde_json::to_vec_pretty(&report).map_err(|error| error.to_string())?;
     if text.len() > MOST_REPORT_BYTES {
-        // If the configuration makes the report too long, it is left out: a stored revision may replace it.
+        // If the configuration makes the report too long, the report omits the configuration: a stored
+        // revision may replace it.
         report.configuration.clear();
         text = serde_json::to_vec_pretty(&report).map_err(|error| error.to_string())?;
     }
@@ -266,7 +267,8 @@ impl RouteState {
     }
 }
 
-/// Returns the bytes of a pcapng file with the frames, and the number of frames that fit.
+/// Writes the frames as a pcapng file, up to its maximum size. Returns the bytes of the file, and the number
+/// of frames in it.
 fn frames_file(port: &str, at: Duration, frames: &[Vec<u8>]) -> Result<(Vec<u8>, usize), String> {
     let failed = |error: millrace_telemetry::CaptureFileError| error.to_string();
     let mut capture = CaptureFile::new(&[port], u32::from(u16::MAX)).map_err(failed)?;
@@ -283,8 +285,8 @@ fn frames_file(port: &str, at: Duration, frames: &[Vec<u8>]) -> Result<(Vec<u8>,
     Ok((file, frames.len()))
 }
 
-/// Returns source and destination address of the IP packet in a frame, which may have up to two VLAN tags.
-/// Returns nothing for other frames.
+/// Returns source and destination address of the IP packet in a frame with at most two VLAN tags. Returns
+/// nothing for any other frame.
 fn addresses(frame: &[u8]) -> Vec<IpAddr> {
     let word = |at: usize| frame.get(at..at + 2).map(|bytes| u16::from_be_bytes([bytes[0], bytes[1]]));
     let tags = [12, 16].into_iter().take_while(|at| matches!(word(*at), Some(0x8100 | 0x88a8))).count();

@@ -9,7 +9,8 @@ use crate::ControlError;
 use crate::model::Model;
 use crate::view::OnDeathView;
 
-/// Kind of changes that need an explicit `on-death`, because they have no effect after the router has died.
+/// Kind of changes that need an explicit `on-death`, because the changes have no effect on packets after the
+/// router has died.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Need {
     Bindings,
@@ -26,8 +27,8 @@ pub(crate) struct Death {
 }
 
 impl Death {
-    /// Reads the settings from the configuration of the start, in which the options of `run` are already
-    /// applied.
+    /// Reads the `on-death` settings from the configuration of the start. The options of `run` must already
+    /// be applied to it.
     pub fn of(config: &Config, model: &Model) -> Self {
         let kernel_ports = || model.ports.iter().filter(|plan| plan.is_kernel());
         let silent = kernel_ports().find(|plan| plan.config.on_death.is_none());

@@ -46,8 +46,8 @@ impl WorkerHandle {
             match self.link.commands.push(command) {
                 Ok(()) => {
                     self.wake.signal();
-                    // A worker that ends empties its command ring only once. This command may have been too
-                    // late.
+                    // A worker that ends empties its command ring for the last time. This command may have
+                    // come after that, so the worker must be checked again.
                     fence(Ordering::SeqCst);
                     return if self.has_ended() { Err(ended()) } else { Ok(()) };
                 }

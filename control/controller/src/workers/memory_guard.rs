@@ -11,8 +11,8 @@ pub struct MemoryGuard {
     pub recover: fn() -> bool,
 }
 
-/// Maximum memory that a request takes for each byte of its body, in bytes. It covers the text, the parsed
-/// value and the data made from it.
+/// Maximum memory in bytes that a request takes for each byte of its body. It covers the body's text, the
+/// parsed value, and the data made from the value.
 const PER_BYTE: usize = 32;
 
 /// Checks that memory suffices for a request whose body has this many bytes.

@@ -14,7 +14,7 @@ use crate::workers::ask::Ask;
 const AT_ONCE: usize = 64;
 /// Maximum number of routes whose queue accounts a worker reads between two batches.
 const COUNTED_AT_ONCE: usize = 512;
-/// Number of removed parts of the FIB from which on control reclaims their memory.
+/// Number of removed parts of the FIB at which control starts to reclaim their memory.
 const WAITING: usize = 1024;
 
 /// Returns the numbers of the routes that packets held by workers still use.
@@ -52,8 +52,8 @@ impl RouteTable {
         self.0.prefix_of(address)
     }
 
-    /// Sets routes; `None` removes the route of a prefix. When this returns, the workers use the changed
-    /// routes.
+    /// Sets routes; `None` removes the route of a prefix. When this returns, FIB lookups use the changed
+    /// routes. Flow records use them once the workers have carried out their commands.
     ///
     /// # Errors
     /// Returns an error if a worker does not answer; the changes before this point have been made then. Also
@@ -72,7 +72,8 @@ impl RouteTable {
         refused.map_or(Ok(()), Err)
     }
 
-    /// Makes one part of the changes. Returns the error for the first route for which a table is full.
+    /// Makes a part of the changes that fits into one command. If a table is full, returns the error for the
+    /// first route without room.
     fn change_piece(
         &mut self,
         changes: &[(IpNet, Option<Route>)],
@@ -91,7 +92,7 @@ impl RouteTable {
             }));
         }
         if !new.is_empty() {
-            // The workers must know a route before a prefix gets its number.
+            // The workers must know a route before a prefix in the FIB refers to the route's number.
             workers.ask(|reply| RouteCommand::Set(new.clone(), reply))?;
         }
         let mut noted = Vec::with_capacity(changes.len());
@@ -116,7 +117,8 @@ impl RouteTable {
         Ok(refused)
     }
 
-    /// Reclaims the memory of removed routes if there are many, as far as no worker can still read them.
+    /// Reclaims the memory of removed routes once there are many. Keeps the routes that a worker may still
+    /// read.
     fn reuse(&mut self, workers: &mut impl Ask) -> Result<(), ControlError> {
         if self.0.waiting() < WAITING {
             return Ok(());

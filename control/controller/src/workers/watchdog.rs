@@ -2,9 +2,9 @@
 //! the watchdog ends the router, so that the kernel forwards. The next start puts the instance into
 //! quarantine.
 //!
-//! Wall-clock time is no measure of a call, because every call takes long on a busy or stopped machine. The
-//! watchdog adds up the processor time of the worker's thread during the call, and the time that the thread
-//! slept in the call.
+//! The watchdog doesn't measure a call by wall-clock time, because every call takes long on a busy or stopped
+//! machine. It adds up the processor time of the worker's thread during the call, and the time that the
+//! thread slept in the call.
 
 use std::collections::HashMap;
 use std::path::PathBuf;
@@ -67,7 +67,7 @@ impl WorkerThread {
     }
 }
 
-/// Current call of a worker, and its duration so far.
+/// Current call of a worker, which the watchdog suspects to hang, and the duration of the call so far.
 #[derive(Debug, Default)]
 struct Suspicion {
     call: Option<Calling>,
@@ -78,8 +78,9 @@ struct Suspicion {
 }
 
 impl Suspicion {
-    /// Updates the observation with the worker's current call and two times: the processor time of its
-    /// thread, and its sleep since the last check. Returns the duration of the call so far.
+    /// Updates the record after a check. `call` is the worker's current call, `ran` the processor time of the
+    /// worker's thread, and `slept` the thread's sleep since the last check. Returns the duration of the call
+    /// so far.
     fn look(&mut self, call: Option<Calling>, ran: Duration, slept: Duration) -> Duration {
         if call.is_none() || call != self.call {
             (self.call, self.spent) = (call, Duration::ZERO);

@@ -1,8 +1,8 @@
 //! Panics of workers: records a panic, and ends the worker's thread.
 //!
-//! The panic hook records message, location and backtrace. Resolving the function names of the backtrace
-//! takes long, so it happens later. The worker first closes its devices, so that the kernel forwards at once.
-//! Then control gets the record, and writes the capture.
+//! The panic hook records message, location and backtrace, but not yet the function names of the backtrace,
+//! because resolving them takes long. The worker first closes its devices, so that the kernel forwards at
+//! once. Then control gets the record, and writes the capture.
 
 use std::backtrace::Backtrace;
 use std::cell::RefCell;
@@ -58,8 +58,8 @@ fn install_hook() {
     });
 }
 
-/// Records a panic if panics of this thread are recorded, and no panic is recorded yet. Returns whether it
-/// was recorded.
+/// Records a panic, if panics of this thread are to be recorded and this is the first one. Returns whether
+/// the panic was recorded.
 fn note(panic: &PanicHookInfo<'_>) -> bool {
     // Two panics are not recorded: one that occurs while another is being recorded, and one while the
     // thread's storage is destroyed.

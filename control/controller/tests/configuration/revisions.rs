@@ -99,8 +99,8 @@ fn effects_of_single_commands_can_be_restored_after_an_apply() {
         assert_eq!(back(&router).await, (Some(7), "revision 5".to_owned()));
         assert_eq!(back(&router).await, (Some(8), "revision 6".to_owned()));
         assert_runs(&router, &ran).await;
-        // Rolling back an unconfirmed revision restores them as well, and adds no second revision with the
-        // same text.
+        // Rolling back an unconfirmed revision also restores the changes of single commands. Both rollbacks
+        // return to revision 9, and store no copy of it.
         add_filter(&router, "dport 24").await;
         let ran = running(&router).await;
         let order = || Apply { text: BASE.into(), confirm: Some("10m".parse().unwrap()), ..Apply::default() };
@@ -117,7 +117,7 @@ fn effects_of_single_commands_can_be_restored_after_an_apply() {
 #[test]
 fn a_change_of_several_commands_counts_alike_in_differences_revisions_and_events() {
     with_router(async |router| {
-        // Changes both the rate of the scheduler and the rate of its node.
+        // Changes the rate of the scheduler and also the rate of a node.
         let changed = BASE.replace("10mbit", "20mbit");
         let count = compare(&router, &changed).await.changes.len();
         assert_eq!(count, 2, "one change, two commands");

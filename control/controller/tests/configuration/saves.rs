@@ -22,7 +22,7 @@ fn saved_configuration_is_a_revision_and_the_base_of_differences() {
         assert_eq!(revision(&router, 2).await.text, text);
         let runs = revisions(&router).await.into_iter().find(|one| one.runs).unwrap();
         assert_eq!(runs.revision.number, 2);
-        // Without a text, the base is stored, with the later changes written into it.
+        // If the request has no text, the base is stored, with the later changes written into it.
         add_filter(&router, "dport 23").await;
         let kept = keep(&router, Keep::default(), Role::Operator).await.unwrap();
         assert_eq!((kept.number, kept.changes, &*kept.origin), (3, 1, "router.toml"));

@@ -1,5 +1,5 @@
-//! Tests of the filter check: it names filters that never win, that are ambiguous, or that lose against
-//! routes.
+//! Tests of the filter check, which names three kinds of filters: filters that never win, ambiguous filters,
+//! and filters that lose against routes.
 
 use millrace_controller::operation::CheckFilters;
 

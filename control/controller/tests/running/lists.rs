@@ -1,4 +1,4 @@
-//! Tests of lists of routes and filters. A list is added or removed as a whole; if it is refused, nothing
+//! Tests of lists of routes and filters. A list is added or removed as a whole. If a list is refused, nothing
 //! changes, and the error names each wrong entry.
 
 use millrace_controller::operation::{AddFilters, AddRoutes, GetStatus, RemoveRoutes};
@@ -20,8 +20,8 @@ fn a_list_of_routes_comes_and_goes_whole() {
     with_router(async |router| {
         let before = state(&router).await;
         let net = |number: u32| format!("10.{}.{}.0/24", 100 + number / 256, number % 256);
-        // The list has a next hop in the subnet of an earlier route in the list, and more routes than one
-        // group holds.
+        // The list has more routes than one group holds, and a next hop in the subnet of an earlier route of
+        // the list.
         let mut list = vec![NewRoute { port: Some("wan".into()), ..route("192.0.2.0/24", &[]) }];
         list.push(route("198.51.100.0/24", &["192.0.2.7"]));
         list.extend((0..5000).map(|number| route(&net(number), &["10.2.0.9"])));

@@ -122,7 +122,7 @@ fn a_scheduler_that_is_refused_leaves_nothing_behind() {
         }
         assert!(set_queue(&router, "f", None, json!({"rate": "7mbit"})).await.is_err());
         assert_eq!((shown(&router).await, apply(&router, leaf).await), (before, Ok(vec![])));
-        // A configuration without the settings of a flow removes them.
+        // Applying a configuration that has no settings for the flow removes the flow's settings.
         set(json!({"quantum": "3000B", "threshold": "9000B"})).await.unwrap();
         let said = flows(&router).await;
         assert_eq!(
@@ -151,7 +151,8 @@ fn twenty_thousand_leaves_are_added_and_removed_as_configured() {
     with_router(async |router| {
         apply(&router, &wide(20_000)).await.unwrap();
         let filter = to_queue(&router, "dport 1", "f19999").await;
-        // First one leaf is removed, then one changes its kind, and finally all leaves but three are removed.
+        // First removes one leaf, then changes the kind of another leaf, and finally removes all leaves but
+        // three.
         let removal = NodeRemoval { to: Some("f50".into()), with_filters: false };
         remove_node(&router, ("wan", "f19999"), removal).await.unwrap();
         assert_eq!(actions(&router).await, [("dport 1".to_owned(), "queue f50".to_owned())]);

@@ -121,7 +121,7 @@ async fn actions(router: &Router) -> Vec<(String, String)> {
     bindings(router).await.unwrap().into_iter().map(|one| (one.filter, one.action)).collect()
 }
 
-/// Adds a scheduler with three leaves at `wan`. A leaf of `lan` has the same name as one of them.
+/// Adds a scheduler with three leaves at `wan`. Port `lan` gets a leaf with the name of one of these leaves.
 async fn trees(router: &Router) {
     add(router, "wan", json!({"name": "top", "kind": "priority"})).await;
     for (level, leaf) in ["voice", "video", "rest"].into_iter().enumerate() {
@@ -138,7 +138,8 @@ fn leaf_named_by_filters_stays_until_the_filters_are_dealt_with() {
         to_queue(&router, "dport 2", "voice").await;
         to_queue(&router, "dport 3", "video").await;
         let before = running(&router).await;
-        // Removes the leaf, or the node above it. Its queue exists at no other port.
+        // Neither the leaf `voice` nor the node above it can be removed. The queue `voice` exists at no other
+        // port, and filters name it.
         for node in ["voice", "top"] {
             let refused = remove_node(&router, ("wan", node), NodeRemoval::default()).await.unwrap_err();
             for words in
@@ -148,7 +149,7 @@ fn leaf_named_by_filters_stays_until_the_filters_are_dealt_with() {
             }
             assert_eq!(running(&router).await, before);
         }
-        // This queue exists at the other port too.
+        // The queue `video` exists at port `lan` too, so its leaf at `wan` can be removed.
         let removed = remove_node(&router, ("wan", "video"), NodeRemoval::default()).await.unwrap();
         assert_eq!(removed.filters.len(), 0);
         let to = |to: &str| NodeRemoval { to: Some(to.into()), with_filters: false };

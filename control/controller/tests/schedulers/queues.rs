@@ -17,7 +17,8 @@ fn all_spellings_of_a_flow_are_one_reservation() {
         let text = running(&router).await;
         assert_eq!(text.matches("[[port.scheduler.flow]]").count(), 1, "{text}");
         assert!(text.contains(FLOW), "{text}");
-        // The same flow from another ingress port shares the queue, so it can't have settings of its own.
+        // The same flow from another ingress port shares the flow's queue, so it can't have settings of its
+        // own.
         let by_wan = FLOW.replace("in lan", "in wan");
         for said in [json!({"rate": "1mbit"}), json!({"rate": null})] {
             let refused = set(&by_wan, said).await.unwrap_err();

@@ -33,7 +33,7 @@ pub(super) struct Listing {
     pub sequence: u32,
     /// Whether the kernel lost or skipped entries, so that an unlisted entry may still exist.
     pub incomplete: bool,
-    /// Total number of differences in the state when the list began.
+    /// Value of `HostState::differences` when the list began.
     pub differences: u64,
     /// Number of times that this list was started again.
     pub attempts: u32,

@@ -22,7 +22,8 @@ use tokio::task::JoinHandle;
 use crate::{HostChange, HostError, HostState};
 use worker::Worker;
 
-/// Maximum number of batches queued for a slow reader; further changes are joined into one batch.
+/// Maximum number of batches queued for a slow reader. Further changes are joined into one batch, which is
+/// sent later.
 const WAITING_BATCHES: usize = 16;
 
 /// Options of a mirror.
@@ -100,8 +101,8 @@ impl Mirror {
         Ok((Self { shared, comparisons, task }, receiver))
     }
 
-    /// Returns the state as of the last message. Hold the guard only briefly: the mirror waits until it is
-    /// dropped.
+    /// Returns the state as of the last message. The mirror waits while the caller holds the guard, so hold
+    /// the guard only briefly.
     pub fn state(&self) -> RwLockReadGuard<'_, HostState> {
         self.shared.read()
     }

@@ -26,8 +26,8 @@ const GROUPS: [u32; 10] = [1, 3, 4, 5, 7, 9, 11, 24, 25, 32];
 const BUFFERS_PER_ITERATION: usize = 16;
 /// Number of changes from which a batch is sent although more messages are waiting.
 const LARGE_BATCH: usize = 65536;
-/// Delay of the route list after a device event. The kernel announces that a device went down before it drops
-/// the device's routes.
+/// Delay between a device event and the list of the device's routes. The kernel first announces that a device
+/// went down, and then drops the device's routes.
 const SETTLING: Duration = Duration::from_millis(100);
 const FIRST_LIST: Duration = Duration::from_secs(60);
 const MOST_ATTEMPTS: u32 = 10;
@@ -177,7 +177,8 @@ impl Worker {
             return Ok(());
         }
         if self.overrun {
-            // The kernel drops further notifications until the mirror has emptied the socket's buffer once.
+            // After an overrun, the kernel drops further notifications until the mirror has emptied the
+            // socket's buffer once.
             if self.idle {
                 self.overrun = false;
                 self.unsettled.clear();
@@ -324,7 +325,7 @@ impl Worker {
     fn step_ended(&mut self, errno: i32) -> Result<(), HostError> {
         let Some(mut listing) = self.listing.take() else { return Ok(()) };
         if errno != 0 && !matches!(errno, libc::EOPNOTSUPP | libc::EAFNOSUPPORT) {
-            // The device may be gone by now, which is no problem. Any other error recurs at the next
+            // The device may have been removed, which is no problem. Any other error occurs again in the next
             // comparison, which reports it.
             listing.incomplete = true;
             listing.steps.clear();
@@ -355,8 +356,8 @@ impl Worker {
                 self.comparison_due = true;
                 Ok(())
             }
-            // Changes of routes interrupted the list, so list the device again. (If the device is gone,
-            // `errno` is not 0.)
+            // Changes of routes interrupted the list of a device's routes, so list them again. (If the device
+            // has been removed, `errno` is not 0.)
             Reason::Device if !self.overrun && errno == 0 => {
                 if let Scope::RoutesOf(ifindex) = listing.scope {
                     self.unsettled.insert(ifindex);
@@ -374,7 +375,7 @@ impl Worker {
         let differences = state.differences() - listing.differences;
         drop(state);
         if listing.scope == Scope::All && !matches!(listing.reason, Reason::Start) {
-            // Lists contain no queueing disciplines, so they may have changed unnoticed.
+            // The list shows no queueing disciplines, so these may have changed unnoticed.
             self.pending.push(HostChange::Queueing(None));
         }
         self.shared.news.send_replace(());

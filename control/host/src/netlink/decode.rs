@@ -16,8 +16,8 @@ pub(crate) fn decode(kind: u16, flags: u16, payload: &[u8]) -> Option<KernelMess
     let family = payload.first().copied().unwrap_or(0);
     let internet = Family::from_number(family);
     match kind {
-        // Bridges report their ports in messages of another family; only family 0 describes the device
-        // itself.
+        // A bridge reports its ports by link messages with another family. Only messages with family 0
+        // describe the device itself.
         rtm::NEWLINK if family == 0 => link(payload).map(KernelMessage::Link),
         rtm::DELLINK if family == 0 => word(payload, 4).map(KernelMessage::LinkGone),
         rtm::NEWADDR if internet.is_some() => address(payload).map(KernelMessage::Address),
@@ -106,7 +106,8 @@ fn address(payload: &[u8]) -> Option<HostAddress> {
 }
 
 fn neighbour_message(kind: u16, payload: &[u8]) -> Option<KernelMessage> {
-    // The kernel derives some entries from the address itself. It adds and removes these without a message.
+    // Ignore entries whose link address the kernel derives from the IP address: the kernel adds and removes
+    // them without a message.
     let neighbour = neighbour(payload).filter(|neighbour| !derived(neighbour))?;
     Some(match kind {
         rtm::NEWNEIGH => KernelMessage::Neighbour(neighbour),

@@ -101,7 +101,8 @@ impl Socket {
         let mut raw = RawSocket::new(protocol).map_err(|error| failed("opening the socket", error))?;
         let address = raw.bind_auto().map_err(|error| failed("binding the socket", error))?;
         raw.connect(&SocketAddr::new(0, 0)).map_err(|error| failed("connecting to the kernel", error))?;
-        // The kernel applies dump filters only with strict checking. Old kernels have neither.
+        // The kernel applies the filters of dump requests only with strict checking. Old kernels have neither
+        // filters nor strict checking.
         let _ = raw.set_netlink_get_strict_chk(true);
         // Lets the kernel omit the copy of the request in acknowledgements.
         let _ = raw.set_cap_ack(true);

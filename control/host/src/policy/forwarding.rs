@@ -94,7 +94,7 @@ mod tests {
             let advice = told(off, use_made);
             assert_eq!(advice.sysctl, "net.ipv4.ip_forward=1");
             assert!(advice.consequence.contains(words), "{advice:?}");
-            // The router follows a device's own switch, whatever its setting `forwarding` is.
+            // The router respects the switch of a single device with any value of its setting `forwarding`.
             let device = told((Family::Ipv4, true), use_made);
             assert_eq!(device.sysctl, "net.ipv4.conf.r1.forwarding=1");
             let text = "forwarding of IPv4 is off at r1 alone, so neither the kernel nor Millrace forwards packets received there";

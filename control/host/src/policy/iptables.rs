@@ -30,7 +30,7 @@ pub(super) fn inspect() -> Result<Vec<PolicyFinding>, HostError> {
     ];
     let mut findings = Vec::new();
     for (program, file, family, level) in families {
-        // Use the entry of this thread: the entry of the process is about the namespace of the process's
+        // Use the entry of this thread. The entry of the process belongs to the namespace of the process's
         // first thread.
         let tables = fs::read_to_string(format!("/proc/thread-self/net/{file}")).unwrap_or_default();
         for table in tables.lines() {
@@ -40,8 +40,8 @@ pub(super) fn inspect() -> Result<Vec<PolicyFinding>, HostError> {
     Ok(findings)
 }
 
-/// Returns the number of rules of a table, without the policies of its built-in chains; 1 if they can't be
-/// counted.
+/// Returns the number of rules of a table. The policies of built-in chains don't count as rules. Returns 1 if
+/// the rules can't be counted.
 fn rules(table: &str, family: AddressFamily, level: libc::c_int) -> Result<u32, HostError> {
     let failed = |errno: nix::Error| HostError::Socket { what: "asking for iptables", source: errno.into() };
     let socket = socket(family, SockType::Raw, SockFlag::SOCK_CLOEXEC, SockProtocol::Raw).map_err(failed)?;

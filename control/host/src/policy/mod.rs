@@ -131,7 +131,8 @@ fn surroundings(socket: &mut Socket, ports: &[u32]) -> Result<Surroundings, Host
     Ok(Surroundings { ports: ports?, state })
 }
 
-/// Returns success if the kernel was built without the listed facility.
+/// Converts the error of listing a facility that the kernel lacks to success. Returns any other result
+/// unchanged.
 fn unless_lacking(listed: Result<(), HostError>) -> Result<(), HostError> {
     match listed {
         Err(HostError::Refused { source, .. } | HostError::Socket { source, .. }) if lacking(&source) => {

@@ -93,7 +93,8 @@ fn base_chain(payload: &[u8]) -> Option<BaseChain> {
             3 => chain.name = text(value),
             4 => hook = Some(value),
             5 => chain.policy = network_number(value)?,
-            // Rules can't jump to a base chain, so its use count is its number of rules.
+            // The use count of a chain includes rules that jump to the chain. No rule can jump to a base
+            // chain, so here it is the number of the chain's own rules.
             6 => chain.rules = network_number(value)?,
             _ => {}
         }

@@ -20,8 +20,8 @@ impl HostState {
         }
         let (ifindex, net) = (address.ifindex, address.net());
         changes.push(HostChange::Address { ifindex, net, present: true });
-        // The first IPv4 address of a device enables IPv4 on the device. This examines all routes by the
-        // device, so it must not happen for each of thousands of addresses.
+        // The first IPv4 address of a device enables IPv4 on the device. The change examines all routes by
+        // the device, so make it only for the first of possibly thousands of addresses.
         if is_first {
             let affected = self.affected_by_device(ifindex);
             self.transition(affected, changes, |state| state.mark_next_hops(ifindex, false));
@@ -36,8 +36,8 @@ impl HostState {
         }
         if address.address.is_ipv4() {
             lose_source(self, address.address, changes);
-            // If this address was unknown, the device may have other unknown addresses, so IPv4 stays
-            // enabled.
+            // If the mirror didn't know this address, the device may have other addresses that the mirror
+            // doesn't know. So IPv4 stays enabled.
             if was_known {
                 self.disable_ipv4_without_address(ifindex, changes);
             }
@@ -54,8 +54,8 @@ impl HostState {
 }
 
 /// Drops IPv4 routes whose preferred source is no longer an address of the host, as the kernel does without a
-/// message. During a list of all addresses, another device may still turn out to have the address. Then the
-/// routes stay, marked as in doubt.
+/// message. During a list of all addresses, the list may still show that another device has the address.
+/// Therefore the routes then stay, marked as in doubt.
 fn lose_source(state: &mut HostState, source: IpAddr, changes: &mut Vec<HostChange>) {
     let is_unsure = state.outdated.awaits_addresses();
     if has_address(state, source, if is_unsure { state.generation } else { 0 }) {
@@ -69,8 +69,8 @@ fn lose_source(state: &mut HostState, source: IpAddr, changes: &mut Vec<HostChan
     }
 }
 
-/// Whether any device has an address that the kernel has confirmed since `generation`. Examines each
-/// device once, not each address.
+/// Whether any device has an address that the kernel has confirmed since `generation`. Looks up the address
+/// once for each device, and doesn't scan all addresses.
 fn has_address(state: &HostState, wanted: IpAddr, generation: u32) -> bool {
     let mut from = 0;
     while let Some(((ifindex, ..), _)) = state.addresses.range((from, FIRST, 0)..).next() {

@@ -54,8 +54,8 @@ fn retain_ipv4(state: &mut HostState, ifindex: u32, mut keep: impl FnMut(&mut St
     }
 }
 
-/// Removes all routes and next-hop objects of a removed device. One next hop on the device removes the
-/// whole IPv4 multipath route.
+/// Removes all routes and next-hop objects of a removed device. An IPv4 multipath route is removed as a
+/// whole, even if only one next hop is on the device.
 fn drop_routes_of(state: &mut HostState, ifindex: u32) {
     for id in state.next_hops.on_device(ifindex) {
         state.outdated.note_lost_member(id);
@@ -65,7 +65,7 @@ fn drop_routes_of(state: &mut HostState, ifindex: u32) {
     let users: Vec<IpNet> = state.routes.dependants(Dependency::Device(ifindex)).collect();
     for prefix in users {
         state.routes.retain(prefix, |route| {
-            // Routes by a known next-hop object are gone already: `drop_next_hop` removed them.
+            // `drop_next_hop` has already removed the routes by known next-hop objects.
             let by_unknown_object =
                 route.entry.next_hop_id.is_some_and(|id| state.next_hops.resolve(id).is_none());
             let hops = &route.entry.next_hops;
@@ -99,8 +99,8 @@ fn follow_link(state: &mut HostState, ifindex: u32, was: (bool, bool), now: (boo
     }
 }
 
-/// Removes a device and all objects on it, apart from its forwarding switches. A new device with the same
-/// index may have announced these already.
+/// Removes a device and all objects on it, except its forwarding switches: the kernel may already have
+/// announced these for a new device with the same index.
 pub(super) fn remove_without_switches(state: &mut HostState, ifindex: u32, changes: &mut Vec<HostChange>) {
     let affected = state.affected_by_device(ifindex);
     let mut was_here = false;

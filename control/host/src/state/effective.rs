@@ -61,7 +61,8 @@ fn hidden_by_main(state: &HostState, prefix: IpNet) -> bool {
     false
 }
 
-/// Whether a table has a usable route to exactly this prefix that ends the search.
+/// Whether a table has a usable route to exactly this prefix, other than `throw`. Such a route ends the
+/// kernel's search.
 fn holds(state: &HostState, prefix: IpNet, table: u32) -> bool {
     first_usable(state, state.routes.get(prefix), table).is_some_and(|route| route.kind != RouteKind::Throw)
 }
@@ -73,8 +74,8 @@ fn hidden_by_local(state: &HostState, prefix: IpNet) -> bool {
 }
 
 fn hop_usable(state: &HostState, entry: &RouteEntry, hop: &HostNextHop) -> bool {
-    // For IPv6, the kernel marks next hops dead only when their device goes down. The state of the device is
-    // newer here than in an old route message.
+    // For IPv6, the kernel marks next hops dead only when their device goes down. An old route message may be
+    // outdated in this, so use the state of the device.
     let disabled = hop.dead && entry.prefix.addr().is_ipv4() && entry.next_hop_id.is_none();
     !disabled && state.link(hop.ifindex).is_some_and(crate::HostLink::usable)
 }

@@ -55,9 +55,10 @@ pub enum KernelMessage {
 pub enum Placement {
     /// Before the other routes: the kernel uses the new route instead of them.
     Prepend,
-    /// After the other routes. For IPv6, the new next hops join theirs in a multipath route.
+    /// After the other routes. For IPv6, the new next hops join the next hops of these routes in a multipath
+    /// route.
     Append,
-    /// In place of the first of these routes.
+    /// In place of the first of the other routes.
     Replace,
     /// In the order of a list, which is the kernel's order.
     Listed,

@@ -107,8 +107,8 @@ impl HostState {
         change(self, message, changes);
     }
 
-    /// Applies an entry of a list that [`HostState::begin_list`] began, and counts it if it differs from this
-    /// state. Ignores objects that newer notifications have changed ([`outdated`](outdated)).
+    /// Applies an entry of a list that [`HostState::begin_list`] began. If the entry differs from this state,
+    /// counts a difference. Ignores objects that newer notifications have changed ([`outdated`](outdated)).
     pub fn apply_listed(&mut self, message: KernelMessage, changes: &mut Vec<HostChange>) {
         let Some(message) = self.outdated.current_part(message, &self.routes) else { return };
         let known = changes.len();

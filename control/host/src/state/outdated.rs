@@ -1,25 +1,27 @@
 //! Objects that notifications name during a list (netlink dump).
 //!
-//! The kernel builds each part of a list first, and queues it later. Notifications of changes in between come
-//! before the part, although the part is older. So notifications outweigh lists. A listed object is left out
-//! if a notification since the start of the list names the object. It is also left out if a notification
-//! removes an object that it depends on. Each next hop of an IPv6 route counts as an object of its own, and
-//! so does each switch of a device.
+//! The kernel builds each part of a list first, and queues it for the socket later. A notification of a
+//! change in between arrives before the part, although the part shows the older state. So notifications
+//! outweigh lists. The mirror ignores a listed object if a notification since the start of the list names the
+//! object, or removes another object on which it depends. Each next hop of an IPv6 route counts as an object
+//! of its own, and so does each switch of a device.
 //!
-//! Until the next list, a list may wrongly leave out:
+//! In these cases, the mirror wrongly ignores a current object until the next list:
 //! - a change that no notification reports (an XDP link, a queueing discipline, the neighbour state),
 //! - a route that the mirror does not know yet, if a notification replaces another route of the same metric,
-//! - a route that the mirror takes for the replaced one, because it does not know the kernel's first route,
+//! - a route that the mirror believes to be the replaced one, because it does not know the kernel's first
+//!   route,
 //! - a route by a next-hop object that moves to a device created anew,
 //! - a route from an address of two devices, if the list is newer than the notifications of the address,
-//! - a group with a lower id than a member, if the mirror knows the member on another device that is removed.
+//! - a next-hop group with a lower id than one of its members, if the mirror knows this member on another
+//!   device, and that device is removed.
 //!
-//! A list may wrongly bring back:
+//! In these cases, a list brings back an object that no longer exists:
 //! - routes that the kernel drops silently as a device goes down, until the mirror lists the device's routes,
 //! - until the next list, a replaced IPv6 route that the mirror does not know. This happens if exactly one of
 //!   the old and the new route has a gateway and no next-hop object,
 //! - until the next list, a replaced route that the mirror knows behind a route which the kernel no longer
-//!   has. A rule against it would remove current routes after each replacement.
+//!   has. A rule against this case would remove current routes after each replacement.
 //!
 //! If a list stays incomplete, routes from an address that is removed meanwhile stay until the next list.
 
@@ -50,8 +52,8 @@ struct Notes {
     routes: HashMap<IpNet, Vec<RouteNote>>,
     /// Removed objects; the kernel removes most of their dependants without a notification.
     removed: HashSet<Dependency>,
-    /// Next-hop objects that groups have lost with the objects' device. A list of groups does not name the
-    /// devices of members.
+    /// Next-hop objects that groups have lost because the objects' device was removed. The list of groups
+    /// does not name the devices of members.
     lost_members: HashSet<u32>,
 }
 
@@ -167,7 +169,7 @@ impl Outdated {
         }
         let is_on_removed = device(&message).is_some_and(|ifindex| notes.is_removed(ifindex));
         match message {
-            // Groups that the list named earlier may have this object as a member.
+            // Report the object as removed: groups that the list named earlier may have it as a member.
             KernelMessage::NextHop(object) if is_on_removed => Some(KernelMessage::NextHopGone(object.id)),
             _ if is_on_removed => None,
             KernelMessage::NextHop(object) => Some(notes.current_next_hop(object)),
@@ -226,7 +228,8 @@ impl Notes {
                 return KernelMessage::NextHopGone(object.id);
             }
         }
-        // This object is current: the mirror may have known it on another device, or with fewer members.
+        // The list names this object, so the object exists. The mirror noted its loss because it knew the
+        // object on another device, or with fewer members.
         self.lost_members.remove(&object.id);
         self.removed.remove(&Dependency::NextHop(object.id));
         KernelMessage::NextHop(object)
@@ -265,8 +268,8 @@ impl Notes {
         let hops = &route.next_hops;
         match route.next_hop_id {
             Some(id) if self.removed.contains(&Dependency::NextHop(id)) => true,
-            // A route by a group is outdated only if all its next hops are: a group loses its members one by
-            // one.
+            // A group loses its members one by one. So a route by a group is outdated only if all its next
+            // hops are outdated.
             Some(_) => !hops.is_empty() && hops.iter().all(on_removed),
             None => hops.iter().any(on_removed),
         }

@@ -34,8 +34,8 @@ pub(super) struct StoredRoute {
     /// Whether a device has lost the route's source address, and the list in progress must tell whether
     /// another device has it.
     source_in_doubt: bool,
-    /// Placement by the last message; `Replace` if a notification has left the route in its place. Listed
-    /// routes are placed before the routes that were appended since the list began.
+    /// Placement by the last message about the route; `Replace` if a notification has left the route in its
+    /// place. Routes of a list are placed before the routes that were appended since the list began.
     placement: Placement,
 }
 
@@ -170,8 +170,8 @@ fn forget(dependants: &mut HashMap<Dependency, HashSet<IpNet>>, dependency: Depe
 }
 
 fn dependencies(entry: &RouteEntry) -> impl Iterator<Item = Dependency> + '_ {
-    // A known next-hop object is resolved when the route is used. For an unknown object, the next hops of the
-    // message count.
+    // A known next-hop object is resolved when the route is used. If the object is unknown, the next hops in
+    // the message apply.
     let devices = entry.next_hops.iter().map(|hop| Dependency::Device(hop.ifindex));
     let object = entry.next_hop_id.map(Dependency::NextHop);
     devices.chain(object).chain(entry.preferred_source.map(Dependency::Source))
@@ -224,8 +224,8 @@ fn joins(entry: &RouteEntry) -> bool {
         && entry.next_hops.iter().all(|hop| hop.gateway.is_some())
 }
 
-/// Returns the identity of a next hop. Two different encapsulations by one gateway have the same identity,
-/// although the kernel distinguishes them.
+/// Returns the identity of a next hop. Next hops that differ only in their encapsulation have the same
+/// identity here, although the kernel distinguishes them.
 fn hop_key(hop: &HostNextHop) -> (u32, Option<IpAddr>, bool) {
     (hop.ifindex, hop.gateway, hop.encap)
 }
@@ -263,8 +263,8 @@ pub(super) fn joined<'a>(
     })
 }
 
-/// Inserts a route of a list. Routes arrive in the kernel's order. A known route keeps its place if that
-/// agrees with the order: the list of one device names only some routes of a prefix.
+/// Inserts a route of a list. Routes arrive in the kernel's order. A known route keeps its place if the place
+/// agrees with this order, because the list of one device lacks other routes of the prefix.
 fn insert_listed(routes: &mut Vec<StoredRoute>, entry: RouteEntry, generation: u32) {
     let stored = StoredRoute::new(entry, Placement::Listed, generation);
     let is_current =
@@ -299,9 +299,9 @@ fn insert_notified(
         placement = Placement::Append;
     }
     let (place, replaced) = if replaces { remove_replaced(routes, &entry) } else { (None, Vec::new()) };
-    // During a list, a route known to the mirror may be new to the kernel. Either the list has brought it
-    // before its notification, or the list will remove the old one. Without a list in progress, the kernel
-    // announces a known route again, in its place.
+    // During a list, a route that the mirror knows may be new in the kernel: either the list brought the new
+    // route before its notification, or the mirror's route is an old one that the list will remove. Without a
+    // list in progress, the kernel announces a known route again, and the route keeps its place.
     let may_be_new = |route: &StoredRoute| {
         listing && (route.generation < generation || route.placement == Placement::Listed)
     };

@@ -74,7 +74,8 @@ impl HostState {
 
     fn sweep_devices(&mut self, arriving: &BTreeSet<u32>, changes: &mut Vec<HostChange>) {
         let generation = self.generation;
-        // Routes from these addresses need no check: the list has named the routes that still exist.
+        // Remove the unlisted addresses, but not the routes from these addresses: the list has named the
+        // routes that still exist.
         self.addresses.retain(|(ifindex, ..), address| {
             if address.generation < generation {
                 let net = address.value.net();
@@ -88,8 +89,8 @@ impl HostState {
         let links = self.links.values().filter(|link| link.generation < generation);
         let links: Vec<_> = links.map(|link| link.value.ifindex).collect();
         links.into_iter().for_each(|ifindex| remove_without_switches(self, ifindex, changes));
-        // A device may have come and gone while notifications were lost, and left its switches here. Keep the
-        // switches of arriving devices: the kernel announces them before the device.
+        // Remove the switches of devices that came and went while notifications were lost. Keep the switches
+        // of arriving devices: the kernel announces switches before their device.
         let switches: BTreeSet<u32> = self.forwarding.devices.keys().map(|(ifindex, _)| *ifindex).collect();
         let left = switches.difference(arriving).filter(|ifindex| !self.links.contains_key(*ifindex));
         left.for_each(|ifindex| self.forwarding.remove_device(*ifindex, changes));

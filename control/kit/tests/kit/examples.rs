@@ -146,8 +146,8 @@ fn ack_monitor_in_c_builds_and_counts() {
     plugin.init("{}").unwrap();
     let last = u32::MAX;
     let mut frames: Vec<_> = [last, last, last, last, 5, 5, last].map(|number| ack(number, &[])).into();
-    // A segment with data is no duplicate acknowledgment. Neither is a segment with a truncated header, which
-    // the plugin does not see.
+    // The plugin counts neither of these segments as a duplicate acknowledgment: one has data, and the header
+    // of the other is truncated, so the plugin can't read it.
     frames.extend([ack(5, &[1]), ack(5, &[])[..40].to_vec()]);
     let mut state = [0_u64; 2];
     let said = plugin.frames(&mut frames, &mut state);

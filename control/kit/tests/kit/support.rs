@@ -32,8 +32,8 @@ impl Drop for Folder {
     }
 }
 
-/// Returns the folder of intermediate files, which all tests and runs share, so that Rust's standard library
-/// is compiled once. It lies beside this test program, or in the cache folder if the test program is in the
+/// Returns the folder of intermediate files. All tests and runs share it, so Rust's standard library is
+/// compiled only once. It lies beside this test program, or in the cache folder if the test program is in the
 /// repository.
 pub fn target() -> PathBuf {
     let clone = repository().canonicalize().unwrap();

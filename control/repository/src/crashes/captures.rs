@@ -103,8 +103,8 @@ impl CrashCaptures {
         self.0.join(format!("{name}.{extension}"))
     }
 
-    /// Removes the oldest captures, but never `added`: after the clock was set back, the new name may be the
-    /// first one in order.
+    /// Removes the oldest captures by their names, but never `added`: if the clock was set back, the name of
+    /// the newest capture may sort first.
     fn remove_oldest(&self, added: &str) {
         let names = self.names();
         let without_report = self.names_of(FRAMES).into_iter().filter(|name| !names.contains(name));

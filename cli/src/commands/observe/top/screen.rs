@@ -19,7 +19,7 @@ const QUEUES: &str = "port | queue=name | promised b/s=promised | delivered b/s=
 const INSTANCES: &str = "instance=name | plugin | health | packets/s=rate | packets | faults";
 const FLOWS: &str = "packets/s=packet_rate | bits/s=bit_rate | level | flow | bindings";
 
-/// The two latest snapshots, for rates, and the state of the display.
+/// The two latest snapshots, from which rates are calculated, and the state of the display.
 #[derive(Debug)]
 pub struct Screen {
     look: Look,
@@ -135,7 +135,8 @@ impl Screen {
         (grown >= 0.0 && time > 0.0).then(|| grown / time)
     }
 
-    /// Returns the queues, with their rates converted to floating point for display, as for ports.
+    /// Returns the queues. Converts their rates to floating-point numbers, so that they are displayed like
+    /// the rates of ports.
     fn queues(&self) -> Vec<Value> {
         let mut queues = rows(&self.look.queues).to_vec();
         for queue in &mut queues {

@@ -84,8 +84,8 @@ fn resumed(query: EventQuery, headers: &HeaderMap) -> Result<EventQuery, Problem
     Ok(EventQuery { since: Some(number), last: None, ..query })
 }
 
-/// Reader of the event log for one client, at the client's own pace. For events removed before they were
-/// read, the client gets their number.
+/// Reader of the event log for one client, at the client's own pace. If the log has removed events before
+/// this client could read them, the client gets the number of these events.
 struct Follower {
     events: Events,
     newest: watch::Receiver<u64>,

@@ -203,7 +203,7 @@ fn of_parts(status: &StatusView) -> [Family; 6] {
     ]
 }
 
-/// Counter of each port: name, description, and value.
+/// Counter that each port has: name, description, and function that returns its value.
 type OfPort = (&'static str, &'static str, fn(&PortView) -> u64);
 
 fn of_ports(ports: &[PortView]) -> Vec<Family> {

@@ -62,7 +62,7 @@ impl RatesView {
         let seconds = (now.seconds - before.seconds).max(1e-3);
         let ports = now.ports.iter().map(|port| {
             let old = before.ports.iter().find(|old| old.name == port.name);
-            // If the counter was cleared since the previous sample, its value is the growth.
+            // If the counter was cleared since the previous sample, it has grown by its current value.
             let rate = |counter: fn(&PortCountersView) -> u64| {
                 let (now, old) = (counter(port), old.map_or(counter(port), counter));
                 now.checked_sub(old).unwrap_or(now) as f64 / seconds

@@ -64,8 +64,8 @@ async fn long_bodies_share_a_memory_budget_and_short_bodies_pass() {
         if answer.status() == StatusCode::SERVICE_UNAVAILABLE {
             break (waiting, answer);
         }
-        // The router took this request's bytes before the second long body had arrived, so it refused that
-        // one instead. Try again.
+        // The router charged the third request before the second body had arrived, so it refused the second
+        // request instead. Try again.
         assert!(Instant::now() < deadline, "{}", answer.status());
     };
     assert_eq!(refused.headers()["retry-after"], "1");

@@ -52,7 +52,8 @@ pub(super) const CHANGES: &[(&str, &str, &str)] = &[
     ("POST /revisions", "", r#"{"comment": "so it stays"}"#),
 ];
 
-/// Operations that don't change the configuration, or that end a pending confirmation.
+/// Operations that don't change the configuration, or that end a pending confirmation. Each has a path and a
+/// body, as in [`CHANGES`].
 pub(super) const OTHERS: &[(&str, &str, &str)] = &[
     ("POST /tokens", "", r#"{"name": "t", "role": "viewer", "expires": "60s"}"#),
     ("DELETE /tokens/{name}", "/tokens/t", ""),
@@ -139,7 +140,7 @@ async fn every_change_is_refused_while_a_configuration_waits_to_be_confirmed() {
         let (status, answer) = ask(&server, other).await;
         assert_ne!(status, StatusCode::CONFLICT, "{other:?}: {answer}");
     }
-    // After the confirmation has ended, the same changes succeed, except those of plugins.
+    // Once the confirmation has ended, the same changes succeed. Operations of plugins are left out.
     for change in CHANGES.iter().filter(|(operation, ..)| !operation.contains("plugins")) {
         let (status, answer) = ask(&server, change).await;
         let is_no_error =

@@ -37,8 +37,8 @@ const LIVE_PORT: &[&str] = &["address", "reverse-path", "input-weight", "schedul
 /// Changes that turn one configuration into another.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Difference {
-    /// Changes in an order in which they can be made: an object is added before the objects that use it, and
-    /// removed after them.
+    /// Changes in an order in which they can be made: an object is added before other objects use it, and
+    /// removed after the objects that used it.
     pub changes: Vec<Change>,
     /// Differences that only a restart removes.
     pub restart: Vec<Restart>,
@@ -122,8 +122,8 @@ impl Config {
     }
 }
 
-/// Adds the changes of ports and their schedulers. Doesn't add changes that only remove scheduler nodes, but
-/// returns them.
+/// Adds the changes of ports and their schedulers. Changes that only remove scheduler nodes are not added but
+/// returned, so that the caller can add them later.
 fn set_ports(ports: &Compared<'_, Port>, all: &mut Difference) -> Vec<Change> {
     ports.changed.iter().for_each(|(from, to)| set_port(from, to, all));
     let schedulers = ports.changed.iter().filter(|(from, to)| from.scheduler != to.scheduler);
@@ -175,7 +175,8 @@ fn set_neighbours_and_routes(from: &Config, to: &Config, changes: &mut Vec<Chang
     changes.extend(routes.new.into_iter().cloned().map(Change::AddRoute));
 }
 
-/// Objects that must be removed and created again, although they keep their name.
+/// Instances that get another plugin, and gates that get another position. They keep their names, but must be
+/// removed and created again.
 struct Anew<'a> {
     instances: Vec<(&'a Instance, &'a Instance)>,
     gates: Vec<(&'a Gate, &'a Gate)>,
@@ -194,8 +195,8 @@ impl<'a> Anew<'a> {
     }
 }
 
-/// Changes of bindings and filters. Some come before the changes of the objects that they name, the others
-/// after them.
+/// Changes of bindings and filters, in two groups: before and after the changes of the gates and instances
+/// that they name.
 struct Bindings {
     before: Vec<Change>,
     after: Vec<Change>,
@@ -213,8 +214,8 @@ fn bindings(from: &Config, to: &Config, anew: &Anew) -> Bindings {
     let filters_before: HashSet<FilterKey> =
         from.filter.iter().filter(|one| !filtered_anew(one)).map(filter_key).collect();
     let mut before = Vec::new();
-    // `places` finds the removals by gate and filter, so that an addition at the same place follows its
-    // removal directly.
+    // `places` finds the removals by gate and filter, so that an addition with the same gate and filter
+    // directly follows the removal.
     let mut gone: Vec<Option<Change>> = Vec::new();
     let mut places: HashMap<Place, Vec<usize>> = HashMap::new();
     for bind in &from.bind {

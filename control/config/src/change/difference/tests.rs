@@ -41,8 +41,8 @@ fn commands(from: &str, to: &str) -> Vec<String> {
     difference.changes.iter().flat_map(Change::commands).collect()
 }
 
-/// Returns the commands of the difference from the base configuration to a copy in which `from` is replaced
-/// by `to`.
+/// Replaces `from` by `to` in the base configuration. Returns the commands that lead from the base
+/// configuration to the result.
 fn after(from: &str, to: &str) -> Vec<String> {
     assert!(BASE.contains(from), "{from}");
     commands(BASE, &BASE.replace(from, to))

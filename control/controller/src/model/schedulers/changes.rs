@@ -11,11 +11,11 @@ use crate::ControlError;
 use crate::model::schedulers::node_settings::{kind, share};
 use crate::model::schedulers::{Schedulers, default_leaf};
 
-/// Lateness of a worker, in nanoseconds, that the link may make up for by a burst.
+/// Maximum delay of a worker, in nanoseconds, that a burst on the link still makes up for.
 const LATENESS: u64 = 200_000;
-/// Jitter between a worker's clock reading and the transmission of a packet, in nanoseconds.
+/// Maximum time between a worker's clock reading and the transmission of a packet, in nanoseconds.
 const ON_THE_WAY: u64 = 20_000;
-/// Maximum slack of a link, in bytes: the most that may be sent ahead of its rate.
+/// Maximum slack of a link, in bytes: the most that may be sent ahead of the link's rate.
 const MOST_SLACK: u64 = 1_000_000_000;
 /// Length of a full-size packet on the wire, in bytes.
 const PACKET: u64 = 1538;
@@ -29,11 +29,11 @@ impl Schedulers {
     }
 
     /// Returns the changes that turn scheduler `before` into `after`. Packets of removed nodes move to leaf
-    /// `to`; if that is `None`, they are dropped.
+    /// `to`, or are dropped if `to` is `None`.
     ///
-    /// A worker carries out a long list of changes in pieces, and forwards packets between them. Therefore
-    /// nodes are removed one at a time, from the leaves up. A leaf that moves can't send while it is
-    /// detached, so it is attached again before new leaves are added.
+    /// A worker carries out a long list of changes in pieces, and forwards packets between the pieces.
+    /// Therefore nodes are removed one at a time, from the leaves up. A leaf that moves to another parent
+    /// can't send until it is attached there, so this happens before new leaves are added.
     pub fn changes(
         &self,
         before: &Scheduler,
@@ -88,8 +88,8 @@ impl Schedulers {
         let number = |node: &SchedulerNode| self.known(&node.name).unwrap_or_default();
         let mut changes = Vec::new();
         let goes = |name: &str| fates.get(name) == Fate::Goes;
-        // Without `to`, packets of removed nodes are dropped. New packets go to the new default leaf if it
-        // existed before the change.
+        // Without `to`, packets of removed nodes are dropped. New packets go to the new default leaf at once,
+        // if that leaf existed before the change.
         let default = default_leaf(after)?.filter(|default| to.is_none() && !goes(default));
         if let Some(default) = default.filter(|_| default_leaf(before).ok().flatten().is_some_and(goes)) {
             changes.push(ScheduleChange::Default(self.known(default).unwrap_or_default()));
@@ -131,8 +131,8 @@ pub(crate) struct Addition {
 }
 
 impl Addition {
-    /// Converts the configuration of a node. `nodes` are all nodes of its port, and `rate` is the port's
-    /// rate.
+    /// Converts the configuration of a node. `nodes` are all nodes of the node's port, and `rate` is the rate
+    /// of this port.
     pub fn of(
         schedulers: &Schedulers,
         nodes: &Nodes<'_>,
@@ -198,9 +198,9 @@ fn link(scheduler: &Scheduler) -> ScheduleChange {
     ScheduleChange::Link(link_rate(scheduler.rate), overhead)
 }
 
-/// Returns a rate with its slack: the bytes that may be sent ahead of the rate. The slack covers 200 µs of
-/// lateness, or two packets if that is more. One packet is subtracted, because the link may exceed the slack
-/// by one packet. Another 20 µs are subtracted for jitter.
+/// Returns a rate with its slack: the number of bytes that may be sent ahead of the rate. The slack is the
+/// larger of 200 µs at the rate and two packets, minus one packet, minus 20 µs at the rate. The packet is
+/// subtracted because the link may exceed the slack by one packet, the 20 µs because of jitter.
 pub(crate) fn link_rate(rate: Option<Bits>) -> LinkRate {
     let rate = rate.map(|Bits(bits)| Rate(bits));
     let slack = rate.map_or(0, |rate| {
@@ -239,8 +239,8 @@ mod tests {
                 format!("{top}, {fair}, {other}"),
                 &["Become", "Set", "Default"][..],
             ),
-            // A single leaf: in the first case it changes its kind, in the second it also moves under a new
-            // parent.
+            // Both cases have a single leaf. In the first case the leaf changes its kind; in the second case
+            // it also moves under a new parent.
             (
                 r#"{ name = "a", kind = "fifo" }"#.to_owned(),
                 r#"{ name = "a", kind = "fq-codel" }"#.to_owned(),

@@ -18,7 +18,7 @@ use crate::model::schedulers::names::Names;
 use crate::model::schedulers::tree::{Part, Unplanned};
 
 /// Planned schedulers of all ports, and the numbers of their nodes. A node name has the same number at every
-/// port, so filters and plugins can name a queue without knowing the egress port.
+/// port. So filters and plugins can name a queue before the egress port is known.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Schedulers {
     ports: BTreeMap<PortId, Scheduler>,
@@ -118,7 +118,7 @@ impl Schedulers {
         format!("node {name:?}{kind} of the scheduler")
     }
 
-    /// Returns the number of the leaf of this name, which at least one port must have.
+    /// Returns the number of the leaf of this name. Returns an error if no port has a leaf of this name.
     pub fn queue(&self, name: &str) -> Result<QueueId, ControlError> {
         let leaf = |node: &&SchedulerNode| node.kind.is_leaf();
         let leaves = || self.ports.values().flat_map(|scheduler| scheduler.node.iter().filter(leaf));
@@ -128,8 +128,8 @@ impl Schedulers {
         }
     }
 
-    /// Returns the names of the leaves at or below a node of a port's scheduler. Omits names that leaves of
-    /// other ports have too.
+    /// Returns the names of the leaves at or below a node of a port's scheduler, without the names that
+    /// leaves of other ports have too.
     pub fn leaves_alone(&self, port: PortId, node: &str) -> HashSet<&str> {
         let Some(own) = self.ports.get(&port) else { return HashSet::new() };
         let gone = below(own, node);
@@ -153,7 +153,8 @@ impl Schedulers {
         Ok((self.known(queue).unwrap_or_default(), node))
     }
 
-    /// Returns the error of a scheduler tree as an error of control, with node names instead of numbers.
+    /// Converts the error of a scheduler tree to an error of control. The text names nodes instead of
+    /// numbers.
     pub fn refusal(&self, error: ScheduleError) -> ControlError {
         let name = |node: NodeId| {
             let number = u16::try_from(node.0).unwrap_or_default();
@@ -196,8 +197,8 @@ fn check_name(name: &str) -> Result<(), ControlError> {
     Ok(())
 }
 
-/// Returns a scheduler without a node and the nodes below it. If the default leaf is among the removed nodes,
-/// `to` becomes the default.
+/// Returns a copy of a scheduler from which a node and all nodes below it are removed. If the default leaf is
+/// among the removed nodes, `to` becomes the default leaf.
 ///
 /// # Errors
 /// Returns an error if there is no scheduler or no such node, or if `to` is no remaining leaf.
@@ -220,8 +221,8 @@ pub(crate) fn without(
         Some(to) => drop(leaf(&left, to)?),
         None => {}
     }
-    // Packets of a removed default leaf move to `to`. New packets must not overtake them, so they go there
-    // too.
+    // Packets of a removed default leaf move to `to`. New packets go to `to` as well, so that they don't
+    // overtake the moved packets.
     if default_leaf(scheduler)?.is_some_and(|default| gone.contains(default)) {
         left.default = to.map(str::to_owned);
     }

@@ -1,5 +1,5 @@
-//! Numbers of scheduler nodes. A node name has the same number at every port, so filters and plugins can name
-//! a queue without knowing the egress port.
+//! Numbers of scheduler nodes. A node name has the same number at every port. So filters and plugins can name
+//! a queue before the egress port is known.
 
 use std::collections::{HashMap, HashSet};
 
@@ -10,18 +10,19 @@ use crate::ControlError;
 /// Maximum number of node names. Their numbers are 1 to 65,535.
 const MOST: usize = u16::MAX as usize;
 
-/// Numbers of node names, and names of numbers. A name that no port has any more keeps its number, because a
-/// plugin may still use it. When no unused number is left, a new name takes over the number whose name has
-/// been at no port for the longest time.
+/// Numbers of node names, and names of numbers. A name keeps its number even when no port has a node of this
+/// name any more, because a plugin may still use the number. When no unused number is left, a new name takes
+/// over a number: the one whose name has been at no port for the longest time.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Names {
     names: Vec<String>,
     numbers: HashMap<String, QueueId>,
-    /// For each number, the value of `changes` when a port last had its name.
+    /// For each number, the value of `changes` at the time when a port last had a node with the number's
+    /// name.
     used: Vec<u64>,
     changes: u64,
-    /// Numbers that may be reassigned, ordered so that the number unused for the longest time is last. `None`
-    /// until a number is reassigned.
+    /// Numbers that may be reassigned. The last one has been unused for the longest time. `None` until all
+    /// numbers are assigned and another one is needed.
     free: Option<Vec<QueueId>>,
 }
 
@@ -42,7 +43,7 @@ impl Names {
     }
 
     /// Returns the number of a name, and assigns a number to a new name. If no unused number is left, calls
-    /// `kept` with the numbers of all names; it returns the numbers that must not be reassigned.
+    /// `kept` with the numbers of all names. `kept` returns the numbers that must not be reassigned.
     pub fn number(
         &mut self,
         name: &str,
@@ -84,7 +85,7 @@ impl Names {
         Ok(number)
     }
 
-    /// Records that a port has these names, or had them until this change.
+    /// Records that a port's scheduler has nodes with these names, or had them until this change.
     pub fn note<'n>(&mut self, names: impl Iterator<Item = &'n str>) {
         self.changes += 1;
         self.free = None;
@@ -108,8 +109,8 @@ mod tests {
             assert!(!names.are_all_given());
             assert_eq!(names.number(&format!("n{number}"), none), Ok(QueueId(number as u16 + 1)));
         }
-        // A port has the name n0 (number 1), and a filter names n1 (number 2). The names from n5 on were at a
-        // port, and n3 after them. The names n2 and n4 never were.
+        // The name n0 (number 1) is at a port, and a filter names n1 (number 2). The names from n5 on were at
+        // a port, and n3 was at a port after them. The names n2 and n4 were never at a port.
         names.note(
             (5..MOST).map(|number| format!("n{number}")).collect::<Vec<_>>().iter().map(String::as_str),
         );

@@ -1,5 +1,5 @@
-//! Converts the configuration of scheduler nodes. Refuses settings that have no effect on nodes of this kind,
-//! or under a parent of this kind.
+//! Converts the configuration of scheduler nodes. Refuses settings that have no effect, either on a node of
+//! this kind or under a parent of this kind.
 
 use millrace_config::{
     Bits, CurveText, DelayTime, Length, LengthUnit, Manage, QueueSize, SchedulerKind, SchedulerNode,

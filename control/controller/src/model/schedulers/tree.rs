@@ -1,5 +1,5 @@
-//! Checks planned scheduler trees. Each tree is built as a trial, without packets, so that an error can name
-//! the invalid part.
+//! Checks planned scheduler trees. Builds each tree as a trial that holds no packets, so that an error can
+//! name the invalid part.
 
 use std::collections::HashMap;
 
@@ -34,8 +34,8 @@ pub(crate) enum Part {
     Whole,
     /// Setting of the scheduler as a whole.
     Setting(&'static str),
-    /// Node by its index in the list, and its invalid setting; an empty string if several settings cause the
-    /// error.
+    /// Node by its index in the list, and the node's invalid setting. The setting is an empty string if
+    /// several settings cause the error.
     Node(usize, &'static str),
     /// Flow settings by their index in the list.
     Flow(usize),
@@ -93,8 +93,8 @@ impl Schedulers {
         Ok(())
     }
 
-    /// Builds the trial tree for a link of this rate. Normally it sums up all guarantees only once. On
-    /// failure, it searches for the first node whose guarantee can't be kept.
+    /// Builds the trial tree for a link of this rate. If all guarantees can be kept, adds them up only once.
+    /// Otherwise searches for the first node whose guarantee can't be kept.
     pub fn build(
         &self,
         scheduler: &Scheduler,
@@ -148,7 +148,7 @@ impl Schedulers {
         Ok(tree)
     }
 
-    /// Adds a node to a trial tree, which has all nodes listed before it.
+    /// Adds a node to a trial tree that already has all earlier nodes of the list.
     fn plant(
         &self,
         scheduler: &Scheduler,
@@ -204,7 +204,7 @@ impl Schedulers {
     }
 }
 
-/// Returns the error text for a flow that shares its queue with another flow that has settings.
+/// Returns the error text for a flow that shares its queue with `other`, another flow that has settings.
 pub(crate) fn same_queue(other: &str) -> String {
     format!(
         "it shares its queue with {other:?}: a queue holds all packets of one source, destination, protocol and ports, from \
@@ -212,7 +212,7 @@ pub(crate) fn same_queue(other: &str) -> String {
     )
 }
 
-/// Checks that each leaf with reserved flows has a rate that the reservations share.
+/// Checks that each leaf with reserved flows has a configured rate, of which these flows reserve parts.
 fn check_reserved(scheduler: &Scheduler) -> Result<(), Unplanned> {
     let mut reserved = HashMap::new();
     for said in &scheduler.flow {
@@ -250,8 +250,7 @@ fn check_place(nodes: &Nodes<'_>, index: usize, node: &SchedulerNode) -> Result<
             node.name, root.name, root.name
         ))));
     };
-    // The parent comes before this node, and all earlier nodes are valid. So this node is not its own
-    // ancestor.
+    // All earlier nodes are valid, and the parent is one of them. So this node is not its own ancestor.
     if nodes.place(under).is_some_and(|place| place < index) {
         return Ok(());
     }
@@ -316,7 +315,7 @@ mod tests {
         leaf("x", &format!("under = \"top\", {rest}"))
     }
 
-    /// Checks that each list of nodes is refused, with all of its texts in the error.
+    /// Checks that each list of nodes is refused, and that the error contains all texts of the case.
     fn assert_refused(cases: &[(String, &[&str])]) {
         for (nodes, texts) in cases {
             let error = refused(nodes);

@@ -67,8 +67,8 @@ struct Journey {
     events: Vec<TraceEvent>,
     /// Time at which the latest step was read.
     read: Instant,
-    /// Whether the second of two readings brought no further step. Then no step of another worker is missing
-    /// before the last one.
+    /// Whether the second of two readings brought no further step of this packet. Then all steps before the
+    /// latest known step are known too.
     is_settled: bool,
 }
 
@@ -84,7 +84,7 @@ impl Journey {
     }
 }
 
-/// Returns how many missing ends a step adds; negative if the step is an end.
+/// Returns the change in the number of missing ends that a step causes: -1 for a step that is an end.
 fn ends(step: &TraceStep) -> i64 {
     match step {
         TraceStep::Arrived(..) => 1,
@@ -110,13 +110,12 @@ impl Journeys {
         }
     }
 
-    /// Returns the journeys that have ended since the last call, in order of arrival. Gives up a journey
-    /// after waiting too long for its next step, and returns it too. The flag tells whether the trace is
-    /// over.
+    /// Returns the journeys that have ended since the last call, in order of arrival. Also returns a journey,
+    /// as incomplete, if its next step does not arrive in time. The flag tells whether the trace is over.
     pub fn take(&mut self) -> (Vec<Ended>, bool) {
         let now = Instant::now();
-        // A worker records its steps before it hands the packet over. So after a reading has seen a step, a
-        // second reading sees all steps before it.
+        // A worker records its steps before it hands the packet over. So if one reading finds a step, the
+        // next reading finds all earlier steps.
         self.open.values_mut().for_each(|journey| journey.is_settled = true);
         self.read(now, true);
         self.read(now, false);
@@ -166,8 +165,8 @@ impl Journeys {
         ended.into_iter().map(render).collect()
     }
 
-    /// Returns the number of packets that are missing in the trace, or incomplete, because steps were read
-    /// too slowly.
+    /// Returns the number of packets that the trace lacks or shows incompletely, because their steps were
+    /// read too slowly.
     pub fn lost(&self) -> u64 {
         self.sources.iter().map(TraceSource::lost).sum()
     }

@@ -230,8 +230,8 @@ fn classified(found: FlowFound, bindings: u8, is_offloaded: bool) -> TraceStepVi
     TraceStepView { verdict: Some(verdict), ..step }
 }
 
-/// Returns the first bytes of a frame, including a link header. A frame without link header gets one with
-/// zero addresses.
+/// Returns the first bytes of a frame, always with a link header. A frame that has no link header gets one
+/// with zero addresses.
 pub(crate) fn with_link(head: &Head, network: u16, ether_type: u16) -> Vec<u8> {
     let bytes = head.bytes();
     match network {

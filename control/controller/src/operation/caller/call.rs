@@ -14,8 +14,8 @@ const MOST_BYTES: usize = 1 << 16;
 
 /// Call of a principal: one request, which executes one or more operations. Clones refer to the same call.
 ///
-/// If its effect is audited, the call writes one line to the log when it is closed. If the last clone is
-/// dropped before, the line records that the call was abandoned.
+/// If its effect is audited, the call writes one line to the audit log when it is closed. If all clones are
+/// dropped before the call is closed, the line records that the call was abandoned.
 #[derive(Clone, Debug)]
 pub struct Call(Arc<Record>);
 
@@ -25,7 +25,8 @@ struct Record {
     principal: Principal,
     /// Name of the call in the log: `POST /filters`.
     operation: String,
-    /// Whether the call consists of a single operation. Its line is written without a call of `close`.
+    /// Whether the call consists of a single operation. If so, dropping the call without `close` records the
+    /// operation's outcome, instead of an abandoned call.
     is_single: bool,
     state: Mutex<State>,
 }
@@ -47,7 +48,7 @@ enum Content {
     None,
     Value(Value),
     Body(Vec<u8>),
-    /// Body that is too long to be recorded, by its length in bytes.
+    /// Length in bytes of a body that is too long to be recorded.
     Long(usize),
 }
 
@@ -57,8 +58,8 @@ enum Content {
 struct Settled(Outcome, Option<String>, Option<u64>);
 
 impl Call {
-    /// Creates a call. `operation` is its name in the log. If `effect` is audited, the call is recorded even
-    /// if it executes no operation.
+    /// Creates a call. `operation` is the call's name in the log. If `effect` is audited, the call is
+    /// recorded even if it executes no operation.
     pub fn new(router: &Router, principal: Principal, operation: String, effect: Effect) -> Self {
         Self::of(router, principal, operation, effect, false)
     }
@@ -92,8 +93,8 @@ impl Call {
         self.0.state().content = content;
     }
 
-    /// Notes that an operation with this effect begins. If the call is dropped before the operation ends, it
-    /// is recorded as abandoned.
+    /// Notes that an operation with this effect begins. If the call is dropped before the operation ends, the
+    /// audit log records the call as abandoned.
     pub(in crate::operation) fn begin(&self, effect: Effect) {
         if effect.is_audited() {
             let mut state = self.0.state();
@@ -119,13 +120,14 @@ impl Call {
         });
     }
 
-    /// Writes the line of an audited call. `status` is the status of the HTTP response, and `why` its detail
-    /// for an error. Returns `None` for a call that is not audited.
+    /// Writes the line of an audited call. `status` is the status of the HTTP response, and `why` the
+    /// response's text if it is an error. Returns `None` for a call that is not audited.
     pub fn close(&self, status: Option<u16>, why: Option<String>) -> Option<Written> {
         let settled = self.0.state().settled.take();
         let is_error = why.is_some() || status.is_some_and(|status| status >= 300);
         let settled = match settled {
-            // The text of the answer comes first, because it spells keys as the request does.
+            // The text of the HTTP response takes precedence over the operation's error text, because it
+            // spells keys as the request does.
             Some(Settled(outcome @ (Outcome::Failed | Outcome::Refused), own, _)) => {
                 Settled(outcome, why.or(own), None)
             }

@@ -1,5 +1,5 @@
-//! Callers of operations: principals with their roles, calls for the audit log, and the effects that decide
-//! about both.
+//! Callers of operations: principals with their roles, calls for the audit log, and effects of operations.
+//! The effect decides which role a caller needs, and whether a call is audited.
 
 mod call;
 mod effect;

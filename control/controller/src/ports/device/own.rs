@@ -23,8 +23,8 @@ pub(crate) struct OwnDevice {
 }
 
 impl OwnDevice {
-    /// Opens the devices of all ports without a kernel device, and stores their MAC addresses in `ports`.
-    /// Everything that needs privileges or files happens here. No packet is received before
+    /// Opens the devices of all ports without a kernel device, and stores the MAC addresses of the devices in
+    /// `ports`. Everything that needs privileges or files happens here. No packet is received before
     /// [`give_all`](Self::give_all).
     pub fn prepare(ports: &mut [PortPlan]) -> Result<Vec<Self>, ControlError> {
         let own = ports.iter_mut().filter(|plan| !plan.is_kernel() && plan.config.vlan.is_none());
@@ -65,7 +65,7 @@ impl OwnDevice {
     }
 
     /// Gives all devices to their workers, and stores their capabilities in `known`. Ports, filters and
-    /// routes must be complete before, because packets arrive at once.
+    /// routes must be complete before this call, because packets arrive at once.
     pub fn give_all(
         devices: Vec<Self>,
         known: &mut HashMap<DeviceId, Capabilities>,

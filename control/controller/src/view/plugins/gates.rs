@@ -25,9 +25,10 @@ pub struct BindingView {
     pub on_fault: Option<&'static str>,
     /// Time limit of the instance's call, in microseconds; `null` without an instance.
     pub budget: Option<u64>,
-    /// Time limit of the call for each of its packets, in microseconds; `null` without one.
+    /// Time limit of the instance's call per packet, in microseconds: a call with N packets may take N times
+    /// as long, but at most `budget`. `null` without such a limit.
     pub packet_budget: Option<u64>,
-    /// Number of packets that matched the binding and for which it won.
+    /// Number of packets for which the binding won.
     pub packets: u64,
     /// Bytes of the binding's packets.
     pub bytes: u64,
@@ -36,8 +37,8 @@ pub struct BindingView {
     /// Queue account of the binding's packets, or of the copies if the gate treats copies.
     #[serde(flatten)]
     pub queues: QueuesView,
-    /// Filters that shadow a new binding, so that it never wins; empty if it can win. Absent in lists, or if
-    /// the gate has too many filters to compare.
+    /// Filters that shadow a new binding, so that the binding never wins; empty if it can win. Absent in
+    /// lists, or if the gate has too many filters to compare.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub shadowed_by: Option<Vec<NamedFilterView>>,
     /// Reason why a new binding can apply to no received packet. Absent in lists, or if there is no such
@@ -120,14 +121,15 @@ pub struct GateCheckView {
     pub filters: usize,
     /// Filters that never win.
     pub shadowed: Vec<ShadowedView>,
-    /// Filters that no single other filter shadows, but that several filters together may shadow. Determining
-    /// this would take too long.
+    /// Filters for which the check gave up, because it would take too long: no single other filter shadows
+    /// them, but several filters together may.
     pub undecided: Vec<NamedFilterView>,
-    /// Pairs of filters with equal priority that overlap, where neither contains the other; up to 100 pairs.
+    /// Pairs of filters with equal priority that overlap only in part: each filter also matches packets that
+    /// the other filter does not match. Up to 100 pairs.
     pub ambiguous: Vec<AmbiguousView>,
-    /// Total number of such pairs.
+    /// Total number of ambiguous pairs.
     pub ambiguous_pairs: usize,
-    /// Filters with a lower priority than routes, so that every route wins against them.
+    /// Filters that every route wins against, because they have a lower priority than routes.
     pub below_routes: Vec<NamedFilterView>,
 }
 
@@ -150,8 +152,8 @@ pub struct NamedFilterView {
 pub struct ShadowedView {
     /// Filter.
     pub filter: NamedFilterView,
-    /// Filters with higher precedence that together match all packets of the shadowed filter. Each of them is
-    /// necessary for that.
+    /// Filters with higher precedence that together match all packets of the shadowed filter. Without any one
+    /// of them, the shadowed filter could win.
     pub by: Vec<NamedFilterView>,
 }
 

@@ -131,8 +131,8 @@ pub struct PluginView {
     pub summary: &'static str,
     /// Positions of the gates at which the plugin may be bound.
     pub positions: Vec<&'static str>,
-    /// Plugin code at each position: the type of the position in the upper 16 bits, the number of the plugin
-    /// in the lower (*Router Plugins*, section 4).
+    /// Plugin code at each position: number of the position in the upper 16 bits, number of the plugin in the
+    /// lower 16 bits (*Router Plugins*, section 4).
     #[schemars(with = "BTreeMap<String, u32>")]
     pub codes: BTreeMap<&'static str, PluginCode>,
     /// Control messages of the plugin, with their descriptions.

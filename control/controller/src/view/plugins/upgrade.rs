@@ -33,8 +33,8 @@ impl UpgradeView {
         Self { name, from, to, instances: Vec::new(), state: 0, lost: Vec::new(), shadow: None }
     }
 
-    /// Adds the results of an instance's state hand-over, one from each worker. Also adds the reason why its
-    /// flow state is lost, if it is.
+    /// Adds the results of an instance's state hand-over, one for each worker. If the flow state of the
+    /// instance is lost, also adds the reason, which is `of_flows`.
     pub(crate) fn add(&mut self, instance: &str, inherited: &[Inherited], of_flows: Option<&str>) {
         let mut lost: BTreeMap<&str, usize> = BTreeMap::new();
         for of_worker in inherited {

@@ -1,5 +1,5 @@
-//! Test double of a silent worker: a relay thread between control and a worker. The worker carries out all
-//! commands, but control never gets the answers to selected questions.
+//! Test double of a silent worker. The worker carries out all commands, but control gets no answers to
+//! selected questions.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
@@ -14,27 +14,28 @@ use rtrb::{Consumer, Producer, RingBuffer};
 
 use super::WorkerHandle;
 
-/// Schedule of answered and unanswered questions.
+/// Schedule that says which of control's next questions are answered.
 #[derive(Debug, Default)]
 struct Plan {
-    /// Number of next questions that are answered.
+    /// Number of further questions that are answered, before answers are lost.
     answered: AtomicU64,
-    /// Number of questions after these whose answers are lost.
+    /// Number of questions whose answers are lost, after the answered questions.
     lost: AtomicU64,
     over: AtomicBool,
 }
 
-/// Relay between control and a worker. Dropping it stops the relay.
+/// Makes a worker look silent in a test. A relay thread passes control's commands to the worker, and takes
+/// the reply channel out of selected questions. Dropping the value stops the thread.
 #[derive(Debug)]
 pub(crate) struct Silence {
     plan: Arc<Plan>,
-    /// Lock held while a command passes the relay.
+    /// Lock that the relay thread holds while it passes a command.
     turn: Arc<Mutex<()>>,
     thread: Option<JoinHandle<()>>,
 }
 
 impl Silence {
-    /// Inserts a relay between control and a worker. At first all questions are answered.
+    /// Inserts a relay thread between control and a worker. At first all questions are answered.
     pub fn before(worker: &mut WorkerHandle) -> Self {
         let (plan, turn) = (Arc::new(Plan::default()), Arc::new(Mutex::new(())));
         let (commands, taken) = RingBuffer::new(4096);
@@ -56,7 +57,7 @@ impl Silence {
         self.plan.lost.store(lost, Ordering::Relaxed);
     }
 
-    /// Whether answers to further questions are to be lost.
+    /// Whether the plan still contains questions whose answers will be lost.
     pub fn is_to_come(&self) -> bool {
         self.plan.lost.load(Ordering::Relaxed) > 0
     }
@@ -118,8 +119,8 @@ fn is_question(command: &Command) -> bool {
     )
 }
 
-/// Returns the same question with a closed reply channel. So the caller learns at once that no answer comes,
-/// instead of after a timeout.
+/// Returns the same question with a closed reply channel. Control then learns at once that no answer comes,
+/// without waiting for the timeout.
 fn unheard(question: Command) -> Command {
     match question {
         Command::Barrier(_) => Command::Barrier(nobody()),

@@ -37,8 +37,9 @@ fn as_text(state: &HostState) -> Vec<String> {
     lines
 }
 
-/// Applies a list and notifications. `behind` has the number of notifications before each part of the list;
-/// `ended` is the number before the end of the list.
+/// Applies a list and notifications. `behind` has, for each part of the list, the number of notifications
+/// that arrive before the part. `ended` is the number of notifications that arrive before the end of the
+/// list.
 fn list_behind(
     state: &mut HostState,
     list: Vec<KernelMessage>,
@@ -125,8 +126,8 @@ proptest! {
             let messages = twin.apply(step).into_iter().filter(|_| heard);
             messages.for_each(|message| drop(state.apply(message)));
         }
-        // A repeated notification looks like the delayed notification of a listed route, so it is left out
-        // here.
+        // Leave out repeated notifications: such a notification looks like the delayed first notification of
+        // a listed route.
         let is_possible = |step: &&Step| {
             let is_repeated = matches!(step, Step::StackedAgain { .. });
             is_known(step) && !is_repeated && !(newer && step.needs_order())
@@ -185,7 +186,7 @@ fn a_replaced_ipv6_route_of_another_kind_stays_away() {
 
 #[test]
 fn switches_announced_before_their_device_survive_a_list() {
-    // The mirror knows the index already if it has missed the removal of an older device.
+    // In the second case, the mirror has missed the removal of an older device with the same index.
     for before in [Vec::new(), vec![device(1, 0)]] {
         let mut state = HostState::default();
         listed(&mut state, before);

@@ -5,7 +5,8 @@ use super::*;
 
 fn noted(events: &Events, count: u64) {
     for number in 0..count {
-        // Distinct subjects keep the events from being merged. Each kind has up to 16 events.
+        // Each event has its own subject, so that no events are combined. Each kind has up to 16 events,
+        // because the event log distinguishes only 16 subjects of a kind.
         let kind = EventKind::ALL[number as usize / 16];
         events.note(kind, &format!("s{number}"), "it happened", json!({"number": number}));
     }

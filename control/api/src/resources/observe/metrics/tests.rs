@@ -13,7 +13,8 @@ fn names(page: &str) -> BTreeSet<&str> {
     page.lines().filter_map(|line| line.strip_prefix("# TYPE ")?.split(' ').next()).collect()
 }
 
-/// Returns the metric names as Prometheus queries use them: those of counters end in `_total`.
+/// Returns the metric names as Prometheus queries use them: with `_total` at the end of the names of
+/// counters.
 fn queried(page: &str) -> BTreeSet<String> {
     let types = page.lines().filter_map(|line| line.strip_prefix("# TYPE "));
     let name = |line: &str| match line.split_once(' ') {

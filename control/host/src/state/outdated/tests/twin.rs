@@ -63,7 +63,8 @@ pub fn group(id: u32, members: &[u32]) -> NextHopObject {
     NextHopObject { id, group: Some(members), blackhole: false, hop: None }
 }
 
-/// Returns the member ids of a group. Depending on the group, its own id is lower or higher than theirs.
+/// Returns the ids of a group's members. The id of group 1 is lower than those of its members; other groups
+/// have a higher id.
 fn members(group: u32) -> [u32; 2] {
     if group == 1 { [2, 3] } else { [3, 4] }
 }
@@ -139,7 +140,7 @@ impl Twin {
                 Some(KernelMessage::Address(an_address(*ifindex, *last, *tentative)))
             }
             Step::AddressGone(ifindex, last) => {
-                // Keep the last address: with it, the kernel would remove more routes.
+                // Keep the last address of a device: with it, the kernel would also remove other routes.
                 let is_last = self.addresses.keys().filter(|(other, _)| other == ifindex).count() < 2;
                 let tentative = *self.addresses.get(&(*ifindex, *last)).filter(|_| !is_last)?;
                 self.remove_address(*ifindex, *last);
@@ -304,7 +305,7 @@ impl Twin {
         true
     }
 
-    /// Returns the notifications of groups that changed because an object in them was removed with a
+    /// Returns the notifications of the groups that changed because the object `removed` was removed with a
     /// notification.
     fn changed_groups(&self, before: BTreeMap<u32, Vec<u32>>, removed: u32) -> Vec<KernelMessage> {
         let changed = before.into_iter().filter(|(id, members)| self.groups.get(id) != Some(members));
