@@ -22,21 +22,21 @@ pub struct Candidate {
 }
 
 impl Candidate {
-    /// Returns a packet of flow `key` with unknown TCP flags. Its tag, exceptions and DSCP are 0.
+    /// Returns a candidate of flow `key` with unknown TCP flags. Its tag, exceptions and DSCP are 0.
     pub fn plain(key: FlowKey) -> Self {
         Self { key, tcp_flags: None, tag: 0, exceptions: Exceptions::NONE, dscp: 0 }
     }
 
-    /// Whether the ports in the key were read from the packet. The protocol then has ports, the packet is not
-    /// a later fragment, and its transport header is not cut.
+    /// Whether the ports in the key were read from the packet. They were if the protocol has ports, the
+    /// packet is not a later fragment, and its transport header is not cut.
     #[inline]
     pub fn ports_known(&self) -> bool {
         self.exceptions.bits() & PORTS_UNKNOWN.bits() == 0 && Protocol(self.key.protocol).has_ports()
     }
 
     /// Returns the bits of [`varying`](Self::varying) that separate packets with unreadable ports from
-    /// packets with ports of 0. Both have the same flow key. Returns 0 if the flow can't have packets of both
-    /// kinds.
+    /// packets whose ports are 0: both have the same flow key. Returns 0 if the flow can't have packets of
+    /// both kinds.
     #[inline]
     pub fn unread_ports_mask(key: &FlowKey) -> u32 {
         if (key.source_port, key.destination_port) == (0, 0) && Protocol(key.protocol).has_ports() {
@@ -46,7 +46,7 @@ impl Candidate {
         }
     }
 
-    /// Returns the flow keys that packets with unreadable ports may really have.
+    /// Returns the flow keys that packets of this key may really have, if their ports couldn't be read.
     ///
     /// If the key's protocol has ports, the packets have this protocol. If the key's protocol is an IPv6
     /// extension header, the readable headers end there, and the packet may have any protocol with ports.

@@ -1,9 +1,9 @@
 //! Log of the latest changes to filters and routes. Only flows that a change concerns are classified again;
-//! for all other flows, one look into the log suffices.
+//! for all other flows, the worker only looks into the log.
 //!
-//! Every change gets a generation. A flow record stores the generation in which its answer was last valid. If
-//! this is not the current generation, [`ChangeLog::touches`] reports whether a later change concerns the
-//! flow's key.
+//! Every change gets a generation. A flow record stores the generation in which its classification was last
+//! valid. If this is not the current generation, [`ChangeLog::touches`] reports whether a later change
+//! concerns the flow's key.
 //!
 //! The log stores the latest filter changes one by one. Routes may change 100,000 times a second, so it
 //! stores route changes by coarse regions of the address space. After a change in a flow's region, the worker
@@ -47,12 +47,12 @@ pub enum Touch {
 pub struct ChangeLog {
     current: u32,
     filters: VecDeque<(u32, CompiledFilter)>,
-    /// The log has all changes after this generation. Flows with older records are classified again.
+    /// The log has all changes after this generation. Flows whose records are older are classified again.
     complete_from: u32,
     /// Generation of the last route change in each region. A wide IPv4 route changes several regions.
     regions4: Box<[u32]>,
     regions6: Box<[u32]>,
-    /// Generation of the last change of an IPv6 route whose prefix is wider than a region.
+    /// Generation of the last change of an IPv6 route with a prefix shorter than a region's.
     wide6: u32,
 }
 
@@ -84,8 +84,8 @@ impl ChangeLog {
     }
 
     /// Begins a generation. Once in 2^30 generations, makes all flow records stale, and sets all stored
-    /// generations to the current one. Without this renewal, a stored generation would seem later than any
-    /// record once it is 2^31 generations old.
+    /// generations to the current one. Without this renewal, a stored generation that is 2^31 generations old
+    /// would seem later than any record's generation.
     fn begin_generation(&mut self) {
         self.current = self.current.wrapping_add(1);
         if self.current.is_multiple_of(RENEWAL) {
@@ -97,7 +97,7 @@ impl ChangeLog {
         }
     }
 
-    /// Records that a filter was added, removed or changed.
+    /// Records that `filter` was added, removed or changed.
     pub fn filter_changed(&mut self, filter: CompiledFilter) {
         self.begin_generation();
         self.filters.push_back((self.current, filter));
@@ -272,7 +272,7 @@ mod tests {
         let key =
             FlowKey::v4([10, 1, 0, 1].into(), [10, 2, 0, 1].into(), 17, (1, 2), millrace_units::PortId(0));
         for renewals in 1..=6_u32 {
-            // Skip to the last generation before a renewal, as after many route changes in other regions.
+            // Skip to the last generation before a renewal, as if many routes in other regions had changed.
             log.current = renewals.wrapping_mul(RENEWAL).wrapping_sub(1);
             let before = log.current();
             log.begin_routes();

@@ -30,8 +30,8 @@ pub struct Fragment {
     pub first: bool,
     /// Offset of the fragment's data in the fragmentable part of the packet, in octets.
     pub offset: u16,
-    /// End of the transport header in the fragmentable part, in octets. Only set for first fragments; 0 if no
-    /// stage needs it.
+    /// End of the transport header, in octets from the start of the packet's fragmentable part. Only set for
+    /// first fragments; 0 if no stage needs it.
     pub headers_end: u16,
 }
 
@@ -81,11 +81,11 @@ impl FragmentTable {
         }
     }
 
-    /// Gives a later fragment the flow key and TCP flags of its packet's first fragment, so filters treat
-    /// both alike. The ports of the later fragment are then known, if its protocol has ports.
+    /// Gives a later fragment the flow key and TCP flags of the first fragment of its packet, so filters
+    /// treat both fragments alike. If the protocol has ports, the ports of the later fragment are then known.
     ///
-    /// Returns the end of the transport header in the fragmentable part. Returns `None`, and leaves the
-    /// fragment unchanged, if the table lacks the first fragment.
+    /// Returns the end of the transport header, in octets from the start of the fragmentable part. Returns
+    /// `None`, and leaves the later fragment unchanged, if the table lacks the first fragment.
     pub fn follow(&self, later: &mut Candidate, hash: u64, identification: u32, now: Instant) -> Option<u16> {
         let shared = fragment_key(&later.key);
         let set = self.sets.get(place(hash, identification))?;
@@ -101,8 +101,8 @@ impl FragmentTable {
     }
 }
 
-/// Returns the flow key under which all fragments of a packet agree: without ports, and for IPv6 without the
-/// protocol.
+/// Returns the part of a flow key that all fragments of a packet share: the key without ports, and for IPv6
+/// also without the protocol.
 pub fn fragment_key(key: &FlowKey) -> FlowKey {
     let mut shared = *key;
     (shared.source_port, shared.destination_port) = (0, 0);

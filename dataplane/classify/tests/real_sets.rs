@@ -120,7 +120,7 @@ fn filters_reported_as_shadowed_never_win_in_a_trace() {
     for set in sets().into_iter().filter(|set| set.filters.len() < 4000) {
         let table = fill(TupleSpace::new(), &set, true);
         let found = analyse(table.entries(), 10, |entry| entry.id);
-        // Each filter has another priority, so no two are ambiguous.
+        // All filters have different priorities, so no two filters are ambiguous.
         assert_eq!(found.ambiguous_pairs, 0);
         for packet in trace(&set, Popularity::Uniform, 20_000, 6) {
             let winner = table.lookup(&packet).map(|(id, _)| id);

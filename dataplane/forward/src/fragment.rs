@@ -176,7 +176,8 @@ mod tests {
         (0..len).map(|at| (at * 7 + at / 251) as u8).collect()
     }
 
-    /// Cuts `bytes` into fragments. Puts a link header before and link padding after the packet first.
+    /// Puts a link header before a packet and link padding after it, and cuts the packet into fragments.
+    /// `bytes`: the packet without both.
     fn fragments(bytes: &[u8], mtu: usize) -> Result<Vec<Vec<u8>>, FragmentError> {
         let pool = Pool::new(4096).unwrap();
         let mut packet = pool.packet_from(&[&[0xee; 14][..], bytes, &[0xdd; 9]].concat()).unwrap();

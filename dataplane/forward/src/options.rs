@@ -10,10 +10,10 @@ use millrace_wire::tlv::{OptionFault, RawOption};
 /// Treatment of source-routed packets.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum SourceRoutePolicy {
-    /// Drop them.
+    /// Drop the packets.
     #[default]
     Drop,
-    /// Forward them to their current destination address, with the option unchanged.
+    /// Forward the packets to their current destination address, with the option unchanged.
     Ignore,
 }
 

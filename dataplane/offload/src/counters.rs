@@ -21,7 +21,7 @@ pub struct ProgramCounters {
     pub kept: KeptCounters,
     /// Frames that the flow cache forwarded or dropped.
     pub cache: CacheCounters,
-    /// Frames for user space while no socket was registered.
+    /// Frames meant for user space that arrived while no socket was registered.
     pub fallback: FallbackCounters,
     /// Frames from [`crate::KernelHandback`] that the program let through; not part of `seen`. Only ports in
     /// generic mode and AF_PACKET ports see handed-back frames.
@@ -52,15 +52,15 @@ impl KeptCounters {
     }
 }
 
-/// Frames of the flow cache, by their fate.
+/// Frames that the flow cache handled, by their fate.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct CacheCounters {
     /// Forwarded.
     pub forwarded: u64,
     /// Dropped because the output device was gone.
     pub undeliverable: u64,
-    /// Dropped while the flow cache took a flow over from an overloaded worker, so that no packet overtakes
-    /// another.
+    /// Dropped because upcalls of the frame's flow were in flight to an overloaded worker: a forwarded frame
+    /// would have overtaken them.
     pub made_way: u64,
     /// Dropped because of a filter.
     pub filtered: u64,
@@ -70,7 +70,7 @@ pub struct CacheCounters {
     pub variant_dropped: u64,
 }
 
-/// Frames for user space while no socket was registered, by their fate.
+/// Frames meant for user space that arrived while no socket was registered, by their fate.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct FallbackCounters {
     /// Forwarded by the kernel ([`OnDeath::Kernel`](crate::OnDeath::Kernel)).

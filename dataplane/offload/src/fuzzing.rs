@@ -9,7 +9,8 @@ use crate::flow_cache::dry_runs::{Bench, FLOW, OWN, PORT, WAY};
 use crate::flow_cache::forward_twin::{forwarded, read};
 use crate::{KEY_BYTES, LoadedVariant, VariantObject};
 
-/// Programs of a port, loaded into the kernel but not attached: without a flow cache, and with one.
+/// Programs of a port, loaded into the kernel but not attached: one set without a flow cache, and one set
+/// with a flow cache.
 pub struct DryRuns {
     classifying: Programs,
     forwarding: Bench,
@@ -37,7 +38,7 @@ impl DryRuns {
         Ok(Self { classifying: Programs::load(), forwarding: Bench::new(16) })
     }
 
-    /// Classifies a frame of 15 bytes or more by all programs and by their twin.
+    /// Classifies a frame of 15 bytes or more, by all programs and by their twin, and compares the results.
     ///
     /// # Panics
     /// When two results differ.
@@ -50,14 +51,15 @@ impl DryRuns {
     /// Loads the eBPF variant of a plugin.
     ///
     /// # Panics
-    /// When the kernel refuses it.
+    /// When the kernel refuses the variant.
     pub fn load_variant(&mut self, object: VariantObject<'_>) -> LoadedVariant {
         self.forwarding.cache.load_variant(object).expect("the kernel verifies it")
     }
 
-    /// Sends a frame of 15 bytes or more to the port. If the flow cache may hold the frame's flow, it gets an
-    /// entry that uses the eBPF variant of a plugin. Each program must then forward the same bytes as its
-    /// twin, or drop the packet if `drops` is set. Without an entry, the programs must forward nothing.
+    /// Sends a frame of 15 bytes or more to the port. If the flow cache may hold the frame's flow, the cache
+    /// first gets an entry for it, with the eBPF variant of a plugin. Each program must then forward the same
+    /// bytes as its twin, or drop the packet if `drops` is set. Without an entry, the programs must forward
+    /// nothing.
     ///
     /// # Panics
     /// When a program and its twin disagree.

@@ -97,14 +97,14 @@ impl DeviceReport {
     }
 }
 
-/// Loads an offload program without a MAC address, which passes every frame, for frames of one buffer.
+/// Loads an offload program for frames of one buffer. Without a MAC address, the program passes every frame.
 fn harmless(program: &'static str) -> Result<(Ebpf, OwnedFd), OffloadError> {
     let mut object = object::level0()?;
     let program = object::load(&mut object, program)?;
     Ok((object, program))
 }
 
-/// Loads a host output program without a target device, which leaves all packets to the kernel.
+/// Loads a host output program. Without a target device, the program leaves all packets to the kernel.
 fn catching_nothing() -> Result<(Ebpf, OwnedFd), OffloadError> {
     let mut object = object::host_output()?;
     let program = object::load(&mut object, "millrace_host")?;

@@ -1,12 +1,12 @@
 //! Accounts of routes and filters: packets counted as they enter and leave the queues of ports.
 //!
-//! A packet is counted once, when it enters its port's queue. It is added to the account of the route in its
-//! annotations, if the route number is below [`ROUTES`]. It is also added to the accounts of the filters on
-//! the path that it [counts for](millrace_packet::Annotations::counts_for). Usually the device accepts the
-//! packet in the same iteration, and nothing else is counted. So the other counters concern packets that do
-//! *not* leave at once: packets in a scheduler, packets that a full device leaves in the queue at the end of
-//! an iteration, and packets dropped there. The packets sent are the rest ([`QueueAccount::sent`]); this
-//! number is exact between two iterations.
+//! A packet is counted once, when it enters its port's queue. Its route has an account if the route number in
+//! the packet's annotations is below [`ROUTES`]. The filters whose accounts count the packet are those of the
+//! path in [`counts_for`](millrace_packet::Annotations::counts_for). Usually the device accepts the packet in
+//! the same iteration, and nothing else is counted. The other counters concern packets that do *not* leave at
+//! once: packets in a scheduler, packets that a full device leaves in the queue at the end of an iteration,
+//! and packets dropped there. All other packets were sent ([`QueueAccount::sent`]); this number is exact
+//! between two iterations.
 //!
 //! A packet for a port of another worker takes the keys of its filters' bindings along, and is counted at
 //! that worker. The account of a filter ends with its binding. The account of a route ends with its route
@@ -28,7 +28,7 @@ const CLEARED_AT_ONCE: usize = 4096;
 /// Routes with waiting packets, and the first route number of the next command; `None` after the last route.
 pub type WaitingRoutes = (Vec<NextHopIndex>, Option<NextHopIndex>);
 
-/// Packets of a route that its queues hold or have dropped.
+/// Packets of a route that wait in queues, and packets of the route that queues have dropped.
 #[derive(Clone, Copy, Debug, Default)]
 struct Behind {
     waiting: Amount,
@@ -141,7 +141,8 @@ impl Ledger<'_> {
         bytes
     }
 
-    /// Adds packets that enter a port's queue to the accounts that they share.
+    /// Counts packets that enter a port's queue, in the accounts of the route and filters that they have in
+    /// common.
     #[inline]
     pub fn amount_queued(&mut self, (route, filters): Accounts, amount: Amount) {
         self.routes.queued(route, amount);
@@ -162,8 +163,9 @@ impl Ledger<'_> {
         }
     }
 
-    /// Ends the wait of a packet in the accounts. Subtracts nothing if no wait was recorded, because another
-    /// worker handed the packet over before this worker knew its filter.
+    /// Counts a packet as waiting no longer, in all its accounts. An account that never counted the packet as
+    /// waiting stays as it is: another worker may hand a packet over before this worker knows the packet's
+    /// filter.
     pub fn goes_on(&mut self, packet: &Packet) {
         let amount = Amount::packet(packet.len());
         if let Some(behind) = self.routes.behind.get_mut(packet.next_hop.index()) {
@@ -175,7 +177,8 @@ impl Ledger<'_> {
         }
     }
 
-    /// Counts a drop of a packet that does not wait, or whose wait has ended.
+    /// Counts the drop of a packet. If the accounts count the packet as waiting, [`goes_on`](Self::goes_on)
+    /// must be called before.
     pub fn dropped(&mut self, packet: &Packet) {
         let amount = Amount::packet(packet.len());
         if let Some(behind) = self.routes.behind.get_mut(packet.next_hop.index()) {

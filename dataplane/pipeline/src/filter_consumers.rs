@@ -113,7 +113,8 @@ impl Sent {
         (packet, candidate)
     }
 
-    /// Returns all packets with the same flow key that filter expressions can distinguish.
+    /// Returns packets with the flow key of this packet: one for each case that filter expressions can
+    /// distinguish, such as a later fragment or a cut header.
     fn of_same_flow(&self) -> Vec<Self> {
         // The flow key of a packet without readable ports has port numbers of 0.
         let has_ports = self.protocol != 1;

@@ -15,7 +15,7 @@ use crate::parse::ROUTER;
 use crate::route_number::NO_ROUTE;
 use crate::router::Router;
 
-/// Request for the flow records in a part of the flow table that match a filter.
+/// Request for the flow records that match a filter, in a part of the flow table.
 #[derive(Clone, Debug)]
 pub struct FlowScan {
     /// First slot of the part: 0 in the first request, then `next` of the previous page.
@@ -40,8 +40,7 @@ pub struct FlowPage {
 pub struct FlowReport {
     /// Flow key.
     pub key: FlowKey,
-    /// Values of the fields varying in the flow, as far as filters distinguish packets by them; 0 if no
-    /// filter does.
+    /// Values of those varying fields by which filters distinguish packets of the flow; 0 if no filter does.
     pub varying: u32,
     /// Mask of the bits of `varying` that filters match.
     pub varying_mask: u32,
@@ -71,7 +70,8 @@ pub struct FlowReport {
 
 /// Maximum number of records checked by one command.
 const RECORDS: u32 = 2048;
-/// Maximum number of flows reported by one command; each report costs as much as dozens of checks.
+/// Maximum number of flows that one command reports. Making a report takes as long as matching dozens of
+/// records with the filter.
 const FOUND: usize = 64;
 
 impl FlowScan {

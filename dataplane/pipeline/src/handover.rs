@@ -23,7 +23,7 @@ use crate::wake::Wake;
 const PARCELS: usize = 32;
 /// Length in bytes at which a parcel is full, and takes no further packet.
 const FULL: usize = 32 << 10;
-/// Length in bytes of the longest frame that fits into a parcel just below [`FULL`].
+/// Room in bytes of a parcel beyond [`FULL`], enough for the longest frame.
 const LONGEST: usize = (64 << 10) + 64;
 /// Number of unread parcels from which on only full parcels are sent, because the receiver is busy. With
 /// fewer unread parcels, a partly filled parcel is sent at once.
@@ -367,8 +367,8 @@ impl Handover {
         self.peers.get_mut(from)?.as_mut()?.incoming.next()
     }
 
-    /// Sets the step that the next [`publish`](Self::publish) announces to all other workers, behind all
-    /// packets put before.
+    /// Sets the step that the next [`publish`](Self::publish) announces to all other workers, after all
+    /// packets put so far.
     pub(crate) fn announce(&mut self, step: u64) {
         self.step = step;
     }

@@ -49,7 +49,8 @@ impl Fate {
     }
 }
 
-/// Fields varying in a flow that filters match. The parse stage reads them beside the flow key.
+/// Varying fields of a packet that the parse stage reads. Filters match them, but the flow key doesn't
+/// contain them.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Varying {
     /// TCP flags; `None` for other protocols, or if the packet doesn't contain them.
@@ -91,7 +92,7 @@ impl Bits {
         Self(std::array::from_fn(word))
     }
 
-    /// Returns the part of the set from index `first` on, `count` indices long, moved to index 0.
+    /// Returns the `count` indices from `first` on that are in the set, each reduced by `first`.
     pub fn from(self, first: usize, count: usize) -> Self {
         let (words, bits) = (first / 64, first % 64);
         let word = |at: usize| self.0.get(at + words).copied().unwrap_or_default();
@@ -210,7 +211,7 @@ pub struct Work {
     pub hashes: Each<u64>,
     /// Flow records; `None` for packets without one.
     pub flows: Each<Option<FlowIndex>>,
-    /// Fields varying in the flow, for each packet.
+    /// Varying fields of each packet.
     pub varying: Each<Varying>,
     /// Paths: the bindings that apply to each packet.
     pub paths: Each<PathId>,

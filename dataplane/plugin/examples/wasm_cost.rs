@@ -41,8 +41,8 @@ mod measurement {
         (func (export "millrace_release") (param i32 i32))
         (func (export "millrace_init") (param i32 i32) (result i32) i32.const 0)"#;
 
-    /// Returns a packet handler in WebAssembly text that runs `what` for each packet. In `what`, `$at` is the
-    /// address of the packet's description.
+    /// Returns the WebAssembly text of a packet handler that executes the instructions `what` for each
+    /// packet. In `what`, `$at` is the address of the packet's description (`RawPacket`).
     fn for_each(what: &str) -> String {
         format!(
             r#"(func (export "millrace_packets") (param $call i32) (local $at i32) (local $left i32)
@@ -135,7 +135,7 @@ mod measurement {
             }
         }
 
-        /// Passes the batch to a plugin many times; returns the median number of cycles.
+        /// Calls a plugin with the batch many times. Returns the median number of cycles of a call.
         fn cost(&mut self, wasm: &[u8]) -> u64 {
             let sandbox = Sandbox::new(SandboxSettings::default()).expect("a sandbox");
             let plugin = sandbox.compile(wasm).expect("a plugin");

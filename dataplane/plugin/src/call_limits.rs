@@ -5,7 +5,7 @@ use std::fmt;
 use std::str::FromStr;
 use std::time::Duration;
 
-/// Treatment of packets whose call failed, or that arrive while the instance pauses after a fault.
+/// Treatment of packets that arrive while the instance pauses after a fault, or whose call failed.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub enum OnFault {
     /// The worker drops the packets.
@@ -16,10 +16,10 @@ pub enum OnFault {
 }
 
 impl OnFault {
-    /// Every policy with its name.
+    /// Every treatment, with its name in commands and files.
     pub const NAMES: [(&'static str, Self); 2] = [("drop", Self::Drop), ("bypass", Self::Bypass)];
 
-    /// Returns the name of the policy in commands and files.
+    /// Returns the name of the treatment in commands and files.
     pub fn name(self) -> &'static str {
         Self::NAMES.into_iter().find(|(_, policy)| *policy == self).map_or("", |(name, _)| name)
     }
@@ -47,8 +47,8 @@ pub struct CallLimits {
     pub on_fault: OnFault,
     /// Time limit of a call: the total of all its slices. A longer call is an overrun, which is a fault.
     pub call: Duration,
-    /// Time limit per packet: a call with N packets may take N times as long, but at most `call`. `None` for
-    /// no limit per packet. A call always gets at least one slice.
+    /// Time limit of a call per packet: a call with N packets may take N times this time, but at most `call`.
+    /// A call always gets at least one slice. `None` means that only `call` limits it.
     pub packet: Option<Duration>,
 }
 
@@ -59,10 +59,10 @@ impl Default for CallLimits {
 }
 
 impl CallLimits {
-    /// Default time limit of a call with packets. With it, an instance that never returns delays less than 1
-    /// % of the other packets before quarantine.
+    /// Default time limit of a call with packets. With this limit, an instance whose calls never return
+    /// delays less than 1 % of all other packets before it is in quarantine.
     pub const DEFAULT_CALL: Duration = Duration::from_millis(1);
-    /// Limits of calls without packets: messages, timers, ends of flows.
+    /// Limits of errands: calls for messages, timers and ends of flows, which handle no packets.
     pub const OF_ERRANDS: Self =
         Self { on_fault: OnFault::Drop, call: Duration::from_millis(10), packet: None };
 

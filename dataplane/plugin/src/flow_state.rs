@@ -6,8 +6,8 @@
 
 use millrace_plugin_abi::FlowStates;
 
-/// Bytes of a block in the smallest size class. Each class has blocks of twice the size of the previous
-/// class.
+/// Bytes of a block in the smallest size class. The blocks of each further class are twice as large as those
+/// of the class before.
 const LEAST: usize = 16;
 /// Number of size classes; the largest blocks have 16 KiB.
 const CLASSES: usize = 11;
@@ -17,7 +17,7 @@ pub(crate) const MOST_BLOCK: usize = LEAST << (CLASSES - 1);
 const CHUNK: usize = 64 << 10;
 /// Maximum bytes of all chunks.
 const MOST_MEMORY: usize = 256 << 20;
-/// Bits of a block number that hold the block's index in its size class.
+/// Number of low bits in a block number that hold the block's index in its size class.
 const INDEX_BITS: u32 = 28;
 
 /// Reference to a block that becomes invalid when the block is released, even if another flow gets the block.
@@ -34,7 +34,7 @@ pub struct FlowStateCounts {
     pub flows: u32,
     /// Bytes of memory, for blocks in use and free blocks together.
     pub bytes: usize,
-    /// Number of flows so far that got no block.
+    /// Number of flows that got no block since the worker's start.
     pub refused: u64,
 }
 
@@ -47,7 +47,7 @@ pub struct FlowStateBlocks {
     /// Serial number of the block allocated last.
     serial: u32,
     in_use: u32,
-    /// Number of flows so far that got no block.
+    /// Number of flows that got no block since the worker's start.
     refused: u64,
     /// Whether any instance has ever kept flow state.
     is_used: bool,
@@ -148,8 +148,8 @@ impl FlowStateBlocks {
         serial.copied().unwrap_or(0)
     }
 
-    /// Copies `count` bytes from `from_offset` in block `from` to `to_offset` in block `to`. Both may be the
-    /// same block. Does nothing if a range is outside its block.
+    /// Copies `count` bytes from offset `from_offset` in block `from` to offset `to_offset` in block `to`.
+    /// `from` and `to` may be the same block. Does nothing if a range is outside its block.
     pub(crate) fn copy(
         &mut self,
         (from, from_offset): (u32, usize),
@@ -253,7 +253,8 @@ mod tests {
             }
         }
 
-        /// Looks up and releases a random number: only existing blocks are found.
+        /// Looks up a block by a random number, and releases it. Only numbers of existing blocks yield a
+        /// block.
         #[test]
         fn any_number_is_looked_for(number: u32) {
             let mut blocks = FlowStateBlocks::default();

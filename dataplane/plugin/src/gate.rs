@@ -5,14 +5,15 @@ use std::fmt;
 use millrace_plugin_abi::{DEFAULT_GATES, Position};
 use millrace_units::GateId;
 
-/// Order of a gate among the gates of its position. Packets pass the gate with the smallest order first. The
-/// orders of a position are distinct.
+/// Rank of a gate among the gates of its position: packets pass the gate with the smallest order first. The
+/// gates of a position have distinct orders.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, serde::Serialize)]
 #[serde(transparent)]
 pub struct GateOrder(pub u16);
 
 impl GateOrder {
-    /// Default distance between the orders of gates. Later gates fit between them.
+    /// Default distance between the orders of two gates. It leaves free orders for gates that are created
+    /// later.
     pub const STEP: u16 = 10;
 }
 

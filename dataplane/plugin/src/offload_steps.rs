@@ -1,8 +1,8 @@
-//! Steps of a path that the XDP program executes by itself for an offloaded flow.
+//! Steps of a path that the XDP program executes for the packets of an offloaded flow.
 //!
-//! The XDP program can count packets for filters with the action `accept`, or drop packets. It can use one
-//! token bucket or one eBPF variant of a plugin. Workers later add the program's counts to the bindings, so
-//! offloaded packets count like packets at a worker.
+//! The XDP program can count packets for bindings whose action is `accept`, or drop packets. It can also use
+//! one token bucket, or call one eBPF variant of a plugin. Workers later add the program's counts to the
+//! bindings, so offloaded packets count like packets at a worker.
 
 use std::sync::Arc;
 
@@ -22,7 +22,8 @@ pub struct LoadedVariant {
     pub instructions: u32,
     /// Memory that the instance shares with the eBPF variant.
     pub memory: Arc<dyn VariantMemory>,
-    /// Whether the XDP program may call the variant. If not, packets for the instance stay at the worker.
+    /// Whether the XDP program may call the variant. If not, the packets that the instance handles stay at
+    /// the worker.
     pub is_asked: bool,
 }
 
@@ -60,10 +61,9 @@ pub enum OffloadStep {
 pub enum OffloadRefusal {
     /// An instance without an eBPF variant handles the packets.
     Instance,
-    /// An instance that is pinned to the workers handles the packets, or one whose eBPF variant is not
-    /// loaded.
+    /// The instance that handles the packets is pinned to the workers, or its eBPF variant is not loaded.
     Placed,
-    /// An instance handles the packets that pauses, is in quarantine or has a shadow.
+    /// The instance that handles the packets pauses, is in quarantine, or has a shadow.
     Unwell,
     /// The path rejects the packets with an ICMP error.
     Reject,

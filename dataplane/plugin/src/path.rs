@@ -4,11 +4,12 @@
 //! packets in queues count as users of their paths. A path without users is [freed](collection) when it was
 //! not used for a while. A path skips removed bindings, so an old reference does no harm.
 //!
-//! Paths also select the bindings that count a packet in the queues behind their gates. For this purpose a
-//! packet carries the number of its accounting path
+//! Paths also decide which bindings count a packet later, while the packet is in queues. For this purpose
+//! each packet carries the number of its accounting path
 //! ([`counts_for`](millrace_packet::Annotations::counts_for)). The accounting path of a packet is its flow's
 //! path without the bindings at copy gates. The accounting path of a copy holds only the binding that made
-//! the copy. Each binding of the accounting path that still exists counts the packet's queue events.
+//! the copy. When the packet enters or leaves a queue, each binding of its accounting path counts the packet,
+//! unless the binding has been removed.
 
 mod collection;
 
@@ -90,7 +91,7 @@ pub(crate) fn lay_out(stages: &mut [Stage]) -> usize {
 }
 
 impl Hash for Stage {
-    /// Hashes the binding alone, because stages with the same binding rarely differ.
+    /// Hashes only the binding, because two stages with the same binding are nearly always equal.
     fn hash<H: Hasher>(&self, state: &mut H) {
         self.binding.hash(state);
     }
@@ -121,11 +122,11 @@ pub(crate) enum Step {
     Count,
 }
 
-/// Interned list of stages.
+/// Path, stored once for all flows with the same stages.
 #[derive(Debug)]
 struct Path {
     stages: Arc<[Stage]>,
-    /// For each position, the number of stages at this and all earlier positions.
+    /// For each position, the number of the path's stages (its bindings) at this and all earlier positions.
     ends: [u16; Position::ALL.len()],
     /// Whether any stage subscribes to ends of flows.
     hears: bool,
@@ -133,7 +134,8 @@ struct Path {
     state: usize,
     /// Whether all stages are at the positions `early` and `late`.
     through: bool,
-    /// Accounting paths: the first for the packets, the second for the copies that copy gates make of them.
+    /// Accounting paths: the first counts the packets, the second counts the copies that instances at copy
+    /// gates send.
     accounts: (PathId, PathId),
     /// Number of flow records, packets in queues and paths that refer to the path.
     users: u32,
@@ -179,7 +181,7 @@ impl Path {
 pub struct Paths {
     paths: Vec<Path>,
     ids: HashMap<Arc<[Stage]>, PathId, RandomState>,
-    /// Stages of the empty path and of free ids.
+    /// Empty list of stages, used for the path without bindings and in place of freed paths.
     empty: Arc<[Stage]>,
     collection: Collection,
     /// Reused buffer of stages.
@@ -222,8 +224,8 @@ impl Paths {
         id
     }
 
-    /// Returns the path of the stages at copy gates if `copies` is set, otherwise the path of all other
-    /// stages.
+    /// Returns the id of the path that consists of some of `stages`: those at copy gates if `copies` is set,
+    /// otherwise all others. `whole` is the id of the path with all stages.
     fn part(&mut self, whole: PathId, stages: &[Stage], copies: bool) -> PathId {
         let part: Vec<Stage> =
             stages.iter().filter(|stage| (stage.position == Position::Copy) == copies).copied().collect();
@@ -242,7 +244,8 @@ impl Paths {
         self.path(id).map_or(EMPTY_PATH, |path| path.accounts.1)
     }
 
-    /// Returns the path of a path's stages at one position. It serves packets that pass only this position.
+    /// Returns the id of the path that consists of a path's stages at one position. It serves packets that
+    /// pass only this position.
     #[inline]
     pub fn part_at(&mut self, id: PathId, position: Position) -> PathId {
         let here = self.stages_at(id, position);
@@ -304,7 +307,7 @@ impl Paths {
         self.path(id).map_or(0, |path| path.state)
     }
 
-    /// Whether all stages are at the positions `early` and `late`. Only verdicts of such stages can change
+    /// Whether all stages are at the positions `early` and `late`. In such a path, only verdicts can change
     /// the egress port.
     #[inline]
     pub fn is_through(&self, id: PathId) -> bool {

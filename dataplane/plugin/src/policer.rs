@@ -13,9 +13,9 @@ use millrace_units::{Instant, TokenRate};
 /// Number of attempts to take tokens if other threads change the bucket at the same time.
 const TRIES: usize = 4;
 
-/// Word of a token bucket in memory that kernel programs share.
+/// State of a token bucket (one word), in memory that workers and kernel programs share.
 pub trait SharedBucket: fmt::Debug + Send + Sync {
-    /// Returns the word.
+    /// Returns the word that holds the state of the bucket.
     fn word(&self) -> &AtomicU64;
     /// Returns the number under which kernel programs know the bucket.
     fn place(&self) -> u16;
@@ -64,12 +64,13 @@ impl Policer {
         self.burst
     }
 
-    /// Returns the price of a byte and the depth of the bucket.
+    /// Returns rate and burst in the form in which the token bucket computes with them.
     pub fn price(&self) -> TokenRate {
         self.price
     }
 
-    /// Takes tokens for `bytes` bytes. Returns `false`, and takes none, if the bucket holds too few.
+    /// Takes the tokens for a packet of `bytes` bytes. Returns `false`, and takes no tokens, if the bucket
+    /// holds too few.
     #[inline]
     pub fn takes(&self, bytes: u32, now: Instant) -> bool {
         take(self.word(), self.price, self.price.cost(bytes), now)
@@ -81,8 +82,8 @@ impl Policer {
         self.shared.get().map(|shared| shared.place())
     }
 
-    /// Moves the bucket, at its current level, into memory that kernel programs share. No thread may take
-    /// tokens during the move. Does nothing if the bucket is already shared.
+    /// Moves the bucket, with the tokens that it holds now, into memory that kernel programs share. No thread
+    /// may take tokens during the move. Does nothing if the bucket is already shared.
     pub fn share(&self, bucket: Box<dyn SharedBucket>) {
         if self.shared.get().is_none() {
             bucket.word().store(self.own.load(Ordering::Relaxed), Ordering::Relaxed);
@@ -107,8 +108,8 @@ fn take(word: &AtomicU64, price: TokenRate, cost: u64, now: Instant) -> bool {
             Err(other) => paid = other,
         }
     }
-    // Other threads changed the bucket during each attempt: let the packet pass, and take its tokens all the
-    // same.
+    // Other threads changed the bucket during each attempt. So let the packet pass, and take its tokens
+    // without a check.
     word.fetch_add(cost, Ordering::Relaxed);
     true
 }

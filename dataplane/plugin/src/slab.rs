@@ -11,8 +11,8 @@ pub(crate) struct Key {
 }
 
 impl Key {
-    /// Encodes the key as a number. It is valid at every worker, because all workers have the same bindings
-    /// under the same keys.
+    /// Encodes the key as a number. All workers have the same bindings under the same keys, so the number is
+    /// valid at every worker.
     pub fn to_word(self) -> u64 {
         u64::from(self.generation) << 32 | u64::from(self.slot)
     }
@@ -52,7 +52,7 @@ impl<T> Default for Slab<T> {
 
 impl<T> Slab<T> {
     /// Creates an empty slab with memory for `slots` slots. Unused slots take no physical memory. The slab
-    /// doesn't move in memory up to that number of slots.
+    /// doesn't move in memory while it has at most `slots` slots.
     pub fn with_room(slots: usize) -> Self {
         let mut slab = Self::default();
         // If the reservation fails, the slab allocates memory on demand.
@@ -125,8 +125,8 @@ impl<T> Slab<T> {
         self.slots.iter_mut().filter_map(|slot| slot.value.as_mut())
     }
 
-    /// Gives a value a new key, and returns it. The old key becomes invalid. Returns `None` if the old key
-    /// finds no value.
+    /// Gives the value of `key` a new key, and returns the new key. The old key becomes invalid. Returns
+    /// `None` if no value has the old key.
     pub fn renew(&mut self, key: Key) -> Option<Key> {
         self.get(key)?;
         let value = self.take(key.slot)?;

@@ -94,9 +94,9 @@ fn short_calls_allocate_nothing() {
     };
     // At first, each call runs on its own stack, for which the engine allocates memory once.
     assert_eq!(allocated_by(7), 7);
-    // A short function runs on the worker's stack. If the machine delays a call, this call and the following
-    // ones run on their own stacks until the function counts as short again. Therefore the test waits for a
-    // series of rounds without an allocation.
+    // Functions with short calls run on the worker's stack. If the machine delays a call, this call and the
+    // following ones run on their own stacks, until the function counts as short again. Therefore the test
+    // waits for a series of rounds without an allocation.
     let mut quiet = 0;
     for round in 0..5000 {
         let allocated = allocated_by(20);

@@ -2,9 +2,9 @@
 //! overload.
 //!
 //! `wire af_xdp|af_packet|none [one|two] [SECONDS] [THREAD]`: `one` core does everything, or a second core
-//! runs the source of frames. With `none` only the source runs. Another program with the thread id THREAD
-//! then forwards from `r1` to `r2` in the namespace. The example counts the frames at the far end, and the
-//! processor time of the forwarding thread, which is meaningful even on a busy machine.
+//! runs the source of frames. With `none` only the source runs, and another program must forward from `r1` to
+//! `r2` in the namespace; THREAD is the id of its thread. The example counts the frames at the far end, and
+//! the processor time of the forwarding thread, which is meaningful even on a busy machine.
 #![allow(clippy::disallowed_methods, reason = "it measures time")]
 
 #[path = "../tests/support/mod.rs"]

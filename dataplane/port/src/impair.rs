@@ -5,8 +5,8 @@
 //! seed and the given times, never on a clock. Each direction has its own queue and random sequence.
 //!
 //! A packet passes these steps in order. It may be lost, and it may be duplicated. The packet and its
-//! duplicate may each be corrupted. With a rate limit, each waits until the link has sent earlier packets.
-//! Then it waits for the delay.
+//! duplicate may each be corrupted. With a rate limit, packet and duplicate wait until the link has sent all
+//! earlier packets. Then they wait for the delay.
 
 use std::os::fd::RawFd;
 
@@ -24,11 +24,11 @@ pub use settings::{ImpairError, Impairment, ImpairmentDirection};
 
 /// Port whose link is impaired.
 ///
-/// Its counters combine those of the inner port and its own. Let `given` be the frames that `receive`
-/// returned and `taken` the frames that `transmit` took. Then exactly: received + taken + created = given +
-/// transmitted + drops + held. A packet that is lost, or finds the queue full, counts as
-/// [`DropReason::Impaired`]; a duplicate as `created`; a waiting packet as `held`. Packets that still wait
-/// when the port is dropped are lost.
+/// Its counters combine those of the inner port with the counts of the impairment. Let `given` be the number
+/// of frames that `receive` returned, and `taken` the number of frames that `transmit` took. Then exactly:
+/// received + taken + created = given + transmitted + drops + held. A packet that is lost, or finds the queue
+/// full, counts as [`DropReason::Impaired`]; a duplicate as `created`; a waiting packet as `held`. Packets
+/// that still wait when this value is dropped are lost.
 pub struct Impair {
     inner: Box<dyn Port>,
     incoming: Option<Link>,
@@ -50,7 +50,7 @@ impl Impair {
         self.incoming.iter().chain(&self.outgoing)
     }
 
-    /// Sends outgoing packets that are due. Returns whether there were any.
+    /// Sends outgoing packets that are due. Returns whether any packet was due.
     fn send_due(&mut self, pool: &Pool, now: Instant) -> bool {
         let Some(link) = &mut self.outgoing else { return false };
         let mut any = false;

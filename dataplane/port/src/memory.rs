@@ -1,5 +1,5 @@
-//! Port without a device: it receives frames from this process, and gives frames to it. Tests, benches and
-//! the API use it.
+//! Port without a device: it receives frames from this process, and gives transmitted frames to this process.
+//! Tests, benches and the API use it.
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
@@ -76,13 +76,13 @@ fn capabilities(mac: MacAddr, mtu: u16) -> Capabilities {
 }
 
 impl MemoryHandle {
-    /// Injects a frame. It waits, counted as `held`, until the port receives it.
+    /// Injects a frame. Until the port receives the frame, it counts as `held`.
     pub fn inject(&self, frame: &[u8]) {
         self.inject_by(0, frame);
     }
 
-    /// Injects a frame into the receive queue `queue`, counted from 0. Adds queues up to that one if they
-    /// don't exist.
+    /// Injects a frame into the receive queue `queue`, counted from 0. If the port has too few queues, adds
+    /// queues up to this one.
     pub fn inject_by(&self, queue: usize, frame: &[u8]) {
         self.arrive(queue, Arriving::Bytes(frame.to_vec()));
     }
@@ -94,7 +94,7 @@ impl MemoryHandle {
         wire.queues.resize_with(queues.max(there), ReceiveQueue::default);
     }
 
-    /// Injects a packet without a copy. Its memory should belong to the pool that the port uses.
+    /// Injects a packet without a copy. The packet's memory should belong to the pool that the port uses.
     pub fn inject_packet(&self, packet: Packet) {
         self.arrive(0, Arriving::Packet(packet));
     }

@@ -21,10 +21,11 @@ pub use writer::{Direction, PcapngWriter, WriterStatus};
 /// Arrival times of recorded packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum Pace {
-    /// As recorded, relative to the first packet, which arrives at the first call of `receive`.
+    /// As recorded: each packet arrives at its recorded time after the first packet, and the first packet at
+    /// the first call of `receive`.
     #[default]
     Recorded,
-    /// As fast as the caller takes them.
+    /// At once: the packets arrive as fast as the caller takes them.
     Fast,
 }
 
@@ -38,20 +39,20 @@ pub struct PcapOptions {
     pub output: Option<PathBuf>,
     /// Arrival times of the packets of `input`.
     pub pace: Pace,
-    /// Time of day at [`Instant::ZERO`], as the duration since 1970. It is added to `now` in the timestamps
-    /// of `output`.
+    /// Time of day at [`Instant::ZERO`], as the duration since 1970. Timestamps in `output` are `origin` plus
+    /// the packet's instant.
     pub origin: Duration,
 }
 
 /// Port on files.
 ///
-/// The port reads the whole input when it is opened, so that a broken file is known before any packet is
-/// forwarded. It sorts the packets by time. The input takes as much memory as the file has bytes. The port
-/// skips packets whose end is missing in the recording. They count as [`truncated`](Self::truncated), not as
+/// The port reads the whole input when it is opened, so that it finds a broken file before it forwards any
+/// packet. It sorts the packets by time. The input takes as much memory as the file has bytes. The port skips
+/// packets whose end is missing in the recording. They count as [`truncated`](Self::truncated), not as
 /// received.
 ///
-/// The output is buffered. [`flush`](Port::flush) does not write the buffer; dropping the port does. After a
-/// failed write nothing more is written. The port then drops packets as
+/// The output is buffered. [`flush`](Port::flush) does not write the buffer to the file; dropping the port
+/// does. After a failed write nothing more is written. The port then drops packets as
 /// [`TransmitFailed`](DropReason::TransmitFailed), and [`output_status`](Self::output_status) has the reason.
 #[derive(Debug)]
 pub struct Pcap {

@@ -7,7 +7,7 @@ use millrace_packet::{Batch, DropCounts, Pool};
 use millrace_units::Instant;
 use millrace_wire::MacAddr;
 
-/// Source and sink of packets. A worker owns its ports, and only its thread calls them.
+/// Source and sink of packets. A worker owns its ports, and only the worker's thread calls them.
 ///
 /// Packets are whole link-layer frames, with VLAN tags in place, without frame check sequence. Packets from
 /// [`receive`](Port::receive) have correct transport checksums, because a port completes partial checksums.
@@ -16,13 +16,13 @@ pub trait Port {
     fn receive(&mut self, pool: &Pool, now: Instant, batch: &mut Batch);
 
     /// Takes all packets of `batch`, in order. The port drops packets that the device can't take now, and
-    /// counts them in [`PortCounters::drops`]. It doesn't do so for the first [`room`](Port::room) packets,
-    /// if each consists of one memory frame. Transmission may wait for [`flush`](Port::flush).
+    /// counts them in [`PortCounters::drops`]. But it never drops the first [`room`](Port::room) packets, if
+    /// each consists of one memory frame. Transmission may wait for [`flush`](Port::flush).
     fn transmit(&mut self, pool: &Pool, now: Instant, batch: &mut Batch);
 
     /// Returns the number of packets that the device has room for now. The caller keeps further packets in
-    /// the port's queue, where they are scheduled. Ports that learn of a limit only by sending return
-    /// `usize::MAX`.
+    /// the port's queue, so that its scheduler orders them. A port that notices lack of room only when it
+    /// sends returns `usize::MAX`.
     fn room(&mut self) -> usize {
         usize::MAX
     }
@@ -30,8 +30,8 @@ pub trait Port {
     /// Passes all packets taken so far to the device, and reclaims the memory of sent packets.
     fn flush(&mut self, pool: &Pool, now: Instant);
 
-    /// Returns the counters since the port was opened. It may call the kernel, so don't call it for every
-    /// batch.
+    /// Returns the counters since the port was opened. The call may make a system call, so don't use it for
+    /// every batch.
     fn counters(&mut self) -> PortCounters;
 
     /// Sets the MTU of the device to `mtu` bytes. From then on the port cuts GSO packets into segments of at
@@ -54,7 +54,7 @@ pub trait Port {
     }
 
     /// Returns the progress of the port in sending frames; `None` if the port can't tell. Makes no system
-    /// call, so it suits every iteration.
+    /// call, so callers may use it in every iteration.
     fn progress(&mut self) -> Option<Progress> {
         None
     }
@@ -71,15 +71,15 @@ pub trait Port {
         queue
     }
 
-    /// Returns the progress of the port in reading a receive queue. Makes no system call, so it suits every
-    /// iteration.
+    /// Returns the progress of the port in reading a receive queue. Makes no system call, so callers may use
+    /// it in every iteration.
     fn arrivals(&self, queue: usize) -> Arrivals {
         let _ = queue;
         Arrivals::default()
     }
 
-    /// Returns the number of frames of a receive queue that were lost before they were read. It calls the
-    /// kernel, so don't call it for every batch.
+    /// Returns the number of frames of a receive queue that were lost before they were read. The call makes a
+    /// system call, so don't use it for every batch.
     fn lost(&self, queue: usize) -> u64 {
         let _ = queue;
         0
@@ -91,7 +91,7 @@ pub trait Port {
     }
 }
 
-/// Progress of a port in sending frames, and the number of packets that it has read and not yet returned.
+/// Progress of a port in sending frames, and the number of packets that the port keeps after reading.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Progress {
     /// Number of frames given to the port that the kernel or the device has not taken yet.
@@ -133,7 +133,7 @@ pub struct PortCounters {
     pub created: u64,
     /// Frames lost in the port, by reason.
     pub drops: DropCounts,
-    /// Number of frames that wait inside the port, because they are delayed or the device has not taken them.
+    /// Number of frames that wait inside the port: the port delays them, or the device has not taken them.
     pub held: u64,
 }
 

@@ -14,7 +14,7 @@ use crate::{Capabilities, Port, PortCounters};
 pub struct RecordLimit {
     /// Maximum number of packets.
     pub packets: u64,
-    /// Maximum number of packet bytes. The packet that would exceed it ends the recording.
+    /// Maximum number of packet bytes. The recording ends before a packet that would exceed this number.
     pub bytes: u64,
 }
 
@@ -24,12 +24,12 @@ impl Default for RecordLimit {
     }
 }
 
-/// Recorded port. The recording contains the packets that `receive` returned and all packets given to
-/// `transmit`, even if the port then drops them.
+/// Port whose packets are recorded. The recording contains the packets that `receive` returned and all
+/// packets given to `transmit`, even if the port then drops them.
 ///
-/// At the limit, or after a failed write, the recording ends and the file is written out; the port continues.
-/// The writer's [status](PcapngWriter::status) has the number of packets written. Recording changes no
-/// counter of the port.
+/// At the limit, or after a failed write, the recording ends and the rest of the file is written; the port
+/// continues. The writer's [status](PcapngWriter::status) has the number of packets written. Recording
+/// changes no counter of the port.
 pub struct Record<W: Write> {
     inner: Box<dyn Port>,
     writer: Option<PcapngWriter<W>>,

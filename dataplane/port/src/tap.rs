@@ -43,8 +43,8 @@ pub struct Tap {
     buffer: Box<[u8]>,
     /// Number of frames that the kernel lost before the port was opened.
     lost_before: u64,
-    /// Number of frames that the kernel has lost since the port was opened, at the last query. The kernel
-    /// can't be queried once the device is deleted.
+    /// Number of frames that the kernel has lost between the opening of the port and the last query. The
+    /// kernel can't be queried once the device is deleted.
     lost: u64,
     /// Source address of the frames to ignore, which are the kernel's own traffic on the device.
     passed_over: Option<MacAddr>,
@@ -53,8 +53,9 @@ pub struct Tap {
 }
 
 impl Tap {
-    /// Creates the TAP device `name` in the calling thread's network namespace, and sets it up. `mtu` is in
-    /// bytes of the network-layer packet, 68 to 65,521. The port's MAC address is derived from the name.
+    /// Creates the TAP device `name` in the calling thread's network namespace, and sets the device up. `mtu`
+    /// is in bytes of the network-layer packet, 68 to 65,521. The port's MAC address is derived from the
+    /// name.
     ///
     /// # Errors
     /// [`PortError`] when the name is invalid, the process lacks CAP_NET_ADMIN, another process uses the
@@ -66,9 +67,9 @@ impl Tap {
     }
 
     /// Creates a catcher: a TAP device for packets that the kernel sends out of another device, and that a
-    /// program redirects here. Frames may have any length: the kernel segments GSO packets and completes
-    /// checksums on the way. The port ignores the kernel's own traffic on the TAP device (neighbour
-    /// discovery), because no host is behind it. The port sends nothing.
+    /// program redirects to the TAP device. Frames may have any length: the kernel segments GSO packets and
+    /// completes checksums on the way. The port ignores the kernel's own traffic on the TAP device (neighbour
+    /// discovery), because no host is behind the device. The port sends nothing.
     pub fn open_catcher(name: &str) -> Result<Self, PortError> {
         check_name(name)?;
         let builder = DeviceBuilder::new().name(name).layer(Layer::L2).mtu(LARGEST_MTU).enable(false);

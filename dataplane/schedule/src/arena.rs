@@ -1,8 +1,8 @@
 //! Packet memory of a port: one slice of slots, linked into lists.
 //!
 //! A list takes four words; its packets are in the slots of the port. So an empty queue costs little memory,
-//! and the port's memory has one limit. The slot freed last is used first, because it is still in the CPU
-//! cache.
+//! and all queues of the port share one limit. The slot freed last is used first, because it is still in the
+//! CPU cache.
 
 mod opened;
 
@@ -132,8 +132,8 @@ pub(crate) struct Arena<T> {
     pub load: Load,
     limit_bytes: u32,
     limit_packets: u32,
-    /// Half of the port's packet limit and byte limit. While the port's load is below, no queue holds more
-    /// than the free space.
+    /// Half of the port's packet limit and byte limit. While the port's load is below this half, no queue can
+    /// hold more than the port's free space.
     half: Load,
 }
 
@@ -145,8 +145,8 @@ impl<T> Arena<T> {
         Self { slots, free: NONE, load: Load::NOTHING, limit_bytes: bytes, limit_packets: packets, half }
     }
 
-    /// Whether the packets of `more` [have room](Self::has_room) in any queue of the port, and previously
-    /// used slots suffice for them.
+    /// Whether every queue of the port [has room](Self::has_room) for the packets of `more`, and the
+    /// previously used slots suffice for these packets.
     #[inline]
     pub fn is_roomy(&self, more: Load) -> bool {
         let [packets, held] = [more, self.load].map(|load| u64::from(load.packets()));
@@ -155,8 +155,8 @@ impl<T> Arena<T> {
             && packets + held <= self.slots.len() as u64
     }
 
-    /// Whether the port can take a packet of `length` bytes into a queue with the load `queue`. A queue may
-    /// hold no more than the free space of the port, so that one full queue leaves room for others.
+    /// Whether the port can take a packet of `length` bytes into a queue that holds the load `queue`. A queue
+    /// may hold no more than the free space of the port, so that one full queue leaves room for others.
     /// (Choudhury and Hahne, "Dynamic Queue Length Thresholds for Shared-Memory Packet Switches", 1998, with
     /// a factor of 1.)
     #[inline]
@@ -216,7 +216,7 @@ impl<T> Arena<T> {
     }
 
     /// Whether the packets of `more` fit at the end of a list that holds `load` and may hold `threshold`
-    /// bytes. Each packet must find room, and previously used slots must suffice.
+    /// bytes. The port must have room for each packet, and the previously used slots must suffice.
     #[inline]
     pub fn has_room_for(&self, load: Load, more: Load, threshold: u32) -> bool {
         let others = self.load.minus(load);
@@ -230,7 +230,8 @@ impl<T> Arena<T> {
     }
 
     /// Appends packets with the total load `load` to `list`, which must [have room](Self::has_room_for) for
-    /// them. The free list links its slots in the order of their use, so the packets need no new links.
+    /// them. The packets fill the first slots of the free list in order. These slots are already linked in
+    /// that order, so the links between them stay.
     #[inline]
     pub fn push_all(
         &mut self,

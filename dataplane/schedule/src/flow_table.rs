@@ -14,8 +14,8 @@ pub(crate) const PLACES: usize = 4;
 
 const VACANT: Place = Place { flow: 0, queue: NONE };
 
-/// Map from flow numbers to queues. At most a quarter of its entries are in use, so nearly all searches end
-/// at the first entry, as the branch predictor expects.
+/// Map from flow numbers to queues. At most a quarter of the map's entries are in use, so nearly all searches
+/// end at the first entry, which suits the branch predictor.
 #[derive(Debug, Default)]
 pub(crate) struct FlowTable {
     places: Box<[Place]>,

@@ -12,8 +12,8 @@ pub enum LinkOverhead {
     /// ATM with AAL5 (ITU-T I.363.5): encapsulation, packet and a trailer of 8 bytes, padded to cells of 48
     /// bytes. Each cell takes 53 bytes.
     Atm {
-        /// Bytes before each packet, for instance those of RFC 2684; negative if the packet's link header is
-        /// not sent.
+        /// Bytes added before each packet, for instance a header of RFC 2684. Negative if the link doesn't
+        /// send the packet's link header.
         encapsulation: i16,
     },
     /// Custom overhead.
@@ -46,8 +46,8 @@ impl LinkOverhead {
         }
     }
 
-    /// Computes the wire length for links other than Ethernet. It is a separate function so that Ethernet
-    /// costs a comparison and no jump table.
+    /// Computes the wire length for links other than Ethernet. As a separate function, it adds only a
+    /// comparison to the Ethernet case, and no jump table.
     fn other_wire_length(self, length: u32) -> u32 {
         match self {
             Self::None => length.max(1),

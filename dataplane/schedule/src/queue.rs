@@ -4,7 +4,7 @@ use crate::DropCounts;
 use crate::aqm::{Aqm, AqmState};
 use crate::arena::{List, Load, NONE};
 
-/// Settings of a queue, which may change while it holds packets.
+/// Settings of a queue. They may change while the queue holds packets.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct QueueSettings {
     /// Discard threshold in bytes. Above it, the queue drops arriving packets (NPR, section 2.1).
@@ -20,8 +20,8 @@ impl Default for QueueSettings {
     }
 }
 
-/// Queue of packets. `next` links the queue into a round; outside of a round, the owner may use it for other
-/// values.
+/// Queue of packets. While the queue is in a round, `next` is the next queue of the round. Otherwise, the
+/// queue's owner may use `next` for other values.
 #[repr(C, align(64))]
 #[derive(Clone, Debug)]
 pub(crate) struct Queue {
@@ -60,7 +60,8 @@ impl Queue {
         }
     }
 
-    /// Whether the queue has a [`Cold`] part: for AQM, drops, moved packets, or a threshold of its own.
+    /// Whether the queue has a [`Cold`] part. It needs one for AQM, drops, moved packets, or a threshold of
+    /// its own.
     #[inline]
     pub fn is_managed(&self) -> bool {
         self.cold != NONE
@@ -73,8 +74,8 @@ impl Queue {
         self.list.bytes() <= self.threshold && !self.is_managed()
     }
 
-    /// Updates the peaks. The caller does so before packets leave, when the queue is longest since the last
-    /// departure.
+    /// Updates the peaks with the current load. The caller does so before packets leave, because a queue is
+    /// longest just before a departure.
     #[inline]
     pub fn note_peak(&mut self) {
         if self.list.bytes() > self.peak_bytes || self.list.packets() > self.peak_packets {

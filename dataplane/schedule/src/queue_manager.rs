@@ -46,7 +46,7 @@ pub(crate) struct QueueManager<T> {
     queues: Slots<Queue>,
     cold: Slots<Cold>,
     limit: u32,
-    /// Whether a flow has found no free queue at the port, although its leaf may have more queues. Cleared
+    /// Whether a flow could not get a queue that its leaf allows, because the port had no free queue. Cleared
     /// when dispensable queues are released.
     pub is_short: bool,
     /// Overhead of the link.
@@ -147,7 +147,7 @@ impl<T: Item> QueueManager<T> {
         self.set(index, &QueueSettings { threshold: own.unwrap_or(settings.threshold), ..*settings });
     }
 
-    /// Gives a queue its own threshold, or the threshold `common` again.
+    /// Gives a queue a threshold of its own. With `None`, gives it the threshold `common` again.
     pub fn set_own_threshold(&mut self, index: u32, own: Option<u32>, common: u32) {
         self.queues[index].threshold = own.unwrap_or(common);
         if own.is_some() || self.own_threshold(index).is_some() {
@@ -185,7 +185,7 @@ impl<T: Item> QueueManager<T> {
         &mut self.queues[index]
     }
 
-    /// Returns the queues, and their packets opened for a batch.
+    /// Returns all queues, and the packet memory opened for a batch.
     #[inline(always)]
     pub fn open_all(&mut self) -> (&mut [Queue], Opened<'_, T>) {
         (self.queues.all_mut(), self.arena.open())

@@ -128,8 +128,8 @@ impl Credit {
         self.now = self.now.wrapping_add(earned as i64);
     }
 
-    /// Whether the credit covers `bytes`. If the maximum is below `bytes`, whether the credit is at its
-    /// maximum.
+    /// Whether the credit covers `bytes`. A packet larger than the maximum counts as covered when the credit
+    /// is at its maximum.
     #[inline]
     pub fn covers(&mut self, bytes: u32, now: Instant) -> bool {
         self.earn(now);
@@ -141,7 +141,8 @@ impl Credit {
         Self::nanobits(bytes.min(MOST_BYTES)).min(self.most)
     }
 
-    /// Returns the first time at which [`covers`](Self::covers) is true, if nothing is sent until then.
+    /// Returns the first time at which [`covers`](Self::covers) becomes true, provided that nothing is sent
+    /// until then.
     #[inline]
     pub fn covers_at(&self, bytes: u32) -> Instant {
         let missing = self.needed(bytes) as i128 - self.now as i128;

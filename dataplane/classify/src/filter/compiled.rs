@@ -13,7 +13,7 @@ use crate::candidate::{DSCP_SHIFT, EXCEPTIONS_SHIFT, FLAGS_KNOWN, FLAGS_SHIFT, P
 
 use super::{Field, Filter, PortRange, Specificity};
 
-/// Error for a port name in a filter that no port has.
+/// Error: the filter names an ingress port that doesn't exist.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("filter names the unknown port {name:?} after `in`: `show ports` lists the ports")]
 pub struct UnknownPort {
@@ -90,7 +90,7 @@ impl Filter {
         }
     }
 
-    /// Returns value and mask of the conditions on the word [`Candidate::varying`].
+    /// Returns the filter's conditions on the word [`Candidate::varying`], as value and mask.
     fn varying(&self) -> (u32, u32) {
         let (mut value, mut mask) = (0, 0);
         if self.asks_for_ports() {
@@ -123,8 +123,8 @@ impl CompiledFilter {
         self.matches_key(&candidate.key) && candidate.varying() & self.varying_mask == self.varying_value
     }
 
-    /// Whether some packet of the flow can match, as far as the flow key tells. Ignores conditions on varying
-    /// fields, except one: if the key has ports, the flow's packets are no later fragments, and their
+    /// Whether some packet of the flow can match, judged by the flow key alone. Ignores conditions on varying
+    /// fields, with one exception: if the key has ports, the flow's packets are no later fragments, and their
     /// transport headers are not cut.
     #[inline]
     pub fn may_match_flow(&self, key: &FlowKey) -> bool {
@@ -133,7 +133,7 @@ impl CompiledFilter {
             && (self.varying_value & unknown == 0 || (key.source_port, key.destination_port) == (0, 0))
     }
 
-    /// Whether the key meets the filter's conditions on it.
+    /// Whether the key meets all conditions of the filter on fields of the key.
     #[inline]
     fn matches_key(&self, key: &FlowKey) -> bool {
         self.source.holds(key.family(), key.source_bytes())

@@ -14,7 +14,7 @@ pub struct FilterError {
     pub help: String,
 }
 
-/// Problem and remedy of a wrong part, without its position, which [`at`](Self::at) adds.
+/// Problem and remedy of a wrong part of a filter's text. [`at`](Self::at) adds the position of the part.
 #[derive(Debug)]
 pub(super) struct Refusal {
     pub problem: String,

@@ -100,8 +100,8 @@ impl Filter {
     }
 
     /// Returns a filter for packets whose [varying fields](crate::Candidate::varying) equal `value` in the
-    /// bits of `mask`. Leaves out conditions that a filter can't express: that the TCP flags are unknown, or
-    /// that a tag or DSCP has certain bits.
+    /// bits of `mask`. Leaves out two conditions that a filter can't express: that the TCP flags are unknown,
+    /// and that only some bits of tag or DSCP have given values.
     pub fn of_varying(value: u32, mask: u32) -> Self {
         let part = |shift: u32, bits: u32| (value >> shift & mask >> shift & bits, mask >> shift & bits);
         let number = |(value, mask): (u32, u32), all: u32| (mask == all).then_some(value as u8);
@@ -147,8 +147,8 @@ impl Filter {
         self.incoming.as_deref()
     }
 
-    /// Returns the condition on TCP flags; `None` if there is none: any packet meets it, even without a TCP
-    /// header.
+    /// Returns the condition on TCP flags. `None` means that there is no condition, so packets without a TCP
+    /// header match, too.
     pub fn tcp_flags(&self) -> Option<TcpFlagsMatch> {
         self.tcp_flags
     }

@@ -20,8 +20,8 @@ pub enum PortRange {
 }
 
 impl PortRange {
-    /// Returns the number of admitted ports. [`Any`](Self::Any) counts as 65,537, because it also admits
-    /// unknown ports.
+    /// Returns the number of ports in the range. [`Any`](Self::Any) counts as 65,537: all ports, and unknown
+    /// ports.
     pub fn width(self) -> u32 {
         match self {
             Self::Any => 1 << 16 | 1,

@@ -94,7 +94,7 @@ fn consistent(mut filter: Filter) -> Filter {
     filter
 }
 
-/// Random packets with the same few values as in [`any_filter`].
+/// Random packets whose fields have the same few values as the filters of [`any_filter`].
 pub(crate) fn any_candidate() -> impl Strategy<Value = Candidate> {
     let key = (any::<bool>(), (0u32..4, 0u32..4), 0usize..4, (0u16..4, 0u16..4), 1u16..4);
     let flags = option::of(0u8..4);
@@ -113,8 +113,8 @@ pub(crate) fn any_candidate() -> impl Strategy<Value = Candidate> {
     })
 }
 
-/// Returns the conditions that a packet fails. This simple evaluation of the module's description is the
-/// reference.
+/// Returns the fields whose conditions a packet fails. This simple evaluation follows the description of the
+/// module, and is the reference for the tests.
 pub(crate) fn misses(filter: &Filter, candidate: &Candidate) -> Vec<Field> {
     let key = &candidate.key;
     let inside = |net: Option<IpNet>, address| net.is_none_or(|net| net.contains(&address));
@@ -159,7 +159,7 @@ proptest! {
         let misses = misses(&filter, &candidate);
         prop_assert_eq!(compiled.matches(&candidate), misses.is_empty());
         prop_assert_eq!(compiled.mismatch(&candidate), misses.first().copied());
-        // A key with ports belongs to packets with readable ports; skip impossible combinations.
+        // If a key has ports, the ports of its packets are readable; skip packets that contradict this.
         let is_read = (candidate.key.source_port, candidate.key.destination_port) != (0, 0);
         let is_possible = !is_read || candidate.exceptions.bits() & PORTS_UNKNOWN.bits() == 0;
         let matches = compiled.matches(&candidate) && is_possible;

@@ -20,8 +20,8 @@ pub(super) fn any_change() -> impl Strategy<Value = Change> {
     ]
 }
 
-/// Applies changes to an empty table and to the linear oracle, and compares their results. Returns the
-/// filters that remain.
+/// Applies changes to an empty table and to the linear oracle, and compares the results of both. Returns the
+/// filters that are in the table at the end.
 pub(super) fn change_and_compare(
     table: &mut impl FilterTable<usize>,
     changes: &[Change],

@@ -2,15 +2,16 @@
 //!
 //! A filter **covers** another if it matches every packet that the other matches.
 //!
-//! A filter is **shadowed**, and never wins, if better filters cover it, alone or together. To detect a joint
-//! cover, the analysis subtracts these filters from the filter piece by piece ([`cover`](super::cover)). If
+//! A filter is **better** than another if it wins for packets that match both. A filter is **shadowed**, and
+//! never wins, if better filters cover it, alone or together. To find out whether several filters cover a
+//! filter together, the analysis subtracts them from that filter piece by piece ([`cover`](super::cover)). If
 //! that takes too long, it reports the filter as undecided. Alternatives of one expression have the same
 //! action, so [`analyse`] doesn't compare them with each other.
 //!
 //! Two filters are **ambiguous** if they have the same priority, some packet matches both, and neither covers
-//! the other. So neither is a special case of the other, and only the order of the fields in
-//! [`Specificity`](crate::Specificity), or else their age, decides between them. These are the ambiguous
-//! filters of *Router Plugins* (section 5.1.2). Different priorities resolve the ambiguity.
+//! the other. So neither is a special case of the other. Only the order of the fields in
+//! [`Specificity`](crate::Specificity) decides between them; if their specificity is equal, their age. These
+//! are the ambiguous filters of *Router Plugins* (section 5.1.2). Different priorities resolve the ambiguity.
 //!
 //! If one of two filters of equal priority covers the other, the covered filter wins, unless it is shadowed.
 
@@ -41,8 +42,8 @@ pub struct Analysis {
 pub struct Shadowed {
     /// The shadowed filter.
     pub filter: FilterId,
-    /// The first better filter that covers the shadowed filter, or a minimal set of better filters that cover
-    /// it together.
+    /// The best filter that alone covers the shadowed filter. If there is none, a minimal set of better
+    /// filters that cover it together.
     pub by: Vec<FilterId>,
 }
 
@@ -57,8 +58,8 @@ pub struct Ambiguous {
     pub decided_by: Option<Field>,
 }
 
-/// Returns the better filters that cover the filters selected by `is_meant`, alone or together. Returns
-/// `None` unless all selected filters are covered.
+/// Finds the reason that none of the filters selected by `is_meant` can win. Returns the better filters that
+/// cover the selected filters, alone or together. Returns `None` unless all selected filters are covered.
 pub fn shadowed_by<'a, T: 'a>(
     entries: impl IntoIterator<Item = &'a Entry<T>>,
     is_meant: impl Fn(&Entry<T>) -> bool,
@@ -79,14 +80,14 @@ pub fn shadowed_by<'a, T: 'a>(
     (!meant.is_empty()).then_some(all)
 }
 
-/// Finds shadowed and ambiguous filters. Lists the first `most` ambiguous pairs.
+/// Finds shadowed and ambiguous filters. Lists at most `most` ambiguous pairs.
 ///
 /// `owner` returns the expression to which a filter belongs as an alternative. Filters of one owner have the
 /// same action, and are not compared with each other. A pair of owners counts once, however many of their
 /// filters are ambiguous.
 ///
 /// The analysis compares all pairs: 10,000 filters take about a second, 100,000 filters a hundred times as
-/// long. The number of comparisons for a joint cover is limited for each filter.
+/// long. For each filter, the search for a joint cover has a maximum number of comparisons.
 pub fn analyse<'a, T: 'a, K: Copy + Eq + Hash>(
     entries: impl IntoIterator<Item = &'a Entry<T>>,
     most: usize,
@@ -101,8 +102,8 @@ pub fn analyse<'a, T: 'a, K: Copy + Eq + Hash>(
     // Owners of the filters that can win.
     let mut can_win: HashSet<K> = HashSet::new();
     for (place, shape) in shapes.iter().enumerate() {
-        // Shadowed filters can be left out: if one of them covers this filter, the filters that shadow it do
-        // so as well.
+        // Leave out shadowed filters. If a shadowed filter covers this one, then the filters that shadow it
+        // cover this one as well.
         let is_other = |other: &usize| owners[*other] != owners[place];
         let others: Vec<usize>;
         let before = if can_win.contains(&owners[place]) {
@@ -134,8 +135,8 @@ pub fn analyse<'a, T: 'a, K: Copy + Eq + Hash>(
     analysis
 }
 
-/// Records ambiguous pairs of filters with different owners. `alive` holds the indexes of the filters that
-/// can win.
+/// Records the ambiguous pairs of filters with different owners. `alive` holds the indexes of all filters
+/// that are not shadowed.
 fn note_ambiguous_pairs<T, K: Copy + Eq + Hash>(
     analysis: &mut Analysis,
     (sorted, shapes, owners): (&[&Entry<T>], &[Shape], &[K]),
@@ -254,7 +255,7 @@ mod tests {
         let with = |more| shadowed_by(&[&all_ports[..], &[more]].concat());
         assert_eq!(with(("proto tcp", 0)), []);
         assert_eq!(with(("proto tcp exceptions none", 0)), [(2, vec![0, 1])]);
-        // Filters 1 and 2 already cover it, so the report doesn't name filter 0.
+        // Filters 1 and 2 together cover filter 3, so the report doesn't name filter 0.
         let crossed = [("src 10.0.0.0/8", 1), ("dport 5-9", 1), ("dport 1-4", 1), ("proto udp dport 1-9", 0)];
         assert_eq!(shadowed_by(&crossed), [(3, vec![1, 2])]);
     }
@@ -393,8 +394,8 @@ mod tests {
                 let matching: Vec<_> = table.iter().filter(|entry| entry.filter.matches(candidate)).collect();
                 for (number, loser) in matching.iter().enumerate() {
                     for winner in &matching[..number] {
-                        // A pair is reported exactly if the priorities are equal, neither filter covers the
-                        // other, and neither is shadowed.
+                        // The analysis must report a pair exactly if the priorities are equal, neither filter
+                        // covers the other, and neither is shadowed.
                         let (first, second) = (Shape::of(&winner.filter), Shape::of(&loser.filter));
                         let pair = found.ambiguous.iter().any(|pair| (pair.winner, pair.loser) == (winner.id, loser.id));
                         let dead = |id| found.shadowed.iter().any(|shadowed| shadowed.filter == id);
@@ -405,7 +406,7 @@ mod tests {
             }
         }
 
-        /// Compares with the winners of all packets that the filters can distinguish.
+        /// Compares the analysis with the winners of all packets that the filters can distinguish.
         #[test]
         fn shadowing_sets_are_found_and_minimal(
             filters in prop::collection::vec((few_filters(), 0i32..2), 0..12),
@@ -429,7 +430,8 @@ mod tests {
                 for left_out in 0..=shadowed.by.len() {
                     let by = || shadowed.by.iter().enumerate().filter(|(number, _)| *number != left_out);
                     let all = matched.iter().all(|packet| by().any(|(_, by)| filter(*by).matches(packet)));
-                    // The reported filters cover it together, and don't if one of them is left out.
+                    // The reported filters cover the shadowed filter together, but no longer if one of them
+                    // is left out.
                     prop_assert_eq!(all, left_out == shadowed.by.len());
                 }
             }

@@ -9,8 +9,9 @@ use crate::Candidate;
 /// Maximum number of packets that are looked up together.
 pub(super) const LANES: usize = 32;
 
-/// Looks up packets in chunks of [`LANES`]. For each family in a chunk, calls `find` with the chunk's
-/// packets, the slots for their results, and the indexes of the family's packets.
+/// Looks up packets in chunks of [`LANES`]. Calls `find` for each chunk, once for each family that has
+/// packets in it. `find` gets the chunk's packets, the slots for their results, and the indexes of the
+/// packets of the family.
 #[inline(always)]
 pub(super) fn by_family<F>(
     candidates: &[Candidate],
@@ -27,8 +28,8 @@ pub(super) fn by_family<F>(
     }
 }
 
-/// Looks up those packets of a chunk whose indexes are in `numbers`. `search` finds the filters for their
-/// keys, and `result` converts each into a result of the table.
+/// Looks up the packets of a chunk whose indexes are in `numbers`. `search` finds the filter for each
+/// packet's key, and `result` converts the found filter into a result of the table.
 #[inline(always)]
 pub(super) fn find_some<const W: usize, F>(
     candidates: &[Candidate],

@@ -1,5 +1,6 @@
-//! Filter table with a memory limit. It starts as a kind of table whose memory may grow with the product of
-//! its filters. At the limit, it becomes another kind.
+//! Filter table with a memory limit. It starts as a table of a fast kind, whose memory may grow with the
+//! product of the numbers of filters that overlap. At the limit, it moves its filters to a table of another
+//! kind.
 
 use std::fmt;
 
@@ -32,7 +33,7 @@ enum Table<B, O> {
 pub struct Moved {
     /// Name of the kind of table that held the filters before.
     pub from: &'static str,
-    /// Filter that would have exceeded the limit.
+    /// Filter whose addition would have exceeded the limit.
     pub by: FilterId,
     /// Memory of the table, and its limit.
     pub reason: OverMemory,
@@ -180,8 +181,8 @@ mod tests {
         DagTable::new(DagConfig { max_bytes, ..DagConfig::default() })
     }
 
-    /// Filter of a source prefix and destination ports, or of a destination prefix and source ports. Filters
-    /// of the two kinds may overlap.
+    /// Returns a filter with a source prefix and destination ports, or one with a destination prefix and
+    /// source ports. A filter of one kind may overlap filters of the other kind.
     fn ambiguous(number: u32) -> String {
         let (net, length) = (number / 2 % 256, 16 + number % 9);
         let (host, ports) = (number % 251, number * 37 % 60_000);

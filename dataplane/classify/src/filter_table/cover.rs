@@ -1,11 +1,11 @@
 //! Test whether several filters cover another filter together.
 //!
 //! The search subtracts the filters from that filter one after the other, as constructive solid geometry
-//! subtracts boxes. The rest consists of pieces that overlap none of the subtracted filters. If a piece is
-//! left at the end, it contains packets for which the filter wins.
+//! subtracts boxes. What remains of that filter consists of pieces that overlap none of the subtracted
+//! filters. If a piece remains at the end, the filter wins for the packets in this piece.
 //!
-//! The number of pieces may become very large, so the search has a limit. Random packets are tried first: for
-//! most filters, one of them shows that the filter wins.
+//! The number of pieces may become very large, so the search has a limit. Before the search, random packets
+//! are tried. For most filters that can win, one of these packets shows it.
 
 use super::shape::Shape;
 use super::witness::is_alone;
@@ -16,16 +16,16 @@ pub(super) const MOST: usize = 1 << 17;
 /// Result of a search for filters that cover a given filter.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) enum Cover {
-    /// No filters cover it.
+    /// No filters cover the given filter.
     None,
-    /// Index of the filter that covers it alone, or indexes of filters that cover it together.
+    /// Index of the filter that alone covers the given filter, or indexes of filters that cover it together.
     By(Vec<usize>),
-    /// No single filter covers it, and the search for a joint cover would take too long.
+    /// No single filter covers the given filter, and the search for a joint cover would take too long.
     Undecided,
 }
 
-/// Finds the filters that cover `shape`, among those with the indexes `places`. Makes at most `most`
-/// comparisons with pieces.
+/// Finds the filters that cover `shape`. Considers only the shapes with the indexes `places`. Makes at most
+/// `most` comparisons of a filter with a piece of `shape`.
 pub(super) fn cover(shape: &Shape, shapes: &[Shape], places: &[usize], most: usize) -> Cover {
     let mut overlapping = Vec::new();
     for place in places {
@@ -55,7 +55,8 @@ pub(super) fn cover(shape: &Shape, shapes: &[Shape], places: &[usize], most: usi
     }
 }
 
-/// Reduces a joint cover to the filters that it needs. Filters that the limit leaves untested stay.
+/// Reduces a joint cover to the filters that it needs. If the limit of comparisons is reached, filters that
+/// could not be tested stay.
 fn needed(mut places: Vec<usize>, mut cover: impl FnMut(&[usize]) -> Option<bool>) -> Vec<usize> {
     // Trying to remove halves, then quarters and so on, soon finds a few needed filters among many.
     let mut size = places.len();
@@ -76,10 +77,11 @@ fn needed(mut places: Vec<usize>, mut cover: impl FnMut(&[usize]) -> Option<bool
     }
 }
 
-/// Whether other shapes, those with the indexes `places`, cover a shape completely. `None` if the budget of
+/// Whether the shapes with the indexes `places` together cover `shape` completely. `None` if the budget of
 /// comparisons is used up.
 fn taken_away(shape: &Shape, shapes: &[Shape], places: &[usize], budget: &mut usize) -> Option<bool> {
-    // Pieces of the shape. Each has the position in `places` from which shapes may overlap it.
+    // Pieces of the shape, each with a position in `places`. Only the shapes from this position on may still
+    // overlap the piece.
     let mut pieces = vec![(*shape, 0)];
     while let Some((piece, from)) = pieces.pop() {
         let found = places[from..].iter().position(|place| shapes[*place].overlaps(&piece));
@@ -87,7 +89,8 @@ fn taken_away(shape: &Shape, shapes: &[Shape], places: &[usize], budget: &mut us
         *budget = budget.checked_sub(compared.max(1))?;
         let Some(found) = found else { return Some(false) };
         let other = &shapes[places[from + found]];
-        // Take the largest pieces first: they are the most likely to show a rest.
+        // Take the largest pieces first: of all pieces, they most likely contain packets that no filter
+        // covers.
         let left = piece.without(other).into_iter().rev();
         pieces.extend(left.map(|piece| (piece, from + found + 1)));
     }

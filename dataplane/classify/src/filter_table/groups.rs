@@ -65,7 +65,8 @@ impl Found {
     pub const NONE: Self = Self { id: FilterId(u64::MAX), slot: u32::MAX };
 }
 
-/// All groups of a table, for one family. A group of n filters takes the next power of two of record places.
+/// All groups of a table, for one family. A group of n filters occupies as many record places as the next
+/// power of two.
 #[derive(Clone, Debug)]
 pub(super) struct Groups<const W: usize> {
     records: Vec<Record<W>>,
@@ -120,8 +121,8 @@ impl<const W: usize> Groups<W> {
         self.replace(group, &records)
     }
 
-    /// Removes the filter in `slot` from its group. Returns the group's place, which may change; `None` if
-    /// the group is now empty, and freed.
+    /// Removes the filter in `slot` from its group. Returns the place of the group, which may have changed.
+    /// If the group is then empty, frees the group and returns `None`.
     pub fn remove(&mut self, group: u32, slot: u32) -> Option<u32> {
         let mut records = self.records(group).to_vec();
         records.retain(|record| record.slot() != slot);

@@ -6,8 +6,8 @@ use millrace_wire::Protocol;
 use crate::candidate::{EXCEPTIONS_SHIFT, PORTS_UNKNOWN};
 use crate::{Candidate, CompiledFilter, PortRange};
 
-/// Flag in the *meta* half of a key's last word: the transport ports are known. This half also holds the
-/// protocol (bits 0 to 7) and the ingress port (bits 16 to 31).
+/// Flag for known transport ports. It is in *meta*, the upper half of the last word of a key, which also
+/// holds the protocol (bits 0 to 7) and the ingress port (bits 16 to 31).
 const PORTS_KNOWN: u32 = 1 << 8;
 
 /// [`PORTS_KNOWN`] for each protocol with ports, 0 for other protocols.
@@ -20,11 +20,11 @@ const HAVING_PORTS: [u32; 256] = {
     known
 };
 
-/// Packet as words: source and destination address; then a word of *meta* and
-/// [`varying`](Candidate::varying); then both ports.
+/// Packet as numbers: `words` holds source and destination address, then one word of *meta* (protocol,
+/// ingress port and a flag) and [`varying`](Candidate::varying). `ports` holds both ports.
 ///
-/// `W` is the number of 64-bit words: 2 for IPv4, where both addresses share one, and 5 for IPv6, where each
-/// takes two.
+/// `W` is the number of 64-bit words: 2 for IPv4, where both addresses share a word, and 5 for IPv6, where
+/// each address takes two words.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Key<const W: usize> {
     pub words: [u64; W],
@@ -33,8 +33,8 @@ pub(super) struct Key<const W: usize> {
 }
 
 /// Number of words of an IPv4 key.
-/// Number of words of an IPv6 key.
 pub(super) const V4: usize = 2;
+/// Number of words of an IPv6 key.
 pub(super) const V6: usize = 5;
 
 /// Returns the family whose keys have `words` words.
@@ -95,8 +95,8 @@ pub(super) struct Condition<const W: usize> {
 }
 
 impl<const W: usize> Condition<W> {
-    /// Returns the conditions of `filter` for packets of this family; `None` if the filter matches only the
-    /// other family.
+    /// Returns the conditions of `filter` on packets of this family; `None` if the filter matches only
+    /// packets of the other family.
     pub fn of(filter: &CompiledFilter) -> Option<Self> {
         let other = |own: Option<Family>| own.is_some_and(|own| own != family(W));
         if other(filter.source.family) || other(filter.destination.family) {
@@ -151,7 +151,7 @@ impl<const W: usize> Condition<W> {
         [0, 1].map(|side| (self.first[side], self.first[side] + self.width[side]))
     }
 
-    /// Returns a key that has the required value in all bits of the condition's tuple.
+    /// Returns a key that meets the condition in all bits of the condition's tuple.
     pub fn example(&self) -> Key<W> {
         Key { words: self.value, ports: u32::from(self.first[0]) << 16 | u32::from(self.first[1]) }
     }
@@ -167,7 +167,7 @@ impl<const W: usize> Condition<W> {
     }
 }
 
-/// Set of key bits, which select the hash table of a filter in tuple space search.
+/// Set of key bits. In tuple space search, each hash table belongs to one tuple, and is keyed by these bits.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(super) struct Tuple<const W: usize> {
     pub words: [u64; W],
@@ -199,13 +199,15 @@ impl<const W: usize> Tuple<W> {
         words && other.ports & !self.ports == 0
     }
 
-    /// Returns a smaller set. The number of address bits is rounded down to a step of `ladder`, and only
-    /// exact ports are kept.
+    /// Returns the set with fewer bits: rounds each number of address bits down to the next number in
+    /// `ladder`, and keeps the bits of a port only if all of them are in the set. Drops the flags for known
+    /// ports, too.
     pub fn rounded(&self, ladder: &[u32]) -> Self {
         let step = |own: u32| ladder.iter().copied().filter(|step| *step <= own).max().unwrap_or(0);
         let (source, destination) = self.lengths();
         let mut rounded = Self::prefixes(step(source), step(destination));
-        // Every filter with a port condition has the flags for known ports, which hardly separate filters.
+        // Drop the flags for known ports. Every filter with a condition on ports has them, so they hardly
+        // separate filters.
         let known = u64::from(PORTS_KNOWN) << 32 | u64::from(PORTS_UNKNOWN.bits()) << EXCEPTIONS_SHIFT;
         rounded.words[W - 1] = self.words[W - 1] & !known;
         for half in [0xffff, 0xffff << 16] {
@@ -235,7 +237,7 @@ impl<const W: usize> Tuple<W> {
         for ((word, mask), factor) in key.words.iter().zip(&self.words).zip(FACTORS) {
             sum = sum.wrapping_add((word & mask).wrapping_mul(factor));
         }
-        // The upper bits of the sum depend on all bits of the key; the lower bits don't.
+        // Keep the upper bits of the sum: they depend on all bits of the key, unlike the lower bits.
         ((sum ^ sum >> 32).wrapping_mul(FACTORS[W]) >> 32) as u32
     }
 }

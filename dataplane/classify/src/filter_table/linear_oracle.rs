@@ -6,7 +6,7 @@ use crate::Candidate;
 use super::{Entry, Explanation, FilterId, FilterTable, explain_in_order};
 
 /// Filter table as a list sorted by rank. The time of a lookup grows with the number of filters before the
-/// first match, the time of an insertion with the number of all filters.
+/// first match. The time of an insertion grows with the number of all filters.
 #[derive(Clone, Debug)]
 pub struct LinearOracle<T> {
     entries: Vec<Entry<T>>,

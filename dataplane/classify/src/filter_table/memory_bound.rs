@@ -10,11 +10,12 @@ pub trait MemoryBound<T>: FilterTable<T> + Sized {
     /// Name of the kind of table in messages.
     const NAME: &'static str;
 
-    /// Adds a filter like [`restore`](FilterTable::restore), within the memory limit. Takes the filter out of
-    /// `entry` if it adds it. Returns `false` if the table has a filter of this id, or if `entry` is empty.
+    /// Adds the filter in `entry` like [`restore`](FilterTable::restore), within the memory limit, and leaves
+    /// `entry` empty. Returns `false`, and adds nothing, if the table already has a filter of this id, or if
+    /// `entry` is empty.
     ///
     /// # Errors
-    /// [`OverMemory`] if the table would exceed its limit. The table is then unchanged.
+    /// [`OverMemory`] if the table would exceed its limit. The table and `entry` are then unchanged.
     fn try_restore(&mut self, entry: &mut Option<Entry<T>>) -> Result<bool, OverMemory>;
 
     /// Adds a filter like [`insert`](FilterTable::insert), within the memory limit.

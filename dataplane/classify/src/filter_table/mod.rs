@@ -86,10 +86,10 @@ pub enum Outcome {
     Chosen,
     /// The filter matches, but the chosen filter has a higher priority.
     LowerPriority,
-    /// The filter matches, but the chosen filter is more specific in this field. All more significant fields
-    /// are equal.
+    /// The filter matches, but the chosen filter has the same priority and is more specific in this field.
+    /// Both are equal in all more significant fields.
     LessSpecific(Field),
-    /// The filter matches, but the chosen filter is equally specific and older.
+    /// The filter matches, but the chosen filter has equal priority and specificity, and is older.
     Younger,
     /// The filter doesn't match: this is the first field whose condition the packet fails.
     Mismatch(Field),
@@ -170,8 +170,8 @@ pub trait FilterTable<T> {
     /// Returns the memory of the table in bytes, without the memory behind pointers in the values.
     fn memory(&self) -> usize;
 
-    /// Returns the bits of [`Candidate::varying`] on which any filter has a condition. Packets with equal
-    /// keys and equal values of these bits have the same lookup result.
+    /// Returns the bits of [`Candidate::varying`] on which any filter of the table has a condition. If two
+    /// packets have equal keys and equal values of these bits, lookups return the same result for both.
     fn varying_mask(&self) -> u32;
 }
 

@@ -19,7 +19,7 @@ pub struct Rank {
 }
 
 impl Rank {
-    /// Rank behind the ranks of all possible filters.
+    /// Rank that is larger than the rank of any filter.
     pub const LAST: Self = Self { upper: u64::MAX, lower: u32::MAX, id: FilterId(u64::MAX) };
 
     /// Computes the rank of a filter from its priority, specificity and id.

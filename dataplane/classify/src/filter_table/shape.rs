@@ -53,9 +53,9 @@ macro_rules! relations {
                 (self.value ^ other.value) & self.mask & other.mask == 0
             }
 
-            /// Adds one bit of `other`'s condition that this condition lacks, the highest one. Returns the
-            /// condition for packets with the opposite value of this bit. Returns `None` if no such bit is
-            /// left.
+            /// Adds to this condition the highest bit that `other` has a condition on and that this condition
+            /// lacks. Returns a copy of this condition that requires the opposite value of the bit. Returns
+            /// `None` if there is no such bit.
             fn split(&mut self, other: &Self) -> Option<Self> {
                 let more = other.mask & !self.mask;
                 let bit = (more != 0).then(|| 1 << more.ilog2())?;
@@ -87,8 +87,8 @@ impl Shape {
             other.require(u64::from(port.0) << INCOMING_SHIFT, 0xffff << INCOMING_SHIFT);
         }
         let asks_for_ports = !filter.source_port.is_any() || !filter.destination_port.is_any();
-        // Ports are also known if the protocol has ports and the filter excludes packets with unreadable
-        // ports.
+        // The ports are also known if the filter requires a protocol with ports, and excludes packets with
+        // unreadable ports.
         let has_ports = filter.protocol.is_some_and(|protocol| Protocol(protocol).has_ports());
         let readable = other.mask & NO_PORTS == NO_PORTS && other.value & NO_PORTS == 0;
         if asks_for_ports || has_ports && readable {
@@ -135,8 +135,8 @@ impl Shape {
         given && !Protocol((self.other.value >> PROTOCOL_SHIFT) as u8).has_ports()
     }
 
-    /// Returns the number of bits that this shape fixes and `other` leaves open; both must overlap. The fewer
-    /// bits, the larger is the overlap's part of `other`.
+    /// Returns the number of bits that this shape fixes and `other` leaves open. Both shapes must overlap.
+    /// The fewer such bits there are, the larger is the share of `other` that this shape covers.
     pub fn bits_beyond(&self, other: &Self) -> u32 {
         let addresses = (self.source.mask & !other.source.mask).count_ones()
             + (self.destination.mask & !other.destination.mask).count_ones();

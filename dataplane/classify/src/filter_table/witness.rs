@@ -1,4 +1,4 @@
-//! Random packets that match a filter. A packet that no better filter matches proves that the filter can win.
+//! Random packets that match a filter. If such a packet matches no better filter, the filter can win.
 
 use millrace_wire::Protocol;
 
@@ -11,7 +11,7 @@ const TRIES: usize = 64;
 /// Bits of an IPv4 address in a shape.
 const IPV4_BITS: u128 = (u32::MAX as u128) << 96;
 
-/// Tries random packets of a shape. Returns whether one of them is outside all shapes with the indexes
+/// Tries random packets of `shape`. Returns whether one of them is outside all of `shapes` with the indexes
 /// `places`.
 pub(super) fn is_alone(shape: &Shape, shapes: &[Shape], places: &[usize]) -> bool {
     let mut random = Random(0x9e37_79b9_7f4a_7c15);
@@ -41,7 +41,7 @@ fn packet(shape: &Shape, number: usize, random: &mut Random) -> Option<Shape> {
     Some(Shape { families, other, source, destination, ports })
 }
 
-/// Creates the fields of a packet other than addresses and ports. Sets only exceptions that the shape
+/// Creates all fields of a packet except addresses and ports. Sets only those exceptions that the shape
 /// requires.
 fn other(asked: &Bits<u64>, number: usize, random: &mut Random) -> Option<Bits<u64>> {
     let free = |bits: u64, value: u64| value & bits & !asked.mask;
@@ -52,7 +52,7 @@ fn other(asked: &Bits<u64>, number: usize, random: &mut Random) -> Option<Bits<u
     value |= free(0xffff << INCOMING_SHIFT, (random.next() as u64 & 0xffff) << INCOMING_SHIFT);
     let protocol = Protocol((value >> PROTOCOL_SHIFT) as u8);
     if protocol == Protocol::TCP && value & NO_PORTS == 0 {
-        // A TCP packet with a readable transport header has known flags.
+        // If the transport header of a TCP packet is readable, its flags are known.
         value |= free(FLAGS_KNOWN_BIT, FLAGS_KNOWN_BIT);
         value |= free(FLAG_BITS, random.next() as u64);
     }

@@ -15,7 +15,7 @@ use super::storage::{FlowIndex, FlowRecord, NearKey};
 const BLOCK: usize = 32;
 /// Number of iterations between the prefetch of a cache line and its use.
 const AHEAD: usize = 1;
-/// Number of blocks between first and last stage, rounded up to a power of two.
+/// Number of blocks that are between the first and the last stage at once, rounded up to a power of two.
 const UNDER_WAY: usize = (2 * AHEAD + 1).next_power_of_two();
 
 /// Arguments of a batch lookup; see [`FlowTable::find_batch`](super::FlowTable::find_batch).
@@ -26,7 +26,7 @@ pub(super) struct BatchSearch<'a> {
     found: &'a mut [Option<FlowIndex>],
 }
 
-/// Intermediate results of a block between stages.
+/// Results for one block that a stage leaves for the next stage.
 #[derive(Clone, Copy)]
 struct Aims<'a> {
     homes: [u32; BLOCK],

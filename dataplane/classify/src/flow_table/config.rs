@@ -23,8 +23,8 @@ pub struct FlowTableConfig {
     /// memory on demand: about one new record in 30,000 then waits a few tenths of a millisecond for the
     /// kernel to clear a huge page.
     pub populate: bool,
-    /// Seed of the flow hash, drawn at random when the router starts. Without it, a sender can't choose flows
-    /// whose keys collide.
+    /// Seed of the flow hash, drawn at random when the router starts. A sender that doesn't know the seed
+    /// can't choose flows whose hashes collide.
     pub seed: u64,
 }
 

@@ -26,15 +26,17 @@ pub enum FlowTableError {
 /// Reason that a flow gets no record. The worker can forward its packets without a record.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum Full {
-    /// The table has its maximum number of records, none on probation, and all that the search visited are
-    /// reserved or stateful. A search visits 256 slots; the next search continues behind them.
+    /// The table has its maximum number of records, and none is on probation. All records that the search
+    /// visited are reserved or stateful. A search visits 256 slots; the next search continues where this one
+    /// ended.
     #[error("the flow table is full, and all records that a search visited are reserved or stateful")]
     Protected,
-    /// No slot is free: too many ended records wait for
-    /// [`FlowTable::pop_removed`](super::FlowTable::pop_removed).
+    /// No slot is free: too many ended records wait until
+    /// [`FlowTable::pop_removed`](super::FlowTable::pop_removed) returns them.
     #[error("too many ended flow records wait to be read")]
     Unread,
-    /// The flow's group of buckets and the overflow are full, and all their records are reserved or stateful.
+    /// The flow's group of buckets and the overflow are full, and all records in both are reserved or
+    /// stateful.
     #[error("no room for the flow record: too many reserved or stateful records have a similar hash")]
     Collisions,
 }

@@ -8,19 +8,19 @@ use super::removal::RemovalReason;
 use super::storage::Slots;
 use super::storage::record::ticks_since;
 
-/// Divisor of the maximum number of records. The quotient is the share of records on probation.
+/// Determines the share of the probation: the table's maximum number of records, divided by this number.
 pub(super) const PROBATION_SHARE: u32 = 8;
-/// Number of records among which eviction chooses the least recently used one, if fewer than the share are on
-/// probation.
+/// Number of records off probation among which eviction chooses the least recently used one. Used as long as
+/// the number of records on probation is below their share.
 pub(super) const SAMPLE: usize = 24;
-/// Maximum number of slots that a search for such a record visits.
+/// Maximum number of slots that eviction visits in search of records off probation.
 const LOOK_AT: u32 = 256;
 
 /// Eviction from a full table.
 #[derive(Debug)]
 pub(super) struct Eviction {
-    /// Share: with at least this number of records on probation, new flows displace only records on
-    /// probation.
+    /// Share of the probation, as a number of records. While at least so many records are on probation, new
+    /// flows displace only records on probation.
     share: u32,
     /// Slot behind which the next search begins.
     hand: u32,
@@ -32,11 +32,12 @@ impl Eviction {
         Self { share: (maximum / PROBATION_SHARE).max(1), hand: 1 }
     }
 
-    /// Ends a record to make room for a new one. This is the oldest record on probation if their share is
-    /// reached, otherwise approximately the least recently used record.
+    /// Ends a record to make room for a new one. If the number of records on probation has reached `share`,
+    /// ends the oldest of them. Otherwise ends approximately the least recently used record off probation, or
+    /// the oldest one on probation if the search finds none.
     ///
     /// # Errors
-    /// [`Full::Protected`] if the search finds no record that may be displaced.
+    /// [`Full::Protected`] if no record is on probation and the search finds no record that may be displaced.
     pub fn recycle(&mut self, set: &mut RecordSet, now: Instant) -> Result<(), Full> {
         let has_share = set.probation().len() >= self.share;
         let unused = if has_share { None } else { self.least_recently_used(&set.slots, now) };
@@ -73,8 +74,8 @@ impl Eviction {
     }
 }
 
-/// Prefetches the bucket of the oldest record on probation, and all parts of the second oldest: the next
-/// evictions need them.
+/// Prefetches memory for the next evictions: the bucket of the oldest record on probation, and all parts of
+/// the second oldest record.
 fn prefetch_oldest(set: &RecordSet) {
     if let Some(oldest) = set.probation().oldest() {
         set.buckets.prefetch(set.buckets.home(set.slots.records.far(oldest).hash));
@@ -82,9 +83,9 @@ fn prefetch_oldest(set: &RecordSet) {
     }
 }
 
-/// Ends a record in the group of buckets of `hash` or in the overflow: one on probation, otherwise the least
-/// recently used one. Called only if the group and the overflow are full, which practically never happens
-/// with random hashes.
+/// Ends a record in the group of buckets of `hash` or in the overflow: the oldest one on probation, otherwise
+/// the least recently used one. Called only if the group and the overflow are full, which practically never
+/// happens with random hashes.
 ///
 /// # Errors
 /// [`Full::Collisions`] if none of these records may be displaced.

@@ -38,7 +38,8 @@ impl Expiry {
         }
     }
 
-    /// Whether slots are due for a visit, or a record on probation has expired.
+    /// Whether [`expire`](Self::expire) has work to do: slots are due for a visit, or a record on probation
+    /// has expired.
     pub fn is_due(&self, set: &RecordSet, now: Instant) -> bool {
         self.sweep.due > 0 || set.probation().expired(&set.slots, now).is_some()
     }
@@ -61,9 +62,9 @@ fn expire_on_probation(set: &mut RecordSet, now: Instant, most: usize) -> usize 
 struct Sweep {
     /// Next slot to visit.
     slot: u32,
-    /// Number of slots that are due for a visit.
+    /// Number of slots that the scan should have visited by now, and hasn't.
     due: u32,
-    /// Fraction of a further due slot, in units of 1/`round`.
+    /// Fraction of one more slot to visit, in units of 1/`round`.
     remainder: u64,
     /// Tick up to which `due` is computed.
     tick: u32,
@@ -76,7 +77,7 @@ impl Sweep {
         Self { slot: 1, due: 0, remainder: 0, tick: 0, round: ticks(idle / 4).max(1) }
     }
 
-    /// Adds the slots that become due by `tick`. At most `slots`, the number of all slots, are due.
+    /// Adds the slots that become due for a visit by `tick`. No more than all `slots` slots can be due.
     fn advance(&mut self, tick: u32, slots: u32) {
         let passed = tick.wrapping_sub(self.tick).min(self.round);
         if passed == 0 {

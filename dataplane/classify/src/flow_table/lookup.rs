@@ -27,8 +27,8 @@ impl Lookup<'_> {
         FlowIndex::from_slot(buckets.find(hash, is_it)?)
     }
 
-    /// Searches all buckets for the base record of a flow. Used after `guessed`, the record with the right
-    /// tag, turned out to be missing or that of another flow, which is rare.
+    /// Searches all buckets of a hash for the base record of a flow. Needed only if the lookup by tag failed,
+    /// which is rare: `guessed` is `None`, or is the record of another flow with the same tag.
     #[cold]
     #[inline(never)]
     pub fn find_again(self, guessed: Option<FlowIndex>, key: &FlowKey, hash: u64) -> Option<FlowIndex> {

@@ -1,5 +1,5 @@
-//! Lookup of the flows of a batch, and treatment of their packets in the same loop, while their data is in
-//! the cache.
+//! Lookup of the flows of a batch, and treatment of the packets in the same loop, while the flows' records
+//! are in the cache.
 //!
 //! The loop has two passes. The first pass finds the record that probably belongs to each packet, by its tag,
 //! and prefetches it. ([`FlowTable::prefetch`](super::FlowTable::prefetch) has prefetched the buckets
@@ -21,11 +21,12 @@ const BLOCK: usize = 32;
 /// Number of blocks by which the first pass is ahead of the second.
 const AHEAD: usize = 2;
 
-/// Treatment of packets of known flows. Each packet has a note, a value of the caller. The method must be
-/// `inline(always)`: the compiler builds it for each kind of vector instructions.
+/// Treatment of the packets of known flows in [`FlowTable::meet_batch`](super::FlowTable::meet_batch). Each
+/// packet comes with a note: a value that the caller needs for the treatment. The method must be
+/// `inline(always)`, because the compiler builds it for each kind of vector instructions.
 pub trait Meeting<Packet, Note> {
-    /// Treats packet `index`, whose flow has this record. Returns the number of bytes to count for the flow.
-    /// Returns `None`, and changes nothing, if it doesn't treat the packet.
+    /// Treats packet `index`, whose flow has the record `record`. Returns the number of bytes to count for
+    /// the flow. If the method can't treat the packet, it must change nothing and return `None`.
     fn meet(&mut self, index: usize, packet: (&mut Packet, &mut Note), record: &FlowRecord) -> Option<u32>;
 }
 

@@ -17,10 +17,10 @@
 //! **Probation.** A new record is on probation until its flow's second packet. Once a
 //! [share](eviction::PROBATION_SHARE) of a full table's records is on probation, a new flow displaces the
 //! oldest of them. So a flood of new flows displaces no established flow. Below that share, a new flow
-//! displaces an established record, approximately the least recently used one: the record with the oldest
-//! last packet among the next [`SAMPLE`](eviction::SAMPLE) records behind a moving index (sampled LRU).
-//! Without the share, interleaved new flows in a table full of old flows would displace each other before
-//! their second packets (as in 2Q: Johnson and Shasha, VLDB 1994).
+//! displaces an established record, approximately the least recently used one: of the next
+//! [`SAMPLE`](eviction::SAMPLE) records behind a moving index, the one whose last packet is oldest (sampled
+//! LRU). Without a share for records on probation, interleaved new flows in a table full of old flows would
+//! displace each other before their second packets (as in 2Q: Johnson and Shasha, VLDB 1994).
 //!
 //! **Protection.** The table never displaces a reserved record, nor a record with flow state that is off
 //! probation. So a flood of flows with state displaces no other flow's state. Such records expire, like all
@@ -28,10 +28,10 @@
 //!
 //! **The end of a record.** Lookups no longer find a record that has ended. It stays unchanged until
 //! [`pop_removed`](FlowTable::pop_removed) returns it, exactly once. Only then may the table reuse its slot.
-//! So a [`FlowIndex`] stands for the same record and answer from the lookup until `pop_removed` returns the
-//! record. A worker that calls `pop_removed` between batches can keep indexes for a whole batch, whatever
-//! flows it inserts during the batch. Without these calls, the table [refuses](Full::Unread) new flows once
-//! it holds [`UNREAD`](record_set::UNREAD) records above the maximum.
+//! So a [`FlowIndex`] stays valid, for the same record and answer, from the lookup until `pop_removed`
+//! returns the record. A worker that calls `pop_removed` between batches can keep indexes for a whole batch,
+//! whatever flows it inserts during the batch. Without these calls, the table [refuses](Full::Unread) new
+//! flows once it holds [`UNREAD`](record_set::UNREAD) records above the maximum.
 
 mod batch_search;
 mod config;

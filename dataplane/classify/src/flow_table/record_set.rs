@@ -16,9 +16,9 @@ use super::storage::{FlowAnswer, FlowIndex, FlowRecord, List, NearKey, Slots};
 /// Maximum number of ended records of a full table that may wait for
 /// [`FlowTable::pop_removed`](super::FlowTable::pop_removed). Beyond it, the table refuses new flows.
 pub(super) const UNREAD: u32 = 4096;
-/// Average number of records per group of buckets in a full table, half of the 64 entries of a group. By
-/// Poisson's law, one in 150 tables of a million records then has a group that needs more than 64 (see
-/// [`index`](super::index)). One entry in 1,000 is outside its home bucket.
+/// Average number of records per group of buckets in a full table. A group has 64 entries, twice this number.
+/// By Poisson's law, one in 150 tables of a million records then has a group that needs more than 64 entries
+/// (see [`index`](super::index)). One entry in 1,000 is outside its home bucket.
 const RECORDS_PER_GROUP: u32 = 32;
 
 /// Live and ended records of a table. The buckets find only live records. Ended records wait for
@@ -81,8 +81,8 @@ impl RecordSet {
         Lookup { buckets: &self.buckets, records: &self.slots.records }
     }
 
-    /// Adds a record on probation. `hash` is the hash of key and variant together; the buckets must have room
-    /// for it. Returns `None`, and adds nothing, if no slot is free.
+    /// Adds a record on probation. `hash` is the hash of key and variant together, and the buckets must have
+    /// room for an entry of this hash. Returns `None`, and adds nothing, if no slot is free.
     #[inline(always)]
     pub fn add(
         &mut self,
@@ -121,8 +121,8 @@ impl RecordSet {
         }
     }
 
-    /// Completes the count of a packet in the rare cases: `carry` into the upper half of the packet count, or
-    /// end of the probation with the second packet.
+    /// Completes the count of a packet in two rare cases. If `carry` is set, increments the upper half of the
+    /// packet count. If this is the flow's second packet, ends the record's probation.
     #[cold]
     #[inline(never)]
     pub fn touch_rarely(&mut self, slot: u32, carry: bool) {

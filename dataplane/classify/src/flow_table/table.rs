@@ -165,8 +165,8 @@ impl FlowTable {
         self.range(1..self.slots())
     }
 
-    /// Iterates over the live records in a range of slots, so a caller can walk a large table in parts. There
-    /// are no records from slot [`slots`](Self::slots) on.
+    /// Iterates over the live records in a range of slots, so a caller can walk a large table in parts. All
+    /// records are in slots below [`slots`](Self::slots).
     pub fn range(&self, slots: Range<u32>) -> impl Iterator<Item = (FlowIndex, &FlowRecord)> {
         self.set.slots.live(slots)
     }
@@ -227,7 +227,7 @@ impl FlowTable {
     }
 
     /// Finds the base records of a batch's flows like [`find_batch`](Self::find_batch), and lets `meeting`
-    /// treat the packets of known flows, each with its note.
+    /// treat the packets of known flows. Each packet comes with a note, a value of the caller.
     ///
     /// Counts each treated packet like [`touch`](Self::touch), at the time `now`. Appends the indexes of all
     /// other packets to `rest`. The caller should have [prefetched](Self::prefetch) the buckets. Returns
@@ -282,8 +282,8 @@ impl FlowTable {
         self.insert_absent(key, hash, variant, answer, now)
     }
 
-    /// Inserts a record like [`insert`](Self::insert). The caller must know that there is no record of this
-    /// key and variant: lookups would not find a second one.
+    /// Inserts a record like [`insert`](Self::insert). The caller must know that the table has no record of
+    /// this key and variant; otherwise lookups would find only one of both records.
     ///
     /// # Errors
     /// [`Full`]. The table counts each refusal.

@@ -1,10 +1,10 @@
 //! Binary search on prefix lengths (Waldvogel, Varghese, Turner and Plattner 1997).
 //!
 //! The search halves the list of prefix lengths in use. A hash probe for the address's leading bits decides
-//! between longer and shorter lengths. To make the search go on to longer lengths, a prefix has *markers* at
-//! the shorter lengths that its search visits. Each entry, marker or prefix, stores the longest prefix that
-//! covers it. Therefore a search that a marker misled needs no backtracking. A search ends at an entry
-//! without longer prefixes below it.
+//! between longer and shorter lengths. A prefix has a *marker* at each shorter length that the search for the
+//! prefix visits. A marker makes the search continue with longer lengths. Each entry, marker or prefix,
+//! stores the longest prefix that covers it. Therefore a search needs no backtracking if a marker has led it
+//! to longer lengths without a match. A search ends at an entry without longer prefixes below it.
 //!
 //! One hash table holds all lengths; the length is part of the key. The maximum number of probes is log2
 //! (lengths in use + 1), rounded up: 1 if all prefixes are hosts, 5 for up to 31 lengths, 7 for up to 127.
@@ -24,11 +24,11 @@ use super::{AddressBits, Count, NONE, Patricia, Prefix, PrefixMatch};
 pub struct BinarySearchOnLengths<A> {
     entries: HashMap<Prefix<A>, Entry, FixedState>,
     lengths: Lengths,
-    /// The same prefixes in the order of addresses, which changes need.
+    /// The prefixes of the set in a trie, which finds the prefixes above and below a changed prefix.
     known: Patricia<A>,
 }
 
-/// Entry of the hash table: a prefix, or a marker, or both.
+/// Entry of the hash table: a prefix of the set, a marker, or both at once.
 #[derive(Clone, Copy, Debug)]
 struct Entry {
     /// Value of the longest prefix that covers the entry, or [`NONE`].
@@ -91,8 +91,9 @@ impl<A: AddressBits> BinarySearchOnLengths<A> {
         all.into_iter().for_each(|prefix| self.enter(prefix));
     }
 
-    /// Corrects markers after `prefix` was added, removed or changed: those markers of the prefixes directly
-    /// below it that are longer than `prefix`. All other markers have a longer covering prefix.
+    /// Corrects markers after `prefix` was added, removed or changed. These are the markers longer than
+    /// `prefix` that belong to prefixes directly below it. All other markers are covered by a longer prefix
+    /// of the set, so they don't depend on `prefix`.
     fn correct_below(&mut self, prefix: Prefix<A>) {
         let mut below = Vec::new();
         self.known.next_below(prefix, &mut |next| below.push(next));
@@ -185,7 +186,7 @@ impl<A: AddressBits> PrefixMatch<A> for BinarySearchOnLengths<A> {
                     low = middle + 1;
                 }
                 None => {
-                    // The hash map doesn't tell the address of its access.
+                    // The hash map doesn't reveal which address it accesses.
                     count.access(1);
                     high = middle;
                 }

@@ -15,8 +15,8 @@ pub trait AddressBits: Copy + Eq + Ord + Hash + Default + Debug {
     /// Returns the bit at `position`, 0 or 1. Position 0 is the most significant bit; `position` must be
     /// below [`WIDTH`](Self::WIDTH).
     fn bit(self, position: u8) -> usize;
-    /// Returns six bits from `position` on, which must be below [`WIDTH`](Self::WIDTH). Bits beyond the end
-    /// of the address are 0.
+    /// Returns the six bits that begin at `position`. `position` must be below [`WIDTH`](Self::WIDTH). Bits
+    /// beyond the end of the address are 0.
     fn six_bits(self, position: u8) -> usize;
     /// Returns the address with the six bits `bits` at `position`, where it must have zeros.
     #[must_use]
@@ -66,8 +66,8 @@ pub struct Prefix<A> {
 }
 
 impl<A: AddressBits> Prefix<A> {
-    /// Creates a prefix of the first `length` bits of `bits`. A greater length than that of an address counts
-    /// as the whole address.
+    /// Creates the prefix of the first `length` bits of `bits`. If `length` is greater than the length of an
+    /// address, the prefix is the whole address.
     #[inline]
     pub fn new(bits: A, length: u8) -> Self {
         Self { bits: bits.masked(length), length: length.min(A::WIDTH) }

@@ -2,8 +2,8 @@
 //! DAG.
 //!
 //! The trait [`PrefixMatch`] has three implementations: [`Patricia`], [`BinarySearchOnLengths`] and
-//! [`TreeBitmap`]. [`AnyMatch`] is the configured one. Prefixes may be added and removed at any time. Each
-//! has a value, a number below [`NONE`].
+//! [`TreeBitmap`]. [`AnyMatch`] uses the configured one of them. Prefixes may be added and removed at any
+//! time. Each prefix has a value, a number below [`NONE`].
 
 mod accesses;
 mod binary_search_on_lengths;
@@ -39,12 +39,12 @@ pub trait PrefixMatch<A: AddressBits> {
     /// Returns the value of this prefix; `None` if it is not in the set.
     fn get(&self, prefix: Prefix<A>) -> Option<u32>;
 
-    /// Returns the value of the longest prefix that contains the address; `None` if no prefix does. Counts
-    /// each dependent memory access. A hash probe counts as one.
+    /// Returns the value of the longest prefix that contains the address; `None` if no prefix does. `count`
+    /// counts each dependent memory access; a probe of the hash table counts as one.
     fn lookup(&self, address: A, count: &mut impl Count) -> Option<u32>;
 
-    /// Returns the value of the longest prefix that is shorter than this one and covers it; `None` if there
-    /// is none.
+    /// Returns the value of the longest prefix of the set that covers `prefix` and is shorter than `prefix`;
+    /// `None` if there is none.
     fn above(&self, prefix: Prefix<A>) -> Option<u32>;
 
     /// Calls `found` for every prefix of the set that `prefix` covers, including itself.

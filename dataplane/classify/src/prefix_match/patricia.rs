@@ -6,8 +6,9 @@
 
 use super::{AddressBits, Count, NONE, Prefix, PrefixMatch};
 
-/// Set of prefixes in a binary trie with compressed paths. A lookup takes one access per node on its path: at
-/// most one per bit, and about log2 of the number of prefixes if they are spread evenly.
+/// Set of prefixes in a binary trie with compressed paths. A lookup takes one memory access per node on its
+/// path. There is at most one node per bit, and about log2 of the number of prefixes if they are spread
+/// evenly.
 #[derive(Clone, Debug)]
 pub struct Patricia<A> {
     nodes: Vec<Node<A>>,
@@ -61,7 +62,7 @@ impl<A: AddressBits> Patricia<A> {
         index
     }
 
-    /// Removes a node. Puts its only child, or [`NONE`], in its place.
+    /// Removes a node. Its parent then links to the node's only child, or to [`NONE`].
     fn take_out(&mut self, link: Link, index: u32) {
         let [left, right] = self.node(index).children;
         self.set(link, if left == NONE { right } else { left });
@@ -69,8 +70,8 @@ impl<A: AddressBits> Patricia<A> {
         self.unused = index;
     }
 
-    /// Follows the path to `prefix`. Returns the link behind its last node that is above `prefix`, and the
-    /// link to that node.
+    /// Follows the path to `prefix` up to the last node whose prefix is shorter and covers `prefix`. Returns
+    /// the link from this node towards `prefix`, and the link that leads to this node.
     fn way_to(&self, prefix: Prefix<A>) -> (Link, Link) {
         let (mut before, mut link) = (None, None);
         loop {
@@ -95,8 +96,8 @@ impl<A: AddressBits> Patricia<A> {
         (index != NONE && self.node(index).prefix == prefix).then_some((index, link, before))
     }
 
-    /// Returns the longest prefix of the set that covers this one. It may be this one only if `itself` is
-    /// set.
+    /// Returns the longest prefix of the set that covers `prefix`, with its value. Considers `prefix` itself
+    /// only if `itself` is set.
     pub fn covering(&self, prefix: Prefix<A>, itself: bool) -> Option<(Prefix<A>, u32)> {
         let (mut best, mut index) = (None, self.root);
         while index != NONE {
@@ -116,7 +117,8 @@ impl<A: AddressBits> Patricia<A> {
         best
     }
 
-    /// Calls `found` for the prefixes of the set that are directly below this one.
+    /// Calls `found` for each prefix of the set that is directly below `prefix`: `prefix` covers it, and no
+    /// prefix of the set lies between them.
     pub fn next_below(&self, prefix: Prefix<A>, found: &mut dyn FnMut(Prefix<A>)) {
         let mut todo = vec![self.at(self.way_to(prefix).0)];
         while let Some(index) = todo.pop() {

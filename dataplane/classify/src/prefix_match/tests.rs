@@ -117,7 +117,7 @@ proptest! {
     }
 }
 
-/// A marker misleads the search: it goes on to longer lengths, fails there, and must still find 10.0.0.0/8.
+/// A marker leads the search to longer lengths, where it fails. The search must still find 10.0.0.0/8.
 #[test]
 fn a_search_misled_by_a_marker_still_finds_the_shorter_prefix() {
     let mut way = BinarySearchOnLengths::<u32>::default();
@@ -131,8 +131,8 @@ fn a_search_misled_by_a_marker_still_finds_the_shorter_prefix() {
     assert_eq!(way.lookup(0x0b01_0201, &mut NotCounted), None);
 }
 
-/// The bounds are those of *Router Plugins*: 5 and 7 probes per address (2 * log2(32) and 2 * log2(128) for
-/// both addresses).
+/// The bounds of 5 and 7 probes per address are those of *Router Plugins*, which states 2 * log2(32) and 2 *
+/// log2(128) for both addresses together.
 #[test]
 fn probes_are_at_most_the_logarithm_of_the_lengths() {
     let mut four = BinarySearchOnLengths::<u32>::default();

@@ -34,7 +34,8 @@ struct Node<A> {
     children: Vec<Node<A>>,
 }
 
-/// For each value of the six stride bits, the heap positions of all prefixes of these bits.
+/// For each value of the six stride bits, a bit set of heap positions: those of all prefixes with which the
+/// six bits begin.
 const BEGINNINGS: [u64; 64] = {
     let mut masks = [0; 64];
     let mut bits = 0;
@@ -49,7 +50,8 @@ const BEGINNINGS: [u64; 64] = {
     masks
 };
 
-/// Returns the number of bits of `set` below `place`: the array index of the element for `place`.
+/// Returns the number of bits of `set` below bit `place`. This is the index of the element for `place` in a
+/// dense array.
 #[inline]
 fn rank(set: u64, place: usize) -> usize {
     (set & ((1 << place) - 1)).count_ones() as usize
@@ -103,7 +105,8 @@ impl<A: AddressBits> Node<A> {
         let child = &mut self.children[index];
         let common = child.above.bits().common(prefix.bits()).min(prefix.length());
         if common < child.above.length() {
-            // The prefix and the child diverge above the child: put a new node between.
+            // The new prefix and the child diverge above the child, so a new node goes between this node and
+            // the child.
             let parting = Node::new(Prefix::new(prefix.bits(), common / STRIDE * STRIDE));
             let old = std::mem::replace(child, parting);
             child.below = 1 << old.above.bits().six_bits(child.above.length());
@@ -169,8 +172,8 @@ impl<A: AddressBits> Node<A> {
 }
 
 impl<A: AddressBits> TreeBitmap<A> {
-    /// Iterates over the nodes on the path to a prefix. The last one is the node in which the prefix ends, or
-    /// would end.
+    /// Iterates over the nodes on the path to a prefix. The last node is the one in which the prefix ends, or
+    /// would end if it were in the set.
     fn way_to(&self, prefix: Prefix<A>) -> impl Iterator<Item = &Node<A>> {
         std::iter::successors(Some(&self.root), move |node| {
             let way = prefix.bits().six_bits(node.above.length());

@@ -16,39 +16,39 @@ pub use permission::may_send_error;
 /// type/code for IPv4, then for IPv6.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum IcmpError {
-    /// TTL or hop limit expired: 11/0, 3/0.
+    /// TTL or hop limit expired: ICMPv4 11/0, ICMPv6 3/0.
     TtlExpired,
-    /// Not all fragments arrived in time: 11/1, 3/1.
+    /// Not all fragments arrived in time: ICMPv4 11/1, ICMPv6 3/1.
     ReassemblyTimeExceeded,
-    /// No route: 3/0, 1/0.
+    /// No route: ICMPv4 3/0, ICMPv6 1/0.
     NetUnreachable,
-    /// The neighbour does not answer: 3/1, 1/3.
+    /// The neighbour does not answer: ICMPv4 3/1, ICMPv6 1/3.
     HostUnreachable,
-    /// The router does not speak the protocol: 3/2, 4/1.
+    /// The router does not speak the protocol: ICMPv4 3/2, ICMPv6 4/1.
     ProtocolUnreachable,
-    /// No listener at the port: 3/3, 1/4.
+    /// No listener at the port: ICMPv4 3/3, ICMPv6 1/4.
     PortUnreachable,
-    /// Packet above the MTU that must not be fragmented: 3/4, 2/0.
+    /// Packet above the MTU that must not be fragmented: ICMPv4 3/4, ICMPv6 2/0.
     TooBig {
-        /// Length in bytes of the longest packet that fits, with its network header; never 0.
+        /// Length in bytes of the longest packet that fits, network header included; never 0.
         mtu: u32,
     },
-    /// Prohibited by a filter or a route: 3/13, 1/1.
+    /// Prohibited by a filter or a route: ICMPv4 3/13, ICMPv6 1/1.
     AdminProhibited,
-    /// Source address not allowed on this path: 3/13, 1/5.
+    /// Source address not allowed on this path: ICMPv4 3/13, ICMPv6 1/5.
     SourcePolicy,
-    /// Route of type unreachable: 3/1, 1/6.
+    /// Route of type unreachable: ICMPv4 3/1, ICMPv6 1/6.
     RejectRoute,
-    /// Source address that must not leave its link: none in IPv4, 1/2.
+    /// Source address that must not leave its link: ICMPv6 1/2, no error in IPv4.
     BeyondScope,
-    /// Wrong header field: 12/0, 4/`code`.
+    /// Wrong header field: ICMPv4 12/0, ICMPv6 4/`code`.
     ParameterProblem {
         /// Code in IPv6: 0 erroneous field, 1 unknown next header, 2 unknown option.
         code: u8,
         /// Offset of the wrong octet from the start of the network header.
         pointer: u32,
     },
-    /// Better first hop: 5/1. IPv6 has another message for this, see RFC 4861, 4.5.
+    /// Better first hop: ICMPv4 5/1. IPv6 has another message for this (RFC 4861, 4.5).
     Redirect {
         /// Better first hop.
         gateway: Ipv4Addr,

@@ -29,7 +29,8 @@ impl fmt::Display for NeighbourKey {
 pub enum NeighbourState {
     /// Request sent, no answer yet.
     Incomplete,
-    /// Known MAC address. The resolver or the kernel confirms it in time, not the table.
+    /// Known MAC address. The resolver or the kernel confirms from time to time that it is still valid; the
+    /// table does not.
     Reachable(MacAddr),
     /// Requests were sent, but no answer arrived.
     Failed,

@@ -179,8 +179,8 @@ impl Resolver {
         actions.push(Action::Resolved { key, mac });
     }
 
-    /// Returns the result that [`solicit`](Self::solicit) would have for a neighbour, without a change;
-    /// `None` for a neighbour that is not known to the resolver.
+    /// Returns the result that [`solicit`](Self::solicit) would have for a neighbour, but changes nothing;
+    /// `None` for a neighbour that the resolver doesn't know.
     pub fn expected(&self, key: NeighbourKey) -> Option<Solicited> {
         Some(match self.places.get(key)?.state {
             State::Incomplete { .. } => Solicited::Pending,
@@ -211,7 +211,8 @@ impl Resolver {
         Solicited::Pending
     }
 
-    /// Handles the report that a neighbour was used since the last report. Starts a probe if it is stale.
+    /// Handles the report that a neighbour was used since the last report. Starts a probe if the neighbour is
+    /// stale.
     pub fn used(&mut self, key: NeighbourKey, now: Instant, actions: &mut Vec<Action>) {
         if let Some(Entry { state: State::Stale(mac), wanted, .. }) = self.places.get(key) {
             let state = State::Probe { mac, tries: 1 };

@@ -214,7 +214,7 @@ mod tests {
         }
     }
 
-    /// Test case FW-03: without a next hop, the choice is the same as in a set that never had it.
+    /// Test case FW-03: if one next hop is unusable, flows choose as in a set that lacks it.
     #[test]
     fn flows_choose_among_remaining_next_hops_as_in_a_set_of_them() {
         for weight in [1, 3] {

@@ -46,8 +46,8 @@ pub struct FibFull;
 #[derive(Debug)]
 pub(crate) struct SharedTable<A> {
     prefixes: RouteTable<A>,
-    /// For each root entry, the length of the prefix whose value is in the entry or in the default of its
-    /// node.
+    /// For each root entry, the length of a prefix: the prefix whose value is in the entry, or in the default
+    /// of the node that the entry leads to.
     lengths: Vec<u8>,
     nodes: Nodes,
     slots: Arc<Slots>,

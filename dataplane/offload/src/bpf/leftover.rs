@@ -42,9 +42,9 @@ impl Loaded {
         self.info.fd().ok()?.as_fd().try_clone_to_owned().ok()
     }
 
-    /// Copies MAC address, IP addresses and VLANs into the maps of a new program, `heir`. So frames that the
-    /// old program dropped stay dropped until the owner configures the new program. Skips unreadable values,
-    /// because the owner sets all values later.
+    /// Copies the MAC address, the IP addresses and the VLANs of this program into the maps of its
+    /// replacement, `heir`. So `heir` drops the frames that this program dropped, until the router configures
+    /// `heir`. Skips values that can't be read, because the router sets all values then.
     pub(crate) fn bequeath(&self, heir: &mut Ebpf) {
         for map in self.info.map_ids().ok().flatten().unwrap_or_default() {
             let Ok(name) =

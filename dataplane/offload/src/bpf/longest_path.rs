@@ -1,9 +1,8 @@
 //! Maximum number of instructions of the XDP program per packet, counted in the compiled program.
 //!
-//! The count is the length of the longest path from the first instruction to an exit, if every branch may be
-//! taken. Each loop counts as one iteration. Two loops run over the bytes of a packet whose checksum the
-//! program completes. Two run over the words of flow table buckets, for flows that are not at their first
-//! word. The number of loops is reported as well.
+//! The count is the length of the longest path from the first instruction to an exit. It assumes that every
+//! branch may be taken, and that each loop runs once. The program has loops over the bytes of a packet whose
+//! checksum it completes, and over the words of flow table buckets. The number of loops is reported as well.
 
 use super::object::LEVEL0;
 
@@ -29,7 +28,8 @@ pub struct LongestPath {
 }
 
 impl LongestPath {
-    /// Counts the instructions of the XDP program of ports. `None` only if its object file is invalid.
+    /// Counts the instructions of the ports' XDP program. `None` only if the program's object file is
+    /// invalid.
     pub fn of_program() -> Option<Self> {
         let code = function(LEVEL0, "millrace_xdp")?;
         let mut whole = Search::new(code, None);
@@ -39,8 +39,8 @@ impl LongestPath {
     }
 }
 
-/// Returns the maximum number of instructions per packet of a function in an object file, and its number of
-/// loops. `None` if the function doesn't exist or no path reaches an exit.
+/// Returns two numbers for a function in an object file: its maximum number of instructions per packet, and
+/// its number of loops. `None` if the function doesn't exist or no path reaches an exit.
 pub(crate) fn longest_path(elf: &[u8], name: &str) -> Option<(u32, u32)> {
     let mut search = Search::new(function(elf, name)?, None);
     Some((search.run()?, search.loops))
@@ -87,8 +87,8 @@ struct Search<'a> {
     code: &'a [u8],
     /// Helper that the path must not call.
     without: Option<i32>,
-    /// For each finished instruction, the length of the longest path from it to an exit; inner `None` if no
-    /// path leads to an exit.
+    /// For each finished instruction, the length of the longest path from this instruction to an exit. Inner
+    /// `None`: no path leads to an exit. Outer `None`: the instruction is not finished.
     longest: Vec<Option<Option<u32>>>,
     /// Number of backward jumps that close a loop.
     loops: u32,
@@ -135,8 +135,8 @@ impl<'a> Search<'a> {
     }
 }
 
-/// Returns the code of a function of an object file (ELF, 64 bits, little-endian, the output of clang for
-/// this kernel).
+/// Returns the code of the function `name` in an object file. The file must be ELF, 64 bits, little-endian,
+/// as clang writes it for this kernel.
 fn function<'a>(elf: &'a [u8], name: &str) -> Option<&'a [u8]> {
     let sections = Sections { elf, start: word(elf, 0x28, 8)?, size: word(elf, 0x3a, 2)? };
     let symbols = (0..word(elf, 0x3c, 2)?).find(|index| sections.field(*index, 4, 4) == Some(2))?;

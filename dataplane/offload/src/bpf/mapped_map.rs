@@ -21,9 +21,9 @@ pub(crate) struct MappedMap {
     length: usize,
 }
 
-// SAFETY: in this process, only one worker copies the bytes of its own part; all other accesses load or store
-// single words. The kernel's programs access the memory at the same time: single words, or bytes that a word
-// permits them to read.
+// SAFETY: in this process, only one worker copies bytes of a part of the map, the worker that owns the part.
+// All other accesses load or store single words. The kernel's programs access the memory at the same time:
+// single words, or bytes that a word permits them to read.
 unsafe impl Send for MappedMap {}
 // SAFETY: a shared reference only loads and stores words, or copies bytes out, and any bytes are a valid
 // value. Other accesses are as for `Send`.

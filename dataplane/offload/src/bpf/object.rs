@@ -15,7 +15,8 @@ static HOST_OUTPUT: &[u8] = aya::include_bytes_aligned!(concat!(env!("OUT_DIR"),
 static SOURCE: &[u8] = aya::include_bytes_aligned!(concat!(env!("OUT_DIR"), "/source.o"));
 static SEND: &[u8] = aya::include_bytes_aligned!(concat!(env!("OUT_DIR"), "/send.o"));
 
-/// Prefix of all program names in the kernel. A later start recognises leftover programs by it.
+/// Prefix of all program names in the kernel. By this prefix, a later start of the router recognises programs
+/// that an earlier one left.
 pub(crate) const NAME_PREFIX: &str = "millrace_";
 
 /// Creates the maps of a port's programs, with an own flow cache, which stays empty. [`load`] then loads each
@@ -97,7 +98,7 @@ fn refused(program: &'static str, error: &ProgramError) -> OffloadError {
     }
 }
 
-/// Returns the text of an error and its causes in one line.
+/// Returns one line with the text of an error and of its causes.
 pub(crate) fn chain(error: &dyn std::error::Error) -> String {
     std::iter::successors(Some(error), |error| error.source())
         .map(ToString::to_string)

@@ -239,8 +239,8 @@ pub(crate) fn query_tcx(ifindex: u32) -> io::Result<Vec<(u32, bool)>> {
     Ok(programs.iter().zip(&links).take(count).map(|(&program, &link)| (program, link != 0)).collect())
 }
 
-/// Runs `program` on `repeat` frames that begin with `data`, as if received from `ifindex`, `batch` frames at
-/// a time. The kernel carries out the verdicts.
+/// Runs `program` on `repeat` frames that begin with `data`, `batch` frames at a time, as if `ifindex` had
+/// received them. The kernel carries out the verdicts.
 pub(crate) fn run_live(
     program: BorrowedFd<'_>,
     ifindex: u32,
@@ -267,13 +267,14 @@ pub(crate) fn run_live(
     unsafe { bpf(BPF_PROG_TEST_RUN, &mut attributes).map(drop) }
 }
 
-/// Runs `program` once on `data` without effects and returns its verdict.
+/// Runs `program` once on `data` and returns the verdict. The kernel does not carry out the verdict.
 #[cfg(any(test, feature = "fuzzing"))]
 pub(crate) fn run_dry(program: BorrowedFd<'_>, data: &[u8]) -> io::Result<u32> {
     run_dry_to(program, data, &mut []).map(|(verdict, _)| verdict)
 }
 
-/// Runs `program` once on `data` without effects. Returns its verdict, and the frame as the program left it.
+/// Runs `program` once on `data`. Returns the verdict, and the frame as the program left it. The kernel does
+/// not carry out the verdict.
 #[cfg(any(test, feature = "fuzzing"))]
 pub(crate) fn run_dry_through(program: BorrowedFd<'_>, data: &[u8]) -> io::Result<(u32, Vec<u8>)> {
     let mut out = vec![0; data.len()];

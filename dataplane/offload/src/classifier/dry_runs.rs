@@ -54,8 +54,8 @@ impl Programs {
         Self { object, xdp, tcx, filter, knowledge }
     }
 
-    /// Returns the verdict on which all programs agree. Panics if two programs disagree, or if the counters
-    /// don't show the verdict.
+    /// Runs all programs on a frame. Returns their common verdict. Panics if two programs disagree, or if the
+    /// counters don't show the verdict.
     pub(crate) fn verdict(&self, frame: &[u8]) -> Verdict {
         let mut verdicts = Vec::new();
         for (program, to_user) in [(&self.xdp[0], 1), (&self.xdp[1], 1), (&self.tcx, 2)] {

@@ -6,7 +6,8 @@ use std::net::{Ipv4Addr, Ipv6Addr};
 
 use crate::{VlanStack, VlanTag};
 
-/// Receiver of a frame, with the reason if it is the kernel.
+/// Receiver of a frame that the classifier chooses. If the receiver is the kernel, the verdict includes the
+/// reason.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Verdict {
     UserSpace,

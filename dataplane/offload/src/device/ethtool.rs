@@ -68,7 +68,7 @@ pub(crate) fn driver(device: &str) -> Option<String> {
     Some(String::from_utf8_lossy(info.driver.get(..length)?).into_owned())
 }
 
-/// Returns the numbers of receive and transmit queues in use, which may be fewer than the device has.
+/// Returns the numbers of receive and transmit queues in use. The device may have more queues.
 pub(crate) fn queues(device: &str) -> Option<(u32, u32)> {
     let mut channels = Channels { command: ETHTOOL_GCHANNELS, ..Channels::default() };
     // SAFETY: this command fills a `struct ethtool_channels`.

@@ -44,13 +44,13 @@ pub(crate) fn xdp_features(ifindex: u32) -> io::Result<Vec<&'static str>> {
     Ok(FEATURES.iter().enumerate().filter(|(bit, _)| bits >> bit & 1 == 1).map(|(_, name)| *name).collect())
 }
 
-/// Notifications of changed XDP features, for the devices of the network namespace of [`open`](Self::open).
-/// Features of a veth depend on settings of its other end, in any namespace.
+/// Notifications of changed XDP features of devices in the network namespace in which [`open`](Self::open)
+/// was called. The features of a veth depend on settings of its other end, which may be in another namespace.
 #[derive(Debug)]
 pub struct FeatureNews(Socket);
 
 impl FeatureNews {
-    /// Opens the notifications. The descriptor is readable when there is a notification to
+    /// Opens a descriptor for notifications. It is readable when there is a notification to
     /// [take](Self::take).
     ///
     /// # Errors
@@ -132,7 +132,7 @@ mod tests {
         ip(&set);
     }
 
-    /// Returns whether a notification for `device` arrives within `looks` milliseconds.
+    /// Returns whether a notification for `device` arrives within about `looks` milliseconds.
     fn hears(news: &mut FeatureNews, device: u32, looks: u32) -> bool {
         (0..looks).any(|_| {
             std::thread::sleep(Duration::from_millis(1));

@@ -10,7 +10,7 @@ const NLA_TYPE_MASK: u16 = 0x3fff;
 /// Attribute of `NLMSG_ERR_ATTRS` with the kernel's message.
 const NLMSGERR_ATTR_MSG: u16 = 1;
 
-/// Refusal of the kernel, with its message if there is one.
+/// Error of a netlink request: code of the kernel, and its message if there is one.
 #[derive(Debug)]
 pub(crate) struct Refusal {
     pub(crate) error: io::Error,

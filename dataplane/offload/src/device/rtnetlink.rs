@@ -54,7 +54,7 @@ pub(crate) fn device(ifindex: u32) -> io::Result<Device> {
 }
 
 /// Returns the MTU of the other end of a veth, in any namespace. `None` for other devices, for a veth without
-/// another end, and without the kernel's permission.
+/// another end, and if the kernel doesn't permit the query.
 pub(crate) fn far_mtu(ifindex: u32) -> Option<u32> {
     let answer = exchange(about(libc::RTM_GETLINK, 0, ifindex)).ok()?;
     let near = link(&answer)?;

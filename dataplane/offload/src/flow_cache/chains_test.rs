@@ -8,8 +8,8 @@ use crate::test_support::can_load;
 /// Lengths of the link header and of the IPv6 header, in octets.
 const HEADERS: (usize, usize) = (14, 40);
 
-/// Returns the frame of the cached flow with these extension headers after its IPv6 header. Each header is
-/// given by its number and the octets after its next-header field.
+/// Returns a frame of the cached flow with these extension headers after its IPv6 header. `chain` has the
+/// number of each header, and the header's octets after its next-header field.
 fn with_chain(chain: &[(u8, &[u8])], length: Option<usize>) -> Vec<u8> {
     let frame = v6_frame();
     let (link, rest) = frame.split_at(HEADERS.0);

@@ -1,9 +1,9 @@
 //! Private BPF file system for maps that the programs of several ports share.
 //!
 //! The loader finds existing maps by their pinned names. The usual directory, /sys/fs/bpf, does not exist in
-//! a network namespace of `ip netns exec`, and maps pinned there outlive the process. A BPF file system
-//! without a mount point is reachable only by the descriptor of its root. It ends when that descriptor is
-//! closed.
+//! a network namespace of `ip netns exec`, and maps pinned there outlive the process. So the router uses a
+//! BPF file system without a mount point. Only the descriptor of its root gives access to it, and it ends
+//! when that descriptor is closed.
 
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};

@@ -36,8 +36,8 @@ pub(crate) const WAY: OffloadEgress = OffloadEgress {
 pub(crate) const FLOW: OffloadedFlow =
     OffloadedFlow { action: OffloadAction::Send(WAY), policer: None, variant: None };
 
-/// Port programs with a flow cache, and with a socket, because the programs forward only while a socket is
-/// registered.
+/// Port programs with a flow cache, for dry runs. They have a socket, because the programs forward only while
+/// a socket is registered.
 pub(crate) struct Bench {
     pub(crate) cache: FlowCache,
     pub(crate) writer: FlowCacheWriter,
@@ -72,7 +72,7 @@ impl Bench {
         Self { cache, writer, object, programs, _socket: socket }
     }
 
-    /// Puts an entry into use, with no upcalls in flight.
+    /// Puts an entry into use, and records all upcalls of the port so far as completed.
     pub(crate) fn take_up(&mut self, slot: FlowSlot) {
         self.writer.set_done(PORT, self.writer.up(PORT));
         self.writer.begin(slot, PORT, 1);

@@ -23,7 +23,7 @@ pub(crate) struct Read {
 }
 
 /// Reads the flow of a frame that arrived at `port`, if the flow cache may forward the frame. The packet must
-/// be whole and without options, and have a known protocol and a TTL that allows forwarding.
+/// be unfragmented and without options. Its protocol must be known, and its TTL must allow forwarding.
 pub(crate) fn read(frame: &[u8], port: u16) -> Option<Read> {
     let network = frame.get(14..).filter(|_| is_station(&frame[6..12]))?;
     let (addresses, protocol, transport_at, network_length) = match frame[12..14] {

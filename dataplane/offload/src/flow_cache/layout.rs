@@ -4,7 +4,7 @@ use std::mem::{offset_of, size_of};
 
 use aya::Pod;
 
-/// Number of ports that the cache supports: those with a number below this one.
+/// Number of ports that the cache supports. The port numbers are below this number.
 pub(crate) const PORTS: usize = 256;
 /// Number of token buckets that programs and workers share.
 pub(crate) const POLICERS: usize = 1024;
@@ -69,7 +69,7 @@ pub(crate) struct Policer {
     pub reserved: [u64; 5],
 }
 
-/// Numbers of a port's upcalls and of its completed upcalls, `struct way`.
+/// Number of a port's upcalls so far, and number of its completed upcalls, `struct way`.
 #[repr(C, align(64))]
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Way {

@@ -5,12 +5,12 @@
 //! all its entries that are older than a change.
 //!
 //! Programs and workers map the same memory and compute the same hashes. A bucket refers to its flows by
-//! words, each with an entry number. Each entry is one cache line. Entries are stored in the order of the
-//! flows' arrival, because packets of neighbouring flows often arrive together again. The treatment of a flow
-//! (egress port, MTU, link header, token bucket, eBPF variant) is stored once for all flows that share it.
-//! The version of an entry changes before and after every other change of the entry, so a program uses a
-//! whole entry or none. Programs don't use an entry of an old generation: the flow's next packet is an
-//! upcall, and its worker renews the entry.
+//! words, each with an entry number. Each entry is one cache line. Entries are stored in the order in which
+//! their flows arrived, because packets of flows that arrived together often arrive together again. The
+//! treatment of a flow (egress port, MTU, link header, token bucket, eBPF variant) is stored once for all
+//! flows that share it. The version of an entry changes before and after every other change of the entry, so
+//! a program never uses a half-changed entry. Programs don't use an entry of an old generation: the flow's
+//! next packet is an upcall, and the flow's worker renews the entry.
 
 #[cfg(test)]
 mod chains_test;
@@ -64,13 +64,13 @@ pub struct OffloadSent {
 #[derive(Debug)]
 pub struct FlowCache {
     directory: Directory,
-    /// Owner of the maps; its programs are not loaded.
+    /// Owner of the maps. The programs in the object are not loaded.
     object: Ebpf,
     capacity: u32,
     table: Table,
     workers: u16,
     policers: Arc<Policers>,
-    /// For each number of an eBPF variant, whether it is in use.
+    /// For each number of an eBPF variant, whether a loaded variant has it.
     variants: [bool; VARIANTS],
 }
 

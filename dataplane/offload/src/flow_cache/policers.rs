@@ -32,7 +32,8 @@ impl Policers {
 
     /// Takes a full bucket; `None` when all are in use. Buckets are assigned in turn, so that a released
     /// bucket is reused late: a program that has just read an old entry may still take tokens from it.
-    /// `byte`: cost of a byte, in 65,536ths of a tick. `depth`: ticks between a full bucket and an empty one.
+    /// `byte`: cost of a byte, in 65,536ths of a tick (a sixteenth of a nanosecond). `depth`: number of ticks
+    /// in which an empty bucket becomes full.
     pub fn take(self: &Arc<Self>, byte: u64, depth: u64) -> Option<PolicerPlace> {
         let is_free =
             |place: &usize| self.taken.get(*place).is_some_and(|taken| !taken.swap(true, Ordering::AcqRel));

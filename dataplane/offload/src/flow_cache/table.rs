@@ -54,7 +54,7 @@ impl Table {
     }
 }
 
-/// Words of the buckets, as workers write them. Several workers may write at once.
+/// Buckets of the flow table, for changes by workers. Several workers may change them at the same time.
 #[derive(Debug)]
 pub(super) struct Words {
     map: MappedMap,
@@ -66,8 +66,8 @@ impl Words {
         Ok(Self { map: MappedMap::new(object, "buckets", table.buckets() as usize, BUCKET)?, table })
     }
 
-    /// Inserts an entry number. Returns `false` if there is no room, or if `is_there` recognises another
-    /// number as an entry of the same flow.
+    /// Inserts an entry number. Returns `false` if there is no free word, or if the flow has an entry
+    /// already. `is_there` tells whether the entry with a number is an entry of this flow.
     pub fn insert(&mut self, key: &[u8; KEY_BYTES], number: u32, is_there: impl Fn(u32) -> bool) -> bool {
         let hash = self.table.hash(key);
         let named = self.word(hash, number + 1);

@@ -18,7 +18,7 @@ impl Bench {
         self.writer.insert(&udp_key(from, to, PORT), &FLOW).unwrap()
     }
 
-    /// Inserts an entry and puts it into use, with no upcalls in flight.
+    /// Inserts an entry and puts it into use, while no upcall is in flight.
     pub(super) fn begin(&mut self, from: &str, to: &str) -> FlowSlot {
         let slot = self.insert(from, to);
         self.take_up(slot);
@@ -107,7 +107,8 @@ fn no_packet_overtakes_an_upcall() {
     assert!(bench.forwards(&v4_frame()));
     assert!(!bench.forwards(&v6_frame()), "packets of others go up");
     assert!(bench.forwards(&v4_frame()), "and don't hold up this one");
-    // A frame above the output MTU is punted, and so are the flow's frames after it until the punt is done.
+    // A frame above the output MTU is punted. Later frames of the flow are punted, too, until that first punt
+    // is done.
     let long = frame_to(OWN, 0x0800, &ipv4_packet(V4.0, V4.1, 1600));
     assert!(!bench.forwards(&long) && !bench.forwards(&v4_frame()));
     bench.writer.set_done(PORT, bench.writer.up(PORT));
@@ -117,8 +118,8 @@ fn no_packet_overtakes_an_upcall() {
     assert!(bench.forwards(&v4_frame()));
 }
 
-/// Sends frames with a fragment header: the general path drops such packets, so no entry of the inner flow
-/// may forward them.
+/// Sends frames with a fragment header. The general path drops such packets, so the XDP program must not
+/// forward them, even if the flow behind the fragment header has an entry.
 #[test]
 fn packets_with_fragment_headers_go_up_unchanged() {
     if !can_load() {

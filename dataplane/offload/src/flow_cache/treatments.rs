@@ -17,8 +17,8 @@ const WORKER: usize = std::mem::offset_of!(Treatment, worker);
 const DROPS: usize = std::mem::offset_of!(Treatment, drops);
 const POLICER: usize = std::mem::offset_of!(Treatment, policer);
 const VARIANT: usize = std::mem::offset_of!(Treatment, variant);
-/// Number of released treatment numbers that rest before the oldest is reused. So a program that has just
-/// read a number still finds its treatment.
+/// Number of released treatment numbers that are kept out of use; the oldest is reused first. So a program
+/// that has just read a number still finds its treatment.
 const RESTING: usize = 1024;
 
 /// Treatments in a worker's part of the map.
@@ -44,8 +44,8 @@ impl Treatments {
         Ok(Self { map, worker, numbers, known, first, most, resting })
     }
 
-    /// Returns the number of a flow's treatment, and counts one more flow with it. `None` when all numbers of
-    /// this worker's part are in use.
+    /// Returns the number of a flow's treatment, and counts one more flow with this treatment. `None` when
+    /// all numbers of this worker's part are in use.
     pub fn take(&mut self, flow: &OffloadedFlow) -> Option<u16> {
         if let Some(number) = self.numbers.get(flow).copied() {
             if let Some(Some((_, flows))) = self.known.get_mut(usize::from(number) - self.first) {
@@ -67,7 +67,7 @@ impl Treatments {
         Some(number)
     }
 
-    /// Removes one flow from the count of a treatment. The last one releases its number.
+    /// Counts one flow less with a treatment. When no flow has the treatment, its number is released.
     pub fn give_back(&mut self, number: u16) {
         let Some(place) = self.known.get_mut(usize::from(number) - self.first) else { return };
         let Some((flow, flows)) = place else { return };

@@ -26,8 +26,8 @@ impl FlowSlot {
 }
 
 /// Writer of a worker's part of the flow cache: the worker's flows, its generation, and the upcall counters
-/// of the ports whose packets it receives. All operations are stores to memory shared with the programs.
-/// Workers share the words of the flow table.
+/// of the ports whose packets it receives. All operations are stores to memory that the programs read. The
+/// words of the flow table are common to all workers.
 ///
 /// Programs use only entries of the generation that was [published](Self::publish) last.
 #[derive(Debug)]
@@ -41,10 +41,11 @@ pub struct FlowCacheWriter {
     queue_ways: MappedMap,
     policers: Arc<Policers>,
     worker: u16,
-    /// The two generations published last, with the number of each in entries.
+    /// The two generations published last, each with the 32-bit number that stands for it in entries.
     published: [(u64, u32); 2],
     last: u32,
-    /// Released entries. The entries from `fresh` to `end` have never been used, so they are free as well.
+    /// Entries that were used and released. The entries from `fresh` to `end` are free as well, because they
+    /// have never been used.
     free: Vec<u32>,
     /// First entry of this worker's part.
     begin: u32,
@@ -103,8 +104,8 @@ impl FlowCacheWriter {
         self.free.len() + (self.end - self.fresh) as usize
     }
 
-    /// Publishes a generation: from now on programs use only its entries. The generation must not be 0. The
-    /// largest `u64` stands for no generation: programs then use no entry.
+    /// Publishes a generation: from now on programs use only entries of this generation. The generation must
+    /// not be 0. The largest `u64` means that programs use no entry.
     pub fn publish(&mut self, generation: u64) {
         let number = self.number_of(generation).unwrap_or_else(|| self.next_number());
         if generation != u64::MAX && self.published[0].0 != generation {
@@ -113,8 +114,9 @@ impl FlowCacheWriter {
         self.generations.word64(usize::from(self.worker) * 8).store(number.into(), Ordering::Release);
     }
 
-    /// Returns the number of a generation in entries, which have no room for 64 bits. Only the two
-    /// generations published last have a number: the older one may be published again.
+    /// Returns the 32-bit number that stands for a generation in entries, which have no room for 64 bits.
+    /// `None` unless the generation is one of the two published last: the older of them may be published
+    /// again.
     fn number_of(&self, generation: u64) -> Option<u32> {
         if generation == u64::MAX {
             return Some(NONE);
@@ -132,16 +134,16 @@ impl FlowCacheWriter {
         self.last
     }
 
-    /// Takes a full token bucket that programs share; `None` when all 1,024 are in use. `byte` is the cost of
-    /// a byte, in 65,536ths of a tick, which is a sixteenth of a nanosecond. `depth` is the number of ticks
-    /// between a full bucket and an empty one.
+    /// Takes a full token bucket that programs share; `None` when all 1,024 are in use. `byte`: cost of a
+    /// byte, in 65,536ths of a tick (a sixteenth of a nanosecond). `depth`: number of ticks in which an empty
+    /// bucket becomes full.
     pub fn police(&mut self, byte: u64, depth: u64) -> Option<PolicerPlace> {
         self.policers.take(byte, depth)
     }
 
-    /// Inserts an entry for a flow, which [`begin`](Self::begin) puts into use. `key` holds the bytes of a
-    /// `FlowKey`. Returns `None` if this worker's part has no room, or no word of the flow's two buckets is
-    /// free. Also returns `None` if the worker has an entry for the flow already.
+    /// Inserts an entry for a flow. Programs use the entry only after [`begin`](Self::begin). `key` holds the
+    /// bytes of a `FlowKey`. Returns `None` if this worker's part has no room, or no word of the flow's two
+    /// buckets is free. Also returns `None` if the worker has an entry for the flow already.
     pub fn insert(&mut self, key: &[u8; KEY_BYTES], flow: &OffloadedFlow) -> Option<FlowSlot> {
         let slot = match self.free.last() {
             Some(slot) => *slot,
@@ -175,18 +177,18 @@ impl FlowCacheWriter {
         Some(FlowSlot(slot))
     }
 
-    /// Puts the entry of a flow into use as soon as all upcalls of `port` so far are done. The caller waits
-    /// some microseconds between the insertion and this call. By then, no program still handles a packet for
-    /// which it found no entry.
+    /// Puts the entry of a flow into use: programs use it once all upcalls that `port` has had so far are
+    /// completed. The caller waits some microseconds between the insertion and this call. By then, no program
+    /// still handles a packet for which it found no entry.
     pub fn begin(&mut self, slot: FlowSlot, port: u16, generation: u64) {
         let floor = self.up(port);
         self.asides.write(slot.index() * ASIDE + FLOOR, &floor.to_ne_bytes());
         self.store_version(slot, self.number_of(generation).unwrap_or(UNUSED));
     }
 
-    /// Replaces the treatment of a flow's entry, and sets the entry's generation. The old generation must not
-    /// be the published one. Programs don't use the entry if the worker's share of the 65,536 treatments is
-    /// exhausted.
+    /// Replaces the treatment of a flow's entry, and sets the entry's generation. The entry's old generation
+    /// must not be the published one. If the worker's share of the 65,536 treatments is exhausted, programs
+    /// don't use the entry.
     pub fn renew(&mut self, slot: FlowSlot, flow: &OffloadedFlow, generation: u64) {
         let old = self.treatment(slot);
         self.change(slot);
@@ -196,7 +198,7 @@ impl FlowCacheWriter {
         self.store_version(slot, self.number_of(generation).unwrap_or(UNUSED));
     }
 
-    /// Takes an entry out of use. It stays in the cache.
+    /// Takes an entry out of use. The flow keeps the entry.
     pub fn stop(&mut self, slot: FlowSlot) {
         self.change(slot);
     }
@@ -230,14 +232,15 @@ impl FlowCacheWriter {
         way(port).map_or(0, |at| self.ways.word64(at).load(Ordering::Acquire))
     }
 
-    /// Returns the number of upcalls by one receive queue of a port so far. If read after [`up`](Self::up),
-    /// it includes all upcalls of the queue that `up` counted.
+    /// Returns the number of upcalls by one receive queue of a port so far. A value read after
+    /// [`up`](Self::up) includes all upcalls of this queue that `up` counted.
     pub fn up_by(&self, port: u16, queue: usize) -> u64 {
         queue_way(port, queue).map_or(0, |at| self.queue_ways.word64(at).load(Ordering::Acquire))
     }
 
-    /// Records, for an epoch, the watermark of a receive queue: all its upcalls with a lower number among the
-    /// port's upcalls have been read. See [`noted_read`](Self::noted_read).
+    /// Records the watermark of a receive queue in an epoch (the number of a grace period). The port's
+    /// upcalls are numbered; its worker has read each upcall of this queue with a number below the watermark
+    /// `read`. See [`noted_read`](Self::noted_read).
     pub fn note_read(&self, (port, queue): (u16, usize), epoch: u64, read: u64) {
         if let Some(at) = queue_way(port, queue) {
             self.queue_ways.word64(at + read_at(epoch)).store(read, Ordering::Release);
@@ -245,7 +248,7 @@ impl FlowCacheWriter {
     }
 
     /// Returns the watermark that was last recorded for a receive queue in this epoch, or in an earlier epoch
-    /// of the same parity; 0 without a record.
+    /// that is even or odd like this one; 0 without a record.
     pub fn noted_read(&self, (port, queue): (u16, usize), epoch: u64) -> u64 {
         let word = |at| self.queue_ways.word64(at + read_at(epoch)).load(Ordering::Acquire);
         queue_way(port, queue).map_or(0, word)
@@ -259,8 +262,8 @@ impl FlowCacheWriter {
     }
 
     /// Sets whether a receive queue of a port has more upcalls than its worker can handle. While any queue of
-    /// the port is overloaded, programs drop new packets of cached flows with upcalls in flight. Once these
-    /// upcalls are done, the flow cache forwards the flow's packets.
+    /// the port is overloaded, programs drop further packets of a cached flow that has upcalls in flight.
+    /// Once these upcalls are completed, the flow cache forwards the flow's packets.
     pub fn set_overloaded(&self, (port, queue): (u16, usize), overloaded: bool) {
         let Some(at) = way(port).filter(|_| queue < RX_QUEUES) else { return };
         let (word, bit) = (self.ways.word64(at + OVERLOADED), 1 << queue);
@@ -281,7 +284,7 @@ impl FlowCacheWriter {
         u16::from_ne_bytes(self.entries.read(slot.index() * ENTRY + TREATMENT))
     }
 
-    /// Marks an entry as changing: a program that has read a part of it then doesn't use it.
+    /// Marks an entry as changing. A program that has read a part of the entry then doesn't use the entry.
     fn change(&mut self, slot: FlowSlot) {
         self.store_version(slot, UNUSED);
         fence(Ordering::Release);

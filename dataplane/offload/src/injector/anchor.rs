@@ -3,9 +3,10 @@
 //! For a run of more than one frame, the kernel adds the program to its XDP dispatcher, and removes it
 //! afterwards. Each of these changes waits for all processors. The kernel leaves the dispatcher unchanged if
 //! the program is in it already. Measured on Linux 6.18 with two frames: 20 to 36 ms, also while another
-//! program is attached to the port; 14 us once the same program is attached to any device. One frame alone
-//! always takes 14 us. So the anchor attaches the program to the loopback device of a new network namespace.
-//! That namespace contains nothing else and vanishes with the process, so no other device is affected.
+//! program is attached to the port; 14 us once the program itself is attached to any device. A run of one
+//! frame always takes 14 us. So the anchor attaches the program to the loopback device of a new network
+//! namespace. That namespace contains nothing else and vanishes with the process, so no other device is
+//! affected.
 
 use std::io;
 use std::os::fd::{BorrowedFd, OwnedFd};

@@ -16,17 +16,17 @@ use crate::{Attachment, InjectError, OffloadError, PortPrograms};
 /// The program of a port in native mode never sees such a frame, because the driver runs the program before
 /// the point of injection. The program of a port in generic mode, or of an AF_PACKET port, sees the frame,
 /// and would send it to user space again. So frames of such a port must go through
-/// [`KernelHandback::through`], and the program recognises them. With receive packet steering (`rps_cpus`) on
-/// such a port that fails: the frame reaches the program on another processor, and goes to user space again
-/// until its TTL expires.
+/// [`KernelHandback::through`], and the program recognises them. Receive packet steering (`rps_cpus`) on such
+/// a port prevents this: the frame reaches the program on another processor, where the program doesn't
+/// recognise it. Then the frame goes to user space again and again, until its TTL expires.
 #[derive(Debug)]
 pub struct KernelHandback {
     program: OwnedFd,
     tape: FrameTape,
-    /// Map `pending`, for ports whose program sees the frames again.
+    /// Map `pending`, if the program of the port sees punted frames again; `None` otherwise.
     again: Option<Map>,
     _anchor: Anchor,
-    /// Owner of the maps, unless they belong to a port.
+    /// Owner of the maps; `None` if the maps belong to a port's programs.
     _object: Option<Ebpf>,
 }
 
@@ -57,8 +57,8 @@ impl KernelHandback {
         Ok(Self { program, tape, again, _anchor: anchor, _object: None })
     }
 
-    /// Punts `frame`, from the Ethernet header on, to the kernel, as if received from `ifindex` of the
-    /// calling thread's namespace.
+    /// Punts `frame`, which begins with the Ethernet header, to the kernel. The frame counts as received from
+    /// `ifindex` of the calling thread's namespace.
     ///
     /// # Errors
     /// [`InjectError::TooLong`] or [`InjectError::TooShort`] for a frame of a wrong length,
@@ -88,8 +88,8 @@ impl KernelHandback {
         run.map(|taken| taken as usize)
     }
 
-    /// Clears the count of announced frames that the port's program has not seen. The kernel dropped these
-    /// frames, and the program would let other frames pass in their place.
+    /// Clears the number of frames that were announced and that the port's program has not seen. The kernel
+    /// dropped these frames. Without this call, the program would let other frames pass in their place.
     fn forget_lost(&mut self) -> Result<(), InjectError> {
         let Some(pending) = &mut self.again else { return Ok(()) };
         let mut pending = PerCpuArray::<_, u64>::try_from(pending).map_err(|error| map_error(&error))?;

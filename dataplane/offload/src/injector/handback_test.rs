@@ -81,8 +81,8 @@ fn a_run_of_a_program_attached_to_no_port_is_fast() {
     assert!(fastest < Duration::from_millis(3), "{fastest:?}: the program left the dispatcher");
 }
 
-/// Hands back transit frames. The port's program would send them to user space, so only recognised frames
-/// reach the kernel.
+/// Punts transit frames to the kernel. The port's program would send such frames to user space, so only
+/// frames that it recognises as punted reach the kernel.
 fn transit_frames_reach_the_kernel(attach: fn(u32) -> PortPrograms) {
     let Some(wire) = Wire::loadable() else { return };
     let port = wire.port();

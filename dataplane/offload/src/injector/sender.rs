@@ -12,8 +12,9 @@ use super::live_run::MAX_FRAME;
 use crate::bpf::object::{self, map_mut};
 use crate::{InjectError, OffloadError};
 
-/// Sender of frames out of a device that accepts redirected frames, a batch per system call. The call lasts
-/// until the kernel has processed the batch. For a veth, that includes reception at its other end.
+/// Sender of frames out of a device that accepts redirected frames. It sends a batch with one system call.
+/// The call lasts until the kernel has processed the batch; for a veth, that includes reception at its other
+/// end.
 #[derive(Debug)]
 pub struct BatchSender {
     program: OwnedFd,
@@ -43,8 +44,8 @@ impl BatchSender {
         Ok(Self { program, tape, ifindex, _anchor: anchor, _object: object })
     }
 
-    /// Adds a frame of `length` bytes, given in pieces, to the batch. Returns whether it fits: a batch has at
-    /// most 256 frames and 256 KiB, a frame 14 to 3,328 bytes.
+    /// Adds a frame of `length` bytes, given in pieces, to the batch. Returns whether the frame fits: a batch
+    /// has at most 256 frames and 256 KiB, a frame 14 to 3,328 bytes.
     #[inline]
     pub fn put<'a>(&mut self, length: usize, pieces: impl IntoIterator<Item = &'a [u8]>) -> bool {
         self.tape.put(length, pieces)
@@ -60,9 +61,9 @@ impl BatchSender {
         self.len() == 0
     }
 
-    /// Sends the batch and begins a new one. Returns the number of frames, counted from the first, that the
-    /// kernel took. A device may still lose them. A veth does so silently when its other end is slower, or
-    /// has neither an XDP program nor receive offload (GRO).
+    /// Sends the batch and begins a new one. Returns the number of frames that the kernel took; they are the
+    /// first of the batch. A device may still lose frames that the kernel took. A veth loses them silently
+    /// when its other end is slower, or has neither an XDP program nor receive offload (GRO).
     ///
     /// # Errors
     /// [`InjectError::DeviceGone`], [`InjectError::Kernel`]: the kernel took no frame.

@@ -76,8 +76,8 @@ fn dropped_by_device() -> u64 {
     line.split_ascii_whitespace().nth(11).unwrap().parse().unwrap()
 }
 
-/// Sends a batch with one frame that is too long for the far end. The frames after it are lost too, so flows
-/// to a veth with a smaller far MTU must not use the flow cache.
+/// Sends a batch with one frame that is too long for the far end. The frames after it are lost, too. So flows
+/// to a veth whose far end has a smaller MTU must not use the flow cache.
 #[test]
 fn frame_too_long_for_the_far_end_loses_the_frames_behind_it() {
     if !can_load() {

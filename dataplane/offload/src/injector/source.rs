@@ -17,15 +17,15 @@ const SLOTS: usize = 256;
 const CONTROL_BYTES: usize = 32;
 const NUMBER_AT: usize = 24;
 
-/// Fields that vary between the frames of one template. All changes keep IPv4, UDP and TCP checksums correct.
-/// They apply to untagged IPv4 and IPv6 templates; fields that a template lacks don't vary.
+/// Fields that vary between the frames of one template. All variations keep the IPv4, UDP and TCP checksums
+/// correct. Only untagged IPv4 and IPv6 templates vary; fields that a template lacks don't vary.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Flows {
-    /// Number of source addresses, used in turn: the template's address and its successors. 0 and 1 both mean
-    /// one.
+    /// Number of source addresses, used in turn: the template's address and the following ones. 0 and 1 both
+    /// mean one address.
     pub addresses: u32,
-    /// Number of UDP or TCP source ports, used in turn: the template's port and its successors. 0 and 1 both
-    /// mean one. Each port is used for all addresses before the next port.
+    /// Number of UDP or TCP source ports, used in turn: the template's port and the following ones. 0 and 1
+    /// both mean one port. Each port is used with all addresses before the next port.
     pub ports: u32,
     /// Whether the first 8 bytes of a UDP payload of 16 or more bytes get a 64-bit big-endian sequence
     /// number, from 0.
@@ -65,11 +65,11 @@ impl FrameSource {
         Ok(Self { program, control, longest, _anchor: anchor, _object: object })
     }
 
-    /// Sends `count` frames out of the device `ifindex` of the calling thread's namespace, `batch` (1 to 256)
-    /// at a time inside the kernel. Returns the number of generated frames. The calling thread's processor
-    /// does all the work, for a veth also the reception at its peer.
+    /// Sends `count` frames out of the device `ifindex` of the calling thread's namespace. The kernel handles
+    /// `batch` frames (1 to 256) at a time. Returns the number of generated frames. The calling thread's
+    /// processor does all the work; for a veth that includes the reception at its peer.
     ///
-    /// A device may still lose frames. A veth does so silently unless its peer has an XDP program in the
+    /// A device may still lose frames. A veth loses them silently unless its peer has an XDP program in the
     /// driver or receive offload (GRO).
     pub fn send(&mut self, ifindex: u32, count: u32, batch: u32) -> Result<u64, InjectError> {
         if count == 0 {

@@ -27,7 +27,7 @@ pub enum OnDeath {
 pub(crate) enum Hold {
     /// Link: closing it detaches the program.
     Link(#[expect(dead_code, reason = "held for its closing")] OwnedFd),
-    /// XDP without a link, in the mode of these flags.
+    /// XDP program without a link, attached in the mode that `flags` gives.
     Xdp { program: OwnedFd, flags: u32 },
     /// tcx ingress without a link.
     Tcx { program: OwnedFd },
@@ -70,8 +70,7 @@ pub(crate) fn xdp_leftover(device: &Device) -> Result<Option<(Loaded, u32)>, Off
     }
 }
 
-/// Attaches an XDP program in the mode `mode` (DRV or SKB), and replaces a program left by an earlier
-/// Millrace.
+/// Attaches an XDP program in `mode` (DRV or SKB). Replaces a program that an earlier Millrace left.
 pub(crate) fn xdp(
     program: BorrowedFd<'_>,
     ifindex: u32,
@@ -101,8 +100,8 @@ pub(crate) fn xdp(
     }
 }
 
-/// Adds the kernel's message to the error of a link. A link reports no message, so this repeats the
-/// attachment without a link.
+/// Adds the kernel's message to an error of attaching a link. That call reports no message, so this function
+/// repeats the attachment without a link.
 fn explain(program: BorrowedFd<'_>, ifindex: u32, mode: u32, error: io::Error) -> Refusal {
     match rtnetlink::set_xdp(ifindex, Some(program), mode | UPDATE_IF_NOEXIST, None) {
         Err(refusal) => Refusal { error, words: refusal.words },

@@ -22,7 +22,7 @@ pub struct ClassRate {
 }
 
 impl ClassRate {
-    /// Returns the cost of a packet in fractions of a tick, and the depth of the bucket in ticks.
+    /// Returns the cost of a packet in 65,536ths of a tick, and the depth of the bucket in ticks.
     fn price(self) -> (u64, u64) {
         let packet = TICKS * FRACTION / self.rate.clamp(1, 1_000_000_000);
         let depth =

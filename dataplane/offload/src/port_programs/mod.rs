@@ -34,8 +34,8 @@ const XDP_PASS: u8 = 2;
 /// Number of device queues that the map `sockets` has room for.
 const QUEUES: u32 = 256;
 
-/// Attached programs of one port. Dropping them detaches them. A drop during a panic counts as a death of the
-/// router: see [`OnDeath`].
+/// Attached programs of one port. Dropping this value detaches the programs. A drop during a panic counts as
+/// the death of the router: see [`OnDeath`].
 #[derive(Debug)]
 pub struct PortPrograms {
     ifindex: u32,
@@ -155,7 +155,8 @@ impl PortPrograms {
         programs
     }
 
-    /// Reads the map entries taken over from an earlier program, so that they can be removed later.
+    /// Reads the map entries that were copied from an earlier program, so that the port can remove them
+    /// later.
     fn read_inheritance(&mut self) {
         if let Ok(map) = self.hash_map::<u32>("local4") {
             let found: Vec<_> = map.keys().flatten().map(|key| IpAddr::from(key.to_ne_bytes())).collect();
@@ -172,7 +173,7 @@ impl PortPrograms {
     }
 
     /// Returns the program for `SO_ATTACH_BPF`, which limits an AF_PACKET socket to frames for user space.
-    /// Attach it before binding the socket. `None` for XDP ports.
+    /// The caller attaches it before it binds the socket. `None` for XDP ports.
     pub fn socket_filter_fd(&self) -> Option<BorrowedFd<'_>> {
         self.filter.as_ref().map(AsFd::as_fd)
     }
@@ -209,7 +210,8 @@ impl PortPrograms {
         self.socket_map("witness")?.set(0, fd, 0).map_err(|error| map_error("witness", &error))
     }
 
-    /// Ends the redirection of `queue`. Its frames fall back as [`OnDeath`] defines.
+    /// Ends the redirection of `queue`. From then on, frames of this queue are treated as [`OnDeath`]
+    /// defines.
     ///
     /// # Errors
     /// [`OffloadError::Queue`] when no socket was registered. A registered socket that was closed meanwhile
@@ -234,11 +236,12 @@ impl PortPrograms {
     }
 
     /// Sets the addresses whose packets the kernel keeps: those of all interfaces in the namespace, and the
-    /// subnet broadcasts. The call writes only differences, additions before removals as far as there is
-    /// room. It skips loopback addresses: on a wire they are martians, which user space counts.
+    /// subnet broadcasts. The call writes only differences. It adds addresses before it removes others, as
+    /// far as the map has room. It skips loopback addresses: on a wire they are martians, which user space
+    /// counts.
     ///
     /// # Errors
-    /// [`OffloadError::Map`] when there are more than 16,384 of one family.
+    /// [`OffloadError::Map`] when there are more than 16,384 addresses of one family.
     pub fn set_local_addresses(&mut self, addresses: &[IpAddr]) -> Result<(), OffloadError> {
         let difference = difference(&self.local, addresses);
         let (mut add, mut full) = (difference.add.into_iter().peekable(), Ok(()));
@@ -316,7 +319,7 @@ impl PortPrograms {
     }
 
     /// Sets the rate limits of packets for the router itself, by class. Initially there are no limits. Each
-    /// port has its own token buckets, which this call fills.
+    /// port has its own token buckets; the call fills those of this port.
     pub fn set_control_plane(
         &mut self,
         rates: &[Option<ClassRate>; CONTROL_CLASSES],
@@ -324,17 +327,17 @@ impl PortPrograms {
         control_plane::set(&mut self.object, rates)
     }
 
-    /// Sets whether the programs look up flows in the flow cache that they were attached with; initially they
-    /// don't. `port`: the router's number of the port.
+    /// Sets whether the programs look up flows in the flow cache with which they were attached. Initially
+    /// they don't. `port`: the router's number of the port.
     pub fn cache_flows(&mut self, port: u16, cached: bool) -> Result<(), OffloadError> {
         let failed = |error: MapError| map_error("place", &error);
         let mut map = Array::<_, Place>::try_from(map_mut(&mut self.object, "place")?).map_err(failed)?;
         map.set(0, FlowCache::place(self.places, port, cached), 0).map_err(failed)
     }
 
-    /// Returns whether the device accepts frames redirected by a program, as its driver reports now. A veth
-    /// does so while its other end has an XDP program or receive offload (GRO). False before Linux 6.3, where
-    /// no driver reports it.
+    /// Returns whether the device accepts frames that a program redirects to it, as its driver reports now. A
+    /// veth accepts them while its other end has an XDP program or receive offload (GRO). False before Linux
+    /// 6.3, where no driver reports it.
     ///
     /// The second value tells whether the device accepts redirected frames of several buffers.
     pub fn takes_redirects(&self) -> (bool, bool) {
@@ -343,8 +346,8 @@ impl PortPrograms {
     }
 
     /// Returns the length of the longest redirected packet that the other end of the device accepts, in bytes
-    /// without link header. The other end of a veth may have a smaller MTU than the device itself. It drops a
-    /// longer packet, and up to 15 packets redirected after that one. `None` for a device without another
+    /// without link header. The other end of a veth may have a smaller MTU than the device itself. That end
+    /// drops a longer packet, and up to 15 packets redirected after it. `None` for a device without another
     /// end, or if the MTU of that end is unknown.
     pub fn longest_at_far_end(&self) -> Option<u32> {
         rtnetlink::far_mtu(self.ifindex).map(|mtu| mtu + rtnetlink::VETH_ROOM)
@@ -365,9 +368,9 @@ impl PortPrograms {
         self.why.as_deref()
     }
 
-    /// Returns the number of receive queues that were in use when the programs were attached; each needs a
-    /// socket. The number may be smaller than rtnetlink's `IFLA_NUM_RX_QUEUES`: a veth has room for one queue
-    /// per processor and uses one.
+    /// Returns the number of receive queues that were in use when the programs were attached. Each of these
+    /// queues needs a socket. The number may be smaller than rtnetlink's `IFLA_NUM_RX_QUEUES`: a veth has
+    /// room for one queue per processor and uses one.
     pub fn queues(&self) -> u32 {
         self.queues
     }
@@ -388,7 +391,8 @@ impl PortPrograms {
         })
     }
 
-    /// Detaches the programs of a router that has crashed; with [`OnDeath::Drop`] they stay attached.
+    /// Detaches the programs of a router that has crashed. With [`OnDeath::Drop`], the programs stay
+    /// attached.
     pub fn leave(mut self) -> Result<(), OffloadError> {
         if self.on_death == OnDeath::Drop {
             // Without `hold`, the drop leaves the program attached.

@@ -67,7 +67,7 @@ impl Ahead {
     }
 
     /// Looks up routes and treatments of all added packets, unless there are fewer than [`FEWEST`]. `route`:
-    /// priority of FIB routes among filters.
+    /// priority of FIB routes, which the priorities of filters are compared with.
     pub fn look_up(&mut self, fib: &Fib, gates: &mut Gates, route: i32) {
         if self.candidates.len() < FEWEST {
             return;

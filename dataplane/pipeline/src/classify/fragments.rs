@@ -9,11 +9,12 @@ use super::Classifier;
 use crate::gates::Gates;
 use crate::parse::Parsed;
 
-/// Number of octets at the start of a fragmented IPv6 packet's fragmentable part that may hold headers, if
-/// some binding can refuse packets. The router drops a first fragment with longer headers. It also drops a
-/// later fragment that begins within these octets, if its first fragment is unknown. The number is what the
-/// minimum MTU of 1,280 octets leaves for a fragment (RFC 8200, 5); the first fragment holds all headers (RFC
-/// 7112).
+/// Number of octets at the start of an IPv6 packet's fragmentable part that may hold headers. It applies if
+/// some binding can refuse packets. The router then drops a first fragment with longer headers. It also drops
+/// a later fragment that begins within these octets, if the first fragment is unknown.
+///
+/// The first fragment holds all headers (RFC 7112). Under the minimum MTU of 1,280 octets (RFC 8200, 5), it
+/// has room for this number of octets after the IPv6 header and the fragment header.
 const HEADERS_END: u16 = 1232;
 /// Replaces [`HEADERS_END`] for later fragments if bindings exist but none can refuse packets. The TCP flags
 /// lie within these octets.

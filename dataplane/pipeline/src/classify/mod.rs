@@ -1,6 +1,6 @@
-//! Classify stage: finds the path and route of each packet's flow. The flow table holds those of known flows.
-//! Filters and the FIB are needed only for the first packet of a flow, and for the first packet after a
-//! change that affects the flow.
+//! Classify stage: finds the path and route of each packet's flow. For a known flow, the flow table holds
+//! path and route. Filters and the FIB are needed only for the first packet of a flow, and for the first
+//! packet after a change that affects the flow.
 
 mod ahead;
 mod fragments;
@@ -24,8 +24,8 @@ use crate::work::Work;
 pub(crate) use new_flow::refuse_source;
 pub(crate) use stage::Classification;
 
-/// Number of successive full batches that a worker may receive without counting as overloaded. An overloaded
-/// worker limits the new flows of each batch.
+/// Number of successive full batches above which a worker counts as overloaded. An overloaded worker limits
+/// the new flows of each batch.
 const FULL_BATCHES: u32 = 4;
 
 /// Counters of flow lookups.
@@ -35,7 +35,7 @@ pub struct ClassifyCounts {
     pub hits: u64,
     /// Packets without a flow record.
     pub misses: u64,
-    /// Flow records that a change didn't affect, as a check after the change found.
+    /// Flow records that were compared with the change log after a change, and were still valid.
     pub checked: u64,
     /// Flow records whose route was looked up again after a change.
     pub rerouted: u64,
@@ -50,7 +50,7 @@ pub struct FlowCounts {
     pub records: u32,
     /// Number of records on probation, whose second packet has not arrived.
     pub on_probation: u32,
-    /// Number of records at which the table grows, or reuses records of other flows.
+    /// Number of records up to which the table neither grows nor displaces records.
     pub capacity: u32,
     /// Maximum number of records.
     pub maximum: u32,
@@ -76,7 +76,8 @@ pub(crate) struct Classifier {
     budget: usize,
     /// Whether this batch has inserted flow records since its flow lookup.
     grown: bool,
-    /// Whether this batch is a piece of a larger batch.
+    /// Whether this batch is a part of a larger batch with traced packets, which passes the stage in several
+    /// parts.
     is_piece: bool,
     /// Time of the next upkeep if no packets arrive before; `None` if none is due.
     upkeep: Option<Instant>,
@@ -104,8 +105,8 @@ impl Classifier {
         })
     }
 
-    /// Applies the flow options. A new size takes effect only if the flow table holds no records, including
-    /// those of ended flows that plugins have not been notified of.
+    /// Applies the flow options. A new size takes effect only while the flow table holds no record and
+    /// plugins have been notified of all ended flows.
     pub fn set_options(&mut self, options: &Options, seed: u64) {
         let config = config(options, seed);
         // If there is no memory for a new table, the present table stays.
@@ -155,14 +156,14 @@ impl Classifier {
         is_right
     }
 
-    /// Starts a batch of `packets` packets that passes the stage in pieces. `new_flows`: maximum number of
-    /// new flows per batch under overload.
+    /// Starts a batch of `packets` packets that passes the stage in several parts, because it contains traced
+    /// packets. `new_flows`: maximum number of new flows per batch under overload.
     pub fn begin_pieces(&mut self, packets: usize, new_flows: u16) {
         self.begin_batch(packets, false, new_flows);
         self.is_piece = true;
     }
 
-    /// Ends a batch that passed in pieces.
+    /// Ends a batch that passed the stage in several parts.
     pub fn end_pieces(&mut self) {
         self.is_piece = false;
     }

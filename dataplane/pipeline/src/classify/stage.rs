@@ -12,7 +12,7 @@ use crate::options::Options;
 use crate::ports::PortTable;
 use crate::work::{Fate, Work};
 
-/// Bit that is set in the variant number of every variant record, and clear in that of a flow's first record.
+/// Bit of a variant number: set for every variant record, and clear for a flow's first record.
 const VARIANT: u32 = 1 << 31;
 
 /// State that the classify stage needs for a batch: the flow records, and the tables that decide about new
@@ -52,7 +52,8 @@ impl Classification<'_> {
         work.left = left;
     }
 
-    /// Finds the paths of copies, because a copy passes the same instances at `queue` gates as its original.
+    /// Finds the path of each copy in a batch. Like its original, a copy passes the instances at the `queue`
+    /// gates of the path.
     pub fn find_paths(&mut self, work: &mut Work) {
         if !self.gates.is_bound() {
             return;
@@ -74,7 +75,8 @@ impl Classification<'_> {
         }
     }
 
-    /// Looks up the routes and treatments of the first `most` open packets whose index is `wanted`.
+    /// Looks up the routes and treatments of up to `most` open packets together, in the order of the batch.
+    /// Skips packets for whose index `wanted` returns `false`.
     fn look_ahead(&mut self, work: &Work, most: usize, wanted: impl Fn(usize) -> bool) {
         self.classifier.ahead.clear();
         let open = (0..work.packets.len()).filter(|index| work.fates[*index].is_open());

@@ -48,8 +48,8 @@ pub enum DeviceCommand {
 impl DeviceCommand {
     pub(super) fn invalidation(&self) -> Invalidation<'_> {
         match self {
-            // Upcalls that wait in the device are lost with it. So counters can't show when its flows may be
-            // offloaded again.
+            // The upcalls that wait in the device are lost. So the upcall counts would never show that the
+            // flows' earlier packets have left, and all entries end instead.
             Self::Remove(..) => Invalidation::Entries,
             Self::Add(..) | Self::SetHostPath(_) => Invalidation::Nothing,
         }

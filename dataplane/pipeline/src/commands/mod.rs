@@ -50,7 +50,8 @@ pub(crate) fn answer<T>(reply: &ReplyTo<T>, answer: T) {
 /// commands after a small one before the next batch.
 const FEW: usize = 4;
 
-/// Command that a worker carries out between two batches, by its receiver.
+/// Command that a worker carries out between two batches. Each variant is a receiver, and holds one of its
+/// commands.
 pub enum Command {
     /// Devices of the worker.
     Devices(DeviceCommand),

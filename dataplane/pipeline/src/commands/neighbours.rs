@@ -12,8 +12,8 @@ use crate::router::Router;
 pub enum NeighbourCommand {
     /// Applies state changes of neighbours.
     Set(Vec<NeighbourChange>),
-    /// Asks for neighbours used since the last such command, a bounded number per answer. Only at kernel
-    /// ports, and at ports whose devices other workers own.
+    /// Asks for a bounded number of neighbours that the worker has used since the last such command. The
+    /// answer lists neighbours at kernel ports, and neighbours at ports whose devices other workers own.
     TakeUsed(ReplyTo<UsedNeighbours>),
 }
 

@@ -18,8 +18,9 @@ pub enum OffloadCommand {
     /// Sets the eBPF variant of an instance; `None` removes it.
     SetVariant(InstanceId, Option<LoadedVariant>),
     /// Adds offloaded packets to the counters of flows, routes and filters, for a bounded number of flow
-    /// cache entries from the given slot on. The answer is the first slot of the next command. If control
-    /// clears those counters afterwards, these packets don't appear in them later.
+    /// cache entries from the given slot on. The answer is the first slot of the next command. Each packet is
+    /// added once. So packets that were added before control clears the counters don't appear in them
+    /// afterwards.
     Account(u32, ReplyTo<Option<u32>>),
 }
 

@@ -29,12 +29,13 @@ impl PluginCommand {
     pub(super) fn invalidation(&self) -> Invalidation<'_> {
         match self {
             Self::Change(changes) => Invalidation::Plugins(changes),
-            // The successor may lack an eBPF variant, and a shadow sees only packets that reach the worker.
+            // The packets must reach the worker: the successor may lack an eBPF variant, and a shadow gets
+            // copies only of packets at the worker.
             Self::Replace(..) | Self::Shadow(..) => Invalidation::Entries,
             // Flows that stayed at the worker only because of the shadow are offloaded with a later packet.
             Self::EndShadow(_) => Invalidation::Nothing,
-            // The instance writes new settings of its eBPF variant into shared memory, where the entries read
-            // them.
+            // The instance writes new settings of its eBPF variant into memory that both share. So the
+            // entries stay valid.
             Self::Control(..) | Self::Message(..) => Invalidation::Nothing,
         }
     }

@@ -18,7 +18,8 @@ pub enum PortCommand {
     AddHostOutput(PortId, HostSettings, OpenDevice, ReplyTo<Result<DeviceReport, PortError>>),
     /// Changes the settings of a port's host output.
     SetHostOutput(PortId, HostSettings),
-    /// Closes the device of a port's host output, after the worker has taken its waiting packets.
+    /// Closes the device of a port's host output, after the worker has taken the packets that wait in the
+    /// device.
     RemoveHostOutput(PortId, ReplyTo<()>),
 }
 

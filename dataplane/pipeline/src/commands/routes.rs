@@ -14,7 +14,7 @@ pub enum RouteCommand {
     /// Sets the routes for the given route numbers. Control assigns these numbers to prefixes once the worker
     /// has answered. The answer holds the previous routes.
     Set(NumberedRoutes, ReplyTo<NumberedRoutes>),
-    /// Removes the routes of numbers that no prefix has any more, and that no flow uses.
+    /// Removes the routes of route numbers that neither a prefix nor a flow uses any more.
     Forget(NumberedRoutes, ReplyTo<NumberedRoutes>),
     /// Reports changed prefixes in the route table that all workers share.
     Changed(Vec<RouteChange>),
@@ -62,7 +62,7 @@ impl RouteCommand {
     }
 }
 
-/// Sets the routes of numbers. Returns the previous routes, which control drops.
+/// Sets the routes of route numbers. Returns the previous routes, which control frees.
 fn set_routes(router: &mut Router, mut routes: NumberedRoutes) -> NumberedRoutes {
     let mut other = false;
     for (index, route) in &mut routes {

@@ -5,10 +5,11 @@ use millrace_packet::{DropReason, Packet};
 use crate::accounts::Ledger;
 use crate::observe::drop_log::DropLog;
 
-/// Counts packets that leave a port's queue for its device, wait there, or are dropped.
+/// Counter of the packets in a port's queue: those that leave for the device, those that wait in the queue,
+/// and those that are dropped.
 pub(crate) struct Departures<'a> {
     pub ledger: Ledger<'a>,
-    /// Number of packets at the head of the queue whose wait is already in the accounts.
+    /// Number of packets at the head of the queue that their accounts already count as waiting.
     pub noted: &'a mut usize,
     /// Log of dropped packets.
     pub log: &'a mut DropLog,

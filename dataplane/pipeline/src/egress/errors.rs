@@ -47,7 +47,7 @@ pub(crate) struct ErrorTables<'a> {
 /// Sender of the ICMP error about a packet.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum ErrorSender {
-    /// The router, with the given source address, if its rate limit permits.
+    /// The router, with the given source address. The rate limit of ICMP errors may still suppress the error.
     Router(IpAddr),
     /// The kernel, which gets the packet.
     Kernel,
@@ -78,9 +78,9 @@ impl ErrorTables<'_> {
         source.map_or(ErrorSender::Nobody, ErrorSender::Router)
     }
 
-    /// Returns the router's address at the egress port of `hop`, as source of an error to `peer`. If the port
-    /// has no such address, returns the router id for IPv4, and any port's address that is not link-local for
-    /// IPv6.
+    /// Returns the router's address that an ICMP error to `peer` has as source: an address of the egress port
+    /// of `hop`, of the same family as `peer`. If the port has none, returns the router id for IPv4. For
+    /// IPv6, returns the address of any port, except link-local addresses.
     fn source_towards(&self, hop: NextHop, peer: IpAddr) -> Option<IpAddr> {
         // An IPv4 route may have an IPv6 gateway (RFC 8950), but the source address has the family of `peer`.
         let near = Some(hop.neighbour(peer)).filter(|near| near.is_ipv4() == peer.is_ipv4()).unwrap_or(peer);

@@ -128,8 +128,8 @@ impl NeighbourResolution<'_> {
     }
 
     /// Returns a bounded number of neighbours that this worker has used since the last call, and that the
-    /// kernel or another worker resolves. Reports the used neighbours that this worker resolves to its own
-    /// stack, which confirms their addresses.
+    /// kernel or another worker resolves. The neighbours that this worker resolves itself are not returned:
+    /// the call reports them to this worker's own stack, which confirms their addresses.
     pub fn take_used(&mut self, now: Instant) -> UsedNeighbours {
         let Disposal { queueing, forwarding, punt, .. } = &mut self.disposal;
         let ForwardingTables { neighbours, adjacencies, .. } = &mut **forwarding;

@@ -21,7 +21,7 @@ pub(crate) struct EgressScratch {
     pub fragments: Vec<Packet>,
     /// Packets dropped by queues and not yet counted.
     pub queue_drops: QueueDrops,
-    /// Keys of the filters that account for a packet in hand-over, one word each.
+    /// Account words of the filters that account for a packet in hand-over.
     handed_filters: Vec<u64>,
 }
 

@@ -28,7 +28,7 @@ fn amount_of<'a>(packets: impl Iterator<Item = &'a Packet>) -> Amount {
 
 /// Releases due packets from each port's scheduler, and calls `send` for each port with a non-empty queue.
 /// Packets that `send` leaves in the queue wait there. `send` returns the amount that it dropped for lack of
-/// room, or `None` if the device is gone. Then all packets of the queue are dropped.
+/// room, or `None` if the device is gone. If the device is gone, all packets of the queue are dropped.
 pub(crate) fn for_each_queue(
     queueing: &mut Queueing<'_>,
     now: Instant,
@@ -78,9 +78,9 @@ pub(crate) fn for_each_queue(
     }
 }
 
-/// Gives a device the packets of a queue, in batches, until the queue is empty or the device is full. Then
-/// the first `most` packets wait, and the rest is dropped. Returns the amount dropped. `outgoing` is scratch
-/// memory, empty before and after the call.
+/// Gives a device the packets of a queue, in batches, until the queue is empty or the device is full. If the
+/// device is full, the first `most` of the remaining packets wait, and the rest is dropped. Returns the
+/// amount dropped. `outgoing` is scratch memory, empty before and after the call.
 pub(crate) fn transmit(
     port: &mut dyn Port,
     (pool, now): (&Pool, Instant),

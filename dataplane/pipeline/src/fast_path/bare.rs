@@ -1,10 +1,10 @@
 //! Fast path without a flow table, used while no filter is bound. The route alone determines the egress port
 //! and link header of a plain packet. Both are the same for all packets of a route with a single gateway.
 //!
-//! A packet takes the general path if a quick test can't exclude that the general path's address checks would
-//! refuse it. It also takes the general path if its route has no adjacency yet; the general path records that
-//! adjacency. An adjacency number becomes invalid when a change affects the adjacency. It is discarded when
-//! its route number gets another route.
+//! A packet takes this path only if a quick test proves that no address check of the general path would
+//! refuse it, and if its route has an adjacency. Otherwise it takes the general path, which records the
+//! adjacency of the route. The number of a recorded adjacency becomes invalid when a change affects the
+//! adjacency. When a route number gets another route, the recorded adjacency is discarded.
 
 use std::net::IpAddr;
 
@@ -20,7 +20,8 @@ use crate::ports::{PortTable, ReversePath};
 use crate::route_number::NO_ROUTE;
 use crate::work::{Alike, Fate, Work};
 
-/// Ingress port, and for each family whether the port forwards it without a reverse path check.
+/// Ingress port of packets. For each address family, states whether the port forwards packets without a
+/// reverse path check.
 #[derive(Clone, Copy)]
 struct Arrival {
     port: PortId,
@@ -56,8 +57,8 @@ pub(crate) fn leave_bare(tables: &mut ForwardingTables, ports: &PortTable, work:
     sent + work.aside == work.packets.len()
 }
 
-/// Lists the destinations of a batch of [plain IPv4 packets](Alike::Plain4) with one ingress port for the
-/// route lookup. Returns whether no address check can refuse any of the packets.
+/// Adds the destinations of a batch to the route lookup. All packets must be [plain IPv4
+/// packets](Alike::Plain4) with one ingress port. Returns whether no address check can refuse any of them.
 #[inline]
 fn ask_all4(tables: &mut ForwardingTables, ports: &PortTable, work: &Work) -> bool {
     let ForwardingTables { bare, own_addresses, .. } = tables;
@@ -72,7 +73,8 @@ fn ask_all4(tables: &mut ForwardingTables, ports: &PortTable, work: &Work) -> bo
     is_said
 }
 
-/// Lists for the route lookup the destinations of open packets that no address check can refuse.
+/// Adds the destinations of open packets to the route lookup, except packets that an address check might
+/// refuse.
 #[inline]
 fn ask_bare(tables: &mut ForwardingTables, ports: &PortTable, work: &Work) {
     let ForwardingTables { bare, own_addresses, .. } = tables;
@@ -115,8 +117,8 @@ fn send<const PLAIN: bool>(
     work: &mut Work,
 ) -> usize {
     let (mut sent, mut amount) = (0, Amount::default());
-    // Route of the previous packet, and the port and exit of its adjacency, which the next packet reuses if
-    // its route is the same.
+    // Route of the previous packet, and port and exit of its adjacency. The next packet reuses port and exit
+    // if it has the same route.
     let (mut last, mut port, mut exit) = (NO_ROUTE, PortId::NONE, Exit::NONE);
     let Work { packets, fates, leaving, .. } = work;
     let count = packets.len().min(BATCH_SIZE);

@@ -36,8 +36,8 @@ struct Leave<'a, const BOUND: bool, const PLAIN: bool> {
     joining: Joining<'a>,
     adjacencies: &'a mut AdjacencyTable,
     leaving: &'a mut Leaving,
-    /// Value of [`FlowAnswer::validity`] for records of the current generation whose packets no filter
-    /// distinguishes by varying fields.
+    /// Value of [`FlowAnswer::validity`] in a record of the current generation, if no filter distinguishes
+    /// the flow's packets by varying fields.
     validity: u64,
     /// Number of the current run's adjacency. The next two fields are its egress port and exit.
     number: u32,
@@ -205,9 +205,9 @@ impl<const BOUND: bool, const PLAIN: bool> Meeting<Packet, Fate> for Leave<'_, B
 }
 
 impl FastPath<'_> {
-    /// Makes the packets of unbound known flows ready to leave, and adds the packets of bound ones to the
-    /// groups of their paths. Other packets stay in `work.left`. Returns whether only packets
-    /// [aside](Work::aside) stay there.
+    /// Makes the packets of unbound known flows ready to leave, and adds the packets of bound known flows to
+    /// the groups of their paths. Other packets stay in `work.left`. Returns whether all packets in
+    /// `work.left` are [aside](Work::aside).
     #[inline]
     pub fn express(&mut self, work: &mut Work, now: Instant) -> bool {
         self.classifier.begin(work, self.options.new_flows);
@@ -283,8 +283,8 @@ impl FastPath<'_> {
         work.reading.keys_due = joined > 0;
     }
 
-    /// Renews or tests the packets of `work.left` one by one for the fast path. Packets that can't take it
-    /// stay there.
+    /// Tries the fast path for each packet of `work.left`, and renews its flow record if necessary. Packets
+    /// that can't take the fast path stay in `work.left`.
     fn express_left(&mut self, work: &mut Work, now: Instant) {
         let mut left = std::mem::take(&mut work.left);
         let mut in_order = true;

@@ -15,7 +15,8 @@ use crate::gates::Gates;
 use crate::options::Options;
 use crate::ports::PortTable;
 
-/// State of the fast path of known flows: the flow records, and the tables of the stages that it replaces.
+/// State of the fast path of known flows: the flow records, and the tables of the stages that the fast path
+/// replaces.
 pub(crate) struct FastPath<'a> {
     pub classifier: &'a mut Classifier,
     pub gates: &'a mut Gates,

@@ -15,8 +15,8 @@ use crate::route_number::is_filter;
 use crate::work::{Fate, Work};
 
 impl FastPath<'_> {
-    /// Records the adjacencies of this batch's forwarded packets: in their flow records, or with their route
-    /// numbers if there is no flow table.
+    /// Records the adjacencies of this batch's forwarded packets: in their flow records, or by route number
+    /// if there is no flow table.
     pub fn note_adjacencies(&mut self, work: &Work) {
         for (index, packet) in work.packets.iter().enumerate() {
             let is_sent_on = work.fates[index] == Fate::Forward

@@ -8,7 +8,7 @@ use millrace_units::{NextHopIndex, PortId};
 use millrace_wire::mac_addr::MacAddr;
 
 /// Routes with their numbers. A worker swaps its previous routes into the list and returns the list. Control
-/// then frees their memory, so that no packet waits for that.
+/// then frees the previous routes, so that the worker spends no time on that.
 pub type NumberedRoutes = Vec<(NextHopIndex, Route)>;
 
 /// Prefix whose route has changed.
@@ -28,7 +28,7 @@ pub struct NeighbourChange {
     pub port: PortId,
     /// Address of the neighbour.
     pub address: IpAddr,
-    /// State of its MAC address.
+    /// State of the neighbour's MAC address, or another worker's report.
     pub state: NeighbourKnowledge,
 }
 
@@ -53,9 +53,9 @@ pub enum NeighbourKnowledge {
     /// No state: the neighbour was removed.
     Forgotten,
     /// Another worker holds packets for the neighbour and requests its resolution. Only for ports without a
-    /// kernel stack; sent to the owner of their device.
+    /// kernel stack; control sends this to the owner of the port's device.
     Wanted,
-    /// Another worker has sent packets to the neighbour. Only for ports without a kernel stack; sent to the
-    /// owner of their device.
+    /// Another worker has sent packets to the neighbour. Only for ports without a kernel stack; control sends
+    /// this to the owner of the port's device.
     Used,
 }

@@ -1,8 +1,8 @@
 //! Routes that filters prescribe, in place of the FIB (*unified routing and classification*, Router Plugins,
 //! section 8; primary filters of the NPR, section 3.2).
 //!
-//! They have route numbers outside the range of the FIB. So a flow record holds either kind of route in the
-//! same field.
+//! Their route numbers are outside the range of FIB routes. So a flow record holds a FIB route or a filter
+//! route in the same field.
 
 use std::collections::HashMap;
 

@@ -15,8 +15,8 @@ pub(crate) fn leave_known(adjacencies: &mut AdjacencyTable, work: &mut Work) -> 
     let Work { packets, fates, adjacencies: numbers, leaving, .. } = work;
     let count = packets.len().min(BATCH_SIZE);
     let mut all = true;
-    // Adjacency, port and exit of the previous packet, which the next packet reuses if its adjacency is the
-    // same; and the packets and bytes counted so far for their common accounts.
+    // Adjacency, port and exit of the previous packet. The next packet reuses them if it has the same
+    // adjacency. The amount counts the packets so far with the same accounts.
     let (mut last, mut port, mut exit) = (NO_ADJACENCY, PortId::NONE, Exit::NONE);
     let (mut accounts, mut amount) = ((NO_ROUTE, EMPTY_PATH), Amount::default());
     for ((packet, fate), number) in packets.iter_mut().zip(&mut fates[..count]).zip(&numbers[..count]) {
@@ -47,8 +47,8 @@ pub(crate) fn leave_known(adjacencies: &mut AdjacencyTable, work: &mut Work) -> 
     all
 }
 
-/// Makes a packet ready to leave by an adjacency, unless an instance has redirected it or it has exceptions.
-/// Returns whether the packet is ready.
+/// Makes a packet ready to leave by an adjacency, unless an instance has redirected the packet or the packet
+/// has exceptions. Returns whether the packet is ready.
 fn leaves_by(adjacency: &mut Adjacency, packet: &mut Packet) -> bool {
     let is_sent_on =
         packet.exceptions == Exceptions::NONE && !is_filter(packet.next_hop) && adjacency.takes(packet);

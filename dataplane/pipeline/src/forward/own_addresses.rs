@@ -82,7 +82,7 @@ fn word6(address: Ipv6Addr) -> u64 {
     bits as u64 ^ (bits >> 64) as u64
 }
 
-/// Returns the bit index of an address, 0 to 63, as a hash of its word.
+/// Returns the bit of the Bloom filter for an address, 0 to 63. `word`: the address as one word.
 #[inline(always)]
 fn bit_of(word: u64) -> u64 {
     word.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 58

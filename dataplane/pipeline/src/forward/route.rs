@@ -44,8 +44,7 @@ pub(crate) fn admit_addresses(ports: &PortTable, key: &FlowKey, policy: MartianP
     }
 }
 
-/// Returns the fate of a packet whose destination must not be forwarded to: a multicast, broadcast or
-/// link-local address.
+/// Returns the fate of a packet to a multicast, broadcast or link-local address, which must not be forwarded.
 fn local_destination(key: &FlowKey, kernel: bool, reason: DropReason) -> Fate {
     let local = match key.destination() {
         IpAddr::V4(address) => {

@@ -158,8 +158,8 @@ pub(crate) fn link_address(resolution: Resolution, neighbour: IpAddr) -> Result<
     }
 }
 
-/// Returns the next hop of a flow. If its port is down, returns another next hop of the route whose port is
-/// up, if there is one.
+/// Returns the next hop of a flow. If the port of that next hop is down, and another next hop of the route
+/// has a port that is up, returns the other next hop.
 #[inline]
 pub(crate) fn alive(hops: &NextHops, hash: u32, ports: &PortTable) -> NextHop {
     let chosen = *hops.select(hash);

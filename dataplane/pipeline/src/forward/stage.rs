@@ -18,8 +18,8 @@ impl Forwarder<'_> {
         }
     }
 
-    /// Decides the fates of packets that an instance at a `queue` gate released, and whose neighbour was
-    /// unknown when it took them.
+    /// Decides the fates of packets that an instance at a `queue` gate held and has released. Skips a packet
+    /// whose neighbour was already resolved before the instance took the packet.
     pub fn decide_late(&mut self, work: &mut Work) {
         for index in 0..work.packets.len() {
             let packet = work.packets.at_mut(index);

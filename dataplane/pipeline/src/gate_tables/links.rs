@@ -21,8 +21,8 @@ pub struct GateLinks {
 impl GateLinks {
     /// Returns the links between the DAGs of two gates; `None` if one of the tables is not a DAG.
     pub(crate) fn new((previous, before): (GateId, &GateTable), after: &GateTable) -> Option<Self> {
-        // If a binding has several filters, a packet may have matched any of them. So there are no links for
-        // it, and the search starts at the root.
+        // If a binding has several filters, the result of the previous gate doesn't tell which of them the
+        // packet matched. So such a binding gets no link, and the search of the next gate starts at the root.
         let alone = before.dag()?.entries().filter(|entry| before.filters_of(entry.value) == 1);
         let links = Links::new(after.dag()?, alone.map(|entry| (entry.value.0 as usize, &entry.filter)));
         Some(Self { previous, stamps: (before.stamp(), after.stamp()), links })

@@ -30,7 +30,8 @@ pub struct Published {
 #[derive(Clone, Debug, Default)]
 pub struct WorkerTable {
     table: Arc<GateTable>,
-    /// Links from the previous gate; they may be of older table versions, and are then not used.
+    /// Links from the previous gate. The worker ignores them if they were made from other versions of the
+    /// tables.
     links: Option<Arc<GateLinks>>,
 }
 
@@ -221,8 +222,8 @@ impl GateTables {
         links.are_of(self.table(links.previous())?, self.table(gate)?).then_some(links)
     }
 
-    /// Applies changes to the tables of their gates. Returns the changes for the workers. They go out in one
-    /// command, so that no packet meets only some of them.
+    /// Applies changes to the tables of their gates. Returns the changes for the workers. Control sends them
+    /// in one command, so that a packet meets either all of them or none.
     pub fn publish(
         &mut self,
         changes: Vec<PluginChange<CompiledExpression>>,

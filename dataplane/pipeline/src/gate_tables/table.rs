@@ -118,14 +118,14 @@ pub struct GateTable {
     /// Filters of each binding; most bindings have one.
     ids: HashMap<BindingId, Vec<FilterId>>,
     touching: Touching,
-    /// Refusing filters: those with conditions on ports or flags whose action is drop or reject. Stored
-    /// without these conditions.
+    /// Refusing filters: filters whose action is drop or reject, and that have conditions on transport ports
+    /// or TCP flags. They are stored here without these conditions.
     strict: TupleSpace<BindingId>,
     strict_ids: HashMap<BindingId, (Vec<FilterId>, i32)>,
 }
 
-/// Filters with conditions on varying fields, stored without these conditions. A flow that matches one may
-/// contain packets that the original filter matches.
+/// Filters with conditions on varying fields, stored here without these conditions. If a flow matches a
+/// stored filter, some packets of the flow may match the original filter.
 #[derive(Default)]
 struct Touching {
     flows: TupleSpace<()>,
@@ -259,9 +259,11 @@ impl GateTable {
         }
     }
 
-    /// Returns the binding of the winning filter for a packet. If the packet's transport header is
-    /// unreadable, a refusing filter also matches when some values of ports and flags would match it. A
-    /// matching filter of higher priority still wins.
+    /// Returns the binding of the winning filter for a packet.
+    ///
+    /// The ports and flags of a packet with an unreadable transport header are unknown. A drop or reject
+    /// filter on ports or flags then matches if all its other conditions match. A matching filter of higher
+    /// priority still wins.
     pub fn lookup(&self, candidate: &Candidate) -> Option<BindingId> {
         let found = self.filters().lookup(candidate);
         if self.strict.is_empty() || candidate.ports_known() {
@@ -310,8 +312,8 @@ impl GateTable {
         let Some(dag) = self.dag() else { return self.lookup_batch(candidates, found) };
         let is_strict = !self.strict.is_empty() || !previous.strict.is_empty();
         for ((candidate, before), found) in candidates.iter().zip(before).zip(found) {
-            // A refusing filter may win for a packet with unreadable ports, although the table search doesn't
-            // find it.
+            // If the packet's ports are unreadable, a drop or reject filter on ports may win, which a search
+            // by links doesn't find.
             let hides = is_strict && !candidate.ports_known();
             *found = match before {
                 Some(before) if !hides => {
@@ -323,8 +325,8 @@ impl GateTable {
         }
     }
 
-    /// Returns the refusing filter of highest priority that would match the packet with some values of ports
-    /// and flags, and its priority.
+    /// Returns priority and binding of the refusing filter with the highest priority whose conditions match,
+    /// apart from those on ports and flags. `candidate`: packet with an unreadable transport header.
     #[cold]
     fn refusal(&self, candidate: &Candidate) -> Option<(i32, BindingId)> {
         let refusals = Candidate::hidden_keys(&candidate.key).filter_map(|key| {
@@ -332,7 +334,8 @@ impl GateTable {
             let (_, priority) = self.strict_ids.get(refuses)?;
             Some((*priority, *refuses))
         });
-        // Among equal priorities, the first protocol wins, so that the result doesn't depend on chance.
+        // Among equal priorities, the filter found for the first protocol wins, so that the result is always
+        // the same.
         refusals.reduce(|best, next| if next.0 > best.0 { next } else { best })
     }
 
@@ -341,8 +344,8 @@ impl GateTable {
     #[inline]
     pub fn varying_mask(&self, key: &FlowKey) -> u32 {
         let unread = Candidate::unread_ports_mask(key);
-        // A refusing filter may match packets of the flow whose ports are unreadable and therefore missing in
-        // the flow key.
+        // A flow key without ports may belong to packets with unreadable ports, which a drop or reject filter
+        // on ports also matches.
         let hides = || Candidate::hidden_keys(key).next().is_some();
         let touched = || self.touching.flows.lookup(&Candidate::plain(*key)).is_some();
         let mask = self.touching.bits.mask();

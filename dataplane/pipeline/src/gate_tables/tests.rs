@@ -95,7 +95,7 @@ fn a_gate_gets_another_kind_of_table_while_workers_read_the_old_one() {
     assert_eq!([80, 81].map(|port| last.lookup(&packet(port)).map(|id| id.0)), [Some(0), Some(1)]);
 }
 
-/// Tables of three successive gates: those of control, and those of a worker that lags behind in its links.
+/// Tables of three successive gates: those of control, and those of a worker that may still have older links.
 struct Gates {
     control: GateTables,
     worker: [WorkerTable; 3],
@@ -142,8 +142,8 @@ impl Gates {
 }
 
 proptest! {
-    /// Adds and removes filters at all gates, and makes links from time to time, which the worker may not
-    /// receive. Lookups with links must equal lookups without.
+    /// Adds and removes filters at all gates. Also makes links from time to time, which don't always reach
+    /// the worker. Lookups with links must equal lookups without.
     #[test]
     fn linked_gates_match_like_single_gates(
         steps in prop::collection::vec((0usize..3, 0u32..12, any::<Option<u8>>()), 1..60),

@@ -24,7 +24,8 @@ pub(crate) struct Groups {
     groups: Vec<PathGroup>,
     /// Empty `members` vectors, whose memory later groups reuse.
     spare: Vec<Vec<u16>>,
-    /// For each path number: the last batch that had packets of the path, and the index of their group in it.
+    /// For each path number: the last batch that had packets of the path, and the index of the path's group
+    /// in that batch.
     group_of: Vec<(u32, u32)>,
     /// Number of the current batch, from 1 on.
     batches: u32,

@@ -46,9 +46,9 @@ impl GateRun<'_> {
     }
 
     /// Queues a packet that an instance made for the pipeline, as if `port` had received it. `bytes` start at
-    /// the network header. `passes`: number of times that the packet's original was classified again; the
-    /// limit on it keeps packets from multiplying without end. Returns `false` for an unknown port, because
-    /// no stage checks packets without an ingress port.
+    /// the network header. `passes`: number of times that the packet's original was classified again or made
+    /// by a plugin; its limit ends loops in which packets multiply. Returns `false` for an unknown port,
+    /// because no stage checks packets without an ingress port.
     pub fn begin_made(&mut self, bytes: &[u8], port: PortId, passes: u8) -> bool {
         if self.ports.get(port).is_none() {
             return false;

@@ -87,7 +87,7 @@ impl GateRun<'_> {
         }
     }
 
-    /// Adds a packet that an instance has released to a batch. The batch must have room.
+    /// Adds to a batch a packet that an instance has released. The batch must have room.
     pub fn add_released(&mut self, work: &mut Work, released: Released) {
         let Released { waiting, direction, end } = released;
         let Waiting { mut packet, key, destination, place, state, .. } = waiting;

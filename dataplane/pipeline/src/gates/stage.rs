@@ -90,8 +90,9 @@ impl Gates {
         self.judges
     }
 
-    /// Returns the drop reason of a packet whose IPv6 extension headers hide its transport header; `None` if
-    /// no binding needs that header. `hides_transport`: whether the packet is such a packet.
+    /// Returns the drop reason of a packet whose IPv6 extension headers can't be parsed up to the transport
+    /// header (`hides_transport`). Returns `None` for any other packet, or if no binding needs the transport
+    /// header.
     #[inline]
     pub fn refuse_hidden(&self, hides_transport: bool) -> Option<DropReason> {
         (hides_transport && self.judges).then_some(DropReason::Ip6HeaderChain)
@@ -114,8 +115,8 @@ impl Gates {
     }
 
     /// Returns the treatment of a packet's flow: its path, the route that a filter prescribes, and the bits
-    /// of [`Candidate::varying`] that distinguish its packets. `route`: priority of the flow's route in the
-    /// FIB among filters; `None` without a route.
+    /// of [`Candidate::varying`] that distinguish the flow's packets. `route`: priority of the flow's FIB
+    /// route, which the priorities of filters are compared with; `None` without a route.
     pub fn classify(&mut self, candidate: &Candidate, route: Option<i32>) -> Treatment {
         if !self.bound {
             return Treatment { path: EMPTY_PATH, route: None, varying_mask: 0 };
@@ -125,7 +126,7 @@ impl Gates {
     }
 
     /// Classifies many packets, and replaces the contents of `treatments` by the results. `routes` holds the
-    /// priority of each candidate's route.
+    /// priority of each candidate's FIB route.
     pub fn classify_batch(
         &mut self,
         candidates: &[Candidate],
@@ -198,9 +199,10 @@ impl Gates {
                 continue;
             }
             if position == Position::Queue {
-                // The forward stage may have ended packets since they joined their groups; before that stage,
-                // only a verdict recorded here ends a packet. A packet held for its neighbour passes `queue`
-                // gates before its wait, so that it keeps its position in its flow.
+                // Since the packets joined their groups, the forward stage may have ended some of them, which
+                // leave their groups here. Before the forward stage, only instances end packets. A packet
+                // held for its neighbour passes the `queue` gates before the wait, so that the packets of its
+                // flow stay in order.
                 members.retain(|member| {
                     matches!(work.fates[usize::from(*member)], Fate::Forward | Fate::Hold(_))
                 });
@@ -227,8 +229,7 @@ impl Gates {
         }
     }
 
-    /// Continues suspended calls of instances, and adds the packets that instances have released to
-    /// `released`.
+    /// Continues suspended calls of instances. Adds to `released` the packets that instances have released.
     pub fn resume(&mut self, fib: &Fib, ports: &PortTable, released: &mut Vec<Released>, now: Instant) {
         let queues = Routing { fib, filter_routes: &self.routes, ports };
         self.plugins.resume(now, &queues, released);
@@ -300,8 +301,8 @@ impl Gates {
         packet.next_hop = next_hop.unwrap_or(packet.next_hop);
     }
 
-    /// Returns the egress for a packet at a given port. Its gateway is that of the packet's route, if the
-    /// route uses this port.
+    /// Returns the egress (port and gateway) of a packet that is directed to a port. If the packet's route
+    /// uses this port, the gateway is the gateway of that route; otherwise there is none.
     fn way(&mut self, packet: &Packet, port: PortId, fib: &Fib) -> Way {
         let via = match packet.next_hop {
             index if index == NO_ROUTE || is_filter(index) => None,
@@ -315,8 +316,8 @@ impl Gates {
         way
     }
 
-    /// Adds the copies that filters send out of ports to `made`, each with its route. The filter that
-    /// requests a copy accounts for it. Returns the number of copies.
+    /// Makes the copies that filters send out of ports, and adds them to `made`, each with its route. The
+    /// filter that requests a copy accounts for it. Returns the number of copies.
     pub fn replicate(&mut self, work: &Work, pool: &Pool, made: &mut Vec<Packet>) -> u64 {
         if !self.copying {
             return 0;

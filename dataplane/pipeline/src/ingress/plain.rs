@@ -54,7 +54,7 @@ struct Arrival {
     /// if the port accepts no plain frames.
     mac: u64,
     mtu: usize,
-    /// Last word of the flow keys of IPv4 packets from this port, with all other fields 0.
+    /// Last word of an IPv4 flow key whose only non-zero fields are this ingress port and the family.
     last: u64,
     /// Contribution of the ingress port to the hashes of flow keys.
     hash: u64,
@@ -106,7 +106,7 @@ struct Notes<'a> {
     hashes: &'a mut [u64; BATCH_SIZE],
 }
 
-/// Numbers of plain frames in a batch.
+/// Counts of the plain frames in a batch.
 #[derive(Default)]
 struct Reading {
     /// Packets and bytes of the plain frames.
@@ -169,7 +169,7 @@ fn read_untagged<const FETCH: bool>(
     Reading { amount: Amount { packets: (count - (others.len() - before)) as u64, bytes }, v6 }
 }
 
-/// Reads the tagged plain frames among `others`, and removes their indices from it.
+/// Reads the tagged plain frames among `others`, and removes the indices of these frames from `others`.
 #[inline(never)]
 fn read_tagged(
     ports: &mut PortTable,
@@ -338,8 +338,8 @@ impl Arrival {
     }
 }
 
-/// Returns the ports from the first four bytes of a transport header, the source port in the upper half of
-/// the low 32 bits.
+/// Returns the ports from the first four bytes of a transport header: the source port in bits 16 to 31, the
+/// destination port in bits 0 to 15.
 #[inline(always)]
 fn ports_of(bytes: u64) -> u64 {
     u64::from((bytes as u32).swap_bytes().rotate_left(16))

@@ -76,7 +76,7 @@ impl Ingress<'_> {
         }
     }
 
-    /// Parses copies and packets that were held again, and looks up their routes.
+    /// Parses copies, and packets that instances have held, and looks up their routes.
     pub fn read_resumed(&mut self, work: &mut Work, now: Instant) {
         work.begin();
         for index in 0..work.packets.len() {

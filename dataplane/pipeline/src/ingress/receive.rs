@@ -86,7 +86,7 @@ fn unassigned(ports: &mut PortTable, device: DeviceId, packet: &mut Packet, leng
     Link::drop(DropReason::LinkShort)
 }
 
-/// Counts a frame without a known port at the device's untagged port, if there is one.
+/// Counts a frame whose port is unknown. It is counted at the device's untagged port, if there is one.
 fn count_arrival(ports: &mut PortTable, device: DeviceId, packet: &mut Packet, length: usize) {
     let Some(port) = ports.by_tags(device, Tags::NONE) else { return };
     packet.port = port;

@@ -114,7 +114,7 @@ impl<'a> Journey<'a> {
         Ok(gates)
     }
 
-    /// Adds a step with the level of the flow, if it has a flow record and the router has an offload.
+    /// Adds a step with the level of the flow, if the flow has a record and the router has an offload.
     fn note_offload(&mut self) {
         let (router, key) = (self.router, self.question.key());
         let flows = &router.classifier.flows;
@@ -127,8 +127,8 @@ impl<'a> Journey<'a> {
         }
     }
 
-    /// Passes the gates of a position. Calls no instances: an instance passes the packet unless its health
-    /// makes it drop packets.
+    /// Passes the gates of a position. Calls no instance, but assumes that each instance passes the packet.
+    /// If the health of an instance makes it drop packets, the packet is dropped.
     fn pass_gates(&mut self, gates: &[GateResult], position: Position) -> Result<(), Fate> {
         gates.iter().filter(|result| result.position == position).try_for_each(|result| self.pass(result))
     }

@@ -1,5 +1,5 @@
-//! Lookup: the steps and the verdict of a described packet. The stages' own functions decide them. A lookup
-//! sends, counts and changes nothing.
+//! Lookup: the steps and the verdict of a packet that the user describes. The lookup calls the same functions
+//! as the stages. It sends, counts and changes nothing.
 
 mod example;
 mod journey;

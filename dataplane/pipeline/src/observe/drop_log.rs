@@ -46,14 +46,15 @@ pub struct DroppedPacket {
     pub network: u16,
     /// Flow hash.
     pub hash: u32,
-    /// Bindings that may have dropped the packet; a single one if it is known.
+    /// Bindings that may have dropped the packet; a single one if the router knows which binding did.
     bindings: [Option<BindingId>; BINDINGS],
     /// First bytes of the packet.
     pub head: Head,
 }
 
 impl DroppedPacket {
-    /// Returns the bindings that may have dropped the packet; a single one if it is known.
+    /// Returns the bindings that may have dropped the packet; a single one if the router knows which binding
+    /// did.
     pub fn bindings(&self) -> impl Iterator<Item = BindingId> {
         self.bindings.into_iter().flatten()
     }

@@ -21,7 +21,7 @@ pub const EBPF_VARIANT_CALL: u32 = 20;
 pub const EBPF_VARIANT_LIMIT: u32 = BUDGET - FORWARD - EBPF_VARIANT_CALL;
 
 /// Returns the maximum number of instructions per packet of a flow whose path has these steps. Bindings that
-/// only count cost nothing, because the worker adds their packets later.
+/// only count packets cost nothing, because the worker counts the offloaded packets later.
 pub fn cost(steps: &OffloadSteps) -> u32 {
     FORWARD + steps.in_order().map(price).sum::<u32>()
 }

@@ -29,7 +29,8 @@ impl Carry {
         self.left > 0
     }
 
-    /// Returns the index of the next entry; `None` if it doesn't exist or all have been compared.
+    /// Returns the index of the next entry to compare; `None` if there is no such entry, or all entries have
+    /// been compared.
     fn next(&mut self, entries: usize) -> Option<usize> {
         self.left = self.left.checked_sub(1)?;
         let place = if self.next < entries { self.next } else { 0 };
@@ -44,7 +45,8 @@ fn logged(generation: u64) -> u32 {
 }
 
 impl OffloadedFlows {
-    /// Returns the next entry, if it is outdated and only changes in the log have come after its generation.
+    /// Returns the next entry if it has begun and only changes in the log have outdated it; `None` for any
+    /// other entry.
     fn next_behind(&mut self) -> Option<(u32, Entry)> {
         let place = self.carry.next(self.entries.len())?;
         let entry = self.entries.get(place).copied().flatten().filter(|entry| {

@@ -39,7 +39,8 @@ impl Entry {
 /// Phase of an entry.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum EntryPhase {
-    /// The entry waits until no XDP program treats a packet whose flow it looked up before the insertion.
+    /// The entry is new, and is not used yet. An XDP program may still treat a packet of the flow that it
+    /// looked up before the insertion.
     Settling {
         /// End of the wait.
         until: Instant,

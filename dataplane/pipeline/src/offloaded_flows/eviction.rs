@@ -65,8 +65,8 @@ impl OffloadedFlows {
         self.counts.refused += u64::from(self.states.refuse(flow));
     }
 
-    /// Returns the slot of the least recently used entry among the next [`ENTRIES_PER_ITERATION`] entries,
-    /// without entries of placed flows. A placed flow takes its place.
+    /// Returns the slot of the entry that a placed flow takes over: the least recently used among the next
+    /// [`ENTRIES_PER_ITERATION`] entries. Entries of placed flows are not taken.
     pub(super) fn least_wanted(&self) -> Option<u32> {
         let places =
             (self.sweep.next..self.entries.len()).chain(0..self.sweep.next).take(ENTRIES_PER_ITERATION);

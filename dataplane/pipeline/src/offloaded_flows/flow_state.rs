@@ -88,8 +88,8 @@ impl FlowStates {
         }
     }
 
-    /// Returns whether a flow is to be offered with its next packet: it had an entry before, or only the
-    /// insertion limit of an iteration kept it from getting one.
+    /// Returns whether a flow is to be offered with its next packet: it has or had an entry, or its last
+    /// offer failed only because the iteration had reached its insertion limit.
     pub fn is_due(&self, flow: FlowIndex) -> bool {
         match self.get(flow) {
             FlowState::Due | FlowState::Entry(_) => true,

@@ -68,7 +68,7 @@ pub enum StaysUp {
     Tagged(PortId),
     /// The port is down.
     Down(PortId),
-    /// A filter distinguishes packets of the flow by fields varying in the flow.
+    /// A filter distinguishes packets of the flow by varying fields.
     Varying,
     /// A filter on the path has an action that only a worker supports.
     Path(OffloadRefusal),

@@ -72,8 +72,8 @@ use crate::ports::{DeviceId, PortTable};
 const IN_FORCE: u64 = 1 << 63;
 /// Generation published while no entry may be used.
 const SUSPENDED: u64 = 1;
-/// Time after the insertion of an entry, at the end of which no XDP program still treats a packet whose flow
-/// it looked up before.
+/// Time after the insertion of an entry during which the entry is not used, because an XDP program may still
+/// treat a packet of the flow that it looked up before the insertion.
 const SETTLING: Duration = Duration::from_micros(100);
 /// Maximum number of entries that an iteration checks.
 const ENTRIES_PER_ITERATION: usize = 128;
@@ -223,8 +223,9 @@ impl OffloadedFlows {
         Some(OffloadedFlow { action: plan.action, policer, variant: plan.steps.variant() })
     }
 
-    /// Inserts the entry of a flow that has none. The XDP program does not use the entry before it has
-    /// settled and begun. If this iteration has reached its insertion limit, marks the flow as due instead.
+    /// Inserts the entry of a flow that has none. The XDP program does not use the entry until [`SETTLING`]
+    /// is over and the entry has begun. If this iteration has reached its insertion limit, marks the flow as
+    /// due instead.
     fn insert(&mut self, entry: Entry, content: &OffloadedFlow) {
         if self.inserts == 0 {
             self.states.set(entry.flow, FlowState::Due);
@@ -259,7 +260,7 @@ impl OffloadedFlows {
         is_current
     }
 
-    /// Removes an entry. Returns the entry and the total numbers of its packets.
+    /// Removes an entry. Returns the entry, and the counts of all packets that it has treated.
     fn remove(&mut self, slot: u32) -> Option<(Entry, OffloadTotals)> {
         let entry = self.entries.get_mut(slot as usize)?.take()?;
         self.uses.end(&entry.plan);
@@ -299,8 +300,8 @@ impl OffloadedFlows {
         }
     }
 
-    /// Begins the entries that have settled. If a change has made such an entry outdated meanwhile, the
-    /// flow's next packet renews it.
+    /// Begins the entries whose [`SETTLING`] time is over. If a change has outdated such an entry meanwhile,
+    /// the flow's next packet renews the entry.
     fn begin(&mut self, now: Instant) {
         let Self { settling, entries, cache, quiescence, .. } = self;
         settling.retain(|slot| {
@@ -356,8 +357,8 @@ impl OffloadedFlows {
         of_device.for_each(|(port, _)| self.quiescence.close(port, &*self.cache));
     }
 
-    /// Begins settled entries, and advances the grace period that the use of entries waits for. `devices`:
-    /// devices of the worker, by number.
+    /// Begins the entries whose settling time is over, and advances the grace period after which entries may
+    /// be used. `devices`: devices of the worker, by number.
     fn advance(
         &mut self,
         ports: &PortTable,

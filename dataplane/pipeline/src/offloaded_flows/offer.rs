@@ -26,11 +26,11 @@ use crate::work::{Fate, Work};
 /// Offer interval in packets: a flow without an entry is offered with its packets 2, 4, 8, … and with each
 /// multiple of this number.
 const OFFER: u32 = 256;
-/// Interval in packets at which the placement of a flow without an entry is looked up. It is also looked up
-/// for each packet before this number.
+/// Interval in packets at which the placement of a flow without an entry is looked up. For the packets of the
+/// flow before this number, it is looked up each time.
 const PLACED: u32 = 16;
-/// Interval in packets at which a flow that is dropped is offered. So the drop log shows some packets of each
-/// such flow.
+/// Interval in packets at which a flow is offered if a filter drops its packets. So some of these packets
+/// reach the worker first, and appear in the worker's drop log.
 const SHOWN: u32 = 16;
 
 /// Offer of a flow to the flow cache, made by one of its packets.
@@ -70,8 +70,8 @@ pub(crate) struct OffloadStage<'a> {
 }
 
 impl OffloadStage<'_> {
-    /// Offers the flows of a batch to the flow cache. The packets must have been classified, and have their
-    /// fates.
+    /// Offers the flows of a batch to the flow cache. To be called after the packets were classified and
+    /// their fates decided.
     pub fn offer(&mut self, work: &mut Work, now: Instant) {
         if self.offload.published == SUSPENDED || !self.classifier.remembers() {
             return;
@@ -114,7 +114,7 @@ impl OffloadStage<'_> {
         if (slot.is_none() && !is_asked) || record.variant() != 0 {
             return;
         }
-        // If the flow can't be offloaded, its outdated entry, if any, stays as it is and unused.
+        // If the flow can't be offloaded, its outdated entry stays in the flow cache, unused.
         let plan = self.planner().plan_of(key, hash, &record.answer);
         if is_due {
             self.offload.states.set(flow, FlowState::AtWorker);
@@ -135,7 +135,8 @@ impl OffloadStage<'_> {
         let offload = &mut *self.offload;
         let policer = self.gates.plugins().bindings.offload_policer(&plan.steps).map(|policer| &**policer);
         let Some(content) = offload.content(&plan, policer) else {
-            // A flow with an outdated entry keeps it, and later packets of the flow offer it again.
+            // If the treatment of a flow can't be stored, the flow keeps its outdated entry, and later
+            // packets offer the flow again.
             if offer.slot.is_none() {
                 offload.refuse(offer.flow);
             }
@@ -164,8 +165,8 @@ impl OffloadStage<'_> {
         self.offload.insert(entry, &content);
     }
 
-    /// Begins settled entries, and advances the grace period that the use of entries waits for. `devices`:
-    /// devices of the worker, by number.
+    /// Begins the entries whose settling time is over, and advances the grace period after which entries may
+    /// be used. `devices`: devices of the worker, by number.
     pub fn advance(&mut self, devices: &mut DeviceSlots, now: Instant) {
         self.offload.publish_generation(&self.classifier.changes);
         self.offload.carry_over(&self.classifier.changes, self.gates.plugins());

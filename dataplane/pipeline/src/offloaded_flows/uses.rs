@@ -24,7 +24,7 @@ impl Uses {
         *self.routes.entry(plan.route).or_default() += 1;
     }
 
-    /// Uncounts an entry with this plan.
+    /// Removes an entry with this plan from the counts.
     pub fn end(&mut self, plan: &Plan) {
         if let Some(neighbour) = plan.neighbour {
             less(&mut self.neighbours, neighbour);

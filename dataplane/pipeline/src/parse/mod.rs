@@ -15,7 +15,7 @@ use crate::work::Varying;
 pub struct Parsed {
     /// Flow key.
     pub key: FlowKey,
-    /// Fields varying in the flow, such as TCP flags and DSCP.
+    /// Varying fields, such as TCP flags and DSCP.
     pub varying: Varying,
     /// Fragment fields; `None` if the packet is not a fragment.
     pub fragment: Option<Fragment>,
@@ -34,8 +34,8 @@ impl Parsed {
     }
 }
 
-/// Parses the network header of `packet`; its offset is in the annotations. Sets the offset of the transport
-/// header and the exceptions, and cuts off link-layer padding.
+/// Parses the network header of `packet`; its offset is in the annotations. Sets the packet's transport
+/// offset and exceptions, and cuts off link-layer padding.
 ///
 /// # Errors
 /// Returns the drop reason required by RFC 1812, 5.2.2 (for IPv6: RFC 8200).
@@ -129,8 +129,8 @@ fn parse_v6(packet: &mut Packet) -> Result<Parsed, DropReason> {
     let (source, destination, dscp) = (header.src(), header.dst(), header.dscp());
     let walk = ipv6_ext::walk(&header);
     if walk.end == End::RepeatedFragment {
-        // In a fragment of a fragment, the first fragment can't be assigned to its packet: no outer fragment
-        // would be first, or the wrong one.
+        // A packet with two fragment headers was fragmented twice. The router can't tell which of its
+        // fragments holds the transport header, so filters can't match it.
         return Err(DropReason::Ip6RepeatedFragment);
     }
     let (hop_limit, total_len) = (header.hop_limit(), header.total_len());

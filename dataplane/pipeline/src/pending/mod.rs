@@ -9,7 +9,8 @@ use crate::pending::from_plugins::FromPlugins;
 /// Maximum number of times that a packet is classified again.
 const MOST_PASSES: u8 = 4;
 
-/// Packets that wait for the iteration's next pass over packets that were made, released or classified again.
+/// Packets that wait for a further pass through the stages in this iteration: packets that were made or
+/// released, and packets to be classified again.
 #[derive(Default)]
 pub(crate) struct Pending {
     /// Packets made by the router, which start at the parse stage.

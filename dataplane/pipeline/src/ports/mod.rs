@@ -109,7 +109,7 @@ pub struct PortEntry {
     pub queue: VecDeque<Packet>,
     /// Number of bytes in the queue.
     pub queue_bytes: u64,
-    /// Number of packets at the head of the queue whose wait is already in the accounts.
+    /// Number of packets at the head of the queue that their accounts already count as waiting.
     pub noted: usize,
     /// Whether this worker owns the port's device, and so its queues.
     pub is_here: bool,
@@ -163,7 +163,8 @@ impl PortEntry {
                 scheduler.enqueue(packet, now, drops);
             }
             _ if self.queue.len() >= QUEUE_LIMIT => {
-                // A drop in a scheduler ends a wait, so a drop here has to begin one.
+                // For each dropped packet, the ledger's count of waiting packets is reduced. So the packet
+                // must count as waiting first.
                 ledger.waits(&packet);
                 drops.push((packet, DropReason::QueueFull));
             }
@@ -186,7 +187,7 @@ impl PortEntry {
         }
     }
 
-    /// Puts packets into the port's queue. It must [have room](Self::has_room_for) for them.
+    /// Puts packets into the port's queue. The queue must [have room](Self::has_room_for) for the packets.
     #[inline]
     pub(crate) fn queue_all(&mut self, packets: impl Iterator<Item = Packet>) {
         let before = self.queue.len();
@@ -379,7 +380,8 @@ impl PortTable {
         scheduler.map_or(Ok(Vec::new()), |own| own.flow_queues(leaf, first))
     }
 
-    /// Returns whether packets at a port wait only for room at its device.
+    /// Returns whether the queue of some port holds packets. Such packets wait only for room at the port's
+    /// device.
     pub fn is_sending(&self) -> bool {
         self.iter().any(|(_, entry)| !entry.queue.is_empty())
     }

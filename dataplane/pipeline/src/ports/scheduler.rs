@@ -156,12 +156,13 @@ pub(crate) type QueueDrops = Vec<(Packet, DropReason)>;
 pub struct PortScheduler {
     tree: LinkScheduler<Packet>,
     default: QueueId,
-    /// Leaf for each queue number: the leaf with this number, or the leaf that received its packets when it
-    /// was removed. 0 if there is none.
+    /// Leaf for each queue number: the leaf with this number. If that leaf was removed, the leaf that
+    /// received its packets. 0 if there is none.
     leaves: Vec<QueueId>,
-    /// Removed leaves whose packets now enter another leaf: pairs of that leaf and the removed leaf's number.
+    /// Removed leaves whose packets now enter another leaf. Each pair holds the other leaf's number and the
+    /// removed leaf's number.
     heirs: BTreeSet<(QueueId, QueueId)>,
-    /// Index below which no leaf has its number.
+    /// Lower bound of the leaves' numbers: no leaf has a number below it.
     lowest: usize,
     /// Whether a piece of the current list of changes was refused, so that the rest of the list is skipped.
     refused: bool,
@@ -300,8 +301,9 @@ impl PortScheduler {
         }
     }
 
-    /// Removes the entries of removed leaves. Packets for their queue numbers enter leaf `to` until that leaf
-    /// has been empty, so that they don't overtake the moved packets. `None`: the packets were dropped.
+    /// Removes the leaves `gone` from the list of leaves. Packets for their queue numbers then enter leaf
+    /// `to`, until that leaf has been empty once. So they don't overtake the packets that were moved there.
+    /// `None`: the packets of the removed leaves were dropped.
     fn forget_leaves(&mut self, gone: &[NodeId], to: Option<QueueId>) {
         for node in gone.iter().map(|node| QueueId(node.0 as u16)) {
             if self.is_leaf(node) {
@@ -313,7 +315,7 @@ impl PortScheduler {
         }
     }
 
-    /// Removes the entry of one leaf. Visits only the queue numbers whose packets enter it.
+    /// Removes one leaf from the list of leaves. Visits only the queue numbers whose packets enter this leaf.
     fn forget_leaf(&mut self, node: QueueId, to: QueueId) {
         let sent_there = self.heirs.range((node, QueueId(0))..=(node, QueueId(u16::MAX)));
         let numbers: Vec<QueueId> = sent_there.map(|(_, number)| *number).chain([node]).collect();
@@ -357,9 +359,9 @@ impl PortScheduler {
         self.tree.is_backlogged(id(leaf)) || self.arrivals.iter().any(is_here)
     }
 
-    /// Returns the leaf that a packet for a queue enters now. A packet for a removed leaf enters the leaf
-    /// that got its packets until that leaf has been empty, so that it overtakes none of them. Later packets
-    /// enter the default leaf, as after a restart.
+    /// Returns the leaf that a packet for a queue enters now. If the queue's leaf was removed, its packets
+    /// were moved to another leaf. Until that other leaf has been empty once, the packet enters it too, so
+    /// that it overtakes none of the moved packets. Later packets enter the default leaf, as after a restart.
     #[inline]
     fn enter(&mut self, queue: QueueId) -> QueueId {
         let leaf = self.leaf_for(queue);
@@ -429,7 +431,7 @@ impl PortScheduler {
         Some((leaf, backlog))
     }
 
-    /// Passes at most `most` packets that may be sent now to `out`.
+    /// Calls `out` with each packet that may be sent now, but with at most `most` packets.
     #[inline]
     pub(crate) fn release(
         &mut self,

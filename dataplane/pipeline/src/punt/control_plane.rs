@@ -32,7 +32,7 @@ impl ControlPlane {
         self.ports.clear();
     }
 
-    /// Returns whether a packet of a class at a port is within the limit, and takes it from the bucket.
+    /// Takes a token for a packet of a class at a port. Returns whether the packet is within the limit.
     pub fn takes(&mut self, port: PortId, class: ControlClass, now: Instant) -> bool {
         if self.full.get(class.index()).is_none_or(Option::is_none) {
             return true;
@@ -44,8 +44,8 @@ impl ControlPlane {
         bucket.is_none_or(|bucket| bucket.take(now))
     }
 
-    /// Returns whether a packet may enter the own stack: it may not if its class exceeds its rate. Counts the
-    /// packet in its class.
+    /// Returns whether a packet may enter the own stack; `false` if the packets of its class exceed the rate
+    /// of the class. Counts the packet in its class.
     pub fn enters(&mut self, packet: &Packet, ports: &mut PortTable, now: Instant) -> bool {
         let Some(class) = class_of(packet, ether_type(packet)) else { return true };
         let enters = self.takes(packet.port, class, now);

@@ -1,5 +1,5 @@
 //! Punting to the kernel: frames wait here until the end of the iteration. Each frame has the link header
-//! that its device would have received.
+//! with which a device would have received it.
 
 pub(crate) mod control_plane;
 pub(crate) mod host_path;

@@ -15,7 +15,7 @@ const ROUNDS: usize = 4;
 
 impl Router {
     /// Forwards all pending packets: packets made by the router, copies, and packets released from a wait.
-    /// These may make further packets, so there are several passes.
+    /// Their treatment may make or release further packets, so there are several passes.
     pub(crate) fn follow_up(&mut self, now: Instant) {
         for _ in 0..ROUNDS {
             if !self.punt.own.actions.is_empty() {
@@ -63,8 +63,8 @@ impl Router {
         self.disposal().dispose(work, probe, now);
     }
 
-    /// Takes packets through the remaining stages, from binding number `stage` of their path at a position
-    /// on.
+    /// Takes packets through the remaining stages. They start at `position`, with the binding whose number at
+    /// this position of their path is `stage`.
     pub(crate) fn travel_from(&mut self, work: &mut Work, position: Position, stage: u16, now: Instant) {
         match self.observation.note_resumed(work, now) {
             None => self.travel_on(work, (position, stage), (), now),

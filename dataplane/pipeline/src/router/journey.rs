@@ -16,8 +16,8 @@ use crate::work::{Fate, Work};
 impl Router {
     /// Takes a batch received by `device` through all stages, and leaves `work` empty.
     pub fn process(&mut self, device: DeviceId, work: &mut Work, now: Instant) {
-        // The counter wraps: after a clear it may be below zero, because it leaves out packets that other
-        // workers have received.
+        // The counter wraps. A clear sets it below zero if this worker has taken over more packets from other
+        // workers than it holds and has handed over.
         self.observation.totals.received =
             self.observation.totals.received.wrapping_add(work.packets.len() as u64);
         self.arrivals.0.note(&work.packets);
@@ -54,8 +54,8 @@ impl Router {
         }
     }
 
-    /// Runs the stages from classify on, which decide the fates of the packets, without dispose. Returns
-    /// whether all packets (except those [aside](Work::aside)) are finished frames that
+    /// Runs the stages from classify up to dispose, but not dispose itself. They decide the fates of the
+    /// packets. Returns whether all packets (except those [aside](Work::aside)) are finished frames that
     /// [`Leaving`](crate::work::Leaving) has counted.
     #[inline(always)]
     pub(crate) fn settle<P: Probe>(&mut self, work: &mut Work, probe: P, now: Instant) -> bool {
@@ -121,8 +121,8 @@ impl Router {
         all
     }
 
-    /// Runs the gates and the forward stage from binding number `stage` at a position on. Decides the fates
-    /// of the packets, without dispose.
+    /// Runs the gates and the forward stage, without dispose, and decides the fates of the packets. Starts at
+    /// a position with the binding whose number at this position of the path is `stage`.
     pub(crate) fn settle_from<P: Probe>(
         &mut self,
         work: &mut Work,

@@ -9,7 +9,8 @@ use crate::work::Work;
 /// Scratch memory that the router reuses for each batch; its contents are meaningless between two batches.
 #[derive(Default)]
 pub(crate) struct Scratch {
-    /// Batch of [`Router::follow_up`](super::Router::follow_up), and of packets that instances release.
+    /// Batch that [`Router::follow_up`](super::Router::follow_up) fills, and that takes the packets that
+    /// instances release.
     pub spare: Work,
     pub copies: Copies,
     pub egress: EgressScratch,

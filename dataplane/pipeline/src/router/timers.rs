@@ -10,7 +10,7 @@ use crate::router::Router;
 const EXPIRED_AT_ONCE: usize = 64;
 
 impl Router {
-    /// Resumes suspended calls, and packets held by instances whose wait is over.
+    /// Resumes suspended calls, and resumes the packets whose wait at an instance is over.
     pub fn run_plugins(&mut self, now: Instant) {
         if !self.gates.plugins().is_idle() {
             self.resume_kept(now);

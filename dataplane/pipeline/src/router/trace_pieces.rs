@@ -265,7 +265,8 @@ mod tests {
             work.set_key(index, *key);
             work.hashes[index] = index as u64;
             if index < brief {
-                // Leaves a wrong key in the field, as brief reading leaves the key of an earlier packet.
+                // Stores a wrong key: brief reading doesn't set this field, which then holds the key of an
+                // earlier packet.
                 work.keys[index] = if key.destination().is_ipv4() { key4(0) } else { *key };
                 work.varying[index] = Varying { tcp_flags: None, dscp: 63 };
             }

@@ -22,8 +22,8 @@ impl Snapshot {
         merge_by_key(&mut self.hosts, other.hosts, |sum, more| sum.add(&more));
         merge_by_key(&mut self.instances, other.instances, |sum, more| sum.add(more));
         self.closed.add(&other.closed);
-        // The sum wraps: the value of one worker may be below zero, if it took over packets that count as
-        // carried at another.
+        // The sum wraps: the value of a worker is below zero if it took over more packets than it holds and
+        // has handed over.
         self.carried = self.carried.wrapping_add(other.carried);
         add_drops(&mut self.unassigned, &other.unassigned);
         add_totals(&mut self.totals, &other.totals);

@@ -37,8 +37,8 @@ pub struct Snapshot {
     pub hosts: Vec<(PortId, PortCounters)>,
     /// Counters of all devices that were closed since the counters were cleared.
     pub closed: PortCounters,
-    /// Packets inside the worker when the counters were cleared; wraps if the worker had taken over more
-    /// packets than it handed over.
+    /// Packets inside the worker when the counters were cleared, plus packets handed over, minus packets
+    /// taken over. Wraps below zero.
     pub carried: u64,
     /// Drops of packets without an ingress port.
     pub unassigned: DropCounts,
@@ -107,7 +107,8 @@ impl Snapshot {
 
 /// Clears the counters of a router, except those of routes and bindings.
 pub(crate) fn clear_counters(router: &mut Router) {
-    // Packets inside the router are counted when they end, so the cleared counters count them as received.
+    // Packets inside the router will be counted when they end. So the cleared counters count them as
+    // received.
     let Totals { handed, taken, .. } = router.observation.totals;
     router.observation.totals = Totals { received: carried(router), handed, taken, ..Totals::default() };
     router.observation.ether_types.clear();

@@ -37,8 +37,8 @@ use crate::worker::post_mortem::PostMortem;
 
 /// Maximum number of commands that wait for a worker.
 const COMMAND_CAPACITY: usize = 4096;
-/// Capacity of the ring of events to control. While it is full, events wait at the worker, which discards
-/// further events above its own limit.
+/// Capacity of the ring of events to control. While the ring is full, the worker keeps further events up to a
+/// limit of its own, and discards events above that limit.
 const EVENT_CAPACITY: usize = 4096;
 /// Maximum time between the stop command and the end of the worker, while packets still arrive.
 const PATIENCE: Duration = Duration::from_millis(100);
@@ -78,7 +78,8 @@ pub struct Iteration {
     pub parcels: usize,
     /// Time of the next task that doesn't wait for a packet or a command; `None` if there is none.
     pub next_event: Option<Instant>,
-    /// Whether the worker has been stopped and can end, because no more packets arrive or its time is over.
+    /// Whether the worker has been stopped and can end: no more packets arrive, or the time for the last
+    /// packets is over.
     pub stopped: bool,
 }
 
@@ -115,8 +116,9 @@ pub struct Worker {
 }
 
 impl Worker {
-    /// Returns a worker without devices and control's end of its rings. `pool`: packet memory; `prefixes`:
-    /// the shared route table; `host`: path to the kernel. `seed` keys the worker's hashes.
+    /// Returns a worker that has no devices yet, and control's end of the worker's rings. `pool`: packet
+    /// memory; `prefixes`: the shared route table; `host`: path to the kernel. `seed` keys the worker's
+    /// hashes.
     ///
     /// # Errors
     /// When the kernel maps no memory for the flow table.

@@ -27,8 +27,9 @@ pub enum IoMode {
     Adaptive,
 }
 
-/// Time without packets after which an adaptive worker sleeps. After a shorter sleep, the worker polls again.
-/// The time is longer than the gap between batches of a busy sender, and too short to matter for CPU usage.
+/// Time without packets after which an adaptive worker sleeps. If a sleep was shorter than this time, the
+/// worker polls afterwards. The time is longer than the gap between batches of a busy sender, and too short
+/// to matter for CPU usage.
 pub const PATIENCE: Duration = Duration::from_micros(50);
 
 /// Minimum time to the next due event at which an adaptive worker may sleep. One sleep in a hundred ends
@@ -111,7 +112,8 @@ fn is_soon(next_event: Option<Instant>, now: Instant) -> bool {
     next_event.is_some_and(|event| event.since(now) < SOON)
 }
 
-/// Returns the maximum duration of a sleep. The sleep must end `early` before the next event.
+/// Returns the maximum duration of a sleep. `early`: minimum time between the end of the sleep and the next
+/// event.
 fn longest_sleep(must_poll: bool, next_event: Option<Instant>, now: Instant, early: Duration) -> Duration {
     let longest = if must_poll { Duration::from_millis(1) } else { LONGEST_SLEEP };
     next_event.map_or(longest, |event| longest.min(event.since(now).saturating_sub(early)))

@@ -7,8 +7,8 @@ use std::time::Duration;
 pub struct Limits {
     /// Length of a slice. Call limits are rounded up to whole slices.
     pub slice: Duration,
-    /// Number of faults that lead to quarantine; 1 or more. A fault counts with the previous fault if fewer
-    /// than [`fault_window`](Self::fault_window) have passed between them.
+    /// Number of faults that lead to quarantine; 1 or more. Faults add up as long as less time than
+    /// [`fault_window`](Self::fault_window) passes between one fault and the next.
     pub faults: u32,
     /// Time without a fault after which earlier faults no longer count.
     pub fault_window: Duration,

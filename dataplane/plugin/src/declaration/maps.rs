@@ -3,15 +3,16 @@
 use millrace_plugin_abi::binary::map_answer;
 use millrace_plugin_abi::{MOST_MAP_KEY, MapHandle, MapProblem};
 
-/// Handles of the shared maps. Every access is refused until `has_begun`: before, control sets the plugin up,
-/// and must not write maps that a worker writes.
+/// Handles of the instance's shared maps. Every access is refused until `has_begun` is set. Before that,
+/// control initializes the plugin, and control must not write maps that a worker writes.
 #[derive(Debug, Default)]
 pub(crate) struct Maps {
     handles: Vec<MapHandle>,
     pub has_begun: bool,
 }
 
-/// Copy of a map key. The plugin's own memory of the key could be overwritten when the value is written.
+/// Copy of a map key. The copy is needed because the plugin may write the value to the memory that holds the
+/// key.
 #[derive(Clone, Copy)]
 pub(crate) struct Key {
     bytes: [u8; MOST_MAP_KEY as usize],

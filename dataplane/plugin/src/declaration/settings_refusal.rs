@@ -24,7 +24,7 @@ pub(crate) fn refusal(schema: &Map<String, Value>, error: &ValidationError<'_>) 
         _ if setting.is_empty() => ("settings".to_owned(), error.to_string()),
         kind => {
             let property = property_of(schema, setting);
-            // For a location inside the setting's value, the validator's own text is the only description.
+            // If the problem is inside the setting's value, no text but the validator's own describes it.
             let is_below = place.matches('/').count() > 1;
             let given = shortened(&error.instance().to_string());
             let problem = match kind {

@@ -3,8 +3,8 @@
 use jsonschema::{PatternOptions, Validator};
 use serde_json::{Map, Value};
 
-/// Maximum number of parts of a schema, counted each time a reference leads to them. A schema without
-/// references has fewer, because of the size limit of manifests.
+/// Maximum number of parts of a schema. A part counts again for each reference that leads to it. A schema
+/// without references always has fewer parts, because the size of manifests is limited.
 const MOST_PARTS: usize = 1 << 16;
 /// Maximum nesting depth of a schema, with references followed.
 const MOST_DEPTH: usize = 128;
@@ -64,8 +64,8 @@ impl<'a> Walk<'a> {
                 parts.values().try_for_each(|part| self.follow(part, depth - 1))
             }
             ("pattern", _) => self.count_patterns(1),
-            // Reject other references: the validator decodes percent signs and resolves references against
-            // the nearest `$id`, so the walk would reach another part than the validator.
+            // Reject other references. The validator decodes percent signs, and resolves references against
+            // the nearest `$id`. Therefore it would reach a different part than this walk.
             ("$ref", Value::String(to)) => {
                 let pointer = to.strip_prefix('#').filter(|pointer| !pointer.contains('%'));
                 let target = pointer.and_then(|pointer| self.schema.pointer(pointer));

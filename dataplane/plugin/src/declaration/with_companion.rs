@@ -7,7 +7,7 @@ use serde_json::{Map, Value};
 
 use crate::Manifest;
 
-/// Plugin with its host companion. [`Plugin`] methods forward to the part at the workers.
+/// Plugin with its host companion. The methods of [`Plugin`] concern the part that runs at the workers.
 pub struct WithCompanion {
     plugin: Arc<dyn Plugin>,
     companion: Arc<dyn Plugin>,

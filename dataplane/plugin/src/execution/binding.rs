@@ -11,10 +11,11 @@ use millrace_units::{InstanceId, PortId, QueueAccount, QueueId};
 use crate::Policer;
 use crate::execution::waiting::End;
 
-/// Worker-side identifier of a binding.
+/// Identifier of a binding at the workers.
 ///
-/// A binding connects an action, usually an instance, with a filter at a gate. Control assigns the ids, and
-/// reuses the id of a removed binding. Therefore users see binding [numbers](crate::Bound::number) instead.
+/// A binding connects an action, usually an instance, with a filter at a gate. Control assigns the ids, and a
+/// new binding may get the id of a removed one. Therefore users see binding [numbers](crate::Bound::number)
+/// instead, which are never reused.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, serde::Serialize)]
 #[serde(transparent)]
 pub struct BindingId(pub u32);
@@ -59,8 +60,8 @@ pub enum Action {
 }
 
 impl Action {
-    /// Returns the positions at whose gates the action can be bound. The plugin of an instance may restrict
-    /// them further.
+    /// Returns the positions whose gates accept a binding with this action. If the action is an instance, its
+    /// plugin may support only some of these positions.
     pub fn positions(&self) -> &'static [Position] {
         match self {
             Self::Instance(_) => &Position::ALL,
@@ -98,7 +99,7 @@ pub struct BindingCounts {
     pub drops: u64,
     /// Number of these packets that the binding consumed.
     pub consumed: u64,
-    /// Queue account of these packets and of packets made from them, such as copies and fragments.
+    /// Queue account of these packets, and of the copies and fragments made from them.
     pub queues: QueueAccount,
 }
 
@@ -166,8 +167,8 @@ pub trait BindingTable: Default {
         }
     }
 
-    /// Looks up many packets with their results at the previous gate: `before[i]` is the binding of
-    /// `candidates[i]` in the table `previous`.
+    /// Looks up many packets like [`lookup_batch`](Self::lookup_batch), with their results at the previous
+    /// gate: `before[i]` is the binding that `candidates[i]` has in the table `previous`.
     fn lookup_batch_behind(
         &self,
         previous: &Self,

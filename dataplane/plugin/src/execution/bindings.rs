@@ -13,8 +13,8 @@ use crate::policer::Policer;
 use crate::slab::{Key, Slab};
 use crate::{Action, BindingCounts, BindingCountsPage, BindingId, BindingTable, CallLimits, GateOrder};
 
-/// Number of bindings for which memory is reserved. Beyond it, a new binding moves all of them to larger
-/// memory, which delays packets.
+/// Number of bindings for which memory is reserved. A binding beyond this number makes the worker move all
+/// bindings to larger memory, which delays packets.
 const BINDINGS: usize = 1 << 16;
 
 /// Gate with its filter table.
@@ -49,14 +49,14 @@ impl<T> WorkerGate<T> {
     }
 }
 
-/// Effect of a binding that a packet could evade by hiding its transport header, for example by
-/// fragmentation.
+/// Influence of a binding on packets. A packet could evade this influence by hiding its transport header, for
+/// example by fragmentation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Judgement {
-    /// No such effect.
+    /// The binding has no influence that a packet could evade in this way.
     None,
-    /// The filter names protocol, ports or flags: by hiding them, a packet could get another queue, port or
-    /// copy.
+    /// The binding's filter names protocol, ports or flags. By hiding these fields, a packet could get
+    /// another queue, port or copy.
     Steers,
     /// The binding may end a packet: it drops, rejects or polices, or is an instance outside copy gates.
     Refuses,
@@ -72,7 +72,7 @@ pub(crate) struct Binding {
     pub step: Option<Step>,
     /// Whether the binding's instance subscribes to ends of flows.
     pub hears: bool,
-    /// Effect of the binding that a packet could evade by hiding its transport header.
+    /// Influence of the binding on packets that could hide their transport header.
     pub judgement: Judgement,
     /// Bytes of state that the instance keeps for each flow.
     pub state: u16,
@@ -81,8 +81,8 @@ pub(crate) struct Binding {
 }
 
 impl Judgement {
-    /// Returns the effect of a binding at a position. `names_transport` states whether its filter names
-    /// protocol, ports or flags.
+    /// Returns the influence of a binding with this action at a position. `names_transport` states whether
+    /// the binding's filter names protocol, ports or flags.
     fn of(action: &Action, position: Position, names_transport: bool) -> Self {
         let refuses = match action {
             Action::Drop | Action::Reject | Action::Police(_) => true,
@@ -188,7 +188,7 @@ impl<T: BindingTable> Bindings<T> {
         Some(self.slab.get(self.slab.key(binding.0)?)?.counts)
     }
 
-    /// Returns a page of binding counts: bindings with ids from `from` on, over a range of `most` ids.
+    /// Returns a page of binding counts: those of all bindings among the `most` ids that begin at `from`.
     pub fn counts_from(&self, from: BindingId, most: usize) -> BindingCountsPage {
         let end = self.slab.end().min(from.0.saturating_add(most as u32));
         let counts = |slot| Some((BindingId(slot), self.slab.at(slot)?.1.counts));
@@ -196,8 +196,8 @@ impl<T: BindingTable> Bindings<T> {
         BindingCountsPage { counts: (from.0..end).filter_map(counts).collect(), next }
     }
 
-    /// Resets the counts of the bindings with ids from `from` on, over a range of `most` ids. Returns the
-    /// first id behind the range; `None` if no binding is left.
+    /// Resets the counts of all bindings among the `most` ids that begin at `from`. Returns the id at which
+    /// to continue; `None` after the last binding.
     pub fn clear_counts(&mut self, from: BindingId, most: usize) -> Option<BindingId> {
         let end = self.slab.end().min(from.0.saturating_add(most as u32));
         for slot in from.0..end {
@@ -261,7 +261,8 @@ impl<T: BindingTable> Bindings<T> {
         }
     }
 
-    /// Updates all bindings of an instance after a successor has replaced it.
+    /// Updates all bindings of an instance after an upgrade: `old` is the key of the replaced instance, `new`
+    /// describes the successor.
     pub(crate) fn rebind(&mut self, old: Key, new: BoundInstance) {
         let BoundInstance { key, hears, state } = new;
         for binding in self.slab.iter_mut().filter(|binding| binding.step == Some(Step::Instance(old))) {

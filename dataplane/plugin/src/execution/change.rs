@@ -30,8 +30,8 @@ pub enum PluginChange<F> {
         /// The instance.
         instance: Box<dyn Instance>,
     },
-    /// Puts an instance into quarantine for a fault that happened before the instance was added, such as a
-    /// crash of the router.
+    /// Puts an instance into quarantine because of an earlier fault: one that happened before the instance
+    /// was added, such as a crash of the router.
     Quarantine {
         /// Id of the instance.
         id: InstanceId,
@@ -90,8 +90,8 @@ impl<F> PluginChange<F> {
 }
 
 impl<F: Clone> PluginChange<F> {
-    /// Copies the change for another worker. A copy of `AddInstance` takes the next of `instances`; returns
-    /// `None` if none is left.
+    /// Copies the change for another worker. Each copy of an `AddInstance` takes the next instance from
+    /// `instances`. Returns `None` if no instance is left.
     pub fn again(&self, instances: &mut impl Iterator<Item = Box<dyn Instance>>) -> Option<Self> {
         Some(match self {
             Self::AddGate { gate, position, order } => {
@@ -134,7 +134,8 @@ impl<F: fmt::Debug> fmt::Debug for PluginChange<F> {
     }
 }
 
-/// Object left over after a change. Drop it in a thread where time doesn't matter, never in the worker.
+/// Object left over after a change. Never drop it in the worker, because that may take long: pass it to
+/// another thread.
 #[must_use = "dropping it on the worker costs the packets that wait"]
 pub enum Remains<T> {
     /// No object.

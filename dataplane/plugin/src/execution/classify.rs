@@ -33,9 +33,9 @@ pub enum Standing {
 }
 
 impl Standing {
-    /// Returns the effect of a winning binding with this action and priority at a position. `chosen` states
-    /// whether an earlier gate has replaced the route. `route` is the priority of the flow's route, if it has
-    /// one.
+    /// Returns the effect of the winning binding of a gate at `position`, from the binding's action and
+    /// priority. `chosen` states whether an earlier gate has replaced the route. `route` is the priority of
+    /// the flow's route, if it has one.
     #[inline(always)]
     pub fn of(
         position: Position,
@@ -76,8 +76,8 @@ struct Selection {
 }
 
 impl Selection {
-    /// Evaluates the winning binding of the next gate: returns it with its effect; `None` if it doesn't
-    /// exist.
+    /// Evaluates the winning binding of the next gate. Returns the binding with its effect; `None` if the
+    /// binding doesn't exist.
     #[inline(always)]
     fn meet<'a, T: BindingTable>(
         &mut self,
@@ -123,8 +123,8 @@ pub(crate) fn results<T: BindingTable>(
 pub(crate) struct Classifier {
     /// Stages of the current flow's path.
     found: Vec<Stage>,
-    /// Winning bindings of a batch, gate by gate: the winner for each packet at the first gate, then the
-    /// winner for each packet at the second gate, and so on.
+    /// Winning bindings of a batch: for each packet its winner at the first gate, then for each packet its
+    /// winner at the second gate, and so on.
     winners: Vec<Option<BindingId>>,
     /// Position of each gate that has bindings.
     positions: Vec<Position>,

@@ -73,9 +73,9 @@ impl Record {
         };
     }
 
-    /// Returns the number of slices that a call may take; at least 1. `slices` is the number by the call
-    /// limits; each recent overrun halves it. Therefore all calls of an instance that never returns take
-    /// little more time than its first call.
+    /// Returns the number of slices that a call may take; at least 1. `slices` is the number that the call
+    /// limits allow, and each recent overrun halves it. So if an instance never returns, its later calls
+    /// together take about as much time as its first call.
     #[inline]
     pub fn patience(&self, slices: u32) -> u32 {
         slices.checked_shr(self.overruns).unwrap_or(0).max(1)
@@ -86,8 +86,8 @@ impl Record {
         self.health = Health::Quarantined;
     }
 
-    /// Whether the instance's pause has just ended. The health is then well, and the caller restarts the
-    /// instance.
+    /// Whether the instance's pause has just ended. If so, sets the health to well, and the caller must
+    /// restart the instance.
     pub fn is_due(&mut self, now: Instant) -> bool {
         let before = self.health;
         self.health = before.at(now);

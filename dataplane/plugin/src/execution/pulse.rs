@@ -1,4 +1,4 @@
-//! Current instance call of a worker, published to other threads.
+//! Pulse: tells other threads which instance a worker calls at the moment.
 //!
 //! The worker stores two words around each call and reads no clock; the observing thread measures the time.
 //! If `beat` keeps the same odd value, the call doesn't return.
@@ -47,7 +47,8 @@ impl Pulse {
     pub fn calling(&self) -> Option<Calling> {
         let number = self.beat.load(Ordering::Acquire);
         let instance = InstanceId(self.instance.load(Ordering::Acquire) as u16);
-        // The instance belongs to this number only if no other call has begun between the two loads.
+        // The loaded instance belongs to this number only if no other call has begun between the loads of
+        // number and instance.
         let is_same = self.beat.load(Ordering::Relaxed) == number;
         (number % 2 == 1 && is_same).then_some(Calling { number, instance })
     }

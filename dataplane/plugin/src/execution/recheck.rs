@@ -37,7 +37,8 @@ pub(crate) enum Malformed {
          truncated"
     )]
     Shared,
-    /// TTL or hop limit of 0 at position `queue`. The forward stage has passed, and no later stage checks it.
+    /// TTL or hop limit of 0 at position `queue`. The forward stage, which checks the TTL, comes before this
+    /// position.
     #[error("the TTL (hop limit) is 0 at a gate of position queue")]
     Hops,
 }
@@ -75,8 +76,8 @@ fn recheck(packet: &mut Packet, family: Option<Family>, position: Position) -> R
     Ok(())
 }
 
-/// Checks a packet that an instance at `position` may have changed. Accepts any packet that `verdict` drops
-/// or consumes.
+/// Checks a packet that an instance at `position` may have changed, after the instance gave `verdict`.
+/// Accepts any packet if the verdict drops or consumes it.
 pub(crate) fn recheck_behind(
     packet: &mut Packet,
     key: &FlowKey,

@@ -70,8 +70,8 @@ impl Shadow {
         }
     }
 
-    /// Runs the shadow on the copies, and compares its results with the results of the active instance.
-    /// `slice` is the length of a slice. Returns whether packets are left to compare.
+    /// Runs the new version on the copies, and compares its results with the results of the active instance.
+    /// `slice` is the length of a slice. Returns whether the shadow has packets left to compare.
     pub fn compare(
         &mut self,
         packets: &[Packet],

@@ -10,18 +10,18 @@ pub struct Successor {
     pub inheritance: Inheritance,
     /// Version of the old instance's state format.
     pub version: u32,
-    /// Whether both instances have the same version of the state format. If so, flow states stay as they are,
-    /// and the new instance adopts the service state.
+    /// Whether both instances have the same version of the state format. If so, flows keep their state, and
+    /// the new instance adopts the service state.
     pub same_version: bool,
 }
 
 /// Whether an instance's state must, may or must not be handed over to its successor.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Inheritance {
-    /// The hand-over must succeed; otherwise the old instance stays. An old instance that can't save its
-    /// state is replaced all the same.
+    /// If the old instance saves its state, the hand-over must succeed; otherwise the old instance stays. If
+    /// the old instance can't save its state, the new instance starts without state.
     Required,
-    /// The old instance must save its state, and the hand-over must succeed; otherwise the old instance
+    /// The old instance must save its state, and the new instance must accept it; otherwise the old instance
     /// stays.
     Indispensable,
     /// The hand-over may fail: the new instance then starts without state.

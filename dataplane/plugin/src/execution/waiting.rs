@@ -4,10 +4,10 @@
 //! A stage can't take packets out of the middle of a batch. Therefore it first records an instance's request
 //! to keep packets as a [`Ticket`]. When the batch is disposed of, each packet with a ticket moves here.
 //!
-//! All instances of a worker share the places for waiting packets. An instance may keep as many packets as
-//! places are free: a single instance gets half of all places, a second one half of the rest. So no instance
-//! can exhaust the places of others (*dynamic thresholds*, Choudhury and Hahne, IEEE/ACM Transactions on
-//! Networking 6(2), 1998, with a factor of one).
+//! All instances of a worker share a limited number of places for waiting packets. An instance may keep at
+//! most as many packets as places are free. So the first instance gets at most half of all places, a second
+//! one at most half of the free places. So no instance can exhaust the places of others (*dynamic thresholds*
+//! with a factor of one: Choudhury and Hahne, IEEE/ACM Transactions on Networking 6(2), 1998).
 
 mod packet;
 
@@ -32,7 +32,7 @@ pub(crate) const LONGEST_HOLD: Duration = Duration::from_secs(60);
 /// Maximum number of waiting packets that a worker combines into one call.
 pub(crate) const MOST_IN_CALL: usize = 64;
 
-/// Stage of a path, by its index at a position.
+/// Stage of a path, given by its position and its index among the stages at this position.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Place {
     /// Path of the packet.
@@ -210,7 +210,7 @@ impl Backlog {
         Self { instance, call, behind: Behind::default(), asked: VecDeque::new() }
     }
 
-    /// Returns the number of packets in the call and behind it.
+    /// Returns the number of packets in the running call, plus the number of packets that wait for its end.
     fn len(&self) -> usize {
         self.call.packets.len() + self.behind.packets.len()
     }
@@ -296,12 +296,13 @@ impl WaitingRoom {
         }
     }
 
-    /// Records that packets wait for the end of an instance's call.
+    /// Records that packets wait for the end of an instance's call. Returns the ticket for these packets.
     pub fn queue(&mut self, instance: Key, place: Place, passed_on: u8) -> Ticket {
         self.ticket(Wish::Free(instance), place, passed_on)
     }
 
-    /// Records that an instance holds a packet until a time. Then the packet continues at the next stage.
+    /// Records that an instance holds a packet until a time. Afterwards the packet continues at the next
+    /// stage. Returns the packet's ticket.
     pub fn hold(&mut self, instance: Key, until: Instant, place: Place) -> Ticket {
         self.ticket(Wish::Until(instance.slot, until), place.next(), 0)
     }
@@ -315,7 +316,7 @@ impl WaitingRoom {
     /// batch in their order.
     ///
     /// At most `most` packets may wait at the worker. A packet of the instance's suspended call is always
-    /// taken. Other packets are taken while the instance keeps fewer packets than places are free.
+    /// taken. Other packets are taken while the instance keeps fewer packets than there are free places.
     pub fn keep(&mut self, ticket: Ticket, most: usize, kept: Kept) -> Option<Packet> {
         let Kept { packet, key, destination, state } = kept;
         let Some(Noted { wish, place, passed_on }) = self.tickets.get(ticket.0 as usize).copied() else {
@@ -341,7 +342,9 @@ impl WaitingRoom {
         }
     }
 
-    /// Whether an instance keeps fewer packets than places are free. `most` is the total number of places.
+    /// Whether an instance may keep one more packet. `most`: number of places for waiting packets at the
+    /// worker, shared by all instances. The instance may keep one more while the number of packets that it
+    /// keeps is less than the number of free places: `most` minus all waiting packets.
     fn has_room(&self, slot: u32, most: usize) -> bool {
         let behind = self.backlogs.iter().filter(|backlog| backlog.instance.slot == slot).map(Backlog::len);
         let held = self.holders.iter().filter(|(holder, _)| *holder == slot).map(|(_, held)| *held);
@@ -369,8 +372,8 @@ impl WaitingRoom {
         }
     }
 
-    /// Queues a request of control until the instance's call ends. Returns `false` if the queue is full; the
-    /// request is then answered with an error.
+    /// Queues a request of control until the end of the instance's call. Returns `false` if the queue is
+    /// full; the requester then gets an error.
     pub fn ask(&mut self, instance: Key, asked: Asked) -> bool {
         match self.backlog(instance) {
             Some(backlog) if backlog.asked.len() < MOST_ASKED => {
@@ -408,7 +411,8 @@ impl WaitingRoom {
         }
     }
 
-    /// Makes all held packets due for which `is_orphan` holds, in the order of their times.
+    /// Releases the held packets for which `is_orphan` holds: sets their times to 0, so `due` returns them
+    /// next, in their former order.
     pub fn let_go(&mut self, is_orphan: impl Fn(u32, Place) -> bool) {
         if !self.held.iter().any(|held| is_orphan(held.by, held.waiting.place)) {
             return;
@@ -444,13 +448,13 @@ impl WaitingRoom {
         Some(held.waiting)
     }
 
-    /// Returns the time of the next action: now if any call runs, otherwise the time of the earliest held
-    /// packet. `None` if no packet waits.
+    /// Returns the time at which the worker must act next: now if any call runs, otherwise the earliest time
+    /// until which a packet is held. `None` if no packet waits and no call runs.
     pub fn next_event(&self, now: Instant) -> Option<Instant> {
         if self.backlogs.is_empty() { self.held.peek().map(|held| held.until) } else { Some(now) }
     }
 
-    /// Returns the paths that waiting packets use: the paths of their stages, and the paths that count them.
+    /// Returns the paths that waiting packets use: the paths of their stages, and their accounting paths.
     pub fn paths(&self) -> impl Iterator<Item = PathId> + '_ {
         let held = self.held.iter().map(|held| &held.waiting);
         let behind = self.backlogs.iter().flat_map(|backlog| &backlog.behind.packets);

@@ -41,8 +41,8 @@ pub enum BindingTreatment {
         /// Burst in bytes.
         burst: u32,
     },
-    /// The packets pass. If the filter has an action, the route or the stage that makes copies carries it
-    /// out.
+    /// The binding lets the packets pass. If the binding has an action, the flow's route or the stage that
+    /// makes copies carries out the action.
     Count,
 }
 
@@ -72,7 +72,7 @@ impl<T: BindingTable> Default for WorkerPlugins<T> {
 }
 
 impl<T: BindingTable> WorkerPlugins<T> {
-    /// Creates a worker side without gates and instances. Even the default gates arrive as changes.
+    /// Creates an empty worker side. The default gates are missing, too: control adds them by changes.
     pub fn new() -> Self {
         Self {
             bindings: Bindings::new(),
@@ -82,7 +82,7 @@ impl<T: BindingTable> WorkerPlugins<T> {
         }
     }
 
-    /// Sets the limits of calls without packets; 10 ms by default.
+    /// Sets the limits of errands (calls without packets); 10 ms by default.
     #[must_use]
     pub fn with_errands(mut self, call_limits: CallLimits) -> Self {
         self.calls.errands = call_limits;
@@ -176,8 +176,9 @@ impl<T: BindingTable> WorkerPlugins<T> {
         }
     }
 
-    /// Replaces an instance by a successor, now or after the current call. `told` receives the old instance,
-    /// and must drop it in a thread where time doesn't matter.
+    /// Replaces an instance by a successor: now, or after the instance's current call. `told` receives the
+    /// result, with the instance that is no longer needed. It must pass that instance to another thread,
+    /// because dropping it may take long.
     pub fn succeed(&mut self, id: InstanceId, successor: Successor, now: Instant, told: Successed) {
         self.calls.succeed(id, successor, &mut self.bindings, now, told);
     }
@@ -237,8 +238,8 @@ impl<T: BindingTable> WorkerPlugins<T> {
         })
     }
 
-    /// Returns the bindings of a path that may have dropped a packet for `reason`: for a filter, only the
-    /// first binding that drops or rejects.
+    /// Returns the bindings of a path that may have dropped a packet for `reason`. If `reason` means a drop
+    /// by a filter, returns only the first binding that drops or rejects.
     pub fn may_drop(&self, path: PathId, reason: DropReason) -> impl Iterator<Item = BindingId> + '_ {
         let by_filter = reason == DropReason::Filter;
         let by_policer = reason == DropReason::Policer;
@@ -260,13 +261,14 @@ impl<T: BindingTable> WorkerPlugins<T> {
         stages.map(|stage| BindingId(stage.binding.slot)).take(if by_filter { 1 } else { usize::MAX })
     }
 
-    /// Returns the actions of a path's bindings at `position`, each with the binding's key as a number.
+    /// Returns the actions of a path's bindings at `position`. Each action comes with the key of its binding,
+    /// as a number.
     pub fn actions_at(&self, path: PathId, position: Position) -> impl Iterator<Item = (u64, &Action)> + '_ {
         let stages = self.paths.stages_at(path, position).iter();
         stages.filter_map(|stage| Some((stage.binding.to_word(), &self.bindings.get(stage.binding)?.action)))
     }
 
-    /// Calls `count` with the queue account of each binding on the path `account`.
+    /// Calls `count` with the queue account of each binding on the accounting path `account`.
     #[inline]
     pub fn count(&mut self, account: PathId, count: impl Fn(&mut QueueAccount)) {
         let Self { paths, bindings, .. } = self;
@@ -340,7 +342,8 @@ impl<T: BindingTable> WorkerPlugins<T> {
     }
 
     /// Releases the packets held for a removed instance or binding. Call this once after changes and before
-    /// the next batch: later packets don't wait, and would overtake the held ones.
+    /// the next batch; otherwise packets of the next batch, which no longer wait, would overtake the held
+    /// packets.
     pub fn release_orphans(&mut self) {
         let Self { bindings, paths, calls: Calls { waiting, instances, .. }, .. } = self;
         waiting.let_go(|holder, place| {
@@ -352,8 +355,8 @@ impl<T: BindingTable> WorkerPlugins<T> {
         });
     }
 
-    /// Returns the time of the next held packet, timer or end of a pause; now if a call is suspended, `None`
-    /// if nothing is pending.
+    /// Returns the time at which the worker must act next: now if a call is suspended, otherwise the earliest
+    /// time of a held packet, a timer or the end of a pause. `None` if nothing is pending.
     pub fn next_event(&self, now: Instant) -> Option<Instant> {
         let Calls { instances, waiting, .. } = &self.calls;
         instances.next_event().into_iter().chain(waiting.next_event(now)).min()
@@ -371,7 +374,7 @@ impl<T: BindingTable> WorkerPlugins<T> {
     }
 }
 
-/// Copies the flow state of each instance on both paths from block `from` to block `to`.
+/// Copies the flow state of each instance that is on both paths, from block `from` to block `to`.
 fn move_parts(states: &mut FlowStateBlocks, (old, from): (&[Stage], u32), (new, to): (&[Stage], u32)) {
     for stage in new.iter().filter(|stage| stage.part.bytes > 0) {
         if let Some(before) = old.iter().find(|other| other.step == stage.step && other.part.bytes > 0) {

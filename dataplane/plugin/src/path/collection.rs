@@ -1,13 +1,13 @@
-//! Collection of unused paths, so that frequent changes of bindings need no more and more memory.
+//! Collection: frees unused paths, so that memory doesn't grow when bindings change again and again.
 //!
 //! Users of a path are flow records, packets in queues, and paths that refer to it as their accounting path.
-//! A path is also used by packets that don't count as users: those of the current batch, those that wait for
-//! a neighbour, and those of flows without a record.
+//! Packets of three kinds use a path without being counted as users: packets of the current batch, packets
+//! that wait for a neighbour, and packets of flows without a record.
 //!
 //! Therefore a path is freed only if it had no user at two successive visits, and was not used between them.
-//! A pass over all paths begins [`PERIOD`] after the end of the previous pass, so a path stays valid for that
-//! time after its last use. Packets may wait longer at an instance. Their paths count as used at the
-//! beginning of each pass, and when the packets continue.
+//! The collection visits all paths in passes. A pass begins [`PERIOD`] after the end of the previous pass, so
+//! a path stays valid for at least `PERIOD` after its last use. Packets may wait longer than that at an
+//! instance. Their paths count as used at the beginning of each pass, and when the packets continue.
 
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ use millrace_units::{Instant, PathId};
 
 use super::{EMPTY_PATH, Path, Paths};
 
-/// Number of paths up to which none is freed. They need about 250 KB.
+/// Number of paths up to which no path is freed. This number of paths needs about 250 KB.
 const LEAST: usize = 1024;
 /// Time between two passes. It is longer than a packet waits for a neighbour.
 const PERIOD: Duration = Duration::from_secs(30);
@@ -25,11 +25,11 @@ const VISITS: usize = 32;
 /// Progress of the collection.
 #[derive(Debug)]
 pub(super) struct Collection {
-    /// Number of paths up to which none is freed.
+    /// Number of paths up to which no path is freed.
     least: usize,
     /// Ids of freed paths, for new paths.
     free: Vec<PathId>,
-    /// Index of the next path of the current pass; `None` between two passes.
+    /// Index of the next path to visit in the current pass; `None` between two passes.
     next: Option<usize>,
     /// Earliest time of the next pass.
     due: Instant,
@@ -72,7 +72,8 @@ impl Paths {
         }
     }
 
-    /// Stores a path under a free id. Users of the id's earlier path still count until they release the id.
+    /// Stores a path under a free id. Users of the path that had this id before still count as its users
+    /// until they release the id.
     pub(super) fn place(&mut self, path: Path) -> PathId {
         let reused = self.collection.free.pop();
         if let Some(id) = reused
@@ -91,8 +92,8 @@ impl Paths {
         self.collection.next.is_some() || self.ids.len() > self.collection.least && now >= self.collection.due
     }
 
-    /// Visits some paths, and frees those that were not used since their last visit. `waiting` are the paths
-    /// of packets that wait at instances.
+    /// Visits the next paths of a pass, and frees those without users that were not used since their last
+    /// visit. `waiting` are the paths of packets that wait at instances.
     pub fn collect(&mut self, now: Instant, waiting: impl Iterator<Item = PathId>) {
         let start = match self.collection.next {
             Some(next) => next,

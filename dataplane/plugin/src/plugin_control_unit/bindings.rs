@@ -8,7 +8,8 @@ use millrace_units::{GateId, InstanceId};
 use super::Error;
 use crate::{Action, BindingId, CallLimits, PluginChange};
 
-/// Maximum number of bindings. The limit bounds the memory of a worker; a linear search would be too slow.
+/// Maximum number of bindings. It bounds the memory of a worker. For this number a linear search would be too
+/// slow, so the registry has indexes.
 const MOST_BINDINGS: usize = 1 << 20;
 
 /// Gate, action, filter and priority: unique for each binding.
@@ -34,7 +35,8 @@ pub struct Bound<S, F> {
     pub priority: i32,
     /// Limits of calls if the action is an instance.
     pub call_limits: CallLimits,
-    /// Number of the binding for users. Each new binding gets a higher number; numbers are never reused.
+    /// Number under which users see the binding. Each new binding gets a higher number; numbers are never
+    /// reused.
     pub number: u64,
 }
 

@@ -20,7 +20,8 @@ pub(super) fn understood(plugin: &dyn Plugin, message: &Message) -> Result<(), E
     Err(PluginError::unknown_message(plugin.name(), &message.name, known).into())
 }
 
-/// Rejects a plugin or host companion that requires features which its level (worker or host) doesn't offer.
+/// Rejects a plugin or host companion that requires a feature which its level lacks. A plugin's level is the
+/// worker, a companion's level is the host.
 pub(super) fn check_features(plugin: &dyn Plugin) -> Result<(), Error> {
     let refused = |problem| Error::Features { name: plugin.name(), problem };
     plugin.features().check_at_workers().map_err(refused)?;
@@ -36,7 +37,8 @@ pub(super) fn check_name(kind: &'static str, name: &str) -> Result<(), Error> {
     Err(Error::Name { kind, name: name.to_owned() })
 }
 
-/// Rejects a gate whose position is not among `positions`, those of the plugin or action `what`.
+/// Rejects a gate at a position that the plugin or action `what` doesn't support. `positions` are the
+/// supported positions.
 pub(super) fn check_position(
     gate: &Gate,
     positions: &[Position],
@@ -54,7 +56,7 @@ pub(super) fn check_position(
     })
 }
 
-/// Returns the smallest free number; an error if it isn't below `limit`.
+/// Returns the smallest number that is not in use. Returns an error if this number isn't below `limit`.
 pub(super) fn free(
     taken: impl Iterator<Item = usize>,
     limit: usize,

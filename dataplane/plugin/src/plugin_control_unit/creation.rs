@@ -17,12 +17,12 @@ pub(super) struct NamedInstance {
     pub name: String,
     pub plugin: Arc<dyn Plugin>,
     pub settings: Map<String, Value>,
-    /// Reason for a quarantine that began with the instance's creation: no code of the plugin has run. `None`
-    /// without one.
+    /// Reason for the quarantine of an instance that was created in quarantine, so that no code of its plugin
+    /// has run. `None` for all other instances.
     pub held: Option<String>,
     /// Maps that the instance owns and writes.
     pub maps: Vec<Arc<SharedMap>>,
-    /// Maps of other instances that its settings name.
+    /// Maps of other instances that this instance's settings name.
     pub reads: Vec<Arc<SharedMap>>,
 }
 
@@ -51,14 +51,14 @@ impl NamedInstance {
     }
 }
 
-/// New instance, with the maps of other instances that its settings name.
+/// New instance, with the maps of other instances that the new instance's settings name.
 pub(super) struct Made {
     pub instance: Box<dyn Instance>,
     pub reads: Vec<Arc<SharedMap>>,
 }
 
-/// Creates an instance of a plugin for a worker, from the settings as written. `maps` are the maps that the
-/// instance writes.
+/// Creates an instance of a plugin for a worker. `settings` are as the user wrote them, with names of ports,
+/// instances and maps. `maps` are the maps that the instance writes.
 pub(super) fn make(
     plugin: &dyn Plugin,
     settings: &Map<String, Value>,

@@ -12,8 +12,8 @@ use super::bindings::Bound;
 use super::creation::NamedInstance;
 use crate::{Action, BindingId, CallLimits, Gate, GateOrder};
 
-/// Code of a plugin at a position (*Router Plugins*, section 4): the type, which stands for the position, in
-/// the upper 16 bits, and the plugin's number in the lower 16 bits.
+/// Code of a plugin at a position (*Router Plugins*, section 4). The upper 16 bits are the code's type, which
+/// stands for the position; the lower 16 bits are the plugin's number.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, serde::Serialize)]
 #[serde(transparent)]
 pub struct PluginCode(pub u32);
@@ -24,7 +24,7 @@ impl PluginCode {
         Self((position as u32 + 1) << 16 | u32::from(number))
     }
 
-    /// Returns the type: 1 for the position `early`, up to 5 for `copy`.
+    /// Returns the type, which stands for the position: 1 for `early`, up to 5 for `copy`.
     pub fn kind(self) -> u16 {
         (self.0 >> 16) as u16
     }
@@ -82,7 +82,7 @@ pub struct PluginStatement {
 pub struct InstanceDescription {
     /// Name of the instance.
     pub name: String,
-    /// Name of its plugin.
+    /// Name of the instance's plugin.
     pub plugin: &'static str,
     /// Settings of the instance, as written.
     pub settings: Map<String, Value>,
@@ -166,7 +166,7 @@ pub(super) fn describe_bindings<S: Clone + Eq + Hash + fmt::Display, F: Clone>(
     unit.bindings_by_age().filter(|(_, bound)| which(bound)).map(describe).collect()
 }
 
-/// Describes a plugin. `number` is the plugin's part of its codes.
+/// Describes a plugin. `number` is the plugin's number, which its codes contain.
 pub(super) fn describe(plugin: &dyn Plugin, number: u16) -> PluginDescription {
     PluginDescription {
         name: plugin.name(),
@@ -182,7 +182,7 @@ pub(super) fn describe(plugin: &dyn Plugin, number: u16) -> PluginDescription {
     }
 }
 
-/// Returns the complete declaration of a plugin. `number` is the plugin's part of its codes.
+/// Returns the complete declaration of a plugin. `number` is the plugin's number, which its codes contain.
 pub(super) fn state(plugin: &dyn Plugin, number: u16) -> PluginStatement {
     PluginStatement {
         description: describe(plugin, number),

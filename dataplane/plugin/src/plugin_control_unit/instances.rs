@@ -13,7 +13,7 @@ use super::{Error, MOST_INSTANCES};
 use crate::PluginChange;
 use crate::declaration::settings::{Numbers, names_instance, prepare};
 
-/// Id of an instance, with its host companion; `None` if its plugin has none.
+/// Id of an instance, and its host companion; the companion is `None` if the plugin has none.
 pub type HostCompanion = (InstanceId, Option<Box<dyn Instance>>);
 
 /// Instances of a router by id: names, plugins, settings and maps.
@@ -43,8 +43,8 @@ impl InstanceRegistry {
         self.ports = ports;
     }
 
-    /// Creates the instances that [`PluginChange::again`] needs for worker `worker`: one for each
-    /// `AddInstance` in `changes`.
+    /// Creates the instances that [`PluginChange::again`] needs to copy `changes` for worker `worker`: one
+    /// for each `AddInstance` in `changes`.
     pub fn further<G>(
         &self,
         changes: &[PluginChange<G>],
@@ -104,10 +104,10 @@ impl InstanceRegistry {
         Ok(&self.named(instance)?.1.maps)
     }
 
-    /// Returns a map that an instance writes, by the names of both.
+    /// Returns the map `map` that the instance `instance` writes.
     ///
     /// # Errors
-    /// [`Unknown`](Error::Unknown), or [`NoMaps`](Error::NoMaps) if the plugin declares none.
+    /// [`Unknown`](Error::Unknown), or [`NoMaps`](Error::NoMaps) if the instance's plugin declares no maps.
     pub fn map_named(&self, instance: &str, map: &str) -> Result<Arc<SharedMap>, Error> {
         let maps = self.maps(instance)?;
         if maps.is_empty() {
@@ -118,8 +118,8 @@ impl InstanceRegistry {
         found.cloned().ok_or_else(|| Error::unknown("map", map, names()))
     }
 
-    /// Creates a host companion for an instance with these settings, as written; `None` if the plugin has no
-    /// host companion.
+    /// Creates the host companion of an instance from the instance's settings, as the user wrote them; `None`
+    /// if the plugin has no host companion.
     pub fn host_companion(
         &self,
         plugin: &dyn Plugin,
@@ -170,7 +170,7 @@ impl InstanceRegistry {
     }
 
     /// Creates successors of an instance from its recorded settings, one for each of `workers` workers. They
-    /// replace an instance in quarantine.
+    /// serve to replace an instance in quarantine.
     pub fn afresh(&self, instance: &str, workers: usize) -> Result<Successors, Error> {
         let (id, named) = self.named(instance)?;
         let maps = HeldMaps { own: named.maps.clone(), reads: Vec::new() };
@@ -218,7 +218,7 @@ impl InstanceRegistry {
         Ok(())
     }
 
-    /// Returns a free id and a record for a new instance. The caller adds the record with
+    /// Returns a free id, and a record for a new instance. Doesn't add the record: the caller does so with
     /// [`insert`](Self::insert).
     pub(super) fn prepare(
         &self,
@@ -284,8 +284,8 @@ impl InstanceRegistry {
         self.iter().filter(move |(_, named)| named.plugin.name() == plugin && named.held.is_none())
     }
 
-    /// Returns the maps of an instance after an upgrade to `plugin`. A map stays if both versions declare it
-    /// with the same shape.
+    /// Returns the maps that an instance has after an upgrade to `plugin`. A map stays if both versions
+    /// declare it with the same shape.
     ///
     /// # Errors
     /// [`InUse`](Error::InUse) if another instance reads a map that doesn't stay.

@@ -45,7 +45,7 @@ use checks::{check_position, in_use};
 use description::{describe_bindings, describe_gate, describe_instance};
 use gates::GateRegistry;
 
-/// Maximum number of instances, and of plugins: their ids have 16 bits.
+/// Maximum number of instances, and also maximum number of plugins: the ids of both have 16 bits.
 const MOST_INSTANCES: usize = 1 << 16;
 
 /// Control side of plugins: plugin types, names and bindings. `S` is a filter as written, `F` a compiled
@@ -106,8 +106,8 @@ impl<S: Clone + Eq + Hash + fmt::Display, F: Clone> PluginControlUnit<S, F> {
         &self.bindings
     }
 
-    /// Returns the changes that give a new worker, the one with the highest number, all gates, instances and
-    /// bindings. Bindings come in the order of age, the oldest first.
+    /// Returns the changes that give a new worker all gates, instances and bindings. The new worker is the
+    /// one with the highest number. Bindings come in the order of age, the oldest first.
     pub fn populate(&self) -> Result<Vec<PluginChange<F>>, Error> {
         let mut changes: Vec<_> = self.gates.all().iter().map(gates::add).collect();
         for (id, named) in self.instances.iter() {
@@ -383,7 +383,8 @@ impl<S: Clone + Eq + Hash + fmt::Display, F: Clone> PluginControlUnit<S, F> {
         self.instances.iter().map(|(id, named)| (id, &*named.name, named.plugin.name()))
     }
 
-    /// Names an action for users, without the ports that it sends to.
+    /// Returns the name of an action for users. The name doesn't contain the ports to which the action sends
+    /// packets.
     pub fn action_name(&self, action: &Action) -> String {
         match action {
             Action::Instance(id) => format!("instance {:?}", self.instance_name(*id)),

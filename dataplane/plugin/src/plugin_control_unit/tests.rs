@@ -125,8 +125,8 @@ fn binding_number_is_never_reused() {
     assert_eq!(unit.binding_registry().numbered(numbered), Some(first));
     unit.remove_binding(first).unwrap();
     assert_eq!(unit.binding_registry().numbered(numbered), None);
-    // The unit reuses the id of a removed binding, but never its number. This also holds after the removal of
-    // an instance with all its bindings.
+    // The unit may give the id of a removed binding to a new one, but never the number. This also holds after
+    // the removal of an instance with all its bindings.
     let second = bind_80(&mut unit, "q1", "monitor").unwrap();
     assert_eq!(second, first);
     assert!(number(&unit, second) > numbered);
@@ -271,7 +271,7 @@ fn new_worker_gets_the_state_of_the_others() {
         create(&mut unit, name).unwrap();
         bind_80(&mut unit, name, "monitor").unwrap();
     }
-    // After the removal, the youngest binding gets the free id 0.
+    // The removal frees the id 0, and the youngest binding gets this id.
     unit.deregister_instance("a", "monitor", &"dport 80".to_owned(), None).unwrap();
     assert_eq!(bind_80(&mut unit, "a", "monitor").unwrap(), BindingId(0));
     let mut worker = WorkerPlugins::<Exact>::new();

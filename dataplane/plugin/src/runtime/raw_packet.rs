@@ -23,7 +23,7 @@ pub(crate) struct Written {
 }
 
 impl Written {
-    /// Reads the plugin's fields from a description.
+    /// Copies the fields that the plugin may write from a packet's description.
     #[inline]
     pub fn of(packet: &RawPacket) -> Self {
         let RawPacket { tag, verdict, reason, target, until, .. } = *packet;
@@ -73,7 +73,8 @@ pub(crate) fn verdict_of(written: Written) -> Result<Verdict, WrongVerdict> {
     }
 }
 
-/// Describes packet `number` with a window of `window` bytes. The caller sets the address of the window.
+/// Describes packet `number` of a call, whose window has `window` bytes. The caller adds the address of the
+/// window.
 #[inline]
 pub(crate) fn describe(number: usize, key: &FlowKey, packet: &Packet, window: usize) -> RawPacket {
     let (length, network) = (packet.len(), packet.network_offset());
@@ -175,7 +176,8 @@ pub(crate) fn resize(packet: &mut Packet, bytes: i32) -> bool {
     front.map(|front| front.fill(0)).is_some()
 }
 
-/// Whether the router uses the changes that the plugin made to a packet with this verdict.
+/// Whether the router takes over the plugin's changes to a packet with this verdict. It doesn't if the
+/// verdict drops or consumes the packet, or is a fault.
 #[inline]
 pub(crate) fn goes_on(verdict: Verdict) -> bool {
     !matches!(verdict, Verdict::Drop(_) | Verdict::Consume | Verdict::Fault)

@@ -7,7 +7,7 @@ pub(crate) struct ServiceState {
     /// Words of 8 bytes, so the memory is aligned for every structure.
     words: Box<[u64]>,
     bytes: usize,
-    /// Whether the router has written a state that the plugin hasn't got yet.
+    /// Whether the router has written a state that the plugin hasn't received yet.
     pub is_news: bool,
 }
 

@@ -15,8 +15,8 @@ fn sent(port: u16) -> Sent {
     Sent { flow: 0, port, bytes: vec![0x11; 90] }
 }
 
-/// Returns the C source of a plugin with `keys` in its manifest. `body` may define `millrace_init` and
-/// `millrace_packets`; otherwise the text does.
+/// Returns the C source of a plugin with `keys` in its manifest and with the code `body`. Adds a function
+/// that does nothing for each of `millrace_init` and `millrace_packets` that `body` doesn't define.
 pub fn text(keys: &str, body: &str) -> String {
     let unless = |name: &str, text: &'static str| if body.contains(name) { "" } else { text };
     let manifest = format!(

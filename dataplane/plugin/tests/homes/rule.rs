@@ -13,7 +13,7 @@ use serde_json::json;
 /// Window of plugins in other runtimes: number of packet bytes that they see without a host function.
 const WINDOW: usize = 64;
 
-/// Source language of the plugin to compare with.
+/// Source language of the plugin with which the rule is compared.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum RuleIn {
     /// C, which can return invalid tags.

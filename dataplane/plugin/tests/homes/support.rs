@@ -111,7 +111,7 @@ pub struct Sent {
     pub bytes: Vec<u8>,
 }
 
-/// Number of the flow whose packets have no flow state.
+/// Number of a flow that gets no flow state.
 pub const STATELESS: u16 = 4;
 /// Offset of the instance's part in a state block.
 const OFFSET: usize = 8;
@@ -126,7 +126,8 @@ impl FlowStates for Blocks {
     }
 }
 
-/// Queue backlogs derived from the packet's length. A packet whose length is a multiple of 5 has none.
+/// Source of queue backlogs, which it derives from the packet's length. A packet whose length is a multiple
+/// of 5 has no known backlog.
 struct Queues;
 
 impl Backlogs for Queues {
@@ -288,7 +289,8 @@ impl Bench {
     }
 }
 
-/// Creates a packet. Its offsets are those behind an Ethernet and an IPv4 header.
+/// Creates a packet. Sets its offsets as if an Ethernet header and an IPv4 header were in front of the
+/// transport header.
 fn packet(pool: &Pool, sent: &Sent) -> Packet {
     let mut packet = pool.packet_from(&sent.bytes).unwrap();
     packet.set_network(14.min(sent.bytes.len()));

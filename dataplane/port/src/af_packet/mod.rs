@@ -4,9 +4,9 @@
 //! the kernel. [`Options::filter`] keeps frames that are for the kernel out of the port.
 //!
 //! The port corrects received frames in two ways. The kernel removes the outer VLAN tag of a frame and
-//! reports it separately; the port inserts it again. The kernel also reports partial transport checksums, and
-//! the segment size of GSO packets (`struct virtio_net_hdr`). The port completes the checksums and segments
-//! the GSO packets.
+//! reports the tag separately; the port inserts the tag again. The kernel also reports partial transport
+//! checksums, and the segment size of GSO packets (`struct virtio_net_hdr`). The port completes the checksums
+//! and segments the GSO packets.
 //!
 //! Counters: *transmitted* are the frames that `sendmmsg` took. Frames for which the kernel had no slot
 //! (`PACKET_STATISTICS`) count as received and dropped.
@@ -135,7 +135,7 @@ impl AfPacket {
         self.accept(pool, packet, vnet, header);
     }
 
-    /// Corrects a frame and appends it to the backlog, in segments if necessary.
+    /// Corrects a frame and appends it to the backlog. If the frame is a GSO packet, appends its segments.
     fn accept(&mut self, pool: &Pool, packet: Option<Packet>, vnet: [u8; VNET_HEADER], header: &Header) {
         let Some(mut packet) = packet else { return self.drops.add(DropReason::NoMemory, 1) };
         let [flags, segment_type, _, _, size @ .., a, b, c, d] = vnet;

@@ -23,11 +23,12 @@ pub struct Options {
     /// Number of frames in the receive ring: a power of two, 64 to 32,768. Default: 4,096, which takes 8 MiB
     /// at an MTU of 1,500. Rings that would take more than 64 MiB are shortened.
     pub ring_size: u32,
-    /// eBPF socket filter; the port receives only frames that it accepts. Default: none, so all frames.
+    /// eBPF socket filter. The port receives only frames that the filter accepts. Default: no filter, so all
+    /// frames.
     pub filter: Option<OwnedFd>,
     /// Whether the port completes transport checksums that look partial although the kernel doesn't report
-    /// them as partial: see [`partial_checksum`](crate::partial_checksum). It always completes checksums that
-    /// the kernel reports as partial. Default: yes.
+    /// them as partial: see [`partial_checksum`](crate::partial_checksum). Checksums that the kernel reports
+    /// as partial are always completed. Default: yes.
     pub partial_checksums: bool,
 }
 

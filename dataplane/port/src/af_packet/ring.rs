@@ -68,8 +68,8 @@ pub(super) struct RingSize {
 }
 
 impl RingSize {
-    /// Sets up a ring of `slots` frames of `frame` bytes each; fewer slots if they would take too much
-    /// memory.
+    /// Sets up a ring of `slots` frames of `frame` bytes each. If these would take too much memory, the ring
+    /// gets fewer slots.
     pub(super) fn set(fd: BorrowedFd<'_>, slots: u32, frame: usize) -> io::Result<Self> {
         let slot_size = (frame + SLOT_OVERHEAD).next_power_of_two();
         let block = slot_size.max(BLOCK);

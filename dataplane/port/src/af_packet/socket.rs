@@ -63,7 +63,7 @@ fn bind_receiver(fd: BorrowedFd<'_>, options: &Options) -> Result<RingSize, Port
     Ok(ring)
 }
 
-/// Configures and binds the sending socket. It is bound to no protocol, so it receives nothing.
+/// Configures and binds the sending socket. The socket is bound to no protocol, so it receives nothing.
 fn bind_sender(fd: BorrowedFd<'_>, options: &Options) -> Result<(), PortError> {
     let explain = |call| move |error| explain(options, call, error);
     // The bypass skips tcx egress as well. Otherwise the program there would redirect the router's frames as
@@ -99,8 +99,8 @@ fn bind(fd: BorrowedFd<'_>, ifindex: u32, protocol: u16) -> io::Result<()> {
     if answer == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
-/// Reads a frame from the receiving socket's queue, with a virtio header before it. Returns the length; 0
-/// without a frame.
+/// Reads a frame, preceded by its virtio header, from the receiving socket's queue into `into`. Returns the
+/// number of bytes read; 0 without a frame.
 pub(super) fn read_copy(fd: BorrowedFd<'_>, into: &mut [u8]) -> usize {
     // SAFETY: `into` is writable for its length.
     let length =

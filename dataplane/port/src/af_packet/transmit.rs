@@ -1,7 +1,7 @@
 //! Transmission by AF_PACKET: one system call per batch.
 //!
 //! `sendmmsg` gathers a packet from its memory frames, and takes frames of any length. When the call ends,
-//! the kernel has its copy, so memory frames return to the pool at once.
+//! the kernel has copied the packets, so their memory frames return to the pool at once.
 
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd};

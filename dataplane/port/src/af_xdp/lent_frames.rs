@@ -4,8 +4,8 @@ use millrace_packet::{FRAME_SIZE, Packet, Pool};
 
 use super::ring::Address;
 
-/// Memory frames of one pool that are lent to the kernel. Only a lent frame can be taken back, whatever the
-/// kernel writes into its rings.
+/// Memory frames of one pool that are lent to the kernel. Whatever the kernel writes into its rings, the port
+/// takes back only memory frames that are lent.
 #[derive(Debug)]
 pub(super) struct LentFrames {
     pool: Pool,
@@ -25,14 +25,14 @@ impl LentFrames {
         &self.pool
     }
 
-    /// Returns the offset of the packet's first byte in the pool's region; `None` for a packet of another
+    /// Returns the offset of the packet's first byte in the pool's memory; `None` for a packet of another
     /// pool.
     #[inline]
     fn address(&self, packet: &Packet) -> Option<usize> {
         Some(packet.data().as_ptr().addr().wrapping_sub(self.start)).filter(|address| *address < self.length)
     }
 
-    /// Returns whether all frames of the packet belong to this pool.
+    /// Returns whether all memory frames of the packet belong to this pool.
     pub(super) fn owns(&self, packet: &Packet) -> bool {
         let frames = packet.frames();
         frames
@@ -40,8 +40,8 @@ impl LentFrames {
             .all(|address| address < self.length)
     }
 
-    /// Lends a packet of one frame to the kernel. Returns a packet of another pool, or of several frames, as
-    /// an error.
+    /// Lends a packet of one memory frame to the kernel. Returns a packet of another pool, or of several
+    /// memory frames, as an error.
     #[inline]
     pub(super) fn lend(&mut self, packet: Packet) -> Result<Address, Packet> {
         let Some(address) = self.address(&packet) else { return Err(packet) };
@@ -53,15 +53,15 @@ impl LentFrames {
         Ok(address as Address)
     }
 
-    /// Lends an empty frame to the kernel for reception; `None` when the pool has none.
+    /// Lends an empty memory frame to the kernel for reception; `None` when the pool has none.
     #[inline]
     pub(super) fn lend_empty(&mut self) -> Option<Address> {
         let address = self.lend(self.pool.allocate()?).ok()?;
         Some(address - address % FRAME_SIZE as Address)
     }
 
-    /// Takes a memory frame back from the kernel, as a packet of `length` bytes from `address` on. `None`
-    /// when the frame was not lent.
+    /// Takes a memory frame back from the kernel, as a packet of `length` bytes from `address` on. `None` if
+    /// this memory frame was not lent.
     #[inline]
     pub(super) fn take_back(&mut self, address: Address, length: u32) -> Option<Packet> {
         let (index, offset) = (address / FRAME_SIZE as u64, (address % FRAME_SIZE as u64) as u16);
@@ -77,12 +77,12 @@ impl LentFrames {
         unsafe { self.pool.packet_from_raw(index as u32, offset, length) }
     }
 
-    /// Returns the number of frames that the kernel holds.
+    /// Returns the number of memory frames that the kernel holds.
     pub(super) fn count(&self) -> u32 {
         self.lent.iter().map(|word| word.count_ones()).sum()
     }
 
-    /// Returns all lent frames to the pool. The caller ensures that the kernel no longer touches them.
+    /// Returns all lent memory frames to the pool. The caller ensures that the kernel no longer touches them.
     pub(super) fn take_back_all(&mut self) {
         for index in 0..self.pool.capacity() {
             drop(self.take_back(u64::from(index) * FRAME_SIZE as u64, 0));

@@ -45,10 +45,9 @@ use transmit::Transmitter;
 const XDP_HEADROOM: usize = 256;
 /// Length of a link header with two VLAN tags.
 const MAX_LINK_HEADER: usize = ethernet::HEADER_LEN + 8;
-/// Length of a link header with one VLAN tag, the longest header that the kernel accepts in a redirected
-/// frame.
+/// Length of a link header with one VLAN tag. The kernel accepts no longer link header in a redirected frame.
 const REDIRECTED_LINK_HEADER: usize = ethernet::HEADER_LEN + 4;
-/// Largest MTU whose frames fit one memory frame, VLAN tags included.
+/// Largest MTU at which a frame, including VLAN tags, fits one memory frame.
 const SINGLE_FRAME_MTU: u16 = (FRAME_SIZE - XDP_HEADROOM - MAX_LINK_HEADER) as u16;
 /// Number of entries of a ring that a socket must have but this port doesn't use.
 const UNUSED_RING: u32 = 64;
@@ -74,12 +73,12 @@ pub struct AfXdp {
     capabilities: Capabilities,
 }
 
-/// Sockets of a port that is not open yet, one per queue. Their creation needs privileges.
+/// Sockets of a port that is not open yet, one per queue. Creating them needs privileges.
 #[derive(Debug)]
 pub struct Sockets(Vec<OwnedFd>);
 
 impl AfXdp {
-    /// Creates a socket for each queue, in the calling thread's network namespace, without binding it.
+    /// Creates a socket for each queue, in the calling thread's network namespace, and does not bind it.
     ///
     /// # Errors
     /// [`PortError`]: no queue, no permission, ring sizes out of range.
@@ -93,8 +92,8 @@ impl AfXdp {
         made.collect::<Result<_, _>>().map(Sockets)
     }
 
-    /// Opens a socket for each queue and lends it frames of `pool`. All packets of this port come from that
-    /// pool. Waits up to 1 s for a queue that is still in use.
+    /// Opens a socket for each queue and lends it memory frames of `pool`. All packets of this port come from
+    /// that pool. Waits up to 1 s for a queue that is still in use.
     ///
     /// # Errors
     /// [`PortError`]: no such device or queue, no permission, queue in use, no memory, ring sizes out of
@@ -105,7 +104,7 @@ impl AfXdp {
     }
 
     /// Opens the port with sockets that were created for the same options. This needs only the capability
-    /// CAP_IPC_LOCK, for the memory.
+    /// CAP_IPC_LOCK, to lock the packet memory.
     ///
     /// # Errors
     /// [`PortError`]: no such device or queue, queue in use, no memory.
@@ -206,7 +205,8 @@ impl AfXdp {
         }
     }
 
-    /// Returns the number of received frames that the kernel dropped, and of outgoing frames that it refused.
+    /// Returns two numbers: received frames that the kernel dropped, and outgoing frames that the kernel
+    /// refused.
     fn kernel_losses(&self) -> (u64, u64) {
         let statistics = self.queues.iter().map(|(_, socket, _)| socket.statistics());
         statistics.fold((0, 0), |(received, sent), socket| {

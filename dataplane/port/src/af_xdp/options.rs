@@ -28,8 +28,8 @@ pub enum ProgramMode {
 
 /// Number of entries of each socket's rings: powers of two, 64 to 32,768; 2,048 each by default.
 ///
-/// Receive and fill ring limit the number of frames that can arrive while the worker is busy. The fill ring
-/// holds as many memory frames of the pool as it has entries.
+/// The receive ring and the fill ring limit the number of frames that can arrive while the worker is busy.
+/// Each entry of the fill ring holds a memory frame of the pool.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct RingSizes {
     /// Entries for received pieces of frames that the port has not read yet.
@@ -78,8 +78,8 @@ impl RingSizes {
 
 /// Busy polling: the worker's own system calls drive reception instead of interrupts (`SO_PREFER_BUSY_POLL`).
 ///
-/// Busy polling pays if the NIC's interrupts would disturb the worker: it costs one call per batch, and
-/// avoids interrupts while the worker polls.
+/// Busy polling costs one system call per batch, and avoids interrupts while the worker polls. So it pays if
+/// the NIC's interrupts would disturb the worker.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct BusyPoll {
     /// Maximum time for which a call polls the device, in microseconds; 20 is usual.
@@ -109,10 +109,10 @@ pub struct Options {
     pub rings: RingSizes,
     /// Copy or zero-copy mode. Default: [`Bind::Auto`].
     pub bind: Bind,
-    /// Whether packets may consist of several memory frames. This is needed for an MTU above the capacity of
-    /// one memory frame, 1,770 bytes with two VLAN tags. It needs Linux 6.6, and in the driver an XDP program
-    /// with `xdp.frags`. With a program in the generic hook the port always tries it, because hosts on
-    /// virtual links send GSO packets then. Default: yes if the MTU needs it.
+    /// Whether packets may consist of several memory frames. An MTU above the capacity of one memory frame
+    /// (1,770 bytes with two VLAN tags) needs this. It requires Linux 6.6, and in native mode an XDP program
+    /// with `xdp.frags`. If the program runs in the generic hook, the port always tries to use several memory
+    /// frames, because hosts on virtual links then send GSO packets. Default: yes if the MTU needs it.
     pub scatter: bool,
     /// Mode of the XDP program. Default: [`ProgramMode::Native`].
     pub program: ProgramMode,

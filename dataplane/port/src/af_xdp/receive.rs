@@ -6,7 +6,8 @@ use super::lent_frames::LentFrames;
 use super::socket::Socket;
 use crate::Arrivals;
 
-/// Number of free memory frames that a refill leaves in the pool, once the fill ring holds as many.
+/// Number of free memory frames that a refill leaves in the pool. While the fill ring holds fewer frames than
+/// this number, a refill takes up to half of the pool's free memory frames instead.
 const RESERVE: u32 = 256;
 
 /// Receiver of one socket.
@@ -24,7 +25,7 @@ impl Receiver {
         Self { partial: None, missing: fill_size, arrivals: Arrivals::default() }
     }
 
-    /// Clears the flag that the queue is drained, because only a read of the ring can set it.
+    /// Clears the flag that the queue is drained. Only the next read of the ring can set it again.
     #[inline]
     pub(super) fn begin(&mut self) {
         self.arrivals.drained = false;
@@ -77,7 +78,7 @@ impl Receiver {
         if continued { None } else { self.partial.take() }
     }
 
-    /// Refills the fill ring as far as the pool allows, and wakes a driver that waits for frames.
+    /// Refills the fill ring as far as the pool allows, and wakes a driver that waits for memory frames.
     #[inline]
     pub(super) fn refill(&mut self, socket: &mut Socket, lent: &mut LentFrames) {
         if self.missing > 0 {

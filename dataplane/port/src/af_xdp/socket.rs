@@ -14,8 +14,8 @@ use crate::{PortError, socket_option};
 /// Socket option `XDP_MAX_TX_SKB_BUDGET`: maximum number of frames that a call sends in copy mode. It is
 /// fixed at 32 before Linux 6.17.
 const XDP_MAX_TX_SKB_BUDGET: i32 = 9;
-/// Time after which opening a busy queue fails. The socket of an ended process holds its queue for up to 50
-/// ms, and longer on a busy machine.
+/// Time for which the port retries to open a queue that is in use. The socket of an ended process holds its
+/// queue for up to 50 ms, and longer on a busy machine.
 const BUSY_FOR: Duration = Duration::from_secs(1);
 const BUSY_STEP: Duration = Duration::from_millis(5);
 
@@ -165,8 +165,8 @@ fn tune(fd: BorrowedFd<'_>, options: &Options) {
     }
 }
 
-/// Binds to the queue. Returns whether packets of several memory frames are possible. If the MTU doesn't need
-/// them, retries without them after an error.
+/// Binds to the queue. Returns whether packets may consist of several memory frames. If binding with several
+/// memory frames fails, and the MTU doesn't need them, binds without them.
 fn bind(fd: BorrowedFd<'_>, options: &Options, queue: u32) -> io::Result<bool> {
     let copy = match (options.bind, options.program) {
         (Bind::ZeroCopy, _) => libc::XDP_ZEROCOPY,

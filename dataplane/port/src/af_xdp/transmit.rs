@@ -10,7 +10,8 @@ use super::ring::Descriptor;
 use super::socket::Socket;
 use crate::BatchSend;
 
-/// Maximum number of pieces of a packet that the kernel joins in copy mode: `MAX_SKB_FRAGS`, and the first.
+/// Maximum number of pieces of a packet that the kernel joins in copy mode: the first piece, and 17 fragments
+/// (`MAX_SKB_FRAGS`).
 const MAX_PIECES: usize = 18;
 /// Maximum number of system calls per [`Transmitter::flush`]. At 32 frames per call they empty the largest
 /// ring.
@@ -21,9 +22,9 @@ const MIN_FRAME: usize = 14;
 /// Minimum number of packets of a batch for the alternative sender. That sender costs some 5.5 µs more per
 /// call than the socket, because it runs a program on live frames.
 ///
-/// Measured by `bench levels --case crossover`, with frames of 60 bytes. If the other end drops in its
-/// driver, the alternative sender is cheaper from 16 frames on; if a host's kernel receives, from 25 on. With
-/// frames of 1,514 bytes, it is cheaper from 22, and from 40 to 51 frames on. The constant is between these
+/// Measured by `bench levels --case crossover`: number of frames from which the alternative sender is
+/// cheaper. With frames of 60 bytes, it is 16 if the other end drops them in its driver, and 25 if a host's
+/// kernel receives them. With frames of 1,514 bytes, it is 22 and 40 to 51. The constant is between these
 /// figures, because a port doesn't know its other end.
 pub const LEAST_BATCH: usize = 24;
 
@@ -42,9 +43,9 @@ pub(super) struct Transmitter {
 }
 
 impl Transmitter {
-    /// Sends a whole batch by `batch_send` instead of the ring. Conditions: the batch has at least
-    /// [`LEAST_BATCH`] packets, the sender takes packets of their lengths, and the ring is empty. Returns
-    /// whether the batch was sent.
+    /// Sends a whole batch by `batch_send` instead of the ring, under three conditions: the batch has at
+    /// least [`LEAST_BATCH`] packets, `batch_send` accepts the packets' lengths, and the ring is empty.
+    /// Returns whether the batch was sent.
     #[inline]
     pub(super) fn send_batch(&mut self, socket: &mut Socket, limit: usize, batch: &mut Batch) -> bool {
         let Some(way) = &mut self.batch_send else { return false };
@@ -152,7 +153,7 @@ impl Transmitter {
         self.count(length);
     }
 
-    /// Sends a copy in one frame, or in a chain if the socket accepts chains.
+    /// Sends a copy of the packet: in one memory frame, or in several if the socket accepts such packets.
     #[cold]
     fn send_copied(&mut self, socket: &mut Socket, lent: &mut LentFrames, packet: &Packet) {
         let Some(mut copy) = lent.pool().allocate() else {
@@ -220,7 +221,7 @@ impl Transmitter {
         }
     }
 
-    /// Returns sent memory frames to the pool, and their number to the caller.
+    /// Returns sent memory frames to the pool. Returns their number.
     #[inline]
     fn complete(&mut self, socket: &mut Socket, lent: &mut LentFrames) -> u32 {
         let mut completed = 0;
@@ -252,8 +253,8 @@ impl Transmitter {
     }
 }
 
-/// Returns whether the same call may succeed at once. It may if the call's budget was used up, or if memory
-/// was missing that completed frames have freed.
+/// Returns whether the same call may succeed if it is repeated at once. It may if the call's budget was used
+/// up, or if memory was missing and completed frames have freed memory since.
 fn may_pass(error: &io::Error) -> bool {
     matches!(error.raw_os_error(), Some(libc::EAGAIN | libc::EBUSY | libc::ENOBUFS))
 }

@@ -7,7 +7,7 @@ use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _, OpenOptionsExt as _,
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Mode of a recording, readable only by its owner, because it shows the traffic.
+/// Mode of a recording's file. Only its owner can read it, because it shows the traffic.
 const MODE: u32 = 0o600;
 /// Number of temporary names tried for a new file, because some may be in use.
 const NAMES: usize = 16;
@@ -16,8 +16,8 @@ const NAMES: usize = 16;
 const SINKS: [(u32, u32); 3] = [(1, 3), (1, 5), (1, 7)];
 
 /// Creates a recording with mode 0600, and replaces an existing file by a rename. Programs that have the old
-/// file open keep its contents. An existing file must meet the conditions of [`create_output`]. Data for
-/// `/dev/null`, `/dev/zero` and `/dev/full` go directly to the device.
+/// file open keep its contents. An existing file must meet the conditions of [`create_output`]. If `path` is
+/// `/dev/null`, `/dev/zero` or `/dev/full`, opens the device itself.
 pub fn create_recording(path: &Path) -> io::Result<File> {
     match check_recording(path)? {
         Some(known) if known.file_type().is_char_device() => {
@@ -125,7 +125,7 @@ pub(crate) fn refuse_link(known: &Metadata) -> io::Result<()> {
     if known.is_symlink() { Err(refused(LINK)) } else { Ok(()) }
 }
 
-/// Refuses all but regular files of the caller's user with one name.
+/// Refuses every file that is not regular, belongs to another user, or has several names (hard links).
 fn refuse_foreign(known: &Metadata) -> io::Result<()> {
     if !known.is_file() || known.nlink() != 1 {
         return Err(refused("it is not a regular file, or has several hard links; choose another file"));

@@ -15,8 +15,8 @@ pub(super) struct Link {
     settings: Impairment,
     random: Random,
     waiting: BinaryHeap<Reverse<Waiting>>,
-    /// Number of packets that have entered the queue since the start. It keeps packets with the same due time
-    /// in order.
+    /// Number of packets that have entered the queue since the start. Each packet gets the current number,
+    /// which orders packets with the same due time.
     entered: u64,
     /// Due time of the last packet that was not reordered.
     last_due: Instant,
@@ -33,7 +33,8 @@ struct Waiting {
 }
 
 impl Link {
-    /// Creates one direction. `direction` separates the random sequences of the two directions.
+    /// Creates one direction. `direction`: 0 or 1, so that the two directions have different random
+    /// sequences.
     pub(super) fn new(settings: &Impairment, direction: u64) -> Self {
         Self {
             settings: settings.clone(),
@@ -112,8 +113,8 @@ impl Link {
         self.last_due
     }
 
-    /// Returns the time at which the link has sent a packet of `length` bytes, once it has sent all earlier
-    /// packets.
+    /// Returns the time at which the link has sent a packet of `length` bytes that enters now. The link first
+    /// sends all earlier packets.
     fn sent(&mut self, now: Instant, length: usize) -> Instant {
         let Some(BitRate(rate)) = self.settings.rate else { return now };
         let takes = Duration::from_nanos((length as f64 * 8e9 / rate).ceil() as u64);
@@ -129,15 +130,15 @@ impl Link {
     }
 }
 
-/// Copies a packet into memory frames of its own, so that every port can send the copy. `None` without
-/// memory.
+/// Copies a packet into memory frames of its own, so that every port can send the copy. `None` if the pool is
+/// empty.
 fn copy_whole(packet: &Packet, pool: &Pool) -> Option<Packet> {
     let mut copy = packet.copy(pool)?;
     copy.make_writable(pool).then_some(copy)
 }
 
-/// Flips one bit, counted from the packet's first bit. Without memory for a private copy, flips a bit of the
-/// first memory frame.
+/// Flips one bit, counted from the packet's first bit. If the pool has no memory for a private copy, flips a
+/// bit of the first memory frame.
 fn flip_bit(mut packet: Packet, pool: &Pool, bit: usize) -> Packet {
     let first = packet.data().len();
     let byte = if bit / 8 < first || packet.make_writable(pool) { bit / 8 } else { bit / 8 % first.max(1) };

@@ -11,8 +11,9 @@ pub struct Impairment {
     pub direction: ImpairmentDirection,
     /// Delay of every packet, at most an hour. Default: 0.
     pub delay: Duration,
-    /// Variation of the delay, which is uniform from `delay` - `jitter` to `delay` + `jitter`. At most
-    /// `delay`. Jitter alone changes no order, because a packet never overtakes an earlier one. Default: 0.
+    /// Maximum deviation from the delay, at most `delay`. The delay of a packet is uniform from `delay` -
+    /// `jitter` to `delay` + `jitter`. Jitter alone changes no order, because a packet never overtakes an
+    /// earlier one. Default: 0.
     pub jitter: Duration,
     /// Probability that a packet is lost, 0 to 1. Default: 0.
     pub loss: f64,

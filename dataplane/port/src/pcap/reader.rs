@@ -49,8 +49,8 @@ impl Recording {
         Self::parse(file).map_err(|problem| PortError::Format { path: path.to_owned(), problem })
     }
 
-    /// Reads a file that a configuration names, with the router's rights. It must be a regular file, and no
-    /// symbolic link.
+    /// Reads a file that a configuration names, and that the router opens with its own rights. It must be a
+    /// regular file, and no symbolic link.
     pub fn read_regular(path: &Path) -> Result<Self, PortError> {
         let failed = |source| PortError::File { path: path.to_owned(), source };
         let mut file = Vec::new();
@@ -138,8 +138,7 @@ impl Recording {
         Ok(())
     }
 
-    /// Adds the packet of a block. `last` is the time of the previous packet, which a packet without a time
-    /// gets.
+    /// Adds the packet of a block. A packet without a time gets `last`, the time of the previous packet.
     fn add_block(
         &mut self,
         file: &[u8],
@@ -203,8 +202,8 @@ fn check_link_type(link_type: u32) -> Result<(), String> {
     ))
 }
 
-/// Converts ticks of an interface to nanoseconds by its resolution: a power of ten, or of two if the upper
-/// bit is set.
+/// Converts ticks of an interface to nanoseconds. The resolution gives the number of ticks per second: the
+/// exponent of a power of ten, or of a power of two if the upper bit is set.
 fn nanoseconds(ticks: u64, interface: &InterfaceDescriptionBlock<'_>) -> u64 {
     let resolution = interface.options.iter().find_map(|option| match option {
         InterfaceDescriptionOption::IfTsResol(resolution) => Some(*resolution),

@@ -38,7 +38,7 @@ pub enum Direction {
 
 /// Writer of packets to a pcapng file with one Ethernet interface and times in nanoseconds.
 ///
-/// After the first error it writes nothing more, so the file is readable up to the error.
+/// After the first error the writer writes nothing more, so the file is readable up to the error.
 pub struct PcapngWriter<W: Write> {
     writer: PcapNgWriter<BufWriter<W>>,
     origin: Duration,
@@ -68,8 +68,8 @@ impl PcapngWriter<File> {
 }
 
 impl<W: Write> PcapngWriter<W> {
-    /// Starts a file in `output`. `origin` is added to all times. For the time of day, it is the time from
-    /// 1970 to [`Instant::ZERO`].
+    /// Starts a file in `output`. The writer adds `origin` to all times. If `origin` is the time from 1970 to
+    /// [`Instant::ZERO`], the file has times of day.
     pub fn new(output: W, origin: Duration) -> io::Result<Self> {
         let mut writer = PcapNgWriter::new(BufWriter::with_capacity(BUFFER, output)).map_err(into_io)?;
         let mut interface = InterfaceDescriptionBlock::new(DataLink::ETHERNET, 0);

@@ -3,8 +3,8 @@
 //! A host whose device offers checksum offload writes only the folded sum of the pseudo-header into the
 //! checksum field. On a physical link the NIC completes the checksum. On a virtual link no device completes
 //! it, and the frame carries no mark. So the port completes every checksum field that equals the
-//! pseudo-header's sum. In one packet of 65,536 the finished checksum equals that sum as well. Its completion
-//! gives the same value again, if the packet is intact.
+//! pseudo-header's sum. In one of 65,536 packets, a finished checksum has this value by chance. If the packet
+//! is intact, completing such a checksum gives the same value again.
 
 use millrace_packet::Packet;
 use millrace_wire::Protocol;
@@ -46,9 +46,9 @@ fn complete_field(packet: &mut Packet, header: &TransportHeader, at: usize) -> b
     field.map(|field| *field = checksum.to_be_bytes()).is_some()
 }
 
-/// Completes a checksum that is known to be partial. It covers all bytes from `start` on, and its field is
-/// `offset` bytes after `start`. Returns whether the port completed it. It does not if no Internet checksum
-/// has that offset, or the field lies beyond the first memory frame.
+/// Completes a checksum that is known to be partial. The checksum covers all bytes from `start` on, and its
+/// field is `offset` bytes after `start`. Returns whether the port completed it. The port leaves it unchanged
+/// if no Internet checksum has that offset, or the field lies beyond the first memory frame.
 pub fn complete_at(packet: &mut Packet, start: usize, offset: usize) -> bool {
     // Offsets of TCP and UDP; SCTP's field, at 8, needs a CRC.
     let protocol = match offset {

@@ -12,8 +12,8 @@ use millrace_wire::checksum::{checksum, sum_slices, transport_checksum};
 
 use super::transport_header::TransportHeader;
 
-/// Maximum number of bytes of link, network and transport header together. It has room for two tags, and for
-/// more extension headers than occur.
+/// Maximum length in bytes of link, network and transport header together. This is enough for two tags, and
+/// for more extension headers than occur.
 const MAX_HEADERS: usize = 256;
 
 /// Maximum number of segments of a GSO packet: 64 KiB in segments of 64 bytes. Senders with segmentation
@@ -21,7 +21,7 @@ const MAX_HEADERS: usize = 256;
 /// packets.
 const MOST_SEGMENTS: usize = 1024;
 
-/// Properties of a GSO packet that its bytes don't show.
+/// Properties of a GSO packet that its sender knows and that its bytes don't show.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Known {
     /// Transport payload of each segment in bytes, as the sender requested from its NIC. `None` if unknown:

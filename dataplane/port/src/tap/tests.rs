@@ -10,8 +10,8 @@ use super::*;
 const KERNEL: [u8; 4] = [10, 77, 0, 1];
 const OURS: [u8; 4] = [10, 77, 0, 2];
 
-/// Runs a test in its own network namespace, which ends with the thread. Without root it skips the test, or
-/// fails in CI, which promises root.
+/// Runs a test in its own network namespace, which ends with the thread. Without root, the test is skipped,
+/// or fails in CI, where root is required.
 fn in_namespace(test: fn(Pool)) {
     // SAFETY: the call only reads the caller's user id.
     if unsafe { libc::geteuid() } != 0 {

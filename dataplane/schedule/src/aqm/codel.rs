@@ -12,8 +12,8 @@ pub struct CodelSettings {
     /// Target: standing queueing delay that CoDel accepts, in nanoseconds. RFC 8289, 4.3 recommends 5 to 10 %
     /// of the interval.
     pub target: u64,
-    /// Time for which the queueing delay may stay above the target, in nanoseconds. It should be the slowest
-    /// round-trip time of most flows (RFC 8289, 4.2).
+    /// Time in nanoseconds for which the queueing delay may stay above the target. Most flows should have a
+    /// round-trip time of at most this interval (RFC 8289, 4.2).
     pub interval: u64,
     /// Whether CoDel marks packets of ECN-capable senders instead of dropping them (RFC 8289, 5.8, and RFC
     /// 3168).
@@ -21,7 +21,7 @@ pub struct CodelSettings {
 }
 
 impl Default for CodelSettings {
-    /// Returns a target of 5 ms, an interval of 100 ms and ECN marks, the recommendation of RFC 8289 for the
+    /// Returns a target of 5 ms, an interval of 100 ms and ECN marks, as RFC 8289 recommends for the
     /// Internet.
     fn default() -> Self {
         Self { target: 5_000_000, interval: 100_000_000, ecn: true }
@@ -38,8 +38,8 @@ pub(crate) struct Codel {
     dropping: bool,
 }
 
-/// Queue under CoDel, and the length of the largest packet seen. CoDel drops nothing from a queue that holds
-/// at most as many bytes as that packet.
+/// Queue that CoDel manages, with the length in bytes of the largest packet seen so far. While the queue
+/// holds no more bytes than this length, CoDel drops nothing.
 pub(crate) struct CodelQueue<'a, T> {
     pub arena: &'a mut Arena<T>,
     pub list: &'a mut List,
@@ -114,8 +114,8 @@ impl Codel {
         (Some(held), may_drop)
     }
 
-    /// Enters the dropping state. If the last dropping state ended less than 16 intervals ago, its drop rate
-    /// continues.
+    /// Enters the dropping state. If the last dropping state ended less than 16 intervals ago, continues near
+    /// the drop rate of that state.
     #[cold]
     fn enter_dropping(&mut self, settings: &CodelSettings, now: u64) {
         self.dropping = true;

@@ -48,8 +48,8 @@ pub struct RedSettings {
 }
 
 impl Default for RedSettings {
-    /// Returns thresholds of 30 and 90 packets of 1,000 bytes at 100 Mb/s, a probability of 10 %, gentle mode
-    /// and ECN marks.
+    /// Returns default settings: thresholds of 30 and 90 packets of 1,000 bytes at 100 Mb/s, a probability of
+    /// 10 %, gentle mode and ECN marks.
     fn default() -> Self {
         Self {
             unit: RedUnit::Bytes,
@@ -93,8 +93,8 @@ pub(crate) enum RedVerdict {
     Drop(DropCause),
 }
 
-/// RED state of one queue. `count` is the count of the RED paper: packets since the last chosen packet, -1
-/// while the average is below the minimum.
+/// RED state of one queue. `count` is the variable of this name in the RED paper: the number of packets since
+/// the last marked or dropped packet, -1 while the average is below the minimum.
 #[derive(Clone, Debug)]
 pub(crate) struct Red {
     pub settings: RedSettings,
@@ -112,7 +112,8 @@ impl Red {
         Self { settings, average: 0.0, count: -1, idle_since: Some(Instant::ZERO), random }
     }
 
-    /// Changes the settings. The average stays; a change of unit converts it by the mean packet length.
+    /// Changes the settings. The average stays. If the unit changes, the average is converted by the mean
+    /// packet length.
     pub fn set(&mut self, settings: RedSettings) {
         let (before, packet) = (self.settings.unit, f64::from(settings.mean_packet));
         match (before, settings.unit) {

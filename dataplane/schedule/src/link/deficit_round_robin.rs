@@ -17,7 +17,7 @@ struct Entry {
     child: u32,
 }
 
-/// Children of a node with their quanta, and the round of the backlogged children.
+/// Children of a node with their quanta, and the round: the order in which backlogged children send.
 #[derive(Debug, Default)]
 pub(crate) struct DeficitRoundRobin {
     entries: Slots<Entry>,

@@ -38,17 +38,17 @@ pub(crate) trait PacketScheduler<T> {
     fn put(&mut self, queues: &mut QueueManager<T>, held: Held<T>);
 }
 
-/// Scheduler that chooses among children, identified by slots. A child is active while it may send. Lengths
-/// are in bytes on the wire.
+/// Scheduler that chooses among children. A child is identified by its slot, and is active while it may send.
+/// Lengths are in bytes on the wire.
 pub(crate) trait Discipline {
-    /// Activates a child that became backlogged. Its first packet takes `length` bytes.
+    /// Activates a child that became backlogged. `length`: bytes on the wire of the child's first packet.
     fn activate(&mut self, slot: u32, length: u32, now: Instant);
 
-    /// Deactivates a child that is empty or must wait.
+    /// Deactivates a child that has no packet, or may not send now.
     fn deactivate(&mut self, slot: u32, now: Instant);
 
-    /// Returns the slot of the child that sends next; `None` if no child may send now. Repeated calls without
-    /// a change in between return the same slot.
+    /// Returns the slot of the child that sends next; `None` if no child may send now. Until the next change,
+    /// repeated calls return the same slot.
     fn choose(&mut self, now: Instant) -> Option<u32>;
 
     /// Counts `bytes` sent by the chosen child. `next`: length of the child's next packet; `None` if the

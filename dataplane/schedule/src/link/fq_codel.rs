@@ -88,7 +88,7 @@ pub(crate) struct FqCodel {
     old: Line,
     load: Load,
     max_packet: u32,
-    /// Number of the table part that the next search for the fattest flow covers.
+    /// Number of the part of the table that the next search for the fattest flow examines.
     next_part: usize,
     /// Index of the fattest flow that the last search found.
     fattest: usize,
@@ -101,11 +101,12 @@ impl Default for FqCodel {
     }
 }
 
-/// Maximum number of packets dropped from the fattest flow after one search: a batch of drops pays for the
-/// search (RFC 8290, 4.1.3).
+/// Maximum number of packets dropped from the fattest flow after one search, so that many drops share the
+/// cost of the search (RFC 8290, 4.1.3).
 const DROP_BATCH: u32 = 64;
 
-/// Number of flows per search for the fattest flow. Searches cover a larger table part by part.
+/// Number of flows that one search for the fattest flow examines. In a larger table, each search examines the
+/// next part.
 const LOOKED_AT: usize = 1024;
 
 impl FqCodel {
@@ -142,8 +143,9 @@ impl FqCodel {
         self.settings = FqCodelSettings { flows, seed, ..settings };
     }
 
-    /// Changes the number of flows. Waiting packets move to their new flows in sending order, so each flow
-    /// keeps its order. CoDel and the round restart. The next packet to send may change.
+    /// Changes the number of flows. Waiting packets move to their new flows in sending order, so the packets
+    /// of each flow keep their order. The CoDel states and the round restart. The next packet to send may
+    /// change.
     pub fn set_flows<T: Item>(&mut self, queues: &mut QueueManager<T>, flows: u32) {
         let mut other = Self::new(FqCodelSettings { flows, ..self.settings });
         while let Some(held) = self.take_to_move(queues) {
@@ -190,8 +192,8 @@ impl FqCodel {
         sink.dropped(item, DropCause::BufferFull);
     }
 
-    /// Appends a packet to its flow's list. Appends the flow to the new flows if it was in no list of flows.
-    /// Returns the flow's index.
+    /// Appends a packet to its flow's list. If the flow was in no list of flows, appends the flow to the list
+    /// of new flows. Returns the flow's index.
     #[inline(always)]
     fn insert<T: Item>(&mut self, queues: &mut QueueManager<T>, held: Held<T>) -> u32 {
         let (index, length) = (self.bucket(held.flow), held.length);
@@ -207,9 +209,8 @@ impl FqCodel {
         index
     }
 
-    /// Returns the flow that holds most bytes. A table of more than 1,024 flows is not searched whole. Then
-    /// the candidates are the next 1,024 flows, the last result, and `arrived`, the flow of the newest
-    /// packet.
+    /// Returns the flow that holds most bytes. In a table of more than 1,024 flows, it compares only the next
+    /// 1,024 flows, the last result, and `arrived`, the flow of the newest packet.
     fn find_fattest(&mut self, arrived: usize) -> usize {
         let begin = self.next_part * LOOKED_AT;
         let end = (begin + LOOKED_AT).min(self.flows.len());
@@ -275,8 +276,9 @@ impl FqCodel {
         self.old.append(&mut self.flows, index);
     }
 
-    /// Takes an empty flow out of its list. A new flow passes once through the old flows first. Otherwise it
-    /// could return as new at once and starve old flows (RFC 8290, 4.2).
+    /// Takes an empty flow out of its list. A flow from the list of new flows first moves to the end of the
+    /// old flows. Otherwise its next packet would make it a new flow at once, and such flows could starve old
+    /// flows (RFC 8290, 4.2).
     #[inline]
     fn empty(&mut self, place: Place, index: u32) {
         if place == Place::New && self.old.first != NONE {

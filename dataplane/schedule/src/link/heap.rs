@@ -14,7 +14,8 @@ impl Member {
     const NOBODY: Self = Self { key: u64::MAX, item: NONE };
 }
 
-/// The four children of a member, in one cache line, so that each heap level costs one fetched line.
+/// The four children of a member, in one cache line, so that each level of the heap costs one cache miss at
+/// most.
 #[repr(align(64))]
 #[derive(Clone, Copy, Debug)]
 struct Group([Member; WIDTH]);
@@ -36,8 +37,8 @@ impl Group {
 /// Heap with four children per node. Several heaps share a slice with the position of each item; an item is
 /// in at most one of these heaps.
 ///
-/// Positions count through the groups. The first member is alone, at the end of group 0. The children of
-/// position `p` are in group `p - 2`.
+/// Positions are counted through all groups of four. The first member is alone, at the end of group 0. The
+/// children of position `p` are in group `p - 2`.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Heap {
     groups: Vec<Group>,
@@ -123,7 +124,8 @@ impl Heap {
         }
     }
 
-    /// Puts a member in place of the member at a position, and moves it up or down as its key requires.
+    /// Puts a new member at the position of another member, and moves the new member up or down as its key
+    /// requires.
     #[inline]
     fn replace(&mut self, positions: &mut [u32], place: usize, member: Member) {
         if member.key < self.at(place).key {

@@ -57,15 +57,15 @@ pub(crate) enum Visit {
 pub(crate) trait Server {
     /// Returns the entries.
     fn entries(&mut self) -> &mut impl Entries;
-    /// Adds a quantum if `grant` is set, and sends the entry's first packet if the credit covers it. Also
-    /// returns the next entry of the round.
+    /// Adds a quantum if `grant` is set, and sends the entry's first packet if the credit covers this packet.
+    /// Also returns the next entry of the round.
     fn serve(&mut self, entry: u32, grant: bool) -> (Visit, u32);
     /// Handles an entry that has left the round.
     fn left(&mut self, entry: u32);
 }
 
-/// Circular list of backlogged entries. The round keeps the current entry and the entry before it, so that an
-/// advance writes to no entry.
+/// Circular list of backlogged entries. The round stores the current entry and the entry before it, so the
+/// step to the next entry changes no entry.
 #[derive(Clone, Debug)]
 pub(crate) struct Round {
     previous: u32,
@@ -103,7 +103,8 @@ impl Round {
         self.length += 1;
     }
 
-    /// Returns the entry to serve next: the current entry, once its credit covers its first packet.
+    /// Returns the entry to serve next. Advances the round until the credit of the current entry covers this
+    /// entry's first packet.
     #[inline]
     pub fn choose(&mut self, entries: &mut impl Entries) -> Option<u32> {
         let mut passed = 0;
@@ -125,8 +126,8 @@ impl Round {
         }
     }
 
-    /// Serves one entry after the other, each until its credit is used up, up to `most` packets in all. The
-    /// result equals alternate calls of [`choose`](Self::choose) and [`served`](Self::served).
+    /// Serves one entry after the other, each until its credit is used up. Sends up to `most` packets in all.
+    /// The result is the same as with [`choose`](Self::choose) and [`served`](Self::served) for each packet.
     #[inline]
     pub fn serve(&mut self, server: &mut impl Server, most: usize) {
         let (mut passed, mut sent) = (0, 0);
@@ -172,8 +173,8 @@ impl Round {
         }
     }
 
-    /// Grants all entries the credit of several rounds at once, after a whole round in which no entry could
-    /// send. The skipped rounds end just before the first round in which an entry can send.
+    /// Gives all entries the credit of several rounds at once, after a whole round in which no entry could
+    /// send. Skips rounds up to the one before an entry can send again.
     #[cold]
     fn skip_rounds(&mut self, entries: &mut impl Entries) {
         let mut fewest = u32::MAX;
@@ -192,8 +193,8 @@ impl Round {
         }
     }
 
-    /// Accounts for `bytes` sent by the chosen entry. `more`: whether the entry is still backlogged. If not,
-    /// it leaves the round and loses its credit, as DRR requires.
+    /// Accounts for `bytes` sent by the chosen entry. `more`: whether the entry is still backlogged. An entry
+    /// that is not backlogged leaves the round and loses its credit, as DRR requires.
     #[inline]
     pub fn served(&mut self, entries: &mut impl Entries, entry: u32, bytes: u32, more: bool) {
         if more {
@@ -204,7 +205,7 @@ impl Round {
         }
     }
 
-    /// Removes an entry from the round. Takes a search unless it is the current entry.
+    /// Removes an entry from the round. If it isn't the current entry, this takes a search.
     pub fn leave(&mut self, entries: &mut impl Entries, entry: u32) {
         let mut before = self.previous;
         for _ in 0..self.length {

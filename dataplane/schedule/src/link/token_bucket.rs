@@ -1,8 +1,9 @@
 //! Token bucket: limits its child to a rate and a burst.
 //!
-//! In every interval of length t at most burst + rate * t bytes pass, counted on the wire. CoDel below the
-//! bucket may replace the packet whose length was checked; then the difference in length may be added. A
-//! packet longer than the burst passes when the bucket is full, and leaves a debt.
+//! In every interval of length t at most burst + rate * t bytes pass, counted on the wire. An exception:
+//! CoDel below the bucket may drop the packet whose length the bucket checked, and send a longer one. Then
+//! the difference of both lengths passes in addition. A packet longer than the burst passes when the bucket
+//! is full, and leaves a debt.
 
 use millrace_units::Instant;
 

@@ -245,8 +245,8 @@ impl ReferenceRed {
     }
 }
 
-/// Returns the numbers of the arrivals that RED chooses. The queue stays at `bytes` bytes, so its average
-/// equals its length.
+/// Returns the numbers of the arrivals that RED chooses. The queue stays at `bytes` bytes, so the average
+/// queue length is `bytes`.
 fn chosen_at(settings: RedSettings, bytes: u32, arrivals: u32) -> Vec<u32> {
     let mut port = port(None);
     let red = Aqm::Red(RedSettings { weight: 1.0, ecn: false, ..settings });

@@ -37,9 +37,9 @@ fn worst_delay(arrivals: &[Arrival], sent: &[Sent], flow: u32, rate: u64) -> u64
         .unwrap()
 }
 
-/// Runs the paper's example (sections II and VI): audio of 64 kb/s in packets of 160 bytes, to be sent within
-/// 5 ms, on a link of 10 Mb/s. Transfers fill the link, and 75 more such sessions send at the same moment.
-/// With a straight curve of its rate, a packet may take 20 ms.
+/// Runs the paper's example (sections II and VI): an audio session of 64 kb/s, with packets of 160 bytes that
+/// must be sent within 5 ms, on a link of 10 Mb/s. File transfers fill the link, and 75 more audio sessions
+/// send at the same moment. With a straight curve of 64 kb/s, a packet may take 20 ms.
 #[test]
 fn delay_is_decoupled_from_rate() {
     let link = 10_000_000;
@@ -286,9 +286,9 @@ fn assert_service_curve(arrivals: &[Arrival], sent: &[Sent], flow: u32, curve: &
     }
 }
 
-/// Lets a class with a guarantee far above its share run ahead of its siblings. It does because bytes sent by
-/// a real-time curve also advance the virtual time. A class that becomes active later must not move ahead
-/// with it.
+/// Lets a class with a guarantee far above its share run ahead of its siblings in virtual time: bytes sent by
+/// a real-time curve advance the virtual time, too. A class that becomes active later must not start as far
+/// ahead.
 #[test]
 fn late_class_shares_at_once_even_beside_a_class_ahead_of_its_share() {
     let mut port = port(Some(12_000_000));
@@ -344,8 +344,8 @@ const LINK: u64 = 10_000_000;
 /// Bytes per second of the link.
 const ALL: u64 = LINK / 8;
 
-/// Removes the guarantee of a class that ran ahead of its siblings by it. From then on the class sends by its
-/// share.
+/// Removes the guarantee of a class whose guaranteed bytes took it ahead of its siblings in virtual time.
+/// From then on the class sends by its share.
 #[test]
 fn class_without_its_removed_guarantee_continues_by_its_share() {
     let mut port = port(Some(LINK));
@@ -360,8 +360,8 @@ fn class_without_its_removed_guarantee_continues_by_its_share() {
     assert!(behind[1].abs_diff(ALL / 2) <= 3000, "{behind:?}");
 }
 
-/// Checks that bytes sent by a guarantee, while the leaf's class is idle in link sharing, are not charged to
-/// the class later.
+/// Lets a guarantee send bytes of a leaf while the leaf's class is idle in link sharing. The class is not
+/// charged for these bytes later.
 #[test]
 fn returning_class_is_not_charged_for_guarantees_kept_while_idle() {
     let mut port = port(Some(LINK));
@@ -378,8 +378,8 @@ fn returning_class_is_not_charged_for_guarantees_kept_while_idle() {
     assert!(returned[4].abs_diff(ALL * 3 / 10) <= 4000, "{returned:?}");
 }
 
-/// Keeps a class below its upper limit by its siblings. Later the class must not exceed the limit to make up
-/// for that.
+/// Lets its siblings keep a class below its upper limit for a time. Later the class must not exceed the limit
+/// to make up for this time.
 #[test]
 fn an_upper_limit_holds_behind_a_time_with_less() {
     let mut port = port(Some(LINK));

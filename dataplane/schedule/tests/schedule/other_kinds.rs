@@ -15,7 +15,7 @@ fn leaf(kind: u8) -> NodeKind {
     }
 }
 
-/// Returns a parent, and the leaf's share in it.
+/// Returns the parent numbered `kind`, and the share that the leaf has in it; `None` for no parent.
 fn above(kind: u8) -> Option<(NodeKind, Share)> {
     let curve = Some(Curve::linear(Rate(1_000_000)));
     let curves = Curves { real_time: curve, link_sharing: curve, upper_limit: None };
@@ -62,8 +62,8 @@ fn check_counts(port: &Port) {
 }
 
 proptest! {
-    /// Changes a leaf to another kind, below any parent, with any packets before and after. No packet is lost
-    /// and each flow keeps its order.
+    /// Changes a leaf to another kind, below parents of every kind, with random packets before and after. No
+    /// packet is lost and each flow keeps its order.
     #[test]
     fn a_leaf_becomes_another_with_all_that_waits(
         (parent, from, to) in (0..5u8, 0..3u8, 0..3u8),

@@ -189,8 +189,8 @@ impl World {
         }
     }
 
-    /// Removes a node. Its flows then use the leaf that got its packets, or any leaf if the packets were
-    /// dropped.
+    /// Removes a node. The flows of its leaves then use the leaf that got the packets, or any leaf if the
+    /// packets were dropped.
     fn remove(&mut self) {
         let Some(node) = self.some(|view| view.parent.is_some()) else { return };
         let target = self.some(|view| view.kind.is_leaf() && view.node != node.node);

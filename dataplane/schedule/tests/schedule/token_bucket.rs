@@ -59,8 +59,8 @@ proptest! {
         }
     }
 
-    /// Calls a link with slack too late: it returns to the rate, and is never more than two packets ahead of
-    /// it.
+    /// Calls the scheduler of a link with slack too late. The link returns to its rate, and is never more
+    /// than two packets ahead of it.
     #[test]
     fn late_caller_catches_up_within_two_packets(delays in prop::collection::vec(0_u64..200_000, 200..400)) {
         let (rate, length) = (100_000_000_u64, 1250_u32);

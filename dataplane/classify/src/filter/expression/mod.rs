@@ -46,8 +46,8 @@ use term::Term;
 
 use super::{Filter, FilterError, UnknownPort, keywords, tuple};
 
-/// Maximum number of alternatives of an expression. `not host ADDRESS` needs 1,025 for an IPv4 address; no
-/// smaller number of filters matches the same packets.
+/// Maximum number of alternatives of an expression. It suffices for `not host ADDRESS`: for an IPv4 address,
+/// this expression needs 1,025 filters, and no smaller number of filters matches the same packets.
 pub const MOST_ALTERNATIVES: usize = 1280;
 
 /// Filter expression as the user writes it, with its alternatives.
@@ -126,7 +126,8 @@ fn read(text: &str) -> Result<Read, FilterError> {
     if trimmed.starts_with('<') {
         return tuple::parse(text).map(Read::Plain);
     }
-    // Try the keyword syntax first: for a text without words of expressions, its errors name the wrong field.
+    // Try the keyword parser first. If the text has no words that only expressions have, this parser's errors
+    // name the wrong field.
     let plain = keywords::parse(text);
     if plain.is_ok() || !parse::is_expression(text) {
         return plain.map(Read::Plain);

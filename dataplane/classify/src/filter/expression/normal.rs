@@ -25,19 +25,19 @@ const SEVERAL: &str =
 const ADDRESSES: &str = "replace `not`: add a filter of higher priority with the action accept for these \
                          addresses, and a filter for the rest";
 
-/// Maximum number of terms during a step of the conversion. The end of each step removes terms that other
-/// terms cover.
+/// Maximum number of terms during a step of the conversion. At its end, each step removes terms that are
+/// covered by other terms.
 const MOST_BETWEEN: usize = 1 << 17;
 
-/// Maximum number of steps for one expression; they take some tenths of a second. A step combines or compares
-/// two filters.
+/// Maximum number of steps for one expression. This number takes some tenths of a second. A step combines or
+/// compares two filters.
 const MOST_STEPS: u64 = 1 << 24;
 
 /// Number of steps that remain for an expression.
 struct Budget(Cell<u64>);
 
 impl Budget {
-    /// Subtracts the steps that compare each of `conditions` conditions with each of `others`.
+    /// Subtracts one step for each pair of one of `conditions` filters and one of `others` filters.
     fn take(&self, conditions: usize, others: usize) -> Result<(), Refusal> {
         let steps = (conditions as u64).saturating_mul(others as u64);
         let left = self.0.get().checked_sub(steps).ok_or_else(too_many)?;
@@ -82,7 +82,8 @@ pub(super) fn filters(terms: &[Term], whole: Token<'_>) -> Result<Vec<Filter>, F
         let is_outside = terms.iter().any(|term| term.weight() > 1);
         Refusal::new(problem, if is_outside { ADDRESSES } else { SEVERAL }).at(whole)
     };
-    // Allow twice as many before the removal of covered filters, if several terms may have such filters.
+    // With several terms, allow twice the maximum at first: filters of one term may be covered by filters of
+    // another term, and these are removed next.
     let most = MOST_ALTERNATIVES as u64 * if terms.len() > 1 { 2 } else { 1 };
     if count > most {
         return Err(refused(count));
@@ -96,7 +97,7 @@ pub(super) fn filters(terms: &[Term], whole: Token<'_>) -> Result<Vec<Filter>, F
     Ok(made)
 }
 
-/// Refusal, with the position of the condition if it concerns a single condition.
+/// Refusal of an expression. If a single condition is the reason, also the position of this condition.
 type Refused<'a> = (Refusal, Option<Token<'a>>);
 
 fn too_many() -> Refusal {
@@ -119,8 +120,8 @@ fn of<'a>(expression: &Expression<'a>, complement: bool, budget: &Budget) -> Res
     }
 }
 
-/// Returns the terms for packets that match every part. With `complement`, every part is replaced by its
-/// complement.
+/// Returns the terms for packets that match all parts. With `complement` set, returns the terms for packets
+/// that match none of the parts.
 fn all<'a>(parts: &[Expression<'a>], complement: bool, budget: &Budget) -> Result<Vec<Term>, Refused<'a>> {
     let mut made = vec![Term::from(Filter::any())];
     for part in parts {
@@ -143,8 +144,8 @@ fn weight(terms: &[Term]) -> usize {
     terms.iter().map(Term::weight).sum()
 }
 
-/// Returns the number of steps that combining these terms with one more term takes. Merging excluded prefixes
-/// takes about as long as sixteen comparisons of filters.
+/// Returns the number of steps for combining these terms with one more term. Merging excluded prefixes takes
+/// about as long as comparing sixteen pairs of filters.
 fn cost(terms: &[Term]) -> usize {
     let cost = |term: &Term| if term.weight() > 1 { 16 * term.weight() } else { 1 };
     terms.iter().map(cost).sum()
@@ -205,7 +206,8 @@ fn covers(wide: &Filter, narrow: &Filter) -> bool {
         && covers_value(wide.dscp, narrow.dscp, |wide, narrow| wide == narrow)
 }
 
-/// Whether the condition `wide` covers `narrow`. `None` is no condition, which covers every condition.
+/// Whether every value that meets the condition `narrow` also meets the condition `wide`. `None` stands for
+/// no condition, which every value meets.
 fn covers_value<T>(wide: Option<T>, narrow: Option<T>, covers: impl FnOnce(T, T) -> bool) -> bool {
     match (wide, narrow) {
         (None, _) => true,
@@ -247,8 +249,8 @@ fn is_possible(filter: &Filter) -> bool {
         && (!filter.asks_for_ports() || has_ports && !unknown)
 }
 
-/// Returns the intersection of two conditions on a field. `None` if no value meets both; `Some(None)` if both
-/// are no condition.
+/// Returns the intersection of two conditions on a field, each `None` if there is no condition. The result is
+/// `None` if no value meets both conditions, and `Some(None)` if there are no conditions.
 fn both<T>(one: Option<T>, other: Option<T>, meet: impl FnOnce(T, T) -> Option<T>) -> Option<Option<T>> {
     match (one, other) {
         (Some(one), Some(other)) => meet(one, other).map(Some),
@@ -284,15 +286,15 @@ fn bits((value, mask): (u8, u8), (other_value, other_mask): (u8, u8)) -> Option<
     ((value ^ other_value) & mask & other_mask == 0).then_some((value | other_value, mask | other_mask))
 }
 
-/// Returns the terms for packets that fail the single condition of `filter`.
+/// Returns the terms for packets that fail the condition of `filter`, which has exactly one condition.
 fn outside(filter: &Filter) -> Result<Vec<Term>, Refusal> {
     let nets = filter.source.map(Term::outside_source);
     let nets = nets.into_iter().chain(filter.destination.map(Term::outside_destination));
     Ok(nets.chain(outside_others(filter)?.into_iter().map(Term::from)).collect())
 }
 
-/// Returns the filters for packets that fail the condition of `filter`, if it is on another field than an
-/// address.
+/// Returns the filters for packets that fail the condition of `filter`. Returns an empty list if this
+/// condition is on an address.
 fn outside_others(filter: &Filter) -> Result<Vec<Filter>, Refusal> {
     let any = Filter::any;
     let mut made = Vec::new();

@@ -39,7 +39,8 @@ pub(super) fn parse(text: &str) -> Result<Expression<'_>, FilterError> {
     }
 }
 
-/// Whether a text has a value list, or a word of expressions in the position of a keyword.
+/// Whether a text is an expression: it has a list of values, or has a word that only expressions have where
+/// the keyword syntax has a keyword.
 pub(super) fn is_expression(text: &str) -> bool {
     let operators = ["or", "and", "not", "||", "&&", "!", "(", ")"];
     let lower = |token: &Token<'_>| token.text.to_ascii_lowercase();
@@ -257,7 +258,7 @@ impl<'a> Parser<'a> {
     }
 }
 
-/// Refuses a keyword that the chain already has.
+/// Refuses a keyword that occurs a second time in the same chain.
 fn once(field: Field, word: Token<'_>, seen: &mut Vec<Field>) -> Result<(), FilterError> {
     if seen.contains(&field) {
         let help = format!(

@@ -15,8 +15,8 @@ use super::term::Term;
 use super::{Read, read, written};
 use crate::Candidate;
 
-/// Expression that only selects packets. Unlike a [`FilterExpression`](super::FilterExpression), it may have
-/// complements of addresses that need more filters than a filter table takes.
+/// Expression that only selects packets. Unlike a [`FilterExpression`](super::FilterExpression), a selection
+/// may contain complements of addresses that would need too many filters for a filter table.
 ///
 /// A selection prints like a filter expression.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
@@ -31,8 +31,8 @@ impl Selection {
         self.terms.len()
     }
 
-    /// Returns the maximum number of comparisons for a packet: one for each term, and one for each excluded
-    /// prefix.
+    /// Returns the maximum number of comparisons that the selection needs for a packet: one for each term,
+    /// and one for each excluded prefix.
     pub fn comparisons(&self) -> usize {
         self.terms.iter().map(Term::weight).sum()
     }
@@ -107,11 +107,11 @@ impl CompiledTerm {
     }
 }
 
-/// Compiled [`Selection`], with at least one term: its port names are resolved to ids.
+/// Compiled [`Selection`], whose port names are resolved to ids. It has at least one term.
 ///
 /// A packet is compared only with the terms that name its protocol or no protocol. For example, `not port 80`
-/// has one term for each of the 252 protocols without ports, of which a packet is compared with one. Only
-/// compilation allocates memory; a clone shares the terms.
+/// has one term for each of the 252 protocols without ports, and a packet is compared with at most one of
+/// these terms. Only compilation allocates memory; a clone shares the terms.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct CompiledSelection {
     /// Terms without a condition on the protocol; behind them the other terms, sorted by protocol.

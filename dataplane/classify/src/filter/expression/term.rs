@@ -14,8 +14,8 @@ use super::super::Filter;
 /// Maximum number of comparisons that a term needs for a packet.
 pub(super) const MOST_WEIGHT: usize = 1024;
 
-/// Filter with excluded prefixes. A packet matches the term if it matches the filter and is outside these
-/// prefixes.
+/// Filter with excluded prefixes. A packet matches the term if it matches the filter and its addresses are
+/// outside the excluded prefixes.
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub(super) struct Term {
     pub filter: Filter,
@@ -68,14 +68,15 @@ impl Term {
         (is_known || made.has_packets()).then_some(made)
     }
 
-    /// Whether `narrow` excludes every address that this term excludes, as far as the filter of `narrow`
-    /// matches it.
+    /// Whether `narrow` excludes all addresses that this term excludes. Considers only addresses that the
+    /// filter of `narrow` matches.
     pub fn outside_covers(&self, narrow: &Self) -> bool {
         implied(&self.outside_source, narrow.filter.source(), &narrow.outside_source)
             && implied(&self.outside_destination, narrow.filter.destination(), &narrow.outside_destination)
     }
 
-    /// Whether a family has source and destination addresses that the term doesn't exclude.
+    /// Whether any packet can match the term: for IPv4 or for IPv6, the term leaves source and destination
+    /// addresses that it doesn't exclude.
     pub fn has_packets(&self) -> bool {
         let families = |net: Option<IpNet>, outside: &[IpNet]| -> [bool; 2] {
             let mut families = [false; 2];
@@ -91,7 +92,7 @@ impl Term {
         source.iter().zip(&destination).any(|(one, other)| *one && *other)
     }
 
-    /// Returns the number of filters that match the packets of the term together.
+    /// Returns the number of filters that [`filters`](Self::filters) returns.
     pub fn count(&self) -> u64 {
         let count = |net: Option<IpNet>, outside: &[IpNet]| -> Option<[u64; 2]> {
             (net.is_some() || !outside.is_empty()).then(|| {
@@ -116,7 +117,8 @@ impl Term {
         }
     }
 
-    /// Returns filters that match the packets of the term together; their number is [`count`](Self::count).
+    /// Returns filters that together match exactly the packets of the term. Their number is
+    /// [`count`](Self::count).
     pub fn filters(&self) -> Vec<Filter> {
         let nets = |net: Option<IpNet>, outside: &[IpNet]| -> Vec<Option<IpNet>> {
             if outside.is_empty() {
@@ -148,8 +150,8 @@ fn whole(net: Option<IpNet>) -> Vec<IpNet> {
     net.map_or_else(all, |net| vec![net])
 }
 
-/// Merges two lists of prefixes. Drops prefixes that another one contains, and prefixes that don't overlap
-/// `net`.
+/// Merges two lists of prefixes. Drops each prefix that another one contains, and each prefix that doesn't
+/// overlap `net`.
 fn merged(one: &[IpNet], other: &[IpNet], net: Option<IpNet>) -> Vec<IpNet> {
     let mut all: Vec<IpNet> = one.iter().chain(other).copied().collect();
     all.retain(|outside| net.is_none_or(|net| net.contains(outside) || outside.contains(&net)));
@@ -159,8 +161,8 @@ fn merged(one: &[IpNet], other: &[IpNet], net: Option<IpNet>) -> Vec<IpNet> {
     all
 }
 
-/// Whether the prefixes `narrow` contain all addresses of `net` that the prefixes `wide` contain. `None` as
-/// `net` is every address.
+/// Whether the prefixes `narrow` contain all addresses that are both in `net` and in the prefixes `wide`. If
+/// `net` is `None`, all addresses count.
 fn implied(wide: &[IpNet], net: Option<IpNet>, narrow: &[IpNet]) -> bool {
     let is_apart = |outside: &IpNet| net.is_some_and(|net| !net.contains(outside) && !outside.contains(&net));
     wide.iter().all(|outside| is_apart(outside) || narrow.iter().any(|other| other.contains(outside)))
@@ -186,8 +188,9 @@ fn halves(net: IpNet) -> Option<[IpNet; 2]> {
     Some([halves.next()?, halves.next()?])
 }
 
-/// Whether `net` has addresses outside the excluded prefixes. The search stops at a half without excluded
-/// prefixes, so the longest excluded prefix bounds its depth.
+/// Whether `net` has addresses outside the excluded prefixes. The search halves `net` again and again, and
+/// stops at a half that contains no excluded prefix. So the longest excluded prefix bounds the depth of the
+/// search.
 fn has_rest(net: IpNet, outside: &[IpNet]) -> bool {
     match outside.first() {
         None => true,
@@ -200,7 +203,7 @@ fn has_rest(net: IpNet, outside: &[IpNet]) -> bool {
     }
 }
 
-/// Returns the number of prefixes that [`split`] appends.
+/// Returns the number of prefixes that [`split`] appends for the same `net` and `outside`.
 fn left(net: IpNet, outside: &[IpNet]) -> u64 {
     match outside.first() {
         None => 1,

@@ -353,8 +353,9 @@ fn the_complement_of_an_address_fits_into_a_filter_table() {
         ("not src 10.0.0.0/8", 9),
         ("not host 10.0.0.1,10.0.0.9", 1157),
         ("not src 2001:db8::1", 129),
-        // Neither source nor destination prefix of a filter may contain the host. So each is one of 32
-        // sibling prefixes: 32 times 32 filters for IPv4, and one for IPv6.
+        // Neither the source prefix nor the destination prefix of a filter may contain the host. So each of
+        // both is one of the 32 sibling prefixes of the host: this yields 32 times 32 filters for IPv4, and
+        // one filter for IPv6.
         ("not host 10.0.0.1", 1025),
         ("tcp and not host 10.0.0.1", 1025),
         ("not net 10.0.0.0/8", 65),

@@ -4,8 +4,8 @@
 //! A filter is a box in that space, with a range in each dimension ([`point`]). A node cuts its region along
 //! one dimension into up to 14 parts. It chooses the bounds of the parts freely, as *HyperSplit* does (Qi,
 //! Xu, Yang, Xue, Li, INFOCOM 2009). It makes many cuts at once, as *HyperCuts* does (Singh, Baboescu,
-//! Varghese, Wang, SIGCOMM 2003): one comparison of a cache line with one value finds the part of a packet.
-//! So a tree of 10,000 filters has a depth of three or four nodes.
+//! Varghese, Wang, SIGCOMM 2003): the part that contains a packet is found by comparing one value with all
+//! bounds in a cache line at once. So a tree of 10,000 filters has a depth of three or four nodes.
 //!
 //! A filter that spans several parts is copied to each of them, and many such copies make trees explode.
 //! Therefore *EffiCuts* (Vamanan, Voskuilen, Vijaykumar, SIGCOMM 2010) separates filters that are wide in a
@@ -13,12 +13,12 @@
 //! other dimensions. Each node either copies a filter or puts it into the rest, whichever makes the expected
 //! lookup shorter ([`plan`]). The total number of copies is limited.
 //!
-//! A lookup descends to one leaf. Then it searches the rests of the nodes on its path, except those whose
-//! best filter is worse than the match so far.
+//! A lookup descends to one leaf. Then it searches the rests of the nodes on its path. It skips a rest whose
+//! best filter is worse than the match found so far.
 //!
-//! A change updates the affected leaves. If the filters of a subtree have doubled since it was built, or
-//! fallen to a quarter, the tree rebuilds the subtree. That costs about two microseconds per filter. While
-//! filters are added, the whole tree is rebuilt at each doubling.
+//! A change updates the affected leaves. If the number of filters in a subtree has doubled since the subtree
+//! was built, or has fallen to a quarter, the tree rebuilds the subtree. That costs about two microseconds
+//! per filter. While filters are added, the whole tree is rebuilt at each doubling.
 
 mod node;
 mod plan;

@@ -51,10 +51,11 @@ impl Target {
     }
 }
 
-/// Cut of a region into parts along one dimension. Filters that span more than `reach` parts are in the rest.
+/// Cut of a region into parts along one dimension. Filters that span more than `reach` parts are in the
+/// node's rest.
 ///
-/// A node has two cache lines, which are read together: the first selects the part, the second holds the
-/// targets.
+/// A node has two cache lines, and a lookup reads both together: the first selects the part, the second holds
+/// the targets.
 #[derive(Clone, Copy, Debug)]
 #[repr(C, align(128))]
 pub(super) struct Node {
@@ -158,7 +159,8 @@ impl Node {
         self.ways[REST] = target.0;
     }
 
-    /// Returns the smallest upper word among the ranks of the rest's filters, or a smaller number.
+    /// Returns a lower bound of the best rank in the rest: the upper word of the smallest rank, or a smaller
+    /// number.
     #[inline(always)]
     pub fn rest_best(&self) -> u64 {
         u64::from(self.cut[BEST]) << 32 | u64::from(self.ways[BEST])

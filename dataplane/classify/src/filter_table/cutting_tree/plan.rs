@@ -1,16 +1,16 @@
-//! Choice of the best cut for a region: the one with the shortest expected lookup, if packets are spread
-//! evenly over the filters.
+//! Choice of the best cut for a region: the cut with the shortest expected lookup, under the assumption that
+//! each filter gets the same number of packets.
 
 use crate::filter_table::groups::Record;
 
 use super::node::{Cut, PARTS};
 use super::point::{Range, Region, dimensions, range};
 
-/// Maximum number of filters of a leaf without an attempt to cut it; a power of two. The search tries them
-/// one after the other.
+/// Largest number of filters in a leaf that the tree doesn't try to cut; a power of two. The search tries the
+/// filters of a leaf one after the other.
 pub(super) const LEAF: usize = 8;
-/// Maximum number of filters that the choice of a cut examines. Of more filters, it examines a sample at
-/// equal steps.
+/// Maximum number of filters that are examined to choose a cut. If a region has more filters, every n-th of
+/// them is examined.
 const SAMPLE: usize = 1024;
 
 /// Estimated cost of reaching a leaf, in units of about a nanosecond.
@@ -22,7 +22,7 @@ const GO: f32 = 10.0;
 /// Cost charged for one copy of each filter: larger tables have slower lookups.
 const COPY: f32 = 10.0;
 
-/// Possible cut, with its expected lookup cost, and the average number of copies that it makes of a filter.
+/// Possible cut, with its expected lookup cost, and the number of copies per filter that it makes on average.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Plan {
     pub cut: Cut,
@@ -30,7 +30,7 @@ pub(super) struct Plan {
     pub copies: f32,
 }
 
-/// Estimates the cost of a lookup among filters that are not cut yet.
+/// Estimates the cost of a lookup among `filters` filters, before it is known how they will be cut.
 fn among(filters: usize) -> f32 {
     let leaf = |filters: f32| COME + TRY * (filters + 1.0) / 2.0;
     match filters {
@@ -42,8 +42,8 @@ fn among(filters: usize) -> f32 {
     }
 }
 
-/// Returns the best cut for filters in a region. It makes at most `copies` copies of a filter on average.
-/// Returns `None` if trying the filters one after the other is cheaper.
+/// Returns the best cut for filters in a region. The cut makes at most `copies` copies per filter on average.
+/// Returns `None` if it is cheaper to try the filters one after the other.
 pub(super) fn plan<const W: usize>(records: &[Record<W>], region: &Region, copies: f32) -> Option<Plan> {
     let alone = COME + TRY * (records.len() as f32 + 1.0) / 2.0;
     let plans = (0..dimensions(W)).flat_map(|dimension| along(records, region, dimension, copies));
@@ -83,7 +83,8 @@ fn quantiles(ends: &[u32]) -> Vec<u32> {
     values
 }
 
-/// Returns a plan of the cut for each useful reach.
+/// Returns a plan for each useful reach of the cut. The reach is the maximum number of parts that a filter
+/// may span outside the rest.
 fn judged(cut: &Cut, ranges: &[Range], filters: usize, most_copies: f32) -> Vec<Plan> {
     let spans: Vec<_> = ranges.iter().map(|range| cut.parts(*range)).collect();
     let scale = filters as f32 / ranges.len() as f32;
@@ -103,7 +104,7 @@ fn judged(cut: &Cut, ranges: &[Range], filters: usize, most_copies: f32) -> Vec<
             return None;
         }
         let scaled = |size: usize| (size as f32 * scale).ceil() as usize;
-        // The estimate assumes that a part's share of the packets equals its share of the filters.
+        // The estimate assumes that a part with a share of the filters gets the same share of the packets.
         let part = |size: usize| size as f32 / parted as f32 * among(scaled(size));
         let cost =
             GO + sizes.into_iter().map(part).sum::<f32>() + among(scaled(rest)) + COPY * (copies - 1.0);

@@ -1,8 +1,8 @@
 //! Search of many packets at once.
 //!
-//! All lookups of a batch descend in turn, one node each, so the memory accesses of different lookups
-//! overlap. After all lookups have reached leaves, the search tries the filters in the leaves. Lookups with a
-//! rest to search then descend again.
+//! The lookups of a batch take turns: each descends by one node at a time, so the memory accesses of
+//! different lookups overlap. When all lookups have reached leaves, the search tries the filters in the
+//! leaves. Lookups that still have a rest to search then descend again.
 
 use millrace_memory::{Operation, Vectors};
 
@@ -39,7 +39,7 @@ impl Lane {
         Self { point: [0; MOST], best: Rank::LAST, rests: [0; DEPTH], waiting: 0, at: Target::NOTHING };
 }
 
-/// List of lookups, by number.
+/// List of lookups, each given by the index of its packet in the batch.
 struct Lanes {
     numbers: [u8; LANES],
     length: usize,
@@ -118,7 +118,8 @@ impl<const W: usize> Tree<W> {
         }
     }
 
-    /// Moves a lookup to its next rest that may have a better filter. Returns `false` if there is none.
+    /// Moves a lookup to the next rest that may have a better filter than the one found so far. Returns
+    /// `false` if no such rest is left.
     #[inline(always)]
     fn goes_on(&self, lane: &mut Lane) -> bool {
         while lane.waiting > 0 {

@@ -29,8 +29,8 @@ impl<const W: usize> Operation for Search<'_, W> {
     }
 }
 
-/// Whether the search with each kind of vector instructions finds the same filters, for the packets of one
-/// family.
+/// Whether the search finds the same filters with each kind of vector instructions. `candidates` are packets
+/// of one family.
 fn all_find_the_same<const W: usize>(tree: &Tree<W>, family: Family, candidates: &[Candidate]) -> bool {
     let own = candidates.iter().filter(|candidate| candidate.key.family() == family);
     let keys: Vec<_> = own.map(Key::of).collect();
@@ -117,8 +117,8 @@ fn filter_keeps_its_id_when_moved_from_another_table() {
     assert!(table.is_empty());
 }
 
-/// Fills both tables with filters that differ only in port ranges, which tuple space search tries one after
-/// the other.
+/// Fills both tables with filters that differ only in port ranges. Tuple space search has to try such filters
+/// one after the other.
 #[test]
 fn filters_that_differ_in_ranges_of_ports_alone_are_parted() {
     let (mut table, mut other) = (CuttingTree::default(), TupleSpace::new());

@@ -13,14 +13,15 @@ use super::point::{EVERYWHERE, Point, Region, point, range};
 
 /// Maximum depth of the tree. At this depth, all remaining filters form one leaf.
 pub(super) const DEPTH: usize = 16;
-/// Average number of copies of a filter that the cuts of a new tree may make.
+/// Number of copies per filter that all cuts of a new tree together may make on average.
 const COPIES: f32 = 2.0;
 /// A subtree is rebuilt when its number of filters has grown by this factor since it was built.
 const GROWN: u32 = 2;
 /// A subtree is rebuilt when its number of filters has shrunk by this factor since it was built.
 const SHRUNK: u32 = 4;
 
-/// Place in the tree: region, depth, and the average number of copies of a filter that further cuts may make.
+/// Place in the tree: its region, its depth, and the number of copies per filter that further cuts below it
+/// may make on average.
 #[derive(Clone, Copy)]
 struct At<'a> {
     region: &'a Region,
@@ -144,8 +145,8 @@ impl<const W: usize> Tree<W> {
         }
     }
 
-    /// Calls `change` for those targets of a node that hold a filter with this condition, and stores the
-    /// returned targets.
+    /// Calls `change` for those targets of a node that lead to a filter with this condition. Replaces each of
+    /// them by the returned target.
     fn change_parts(
         &mut self,
         index: u32,

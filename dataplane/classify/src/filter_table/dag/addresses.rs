@@ -7,8 +7,8 @@ use crate::prefix_match::{AddressBits, AnyMatch, Count, NONE, Prefix, PrefixMatc
 use super::edges::{Edge, EdgeId, References, Target};
 use super::rule::Condition;
 
-/// Edges of a node for prefixes of both families. The edge of a prefix leads to those filters of the node
-/// that cover the prefix.
+/// Edges of a node at an address level, for prefixes of both families. The edge of a prefix leads to the
+/// node's filters whose own prefix covers this prefix.
 #[derive(Clone, Debug)]
 pub(super) struct Addresses {
     pub otherwise: Target,
@@ -27,7 +27,8 @@ impl Addresses {
 
     #[inline]
     pub fn step(&self, family: Family, address: u128, count: &mut impl Count) -> Target {
-        // Reading the matcher counts as an access, like the read of the function pointer in the paper.
+        // Reading the matcher counts as an access. The paper likewise counts the read of the match function's
+        // pointer.
         let edge = match family {
             Family::V4 => {
                 count.read(&self.four);

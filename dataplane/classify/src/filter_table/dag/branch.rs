@@ -23,7 +23,7 @@ enum Edges {
 }
 
 impl Branch {
-    /// Creates a node with only the default edge, which packets take that match no other edge.
+    /// Creates a node that has only the default edge. Packets that match no other edge take the default edge.
     fn new(level: Level, kind: PrefixMatchKind, otherwise: Target) -> Self {
         let edges = match level {
             Level::Source | Level::Destination => Edges::Addresses(Addresses::new(kind, otherwise)),
@@ -35,7 +35,8 @@ impl Branch {
         Self { level, edges }
     }
 
-    /// Creates a node of `filters` filters. They all have the same condition, whose edges lead to `target`.
+    /// Creates a node of `filters` filters, which all have the same condition. The edges of this condition
+    /// lead to `target`.
     pub fn among(
         level: Level,
         kind: PrefixMatchKind,
@@ -73,8 +74,8 @@ impl Branch {
         }
     }
 
-    /// Adds a filter's condition, and the edges that it needs. New edges lead to the targets that their
-    /// packets have so far.
+    /// Adds the condition of a filter, and creates the edges that it needs. A new edge leads to the same
+    /// target as the edge that its packets took before.
     pub fn open(&mut self, condition: Condition) -> References {
         match (&mut self.edges, condition) {
             (_, Condition::Any) => References::default(),
@@ -162,8 +163,8 @@ impl Branch {
         }
     }
 
-    /// If all `filters` filters of the node have the same condition, returns the target of its edge. The node
-    /// is then superfluous.
+    /// If all `filters` filters of the node have the same condition, returns the target of the condition's
+    /// edge: the node is then superfluous. Otherwise returns `None`.
     pub fn only_way(&self, filters: u32) -> Option<Target> {
         let mut edges: Vec<(Target, u32)> = Vec::new();
         let as_pair = |edge: &Edge| (edge.target, edge.filters);
@@ -179,7 +180,8 @@ impl Branch {
             Edges::Ports { otherwise, single, ranges } => {
                 edges.extend(single.edges().take(2).map(as_pair));
                 if let Some(ranges) = ranges {
-                    // Several ranges count as an edge of no filter, so the node is not superfluous.
+                    // Several ranges count as one edge without filters. So the comparison below fails, and
+                    // the node counts as needed.
                     edges.push(ranges.only().unwrap_or((*otherwise, 0)));
                 }
                 *otherwise

@@ -6,8 +6,8 @@
 //! at its end can match.
 //!
 //! Edges to the same set share one node. A field in which all filters of a set have the same condition has no
-//! node. This is the node collapsing of *Router Plugins*, for any common condition and not only for
-//! wildcards. The check of the whole filter at the end of a lookup makes up for it.
+//! node. This is the node collapsing of *Router Plugins*, extended from wildcards to any common condition.
+//! The skipped condition is still checked, because the end of each lookup checks the whole filter.
 //!
 //! A change modifies a node in place if only one edge leads to it, otherwise a copy. So the cost of a change
 //! is the size of the changed part.
@@ -124,8 +124,8 @@ impl Graph {
         }
     }
 
-    /// Follows the edges that all packets of a rule share, and returns the last target. The rule may belong
-    /// to another table.
+    /// Follows the edges that all packets of a rule take, and returns the last target before the packets take
+    /// different edges. The rule may belong to another table.
     pub fn reach(&self, rule: &Rule) -> Target {
         let mut at = self.root;
         while let To::Node(index) = at.to()
@@ -141,8 +141,8 @@ impl Graph {
         self.rules[one as usize].condition(level) == self.rules[other as usize].condition(level)
     }
 
-    /// Adds a filter to the filters at `at`, which the levels `ahead` may divide. Returns the new target. The
-    /// caller's reference to `at` becomes a reference to the new target.
+    /// Adds a filter to the filters that `at` leads to. `ahead` are the levels that may still divide these
+    /// filters. Returns the new target. The caller's reference to `at` becomes a reference to the new target.
     fn with(&mut self, at: Target, ahead: &'static [Level], slot: u32) -> Change {
         let index = match at.to() {
             To::Nothing => return Ok(Target::filter(slot)),
@@ -182,8 +182,9 @@ impl Graph {
         Ok(target)
     }
 
-    /// Adds a filter, for [`with`](Self::with), if it differs from the filters at `at` in a level in which
-    /// these agree. Puts a node of this level above them.
+    /// Adds a filter, for [`with`](Self::with), at a level that has no node so far: at `level`, the filters
+    /// below `at` have the same condition, and the new filter has another. Creates a node of this level above
+    /// them.
     fn with_above(&mut self, at: Target, set: Set, level: Level, slot: u32) -> Change {
         let condition = self.rules[self.member(at) as usize].condition(level);
         let branch = Branch::among(level, self.kind, condition, at, set.filters);
@@ -303,8 +304,8 @@ impl Graph {
         references.fewer.into_iter().for_each(|target| self.nodes.release(target));
     }
 
-    /// Removes a filter from the filters at `at`, and returns the new target. The caller's reference to `at`
-    /// becomes a reference to the new target.
+    /// Removes a filter from the filters that `at` leads to, and returns the new target. The caller's
+    /// reference to `at` becomes a reference to the new target.
     fn without(&mut self, at: Target, slot: u32) -> Target {
         let To::Node(index) = at.to() else { return Target::NOTHING };
         let (level, before) = self.nodes.meaning(index);
@@ -324,7 +325,7 @@ impl Graph {
         self.subtract(copy, slot)
     }
 
-    /// Removes a filter, for [`without`](Self::without), if the result is a leaf, a single filter or nothing.
+    /// Removes a filter, for [`without`](Self::without). Used if a leaf, a single filter or nothing is left.
     fn leaf_without(&mut self, at: Target, set: Set, slot: u32) -> Target {
         let mut slots = Vec::new();
         self.gather(at, &mut slots);

@@ -1,7 +1,7 @@
 //! Leaf: the filters at the end of a path.
 
-/// Slots of the filters of a leaf, sorted by rank. Up to [`FEW`] slots are in the node itself, so a lookup
-/// needs no further access for them.
+/// Slots of the filters of a leaf, sorted by rank. If there are at most [`FEW`] slots, they are in the node
+/// itself, so a lookup needs no further memory access to read them.
 #[derive(Clone, Debug)]
 pub(super) struct Leaf {
     few: [u32; FEW],

@@ -1,11 +1,11 @@
 //! Gate links: from the filters of one gate into the DAG of the next gate (*Router Plugins*, section 5.1.2).
 //!
-//! Gates often have the same or similar filters. A packet that matched a filter lies in that filter's region.
-//! If the next gate's DAG leads all packets of the region along one path, the lookup can skip this path. So
-//! each filter links to the node at which the paths of its packets divide.
+//! Gates often have the same or similar filters. A filter's region is the set of packets that match the
+//! filter. If the next gate's DAG leads all packets of the region along the same nodes at first, a lookup can
+//! skip these nodes. So each filter links to the first node at which its packets take different edges.
 //!
-//! The link of a filter for a single flow leads to the end of the path, the link of a filter for all packets
-//! to the root. Behind a lookup without a match, the lookup at the next gate starts at the root.
+//! If a filter matches a single flow, its link leads to the end of the path; if it matches all packets, its
+//! link leads to the root. After a lookup without a match, the lookup at the next gate starts at the root.
 
 use crate::prefix_match::{Count, NotCounted};
 use crate::{Candidate, CompiledFilter, FilterId};
@@ -14,9 +14,10 @@ use super::DagTable;
 use super::edges::Target;
 use super::rule::{Rule, Seen};
 
-/// Start targets in a gate's DAG, for the filters of the gate before.
+/// Links from the filters of one gate to targets in the next gate's DAG, at which lookups start.
 ///
-/// Links are valid for one state of the DAG. After each change of the DAG they must be rebuilt before use.
+/// Links are valid for one state of the DAG. After each change of the DAG, the caller must rebuild them
+/// before use.
 #[derive(Clone, Debug, Default)]
 pub struct Links {
     /// Start target of each filter, by its number.
@@ -26,8 +27,9 @@ pub struct Links {
 }
 
 impl Links {
-    /// Creates links into the DAG of `after`, for filters with distinct numbers. The memory grows with the
-    /// largest number. Each filter takes one short walk.
+    /// Creates links into the DAG of `after`. `filters` are the filters of the gate before, each with a
+    /// distinct number. The memory grows with the largest number. Each filter takes a short walk through the
+    /// DAG.
     pub fn new<'a, T>(
         after: &DagTable<T>,
         filters: impl Iterator<Item = (usize, &'a CompiledFilter)>,
@@ -62,8 +64,9 @@ impl Links {
 }
 
 impl<T> DagTable<T> {
-    /// Does a [`lookup`](crate::FilterTable::lookup) for a packet. `before` is the number of the filter that
-    /// it matched at the gate before. The links must belong to the table's current state.
+    /// Does a [`lookup`](crate::FilterTable::lookup) that starts at a link. `before` is the number of the
+    /// filter that the packet matched at the gate before, if any. The links must belong to the table's
+    /// current state.
     #[inline]
     pub fn lookup_linked(
         &self,

@@ -2,8 +2,8 @@
 //! has a level per field, and is a set-pruning trie whose equal parts are shared.
 //!
 //! A lookup matches source, destination, protocol, source port, destination port and ingress port in turn.
-//! Each level has its own match function: longest prefix match of a configurable kind, ranges, or a value or
-//! wildcard. Tag and DSCP are levels as well.
+//! Each level has its own match function. Addresses are matched by longest prefix match of a configurable
+//! kind, ports by ranges, other fields by exact value or wildcard. Tag and DSCP are levels as well.
 //!
 //! The paper's table finds the most specific filter field by field. Here priority comes first: a path leads
 //! to all filters that can still match, sorted by rank. The lookup checks each of them as a whole, in one
@@ -46,8 +46,8 @@ pub struct DagConfig {
     pub addresses: PrefixMatchKind,
     /// Memory limit of the table in bytes; 128 MiB by default.
     pub max_bytes: usize,
-    /// Maximum number of filters in a leaf, which a lookup tries one after the other: at least 1, by default
-    /// 4. A larger number takes less memory, but more time.
+    /// Maximum number of filters in a leaf, at least 1; 4 by default. A lookup tries the filters of a leaf
+    /// one after the other. So a larger number takes less memory, but more time.
     pub leaf_filters: usize,
 }
 

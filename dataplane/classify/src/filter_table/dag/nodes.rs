@@ -20,12 +20,13 @@ pub(super) enum Node {
     Vacant,
 }
 
-/// Set of filters, represented by a number: the sum of a 128-bit number for each filter. Sets with equal sums
-/// count as equal. In a DAG of a billion nodes, two different sets have equal sums with a probability of 1 in
-/// 10^20.
+/// Set of filters, identified by a sum: each filter has a 128-bit number, and the set has the sum of its
+/// filters' numbers. Sets with equal sums count as equal. In a DAG of a billion nodes, two different sets
+/// have equal sums with a probability of 1 in 10^20.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(super) struct Set {
-    /// Two halves of the sum, each summed separately. As two words, the struct needs no 16-byte alignment.
+    /// The two 64-bit halves of the sum. Each half is summed without carry into the other. As two words, the
+    /// struct needs no 16-byte alignment.
     sum: [u64; 2],
     pub filters: u32,
 }
@@ -87,9 +88,9 @@ pub(super) struct Nodes {
     /// Record of each node. Lookups don't read it.
     records: Vec<Record>,
     unused: Vec<u32>,
-    /// Node of each known meaning, by the meaning's 64-bit hash.
+    /// Index of the node with each known meaning, by the 64-bit hash of the meaning.
     known: HashMap<u64, u32, FixedState>,
-    /// Heap memory of the nodes in bytes.
+    /// Memory in bytes that the nodes have allocated on the heap.
     behind: usize,
 }
 
@@ -156,8 +157,8 @@ impl Nodes {
         *record = Record::new(meaning, record.references);
     }
 
-    /// Frees a node without incoming edges. Returns its content, which still counts as references to its
-    /// targets.
+    /// Frees a node without incoming edges. Returns the node's content, which still counts as a reference to
+    /// each of its targets.
     pub fn discard(&mut self, index: u32) -> Node {
         self.unused.push(index);
         self.take(index)

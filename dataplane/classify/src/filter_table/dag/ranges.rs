@@ -4,8 +4,8 @@ use crate::prefix_match::Count;
 
 use super::edges::{EdgeId, References, Target};
 
-/// Port ranges of a node, which may overlap, and the segments into which they cut the ports. The target of a
-/// segment leads to all filters whose ranges cover the segment.
+/// Port ranges of a node, which may overlap. Their ends cut the ports into segments. The target of a segment
+/// leads to all filters whose ranges contain the segment.
 #[derive(Clone, Default, Debug)]
 pub(super) struct Ranges {
     /// First and last port of each range, with the number of filters that have this range; in ascending
@@ -27,7 +27,8 @@ const LINE: usize = 64 / size_of::<Segment>();
 
 impl Ranges {
     /// Returns the target of a port; `None` if the port is outside all ranges. A binary search halves the
-    /// segments, with one access each time, until the rest fits into a cache line.
+    /// list of segments until the remaining segments fit into a cache line. Each halving takes one memory
+    /// access.
     #[inline]
     pub fn step(&self, port: u16, count: &mut impl Count) -> Option<Target> {
         let (mut low, mut high) = (0, self.segments.len());
@@ -68,7 +69,7 @@ impl Ranges {
         self.cut(otherwise)
     }
 
-    /// Computes the segments again. A segment gets the target that its first port had before.
+    /// Computes the segments anew. A new segment gets the target that its first port had before.
     fn cut(&mut self, otherwise: Target) -> References {
         let ends =
             self.ranges.iter().flat_map(|((first, last), _)| [u32::from(*first), u32::from(*last) + 1]);
@@ -95,7 +96,7 @@ impl Ranges {
         References { more, fewer }
     }
 
-    /// Appends the segments from `first` to `last`, the ends of one of the node's ranges.
+    /// Appends the segments from port `first` to port `last`. Both must be the ends of a range of the node.
     pub fn touched(&self, (first, last): (u16, u16), found: &mut Vec<EdgeId>) {
         let inside = |segment: &Segment| first <= segment.first && segment.last <= last;
         found.extend(

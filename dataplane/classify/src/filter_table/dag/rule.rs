@@ -8,11 +8,12 @@ use crate::candidate::{DSCP_SHIFT, TAG_SHIFT};
 use crate::prefix_match::{AddressBits, Prefix};
 use crate::{Candidate, CompiledFilter, FilterId, PortRange};
 
-/// Fields with a level: those of *Router Plugins* in its order, then tag and DSCP, whose conditions are a
-/// value or a wildcard.
+/// Fields with a level: those of *Router Plugins*, in the order of the paper, then tag and DSCP, whose
+/// conditions are a value or a wildcard.
 ///
-/// Flags and exceptions have no level. Their masks may overlap in any way, so they have no longest match, and
-/// a level would copy filters again and again. The lookup checks them at its end, in the order of ranks.
+/// Flags and exceptions have no level. Their masks may overlap in any way, so no mask is the longest match,
+/// and a level would copy filters again and again. The lookup checks both fields at its end, in the order of
+/// ranks.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 #[repr(u8)]
 pub(super) enum Level {
@@ -171,8 +172,8 @@ impl Rule {
             && (!asks(INCOMING) || self.incoming == key.port.0)
     }
 
-    /// Returns the condition at a level. A prefix of length 0 counts as a wildcard here;
-    /// [`matches`](Self::matches) compares the family.
+    /// Returns the condition of the rule at a level. A prefix of length 0 counts as a wildcard here, although
+    /// it restricts the family: [`matches`](Self::matches) compares the family.
     pub fn condition(&self, level: Level) -> Condition {
         let asks = |bit| self.asks & bit != 0;
         let prefix = |bits: u128, length| match length {

@@ -5,14 +5,14 @@ use millrace_memory::{equal_shorts, prefetch_slice_element};
 
 use crate::prefix_match::Count;
 
-/// Number of ways: slots for keys in a bucket, each with a fingerprint.
+/// Number of ways of a bucket: slots that hold one key each, with a fingerprint of the key.
 const WAYS: usize = 7;
 const ALL_WAYS: u32 = (1 << WAYS) - 1;
 /// Average number of keys in a bucket above which the table grows.
 const LOAD: usize = 4;
 
-/// Buckets of keys. A key is identified by its 32-bit hash only. Keys with equal hashes share an entry, so
-/// the caller must compare the group's filters with the packet.
+/// Buckets of keys. The directory distinguishes keys only by their 32-bit hashes, and keys with equal hashes
+/// share a group. So the caller must compare the group's filters with the packet.
 #[derive(Clone, Debug)]
 pub(super) struct Directory {
     /// Fingerprints of each bucket. A search reads them first, and usually reads nothing else.
@@ -39,7 +39,7 @@ pub(super) struct Place {
     way: usize,
 }
 
-/// State of a search: its current bucket, and the ways of the bucket whose keys are still to be compared.
+/// State of a search: its current bucket, and the bucket's ways that the search still has to compare.
 #[derive(Clone, Copy, Default, Debug)]
 pub(super) struct Cursor {
     bucket: u32,
@@ -169,8 +169,8 @@ impl Directory {
             if free != 0 {
                 break free.trailing_zeros() as usize;
             }
-            // The counter doesn't overflow: hashing spreads the keys, and there are more ways than keys, so
-            // fewer than 65,536 keys pass a bucket.
+            // The counter doesn't overflow. The hashes spread the keys, and the directory has more ways than
+            // keys. So fewer than 65,536 keys continue beyond this bucket.
             self.fingerprints[bucket].0[WAYS] += 1;
             bucket = (bucket + 1) & (self.fingerprints.len() - 1);
         };
@@ -208,8 +208,8 @@ impl Directory {
     }
 }
 
-/// Fingerprints of a bucket: 16 bits of each way's key, never 0; 0 for a free way. The last of the eight
-/// words is a counter: the number of keys that found the bucket full and continued to the next one.
+/// Fingerprints of a bucket, one for each way: 16 bits of the key's hash, never 0; 0 for a free way. The last
+/// of the eight words is a counter of the keys that found the bucket full and continued to the next one.
 #[derive(Clone, Copy, Default, Debug)]
 #[repr(align(16))]
 struct Fingerprints([u16; WAYS + 1]);

@@ -1,21 +1,22 @@
-//! Tuple space search, the default filter table: few tuples, most of which a lookup skips.
+//! Tuple space search, the default filter table. It has few hash tables, and a lookup skips most of them.
 //!
 //! Each address family has a few hash tables. The key of a hash table is the bits of its *tuple*: some source
 //! bits, some destination bits, perhaps protocol and ports (Srinivasan, Suri, Varghese: *Packet
 //! Classification using Tuple Space Search*, SIGCOMM 1999). As in *TupleMerge* (Daly et al., IEEE/ACM ToN
 //! 2019), a filter may go to any table whose tuple has no more bits than the filter's conditions. Prefix
-//! lengths are rounded down to a short ladder. When most of the 64 tables are in use, or too many filters
-//! share a key, the filter gets a coarser or finer tuple. A lookup reads few of the tables:
+//! lengths are rounded down to the nearest of a few fixed lengths. When most of the 64 tables are in use, or
+//! too many filters share a key, the filter gets a coarser or finer tuple. A lookup reads few of the tables:
 //!
 //! - *Pruning*: maps of prefixes of both addresses show which tables can match at all ([`pruning`]).
-//! - *Order*: tables are sorted by their best rank. A lookup ends at the first table that can't beat its
-//!   match (*priority sorting* of Open vSwitch).
-//! - *Fingerprints*: 16 bytes show that a table has nothing for a packet ([`directory`]).
+//! - *Order*: tables are sorted by the rank of their best filter. A lookup ends at the first table whose best
+//!   filter can't beat the match found so far (*priority sorting* of Open vSwitch).
+//! - *Fingerprints*: reading 16 bytes usually shows that a table has no filter for a packet ([`directory`]).
 //! - *Batches*: a lookup prefetches its memory while other lookups run.
 //!
-//! A change of a filter updates its group and its entries in the maps. From time to time a change rebuilds a
-//! hash table or the maps, in time proportional to the number of filters. One case is slow: many filters that
-//! differ only in port ranges share a key, and the search tries them one after the other.
+//! An added or removed filter changes its group of filters with the same key, and its entries in the maps.
+//! From time to time a change rebuilds a hash table or the maps, in time proportional to the number of
+//! filters. One case is slow: many filters that differ only in port ranges share a key, and the search tries
+//! them one after the other.
 
 mod directory;
 mod pruning;

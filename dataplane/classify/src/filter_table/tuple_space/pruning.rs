@@ -1,10 +1,10 @@
 //! Pruning: selects the tables that can match a packet by its addresses alone.
 //!
 //! This is the *pruned tuple space* of Srinivasan, Suri and Varghese (SIGCOMM 1999, section 4), with hashed
-//! maps of a few prefix lengths instead of a longest prefix match. Each map is for one address and one prefix
-//! length. For each prefix of this length, it lists the tables that have filters inside the prefix. Tables
-//! with filters of shorter prefixes are in every list. A table can match a packet only if the lists of all
-//! maps contain it.
+//! maps of a few prefix lengths instead of a longest prefix match. Each map is for one address (source or
+//! destination) and one prefix length. For each prefix of this length, the map lists the tables that have
+//! filters inside the prefix. Tables that have a filter with a shorter prefix are in every list of the map. A
+//! table can match a packet only if it is in the packet's lists of all maps.
 
 use crate::filter_table::key::{Key, Tuple, V4};
 use crate::prefix_match::Count;
@@ -33,7 +33,7 @@ struct Map {
     length: u32,
     /// Tables with filters of shorter prefixes. Every entry includes them.
     always: Tables,
-    /// Lists of tables, by the hash of the prefix. Their number is a power of two.
+    /// Sets of tables, one for each hash value of a prefix. Their number is a power of two.
     entries: Vec<Tables>,
     /// 64 minus the binary logarithm of the number of entries.
     shift: u32,
@@ -72,8 +72,9 @@ impl<const W: usize> Pruning<W> {
         self.maps.iter().enumerate().map(entry).fold(Tables::MAX, |tables, entry| tables & entry)
     }
 
-    /// Adds a filter of the table at `position`, by its example key and its tuple. Returns `false` if a map
-    /// has become too full: the caller must then rebuild all maps.
+    /// Adds a filter of the table at `position`. `example` is a key that matches the filter, and `tuple`
+    /// holds the bits that the filter fixes. Returns `false` if a map has become too full; the caller must
+    /// then rebuild all maps.
     pub fn add(&mut self, example: &Key<W>, tuple: &Tuple<W>, position: usize) -> bool {
         let (source, destination) = tuple.lengths();
         let mut roomy = true;

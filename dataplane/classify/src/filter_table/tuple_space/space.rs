@@ -13,9 +13,11 @@ use crate::prefix_match::{Count, NotCounted};
 
 /// Maximum number of tables, the number of bits in [`Tables`].
 const MOST: usize = Tables::BITS as usize;
-/// Number of tables reserved for filters whose keys have too many filters in coarser tables.
+/// Number of tables reserved for crowded keys: for filters whose key already has `CROWD` filters in the table
+/// of a coarser tuple.
 const SPARE: usize = 4;
-/// Maximum number of filters with one key in a table. Further filters of this key go to another table.
+/// Maximum number of filters with one key in a table. Further filters with this key go to another table if
+/// possible.
 const CROWD: usize = 16;
 
 /// Returns the prefix lengths to which the lengths of filters are rounded down.
@@ -60,8 +62,8 @@ pub(super) struct Space<const W: usize> {
     pruning: Pruning<W>,
     groups: Groups<W>,
     filters: usize,
-    /// Number of filters removed since the last rebuild of the pruning maps. The maps may list tables for
-    /// them without need.
+    /// Number of filters removed since the last rebuild of the pruning maps. The maps may still list tables
+    /// because of these filters.
     stale: usize,
 }
 
@@ -92,8 +94,8 @@ impl<const W: usize> Space<W> {
         self.tables.get(tables.trailing_zeros() as usize)
     }
 
-    /// Returns the best filter in the remaining tables of a lookup. The search of the first of them has
-    /// begun.
+    /// Returns the best filter in the tables that a lookup has still to search. The lookup has already begun
+    /// with the first of these tables.
     #[inline(always)]
     fn search(&self, key: &Key<W>, mut lane: Lane, count: &mut impl Count) -> Found {
         let (mut found, mut best) = (Found::NONE, Rank::LAST);
@@ -250,9 +252,9 @@ impl<const W: usize> Space<W> {
         let (tuple, example) = (condition.tuple(), condition.example());
         let pairs = (ladder(W).len() + 1).pow(2);
         let fine = tuple.rounded(ladder(W));
-        // Choose a tuple:
+        // Choose a tuple: the first of these whose table has room for the filter, or may still be added.
         //
-        // 1. all exact bits, as long as tables remain for all pairs of prefix lengths;
+        // 1. all exact bits, as long as enough tables remain for all pairs of prefix lengths;
         // 2. only the address bits;
         // 3. the filter's own tuple.
         let levels = [(fine, MOST - SPARE - pairs), (fine.addresses(), MOST - SPARE), (tuple, MOST - 1)];
@@ -263,8 +265,9 @@ impl<const W: usize> Space<W> {
                 _ => {}
             }
         }
-        // Choose the finest table that can take the filter and has fewer than `CROWD` filters of its key. If
-        // there is none, choose the table with the fewest of them.
+        // Among the tables that can take the filter, prefer those in which at most `CROWD` filters have the
+        // filter's key, and choose the one whose tuple has the most bits. If there is none, choose the table
+        // in which the fewest filters have this key.
         let fitting = (0..self.tables.len()).filter(|index| tuple.covers(&self.tables[*index].tuple));
         let closest = fitting.min_by_key(|index| {
             let crowd = self.crowd(*index, &example);

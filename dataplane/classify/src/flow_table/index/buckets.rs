@@ -47,7 +47,7 @@ pub(in crate::flow_table) struct Buckets {
     overflow: Overflow,
     /// Number of buckets in use.
     used: u32,
-    /// Number of buckets that the table needs, a power of two. Splits raise `used` to it.
+    /// Number of buckets that the table needs; a power of two. Splits raise `used` to this number.
     wanted: u32,
     /// Number of buckets after the current doubling, or now if no doubling is in progress; a power of two.
     round: u32,
@@ -81,8 +81,8 @@ impl Aim {
 }
 
 impl Buckets {
-    /// Creates `groups` groups of buckets, a power of two. Memory is mapped for `doublings` doublings.
-    /// `slots` is the largest slot.
+    /// Creates buckets in `groups` groups; `groups` must be a power of two. Maps memory that suffices to
+    /// double the number of buckets `doublings` times. `slots` is the largest slot number.
     pub fn new(groups: u32, doublings: u32, slots: u32) -> Result<Self, MemoryError> {
         let used = groups * GROUP as u32;
         let buckets = HugeSlice::new(WHAT, (used as usize) << doublings)?;
@@ -183,13 +183,13 @@ impl Buckets {
         entries.filter(|&entry| entry != 0).map(|entry| self.slot(entry))
     }
 
-    /// Iterates over the slots in the group of `hash` and in the overflow. If both are full, one of these
-    /// entries must be removed before an entry of `hash` finds a place.
+    /// Iterates over the slots in the group of `hash` and in the overflow. If group and overflow are full,
+    /// one of these slots must be removed before an entry of `hash` finds a place.
     pub fn rivals_of(&self, hash: u64) -> impl Iterator<Item = u32> {
         self.group_of(hash).chain(self.overflow.entries().iter().map(|&entry| self.slot(entry)))
     }
 
-    /// Whether its group or the overflow has a place for an entry of `hash`.
+    /// Whether an entry of `hash` finds a place in its group or in the overflow.
     pub fn has_room(&self, hash: u64) -> bool {
         self.overflow.has_room() || !self.is_group_full(self.home(hash))
     }
@@ -244,8 +244,8 @@ impl Buckets {
         debug_assert!(placed, "a place of the group is free");
     }
 
-    /// Clears the place `at` of bucket `number`. If the bucket was full, moves an entry back that was
-    /// displaced from it, and clears the place of that entry in the same way. Each step leaves one displaced
+    /// Clears the place `at` of bucket `number`. If the bucket was full, an entry that was displaced from it
+    /// moves back. The place of that entry is then cleared in the same way. Each step leaves one displaced
     /// entry fewer.
     fn empty(&mut self, mut number: usize, mut at: usize, hash_of: &impl Fn(u32) -> u64) {
         loop {
@@ -258,7 +258,8 @@ impl Buckets {
         }
     }
 
-    /// Returns bucket and place of an entry that was displaced from the bucket `home`.
+    /// Finds an entry that was displaced from the bucket `home`. Returns the entry's bucket and its place in
+    /// the bucket.
     fn abroad(&self, home: u32, hash_of: impl Fn(u32) -> u64) -> Option<(usize, usize)> {
         let at_home = |entry: u32| self.home(hash_of(self.slot(entry))) == home;
         let [_, others @ ..] = Self::group(home);
@@ -279,8 +280,8 @@ impl Buckets {
         self.used < self.wanted
     }
 
-    /// Splits a group. Reads the hashes of up to 64 slots. Calls `fetch` for the slots of the next group to
-    /// be split.
+    /// Splits the next group of buckets. Calls `hash_of` for up to 64 slots of this group, and `fetch` for
+    /// the slots of the group that is split after this one.
     pub fn split(&mut self, hash_of: impl Fn(u32) -> u64, fetch: impl Fn(u32)) {
         if self.used == self.round {
             self.round *= 2;
@@ -301,8 +302,8 @@ impl Buckets {
         self.place_overflow(old as u32, hash_of);
     }
 
-    /// Moves entries of the overflow to free places in a split group, whose first bucket is `old`, and in the
-    /// new group.
+    /// After a split, moves entries of the overflow to free places in the group that was split, whose first
+    /// bucket is `old`, and in the new group.
     fn place_overflow(&mut self, old: u32, hash_of: impl Fn(u32) -> u64) {
         let twin = self.used - GROUP as u32;
         for home in [old, twin] {
@@ -347,8 +348,8 @@ mod tests {
         ]
     }
 
-    /// Checks that every slot is found under its hash only, and that it is displaced only while its home
-    /// bucket is full.
+    /// Checks that every slot is found under its own hash and no other. A slot may be displaced only while
+    /// its home bucket is full.
     fn check(buckets: &Buckets, model: &BTreeMap<u32, u64>) {
         for (&slot, &hash) in model {
             assert_eq!(buckets.find(hash, |found| found == slot), Some(slot));

@@ -6,20 +6,21 @@ use millrace_units::PortId;
 /// Bit position of the ingress port in the last word of a key.
 const PORT_SHIFT: u32 = 48;
 
-/// Returns a keyed hash of the five-tuple. All packets of a flow have the same hash, whatever their ingress
-/// port. Without knowing `seed`, a sender can't choose flows that collide.
+/// Returns a keyed hash of the five-tuple, so packets with different ingress ports have the same hash. A
+/// sender that doesn't know `seed` can't choose flows whose hashes collide.
 pub fn flow_hash(key: &FlowKey, seed: u64) -> u32 {
     FlowHash::new(seed).of_both(key).1
 }
 
-/// Keyed hash of flow keys. Its key is drawn at the table's creation.
+/// Keyed hash of flow keys. The key of the hash is drawn at the table's creation.
 ///
 /// The words of the flow key go through NH, an almost universal hash, here with 64-bit words (UMAC: Black,
 /// Halevi, Krawczyk, Krovetz and Rogaway, CRYPTO '99, section 4). A sender that doesn't know the hash's key
 /// can't choose two flow keys that collide with a probability above 2^-64.
 ///
-/// A multiplication with further words of the hash's key reduces the 128 bits to 64: the hash of the
-/// five-tuple. Last, the ingress port is added, times another word of the hash's key.
+/// A multiplication with further words of the hash's key reduces the 128 bits to 64. The result is the hash
+/// of the five-tuple. Last, the ingress port is multiplied by another word of the hash's key and added, which
+/// yields the hash of all six fields.
 #[derive(Clone)]
 pub(in crate::flow_table) struct FlowHash {
     secrets: [u64; 6],

@@ -57,7 +57,7 @@ zeroable! {
         pub(in crate::flow_table) variant: u32,
         /// Answer that the pipeline stored last.
         pub answer: FlowAnswer,
-        /// Tick of the last packet, shifted left by [`FLAG_BITS`], and the flags below.
+        /// Tick of the last packet, shifted left by [`FLAG_BITS`]. The bits below are flags such as [`LIVE`].
         pub(in crate::flow_table) used: u32,
         /// Word in which the pipeline stores the flow state; 0 without flow state.
         pub(in crate::flow_table) state: u32,
@@ -68,8 +68,8 @@ zeroable! {
 }
 
 impl FlowAnswer {
-    /// Packs the varying mask (lower half) and the generation (upper half) into one word, which takes only
-    /// one comparison.
+    /// Packs the varying mask (lower half) and the generation (upper half) into one word, so one comparison
+    /// checks both.
     #[inline(always)]
     pub fn validity(&self) -> u64 {
         u64::from(self.varying_mask) | u64::from(self.generation) << 32
@@ -152,7 +152,8 @@ impl FlowRecord {
 }
 
 zeroable! {
-    /// Part of a record for IPv6 packets, and for moves of its bucket entry: half a cache line.
+    /// Part of a record that is read for IPv6 packets, and when the record's entry moves to another bucket:
+    /// half a cache line.
     #[derive(Debug)]
     #[repr(C, align(32))]
     pub(in crate::flow_table) struct FarRecord {
@@ -163,7 +164,7 @@ zeroable! {
 }
 
 zeroable! {
-    /// Part of a record for its creation and end: half a cache line.
+    /// Part of a record that is used only for the record's creation and end: half a cache line.
     #[derive(Debug)]
     #[repr(C, align(32))]
     pub(in crate::flow_table) struct Upkeep {
@@ -233,8 +234,8 @@ impl NearKey {
         Self([addresses[0] | addresses[1] << 32, key.last_word()])
     }
 
-    /// Whether both keys are equal. Compares words in registers: a comparison in memory would first have to
-    /// assemble them there.
+    /// Whether both keys are equal. Compares words in registers; a comparison in memory would first have to
+    /// store the keys there.
     #[inline(always)]
     pub(in crate::flow_table) fn is(self, other: Self) -> bool {
         (self.0[0] ^ other.0[0]) | (self.0[1] ^ other.0[1]) == 0
@@ -271,8 +272,8 @@ impl FarKey {
         Self([middle(source), middle(destination), ends])
     }
 
-    /// Whether this is the far part of `key`. Compares word by word: after assembling a far part in memory,
-    /// the processor would wait for its own stores.
+    /// Whether this is the far part of `key`. Compares word by word. Otherwise the far part of `key` would be
+    /// stored in memory first, and the processor would wait for the stores.
     #[inline(always)]
     pub fn is_of(&self, key: &FlowKey) -> bool {
         let Self([a, b, c]) = Self::of(key);
@@ -318,7 +319,8 @@ pub(in crate::flow_table) fn ticks_since(now: Instant, used: u32) -> u32 {
     if age >> 31 == 1 { 0 } else { age >> FLAG_BITS }
 }
 
-/// Returns a number of ticks for `time`: if [`ticks_since`] exceeds it, `time` has certainly passed.
+/// Returns a number of ticks for `time`. If [`ticks_since`] returns more than this number, `time` has
+/// certainly passed.
 pub(in crate::flow_table) fn ticks(time: Duration) -> u32 {
     let ticks = (time.as_nanos() >> TICK_SHIFT).saturating_add(1);
     ticks.min(u128::from(LONGEST - 2)) as u32

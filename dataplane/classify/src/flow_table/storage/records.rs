@@ -1,8 +1,8 @@
-//! Storage of records. The near and far part of a record are side by side, so an access to both needs only
-//! one page translation.
+//! Storage of records. The near and the far part of a record are side by side, so an access to both needs
+//! only one page translation.
 //!
-//! Some hypervisors back memory with small pages. A table of a million records then has many times more pages
-//! than the TLB has entries, and a page translation costs as much as the fetch of a cache line.
+//! Some hypervisors back memory with small pages. A table of a million records then has many more pages than
+//! the TLB has entries. A page translation then costs as much as the fetch of a cache line.
 
 use std::ops::{Index, IndexMut};
 

@@ -183,7 +183,7 @@ fn reserved_and_stateful_records_are_never_recycled() {
 #[test]
 fn a_flood_of_flows_with_state_displaces_itself_and_no_other_state() {
     let mut table = table(256, 256);
-    // The remaining 16 records are fewer than the share of records on probation.
+    // These records leave room for 16 others, fewer than the share of records on probation.
     for flow in 0..240 {
         let index = establish(&mut table, flow, Instant::ZERO);
         table.set_state(index, 1 + flow);
@@ -215,7 +215,7 @@ fn record_recycled_without_probation_was_idle() {
     let size = 4096;
     let mut table = table(size, size);
     let steps: Vec<Instant> = (0..size as u64).map(|step| Instant::from_nanos(step << 24)).collect();
-    // Spread the times of the last packets independently of the slots.
+    // Give the flows times of their last packets that don't depend on their slots.
     for flow in 0..size {
         let step = (flow.wrapping_mul(2_654_435_761) % size) as usize;
         establish(&mut table, flow, steps[step]);
@@ -228,7 +228,8 @@ fn record_recycled_without_probation_was_idle() {
         ranks.push((removed.last_used.as_nanos() >> 24) as f64 / f64::from(size));
     }
     let (mean, worst) = (ranks.iter().sum::<f64>() / 512.0, ranks.iter().copied().fold(0.0, f64::max));
-    // Exactly the oldest 512 of 4,096 would have a mean of 0.0625, a random 512 a mean of 0.5.
+    // If exactly the oldest 512 of 4,096 records were displaced, the mean would be 0.0625; with 512 random
+    // records it would be 0.5.
     assert!(mean < 0.09 && worst < 0.4, "mean {mean}, worst {worst}");
 }
 
@@ -288,7 +289,7 @@ fn alike() -> Vec<FlowKey> {
 fn keys_and_variants_with_equal_hashes_are_distinguished() {
     let (mut table, now) = (table(1024, 1024), Instant::ZERO);
     let keys = alike();
-    // Hash of the base record for which the given variant has the hash 42.
+    // For each variant, choose the base record's hash so that the hash of the variant is 42.
     let hash = FlowHash::new(SEED);
     let base = |variant| 42_u64.wrapping_sub(hash.with_variant(0, variant));
     let records: Vec<(FlowKey, u32)> =
@@ -375,7 +376,8 @@ fn active_flow_does_not_expire() {
 
 #[test]
 fn maintenance_step_keeps_its_budget() {
-    // A larger budget visits more records, but the limit of ends stays.
+    // A larger budget lets the table visit more records, but still no more than `ENDS_AT_ONCE` records end in
+    // one call.
     for (budget, most) in [(10, 10), (100_000, ENDS_AT_ONCE)] {
         let mut table = table(4096, 4096);
         (0..3000).for_each(|flow| _ = establish(&mut table, flow, Instant::ZERO));

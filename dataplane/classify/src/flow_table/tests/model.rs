@@ -25,8 +25,8 @@ pub struct ModelRecord {
     pub on_probation: bool,
     /// Sequence number of the record's creation.
     pub age: u64,
-    /// Reason with which `pop_removed` must return the record; `None` if it is live, or may have expired or
-    /// been displaced.
+    /// Reason with which `pop_removed` must return the record. `None` if the record must be live, or may be
+    /// live, expired or displaced.
     pub ended: Option<RemovalReason>,
 }
 
@@ -104,8 +104,8 @@ impl Model {
         self.end((removed.key, removed.variant), removed.reason);
     }
 
-    /// Checks a displaced record: the table must be full, and the record not protected. If any record is on
-    /// probation, it must be the oldest of these.
+    /// Checks that the table was right to displace a record: the table must be full, and the record not
+    /// protected. If any record is on probation, the displaced record must be the oldest of these.
     fn judge_recycling(&self, victim: &ModelRecord) {
         assert_eq!(self.records.len(), self.config.maximum as usize, "recycled before the maximum");
         assert!(victim.may_go(), "recycled {victim:?}");

@@ -143,8 +143,8 @@ impl Pair {
         let known = self.model.records.contains_key(&(key, variant));
         let unread = self.table.unread();
         let inserted = self.table.insert(&key, hash, variant, answer(number), self.now);
-        // The record that ended last was displaced by this insertion. The model must process its end before
-        // it gets the new record.
+        // This insertion has displaced the record that ended last. The model must process the end of that
+        // record before it gets the new record.
         if self.table.unread() > unread {
             assert!(!known, "recycled for a record that was there");
             self.read_all();
@@ -170,7 +170,8 @@ impl Pair {
         self.table.touch(record.index, bytes, self.now);
     }
 
-    /// Compares ended records in their order with the records whose end the model expects or allows.
+    /// Compares the ended records, in the order of their ends, with the records that the model expects or
+    /// allows to end.
     fn read(&mut self, most: usize) {
         for _ in 0..most {
             let Some(removed) = self.table.pop_removed() else {
@@ -334,8 +335,8 @@ proptest! {
 
     #[test]
     fn table_with_spilled_buckets_equals_its_model(steps in prop::collection::vec(step(), 1..150)) {
-        // At most 60 records fit into a group of 64 places: the model doesn't know records displaced because
-        // of collisions.
+        // At most 60 records fit into a group of 64 places, so no record is displaced because of collisions:
+        // the model doesn't know such displacements.
         run(Pair::new(4, 60, Hashes::Few, Instant::ZERO), steps);
     }
 }

@@ -11,7 +11,7 @@ fn router6() -> IpAddr {
     "2001:db8:a::fe".parse().unwrap()
 }
 
-/// Returns the error about the packet `bytes`. Puts a link header before and padding after the packet first.
+/// Puts a link header before the packet `bytes` and padding after it. Returns the error about this packet.
 fn error_about(bytes: &[u8], error: IcmpError) -> Option<Vec<u8>> {
     let pool = Pool::new(64).unwrap();
     let mut original = pool.packet_from(&[&[0xee; 14][..], bytes, &[0xdd; 5]].concat()).unwrap();
@@ -23,7 +23,7 @@ fn error_about(bytes: &[u8], error: IcmpError) -> Option<Vec<u8>> {
     Some(packet.to_vec())
 }
 
-/// Returns type, code and second word of an ICMPv4 error. Checks first what holds for every error.
+/// Checks the properties that every ICMPv4 error must have. Returns type, code and second word of the error.
 fn icmp4(octets: &[u8]) -> (u8, u8, u32) {
     assert_eq!(ipv4::sanity(octets, octets.len()), Ok(()));
     let packet = ipv4::Packet::new_checked(octets).unwrap();

@@ -40,8 +40,8 @@ impl PortPlaces {
 pub(super) struct Places {
     entries: HashMap<NeighbourKey, (Entry, u64), FixedState>,
     deadlines: BTreeSet<(Instant, NeighbourKey)>,
-    /// Learned neighbours by port. A port stays here without neighbours, because its rate limit counts recent
-    /// requests.
+    /// Learned neighbours by port. A port without neighbours stays here, because the port's rate limit counts
+    /// recent requests.
     ports: BTreeMap<PortId, PortPlaces>,
     unresolved: usize,
     requests: RateLimit,

@@ -16,8 +16,8 @@ use crate::RateLimit;
 /// Number of token buckets for the shares of ingress ports; also the number for the shares of source
 /// addresses.
 const SHARES: usize = 16;
-/// Divisor of the rate: all ingress ports together have shares of a quarter of it, and so have all source
-/// addresses.
+/// Divisor of the rate limit: the shares of all ingress ports together are a quarter of the limit, and so are
+/// the shares of all source addresses together.
 const PART: u32 = 4;
 
 /// Origin of a packet that waits for a neighbour.

@@ -8,9 +8,9 @@ use foldhash::fast::FixedState;
 use super::Route;
 use crate::routes::retired::{Epoch, Retired};
 
-/// Routes by route number. All prefixes of equal routes share a number, or a prefix has its own. Each number
-/// counts its prefixes. A number without prefixes is kept until all workers have passed the epoch in which it
-/// lost the last prefix.
+/// Routes by route number. All prefixes of equal routes share a number, or a prefix has its own. The table
+/// counts the prefixes of each number. A number without prefixes is kept until all workers have passed the
+/// epoch in which it lost its last prefix.
 #[derive(Debug, Default)]
 pub(super) struct Routes {
     slots: Vec<Slot>,
@@ -35,14 +35,15 @@ struct Slot {
 }
 
 impl Routes {
-    /// Returns the shared number of a route, and whether no prefix ever had it. If no prefix acquires the
-    /// number, it is freed when all workers have passed the current epoch.
+    /// Returns the number that all prefixes of a route share, and whether the number is new: no prefix has
+    /// ever had it. If no prefix acquires the number, it is freed when all workers have passed the current
+    /// epoch.
     pub fn number(&mut self, route: Route) -> (u32, bool) {
         if let Some(&number) = self.numbers.get(&route) {
             let slot = &mut self.slots[number as usize];
             if slot.prefixes == 0 && slot.unused != self.retired.epoch() {
-                // Retires the number again, because its former epoch may end before a prefix acquires the
-                // number.
+                // Retires the number again: the epoch in which it was retired before may end before a prefix
+                // acquires it.
                 slot.unused = self.retired.epoch();
                 self.retired.push(number);
             }
@@ -53,10 +54,10 @@ impl Routes {
         (number, true)
     }
 
-    /// Returns a number below `limit` that only one prefix has, for its route, and whether the number is new.
-    /// `has`: present number of the prefix. If it is the prefix's own number and has the same route, it is
-    /// returned. Returns `None` if no number below `limit` is free. If the prefix doesn't acquire a new
-    /// number, it is freed when all workers have passed the current epoch.
+    /// Returns a route number below `limit` that only one prefix has, and whether the number is new. `has`:
+    /// present number of the prefix. If `has` is the prefix's own number and its route is `route`, returns
+    /// `has`. Returns `None` if no number below `limit` is free. If the prefix doesn't acquire a new number,
+    /// the number is freed when all workers have passed the current epoch.
     pub fn own_number(&mut self, route: &Route, has: Option<u32>, limit: u32) -> Option<(u32, bool)> {
         let is_same = |number: &u32| {
             let slot = &self.slots[*number as usize];
@@ -107,8 +108,8 @@ impl Routes {
         self.retired.close()
     }
 
-    /// Frees numbers that lost their last prefix in `epoch` or before, unless the caller `keeps` them. A kept
-    /// number waits for the end of the current epoch. Returns the freed numbers.
+    /// Frees the numbers that lost their last prefix in `epoch` or before, and returns them. A number for
+    /// which `keeps` is true is not freed; it waits for the end of the current epoch.
     pub fn quiesced(&mut self, epoch: Epoch, keeps: impl Fn(u32) -> bool) -> Vec<u32> {
         let (now, mut freed) = (self.retired.epoch(), Vec::new());
         while let Some((retired, number)) = self.retired.pop_upto(epoch) {

@@ -30,12 +30,12 @@ pub struct FibChange {
 ///
 /// A lookup returns a route number. Workers must know the route of a number **before** a prefix gets the
 /// number. So the caller calls [`SharedFib::intern`], publishes a new number to all workers, waits until they
-/// know it, and then calls [`SharedFib::store`]. ([`SharedFib::insert`] does both, for callers without
+/// know it, and then calls [`SharedFib::store`]. ([`SharedFib::insert`] calls both, for callers without
 /// workers.)
 ///
 /// # Epochs
 ///
-/// Table nodes and route numbers that are out of use may still be in use by a worker. They are reused only
+/// A worker may still use table nodes and route numbers that a change has removed. So they are reused only
 /// after every worker has passed a quiescent point:
 ///
 /// 1. [`SharedFib::close_epoch`] ends an epoch.
@@ -70,7 +70,7 @@ impl SharedFib {
 
     /// Returns the shared number of a route, and whether no prefix ever had it. Workers must know a new
     /// number before it is stored. If no prefix gets the number, it is freed when all workers have passed the
-    /// epoch.
+    /// current epoch.
     pub fn intern(&mut self, route: Route) -> (RouteIndex, bool) {
         let (number, is_new) = self.routes.number(route);
         (RouteIndex(number), is_new)
@@ -88,7 +88,8 @@ impl SharedFib {
         }
     }
 
-    /// Returns the number of the route to exactly `prefix`, if it is the prefix's own number.
+    /// Returns the own route number of exactly `prefix`; `None` if the prefix shares its number with other
+    /// prefixes, or has no route.
     pub fn own_number(&self, prefix: IpNet) -> Option<RouteIndex> {
         self.number_of(prefix).filter(|number| self.routes.is_own(*number)).map(RouteIndex)
     }
@@ -149,8 +150,9 @@ impl SharedFib {
         self.quiesced_but(epoch, |_| false);
     }
 
-    /// Does the same as [`SharedFib::quiesced`], but does not free numbers that the caller `keeps` because
-    /// packets in queues carry them. Returns the freed numbers, which may get other routes from now on.
+    /// Does the same as [`SharedFib::quiesced`], except for numbers for which `keeps` is true, because
+    /// packets in queues carry them: these numbers are not freed. Returns the freed numbers, which may get
+    /// other routes from now on.
     pub fn quiesced_but(&mut self, epoch: Epoch, keeps: impl Fn(RouteIndex) -> bool) -> Vec<RouteIndex> {
         self.v4.quiesced(epoch);
         self.v6.quiesced(epoch);

@@ -2,7 +2,8 @@
 
 use super::{Node, PrefixBits, ROOT, RouteTable};
 
-/// Prefixes of one node: those that share the octets on the path to it and end inside the next octet.
+/// Prefixes of one node: the prefixes that share the octets on the path to the node, and end inside the next
+/// octet.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Stride<'a>(&'a Node);
 
@@ -12,8 +13,8 @@ impl Stride<'_> {
         self.0.longest(octet).map(|place| self.0.value(place))
     }
 
-    /// Iterates over the node's prefixes, shorter ones first. An item holds the first octet that the prefix
-    /// matches, the number of octets that it matches, and its value.
+    /// Iterates over the node's prefixes, shorter ones first. Each item holds the first octet that a prefix
+    /// matches, the number of octets that it matches, and the value of the prefix.
     pub fn prefixes(self) -> impl Iterator<Item = (usize, usize, u32)> {
         self.0.prefixes.iter().zip(&self.0.values).map(|(place, value)| {
             let free = 8 - place.ilog2();

@@ -22,7 +22,7 @@ use millrace_memory::{HugeSlice, MemoryError, prefetch, prefetch_slice_element};
 
 /// Number of address bits that select a root entry.
 pub(super) const ROOT_BITS: u8 = 24;
-/// Number of address octets that the root covers, so the depth of the first nodes.
+/// Number of address octets that the root covers, and so the depth of the nodes directly below the root.
 pub(super) const ROOT_OCTETS: usize = 3;
 /// Number of words in a line of 64 bytes; a node takes whole lines.
 pub(super) const LINE: usize = 8;
@@ -94,8 +94,8 @@ impl Entry {
         self.0.checked_sub(1)
     }
 
-    /// Returns this entry if it is a value, otherwise `other`. Has no branch, because it would be
-    /// unpredictable.
+    /// Returns this entry if it is a value, otherwise `other`. Has no branch, because the processor could not
+    /// predict it.
     #[inline(always)]
     fn value_or(self, other: Self) -> Self {
         let value = 0u32.wrapping_sub(u32::from(self.is_value()));

@@ -1,4 +1,5 @@
-//! Tests of packets that come to exceed their port's MTU after the stage that checks it.
+//! Tests of packets that fit the MTU in the forward stage, which checks the MTU, but exceed it in the dispose
+//! stage.
 
 use std::net::Ipv6Addr;
 

@@ -132,7 +132,7 @@ pub enum TraceStep {
     GoesOn,
     /// The packet is classified again.
     Again,
-    /// The packet, or one of its fragments, has reached its end.
+    /// The journey of the packet, or of one of its fragments, has ended.
     End(TraceEnd),
 }
 

@@ -7,7 +7,7 @@ use crate::work::{Fate, Work};
 /// Scratch memory for a batch with traced packets.
 #[derive(Debug, Default)]
 pub(crate) struct Room {
-    /// Packets cut off the batch, which pass the stages after the first part.
+    /// Second part of a batch that was cut; it passes the stages after the first part.
     pub rest: Work,
     /// Batch that holds a single traced packet.
     pub alone: Work,

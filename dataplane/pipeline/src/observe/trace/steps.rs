@@ -1,4 +1,4 @@
-//! Recording of a traced packet's steps that needs no tables of other stages.
+//! Records those steps of a traced packet for which no tables of other stages are needed.
 
 use millrace_packet::{DropReason, Packet};
 use millrace_plugin::{End, Group, Refusal, Stop, Taken, Watch};
@@ -113,7 +113,7 @@ impl Observation {
         tracer.write_queued(packet.trace, ports.queue_of(packet), now);
     }
 
-    /// Records the fragmentation of a traced packet. Each fragment has its own end.
+    /// Records the fragmentation of a traced packet. The journey of each fragment ends separately.
     #[cold]
     pub(crate) fn trace_fragmented(&mut self, mark: u16, fragments: usize, now: Instant) {
         if let Some(tracer) = &mut self.trace {
@@ -121,7 +121,7 @@ impl Observation {
         }
     }
 
-    /// Records the ends of packets punted to the kernel. The kernel took the first `taken` packets and
+    /// Records how the journeys of packets for the kernel end. The kernel took the first `taken` packets and
     /// refused the rest.
     #[cold]
     pub(crate) fn trace_handed_back(&mut self, packets: &[Packet], taken: usize) {

@@ -20,7 +20,8 @@ use crate::tsc::cycles;
 const RING: usize = 8192;
 /// Maximum number of events of a packet. A packet is selected only if the ring has this number of free slots.
 const LONGEST: usize = 64;
-/// Usual maximum number of events of a packet, reserved for each packet selected earlier in the batch.
+/// Usual maximum number of events of a packet. For each packet selected earlier in the batch, the ring must
+/// have this number of further free slots.
 const USUAL: usize = 24;
 /// Maximum number of departures recorded for a port in an iteration: those of a full queue and a further
 /// batch.
@@ -55,8 +56,8 @@ pub struct TraceSink {
     pub id: u32,
     order: TraceOrder,
     ring: Producer<TraceEvent>,
-    /// First bytes of packets, in the order of the events that have them. The bytes are pushed before their
-    /// event.
+    /// First bytes of packets, in the order of the events to which they belong. The bytes are pushed before
+    /// their event.
     heads: Producer<Head>,
     lost: Arc<AtomicU64>,
     /// Traced packets that are about to leave their queue, and their number. Scratch memory.
@@ -103,7 +104,8 @@ impl TraceSource {
         Some(event)
     }
 
-    /// Returns the number of packets not selected and events lost because the ring was full.
+    /// Returns the number of packets that were not selected, plus the number of lost events, because the ring
+    /// was full.
     pub fn lost(&self) -> u64 {
         self.lost.load(Ordering::Relaxed)
     }
@@ -199,8 +201,8 @@ impl Tracer {
         self.live > 0
     }
 
-    /// Skips packets of `count` packets up to the next one that is to be tested, and returns its index;
-    /// `None` if all are skipped.
+    /// Tests whether the trace selects one of the next `count` packets. Returns the index of that packet, or
+    /// `None` if the trace skips all of them.
     #[inline]
     pub fn next_of(&mut self, count: usize) -> Option<usize> {
         let skip = self.skip as usize;
@@ -212,7 +214,7 @@ impl Tracer {
         Some(skip)
     }
 
-    /// Skips the next `count` packets if none of them is to be tested. Returns whether it has skipped them.
+    /// Skips the next `count` packets if the trace selects none of them. Returns whether it has skipped them.
     #[inline]
     pub fn passes(&mut self, count: usize) -> bool {
         let passes = self.skip as usize >= count;
@@ -310,7 +312,7 @@ impl Tracer {
         self.write(mark, step, now);
     }
 
-    /// Records the fragmentation of a packet. Each fragment has its own end.
+    /// Records the fragmentation of a packet. The journey of each fragment ends separately.
     pub fn write_fragmented(&mut self, mark: u16, fragments: usize, now: Instant) {
         self.write(mark, TraceStep::Fragmented(fragments as u16), now);
         self.places = ANYWHERE;
@@ -327,8 +329,8 @@ impl Tracer {
         };
     }
 
-    /// Records the ends of the traced packets in the queue searched last. The device took the first `sent`
-    /// packets, the next `left` packets remain, and the rest was dropped.
+    /// Records how the journeys of the traced packets in the last searched queue end. The device took the
+    /// first `sent` packets, the next `left` packets remain in the queue, and the rest was dropped.
     pub fn left(&mut self, port: PortId, sent: u64, left: u64, reason: DropReason, now: Instant) {
         for index in 0..self.sink.leaving.1 {
             let Some(&Leaving { place, mark, length, head }) = self.sink.leaving.0.get(index) else { break };

@@ -28,11 +28,12 @@ pub(crate) enum Invalidation<'a> {
     Entries,
     /// Records and entries of all flows.
     Records,
-    /// Records and entries of flows whose source or destination is in the regions of these prefixes.
+    /// Records and entries of flows whose source or destination shares an address region with one of these
+    /// prefixes. The change log records route changes by region, a block of addresses.
     Prefixes(&'a [RouteChange]),
     /// Entries of all flows, but only if some entry uses one of these routes.
     Routes(&'a [(NextHopIndex, Route)]),
-    /// Entries of all flows, but only if some entry uses a neighbour whose MAC address changes.
+    /// Entries of all flows, if the command changes the MAC address of a neighbour that some entry uses.
     /// [`OffloadedFlows::neighbour_moved`] records this when the address changes.
     Neighbours,
     /// Records and entries of flows that the filters of these bindings may match. If a change is a

@@ -38,8 +38,8 @@ pub(super) struct InFlight {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct QueueRead {
     pub queue: usize,
-    /// Watermark in the upcall count of the whole port. The worker has read every upcall of this queue below
-    /// it.
+    /// Watermark: a count of the upcalls of the whole port. The worker has read each upcall of this queue up
+    /// to that count.
     pub read: u64,
     /// Whether the queue gets more upcalls than the worker reads.
     pub overloaded: bool,
@@ -51,8 +51,8 @@ impl InFlight {
         Self::of(device, cache.up(port), |number| cache.up_by(port, number))
     }
 
-    /// Returns the state of a port whose earlier upcalls count as read: `base` upcalls of the port, and
-    /// `by(n)` upcalls of queue n.
+    /// Returns the state of a port at its opening, or at the creation of the flow cache. Earlier upcalls
+    /// count as read: `base` upcalls of the port, and `by(n)` upcalls of queue n.
     fn of(device: &dyn Port, base: u64, by: impl Fn(usize) -> u64) -> Self {
         let checkpoint = Checkpoint { up: base, by: 0 };
         let own = (0..device.receive_queues()).map(|index| device.queue_number(index));
@@ -125,12 +125,12 @@ struct Queue {
     /// Number of upcalls by the queue before it was opened.
     base: u64,
     checkpoint: Checkpoint,
-    /// Upcall count of the port at the last checkpoint that the worker's reading has reached.
+    /// Upcalls of the port up to the latest checkpoint that the worker has read past.
     reached: u64,
     /// Number of losses that count as read.
     lost: u64,
-    /// Total losses at the last report of the device that `lost` does not contain yet, and the number of
-    /// packets read at that report.
+    /// Losses that the device has reported and that `lost` does not contain yet. The pair holds the device's
+    /// total losses and the number of packets read, both at the report; `None` if `lost` contains all losses.
     reported: Option<(u64, u64)>,
     /// Total losses reported by the device that `lost` contains.
     counted: u64,
@@ -144,9 +144,9 @@ struct Queue {
 }
 
 impl Queue {
-    /// Returns the port's upcall count at the last checkpoint that `done` packets of this queue have reached.
-    /// If the current checkpoint is reached, sets the next one. `up` and `by` return the current upcall
-    /// counts of port and queue.
+    /// Returns the upcalls of the port up to the latest checkpoint that the worker has read past. `done`:
+    /// packets of this queue that were read or lost. If the worker has read past the current checkpoint, sets
+    /// the next one. `up` and `by` return the current upcall counts of port and queue.
     fn reach(&mut self, done: u64, up: impl Fn() -> u64, by: impl Fn(&Self) -> u64) -> u64 {
         let is_reached = |queue: &Self| done.wrapping_sub(queue.checkpoint.by).cast_signed() >= 0;
         if is_reached(self) {
@@ -196,8 +196,8 @@ impl Queue {
             self.reported = Some((losses, arrivals.read));
         }
         let inquiry = Inquiry { up, read: arrivals.read, losses };
-        // If packets are missing and no counter has changed since the last inquiry, they were lost without
-        // being counted.
+        // If packets are missing and no counter has changed since the last inquiry, the missing packets were
+        // lost and no counter contains them.
         if arrivals.drained && self.reported.is_none() && self.last_inquiry == inquiry {
             // The difference is negative if the worker read packets that the XDP program had not counted.
             self.lost = self.lost.wrapping_add(up.wrapping_sub(done));

@@ -37,7 +37,7 @@ use crate::ports::{PortEntry, PortTable};
 /// Devices of a worker by number; `None` for numbers without an open device.
 pub(super) type DeviceSlots = [Option<Box<dyn Port>>];
 
-/// State of a worker that the quiescence of its upcalls depends on.
+/// Parts of a worker that its [`Quiescence`] reads and changes.
 pub(super) struct WorkerState<'a> {
     pub cache: &'a mut dyn WorkerFlowCache,
     /// Offload capabilities of the ports, by port number.
@@ -153,8 +153,8 @@ impl Quiescence {
             let Some(device) = device(entry, worker.devices).filter(|_| capabilities.receives) else {
                 continue;
             };
-            // If a device keeps packets after they were read, those packets are in no backlog, so its upcalls
-            // can't be recorded.
+            // A device may keep packets after the worker has read them. No backlog contains these packets, so
+            // the upcalls of the port can't be recorded.
             let is_known = device.progress().is_some_and(|progress| progress.kept == 0);
             let Some(in_flight) = self.in_flight.get_mut(id.index()).filter(|_| is_known) else { continue };
             let is_only = capabilities.receive_queues.count_ones() == 1;

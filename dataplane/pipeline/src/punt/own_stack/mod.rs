@@ -157,7 +157,7 @@ fn sender(packet: &Packet) -> MacAddr {
     packet.data().get(6..12).and_then(|bytes| bytes.try_into().ok()).map_or(MacAddr::ZERO, MacAddr)
 }
 
-/// Returns whether the protocol is ICMP for IPv4 or IPv6. The own stack answers only its echo requests.
+/// Returns whether the protocol is ICMP for IPv4 or IPv6. Of both, the own stack answers only echo requests.
 fn is_icmp(protocol: Protocol) -> bool {
     matches!(protocol, Protocol::ICMP | Protocol::ICMPV6)
 }

@@ -10,7 +10,7 @@ use crate::fault::FaultKind;
 use crate::slab::Key;
 use crate::{Direction, OnFault};
 
-/// Maximum number of times that instances may pass a packet on to another instance in a row.
+/// Maximum number of times in a row that instances may pass a packet on to an instance.
 const MOST_PASSED_ON: u8 = 8;
 
 /// Checked verdict about a packet, as the worker carries it out.
@@ -91,8 +91,8 @@ impl Ports {
         }
     }
 
-    /// Returns the fault text if a verdict at `position` may not send a packet to these ports; `None` if it
-    /// may.
+    /// Checks a verdict that sends a packet to `ports` at `position`. Returns the fault text if the verdict
+    /// is invalid; `None` if it is valid.
     fn refuse(&self, position: Position, mut ports: impl Iterator<Item = u16>) -> Option<String> {
         if position == Position::Queue {
             return Some("the instance chose an egress port at position queue, too late".to_owned());

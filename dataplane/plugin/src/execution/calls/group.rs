@@ -18,7 +18,7 @@ pub struct Stop {
     pub gate: GateId,
     /// Binding at the gate.
     pub binding: BindingId,
-    /// Instance of the binding, if its action is one.
+    /// Instance of the binding; `None` if the binding's action is no instance.
     pub instance: Option<InstanceId>,
 }
 
@@ -30,8 +30,8 @@ pub trait Watch {
         let _ = (group, at);
     }
 
-    /// Called after a stage with the packets that continue (`refusal` is `None`), or with the packets that
-    /// the stage refuses.
+    /// Called after a stage, once with the packets that continue (`refusal` is `None`), or once with the
+    /// packets that the stage refuses.
     #[inline(always)]
     fn after(&mut self, group: &Group<'_>, at: Stop, refusal: Option<Refusal>) {
         let _ = (group, at, refusal);
@@ -52,13 +52,15 @@ pub struct Group<'a> {
     /// Verdicts, with the same indices as `packets`. All are [`Verdict::Pass`] before and after the group
     /// passes its stages.
     pub verdicts: &'a mut [Verdict],
-    /// Indices of the packets on the path, in ascending order. Stages remove the packets that don't pass.
+    /// Indices of the packets that are still on the path, in ascending order: the members of the group.
+    /// Stages remove the packets that don't pass.
     pub members: &'a mut Vec<u16>,
     /// Total bytes of the members; `None` if a stage may have changed it.
     pub bytes: &'a mut Option<u64>,
     /// Receives the removed members with the reason for their removal.
     pub taken: &'a mut Vec<(u16, Taken)>,
-    /// Receives the members for which an instance chose egress ports. The last entry of a packet counts.
+    /// List of the members for which an instance chose egress ports. If a packet has several entries, the
+    /// last one applies.
     pub directed: &'a mut Vec<(u16, Direction)>,
     /// Source of the queue backlogs that instances may read.
     pub queues: &'a dyn Backlogs,
@@ -93,8 +95,8 @@ impl Group<'_> {
         (before - members.len()) as u64
     }
 
-    /// Removes the members that an instance left malformed, and counts them as drops. Returns the violation
-    /// of the last removed member.
+    /// Checks the members after an instance may have changed them. Removes malformed members, and counts them
+    /// as drops. Returns the violation of the last removed member.
     pub(crate) fn drop_malformed(
         &mut self,
         position: Position,

@@ -15,8 +15,9 @@ use crate::execution::waiting::Asked;
 use crate::slab::Key;
 
 impl Calls {
-    /// Replaces an instance by a successor, now or after the current call. `told` receives the old instance,
-    /// and must drop it in a thread where time doesn't matter.
+    /// Replaces an instance by a successor: now, or after the instance's current call. `told` receives the
+    /// result, with the instance that is no longer needed. It must pass that instance to another thread,
+    /// because dropping it may take long.
     pub fn succeed<T: BindingTable>(
         &mut self,
         id: InstanceId,
@@ -47,7 +48,7 @@ impl Calls {
             told(None);
             return key;
         };
-        // Restart an instance whose pause is over before asking for its state.
+        // Before asking for the instance's state, restart the instance if its pause is over.
         hosted.is_well(now, news);
         let well = hosted.record.health == Health::Well;
         if same_version && inheritance != Inheritance::Renounced {
@@ -65,7 +66,7 @@ impl Calls {
             _ => hosted.call(|old| inherit(old, &mut *instance, version, inheritance)),
         };
         if inherited.is_err() {
-            // The old instance stays. If saving its state made it fail, it restarts at once, without its
+            // The old instance stays. If it failed while it saved its state, it restarts at once, without its
             // state.
             hosted.recover(now, news);
             told(Some(Succession { instance, inherited }));
@@ -108,7 +109,7 @@ fn inherit(
     if is_tried { begin_anew(new, problem) } else { Err(problem) }
 }
 
-/// Restarts a successor, which may have adopted only a part of the state.
+/// Restarts a successor that refused the state, because it may have adopted a part of the state.
 fn begin_anew(instance: &mut dyn Instance, problem: String) -> Result<Inherited, String> {
     match instance.restart() {
         Ok(()) => Ok(Inherited::Lost(problem)),

@@ -50,7 +50,7 @@ pub(crate) struct Calls {
     pub states: FlowStateBlocks,
     /// Existing ports, to which verdicts may send packets.
     pub ports: Ports,
-    /// Limits of calls without packets.
+    /// Limits of errands: calls without packets.
     pub errands: CallLimits,
     /// Buffer for the verdicts of resumed calls.
     verdicts: Vec<Verdict>,
@@ -73,8 +73,8 @@ impl Default for Calls {
 }
 
 impl Calls {
-    /// Sends a control message to an instance without a running call. Returns an errand if the call is
-    /// suspended.
+    /// Sends a control message to an instance without a running call. If the new call is suspended, returns
+    /// the errand that the caller must record with `suspend_errand`.
     pub fn begin_control(
         &mut self,
         key: Key,
@@ -94,8 +94,8 @@ impl Calls {
         None
     }
 
-    /// Sends a message to an instance without a running call. If the instance pauses, the message is lost and
-    /// counted as lost.
+    /// Sends a host companion's message to an instance without a running call. If the instance pauses, the
+    /// message is lost and counted as lost.
     pub fn tell(&mut self, key: Key, bytes: &[u8], now: Instant) -> Progress {
         let Some((hosted, news)) = self.instances.get_mut(key) else { return Progress::Done };
         if !hosted.is_well(now, news) {

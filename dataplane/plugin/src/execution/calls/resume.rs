@@ -16,7 +16,8 @@ use crate::path::{Part, Paths, Step};
 use crate::slab::Key;
 use crate::{BindingCounts, BindingTable, CallLimits, Direction, OnFault};
 
-/// Maximum number of calls of one instance with waiting packets in an iteration.
+/// Maximum number of calls of an instance that the worker resumes, or begins with waiting packets, in one
+/// iteration.
 const CALLS: usize = 16;
 
 /// Data for resuming all suspended calls, once in an iteration of the worker.
@@ -47,8 +48,8 @@ impl<T: BindingTable> Resumption<'_, T> {
         self.calls.run_timers(self.now);
     }
 
-    /// Resumes the call of an instance, then begins the calls that wait for its end. Returns whether any call
-    /// is left.
+    /// Resumes the current call of an instance, then begins the calls for which packets or requests wait.
+    /// Returns whether a call is left for the next iteration.
     fn resume(&mut self, backlog: &mut Backlog) -> bool {
         for _ in 0..CALLS {
             if !backlog.call.is_under_way() && !self.begin(backlog) {
@@ -90,7 +91,7 @@ impl<T: BindingTable> Resumption<'_, T> {
         backlog.begin_call()
     }
 
-    /// Resumes a call without packets. Returns whether it is done.
+    /// Resumes a call without packets. Returns whether the call has ended.
     fn resume_errand(&mut self, backlog: &mut Backlog) -> bool {
         let Calls { instances, states, errands, .. } = &mut *self.calls;
         let reply = match instances.get_mut(backlog.instance) {
@@ -112,7 +113,7 @@ impl<T: BindingTable> Resumption<'_, T> {
         true
     }
 
-    /// Resumes a call with packets. Returns whether it is done.
+    /// Resumes a call with packets. Returns whether the call has ended.
     fn resume_packets(&mut self, place: Place, backlog: &mut Backlog) -> bool {
         let Backlog { instance, call, behind, .. } = backlog;
         let Calls { instances, states, verdicts, .. } = &mut *self.calls;
@@ -158,8 +159,8 @@ impl<T: BindingTable> Resumption<'_, T> {
     }
 }
 
-/// Releases the packets of a call whose instance has been removed. They continue behind it, except those that
-/// it left malformed.
+/// Releases the packets of a call whose instance has been removed. The packets continue at the next stage.
+/// Packets that the instance left malformed are dropped.
 fn release(call: &mut Call, place: Place, released: &mut Vec<Released>) {
     let written = call.written;
     call.finish(place.next(), |_, mut waiting| {
@@ -170,7 +171,7 @@ fn release(call: &mut Call, place: Place, released: &mut Vec<Released>) {
     });
 }
 
-/// Call with packets that has ended, while its verdicts are carried out.
+/// Ended call with packets, while the worker carries out the verdicts of the call.
 struct Finished<'a> {
     calls: &'a mut Calls,
     /// Packets that arrived during the call and wait for its end.
@@ -222,7 +223,7 @@ impl Finished<'_> {
         }
     }
 
-    /// Passes a packet on to the instance `target`, which may be the same one.
+    /// Passes a packet on to the instance `target`, which may be the instance that gave the verdict.
     fn pass_on(&mut self, target: Key, mut waiting: Waiting) {
         waiting.passed_on += 1;
         if target == self.instance {
@@ -233,14 +234,14 @@ impl Finished<'_> {
     }
 
     /// Returns a packet to the pipeline. `end` is set if the call dropped or consumed the packet; the binding
-    /// counts it.
+    /// then counts the drop or consumption.
     fn release(&mut self, waiting: Waiting, direction: Option<Direction>, end: Option<End>) {
         self.counts.end(end);
         self.released.push(Released { waiting, direction, end });
     }
 }
 
-/// Runs a call with waiting packets for one slice: begins it, or resumes it.
+/// Begins or resumes a call with waiting packets, and runs it for one slice.
 fn slice(
     hosted: &mut Hosted,
     call: &mut Call,
@@ -280,7 +281,7 @@ fn slice(
                 return Outcome::Suspended;
             }
             hosted.instance.abort();
-            // Discard the instance's own fault text: the text below also states the budget.
+            // Discard the instance's own fault text: the text below also states the time limit.
             _ = hosted.instance.take_fault();
             let spent = overrun(members.len(), most, hosted.limits.slice);
             let text = format!("{spent}; `bind --budget` raises the budget");

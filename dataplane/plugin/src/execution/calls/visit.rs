@@ -26,8 +26,8 @@ pub(crate) struct Visit {
 }
 
 impl Calls {
-    /// Calls an instance with the members of a group. Returns whether the group is unchanged: all members
-    /// stay, none written.
+    /// Calls an instance with the members of a group. Returns `true` if all members stay in the group and
+    /// none may have been changed.
     #[inline]
     pub(crate) fn visit(
         &mut self,
@@ -75,8 +75,8 @@ impl Calls {
         false
     }
 
-    /// Carries out the verdicts: removes members that don't pass, and calls the instances to which members
-    /// are passed on.
+    /// Carries out the verdicts of a call. Removes the members that don't pass. If the instance passed
+    /// members on to other instances, calls those instances.
     #[inline]
     fn part(&mut self, visit: Visit, binding: &mut Binding, group: &mut Group<'_>, now: Instant) {
         let mut onward: Vec<(Key, Vec<u16>)> = Vec::new();
@@ -129,8 +129,8 @@ impl Calls {
         }
     }
 
-    /// Calls an instance with the packets `part`, which another instance passed on to it. Packets that pass
-    /// become members of the group again.
+    /// Calls an instance with the packets `part`, which another instance has passed on to this one. Packets
+    /// that pass become members of the group again.
     #[cold]
     fn hand_on(
         &mut self,

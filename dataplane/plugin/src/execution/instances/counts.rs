@@ -13,9 +13,9 @@ pub struct MessageCounts {
     pub heard: u64,
     /// Messages to the instance that were lost: the instance paused, or too many messages waited.
     pub lost: u64,
-    /// Messages that the instance sent.
+    /// Messages that the instance sent to its host companion.
     pub sent: u64,
-    /// Messages that the instance sent, and the router lost because too many waited.
+    /// Messages that the instance sent, and that were lost because too many messages waited.
     pub unsent: u64,
 }
 
@@ -32,8 +32,8 @@ pub(crate) struct Counts {
     pub suspensions: u64,
     /// Number of packets that the instance dropped, indexed by the plugin's own drop reason.
     drops: Box<[u64; REASONS]>,
-    /// Offsets to add to the instance's own counters: counts of earlier instances, less the counts at the
-    /// last reset.
+    /// For each counter, the difference between the value that users see and the instance's own value. It
+    /// contains the counts of replaced instances, less the counts at the last reset.
     offsets: BTreeMap<&'static str, u64>,
     /// Messages between the instance and its host companion.
     pub messages: MessageCounts,
@@ -59,7 +59,7 @@ impl Counts {
         self.last_fault.clone_from(&fault.text);
     }
 
-    /// Records the reason for a quarantine that was decided elsewhere, not by faults of this instance.
+    /// Records the reason for a quarantine that didn't begin with a fault of this instance.
     pub fn quarantine(&mut self, why: String) {
         self.last_fault = why;
     }
@@ -72,22 +72,23 @@ impl Counts {
         }
     }
 
-    /// Returns the counters of the instance by name, with the offsets added.
+    /// Returns the counters by name, as users see them: the instance's own values plus the offsets.
     pub fn counters(&self, instance: &dyn Instance) -> BTreeMap<&'static str, u64> {
         let offset = |name| self.offsets.get(name).copied().unwrap_or_default();
         let own = instance.counters().into_iter();
         own.map(|(name, count)| (name, count.wrapping_add(offset(name)))).collect()
     }
 
-    /// Sets the offsets for a successor: its counters continue from `before`, the counters of the old
-    /// instance. Counts that the successor already has, for instance from an earlier run, are left out.
+    /// Sets the offsets so that the counters of a successor continue from `before`, the counters of the
+    /// replaced instance. Counts that the successor already has, for instance from an earlier run, are not
+    /// added.
     pub fn succeed(&mut self, before: &BTreeMap<&'static str, u64>, successor: &dyn Instance) {
         let counted = |name| before.get(name).copied().unwrap_or_default();
         let own = successor.counters().into_iter();
         self.offsets = own.map(|(name, count)| (name, counted(name).wrapping_sub(count))).collect();
     }
 
-    /// Resets drop counts and counters to zero.
+    /// Resets the drop counts and the counters that users see to zero.
     pub fn clear(&mut self, instance: &dyn Instance) {
         self.drops.fill(0);
         let own = instance.counters().into_iter();

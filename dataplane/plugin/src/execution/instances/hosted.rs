@@ -100,8 +100,8 @@ impl Hosted {
         self.fail(Fault { kind: FaultKind::MalformedPacket.name(), text }, now, news);
     }
 
-    /// Restarts the instance at once after a fault in a call without packets, so that packets continue.
-    /// Records the fault, but doesn't count it towards quarantine.
+    /// Handles a fault in a call without packets: restarts the instance at once, without a pause, so that
+    /// packets continue to reach it. Records the fault, but doesn't count it towards quarantine.
     pub fn recover(&mut self, now: Instant, news: &mut News) {
         self.take_outputs(news);
         let Some(fault) = self.instance.take_fault() else { return };
@@ -131,8 +131,8 @@ impl Hosted {
         self.counts.quarantine(why);
     }
 
-    /// Returns the time of the instance's next timer call: not before the end of its pause. `None` without a
-    /// timer or in quarantine.
+    /// Returns the time of the instance's next timer call. The call never takes place before the end of a
+    /// pause. `None` if the instance has no timer or is in quarantine.
     pub fn next_call(&self) -> Option<Instant> {
         let next = self.instance.next_call()?;
         match self.record.health {
@@ -143,7 +143,7 @@ impl Hosted {
     }
 
     /// Replaces the instance by its successor, and returns the old instance. The successor starts without
-    /// faults. Collects the outputs of both.
+    /// recorded faults. Collects the outputs of both instances.
     pub fn replace(&mut self, instance: Box<dyn Instance>, news: &mut News) -> Box<dyn Instance> {
         self.take_outputs(news);
         let before = self.counts.counters(&*self.instance);
@@ -160,7 +160,7 @@ impl Hosted {
         old
     }
 
-    /// Sets or removes the eBPF variant. The instance and the variant share memory; the instance keeps it
+    /// Sets or removes the eBPF variant. The instance shares memory with the variant, and keeps that memory
     /// even after the variant's removal.
     pub fn set_variant(&mut self, variant: Option<LoadedVariant>) {
         let known = self.variant.take().map(|variant| variant.memory.id());

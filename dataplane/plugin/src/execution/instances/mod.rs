@@ -63,7 +63,7 @@ impl Instances {
         self.pulse.clone()
     }
 
-    /// Returns the reports of all instances.
+    /// Returns the report of each instance, with the instance's id.
     pub fn reports(&self) -> impl Iterator<Item = (InstanceId, InstanceReport)> + '_ {
         self.slab.iter().map(|(_, hosted)| (hosted.id, hosted.report()))
     }
@@ -100,16 +100,16 @@ impl Instances {
         }
     }
 
-    /// Sets or removes the eBPF variant of an instance. The instance and the variant share memory; the
-    /// instance keeps it even after the variant's removal.
+    /// Sets or removes the eBPF variant of an instance. The instance shares memory with the variant, and
+    /// keeps that memory even after the variant's removal.
     pub fn set_ebpf_variant(&mut self, id: InstanceId, variant: Option<LoadedVariant>) {
         if let Some((hosted, _)) = self.named(id) {
             hosted.set_variant(variant);
         }
     }
 
-    /// Starts a shadow of an instance on copies of its next `packets` packets. The router compares the
-    /// verdicts. Replaces an earlier shadow.
+    /// Starts `instance` as a shadow of the instance `id`: it gets copies of the next `packets` packets, and
+    /// the router compares the verdicts. Replaces an earlier shadow.
     pub fn shadow(
         &mut self,
         id: InstanceId,
@@ -126,7 +126,7 @@ impl Instances {
         }
     }
 
-    /// Ends the shadow of an instance. The report covers the packets so far.
+    /// Ends the shadow of an instance. The shadow's report covers the packets that were compared until now.
     pub fn end_shadow(&mut self, id: InstanceId) {
         if let Some((hosted, _)) = self.named(id) {
             hosted.shadow = None;
@@ -154,8 +154,8 @@ impl Instances {
         }
     }
 
-    /// Returns the key of an instance in paths. The key becomes invalid when the instance is removed, even if
-    /// another instance gets the same id.
+    /// Returns the key under which paths refer to an instance. The key becomes invalid when the instance is
+    /// removed, even if a new instance gets the same id.
     pub(crate) fn key(&self, id: InstanceId) -> Option<Key> {
         self.slab.key(id.0.into())
     }
@@ -181,13 +181,15 @@ impl Instances {
         self.slab.get(key)
     }
 
-    /// Returns an instance, and the list to which its calls add failures and outputs.
+    /// Returns the instance with this key, and the list to which the instance's calls add failures and
+    /// outputs.
     #[inline]
     pub(crate) fn get_mut(&mut self, key: Key) -> Option<(&mut Hosted, &mut News)> {
         Some((self.slab.get_mut(key)?, &mut self.news))
     }
 
-    /// Returns the instance with this id, and the list to which its calls add failures and outputs.
+    /// Returns the instance with this id, and the list to which the instance's calls add failures and
+    /// outputs.
     fn named(&mut self, id: InstanceId) -> Option<(&mut Hosted, &mut News)> {
         self.get_mut(self.key(id)?)
     }

@@ -1,4 +1,4 @@
-//! Packets that wait for an instance, and the ends of their wait.
+//! Packets that wait for an instance, and the possible ends of their wait.
 
 use super::{Place, Ticket};
 use crate::execution::direction::Direction;
@@ -69,7 +69,7 @@ pub enum End {
 pub enum Taken {
     /// The journey of the packet is over.
     End(End),
-    /// The packet waits: the caller hands it with this ticket to
+    /// The packet must wait: the caller hands it with this ticket to
     /// [`WorkerPlugins::keep`](crate::WorkerPlugins::keep).
     Keep(Ticket),
 }

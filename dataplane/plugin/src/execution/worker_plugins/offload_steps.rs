@@ -17,7 +17,7 @@ impl<T: BindingTable> WorkerPlugins<T> {
         for stage in self.paths.stages(path) {
             let Some(binding) = self.bindings.get(stage.binding) else { continue };
             if steps.drops() && stage.position == Position::Queue {
-                // Dropped packets reach no queue.
+                // The flow's packets are dropped, and reach no queue.
                 break;
             }
             match (stage.position, stage.step) {
@@ -31,7 +31,7 @@ impl<T: BindingTable> WorkerPlugins<T> {
                 (_, Step::Queue(_)) => return Err(OffloadRefusal::Queue),
                 (_, Step::Refuse(Refusal::Reject)) => return Err(OffloadRefusal::Reject),
                 (_, Step::Refuse(Refusal::Drop)) => {
-                    // Later stages get no packets.
+                    // After this step, later stages get no packets.
                     steps.add(stage, OffloadStep::Drop)?;
                     break;
                 }
@@ -46,7 +46,8 @@ impl<T: BindingTable> WorkerPlugins<T> {
         Ok(steps)
     }
 
-    /// Returns the eBPF variant of an instance, or the reason that the XDP program may not call it.
+    /// Returns the eBPF variant of an instance; as error, the reason that the XDP program may not call the
+    /// variant.
     fn callable_variant(&self, key: Key) -> Result<&LoadedVariant, OffloadRefusal> {
         let hosted = self.calls.instances.get(key).ok_or(OffloadRefusal::Instance)?;
         let variant = hosted.variant.as_ref().ok_or(OffloadRefusal::Instance)?;

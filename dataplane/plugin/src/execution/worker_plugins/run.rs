@@ -30,7 +30,8 @@ impl<T: BindingTable> WorkerPlugins<T> {
         self.run_watched(from, group, now, &mut ())
     }
 
-    /// Passes a group through stages like [`run`](Self::run), with an observer.
+    /// Passes a group through stages like [`run`](Self::run), and calls an observer before and after each
+    /// stage.
     #[inline]
     pub fn run_watched(
         &mut self,
@@ -93,8 +94,8 @@ impl<T: BindingTable> WorkerPlugins<T> {
         None
     }
 
-    /// Takes a packet that left its group to wait, or returns it if it may not wait. The caller drops a
-    /// returned packet as [`DropReason::PluginBusy`](millrace_packet::DropReason::PluginBusy).
+    /// Takes over a packet that left its group to wait, or returns the packet if it may not wait. The caller
+    /// drops a returned packet as [`DropReason::PluginBusy`](millrace_packet::DropReason::PluginBusy).
     ///
     /// At most `most` packets wait at the worker. An instance gets no further packet once its waiting packets
     /// are as many as the free places.

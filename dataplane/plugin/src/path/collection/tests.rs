@@ -15,7 +15,7 @@ fn stages(number: u32) -> Vec<Stage> {
     if number.is_multiple_of(3) { vec![early] } else { vec![early, copy] }
 }
 
-/// Returns paths whose collection has no minimum number.
+/// Returns paths that are collected from the first path on, without a minimum number.
 fn collected_at_once() -> Paths {
     let mut paths = Paths::default();
     paths.collection.least = 0;
@@ -130,7 +130,7 @@ fn changing_bindings_need_bounded_memory() {
     let held = paths.intern(&[lasting]);
     paths.hold(held);
     for _ in 0..100_000 {
-        // Each new binding in slot 7 gets another key.
+        // In each round, slot 7 gets a binding with a new key.
         slab.put(7, ());
         let changing = Stage { binding: slab.key(7).unwrap(), ..stage(7, Position::Late) };
         let id = paths.intern(&[lasting, changing]);
@@ -175,8 +175,8 @@ fn users_of_a_freed_id_are_not_users_of_the_next_path() {
         }
     };
     free(&mut paths);
-    // A packet that still has the freed id enters a queue. It leaves the queue after the id has got another
-    // path.
+    // A packet that still has the freed id enters a queue. The packet leaves the queue after a new path has
+    // got the id.
     paths.hold(id);
     assert_eq!(paths.intern(&stages(3)), id);
     paths.hold(id);

@@ -91,7 +91,8 @@ fn said(error: Error) -> String {
     error.to_string()
 }
 
-/// Creates an instance and a reader of its map `b` at two workers. Returns the maps attached to each.
+/// Creates, for two workers, an instance and a second instance that reads the first one's map `b`. Returns
+/// the maps attached to each.
 fn with_reader() -> (Unit, Attached) {
     let attached = Attached::default();
     let mut unit = Unit::new();

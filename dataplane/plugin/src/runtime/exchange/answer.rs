@@ -7,9 +7,9 @@ use super::outbox::shown;
 pub(crate) enum Job {
     /// Control message with its arguments as JSON.
     Control { name: String, arguments: Vec<u8> },
-    /// Message from the host companion, or to it from an instance.
+    /// Message between an instance and its host companion, to the part that runs this plugin.
     Message(Vec<u8>),
-    /// Request to save its state.
+    /// Request to return the plugin's state for a hand-over.
     Save,
     /// Request to restore a state that was saved under a version of the state format.
     Restore { state: Vec<u8>, version: u32 },
@@ -46,10 +46,11 @@ impl Answer {
         *self = Self { is_expected: true, reply: None, failure: None };
     }
 
-    /// Returns the plugin's reply to a request whose function returned `result`; 0 is success.
+    /// Returns the plugin's reply to a request. `result` is the number that the plugin's function returned
+    /// for the request; 0 means success.
     ///
     /// # Errors
-    /// The plugin's error text; without one, a text with `result`.
+    /// The error text that the plugin reported. If it reported none, a text with `result`.
     pub fn take(&mut self, result: i32) -> Result<Vec<u8>, String> {
         let Self { reply, failure, .. } = std::mem::take(self);
         match (result, failure) {

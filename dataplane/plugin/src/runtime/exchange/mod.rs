@@ -1,9 +1,9 @@
 //! Exchange: data shared between the router, which calls an instance of a plugin file, and the host
 //! functions, which the plugin calls.
 //!
-//! In WebAssembly, the future that runs the plugin owns the plugin's store, so no other code can access the
-//! store. A shared object sees only a table of the router's functions. Therefore all data between router and
-//! plugin passes through this module. The packets of a call are lent only while the plugin runs.
+//! A WebAssembly plugin runs in a future that owns the plugin's store, so no other code can access the store.
+//! A shared object sees only a table of the router's functions. Therefore router and plugin exchange all data
+//! through this module. The packets of a call are lent only while the plugin runs.
 #![allow(unsafe_code)]
 
 mod answer;
@@ -51,8 +51,8 @@ impl Call {
         Self { now, active: true, settled: 0, under_way: 0 }
     }
 
-    /// Returns the index of packet `number` among the packets that the plugin handles now; `None` if it isn't
-    /// one of them.
+    /// Returns the position of packet `number` among the packets that the plugin handles now; `None` if the
+    /// plugin doesn't handle this packet now.
     pub fn place(&self, number: u32) -> Option<usize> {
         (number as usize).checked_sub(self.settled).filter(|place| *place < self.under_way)
     }
@@ -65,7 +65,7 @@ pub(crate) struct Exchange {
     pub call: Call,
     /// Flow state block numbers of the packets that the plugin handles now, if it keeps flow state.
     pub flows: [u32; MOST_PACKETS],
-    /// Ended flows that the plugin has not been notified of.
+    /// Ended flows of which the plugin has not been notified.
     pub ends: FlowEnds,
     /// Times of the plugin's timer calls.
     pub timers: Timers,
@@ -81,7 +81,7 @@ pub(crate) struct Exchange {
     pub faults: Faults,
     /// Service state. It survives a restart of the plugin.
     pub service: ServiceState,
-    /// Shared maps of this instance, and those of other instances that it reads.
+    /// Shared maps that this instance writes, and maps of other instances that it reads.
     pub maps: Maps,
     /// Outputs of the plugin that the router hasn't collected yet.
     pub outbox: Outbox,
@@ -161,7 +161,7 @@ impl Exchange {
     }
 }
 
-/// Handle on the exchange of an instance. A WebAssembly plugin has two handles: one in the instance, one in
+/// Handle on the exchange of an instance. A WebAssembly plugin has two handles: one in its instance, one in
 /// its store.
 pub(crate) struct Shared(Rc<RefCell<Exchange>>);
 
@@ -211,8 +211,9 @@ impl Shared {
         self.give_time(Some(packets), 0, call).0
     }
 
-    /// Runs the plugin through `poll`, and lends `packets` to the host functions during that time. `since` is
-    /// the current clock tick. Also returns whether the plugin has no work left.
+    /// Runs the plugin by calling `poll`, and lends `packets` to the host functions during that time. `since`
+    /// is the clock tick at which the plugin's slice starts. Returns the result of `poll`, and whether the
+    /// plugin has no work left.
     #[inline]
     pub fn give_time<R>(
         &self,

@@ -68,8 +68,8 @@ impl Outbox {
         self.give(Output::Request(Request { json: json.to_owned(), granted: self.requests }))
     }
 
-    /// Queues a message to the host companion, or from it to an instance. Returns `false` if the queue is
-    /// full or the message is too long.
+    /// Queues a message between an instance and its host companion, sent by the part that runs this plugin.
+    /// Returns `false` if the queue is full or the message is too long.
     pub fn send(&mut self, message: &[u8]) -> bool {
         message.len() <= MOST_MESSAGE && self.give(Output::Message(message.to_vec()))
     }

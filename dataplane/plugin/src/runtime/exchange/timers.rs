@@ -15,7 +15,7 @@ pub(crate) struct Timers {
     last: Option<Instant>,
     /// Time at which the plugin has requested a call; `None` without a request.
     pub wanted: Option<Instant>,
-    /// Time of a call that the plugin has not begun yet; `None` without one.
+    /// Time of a periodic call that is due, and that the plugin has not begun yet; `None` if no call is due.
     pub pending: Option<Instant>,
 }
 
@@ -25,8 +25,8 @@ impl Timers {
         Self { period: manifest.period, last: None, wanted: None, pending: None }
     }
 
-    /// Returns the time of the next call: the requested time, or one period after the last periodic call,
-    /// whichever is earlier. `None` without either.
+    /// Returns the time of the next call. This is the time that the plugin requested, or one period after the
+    /// last periodic call, whichever is earlier. `None` if the plugin has neither a request nor a period.
     pub fn next(&self) -> Option<Instant> {
         let regular = self.period.map(|period| self.last.map_or(Instant::ZERO, |last| last + period));
         match (self.wanted, regular) {
@@ -42,7 +42,7 @@ impl Timers {
         self.pending = Some(now);
     }
 
-    /// Discards the calls so far, and the requested call.
+    /// Forgets the latest periodic call, the requested call and the pending call.
     pub fn clear(&mut self) {
         (self.last, self.wanted, self.pending) = (None, None, None);
     }

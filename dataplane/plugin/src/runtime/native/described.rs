@@ -1,4 +1,4 @@
-//! Shared object whose code is not loaded: its manifest alone serves to check configurations.
+//! Shared object whose code is not loaded. Its manifest is enough to check a configuration.
 
 use millrace_plugin_abi::Instance;
 use serde_json::{Map, Value};

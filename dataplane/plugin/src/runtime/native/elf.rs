@@ -67,7 +67,8 @@ pub enum ObjectError {
 /// ELF section that holds the manifest as JSON.
 const SECTION: &str = "millrace.manifest";
 
-/// Returns the ELF number and the name of this machine's architecture; `None` if this code lacks it.
+/// Returns the ELF number and the name of this machine's architecture; `None` if this function doesn't know
+/// the architecture.
 fn machine() -> Option<(u16, &'static str)> {
     Some(match std::env::consts::ARCH {
         "x86_64" => (EM_X86_64, "x86-64"),
@@ -155,7 +156,8 @@ fn check_segments(
     Ok(())
 }
 
-/// Checks the exports. If the file lists no dynamic symbols, the check is left to the loading of the object.
+/// Checks the exports. If the file lists no dynamic symbols, this function accepts it, and the load of the
+/// object finds missing exports.
 fn check_exports(
     header: &FileHeader64<Endianness>,
     endian: Endianness,

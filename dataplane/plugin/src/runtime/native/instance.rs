@@ -71,8 +71,8 @@ impl NativeInstance {
         })
     }
 
-    /// Sends a request to the plugin and returns its reply. `missing` returns the error text for an object
-    /// without the required export.
+    /// Sends a request to the plugin and returns its reply. If the object lacks the export for the request,
+    /// the error text is that of `missing`.
     fn ask(
         &mut self,
         question: impl FnOnce(&Object) -> Option<i32>,

@@ -4,8 +4,8 @@
 //! runs the object's constructors; therefore [`manifest`] reads the manifest from the bytes of the file. The
 //! caller checks signature, name, version and capabilities before [`NativePlugin::new`] loads a copy.
 //!
-//! Each instance loads its own copy, because the object's variables belong to one instance. Each copy is in
-//! sealed memory, so the running code is the checked code.
+//! Each instance loads its own copy, because the object's variables belong to one instance. Each copy is
+//! loaded from a sealed memory file, so nobody can change the code between its check and its load.
 //!
 //! A call proceeds in these steps:
 //!

@@ -72,8 +72,8 @@ impl Area {
         count > 0
     }
 
-    /// Writes flow number and address of the flow's state into the description. Packets of one flow share the
-    /// state.
+    /// Writes the packet's flow number and the address of its flow's state into the description. All packets
+    /// of a flow get the same address.
     #[inline]
     fn stage_state(&self, place: usize, packets: &mut Packets<'_>, described: &mut RawPacket) {
         let flow = packets.flow_number(place);

@@ -94,7 +94,7 @@ impl Granted {
     }
 }
 
-/// Instance whose call runs on this thread.
+/// Instance whose call runs on this thread, with the functions that it may call.
 #[derive(Clone, Copy)]
 struct Current {
     shared: NonNull<Shared>,
@@ -106,7 +106,7 @@ thread_local! {
     static CURRENT: Cell<Option<Current>> = const { Cell::new(None) };
 }
 
-/// Guard that restores the earlier value of `CURRENT`.
+/// Guard that restores the value that `CURRENT` had before a call.
 struct Earlier(Option<Current>);
 
 impl Drop for Earlier {
@@ -115,8 +115,8 @@ impl Drop for Earlier {
     }
 }
 
-/// Makes the router's functions act for an instance while `call` runs. During that time, the caller must not
-/// borrow the exchange.
+/// Makes the router's functions act for an instance while `call` runs: sets `CURRENT` during that time. The
+/// caller must not borrow the exchange meanwhile.
 pub(super) fn during<R>(shared: &Shared, area: &mut Area, granted: Granted, call: impl FnOnce() -> R) -> R {
     let current = Current { shared: NonNull::from(shared), area: NonNull::from(area), granted };
     let _earlier = Earlier(CURRENT.replace(Some(current)));
@@ -130,8 +130,8 @@ impl Current {
         unsafe { self.shared.as_ref() }.with(look)
     }
 
-    /// Calls `look` with packet `number`, then updates its description. Returns `None` if the plugin doesn't
-    /// handle that packet now.
+    /// Calls `look` with packet `number`, then updates the packet's description. Returns `None` if the plugin
+    /// doesn't handle that packet now.
     fn with_packet<R>(self, number: u32, look: impl FnOnce(&mut Packet) -> R) -> Option<R> {
         self.with(|exchange| {
             let index = exchange.call.place(number)?;
@@ -149,8 +149,8 @@ impl Current {
     }
 }
 
-/// Calls `act` for the instance whose call runs, if it may call the function. Otherwise returns `refusal`,
-/// and records a fault of the instance.
+/// Calls `act` with the instance whose call runs, if the plugin may call the host function `function`. If it
+/// may not, records a fault of the instance and returns `refusal`. Also returns `refusal` if no call runs.
 fn acting<R>(function: &'static str, refusal: R, act: impl FnOnce(Current) -> R) -> R {
     match CURRENT.get() {
         Some(current) if current.granted.has(function) => act(current),

@@ -70,8 +70,8 @@ impl PluginMemory {
         Self { shared: Shared::new(manifest), memory, area }
     }
 
-    /// Calls the plugin with packets, up to 64 at a time. `answer` plays the plugin; it gets the number of
-    /// packets.
+    /// Calls the plugin with packets, up to 64 at a time. `answer` acts in place of the plugin's code, and
+    /// gets the number of packets of a call.
     pub fn call(
         &mut self,
         packets: &mut Packets<'_>,

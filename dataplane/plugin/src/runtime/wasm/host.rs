@@ -26,8 +26,8 @@ pub(super) struct Data {
     pub service: u32,
     /// Whether the plugin runs on the worker's stack, where it can't be suspended.
     pub on_worker: bool,
-    /// Number of slices by which the current call is late. On the worker's stack: number of ticks after the
-    /// first slice.
+    /// Number of slices after whose end the current call still ran; 0 for a call that ends within its first
+    /// slice. If the call runs on the worker's stack, each tick after the first slice counts like a slice.
     pub late: u32,
     /// Maximum bytes of memory, tables and other data of an instance.
     pub most_memory: usize,

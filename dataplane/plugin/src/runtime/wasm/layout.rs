@@ -133,7 +133,7 @@ pub(super) fn passes(description: &[u8; PACKET]) -> bool {
 }
 
 impl Written {
-    /// Reads the plugin's fields from a description.
+    /// Copies the fields that the plugin may write from a packet's description.
     #[inline]
     pub fn read(bytes: &[u8; PACKET]) -> Self {
         let until = bytes.get(UNTIL..).and_then(|rest| rest.first_chunk());

@@ -164,11 +164,12 @@ struct Message {
     bytes: u32,
 }
 
-/// Part of an instance's bytes, besides memory and tables, that doesn't count towards its memory limit.
-/// Ordinary plugins need less, so a limit of N pages gives them N pages.
+/// Bytes of an instance that don't count towards its memory limit, from the bytes for functions, globals and
+/// passive segments. Ordinary plugins need fewer, so with a limit of N pages they get N pages of memory.
 const UNCOUNTED: usize = 64 << 10;
 
-/// Returns the bytes that count towards the memory limit before the plugin has memory or tables.
+/// Returns the bytes that count towards the memory limit at the start, when the plugin has neither memory nor
+/// tables.
 fn counted_bytes(plugin: &WasmPlugin, most_memory: usize) -> Result<usize, Fault> {
     let bytes = plugin.instance_bytes();
     let counted = bytes.saturating_sub(UNCOUNTED);
@@ -451,8 +452,8 @@ impl Life {
         release.call_async(&mut self.store, parameters).await.map_err(at(export::RELEASE))
     }
 
-    /// Copies `parts` into plugin memory, one after the other. The inner error is the text for a plugin that
-    /// has no memory for them.
+    /// Copies `parts` into plugin memory, one after the other. The outer error is a fault. The inner error is
+    /// a text: the plugin could reserve no memory for the parts.
     async fn pass(&mut self, parts: &[&[u8]]) -> Result<Result<Message, String>, Fault> {
         let bytes = parts.iter().map(|part| part.len()).sum::<usize>();
         let address = self.reserve(bytes.max(1)).await?;

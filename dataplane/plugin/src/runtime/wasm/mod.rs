@@ -14,10 +14,10 @@
 //! 2. The future copies the packets into memory that the plugin reserved at its start, and calls the plugin.
 //! 3. It copies verdicts and windows back, and waits for work, which ends the poll.
 //!
-//! The plugin runs on its own stack. A thread increments the engine's epochs. At the end of the slice, the
-//! epoch ends the poll in the middle of the call, and the next poll continues from there. A function whose
-//! calls have been short runs on the worker's stack at a fraction of the cost, without an allocation
-//! (`shortness`). A trap ends the future.
+//! The plugin runs on its own stack. A clock thread increments the engine's epoch. When the epoch reaches the
+//! end of the slice, the poll ends in the middle of the call, and the next poll continues from there. A
+//! function whose calls have been short runs on the worker's stack instead, at a fraction of the cost and
+//! without an allocation (`shortness`). A trap ends the future.
 
 mod code;
 mod compile;

@@ -30,8 +30,8 @@ pub enum SandboxError {
 pub struct SandboxSettings {
     /// Interval between two ticks of the clock, 50 µs by default. The clock ticks only while plugins run.
     pub tick: Duration,
-    /// Number of ticks in a slice, 2 by default. The first tick may come at once, so a slice takes 1 to 2
-    /// intervals by default.
+    /// Number of clock ticks in a slice, 2 by default. A slice can start just before a tick. So with 2 ticks
+    /// it lasts between 1 and 2 intervals.
     pub slice: u32,
     /// Number of consecutive short calls after which a function runs on the worker's stack, 1,024 by default;
     /// 0 for never. A call is short if it ends within its slice.
@@ -46,7 +46,7 @@ impl Default for SandboxSettings {
     }
 }
 
-/// Engines and clock for all WebAssembly plugins of a router. Clones share them.
+/// Engines and clock for all WebAssembly plugins of a router. Clones of the sandbox share both.
 #[derive(Clone)]
 pub struct Sandbox(Arc<Inner>);
 

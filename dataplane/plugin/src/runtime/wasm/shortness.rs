@@ -1,12 +1,12 @@
 //! Detection of plugin functions whose calls are short.
 //!
-//! A call that can be suspended needs its own stack, which costs as much as a short call itself. A function
-//! runs on the worker's stack once enough consecutive calls have ended within their slice. A call with more
-//! packets than any of these calls still gets its own stack.
+//! A call that can be suspended needs its own stack, and setting up the stack costs as much as a short call.
+//! Therefore a function runs on the worker's stack once enough consecutive calls have ended within their
+//! slice. A call with more packets than any of these calls still gets its own stack.
 //!
 //! If a call on the worker's stack exceeds its slice, it gets little more time before it is a fault. The
 //! function then needs twice as many short calls before it runs there again. This bounds the time that a
-//! plugin can take from others.
+//! plugin can take from other work of the worker.
 
 /// Record of a function's recent calls.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -30,7 +30,7 @@ impl Shortness {
         self.seen >= self.needed && count <= self.most
     }
 
-    /// Records a call with `count` packets. `short` states whether it ended within its slice.
+    /// Records a call with `count` packets. `short` states whether the call ended within its slice.
     #[inline]
     pub fn note(&mut self, count: u32, short: bool) {
         if short {

@@ -19,9 +19,9 @@ use crate::runtime::raw_packet::{Written, describe, goes_on};
 /// Next step of a plugin.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Step {
-    /// Call described at this address, with this number of packets.
+    /// Call with packets: the address of its description in plugin memory, and the number of packets.
     Packets(u32, u32),
-    /// End of the flow described at this address.
+    /// End of a flow: the address of its description in plugin memory.
     FlowEnded(u32),
     /// Periodic call at this time.
     Periodic(Instant),
@@ -110,10 +110,12 @@ impl Area {
     }
 }
 
-/// Descriptions of packets, and the rest of the area, which begins with the windows.
+/// Parts of the area: the descriptions of the packets, and everything behind them, which begins with the
+/// windows.
 type Staged<'m> = (&'m mut [[u8; PACKET]], &'m mut [u8]);
 
-/// Splits the area into the descriptions and the rest, which begins with the windows.
+/// Splits the area into the descriptions of the packets, and everything behind them, which begins with the
+/// windows.
 fn parts(region: &mut [u8]) -> Option<Staged<'_>> {
     let (descriptions, rest) = region.split_at_mut_checked(Area::packet(MOST_PACKETS))?;
     Some((descriptions.as_chunks_mut().0, rest))
@@ -248,7 +250,7 @@ impl Exchange {
         packets.look_at(settled..settled + count, descriptions.iter(), |_, packet, description| {
             let (window, rest) = windows.split_at_checked(area.stride)?;
             windows = rest;
-            // `None` leaves the verdict as it is, which is `Pass`.
+            // `None` keeps the packet's verdict, which is `Pass` at this point.
             let verdict = (!passes(description)).then(|| self.collect_verdict(description));
             if verdict.is_none_or(goes_on) {
                 packet.tag = tag(description);
@@ -267,9 +269,9 @@ impl Exchange {
         self.faults.judge(Written::read(description)).unwrap_or(Verdict::Fault)
     }
 
-    /// Calls `look` with packet `number` and the plugin's memory. Copies the window back to the packet
-    /// before, and from the packet again afterwards. Returns `None` if the plugin doesn't handle that packet
-    /// now.
+    /// Calls `look` with packet `number` and the plugin's memory. Copies the packet's window back into the
+    /// packet before the call of `look`, and copies the window from the packet again afterwards. Returns
+    /// `None` if the plugin doesn't handle that packet now.
     pub(super) fn with_packet<R>(
         &mut self,
         number: u32,

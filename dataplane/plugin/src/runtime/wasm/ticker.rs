@@ -7,8 +7,9 @@ use std::time::Duration;
 
 use wasmtime::Engine;
 
-/// Number of ticks between two checks for calls. Without a call in that time, the thread sleeps. Waking it
-/// takes a system call, so the thread doesn't sleep between the calls of a busy worker.
+/// Number of ticks after which the thread checks for calls. If no call ran since the previous check, the
+/// thread sleeps until a call wakes it. Waking takes a system call, so the thread doesn't sleep between the
+/// calls of a busy worker.
 const QUIET_TICKS: u32 = 40;
 
 /// Thread that increments the epochs of engines once per period while calls run. It ends when this value is
@@ -27,8 +28,8 @@ struct State {
     callers: Mutex<Vec<Caller>>,
 }
 
-/// Calls of one instance, as the clock sees them. Only the calling worker writes it, so no call waits for
-/// another worker.
+/// Record of an instance's calls, which the clock thread reads. Only the worker that calls the instance
+/// writes the record, so no call waits for another worker.
 #[derive(Debug, Default)]
 #[repr(align(64))]
 pub(super) struct Calls {
@@ -44,7 +45,7 @@ impl Calls {
     }
 }
 
-/// Calls of an instance, with the value of `beat` at the clock's latest check.
+/// Record of an instance's calls, with the value of `beat` when the clock thread last checked the record.
 #[derive(Debug)]
 struct Caller {
     calls: Weak<Calls>,
@@ -77,7 +78,8 @@ impl Ticker {
         Ok(Self { state, thread: Some(thread) })
     }
 
-    /// Registers another instance with the clock, and returns its calls.
+    /// Registers another instance with the clock. Returns the record in which the instance's calls are to be
+    /// noted.
     pub fn caller(&self) -> Arc<Calls> {
         let calls = Arc::new(Calls::default());
         let caller = Caller { calls: Arc::downgrade(&calls), seen: 0 };

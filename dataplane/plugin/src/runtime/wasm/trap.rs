@@ -20,8 +20,8 @@ impl FaultKind {
 }
 
 impl Fault {
-    /// Converts `error`, raised in the plugin's function `place`, into a fault. An error that is no trap is
-    /// [`FaultKind::OtherTrap`].
+    /// Converts an engine error into a fault. `place` names the plugin's function in which the error
+    /// occurred. An error that is no trap becomes [`FaultKind::OtherTrap`].
     pub(super) fn of_error(error: &wasmtime::Error, place: &str) -> Self {
         let kind = match error.downcast_ref::<Trap>() {
             Some(trap) => FaultKind::of_trap(*trap),

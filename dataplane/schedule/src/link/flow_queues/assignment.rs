@@ -7,7 +7,7 @@ use crate::flow_table::FlowTable;
 use crate::queue_manager::QueueManager;
 use crate::{FlowNumber, Item};
 
-/// Maximum number of queues searched for an empty queue when a flow needs one.
+/// Maximum number of queues that a new flow searches for an empty queue.
 const SWEEP: usize = 64;
 /// Maximum number of queues checked for release when the configured number of queues falls.
 const SHED: usize = 4096;
@@ -79,8 +79,8 @@ impl Assignment {
         }
     }
 
-    /// Returns the load that waits ahead of a new packet of a flow. The boolean is true if the load contains
-    /// no other flow's packets for certain.
+    /// Returns the load that waits ahead of a new packet of a flow. The boolean is true if this load
+    /// certainly consists of packets of the flow only.
     pub fn load_before<T: Item>(&self, queues: &QueueManager<T>, flow: FlowNumber) -> (bool, Load) {
         let queue = self.table.get(flow);
         let shared = queues.queue(self.shared).list.load;
@@ -128,7 +128,7 @@ impl Assignment {
         Some(queue)
     }
 
-    /// Opens a queue even if the leaf then exceeds its allowed number of queues.
+    /// Opens a queue, even if the leaf then has more queues than its settings allow.
     fn one_more<T: Item>(&mut self, queues: &mut QueueManager<T>) -> u32 {
         let queue = queues.open_anyway(&self.settings.queue);
         self.owned.push(queue);
@@ -138,8 +138,8 @@ impl Assignment {
         queue
     }
 
-    /// Finds the next dispensable queue among up to `most` queues, takes it from its flow and resets it.
-    /// Returns the queue.
+    /// Checks up to `most` queues for one that is [dispensable](QueueManager::is_dispensable). Takes the
+    /// first such queue from its flow, resets it and returns it.
     fn reuse<T: Item>(&mut self, queues: &mut QueueManager<T>, most: usize) -> Option<u32> {
         for _ in 0..most.min(self.owned.len()) {
             if self.has_too_many() {
@@ -158,8 +158,8 @@ impl Assignment {
     }
 
     /// Returns the flow's own queue, and the number of packets moved into it from the shared queue. If the
-    /// flow has no queue, assigns one and moves the flow's packets there. If no queue is free, a `trusted`
-    /// call opens one more; any other call returns `None`.
+    /// flow has no queue, assigns one and moves the flow's packets there. If all queues are in use, opens one
+    /// more if `trusted` is set, and returns `None` otherwise.
     pub fn queue_with_packets<T: Item>(
         &mut self,
         queues: &mut QueueManager<T>,
@@ -177,13 +177,14 @@ impl Assignment {
         Some((queue, moved))
     }
 
-    /// Whether there are more queues than the settings allow, because the allowed number fell.
+    /// Whether the leaf has more queues than the settings allow, because the allowed number was lowered.
     fn has_too_many(&self) -> bool {
         self.owned.len() > self.settings.queues as usize
     }
 
-    /// Returns queues above the allowed number to the port, if they are dispensable and among the first
-    /// [`SHED`] checked. Later requests for queues return the rest.
+    /// Reduces the queues to the number that the settings allow: checks up to [`SHED`] queues, and returns
+    /// those that are [dispensable](QueueManager::is_dispensable) to the port. If too many queues remain,
+    /// later searches for a queue return them.
     pub fn shed<T: Item>(&mut self, queues: &mut QueueManager<T>) {
         for _ in 0..self.owned.len().min(SHED) {
             if !self.has_too_many() {
@@ -193,7 +194,8 @@ impl Assignment {
         }
     }
 
-    /// Checks up to `most` queues, and returns the dispensable queues to the port.
+    /// Checks up to `most` queues, and returns those that are [dispensable](QueueManager::is_dispensable) to
+    /// the port.
     pub fn give_back<T: Item>(&mut self, queues: &mut QueueManager<T>, most: usize) {
         for _ in 0..most.min(self.owned.len()) {
             if self.hand >= self.owned.len() {

@@ -2,11 +2,13 @@
 //!
 //! A flow gets a queue when its first packet arrives, and keeps it until all queues are assigned. Then a new
 //! flow takes over an empty queue, in the order of assignment. If none of the next 64 queues is empty, the
-//! flow uses the shared queue. It stays there until its packets have left, so that they keep their order.
+//! flow uses the shared queue. The flow stays there until all its packets have left the shared queue, so its
+//! packets keep their order.
 //!
-//! Best-effort flows have one fixed quantum. A flow with a reserved rate r of the capacity C gets a quantum
-//! relative to the sum of the other flows' quanta. The factor is r / (C - all reserved rates). So its share
-//! of C is r, however many other flows there are.
+//! Flows without a reservation (best-effort flows) have one common quantum. Let q be the sum of the quanta of
+//! all backlogged flows without a reservation, and C the capacity. Then a flow with the reserved rate r gets
+//! the quantum q * r / (C - all reserved rates). So the flow gets the rate r, however many other flows there
+//! are.
 
 mod assignment;
 mod service;
@@ -37,7 +39,8 @@ pub struct FlowQueuesSettings {
     pub quantum: u32,
     /// Settings of each queue.
     pub queue: QueueSettings,
-    /// Rate that serves the leaf. Reserved rates are parts of it; `None` allows no reservations.
+    /// Rate that serves the leaf. The sum of all reserved rates must stay below this rate. `None` allows no
+    /// reservations.
     pub capacity: Option<Rate>,
     /// Seed of the flow table's hash.
     pub seed: u64,
@@ -56,13 +59,13 @@ pub(crate) struct FlowQueues {
     pub assignment: Assignment,
     round: Round,
     weights: Weights,
-    /// Whether any single flow has a quantum, a reservation or a threshold of its own.
+    /// Whether at least one flow has a quantum, a reservation or a threshold of its own.
     has_own_settings: bool,
     /// Drops of all queues, including queues returned to the port.
     drops: DropCounts,
 }
 
-/// Adapter through which a round uses the leaf's queues as its entries.
+/// Adapter that makes the leaf's queues the entries of a [`Round`].
 struct Turn<'a, T> {
     queues: &'a mut QueueManager<T>,
     weights: &'a mut Weights,
@@ -133,7 +136,7 @@ impl FlowQueues {
         round.join(&mut turn, queue);
     }
 
-    /// Updates round and weights for a packet of a flow that arrived at a queue.
+    /// Updates the round and the weights after a packet of `flow` arrived at `queue`.
     #[inline]
     fn offered<T: Item>(&mut self, queues: &mut QueueManager<T>, queue: u32, flow: FlowNumber, offer: Offer) {
         if offer == Offer::First {
@@ -144,7 +147,8 @@ impl FlowQueues {
         }
     }
 
-    /// Updates round and weights for `bytes` taken from a queue. An empty queue leaves the round.
+    /// Updates the round and the weights after `bytes` left a queue. A queue that became empty leaves the
+    /// round.
     #[inline]
     fn taken<T: Item>(&mut self, queues: &mut QueueManager<T>, queue: u32, bytes: u32, more: bool) {
         if more {
@@ -168,8 +172,9 @@ impl FlowQueues {
         Counting { drops: &mut self.drops, sink }
     }
 
-    /// Whether packets may bypass the empty leaf. Its queues must have no active queue management. No flow
-    /// may have its own settings, because the queue of such a flow must count its sent packets.
+    /// Whether packets may bypass the leaf while it is empty. This requires that no queue has active queue
+    /// management, and that no flow has settings of its own: the queue of such a flow must count the packets
+    /// that it sends.
     #[inline]
     pub fn is_passable(&self) -> bool {
         self.settings().queue.aqm == Aqm::TailDrop && !self.has_own_settings

@@ -1,9 +1,9 @@
 //! Record of the flows that may have packets in a shared queue.
 //!
-//! An arriving packet marks its flow in the current one of two sets (Bloom filters with one hash; Bloom,
-//! 1970). When all packets that arrived before the current set began have left, the older set is cleared and
-//! becomes current. So an unmarked flow has no packets in the queue. A flow that stops sending loses its
-//! mark, even if the queue is never empty.
+//! There are two sets of marks (Bloom filters with one hash; Bloom, 1970). An arriving packet marks its flow
+//! in the current set. When all packets that arrived before the current set began have left, the other set is
+//! cleared and becomes current. So a flow with no mark in either set has no packets in the queue. A flow that
+//! stops sending loses its marks, even if the queue is never empty.
 
 use crate::FlowNumber;
 
@@ -28,7 +28,7 @@ fn place(flow: FlowNumber) -> (usize, u64) {
 }
 
 impl Sharing {
-    /// Whether a flow may have packets in the shared queue. `waiting`: packets in that queue.
+    /// Whether a flow may have packets in the shared queue. `waiting`: number of packets in the shared queue.
     pub fn may_wait(&mut self, flow: FlowNumber, waiting: u32) -> bool {
         self.turn(waiting);
         let (word, bit) = place(flow);
@@ -42,7 +42,8 @@ impl Sharing {
         self.entered += 1;
     }
 
-    /// Accounts for `packets` packets that moved to their flow's own queue, ahead of older packets.
+    /// Accounts for `packets` packets that left the shared queue for their flow's own queue, ahead of older
+    /// packets.
     pub fn taken(&mut self, packets: u32) {
         self.boundary += u64::from(packets);
     }

@@ -15,12 +15,12 @@ const BYTE: u64 = 1 << 32;
 struct Reservation {
     queue: u32,
     rate: Rate,
-    /// Credit of less than a byte that is kept for later rounds, in units of 1 / [`BYTE`] byte.
+    /// Fraction of a byte of credit that is kept for later rounds, in units of 1 / [`BYTE`] byte.
     rest: u32,
 }
 
-/// Weights of the queues of a leaf. A queue's quantum field holds 0 for the common quantum, the queue's own
-/// quantum, or the index of a reservation.
+/// Weights of the queues of a leaf. A queue's quantum field holds one of three values: 0 for the common
+/// quantum, the queue's own quantum, or the index of a reservation with the flag [`RESERVED`].
 #[derive(Debug, Default)]
 pub(super) struct Weights {
     quantum: u32,
@@ -82,7 +82,7 @@ impl Weights {
         Rate(self.reserved)
     }
 
-    /// Returns the bytes per round of a quantum field, rounded down to whole bytes.
+    /// Returns the quantum that a queue's quantum field stands for, in bytes per round, rounded down.
     pub fn in_force(&self, number: u32) -> u32 {
         match self.plain(number) {
             Some(quantum) => quantum,
@@ -90,7 +90,8 @@ impl Weights {
         }
     }
 
-    /// Returns the bytes per round of a quantum field; `None` if the field is a reservation.
+    /// Returns the quantum that a queue's quantum field stands for, in bytes per round; `None` if the field
+    /// is the index of a reservation.
     #[inline]
     fn plain(&self, number: u32) -> Option<u32> {
         match number {
@@ -129,7 +130,7 @@ impl Weights {
     }
 
     /// Returns the credit of a reservation per round, in units of 1 / [`BYTE`] byte. It is r / (C - all
-    /// reserved rates) of the sum of the other queues' quanta.
+    /// reserved rates) of the sum of the quanta of all backlogged queues without a reservation.
     fn reserved_share(&self, number: u32) -> u64 {
         let rate = self.rate(number).unwrap_or_default();
         let open = u64::from(self.common) * u64::from(self.quantum) + self.own_quanta;
@@ -142,14 +143,15 @@ impl Weights {
         u64::try_from(share).unwrap_or(most).clamp(1, most)
     }
 
-    /// Returns the reserved rate of a quantum field; `None` if the field is no reservation.
+    /// Returns the reserved rate of a queue by its quantum field; `None` if the field is no index of a
+    /// reservation.
     pub fn rate(&self, number: u32) -> Option<Rate> {
         let index = (number & RESERVED != 0).then_some((number & !RESERVED) as usize)?;
         self.reservations.get(index).map(|reservation| reservation.rate)
     }
 
-    /// Adds a queue that becomes backlogged to the sums, or removes one that becomes empty. Queues with a
-    /// reservation are not in the sums.
+    /// Adds a queue that becomes backlogged to `common` or `own_quanta`, or subtracts a queue that becomes
+    /// empty. Queues with a reservation don't count.
     #[inline]
     pub fn count(&mut self, number: u32, backlogged: bool) {
         match number {

@@ -39,7 +39,7 @@ pub(crate) struct LinkShare {
     pub total: u64,
     /// Link-sharing service curve.
     pub curve: Option<Curve>,
-    /// Virtual time added because siblings sent while the class was at its upper limit.
+    /// Virtual time added to the class because its siblings sent while the class was at its upper limit.
     pub adjustment: u64,
     /// Earliest time at which link sharing may choose the class, in nanoseconds. For an inner class, also the
     /// earliest time at which one of its children may send.
@@ -59,7 +59,7 @@ impl LinkShare {
         }
     }
 
-    /// Returns the virtual time after the bytes sent so far.
+    /// Returns the virtual time that corresponds to the bytes sent so far.
     #[inline]
     pub fn virtual_now(&self) -> u64 {
         match &self.curve {
@@ -94,7 +94,7 @@ impl Guarantee {
     }
 }
 
-/// Upper-limit curve of a class, and its running curve.
+/// Upper limit of a class: its upper-limit curve, and the running curve made from it.
 #[derive(Clone, Debug)]
 pub(crate) struct UpperLimit {
     pub curve: Curve,
@@ -104,9 +104,9 @@ pub(crate) struct UpperLimit {
 }
 
 impl UpperLimit {
-    /// Updates the limit after the class has sent `total` bytes by `now`. The class may make up for unused
-    /// service only within the bounds of [`MADE_UP`] and [`LATENESS`]. (The paper has no upper limits. ALTQ,
-    /// which added them, lets unused service add up.)
+    /// Computes the earliest time of the next packet, after the class has sent `total` bytes by `now`. The
+    /// class may make up for unused service only within the bounds of [`MADE_UP`] and [`LATENESS`]. (The
+    /// paper has no upper limits. ALTQ, which added them, doesn't bound unused service.)
     #[inline]
     pub fn advance(&mut self, total: u64, now: u64) {
         self.from = self.running.time_of(&self.curve, total);
@@ -121,8 +121,8 @@ impl UpperLimit {
 /// Unused service that a class at its upper limit may make up for, in bytes: two full packets, because other
 /// packets may delay the class.
 const MADE_UP: u64 = 2 * 1538;
-/// Period whose unused service such a class may make up for, in nanoseconds, if that is more than [`MADE_UP`]
-/// bytes. The caller may be late by this time.
+/// Time in nanoseconds: a class at its upper limit may make up for the unused service of this time, if that
+/// is more than [`MADE_UP`] bytes. So a caller that is late by up to this time costs the class no service.
 const LATENESS: u64 = 1_000_000;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -185,8 +185,8 @@ pub(crate) struct Inner {
     pub children: u32,
     /// Least virtual time of a chosen child in this active period.
     pub least: u64,
-    /// Greatest virtual time of the children that became idle. Virtual time continues there in the next
-    /// active period.
+    /// Greatest virtual time among the children that became idle. The next active period starts from this
+    /// virtual time.
     pub offset: u64,
 }
 

@@ -64,8 +64,8 @@ impl Curves {
     }
 }
 
-/// Running curve of a class: the minimum of the service curves that started with each backlog of the class.
-/// Its slopes are those of the service curve.
+/// Running curve of a class: the minimum of the service curves that started at the beginnings of the class's
+/// backlogs. Its slopes are those of the service curve.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Running {
     x: u64,
@@ -82,8 +82,9 @@ impl Running {
         Self { x, y, dx: curve.duration, dy: curve.first_bytes() }
     }
 
-    /// Returns the eligible curve: this curve, without its first piece if it is convex. So packets of a
-    /// convex curve become eligible before the steeper second piece needs them (section IV.B).
+    /// Returns the eligible curve. For a concave curve, it is this curve itself. For a convex curve, it lacks
+    /// the first piece, so that packets become eligible before the steeper second piece needs them (section
+    /// IV.B).
     #[inline]
     pub fn eligible(&self, curve: &Curve) -> Self {
         if curve.is_convex() { Self { dx: 0, dy: 0, ..*self } } else { *self }
@@ -141,7 +142,7 @@ impl Running {
         *self = Self { x, y, dx: width, dy: curve.first.bytes_in(width) };
     }
 
-    /// Raises the curve by `bytes`. The class gets these bytes in addition to its share.
+    /// Raises the curve by `bytes` bytes, which the class then gets in addition to its share.
     pub fn pass_over(&mut self, bytes: u64) {
         self.y = self.y.saturating_add(bytes);
     }

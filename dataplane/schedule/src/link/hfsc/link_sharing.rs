@@ -2,10 +2,11 @@
 //! within the upper limits (section IV.C of the H-FSC paper).
 //!
 //! A class that becomes active begins at the least virtual time of its siblings, as in start-time fair
-//! queueing (Goyal, Vin and Cheng, 1996). So the virtual times of siblings differ by at most a packet of
+//! queueing (Goyal, Vin and Cheng, 1996). So the virtual times of two siblings differ by at most a packet of
 //! each. The paper begins at the mean of the least and the greatest virtual time instead. But virtual time
 //! also counts the bytes sent by the real-time criterion. So a class with a guarantee far above its share
-//! runs ahead of its siblings without bound. The mean would move new classes ahead as well.
+//! runs ahead of its siblings without bound. With the mean, each class that becomes active would start far
+//! ahead as well.
 
 use super::Hfsc;
 use super::class::{Class, Inner, LinkShare, ROOT, Sharing};
@@ -67,7 +68,8 @@ impl Hfsc {
         self.place(index, now);
     }
 
-    /// Inserts an active class by its fit time and virtual time. Returns whether the fit time changed.
+    /// Inserts an active class among its siblings, by its [`fit`](LinkShare::fit) time and virtual time.
+    /// Returns whether the fit time changed.
     #[inline]
     fn place(&mut self, index: u32, now: u64) -> bool {
         let own = match &self.classes[index].share.upper_limit {
@@ -99,7 +101,7 @@ impl Hfsc {
         changed || before != after
     }
 
-    /// Updates the fit times of a class's ancestors.
+    /// Updates the [`fit`](LinkShare::fit) times of a class's ancestors.
     fn refit_above(&mut self, index: u32, now: u64) {
         let mut index = self.classes[index].parent;
         while self.classes[index].parent != NONE {

@@ -32,7 +32,7 @@ enum Criterion {
     LinkSharing,
 }
 
-/// Hierarchy of classes. Class 0 is the root; slots are class numbers.
+/// Hierarchy of classes. Class 0 is the root. The slot of a child is the number of its class.
 #[derive(Debug, Default)]
 pub(crate) struct Hfsc {
     classes: Slots<Class>,
@@ -41,7 +41,7 @@ pub(crate) struct Hfsc {
     pending: Heap,
     /// Eligible leaves, ordered by deadline.
     eligible: Heap,
-    /// Tree node of each class. A slice of its own, because it is read before the classes.
+    /// Tree node of each class. This is a separate slice, because it is read before the classes.
     children: Slots<Child>,
     /// Whether any class ever had a real-time curve.
     has_guarantees: bool,
@@ -114,8 +114,8 @@ impl Hfsc {
         self.set_curves(index, curves, now);
     }
 
-    /// Sets new curves of an inactive class, from `now` on. Its virtual time restarts among its siblings,
-    /// because the old value refers to the old curves.
+    /// Sets new curves of an inactive class, from `now` on. The virtual time of the class restarts among its
+    /// siblings, because the old value refers to the old curves.
     pub fn set_curves(&mut self, index: u32, curves: &Curves, now: Instant) {
         let parent = self.classes[index].parent;
         let period = self.classes.find(parent).map_or(0, |parent| parent.share.period);
@@ -153,15 +153,16 @@ impl Hfsc {
         all.filter(|(_, class)| class.parent != NONE).map(|(index, class)| (index as u32, class))
     }
 
-    /// Returns the classes that came near the head of each heap, as the next candidates to send.
+    /// Returns the class that last [rose](Heap::risen) near the head of each heap. These classes are likely
+    /// to send soon.
     #[inline]
     fn near(&self) -> [u32; 3] {
         let sharing = self.inners.find(0).map_or(NONE, |root| root.fit.risen());
         [self.eligible.risen(), self.pending.risen(), sharing]
     }
 
-    /// Prefetches the classes that came near the head of each heap, before they send. Calls `visit` with the
-    /// [`Child`] of each.
+    /// Prefetches the classes that are [likely to send soon](Self::near). Calls `visit` with the [`Child`] of
+    /// each.
     #[inline]
     pub fn fetch_ahead(&self, mut visit: impl FnMut(Child)) {
         for index in self.near() {

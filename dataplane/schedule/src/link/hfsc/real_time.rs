@@ -9,8 +9,8 @@ use super::Hfsc;
 use super::class::Demand;
 
 impl Hfsc {
-    /// Starts the demand of a leaf that became backlogged: cuts its running curves by the service curve that
-    /// starts now.
+    /// Starts the real-time demand of a leaf that became backlogged: replaces each running curve by its
+    /// minimum with the service curve that starts now.
     #[inline]
     pub(super) fn demand_begins(&mut self, index: u32, length: u32, now: u64) {
         let class = &mut self.classes[index];

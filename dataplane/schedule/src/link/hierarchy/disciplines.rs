@@ -163,9 +163,9 @@ impl Disciplines {
         }, else None)
     }
 
-    /// Counts `bytes` sent by the chosen child, whose next packet takes `next` bytes. With `is_inside`, the
-    /// child is an inner H-FSC class and nothing is counted. Returns the earliest time at which a child may
-    /// send.
+    /// Counts `bytes` sent by the chosen child, whose next packet takes `next` bytes. If `is_inside` is set,
+    /// the child is an inner H-FSC class, and nothing is counted. Returns the earliest time at which a child
+    /// may send.
     #[inline]
     pub fn served(
         &mut self,

@@ -42,7 +42,7 @@ pub enum ScheduleError<N: fmt::Display + fmt::Debug = NodeId> {
         node: N,
         /// Requested parent.
         parent: N,
-        /// Path from the parent up to the node, without the node.
+        /// Nodes from the parent up to the node itself, excluding the node.
         path: Vec<N>,
     },
     /// The resulting tree would be too deep.
@@ -142,14 +142,14 @@ pub enum ScheduleError<N: fmt::Display + fmt::Debug = NodeId> {
         time: u64,
         /// Sum of the second slopes of the real-time curves.
         long_run: Rate,
-        /// Exceeded limit.
+        /// Limit that the sum exceeds.
         limit: GuaranteeLimit<N>,
         /// Bytes that the limit allows by `time`.
         available: u64,
         /// Long-term rate of the limit.
         rate: Rate,
     },
-    /// The reservations of a leaf's flows would reach the leaf's capacity.
+    /// The sum of the reservations in a leaf would reach the leaf's capacity.
     #[error(
         "node {node}: {others} reserved by others + {wanted} = {sum}, which must stay below the capacity of \
          {capacity}"
@@ -240,7 +240,7 @@ pub enum ScheduleError<N: fmt::Display + fmt::Debug = NodeId> {
     },
 }
 
-/// Limit of the guarantees of H-FSC classes.
+/// Limit that the real-time curves of H-FSC classes would exceed.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum GuaranteeLimit<N = NodeId> {
     /// Upper limit of the class itself.
@@ -251,7 +251,7 @@ pub enum GuaranteeLimit<N = NodeId> {
     UpperLimitOf(N),
     /// Link.
     Link,
-    /// Link that serves several hierarchies below this scheduler.
+    /// Rate of the link, which the hierarchies below this scheduler share.
     LinkAbove(N),
     /// Rate available to the H-FSC scheduler of the class.
     Available,
@@ -318,7 +318,7 @@ impl ScheduleError {
     }
 }
 
-/// Matches an error and applies `name` to its nodes. The macro takes the variants, each with its node fields,
+/// Matches an error and applies `name` to its nodes. Each variant is given to the macro with its node fields,
 /// a semicolon and its other fields.
 macro_rules! named {
     ($error:expr, $name:expr, $($variant:ident { $($node:ident),*; $($field:ident),* })*) => {

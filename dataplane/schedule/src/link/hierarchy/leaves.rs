@@ -70,8 +70,8 @@ impl<T: Item> Leaves<T> {
         self.queues.arena.load
     }
 
-    /// Creates the scheduler of a leaf; `None` for an inner node. If `anyway` is set, the leaf gets its queue
-    /// even if all queues are in use.
+    /// Creates the scheduler of a leaf; `None` for an inner node. If `anyway` is set, the leaf gets its own
+    /// queue even if all queues of the port are in use.
     pub fn build(
         &mut self,
         node: NodeId,
@@ -91,7 +91,7 @@ impl<T: Item> Leaves<T> {
         })
     }
 
-    /// Opens a queue for a node. If `anyway` is set, it may exceed the maximum number of queues.
+    /// Opens a queue for a node. If `anyway` is set, the number of queues may exceed the maximum.
     fn open(&mut self, node: NodeId, settings: &QueueSettings, anyway: bool) -> Result<u32, ScheduleError> {
         self.make_room_for_queue();
         if anyway {
@@ -125,7 +125,8 @@ impl<T: Item> Leaves<T> {
     }
 
     /// Returns the load that waits ahead of a new packet of a flow; `None` for an inner node. The boolean is
-    /// true if the load covers only that flow, or for FQ-CoDel its hash queue.
+    /// true if the load consists of that flow's packets only. For FQ-CoDel, it is true if the load consists
+    /// of packets with the flow's hash.
     pub fn load_before(&self, kind: Kind, flow: FlowNumber) -> Option<(bool, Load)> {
         match kind {
             Kind::Fifo(fifo) => Some((false, self.queues.queue(fifo.0).list.load)),
@@ -147,7 +148,7 @@ impl<T: Item> Leaves<T> {
         }
     }
 
-    /// Whether packets that are sent at once may bypass an empty leaf, with no effect on later packets.
+    /// Whether packets that are sent at once may bypass an empty leaf, without any effect on later packets.
     #[inline]
     pub fn is_passable(&self, kind: Kind) -> bool {
         match kind {
@@ -187,14 +188,14 @@ impl<T: Item> Leaves<T> {
         with_leaf!(self, kind, (leaf, queues) => leaf.put(queues, held), else ());
     }
 
-    /// Whether there were only ever FIFO leaves.
+    /// Whether all leaves that the tree ever had are FIFOs.
     #[inline]
     pub fn are_fifos(&self) -> bool {
         self.flow_queues.len() + self.fq_codels.len() == 0
     }
 
-    /// Prefetches the memory that an arrival touches first at a leaf with many queues. The caller prefetches
-    /// for a whole batch before it enqueues the first packet.
+    /// Prefetches the memory that an arriving packet touches first, for a leaf with many queues. The caller
+    /// prefetches for a whole batch before it enqueues the first packet.
     #[inline]
     pub fn prefetch(&self, kind: Kind, flow: FlowNumber) {
         if let Kind::FlowQueues(index) = kind {
@@ -204,8 +205,8 @@ impl<T: Item> Leaves<T> {
         }
     }
 
-    /// Prefetches the queue of a packet. The memory of [`prefetch`](Self::prefetch) must be in the cache by
-    /// then.
+    /// Prefetches the queue of a packet. The caller has called [`prefetch`](Self::prefetch) for this packet
+    /// some time before.
     #[inline]
     pub fn prefetch_queue(&self, kind: Kind, flow: FlowNumber) {
         if let Kind::FlowQueues(index) = kind {
@@ -221,14 +222,15 @@ impl<T: Item> Leaves<T> {
         self.queues.set_limit(most);
     }
 
-    /// Releases all dispensable queues of flows, if the port has no free queue.
+    /// If the port has no free queue, frees flow queues that are dispensable (empty, and without settings of
+    /// their own).
     pub fn make_room_for_queue(&mut self) {
         if self.queues.available() == 0 {
             self.take_back_queues(usize::MAX);
         }
     }
 
-    /// Releases dispensable queues if a flow found no free queue, so that the next packet finds one.
+    /// Releases dispensable queues if a flow found no free queue, so that the next packet finds a free queue.
     #[inline]
     pub fn take_back_if_short(&mut self) {
         if self.queues.is_short {
@@ -236,7 +238,8 @@ impl<T: Item> Leaves<T> {
         }
     }
 
-    /// Releases dispensable queues of flows, after a check of up to `most` queues of each leaf.
+    /// Checks up to `most` flow queues of each leaf, and returns those that are dispensable (empty, and
+    /// without settings of their own) to the port.
     #[cold]
     #[inline(never)]
     fn take_back_queues(&mut self, most: usize) {

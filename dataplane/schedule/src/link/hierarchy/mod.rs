@@ -46,8 +46,8 @@ pub const MOST_DEPTH: usize = 16;
 /// Queues and schedulers of one port. The result depends only on the inputs: packets, changes and times,
 /// which must not go back.
 ///
-/// The methods of the scheduler itself take and send packets. [`edit`](Self::edit) changes its tree, and
-/// [`report`](Self::report) shows the tree. Dropping the scheduler drops its packets.
+/// The methods of the scheduler itself enqueue and send packets. [`edit`](Self::edit) returns an editor of
+/// its tree, and [`report`](Self::report) a view of it. Dropping the scheduler drops its packets.
 #[derive(Debug)]
 pub struct LinkScheduler<T> {
     paced: PacedTree<T>,
@@ -69,17 +69,18 @@ impl<T: Item> LinkScheduler<T> {
         Ok(scheduler)
     }
 
-    /// Sets whether to trust the following changes: the caller has tried them together on a tree without
-    /// packets, with the same nodes and flows. The tree then accepts changes that become valid only with
-    /// later changes or departures. It doesn't check guarantees, and two nodes may exchange their levels. A
-    /// node, or a flow with its own settings, gets its queue even if all queues are in use.
+    /// Sets whether the tree trusts the following changes. Trust requires that the caller has made all of
+    /// them on a tree without packets, with the same nodes and flows. The tree then accepts a change that
+    /// becomes valid only after later changes, or after packets have left. It doesn't check guarantees, and
+    /// two nodes may exchange their levels. A node, or a flow with its own settings, gets its queue even if
+    /// all queues are in use.
     pub fn trust(&mut self, trusting: bool) {
         self.checks.trusting = trusting;
     }
 
-    /// Sets whether checks of guarantees are deferred, for instance until [`set_link`](Self::set_link),
-    /// instead of done after each change. So the time to build a large tree grows with the number of nodes,
-    /// not with its square.
+    /// Sets whether checks of guarantees are deferred. Otherwise each change checks them. With deferred
+    /// checks, the time to build a large tree grows with the number of nodes, not with its square. The caller
+    /// checks the guarantees afterwards, for instance by [`set_link`](Self::set_link).
     pub fn defer_promises(&mut self, deferring: bool) {
         self.checks.deferring = deferring;
     }
@@ -149,8 +150,9 @@ impl<T: Item> LinkScheduler<T> {
         Some(LeafBacklog { of_flow, packets: load.packets(), bytes: load.bytes() })
     }
 
-    /// Enqueues a packet of a flow at a leaf. `sink` receives all dropped packets, whether this one or
-    /// others. Returns whether this packet stays. A FIFO ignores the flow but keeps it with the packet.
+    /// Enqueues a packet of a flow at a leaf. `sink` receives all dropped packets: this packet, or others
+    /// that make room for it. Returns whether this packet stays. A FIFO ignores the flow but keeps it with
+    /// the packet.
     #[inline]
     pub fn enqueue(
         &mut self,
@@ -178,8 +180,8 @@ impl<T: Item> LinkScheduler<T> {
         self.paced.dequeue(now, sink)
     }
 
-    /// Sends up to `most` packets to `out`, the same as from repeated [`dequeue`](Self::dequeue) calls.
-    /// Returns their number.
+    /// Sends up to `most` packets to `out`: the packets that repeated calls of [`dequeue`](Self::dequeue)
+    /// would return. Returns their number.
     // Not inlined: the loops over a batch need the registers for themselves.
     #[inline(never)]
     pub fn dequeue_batch(
@@ -203,8 +205,8 @@ impl<T: Item> LinkScheduler<T> {
 
     /// Whether packets that are sent at once may bypass the tree. The tree must be empty and consist of one
     /// leaf, a FIFO or a queue per flow. The leaf must have no active queue management and no settings of
-    /// single flows, and the link no rate. Packets that arrive at such a tree and are dequeued at the same
-    /// moment all leave. They change only counters, because an empty queue has no credit in the round.
+    /// single flows, and the link no rate. Such a tree sends each packet at the moment of its arrival, so
+    /// packets in the tree and packets that bypass it have the same effect: they change only counters.
     #[inline]
     pub fn is_passable(&self) -> bool {
         let Tree { nodes, leaves, .. } = &self.paced.tree;
@@ -212,8 +214,8 @@ impl<T: Item> LinkScheduler<T> {
         is_free && nodes.find_root().is_some_and(|root| leaves.is_passable(root.kind))
     }
 
-    /// Counts packets of the given lengths as sent by the leaf. They bypass the tree, if
-    /// [`is_passable`](Self::is_passable) allows it, and their flows get no queues.
+    /// Counts packets that bypassed the tree as sent by its leaf. `lengths`: the packets' lengths in bytes.
+    /// The caller has checked [`is_passable`](Self::is_passable). The packets' flows get no queues.
     #[inline]
     pub fn pass(&mut self, lengths: impl Iterator<Item = u32>) {
         let Tree { nodes, leaves, .. } = &mut self.paced.tree;

@@ -70,7 +70,7 @@ pub(super) struct Node {
     pub parent: u32,
     /// Slot among the parent's children.
     pub slot: u32,
-    /// Whether the node has something to send now, and its parent knows it.
+    /// Whether the node has a packet that may be sent now, and the parent has been notified of that.
     pub ready: bool,
     pub totals: Totals,
 }

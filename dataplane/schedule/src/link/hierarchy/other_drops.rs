@@ -1,10 +1,10 @@
-//! Drops of packets without a leaf, and of removed nodes.
+//! Drops that no leaf of the tree counts: packets for unknown nodes, and drops of removed nodes.
 
 use std::collections::HashMap;
 
 use crate::{DropCause, DropCounts, DropSink, Item, NodeId};
 
-/// Drops of packets without a leaf, and of nodes that were removed.
+/// Drops that no leaf of the tree counts: packets for unknown nodes, and drops of removed nodes.
 #[derive(Debug, Default)]
 pub(super) struct OtherDrops {
     /// Drop counters of removed nodes, by their former parent.

@@ -12,7 +12,7 @@ pub struct LinkRate {
     pub rate: Option<Rate>,
     /// Bytes that may leave ahead of the rate, to make up for late calls; 0 to 10^9. With 0, no packet begins
     /// before the previous packet ends. With the length of the largest packet, at most two packets leave at
-    /// once.
+    /// the same time.
     pub slack: u32,
 }
 

@@ -1,7 +1,7 @@
 //! Tree of schedulers: the choice of a leaf from the root down, and the readiness of nodes.
 //!
-//! Readiness spreads upwards from a leaf that gets its first packet, and is withdrawn when a node must wait.
-//! Timers restore it.
+//! A leaf that gets its first packet becomes ready, and makes its ancestors ready. A node that must wait is
+//! not ready, until its timer expires.
 
 use millrace_units::Instant;
 
@@ -58,7 +58,8 @@ impl<T: Item> Tree<T> {
         self.nodes.parent_kind(node).map_or(Share::Only, |parent| self.disciplines.share(parent, node.slot))
     }
 
-    /// Creates the scheduler of a node. If `anyway` is set, a leaf gets its queue even if all are in use.
+    /// Creates the scheduler of a node. If `anyway` is set, a leaf gets its own queue even if all queues of
+    /// the port are in use.
     pub fn build(&mut self, node: NodeId, kind: &NodeKind, anyway: bool) -> Result<Kind, ScheduleError> {
         let leaf = self.leaves.build(node, kind, anyway)?;
         Ok(leaf.unwrap_or_else(|| self.disciplines.build(node.0, kind)))
@@ -120,8 +121,8 @@ impl<T: Item> Tree<T> {
         }
     }
 
-    /// Subtracts packets that a leaf held and then dropped, at the leaf and its ancestors. A FIFO's queue
-    /// does this for the FIFO.
+    /// Subtracts packets that a leaf held and then dropped, at the leaf and its ancestors. For a FIFO, the
+    /// queue itself has subtracted them already.
     pub fn count_lost(&mut self, leaf: u32, load: Load) {
         let Node { kind, parent, .. } = self.nodes[leaf];
         self.nodes.left(if matches!(kind, Kind::Fifo(_)) { parent } else { leaf }, load);
@@ -234,7 +235,7 @@ impl<T: Item> Tree<T> {
     }
 
     /// Returns the bytes on the wire of a node's next packet; `None` if the node isn't ready. Returns 1 if
-    /// its scheduler ignores lengths.
+    /// the parent is a strict priority scheduler, which ignores lengths.
     #[inline(always)]
     fn next_length(&mut self, node: u32, now: Instant) -> Option<u32> {
         let Node { parent, ready, .. } = self.nodes[node];
@@ -260,7 +261,8 @@ impl<T: Item> Tree<T> {
         self.nodes.kind(scheduler).is_some_and(|kind| !matches!(kind, Kind::Priority(_)))
     }
 
-    /// Returns the bytes on the wire of the packet that a node would send now; `None` if it has no packet.
+    /// Returns the bytes on the wire of the packet that a node would send now; `None` if the node has no
+    /// packet.
     #[inline]
     fn first_length(&mut self, node: u32, now: Instant) -> Option<u32> {
         let kind = self.nodes[node].kind;
@@ -282,8 +284,8 @@ impl<T: Item> Tree<T> {
         None
     }
 
-    /// Marks a leaf as ready and activates its ancestors. A strict priority parent that is already ready only
-    /// needs a bit or two set.
+    /// Marks a leaf as ready and activates its ancestors. If the parent is a strict priority scheduler that
+    /// is already ready, only its bitmap changes.
     #[inline(always)]
     pub fn rouse_leaf(&mut self, leaf: u32, now: Instant) {
         let Node { parent, slot, .. } = self.nodes[leaf];
@@ -298,8 +300,8 @@ impl<T: Item> Tree<T> {
         self.rouse(leaf, now);
     }
 
-    /// Marks a node as ready and activates its ancestors, up to the first that was ready already or must
-    /// wait.
+    /// Marks a node as ready and activates its ancestors. Stops at the first ancestor that was ready already
+    /// or must wait.
     pub fn rouse(&mut self, node: u32, now: Instant) {
         let mut node = node;
         loop {
@@ -318,7 +320,7 @@ impl<T: Item> Tree<T> {
         }
     }
 
-    /// Whether an inner node may send now; if not, starts its timer.
+    /// Returns whether an inner node may send now. If not, starts the node's timer.
     #[inline]
     fn may_send(&mut self, node: u32, now: Instant) -> bool {
         let at = self.disciplines.next_ready(self.nodes[node].kind);

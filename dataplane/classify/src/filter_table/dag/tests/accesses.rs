@@ -154,8 +154,8 @@ fn flow_filters(hosts: Hosts, six: bool) -> u32 {
     hits.0.max(misses.0)
 }
 
-/// The bound is that of the paper. With networks, the search among their prefix lengths adds probes, as in
-/// the paper's table.
+/// The bound of 20 accesses is that of the paper. For networks, the search among their prefix lengths takes
+/// more probes; the paper's figure includes such probes.
 #[test]
 fn fifty_thousand_ipv4_flow_filters_take_at_most_20_accesses() {
     for hosts in [Hosts::Many, Hosts::Few, Hosts::Grid, Hosts::Networks] {

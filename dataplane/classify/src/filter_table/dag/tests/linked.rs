@@ -9,7 +9,8 @@ use super::*;
 use crate::filter::tests::compiled;
 use crate::prefix_match::{Accesses, NotCounted};
 
-/// Returns links from the filters of one table into the DAG of another; a filter's number is its id.
+/// Returns links from the filters of table `before` into the DAG of table `after`. The number of a filter is
+/// its id.
 fn links(before: &DagTable<u64>, after: &DagTable<u64>) -> Links {
     Links::new(after, before.entries().map(|entry| (entry.id.0 as usize, &entry.filter)))
 }
@@ -46,8 +47,8 @@ proptest! {
 }
 
 proptest! {
-    /// A lookup from the target of a rule finds the same filter as from the root. The rules are narrower or
-    /// wider than the filters of the DAG.
+    /// A lookup that starts at the target of a rule must find the same filter as a lookup from the root. The
+    /// rules are narrower or wider than the filters of the DAG.
     #[test]
     fn packets_of_a_filter_reach_the_node_of_its_pointer(
         addresses in prop::sample::select(PrefixMatchKind::ALL.to_vec()),

@@ -31,8 +31,8 @@ use crate::worker::{Worker, WorkerLink};
 pub(super) const IN: PortId = PortId(1);
 /// Egress ports of the flows, one for each.
 pub(super) const OUT: [PortId; 2] = [PortId(2), PortId(3)];
-/// Sources and destinations of the flows. Each address is in a region of its own, so that a prefix change
-/// affects one flow.
+/// Sources and destinations of the flows. Each address is in a separate address region of the change log, so
+/// that the change of a prefix affects one flow.
 pub(super) const SOURCES: [Ipv4Addr; 2] = [Ipv4Addr::new(10, 128, 0, 1), Ipv4Addr::new(10, 160, 0, 1)];
 pub(super) const DESTINATIONS: [Ipv4Addr; 2] = [Ipv4Addr::new(10, 16, 0, 1), Ipv4Addr::new(10, 64, 0, 1)];
 pub(super) const GATEWAYS: [Ipv4Addr; 2] = [Ipv4Addr::new(10, 1, 0, 2), Ipv4Addr::new(10, 1, 0, 3)];

@@ -15,8 +15,8 @@ fn an_instance_that_keeps_failing_is_put_into_quarantine() {
     let (id, report) = worker.instances().reports().next().unwrap();
     assert_eq!((id, report.health, report.faults["nine"]), (InstanceId(0), Health::Quarantined, 8));
     assert_eq!(report.last_fault, "a nine");
-    // Of two packets a round, the first 8 rounds drop the packet at which the instance fails; the 12 rounds
-    // in quarantine drop both.
+    // A round sends two packets. In each of the first 8 rounds, the worker drops the packet at which the
+    // instance fails. In each of the 12 rounds in quarantine, it drops both packets.
     assert_eq!(worker.bindings.counts(BindingId(0)).unwrap().drops, 8 + 2 * 12);
 }
 

@@ -2,8 +2,8 @@
 
 use super::*;
 
-/// Creates a worker with one instance for each time in `until`, which holds all packets until then. Each
-/// instance is bound to the destination port of its index.
+/// Creates a worker with one instance for each time in `until`. Each instance holds all its packets until its
+/// time. Instance N is bound to destination port 80 + N.
 fn with_holders(until: &[Instant]) -> (WorkerPlugins<ByPort>, Vec<PathId>) {
     let mut worker = worker();
     for (number, until) in (0..).zip(until) {
@@ -15,8 +15,8 @@ fn with_holders(until: &[Instant]) -> (WorkerPlugins<ByPort>, Vec<PathId>) {
     (worker, paths)
 }
 
-/// Sends packets one by one, of which at most `most` may wait. Returns the number of packets that found no
-/// free place.
+/// Sends `packets` packets one by one to a worker at which at most `most` packets may wait. Returns the
+/// number of packets that found no free place.
 fn refused(
     worker: &mut WorkerPlugins<ByPort>,
     pool: &Pool,

@@ -76,7 +76,7 @@ fn output_of_a_successor_is_read_even_if_the_old_instance_had_none() {
     assert_eq!(said(&mut worker), ["saved", "restored"]);
     send(&mut worker, path, Position::Early, &[1]);
     assert_eq!(said(&mut worker), ["packets"]);
-    // The worker doesn't ask an instance that declares no output.
+    // This instance declares no output, so the worker doesn't collect any from it.
     succeed(&mut worker, successor(Picky(0), Inheritance::Renounced, true));
     send(&mut worker, path, Position::Early, &[1]);
     assert_eq!(said(&mut worker), [""; 0]);

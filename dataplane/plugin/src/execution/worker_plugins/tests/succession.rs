@@ -351,7 +351,7 @@ fn successor_without_state_continues_unchanged() {
     for inheritance in [Inheritance::Tried, Inheritance::Required] {
         let (mut worker, _) = with_keeper();
         succeed(&mut worker, successor(Mute, Inheritance::Renounced, true));
-        // No state is handed over, so the successor need not restart (and couldn't).
+        // No state is handed over, so the successor need not restart. It could not restart, either.
         let told = succeed(&mut worker, successor(Halfway { count: 7, can: false }, inheritance, true));
         let inherited = told.try_recv().unwrap().unwrap().inherited;
         let problem = "the old instance hands over no state: no words".to_owned();

@@ -2,8 +2,8 @@
 
 use super::*;
 
-/// Creates a worker with port 3 and one instance for each verdict, which gives it to every packet. The first
-/// instance is bound at `gate`.
+/// Creates a worker that has port 3, and one instance for each element of `verdicts`. An instance gives its
+/// verdict to every packet. The first instance is bound at `gate`.
 pub(super) fn with_verdicts(
     verdicts: &[Verdict],
     call_limits: CallLimits,
@@ -21,7 +21,7 @@ pub(super) fn with_verdicts(
 }
 
 /// Passes one packet through the path at a position. Returns whether the packet continues, its egress ports,
-/// and the end of its journey.
+/// and the end of its journey if it doesn't continue.
 fn fate_of(
     worker: &mut WorkerPlugins<ByPort>,
     path: PathId,

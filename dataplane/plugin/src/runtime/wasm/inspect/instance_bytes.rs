@@ -3,7 +3,7 @@
 use wasmparser::{ElementItems, ElementKind, Payload};
 
 /// Bytes that the engine allocates for each instance, by kind of declaration. The engine's resource limiter
-/// doesn't count these bytes. Each function counts as if a reference to it existed.
+/// doesn't count these bytes. The count assumes that the module takes a reference to each function.
 mod bytes_of {
     /// `VMFunctionImport`; also used for imports of other kinds.
     pub const IMPORT: usize = 32;

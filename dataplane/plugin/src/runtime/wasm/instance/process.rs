@@ -20,14 +20,14 @@ const MOST_SLICES: usize = 100;
 /// Running plugin, or the fault that has ended it.
 pub(super) struct Process {
     pub plugin: WasmPlugin,
-    /// Calls of the instance, as the clock of slices sees them.
+    /// Record of the instance's calls, which the clock thread reads.
     calls: Arc<Calls>,
     /// Future that runs the plugin; `None` for a dead plugin. It must be dropped before `shared`, because it
     /// holds a second handle on the same exchange.
     life: Option<Pin<Box<dyn Future<Output = Fault> + Send>>>,
     pub shared: Shared,
     fault: Option<Fault>,
-    /// Whether `fault` is reported; also `true` without a fault.
+    /// Whether the caller has collected `fault`; also `true` if there is no fault.
     told: bool,
 }
 
@@ -79,8 +79,8 @@ impl Process {
         }
     }
 
-    /// Returns an unreported fault, if any: first faults after which the plugin continued, then the fault
-    /// that ended it.
+    /// Returns a fault that was not reported yet, if any. Faults after which the plugin continued come first,
+    /// then the fault that ended the plugin.
     pub fn take_fault(&mut self) -> Option<millrace_plugin_abi::Fault> {
         let survived = self.shared.with(|exchange| exchange.faults.take());
         if survived.is_some() {
@@ -104,8 +104,9 @@ impl Process {
         self.go_on(Some(packets))
     }
 
-    /// Runs the plugin for about one slice, with the call in progress and new work. `packets` are the packets
-    /// of the call. Returns [`Progress::Done`] if no work is left, or if the plugin is dead.
+    /// Runs the plugin for about one slice. The plugin continues the call in progress and begins new work.
+    /// `packets` are the packets of the call. Returns [`Progress::Done`] if no work is left, or if the plugin
+    /// is dead.
     #[inline]
     pub fn go_on(&mut self, mut packets: Option<&mut Packets<'_>>) -> Progress {
         let Self { life: Some(life), shared, plugin, calls, .. } = self else {

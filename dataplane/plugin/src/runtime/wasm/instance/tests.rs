@@ -37,7 +37,8 @@ struct Batch {
 const ETHERNET: usize = 14;
 
 impl Batch {
-    /// Creates one packet for each content. Its offsets are those behind an Ethernet and an IPv4 header.
+    /// Creates one packet for each content. Sets the offsets of each packet as if an Ethernet header and an
+    /// IPv4 header were in front of the transport header.
     fn of(contents: &[Vec<u8>]) -> Self {
         let pool = Pool::new(1024).unwrap();
         let packets: Vec<_> = contents
@@ -99,8 +100,8 @@ fn begin(body: &str) -> WasmInstance {
     begin_with("", body, InstanceSettings::default()).unwrap()
 }
 
-/// Returns a packet handler that runs `what` for each packet. In `what`, `$at` is the address of the packet's
-/// description, `$window` that of its window.
+/// Returns a packet handler that executes the instructions `what` for each packet. In `what`, `$at` is the
+/// address of the packet's description, and `$window` is the address of its window.
 fn for_each(what: &str) -> String {
     format!(
         r#"(func (export "millrace_packets") (param $call i32) (local $at i32) (local $left i32) (local $window i32)
@@ -119,7 +120,7 @@ fn verdict(number: u8) -> String {
     for_each(&format!("(i32.store8 offset=48 (local.get $at) (i32.const {number}))"))
 }
 
-/// Returns a packet handler that runs `what` once for each call.
+/// Returns a packet handler that executes the instructions `what` once for each call.
 fn at_once(what: &str) -> String {
     format!(r#"(func (export "millrace_packets") (param $call i32) {what})"#)
 }
@@ -374,8 +375,8 @@ const COUNTER: &str = r#"(import "millrace" "reply" (func $reply (param i32 i32)
       (i32.store (i32.const 64) (i32.load (local.get $at)))
       (i32.ne (local.get $version) (i32.const 3)))"#;
 
-/// Plugin that replies to a message with its arguments. If the message's name begins with `f`, it fails with
-/// the name as error text.
+/// Plugin that answers a message with the message's arguments. If the message's name begins with `f`, the
+/// plugin refuses the message, with its name as error text.
 const ECHO: &str = r#"(import "millrace" "reply" (func $reply (param i32 i32)))
     (import "millrace" "fail" (func $fail (param i32 i32)))
     (func (export "millrace_control") (param $name i32) (param $length i32) (param $at i32) (param $bytes i32) (result i32)
@@ -388,8 +389,8 @@ fn message(name: &str, arguments: Value) -> Message {
     Message { name: name.to_owned(), arguments: arguments.as_object().cloned().unwrap_or_default() }
 }
 
-/// The plugin's rule in Rust, for the property test. The first byte decides the verdict; each byte of a
-/// passing packet's window is changed.
+/// The plugin's rule in Rust, for the property test. The first byte of the packet decides the verdict. If the
+/// packet passes, each byte of its window is changed.
 fn rule(packet: &mut [u8], window: usize) -> Verdict {
     let seen = packet.len().min(window);
     match packet.first().map_or(0, |first| first % 3) {

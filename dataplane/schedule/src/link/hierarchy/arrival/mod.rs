@@ -1,5 +1,5 @@
 //! Arrival of packets at the leaves of a tree, one by one or in batches. For a batch, common values are
-//! looked up once, and memory is prefetched. The result is the same either way.
+//! looked up once, and memory is prefetched. Both ways have the same result.
 
 #[expect(clippy::indexing_slicing, reason = "nodes and queues by links of the same tree")]
 mod plain;
@@ -15,8 +15,8 @@ use crate::link::discipline::PacketScheduler;
 use crate::link::fifo::Fifo;
 use crate::{Arrival, DropSink, FlowNumber, Item, NodeId};
 
-/// Enqueues a packet of a flow at a leaf. `sink` receives all dropped packets, whether this one or others.
-/// Returns whether this packet stays.
+/// Enqueues a packet of a flow at a leaf. `sink` receives all dropped packets: this packet, or others that
+/// make room for it. Returns whether this packet stays.
 #[inline]
 pub(super) fn enqueue<T: Item>(
     tree: &mut Tree<T>,
@@ -107,8 +107,8 @@ pub(super) fn enqueue_batch<T: Item>(
             let first = tree.nodes[leaf.0].parent;
             entered(tree, first, leaf, before, now);
         }
-        // Only at the root: a parent reads the length of the leaf's first packet when the leaf gets it, and
-        // the rest of the batch may change that packet.
+        // This path is only for a leaf at the root. A parent would read the length of the leaf's first packet
+        // when that packet arrives, but later packets of the batch may change which packet comes first.
         (Some(Kind::FlowQueues(index)), Some(_)) if leaf.0 == tree.nodes.root => {
             let Leaves { queues, flow_queues, .. } = &mut tree.leaves;
             flow_queues[index].enqueue_batch(queues, batch, now, sink);
@@ -139,7 +139,7 @@ fn bytes_for<T: Item>(leaf: NodeId, batch: &[Arrival<T>]) -> Option<u64> {
     Some(bytes)
 }
 
-/// Counts the packets that entered a leaf at the node `first` and its ancestors. Activates the leaf if it was
+/// Counts packets that entered a leaf, at the node `first` and its ancestors. Activates the leaf if it was
 /// not ready. `before`: the port's load before those packets.
 #[inline]
 fn entered<T: Item>(tree: &mut Tree<T>, first: u32, leaf: NodeId, before: Load, now: Instant) {

@@ -12,14 +12,15 @@ use crate::link::discipline::Discipline;
 use crate::queue::Queue;
 use crate::{Arrival, Item};
 
-/// Tally of the packets that entered below one parent. They are counted at the parent and its ancestors in
-/// one step.
+/// Tally of the packets that entered below one parent, to count them at the parent and its ancestors in one
+/// step.
 #[derive(Debug)]
 pub(super) struct Tally {
     above: u32,
-    /// Load of the port at the last count.
+    /// Load of the port when packets were last counted at the parent.
     counted: Load,
-    /// Strict priority scheduler of the parent, once it is ready; [`NONE`] before, and for other parents.
+    /// Strict priority scheduler of the parent, once the parent is ready. [`NONE`] before that, and for a
+    /// parent of another kind.
     priority: u32,
 }
 
@@ -28,15 +29,15 @@ impl Tally {
         Self { above: NONE, counted: held, priority: NONE }
     }
 
-    /// Counts the packets tallied until now at the parent and its ancestors. `held`: the port's load now.
-    /// `above`: parent of the next packets.
+    /// Counts the packets of this tally at the parent and its ancestors, and starts an empty tally for the
+    /// parent `above`. `held`: the port's load now.
     pub fn settle(&mut self, nodes: &mut [Node], held: Load, above: u32) {
         count_entered(nodes, self.above, held.minus(self.counted));
         *self = Self { above, ..Self::new(held) };
     }
 
-    /// Records the parent's strict priority scheduler, if it is ready. Then further leaves below it need
-    /// activation only in this scheduler.
+    /// Records the parent's strict priority scheduler, if the parent is ready. Then further leaves below this
+    /// parent need activation only in this scheduler.
     pub fn note_priority(&mut self, nodes: &Nodes) {
         if let Some(&Node { kind: Kind::Priority(index), ready: true, .. }) = nodes.find(self.above) {
             self.priority = index;
@@ -48,7 +49,7 @@ impl Tally {
 pub(super) enum Pause<T> {
     /// Packet that needs the general path.
     Other(Arrival<T>),
-    /// Leaf that took its first packet and whose ancestors may need activation.
+    /// Leaf that took its first packet, so that its ancestors may need activation.
     Rouse(u32),
 }
 

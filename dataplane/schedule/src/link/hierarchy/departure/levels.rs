@@ -8,7 +8,8 @@ use crate::link::priority::Priority;
 use crate::queue_manager::QueueManager;
 
 /// Sends up to `most` packets of the FIFOs below a strict priority scheduler, while `goes` accepts the next
-/// packet's length. Each FIFO sends until it is empty. Returns the packets' load and their bytes on the wire.
+/// packet's length. Each FIFO sends until it is empty. Returns the load of the sent packets, and their bytes
+/// on the wire.
 #[inline(never)]
 pub(super) fn send<T: Item>(
     (nodes, queues, priority): (&mut [Node], &mut QueueManager<T>, &mut Priority),

@@ -19,8 +19,8 @@ use crate::link::fifo::Fifo;
 use crate::rate::Credit;
 use crate::{DropSink, Item};
 
-/// Maximum number of search attempts per call. Each failed attempt suspends one node that turns out not to be
-/// ready.
+/// Maximum number of search attempts per call. Each failed attempt suspends one node that was marked as ready
+/// but must wait.
 const ATTEMPTS: usize = 1024;
 
 /// Tree whose packets leave at the rate of a link.
@@ -178,8 +178,8 @@ impl<T: Item> PacedTree<T> {
         sent
     }
 
-    /// Sends up to `most` packets to `out`, the same packets as repeated [`dequeue`](Self::dequeue) calls.
-    /// Returns their number.
+    /// Sends up to `most` packets to `out`: the packets that repeated calls of [`dequeue`](Self::dequeue)
+    /// would return. Returns their number.
     #[inline]
     pub fn dequeue_batch(
         &mut self,

@@ -48,7 +48,8 @@ pub(super) fn remove<T: Item>(places: &mut Places<'_, T>, node: NodeId) {
     places.discard(node);
 }
 
-/// Replaces the leaf of a node by the new leaf `built`, and moves the packets to it.
+/// Replaces the leaf at a node by the new leaf `built`, and moves the packets from the old leaf to the new
+/// one.
 pub(super) fn replace<T: Item>(places: &mut Places<'_, T>, node: NodeId, share: &Share, built: Kind) {
     carry_counters(places, node, built);
     let Node { parent, kind: old, .. } = places.tree.nodes[node.0];
@@ -69,7 +70,8 @@ pub(super) fn replace<T: Item>(places: &mut Places<'_, T>, node: NodeId, share: 
     tree.close(old);
 }
 
-/// Copies the sent counters, the peaks and the drops of a leaf to its replacement.
+/// Copies the counters of a leaf to its replacement: sent packets and bytes, the peaks of waiting packets and
+/// bytes, and drops.
 fn carry_counters<T: Item>(places: &mut Places<'_, T>, node: NodeId, built: Kind) {
     let tree = &mut *places.tree;
     tree.other_drops.set(node, tree.own_drops(node));

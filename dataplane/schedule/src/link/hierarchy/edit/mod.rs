@@ -36,7 +36,7 @@ pub struct TreeEditor<'a, T> {
 /// Checks that the editor skips.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Checks {
-    /// Whether the caller has already checked all changes, so that the editor skips most checks.
+    /// Whether the caller has already checked all changes together. The editor then skips most checks.
     pub trusting: bool,
     /// Whether the caller checks the guarantees after the last change.
     pub deferring: bool,
@@ -47,7 +47,7 @@ impl<T: Item> TreeEditor<'_, T> {
         Places { tree: self.tree, now }
     }
 
-    /// Runs a check of guarantees, unless the caller has done it or does it later.
+    /// Runs a check of guarantees, unless the caller has made this check or makes it later.
     fn check(
         &self,
         check: impl FnOnce(Guarantees<'_, T>) -> Result<(), ScheduleError>,
@@ -69,7 +69,8 @@ impl<T: Item> TreeEditor<'_, T> {
         if fits { Ok(()) } else { Err(ScheduleError::LeafQueues { node, queues, most }) }
     }
 
-    /// Checks the settings of a node on their own, and their queues against the queues of the port.
+    /// Checks the settings of a node by themselves. Also checks that the queues of the node fit into those of
+    /// the port.
     fn check_settings(&self, node: NodeId, kind: &NodeKind) -> Result<(), ScheduleError> {
         check_kind(node, kind)?;
         match kind {
@@ -81,7 +82,7 @@ impl<T: Item> TreeEditor<'_, T> {
     }
 
     /// Adds a node below `parent`, with its share of the parent. A node without a parent becomes the root if
-    /// there is no root. Other nodes without a parent stand apart: they take packets, and send none until
+    /// there is no root. Further nodes without a parent stand apart: they accept packets, but send none until
     /// [`move_to`](Self::move_to) gives them a parent.
     pub fn add(
         &mut self,
@@ -127,8 +128,8 @@ impl<T: Item> TreeEditor<'_, T> {
         }
     }
 
-    /// Returns the place below `parent` of a subtree with `height` levels. The subtree's depth must not
-    /// exceed the maximum. An H-FSC node below another one becomes an inner class.
+    /// Returns the place of a subtree with `height` levels below `parent`. Refuses a tree that would be too
+    /// deep. An H-FSC node below another H-FSC node becomes an inner class.
     fn place(
         &self,
         node: NodeId,
@@ -179,8 +180,8 @@ impl<T: Item> TreeEditor<'_, T> {
         Ok(())
     }
 
-    /// Changes the number of flows of an FQ-CoDel leaf. During the change the leaf is suspended: its next
-    /// packet may change, and its ancestors know that packet's length.
+    /// Changes the number of flows of an FQ-CoDel leaf. The change may alter the leaf's next packet, whose
+    /// length the ancestors hold. So the leaf is suspended during the change.
     fn set_flow_count(&mut self, node: NodeId, index: u32, flows: u32, now: Instant) {
         if self.tree.leaves.fq_codels[index].settings().flows == flows {
             return;
@@ -370,8 +371,8 @@ impl<T: Item> TreeEditor<'_, T> {
     }
 
     /// Removes a node and its descendants. Returns the number of packets moved or dropped. The cost grows
-    /// with the removed nodes and packets. For a node with children, one pass over all nodes of the port is
-    /// added.
+    /// with the number of removed nodes and packets. If the node has children, one pass over all nodes of the
+    /// port is necessary as well.
     ///
     /// # Errors
     /// [`ScheduleError`] when the node is unknown, or the target is no leaf or is removed as well; nothing
@@ -410,8 +411,8 @@ impl<T: Item> TreeEditor<'_, T> {
         Err(ScheduleError::MoveTarget { node, to, why })
     }
 
-    /// Changes a leaf to another kind, at the same place. Its packets stay, each flow in its order,
-    /// regardless of the new thresholds. Its counters continue. Settings of single flows are lost.
+    /// Changes a leaf to another kind, at the same place. The leaf's packets stay, each flow in its order,
+    /// even above the new thresholds. The leaf's counters continue. Settings of single flows are lost.
     ///
     /// # Errors
     /// [`ScheduleError`] when the node is no leaf, the new kind is no leaf, or the settings are invalid;

@@ -63,7 +63,8 @@ pub(super) struct Place {
 }
 
 impl Place {
-    /// Creates the place of a node below `above`. An H-FSC node below another one is an inner class.
+    /// Creates the place of a node below a parent with the scheduler `above`. An H-FSC node below another
+    /// H-FSC node is an inner class.
     pub fn new(node: NodeId, parent: NodeId, above: Kind, is_hfsc: bool) -> Self {
         let is_inner_class = is_hfsc && matches!(above, Kind::Hfsc { .. });
         Self { node, parent, above, is_inner_class }
@@ -105,7 +106,7 @@ impl Place {
         }
     }
 
-    /// Checks that a level is in range, and that no child `other` has it.
+    /// Checks that a level is in range, and free. `other`: the child that has the level now.
     fn check_level(&self, level: u32, other: Option<u32>) -> Result<(), ScheduleError> {
         let Self { node, parent, .. } = *self;
         if level >= PRIORITY_LEVELS {

@@ -1,5 +1,5 @@
-//! Places of nodes in the tree, and their shares there. The changes here may meet waiting packets; all checks
-//! come before.
+//! Places of nodes in the tree, and their shares there. The methods here change nodes that may hold packets,
+//! and check nothing: the callers check each change before.
 
 use millrace_units::Instant;
 
@@ -39,7 +39,7 @@ impl<T: Item> Places<'_, T> {
         }
     }
 
-    /// Detaches a node from its parent. Its packets stay in it.
+    /// Detaches a node from its parent. The node keeps its packets.
     pub fn detach(&mut self, node: NodeId) {
         let Node { parent, slot, .. } = self.tree.nodes[node.0];
         self.tree.nodes[node.0].ready = self.tree.pause(node.0, self.now);
@@ -52,7 +52,7 @@ impl<T: Item> Places<'_, T> {
         }
     }
 
-    /// Moves a node, with all nodes below it and their packets, to another parent.
+    /// Moves a node to another parent, with its descendants and all their packets.
     pub fn transplant(&mut self, node: NodeId, parent: u32, share: &Share) {
         let held = self.tree.held_by(node.0);
         self.tree.nodes.left(self.tree.nodes[node.0].parent, held);
@@ -63,7 +63,7 @@ impl<T: Item> Places<'_, T> {
         self.tree.resume(node.0, is_ready, self.now);
     }
 
-    /// Removes a node that is detached, empty and without children.
+    /// Removes a node. The node must be detached, empty and without children.
     pub fn discard(&mut self, node: NodeId) {
         self.tree.timers.stop(node.0);
         self.tree.other_drops.forget(node);
@@ -112,7 +112,8 @@ impl<T: Item> Places<'_, T> {
         self.tree.nodes[node].slot = level;
     }
 
-    /// Suspends the leaf classes of H-FSC at or below a node. Returns the classes that were ready.
+    /// Suspends the leaf classes of H-FSC at or below a node. Returns the suspended classes, which were ready
+    /// before.
     pub fn pause_classes(&mut self, node: NodeId) -> Vec<u32> {
         let mut active = Vec::new();
         let mut open = vec![node.0];

@@ -4,7 +4,8 @@ use super::super::{GuaranteeLimit, ScheduleError};
 use crate::link::hfsc::{Curve, Curves};
 use crate::{NodeId, Rate};
 
-/// Nanobits of one byte: 8 bits times 10^9. Slopes times nanoseconds are in this unit.
+/// Nanobits per byte: 8 bits times 10^9. The product of a slope (bits per second) and a time (nanoseconds) is
+/// in nanobits.
 const NANOBITS: i128 = 8_000_000_000;
 
 /// Checks the curves of a class, without regard to other classes.
@@ -113,7 +114,7 @@ impl Sum {
         self.constant.saturating_add((self.first + self.then).saturating_mul(time.into()))
     }
 
-    /// Moves a curve from the sum of first pieces to the sum of second pieces.
+    /// Moves the slope of a curve from `first` to `then`, at the time at which the curve bends.
     fn bend(&mut self, curve: &Curve) {
         let (first, then) = (i128::from(curve.first.0), i128::from(curve.then.0));
         self.first -= first;
@@ -122,7 +123,7 @@ impl Sum {
     }
 }
 
-/// Checks that no slope of a class's curves exceeds the rate that serves its scheduler.
+/// Checks that no slope of a class's curves exceeds the rate that serves the class's scheduler.
 pub(super) fn check_slopes(node: NodeId, curves: &Curves, available: Rate) -> Result<(), ScheduleError> {
     for (name, curve) in named(curves) {
         let slope = if curve.duration > 0 { curve.first.max(curve.then) } else { curve.then };

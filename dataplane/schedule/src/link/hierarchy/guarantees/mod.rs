@@ -23,9 +23,10 @@ pub(super) struct Guarantees<'a, T> {
 }
 
 impl<T: Item> Guarantees<'_, T> {
-    /// Checks all guarantees against the rates that serve them: the curves of each H-FSC hierarchy, the
-    /// guarantees below each priority scheduler, and the capacity of each leaf with a queue per flow.
-    /// Subtrees apart from the root are checked against the link. Errors name `node` as the changed node.
+    /// Checks that the rate of each node covers the guarantees below it: the curves of each H-FSC hierarchy,
+    /// the guarantees below each priority scheduler, and the capacity of each leaf with a queue per flow.
+    /// Subtrees that stand apart from the root are checked against the link's rate. Errors name `node` as the
+    /// changed node.
     pub fn check(&self, node: NodeId) -> Result<(), ScheduleError> {
         let served = self.served();
         for (index, entry) in self.tree.nodes.iter() {
@@ -56,7 +57,7 @@ impl<T: Item> Guarantees<'_, T> {
         Ok(())
     }
 
-    /// Checks the guarantees that the place and share of a node can break.
+    /// Checks the guarantees that a new place or share of a node may violate.
     pub fn check_around(&self, node: NodeId) -> Result<(), ScheduleError> {
         let entry = &self.tree.nodes[node.0];
         let is_plain = !self.tree.disciplines.has_children(entry.kind) && !self.has_capacity(entry.kind);
@@ -67,13 +68,13 @@ impl<T: Item> Guarantees<'_, T> {
         }
     }
 
-    /// Whether flows of a leaf may reserve parts of its rate.
+    /// Whether flows of a leaf may reserve parts of the leaf's rate.
     fn has_capacity(&self, kind: Kind) -> bool {
         let Kind::FlowQueues(index) = kind else { return false };
         self.tree.leaves.flow_queues[index].settings().capacity.is_some()
     }
 
-    /// Checks that the capacity for reservations of a leaf does not exceed the rate that serves the leaf.
+    /// Checks that a leaf's capacity for reservations does not exceed the rate that serves the leaf.
     pub fn check_leaf(&self, node: NodeId, capacity: Option<Rate>) -> Result<(), ScheduleError> {
         check_capacity(node, capacity, self.served().by(node.0))
     }
@@ -83,8 +84,8 @@ impl<T: Item> Guarantees<'_, T> {
         Served::of(&self.tree.nodes, &self.tree.disciplines, self.link)
     }
 
-    /// Checks that all guarantees below a priority scheduler together fit into its rate. Each child alone may
-    /// use the whole rate.
+    /// Checks that all guarantees below a priority scheduler together fit into the scheduler's rate. A single
+    /// child may use the whole rate.
     fn check_priority(
         &self,
         node: NodeId,
@@ -128,7 +129,7 @@ impl<T: Item> Guarantees<'_, T> {
         Ok(())
     }
 
-    /// Checks the guarantees that an added or changed class may break.
+    /// Checks the guarantees that a new or changed class may violate.
     pub fn check_class(&self, node: NodeId, hierarchy: u32, class: u32) -> Result<(), ScheduleError> {
         let served = self.served();
         let classes = &self.tree.disciplines.hierarchies[hierarchy];
@@ -153,7 +154,8 @@ impl<T: Item> Guarantees<'_, T> {
         self.check_priorities_above(node, root, &served)
     }
 
-    /// If a class is a token bucket, checks that the bucket's rate and burst cover the class's guarantee.
+    /// If the node of a class is a token bucket, checks that the bucket's rate and burst cover the class's
+    /// guarantee.
     fn check_bucket(&self, node: NodeId, curves: &Curves) -> Result<(), ScheduleError> {
         let (Some(real_time), Kind::TokenBucket(index)) = (curves.real_time, self.tree.nodes[node.0].kind)
         else {
@@ -174,7 +176,7 @@ impl<T: Item> Guarantees<'_, T> {
         check_sum(node, self.real_time_below(hierarchy, class), limit, kind)
     }
 
-    /// Checks that all guarantees of a hierarchy stay below the rate that serves it.
+    /// Checks that all guarantees of a hierarchy together stay below the rate that serves the hierarchy.
     fn check_link(&self, node: NodeId, hierarchy: u32, available: Option<Rate>) -> Result<(), ScheduleError> {
         let classes = &self.tree.disciplines.hierarchies[hierarchy];
         let root = classes.root_node();
@@ -202,7 +204,7 @@ impl<T: Item> Guarantees<'_, T> {
     }
 }
 
-/// Checks that the capacity for reservations of a leaf does not exceed the rate that serves the leaf.
+/// Checks that a leaf's capacity for reservations does not exceed the rate that serves the leaf.
 fn check_capacity(
     node: NodeId,
     capacity: Option<Rate>,

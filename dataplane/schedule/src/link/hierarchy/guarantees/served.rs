@@ -5,16 +5,18 @@ use super::super::nodes::{Kind, Node, Nodes};
 use crate::Rate;
 use crate::link::hfsc::Curves;
 
-/// Distribution of a rate among the children of a class or round-robin node.
+/// Ratio at which a class or a round-robin node distributes its rate among its children.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 struct Level {
-    /// Rate left for sharing, after the children at their guarantee or limit have theirs.
+    /// Rate that the children between guarantee and limit share, after each other child got its guarantee or
+    /// limit.
     left: u64,
     /// Sum of the sharing rates of the children between guarantee and limit.
     weight: u64,
 }
 
-/// Claim of a child on its parent's rate: least rate, greatest rate, and sharing rate.
+/// Claim of a child on its parent's rate: guarantee (least rate), limit (greatest rate), and sharing rate
+/// (weight).
 #[derive(Clone, Copy, Debug)]
 struct Claim {
     least: u64,
@@ -23,8 +25,9 @@ struct Claim {
 }
 
 impl Level {
-    /// Distributes the rate `whole` among claims. The rate per unit of sharing rate grows from 0 until
-    /// `whole` is used up. Each child gets its share, but at least its guarantee and at most its limit.
+    /// Distributes the rate `whole` among claims. Each child gets a multiple of its sharing rate, but at
+    /// least its guarantee and at most its limit. The multiple is the same for all children, and so large
+    /// that they use up `whole`.
     fn of(claims: &[Claim], whole: u64) -> Self {
         let product = |one: u64, other: u64| u128::from(one) * u128::from(other);
         // Points at which a child exceeds its guarantee or reaches its limit: the amount, the sharing rate,
@@ -62,7 +65,7 @@ impl Level {
 struct Levels {
     /// Long-run sum of the real-time curves at or below each node.
     guaranteed: Vec<u64>,
-    /// Claims of the classes, or round-robin children, directly below each node.
+    /// Claims of the classes, or of the children of a round-robin node, directly below each node.
     claims: Vec<Vec<Claim>>,
 }
 
@@ -176,8 +179,8 @@ impl Branches<'_> {
         }
     }
 
-    /// Returns the rate of a node. Its parent has the rate `whole`, distributed among its children by
-    /// `level`.
+    /// Returns the rate of a node below a parent with the rate `whole`. The parent distributes this rate
+    /// among its children by `level`.
     fn part_of(
         self,
         node: &Node,
@@ -204,7 +207,7 @@ fn least_of(one: Option<Rate>, other: Option<Rate>) -> Option<Rate> {
     one.into_iter().chain(other).min()
 }
 
-/// Returns `whole` times `own` / `total`.
+/// Returns the part `own` / `total` of the rate `whole`.
 fn part(whole: Rate, own: u64, total: u64) -> Rate {
     let part = u128::from(whole.0) * u128::from(own) / u128::from(total.max(1));
     Rate(u64::try_from(part).unwrap_or(u64::MAX))
@@ -261,7 +264,7 @@ mod tests {
         build_and_show(16_000);
     }
 
-    /// Returns the rate of each class by bisection, as a reference for [`Level::of`].
+    /// Computes the rate of each class by bisection, as a reference for [`Level::of`].
     fn by_halves(claims: &[Claim], whole: u64) -> Vec<u64> {
         let at = |worth: u64| -> Vec<u64> {
             let share = |claim: &Claim| (claim.shares * worth / 1000).clamp(claim.least, claim.most);

@@ -3,8 +3,8 @@
 /// Packets that wait ahead of a new packet.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct LeafBacklog {
-    /// Whether the counts cover only the packet's flow, and flows with the same hash in FQ-CoDel. If `false`,
-    /// they cover a queue that flows share: a FIFO or the leaf's shared queue.
+    /// Whether the counts cover only the packet's flow. In FQ-CoDel, they also cover flows with the same
+    /// hash. If `false`, the counts cover a queue that flows share: a FIFO or the leaf's shared queue.
     pub of_flow: bool,
     /// Number of packets.
     pub packets: u32,

@@ -67,9 +67,9 @@ impl<T: Item> TreeReport<'_, T> {
         in_tree(all.filter_map(|node| self.view_alone(node, Some(&served))).collect())
     }
 
-    /// Returns the nodes with up to `most` numbers from `first` on. The second value is the next number to
-    /// ask for; `None` at the end. The views contain only their own drops, and no promised rate. [`in_tree`]
-    /// orders all views as a tree.
+    /// Returns views of the nodes with numbers from `first` on, for a range of `most` numbers. The second
+    /// value is the start of the next range; `None` after the last range. Each view contains only the node's
+    /// own drops, and no promised rate. [`in_tree`] orders the views of all ranges as a tree.
     pub fn nodes_from(&self, first: u32, most: u32) -> (Vec<NodeView>, Option<u32>) {
         let (count, end) = (self.tree.nodes.count(), first.saturating_add(most));
         let part = (first..end.min(count)).filter_map(|node| self.view_alone(NodeId(node), None));
@@ -147,8 +147,8 @@ impl<T: Item> TreeReport<'_, T> {
         }
     }
 
-    /// Returns a flow's own queue, with its quantum in force and its reserved rate; `None` if the flow has no
-    /// queue.
+    /// Returns the view of a flow's own queue, with the quantum that applies now, and the flow's reserved
+    /// rate. `None` if the flow has no queue.
     pub fn flow(
         &self,
         node: NodeId,
@@ -159,9 +159,9 @@ impl<T: Item> TreeReport<'_, T> {
         Ok(queue.map(|queue| self.flow_queue(index, queue)))
     }
 
-    /// Returns up to `most` flows with their own queues, from index `first` on. The order is arbitrary, and
-    /// constant while no flow arrives or leaves. The last entry, without a flow, is the shared queue, if it
-    /// was ever used.
+    /// Returns up to `most` flows that have their own queues, from index `first` on. The order is arbitrary,
+    /// and constant while no flow gets or loses a queue. The last entry, without a flow, is the shared queue,
+    /// if it was ever used.
     pub fn flows(
         &self,
         node: NodeId,
@@ -178,7 +178,8 @@ impl<T: Item> TreeReport<'_, T> {
         Ok(part.map(|(flow, queue)| (flow, self.flow_queue(index, queue).0)).collect())
     }
 
-    /// Returns a queue of a leaf with a queue per flow, with its quantum in force and its reserved rate.
+    /// Returns the view of a queue in a leaf with a queue per flow. The view has the quantum that applies
+    /// now. The second value is the reserved rate, if there is one.
     fn flow_queue(&self, leaf: u32, queue: u32) -> (QueueView, Option<Rate>) {
         let queues = &self.tree.leaves.queues;
         let (quantum, rate) = self.tree.leaves.flow_queues[leaf].quantum(queues, queue);

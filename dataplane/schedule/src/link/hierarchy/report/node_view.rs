@@ -3,7 +3,7 @@
 use super::super::node::{NodeKind, Share};
 use crate::{DropCounts, NodeId, Rate};
 
-/// Node with its settings and counters.
+/// View of a node: its settings and counters.
 #[derive(Clone, PartialEq, Debug)]
 pub struct NodeView {
     /// Id of the node.
@@ -15,7 +15,7 @@ pub struct NodeView {
     /// Kind, with its settings.
     pub kind: NodeKind,
     /// Rate on the wire when all other nodes have packets to send: the greater of guarantee and share. `None`
-    /// if the link has no rate, or a child with a lower level of a priority scheduler goes first.
+    /// if the link has no rate, or if a priority scheduler above the node has another child at a lower level.
     pub promised: Option<Rate>,
     /// Number of packets sent.
     pub sent_packets: u64,

@@ -12,8 +12,9 @@ fn packets_are_read_and_written_behind_the_window() {
         (import "millrace" "packet_write" (func $write (param i32 i32 i32 i32) (result i32)))
         (global $number (mut i32) (i32.const 0))
         {}"#,
-        // The plugin reads 20 bytes at offset 100. It writes the first two of them to offset 98, and one to
-        // offset 2, where the window must show it. A write through the window, before and after, must stay.
+        // The plugin reads 20 bytes at offset 100. It writes the first two of them to offset 98, and one of
+        // them to offset 2, which is inside the window. The plugin also writes through the window, before and
+        // after these calls. All these writes must stay.
         for_each(
             "(global.set $number (i32.load16_u offset=30 (local.get $at)))
              (i32.store8 (local.get $window) (i32.const 0xaa))

@@ -72,8 +72,8 @@ fn slow_when_told(rounds: u32) -> String {
     ))
 }
 
-/// Returns an instance after 2,000 short calls: its calls run on the worker's stack, unless the machine
-/// delayed some of them.
+/// Returns an instance after 2,000 short calls. Its further calls run on the worker's stack, unless the
+/// machine delayed some of the short calls.
 fn after_short_calls(body: &str) -> WasmInstance {
     let mut instance = begin(body);
     for _ in 0..2000 {
@@ -82,8 +82,8 @@ fn after_short_calls(body: &str) -> WasmInstance {
     instance
 }
 
-/// Calls an instance with a packet that begins with 0xff, until a call is not suspended. Returns that
-/// instance and the verdict.
+/// Calls instances, each after 2,000 short calls, with a packet that begins with 0xff. Returns the first
+/// instance whose call is not suspended, and the verdict.
 fn told_after_short_calls(body: &str) -> (WasmInstance, Vec<Verdict>) {
     let told = |_| {
         let mut instance = after_short_calls(body);
