@@ -79,7 +79,7 @@ impl ClassCounts {
         self.dropped.iter_mut().zip(more.dropped).for_each(|(sum, more)| *sum += more);
     }
 
-    /// Returns the counts since an earlier state of them, `before`.
+    /// Returns the difference between these counts and the earlier counts `before`.
     #[must_use]
     pub fn since(&self, before: &Self) -> Self {
         let less = |now: &[u64; CONTROL_CLASSES], before: &[u64; CONTROL_CLASSES]| {

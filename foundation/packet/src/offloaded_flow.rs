@@ -44,7 +44,7 @@ pub struct OffloadEgress {
 /// Total numbers of a flow's offloaded packets. Bytes count frames without padding.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct OffloadTotals {
-    /// Forwarded packets. Their number wraps at 2^32, their bytes don't.
+    /// Forwarded packets and their bytes. The number of packets wraps at 2^32; the number of bytes doesn't.
     pub sent: Amount,
     /// Packets dropped by a filter, an empty token bucket or the eBPF variant of a plugin.
     pub dropped: Amount,

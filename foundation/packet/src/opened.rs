@@ -16,7 +16,7 @@ pub struct Start<'a, const COUNT: usize> {
     pub length: usize,
 }
 
-/// Packet whose first frame is read, before its header offsets are set by one write: result of
+/// Packet whose first frame can be read, until one write sets its header offsets. Result of
 /// [`Packet::open`](crate::Packet::open).
 #[derive(Debug)]
 pub struct Opened<'a> {

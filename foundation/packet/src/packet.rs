@@ -155,7 +155,7 @@ impl Packet {
     }
 
     /// Appends the frames of `tail`, for packets that a device delivers in several frames. The last frame of
-    /// this packet must not be shared; otherwise its copies would get the tail too.
+    /// this packet must not be shared; otherwise the copies of this packet would get the tail too.
     pub fn chain(&mut self, tail: Packet) {
         self.chain.join(tail.chain);
     }

@@ -40,7 +40,7 @@ pub struct RawCall {
     pub packets: u64,
 }
 
-/// Description of a packet in a call. The plugin writes its verdict into it.
+/// Description of a packet in a call. The plugin writes the verdict about the packet into this structure.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 #[repr(C)]
 pub struct RawPacket {

@@ -12,34 +12,37 @@ pub struct Features(pub u64);
 impl Features {
     /// No feature.
     pub const NONE: Self = Self(0);
-    /// The router keeps state for each flow: `flow-state`, `RawPacket::state`.
+    /// The router keeps state for each flow: manifest key `flow-state`, field `RawPacket::state`.
     pub const FLOW_STATE: Self = Self(1 << 0);
-    /// The router reports the ends of flows: `millrace_flow_ended`.
+    /// The router reports the ends of flows: export `millrace_flow_ended`.
     pub const FLOW_ENDS: Self = Self(1 << 1);
-    /// The router keeps state common to all flows: `service-state`, `service_state`.
+    /// The router keeps state common to all flows: manifest key `service-state`, host function
+    /// `service_state`.
     pub const SERVICE_STATE: Self = Self(1 << 2);
-    /// The router hands state over to a successor: `state-version`, `millrace_save`, `millrace_restore`.
+    /// The router hands state over to a successor: manifest key `state-version`, exports `millrace_save` and
+    /// `millrace_restore`.
     pub const SAVED_STATE: Self = Self(1 << 3);
-    /// The router keeps counters: `counters`, `count`.
+    /// The router keeps counters: manifest key `counters`, host function `count`.
     pub const COUNTERS: Self = Self(1 << 4);
-    /// The router offers maps that instances share: `maps`, settings of the format `map`, `map_get`,
-    /// `map_set`, `map_remove`.
+    /// The router offers maps that instances share: manifest key `maps`, settings of the format `map`, host
+    /// functions `map_get`, `map_set` and `map_remove`.
     pub const MAPS: Self = Self(1 << 5);
-    /// The router calls plugins without packets: `period`, `timer`, `millrace_periodic`.
+    /// The router calls plugins at set times, without packets: manifest key `period`, host function `timer`,
+    /// export `millrace_periodic`.
     pub const TIMERS: Self = Self(1 << 6);
-    /// The router writes lines to a log: `log`.
+    /// The router writes lines to a log: host function `log`.
     pub const LOG: Self = Self(1 << 7);
-    /// The router reads, writes and resizes packets beyond the window: `packet_read`, `packet_write`,
-    /// `packet_resize`.
+    /// The router gives access to packet bytes beyond the window, and resizes packets: host functions
+    /// `packet_read`, `packet_write` and `packet_resize`.
     pub const PACKET_BYTES: Self = Self(1 << 8);
-    /// The router forwards packets that a plugin makes: `packet_make`.
+    /// The router forwards packets that a plugin makes: host function `packet_make`.
     pub const PACKET_MAKE: Self = Self(1 << 9);
-    /// The router reports the backlog of a packet: `flow_backlog`.
+    /// The router reports the backlog of a packet: host function `flow_backlog`.
     pub const FLOW_BACKLOG: Self = Self(1 << 10);
-    /// The router accepts requests for changes: `request`.
+    /// The router accepts requests for changes: host function `request`.
     pub const REQUESTS: Self = Self(1 << 11);
-    /// The router carries messages between an instance and its host companion: `host-companion`, `send`,
-    /// `millrace_message`.
+    /// The router carries messages between an instance and its host companion: manifest key `host-companion`,
+    /// host function `send`, export `millrace_message`.
     pub const HOST_COMPANION: Self = Self(1 << 12);
     /// The router sends packets out of ports that a plugin names: the verdicts `PORT` and `PORTS`.
     pub const TO_PORTS: Self = Self(1 << 13);

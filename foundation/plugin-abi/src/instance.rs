@@ -233,7 +233,7 @@ pub trait Instance: Send {
         Progress::Done
     }
 
-    /// Aborts a suspended call. The call limits of the instance decide about its packets.
+    /// Aborts a suspended call. The call limits of the instance decide about the packets of the call.
     fn abort(&mut self) {}
 
     /// Removes and returns the fault of the finished call; `None` if the call did not fail. After a fault,
@@ -260,8 +260,8 @@ pub trait Instance: Send {
     fn control(&mut self, message: &Message) -> Reply;
 
     /// Starts to handle a control message. Returns `None` if the slice is over before the answer is ready.
-    /// The router then calls [`resume`](Self::resume) without packets, and gets the answer by
-    /// [`take_reply`](Self::take_reply).
+    /// The router then continues the call by [`resume`](Self::resume) with an empty batch, and gets the
+    /// answer by [`take_reply`](Self::take_reply).
     fn begin_control(&mut self, message: &Message) -> Option<Reply> {
         Some(self.control(message))
     }
@@ -282,8 +282,8 @@ pub trait Instance: Send {
         false
     }
 
-    /// Runs the periodic work. If the slice is over before its end, the router continues by
-    /// [`resume`](Self::resume) without packets.
+    /// Runs the periodic work. If the slice is over before the work is done, the router continues the call by
+    /// [`resume`](Self::resume) with an empty batch.
     fn periodic(&mut self, _now: Instant) -> Progress {
         Progress::Done
     }

@@ -15,8 +15,9 @@ pub enum Output {
         bytes: Vec<u8>,
         /// Ingress port of the packet.
         port: PortId,
-        /// Number of passes so far: how often the packet's ancestors were classified again or made by
-        /// plugins. It is the maximum over the packets of the call that made the packet.
+        /// Number of passes: how often the packets that led to this packet were classified again or made by
+        /// plugins. If the call that made this packet had several packets, the one with the most passes
+        /// counts.
         passes: u8,
     },
     /// Message from an instance to its host companion, or back.

@@ -36,7 +36,7 @@ pub enum Verdict {
     Instance(InstanceId),
     /// The router classifies the packet again, with its current tag. At copy gates the copy is consumed.
     Classify,
-    /// The instance failed at this packet. The call limits of its binding decide about the packet.
+    /// The instance failed at this packet. The call limits of the instance's binding decide about the packet.
     Fault,
 }
 
@@ -176,8 +176,8 @@ impl<'a> Packets<'a> {
         Backlog { queue: queues.of(packet), instance_packets, instance_bytes }
     }
 
-    /// Returns the maximum number of passes of the packets: how often they or their ancestors were classified
-    /// again or made by plugins.
+    /// Returns the maximum number of passes of the packets. The passes of a packet count how often the packet
+    /// itself, and packets that led to it, were classified again or made by plugins.
     pub fn passes(&self) -> u8 {
         let passes = |member: &u16| self.packets[usize::from(*member)].passes;
         self.members.iter().map(passes).max().unwrap_or(0)

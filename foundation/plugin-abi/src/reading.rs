@@ -48,7 +48,8 @@ impl<'a> SettingsReader<'a> {
         self.read(setting, |value| value.as_u64().filter(|number| range.contains(number)), problem)
     }
 
-    /// Returns the value that `names` lists for the given name; `None` if no name is given.
+    /// Reads a setting that must be one of the names in `names`. Returns the value paired with the given
+    /// name; `None` if the setting is not given.
     ///
     /// # Errors
     /// [`PluginError::Setting`] if the value is none of the names.

@@ -321,8 +321,8 @@ impl Table {
         Ok(())
     }
 
-    /// Returns a free slot for a new key, in the bucket of its two buckets that has more free slots. `most`:
-    /// maximum number of entries.
+    /// Returns a free slot for a new key. Of the key's two buckets, chooses the bucket with more free slots.
+    /// `most`: maximum number of entries.
     fn vacancy(&self, key: &[u8], most: u32) -> Result<usize, MapProblem> {
         let vacant = |start: usize| {
             let slots = move || (0..BUCKET).map(move |slot| start + slot * self.stride);

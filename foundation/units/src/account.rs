@@ -38,15 +38,15 @@ impl AddAssign for Amount {
     }
 }
 
-/// Account of a route or filter: packets that it has queued at ports, and the parts of them that wait or were
-/// dropped. The rest was sent.
+/// Account of a route or filter: all its packets that were queued at ports, and how many of them wait or were
+/// dropped. All others were sent.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct QueueAccount {
     /// All packets queued.
     pub queued: Amount,
     /// Packets that wait in the queues now.
     pub waiting: Amount,
-    /// Packets that were dropped by a queue, or after it and before a device took them.
+    /// Packets dropped by a queue, or dropped between the queue and the device.
     pub dropped: Amount,
 }
 

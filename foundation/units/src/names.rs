@@ -7,7 +7,7 @@ const LONGEST: usize = 64;
 /// Maximum number of names that an error lists. The error gives only the number of the others.
 const LISTED: usize = 40;
 
-/// Cost of a missing or extra letter; also that of two swapped letters.
+/// Cost of a missing letter, of an extra letter, or of two swapped letters.
 const SLIP: usize = 2;
 /// Cost of a wrong letter.
 const WRONG: usize = 3;

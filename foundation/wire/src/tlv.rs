@@ -8,7 +8,7 @@ pub const END: u8 = 0;
 /// Kind of the one-octet padding option.
 pub const NO_OPERATION: u8 = 1;
 
-/// Option of a header, without a copy of its octets.
+/// View of an option in the octets of a header.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RawOption<'a> {
     /// Offset of the kind octet from the start of the header that contains the option.

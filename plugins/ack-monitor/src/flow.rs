@@ -36,7 +36,7 @@ pub(crate) struct Flow {
     pub last: Instant,
 }
 
-/// Class of an acknowledgment.
+/// Kind of an acknowledgment.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Meaning {
     /// First acknowledgment of the flow.
@@ -45,12 +45,13 @@ pub(crate) enum Meaning {
     Duplicate { in_a_row: u16 },
     /// Acknowledgment with a lower number than an earlier one.
     Old,
-    /// Acknowledgment with a higher number, or with the same number and other new content.
+    /// Any other acknowledgment: one with a higher number, or one that repeats the highest number and isn't a
+    /// duplicate.
     Other,
 }
 
 impl Flow {
-    /// Reads the flow from its flow state; `None` if the router keeps no state for it.
+    /// Reads the flow from its state bytes; `None` if the router keeps no state for the flow.
     #[inline]
     pub fn load(state: &[u8]) -> Option<Self> {
         let (words, []) = state.as_chunks::<8>() else { return None };

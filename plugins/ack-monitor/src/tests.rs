@@ -28,7 +28,7 @@ fn read(instance: &mut dyn Instance) -> Value {
     ask(instance, "read", json!({})).unwrap()
 }
 
-/// Segment of the flow with a number.
+/// Segment to send, of the flow with this number.
 #[derive(Clone, Copy, Debug)]
 struct Sent {
     flow: u16,
@@ -118,7 +118,7 @@ fn end(instance: &mut dyn Instance, blocks: &Blocks, flow: u16) {
     instance.flow_ended(&FlowEnd { key: key(flow), packets: 1, bytes: 60 }, blocks.state(flow));
 }
 
-/// First acknowledgment number. It makes the numbers wrap soon.
+/// Acknowledgment number with which the flows begin. It is so high that numbers soon wrap to 0.
 const BASE: u32 = u32::MAX - 2;
 
 /// Computes a flow's results from all its segments, as the reference: acknowledgments, duplicates, longest

@@ -15,7 +15,8 @@ pub(crate) const MOST_WORST: usize = 64;
 /// state.
 pub(crate) type Saved = ([u8; 16], [u8; 16], [u16; 2], u8, u8, u16, [u64; WORDS]);
 
-/// Ended flows with the most duplicates, the worst first. The constructor allocates all memory for the limit.
+/// Ended flows with the most duplicates, the worst first. The constructor allocates all memory that the limit
+/// allows.
 pub(crate) struct Worst {
     pub limit: usize,
     flows: Vec<(FlowKey, Flow)>,
@@ -33,8 +34,8 @@ impl Worst {
         self.limit = limit;
     }
 
-    /// Adds an ended flow if it has duplicates and is among the worst. Among flows with equal counts, the
-    /// earlier one ranks higher.
+    /// Adds an ended flow if it has duplicates and is among the worst. Of two flows with equal numbers of
+    /// duplicates, the one that ended earlier ranks higher.
     pub fn add(&mut self, key: FlowKey, flow: Flow) {
         let place = self.flows.partition_point(|(_, other)| other.duplicates >= flow.duplicates);
         if flow.duplicates == 0 || place >= self.limit {

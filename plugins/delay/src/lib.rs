@@ -15,8 +15,8 @@
 //!
 //! # Messages
 //! - `read`: returns setting and counters. Resets nothing.
-//! - `set ms=…`: sets the delay of packets that arrive from now on. `instance set` does the same, in the same
-//!   order.
+//! - `set ms=…`: sets the delay of packets that arrive from now on. `instance set` does the same, and keeps
+//!   the order of packets, too.
 //! - `reset`: sets the counter to zero.
 //!
 //! # Counters
@@ -125,8 +125,8 @@ impl Instance for DelayInstance {
         false
     }
 
-    /// Saves the counter and the latest release time. Held packets keep their release times during an
-    /// upgrade, so the next instance must not release a packet before them.
+    /// Saves the counter, and the latest release time of all held packets. These packets keep their release
+    /// times during an upgrade, so the next instance must not release a packet before that time.
     fn save(&mut self) -> Result<Option<Vec<u8>>, PluginError> {
         Ok(Some(json!([self.packets, self.latest.as_nanos()]).to_string().into_bytes()))
     }

@@ -20,8 +20,8 @@
 //!
 //! # Settings
 //! `port`: name of the egress port of all packets, whatever their route; none by default, so that the route
-//! decides. At this port, packets go to the gateway of their route, if it is there, and otherwise to their
-//! destination.
+//! decides. A packet goes to the gateway of its route, if this gateway is at the configured port, and
+//! otherwise to its destination.
 //!
 //! # Messages
 //! - `read`: returns setting and counters. Resets nothing.

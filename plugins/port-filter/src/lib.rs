@@ -128,7 +128,7 @@ struct PortFilterInstance {
     counters: Counters,
     /// Counters of packets that the eBPF variant processed.
     variant: VariantCounts,
-    /// Whether the eBPF variant's counters still belong to earlier ranges.
+    /// Whether the eBPF variant's counters still count for ranges that have been replaced.
     other_ranges: bool,
 }
 
@@ -158,7 +158,8 @@ impl Instance for PortFilterInstance {
         Ok(Some(state.to_string().into_bytes()))
     }
 
-    /// Restores the counters. Those of the ranges are restored only if the ranges are the same.
+    /// Restores the counters. Restores the counters of the ranges only if the saved ranges equal the present
+    /// ones.
     fn restore(&mut self, state: &[u8], version: u32) -> Result<(), PluginError> {
         let (ports, [packets, dropped, dropped_cut], ranges, variant): (String, _, _, Vec<u64>) =
             restored(state, version, STATE_VERSION)?;

@@ -22,7 +22,7 @@ impl Choice {
         Self { one_in, mode, passed: 0, random }
     }
 
-    /// Changes the settings. Restarts the random numbers if `from_seed` is set.
+    /// Changes the settings. If `from_seed` is set, the random numbers start again from the seed.
     pub fn change(&mut self, settings: &Settings, from_seed: bool) {
         let begun = Self::new(settings);
         let random = if from_seed { begun.random } else { self.random };

@@ -15,7 +15,8 @@ pub(crate) struct Settings {
 }
 
 impl Settings {
-    /// Returns the settings of a new instance. The router has replaced the port's name by its number before.
+    /// Returns the settings of a new instance. The router has already replaced the name of the port by its
+    /// number.
     pub fn new(given: &Map<String, Value>) -> Result<Self, PluginError> {
         let reader = SettingsReader::new(NAME, given);
         let problem = "it is missing; give the name of a port, as in to=probe";

@@ -104,7 +104,7 @@ fn schema() -> Map<String, Value> {
     settings_of(Value::Object(SETTINGS.iter().map(property).collect()), &["to"])
 }
 
-/// Instance that gets a part of the flows.
+/// Instance to which the plugin passes a part of the flows.
 struct Target {
     setting: &'static str,
     instance: InstanceId,

@@ -130,7 +130,7 @@ impl Count {
     }
 }
 
-/// Size classes with their upper limits. A class begins above the limit of the previous class.
+/// Size classes: name and upper limit of each, in bytes. A class begins above the limit of the class before.
 const SIZES: [(&str, u64); 7] = [
     ("0-63", 63),
     ("64-127", 127),

@@ -13,7 +13,8 @@ pub(crate) struct Interval {
     pub syn: u64,
     /// Number of attempts that began in the interval.
     pub begun: u64,
-    /// Number of attempts that were completed or aborted in the interval, whenever they began.
+    /// Number of attempts that were completed or aborted in the interval. They may have begun in an earlier
+    /// one.
     pub ended: u64,
 }
 
@@ -39,7 +40,8 @@ pub(crate) struct Alarm {
 }
 
 impl Alarm {
-    /// Returns the end of the current interval. Before the first interval, returns 0, so it begins at once.
+    /// Returns the end of the current interval. Returns time 0 before the first interval, so the first call
+    /// begins it at once.
     pub fn due(&self, interval: Duration) -> Instant {
         self.begun.map_or(Instant::ZERO, |begun| begun + interval)
     }
@@ -49,7 +51,8 @@ impl Alarm {
         (self.begun, self.interval) = (None, Interval::default());
     }
 
-    /// Ends the interval, compares its rate with `threshold` (0 for no alarm), and begins the next interval.
+    /// Ends the current interval and begins the next. Raises or ends the alarm, by comparing the interval's
+    /// rate with `threshold` (0 for no alarm).
     pub fn end_interval(&mut self, now: Instant, threshold: u64, destinations: &Destinations) {
         let Interval { syn, begun, ended } = std::mem::take(&mut self.interval);
         let Some(time) = self.begun.replace(now).map(|begun| now.since(begun)) else { return };

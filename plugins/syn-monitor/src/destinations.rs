@@ -53,7 +53,8 @@ pub(crate) struct Destinations {
 }
 
 impl Destinations {
-    /// Creates an empty table with all its memory. At most half of the table is used, so it never grows.
+    /// Creates an empty table, and allocates all its memory. The table is at most half full, so it never
+    /// grows.
     pub fn new(settings: &Settings) -> Self {
         Self {
             known: HashMap::with_capacity(2 * settings.destinations),
@@ -73,8 +74,8 @@ impl Destinations {
         Destination { is_v6, address: u128::from_be_bytes(*key.destination_bytes()) & mask, bits }
     }
 
-    /// Adds a half-open connection. Returns the new state of its handshake, which also tells whether the
-    /// destination has an entry.
+    /// Adds a half-open connection. Returns the new state of the connection's handshake. This state also
+    /// tells whether the destination has an entry.
     #[inline]
     pub fn add(&mut self, key: &FlowKey) -> State {
         self.half_open += 1;
@@ -103,7 +104,8 @@ impl Destinations {
         } else if self.elsewhere > 0 {
             self.elsewhere -= 1;
         } else {
-            // The attempt began before these counts: the previous instance handed over no state.
+            // The attempt began at the previous instance, which handed over no state, so these counts don't
+            // contain it.
             return;
         }
         self.half_open = self.half_open.saturating_sub(1);
@@ -116,8 +118,8 @@ impl Destinations {
         (self.elsewhere, all.collect())
     }
 
-    /// Restores a saved state. Counts for another prefix length, and counts that find no free entry, are
-    /// added to `elsewhere`.
+    /// Restores a saved state. Adds counts to `elsewhere` if they are for another prefix length or find no
+    /// free entry.
     pub fn restore(&mut self, (elsewhere, all): Saved) {
         self.known.clear();
         (self.elsewhere, self.half_open) = (elsewhere, elsewhere);

@@ -133,7 +133,8 @@ impl Plugin for SynMonitor {
     }
 }
 
-/// Saved state: counters; whether the alarm is on, and the number of alarms; half-open connections.
+/// Saved state: the counters, the alarm (whether it is raised, and how often it was raised), and the
+/// half-open connections.
 type Saved = ([u64; 8], (bool, u64), destinations::Saved);
 
 #[derive(Clone, Copy, Default)]

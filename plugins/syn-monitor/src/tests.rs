@@ -31,7 +31,7 @@ fn number(said: &Value, name: &str) -> u64 {
     said[name].as_u64().unwrap()
 }
 
-/// Returns the key of a flow, 0 to 7. Two flows each have the same destination, 10.0.0.0 to 10.0.0.3.
+/// Returns the key of a flow, 0 to 7. The destinations are 10.0.0.0 to 10.0.0.3, each of which has two flows.
 fn key(flow: usize) -> FlowKey {
     let destination = Ipv4Addr::new(10, 0, 0, (flow / 2) as u8);
     FlowKey::v4(Ipv4Addr::new(192, 0, 2, 1), destination, 6, (4000 + flow as u16, 80), PortId(0))
@@ -106,7 +106,7 @@ fn anything() -> impl Strategy<Value = Happens> {
     ]
 }
 
-/// Reference model: segments of each flow, its current attempt, and counters by name.
+/// Reference model: the flows with a half-open attempt, and the counters by name.
 #[derive(Default)]
 struct Slow {
     open: BTreeMap<usize, ()>,
@@ -398,7 +398,7 @@ fn state_is_handed_over_to_another_instance() {
         assert_eq!((number(&said, "half_open"), number(&said, "half_open_elsewhere")), (0, 0));
         assert_eq!((number(&said, "aborted"), top(&said).len()), (5, 0));
     }
-    // An instance that got no state ignores the ends of attempts that began before.
+    // An instance that got no state ignores the ends of attempts that began at an earlier instance.
     let mut empty = instance(json!({})).unwrap();
     send(&mut *empty, &mut blocks, 1, Flags::RST);
     assert_eq!(number(&read(&mut *empty), "half_open"), 0);

@@ -2,8 +2,8 @@
 
 use millrace_plugin_abi::binary::{RawBacklog, backlog};
 
-/// Current backlog of a packet's queue. A later filter or instance may still select another queue for the
-/// packet.
+/// Current backlog of the queue in which the packet will wait, as far as it is known now. A later filter or
+/// instance may still select another queue.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct QueueBacklog {
     /// Number of the packet's egress port.
@@ -11,7 +11,7 @@ pub struct QueueBacklog {
     /// Scheduler leaf of the packet, as in [`Verdict::Queue`](crate::Verdict::Queue); 0 if the port has no
     /// scheduler.
     pub queue: u16,
-    /// Whether the counts are those of the packet's flow only. Otherwise they are those of all flows in the
+    /// Whether `packets` and `bytes` count only the packet's flow. Otherwise they count all flows in the
     /// leaf.
     pub of_flow: bool,
     /// Number of waiting packets.

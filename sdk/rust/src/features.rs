@@ -2,7 +2,8 @@
 
 use crate::Features;
 
-/// Expands to `$feature`. The further arguments are unused: they make the expansion depend on a given key.
+/// Expands to `$feature`, and ignores the further arguments. Callers pass a key of the manifest there, so
+/// that a macro repetition uses the feature only if the key is given.
 #[macro_export]
 #[doc(hidden)]
 macro_rules! __millrace_because {
@@ -13,7 +14,7 @@ macro_rules! __millrace_because {
 #[doc(hidden)]
 pub use crate::__millrace_because as because;
 
-/// Builds a manifest from the interface version, these features, and the rest of the text.
+/// Builds a manifest from the interface version, these features, and the manifest's further keys.
 #[macro_export]
 #[doc(hidden)]
 macro_rules! __millrace_with_features {
@@ -40,7 +41,7 @@ pub const fn length(features: Features, rest: &str) -> usize {
     let (mut bytes, mut at, mut count) = (BEFORE.len() + BEHIND.len() + rest.len(), 0, 0);
     while at < Features::NAMED.len() {
         if features.0 >> at & 1 != 0 {
-            // Count the quotes, and the comma that separates the feature from an earlier one.
+            // Count the quotes around the name, and the comma in front of it if a feature precedes.
             bytes += Features::NAMED[at].0.len() + 2 + (count > 0) as usize;
             count += 1;
         }

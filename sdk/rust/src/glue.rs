@@ -1,4 +1,5 @@
-//! Connection between the exported functions and a [`Plugin`]. A panic never leaves these functions.
+//! Glue: functions that the module exports call these functions, which call the [`Plugin`]. A panic never
+//! leaves these functions.
 
 use alloc::alloc::{alloc, dealloc};
 use core::alloc::Layout;
@@ -12,9 +13,9 @@ use crate::{Declared, FlowEnd, Packets, Plugin, Refusal, host};
 /// Storage for the only instance in a module. It is empty before `init` and after a panic.
 pub struct Slot<P>(UnsafeCell<Option<P>>);
 
-// SAFETY: the router never calls from two threads at once, and never during another call
-// (`docs/plugin-abi.md`). The plugin is `Send`, so that calls may come from different threads one after
-// another.
+// SAFETY: the router never calls from two threads at once, and never begins a call during another call
+// (`docs/plugin-abi.md`). Calls may come from different threads one after another, which is allowed because
+// the plugin is `Send`.
 unsafe impl<P: Send> Sync for Slot<P> {}
 
 impl<P> Slot<P> {
@@ -59,7 +60,8 @@ fn guarded<T>(run: impl FnOnce() -> Result<T, Refusal>) -> Result<T, Refusal> {
 #[cfg(not(target_family = "wasm"))]
 fn guarded<T>(run: impl FnOnce() -> Result<T, Refusal>) -> Result<T, Refusal> {
     use std::panic::{AssertUnwindSafe, catch_unwind};
-    // Data that the panic left half-changed is not used again: `with` leaves the slot empty.
+    // A panic may leave data half-changed. Nothing uses this data again, because `with` leaves the slot
+    // empty.
     catch_unwind(AssertUnwindSafe(run)).unwrap_or_else(|panic| {
         let text = panic.downcast_ref::<&str>().copied();
         let text = text.or_else(|| panic.downcast_ref::<alloc::string::String>().map(|text| &**text));

@@ -1,8 +1,8 @@
 //! Host functions: functions of the router that a plugin can call.
 //!
-//! Most need a capability in the plugin's manifest, which the function's comment names. Without it, the
-//! router refuses to link a WebAssembly module. In a shared object, the function then does nothing, and the
-//! call is a fault.
+//! Most functions need a capability, which the function's comment names and the plugin's manifest must
+//! request. If a WebAssembly module lacks the capability, the router refuses to link the module. If a shared
+//! object lacks it, the function does nothing, and the call is a fault.
 
 use alloc::string::String;
 
@@ -37,14 +37,14 @@ macro_rules! log {
     };
 }
 
-/// Requests one call of [`Plugin::periodic`](crate::Plugin::periodic), in `nanoseconds` nanoseconds.
+/// Requests one call of [`Plugin::periodic`](crate::Plugin::periodic) after `nanoseconds` nanoseconds.
 /// Capability `timer`.
 pub fn timer(nanoseconds: u64) {
     raw::timer(nanoseconds);
 }
 
-/// Adds `number` to the counter at this index of the manifest's `counters`. `millrace show instances` shows
-/// the sums over all workers.
+/// Adds `number` to the counter at index `counter` of the manifest's `counters`. `millrace show instances`
+/// shows the sum over all workers.
 pub fn count(counter: u32, number: u64) {
     raw::count(counter, number);
 }
@@ -144,8 +144,8 @@ mod raw {
     }
 }
 
-/// Function table that the router passes to a shared object. The entry of a function without its capability
-/// is null, or the function refuses.
+/// Function table that the router passes to a shared object. If the plugin lacks the capability for a
+/// function, the function's entry is null, or the function does nothing.
 #[cfg(not(target_family = "wasm"))]
 #[repr(C)]
 #[derive(Clone, Copy)]
@@ -201,8 +201,8 @@ pub(crate) mod raw {
         TABLE.store(table.cast_mut(), Ordering::Release);
     }
 
-    /// Returns the table's entry at a byte offset. `None` without a table, or if the table of an older router
-    /// lacks the entry.
+    /// Returns the table's entry at a byte offset. Returns `None` if there is no table, or if the table is
+    /// that of an older router and lacks the entry.
     fn entry<F: Copy>(offset: usize) -> Option<F> {
         let table = TABLE.load(Ordering::Acquire);
         // SAFETY: `attach` received a table that stays valid and begins with its size.

@@ -1,5 +1,5 @@
-//! Minimal JSON (RFC 8259) for settings, arguments and replies: a reader for objects, which copies nothing,
-//! and a writer. Both together add about 3 KB to a module. Neither panics on any input.
+//! Minimal JSON (RFC 8259) for settings, arguments and replies. It has a reader for objects, which copies
+//! nothing, and a writer. Reader and writer together add about 3 KB to a module. Neither panics on any input.
 
 use alloc::string::String;
 use core::str;
@@ -127,8 +127,8 @@ fn skip(bytes: &[u8], byte: u8) -> &[u8] {
     bytes.strip_prefix(&[byte]).unwrap_or(bytes)
 }
 
-/// Splits the first value from the rest. The input must be valid JSON, so only the end of the value is
-/// searched.
+/// Splits the first value from the rest. The input must be valid JSON: this function only searches for the
+/// end of the value.
 fn take(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
     let bytes = bytes.trim_ascii_start();
     let end = match bytes.first()? {
@@ -204,8 +204,8 @@ fn unicode(rest: &mut str::Chars<'_>) -> Option<char> {
     char::from_u32(0x10000 + ((first - 0xd800) << 10) + (low - 0xdc00))
 }
 
-/// Writes a number into `digits`, and returns its text. The code of `core::fmt` for this is larger than a
-/// small plugin.
+/// Writes a number in decimal into `digits`, and returns the text. `core::fmt` is not used, because its code
+/// for numbers is larger than a small plugin.
 pub(crate) fn decimal(mut number: u64, digits: &mut [u8; 20]) -> &str {
     let mut first = digits.len();
     while first == digits.len() || number > 0 {

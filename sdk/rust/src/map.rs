@@ -96,7 +96,7 @@ fn was_there(answer: i32) -> Result<bool, MapError> {
     }
 }
 
-/// Maximum bytes of a key or value.
+/// Maximum bytes of a key, and of a value.
 const MOST: usize = 256;
 
 fn bytes_of<'a, T: Plain>(value: &T, room: &'a mut [u8; MOST]) -> Option<&'a [u8]> {

@@ -24,8 +24,8 @@ pub enum Verdict {
     Ports(u64),
     /// The packet continues, and will wait in this queue of its egress port.
     Queue(u16),
-    /// The instance with this number processes the packet next. Then the packet continues behind the instance
-    /// that gave this verdict.
+    /// The instance with this number processes the packet next. If that instance lets it pass, the packet
+    /// continues at the stage behind the instance that gave this verdict.
     Instance(u16),
     /// The router classifies the packet again, with its current tag.
     Classify,
@@ -78,7 +78,8 @@ pub struct Packet<'a> {
 
 impl<'a> Packet<'a> {
     /// # Safety
-    /// The caller must own the window and the state to which `raw` points, for as long as `raw` is borrowed.
+    /// As long as `raw` is borrowed, the window and the state to which it points must belong to the caller
+    /// alone.
     #[inline]
     pub(crate) unsafe fn new(raw: &'a mut RawPacket, state_bytes: u16) -> Self {
         Self { raw, state_bytes }
@@ -103,8 +104,8 @@ impl<'a> Packet<'a> {
         unsafe { slice::from_raw_parts(self.raw.window as usize as *const u8, self.raw.window_length.into()) }
     }
 
-    /// Returns the window for changes. The plugin must update checksums itself. Without the capability
-    /// `packet-write`, the changes have no effect.
+    /// Returns the window for changes. The plugin must correct checksums itself. Changes take effect only
+    /// with the capability `packet-write`.
     #[inline]
     #[must_use]
     pub fn window_mut(&mut self) -> &mut [u8] {
@@ -247,8 +248,8 @@ impl<'a> Packet<'a> {
         self.raw.tag = tag & 31;
     }
 
-    /// Returns the number of the flow. It stays the same while the router keeps the flow's record. `None`
-    /// without a record.
+    /// Returns the number of the flow, or `None` if the router has no record of the flow. The number stays
+    /// the same while the router keeps the record.
     #[inline]
     #[must_use]
     pub fn flow(&self) -> Option<u32> {
@@ -318,8 +319,8 @@ impl<'a> Packet<'a> {
         host::flow_backlog(self.raw.number).map(Backlog::of)
     }
 
-    /// Sends up to 2,048 bytes of the packet, from the link header on, to the plugin's host companion.
-    /// Returns whether the router accepted the message. Capabilities `message` and `packet-read`.
+    /// Sends the packet from its link header on, but at most 2,048 bytes of it, to the plugin's host
+    /// companion. Returns whether the router accepted the message. Capabilities `message` and `packet-read`.
     #[must_use]
     pub fn punt(&self) -> bool {
         let mut bytes = [0; 2048];

@@ -1,7 +1,7 @@
 //! Plain data: types for which any bytes are a valid value, so they can be stored in a flow state.
 
-/// Data with a fixed number of bytes, in native byte order without padding, for which any bytes are a valid
-/// value. [`plain!`](crate::plain) implements the trait for structures.
+/// Data with a fixed number of bytes, in native byte order and without padding. Every content of these bytes
+/// must be a valid value. [`plain!`](crate::plain) implements the trait for structures.
 pub trait Plain: Copy + Default {
     /// Number of bytes, without padding.
     const BYTES: usize;

@@ -34,15 +34,16 @@ pub trait Plugin: Sized + Send + 'static {
     /// Called at each `period` of the manifest, and when a [`timer`](crate::host::timer) expires.
     fn periodic(&mut self, _now: u64) {}
 
-    /// Handles a message of the plugin's other part: an instance gets it from the host companion, and the
-    /// host companion from an instance. Called only with `hears: true` in the manifest.
+    /// Handles a message from the plugin's other part. For an instance at a worker, the other part is the
+    /// host companion; for the host companion, it is an instance. Called only with `hears: true` in the
+    /// manifest.
     fn message(&mut self, _message: &[u8]) {}
 
     /// Called at the end of a flow, but only with `flow_ends: true` in the manifest.
     fn flow_ended(&mut self, _flow: &FlowEnd<'_>) {}
 
-    /// Returns the instance's state, in any format, before another version replaces the instance. Called only
-    /// with `state_version` in the manifest.
+    /// Returns the instance's state in any format, for the instance that replaces this one after an upgrade.
+    /// Called only with `state_version` in the manifest.
     ///
     /// # Errors
     /// Text with the reason that the state can't be saved.
@@ -50,7 +51,8 @@ pub trait Plugin: Sized + Send + 'static {
         Ok(Vec::new())
     }
 
-    /// Restores a state that a plugin saved under this version of the state format.
+    /// Restores a state that an instance saved with [`save`](Self::save). `_version` is the version of the
+    /// state format in which it was saved.
     ///
     /// # Errors
     /// Text with the reason that the state can't be restored.

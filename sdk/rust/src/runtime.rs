@@ -33,8 +33,8 @@ unsafe impl Sync for Allocator {}
 static ALLOCATOR: Allocator =
     Allocator(UnsafeCell::new(Pieces { free: [ptr::null_mut(); 32], next: 0, end: 0 }));
 
-/// Returns the binary logarithm of the block size for `layout`; `None` if there is no such block. Blocks are
-/// aligned to their size, or to a page if they are larger.
+/// Returns the binary logarithm of the size of the block for `layout`; `None` if no block suits. A block is
+/// aligned to its size, or to a page if it is larger than a page.
 fn class(layout: Layout) -> Option<u32> {
     let bytes = layout.size().max(layout.align()).checked_next_power_of_two()?;
     (layout.align() <= PAGE).then_some(bytes.trailing_zeros().max(SMALLEST))

@@ -75,7 +75,7 @@ proptest! {
     }
 }
 
-/// Whether the text contains a valid JSON number that the complete implementation can't represent.
+/// Whether the text contains a valid JSON number that the other implementation can't represent.
 fn too_large(text: &str) -> bool {
     serde_json::from_str::<Json>(text).is_err_and(|error| error.to_string().contains("out of range"))
 }

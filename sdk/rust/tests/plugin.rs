@@ -16,7 +16,7 @@ plain! {
     }
 }
 
-/// Plugin that treats a packet as the first byte of the payload says.
+/// Plugin that treats each packet as the first byte of the packet's payload demands.
 struct Obedient {
     ended: Vec<(u32, u64)>,
     saved: Vec<u8>,

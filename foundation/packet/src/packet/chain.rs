@@ -32,8 +32,8 @@ impl Chain {
         chain
     }
 
-    /// Allocates a chain of one frame without bytes; its first byte will be at `offset` in the frame. Returns
-    /// `None`, and counts the failed request, if all frames are in use.
+    /// Allocates a chain of one frame, which holds no bytes yet; appended bytes will begin at `offset` in the
+    /// frame. Returns `None`, and counts the failed request, if all frames are in use.
     #[inline]
     pub fn allocate(pool: &Pool, offset: u16) -> Option<Self> {
         let frame = pool.take()?;
@@ -142,8 +142,8 @@ impl Chain {
         }
     }
 
-    /// Appends the frames of `tail`. If other chains share the last frame of this chain, they get the tail
-    /// too.
+    /// Appends the frames of `tail`. If other chains share the last frame of this chain, those chains get the
+    /// tail too.
     pub fn join(&mut self, tail: Self) {
         // SAFETY: the last frame of this chain, owned by it.
         unsafe { (*self.last()).next = tail.into_head().as_ptr() };

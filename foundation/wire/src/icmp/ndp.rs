@@ -84,7 +84,8 @@ fields! {
 }
 
 impl<T: AsRef<[u8]>> Packet<T> {
-    /// Accepts a buffer with one of the three message types that holds the fixed part of that type.
+    /// Accepts a buffer whose type is one of the three messages, and that holds the fixed part of this
+    /// message.
     pub fn check(&self) -> Result<(), WireError> {
         need("ndp", super::HEADER_LEN, self.data())?;
         match self.message_type() {
@@ -128,7 +129,7 @@ impl<T: AsRef<[u8]>> Packet<T> {
     }
 }
 
-/// Option of a message, without a copy of its octets.
+/// View of an option in the octets of a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RawOption<'a> {
     /// Offset of the option's type octet from the start of the message.

@@ -59,7 +59,7 @@ impl<T: AsRef<[u8]>> Tag<T> {
     }
 }
 
-/// VLAN tag with its tag protocol. Drivers also report tags that they have stripped in this form.
+/// VLAN tag with its tag protocol. Drivers that strip tags from frames report them in this form, too.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct StackedTag {
     /// Tag protocol: [`EtherType::VLAN`] or [`EtherType::SERVICE_VLAN`].

@@ -134,7 +134,7 @@ pub fn walk<T: AsRef<[u8]>>(packet: &ipv6::Packet<T>) -> Walk {
 }
 
 impl Walk {
-    /// Passes one extension header. Returns the reason to end the walk if it can't.
+    /// Passes one extension header. If the header can't be passed, returns the reason, which ends the walk.
     #[inline]
     fn step(&mut self, payload: &[u8]) -> Option<End> {
         match self.protocol {

@@ -62,8 +62,8 @@ pub struct Router<P: Declared> {
     pub tag: u8,
     /// Whether the frames are copies, as at gates of the position `copy`.
     pub copies: bool,
-    /// Maps of the instance, followed by those maps of other instances that the settings name. The test must
-    /// add the latter.
+    /// Maps of the instance, followed by the maps of other instances that the settings name. The test must
+    /// add the maps of other instances.
     pub maps: Vec<TestMap>,
     /// Backlog that each frame reports.
     pub backlog: Backlog,
@@ -91,7 +91,8 @@ impl<P: Declared> Router<P> {
         Ok(router)
     }
 
-    /// Restarts the instance, as after a fault. Only the state that the router keeps survives.
+    /// Restarts the instance, as the router does after a fault. Only the state that the router keeps
+    /// survives: service state and flow states.
     ///
     /// # Errors
     /// The plugin's refusal.
@@ -141,7 +142,7 @@ impl<P: Declared> Router<P> {
         record::answer(code).map(|reply| String::from_utf8_lossy(&reply).into_owned())
     }
 
-    /// Sends the plugin a message of its other part.
+    /// Sends the plugin a message, as its other part (host companion or instance) does.
     pub fn message(&mut self, message: &[u8]) {
         // SAFETY: the length is that of the slice, and only this call uses the slot.
         self.enter(|router| unsafe { glue::message(&router.slot, raw(message)) });

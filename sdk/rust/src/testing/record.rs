@@ -20,9 +20,9 @@ pub struct Record {
     pub made: Vec<(Vec<u8>, u16)>,
     /// Changes that the plugin requested, as JSON.
     pub requests: Vec<String>,
-    /// Messages to the other part of the plugin.
+    /// Messages that the plugin sent to its other part: the host companion, or an instance.
     pub sent: Vec<Vec<u8>>,
-    /// Requested times until a call of `periodic`, in nanoseconds.
+    /// Requested calls of `periodic`: for each, the time from the request to the call, in nanoseconds.
     pub timers: Vec<u64>,
     /// Sums that the plugin added to its counters, by counter index.
     pub counters: BTreeMap<u32, u64>,
@@ -115,7 +115,7 @@ extern "C" fn service_state() -> *mut u8 {
     with(|calls| calls.service.map_or(core::ptr::null_mut(), |first| first.as_ptr().cast()))
 }
 
-/// Sets the maps of this thread for a call, and returns the maps before.
+/// Sets the maps of this thread for a call, and returns the maps that were set before.
 pub(super) fn lend_maps(maps: Vec<TestMap>) -> Vec<TestMap> {
     with(|calls| core::mem::replace(&mut calls.maps, maps))
 }
@@ -159,7 +159,7 @@ extern "C" fn map_remove(map: u32, key: *const u8, bytes: usize) -> i32 {
     })
 }
 
-/// Stores the frames of a call, so the host functions can access them.
+/// Stores the frames of a call, so that the recorded host functions can access them.
 pub(super) fn hold(frames: Vec<Vec<u8>>) {
     with(|calls| calls.frames = frames.into_iter().map(|frame| (frame, false)).collect());
 }
