@@ -79,11 +79,11 @@ pub struct Arguments {
     pub command: Command,
 }
 
-/// Parses the arguments of this process. Exits for `--help`, `--version` and wrong usage, after printing the
-/// text.
+/// Parses the arguments of this process. Prints the text and exits for `--help`, for `--version`, and for
+/// wrong usage without `json`.
 ///
 /// # Errors
-/// The arguments are invalid, and `json` is set, so the caller prints the failure as JSON.
+/// The arguments are invalid, and `json` is set. The caller prints the failure as JSON.
 pub fn parse(json: bool) -> Result<Arguments, Failure> {
     let refused = |error: clap::Error| match error.use_stderr() && json {
         true => Failure::usage(one_line(&error)),

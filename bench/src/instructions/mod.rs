@@ -35,7 +35,8 @@ pub struct Comparison {
     pub measurements: Vec<Measurement>,
     /// Notes for the user, one per line.
     pub notes: Vec<String>,
-    /// Paths whose count exceeds the tolerance, or is missing in the baseline or now. One per line.
+    /// Paths whose count exceeds the baseline by more than the tolerance, or that only one of the baseline
+    /// and this run has. One path per line.
     pub failures: Vec<String>,
     /// Reasons why counts could not be judged, one per line.
     pub not_judged: Vec<String>,
@@ -44,15 +45,16 @@ pub struct Comparison {
 }
 
 impl Comparison {
-    /// Checks that enough methods were judged to find an increase. At least one must be judged. With `all`,
-    /// each method that this machine and the baseline have must be judged.
+    /// Checks that the comparison judged enough counting methods to find an increase. At least one is
+    /// necessary. With `all`, every method is necessary that both this machine and the baseline have.
     ///
     /// # Errors
     /// Reasons why the comparison judged too few methods, in one line.
     pub fn check_judged(&self, all: bool) -> Result<(), String> {
         if self.judged == 0 {
             let reasons = self.not_judged.iter().chain(&self.notes).map(String::as_str).collect::<Vec<_>>();
-            return Err(format!("no counter was judged: {}", reasons.join("; ")));
+            let reasons = reasons.join("; ");
+            return Err(format!("no instruction count was compared with the baseline: {reasons}"));
         }
         if all && !self.not_judged.is_empty() {
             return Err(self.not_judged.join("; "));

@@ -115,10 +115,10 @@ pub struct Bench {
     pub workload: BenchWorkload,
 }
 
-/// Workload of `bench memory`. Without any of these options, the benchmark measures all cases with a promise; otherwise
-/// it measures one case.
+/// Workload of `bench memory`. With any of these options, the benchmark measures only this workload. Otherwise, it
+/// measures all cases that have a target.
 #[derive(Debug, Default, PartialEq, Args)]
-#[command(next_help_heading = "Workload of `memory` (one case instead of all cases with a target)")]
+#[command(next_help_heading = "Workload of `memory` (with any of these options, only this case runs)")]
 pub struct BenchWorkload {
     /// Number of flows, 1 to 1M, such as 128K (default: 1K).
     #[arg(long, value_name = "NUMBER")]

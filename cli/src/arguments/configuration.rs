@@ -69,7 +69,7 @@ pub enum HistoryAction {
 /// Arguments of `rollback`.
 #[derive(Debug, Args)]
 pub struct Rollback {
-    /// Revision to apply (default: as described below).
+    /// Revision to apply (default: revert the unconfirmed revision, else apply the newest good one that is not running).
     pub number: Option<u64>,
     /// Options of the new revision.
     #[command(flatten)]

@@ -42,11 +42,12 @@ impl Connection {
         Some(usual)
     }
 
-    /// Lets options on the command line override environment variables that exclude them. `--socket`
-    /// overrides a server in the environment. `--ca` and `--fingerprint` each override the other's variable.
+    /// Lets options on the command line override the environment. `--socket` discards a server that the
+    /// environment names. `--ca` discards a fingerprint that the environment names, and `--fingerprint`
+    /// discards CA certificates.
     ///
     /// # Errors
-    /// Certificates and a fingerprint are both on the command line, or both in the environment.
+    /// CA certificates and a fingerprint are both on the command line, or both in the environment.
     pub fn prefer_said(&mut self, matches: &ArgMatches) -> Result<(), Failure> {
         let is_said = |name| matches.value_source(name) == Some(ValueSource::CommandLine);
         if is_said("socket") && !is_said("server") {

@@ -63,7 +63,7 @@ pub struct Bind {
     /// Priority, an integer; the highest matching priority wins.
     #[arg(long, default_value_t = 0, allow_negative_numbers = true)]
     pub priority: i32,
-    /// If a plugin call fails, drop its packets, or forward them without the instance.
+    /// After a failed call of the instance, drop the call's packets, or let them bypass the instance.
     #[arg(long, value_parser = ["drop", "bypass"], default_value = "drop")]
     pub on_fault: String,
     /// Time limit of a call, 1us to 1s (default: 1ms); a longer call is a fault.
@@ -85,7 +85,7 @@ pub struct Unbind {
     /// Filter of the binding (default: all filters); needs --gate.
     #[arg(long, requires = "gate")]
     pub filter: Option<String>,
-    /// Remove all matching bindings; without it, exactly one must match.
+    /// Remove all matching bindings; without --all, exactly one must match.
     #[arg(long)]
     pub all: bool,
 }

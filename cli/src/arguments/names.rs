@@ -11,7 +11,7 @@ use serde_json::Value;
 
 use super::Arguments;
 
-/// Table of the configuration file, with the API request and the command that create the same object.
+/// Tables of the configuration file. Each has the API request and the command that create the same object.
 const SAME: &[(&str, &str, &str)] = &[
     ("route", "post /routes", "route add"),
     ("neighbour", "post /neighbours", "neighbour add"),

@@ -42,7 +42,7 @@ docs/schedulers.md describes all settings with their defaults.")]
         /// Parent node (default: none; the new node is the root).
         #[arg(long, value_name = "NODE")]
         under: Option<String>,
-        /// Settings of the node, and settings that its parent's kind requires of each child.
+        /// Settings of the node, with those that its parent's kind requires, such as level.
         #[arg(value_name = "KEY=VALUE")]
         settings: Vec<String>,
     },
@@ -96,7 +96,7 @@ If filters with `--action 'queue voice'` exist, and no other port has a queue `v
         #[arg(long)]
         with_filters: bool,
     },
-    /// Show scheduler trees with guaranteed and measured rates.
+    /// Show scheduler trees with promised and delivered rates.
     #[command(after_help = "\
 Examples:
   millrace scheduler show

@@ -53,8 +53,8 @@ The router adds all filters of --from, or none.")]
         /// Action on matching packets, such as drop.
         #[arg(long, value_name = "ACTION", required_unless_present = "from")]
         action: Option<String>,
-        /// Gate of the filter (default: tap for copies, schedule for queue, firewall for police, route for other actions;
-        /// required for instance).
+        /// Gate of the filter (default by action: copy and copy-to: tap, queue: schedule, police: firewall, others: route;
+        /// required for an instance).
         #[arg(long)]
         gate: Option<String>,
         /// Priority, an integer; the highest matching priority wins.
@@ -236,7 +236,7 @@ Examples:
 
 Only ports without a kernel device accept static neighbours. For kernel devices, use `ip neighbour`.")]
     Add {
-        /// Port of the neighbour, without a kernel device.
+        /// Port of the neighbour; a port without a kernel device.
         port: String,
         /// IP address of the neighbour.
         address: IpAddr,

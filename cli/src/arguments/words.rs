@@ -1,4 +1,4 @@
-//! Test that the command line parses every command that a difference of configurations contains.
+//! Test that the command line parses each command that `diff` can print for a change of the configuration.
 
 use clap::Parser as _;
 use millrace_config::{Change, Config};

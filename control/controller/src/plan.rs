@@ -63,8 +63,8 @@ pub struct PortPlanView {
 /// Determines the effects of starting a router.
 ///
 /// # Errors
-/// Returns an error that would prevent the start. Kernel policies cause no error here, although they prevent
-/// a start: the plan lists them.
+/// Returns an error that would prevent the start. Exception: kernel policies also prevent a start, but cause
+/// no error here; the plan lists them.
 pub async fn plan(config: &Config) -> Result<Plan, ControlError> {
     let mut model = Model::planned(config)?;
     look_at_files(config)?;
@@ -91,8 +91,7 @@ pub async fn plan(config: &Config) -> Result<Plan, ControlError> {
     Ok(plan)
 }
 
-/// Checks that the input files of ports can be read, and that their output files can be written. Creates no
-/// file.
+/// Checks that each port's input file can be read, and that its output file can be written. Creates no file.
 fn look_at_files(config: &Config) -> Result<(), ControlError> {
     let mut wrong = Unplannable::of(config);
     for (index, port) in config.port.iter().enumerate() {
@@ -225,7 +224,7 @@ mod tests {
             "ports.toml:12",
             "is no directory",
             "link.pcap: it is a symbolic link",
-            "pipe: it is no regular file",
+            "pipe: not a regular file",
             "/dev/random: it is a device",
         ] {
             assert!(wrong.contains(told), "{told}: {wrong}");

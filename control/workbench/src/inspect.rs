@@ -230,7 +230,7 @@ mod tests {
         let error = check(&Module::read(written.path()).unwrap()).unwrap_err().to_string();
         assert!(error.ends_with("build it with the SDK of plugins"), "{error}");
         let folder = Module::read(&std::env::temp_dir()).unwrap_err().to_string();
-        assert!(folder.contains("no regular file"), "{folder}");
+        assert!(folder.contains("not a regular file"), "{folder}");
     }
 
     #[test]

@@ -13,8 +13,8 @@ use millrace_plugin_abi::Plugin;
 
 use crate::WorkbenchError;
 
-/// Maximum compile time. It is long because the optimising compiler is slower than the router's baseline
-/// compiler.
+/// Maximum compile time. It is longer than the router's, because the optimising compiler is slower than the
+/// router's baseline compiler.
 const MOST_COMPILING: Duration = Duration::from_secs(30);
 
 /// Plugin file, with its bytes in memory.
@@ -67,7 +67,7 @@ impl Module {
         let mut module = Self { file: file.to_owned(), bytes: Vec::new() };
         let failed = |error: io::Error| module.refused(error.to_string());
         if !std::fs::metadata(file).map_err(failed)?.is_file() {
-            return Err(module.refused("it is no regular file".to_owned()));
+            return Err(module.refused("it is not a regular file".to_owned()));
         }
         let opened = File::open(file).map_err(failed)?;
         let mut bytes = Vec::new();
@@ -84,7 +84,7 @@ impl Module {
         &self.bytes
     }
 
-    /// Checks and compiles a module. Only describes a shared object, whose code does not run.
+    /// Checks and compiles a module. Of a shared object, only reads the description; none of its code runs.
     pub(crate) fn examine(&self) -> Result<Compiled, WorkbenchError> {
         if !is_object(&self.bytes) {
             return self.compile();
@@ -104,8 +104,8 @@ impl Module {
         let begin = Instant::now();
         let (sender, compiled) = channel();
         let bytes = self.bytes.clone();
-        // The compiler can't be interrupted. If it takes too long, it runs in this thread until the process
-        // ends.
+        // The compiler can't be interrupted. If the time limit passes, it continues in this thread until the
+        // process ends.
         std::thread::spawn(move || sender.send(sandbox.compile(&bytes)));
         let plugin = match compiled.recv_timeout(MOST_COMPILING) {
             Ok(plugin) => plugin.map_err(|error| self.refused(error.to_string()))?,

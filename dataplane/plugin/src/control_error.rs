@@ -18,7 +18,7 @@ pub enum PluginControlError {
         /// End of the error text: a similar name, or the known names.
         hint: String,
     },
-    /// Message for a host companion, sent to an instance whose plugin has none.
+    /// Message to a host companion, sent to an instance whose plugin has no companion.
     #[error(
         "instance {name:?} has no host companion: send the message without --companion (`companion` in the \
          request)"
@@ -33,7 +33,7 @@ pub enum PluginControlError {
         /// Name of the instance.
         name: String,
     },
-    /// Text that isn't a map's name of the form `INSTANCE/MAP`.
+    /// Map name that doesn't have the form `INSTANCE/MAP`.
     #[error("{name:?} is not a map name: give INSTANCE/MAP")]
     NoMapName {
         /// Given text.
@@ -55,7 +55,7 @@ pub enum PluginControlError {
         /// Requested name.
         name: String,
     },
-    /// New object beyond the maximum number of its kind.
+    /// Request for a new object when the maximum number of objects of its kind exists.
     #[error("there are {limit} {kind}s already, and there can't be more: remove a {kind} first")]
     Full {
         /// Kind of the object: `plugin`, `instance`, `gate` or `binding`.
@@ -63,7 +63,7 @@ pub enum PluginControlError {
         /// Maximum number of objects of the kind.
         limit: usize,
     },
-    /// Order that another gate of the same position already has.
+    /// Requested order number that another gate of the same position already has.
     #[error("order {order} at position {position} is taken by gate {gate:?}: use another order")]
     OrderTaken {
         /// Position of the gates.
@@ -73,8 +73,12 @@ pub enum PluginControlError {
         /// Name of the gate with this order.
         gate: String,
     },
-    /// No order number left after the last gate of the position.
-    #[error("no order is left after the last gate at position {position}: give an order between two gates")]
+    /// Request for a gate behind the last gate of a position, whose order number is too high for a further
+    /// gate.
+    #[error(
+        "the order number of the last gate at position {position} is too high for a gate behind it: give an \
+         order number between those of two gates"
+    )]
     NoOrderLeft {
         /// Position of the gates.
         position: Position,
@@ -128,7 +132,7 @@ pub enum PluginControlError {
         kind: &'static str,
         /// Name of the object.
         name: String,
-        /// Names of the objects that use it.
+        /// Names of the objects that use the object.
         users: String,
     },
     /// Plugin that needs interface features that the router doesn't offer.
@@ -146,7 +150,7 @@ pub enum PluginControlError {
         plugin: &'static str,
         /// Name of the setting.
         setting: String,
-        /// Error of the named object.
+        /// Error about the unknown name.
         problem: Box<PluginControlError>,
     },
     /// Error that the plugin reported.

@@ -67,7 +67,7 @@ pub enum PortError {
         max: u32,
     },
     /// No device queue is given, or a queue that the device does not have.
-    #[error("{device}: {problem}: `ethtool -l {device}` lists its queues, numbered from 0")]
+    #[error("{device}: {problem}: `ethtool -l {device}` shows how many queues it has; the first is queue 0")]
     Queue {
         /// Name of the device.
         device: String,

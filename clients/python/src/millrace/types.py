@@ -22,7 +22,8 @@ class AppliedView(TypedDict):
     changes: list[str]
     """Changes made, as commands."""
     confirm: str | None
-    """Time until the change is rolled back unless it is confirmed: `60s`. Absent if no confirmation is needed."""
+    """Time in which the new revision must be confirmed; otherwise it is rolled back: `60s`. Absent if no
+    confirmation is needed."""
     origin: str
     """Origin of the configuration: name of a file or revision."""
     revision: int | None
@@ -84,9 +85,10 @@ class BindingView(TypedDict):
     on_fault: str | None
     """Treatment of a packet when the instance's call fails; `null` without an instance."""
     packet_budget: int | None
-    """Time limit of the call for each of its packets, in microseconds; `null` without one."""
+    """Time limit of the instance's call per packet, in microseconds: a call with N packets may take N times as
+    long, but at most `budget`. `null` without such a limit."""
     packets: int
-    """Number of packets that matched the binding and for which it won."""
+    """Number of packets for which the binding won."""
     priority: int
     """Priority of the filter; of several filters that match, the highest priority wins."""
     queued_bytes: int
@@ -98,8 +100,8 @@ class BindingView(TypedDict):
     sent_packets: int
     """Packets handed to devices."""
     shadowed_by: NotRequired[list[NamedFilterView] | None]
-    """Filters that shadow a new binding, so that it never wins; empty if it can win. Absent in lists, or if the
-    gate has too many filters to compare."""
+    """Filters that shadow a new binding, so that the binding never wins; empty if it can win. Absent in lists,
+    or if the gate has too many filters to compare."""
     unreached: NotRequired[str | None]
     """Reason why a new binding can apply to no received packet. Absent in lists, or if there is no such reason."""
     waiting_bytes: int
@@ -210,7 +212,7 @@ class CrashView(TypedDict):
 
 
 class CreateGate(TypedDict):
-    """Creates a gate. It comes last at its position."""
+    """Creates a gate, which becomes the last gate at its position."""
     name: str
     """Name of the gate."""
     position: str
@@ -278,8 +280,8 @@ class DroppedView(TypedDict):
     binding: int | None
     """Number of the filter or binding that dropped the packet, if known."""
     by: str | None
-    """Text that names the filter or instance that dropped the packet. If several may have dropped it, `or` joins
-    their texts."""
+    """Text that names the filter or instance by which the packet was dropped. If several of them may have
+    dropped it, their texts are joined by `or`."""
     filter: str | None
     """Expression of the filter that dropped the packet, if known."""
     frame: str
@@ -374,9 +376,10 @@ class FilterView(TypedDict):
     on_fault: str | None
     """Treatment of a packet when the instance's call fails; `null` without an instance."""
     packet_budget: int | None
-    """Time limit of the call for each of its packets, in microseconds; `null` without one."""
+    """Time limit of the instance's call per packet, in microseconds: a call with N packets may take N times as
+    long, but at most `budget`. `null` without such a limit."""
     packets: int
-    """Number of packets that matched the binding and for which it won."""
+    """Number of packets for which the binding won."""
     priority: int
     """Priority of the filter; of several filters that match, the highest priority wins."""
     queued_bytes: int
@@ -388,8 +391,8 @@ class FilterView(TypedDict):
     sent_packets: int
     """Packets handed to devices."""
     shadowed_by: NotRequired[list[NamedFilterView] | None]
-    """Filters that shadow a new binding, so that it never wins; empty if it can win. Absent in lists, or if the
-    gate has too many filters to compare."""
+    """Filters that shadow a new binding, so that the binding never wins; empty if it can win. Absent in lists,
+    or if the gate has too many filters to compare."""
     unreached: NotRequired[str | None]
     """Reason why a new binding can apply to no received packet. Absent in lists, or if there is no such reason."""
     waiting_bytes: int
@@ -426,9 +429,9 @@ class FlowQueueView(TypedDict):
     offered_packets: int
     """Packets offered to the queue: the sum of sent, moved, waiting and dropped packets."""
     peak_bytes: int
-    """Highest value of the waiting bytes so far."""
+    """Highest number of waiting bytes so far."""
     peak_packets: int
-    """Highest value of the waiting packets so far, perhaps at another time than that of the bytes."""
+    """Highest number of waiting packets so far. It may have occurred at another time than `peak_bytes`."""
     quantum: int
     """Quantum in bytes per round."""
     rate: int | None
@@ -438,7 +441,7 @@ class FlowQueueView(TypedDict):
     sent_packets: int
     """Packets sent."""
     shared: bool
-    """Whether this is the queue shared by flows without their own."""
+    """Whether this is the shared queue, for flows without a queue of their own."""
     threshold: int
     """Discard threshold in bytes: new packets are dropped above it."""
 
@@ -450,7 +453,8 @@ class FlowStatesView(TypedDict):
     flows: int
     """Number of flows with state."""
     refused: int
-    """Number of flows refused so far for lack of room. Plugins see these flows without state."""
+    """Number of flows for which no flow state could be stored, for lack of room. Plugins see these flows without
+    state."""
 
 
 class FlowTableView(TypedDict):
@@ -512,8 +516,8 @@ class FlowView(TypedDict):
     source_port: int
     """Source port; 0 where the protocol has none."""
     state: str
-    """`new` while other new flows may displace the flow, `established` afterwards, or `reserved` if a reserved
-    rate protects the flow from displacement."""
+    """`new` for a flow on probation, which other new flows may displace; `established` afterwards; `reserved` if
+    a reserved rate protects the flow from displacement."""
     why_not_offloaded: str | None
     """Reason why the flow is not offloaded; absent for an offloaded flow."""
     worker: int
@@ -541,11 +545,12 @@ Forwarding: TypeAlias = Literal['on'] | Literal['kernel']
 class GateCheckView(TypedDict):
     """Findings about the filters of a gate."""
     ambiguous: list[AmbiguousView]
-    """Pairs of filters with equal priority that overlap, where neither contains the other; up to 100 pairs."""
+    """Pairs of filters with equal priority that overlap only in part: each filter also matches packets that the
+    other filter does not match. Up to 100 pairs."""
     ambiguous_pairs: int
-    """Total number of such pairs."""
+    """Total number of ambiguous pairs."""
     below_routes: list[NamedFilterView]
-    """Filters with a lower priority than routes, so that every route wins against them."""
+    """Filters that every route wins against, because they have a lower priority than routes."""
     filters: int
     """Number of filters of the gate."""
     gate: str
@@ -553,8 +558,8 @@ class GateCheckView(TypedDict):
     shadowed: list[ShadowedView]
     """Filters that never win."""
     undecided: list[NamedFilterView]
-    """Filters that no single other filter shadows, but that several filters together may shadow. Determining
-    this would take too long."""
+    """Filters for which the check gave up, because it would take too long: no single other filter shadows them,
+    but several filters together may."""
 
 
 class GateExplanationView(TypedDict):
@@ -684,7 +689,7 @@ class HostOutputView(TypedDict):
     bytes: int
     """Bytes of the redirected packets."""
     lost: int
-    """Redirected packets that were lost before the worker read them, or for lack of packet memory."""
+    """Redirected packets that were lost before the worker read them, or because packet memory was full."""
     packets: int
     """Packets redirected."""
     queued_here: bool
@@ -772,8 +777,8 @@ class Keep(TypedDict):
     origin: NotRequired[str | None]
     """Name of the file, for the history."""
     text: NotRequired[str | None]
-    """Text of a file equal to the running configuration. Without it, the base configuration is used, with the
-    later changes written into it."""
+    """Text of a file that describes exactly the running configuration. Without it, the base configuration is
+    stored, with the later changes written into it."""
 
 
 class ListView(TypedDict):
@@ -850,9 +855,9 @@ Map_of_AnyValue: TypeAlias = 'dict[str, Any]'
 class MemoryView(TypedDict):
     """Packet memory."""
     frames: int
-    """Total number of frames."""
+    """Total number of memory frames."""
     used: int
-    """Frames in use."""
+    """Memory frames in use."""
 
 
 class Message(TypedDict):
@@ -928,7 +933,7 @@ class NeighbourView(TypedDict):
 class NewBinding(TypedDict):
     """Request body that binds an instance to flows."""
     budget: NotRequired[str | None]
-    """Time limit of a call, for all its packets together: `"1ms"`."""
+    """Time limit of a call as a whole, however many packets it has: `"1ms"`."""
     filter: str
     """Filter that selects the flows of the binding."""
     gate: str
@@ -938,7 +943,8 @@ class NewBinding(TypedDict):
     on_fault: NotRequired[Literal['drop'] | Literal['bypass']]
     """Treatment of a packet when the instance's call fails."""
     packet_budget: NotRequired[str | None]
-    """Time limit of a call for each packet in it: `"20us"`."""
+    """Time limit of a call per packet: a call with N packets may take N times as long, but at most `budget`.
+    Example: `"20us"`."""
     priority: NotRequired[int]
     """Priority of the binding; of several filters that match, the highest priority wins."""
 
@@ -948,7 +954,8 @@ class NewFilter(TypedDict):
     action: str
     """Action on the packets, as in the configuration."""
     gate: NotRequired[str | None]
-    """Name of the gate; by default `route`, `tap` for copies, or `schedule` for queues."""
+    """Name of the gate. Default: `tap` for copies, `schedule` for queues, `firewall` for `police`, and `route`
+    for other actions. The action `instance` has no default gate."""
     match: str
     """Filter expression; `*` matches all packets."""
     priority: NotRequired[int]
@@ -1026,8 +1033,8 @@ class NextHopView(TypedDict):
 class NodeRemoval(TypedDict):
     """Treatment of packets and filters when a scheduler node is removed."""
     to: NotRequired[str | None]
-    """Leaf that gets the waiting packets, and the filters whose queue is removed. Without it, the waiting
-    packets are dropped."""
+    """Leaf that gets the waiting packets, and becomes the queue of the filters that lose their queue. Without a
+    leaf, the waiting packets are dropped."""
     with_filters: NotRequired[bool]
     """Whether filters whose queue is removed are removed as well."""
 
@@ -1037,15 +1044,15 @@ class OffloadBudgetView(TypedDict):
     ebpf_variant: int
     """Maximum number of instructions of a plugin's eBPF variant."""
     ebpf_variant_call: int
-    """Additional instructions that the router assumes for a call of a plugin's eBPF variant, apart from the
-    variant's own instructions."""
+    """Additional instructions that the router assumes for calling a plugin's eBPF variant. The variant's own
+    instructions count in addition."""
     forward: int
     """Instructions that the router assumes for forwarding or dropping a packet."""
     instructions: int
     """Maximum number of instructions for a packet of a flow."""
     longest_path: int | None
-    """Number of instructions on the longest path through the compiled program, without token bucket and checksum
-    completion."""
+    """Number of instructions on the longest path through the compiled program. Token buckets and the completion
+    of checksums are not counted."""
     token_bucket: int
     """Additional instructions that the router assumes for a token bucket."""
 
@@ -1152,8 +1159,8 @@ class PluginDetailView(TypedDict):
     capabilities: list[str]
     """Capabilities that the plugin requests."""
     codes: dict[str, int]
-    """Plugin code at each position: the type of the position in the upper 16 bits, the number of the plugin in
-    the lower (*Router Plugins*, section 4)."""
+    """Plugin code at each position: number of the position in the upper 16 bits, number of the plugin in the
+    lower 16 bits (*Router Plugins*, section 4)."""
     counters: list[str]
     """Names of the plugin's counters."""
     ebpf_variant: NotRequired[EbpfVariantView | None]
@@ -1203,8 +1210,8 @@ class PluginView(TypedDict):
     capabilities: list[str]
     """Capabilities that the plugin requests."""
     codes: dict[str, int]
-    """Plugin code at each position: the type of the position in the upper 16 bits, the number of the plugin in
-    the lower (*Router Plugins*, section 4)."""
+    """Plugin code at each position: number of the position in the upper 16 bits, number of the plugin in the
+    lower 16 bits (*Router Plugins*, section 4)."""
     counters: list[str]
     """Names of the plugin's counters."""
     features: list[str]
@@ -1262,8 +1269,8 @@ class PortView(TypedDict):
     device: str | None
     """Kernel device of the port; absent if it has none."""
     device_drops: int
-    """Frames that the device dropped on transmit, as counted by the kernel. Those that the router sent are also
-    counted as sent."""
+    """Frames that the device dropped on transmit, as counted by the kernel. Frames that the router gave to the
+    device also count as sent."""
     driver: str
     """Driver of the port: `af_xdp`, `af_packet`, `tap`, `pcap`, `memory`, `vlan`."""
     drops: dict[str, int]
@@ -1321,11 +1328,12 @@ class Problem(TypedDict):
     detail: str
     """Problem, its place and the remedy, as one sentence for people."""
     errors: NotRequired[list[WrongEntry]]
-    """First of these errors, up to 100."""
+    """First of the errors that `wrong` counts, up to 100."""
     needs: NotRequired[Role | None]
     """Role that the operation needs, if the caller lacks it."""
     parts: NotRequired[list[DetailPart]]
-    """Parts of `detail`, if it names settings: a client may spell their keys in its own way."""
+    """Parts of `detail`, if `detail` names settings. From them, a client can build the text with its own
+    spelling of the settings' keys."""
     status: int
     """HTTP status."""
     title: str
@@ -1396,14 +1404,14 @@ class QueueView(TypedDict):
     offered_packets: int
     """Packets offered to the queue: the sum of sent, waiting and dropped packets."""
     peak_bytes: int
-    """Highest value of the waiting bytes so far."""
+    """Highest number of waiting bytes so far."""
     peak_packets: int
-    """Highest value of the waiting packets so far, perhaps at another time than that of the bytes."""
+    """Highest number of waiting packets so far. It may have occurred at another time than `peak_bytes`."""
     port: str
     """Name of the port."""
     promised: int | None
-    """Promised rate in bits per second on the wire: the rate that the node gets when all others send at their
-    maximum. Absent if it is unlimited."""
+    """Promised rate in bits per second on the wire: the rate that the node gets when all other nodes send at
+    their maximum. Absent if the node's rate is unlimited."""
     queues: int
     """Number of queues in use."""
     sent_bytes: int
@@ -1471,7 +1479,7 @@ class ResourceView(TypedDict):
 class Revision(TypedDict):
     """Stored revision, without the text of its configuration."""
     changes: int
-    """Number of changes, as the commands that would make them."""
+    """Number of changes, counted as the commands that would make them."""
     comment: str | None
     """Comment of the originator."""
     number: int
@@ -1491,7 +1499,7 @@ class Revision(TypedDict):
 class RevisionTextView(TypedDict):
     """Revision, including its text."""
     changes: int
-    """Number of changes, as the commands that would make them."""
+    """Number of changes, counted as the commands that would make them."""
     comment: str | None
     """Comment of the originator."""
     number: int
@@ -1513,7 +1521,7 @@ class RevisionTextView(TypedDict):
 class RevisionView(TypedDict):
     """Entry in the list of revisions."""
     changes: int
-    """Number of changes, as the commands that would make them."""
+    """Number of changes, counted as the commands that would make them."""
     comment: str | None
     """Comment of the originator."""
     number: int
@@ -1546,8 +1554,8 @@ class RollBack(TypedDict):
     if_revision: NotRequired[int | None]
     """Number of the revision that must be running without later changes; otherwise nothing is changed."""
     revision: NotRequired[int | None]
-    """Number of the revision to apply again. Without it, withdraws the waiting revision, or else applies the
-    newest good revision that differs from the running configuration."""
+    """Number of the revision to apply again. If the number is missing, the waiting revision is withdrawn. If no
+    revision waits either, the newest good revision that differs from the running configuration is applied."""
 
 
 class RouteView(TypedDict):
@@ -1575,8 +1583,8 @@ class RouteView(TypedDict):
     sent_packets: NotRequired[int]
     """Packets handed to devices."""
     source: str
-    """Origin of the route: `millrace` for the router's own routes, including those that it installed in the
-    kernel; `kernel` for all other routes."""
+    """Origin of the route: `millrace` for the router's own routes, even if they are installed in the kernel;
+    `kernel` for all other routes."""
     to: str
     """Destination prefix."""
     waiting_bytes: NotRequired[int]
@@ -1605,8 +1613,8 @@ class Router(TypedDict):
     forwarding: Forwarding
     """Whether kernel ports always forward, or follow the kernel's forwarding switches. Default `on`."""
     frames: int
-    """Number of frames in the packet memory of each worker, 1,024 to 4,194,304. A frame has 2,048 bytes. Default
-    32,768 (64 MiB)."""
+    """Number of memory frames in the packet memory of each worker, 1,024 to 4,194,304. A memory frame has 2,048
+    bytes. Default 32,768 (64 MiB)."""
     icmp_burst: int
     """Maximum burst of ICMP errors of each type. Default 50."""
     icmp_dscp: int
@@ -1621,13 +1629,13 @@ class Router(TypedDict):
     """Under overload, maximum number of new flows classified in a batch of 256 packets, 1 to 256. Packets of
     further new flows are dropped. Default 128."""
     offloaded_flows: int
-    """Maximum number of offloaded flows; 0 turns the offload off."""
+    """Maximum number of offloaded flows, 0 to 4,194,304; 0 turns the offload off. Default 131,072."""
     on_death: OnDeath | None
     """Treatment of packets after the router has died, for ports without their own setting: `kernel` or `drop`.
     Required with bindings or filters; otherwise the default is `kernel`."""
     plugin_weight: int
-    """Maximum number of packets emitted by instances that a worker takes in an iteration, 1 to 256. It
-    corresponds to `input-weight` of a port. Default 256."""
+    """Maximum number of packets emitted by instances that a worker takes in an iteration, 1 to 256. It is for
+    instances what `input-weight` is for a port. Default 256."""
     redirects: bool
     """Whether to send ICMP redirects, which tell hosts a better first hop. Default true."""
     route_priority: int
@@ -1648,9 +1656,10 @@ RoutesRemoved: TypeAlias = 'RouteView | dict[str, Any]'
 
 
 class Save(TypedDict):
-    """Request body that writes the running configuration into the text of a file, whose comments stay."""
+    """Request body that writes the running configuration into the text of a file. The comments of the file are
+    kept."""
     force: NotRequired[bool]
-    """Whether to write even if this deletes entries of the file that were never applied or saved."""
+    """Whether to write even if entries of the file that were never applied or saved get lost."""
     origin: NotRequired[str | None]
     """Name of the file, for messages."""
     text: NotRequired[str | None]
@@ -1703,7 +1712,8 @@ class SchedulerNode(TypedDict):
     queues: NotRequired[int | None]
     """For `flow-queues` and `fq-codel`: number of queues."""
     rate: NotRequired[str | None]
-    """For `token-bucket`: rate limit of the node. For `flow-queues`: rate at which the node is served."""
+    """For `token-bucket`: rate limit of the node. For `flow-queues`: rate of the node, of which single flows can
+    reserve a part."""
     real_time: NotRequired[str | None]
     """Under `hfsc`: service curve that is guaranteed to the node, `"RATE"` or `"RATE TIME RATE"`. The first rate
     applies for this time, then the second."""
@@ -1742,12 +1752,12 @@ class SchedulerNodeView(TypedDict):
     name: str
     """Name of the node."""
     peak_bytes: int
-    """Highest value of the waiting bytes so far."""
+    """Highest number of waiting bytes so far."""
     peak_packets: int
-    """Highest value of the waiting packets so far, perhaps at another time than that of the bytes."""
+    """Highest number of waiting packets so far. It may have occurred at another time than `peak_bytes`."""
     promised: int | None
-    """Promised rate in bits per second on the wire: the rate that the node gets when all others send at their
-    maximum. Absent if it is unlimited."""
+    """Promised rate in bits per second on the wire: the rate that the node gets when all other nodes send at
+    their maximum. Absent if the node's rate is unlimited."""
     queues: int
     """Number of queues in use."""
     sent_bytes: int
@@ -1815,8 +1825,8 @@ class ShadowView(TypedDict):
 class ShadowedView(TypedDict):
     """Filter that never wins."""
     by: list[NamedFilterView]
-    """Filters with higher precedence that together match all packets of the shadowed filter. Each of them is
-    necessary for that."""
+    """Filters with higher precedence that together match all packets of the shadowed filter. Without any one of
+    them, the shadowed filter could win."""
     filter: NamedFilterView
     """Filter."""
 
@@ -1840,7 +1850,7 @@ class StatusAnswer(TypedDict):
     iterations: IterationsView
     """Iterations of all workers, summed."""
     leftover_objects: NotRequired[int | None]
-    """Number of copies of shared objects that stay in memory although no instance uses them; absent if there are
+    """Number of copies of shared objects that no instance uses but that stay in memory; absent if there are
     none."""
     memory: MemoryView
     """Packet memory."""
@@ -2006,7 +2016,7 @@ class TraceView(TypedDict):
 
 class Unbind(TypedDict):
     """Removes all bindings of an instance to a filter at a gate, whatever their priority. When the operation is
-    done, they apply to no further packet."""
+    done, the bindings apply to no further packet."""
     filter: str
     """Filter of the bindings."""
     gate: str
@@ -2024,8 +2034,8 @@ class Upgrade(TypedDict):
     file: str
     """File of the new version."""
     shadow: NotRequired[int | None]
-    """Number of packets of a trial before the upgrade, in which the new version runs as shadow. Without it,
-    there is no trial."""
+    """Number of packets in a trial before the upgrade: the new version runs as shadow on copies of these
+    packets. Without a number, there is no trial."""
     without_state: NotRequired[bool]
     """Whether the new instances start without the old instances' state."""
 

@@ -9,12 +9,13 @@ use millrace_units::nearest;
 
 use super::quantity::{Bits, Size};
 
-/// Action of a filter on the packets that it matches. Its names are not yet looked up.
+/// Action of a filter on the packets that it matches. The names of ports, instances and queues in the action
+/// are not looked up yet.
 ///
 /// ```text
-/// accept | drop | reject | host | port NAME [via ADDRESS] | ports NAME [via ADDRESS],NAME …
-/// | copy-to NAME [via ADDRESS][,NAME …] | copy INSTANCE | instance INSTANCE | queue NAME
-/// | police RATE [burst SIZE]
+/// accept | drop | reject | host | port NAME [via ADDRESS] |
+/// ports NAME [via ADDRESS],NAME … | copy-to NAME [via ADDRESS][,NAME …] |
+/// copy INSTANCE | instance INSTANCE | queue NAME | police RATE [burst SIZE]
 /// ```
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum FilterAction {
@@ -26,9 +27,10 @@ pub enum FilterAction {
     Reject,
     /// Delivers the packets to the host: the kernel, or the router's own stack.
     Host,
-    /// Sends the packets by the first of these ports, and copies by the others, regardless of the route.
+    /// Sends the packets out of the first of these ports, and copies out of the other ports, regardless of
+    /// the route.
     Ports(Vec<WayOut>),
-    /// Sends copies of the packets by these ports.
+    /// Sends copies of the packets out of these ports.
     CopyTo(Vec<WayOut>),
     /// Passes copies of the packets to an instance.
     Copy(String),
@@ -202,7 +204,7 @@ fn way(text: &str) -> Result<WayOut, String> {
     match text.split_whitespace().collect::<Vec<_>>()[..] {
         [port] if port != "via" => Ok(WayOut { port: port.to_owned(), via: None }),
         [port, "via", via] => Ok(WayOut { port: port.to_owned(), via: Some(address(via)?) }),
-        _ => Err(format!("{:?} is no port with a next hop: write `NAME` or `NAME via ADDRESS`", text.trim())),
+        _ => Err(format!("{:?} names no port or route: write `PORT` or `PORT via ADDRESS`", text.trim())),
     }
 }
 
@@ -284,10 +286,10 @@ mod tests {
             ("drop all", "action \"drop\": write `drop`"),
             ("port", "write `port NAME [via ADDRESS]`"),
             ("port a,b", "write `ports a,b`"),
-            ("port a via", "no port with a next hop"),
+            ("port a via", "names no port or route"),
             ("port a via b", "\"b\" after `via` is no IP address"),
-            ("port via 10.0.0.1", "no port with a next hop"),
-            ("ports a,,b", "no port with a next hop"),
+            ("port via 10.0.0.1", "names no port or route"),
+            ("ports a,,b", "names no port or route"),
             ("ports a,b,a", "port \"a\" is listed twice"),
             ("copy", "write `copy INSTANCE`"),
             ("instance a b", "\"a b\" is not one name"),

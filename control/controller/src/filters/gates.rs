@@ -32,7 +32,8 @@ impl Gates<'_> {
         self.workers.tell_each(commands)
     }
 
-    /// Rebuilds the links between the DAGs of neighbouring gates after changes of their filters.
+    /// Rebuilds the links between the DAGs of neighbouring gates, after the filters of these gates have
+    /// changed.
     pub fn link(&mut self) -> Result<(), ControlError> {
         for command in links(&self.model.plugins, self.tables) {
             self.workers.tell(command)?;
@@ -74,8 +75,9 @@ impl Gates<'_> {
         found.ok_or_else(|| ControlError::not_found(format!("no gate is named {name:?}")))
     }
 
-    /// Makes changes of bindings and filters, up to the first that fails. The workers put them in force
-    /// together, between two batches. Returns the number of changes made, and the reason for the failure.
+    /// Makes changes of bindings and filters in order, and stops at the first change that fails. The workers
+    /// put the changes in force together, between two batches. Returns the number of changes made, and the
+    /// reason for the failure.
     pub fn change_bindings(&mut self, changes: &[Change]) -> (usize, Result<(), ControlError>) {
         let mut outcome = Ok(());
         let change = |change| self.model.change_binding(change).map_err(|error| outcome = Err(error)).ok();
@@ -85,7 +87,7 @@ impl Gates<'_> {
         (made, told.and(outcome))
     }
 
-    /// Sends a new binding to the workers, and returns its view once they have it.
+    /// Sends a new binding to the workers. Returns the view of the binding when the workers have it.
     pub(crate) fn bound(
         &mut self,
         (id, change): (BindingId, PluginChange),
@@ -100,12 +102,12 @@ impl Gates<'_> {
             unreached: is_for_groups(&bound.filter).then(|| UNREACHED.to_owned()),
             ..show::binding(id, bound, &Counts::default(), self.model)
         };
-        let missing = || ControlError::System("internal error: the new filter has no view".into());
+        let missing = || ControlError::System("internal error: the new filter can't be found".into());
         self.model.plugins.binding(id).map(view).ok_or_else(missing)
     }
 
-    /// Returns the filters that shadow a binding, empty if it can win; `None` if the gate has too many
-    /// filters to compare.
+    /// Returns the filters that shadow a binding; an empty list if the binding can win. Returns `None` if the
+    /// gate has too many filters to compare.
     fn shadowed_by(&self, id: BindingId, gate: GateId) -> Option<Vec<NamedFilterView>> {
         let filters = self.tables.table(gate)?.filters();
         if filters.len() > MOST_COMPARED {
@@ -122,14 +124,13 @@ impl Gates<'_> {
         Some(bindings.into_iter().filter_map(|id| named(id, self.model)).collect())
     }
 
-    /// Whether a gate uses another kind of table than configured, because it has too many filters for the
-    /// configured kind.
+    /// Whether a gate has too many filters for the configured kind of table, and so uses another kind.
     fn has_moved(&self, gate: GateId) -> bool {
         self.tables.table(gate).is_some_and(|table| table.moved().is_some())
     }
 
-    /// Logs that a gate has too many filters for the configured kind of table. Does nothing if this was
-    /// `known` before the change.
+    /// Logs that a gate has too many filters for the configured kind of table. Does nothing if `known` is
+    /// true: the gate already had too many before the change.
     fn say_moved(&self, gate: GateId, known: bool) {
         if let Some(why) = self.tables.table(gate).filter(|_| !known).and_then(GateTable::moved) {
             tracing::warn!(gate = self.model.plugins.gate_name(gate), "{why}");

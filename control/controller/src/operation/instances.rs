@@ -15,7 +15,7 @@ use crate::view::InstanceView;
 use crate::workers::ask::Ask;
 use crate::{ControlError, show};
 
-/// Name of this request in refusals.
+/// Noun for a control message in the texts of refusals.
 const MESSAGE: &str = "a control message";
 
 /// Lists all instances.
@@ -61,9 +61,9 @@ impl Operation for CreateInstance {
     type Kind = Change;
 
     /// # Errors
-    /// Returns an error for an unknown plugin, a name in use, or an invalid setting. Returns
-    /// [`ControlError::Forbidden`] for a role below `admin`, if the plugin is a shared object with an
-    /// instance in quarantine. Nothing has changed then.
+    /// Returns an error for an unknown plugin, a name in use, or an invalid setting. For a role below
+    /// `admin`, returns [`ControlError::Forbidden`] if the plugin is a shared object and another instance of
+    /// it is in quarantine. Nothing has changed then.
     async fn carry_out(self, router: &Changing) -> Result<InstanceView, ControlError> {
         let Self { plugin, name, settings } = self;
         let mut inner = router.to_change()?;
@@ -72,8 +72,8 @@ impl Operation for CreateInstance {
     }
 }
 
-/// Changes settings of an instance while packets pass through it. The instance keeps its state if its plugin
-/// can save and restore state.
+/// Changes settings of an instance while packets pass through the instance. The instance keeps its state if
+/// the plugin can save and restore state.
 #[derive(Clone, Debug)]
 pub struct SetInstance {
     /// Name of the instance.
@@ -111,8 +111,8 @@ impl Operation for RenameInstance {
     const TAKES_MEMORY: bool = false;
 
     /// # Errors
-    /// Returns an error for an unknown instance, an invalid name, or a name in use. Returns
-    /// [`ControlError::Forbidden`] for a role below `admin` if the new name is in quarantine, or the instance
+    /// Returns an error for an unknown instance, an invalid name, or a name in use. For a role below `admin`,
+    /// returns [`ControlError::Forbidden`] in two cases: the new name has a quarantine entry, or the instance
     /// is in quarantine and belongs to a shared object.
     async fn carry_out(self, router: &Changing) -> Result<InstanceView, ControlError> {
         let (name, to) = (self.name.as_str(), self.to.as_str());
@@ -123,7 +123,8 @@ impl Operation for RenameInstance {
         let plugin = inner.model.plugins.plugin_of(to)?.name();
         if let Err(error) = inner.model.repository.quarantine_mut().rename(name, plugin, to) {
             inner.model.plugins.instance_registry_mut().rename(to, name)?;
-            return Err(ControlError::system("store the new name of the quarantined instance", error));
+            let what = format!("store the new name {to:?} of the quarantined instance {name:?}");
+            return Err(ControlError::system(&what, error));
         }
         rename_instance(&mut inner.model.placements, name, to);
         inner.supervision.tell_names(&inner.model.plugins, &inner.workers);
@@ -131,8 +132,8 @@ impl Operation for RenameInstance {
     }
 }
 
-/// Removes the bindings of an instance and frees it. If the caller is an admin, also releases it from
-/// quarantine. For other roles, an instance of a shared object stays in quarantine.
+/// Removes the bindings of an instance and frees the instance. If the caller is an admin, also releases the
+/// instance from quarantine. For other roles, an instance of a shared object keeps its quarantine entry.
 #[derive(Clone, Debug)]
 pub struct FreeInstance {
     /// Name of the instance.
@@ -171,9 +172,9 @@ impl Operation for ControlInstance {
     const NO_INVERSE: &'static str = "the instance's state is its plugin's";
 
     /// # Errors
-    /// Returns an error for an unknown instance or message, or if the instance refuses the message. Returns
-    /// [`ControlError::Forbidden`] for a role below `admin` if the instance is in quarantine and belongs to a
-    /// shared object.
+    /// Returns an error for an unknown instance or message, or if the instance refuses the message. For a
+    /// role below `admin`, returns [`ControlError::Forbidden`] if the instance is in quarantine and belongs
+    /// to a shared object.
     async fn carry_out(self, acting: &Acting) -> Result<Value, ControlError> {
         let Self { instance, message: name, arguments } = self;
         let message = Message { name, arguments };
@@ -191,8 +192,8 @@ impl Operation for ControlInstance {
     }
 }
 
-/// Sends the host companion of an instance a control message and gets its reply. The call may take one
-/// second; the reply takes longer if other companions run at the same time.
+/// Sends the host companion of an instance a control message and gets its reply. The companion's call may
+/// take one second. The reply comes later if other companions run at the same time.
 #[derive(Clone, Debug)]
 pub struct ControlHostCompanion {
     /// Name of the instance.

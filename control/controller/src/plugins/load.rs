@@ -42,14 +42,14 @@ pub(crate) fn repository(
     Ok(Repository::new(Trust::new(keys, unsigned), memory))
 }
 
-/// Contents of a plugin file and its signature file. Each file is read only once, so that the checked bytes
-/// and the loaded bytes are the same.
+/// Contents of a plugin file and of its signature file. Each file is read only once, so the loaded bytes are
+/// the bytes that were checked.
 struct PluginFile {
     module: Vec<u8>,
     signature: Option<Vec<u8>>,
 }
 
-/// Plugin that is compiled, or loaded as a shared object, and its signer.
+/// Loaded plugin, which is a compiled module or a shared object, and the plugin's signer.
 pub(crate) struct Loaded {
     pub plugin: Arc<dyn Plugin>,
     pub origin: Origin,
@@ -57,7 +57,7 @@ pub(crate) struct Loaded {
     pub companion_origin: Option<Origin>,
 }
 
-/// Admitted versions of a plugin, and of its host companion if it has one.
+/// Admitted version of a plugin, and of its host companion if the plugin has one.
 pub(crate) struct Admissions {
     own: Admission,
     companion: Option<Admission>,
@@ -68,7 +68,8 @@ pub(crate) struct Admissions {
 pub(crate) struct Admitted {
     pub trust: Arc<Trust>,
     pub shared_objects: SharedObjects,
-    /// Whether plugins run. In a plan they don't, and only the manifest of a shared object is read.
+    /// Whether loaded plugins will run. In a plan they don't, so only the manifest of a shared object is
+    /// read.
     pub runs: bool,
 }
 
@@ -99,13 +100,13 @@ impl Part {
     }
 }
 
-/// Function that decides whether to load a plugin, by the manifest and signer of a part. It is called for all
-/// parts before any code of a shared object runs.
+/// Function that decides whether a plugin may be loaded. It is called with the manifest and the signer of
+/// each part, before any code of a shared object runs.
 pub(crate) type Admit<'a> = &'a dyn Fn(Part, &Manifest, Origin) -> Result<(), ControlError>;
 
 /// Loads a plugin file: checks it, then compiles it or loads it as a shared object, depending on its first
-/// bytes. Parses no file without a trusted signer, and runs no code that `admit` refuses. `upgraded` is
-/// called with the result of the optimised compilation, when this ends.
+/// bytes. Parses no file without a trusted signer, and runs no code that `admit` refuses. When the optimised
+/// compilation ends, calls `upgraded` with the result.
 pub(crate) fn load(
     compiler: &Compiler,
     admitted: &Admitted,
@@ -119,8 +120,8 @@ pub(crate) fn load(
         Ok(loaded.plugin)
     };
     load_by(admitted, path, admit, compile, |module| {
-        // A companion doesn't switch to its optimised code while it runs. Only instances created later use
-        // it.
+        // A running companion keeps its code when the optimised code is ready. Only companions created later
+        // use the optimised code.
         let loaded = compiler.load(module, |_, _| ()).map_err(|error| error.to_string())?;
         Ok(loaded.plugin)
     })
@@ -144,9 +145,9 @@ fn module_manifest(module: &[u8]) -> Result<Manifest, String> {
     wasm::inspect(module).map(|inspected| inspected.manifest).map_err(|error| error.to_string())
 }
 
-/// Checks a plugin file, and the file of its host companion. Then compiles the companion by
-/// `compile_companion`, and a plugin that is a module by `compile`. A plugin that is a shared object is
-/// loaded last, because loading runs its constructors.
+/// Checks a plugin file, and the file of its host companion. Then compiles the companion with
+/// `compile_companion`. Last, compiles the plugin with `compile`, or loads it if it is a shared object,
+/// because loading runs the constructors of a shared object.
 fn load_by(
     admitted: &Admitted,
     path: &str,
@@ -178,8 +179,8 @@ fn load_by(
     Ok(Loaded { plugin, companion_origin: Some(companion.origin), ..loaded })
 }
 
-/// Refuses a new plugin whose name is in use, and a downgrade. Needs only the manifest, so no code of the
-/// plugin has run.
+/// Refuses a new plugin whose name is in use, and a downgrade. It needs only the manifest, so it can refuse
+/// before any code of the plugin runs.
 pub(crate) fn admit_new(
     model: &Model,
     part: Part,
@@ -193,8 +194,8 @@ pub(crate) fn admit_new(
     admit_version(model, part, manifest, origin, new)
 }
 
-/// Refuses a downgrade of a plugin or its host companion. Needs only the manifest, so no code of the plugin
-/// has run.
+/// Refuses a downgrade of a plugin or its host companion. It needs only the manifest, so it can refuse before
+/// any code of the plugin runs.
 pub(crate) fn admit_version(
     model: &Model,
     part: Part,
@@ -248,7 +249,7 @@ pub(crate) fn remember(model: &mut Model, admitted: &Admissions) -> Result<Vec<R
     Ok(all)
 }
 
-/// Removes the stored versions of a plugin that finally was not loaded.
+/// Removes the stored versions of a plugin whose loading failed after they were stored.
 pub(crate) fn take_back(model: &mut Model, all: Vec<Remembered>) {
     for remembered in all {
         if let Err(error) = model.repository.take_back(remembered) {
@@ -321,7 +322,8 @@ impl PluginFile {
         Ok(Self { module, signature })
     }
 
-    /// Checks the signature, reads the manifest by `manifest`, and compares both. Runs no code of the plugin.
+    /// Checks the signature, reads the manifest with the function `manifest`, and compares both. Runs no code
+    /// of the plugin.
     fn examine(
         &self,
         admitted: &Admitted,
@@ -334,8 +336,8 @@ impl PluginFile {
         Ok(Examined { manifest, origin })
     }
 
-    /// Compiles a module by `compile`, or loads a shared object. If plugins don't run, reads only the
-    /// manifest of a shared object.
+    /// Compiles a module with the function `compile`, or loads a shared object. If plugins don't run, reads
+    /// only the manifest of a shared object.
     fn load(
         &self,
         admitted: &Admitted,
@@ -362,7 +364,7 @@ fn read(path: &Path, most: usize) -> Result<Vec<u8>, Error> {
     let kind = file.metadata()?;
     // Reading a device or FIFO may never end, or never return data.
     if !kind.is_file() {
-        return Err(Error::other("it is no regular file"));
+        return Err(Error::other("it is not a regular file"));
     }
     let too_long = |bytes: u64| Error::other(format!("it has {bytes} bytes, and the limit is {most}"));
     if kind.len() > most as u64 {

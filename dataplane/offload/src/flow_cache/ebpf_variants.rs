@@ -20,15 +20,15 @@ use crate::bpf::longest_path::longest_path;
 use crate::bpf::mapped_map::MappedMap;
 use crate::bpf::object::{self, map_mut};
 
-/// Programs of an eBPF variant, for frames of one buffer and of several buffers. Beside each is the map
-/// through which port programs call it.
+/// Programs of an eBPF variant: for frames of one buffer, and for frames of several buffers. The second name
+/// of each pair is the map through which port programs call the program.
 const PROGRAMS: [(&str, &str); 2] =
     [("millrace_variant", "variants"), ("millrace_variant_sg", "variants_sg")];
 const WORD: usize = size_of::<u64>();
 /// Alignment in bytes of the entries in the counter map.
 const LINE: usize = 64;
 
-/// eBPF variant of a plugin, as it comes with the plugin.
+/// eBPF variant of a plugin, as the plugin's file contains it.
 #[derive(Clone, Copy, Debug)]
 pub struct VariantObject<'a> {
     /// Object file (ELF).
@@ -41,7 +41,7 @@ pub struct VariantObject<'a> {
     pub most_instructions: u32,
 }
 
-/// eBPF variant that the kernel has verified and that programs call, for one instance.
+/// eBPF variant of one instance's plugin. The kernel has verified it, and the port programs can call it.
 pub struct LoadedVariant {
     place: u16,
     instructions: u32,
@@ -81,13 +81,14 @@ pub struct VariantMaps {
     settings: MappedMap,
     words: usize,
     counters: MappedMap,
-    /// Bytes from the counters of one processor to those of the next.
+    /// Distance in bytes between the counters of two successive processors.
     stride: usize,
     processors: usize,
 }
 
 impl VariantMaps {
-    /// Returns a number that no other such memory of this process has, and that isn't 0.
+    /// Returns the number of this memory, which isn't 0. No other memory of an eBPF variant in this process
+    /// has the same number.
     pub fn id(&self) -> u64 {
         self.id
     }
@@ -116,12 +117,13 @@ impl VariantMaps {
 
 impl FlowCache {
     /// Loads the eBPF variant of a plugin for an instance. From then on, the XDP programs of ports can call
-    /// it by its number.
+    /// the variant by its number.
     ///
     /// # Errors
     /// [`OffloadError::Variant`] if the object file is invalid, has a loop or takes too many instructions.
-    /// Also if the kernel's verifier refuses it, or 256 variants are loaded already. [`OffloadError::Map`] if
-    /// the kernel refuses the entry. In each case nothing stays loaded.
+    /// Also if the kernel's verifier refuses the program, or 256 variants are loaded already.
+    /// [`OffloadError::Map`] if the kernel refuses the map entry for the variant. After an error, no part of
+    /// the variant stays loaded.
     pub fn load_variant(&mut self, variant: VariantObject<'_>) -> Result<LoadedVariant, OffloadError> {
         let instructions = check(variant)?;
         let place = self.variants.iter().position(|taken| !taken);
@@ -151,8 +153,8 @@ impl FlowCache {
         Ok(LoadedVariant { place: place as u16, instructions, memory: Arc::new(memory), _object: object })
     }
 
-    /// Unloads an eBPF variant. Programs no longer call it, and packets of entries that refer to it are
-    /// punted to the worker. Its number may be reused at once, so no entry in use may refer to it.
+    /// Unloads an eBPF variant. From then on, packets of entries that refer to the variant are punted to the
+    /// worker. The variant's number may be reused at once, so no entry in use may refer to it.
     pub fn unload_variant(&mut self, variant: LoadedVariant) {
         let place = usize::from(variant.place);
         self.clear_variant(place);
@@ -211,8 +213,11 @@ fn check(variant: VariantObject<'_>) -> Result<u32, OffloadError> {
     let mut most = 0;
     for (program, _) in PROGRAMS {
         let longest = longest_path(variant.object, program);
-        let (instructions, loops) = longest
-            .ok_or_else(|| refused(format!("program {program} is not in the object file, or never ends")))?;
+        let (instructions, loops) = longest.ok_or_else(|| {
+            refused(format!(
+                "program {program} is missing from the object file, or none of its paths reaches an exit"
+            ))
+        })?;
         if loops > 0 {
             return Err(refused(format!(
                 "program {program} has a loop: unroll the loop, so that its instructions can be counted"

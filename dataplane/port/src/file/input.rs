@@ -26,7 +26,7 @@ pub(crate) fn open_input(path: &Path) -> io::Result<File> {
 }
 
 fn not_regular() -> io::Error {
-    refused("it is no regular file; name a recording")
+    refused("not a regular file; give the path of a capture file (pcap or pcapng)")
 }
 
 #[cfg(test)]
@@ -57,10 +57,10 @@ mod tests {
         nix::unistd::mkfifo(&pipe, nix::sys::stat::Mode::S_IRWXU).unwrap();
         let files = [
             (link.clone(), "symbolic link"),
-            (pipe, "no regular file"),
-            (folder.clone(), "no regular file"),
-            (PathBuf::from("/dev/zero"), "no regular file"),
-            (PathBuf::from("/dev/null"), "no regular file"),
+            (pipe, "not a regular file"),
+            (folder.clone(), "not a regular file"),
+            (PathBuf::from("/dev/zero"), "not a regular file"),
+            (PathBuf::from("/dev/null"), "not a regular file"),
         ];
         for (path, why) in files {
             let (done, refused) = std::sync::mpsc::channel();

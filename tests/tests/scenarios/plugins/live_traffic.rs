@@ -84,7 +84,7 @@ fn invalid_plugin_is_refused_and_changes_nothing() {
     }
     let pipe = line.write("pipe", "").with_file_name("pipe.wasm");
     line.r.run(&format!("mkfifo {}", pipe.display()));
-    router.try_ask(&["plugin", "load", pipe.to_str().unwrap()]).assert_refused(1, &["no regular file"]);
+    router.try_ask(&["plugin", "load", pipe.to_str().unwrap()]).assert_refused(1, &["not a regular file"]);
     router.try_ask(&["plugin", "unload", "nul"]).assert_refused(1, &["did you mean \"null\"?"]);
     assert_eq!(router.json(&["plugin", "list"]), before);
 }

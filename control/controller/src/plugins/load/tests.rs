@@ -42,7 +42,8 @@ struct Bench {
 }
 
 impl Bench {
-    /// Creates a bench that trusts its own key. `more` holds further lines of its configuration.
+    /// Creates a bench whose model trusts the bench's own signing key. `more` holds further lines of the
+    /// model's configuration.
     fn new(test: &str, more: &str) -> Self {
         let folder = std::env::temp_dir().join(format!("millrace-load-{test}-{}", std::process::id()));
         fs::create_dir_all(&folder).unwrap();
@@ -216,7 +217,8 @@ fn file_replaced_after_reading_changes_nothing() {
     let examined = file.examine(&admitted, module_manifest).ok().unwrap();
     let loaded = file.load(&admitted, examined.origin, |module| bench.compile(module)).ok().unwrap();
     assert_eq!(loaded.plugin.name(), "a");
-    // Combines the module and the signature of two versions of the file. The check refuses them.
+    // Combines the module of one version of the file with the signature of another version. The check refuses
+    // this pair.
     let mut mixed = PluginFile::read(Path::new(&path)).unwrap();
     mixed.module = file.module;
     assert!(mixed.examine(&admitted, module_manifest).err().unwrap().contains("does not match"));
@@ -227,8 +229,8 @@ fn only_regular_files_of_a_bounded_size_are_read() {
     let bench = Bench::new("kinds", "");
     let refused = |path: &str| PluginFile::read(Path::new(path)).err().unwrap();
     let folder = bench.folder.display().to_string();
-    assert!(refused(&folder).contains("no regular file"));
-    assert!(refused("/dev/zero").contains("no regular file"));
+    assert!(refused(&folder).contains("not a regular file"));
+    assert!(refused("/dev/zero").contains("not a regular file"));
     assert!(refused(&format!("{folder}/none.wasm")).contains("No such file"));
     let path = bench.write("a.wasm", b"x");
     bench.write("a.wasm.minisig", &[b'x'; MOST_SIGNATURE + 1]);
