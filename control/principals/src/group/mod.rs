@@ -1,0 +1,250 @@
+//! Control group of a principal, or of some threads of the router.
+
+mod branch;
+mod realtime;
+mod settings;
+mod usage;
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Instant;
+
+use nix::unistd::Pid;
+
+use crate::controller::{Controller, Version};
+use crate::directory::{REMOVAL, create};
+use crate::error::GroupError;
+use crate::files::write;
+use crate::limits::Limits;
+use crate::machine::Machine;
+use crate::name::ROUTER;
+pub(crate) use branch::Branch;
+pub(crate) use realtime::RUNTIME;
+pub use realtime::RealtimeShare;
+pub use usage::Usage;
+
+/// Members of a group.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Members {
+    /// Processes of a principal, with all resources.
+    Processes,
+    /// Threads of this process, with processor time alone: the kernel accounts the other resources of a
+    /// thread to its process.
+    Threads,
+}
+
+impl Members {
+    fn noun(self) -> &'static str {
+        match self {
+            Self::Processes => "processes",
+            Self::Threads => "threads",
+        }
+    }
+
+    /// Whether groups with such members use the controller.
+    fn use_controller(self, controller: Controller) -> bool {
+        self == Self::Processes || matches!(controller, Controller::Cpu | Controller::CpuAccounting)
+    }
+}
+
+/// Control group, with a directory in each hierarchy that it uses. Dropping it removes the group as
+/// [`remove`](Self::remove) does, without reporting errors.
+#[derive(Debug)]
+pub struct Group {
+    name: String,
+    members: Members,
+    machine: Arc<Machine>,
+    /// Empty after the removal.
+    branches: Vec<Branch>,
+}
+
+impl Group {
+    /// Creates a group below a router's group. The caller has checked the name.
+    ///
+    /// # Errors
+    /// A directory exists already or can't be created.
+    pub(crate) fn create(
+        machine: &Arc<Machine>,
+        name: &str,
+        members: Members,
+        parents: &[Branch],
+    ) -> Result<Self, GroupError> {
+        let mut group =
+            Self { name: name.to_owned(), members, machine: machine.clone(), branches: Vec::new() };
+        for parent in parents {
+            let mut branch = parent.clone();
+            branch.controllers.retain(|controller| members.use_controller(*controller));
+            if branch.controllers.is_empty() {
+                continue;
+            }
+            if members == Members::Threads {
+                branch = branch.child(Path::new(ROUTER));
+                create(&branch.path)?;
+            }
+            let branch = branch.child(Path::new(name));
+            match fs::create_dir(&branch.path) {
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+                    return Err(GroupError::Exists { path: branch.path });
+                }
+                result => result.map_err(GroupError::file("create", &branch.path))?,
+            }
+            group.branches.push(branch.clone());
+            if members == Members::Threads && branch.version == Version::V2 {
+                make_threaded(&branch)?;
+            }
+        }
+        Ok(group)
+    }
+
+    /// Returns the name of the group.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Returns the kind of members.
+    pub fn members(&self) -> Members {
+        self.members
+    }
+
+    /// Returns the directories of the group, one per hierarchy; none after its removal.
+    pub fn directories(&self) -> impl Iterator<Item = &Path> {
+        self.branches.iter().map(|branch| branch.path.as_path())
+    }
+
+    /// Returns the files that a process joins the group by: it writes its process id to each. See
+    /// [`Launch::by_files`](crate::Launch::by_files).
+    ///
+    /// # Errors
+    /// The group holds threads, or was removed.
+    pub fn join_files(&self) -> Result<Vec<PathBuf>, GroupError> {
+        self.require(Members::Processes)?;
+        self.require_present()?;
+        Ok(self.branches.iter().map(|branch| branch.file("cgroup.procs")).collect())
+    }
+
+    /// Sets all limits. If the kernel refuses a limit, restores the earlier limits.
+    ///
+    /// # Errors
+    /// A limited resource has no usable controller, or the kernel refuses a value. A memory limit below the
+    /// memory in use is refused in version 1; in version 2 the kernel kills processes of the group.
+    pub fn set(&mut self, limits: &Limits) -> Result<(), GroupError> {
+        self.require_present()?;
+        settings::apply(&settings::of(limits, self)?)
+    }
+
+    /// Lets threads of the group run with a real-time policy for a share of each processor's time. A kernel
+    /// with such shares (`CONFIG_RT_GROUP_SCHED`) refuses the policies to groups without a share, as every
+    /// new group is. Version 2 has no shares, and other kernels need none: there this sets nothing.
+    ///
+    /// # Errors
+    /// The share exceeds the rest of the share of the group in which the router was started.
+    pub fn allow_realtime(&mut self, share: RealtimeShare) -> Result<(), GroupError> {
+        let branch = self.branch(Controller::Cpu).filter(|branch| branch.version == Version::V1);
+        branch
+            .map_or(Ok(()), |branch| settings::apply(&realtime::settings(&branch.path, &branch.home, share)?))
+    }
+
+    /// Moves a process with all its threads into the group.
+    ///
+    /// # Errors
+    /// The process has ended, may not be moved, or the group holds threads. The process is then in the group
+    /// in which the router was started.
+    pub fn add_process(&self, process: Pid) -> Result<(), GroupError> {
+        self.require(Members::Processes)?;
+        self.add("process", process, "cgroup.procs")
+    }
+
+    /// Moves a thread of this process into the group.
+    ///
+    /// # Errors
+    /// The thread has ended, or the group holds processes. In version 1 a thread with a real-time policy
+    /// needs a share first ([`allow_realtime`](Self::allow_realtime)).
+    pub fn add_thread(&self, thread: Pid) -> Result<(), GroupError> {
+        self.require(Members::Threads)?;
+        self.add("thread", thread, "cgroup.threads")
+    }
+
+    fn add(&self, member: &'static str, id: Pid, file: &'static str) -> Result<(), GroupError> {
+        self.require_present()?;
+        for (index, branch) in self.branches.iter().enumerate() {
+            let file = match branch.version {
+                Version::V1 if file == "cgroup.threads" => "tasks",
+                _ => file,
+            };
+            if let Err(source) = write(&branch.file(file), &id.to_string()) {
+                // A member in some hierarchies only would have only some limits.
+                for branch in self.branches.iter().take(index) {
+                    let _ = write(&branch.home.join(file), &id.to_string());
+                }
+                let path = branch.path.clone();
+                return Err(GroupError::Join { member, id: id.as_raw(), path, source });
+            }
+        }
+        Ok(())
+    }
+
+    fn require(&self, given: Members) -> Result<(), GroupError> {
+        if self.members == given {
+            return Ok(());
+        }
+        let path = self.directories().next().map_or_else(|| PathBuf::from(&self.name), Path::to_owned);
+        Err(GroupError::Members { path, holds: self.members.noun(), given: given.noun() })
+    }
+
+    fn require_present(&self) -> Result<(), GroupError> {
+        match self.branches.iter().any(|branch| branch.path.is_dir()) {
+            true => Ok(()),
+            false => Err(GroupError::Removed { name: self.name.clone() }),
+        }
+    }
+
+    /// Returns the usage of the group since its creation.
+    ///
+    /// # Errors
+    /// The group was removed.
+    pub fn usage(&self) -> Result<Usage, GroupError> {
+        self.require_present()?;
+        Ok(usage::of(&self.branches))
+    }
+
+    /// Removes the group. Its processes move to the group in which the router was started, in version 2 to
+    /// the router's own group. Waits for at most [`REMOVAL`]. Does nothing if the group was removed before.
+    ///
+    /// # Errors
+    /// A process can't be moved. The group can be removed again later.
+    pub fn remove(&mut self) -> Result<(), GroupError> {
+        let deadline = Instant::now() + REMOVAL;
+        let mut result = Ok(());
+        self.branches.retain(|branch| match branch.remove(deadline) {
+            Ok(()) => false,
+            Err(error) => {
+                result = Err(error);
+                true
+            }
+        });
+        result
+    }
+
+    /// Returns the branch in the hierarchy of a controller.
+    fn branch(&self, controller: Controller) -> Option<&Branch> {
+        self.branches.iter().find(|branch| branch.has(controller))
+    }
+}
+
+impl Drop for Group {
+    fn drop(&mut self) {
+        let _ = self.remove();
+    }
+}
+
+/// Makes a new version-2 group a group of threads, and enables processor time there. The parent, the group of
+/// the router's processes, may have processes in spite of its child groups, since they hold only threads.
+fn make_threaded(branch: &Branch) -> Result<(), GroupError> {
+    let kind = branch.file("cgroup.type");
+    write(&kind, "threaded").map_err(GroupError::file("write", &kind))?;
+    let Some(parent) = branch.path.parent().filter(|_| branch.has(Controller::Cpu)) else { return Ok(()) };
+    let enabled = parent.join("cgroup.subtree_control");
+    write(&enabled, "+cpu").map_err(GroupError::file("write", &enabled))
+}
