@@ -4,7 +4,8 @@
 //! the control group of one running router, below the group in which the router was started. It contains a
 //! [`Group`] for each principal. A group has [`Limits`] and reports its [`Usage`]. It holds either processes
 //! of a principal, which [`Launch`] starts, or threads of the router itself ([`Members`]). [`ThreadSettings`]
-//! bind threads to processors and set their scheduling policy.
+//! bind threads to processors and set their scheduling policy. [`isolation`] lists, for `millrace doctor`,
+//! the isolation that this machine can give.
 //!
 //! ```text
 //! OWN                          group in which the router was started, one per hierarchy
@@ -28,10 +29,12 @@ mod directory;
 mod error;
 mod files;
 mod group;
+mod isolation;
 mod launch;
 mod limits;
 mod machine;
 mod name;
+mod processor_times;
 mod router_group;
 mod thread;
 
@@ -42,8 +45,10 @@ pub use controller::{Controller, Obstacle, Version};
 pub use directory::REMOVAL;
 pub use error::GroupError;
 pub use group::{Group, Members, RealtimeShare, Usage};
+pub use isolation::{Finding, Verdict, isolation};
 pub use launch::Launch;
 pub use limits::{CpuLimit, CpuWeight, LimitError, Limits};
 pub use machine::{ControllerState, Machine, Place};
+pub use processor_times::{ProcessorTimes, processor_times, read_processor_times};
 pub use router_group::RouterGroup;
 pub use thread::{Policy, Processor, ThreadError, ThreadSettings};
