@@ -60,11 +60,25 @@ impl Launch {
         Ok(self)
     }
 
+    /// Runs the command in place of this process. Returns only if that fails.
+    #[must_use]
+    pub fn replace(self) -> GroupError {
+        let (mut command, path) = self.prepared();
+        let source = command.exec();
+        failed(&command, path, source)
+    }
+
     /// Starts the command. Its owner waits for the returned child; dropping the child doesn't end it.
     ///
     /// # Errors
     /// The program can't be run, or the kernel refuses the group, for example because it was removed.
     pub fn start(self) -> Result<Child, GroupError> {
+        let (mut command, path) = self.prepared();
+        command.spawn().map_err(|source| failed(&command, path, source))
+    }
+
+    /// Returns the command, which joins the group before it runs the program, and the group's directory.
+    fn prepared(self) -> (Command, PathBuf) {
         let Self { mut command, mut files, path, processors } = self;
         let prepare = move || {
             Policy::Other { nice: 0 }.set(Pid::from_raw(0)).or_else(ignore_refusal)?;
@@ -77,11 +91,13 @@ impl Launch {
         // SAFETY: between fork and exec the closure only makes system calls on open files and on itself; it
         // doesn't allocate or lock.
         unsafe { command.pre_exec(prepare) };
-        command.spawn().map_err(|source| {
-            let program = command.get_program().to_string_lossy().into_owned();
-            GroupError::Start { program, path, source }
-        })
+        (command, path)
     }
+}
+
+fn failed(command: &Command, path: PathBuf, source: io::Error) -> GroupError {
+    let program = command.get_program().to_string_lossy().into_owned();
+    GroupError::Start { program, path, source }
 }
 
 /// Accepts the refusal to a caller without privileges, whose nice value is above 0: it may not lower the
