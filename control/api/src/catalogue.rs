@@ -7,6 +7,7 @@ mod filters;
 mod flows;
 mod gates;
 mod plugins;
+mod principals;
 mod queues;
 mod router;
 mod routes;
@@ -130,6 +131,7 @@ pub(crate) fn catalogue() -> Vec<Resource> {
         gates::gates(),
         queues::schedulers(),
         queues::queues(),
+        principals::principals(),
         configurations::configurations(),
         configurations::revisions(),
     ];

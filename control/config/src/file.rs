@@ -44,6 +44,7 @@ impl Rest {
         left_out.leave_out("bind", &mut config.bind, wrong);
         left_out.leave_out("filter", &mut config.filter, wrong);
         left_out.leave_out("place", &mut config.place, wrong);
+        left_out.leave_out("principal", &mut config.principal, wrong);
         config.origin = Origin::of_rest(origin, text, left_out);
         config
     }

@@ -27,18 +27,20 @@ pub use check::{MOST_PLACED_COMPARISONS, MOST_PLACEMENTS};
 pub use origin::error::{ConfigError, ConfigErrors, Place};
 pub use origin::{Origin, Step};
 pub use schema::api::{Api, Role};
+pub use schema::principal::{CpuLimit, CpuShare, MemoryLimit};
 pub use schema::scheduler::{
     DelayTime, FlowQueue, HostOutput, LengthUnit, Manage, Scheduler, SchedulerKind, SchedulerNode,
 };
 pub use schema::{
     Bind, Boot, Budget, Config, ControlPlane, Device, Filter, Forwarding, Gate, GateTable, Impair, Instance,
     Neighbour, OnDeath, OnFault, Placeable, Placement, PlacementLevel, Plugin, Plugins, PollMode, Port,
-    PortKind, ReversePath, Route, RouteKind, Router, SharedObjects, Unsigned, Watchdog,
+    PortKind, Principal, ReversePath, Route, RouteKind, Router, SharedObjects, Unsigned, Watchdog,
 };
 pub use values::action::{FilterAction, Policing, WayOut};
 pub use values::flow::one_flow;
 pub use values::overhead::Overhead;
 pub use values::quantity::{Bits, CurveText, Length, QueueSize, Size, Time};
+pub use values::share::{ByteRate, ProcessorShare};
 pub use values::{InputWeight, Named, Text, VlanIds, Written};
 
 impl Config {

@@ -1,7 +1,7 @@
 //! Normal form of configurations: equivalent configurations become equal.
 
 use crate::schema::scheduler::Scheduler;
-use crate::schema::{Bind, Config, Filter, Gate, GateTable, OnDeath, OnFault, Port, Router};
+use crate::schema::{Bind, Config, Filter, Gate, GateTable, OnDeath, OnFault, Port, Principal, Router};
 use crate::values::action::FilterAction;
 use crate::values::{Named, Text};
 
@@ -29,6 +29,9 @@ impl Config {
         self.filter = filters;
         for place in &mut self.place {
             place.flow = Text::of(place.flow.value().clone());
+        }
+        for principal in &mut self.principal {
+            principal.weight = principal.weight.filter(|weight| *weight != Principal::USUAL_WEIGHT);
         }
         self
     }

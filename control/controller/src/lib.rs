@@ -35,6 +35,7 @@ mod plan;
 mod planning;
 mod plugins;
 mod ports;
+mod principals;
 mod request;
 mod router;
 mod routes;
@@ -45,6 +46,8 @@ mod start;
 pub mod view;
 mod workers;
 
+/// Settings of a principal that owns resources.
+pub use millrace_config::Principal as PrincipalSettings;
 pub use millrace_config::{Role, SchedulerNode};
 pub use millrace_store::{AuditEntry, AuditLog, Outcome, Revision, Store, Who, Written};
 pub use millrace_telemetry::{Event, EventKind, EventPage, EventQuery, Severity, utc};

@@ -53,6 +53,15 @@ impl PortPlan {
     }
 }
 
+/// Configured settings that only a restart changes.
+#[derive(Clone, Debug)]
+pub(crate) struct Fixed {
+    /// Settings that apply to all plugin files.
+    pub plugins: millrace_config::Plugins,
+    /// Configuration of the HTTP API.
+    pub api: millrace_config::Api,
+}
+
 /// Router that a configuration describes.
 #[derive(Clone, Debug)]
 pub(crate) struct Model {
@@ -67,10 +76,10 @@ pub(crate) struct Model {
     pub router: millrace_config::Router,
     /// Configured control-plane policing.
     pub control_plane: millrace_config::ControlPlane,
-    /// Configured settings that apply to all plugin files.
-    pub plugin_settings: millrace_config::Plugins,
-    /// Configuration of the HTTP API.
-    pub api: millrace_config::Api,
+    /// Settings that only a restart changes.
+    pub fixed: Fixed,
+    /// Principals in the order of their addition.
+    pub principals: Vec<millrace_config::Principal>,
     /// Plugin files by plugin name, in load order.
     pub files: Vec<(&'static str, millrace_config::Plugin)>,
     pub plugins: Plugins,

@@ -15,6 +15,7 @@ use crate::ControlError;
 use crate::error::Unplannable;
 use crate::model::{Model, PortPlan};
 use crate::ports::kernel_settings::complete;
+use crate::principals::check_shares;
 use crate::show;
 use crate::start::{findings, is_serious, kernel_links, start_mirror};
 
@@ -67,6 +68,7 @@ pub struct PortPlanView {
 /// no error here; the plan lists them.
 pub async fn plan(config: &Config) -> Result<Plan, ControlError> {
     let mut model = Model::planned(config)?;
+    check_shares(config)?;
     look_at_files(config)?;
     let mut plan = Plan::default();
     if model.ports.iter().any(PortPlan::is_kernel) {

@@ -18,7 +18,7 @@ use crate::model::placements::Placed;
 use crate::model::ports::plan_ports;
 use crate::model::schedulers::Schedulers;
 use crate::model::schedulers::tree::{Part, Unplanned};
-use crate::model::{Model, Plugins, PortPlan, options, table_kind};
+use crate::model::{Fixed, Model, Plugins, PortPlan, options, table_kind};
 use crate::plugins::built_in::{built_in_plugins, test_plugins};
 use crate::plugins::load::{Admitted, admit_new, enter, log, repository};
 use crate::plugins::loader::Loader;
@@ -57,8 +57,8 @@ impl Model {
             placements: config.place.iter().map(Placed::of).collect(),
             router: config.router.clone(),
             control_plane: config.control_plane.clone(),
-            plugin_settings: config.plugins.clone(),
-            api: config.api.clone(),
+            fixed: Fixed { plugins: config.plugins.clone(), api: config.api.clone() },
+            principals: config.principal.clone(),
             files: Vec::new(),
             plugins: Plugins::new(),
             repository: repository(&config.plugins, memory)?,

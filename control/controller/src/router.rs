@@ -26,6 +26,7 @@ use crate::observe::counters::Counters;
 use crate::plugins::Plugins;
 use crate::ports::device::KernelOptions;
 use crate::ports::devices::Devices;
+use crate::principals::Principals;
 use crate::routes::Routes;
 use crate::routes::views::RouteViews;
 use crate::schedulers::queueing::Queueing;
@@ -79,6 +80,7 @@ pub(crate) struct Inner {
     pub settings: Settings,
     pub observation: Observation,
     pub counters: Counters,
+    pub principals: Principals,
 }
 
 impl Inner {
@@ -98,6 +100,7 @@ impl Inner {
             workers: &mut self.workers,
             queueing: &mut self.queueing,
             counters: &mut self.counters,
+            principals: &self.principals,
         }
     }
 
@@ -128,6 +131,7 @@ pub(crate) struct Seen<'a> {
     pub workers: &'a mut Workers,
     pub queueing: &'a mut Queueing,
     pub counters: &'a mut Counters,
+    pub principals: &'a Principals,
 }
 
 impl Seen<'_> {

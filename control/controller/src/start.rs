@@ -38,6 +38,7 @@ use crate::ports::device::{AttachedDevice, OwnDevice, mtu_of};
 use crate::ports::device_drops_now;
 use crate::ports::devices::Devices;
 use crate::ports::kernel_settings::{complete, warn_of_forwarding};
+use crate::principals::{Principals, check_shares};
 use crate::router::{Inner, Router, Shared};
 use crate::routes::Routes;
 use crate::schedulers::queueing::Queueing;
@@ -96,6 +97,7 @@ pub async fn start(mut config: Config, options: StartOptions) -> Result<Router, 
         remember_crashes(&mut memory, state.as_deref())?;
     }
     memory.damages().for_each(|damage| tracing::error!("{damage}"));
+    check_shares(&config)?;
     let loader = Loader::new(&config);
     let mut model = Model::remembering(&config, memory, &loader)?;
     let ignores_policy = options.ignore_kernel_policy || config.router.ignore_kernel_policy;
@@ -183,6 +185,7 @@ fn begun(
         settings,
         observation: Observation::default(),
         counters: Counters::default(),
+        principals: Principals::default(),
         model,
         workers,
     })
@@ -254,6 +257,7 @@ pub(crate) async fn start_mirror() -> Result<(Mirror, Changes), ControlError> {
 }
 
 fn bring_up(inner: &mut Inner, mirrored: Option<(Vec<Claimed>, Mirrored)>) -> Result<(), ControlError> {
+    inner.principals.follow(&inner.model.principals)?;
     let (links, mirrored) = mirrored.unzip();
     open_kernel_devices(inner, links.unwrap_or_default())?;
     // The queueing disciplines cause no events here, because the check of kernel policies has reported them

@@ -8,6 +8,7 @@ mod hardware;
 mod placement;
 mod plugins;
 mod ports;
+mod principals;
 mod routes;
 mod schedulers;
 mod status;
@@ -30,6 +31,7 @@ pub use plugins::{
     ShadowView, ShadowedView, UpgradeView,
 };
 pub use ports::{NeighbourView, PortView};
+pub use principals::{PrincipalUsageView, PrincipalView};
 pub use routes::{NextHopView, QueuesView, RouteView};
 pub use schedulers::{
     FlowQueueView, HostOutputView, QueueView, RemovedNodeView, SchedulerNodeView, SchedulerView,

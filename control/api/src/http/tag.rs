@@ -13,8 +13,8 @@ use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use millrace_controller::RouterSettings;
 use millrace_controller::view::{
-    BindingView, ConfigurationView, GateView, InstanceView, PluginDetailView, PluginView, QueueView,
-    SchedulerNodeView, SchedulerView,
+    BindingView, ConfigurationView, GateView, InstanceView, PluginDetailView, PluginView, PrincipalView,
+    QueueView, SchedulerNodeView, SchedulerView,
 };
 use serde::Serialize;
 use serde_json::{Value, json};
@@ -95,6 +95,13 @@ impl Tagged for QueueView {
         let reserved: Vec<Value> =
             reserved.map(|flow| json!([flow.flow, flow.rate, flow.quantum, flow.threshold])).collect();
         json!([self.port, self.node.settings(), reserved])
+    }
+}
+
+impl Tagged for PrincipalView {
+    fn settings(&self) -> Value {
+        let Self { name, cpu, weight, cpu_limit, memory, disk, processes, .. } = self;
+        json!([name, cpu, weight, cpu_limit, memory, disk, processes])
     }
 }
 

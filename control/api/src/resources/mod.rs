@@ -8,6 +8,7 @@ pub(crate) mod instances;
 pub(crate) mod observe;
 pub(crate) mod placement;
 pub(crate) mod ports;
+pub(crate) mod principals;
 pub(crate) mod routes;
 pub(crate) mod schedulers;
 pub(crate) mod settings;

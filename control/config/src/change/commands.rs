@@ -7,7 +7,7 @@ use serde_json::{Map, Value};
 
 use super::nodes::{Nodes, default_leaf};
 use crate::schema::scheduler::{FlowQueue, Scheduler, SchedulerNode};
-use crate::schema::{Bind, Filter, Gate, Neighbour, OnFault, Placement, Plugin, Route, RouteKind};
+use crate::schema::{Bind, Filter, Gate, Neighbour, OnFault, Placement, Plugin, Principal, Route, RouteKind};
 
 /// Quotes a word for a shell.
 pub(crate) fn quoted(word: &impl Display) -> String {
@@ -97,6 +97,12 @@ pub(crate) fn neighbour(verb: &str, neighbour: &Neighbour) -> String {
         "add" => format!("neighbour add {port} {address} {}", neighbour.mac.value()),
         _ => format!("neighbour {verb} {port} {address}"),
     }
+}
+
+pub(crate) fn add_principal(principal: &Principal) -> String {
+    let settings = object(principal).into_iter().filter(|(key, _)| key != "name");
+    let settings: String = settings.map(|(key, value)| format!(" {}", setting(&key, &value))).collect();
+    format!("principal add {}{settings}", &*principal.name)
 }
 
 /// Returns the commands that turn one list of placements into another. If the order of the remaining

@@ -10,7 +10,8 @@ use serde_json::{Map, Value};
 
 use crate::schema::scheduler::Scheduler;
 use crate::schema::{
-    Bind, ControlPlane, Filter, Gate, GateTable, Instance, Neighbour, Placement, Plugin, Port, Route, Router,
+    Bind, ControlPlane, Filter, Gate, GateTable, Instance, Neighbour, Placement, Plugin, Port, Principal,
+    Route, Router,
 };
 use commands::changed;
 
@@ -101,6 +102,17 @@ pub enum Change {
     AddNeighbour(Neighbour),
     /// Removal of a static neighbour.
     RemoveNeighbour(Neighbour),
+    /// Addition of a principal.
+    AddPrincipal(Principal),
+    /// Removal of a principal.
+    RemovePrincipal(Principal),
+    /// Change of a principal's shares and limits.
+    SetPrincipal {
+        /// Previous principal.
+        from: Principal,
+        /// New principal.
+        to: Principal,
+    },
     /// Change of the flow placements.
     Place {
         /// Previous placements.
@@ -190,6 +202,9 @@ impl Change {
             Self::SetRoute { from, to } => Self::SetRoute { from: to, to: from },
             Self::AddNeighbour(neighbour) => Self::RemoveNeighbour(neighbour),
             Self::RemoveNeighbour(neighbour) => Self::AddNeighbour(neighbour),
+            Self::AddPrincipal(principal) => Self::RemovePrincipal(principal),
+            Self::RemovePrincipal(principal) => Self::AddPrincipal(principal),
+            Self::SetPrincipal { from, to } => Self::SetPrincipal { from: to, to: from },
             Self::Place { from, to } => Self::Place { from: to, to: from },
         }
     }
@@ -246,6 +261,11 @@ impl Change {
             Self::SetRoute { to, .. } => commands::route("replace", to),
             Self::AddNeighbour(neighbour) => commands::neighbour("add", neighbour),
             Self::RemoveNeighbour(neighbour) => commands::neighbour("remove", neighbour),
+            Self::AddPrincipal(principal) => commands::add_principal(principal),
+            Self::RemovePrincipal(principal) => format!("principal remove {}", &*principal.name),
+            Self::SetPrincipal { from, to } => {
+                format!("principal set {}{}", &*to.name, settings(&changed(from, to)))
+            }
             Self::Place { from, to } => return commands::places(from, to),
         }]
     }

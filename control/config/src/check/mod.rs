@@ -2,6 +2,7 @@
 
 mod port_files;
 mod ports;
+mod principals;
 mod tables;
 mod traffic;
 
@@ -71,6 +72,7 @@ pub(crate) fn check(config: &Config, left_out: &LeftOut, found: &mut Found) -> W
     checker.routes();
     checker.each("neighbour", &config.neighbour, |neighbour| checker.known("port", &neighbour.port));
     checker.places();
+    checker.principals();
     checker.each("gate", &config.gate, |gate| checker.gate(gate));
     checker.each("bind", &config.bind, |bind| checker.binding(bind));
     checker.each("filter", &config.filter, |filter| checker.filter(filter));

@@ -130,6 +130,7 @@ impl Saving<'_> {
         self.named("gate", &gates, &runs.gate, |gate| gate.name.to_string())?;
         self.named("plugin", &normal.plugin, &runs.plugin, |plugin| plugin.file.display().to_string())?;
         self.named("instance", &normal.instance, &runs.instance, |instance| instance.name.to_string())?;
+        self.named("principal", &normal.principal, &runs.principal, |one| one.name.to_string())?;
         self.in_order("place", &normal.place, &runs.place, |one| one.flow.written().to_owned())
     }
 

@@ -6,6 +6,7 @@ mod gate;
 mod place;
 mod plugins;
 mod port;
+pub(crate) mod principal;
 mod route;
 mod router;
 pub(crate) mod scheduler;
@@ -21,6 +22,7 @@ pub use control_plane::ControlPlane;
 pub use gate::{Filter, Gate, GateTable, Placeable, Placement, PlacementLevel};
 pub use plugins::{Bind, Budget, Instance, OnFault, Plugin, Plugins, SharedObjects, Unsigned, Watchdog};
 pub use port::{Device, Impair, Port, PortKind, ReversePath};
+pub use principal::Principal;
 pub use route::{Neighbour, Route, RouteKind};
 pub use router::{Boot, Forwarding, OnDeath, PollMode, Router};
 
@@ -57,6 +59,9 @@ pub struct Config {
     /// Placements of flows at levels.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub place: Vec<Placement>,
+    /// Principals: owners of resources.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub principal: Vec<Principal>,
     /// File from which the configuration was read.
     #[serde(skip)]
     pub origin: Origin,

@@ -5,6 +5,7 @@ pub(crate) mod flow;
 mod form;
 pub(crate) mod overhead;
 pub(crate) mod quantity;
+pub(crate) mod share;
 
 use std::fmt;
 use std::ops::{Deref, Range};

@@ -19,6 +19,7 @@ use crate::configuration::confirm::wait_for_confirmation;
 use crate::events::Events;
 use crate::model::Model;
 use crate::plugins::load::Admitted;
+use crate::principals::check_shares;
 use crate::router::Router;
 use crate::settings::{Base, Waiting, commands};
 use crate::view::{AppliedView, ConfirmTime, DifferenceView};
@@ -150,6 +151,7 @@ impl Router {
             };
             let mut config = Config::parse_further(&text, &origin, further)?;
             overrides.put_into(&mut config);
+            check_shares(&config)?;
             Model::remembering(&config, Memory::open(None), &loader)?;
             Ok(config.normalized())
         };

@@ -1,7 +1,7 @@
 //! Makes changes of the running configuration one after another. If a change fails, undoes the earlier
 //! changes.
 
-use millrace_config::{Change, Port, Scheduler, Together};
+use millrace_config::{Change, Neighbour, Port, Scheduler, Together};
 use millrace_pipeline::{
     Command, GateTables, NeighbourChange, NeighbourCommand, NeighbourKnowledge, Options,
 };
@@ -18,6 +18,7 @@ use crate::plugins::enter_plugin;
 use crate::plugins::load::report_loaded;
 use crate::plugins::quarantine::Freed;
 use crate::ports::control_plane::limits_of;
+use crate::principals::after;
 use crate::router::{Inner, Router};
 use crate::routes::configured::Refused;
 use crate::settings::Progress;
@@ -183,6 +184,8 @@ fn stands(model: &Model, tables: &GateTables, change: &Change) -> bool {
         Change::SetPort { to, .. } => port(&to.name).is_some_and(|port| live(port) == live(to)),
         Change::AddNeighbour(neighbour) => model.neighbours.contains(neighbour),
         Change::RemoveNeighbour(neighbour) => !model.neighbours.contains(neighbour),
+        Change::AddPrincipal(to) | Change::SetPrincipal { to, .. } => model.principals.contains(to),
+        Change::RemovePrincipal(principal) => !model.principals.contains(principal),
         Change::AddInstance(instance) => plugins.instance(&instance.name).is_ok(),
         Change::RemoveInstance(instance) => plugins.instance(&instance.name).is_err(),
         Change::SetScheduler { port: name, to, .. } => {
@@ -265,17 +268,11 @@ impl Inner {
                 self.model.placements = to.iter().map(Placed::of).collect();
                 tell_placements(&self.model, &mut self.offload, &mut self.workers)
             }
-            Change::AddNeighbour(neighbour) => {
-                let known = self.model.known_for_good(neighbour)?;
-                self.model.neighbours.push(neighbour.clone());
-                tell_neighbour(known, &mut self.workers)
+            Change::AddPrincipal(_) | Change::RemovePrincipal(_) | Change::SetPrincipal { .. } => {
+                self.change_principals(change)
             }
-            Change::RemoveNeighbour(neighbour) => {
-                let known = self.model.known_for_good(neighbour)?;
-                let forgotten = NeighbourChange { state: NeighbourKnowledge::Forgotten, ..known };
-                self.model.neighbours.retain(|one| one != neighbour);
-                tell_neighbour(forgotten, &mut self.workers)
-            }
+            Change::AddNeighbour(neighbour) => self.add_neighbour(neighbour),
+            Change::RemoveNeighbour(neighbour) => self.remove_neighbour(neighbour),
             Change::RemovePlugin(plugin) => {
                 let file = plugin.file.display().to_string();
                 self.plugins.unload(&file, &mut self.model, &self.observation.events).map(drop)
@@ -296,6 +293,27 @@ impl Inner {
             Change::SetInstance { from, to } => self.configure_instance(&to.name, &from.settings_to(to)),
             other => Err(ControlError::System(format!("internal error: no handler for `{other}`"))),
         }
+    }
+
+    fn add_neighbour(&mut self, neighbour: &Neighbour) -> Result<(), ControlError> {
+        let known = self.model.known_for_good(neighbour)?;
+        self.model.neighbours.push(neighbour.clone());
+        tell_neighbour(known, &mut self.workers)
+    }
+
+    fn remove_neighbour(&mut self, neighbour: &Neighbour) -> Result<(), ControlError> {
+        let known = self.model.known_for_good(neighbour)?;
+        let forgotten = NeighbourChange { state: NeighbourKnowledge::Forgotten, ..known };
+        self.model.neighbours.retain(|one| one != neighbour);
+        tell_neighbour(forgotten, &mut self.workers)
+    }
+
+    /// Adds, changes or removes a principal.
+    fn change_principals(&mut self, change: &Change) -> Result<(), ControlError> {
+        let wanted = after(&self.model.principals, change);
+        self.principals.follow(&wanted)?;
+        self.model.principals = wanted;
+        Ok(())
     }
 
     /// Gives an instance its settings from a configuration. Exception: if the instance belongs to a shared

@@ -228,6 +228,7 @@ impl Inner {
         if !threads.is_empty() {
             note(self.workers.stop());
         }
+        note(self.principals.end());
         self.kernel.mirror = None;
         (threads, result, claims)
     }

@@ -28,13 +28,14 @@ impl Model {
             route: self.routes.values().cloned().collect(),
             neighbour: self.neighbours.clone(),
             gate: self.plugins.gates_in_order().iter().map(|gate| running_gate(gate, tables)).collect(),
-            plugins: self.plugin_settings.clone(),
-            api: self.api.clone(),
+            plugins: self.fixed.plugins.clone(),
+            api: self.fixed.api.clone(),
             plugin: self.files.iter().map(|(_, file)| file.clone()).collect(),
             instance: running_instances(self),
             bind: Vec::new(),
             filter: Vec::new(),
             place: self.placements.iter().map(Placed::written).collect(),
+            principal: self.principals.clone(),
             origin: Default::default(),
         };
         for (_, bound) in self.plugins.bindings_by_age() {

@@ -14,6 +14,7 @@ pub mod kinds;
 mod observe;
 mod plugins;
 mod ports;
+mod principals;
 pub(crate) mod requests;
 mod routes;
 mod schedulers;
@@ -48,6 +49,7 @@ pub use self::ports::{
     AddNeighbour, GetControlPlane, GetCounters, GetHardware, GetSettings, ListNeighbours, ListPorts,
     RemoveNeighbour, SetControlPlane, SetPort, SetSettings,
 };
+pub use self::principals::{AddPrincipal, ListPrincipals, RemovePrincipal, SetPrincipal};
 pub use self::routes::{
     AddRoute, AddRoutes, ListRoutes, LookupRoute, RemoveRoute, RemoveRoutes, ReplaceRoute,
 };

@@ -76,7 +76,7 @@ pub(crate) struct Admitted {
 impl Admitted {
     /// Returns the policy of a router.
     pub fn of(model: &Model) -> Self {
-        let shared_objects = model.plugin_settings.shared_objects;
+        let shared_objects = model.fixed.plugins.shared_objects;
         Self { trust: model.repository.trust(), shared_objects, runs: true }
     }
 }

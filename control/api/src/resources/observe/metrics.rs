@@ -9,10 +9,12 @@ use std::fmt;
 use axum::http::header;
 use axum::response::{IntoResponse, Response};
 use millrace_controller::operation::{
-    GetControlPlane, GetStatus, GetSummary, ListDrops, ListInstances, ListPorts, ListSchedulers,
+    GetControlPlane, GetStatus, GetSummary, ListDrops, ListInstances, ListPorts, ListPrincipals,
+    ListSchedulers,
 };
 use millrace_controller::view::{
-    ControlPlaneView, DropView, InstanceView, PortView, SchedulerView, StatusView, SummaryView,
+    ControlPlaneView, DropView, InstanceView, PortView, PrincipalUsageView, PrincipalView, SchedulerView,
+    StatusView, SummaryView,
 };
 use millrace_controller::{Caller, ControlError, Router};
 use prometheus_client::collector::Collector;
@@ -55,6 +57,7 @@ async fn families(control: &Router, caller: &impl Caller) -> Result<Vec<Family>,
     families.push(of_drops(&control.execute(caller, ListDrops).await?));
     families.push(of_control_plane(&control.execute(caller, GetControlPlane).await?));
     families.extend(of_instances(&control.execute(caller, ListInstances).await?));
+    families.extend(of_principals(&control.execute(caller, ListPrincipals).await?));
     families.extend(of_schedulers(&control.execute(caller, ListSchedulers).await?));
     Ok(families)
 }
@@ -292,6 +295,44 @@ fn of_instances(instances: &[InstanceView]) -> Vec<Family> {
         ),
         gauge("instance_healthy", "1 if an instance is healthy, 0 during a pause or quarantine", well),
     ]
+}
+
+/// Usage of a principal: name, description, and value.
+type OfPrincipal = (&'static str, &'static str, fn(&PrincipalUsageView) -> Option<f64>);
+
+fn of_principals(principals: &[PrincipalView]) -> Vec<Family> {
+    const COUNTED: [OfPrincipal; 3] = [
+        ("principal_cpu_seconds", "Processor time of a principal, in seconds", |usage| usage.cpu_seconds),
+        (
+            "principal_throttled_seconds",
+            "Time during which the processor limit kept processes of a principal from running, in seconds",
+            |usage| usage.throttled_seconds,
+        ),
+        ("principal_oom_kills", "Processes killed because of a principal's memory limit", |usage| {
+            usage.oom_kills.map(count)
+        }),
+    ];
+    const MEASURED: [OfPrincipal; 3] = [
+        ("principal_memory_bytes", "Memory of a principal, in bytes", |usage| usage.memory.map(count)),
+        ("principal_memory_peak_bytes", "Largest memory of a principal so far, in bytes", |usage| {
+            usage.memory_peak.map(count)
+        }),
+        ("principal_processes", "Processes and threads of a principal", |usage| usage.processes.map(count)),
+    ];
+    let label = |one: &PrincipalView| ("principal", one.name.clone());
+    let samples = |value: fn(&PrincipalUsageView) -> Option<f64>| {
+        principals.iter().filter_map(|one| Some((vec![label(one)], value(&one.usage)?))).collect()
+    };
+    let disk = principals.iter().flat_map(|one| {
+        let bytes = [("read", one.usage.disk_read), ("written", one.usage.disk_written)];
+        bytes.into_iter().filter_map(move |(direction, bytes)| {
+            Some((vec![label(one), ("direction", direction.to_owned())], count(bytes?)))
+        })
+    });
+    let disk = counter("principal_disk_bytes", "Disk transfer of a principal, in bytes", disk.collect());
+    let counted = COUNTED.into_iter().map(|(name, help, value)| counter(name, help, samples(value)));
+    let measured = MEASURED.into_iter().map(|(name, help, value)| gauge(name, help, samples(value)));
+    counted.chain(measured).chain([disk]).collect()
 }
 
 fn of_schedulers(schedulers: &[SchedulerView]) -> Vec<Family> {

@@ -111,6 +111,7 @@ impl Config {
         changes.extend(instances.gone.iter().rev().map(|one| Change::RemoveInstance((*one).clone())));
         changes.extend(gates.gone.iter().rev().flat_map(|gate| remove_gate(gate)));
         changes.extend(plugins.gone.into_iter().rev().cloned().map(Change::RemovePlugin));
+        set_principals(self, to, changes);
         if self.control_plane != to.control_plane {
             let (from, to) = (self.control_plane.clone(), to.control_plane.clone());
             changes.push(Change::ControlPlane { from: Box::new(from), to: Box::new(to) });
@@ -173,6 +174,15 @@ fn set_neighbours_and_routes(from: &Config, to: &Config, changes: &mut Vec<Chang
     let replaced = routes.changed.into_iter();
     changes.extend(replaced.map(|(from, to)| Change::SetRoute { from: from.clone(), to: to.clone() }));
     changes.extend(routes.new.into_iter().cloned().map(Change::AddRoute));
+}
+
+/// Adds the changes of principals. Removals come first, because they release reserved shares.
+fn set_principals(from: &Config, to: &Config, changes: &mut Vec<Change>) {
+    let principals = compare(&from.principal, &to.principal, |principal| &*principal.name);
+    changes.extend(principals.gone.into_iter().cloned().map(Change::RemovePrincipal));
+    let set = principals.changed.into_iter();
+    changes.extend(set.map(|(from, to)| Change::SetPrincipal { from: from.clone(), to: to.clone() }));
+    changes.extend(principals.new.into_iter().cloned().map(Change::AddPrincipal));
 }
 
 /// Instances that get another plugin, and gates that get another position. They keep their names, but must be

@@ -1,0 +1,45 @@
+//! Resources of principals.
+
+use millrace_controller::PrincipalSettings;
+use millrace_controller::operation::{AddPrincipal, ListPrincipals, RemovePrincipal, SetPrincipal};
+use millrace_controller::view::PrincipalView;
+use serde_json::{Map, Value};
+
+use crate::endpoint::{Endpoint, Resource};
+use crate::http::naming::Settings;
+use crate::resources::{principals, show};
+
+/// Returns the resources of principals.
+pub(super) fn principals() -> Vec<Resource> {
+    vec![
+        Resource::new("/principals")
+            .on(
+                Endpoint::get::<ListPrincipals>("principals, with shares, limits and usage"),
+                show::<ListPrincipals>,
+            )
+            .on(
+                Endpoint::create::<AddPrincipal>("adds a principal").body::<Settings<PrincipalSettings>>(),
+                principals::add,
+            ),
+        Resource::new("/principals/{name}")
+            .on(
+                Endpoint::get::<ListPrincipals>("a principal").answers::<PrincipalView>().tagged(),
+                principals::find,
+            )
+            .on(
+                Endpoint::patch::<SetPrincipal>(
+                    "changes shares and limits of a principal; null restores the default",
+                )
+                .body::<Settings<Map<String, Value>>>()
+                .tagged(),
+                principals::set,
+            )
+            .on(
+                Endpoint::delete::<RemovePrincipal>(
+                    "removes a principal; its processes continue without limits",
+                )
+                .tagged(),
+                principals::remove,
+            ),
+    ]
+}

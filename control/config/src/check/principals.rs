@@ -1,0 +1,64 @@
+//! Checks of the table `principal`.
+
+use std::ops::RangeInclusive;
+
+use millrace_units::Message;
+
+use super::{At, Checker};
+use crate::schema::Principal;
+
+/// Names of principals that the router itself has.
+const BUILT_IN: [&str; 4] = ["control", "core", "default", "router"];
+/// Names of the kernel's files in a control group, and their beginnings up to the dot.
+const KERNEL_FILES: [&str; 5] = [".", "..", "notify_on_release", "release_agent", "tasks"];
+const KERNEL_PREFIXES: [&str; 9] =
+    ["blkio.", "cgroup.", "cpu.", "cpuacct.", "cpuset.", "hugetlb.", "io.", "memory.", "pids."];
+
+impl Checker<'_> {
+    pub(super) fn principals(&self) {
+        self.unique("principal", self.config.principal.iter().map(|principal| &principal.name));
+        for (index, principal) in self.config.principal.iter().enumerate() {
+            self.at("principal", Some(index));
+            self.principal(index, principal);
+        }
+    }
+
+    fn principal(&self, index: usize, principal: &Principal) {
+        let name = &*principal.name;
+        self.note(self.require(!BUILT_IN.contains(&name), principal.name.span(), || {
+            format!("principal name {name:?} is reserved for the router itself: give another name")
+        }));
+        let is_file =
+            KERNEL_FILES.contains(&name) || KERNEL_PREFIXES.iter().any(|prefix| name.starts_with(prefix));
+        self.note(self.require(!is_file, principal.name.span(), || {
+            format!("principal name {name:?} is the name of a kernel file: give another name")
+        }));
+        let setting = |key| Message::from(format!("principal {name:?}: ")).key(key);
+        let has_both = principal.cpu.is_some() && principal.weight.is_some();
+        self.note(self.require(!has_both, At::Entry("principal", index, &["weight"]), || {
+            setting("weight").text(" is set beside ").key("cpu").text(": set one of them")
+        }));
+        if let (Some(cpu), Some(limit)) = (principal.cpu, principal.cpu_limit) {
+            self.note(self.require(
+                limit.ppm() >= cpu.ppm(),
+                At::Entry("principal", index, &["cpu-limit"]),
+                || {
+                    setting("cpu-limit")
+                        .text(format!(" is {limit}, below "))
+                        .key("cpu")
+                        .text(format!(" {cpu}: give at least {cpu}"))
+                },
+            ));
+        }
+        let within = |key: &'static str, value: Option<u32>, range: RangeInclusive<u32>| {
+            let Some(value) = value else { return };
+            let (least, most) = (*range.start(), *range.end());
+            let keys = [key];
+            self.note(self.require(range.contains(&value), At::Entry("principal", index, &keys), || {
+                setting(key).text(format!(" must be {least} to {most}, not {value}"))
+            }));
+        };
+        within("weight", principal.weight, 1..=Principal::MOST_WEIGHT);
+        within("processes", principal.processes, 1..=Principal::MOST_PROCESSES);
+    }
+}

@@ -1,0 +1,90 @@
+//! Tests of the table `[[principal]]`: its values, and the texts of its errors.
+
+use millrace_config::Config;
+
+const VIDEO: &str = "[[principal]]\nname = \"video\"\ncpu = \"5 %\"\ncpu-limit = \"20 %\"\nmemory = \"8 MiB\"\n\
+                     disk = \"2 MB/s\"\nprocesses = 64\n";
+
+fn refused(lines: &str) -> String {
+    Config::parse(&format!("[[principal]]\n{lines}\n"), "f").unwrap_err().to_string()
+}
+
+#[test]
+fn values_have_their_units() {
+    let config = Config::parse(VIDEO, "f").unwrap();
+    let video = &config.principal[0];
+    assert_eq!((video.cpu.unwrap().ppm(), video.cpu_limit.unwrap().ppm()), (50_000, 200_000));
+    let (memory, disk) = (video.memory.unwrap().bytes(), video.disk.unwrap().bytes());
+    assert_eq!((memory, disk, video.processes, video.weight), (8 << 20, 2_000_000, Some(64), None));
+}
+
+#[test]
+fn errors_name_place_problem_and_remedy() {
+    for (lines, expected) in [
+        ("name = \"a\"\ncpus = \"5 %\"", "f:3:1: unknown key \"cpus\": did you mean \"cpu\"?"),
+        (
+            "name = \"a\"\n[[principal]]\nname = \"a\"",
+            "f:4:8: principal name \"a\" is used twice: give each principal its own name",
+        ),
+        (
+            "name = \"a b\"",
+            "f:2:8: invalid principal name \"a b\": give 1 to 63 ASCII letters, digits or - _ . :",
+        ),
+        (
+            "name = \"router\"",
+            "f:2:8: principal name \"router\" is reserved for the router itself: give another name",
+        ),
+        (
+            "name = \"cpu.max\"",
+            "f:2:8: principal name \"cpu.max\" is the name of a kernel file: give another name",
+        ),
+        (
+            "name = \"a\"\ncpu = \"20 %\"\ncpu-limit = \"10 %\"",
+            "f:4:13: principal \"a\": cpu-limit is 10 %, below cpu 20 %: give at least 20 %",
+        ),
+        (
+            "name = \"a\"\ncpu = \"20 %\"\nweight = 3",
+            "f:4:10: principal \"a\": weight is set beside cpu: set one of them",
+        ),
+        ("name = \"a\"\nweight = 0", "f:3:10: principal \"a\": weight must be 1 to 10000, not 0"),
+        ("name = \"a\"\nprocesses = 0", "f:3:13: principal \"a\": processes must be 1 to 4194304, not 0"),
+        ("name = \"a\"\ncpu = 5", "\"5\" has no unit: write \"5 %\""),
+        ("name = \"a\"\ncpu-limit = \"0.5 %\"", "the share must be 1 % to 400000 %, not \"0.5 %\""),
+        ("name = \"a\"\nmemory = \"1KiB\"", "the size must be 4KiB to 1024TiB, not \"1KiB\""),
+        ("name = \"a\"\ndisk = \"2MB\"", "\"2MB\" is no rate in bytes per second: write \"2MB/s\""),
+        ("cpu = \"5 %\"", "name"),
+    ] {
+        let error = refused(lines);
+        assert!(error.contains(expected), "{lines}: {error}");
+    }
+}
+
+#[test]
+fn differences_are_commands_and_have_inverses() {
+    let config = |text: &str| Config::parse(text, "f").unwrap().normalized();
+    let commands = |from: &str, to: &str| {
+        let difference = config(from).difference(&config(to));
+        assert!(difference.restart.is_empty(), "{difference:?}");
+        let back = difference.changes.iter().rev().cloned().map(millrace_config::Change::inverse);
+        assert_eq!(config(to).difference(&config(from)).changes, back.collect::<Vec<_>>());
+        difference.changes.iter().flat_map(millrace_config::Change::commands).collect::<Vec<_>>()
+    };
+    let other = VIDEO.replace("20 %", "40 %").replace("processes = 64\n", "");
+    assert_eq!(commands(VIDEO, &other), ["principal set video 'cpu-limit=40 %' processes="]);
+    assert_eq!(
+        commands("", VIDEO),
+        ["principal add video 'cpu=5 %' 'cpu-limit=20 %' 'disk=2 MB/s' memory=8MiB processes=64"]
+    );
+    assert_eq!(commands(VIDEO, ""), ["principal remove video"]);
+    let equivalent = "[[principal]]\nname = \"a\"\n";
+    assert_eq!(commands(equivalent, &format!("{equivalent}weight = 100\n")), [""; 0]);
+}
+
+#[test]
+fn saved_principals_are_read_again() {
+    let config = Config::parse(VIDEO, "f").unwrap().normalized();
+    assert_eq!(Config::parse(&config.to_text().unwrap(), "f").unwrap().normalized(), config);
+    let file = VIDEO.replace("cpu = \"5 %\"", "cpu = \"7 %\"   # as agreed");
+    let saved = config.save_into(&file, "f").unwrap();
+    assert!(saved.contains("cpu = \"5 %\"   # as agreed"), "{saved}");
+}

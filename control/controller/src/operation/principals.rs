@@ -1,0 +1,148 @@
+//! Operations on principals.
+
+use millrace_config::{Change as ConfigChange, Config, Principal};
+use serde::Deserialize;
+use serde_json::{Map, Value};
+
+use crate::ControlError;
+use crate::configuration::single::checked;
+use crate::operation::kinds::{Change, Changing, Query, Reading};
+use crate::operation::{Effect, Operation};
+use crate::principals::{after, check_shares};
+use crate::request::merge_patch::{all_known, patched};
+use crate::router::Inner;
+use crate::view::PrincipalView;
+
+/// Keys of a principal that can change.
+const SETTINGS: [&str; 6] = ["cpu", "weight", "cpu-limit", "memory", "disk", "processes"];
+
+/// Lists the principals with their usage.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct ListPrincipals;
+
+impl Operation for ListPrincipals {
+    type Answer = Vec<PrincipalView>;
+    type Kind = Query;
+
+    /// # Errors
+    /// Returns an error if the control group of a principal was removed by someone else.
+    async fn carry_out(self, router: &Reading) -> Result<Vec<PrincipalView>, ControlError> {
+        let mut guard = router.lock();
+        let seen = guard.seen();
+        seen.model.principals.iter().map(|principal| seen.principals.view(principal)).collect()
+    }
+}
+
+/// Adds a principal, and creates its control group.
+#[derive(Clone, Debug, Deserialize)]
+pub struct AddPrincipal(
+    /// Principal to add.
+    pub Principal,
+);
+
+impl Operation for AddPrincipal {
+    type Answer = PrincipalView;
+    type Kind = Change;
+    const EFFECT: Effect = Effect::Protection;
+
+    /// # Errors
+    /// Returns an error for an invalid name or setting, a name in use, reserved shares above all processors,
+    /// or a machine without usable control groups. Nothing has changed then.
+    async fn carry_out(self, router: &Changing) -> Result<PrincipalView, ControlError> {
+        let principal = valid(self.0)?;
+        let plan = move |inner: &mut Inner| {
+            if inner.model.principals.iter().any(|one| one.name == principal.name) {
+                return Err(ControlError::conflict(format!(
+                    "principal {:?} exists already: change it with `principal set`",
+                    &*principal.name
+                )));
+            }
+            let name = principal.name.to_string();
+            planned(inner, ConfigChange::AddPrincipal(principal)).map(|change| (change, name))
+        };
+        router.change(plan, |inner, name| view(inner, &name)).await
+    }
+}
+
+/// Changes shares and limits of a principal. They apply to its running processes at once.
+#[derive(Clone, Debug)]
+pub struct SetPrincipal {
+    /// Name of the principal.
+    pub name: String,
+    /// Settings to change; `null` restores the default of a setting.
+    pub changes: Map<String, Value>,
+}
+
+impl Operation for SetPrincipal {
+    type Answer = PrincipalView;
+    type Kind = Change;
+    const EFFECT: Effect = Effect::Protection;
+    const TAKES_MEMORY: bool = false;
+
+    /// # Errors
+    /// Returns an error for an unknown principal, an invalid setting, reserved shares above all processors, or
+    /// a value that the kernel refuses. Nothing has changed then.
+    async fn carry_out(self, router: &Changing) -> Result<PrincipalView, ControlError> {
+        let Self { name, changes } = self;
+        let plan = move |inner: &mut Inner| {
+            let from = find(inner, &name)?.clone();
+            all_known("setting of a principal", &changes, SETTINGS.into_iter())?;
+            let to = valid(patched(&from, &changes)?)?;
+            let change = match from == to {
+                true => Vec::new(),
+                false => planned(inner, ConfigChange::SetPrincipal { from, to })?,
+            };
+            Ok((change, name))
+        };
+        router.change(plan, |inner, name| view(inner, &name)).await
+    }
+}
+
+/// Removes a principal and its control group. Its processes continue without limits.
+#[derive(Clone, Debug, Deserialize)]
+pub struct RemovePrincipal {
+    /// Name of the principal.
+    pub name: String,
+}
+
+impl Operation for RemovePrincipal {
+    type Answer = PrincipalView;
+    type Kind = Change;
+    const EFFECT: Effect = Effect::Protection;
+    const TAKES_MEMORY: bool = false;
+
+    /// # Errors
+    /// Returns an error for an unknown principal, or if a process can't be moved out of the group.
+    async fn carry_out(self, router: &Changing) -> Result<PrincipalView, ControlError> {
+        let plan = move |inner: &mut Inner| {
+            let before = view(inner, &self.name)?;
+            let principal = find(inner, &self.name)?.clone();
+            Ok((vec![ConfigChange::RemovePrincipal(principal)], before))
+        };
+        router.change(plan, |_, before| Ok(before)).await
+    }
+}
+
+/// Checks the settings of a principal, and returns it in normal form.
+fn valid(principal: Principal) -> Result<Principal, ControlError> {
+    let mut config = checked(Config { principal: vec![principal], ..Config::default() })?.normalized();
+    config.principal.pop().ok_or_else(|| ControlError::System("the principal vanished in the check".into()))
+}
+
+/// Returns a change as a list, if the principals after it can run together.
+fn planned(inner: &Inner, change: ConfigChange) -> Result<Vec<ConfigChange>, ControlError> {
+    let principal = after(&inner.model.principals, &change);
+    check_shares(&Config { principal, ..Config::default() })?;
+    Ok(vec![change])
+}
+
+fn find<'a>(inner: &'a Inner, name: &str) -> Result<&'a Principal, ControlError> {
+    let principals = &inner.model.principals;
+    let found = principals.iter().find(|principal| *principal.name == *name);
+    let known = || principals.iter().map(|principal| &*principal.name);
+    found.ok_or_else(|| ControlError::unknown("principal", name, known()))
+}
+
+fn view(inner: &Inner, name: &str) -> Result<PrincipalView, ControlError> {
+    inner.principals.view(find(inner, name)?)
+}

@@ -1,0 +1,103 @@
+//! Limits of the principals' groups, from their configuration.
+
+use std::num::{NonZeroU32, NonZeroU64};
+
+use millrace_config::Principal;
+use millrace_principals::{CpuLimit, CpuWeight, Limits};
+
+/// Returns the limits of each principal's group, by name.
+///
+/// The kernel knows only weights. So the groups' weights are in the ratio of the processor time that each
+/// principal gets while all need it: a reserved share, or by its weight a part of the rest.
+pub(super) fn limits(principals: &[Principal], processors: usize) -> Vec<(&str, Limits)> {
+    let weights = weights(principals, processors);
+    principals.iter().zip(weights).map(|(one, weight)| (&*one.name, limits_of(one, weight))).collect()
+}
+
+fn limits_of(principal: &Principal, weight: CpuWeight) -> Limits {
+    Limits {
+        cpu_weight: Some(weight).filter(|weight| *weight != CpuWeight::DEFAULT),
+        cpu_limit: principal.cpu_limit.and_then(|limit| CpuLimit::new(limit.ppm()).ok()),
+        memory: principal.memory.and_then(|size| NonZeroU64::new(size.bytes())),
+        disk: principal.disk.and_then(|rate| NonZeroU64::new(rate.bytes())),
+        processes: principal.processes.and_then(NonZeroU32::new),
+    }
+}
+
+/// Returns the weights of the groups. Without reserved shares these are the configured weights.
+fn weights(principals: &[Principal], processors: usize) -> Vec<CpuWeight> {
+    let weight = |one: &Principal| f64::from(one.weight.unwrap_or(Principal::USUAL_WEIGHT));
+    let reserved: f64 = principals.iter().filter_map(|one| one.cpu).map(|cpu| f64::from(cpu.ppm())).sum();
+    if reserved == 0.0 {
+        return principals.iter().map(|one| rounded(weight(one))).collect();
+    }
+    let sum: f64 = principals.iter().filter(|one| one.cpu.is_none()).map(weight).sum();
+    let rest = (processors as f64 * 1e6 - reserved).max(0.0);
+    let share = |one: &Principal| match one.cpu {
+        Some(cpu) => f64::from(cpu.ppm()),
+        None => rest * weight(one) / sum,
+    };
+    let shares: Vec<f64> = principals.iter().map(share).collect();
+    let largest = shares.iter().copied().fold(1.0, f64::max);
+    shares.iter().map(|share| rounded(share / largest * f64::from(CpuWeight::MOST))).collect()
+}
+
+/// Returns the nearest weight of the kernel.
+fn rounded(weight: f64) -> CpuWeight {
+    let clamped = weight.round().clamp(1.0, f64::from(CpuWeight::MOST));
+    CpuWeight::new(clamped as u16).unwrap_or(CpuWeight::DEFAULT)
+}
+
+#[cfg(test)]
+mod tests {
+    use millrace_config::Config;
+
+    use super::*;
+
+    fn weights_of(entries: &str, processors: usize) -> Vec<u16> {
+        let config = Config::parse(entries, "test").unwrap();
+        weights(&config.principal, processors).into_iter().map(CpuWeight::get).collect()
+    }
+
+    #[test]
+    fn weights_without_reserved_shares_are_the_configured_ones() {
+        let entries =
+            "principal = [{ name = \"a\" }, { name = \"b\", weight = 3 }, { name = \"c\", weight = 10000 }]";
+        assert_eq!(weights_of(entries, 2), [100, 3, 10_000]);
+    }
+
+    #[test]
+    fn reserved_shares_are_kept_whatever_weights_others_have() {
+        for (other, processors) in [(1, 1), (10_000, 1), (100, 2)] {
+            let entries = format!(
+                "principal = [{{ name = \"a\", cpu = \"20 %\" }}, {{ name = \"b\", weight = {other} }}, \
+                 {{ name = \"c\", weight = {other} }}]"
+            );
+            let weights = weights_of(&entries, processors).into_iter().map(f64::from).collect::<Vec<_>>();
+            let share = weights[0] / weights.iter().sum::<f64>() * processors as f64;
+            assert!((share - 0.2).abs() < 0.001, "{weights:?}");
+            assert!((weights[1] - weights[2]).abs() < 0.5, "{weights:?}");
+        }
+    }
+
+    #[test]
+    fn group_beside_fully_reserved_processors_has_the_least_weight() {
+        let entries = "principal = [{ name = \"a\", cpu = \"100 %\" }, { name = \"b\" }]";
+        assert_eq!(weights_of(entries, 1), [10_000, 1]);
+    }
+
+    #[test]
+    fn limits_have_the_units_of_control_groups() {
+        let entries = "[[principal]]\nname = \"a\"\ncpu-limit = \"20 %\"\nmemory = \"8 MiB\"\ndisk = \"2 MB/s\"\n\
+                       processes = 64\n";
+        let config = Config::parse(entries, "test").unwrap();
+        let expected = Limits {
+            cpu_weight: None,
+            cpu_limit: Some(CpuLimit::new(200_000).unwrap()),
+            memory: NonZeroU64::new(8 << 20),
+            disk: NonZeroU64::new(2_000_000),
+            processes: NonZeroU32::new(64),
+        };
+        assert_eq!(limits(&config.principal, 2), [("a", expected)]);
+    }
+}

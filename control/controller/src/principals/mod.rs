@@ -1,0 +1,227 @@
+//! Control groups of principals: a group for each principal in the router's group.
+//!
+//! The router's group exists only while at least one principal is configured. So a router without principals
+//! needs no control groups and no rights to them. All functions run on the control thread: other threads may
+//! not write the kernel's files (`control/confine`).
+
+mod limits;
+
+use millrace_config::{Change, Config, Principal, Step};
+use millrace_principals::{Group, GroupError, Limits, Machine, Members, RouterGroup, processor_times};
+
+use crate::ControlError;
+use crate::view::{PrincipalUsageView, PrincipalView};
+use limits::limits;
+
+/// Largest number of routers of one process, such as a test program.
+const ROUTERS: u32 = 1_000;
+
+/// Control groups of the configured principals.
+#[derive(Debug, Default)]
+pub(crate) struct Principals {
+    /// Groups of the principals, in the order of their creation. They are dropped before the router's group.
+    groups: Vec<Held>,
+    /// Group of the router; `None` without principals.
+    router: Option<RouterGroup>,
+}
+
+/// Group of a principal with its limits.
+#[derive(Debug)]
+struct Held {
+    group: Group,
+    limits: Limits,
+}
+
+impl Held {
+    fn set(&mut self, limits: Limits) -> Result<Limits, ControlError> {
+        self.group.set(&limits).map_err(|error| of_group(error).of(&titled(self.group.name())))?;
+        Ok(std::mem::replace(&mut self.limits, limits))
+    }
+}
+
+impl Principals {
+    /// Creates, changes and removes groups, so that each of the principals `wanted` has its group and limits.
+    /// If a step fails, undoes the earlier steps.
+    ///
+    /// # Errors
+    /// The machine has no usable control groups, lacks the controller of a limited resource, or the kernel
+    /// refuses a value.
+    pub fn follow(&mut self, wanted: &[Principal]) -> Result<(), ControlError> {
+        if wanted.is_empty() {
+            return self.end();
+        }
+        let followed = self.change(wanted);
+        if self.groups.is_empty() {
+            // The error of the change counts.
+            let _ = self.end();
+        }
+        followed
+    }
+
+    fn change(&mut self, wanted: &[Principal]) -> Result<(), ControlError> {
+        let router = match self.router.take() {
+            Some(router) => self.router.insert(router),
+            None => self.router.insert(create_router()?),
+        };
+        // Names of the changed groups, with their earlier limits; `None` for a new group.
+        let mut undo: Vec<(&str, Option<Limits>)> = Vec::new();
+        let groups = &mut self.groups;
+        let done = limits(wanted, processors()).into_iter().try_for_each(|(name, limits)| {
+            match groups.iter_mut().find(|held| held.group.name() == name) {
+                Some(held) if held.limits == limits => Ok(()),
+                Some(held) => held.set(limits).map(|before| undo.push((name, Some(before)))),
+                None => {
+                    let mut held = create(router, name)?;
+                    held.set(limits)?;
+                    undo.push((name, None));
+                    groups.push(held);
+                    Ok(())
+                }
+            }
+        });
+        let is_gone = |held: &Held| !wanted.iter().any(|one| *one.name == *held.group.name());
+        let done = done.and_then(|()| remove(groups, is_gone));
+        if done.is_err() {
+            for (name, before) in undo.into_iter().rev() {
+                let Some(before) = before else {
+                    groups.retain(|held| held.group.name() != name);
+                    continue;
+                };
+                for held in groups.iter_mut().filter(|held| held.group.name() == name) {
+                    // The kernel accepted these limits before.
+                    let _ = held.set(before);
+                }
+            }
+        }
+        done
+    }
+
+    /// Removes all groups. Their processes continue in the group in which the router was started.
+    ///
+    /// # Errors
+    /// A process can't be moved.
+    pub fn end(&mut self) -> Result<(), ControlError> {
+        let removed = remove(&mut self.groups, |_| true);
+        let Some(mut router) = self.router.take() else { return removed };
+        removed.and(router.remove().map_err(of_group))
+    }
+
+    /// Returns the view of a principal, with its usage.
+    ///
+    /// # Errors
+    /// The group was removed by someone else.
+    pub fn view(&self, principal: &Principal) -> Result<PrincipalView, ControlError> {
+        let held = self.groups.iter().find(|held| *held.group.name() == *principal.name);
+        let usage = held.map(|held| held.group.usage()).transpose().map_err(of_group)?;
+        let directories = held.into_iter().flat_map(|held| held.group.directories());
+        Ok(PrincipalView {
+            name: principal.name.to_string(),
+            cpu: principal.cpu,
+            weight: principal.weight.or(principal.cpu.is_none().then_some(Principal::USUAL_WEIGHT)),
+            cpu_limit: principal.cpu_limit,
+            memory: principal.memory,
+            disk: principal.disk,
+            processes: principal.processes,
+            usage: PrincipalUsageView::of(&usage.unwrap_or_default()),
+            directories: directories.map(|path| path.display().to_string()).collect(),
+        })
+    }
+}
+
+/// Removes the groups that `is_gone` selects. Stops at the first failure.
+fn remove(groups: &mut Vec<Held>, is_gone: impl Fn(&Held) -> bool) -> Result<(), ControlError> {
+    while let Some(index) = groups.iter().position(&is_gone) {
+        groups[index].group.remove().map_err(of_group)?;
+        groups.remove(index);
+    }
+    Ok(())
+}
+
+fn create(router: &RouterGroup, name: &str) -> Result<Held, ControlError> {
+    let group = router.create_group(name, Members::Processes);
+    let group = group.map_err(|error| of_group(error).of(&titled(name)))?;
+    Ok(Held { group, limits: Limits::default() })
+}
+
+/// Creates the group of this router. Its name is the process id, with a number if this process has several
+/// routers.
+fn create_router() -> Result<RouterGroup, ControlError> {
+    let machine = Machine::detect().map_err(of_group)?;
+    let id = std::process::id();
+    let mut number = 1;
+    loop {
+        let name = if number == 1 { id.to_string() } else { format!("{id}-{number}") };
+        match RouterGroup::create(&machine, &name) {
+            Err(GroupError::InUse { .. }) if number < ROUTERS => number += 1,
+            created => return created.map_err(|error| of_group(error).of("principals")),
+        }
+    }
+}
+
+fn titled(name: &str) -> String {
+    format!("principal {name:?}")
+}
+
+/// Returns the error of a control group as an error of control. A machine that lacks something conflicts with
+/// the request; its text names obstacle and remedy.
+fn of_group(error: GroupError) -> ControlError {
+    match error {
+        GroupError::File { .. } | GroupError::NotEmpty { .. } | GroupError::Removed { .. } => {
+            ControlError::refused(error)
+        }
+        other => ControlError::conflict(other.to_string()),
+    }
+}
+
+/// Returns the principals after a change.
+pub(crate) fn after(principals: &[Principal], change: &Change) -> Vec<Principal> {
+    let mut after = principals.to_vec();
+    match change {
+        Change::AddPrincipal(principal) => after.push(principal.clone()),
+        Change::RemovePrincipal(principal) => after.retain(|one| one.name != principal.name),
+        Change::SetPrincipal { to, .. } => {
+            after.iter_mut().filter(|one| one.name == to.name).for_each(|one| one.clone_from(to));
+        }
+        _ => {}
+    }
+    after
+}
+
+/// Returns the number of processors of this machine.
+fn processors() -> usize {
+    processor_times().map_or(1, |times| times.len().max(1))
+}
+
+/// Checks that the principals reserve at most 100 % of each processor of this machine.
+///
+/// # Errors
+/// Names the first principal beyond this, with its position in the file.
+pub(crate) fn check_shares(config: &Config) -> Result<(), ControlError> {
+    check_shares_on(config, processors())
+}
+
+fn check_shares_on(config: &Config, processors: usize) -> Result<(), ControlError> {
+    let whole = processors as u64 * 1_000_000;
+    let mut sum = 0;
+    for (index, principal) in config.principal.iter().enumerate() {
+        let Some(cpu) = principal.cpu else { continue };
+        let left = whole - sum;
+        sum += u64::from(cpu.ppm());
+        if sum > whole {
+            let percent = |ppm: u64| ppm as f64 / 10_000.0;
+            let on = millrace_units::count(processors, "processor");
+            let problem = format!(
+                "principal {:?}: cpu is {cpu}, but the other principals leave {} % of {on}: give less, or reserve less for \
+                 the others",
+                &*principal.name,
+                percent(left)
+            );
+            let at = [Step::Key("principal"), Step::Entry(index), Step::Key("cpu")];
+            return Err(ControlError::conflict(problem).placed(config, &at));
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,39 @@
+use super::*;
+
+fn config(entries: &str) -> Config {
+    Config::parse(entries, "f").unwrap()
+}
+
+#[test]
+fn shares_above_all_processors_are_refused_with_the_place() {
+    let text = "[[principal]]\nname = \"a\"\ncpu = \"80 %\"\n[[principal]]\nname = \"b\"\ncpu = \"30 %\"\n";
+    let refused = check_shares_on(&config(text), 1).unwrap_err().to_string();
+    assert_eq!(
+        refused,
+        "f:6:7: principal \"b\": cpu is 30 %, but the other principals leave 20 % of 1 processor: give less, or \
+         reserve less for the others"
+    );
+    assert_eq!(check_shares_on(&config(text), 2), Ok(()));
+}
+
+#[test]
+fn changes_and_their_inverses_lead_to_the_same_principals() {
+    let before = config("principal = [{ name = \"a\" }, { name = \"b\", weight = 3 }]").principal;
+    let [c, b] = ["c", "b"].map(|name| {
+        config(&format!("principal = [{{ name = \"{name}\", processes = 5 }}]")).principal.remove(0)
+    });
+    let set = Change::SetPrincipal { from: before[1].clone(), to: b };
+    for change in [Change::AddPrincipal(c), set, Change::RemovePrincipal(before[1].clone())] {
+        let changed = after(&before, &change);
+        assert_ne!(changed, before);
+        assert_eq!(after(&changed, &change.inverse()), before);
+    }
+}
+
+#[test]
+fn router_without_principals_has_no_group() {
+    let mut principals = Principals::default();
+    principals.follow(&[]).unwrap();
+    assert!(principals.router.is_none());
+    principals.end().unwrap();
+}
