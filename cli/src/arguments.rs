@@ -5,18 +5,17 @@ mod configuration;
 mod connection;
 mod gate;
 mod instance;
-#[cfg(test)]
-mod names;
 mod place;
 mod plugin;
+mod principal;
 mod run;
 mod scheduler;
 mod seeing;
 mod show;
+#[cfg(test)]
+mod tests;
 mod token;
 mod traffic;
-#[cfg(test)]
-mod words;
 
 use std::path::PathBuf;
 
@@ -31,6 +30,7 @@ pub use gate::{Bind, GateAction, Unbind};
 pub use instance::{Control, InstanceAction};
 pub use place::{Place, PlaceAction};
 pub use plugin::{PluginAction, PluginTest, PluginUpgrade};
+pub use principal::{Exec, PrincipalAction};
 pub use run::{Check, Doctor, Driver, Init, Mode, OnDeath, Run};
 pub use scheduler::{PortAction, QueueAction, SchedulerAction};
 pub use seeing::{Capture, Drops, Lookup, Trace};
@@ -388,7 +388,7 @@ Examples:
 The ETag of a resource changes with its settings, not with its counters.
 Resources with an ETag:
   router, configuration, instances/NAME, gates/NAME, filters/ID, plugins/NAME,
-  schedulers/PORT, queues/PORT/QUEUE")]
+  schedulers/PORT, queues/PORT/QUEUE, principals/NAME")]
     Tag {
         /// Path of the resource, such as instances/web.
         resource: String,
@@ -398,6 +398,17 @@ Resources with an ETag:
         after_help = "Examples:\n  millrace clear\n\nResets counters of ports, drops, routes, filters, instances and control-plane policing.\nCounters of queues, schedulers and flows continue."
     )]
     Clear,
+    /// Manage principals: owners of CPU time, memory and disk.
+    #[command(
+        subcommand,
+        after_help = "Examples:\n  millrace principal add video cpu=5% cpu-limit=20% memory=8MiB\n  millrace principal list\n  millrace exec --principal video -- ffmpeg -i in.ts out.ts\n\nA principal has a control group of the kernel on the router's machine. Its processes are started by `millrace exec`."
+    )]
+    Principal(PrincipalAction),
+    /// Run a command as a process of a principal.
+    #[command(
+        after_help = "Examples:\n  millrace exec --principal video -- ffmpeg -i in.ts out.ts\n  millrace exec --principal backup -- sh -c 'tar c /srv | gzip > /backup.tar.gz'\n\nNeeds root, on the router's machine. Shares and limits apply to the command and its child processes.\nExit status: that of the command; 1 if it can't be started."
+    )]
+    Exec(Exec),
     /// Replay a capture file under a virtual clock.
     #[command(
         after_help = "Examples:\n  millrace replay --in lan.pcap --out sent.pcapng --config examples/replay.toml --at lan\n  millrace replay --crash /var/lib/millrace/crash-captures/20261123T221500Z-1234-0.pcapng\n\nThe virtual clock follows the times of the capture. Needs no device, no root and no running router.\n--crash: exit status 0 if the worker panics again at the same place, else 1."

@@ -38,12 +38,13 @@ const PLUGINS: Names = named("/plugins", "/name", "/version");
 const FILTERS: Names = named("/filters", "/id", "/match");
 const QUEUES: Names = named("/queues", "/name", "/port");
 const NODES: Names = Names { within: "/nodes", ..named("/schedulers", "/name", "/kind") };
+const PRINCIPALS: Names = named("/principals", "/name", "/cpu");
 const TOKENS: Names = named("/tokens", "/name", "/role");
 const REASONS: Names = named("/drops", "/reason", "/meaning");
 
 /// Arguments that are completed with names of objects. Each item has the queries for the names, and the
 /// arguments as command paths, separated by commas.
-const ARGUMENTS: [(&[Names], &str); 10] = [
+const ARGUMENTS: [(&[Names], &str); 11] = [
     (&[PORTS, GATES, INSTANCES], "capture place"),
     (
         &[PORTS],
@@ -70,6 +71,7 @@ const ARGUMENTS: [(&[Names], &str); 10] = [
     ),
     (&[FILTERS], "filter remove which"),
     (&[REASONS], "drops reason"),
+    (&[PRINCIPALS], "principal set name, principal remove name, principal show name, exec principal"),
     (&[TOKENS], "token revoke name"),
 ];
 

@@ -111,6 +111,9 @@ pub enum Noun {
     /// API tokens for remote access.
     #[value(alias = "token")]
     Tokens,
+    /// Principals with shares, limits and usage.
+    #[value(alias = "principal")]
+    Principals,
     /// Placements of flows.
     #[value(alias = "place")]
     Places,

@@ -3,6 +3,7 @@
 mod confinement;
 mod crashes;
 mod device;
+mod isolation;
 mod system;
 
 use std::fmt::Write as _;
@@ -40,6 +41,7 @@ pub fn doctor(doctor: &Doctor, connection: &Connection, json: bool) -> Result<()
     let findings =
         findings.into_iter().chain(running).chain([("crashes", crashes::kept(connection, status))]);
     report.system.checks.extend(findings.map(|(topic, finding)| Check::of(topic, finding)));
+    report.system.checks.extend(isolation::checks());
     show(&serde_json::to_value(&report).map_err(Failure::new)?, json, || written(&report));
     Ok(())
 }
@@ -111,11 +113,16 @@ fn look_at(state: &HostState, link: &HostLink, system: &SystemView, switches: Sw
     view
 }
 
+/// Smallest width of the column with the topics.
+const TOPIC: usize = 12;
+
 fn written(report: &Report) -> String {
     let mut text = String::new();
+    let longest = report.system.checks.iter().map(|check| check.topic.len()).max();
+    let width = longest.map_or(TOPIC, |longest| longest.max(TOPIC));
     for check in &report.system.checks {
         let mark = if check.fine { "ok" } else { "!!" };
-        let _ = writeln!(text, "{mark}  {:<12} {}", check.topic, check.text);
+        let _ = writeln!(text, "{mark}  {:<width$} {}", check.topic, check.text);
     }
     for device in &report.devices {
         let _ = write!(text, "\n{device}");

@@ -9,6 +9,7 @@ mod manual;
 mod nouns;
 mod observe;
 mod plugins;
+mod principal;
 mod remote;
 mod replay;
 mod run;
@@ -23,7 +24,7 @@ use self::configure::{check, configuration, init};
 use self::forwarding::{control_plane, filter, flow, place, route, router, scheduler};
 use self::observe::{capture, drops, events, rates, show, top, trace};
 use self::plugins::plugin;
-use crate::arguments::{Arguments, Command};
+use crate::arguments::{Arguments, Command, Connection, Show};
 use crate::client::Client;
 use crate::output::Failure;
 
@@ -49,13 +50,7 @@ pub fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
         Command::Bench(bench) => bench::bench(&bench, json)?,
         Command::CompilePlugin { order } => return Ok(compile_plugin(&order)),
         Command::Lab(action) => return lab::lab(&action, json),
-        Command::Show(asked) => match asked.words() {
-            Some(words) => {
-                let command = crate::arguments::command(words.into_iter())?;
-                return run(Arguments { command, ..arguments });
-            }
-            None => show::show_one(&remote()?, &asked, json)?,
-        },
+        Command::Show(asked) => return show_by_command(&asked, arguments.connection, json),
         Command::Plugin(plugin) => plugin::plugin(remote, &plugin, json)?,
         Command::Instance(instance) => remote::instance(&remote()?, &instance, json)?,
         Command::Gate(gate) => remote::gate(&remote()?, &gate, json)?,
@@ -78,6 +73,8 @@ pub fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
         Command::Top(top) => top::top(remote()?, &top, json)?,
         Command::Events(asked) => events::events(&remote()?, &asked, json)?,
         Command::Audit(asked) => events::audit(&remote()?, &asked, json)?,
+        Command::Principal(action) => principal::principal(&remote()?, &action, json)?,
+        Command::Exec(order) => return Err(principal::exec(&remote()?, &order)),
         Command::Token(asked) => token::token(&remote()?, &asked, json)?,
         Command::Rates(asked) => rates::rates(&remote()?, &asked, json)?,
         Command::Tag { resource } => tag::tag(&remote()?, &resource, json)?,
@@ -89,6 +86,16 @@ pub fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
         Command::Capture(capture) => capture::capture(&remote()?, &capture)?,
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// Shows a resource, by its own command if it has one.
+fn show_by_command(asked: &Show, connection: Connection, json: bool) -> Result<ExitCode, Failure> {
+    let Some(words) = asked.words() else {
+        show::show_one(&Client::new(&connection)?, asked, json)?;
+        return Ok(ExitCode::SUCCESS);
+    };
+    let command = crate::arguments::command(words.into_iter())?;
+    run(Arguments { connection, json, command })
 }
 
 /// Compiles a plugin in confinement, for the router that started this process.

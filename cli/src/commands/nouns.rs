@@ -34,6 +34,11 @@ const FILTERS: &str = "id | gate | priority | match | action | packets | bytes |
 const TOKENS: &str = "token=name | role | created | by=created_by/name | expires | expired \
     | last used=used | from=used_from";
 
+const PRINCIPALS: &str = "principal=name | cpu | weight | cpu limit=cpu_limit | cpu s=usage/cpu_seconds \
+    | throttled s=usage/throttled_seconds | memory bytes=usage/memory | peak=usage/memory_peak \
+    | of=memory | oom kills=usage/oom_kills | disk read=usage/disk_read | written=usage/disk_written \
+    | of B/s=disk | processes=usage/processes | of=processes";
+
 const RATES: &str = "port=name | rx/s=rx_rate | tx/s=tx_rate | rx b/s=rx_bits | tx b/s=tx_bits \
     | drops/s=drop_rate";
 
@@ -98,6 +103,9 @@ pub const fn describe(noun: Noun) -> Described {
         Noun::Schedulers => object("/schedulers").by("scheduler show").one_by("scheduler show"),
         Noun::Flows => object("/flows").by("flow list").one_by("flow show"),
         Noun::Tokens => list("/tokens", "", "/name", TOKENS).by("token list"),
+        Noun::Principals => {
+            list("/principals", "", "/name", PRINCIPALS).by("principal list").one_by("principal show")
+        }
         Noun::Places => list("/placements", "/placements", "/flow", "").by("place list"),
         Noun::History => object("/revisions").by("history").one_by("history show"),
         Noun::Router => object("/router").by("router show"),

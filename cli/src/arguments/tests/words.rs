@@ -3,7 +3,7 @@
 use clap::Parser as _;
 use millrace_config::{Change, Config};
 
-use super::Arguments;
+use crate::arguments::Arguments;
 
 /// Configuration with every kind of setting that can change at run time.
 const ALL: &str = r#"
@@ -41,6 +41,14 @@ flow = [{ queue = "flows", flow = "src 10.1.0.2 dst 10.2.0.2 proto udp sport 4 d
 port = "wan"
 address = "10.2.0.77"
 mac = "02:00:00:00:00:07"
+
+[[principal]]
+name = "video"
+cpu = "5 %"
+cpu-limit = "20.5 %"
+memory = "8 MiB"
+disk = "2 MB/s"
+processes = 64
 
 [[gate]]
 name = "audit"

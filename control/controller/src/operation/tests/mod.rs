@@ -20,7 +20,7 @@ use crate::workers::memory_guard::MemoryGuard;
 use crate::{CaptureRequest, FlowQuery, RouteQuery, StartOptions, TraceRequest, start};
 
 /// Configuration that has one object of each kind that an operation can change.
-const CONFIG: &str = include_str!("tests/router.toml");
+const CONFIG: &str = include_str!("router.toml");
 
 async fn started() -> Router {
     start(Config::parse(CONFIG, "test").unwrap(), StartOptions::default()).await.unwrap()

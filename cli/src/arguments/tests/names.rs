@@ -9,7 +9,7 @@ use std::collections::BTreeSet;
 use clap::CommandFactory as _;
 use serde_json::Value;
 
-use super::Arguments;
+use crate::arguments::Arguments;
 
 /// Tables of the configuration file. Each has the API request and the command that create the same object.
 const SAME: &[(&str, &str, &str)] = &[
@@ -21,6 +21,7 @@ const SAME: &[(&str, &str, &str)] = &[
     ("bind", "post /bindings", "bind"),
     ("filter", "post /filters", "filter add"),
     ("place", "put /placements", "place"),
+    ("principal", "post /principals", "principal add"),
     ("port.scheduler.node", "post /schedulers/{port}", "scheduler add"),
 ];
 

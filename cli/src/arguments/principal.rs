@@ -1,0 +1,72 @@
+//! Arguments of the commands for principals.
+
+use clap::{Args, Subcommand};
+
+/// Subcommands of `principal`.
+#[derive(Debug, Subcommand)]
+pub enum PrincipalAction {
+    /// Add a principal.
+    #[command(after_help = "\
+Examples:
+  millrace principal add video cpu=5% cpu-limit=20% memory=8MiB
+  millrace principal add backup weight=30 'disk=2 MB/s' processes=64
+
+Settings:
+  cpu        reserved processor time, of one processor, while others need it too
+  weight     weight among the principals without `cpu`, 1 to 10000 (default: 100)
+  cpu-limit  largest processor time, of one processor; not below `cpu`
+  memory     largest memory; the kernel kills a process that needs more
+  disk       largest rate of reads from each block device, and of writes to it
+  processes  largest number of processes and threads")]
+    Add {
+        /// Name of the new principal.
+        name: String,
+        /// Shares and limits.
+        #[arg(value_name = "KEY=VALUE")]
+        settings: Vec<String>,
+    },
+    /// Change shares and limits of a principal.
+    #[command(after_help = "\
+Examples:
+  millrace principal set video cpu-limit=40%
+  millrace principal set video memory=      # remove a limit
+
+Changes apply to running processes at once.")]
+    Set {
+        /// Name of the principal.
+        name: String,
+        /// Settings to change; an empty value restores a default.
+        #[arg(value_name = "KEY=VALUE", required = true)]
+        settings: Vec<String>,
+    },
+    /// Remove a principal.
+    #[command(
+        after_help = "Examples:\n  millrace principal remove video\n\nProcesses of the principal continue without limits."
+    )]
+    Remove {
+        /// Name of the principal.
+        name: String,
+    },
+    /// List principals with shares, limits and usage.
+    #[command(after_help = "Examples:\n  millrace principal list\n  millrace principal list --json")]
+    List,
+    /// Show a principal with its usage.
+    #[command(
+        after_help = "Examples:\n  millrace principal show video\n  millrace principal show video --json"
+    )]
+    Show {
+        /// Name of the principal.
+        name: String,
+    },
+}
+
+/// Arguments of `exec`.
+#[derive(Debug, Args)]
+pub struct Exec {
+    /// Principal of the command.
+    #[arg(long, value_name = "NAME")]
+    pub principal: String,
+    /// Command with its arguments.
+    #[arg(last = true, required = true)]
+    pub command: Vec<String>,
+}

@@ -1,0 +1,4 @@
+//! Tests of the command line as a whole.
+
+mod names;
+mod words;
