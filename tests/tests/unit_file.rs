@@ -30,7 +30,6 @@ fn service_keeps_its_files_private_and_gains_no_privileges() {
         ("ProtectHostname", "yes"),
         ("ProtectKernelLogs", "yes"),
         ("ProtectKernelModules", "yes"),
-        ("ProtectControlGroups", "yes"),
         ("KeyringMode", "private"),
         ("RestrictSUIDSGID", "yes"),
         ("RestrictRealtime", "yes"),
@@ -48,6 +47,14 @@ fn service_keeps_its_files_private_and_gains_no_privileges() {
     for denied in ["CAP_SYS_MODULE", "CAP_SYS_PTRACE", "CAP_SYS_RAWIO", "CAP_SYS_BOOT", "CAP_MKNOD"] {
         assert!(!capabilities.contains(denied), "{denied}");
     }
+}
+
+#[test]
+fn service_may_create_control_groups_below_its_own() {
+    let settings = settings(UNIT);
+    let delegated: Vec<&str> = settings["Delegate"].split(' ').collect();
+    assert_eq!(delegated, ["cpu", "memory", "io", "pids"]);
+    assert_eq!(settings["ProtectControlGroups"], "no", "the hierarchy is writable");
 }
 
 #[test]
