@@ -14,5 +14,6 @@ mod kernel;
 mod offload;
 mod plugins;
 mod ports;
+mod principals;
 mod schedulers;
 mod support;
