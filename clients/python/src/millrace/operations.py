@@ -486,6 +486,45 @@ class Operations(Transport):
         """PATCH /ports/{name}: changes settings of a port; null restores the default. Role: operator."""
         return self.json('PATCH', f'/ports/{self.segment(name)}', body=body)
 
+    def get_principals(
+        self,
+    ) -> list[types.PrincipalView]:
+        """GET /principals: principals, with shares, limits and usage. Role: viewer."""
+        return self.json('GET', '/principals')
+
+    def post_principals(
+        self,
+        body: types.Principal,
+    ) -> types.PrincipalView:
+        """POST /principals: adds a principal. Role: admin."""
+        return self.json('POST', '/principals', body=body)
+
+    def get_principals_name(
+        self,
+        name: str,
+    ) -> types.PrincipalView:
+        """GET /principals/{name}: a principal. Role: viewer."""
+        return self.json('GET', f'/principals/{self.segment(name)}')
+
+    def patch_principals_name(
+        self,
+        name: str,
+        body: dict[str, Any],
+        *,
+        if_match: str | None = None,
+    ) -> types.PrincipalView:
+        """PATCH /principals/{name}: changes shares and limits of a principal; null restores the default. Role: admin."""
+        return self.json('PATCH', f'/principals/{self.segment(name)}', body=body, if_match=if_match)
+
+    def delete_principals_name(
+        self,
+        name: str,
+        *,
+        if_match: str | None = None,
+    ) -> types.PrincipalView:
+        """DELETE /principals/{name}: removes a principal; its processes continue without limits. Role: admin."""
+        return self.json('DELETE', f'/principals/{self.segment(name)}', if_match=if_match)
+
     def get_quarantine(
         self,
     ) -> list[types.HeldView]:

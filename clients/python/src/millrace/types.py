@@ -1321,6 +1321,73 @@ class PortView(TypedDict):
     """Reason for the mode; empty if it is the best mode."""
 
 
+class Principal(TypedDict):
+    """Owner of resources. The kernel limits the processes that `millrace exec` starts for a principal, by
+    control groups."""
+    cpu: NotRequired[str | None]
+    """Processor time reserved for the principal while others need it too, of one processor: `"5 %"`. All
+    principals together reserve at most 100 % of each processor. Default: a share by `weight`."""
+    cpu_limit: NotRequired[str | None]
+    """Largest processor time, also while processors are idle, of one processor: `"20 %"`. Not below `cpu`.
+    Default: unlimited."""
+    disk: NotRequired[str | None]
+    """Largest rate of reads from each block device, and of writes to it: `"2 MB/s"`. Default: unlimited."""
+    memory: NotRequired[str | None]
+    """Largest memory, including the page cache of the principal's files. The kernel kills a process that needs
+    more. Default: unlimited."""
+    name: str
+    """Name of the principal."""
+    processes: NotRequired[int | None]
+    """Largest number of processes and threads: 1 to 4,194,304. Default: unlimited."""
+    weight: NotRequired[int | None]
+    """Weight among the principals without `cpu`, which share the rest of the processor time: 1 to 10,000.
+    Default 100."""
+
+
+class PrincipalUsageView(TypedDict):
+    """Usage of a principal's control group since its creation. A value is absent if the machine doesn't measure
+    it."""
+    cpu_seconds: float | None
+    """Processor time in seconds."""
+    disk_read: int | None
+    """Bytes read from block devices."""
+    disk_written: int | None
+    """Bytes written to block devices."""
+    memory: int | None
+    """Memory in use, in bytes."""
+    memory_peak: int | None
+    """Largest memory so far, in bytes."""
+    oom_kills: int | None
+    """Processes that the kernel killed because of the memory limit."""
+    processes: int | None
+    """Processes and threads."""
+    throttled_seconds: float | None
+    """Time in seconds during which the processor limit kept processes from running, summed over processors."""
+
+
+class PrincipalView(TypedDict):
+    """Principal with its settings and its usage."""
+    cpu: str | None
+    """Reserved processor time, of one processor."""
+    cpu_limit: str | None
+    """Largest processor time, of one processor."""
+    directories: list[str]
+    """Directories of the principal's control group, one for each hierarchy. A process joins the principal by
+    writing its process id to `cgroup.procs` in each of them."""
+    disk: str | None
+    """Largest rate of reads from each block device, and of writes to it."""
+    memory: str | None
+    """Largest memory."""
+    name: str
+    """Name of the principal."""
+    processes: int | None
+    """Largest number of processes and threads."""
+    usage: PrincipalUsageView
+    """Usage since the group was created."""
+    weight: int | None
+    """Weight among the principals without reserved processor time; absent for a principal that has some."""
+
+
 class Problem(TypedDict):
     """Reason why a request failed (RFC 9457)."""
     current: NotRequired[Any]
