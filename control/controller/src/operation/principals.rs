@@ -10,6 +10,7 @@ use crate::operation::kinds::{Change, Changing, Query, Reading};
 use crate::operation::{Effect, Operation};
 use crate::principals::{after, check_shares};
 use crate::request::merge_patch::{all_known, patched};
+use crate::request::reading::read_settings;
 use crate::router::Inner;
 use crate::view::PrincipalView;
 
@@ -84,9 +85,9 @@ impl Operation for SetPrincipal {
     /// a value that the kernel refuses. Nothing has changed then.
     async fn carry_out(self, router: &Changing) -> Result<PrincipalView, ControlError> {
         let Self { name, changes } = self;
+        check_changes(&name, &changes)?;
         let plan = move |inner: &mut Inner| {
             let from = find(inner, &name)?.clone();
-            all_known("setting of a principal", &changes, SETTINGS.into_iter())?;
             let to = valid(patched(&from, &changes)?)?;
             let change = match from == to {
                 true => Vec::new(),
@@ -121,6 +122,15 @@ impl Operation for RemovePrincipal {
         };
         router.change(plan, |_, before| Ok(before)).await
     }
+}
+
+/// Checks the keys and types of changed settings.
+fn check_changes(name: &str, changes: &Map<String, Value>) -> Result<(), ControlError> {
+    all_known("setting of a principal", changes, SETTINGS.into_iter())?;
+    let mut settings = changes.clone();
+    settings.retain(|_, value| !value.is_null());
+    settings.insert("name".to_owned(), name.into());
+    read_settings::<Principal>("the request", settings).map(drop)
 }
 
 /// Checks the settings of a principal, and returns it in normal form.
