@@ -50,11 +50,17 @@
 mod aqm;
 mod arena;
 mod arrival;
+pub mod cpu;
 #[expect(clippy::indexing_slicing, reason = "there is a count for each of the causes, by their number")]
 mod drop_cause;
 mod ecn;
 #[expect(clippy::indexing_slicing, reason = "places by a hash below their count")]
 mod flow_table;
+#[expect(
+    clippy::indexing_slicing,
+    reason = "members by places in the heap, and their positions by the numbers that were put in"
+)]
+mod heap;
 mod item;
 mod link;
 mod overhead;

@@ -8,6 +8,7 @@
 
 mod account;
 mod count;
+mod cycles;
 mod id;
 mod instant;
 mod message;
@@ -18,6 +19,7 @@ mod token_bucket;
 
 pub use account::{Amount, QueueAccount};
 pub use count::{by_number, count, plural};
+pub use cycles::Cycles;
 pub use id::{GateId, InstanceId, NextHopIndex, PathId, PortId, QueueId};
 pub use instant::Instant;
 pub use message::{Message, Piece, Spelling};

@@ -6,11 +6,6 @@ mod fifo;
 mod flow_queues;
 #[expect(clippy::indexing_slicing, reason = "flows by a bucket below their count, and by links between them")]
 mod fq_codel;
-#[expect(
-    clippy::indexing_slicing,
-    reason = "members by places in the heap, and their positions by the numbers that were put in"
-)]
-mod heap;
 mod hfsc;
 mod hierarchy;
 #[expect(clippy::indexing_slicing, reason = "words of a bitmap by a level that was inserted")]

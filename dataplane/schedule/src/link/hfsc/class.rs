@@ -1,7 +1,7 @@
 //! One class of an H-FSC hierarchy.
 
 use super::curve::{Curve, Curves, Running};
-use crate::link::heap::Heap;
+use crate::heap::Heap;
 
 /// Class of the hierarchy. An inner class has an [`Inner`] part in addition. Field comments name the H-FSC
 /// paper's variable in brackets.

@@ -18,8 +18,8 @@ use millrace_units::Instant;
 pub use curve::{Curve, Curves};
 
 use super::discipline::Discipline;
-use super::heap::Heap;
 use crate::arena::NONE;
+use crate::heap::Heap;
 use crate::slots::Slots;
 pub(crate) use class::ROOT as HIERARCHY_ROOT;
 use class::{Class, Inner, ROOT};

@@ -3,7 +3,7 @@
 use millrace_units::Instant;
 
 use crate::arena::NONE;
-use crate::link::heap::Heap;
+use crate::heap::Heap;
 
 /// Nodes that wait, ordered by the time at which they will be ready.
 #[derive(Debug, Default)]

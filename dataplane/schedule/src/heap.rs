@@ -75,6 +75,13 @@ impl Heap {
         self.groups.first().map_or(u64::MAX, |Group(group)| group[FIRST].key)
     }
 
+    /// Whether an item is in this heap. `positions` may hold its position in another heap.
+    #[inline]
+    pub fn contains(&self, positions: &[u32], item: u32) -> bool {
+        let place = positions[item as usize] as usize;
+        place < self.length + FIRST && self.at(place).item == item
+    }
+
     /// Returns the item that most recently moved up to the second level of the heap, because other items
     /// sank. This item is among the four candidates for the next head, unless new items overtake it.
     #[inline]

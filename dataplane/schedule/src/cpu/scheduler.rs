@@ -1,0 +1,417 @@
+//! CPU scheduler: principals, their choice and their accounts.
+
+use std::time::Duration;
+
+use millrace_units::{Cycles, Instant};
+
+use super::fair_share::{Discipline, FairShare};
+use super::limit::Limit;
+use super::server::{ServerShare, Servers, WeightedCapacity};
+use super::settings::{
+    CpuPrincipal, CpuScheduleError, CpuSchedulerKind, CpuSchedulerSettings, CpuShare, MOST_PRINCIPALS,
+    PrincipalId, WHOLE,
+};
+use crate::arena::NONE;
+use crate::heap::Heap;
+use crate::slots::Slots;
+
+/// Member of the absolute shares that stands for all principals with weights.
+const WEIGHTED: u32 = 0;
+/// Period of servers without a deadline, under the kind `edf`.
+const PERIOD: Duration = Duration::from_millis(10);
+
+/// Processor time of a principal.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct CpuAccount {
+    /// Cycles charged.
+    pub used: Cycles,
+    /// Times that the limit stopped the principal.
+    pub throttled: u64,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Principal {
+    settings: CpuPrincipal,
+    limit: Option<Limit>,
+    is_backlogged: bool,
+    is_throttled: bool,
+    account: CpuAccount,
+}
+
+/// Level of a principal in the order of choice.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Level {
+    Server,
+    Absolute,
+    Weighted,
+}
+
+/// CPU scheduler of a worker.
+#[derive(Debug)]
+pub struct CpuScheduler {
+    settings: CpuSchedulerSettings,
+    principals: Slots<Option<Principal>>,
+    /// Principals with absolute shares (by number plus 1), and [`WEIGHTED`].
+    absolute: FairShare,
+    weighted: FairShare,
+    servers: Servers,
+    throttled: Heap,
+    throttled_positions: Vec<u32>,
+    /// Sum of absolute shares, in parts per million.
+    reserved: u32,
+    /// Sum of all weights.
+    weights: u64,
+}
+
+impl CpuScheduler {
+    /// Creates a scheduler without principals.
+    pub fn new(settings: CpuSchedulerSettings) -> Self {
+        let (discipline, Cycles(quantum)) = (discipline(settings.kind), settings.quantum);
+        let mut scheduler = Self {
+            principals: Slots::default(),
+            absolute: FairShare::new(discipline, quantum),
+            weighted: FairShare::new(discipline, quantum),
+            servers: Servers::new(settings.frequency.max(1)),
+            throttled: Heap::default(),
+            throttled_positions: Vec::new(),
+            reserved: 0,
+            weights: 0,
+            settings,
+        };
+        scheduler.absolute.reserve(WEIGHTED);
+        scheduler.divide();
+        scheduler
+    }
+
+    /// Returns the settings.
+    pub fn settings(&self) -> &CpuSchedulerSettings {
+        &self.settings
+    }
+
+    /// Changes the settings. All principals keep their debts; limits start anew.
+    ///
+    /// # Errors
+    /// When the capacity is below the absolute shares.
+    pub fn set(&mut self, settings: CpuSchedulerSettings, now: Instant) -> Result<(), CpuScheduleError> {
+        if settings.capacity < self.reserved {
+            let (capacity, reserved) = (settings.capacity, self.reserved);
+            return Err(CpuScheduleError::Capacity { capacity, reserved });
+        }
+        let numbers = 0..self.principals.len() as u32;
+        let listed: Vec<u32> = numbers.filter(|number| self.is_listed(*number)).collect();
+        for number in &listed {
+            self.delist(*number);
+        }
+        let Cycles(quantum) = settings.quantum;
+        self.settings = settings;
+        self.absolute.set_discipline(discipline(settings.kind), quantum);
+        self.weighted.set_discipline(discipline(settings.kind), quantum);
+        self.divide();
+        for number in listed {
+            self.enlist(number, now);
+        }
+        Ok(())
+    }
+
+    /// Adds a principal without backlog.
+    ///
+    /// # Errors
+    /// When the number is in use or too great, or a setting is invalid.
+    pub fn add(&mut self, id: PrincipalId, settings: CpuPrincipal) -> Result<(), CpuScheduleError> {
+        let PrincipalId(number) = id;
+        if number >= MOST_PRINCIPALS {
+            return Err(CpuScheduleError::Id(number));
+        }
+        if self.principal(id).is_some() {
+            return Err(CpuScheduleError::Duplicate(number));
+        }
+        settings.check(self.settings.capacity.saturating_sub(self.reserved), self.reserved)?;
+        self.reserve(number);
+        self.absolute.reset(number + 1);
+        self.weighted.reset(number);
+        self.servers.reset(number);
+        self.count(&settings);
+        self.principals[number] = Some(Principal {
+            settings,
+            limit: self.limit(&settings),
+            is_backlogged: false,
+            is_throttled: false,
+            account: CpuAccount::default(),
+        });
+        self.place(number, &settings);
+        self.divide();
+        Ok(())
+    }
+
+    /// Changes the settings of a principal. It keeps its account and its debt.
+    ///
+    /// # Errors
+    /// When no principal has the number, or a setting is invalid.
+    pub fn change(
+        &mut self,
+        id: PrincipalId,
+        settings: CpuPrincipal,
+        now: Instant,
+    ) -> Result<(), CpuScheduleError> {
+        let PrincipalId(number) = id;
+        let Some(old) = self.principal(id).map(|principal| principal.settings) else {
+            return Err(CpuScheduleError::Unknown(number));
+        };
+        let reserved = self.reserved - old.reserved();
+        settings.check(self.settings.capacity.saturating_sub(reserved), reserved)?;
+        let is_listed = self.is_listed(number);
+        if is_listed {
+            self.delist(number);
+        }
+        self.uncount(&old);
+        self.count(&settings);
+        let limit = self.limit(&settings);
+        if let Some(principal) = &mut self.principals[number] {
+            (principal.settings, principal.limit) = (settings, limit);
+        }
+        self.place(number, &settings);
+        self.divide();
+        if is_listed {
+            self.enlist(number, now);
+        }
+        Ok(())
+    }
+
+    /// Removes a principal. Returns its account.
+    ///
+    /// # Errors
+    /// When no principal has the number.
+    pub fn remove(&mut self, id: PrincipalId) -> Result<CpuAccount, CpuScheduleError> {
+        let PrincipalId(number) = id;
+        let Some(principal) = self.principal(id).copied() else {
+            return Err(CpuScheduleError::Unknown(number));
+        };
+        if self.is_listed(number) {
+            self.delist(number);
+        }
+        if principal.is_throttled {
+            self.throttled.remove(&mut self.throttled_positions, number);
+        }
+        self.uncount(&principal.settings);
+        self.principals[number] = None;
+        self.divide();
+        Ok(principal.account)
+    }
+
+    /// Notes that a principal has work. An unknown principal is ignored.
+    #[inline]
+    pub fn wake(&mut self, id: PrincipalId, now: Instant) {
+        let PrincipalId(number) = id;
+        let Some(principal) = self.principal_mut(id).filter(|principal| !principal.is_backlogged) else {
+            return;
+        };
+        principal.is_backlogged = true;
+        if !principal.is_throttled {
+            self.enlist(number, now);
+        }
+    }
+
+    /// Notes that a principal has no more work. An unknown principal is ignored.
+    #[inline]
+    pub fn sleep(&mut self, id: PrincipalId) {
+        let PrincipalId(number) = id;
+        let Some(principal) = self.principal_mut(id).filter(|principal| principal.is_backlogged) else {
+            return;
+        };
+        principal.is_backlogged = false;
+        if !principal.is_throttled {
+            self.delist(number);
+        }
+    }
+
+    /// Returns the principal that gets the processor next; `None` if no principal may run now.
+    #[inline]
+    pub fn next(&mut self, now: Instant) -> Option<PrincipalId> {
+        self.servers.replenish(now);
+        while self.throttled.first_key() <= now.as_nanos()
+            && let Some((_, number)) = self.throttled.first()
+        {
+            self.release(number, now);
+        }
+        let number = self.servers.next().or_else(|| self.next_by_share());
+        number.or_else(|| self.servers.next_on_idle_time()).map(PrincipalId)
+    }
+
+    /// Charges a slice that ended at `now` to a principal. An unknown principal is ignored.
+    #[inline]
+    pub fn charge(&mut self, id: PrincipalId, used: Cycles, now: Instant) {
+        let (PrincipalId(number), Cycles(cycles), frequency) = (id, used, self.settings.frequency);
+        let Some(principal) = self.principal_mut(id) else { return };
+        principal.account.used += used;
+        let is_throttled = principal.is_throttled;
+        let until = principal.limit.as_mut().and_then(|limit| limit.charge(used, frequency, now));
+        match self.level(number) {
+            Level::Server => self.servers.charge(number, cycles),
+            Level::Absolute => self.absolute.charge(number + 1, cycles),
+            Level::Weighted => {
+                self.weighted.charge(number, cycles);
+                self.absolute.charge(WEIGHTED, cycles);
+            }
+        }
+        match until {
+            Some(until) if is_throttled => {
+                self.throttled.update(&mut self.throttled_positions, until.as_nanos(), number);
+            }
+            Some(until) => self.throttle(number, until),
+            None => {}
+        }
+    }
+
+    /// Returns the time at which a principal that must wait may run again, if one has to wait.
+    pub fn next_event(&self) -> Option<Instant> {
+        let throttled = self.throttled.first().map(|(until, _)| Instant::from_nanos(until));
+        throttled.into_iter().chain(self.servers.next_event()).min()
+    }
+
+    /// Returns the account of a principal.
+    pub fn account(&self, id: PrincipalId) -> Option<CpuAccount> {
+        self.principal(id).map(|principal| principal.account)
+    }
+
+    fn principal(&self, PrincipalId(number): PrincipalId) -> Option<&Principal> {
+        self.principals.find(number)?.as_ref()
+    }
+
+    #[inline]
+    fn principal_mut(&mut self, PrincipalId(number): PrincipalId) -> Option<&mut Principal> {
+        self.principals.find_mut(number)?.as_mut()
+    }
+
+    fn next_by_share(&mut self) -> Option<u32> {
+        match self.absolute.next()? {
+            WEIGHTED => self.weighted.next(),
+            member => Some(member - 1),
+        }
+    }
+
+    fn level(&self, number: u32) -> Level {
+        let settings = self.principals[number].map(|principal| principal.settings);
+        match settings {
+            _ if self.settings.kind == CpuSchedulerKind::EarliestDeadline => Level::Server,
+            Some(CpuPrincipal { deadline: Some(_), .. }) => Level::Server,
+            Some(CpuPrincipal { share: CpuShare::Absolute(_), .. }) => Level::Absolute,
+            _ => Level::Weighted,
+        }
+    }
+
+    /// Whether a principal competes for the processor.
+    fn is_listed(&self, number: u32) -> bool {
+        self.principals[number].is_some_and(|principal| principal.is_backlogged && !principal.is_throttled)
+    }
+
+    #[inline]
+    fn enlist(&mut self, number: u32, now: Instant) {
+        match self.level(number) {
+            Level::Server => self.servers.join(number, now),
+            Level::Absolute => self.absolute.join(number + 1),
+            Level::Weighted => {
+                self.weighted.join(number);
+                if !self.absolute.contains(WEIGHTED) {
+                    self.absolute.join(WEIGHTED);
+                }
+            }
+        }
+    }
+
+    #[inline]
+    fn delist(&mut self, number: u32) {
+        match self.level(number) {
+            Level::Server => self.servers.leave(number),
+            Level::Absolute => self.absolute.leave(number + 1),
+            Level::Weighted => {
+                self.weighted.leave(number);
+                if self.weighted.is_empty() {
+                    self.absolute.leave(WEIGHTED);
+                }
+            }
+        }
+    }
+
+    fn throttle(&mut self, number: u32, until: Instant) {
+        if self.is_listed(number) {
+            self.delist(number);
+        }
+        if let Some(principal) = &mut self.principals[number] {
+            principal.is_throttled = true;
+            principal.account.throttled += 1;
+        }
+        self.throttled.push(&mut self.throttled_positions, until.as_nanos(), number);
+    }
+
+    fn release(&mut self, number: u32, now: Instant) {
+        self.throttled.remove(&mut self.throttled_positions, number);
+        if let Some(principal) = &mut self.principals[number] {
+            principal.is_throttled = false;
+        }
+        if self.is_listed(number) {
+            self.enlist(number, now);
+        }
+    }
+
+    /// Makes room for a principal, so that scheduling allocates nothing.
+    fn reserve(&mut self, number: u32) {
+        while self.principals.len() <= number as usize {
+            self.principals.push(None);
+            self.throttled_positions.push(NONE);
+        }
+        self.throttled.reserve(self.principals.len());
+        self.absolute.reserve(number + 1);
+        self.weighted.reserve(number);
+        self.servers.reserve(number);
+    }
+
+    fn limit(&self, settings: &CpuPrincipal) -> Option<Limit> {
+        let CpuSchedulerSettings { quantum, frequency, .. } = self.settings;
+        settings.limit.map(|parts| Limit::new(parts, quantum, frequency))
+    }
+
+    fn count(&mut self, settings: &CpuPrincipal) {
+        match settings.share {
+            CpuShare::Absolute(parts) => self.reserved += parts,
+            CpuShare::Weight(weight) => self.weights += u64::from(weight),
+        }
+    }
+
+    fn uncount(&mut self, settings: &CpuPrincipal) {
+        match settings.share {
+            CpuShare::Absolute(parts) => self.reserved -= parts,
+            CpuShare::Weight(weight) => self.weights -= u64::from(weight),
+        }
+    }
+
+    /// Sets the weight of an unlisted principal in each structure that may order it.
+    fn place(&mut self, number: u32, settings: &CpuPrincipal) {
+        let share = match settings.share {
+            CpuShare::Absolute(parts) => {
+                self.absolute.set_weight(number + 1, parts);
+                ServerShare::Absolute(parts)
+            }
+            CpuShare::Weight(weight) => {
+                self.weighted.set_weight(number, weight);
+                ServerShare::Weight(weight)
+            }
+        };
+        self.servers.set(number, share, settings.deadline.unwrap_or(PERIOD));
+    }
+
+    /// Gives the capacity without reservations to the principals with weights.
+    fn divide(&mut self) {
+        let parts = self.settings.capacity.min(WHOLE).saturating_sub(self.reserved);
+        self.absolute.set_weight(WEIGHTED, parts.max(1));
+        self.servers.weighted = WeightedCapacity { parts, weights: self.weights };
+    }
+}
+
+/// Returns the discipline that divides shares under a kind. Under `edf`, no principal is divided by share.
+fn discipline(kind: CpuSchedulerKind) -> Discipline {
+    match kind {
+        CpuSchedulerKind::StartTimeFair | CpuSchedulerKind::EarliestDeadline => Discipline::StartTimeFair,
+        CpuSchedulerKind::WorstCaseFair => Discipline::WorstCaseFair,
+        CpuSchedulerKind::Stride => Discipline::Stride,
+    }
+}

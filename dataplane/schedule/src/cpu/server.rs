@@ -1,0 +1,221 @@
+//! Constant-bandwidth servers (Abeni and Buttazzo, "Integrating Multimedia Applications in Hard Real-Time
+//! Systems", 1998) under earliest deadline first, with hard reservations: a server whose budget is used up gets
+//! the processor only when nothing else wants it, until its deadline.
+
+use std::time::Duration;
+
+use millrace_units::{Cycles, Instant};
+
+use super::settings::WHOLE;
+use crate::arena::NONE;
+use crate::heap::Heap;
+use crate::slots::Slots;
+
+/// Share of a server.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum ServerShare {
+    /// Parts per million of the processor.
+    Absolute(u32),
+    /// Weight in the capacity that absolute shares leave.
+    Weight(u32),
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Server {
+    share: ServerShare,
+    period: Duration,
+    /// Cycles left until the deadline; negative after a slice that was too long.
+    budget: i64,
+    deadline: Instant,
+}
+
+/// Capacity that servers with weights divide.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(super) struct WeightedCapacity {
+    /// Parts per million of the processor.
+    pub parts: u32,
+    /// Sum of the weights.
+    pub weights: u64,
+}
+
+/// Constant-bandwidth servers, by number of their principal.
+#[derive(Debug)]
+pub(super) struct Servers {
+    servers: Slots<Server>,
+    /// Position of each backlogged server in `ready` or `idle`; [`NONE`] without backlog.
+    positions: Vec<u32>,
+    /// Backlogged servers with a budget, by deadline.
+    ready: Heap,
+    /// Backlogged servers without a budget, by deadline.
+    idle: Heap,
+    /// Position of each server without a budget in `exhausted`.
+    exhausted_positions: Vec<u32>,
+    /// Servers without a budget, backlogged or not, by deadline: then they get a new budget.
+    exhausted: Heap,
+    frequency: u64,
+    pub weighted: WeightedCapacity,
+}
+
+impl Servers {
+    /// Creates servers at a processor of `frequency` cycles per second.
+    pub fn new(frequency: u64) -> Self {
+        Self {
+            servers: Slots::default(),
+            positions: Vec::new(),
+            ready: Heap::default(),
+            idle: Heap::default(),
+            exhausted_positions: Vec::new(),
+            exhausted: Heap::default(),
+            frequency,
+            weighted: WeightedCapacity::default(),
+        }
+    }
+
+    /// Adds servers without backlog up to number `server`, so that later calls allocate nothing.
+    pub fn reserve(&mut self, server: u32) {
+        while self.servers.len() <= server as usize {
+            self.servers.push(Server {
+                share: ServerShare::Weight(1),
+                period: Duration::ZERO,
+                budget: 0,
+                deadline: Instant::ZERO,
+            });
+            self.positions.push(NONE);
+            self.exhausted_positions.push(NONE);
+        }
+        for heap in [&mut self.ready, &mut self.idle, &mut self.exhausted] {
+            heap.reserve(self.servers.len());
+        }
+    }
+
+    /// Sets share and period of a server without backlog. The budget stays until the deadline.
+    pub fn set(&mut self, server: u32, share: ServerShare, period: Duration) {
+        let slot = &mut self.servers[server];
+        (slot.share, slot.period) = (share, period);
+    }
+
+    /// Forgets the budget of a server without backlog, for a new principal under an old number.
+    pub fn reset(&mut self, server: u32) {
+        if self.is_exhausted(server) {
+            self.exhausted.remove(&mut self.exhausted_positions, server);
+        }
+        (self.servers[server].budget, self.servers[server].deadline) = (0, Instant::ZERO);
+    }
+
+    /// Adds a server to the backlogged ones.
+    pub fn join(&mut self, server: u32, now: Instant) {
+        if self.is_exhausted(server) {
+            let deadline = self.servers[server].deadline.as_nanos();
+            self.idle.push(&mut self.positions, deadline, server);
+            return;
+        }
+        let full = self.full_budget(server);
+        let slot = &mut self.servers[server];
+        // The old budget until the old deadline would be more than the share: start a new period.
+        let left = slot.deadline.since(now);
+        let earned = i128::from(full) * left.as_nanos() as i128;
+        if i128::from(slot.budget) * slot.period.as_nanos() as i128 >= earned {
+            (slot.budget, slot.deadline) = (full, now + slot.period);
+        }
+        self.ready.push(&mut self.positions, slot.deadline.as_nanos(), server);
+    }
+
+    /// Removes a server from the backlogged ones. An exhausted server stays so until its deadline.
+    pub fn leave(&mut self, server: u32) {
+        match self.is_exhausted(server) {
+            true => self.idle.remove(&mut self.positions, server),
+            false => self.ready.remove(&mut self.positions, server),
+        }
+    }
+
+    /// Whether the server is backlogged.
+    pub fn contains(&self, server: u32) -> bool {
+        self.positions.get(server as usize).is_some_and(|position| *position != NONE)
+    }
+
+    /// Returns the server with a budget and the earliest deadline.
+    #[inline]
+    pub fn next(&self) -> Option<u32> {
+        self.ready.first().map(|(_, server)| server)
+    }
+
+    /// Returns the server without a budget and with the earliest deadline.
+    #[inline]
+    pub fn next_on_idle_time(&self) -> Option<u32> {
+        self.idle.first().map(|(_, server)| server)
+    }
+
+    /// Charges cycles to a server. Service on idle time costs no budget.
+    pub fn charge(&mut self, server: u32, cycles: u64) {
+        if self.is_exhausted(server) {
+            return;
+        }
+        let slot = &mut self.servers[server];
+        slot.budget = slot.budget.saturating_sub_unsigned(cycles);
+        if slot.budget > 0 {
+            return;
+        }
+        let deadline = slot.deadline.as_nanos();
+        if self.contains(server) {
+            self.ready.remove(&mut self.positions, server);
+            self.idle.push(&mut self.positions, deadline, server);
+        }
+        self.exhausted.push(&mut self.exhausted_positions, deadline, server);
+    }
+
+    /// Gives a new budget to each exhausted server whose deadline has passed.
+    #[inline]
+    pub fn replenish(&mut self, now: Instant) {
+        while self.exhausted.first_key() <= now.as_nanos() && !self.exhausted.is_empty() {
+            let Some((_, server)) = self.exhausted.first() else { return };
+            self.replenish_one(server, now);
+        }
+    }
+
+    fn replenish_one(&mut self, server: u32, now: Instant) {
+        let full = self.full_budget(server);
+        let slot = &mut self.servers[server];
+        let period = slot.period.as_nanos().max(1) as u64;
+        let periods = 1 + now.since(slot.deadline).as_nanos() as u64 / period;
+        let earned = full.saturating_mul(i64::try_from(periods).unwrap_or(i64::MAX));
+        slot.budget = slot.budget.saturating_add(earned).min(full);
+        slot.deadline += Duration::from_nanos(period.saturating_mul(periods));
+        let (budget, deadline) = (slot.budget, slot.deadline.as_nanos());
+        if budget <= 0 {
+            self.exhausted.update(&mut self.exhausted_positions, deadline, server);
+            if self.contains(server) {
+                self.idle.update(&mut self.positions, deadline, server);
+            }
+            return;
+        }
+        let is_backlogged = self.contains(server);
+        self.exhausted.remove(&mut self.exhausted_positions, server);
+        if is_backlogged {
+            self.idle.remove(&mut self.positions, server);
+            self.ready.push(&mut self.positions, deadline, server);
+        }
+    }
+
+    /// Returns the time at which the next server gets a new budget.
+    pub fn next_event(&self) -> Option<Instant> {
+        self.exhausted.first().map(|(deadline, _)| Instant::from_nanos(deadline))
+    }
+
+    fn is_exhausted(&self, server: u32) -> bool {
+        self.exhausted_positions.get(server as usize).is_some_and(|position| *position != NONE)
+    }
+
+    /// Returns the cycles of a server's share in a period, at least 1.
+    fn full_budget(&self, server: u32) -> i64 {
+        let Server { share, period, .. } = self.servers[server];
+        let parts = match share {
+            ServerShare::Absolute(parts) => u64::from(parts) << 12,
+            ServerShare::Weight(weight) => {
+                ((u64::from(self.weighted.parts) * u64::from(weight)) << 12) / self.weighted.weights.max(1)
+            }
+        };
+        let Cycles(cycles) = Cycles::in_time(period, self.frequency);
+        let budget = u128::from(cycles) * u128::from(parts) / (u128::from(WHOLE) << 12);
+        i64::try_from(budget).unwrap_or(i64::MAX).max(1)
+    }
+}
