@@ -67,7 +67,8 @@ pub use accounts::WaitingRoutes;
 pub use classify::{ClassifyCounts, FlowCounts};
 pub use commands::{
     Command, CounterCommand, DeviceCommand, DeviceReport, FilterCommand, FlowCommand, NeighbourCommand,
-    ObservationCommand, OffloadCommand, OpenDevice, OpenedDevice, PluginCommand, PortCommand, ReplyTo,
+    ObservationCommand, OffloadCommand, OpenDevice, OpenedDevice, PluginCommand, PortCommand,
+    PrincipalCommand, ReplyTo,
     RouteCommand, SchedulerCommand,
 };
 pub use egress::errors::ErrorSender;
@@ -96,6 +97,7 @@ pub use offloaded_flows::{
 pub use options::{ClassLimit, ClassLimits, Options};
 pub use parse::tags::Tags;
 pub use parse::{Parsed, parse};
+pub use pending::for_processor::{PrincipalCounts, PrincipalSettings};
 pub use ports::host_output::{HostFilters, HostSettings};
 pub use ports::scheduler::{
     FlowQueueReport, FlowTreatment, NodesPage, Piece, PortScheduler, ScheduleChange, ScheduleReport,

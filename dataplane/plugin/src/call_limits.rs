@@ -5,6 +5,8 @@ use std::fmt;
 use std::str::FromStr;
 use std::time::Duration;
 
+use millrace_units::PrincipalId;
+
 /// Treatment of packets that arrive while the instance pauses after a fault, or whose call failed.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub enum OnFault {
@@ -50,11 +52,14 @@ pub struct CallLimits {
     /// Time limit of a call per packet: a call with N packets may take N times this time, but at most `call`.
     /// A call always gets at least one slice. `None` means that only `call` limits it.
     pub packet: Option<Duration>,
+    /// Principal that pays for the calls: the packets wait until the CPU scheduler gives it the processor.
+    /// `None`: the worker calls the instance at once.
+    pub principal: Option<PrincipalId>,
 }
 
 impl Default for CallLimits {
     fn default() -> Self {
-        Self { on_fault: OnFault::default(), call: Self::DEFAULT_CALL, packet: None }
+        Self { on_fault: OnFault::default(), call: Self::DEFAULT_CALL, packet: None, principal: None }
     }
 }
 
@@ -64,7 +69,10 @@ impl CallLimits {
     pub const DEFAULT_CALL: Duration = Duration::from_millis(1);
     /// Limits of errands: calls for messages, timers and ends of flows, which handle no packets.
     pub const OF_ERRANDS: Self =
-        Self { on_fault: OnFault::Drop, call: Duration::from_millis(10), packet: None };
+        Self { on_fault: OnFault::Drop, call: Duration::from_millis(10), packet: None, principal: None };
+    /// Default time limit of a call that a principal pays for. A slow plugin is slowed to its principal's
+    /// share; only a call that never ends is a fault.
+    pub const DEFAULT_PAID_CALL: Duration = Duration::from_millis(100);
 
     /// Returns the number of slices that a call with this number of packets may take: 1 or more. `slice` is
     /// the length of a slice.

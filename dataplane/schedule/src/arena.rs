@@ -276,6 +276,17 @@ impl<T> Arena<T> {
         gone
     }
 
+    /// Returns the first packet of `list`.
+    #[inline]
+    pub fn first(&self, list: &List) -> Option<&T> {
+        self.slots.get(list.head as usize)?.item.as_ref()
+    }
+
+    /// Returns the packets of all lists.
+    pub fn iter(&self) -> impl Iterator<Item = &T> {
+        self.slots.iter().filter_map(|slot| slot.item.as_ref())
+    }
+
     /// Returns the length of the first packet of `list`, in bytes; `None` if the list is empty.
     #[inline]
     pub fn head_length(&self, list: &List) -> Option<u32> {

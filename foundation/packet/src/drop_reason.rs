@@ -101,6 +101,8 @@ drop_reasons! {
     Plugin = "plugin",
     /// A plugin instance is busy, and too many packets already wait for it.
     PluginBusy = "plugin_busy",
+    /// Too many packets of the flow wait for the principal's share of the processor.
+    PrincipalQueueFull = "principal_queue_full",
     /// A plugin instance failed, is pausing after that, or is in quarantine.
     PluginFailed = "plugin_failed",
     /// Plugin instances sent the packet to each other, or back to classification, too often.

@@ -42,6 +42,10 @@ id!(
     PathId, u32
 );
 id!(
+    /// Principal: owner of a share of the processor.
+    PrincipalId, u32
+);
+id!(
     /// Queue of a port.
     QueueId, u16
 );

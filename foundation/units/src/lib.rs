@@ -20,7 +20,7 @@ mod token_bucket;
 pub use account::{Amount, QueueAccount};
 pub use count::{by_number, count, plural};
 pub use cycles::Cycles;
-pub use id::{GateId, InstanceId, NextHopIndex, PathId, PortId, QueueId};
+pub use id::{GateId, InstanceId, NextHopIndex, PathId, PortId, PrincipalId, QueueId};
 pub use instant::Instant;
 pub use message::{Message, Piece, Spelling};
 pub use names::{here, nearest, remedy};

@@ -9,6 +9,7 @@ use super::Classifier;
 use crate::forward::tables::ForwardingTables;
 use crate::gates::Gates;
 use crate::options::Options;
+use crate::pending::Pending;
 use crate::ports::PortTable;
 use crate::work::{Fate, Work};
 
@@ -22,6 +23,7 @@ pub(crate) struct Classification<'a> {
     pub forwarding: &'a ForwardingTables,
     pub gates: &'a mut Gates,
     pub ports: &'a PortTable,
+    pub pending: &'a Pending,
     pub options: &'a Options,
     /// Key of the flow hashes.
     pub seed: u64,

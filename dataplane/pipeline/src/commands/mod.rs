@@ -15,6 +15,7 @@ mod offload;
 mod options;
 mod plugins;
 mod ports;
+mod principals;
 mod routes;
 mod schedulers;
 
@@ -32,6 +33,7 @@ pub(crate) use self::options::set_options;
 pub use self::plugins::PluginCommand;
 pub use self::ports::PortCommand;
 pub(crate) use self::ports::set_port;
+pub use self::principals::PrincipalCommand;
 pub use self::routes::RouteCommand;
 pub use self::schedulers::SchedulerCommand;
 use crate::offloaded_flows::Invalidation;
@@ -65,6 +67,8 @@ pub enum Command {
     Filters(FilterCommand),
     /// Gates, bindings and instances of plugins.
     Plugins(PluginCommand),
+    /// Principals, and their shares of the processor.
+    Principals(PrincipalCommand),
     /// Schedulers of ports.
     Schedulers(SchedulerCommand),
     /// Flow table.
@@ -93,6 +97,7 @@ impl Command {
             Self::Neighbours(command) => command.invalidation(),
             Self::Filters(command) => command.invalidation(),
             Self::Plugins(command) => command.invalidation(),
+            Self::Principals(command) => command.invalidation(),
             Self::Schedulers(command) => command.invalidation(),
             Self::Flows(command) => command.invalidation(),
             Self::Offload(command) => command.invalidation(),
@@ -112,6 +117,7 @@ impl Command {
             Self::Neighbours(command) => command.is_small(),
             Self::Filters(command) => command.is_small(),
             Self::Plugins(command) => command.is_small(),
+            Self::Principals(command) => command.is_small(),
             Self::Schedulers(command) => command.is_small(),
             Self::Offload(command) => command.is_small(),
             Self::Observation(command) => command.is_small(),
@@ -152,6 +158,7 @@ receivers!(
     Neighbours(NeighbourCommand),
     Filters(FilterCommand),
     Plugins(PluginCommand),
+    Principals(PrincipalCommand),
     Schedulers(SchedulerCommand),
     Flows(FlowCommand),
     Offload(OffloadCommand),

@@ -52,8 +52,12 @@ impl PluginCommand {
     pub(crate) fn carry_out(self, router: &mut Router, now: Instant) {
         match self {
             Self::Change(changes) => {
+                let unbinds = changes.iter().any(PluginChange::unbinds);
                 changes.into_iter().for_each(|change| router.gates.apply(change));
                 router.gates.plugins_mut().release_orphans();
+                if unbinds {
+                    router.requeue_for_processor(now);
+                }
             }
             Self::Control(instance, message, reply) => {
                 let replied = Box::new(move |replied| answer(&reply, replied));

@@ -1,9 +1,11 @@
 //! Packets that wait inside an iteration for another pass through the stages.
 
+pub(crate) mod for_processor;
 pub(crate) mod from_plugins;
 
 use millrace_packet::Packet;
 
+use crate::pending::for_processor::ForProcessor;
 use crate::pending::from_plugins::FromPlugins;
 
 /// Maximum number of times that a packet is classified again.
@@ -23,6 +25,8 @@ pub(crate) struct Pending {
     pub again: Vec<Packet>,
     /// Packets that instances have made.
     pub from_plugins: FromPlugins,
+    /// Packets that wait for their principal to get the processor; `None` without principals.
+    pub for_processor: Option<Box<ForProcessor>>,
 }
 
 impl Pending {
@@ -35,7 +39,8 @@ impl Pending {
     /// Returns the number of waiting packets.
     pub fn held(&self) -> usize {
         let packets = [&self.waited, &self.made, &self.resumed, &self.again];
-        packets.iter().map(|packets| packets.len()).sum::<usize>() + self.from_plugins.len()
+        let for_processor = self.for_processor.as_ref().map_or(0, |waiting| waiting.len());
+        packets.iter().map(|packets| packets.len()).sum::<usize>() + self.from_plugins.len() + for_processor
     }
 
     /// Queues a packet to be classified again.

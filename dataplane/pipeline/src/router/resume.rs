@@ -41,7 +41,7 @@ impl Router {
     }
 
     /// Resumes the packets of a batch at `place`, their common path, position and binding.
-    fn resume_at(&mut self, place: Place, work: &mut Work, now: Instant) {
+    pub(super) fn resume_at(&mut self, place: Place, work: &mut Work, now: Instant) {
         if place.position != Position::Copy {
             // The route number may have got another route during the wait, so the route is looked up again.
             for (packet, key) in work.packets.iter_mut().zip(work.keys.all()) {

@@ -35,6 +35,7 @@ impl Router {
             forwarding: &self.forwarding,
             gates: &mut self.gates,
             ports: &self.ports,
+            pending: &self.pending,
             options: &self.options,
             seed: self.seed,
         }

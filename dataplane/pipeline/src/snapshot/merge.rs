@@ -8,6 +8,7 @@ use super::Snapshot;
 use crate::classify::{ClassifyCounts, FlowCounts};
 use crate::observe::totals::{Created, Totals};
 use crate::offloaded_flows::OffloadedFlowCounts;
+use crate::pending::for_processor::PrincipalCounts;
 use crate::ports::PortCount;
 
 impl Snapshot {
@@ -21,6 +22,7 @@ impl Snapshot {
         merge_by_key(&mut self.devices, other.devices, |sum, more| sum.add(&more));
         merge_by_key(&mut self.hosts, other.hosts, |sum, more| sum.add(&more));
         merge_by_key(&mut self.instances, other.instances, |sum, more| sum.add(more));
+        merge_by_key(&mut self.principals, other.principals, add_principal);
         self.closed.add(&other.closed);
         // The sum wraps: the value of a worker is below zero if it took over more packets than it holds and
         // has handed over.
@@ -74,6 +76,14 @@ fn add_port(sum: &mut PortCount, more: PortCount) {
     add_fields!(sum, more, PortCount { rx_packets, rx_bytes, tx_packets, tx_bytes, to_host; classes, drops });
     sum.classes.add(&classes);
     add_drops(&mut sum.drops, &drops);
+}
+
+fn add_principal(sum: &mut PrincipalCounts, more: PrincipalCounts) {
+    add_fields!(
+        sum,
+        more,
+        PrincipalCounts { used, throttled, packets, waiting, waiting_bytes, dropped; }
+    );
 }
 
 fn add_offloaded_flows(sum: &mut OffloadedFlowCounts, more: OffloadedFlowCounts) {

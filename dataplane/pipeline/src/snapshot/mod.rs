@@ -10,12 +10,13 @@ use millrace_forward::NeighbourState;
 use millrace_packet::DropCounts;
 use millrace_plugin::{FlowStateCounts, InstanceReport};
 use millrace_port::PortCounters;
-use millrace_units::{InstanceId, Instant, PortId};
+use millrace_units::{InstanceId, Instant, PortId, PrincipalId};
 use millrace_wire::mac_addr::MacAddr;
 
 use crate::classify::FlowCounts;
 use crate::observe::totals::Totals;
 use crate::offloaded_flows::OffloadedFlowCounts;
+use crate::pending::for_processor::PrincipalCounts;
 use crate::ports::scheduler::ScheduleReport;
 use crate::ports::{DeviceId, PortCount};
 use crate::router::Router;
@@ -56,6 +57,8 @@ pub struct Snapshot {
     pub flows: FlowCounts,
     /// State that instances keep for flows.
     pub flow_states: FlowStateCounts,
+    /// Counters of each principal.
+    pub principals: Vec<(PrincipalId, PrincipalCounts)>,
     /// Counters of offloaded flows.
     pub offloaded_flows: OffloadedFlowCounts,
     /// Iterations of the worker with packets, and iterations without.
@@ -98,6 +101,7 @@ impl Snapshot {
             totals: Totals { held: held(router), ..router.observation.totals.clone() },
             instances: router.gates.plugins().instances().reports().collect(),
             flows: router.classifier.flow_counts(),
+            principals: router.pending.for_processor.iter().flat_map(|waiting| waiting.counts()).collect(),
             flow_states: router.gates.plugins().flow_states().counts(),
             offloaded_flows: router.offload.as_ref().map(|offload| offload.counts()).unwrap_or_default(),
             ..Self::default()

@@ -19,7 +19,7 @@ use millrace_forward::FibReader;
 use millrace_packet::{BATCH_SIZE, Batch, Pool};
 use millrace_plugin::Pulse;
 use millrace_port::Port;
-use millrace_units::Instant;
+use millrace_units::{Cycles, Instant};
 use rtrb::{Consumer, Producer, RingBuffer};
 
 use crate::commands::{Command, CounterCommand, DeviceCommand, PortCommand, answer, set_options, set_port};
@@ -29,7 +29,9 @@ use crate::observe::event::Event;
 use crate::ports::DeviceId;
 use crate::punt::host_path::HostPath;
 use crate::router::Router;
+use crate::router::slices::CoreWork;
 use crate::snapshot::{Snapshot, carried, clear_counters};
+use crate::tsc::cycles;
 use crate::work::Work;
 use crate::worker::devices::Devices;
 use crate::worker::host_output::HostOutputs;
@@ -152,6 +154,8 @@ impl Worker {
     /// before queues send. Without that, a shaped port would send the bytes that accrue during the receive
     /// step late and in one burst.
     pub fn iterate(&mut self, now: Instant, look: impl FnOnce() -> Instant) -> Iteration {
+        // Only principals need the cost of core work.
+        let begun = self.router.pending.for_processor.is_some().then(cycles).flatten();
         self.router.observation.drop_log.begin(now);
         let commands = self.take_commands(now);
         let received = self.receive_all(now) + self.take_over(now);
@@ -162,6 +166,11 @@ impl Worker {
             offload.advance(&mut self.devices.all, now);
         }
         self.hand_back();
+        let core = CoreWork { used: since(begun), received: received > 0 };
+        if self.router.run_principals(core, now) {
+            self.transmit_all(now);
+            self.hand_back();
+        }
         let parcels = self.router.handover.as_mut().map_or(0, |handover| handover.publish());
         let events = self.put_out_events();
         let WorkerCounts { busy_iterations, idle_iterations, .. } = &mut self.counts;
@@ -333,6 +342,7 @@ impl Worker {
             Command::Neighbours(command) => command.carry_out(&mut self.router, now),
             Command::Filters(command) => command.carry_out(&mut self.router.gates),
             Command::Plugins(command) => command.carry_out(&mut self.router, now),
+            Command::Principals(command) => command.carry_out(&mut self.router, now),
             Command::Schedulers(command) => command.carry_out(&mut self.router, now),
             Command::Flows(command) => command.carry_out(&mut self.router, now),
             Command::Offload(command) => command.carry_out(&mut self.router, now),
@@ -440,6 +450,12 @@ impl Worker {
         snapshot.longest_change = longest_change;
         snapshot
     }
+}
+
+/// Returns the cycles since an earlier reading of the counter; 0 without one.
+fn since(begun: Option<u64>) -> Cycles {
+    let both = begun.zip(cycles());
+    Cycles(both.map_or(0, |(begun, now)| now.saturating_sub(begun)))
 }
 
 impl Drop for Worker {

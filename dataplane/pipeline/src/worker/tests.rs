@@ -22,6 +22,7 @@ use crate::ports::tests::settings;
 use crate::punt::host_path::NoHost;
 
 mod path_users;
+mod principals;
 
 fn worker() -> (Worker, WorkerLink, SharedFib) {
     let fib = SharedFib::new().unwrap();

@@ -70,6 +70,11 @@ pub enum PluginChange<F> {
 }
 
 impl<F> PluginChange<F> {
+    /// Whether the change removes bindings.
+    pub fn unbinds(&self) -> bool {
+        matches!(self, Self::Unbind { .. } | Self::RemoveGate { .. })
+    }
+
     /// Converts the filter of a binding from type `F` to `G`. `convert` receives the gate and the filter.
     pub fn map<G>(self, convert: impl FnOnce(GateId, F) -> G) -> PluginChange<G> {
         match self {

@@ -17,7 +17,7 @@ use std::time::Duration;
 
 use millrace_packet::{FlowKey, Packet};
 use millrace_plugin_abi::{Message, PluginError, Position, Reply};
-use millrace_units::{Instant, PathId};
+use millrace_units::{Instant, PathId, PrincipalId};
 
 use crate::execution::succession::{Successed, Succession, Successor};
 use crate::flow_state::{FlowStateBlocks, StateRef};
@@ -68,6 +68,8 @@ enum Wish {
     Free(Key),
     /// The instance in this slot holds the packet until this time.
     Until(u32, Instant),
+    /// The packets wait until the CPU scheduler gives the processor to their payer.
+    Processor,
 }
 
 /// Recorded request to keep packets, with their stage.
@@ -76,6 +78,7 @@ struct Noted {
     wish: Wish,
     place: Place,
     passed_on: u8,
+    payer: Option<PrincipalId>,
 }
 
 /// Purpose of a call.
@@ -132,6 +135,8 @@ pub(crate) struct Call {
     /// Stage of all packets of the call; `None` for a call without packets.
     pub place: Option<Place>,
     passed_on: u8,
+    /// Principal that pays for the call; `None` if it runs without waiting for the CPU scheduler.
+    pub payer: Option<PrincipalId>,
     /// Number of slices so far.
     pub slices: u32,
     /// Whether the instance of the call may have written to the packets.
@@ -151,6 +156,7 @@ impl Call {
         self.states.push(waiting.state);
         self.place = Some(waiting.place);
         self.passed_on = waiting.passed_on;
+        self.payer = waiting.payer;
     }
 
     /// Resolves the flow state references of the packets into block numbers.
@@ -162,12 +168,12 @@ impl Call {
     /// Ends the call: passes the index and the data of each packet to `each`. The packets continue at
     /// `place`.
     pub fn finish(&mut self, place: Place, mut each: impl FnMut(usize, Waiting)) {
-        let passed_on = self.passed_on;
+        let (passed_on, payer) = (self.passed_on, self.payer);
         let rest = self.keys.drain(..).zip(self.destinations.drain(..)).zip(self.states.drain(..));
         for (number, (packet, ((key, destination), state))) in self.packets.drain(..).zip(rest).enumerate() {
-            each(number, Waiting { packet, key, destination, place, state, passed_on });
+            each(number, Waiting { packet, key, destination, place, state, passed_on, payer });
         }
-        (self.place, self.slices, self.written) = (None, 0, false);
+        (self.place, self.payer, self.slices, self.written) = (None, None, 0, false);
     }
 }
 
@@ -210,6 +216,14 @@ impl Backlog {
         Self { instance, call, behind: Behind::default(), asked: VecDeque::new() }
     }
 
+    /// Returns the principal that pays for the running call, or for the next one.
+    pub fn payer(&self) -> Option<PrincipalId> {
+        match self.call.is_under_way() {
+            true => self.call.payer,
+            false => self.behind.packets.front().and_then(|waiting| waiting.payer),
+        }
+    }
+
     /// Returns the number of packets in the running call, plus the number of packets that wait for its end.
     fn len(&self) -> usize {
         self.call.packets.len() + self.behind.packets.len()
@@ -217,7 +231,7 @@ impl Backlog {
 
     /// Starts a call with the waiting packets of one stage. Returns `false` if no packet waits.
     pub fn begin_call(&mut self) -> bool {
-        let alike = |waiting: &Waiting| (waiting.place, waiting.passed_on);
+        let alike = |waiting: &Waiting| (waiting.place, waiting.passed_on, waiting.payer);
         let Some(first) = self.behind.packets.front().map(alike) else { return false };
         while self.call.packets.len() < MOST_IN_CALL
             && let Some(waiting) = self.behind.pop_if(|waiting| alike(waiting) == first)
@@ -268,6 +282,8 @@ pub(crate) struct WaitingRoom {
     order: u64,
     /// Number of held packets of each slot whose instance holds packets.
     holders: Vec<(u32, usize)>,
+    /// Packets that wait for the processor, until the pipeline queues them.
+    pub for_processor: Vec<Waiting>,
 }
 
 impl WaitingRoom {
@@ -279,10 +295,16 @@ impl WaitingRoom {
 
     /// Records that packets belong to a suspended call of the instance. `written` states whether the instance
     /// may have written to the packets.
-    pub fn suspend(&mut self, instance: Key, place: Place, passed_on: u8, written: bool) -> Ticket {
-        let call = Call { slices: 1, written, ..Call::default() };
+    pub fn suspend(
+        &mut self,
+        instance: Key,
+        (place, passed_on): (Place, u8),
+        payer: Option<PrincipalId>,
+        written: bool,
+    ) -> Ticket {
+        let call = Call { slices: 1, written, payer, ..Call::default() };
         self.backlogs.push(Backlog::new(instance, call));
-        self.ticket(Wish::Call(instance), place, passed_on)
+        self.ticket(Wish::Call(instance), (place, passed_on), payer)
     }
 
     /// Records a suspended call without packets. Packets for the instance wait until this call ends.
@@ -296,19 +318,29 @@ impl WaitingRoom {
         }
     }
 
-    /// Records that packets wait for the end of an instance's call. Returns the ticket for these packets.
-    pub fn queue(&mut self, instance: Key, place: Place, passed_on: u8) -> Ticket {
-        self.ticket(Wish::Free(instance), place, passed_on)
+    /// Records that packets wait for the end of an instance's call.
+    pub fn queue(&mut self, instance: Key, at: (Place, u8), payer: Option<PrincipalId>) -> Ticket {
+        self.ticket(Wish::Free(instance), at, payer)
+    }
+
+    /// Records that packets wait at a stage until the CPU scheduler gives the processor to `payer`.
+    pub fn defer(&mut self, payer: PrincipalId, place: Place) -> Ticket {
+        self.ticket(Wish::Processor, (place, 0), Some(payer))
     }
 
     /// Records that an instance holds a packet until a time. Afterwards the packet continues at the next
     /// stage. Returns the packet's ticket.
     pub fn hold(&mut self, instance: Key, until: Instant, place: Place) -> Ticket {
-        self.ticket(Wish::Until(instance.slot, until), place.next(), 0)
+        self.ticket(Wish::Until(instance.slot, until), (place.next(), 0), None)
     }
 
-    fn ticket(&mut self, wish: Wish, place: Place, passed_on: u8) -> Ticket {
-        self.tickets.push(Noted { wish, place, passed_on });
+    fn ticket(
+        &mut self,
+        wish: Wish,
+        (place, passed_on): (Place, u8),
+        payer: Option<PrincipalId>,
+    ) -> Ticket {
+        self.tickets.push(Noted { wish, place, passed_on, payer });
         Ticket(self.tickets.len() as u32 - 1)
     }
 
@@ -319,16 +351,20 @@ impl WaitingRoom {
     /// taken. Other packets are taken while the instance keeps fewer packets than there are free places.
     pub fn keep(&mut self, ticket: Ticket, most: usize, kept: Kept) -> Option<Packet> {
         let Kept { packet, key, destination, state } = kept;
-        let Some(Noted { wish, place, passed_on }) = self.tickets.get(ticket.0 as usize).copied() else {
+        let Some(Noted { wish, place, passed_on, payer }) = self.tickets.get(ticket.0 as usize).copied() else {
             return Some(packet);
         };
-        let waiting = Waiting { packet, key, destination, place, state, passed_on };
+        let waiting = Waiting { packet, key, destination, place, state, passed_on, payer };
         match wish {
             Wish::Until(slot, _) | Wish::Free(Key { slot, .. }) if !self.has_room(slot, most) => {
                 Some(waiting.packet)
             }
             Wish::Until(slot, until) => {
                 self.hold_packet(slot, until, waiting);
+                None
+            }
+            Wish::Processor => {
+                self.for_processor.push(waiting);
                 None
             }
             Wish::Call(instance) => match self.backlog(instance) {
@@ -448,17 +484,28 @@ impl WaitingRoom {
         Some(held.waiting)
     }
 
+    /// Returns the principals that pay for suspended calls, or for calls that can begin.
+    pub fn payers(&self) -> impl Iterator<Item = PrincipalId> + '_ {
+        self.backlogs.iter().filter_map(Backlog::payer)
+    }
+
+    /// Whether a call that the principal pays for is suspended, or waits for an instance that is free.
+    pub fn has_call_of(&self, payer: PrincipalId) -> bool {
+        self.backlogs.iter().any(|backlog| backlog.payer() == Some(payer))
+    }
+
     /// Returns the time at which the worker must act next: now if any call runs, otherwise the earliest time
     /// until which a packet is held. `None` if no packet waits and no call runs.
     pub fn next_event(&self, now: Instant) -> Option<Instant> {
-        if self.backlogs.is_empty() { self.held.peek().map(|held| held.until) } else { Some(now) }
+        let is_running = self.backlogs.iter().any(|backlog| backlog.payer().is_none());
+        if is_running { Some(now) } else { self.held.peek().map(|held| held.until) }
     }
 
     /// Returns the paths that waiting packets use: the paths of their stages, and their accounting paths.
     pub fn paths(&self) -> impl Iterator<Item = PathId> + '_ {
         let held = self.held.iter().map(|held| &held.waiting);
         let behind = self.backlogs.iter().flat_map(|backlog| &backlog.behind.packets);
-        let waiting = held.chain(behind).flat_map(|own| [own.place.path, own.packet.counts_for]);
+        let waiting = held.chain(behind).chain(&self.for_processor).flat_map(|own| [own.place.path, own.packet.counts_for]);
         let calls = self.backlogs.iter().map(|backlog| &backlog.call);
         let called = calls.clone().flat_map(|call| call.packets.iter().map(|packet| packet.counts_for));
         waiting.chain(called).chain(calls.filter_map(|call| call.place).map(|place| place.path))
@@ -466,7 +513,7 @@ impl WaitingRoom {
 
     /// Returns the number of waiting packets.
     pub fn len(&self) -> usize {
-        self.held.len() + self.backlogs.iter().map(Backlog::len).sum::<usize>()
+        self.held.len() + self.for_processor.len() + self.backlogs.iter().map(Backlog::len).sum::<usize>()
     }
 
     /// Whether no packet is held, and no call runs or waits.

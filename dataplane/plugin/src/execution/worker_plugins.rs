@@ -8,14 +8,14 @@ use std::fmt;
 
 use millrace_packet::DropReason;
 use millrace_plugin_abi::{Backlogs, FlowEnd, FlowStates, Message, Position, Progress};
-use millrace_units::{InstanceId, Instant, PathId, PortId, QueueAccount, QueueId};
+use millrace_units::{InstanceId, Instant, PathId, PortId, PrincipalId, QueueAccount, QueueId};
 
 use crate::execution::bindings::{Bindings, NewBinding};
 use crate::execution::calls::{Calls, Resumption, Stop};
 use crate::execution::classify::{Classified, Classifier, GateResult, results};
 use crate::execution::instances::Instances;
 use crate::execution::succession::{Successed, Successor};
-use crate::execution::waiting::{Answer, Asked, Errand, Released};
+use crate::execution::waiting::{Answer, Asked, Errand, Released, Waiting};
 use crate::flow_state::FlowStateBlocks;
 use crate::path::{EMPTY_PATH, Part, Paths, Refusal, Stage, Step};
 use crate::{Action, BindingId, BindingTable, CallLimits, Health, OnFault, PluginChange, Remains};
@@ -145,6 +145,30 @@ impl<T: BindingTable> WorkerPlugins<T> {
             PluginChange::Unbind { binding, filter, .. } => bindings.unbind(binding, filter),
         }
         Remains::Nothing
+    }
+
+    /// Sets the principal that has the processor; `None` for the core work of the worker. Packets at an
+    /// instance with another payer wait, see [`take_for_processor`](Self::take_for_processor).
+    #[inline]
+    pub fn set_running(&mut self, principal: Option<PrincipalId>) {
+        self.calls.running = principal;
+    }
+
+    /// Moves the packets that have begun to wait for the processor to the end of `waiting`.
+    #[inline]
+    pub fn take_for_processor(&mut self, waiting: &mut Vec<Waiting>) {
+        waiting.append(&mut self.calls.waiting.for_processor);
+    }
+
+    /// Returns the principals that pay for suspended calls, or for calls that can begin.
+    pub fn payers_of_calls(&self) -> impl Iterator<Item = PrincipalId> + '_ {
+        self.calls.waiting.payers()
+    }
+
+    /// Whether [`resume`](Self::resume) has a suspended call to run when the principal has the processor.
+    #[inline]
+    pub fn has_call_of(&self, principal: PrincipalId) -> bool {
+        self.calls.waiting.has_call_of(principal)
     }
 
     /// Sets whether a port exists. A verdict that names a port which doesn't exist is a fault.
@@ -279,11 +303,12 @@ impl<T: BindingTable> WorkerPlugins<T> {
         }
     }
 
-    /// Frees some of the unused paths. Call this once in each iteration.
+    /// Frees some of the unused paths. Call this once in each iteration. `waiting`: paths of the packets that
+    /// wait outside, such as for the processor.
     #[inline]
-    pub fn collect_paths(&mut self, now: Instant) {
+    pub fn collect_paths(&mut self, waiting: impl Iterator<Item = PathId>, now: Instant) {
         if self.paths.wants_collection(now) {
-            self.paths.collect(now, self.calls.waiting.paths());
+            self.paths.collect(now, self.calls.waiting.paths().chain(waiting));
         }
     }
 
@@ -334,8 +359,9 @@ impl<T: BindingTable> WorkerPlugins<T> {
         moved
     }
 
-    /// Runs each suspended call for a slice, calls instances whose timer is due, and moves packets whose wait
-    /// is over into `released`. `queues` reports queue backlogs.
+    /// Runs each suspended call of the running principal for a slice, and moves its packets into `released`.
+    /// During core work, also calls instances whose timer is due, and releases packets whose wait is over.
+    /// `queues` reports queue backlogs.
     pub fn resume(&mut self, now: Instant, queues: &dyn Backlogs, released: &mut Vec<Released>) {
         let Self { bindings, paths, calls, .. } = self;
         Resumption { calls, paths, bindings, queues, released, now }.run();

@@ -18,15 +18,15 @@
 //! scheduler is pure: the caller passes the time, which never goes back.
 
 mod fair_share;
+mod flow_queues;
 mod limit;
 mod scheduler;
 mod server;
 mod settings;
 
+pub use flow_queues::{CpuDrop, CpuQueueLimits, CpuQueues};
 pub use scheduler::{CpuAccount, CpuScheduler};
-pub use settings::{
-    CpuPrincipal, CpuScheduleError, CpuSchedulerKind, CpuSchedulerSettings, CpuShare, PrincipalId,
-};
+pub use settings::{CpuPrincipal, CpuScheduleError, CpuSchedulerKind, CpuSchedulerSettings, CpuShare};
 
 #[cfg(test)]
 mod tests;

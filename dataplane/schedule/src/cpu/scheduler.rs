@@ -2,14 +2,13 @@
 
 use std::time::Duration;
 
-use millrace_units::{Cycles, Instant};
+use millrace_units::{Cycles, Instant, PrincipalId};
 
 use super::fair_share::{Discipline, FairShare};
 use super::limit::Limit;
 use super::server::{ServerShare, Servers, WeightedCapacity};
 use super::settings::{
-    CpuPrincipal, CpuScheduleError, CpuSchedulerKind, CpuSchedulerSettings, CpuShare, MOST_PRINCIPALS,
-    PrincipalId, WHOLE,
+    CpuPrincipal, CpuScheduleError, CpuSchedulerKind, CpuSchedulerSettings, CpuShare, MOST_PRINCIPALS, WHOLE,
 };
 use crate::arena::NONE;
 use crate::heap::Heap;
@@ -260,6 +259,12 @@ impl CpuScheduler {
             Some(until) => self.throttle(number, until),
             None => {}
         }
+    }
+
+    /// Whether some principal with work may run now.
+    #[inline]
+    pub fn has_work(&self) -> bool {
+        !self.absolute.is_empty() || !self.servers.is_empty()
     }
 
     /// Returns the time at which a principal that must wait may run again, if one has to wait.

@@ -128,6 +128,12 @@ impl Servers {
         }
     }
 
+    /// Whether no server is backlogged.
+    #[inline]
+    pub fn is_empty(&self) -> bool {
+        self.ready.is_empty() && self.idle.is_empty()
+    }
+
     /// Whether the server is backlogged.
     pub fn contains(&self, server: u32) -> bool {
         self.positions.get(server as usize).is_some_and(|position| *position != NONE)

@@ -13,10 +13,6 @@ pub(super) const MOST_PRINCIPALS: u32 = 1 << 20;
 /// Shortest and longest deadline.
 const DEADLINES: std::ops::RangeInclusive<Duration> = Duration::from_micros(100)..=Duration::from_secs(10);
 
-/// Number of a principal at a scheduler, below 2^20. The caller assigns it.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub struct PrincipalId(pub u32);
-
 /// Discipline that divides the processor among principals without a deadline.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum CpuSchedulerKind {

@@ -16,7 +16,7 @@ mod visit;
 
 use millrace_packet::BATCH_SIZE;
 use millrace_plugin_abi::{Message, Progress, Verdict};
-use millrace_units::Instant;
+use millrace_units::{Instant, PrincipalId};
 
 use crate::CallLimits;
 use crate::execution::instances::Instances;
@@ -46,6 +46,8 @@ enum Outcome {
 pub(crate) struct Calls {
     pub instances: Instances,
     pub waiting: WaitingRoom,
+    /// Principal that has the processor; `None` during the core work of the worker.
+    pub running: Option<PrincipalId>,
     /// Flow states.
     pub states: FlowStateBlocks,
     /// Existing ports, to which verdicts may send packets.
@@ -63,6 +65,7 @@ impl Default for Calls {
         Self {
             instances: Instances::default(),
             waiting: WaitingRoom::default(),
+            running: None,
             states: FlowStateBlocks::default(),
             ports: Ports::default(),
             errands: CallLimits::OF_ERRANDS,

@@ -34,18 +34,23 @@ impl<T: BindingTable> Resumption<'_, T> {
     /// Runs each suspended call for a slice, calls instances whose timer is due, and releases packets whose
     /// wait is over.
     pub fn run(&mut self) {
-        self.calls.instances.restart_paused(self.now);
-        while let Some(waiting) = self.calls.waiting.due(self.now) {
-            self.released.push(Released::on(waiting));
+        let running = self.calls.running;
+        if running.is_none() {
+            self.calls.instances.restart_paused(self.now);
+            while let Some(waiting) = self.calls.waiting.due(self.now) {
+                self.released.push(Released::on(waiting));
+            }
         }
         let mut number = 0;
         while let Some(mut backlog) = self.calls.waiting.take_backlog(number) {
-            if self.resume(&mut backlog) {
+            if backlog.payer() != running || self.resume(&mut backlog) {
                 self.calls.waiting.put_backlog(number, backlog);
                 number += 1;
             }
         }
-        self.calls.run_timers(self.now);
+        if running.is_none() {
+            self.calls.run_timers(self.now);
+        }
     }
 
     /// Resumes the current call of an instance, then begins the calls for which packets or requests wait.
@@ -60,6 +65,9 @@ impl<T: BindingTable> Resumption<'_, T> {
                 Some(place) => self.resume_packets(place, backlog),
             };
             if !is_done {
+                return true;
+            }
+            if backlog.payer().is_some_and(|payer| self.calls.running != Some(payer)) {
                 return true;
             }
         }

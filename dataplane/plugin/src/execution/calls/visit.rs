@@ -37,9 +37,10 @@ impl Calls {
         now: Instant,
     ) -> bool {
         let Visit { place, instance, part, passed_on } = visit;
+        let payer = binding.call_limits.principal;
         let Some((hosted, news)) = self.instances.get_mut(instance) else { return true };
         if self.waiting.is_busy(instance) {
-            group.take_all(Taken::Keep(self.waiting.queue(instance, place, passed_on)));
+            group.take_all(Taken::Keep(self.waiting.queue(instance, (place, passed_on), payer)));
             return false;
         }
         let what = (part, place.position);
@@ -47,7 +48,12 @@ impl Calls {
             Outcome::Untouched => return true,
             Outcome::Suspended => {
                 hosted.counts.suspensions += 1;
-                group.take_all(Taken::Keep(self.waiting.suspend(instance, place, passed_on, hosted.writes)));
+                group.take_all(Taken::Keep(self.waiting.suspend(
+                    instance,
+                    (place, passed_on),
+                    payer,
+                    hosted.writes,
+                )));
             }
             Outcome::Failed if binding.call_limits.on_fault == OnFault::Bypass => {
                 if !hosted.writes {

@@ -4,6 +4,7 @@ use super::{Place, Ticket};
 use crate::execution::direction::Direction;
 use crate::flow_state::StateRef;
 use millrace_packet::{DropReason, FlowKey, Packet};
+use millrace_units::PrincipalId;
 
 /// Packet that waits for an instance, with all data to continue in the pipeline.
 #[derive(Debug)]
@@ -20,6 +21,8 @@ pub struct Waiting {
     pub state: StateRef,
     /// Number of times that instances have passed the packet on to another instance in a row.
     pub passed_on: u8,
+    /// Principal that pays for the stage; `None` if the worker calls its instance at once.
+    pub payer: Option<PrincipalId>,
 }
 
 /// Packet whose wait for an instance is over.

@@ -6,7 +6,7 @@ use millrace_units::{Instant, PathId};
 use super::WorkerPlugins;
 use crate::execution::calls::{Group, Stop, Visit, Watch};
 use crate::execution::instances::Hosted;
-use crate::execution::waiting::{Kept, Place, Ticket};
+use crate::execution::waiting::{Kept, Place, Taken, Ticket};
 use crate::path::{Refusal, Step};
 use crate::{Action, BindingId, BindingTable};
 
@@ -47,6 +47,13 @@ impl<T: BindingTable> WorkerPlugins<T> {
                 return None;
             }
             let Some(binding) = bindings.get_mut(stage.binding) else { continue };
+            let place = Place { stage: number, ..from };
+            if let Some(payer) = binding.call_limits.principal
+                && calls.running != Some(payer)
+            {
+                group.take_all(Taken::Keep(calls.waiting.defer(payer, place)));
+                return None;
+            }
             let instance = binding.action.instance();
             let at = Stop { gate: binding.gate, binding: BindingId(stage.binding.slot), instance };
             watch.before(group, at);
@@ -57,7 +64,6 @@ impl<T: BindingTable> WorkerPlugins<T> {
             });
             match stage.step {
                 Step::Instance(instance) => {
-                    let place = Place { stage: number, ..from };
                     let visit = Visit { place, instance, part: stage.part, passed_on: 0 };
                     if !calls.visit(visit, binding, group, now) {
                         *group.bytes = None;

@@ -2,14 +2,15 @@
 
 mod deadlines;
 mod disciplines;
+mod flow_queues;
 mod fluid;
 mod settings;
 
 use std::time::Duration;
 
-use millrace_units::{Cycles, Instant};
+use millrace_units::{Cycles, Instant, PrincipalId};
 
-use super::{CpuPrincipal, CpuScheduler, CpuSchedulerKind, CpuSchedulerSettings, CpuShare, PrincipalId};
+use super::{CpuPrincipal, CpuScheduler, CpuSchedulerKind, CpuSchedulerSettings, CpuShare};
 
 /// Cycles per second of the simulated processor: one cycle is a nanosecond.
 const FREQUENCY: u64 = 1_000_000_000;

@@ -1,0 +1,163 @@
+//! Slices of the processor: after the core work of an iteration, principals run the packets that wait for
+//! them, in the order of the CPU scheduler.
+
+use millrace_packet::DropReason;
+use millrace_plugin::Released;
+use millrace_units::{Cycles, Instant, PrincipalId};
+
+use crate::pending::for_processor::ForProcessor;
+use crate::router::Router;
+use crate::tsc::cycles;
+
+/// Cycles charged for a packet on processors without a time-stamp counter.
+const NOMINAL: u64 = 1000;
+/// Parts per million in a whole processor.
+const WHOLE: u64 = 1_000_000;
+
+/// Core work of an iteration.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct CoreWork {
+    /// Cycles since the start of the iteration.
+    pub used: Cycles,
+    /// Whether the iteration received packets.
+    pub received: bool,
+}
+
+impl Router {
+    /// Gives the processor to principals with waiting packets, up to their allowance of this iteration.
+    /// Returns whether any principal ran.
+    pub(crate) fn run_principals(&mut self, core: CoreWork, now: Instant) -> bool {
+        let Some(mut waiting) = self.pending.for_processor.take() else {
+            self.drop_unpaid();
+            return false;
+        };
+        self.queue_for_processor(&mut waiting, now);
+        let settings = *waiting.scheduler.settings();
+        let allowance = allowance(core, settings.capacity, settings.quantum);
+        let start = cycles();
+        let (mut elapsed, mut ran, mut time) = (Cycles(0), false, now);
+        while elapsed < allowance
+            && let Some(payer) = waiting.scheduler.next(time)
+        {
+            let packets = self.run_slice(&mut waiting, payer, time);
+            let before = std::mem::replace(&mut elapsed, since(start, elapsed, packets));
+            time = now + elapsed.at(settings.frequency);
+            waiting.charge(payer, (elapsed - before, packets), time);
+            self.queue_for_processor(&mut waiting, time);
+            if !waiting.is_backlogged(payer) && !self.gates.plugins().has_call_of(payer) {
+                waiting.scheduler.sleep(payer);
+            }
+            ran = true;
+        }
+        self.pending.for_processor = Some(waiting);
+        ran
+    }
+
+    /// Runs a slice of a principal: a suspended call, or packets of one flow. Returns the number of packets
+    /// that left the queue.
+    fn run_slice(&mut self, waiting: &mut ForProcessor, payer: PrincipalId, now: Instant) -> u64 {
+        self.gates.plugins_mut().set_running(Some(payer));
+        let packets = if self.gates.plugins().has_call_of(payer) {
+            self.resume_kept(now);
+            0
+        } else {
+            self.run_packets(waiting, payer, now)
+        };
+        self.follow_up(now);
+        self.gates.plugins_mut().set_running(None);
+        packets
+    }
+
+    /// Takes packets of one flow from the queue through the rest of their path.
+    fn run_packets(&mut self, waiting: &mut ForProcessor, payer: PrincipalId, now: Instant) -> u64 {
+        let mut work = std::mem::take(&mut self.scratch.spare);
+        work.begin();
+        let mut place = None;
+        let alone = self.observation.trace.is_some();
+        let packets = waiting.take(payer, alone, |packet| {
+            place = Some(packet.place);
+            let released = Released { waiting: packet, direction: None, end: None };
+            self.gate_run().add_released(&mut work, released);
+        });
+        if let Some(place) = place {
+            self.resume_at(place, &mut work, now);
+        }
+        self.scratch.spare = work;
+        packets
+    }
+
+    /// Queues the packets that have begun to wait for the processor, and wakes the principals of calls.
+    fn queue_for_processor(&mut self, waiting: &mut ForProcessor, now: Instant) {
+        let mut arrived = std::mem::take(&mut waiting.arrived);
+        self.gates.plugins_mut().take_for_processor(&mut arrived);
+        for packet in arrived.drain(..) {
+            if let Err(refused) = waiting.push(packet, now) {
+                self.disposal().drop_packet(refused.packet, DropReason::PrincipalQueueFull);
+            }
+        }
+        waiting.arrived = arrived;
+        for payer in self.gates.plugins().payers_of_calls() {
+            waiting.scheduler.wake(payer, now);
+        }
+    }
+
+    /// Takes all waiting packets out of the queues after a change of bindings, and continues them. Packets
+    /// whose binding still has a principal wait again, in the same order; others pass.
+    pub(crate) fn requeue_for_processor(&mut self, now: Instant) {
+        let Some(mut waiting) = self.pending.for_processor.take() else { return };
+        let mut drained = std::mem::take(&mut waiting.arrived);
+        for id in waiting.ids().collect::<Vec<_>>() {
+            waiting.drain(id, &mut drained);
+        }
+        self.continue_all(&mut drained, now);
+        waiting.arrived = drained;
+        self.queue_for_processor(&mut waiting, now);
+        self.pending.for_processor = Some(waiting);
+    }
+
+    /// Removes a principal. Its waiting packets continue, as after a change of bindings.
+    pub(crate) fn remove_principal(&mut self, id: PrincipalId, now: Instant) {
+        let Some(waiting) = &mut self.pending.for_processor else { return };
+        let mut packets = waiting.remove(id);
+        self.continue_all(&mut packets, now);
+    }
+
+    /// Continues packets at their stages, each in a batch of its own.
+    fn continue_all(&mut self, packets: &mut Vec<millrace_plugin::Waiting>, now: Instant) {
+        let mut work = std::mem::take(&mut self.scratch.spare);
+        for packet in packets.drain(..) {
+            let place = packet.place;
+            work.begin();
+            self.gate_run().add_released(&mut work, Released { waiting: packet, direction: None, end: None });
+            self.resume_at(place, &mut work, now);
+        }
+        self.scratch.spare = work;
+    }
+
+    /// Drops packets that wait for the processor at a worker without principals.
+    fn drop_unpaid(&mut self) {
+        let mut arrived = Vec::new();
+        self.gates.plugins_mut().take_for_processor(&mut arrived);
+        for waiting in arrived {
+            self.disposal().drop_packet(waiting.packet, DropReason::PrincipalQueueFull);
+        }
+    }
+}
+
+/// Returns the allowance of an iteration: as much as keeps core below its ceiling, and at least a quantum. A
+/// worker without packets gives two quanta before it looks at its devices again.
+fn allowance(core: CoreWork, capacity: u32, quantum: Cycles) -> Cycles {
+    let capacity = u64::from(capacity).min(WHOLE - 1);
+    let earned = u128::from(core.used.0) * u128::from(capacity) / u128::from(WHOLE - capacity);
+    let earned = Cycles(u64::try_from(earned).unwrap_or(u64::MAX));
+    let idle = if core.received { quantum } else { quantum + quantum };
+    earned.max(idle).min(Cycles(quantum.0.saturating_mul(4)))
+}
+
+/// Returns the cycles since `start`. Without a counter, adds the nominal cost of `packets` to `elapsed`.
+fn since(start: Option<u64>, elapsed: Cycles, packets: u64) -> Cycles {
+    match (start, cycles()) {
+        (Some(start), Some(now)) => Cycles(now.saturating_sub(start).max(elapsed.0 + 1)),
+        _ => elapsed + Cycles(NOMINAL * packets.max(1)),
+    }
+}

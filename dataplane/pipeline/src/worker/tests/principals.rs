@@ -1,0 +1,366 @@
+//! Principals at a worker: packets wait for the CPU scheduler, keep their order, and none is lost.
+
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use millrace_classify::{CompiledExpression, Filter};
+use millrace_plugin::{Action, BindingId, CallLimits, GateOrder, PluginChange};
+use millrace_plugin_abi::{Instance, Message, Packets, Position, Progress, Reply, Verdict};
+use millrace_port::MemoryHandle;
+use millrace_schedule::cpu::{CpuPrincipal, CpuSchedulerKind, CpuSchedulerSettings, CpuShare};
+use millrace_units::{GateId, InstanceId, PrincipalId};
+use proptest::prelude::*;
+
+use super::*;
+use crate::commands::{PluginCommand, PrincipalCommand};
+use crate::gate_tables::GateTables;
+use crate::pending::for_processor::PrincipalSettings;
+
+const MAC: MacAddr = MacAddr([2, 0, 0, 0, 0, 1]);
+const GATE: GateId = GateId(1);
+const QUANTUM: Cycles = Cycles(60_000);
+/// Offset of the packet number in a frame: after the Ethernet, IPv4 and UDP headers.
+const NUMBER: usize = 42;
+
+/// Packets in the order of their calls: the last byte of the destination address, and the packet number.
+type Seen = Arc<Mutex<Vec<(u8, u16)>>>;
+
+/// Instance that records packets, uses cycles for each of them, and may suspend each call several times.
+struct Slow {
+    cycles: u64,
+    suspensions: u32,
+    left: u32,
+    seen: Seen,
+}
+
+impl Slow {
+    fn finish(&mut self, packets: &mut Packets<'_>) -> Progress {
+        if self.left > 0 {
+            self.left -= 1;
+            return Progress::Suspended;
+        }
+        let start = cycles();
+        let mut seen = self.seen.lock().unwrap();
+        packets.for_each(|key, packet| {
+            let IpAddr::V4(destination) = key.destination() else { return Verdict::Pass };
+            let bytes = packet.data();
+            let number = u16::from_be_bytes([bytes[NUMBER], bytes[NUMBER + 1]]);
+            seen.push((destination.octets()[3], number));
+            Verdict::Pass
+        });
+        let end = self.cycles * packets.len() as u64;
+        while start.zip(cycles()).is_some_and(|(start, now)| now - start < end) {}
+        Progress::Done
+    }
+}
+
+impl Instance for Slow {
+    fn process(&mut self, packets: &mut Packets<'_>, _now: Instant) -> Progress {
+        self.left = self.suspensions;
+        self.finish(packets)
+    }
+
+    fn resume(&mut self, packets: &mut Packets<'_>, _now: Instant) -> Progress {
+        self.finish(packets)
+    }
+
+    fn control(&mut self, _message: &Message) -> Reply {
+        Ok(Default::default())
+    }
+}
+
+/// Worker with a port. Its packets have no route, so the worker drops them after the gates.
+struct World {
+    worker: Worker,
+    wire: MemoryHandle,
+    tables: GateTables,
+    filters: BTreeMap<u32, CompiledExpression>,
+    seen: Seen,
+    now: Instant,
+    sent: u64,
+    _rest: (WorkerLink, SharedFib),
+}
+
+impl World {
+    fn new() -> Self {
+        let fib = SharedFib::new().unwrap();
+        let pool = Pool::new(4096).unwrap();
+        let (mut worker, link) = Worker::new(pool, fib.reader(), Box::new(NoHost), 1).unwrap();
+        let (device, wire) = Memory::new(MAC, 1500);
+        worker.add_device(DeviceId(0), Box::new(device));
+        let mut world = Self {
+            worker,
+            wire,
+            tables: GateTables::default(),
+            filters: BTreeMap::new(),
+            seen: Seen::default(),
+            now: Instant::from_millis(1),
+            sent: 0,
+            _rest: (link, fib),
+        };
+        let port = PortSettings { mac: MAC, addresses: Vec::new(), ..settings(0, Tags::NONE) };
+        world.tell(PortCommand::Set(PortId(1), port));
+        world.change(PluginChange::AddGate { gate: GATE, position: Position::Early, order: GateOrder(1) });
+        let (reply, answer) = sync_channel(1);
+        let settings = CpuSchedulerSettings {
+            kind: CpuSchedulerKind::StartTimeFair,
+            quantum: QUANTUM,
+            frequency: 1_000_000_000,
+            capacity: 500_000,
+        };
+        world.tell(PrincipalCommand::Configure(settings, reply));
+        answer.try_recv().unwrap().unwrap();
+        world
+    }
+
+    fn tell(&mut self, command: impl Into<Command>) {
+        self.worker.carry_out(command.into(), self.now);
+    }
+
+    fn change(&mut self, change: PluginChange<CompiledExpression>) {
+        let changes = self.tables.publish(vec![change]);
+        self.tell(PluginCommand::Change(changes));
+    }
+
+    fn set_principal(&mut self, id: u32, weight: u32, queue: u32) {
+        let (reply, answer) = sync_channel(1);
+        let cpu = CpuPrincipal { share: CpuShare::Weight(weight), limit: None, deadline: None };
+        self.tell(PrincipalCommand::Set(PrincipalId(id), PrincipalSettings { cpu, queue }, reply));
+        answer.try_recv().unwrap().unwrap();
+    }
+
+    /// Adds an instance, and binds it to the packets of a flow.
+    fn bind(&mut self, number: u32, flow: u8, principal: Option<u32>, (cycles, suspensions): (u64, u32)) {
+        let id = InstanceId(number as u16);
+        let instance = Slow { cycles, suspensions, left: 0, seen: self.seen.clone() };
+        self.change(PluginChange::AddInstance { id, instance: Box::new(instance) });
+        self.rebind(number, flow, principal);
+    }
+
+    /// Binds an existing instance to the packets of a flow.
+    fn rebind(&mut self, number: u32, flow: u8, principal: Option<u32>) {
+        let text = format!("dst 10.0.0.{flow}/32");
+        let filter: CompiledExpression = text.parse::<Filter>().unwrap().compile(|_| None).unwrap().into();
+        self.filters.insert(number, filter.clone());
+        let call_limits = CallLimits {
+            call: CallLimits::DEFAULT_PAID_CALL,
+            principal: principal.map(PrincipalId),
+            ..CallLimits::default()
+        };
+        self.change(PluginChange::Bind {
+            binding: BindingId(number),
+            gate: GATE,
+            filter,
+            priority: 0,
+            action: Action::Instance(InstanceId(number as u16)),
+            call_limits,
+        });
+    }
+
+    fn unbind(&mut self, number: u32) {
+        let Some(filter) = self.filters.remove(&number) else { return };
+        self.change(PluginChange::Unbind { binding: BindingId(number), gate: GATE, filter });
+    }
+
+    fn send(&mut self, flow: u8, number: u16) {
+        self.wire.inject(&frame(flow, number));
+        self.sent += 1;
+    }
+
+    fn iterate(&mut self) -> Iteration {
+        self.now += Duration::from_micros(100);
+        let now = self.now;
+        self.worker.iterate(now, || now)
+    }
+
+    /// Runs iterations until no packet waits.
+    fn drain(&mut self) {
+        for _ in 0..100_000 {
+            self.iterate();
+            if carried(&self.worker.router) == 0 {
+                return;
+            }
+        }
+        panic!("{} packets still wait", carried(&self.worker.router));
+    }
+
+    fn counts(&self) -> BTreeMap<u32, crate::pending::for_processor::PrincipalCounts> {
+        let counts = Snapshot::counters_of(&self.worker.router, self.now).principals;
+        counts.into_iter().map(|(id, counts)| (id.0, counts)).collect()
+    }
+
+    /// Checks that each packet has left the router, and that each flow kept its order.
+    fn check(&mut self) {
+        self.drain();
+        let totals = &self.worker.router.observation.totals;
+        assert_eq!((totals.received, totals.dropped), (self.sent, self.sent));
+        assert_eq!(self.worker.pool.in_use(), 0);
+        let mut last = BTreeMap::new();
+        for (flow, number) in self.seen.lock().unwrap().iter() {
+            let before = last.insert(*flow, *number);
+            assert!(before.is_none_or(|before| before < *number), "flow {flow}: {number} after {before:?}");
+        }
+    }
+}
+
+/// Returns a UDP frame to 10.0.0.`flow` with a packet number.
+fn frame(flow: u8, number: u16) -> Vec<u8> {
+    let mut header = vec![0x45, 0, 0, 46, 0, 1, 0, 0, 64, 17, 0, 0, 192, 0, 2, 1, 10, 0, 0, flow];
+    let sum = millrace_wire::checksum::checksum(&header);
+    header[10..12].copy_from_slice(&sum.to_be_bytes());
+    let link = [&MAC.0[..], &[2, 0, 0, 0, 0, 9, 8, 0]].concat();
+    let udp = [3, 232, 7, 208, 0, 26, 0, 0];
+    [link, header, udp.to_vec(), number.to_be_bytes().to_vec(), vec![0; 16]].concat()
+}
+
+#[test]
+fn shares_of_busy_principals_follow_their_weights() {
+    let mut world = World::new();
+    for (id, weight) in [(1, 3), (2, 1)] {
+        world.set_principal(id, weight, 1 << 20);
+        world.bind(id, id as u8, Some(id), (10_000, 0));
+    }
+    for number in 0..1000 {
+        world.send(1, number);
+        world.send(2, number);
+    }
+    // All packets are received first; then the principals share the processor.
+    while world.counts()[&2].used.0 < 2_000_000 {
+        world.iterate();
+    }
+    let counts = world.counts();
+    let ratio = counts[&1].used.0 as f64 / counts[&2].used.0 as f64;
+    assert!((2.5..3.5).contains(&ratio), "{ratio}: {counts:?}");
+    world.check();
+}
+
+#[test]
+fn plain_packets_do_not_wait_for_busy_principals() {
+    let mut world = World::new();
+    world.set_principal(1, 1, 1 << 20);
+    world.bind(1, 1, Some(1), (200_000, 0));
+    for number in 0..100 {
+        world.send(1, number);
+        world.send(9, number);
+    }
+    world.iterate();
+    let waiting = u64::from(world.counts()[&1].waiting);
+    assert!((90..=100).contains(&waiting), "{waiting}");
+    assert_eq!(world.worker.router.observation.totals.dropped, 200 - waiting);
+    let iteration = world.iterate();
+    assert_eq!(iteration.next_event, Some(world.now), "the worker must not sleep");
+    world.check();
+}
+
+#[test]
+fn packets_above_the_threshold_are_dropped_for_a_reason_of_their_own() {
+    let mut world = World::new();
+    world.set_principal(1, 1, 1000);
+    world.bind(1, 1, Some(1), (1_000_000, 0));
+    (0..40).for_each(|number| world.send(1, number));
+    world.check();
+    let dropped = world.worker.router.ports.get(PortId(1)).unwrap().count.drops.get(DropReason::PrincipalQueueFull);
+    assert!(dropped >= 20, "{dropped}");
+    assert_eq!(world.counts()[&1].dropped, dropped);
+}
+
+#[test]
+fn suspended_call_of_one_principal_delays_no_other_principal() {
+    let mut world = World::new();
+    for id in [1, 2] {
+        world.set_principal(id, 1, 1 << 20);
+    }
+    world.bind(1, 1, Some(1), (0, 200));
+    world.bind(2, 2, Some(2), (0, 0));
+    for number in 0..20 {
+        world.send(1, number);
+        world.send(2, number);
+    }
+    for _ in 0..20 {
+        world.iterate();
+    }
+    assert_eq!(world.counts()[&2].waiting, 0);
+    assert!(world.seen.lock().unwrap().iter().filter(|(flow, _)| *flow == 2).count() == 20);
+    world.check();
+}
+
+#[test]
+fn principals_may_share_an_instance() {
+    let mut world = World::new();
+    for id in [1, 2] {
+        world.set_principal(id, 1, 1 << 20);
+    }
+    world.bind(1, 1, Some(1), (1000, 3));
+    let text = "dst 10.0.0.2/32";
+    let filter: CompiledExpression = text.parse::<Filter>().unwrap().compile(|_| None).unwrap().into();
+    let call_limits = CallLimits { principal: Some(PrincipalId(2)), ..CallLimits::default() };
+    let action = Action::Instance(InstanceId(1));
+    world.change(PluginChange::Bind {
+        binding: BindingId(2),
+        gate: GATE,
+        filter,
+        priority: 0,
+        action,
+        call_limits,
+    });
+    for number in 0..100 {
+        world.send(1, number);
+        world.send(2, number);
+    }
+    world.check();
+    assert_eq!(world.seen.lock().unwrap().len(), 200);
+}
+
+/// Step of a random history.
+#[derive(Clone, Copy, Debug)]
+enum Step {
+    Send(u8),
+    Iterate,
+    Unbind(u32),
+    Rebind(u32, Option<u32>),
+    Remove(u32),
+    Add(u32),
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    prop_oneof![
+        20 => (1_u8..5).prop_map(Step::Send),
+        6 => Just(Step::Iterate),
+        2 => (1_u32..5).prop_map(Step::Unbind),
+        2 => (1_u32..5, prop::option::of(1_u32..3)).prop_map(|(number, owner)| Step::Rebind(number, owner)),
+        1 => (1_u32..3).prop_map(Step::Remove),
+        1 => (1_u32..3).prop_map(Step::Add),
+    ]
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(48))]
+
+    /// Whatever control changes while packets wait: each packet ends once, and each flow keeps its order.
+    #[test]
+    fn no_packet_is_lost_and_no_flow_reordered(steps in prop::collection::vec(step(), 1..250)) {
+        let mut world = World::new();
+        world.set_principal(1, 2, 1 << 20);
+        world.set_principal(2, 1, 1 << 20);
+        for number in 1..5 {
+            let suspensions = if number == 3 { 2 } else { 0 };
+            world.bind(number, number as u8, Some(1 + number % 2), (2000, suspensions));
+        }
+        for (number, step) in (0..).zip(steps) {
+            match step {
+                Step::Send(flow) => world.send(flow, number),
+                Step::Iterate => _ = world.iterate(),
+                Step::Unbind(binding) => world.unbind(binding),
+                Step::Rebind(binding, owner) => {
+                    world.unbind(binding);
+                    world.rebind(binding, binding as u8, owner);
+                }
+                Step::Remove(id) => world.tell(PrincipalCommand::Remove(PrincipalId(id))),
+                Step::Add(id) => world.set_principal(id, id, 1 << 20),
+            }
+        }
+        world.check();
+    }
+}

@@ -1,0 +1,299 @@
+//! Packets that wait for the processor: a queue per flow, under the principal that pays for the flow.
+//!
+//! The queues of a principal take turns by deficit round robin in cycles (Shreedhar and Varghese, 1995): a
+//! queue keeps its turn until it has used a quantum, and a queue that used more waits until later quanta have
+//! paid for the excess. All queues share one bounded memory. A flow whose packets are all gone has no queue.
+
+use millrace_units::{Cycles, Instant, PrincipalId};
+
+use crate::FlowNumber;
+use crate::arena::{Arena, Held, List, NONE};
+use crate::flow_table::FlowTable;
+use crate::slots::Slots;
+
+/// Size limits of the memory for waiting packets.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct CpuQueueLimits {
+    /// Maximum number of packets.
+    pub packets: u32,
+    /// Maximum number of bytes.
+    pub bytes: u32,
+    /// Maximum number of flow queues. Further flows share a queue of their principal.
+    pub flows: u32,
+}
+
+/// Reason why a packet may not wait.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum CpuDrop {
+    /// The flow's queue would exceed the principal's threshold.
+    Threshold,
+    /// The queue holds as much as is free in the memory of all queues.
+    Memory,
+    /// No such principal.
+    Principal,
+}
+
+/// Queue of a flow, or of the flows of a principal without a queue of their own.
+#[derive(Clone, Copy, Debug)]
+struct FlowQueue {
+    list: List,
+    principal: u32,
+    /// Flow number in the flow table; `None` for the shared queue of a principal.
+    flow: Option<FlowNumber>,
+    /// Next queue of the principal in the order of turns.
+    next: u32,
+    /// Cycles that the queue may still use in this turn; negative after a slice that was too long.
+    deficit: i64,
+}
+
+/// Queues of a principal in the order of turns.
+#[derive(Clone, Copy, Debug)]
+struct Backlog {
+    first: u32,
+    last: u32,
+    /// Queue of the flows without one of their own; [`NONE`] if it is empty.
+    shared: u32,
+    /// Maximum number of bytes in a queue.
+    threshold: u32,
+    packets: u32,
+    bytes: u64,
+    dropped: u64,
+    is_known: bool,
+}
+
+impl Backlog {
+    const UNKNOWN: Self = Self {
+        first: NONE,
+        last: NONE,
+        shared: NONE,
+        threshold: 0,
+        packets: 0,
+        bytes: 0,
+        dropped: 0,
+        is_known: false,
+    };
+}
+
+/// Packets that wait for the processor, by principal and flow.
+#[derive(Debug)]
+pub struct CpuQueues<T> {
+    arena: Arena<T>,
+    queues: Slots<FlowQueue>,
+    backlogs: Slots<Backlog>,
+    flows: FlowTable,
+    limits: CpuQueueLimits,
+    quantum: i64,
+}
+
+impl<T> CpuQueues<T> {
+    /// Creates empty queues. A queue keeps its turn for `quantum` cycles, at least 1. `seed` keys the hash of
+    /// flow numbers.
+    pub fn new(limits: CpuQueueLimits, quantum: Cycles, seed: u64) -> Self {
+        Self {
+            arena: Arena::new(limits.packets, limits.bytes),
+            queues: Slots::with_capacity(limits.flows as usize),
+            backlogs: Slots::default(),
+            flows: FlowTable::new(limits.flows, seed),
+            limits,
+            quantum: i64::try_from(quantum.0).unwrap_or(i64::MAX).max(1),
+        }
+    }
+
+    /// Adds a principal, or changes its threshold in bytes. Waiting packets stay.
+    pub fn set(&mut self, PrincipalId(number): PrincipalId, threshold: u32) {
+        while self.backlogs.len() <= number as usize {
+            self.backlogs.push(Backlog::UNKNOWN);
+        }
+        let backlog = &mut self.backlogs[number];
+        (backlog.threshold, backlog.is_known) = (threshold, true);
+    }
+
+    /// Removes a principal, and gives its waiting packets to `out`, flow by flow in the order of arrival.
+    pub fn remove(&mut self, principal: PrincipalId, mut out: impl FnMut(T)) {
+        let PrincipalId(number) = principal;
+        while self.backlogs.find(number).is_some_and(|backlog| backlog.first != NONE) {
+            self.take(principal, |_| true, &mut out);
+            self.charge(principal, Cycles(0));
+        }
+        if let Some(backlog) = self.backlogs.find_mut(number) {
+            *backlog = Backlog::UNKNOWN;
+        }
+    }
+
+    /// Puts a packet of `length` bytes at the end of its flow's queue.
+    ///
+    /// # Errors
+    /// The packet, if it may not wait.
+    pub fn push(
+        &mut self,
+        principal: PrincipalId,
+        flow: FlowNumber,
+        (item, length): (T, u32),
+        now: Instant,
+    ) -> Result<(), (T, CpuDrop)> {
+        let PrincipalId(number) = principal;
+        let Some(threshold) = self.backlogs.find(number).filter(|it| it.is_known).map(|it| it.threshold)
+        else {
+            return Err((item, CpuDrop::Principal));
+        };
+        let known = self.queue_of(number, flow);
+        let load = known.map_or(List::EMPTY.load, |queue| self.queues[queue].list.load);
+        let refusal = if u64::from(load.bytes()) + u64::from(length) > u64::from(threshold) {
+            Some(CpuDrop::Threshold)
+        } else {
+            (!self.arena.has_room(load, length)).then_some(CpuDrop::Memory)
+        };
+        if let Some(why) = refusal {
+            self.backlogs[number].dropped += 1;
+            return Err((item, why));
+        }
+        let queue = match known {
+            Some(queue) => queue,
+            None => self.begin_queue(number, flow),
+        };
+        self.arena.push(&mut self.queues[queue].list, Held { item, arrival: now, length, flow });
+        let backlog = &mut self.backlogs[number];
+        backlog.packets += 1;
+        backlog.bytes += u64::from(length);
+        Ok(())
+    }
+
+    /// Takes packets from the front of the queue whose turn it is, while `wanted` accepts the next one, and
+    /// gives them to `out`. Call [`charge`](Self::charge) afterwards.
+    pub fn take(
+        &mut self,
+        PrincipalId(number): PrincipalId,
+        mut wanted: impl FnMut(&T) -> bool,
+        mut out: impl FnMut(T),
+    ) {
+        let Some(first) = self.backlogs.find(number).map(|backlog| backlog.first).filter(|it| *it != NONE)
+        else {
+            return;
+        };
+        while let Some(item) = self.arena.first(&self.queues[first].list)
+            && wanted(item)
+            && let Some(held) = self.arena.pop(&mut self.queues[first].list)
+        {
+            let backlog = &mut self.backlogs[number];
+            backlog.packets -= 1;
+            backlog.bytes -= u64::from(held.length);
+            out(held.item);
+        }
+    }
+
+    /// Charges cycles to the queue whose turn it is, and ends its turn if it has used its quantum or is
+    /// empty.
+    pub fn charge(&mut self, PrincipalId(number): PrincipalId, Cycles(cycles): Cycles) {
+        let Some(first) = self.backlogs.find(number).map(|backlog| backlog.first).filter(|it| *it != NONE)
+        else {
+            return;
+        };
+        let queue = &mut self.queues[first];
+        queue.deficit = queue.deficit.saturating_sub_unsigned(cycles);
+        if queue.list.is_empty() {
+            self.end_queue(number);
+        }
+        while let Some(queue) = self.first_of(number)
+            && queue.deficit <= 0
+        {
+            queue.deficit = queue.deficit.saturating_add(self.quantum);
+            self.rotate(number);
+        }
+    }
+
+    /// Whether packets wait for a principal.
+    #[inline]
+    pub fn is_backlogged(&self, PrincipalId(number): PrincipalId) -> bool {
+        self.backlogs.find(number).is_some_and(|backlog| backlog.packets > 0)
+    }
+
+    /// Returns the number of waiting packets of a principal, their bytes, and the number of packets that might
+    /// not wait.
+    pub fn load(&self, PrincipalId(number): PrincipalId) -> (u32, u64, u64) {
+        self.backlogs.find(number).map_or((0, 0, 0), |it| (it.packets, it.bytes, it.dropped))
+    }
+
+    /// Returns the number of waiting packets of all principals.
+    #[inline]
+    pub fn len(&self) -> usize {
+        self.arena.load.packets() as usize
+    }
+
+    /// Whether no packet waits.
+    #[inline]
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Returns all waiting packets, in no particular order.
+    pub fn iter(&self) -> impl Iterator<Item = &T> {
+        self.arena.iter()
+    }
+
+    fn first_of(&mut self, number: u32) -> Option<&mut FlowQueue> {
+        let first = self.backlogs[number].first;
+        (first != NONE).then(|| &mut self.queues[first])
+    }
+
+    /// Returns the queue for a flow's next packet; `None` if it has to be made. While the shared queue holds
+    /// packets, flows without a queue of their own stay there: some of these packets may be theirs.
+    fn queue_of(&self, principal: u32, flow: FlowNumber) -> Option<u32> {
+        let own = self.flows.get(flow).filter(|queue| self.queues[*queue].principal == principal);
+        let shared = self.backlogs[principal].shared;
+        own.or_else(|| (shared != NONE).then_some(shared))
+    }
+
+    /// Whether a flow can get a queue of its own: its number is in no other principal's use, and a queue is
+    /// free.
+    fn may_begin(&self, flow: FlowNumber) -> bool {
+        self.flows.get(flow).is_none() && self.queues.in_use() < self.limits.flows
+    }
+
+    fn begin_queue(&mut self, principal: u32, flow: FlowNumber) -> u32 {
+        let own = self.may_begin(flow).then_some(flow);
+        let deficit = self.quantum;
+        let queue =
+            self.queues.insert(FlowQueue { list: List::EMPTY, principal, flow: own, next: NONE, deficit });
+        match own {
+            Some(flow) => self.flows.insert(flow, queue),
+            None => self.backlogs[principal].shared = queue,
+        }
+        self.append(principal, queue);
+        queue
+    }
+
+    /// Removes the empty first queue of a principal.
+    fn end_queue(&mut self, principal: u32) {
+        let queue = self.detach_first(principal);
+        match self.queues[queue].flow {
+            Some(flow) => self.flows.remove(flow),
+            None => self.backlogs[principal].shared = NONE,
+        }
+        self.queues.release(queue);
+    }
+
+    fn rotate(&mut self, principal: u32) {
+        let queue = self.detach_first(principal);
+        self.append(principal, queue);
+    }
+
+    fn append(&mut self, principal: u32, queue: u32) {
+        self.queues[queue].next = NONE;
+        let backlog = &mut self.backlogs[principal];
+        match std::mem::replace(&mut backlog.last, queue) {
+            NONE => backlog.first = queue,
+            last => self.queues[last].next = queue,
+        }
+    }
+
+    /// Takes the first queue of a principal out of the order of turns. There must be one.
+    fn detach_first(&mut self, principal: u32) -> u32 {
+        let backlog = &mut self.backlogs[principal];
+        let queue = backlog.first;
+        backlog.first = self.queues[queue].next;
+        if backlog.first == NONE {
+            backlog.last = NONE;
+        }
+        queue
+    }
+}

@@ -1,0 +1,95 @@
+//! Packets that wait for the processor, beside a slow reference.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use millrace_units::{Cycles, Instant, PrincipalId};
+use proptest::prelude::*;
+
+use crate::FlowNumber;
+use crate::cpu::{CpuDrop, CpuQueueLimits, CpuQueues};
+
+const LIMITS: CpuQueueLimits = CpuQueueLimits { packets: 100, bytes: 100_000, flows: 4 };
+
+fn queues() -> CpuQueues<(u32, u32, u32)> {
+    CpuQueues::new(LIMITS, Cycles(1000), 7)
+}
+
+#[test]
+fn flows_of_a_principal_share_its_time_by_cycles() {
+    let mut queues = queues();
+    let principal = PrincipalId(2);
+    queues.set(principal, 100_000);
+    for number in 0..20 {
+        for flow in [1, 2] {
+            queues.push(principal, FlowNumber(flow), ((flow, number, 0), 100), Instant::ZERO).unwrap();
+        }
+    }
+    let mut used = BTreeMap::new();
+    for _ in 0..20 {
+        let mut taken = None;
+        queues.take(principal, |_| taken.is_none(), |item| taken = Some(item));
+        let (flow, ..) = taken.unwrap();
+        // A packet of flow 1 costs three times as much as one of flow 2.
+        let cost = if flow == 1 { 600 } else { 200 };
+        queues.charge(principal, Cycles(cost));
+        *used.entry(flow).or_insert(0) += cost;
+    }
+    assert!(used[&1_u32].abs_diff(used[&2]) <= 1200, "{used:?}");
+}
+
+#[test]
+fn threshold_memory_and_unknown_principal_are_told_apart() {
+    let mut queues = queues();
+    let (first, second) = (PrincipalId(0), PrincipalId(1));
+    let push = |queues: &mut CpuQueues<_>, principal, length| {
+        queues.push(principal, FlowNumber(1), ((0, 0, 0), length), Instant::ZERO).err().map(|(_, why)| why)
+    };
+    assert_eq!(push(&mut queues, first, 100), Some(CpuDrop::Principal));
+    queues.set(first, 250);
+    queues.set(second, 1_000_000);
+    assert_eq!(push(&mut queues, first, 200), None);
+    assert_eq!(push(&mut queues, first, 100), Some(CpuDrop::Threshold));
+    assert_eq!(push(&mut queues, second, 60_000), None);
+    assert_eq!(push(&mut queues, second, 60_000), Some(CpuDrop::Memory));
+    assert_eq!((queues.load(first), queues.load(second)), ((1, 200, 1), (1, 60_000, 1)));
+    let mut drained = 0;
+    queues.remove(first, |_| drained += 1);
+    assert_eq!((drained, queues.len(), push(&mut queues, first, 1)), (1, 1, Some(CpuDrop::Principal)));
+}
+
+proptest! {
+    /// Each flow keeps its order and no packet is lost, with more flows than queues and colliding numbers.
+    #[test]
+    fn flows_keep_their_order_and_no_packet_is_lost(
+        steps in prop::collection::vec((0_u32..3, 0_u32..7, 0_u8..4, 1_u64..3000), 1..400),
+    ) {
+        let mut queues = queues();
+        for principal in 0..3 {
+            queues.set(PrincipalId(principal), 5000);
+        }
+        let mut twin: BTreeMap<(u32, u32), VecDeque<u32>> = BTreeMap::new();
+        for (number, (principal, flow, step, cycles)) in (0..).zip(steps) {
+            let id = PrincipalId(principal);
+            if step < 3 {
+                let item = ((principal, flow, number), 64);
+                if queues.push(id, FlowNumber(flow), item, Instant::ZERO).is_ok() {
+                    twin.entry((principal, flow)).or_default().push_back(number);
+                }
+            } else {
+                let (mut most, mut taken) = (5, Vec::new());
+                queues.take(id, |_| { most -= 1; most >= 0 }, |item| taken.push(item));
+                queues.charge(id, Cycles(cycles));
+                let waits = twin.iter().any(|((owner, _), packets)| *owner == principal && !packets.is_empty());
+                prop_assert_eq!(taken.is_empty(), !waits);
+                for (owner, flow, number) in taken {
+                    prop_assert_eq!(owner, principal);
+                    prop_assert_eq!(twin.get_mut(&(owner, flow)).and_then(VecDeque::pop_front), Some(number));
+                }
+            }
+            prop_assert_eq!(queues.len(), twin.values().map(VecDeque::len).sum::<usize>());
+            prop_assert_eq!(queues.iter().count(), queues.len());
+            let backlog = twin.iter().any(|((owner, _), packets)| *owner == principal && !packets.is_empty());
+            prop_assert_eq!(queues.is_backlogged(id), backlog);
+        }
+    }
+}
