@@ -248,6 +248,7 @@ pub(crate) fn call_limits(on_fault: OnFault, call: Option<Budget>, packet: Optio
         },
         call: call.map_or(CallLimits::DEFAULT_CALL, Budget::duration),
         packet: packet.map(Budget::duration),
+        principal: None,
     }
 }
 

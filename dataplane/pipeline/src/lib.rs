@@ -68,8 +68,7 @@ pub use classify::{ClassifyCounts, FlowCounts};
 pub use commands::{
     Command, CounterCommand, DeviceCommand, DeviceReport, FilterCommand, FlowCommand, NeighbourCommand,
     ObservationCommand, OffloadCommand, OpenDevice, OpenedDevice, PluginCommand, PortCommand,
-    PrincipalCommand, ReplyTo,
-    RouteCommand, SchedulerCommand,
+    PrincipalCommand, ReplyTo, RouteCommand, SchedulerCommand,
 };
 pub use egress::errors::ErrorSender;
 pub use flow_reports::{FlowPage, FlowReport, FlowScan};

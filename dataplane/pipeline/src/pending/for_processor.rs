@@ -128,7 +128,9 @@ impl ForProcessor {
     /// their number. With `alone`, takes one packet.
     pub fn take(&mut self, id: PrincipalId, alone: bool, mut out: impl FnMut(Waiting)) -> u64 {
         let most = match self.known(id) {
-            Some(known) if !alone => (self.scheduler.settings().quantum.0 / known.cost.max(1)).clamp(1, MOST_IN_SLICE),
+            Some(known) if !alone => {
+                (self.scheduler.settings().quantum.0 / known.cost.max(1)).clamp(1, MOST_IN_SLICE)
+            }
             _ => 1,
         };
         let (mut place, taken) = (None, std::cell::Cell::new(0));

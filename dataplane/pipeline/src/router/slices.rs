@@ -40,7 +40,8 @@ impl Router {
             && let Some(payer) = waiting.scheduler.next(time)
         {
             let packets = self.run_slice(&mut waiting, payer, time);
-            let before = std::mem::replace(&mut elapsed, since(start, elapsed, packets));
+            let before = elapsed;
+            elapsed = since(start, before, packets);
             time = now + elapsed.at(settings.frequency);
             waiting.charge(payer, (elapsed - before, packets), time);
             self.queue_for_processor(&mut waiting, time);
@@ -119,6 +120,7 @@ impl Router {
     pub(crate) fn remove_principal(&mut self, id: PrincipalId, now: Instant) {
         let Some(waiting) = &mut self.pending.for_processor else { return };
         let mut packets = waiting.remove(id);
+        self.gates.plugins_mut().forget_payer(id);
         self.continue_all(&mut packets, now);
     }
 

@@ -334,12 +334,7 @@ impl WaitingRoom {
         self.ticket(Wish::Until(instance.slot, until), (place.next(), 0), None)
     }
 
-    fn ticket(
-        &mut self,
-        wish: Wish,
-        (place, passed_on): (Place, u8),
-        payer: Option<PrincipalId>,
-    ) -> Ticket {
+    fn ticket(&mut self, wish: Wish, (place, passed_on): (Place, u8), payer: Option<PrincipalId>) -> Ticket {
         self.tickets.push(Noted { wish, place, passed_on, payer });
         Ticket(self.tickets.len() as u32 - 1)
     }
@@ -351,7 +346,8 @@ impl WaitingRoom {
     /// taken. Other packets are taken while the instance keeps fewer packets than there are free places.
     pub fn keep(&mut self, ticket: Ticket, most: usize, kept: Kept) -> Option<Packet> {
         let Kept { packet, key, destination, state } = kept;
-        let Some(Noted { wish, place, passed_on, payer }) = self.tickets.get(ticket.0 as usize).copied() else {
+        let Some(Noted { wish, place, passed_on, payer }) = self.tickets.get(ticket.0 as usize).copied()
+        else {
             return Some(packet);
         };
         let waiting = Waiting { packet, key, destination, place, state, passed_on, payer };
@@ -484,6 +480,16 @@ impl WaitingRoom {
         Some(held.waiting)
     }
 
+    /// Lets suspended calls of a removed principal, and the packets behind them, continue without a payer.
+    pub fn forget_payer(&mut self, payer: PrincipalId) {
+        for Backlog { call, behind, .. } in &mut self.backlogs {
+            let behind = behind.packets.iter_mut().map(|waiting| &mut waiting.payer);
+            for paid_by in behind.chain([&mut call.payer]) {
+                *paid_by = paid_by.filter(|known| *known != payer);
+            }
+        }
+    }
+
     /// Returns the principals that pay for suspended calls, or for calls that can begin.
     pub fn payers(&self) -> impl Iterator<Item = PrincipalId> + '_ {
         self.backlogs.iter().filter_map(Backlog::payer)
@@ -505,7 +511,10 @@ impl WaitingRoom {
     pub fn paths(&self) -> impl Iterator<Item = PathId> + '_ {
         let held = self.held.iter().map(|held| &held.waiting);
         let behind = self.backlogs.iter().flat_map(|backlog| &backlog.behind.packets);
-        let waiting = held.chain(behind).chain(&self.for_processor).flat_map(|own| [own.place.path, own.packet.counts_for]);
+        let waiting = held
+            .chain(behind)
+            .chain(&self.for_processor)
+            .flat_map(|own| [own.place.path, own.packet.counts_for]);
         let calls = self.backlogs.iter().map(|backlog| &backlog.call);
         let called = calls.clone().flat_map(|call| call.packets.iter().map(|packet| packet.counts_for));
         waiting.chain(called).chain(calls.filter_map(|call| call.place).map(|place| place.path))

@@ -160,6 +160,11 @@ impl<T: BindingTable> WorkerPlugins<T> {
         waiting.append(&mut self.calls.waiting.for_processor);
     }
 
+    /// Lets the calls that a removed principal has paid for continue without a payer.
+    pub fn forget_payer(&mut self, payer: PrincipalId) {
+        self.calls.waiting.forget_payer(payer);
+    }
+
     /// Returns the principals that pay for suspended calls, or for calls that can begin.
     pub fn payers_of_calls(&self) -> impl Iterator<Item = PrincipalId> + '_ {
         self.calls.waiting.payers()

@@ -193,10 +193,9 @@ impl<T> CpuQueues<T> {
         if queue.list.is_empty() {
             self.end_queue(number);
         }
-        while let Some(queue) = self.first_of(number)
-            && queue.deficit <= 0
-        {
-            queue.deficit = queue.deficit.saturating_add(self.quantum);
+        let quantum = self.quantum;
+        while let Some(queue) = self.first_of(number).filter(|queue| queue.deficit <= 0) {
+            queue.deficit = queue.deficit.saturating_add(quantum);
             self.rotate(number);
         }
     }

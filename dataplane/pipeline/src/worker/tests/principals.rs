@@ -261,7 +261,8 @@ fn packets_above_the_threshold_are_dropped_for_a_reason_of_their_own() {
     world.bind(1, 1, Some(1), (1_000_000, 0));
     (0..40).for_each(|number| world.send(1, number));
     world.check();
-    let dropped = world.worker.router.ports.get(PortId(1)).unwrap().count.drops.get(DropReason::PrincipalQueueFull);
+    let dropped =
+        world.worker.router.ports.get(PortId(1)).unwrap().count.drops.get(DropReason::PrincipalQueueFull);
     assert!(dropped >= 20, "{dropped}");
     assert_eq!(world.counts()[&1].dropped, dropped);
 }

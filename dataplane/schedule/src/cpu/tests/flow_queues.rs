@@ -26,8 +26,12 @@ fn flows_of_a_principal_share_its_time_by_cycles() {
     }
     let mut used = BTreeMap::new();
     for _ in 0..20 {
-        let mut taken = None;
-        queues.take(principal, |_| taken.is_none(), |item| taken = Some(item));
+        let (mut taken, mut asked) = (None, 0);
+        let first = |_: &_| {
+            asked += 1;
+            asked == 1
+        };
+        queues.take(principal, first, |item| taken = Some(item));
         let (flow, ..) = taken.unwrap();
         // A packet of flow 1 costs three times as much as one of flow 2.
         let cost = if flow == 1 { 600 } else { 200 };
