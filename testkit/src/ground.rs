@@ -12,7 +12,7 @@ use crate::repository::repository;
 
 /// Number of scenarios that share the machine at a time. It may exceed the number of processors, since most
 /// scenarios wait for timers and packets.
-const SHARED_AT_ONCE: usize = 3;
+const SHARED_AT_ONCE: usize = 4;
 
 static MACHINE: Machine = Machine::new();
 

@@ -66,7 +66,10 @@ pub struct Bind {
     /// After a failed call of the instance, drop the call's packets, or let them bypass the instance.
     #[arg(long, value_parser = ["drop", "bypass"], default_value = "drop")]
     pub on_fault: String,
-    /// Time limit of a call, 1us to 1s (default: 1ms); a longer call is a fault.
+    /// Principal that pays for the calls (default: `default`; none for built-in plugins).
+    #[arg(long, value_name = "NAME")]
+    pub principal: Option<String>,
+    /// Time limit of a call, 1us to 1s (default: 100ms); a longer call is a fault.
     #[arg(long, value_name = "TIME")]
     pub budget: Option<Budget>,
     /// Time limit per packet, 1us to 1s (default: none): a call with N packets may take N times this, at most --budget.

@@ -15,6 +15,8 @@ Settings:
   cpu        reserved processor time, of one processor, while others need it too
   weight     weight among the principals without `cpu`, 1 to 10000 (default: 100)
   cpu-limit  largest processor time, of one processor; not below `cpu`
+  deadline   longest wait of a packet for its share, such as 5ms; needs `cpu`
+  queue      largest size of a flow's waiting packets (default: 256KiB)
   memory     largest memory; the kernel kills a process that needs more
   disk       largest rate of reads from each block device, and of writes to it
   processes  largest number of processes and threads")]

@@ -114,6 +114,9 @@ pub enum Noun {
     /// Principals with shares, limits and usage.
     #[value(alias = "principal")]
     Principals,
+    /// Shares of the processor promised to principals, and delivered.
+    #[value(alias = "promise")]
+    Promises,
     /// Placements of flows.
     #[value(alias = "place")]
     Places,

@@ -39,6 +39,11 @@ const PRINCIPALS: &str = "principal=name | cpu | weight | cpu limit=cpu_limit | 
     | of=memory | oom kills=usage/oom_kills | disk read=usage/disk_read | written=usage/disk_written \
     | of B/s=disk | processes=usage/processes | of=processes";
 
+const PROMISES: &str = "principal | bindings | promised %=promised | reserved | limit %=limit \
+    | delivered % 1 s=windows/0/delivered | due=windows/0/entitled | 10 s=windows/1/delivered \
+    | due=windows/1/entitled | 60 s=windows/2/delivered | due=windows/2/entitled | kept=windows/2/kept \
+    | throttled | waiting | dropped";
+
 const RATES: &str = "port=name | rx/s=rx_rate | tx/s=tx_rate | rx b/s=rx_bits | tx b/s=tx_bits \
     | drops/s=drop_rate";
 
@@ -106,6 +111,7 @@ pub const fn describe(noun: Noun) -> Described {
         Noun::Principals => {
             list("/principals", "", "/name", PRINCIPALS).by("principal list").one_by("principal show")
         }
+        Noun::Promises => list("/promises", "/promises", "/principal", PROMISES),
         Noun::Places => list("/placements", "/placements", "/flow", "").by("place list"),
         Noun::History => object("/revisions").by("history").one_by("history show"),
         Noun::Router => object("/router").by("router show"),

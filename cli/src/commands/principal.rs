@@ -67,7 +67,8 @@ pub fn exec(client: &Client, exec: &Exec) -> Failure {
     let directories = rows(&found["directories"]).iter().filter_map(Value::as_str);
     let files: Vec<PathBuf> = directories.map(|path| Path::new(path).join("cgroup.procs")).collect();
     let (Some(program), false) = (exec.command.first(), files.is_empty()) else {
-        return Failure::new(format!("principal {:?} has no control group", exec.principal));
+        let why = found["obstacle"].as_str().map_or_else(String::new, |why| format!(": {why}"));
+        return Failure::new(format!("principal {:?} has no control group{why}", exec.principal));
     };
     let mut command = Command::new(program);
     command.args(exec.command.iter().skip(1));

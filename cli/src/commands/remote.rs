@@ -116,6 +116,7 @@ pub fn bind(client: &Client, bind: &Bind, json: bool) -> Result<(), Failure> {
         "filter": bind.filter,
         "priority": bind.priority,
         "on_fault": bind.on_fault,
+        "principal": bind.principal,
         "budget": bind.budget,
         "packet_budget": bind.packet_budget,
     });

@@ -27,12 +27,12 @@ pub use check::{MOST_PLACED_COMPARISONS, MOST_PLACEMENTS};
 pub use origin::error::{ConfigError, ConfigErrors, Place};
 pub use origin::{Origin, Step};
 pub use schema::api::{Api, Role};
-pub use schema::principal::{CpuLimit, CpuShare, MemoryLimit};
+pub use schema::principal::{CpuLimit, CpuShare, Deadline, MemoryLimit, QueueLimit};
 pub use schema::scheduler::{
     DelayTime, FlowQueue, HostOutput, LengthUnit, Manage, Scheduler, SchedulerKind, SchedulerNode,
 };
 pub use schema::{
-    Bind, Boot, Budget, Config, ControlPlane, Device, Filter, Forwarding, Gate, GateTable, Impair, Instance,
+    Bind, Boot, Budget, Config, ControlPlane, CpuScheduler, Device, Filter, Forwarding, Gate, GateTable, Impair, Instance,
     Neighbour, OnDeath, OnFault, Placeable, Placement, PlacementLevel, Plugin, Plugins, PollMode, Port,
     PortKind, Principal, ReversePath, Route, RouteKind, Router, SharedObjects, Unsigned, Watchdog,
 };
@@ -40,7 +40,7 @@ pub use values::action::{FilterAction, Policing, WayOut};
 pub use values::flow::one_flow;
 pub use values::overhead::Overhead;
 pub use values::quantity::{Bits, CurveText, Length, QueueSize, Size, Time};
-pub use values::share::{ByteRate, ProcessorShare};
+pub use values::share::{ByteRate, CoreCeiling, ProcessorShare};
 pub use values::{InputWeight, Named, Text, VlanIds, Written};
 
 impl Config {

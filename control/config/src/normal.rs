@@ -6,7 +6,7 @@ use crate::values::action::FilterAction;
 use crate::values::{Named, Text};
 
 /// Default time limit of a call, in microseconds.
-const USUAL_BUDGET: u64 = 1000;
+const USUAL_BUDGET: u64 = 100_000;
 
 impl Config {
     /// Returns the configuration in normal form. Addresses, prefixes and filters have the router's spelling,
@@ -32,6 +32,7 @@ impl Config {
         }
         for principal in &mut self.principal {
             principal.weight = principal.weight.filter(|weight| *weight != Principal::USUAL_WEIGHT);
+            principal.queue = principal.queue.filter(|queue| queue.bytes() != Principal::USUAL_QUEUE);
         }
         self
     }
@@ -68,6 +69,7 @@ impl Gate {
 impl Bind {
     fn normalized(mut self) -> Self {
         self.filter = Text::of(self.filter.value().clone());
+        self.principal = self.principal.filter(|principal| **principal != *Principal::DEFAULT);
         self.budget = self.budget.filter(|budget| budget.microseconds() != USUAL_BUDGET);
         self
     }
@@ -93,6 +95,7 @@ impl Filter {
             filter: self.r#match.clone(),
             priority: self.priority,
             on_fault: OnFault::default(),
+            principal: None,
             budget: None,
             packet_budget: None,
         })

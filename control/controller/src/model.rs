@@ -5,6 +5,7 @@ pub(crate) mod own_routes;
 pub(crate) mod packets;
 pub(crate) mod placements;
 pub(crate) mod ports;
+pub(crate) mod principals;
 pub(crate) mod running;
 pub(crate) mod schedulers;
 
@@ -22,11 +23,12 @@ use millrace_pipeline::{
 };
 use millrace_plugin::{CallLimits, Limits, PluginControlUnit};
 use millrace_repository::Repository;
-use millrace_units::{GateId, InstanceId, PortId};
+use millrace_units::{GateId, InstanceId, PortId, PrincipalId};
 
 use crate::ControlError;
 use crate::model::own_routes::OwnRoutes;
 use crate::model::placements::Placed;
+use crate::model::principals::PrincipalIds;
 use crate::model::schedulers::Schedulers;
 
 /// Plugin control unit with the filter types of this crate.
@@ -80,6 +82,8 @@ pub(crate) struct Model {
     pub fixed: Fixed,
     /// Principals in the order of their addition.
     pub principals: Vec<millrace_config::Principal>,
+    /// Ids of the principals at the workers.
+    pub principal_ids: PrincipalIds,
     /// Plugin files by plugin name, in load order.
     pub files: Vec<(&'static str, millrace_config::Plugin)>,
     pub plugins: Plugins,
@@ -240,15 +244,19 @@ pub(crate) fn table_kind(table: GateTable) -> TableKind {
     }
 }
 
-pub(crate) fn call_limits(on_fault: OnFault, call: Option<Budget>, packet: Option<Budget>) -> CallLimits {
+/// Returns the call limits of a binding that a principal pays for, with their defaults.
+pub(crate) fn call_limits(
+    (on_fault, call, packet): (OnFault, Option<Budget>, Option<Budget>),
+    principal: Option<PrincipalId>,
+) -> CallLimits {
     CallLimits {
         on_fault: match on_fault {
             OnFault::Drop => millrace_plugin::OnFault::Drop,
             OnFault::Bypass => millrace_plugin::OnFault::Bypass,
         },
-        call: call.map_or(CallLimits::DEFAULT_CALL, Budget::duration),
+        call: call.map_or(CallLimits::DEFAULT_PAID_CALL, Budget::duration),
         packet: packet.map(Budget::duration),
-        principal: None,
+        principal,
     }
 }
 

@@ -15,7 +15,7 @@ use crate::ControlError;
 use crate::error::Unplannable;
 use crate::model::{Model, PortPlan};
 use crate::ports::kernel_settings::complete;
-use crate::principals::check_shares;
+use crate::principals::capacity::check_shares;
 use crate::show;
 use crate::start::{findings, is_serious, kernel_links, start_mirror};
 

@@ -15,6 +15,7 @@ use crate::error::Unplannable;
 use crate::flows::placement::check_placements;
 use crate::model::own_routes::OwnRoutes;
 use crate::model::placements::Placed;
+use crate::model::principals::PrincipalIds;
 use crate::model::ports::plan_ports;
 use crate::model::schedulers::Schedulers;
 use crate::model::schedulers::tree::{Part, Unplanned};
@@ -59,6 +60,7 @@ impl Model {
             control_plane: config.control_plane.clone(),
             fixed: Fixed { plugins: config.plugins.clone(), api: config.api.clone() },
             principals: config.principal.clone(),
+            principal_ids: PrincipalIds::of(&config.principal),
             files: Vec::new(),
             plugins: Plugins::new(),
             repository: repository(&config.plugins, memory)?,

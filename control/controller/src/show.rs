@@ -305,6 +305,7 @@ pub(crate) fn binding(id: BindingId, bound: &Bound, counts: &Counts, model: &Mod
         on_fault: instance.is_some().then(|| bound.call_limits.on_fault.name()),
         budget: instance.is_some().then_some(bound.call_limits.call.as_micros() as u64),
         packet_budget: bound.call_limits.packet.map(|budget| budget.as_micros() as u64),
+        principal: model.payer_name(&bound.call_limits),
         instance,
         packets: counts.packets,
         bytes: counts.bytes,

@@ -38,7 +38,8 @@ use crate::ports::device::{AttachedDevice, OwnDevice, mtu_of};
 use crate::ports::device_drops_now;
 use crate::ports::devices::Devices;
 use crate::ports::kernel_settings::{complete, warn_of_forwarding};
-use crate::principals::{Principals, check_shares};
+use crate::principals::Principals;
+use crate::principals::capacity::check_shares;
 use crate::router::{Inner, Router, Shared};
 use crate::routes::Routes;
 use crate::schedulers::queueing::Queueing;
@@ -274,6 +275,7 @@ fn bring_up(inner: &mut Inner, mirrored: Option<(Vec<Claimed>, Mirrored)>) -> Re
     for plan in inner.model.ports.clone() {
         inner.workers.tell(|| PortCommand::Set(plan.id, plan.settings.clone()))?;
     }
+    inner.tell_shares()?;
     for commands in start_commands(&inner.model, &mut inner.tables, inner.workers.len())? {
         inner.workers.tell_each(commands)?;
     }

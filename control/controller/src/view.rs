@@ -31,7 +31,7 @@ pub use plugins::{
     ShadowView, ShadowedView, UpgradeView,
 };
 pub use ports::{NeighbourView, PortView};
-pub use principals::{PrincipalUsageView, PrincipalView};
+pub use principals::{PrincipalUsageView, PrincipalView, PromiseView, PromiseWindowView, PromisesView};
 pub use routes::{NextHopView, QueuesView, RouteView};
 pub use schedulers::{
     FlowQueueView, HostOutputView, QueueView, RemovedNodeView, SchedulerNodeView, SchedulerView,

@@ -129,6 +129,10 @@ kinds! {
     ReservationSet "reservation-set" Information,
     /// A rate or a service curve is no longer reserved. Subject: the port, and the queue, node or flow.
     ReservationRemoved "reservation-removed" Information,
+    /// A principal got less of the processor than promised, over 10 s. Subject: the principal.
+    PromiseBroken "promise-broken" Error,
+    /// A principal gets its promised share of the processor again. Subject: the principal.
+    PromiseKept "promise-kept" Information,
     /// A table or memory is nearly full, or a port loses packets continuously. Subject: the table, memory or
     /// port.
     ThresholdExceeded "threshold-exceeded" Warning,

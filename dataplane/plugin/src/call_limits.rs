@@ -64,8 +64,8 @@ impl Default for CallLimits {
 }
 
 impl CallLimits {
-    /// Default time limit of a call with packets. With this limit, an instance whose calls never return
-    /// delays less than 1 % of all other packets before it is in quarantine.
+    /// Default time limit of a call with packets that the worker makes at once. With this limit, an instance
+    /// whose calls never return delays less than 1 % of all other packets before it is in quarantine.
     pub const DEFAULT_CALL: Duration = Duration::from_millis(1);
     /// Limits of errands: calls for messages, timers and ends of flows, which handle no packets.
     pub const OF_ERRANDS: Self =

@@ -16,4 +16,5 @@ mod plugins;
 mod ports;
 mod principals;
 mod schedulers;
+mod shares;
 mod support;

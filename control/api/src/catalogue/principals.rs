@@ -1,8 +1,8 @@
 //! Resources of principals.
 
 use millrace_controller::PrincipalSettings;
-use millrace_controller::operation::{AddPrincipal, ListPrincipals, RemovePrincipal, SetPrincipal};
-use millrace_controller::view::PrincipalView;
+use millrace_controller::operation::{AddPrincipal, GetPromises, ListPrincipals, RemovePrincipal, SetPrincipal};
+use millrace_controller::view::{PrincipalView, PromisesView};
 use serde_json::{Map, Value};
 
 use crate::endpoint::{Endpoint, Resource};
@@ -21,6 +21,13 @@ pub(super) fn principals() -> Vec<Resource> {
                 Endpoint::create::<AddPrincipal>("adds a principal").body::<Settings<PrincipalSettings>>(),
                 principals::add,
             ),
+        Resource::new("/promises").on(
+            Endpoint::get_as::<GetPromises, PromisesView>(
+                "shares promised to principals beside what the workers delivered; each second as a stream, if accepted",
+            )
+            .streams(),
+            principals::promises,
+        ),
         Resource::new("/principals/{name}")
             .on(
                 Endpoint::get::<ListPrincipals>("a principal").answers::<PrincipalView>().tagged(),

@@ -1,17 +1,21 @@
 //! Handlers of principals.
 
+use std::time::Duration;
+
 use axum::Json;
-use axum::http::StatusCode;
-use axum::response::IntoResponse;
+use axum::http::{HeaderMap, StatusCode};
+use axum::response::{IntoResponse, Response};
 use millrace_controller::PrincipalSettings;
-use millrace_controller::operation::{AddPrincipal, ListPrincipals, RemovePrincipal, SetPrincipal};
-use millrace_controller::view::PrincipalView;
+use millrace_controller::operation::{AddPrincipal, GetPromises, ListPrincipals, RemovePrincipal, SetPrincipal};
+use millrace_controller::view::{PrincipalView, PromisesView};
 use serde_json::{Map, Value};
+use tokio::time::{Interval, MissedTickBehavior};
 
 use super::{Answer, named};
 use crate::http::extract::InPath;
 use crate::http::naming::Settings;
 use crate::http::problem::Problem;
+use crate::http::streaming::{Ending, Source, accepts_stream, as_events, message};
 use crate::http::tag::{Condition, WithTag};
 use crate::served::Session;
 
@@ -51,4 +55,35 @@ pub(crate) async fn remove(
 ) -> Answer<PrincipalView> {
     condition.check(principal(&session, &name)).await?;
     session.execute(RemovePrincipal { name }).await.map(Json)
+}
+
+/// Answers with the promises to principals, or with a stream of them.
+pub(crate) async fn promises(session: Session, headers: HeaderMap) -> Result<Response, Problem> {
+    let now = session.execute(GetPromises).await?;
+    if !accepts_stream(&headers) {
+        return Ok(Json(now).into_response());
+    }
+    let place = session.served.limits.streams.enter(session.call.principal())?;
+    let mut ticks = tokio::time::interval(Duration::from_secs(1));
+    // A client that reads too slowly gets fewer messages.
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let ending = Ending(session.served.ending.clone());
+    let kept = KeptPromises { session, ticks, ending };
+    Ok(as_events(kept, place, |promises| vec![message("promises", &promises)]))
+}
+
+/// Stream of promises for one client.
+struct KeptPromises {
+    session: Session,
+    ticks: Interval,
+    ending: Ending,
+}
+
+impl Source for KeptPromises {
+    type Piece = PromisesView;
+
+    async fn next(&mut self) -> Option<PromisesView> {
+        self.ending.or(self.ticks.tick()).await?;
+        self.session.execute(GetPromises).await.ok()
+    }
 }

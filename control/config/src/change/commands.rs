@@ -59,6 +59,9 @@ pub(crate) fn bind(verb: &str, bind: &Bind) -> String {
     if bind.on_fault != OnFault::default() {
         words += &format!(" --on-fault {}", text(&bind.on_fault));
     }
+    if let Some(principal) = &bind.principal {
+        words += &format!(" --principal {}", &**principal);
+    }
     for (option, budget) in [("budget", bind.budget), ("packet-budget", bind.packet_budget)] {
         if let Some(budget) = budget {
             words += &format!(" --{option} {budget}");

@@ -15,7 +15,7 @@ use millrace_units::{Message, remedy};
 
 use crate::origin::error::Found;
 use crate::origin::{LeftOut, Step, WrongParts};
-use crate::schema::Config;
+use crate::schema::{Config, Principal};
 use crate::values::Named;
 
 struct Checker<'a> {
@@ -184,6 +184,10 @@ impl Checker<'_> {
         let mut names: Vec<&str> = match noun {
             "port" => config.port.iter().map(|port| &*port.name).collect(),
             "instance" => config.instance.iter().map(|instance| &*instance.name).collect(),
+            "principal" => {
+                let own = config.principal.iter().map(|principal| &*principal.name);
+                std::iter::once(Principal::DEFAULT).chain(own).collect()
+            }
             _ => gates(config).collect(),
         };
         names.extend(self.left_out.names(noun));

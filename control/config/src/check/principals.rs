@@ -50,6 +50,10 @@ impl Checker<'_> {
                 },
             ));
         }
+        let has_no_share = principal.deadline.is_some() && principal.cpu.is_none();
+        self.note(self.require(!has_no_share, At::Entry("principal", index, &["deadline"]), || {
+            setting("deadline").text(" needs a reserved share: set ").key("cpu").text(" as well")
+        }));
         let within = |key: &'static str, value: Option<u32>, range: RangeInclusive<u32>| {
             let Some(value) = value else { return };
             let (least, most) = (*range.start(), *range.end());

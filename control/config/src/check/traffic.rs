@@ -52,6 +52,7 @@ impl Checker<'_> {
     pub(super) fn binding(&self, bind: &Bind) -> Checked {
         self.known("instance", &bind.instance)?;
         self.known("gate", &bind.gate)?;
+        bind.principal.as_ref().map_or(Ok(()), |principal| self.known("principal", principal))?;
         self.incoming(&bind.filter)
     }
 

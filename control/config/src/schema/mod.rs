@@ -24,7 +24,7 @@ pub use plugins::{Bind, Budget, Instance, OnFault, Plugin, Plugins, SharedObject
 pub use port::{Device, Impair, Port, PortKind, ReversePath};
 pub use principal::Principal;
 pub use route::{Neighbour, Route, RouteKind};
-pub use router::{Boot, Forwarding, OnDeath, PollMode, Router};
+pub use router::{Boot, CpuScheduler, Forwarding, OnDeath, PollMode, Router};
 
 /// Configuration of a router.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]

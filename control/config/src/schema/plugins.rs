@@ -158,8 +158,12 @@ pub struct Bind {
     /// Treatment of packets when the instance's call fails, and during the following pause. Default `drop`.
     #[serde(default, skip_serializing_if = "is_default")]
     pub on_fault: OnFault,
+    /// Principal that pays for the calls of the instance, with its share of the processor. Default: `default`
+    /// for plugins that were loaded from files. The router calls built-in plugins at once.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub principal: Option<Named>,
     /// Time limit of a call as a whole, however many packets it has, 1 us to 1 s. A longer call is a fault.
-    /// Default 1 ms.
+    /// Default 100 ms.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub budget: Option<Budget>,
     /// Time limit of a call per packet, 1 us to 1 s: a call with N packets may take N times as long, but at

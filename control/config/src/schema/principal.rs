@@ -4,17 +4,22 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::values::Named;
-use crate::values::quantity::Size;
+use crate::values::quantity::{Size, Time};
 use crate::values::share::{ByteRate, ProcessorShare};
 
 /// Reserved share of a processor: at least 0.1 %.
 pub type CpuShare = ProcessorShare<1_000>;
 /// Limit of processor time: at least 1 %, which is the kernel's minimum.
 pub type CpuLimit = ProcessorShare<10_000>;
+/// Size limit of a flow's queue of waiting packets: 2 KiB to 32 MiB.
+pub type QueueLimit = Size<2_048, { 32 << 20 }>;
+/// Deadline of a principal: 100 µs to 10 s.
+pub type Deadline = Time<100, 10_000_000>;
 /// Limit of memory: 4 KiB to 1,024 TiB.
 pub type MemoryLimit = Size<4_096, { 1 << 50 }>;
 
-/// Owner of resources. The kernel limits the processes that `millrace exec` starts for a principal, by control
+/// Owner of resources. At the workers, the calls of plugin instances that a principal pays for get its share
+/// of the processor. The kernel limits the processes that `millrace exec` starts for a principal, by control
 /// groups.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
@@ -34,6 +39,14 @@ pub struct Principal {
     /// Default: unlimited.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cpu_limit: Option<CpuLimit>,
+    /// Longest time that a packet waits for its share of the processor, 100 us to 10 s. The workers serve
+    /// principals with a deadline before all others, each up to its share. It needs `cpu`. Default: none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub deadline: Option<Deadline>,
+    /// Largest size of the packets of a flow that wait for the processor, 2 KiB to 32 MiB. Further packets of
+    /// the flow are dropped as `principal_queue_full`. Default 256 KiB.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub queue: Option<QueueLimit>,
     /// Largest memory, including the page cache of the principal's files. The kernel kills a process that
     /// needs more. Default: unlimited.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -48,6 +61,10 @@ pub struct Principal {
 }
 
 impl Principal {
+    /// Name of the principal of bindings that name none.
+    pub const DEFAULT: &str = "default";
+    /// Largest size of a flow's queue without `queue`, in bytes.
+    pub const USUAL_QUEUE: u64 = 256 << 10;
     /// Weight of a principal without `weight`.
     pub const USUAL_WEIGHT: u32 = 100;
     /// Largest weight.

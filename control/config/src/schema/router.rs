@@ -6,6 +6,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::values::quantity::Time;
+use crate::values::share::CoreCeiling;
 
 /// Router-wide settings.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -58,6 +59,11 @@ pub struct Router {
     /// Maximum number of packets emitted by instances that a worker takes in an iteration, 1 to 256. It is
     /// for instances what `input-weight` is for a port. Default 256.
     pub plugin_weight: u16,
+    /// Processor time of a worker for receiving, forwarding and sending packets when principals need the rest.
+    /// Principals can reserve this rest with `cpu`. Default 50 %.
+    pub core_ceiling: CoreCeiling,
+    /// Discipline that divides the processor time of a worker among principals. Default `sfq`.
+    pub cpu_scheduler: CpuScheduler,
     /// Idle time after which a flow record is evicted, 1 s to 24 h. Default 30 s.
     pub flow_idle: Time<1_000_000, 86_400_000_000>,
     /// Maximum number of offloaded flows, 0 to 4,194,304; 0 turns the offload off. Default 131,072.
@@ -86,10 +92,30 @@ impl Default for Router {
             flows_max: 1 << 20,
             new_flows: 128,
             plugin_weight: 256,
+            core_ceiling: CoreCeiling::USUAL,
+            cpu_scheduler: CpuScheduler::default(),
             flow_idle: Time::clamped(30_000_000),
             offloaded_flows: 131_072,
         }
     }
+}
+
+/// Discipline that divides the processor time of a worker among principals.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub enum CpuScheduler {
+    /// Start-time fair queueing.
+    #[default]
+    #[serde(rename = "sfq")]
+    StartTimeFair,
+    /// Worst-case fair weighted fair queueing: no principal runs ahead of its share by more than a quantum.
+    #[serde(rename = "wf2q+")]
+    WorstCaseFair,
+    /// Stride scheduling.
+    #[serde(rename = "stride")]
+    Stride,
+    /// Earliest deadline first, with a constant-bandwidth server for each principal.
+    #[serde(rename = "edf")]
+    EarliestDeadline,
 }
 
 /// Source of the configuration at a start.

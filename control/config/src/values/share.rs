@@ -60,6 +60,42 @@ impl<const LEAST: u32> fmt::Display for ProcessorShare<LEAST> {
 
 written_value!([const LEAST: u32] ProcessorShare<LEAST>, "a share of a processor such as \"5 %\"");
 
+/// Processor time of a worker, 5 % to 95 %, written as `50 %`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CoreCeiling(ProcessorShare<{ Self::LEAST }>);
+
+impl CoreCeiling {
+    const LEAST: u32 = 50_000;
+    const MOST: u32 = 950_000;
+    /// Default.
+    pub const USUAL: Self = Self(ProcessorShare(500_000));
+
+    /// Returns the time in parts per million of one processor.
+    pub const fn ppm(self) -> u32 {
+        self.0.ppm()
+    }
+}
+
+impl FromStr for CoreCeiling {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let share: ProcessorShare<0> = text.parse()?;
+        match (Self::LEAST..=Self::MOST).contains(&share.ppm()) {
+            true => Ok(Self(ProcessorShare(share.ppm()))),
+            false => Err(format!("the ceiling must be 5 % to 95 %, not {text:?}")),
+        }
+    }
+}
+
+impl fmt::Display for CoreCeiling {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+written_value!([] CoreCeiling, "a share of a processor such as \"50 %\"");
+
 /// Rate in bytes per second: 1 kB/s to 1,000 GB/s, written as `2 MB/s` or `512KiB/s`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ByteRate(u64);

@@ -19,7 +19,7 @@ use crate::configuration::confirm::wait_for_confirmation;
 use crate::events::Events;
 use crate::model::Model;
 use crate::plugins::load::Admitted;
-use crate::principals::check_shares;
+use crate::principals::capacity::check_shares;
 use crate::router::Router;
 use crate::settings::{Base, Waiting, commands};
 use crate::view::{AppliedView, ConfirmTime, DifferenceView};

@@ -10,6 +10,7 @@ use serde_json::{Map, Value};
 
 use super::{Failed, Transaction};
 use crate::background::detached;
+use crate::filters::gates::Gates;
 use crate::flows::placement::tell_placements;
 use crate::model::placements::Placed;
 use crate::model::running::gate_table;
@@ -114,7 +115,7 @@ impl Transaction {
             }
             let group = group(&changes[at..]);
             let (made, outcome) = match group[0].together() {
-                Together::Bindings => self.0.lock().gates().change_bindings(group),
+                Together::Bindings => self.0.lock().change_bindings(group),
                 Together::Routes => self.0.change_routes(group, refused).await,
                 Together::Alone => self.make_alone(&group[0]).await,
             };
@@ -245,6 +246,7 @@ impl Inner {
         match change {
             Change::Router { to, .. } => {
                 set_router(to, &mut self.model);
+                self.tell_shares()?;
                 tell_options(&self.model, &mut self.workers)
             }
             Change::ControlPlane { to, .. } => {
@@ -295,6 +297,22 @@ impl Inner {
         }
     }
 
+    /// Makes changes of bindings and filters, after the workers have the shares of the principals that pay
+    /// for them. Returns the number of changes made, and the reason for a failure.
+    fn change_bindings(&mut self, group: &[Change]) -> (usize, Result<(), ControlError>) {
+        let Self { model, tables, workers, principals, .. } = self;
+        let (commands, outcome) = Gates { model, tables, workers }.plan_bindings(group);
+        let made = commands.len();
+        let told = principals.shares.follow(model, workers);
+        let told = told.and_then(|()| Gates { model, tables, workers }.tell_and_wait(commands));
+        (made, told.and(outcome))
+    }
+
+    /// Gives the workers the shares of all principals.
+    pub(crate) fn tell_shares(&mut self) -> Result<(), ControlError> {
+        self.principals.shares.follow(&self.model, &mut self.workers)
+    }
+
     fn add_neighbour(&mut self, neighbour: &Neighbour) -> Result<(), ControlError> {
         let known = self.model.known_for_good(neighbour)?;
         self.model.neighbours.push(neighbour.clone());
@@ -312,8 +330,9 @@ impl Inner {
     fn change_principals(&mut self, change: &Change) -> Result<(), ControlError> {
         let wanted = after(&self.model.principals, change);
         self.principals.follow(&wanted)?;
+        self.model.principal_ids.follow(&wanted);
         self.model.principals = wanted;
-        Ok(())
+        self.tell_shares()
     }
 
     /// Gives an instance its settings from a configuration. Exception: if the instance belongs to a shared

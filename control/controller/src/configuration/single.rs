@@ -11,6 +11,7 @@ use serde_json::{Map, Value};
 use crate::ControlError;
 use crate::configuration::apply::without_restart;
 use crate::model::Model;
+use crate::principals::capacity::check_ceiling;
 use crate::request::merge_patch::patched_known;
 use crate::request::{NewNeighbour, OldNeighbour};
 
@@ -26,6 +27,7 @@ pub(crate) fn plan_settings(
     let from = own_settings(model);
     let router = patched_known("setting of the router", &from.router, changes)?;
     let to = checked(Config { router, ..Config::default() })?.normalized();
+    check_ceiling(model, &to.router)?;
     without_restart(from.difference(&to), Submission::Request)
 }
 

@@ -75,16 +75,19 @@ impl Gates<'_> {
         found.ok_or_else(|| ControlError::not_found(format!("no gate is named {name:?}")))
     }
 
-    /// Makes changes of bindings and filters in order, and stops at the first change that fails. The workers
-    /// put the changes in force together, between two batches. Returns the number of changes made, and the
-    /// reason for the failure.
-    pub fn change_bindings(&mut self, changes: &[Change]) -> (usize, Result<(), ControlError>) {
+    /// Makes changes of bindings and filters in the model, in order, and stops at the first change that fails.
+    /// Returns the changes for the workers, and the reason for the failure.
+    pub fn plan_bindings(&mut self, changes: &[Change]) -> (Vec<PluginChange>, Result<(), ControlError>) {
         let mut outcome = Ok(());
         let change = |change| self.model.change_binding(change).map_err(|error| outcome = Err(error)).ok();
-        let commands: Vec<_> = changes.iter().map_while(change).collect();
-        let made = commands.len();
-        let told = self.tell(commands).and_then(|()| self.workers.barrier());
-        (made, told.and(outcome))
+        (changes.iter().map_while(change).collect(), outcome)
+    }
+
+    /// Sends changes to the workers, and waits until they are in force. A worker makes them together, between
+    /// two batches.
+    pub fn tell_and_wait(&mut self, changes: Vec<PluginChange>) -> Result<(), ControlError> {
+        self.tell(changes)?;
+        self.workers.barrier()
     }
 
     /// Sends a new binding to the workers. Returns the view of the binding when the workers have it.

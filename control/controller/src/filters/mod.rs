@@ -77,7 +77,8 @@ impl Model {
 
     /// Binds an instance as configured.
     pub fn bind_as(&mut self, bind: &Bind) -> Result<PluginChange, ControlError> {
-        let call_limits = call_limits(bind.on_fault, bind.budget, bind.packet_budget);
+        let payer = self.payer(&bind.instance, bind.principal.as_deref())?;
+        let call_limits = call_limits((bind.on_fault, bind.budget, bind.packet_budget), payer);
         let filter = bind.filter.value().clone();
         Ok(self.bind(&bind.instance, &bind.gate, filter, bind.priority, call_limits)?.1)
     }

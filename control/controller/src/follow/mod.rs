@@ -27,6 +27,7 @@ use crate::operation::requests::serve_requests;
 use crate::plugins::host_level::HostSays;
 use crate::ports::claim::Claim;
 use crate::ports::device::KernelDevice;
+use crate::principals::Principals;
 use crate::router::{Inner, Router};
 use crate::routes::configured::wanted_among;
 use crate::routes::from_kernel;
@@ -191,6 +192,10 @@ impl Inner {
         self.configured_routes().compare_next();
         let counters = self.seen().light_snapshot()?;
         self.observation.observe(&self.model, &counters);
+        let Principals { shares, promises, .. } = &mut self.principals;
+        let promised = shares.promised(&self.model, self.workers.len());
+        promises.sample(counters.at, &counters.principals, &promised);
+        promises.judge(&self.model, &promised, &self.observation.events);
         Ok(())
     }
 

@@ -17,6 +17,7 @@ use crate::model::call_limits;
 use crate::model::packets::ReadPacket;
 use crate::operation::Operation;
 use crate::operation::kinds::{Change, Changing, Query, Reading};
+use crate::principals::capacity::check_running;
 use crate::request::page::{Page, PageQuery};
 use crate::request::{NewBinding, NewFilter, OldFilter};
 use crate::router::Inner;
@@ -72,14 +73,18 @@ impl Operation for Bind {
     type Kind = Change;
 
     /// # Errors
-    /// Returns an error for an unknown instance, gate or port, an invalid filter, or an existing binding.
+    /// Returns an error for an unknown instance, gate, port or principal, an invalid filter, an existing
+    /// binding, or a principal whose reserved share the workers lack.
     async fn carry_out(self, router: &Changing) -> Result<BindingView, ControlError> {
         let Self(new) = self;
         let filter = parse_filter(&new.filter)?;
-        let call_limits = call_limits(new.on_fault, new.budget, new.packet_budget);
         let mut inner = router.to_change()?;
         inner.supervision.death.refuse_silent(Need::Bindings)?;
+        let payer = inner.model.payer(&new.instance, new.principal.as_deref())?;
+        check_running(&inner.model, &inner.model.principals, new.principal.as_deref())?;
+        let call_limits = call_limits((new.on_fault, new.budget, new.packet_budget), payer);
         let bound = inner.model.bind(&new.instance, &new.gate, filter, new.priority, call_limits)?;
+        inner.tell_shares()?;
         inner.gates().bound(bound)
     }
 }

@@ -49,7 +49,7 @@ pub use self::ports::{
     AddNeighbour, GetControlPlane, GetCounters, GetHardware, GetSettings, ListNeighbours, ListPorts,
     RemoveNeighbour, SetControlPlane, SetPort, SetSettings,
 };
-pub use self::principals::{AddPrincipal, ListPrincipals, RemovePrincipal, SetPrincipal};
+pub use self::principals::{AddPrincipal, GetPromises, ListPrincipals, RemovePrincipal, SetPrincipal};
 pub use self::routes::{
     AddRoute, AddRoutes, ListRoutes, LookupRoute, RemoveRoute, RemoveRoutes, ReplaceRoute,
 };

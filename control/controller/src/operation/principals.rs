@@ -1,21 +1,25 @@
 //! Operations on principals.
 
 use millrace_config::{Change as ConfigChange, Config, Principal};
+use millrace_units::count;
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
 use crate::ControlError;
 use crate::configuration::single::checked;
+use crate::model::Model;
 use crate::operation::kinds::{Change, Changing, Query, Reading};
 use crate::operation::{Effect, Operation};
-use crate::principals::{after, check_shares};
+use crate::principals::{Principals, after};
+use crate::principals::capacity::check_running;
 use crate::request::merge_patch::{all_known, patched};
 use crate::request::reading::read_settings;
 use crate::router::Inner;
-use crate::view::PrincipalView;
+use crate::view::{PrincipalView, PromisesView};
 
 /// Keys of a principal that can change.
-const SETTINGS: [&str; 6] = ["cpu", "weight", "cpu-limit", "memory", "disk", "processes"];
+const SETTINGS: [&str; 8] =
+    ["cpu", "weight", "cpu-limit", "deadline", "queue", "memory", "disk", "processes"];
 
 /// Lists the principals with their usage.
 #[derive(Clone, Copy, Debug, Default)]
@@ -31,6 +35,26 @@ impl Operation for ListPrincipals {
         let mut guard = router.lock();
         let seen = guard.seen();
         seen.model.principals.iter().map(|principal| seen.principals.view(principal)).collect()
+    }
+}
+
+/// Reads the promises to principals, beside what the workers delivered.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct GetPromises;
+
+impl Operation for GetPromises {
+    type Answer = PromisesView;
+    type Kind = Query;
+
+    /// # Errors
+    /// Returns an error if a worker does not answer.
+    async fn carry_out(self, router: &Reading) -> Result<PromisesView, ControlError> {
+        let mut guard = router.lock();
+        let mut seen = guard.seen();
+        let counters = seen.light_snapshot()?;
+        let Principals { shares, promises, .. } = seen.principals;
+        let promised = shares.promised(seen.model, seen.workers.len());
+        Ok(promises.view(seen.model, &promised, &counters.principals))
     }
 }
 
@@ -113,11 +137,13 @@ impl Operation for RemovePrincipal {
     const TAKES_MEMORY: bool = false;
 
     /// # Errors
-    /// Returns an error for an unknown principal, or if a process can't be moved out of the group.
+    /// Returns an error for an unknown principal, for one that pays for bindings, or if a process can't be moved
+    /// out of the group.
     async fn carry_out(self, router: &Changing) -> Result<PrincipalView, ControlError> {
         let plan = move |inner: &mut Inner| {
             let before = view(inner, &self.name)?;
             let principal = find(inner, &self.name)?.clone();
+            refuse_payer(&inner.model, &self.name)?;
             Ok((vec![ConfigChange::RemovePrincipal(principal)], before))
         };
         router.change(plan, |_, before| Ok(before)).await
@@ -139,10 +165,20 @@ fn valid(principal: Principal) -> Result<Principal, ControlError> {
     config.principal.pop().ok_or_else(|| ControlError::System("the principal vanished in the check".into()))
 }
 
+/// Refuses the removal of a principal that pays for bindings.
+fn refuse_payer(model: &Model, name: &str) -> Result<(), ControlError> {
+    match model.bindings_paid_by(name) {
+        0 => Ok(()),
+        some => Err(ControlError::conflict(format!(
+            "principal {name:?} pays for {}: `unbind` them first, or bind them with another principal",
+            count(some, "binding")
+        ))),
+    }
+}
+
 /// Returns a change as a list, if the principals after it can run together.
 fn planned(inner: &Inner, change: ConfigChange) -> Result<Vec<ConfigChange>, ControlError> {
-    let principal = after(&inner.model.principals, &change);
-    check_shares(&Config { principal, ..Config::default() })?;
+    check_running(&inner.model, &after(&inner.model.principals, &change), None)?;
     Ok(vec![change])
 }
 

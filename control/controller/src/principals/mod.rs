@@ -4,14 +4,19 @@
 //! needs no control groups and no rights to them. All functions run on the control thread: other threads may
 //! not write the kernel's files (`control/confine`).
 
+pub(crate) mod capacity;
 mod limits;
+mod promises;
+mod shares;
 
-use millrace_config::{Change, Config, Principal, Step};
+use millrace_config::{Change, Principal};
 use millrace_principals::{Group, GroupError, Limits, Machine, Members, RouterGroup, processor_times};
 
 use crate::ControlError;
 use crate::view::{PrincipalUsageView, PrincipalView};
 use limits::limits;
+use promises::Promises;
+use shares::WorkerShares;
 
 /// Largest number of routers of one process, such as a test program.
 const ROUTERS: u32 = 1_000;
@@ -23,6 +28,12 @@ pub(crate) struct Principals {
     groups: Vec<Held>,
     /// Group of the router; `None` without principals.
     router: Option<RouterGroup>,
+    /// Reason why the principals have no groups.
+    obstacle: Option<ControlError>,
+    /// Shares at the workers.
+    pub shares: WorkerShares,
+    /// What the workers delivered lately.
+    pub promises: Promises,
 }
 
 /// Group of a principal with its limits.
@@ -41,14 +52,25 @@ impl Held {
 
 impl Principals {
     /// Creates, changes and removes groups, so that each of the principals `wanted` has its group and limits.
-    /// If a step fails, undoes the earlier steps.
+    /// If a step fails, undoes the earlier steps. On a machine without usable control groups, principals that
+    /// limit neither memory, disk nor processes have no groups.
     ///
     /// # Errors
-    /// The machine has no usable control groups, lacks the controller of a limited resource, or the kernel
-    /// refuses a value.
+    /// A principal needs a control group and the machine has no usable ones, or lacks the controller of a
+    /// limited resource, or the kernel refuses a value.
     pub fn follow(&mut self, wanted: &[Principal]) -> Result<(), ControlError> {
+        self.obstacle = None;
         if wanted.is_empty() {
             return self.end();
+        }
+        if self.router.is_none() && !wanted.iter().any(needs_group) {
+            match create_router() {
+                Ok(router) => self.router = Some(router),
+                Err(obstacle) => {
+                    self.obstacle = Some(obstacle);
+                    return Ok(());
+                }
+            }
         }
         let followed = self.change(wanted);
         if self.groups.is_empty() {
@@ -119,13 +141,21 @@ impl Principals {
             cpu: principal.cpu,
             weight: principal.weight.or(principal.cpu.is_none().then_some(Principal::USUAL_WEIGHT)),
             cpu_limit: principal.cpu_limit,
+            deadline: principal.deadline,
+            queue: principal.queue,
             memory: principal.memory,
             disk: principal.disk,
             processes: principal.processes,
             usage: PrincipalUsageView::of(&usage.unwrap_or_default()),
+            obstacle: self.obstacle.as_ref().map(ToString::to_string),
             directories: directories.map(|path| path.display().to_string()).collect(),
         })
     }
+}
+
+/// Whether only a control group can enforce a limit of the principal.
+fn needs_group(principal: &Principal) -> bool {
+    principal.memory.is_some() || principal.disk.is_some() || principal.processes.is_some()
 }
 
 /// Removes the groups that `is_gone` selects. Stops at the first failure.
@@ -190,37 +220,6 @@ pub(crate) fn after(principals: &[Principal], change: &Change) -> Vec<Principal>
 /// Returns the number of processors of this machine.
 fn processors() -> usize {
     processor_times().map_or(1, |times| times.len().max(1))
-}
-
-/// Checks that the principals reserve at most 100 % of each processor of this machine.
-///
-/// # Errors
-/// Names the first principal beyond this, with its position in the file.
-pub(crate) fn check_shares(config: &Config) -> Result<(), ControlError> {
-    check_shares_on(config, processors())
-}
-
-fn check_shares_on(config: &Config, processors: usize) -> Result<(), ControlError> {
-    let whole = processors as u64 * 1_000_000;
-    let mut sum = 0;
-    for (index, principal) in config.principal.iter().enumerate() {
-        let Some(cpu) = principal.cpu else { continue };
-        let left = whole - sum;
-        sum += u64::from(cpu.ppm());
-        if sum > whole {
-            let percent = |ppm: u64| ppm as f64 / 10_000.0;
-            let on = millrace_units::count(processors, "processor");
-            let problem = format!(
-                "principal {:?}: cpu is {cpu}, but the other principals leave {} % of {on}: give less, or reserve less for \
-                 the others",
-                &*principal.name,
-                percent(left)
-            );
-            let at = [Step::Key("principal"), Step::Entry(index), Step::Key("cpu")];
-            return Err(ControlError::conflict(problem).placed(config, &at));
-        }
-    }
-    Ok(())
 }
 
 #[cfg(test)]

@@ -49,6 +49,9 @@ pub struct NewBinding {
     /// Treatment of a packet when the instance's call fails.
     #[serde(default)]
     pub on_fault: OnFault,
+    /// Principal that pays for the instance's calls. Default: `default`, or none for a built-in plugin, which
+    /// the workers call at once.
+    pub principal: Option<String>,
     /// Time limit of a call as a whole, however many packets it has: `"1ms"`.
     pub budget: Option<Budget>,
     /// Time limit of a call per packet: a call with N packets may take N times as long, but at most `budget`.

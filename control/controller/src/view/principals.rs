@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use millrace_config::{ByteRate, CpuLimit, CpuShare, MemoryLimit};
+use millrace_config::{ByteRate, CpuLimit, CpuShare, Deadline, MemoryLimit, QueueLimit};
 use millrace_principals::Usage;
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -18,6 +18,10 @@ pub struct PrincipalView {
     pub weight: Option<u32>,
     /// Largest processor time, of one processor.
     pub cpu_limit: Option<CpuLimit>,
+    /// Longest time that a packet waits for the principal's share of the processor.
+    pub deadline: Option<Deadline>,
+    /// Largest size of the packets of a flow that wait for the processor; absent for the default.
+    pub queue: Option<QueueLimit>,
     /// Largest memory.
     pub memory: Option<MemoryLimit>,
     /// Largest rate of reads from each block device, and of writes to it.
@@ -26,6 +30,8 @@ pub struct PrincipalView {
     pub processes: Option<u32>,
     /// Usage since the group was created.
     pub usage: PrincipalUsageView,
+    /// Reason why the principal has no control group; `null` if it has one.
+    pub obstacle: Option<String>,
     /// Directories of the principal's control group, one for each hierarchy. A process joins the principal by
     /// writing its process id to `cgroup.procs` in each of them.
     pub directories: Vec<String>,
@@ -67,4 +73,61 @@ impl PrincipalUsageView {
             processes: usage.tasks,
         }
     }
+}
+
+/// Promises to all principals that pay for bindings, beside what the workers delivered. Percentages are of one
+/// processor.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct PromisesView {
+    /// Promises, one for each principal.
+    pub promises: Vec<PromiseView>,
+}
+
+/// Promise to a principal, beside what the workers delivered.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct PromiseView {
+    /// Name of the principal.
+    pub principal: String,
+    /// Number of bindings that the principal pays for.
+    pub bindings: usize,
+    /// Promised processor time, in percent: the reserved share, or the share by weight when all others need
+    /// theirs.
+    pub promised: f64,
+    /// Whether the share is reserved.
+    #[serde(rename = "reserved")]
+    pub is_reserved: bool,
+    /// Largest processor time, in percent; `null` without a limit.
+    pub limit: Option<f64>,
+    /// Processor time used since the start, in seconds.
+    pub used_seconds: f64,
+    /// Number of times that the limit stopped the principal.
+    pub throttled: u64,
+    /// Number of packets that got the processor.
+    pub packets: u64,
+    /// Number of packets that wait for the processor.
+    pub waiting: u64,
+    /// Bytes of these packets.
+    pub waiting_bytes: u64,
+    /// Number of packets dropped because too many waited.
+    pub dropped: u64,
+    /// Processor time over the last 1, 10 and 60 s.
+    pub windows: Vec<PromiseWindowView>,
+}
+
+/// Processor time of a principal over a window, in percent of one processor.
+#[derive(Clone, Copy, Debug, Serialize, JsonSchema)]
+pub struct PromiseWindowView {
+    /// Length of the window in seconds; shorter than asked for after a start.
+    pub seconds: f64,
+    /// Part of the window in which the principal had work, in percent.
+    pub wanted: f64,
+    /// Processor time due to the principal: its promised share of the time in which it had work.
+    pub entitled: f64,
+    /// Processor time that the principal got.
+    pub delivered: f64,
+    /// Whether the principal got what was due, to 1 % and two slices.
+    #[serde(rename = "kept")]
+    pub is_kept: bool,
+    /// Time that the hypervisor took from all processors.
+    pub steal: f64,
 }

@@ -10,6 +10,7 @@ pub(crate) mod handle;
 pub(crate) mod memory_guard;
 pub(crate) mod route_table;
 pub(crate) mod supervision;
+pub(crate) mod tsc;
 pub(crate) mod watchdog;
 pub(crate) mod worker_panic;
 

@@ -1,5 +1,7 @@
 //! Packets that wait for the processor, and the principals that pay for it.
 
+use std::time::Duration;
+
 use millrace_plugin::Waiting;
 use millrace_schedule::FlowNumber;
 use millrace_schedule::cpu::{
@@ -28,6 +30,8 @@ pub struct PrincipalSettings {
 pub struct PrincipalCounts {
     /// Processor time used.
     pub used: Cycles,
+    /// Time during which the principal had work, summed over workers.
+    pub backlogged: Duration,
     /// Times that the limit stopped the principal.
     pub throttled: u64,
     /// Packets that got the processor.
@@ -38,6 +42,17 @@ pub struct PrincipalCounts {
     pub waiting_bytes: u64,
     /// Packets dropped because too many waited.
     pub dropped: u64,
+}
+
+impl PrincipalCounts {
+    /// Returns the cycles used since earlier counters, and the seconds with work. A principal that was removed
+    /// and added again starts from zero.
+    pub fn since(&self, earlier: &Self) -> (u64, f64) {
+        match self.used >= earlier.used && self.backlogged >= earlier.backlogged {
+            true => (self.used.0 - earlier.used.0, (self.backlogged - earlier.backlogged).as_secs_f64()),
+            false => (self.used.0, self.backlogged.as_secs_f64()),
+        }
+    }
 }
 
 /// Principal of a worker.
@@ -175,13 +190,14 @@ impl ForProcessor {
         self.queues.iter().flat_map(|waiting| [waiting.place.path, waiting.packet.counts_for])
     }
 
-    /// Returns the counters of each principal.
-    pub fn counts(&self) -> impl Iterator<Item = (PrincipalId, PrincipalCounts)> {
-        self.principals.iter().map(|known| {
+    /// Returns the counters of each principal at `now`.
+    pub fn counts(&self, now: Instant) -> impl Iterator<Item = (PrincipalId, PrincipalCounts)> {
+        self.principals.iter().map(move |known| {
             let (waiting, waiting_bytes, dropped) = self.queues.load(known.id);
-            let account = self.scheduler.account(known.id).unwrap_or_default();
+            let account = self.scheduler.account(known.id, now).unwrap_or_default();
             let counts = PrincipalCounts {
                 used: account.used,
+                backlogged: account.backlogged,
                 throttled: account.throttled,
                 packets: known.packets,
                 waiting,

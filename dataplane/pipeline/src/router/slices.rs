@@ -46,7 +46,7 @@ impl Router {
             waiting.charge(payer, (elapsed - before, packets), time);
             self.queue_for_processor(&mut waiting, time);
             if !waiting.is_backlogged(payer) && !self.gates.plugins().has_call_of(payer) {
-                waiting.scheduler.sleep(payer);
+                waiting.scheduler.sleep(payer, time);
             }
             ran = true;
         }

@@ -82,7 +82,7 @@ fn add_principal(sum: &mut PrincipalCounts, more: PrincipalCounts) {
     add_fields!(
         sum,
         more,
-        PrincipalCounts { used, throttled, packets, waiting, waiting_bytes, dropped; }
+        PrincipalCounts { used, backlogged, throttled, packets, waiting, waiting_bytes, dropped; }
     );
 }
 

@@ -101,7 +101,7 @@ impl Snapshot {
             totals: Totals { held: held(router), ..router.observation.totals.clone() },
             instances: router.gates.plugins().instances().reports().collect(),
             flows: router.classifier.flow_counts(),
-            principals: router.pending.for_processor.iter().flat_map(|waiting| waiting.counts()).collect(),
+            principals: router.pending.for_processor.iter().flat_map(|waiting| waiting.counts(now)).collect(),
             flow_states: router.gates.plugins().flow_states().counts(),
             offloaded_flows: router.offload.as_ref().map(|offload| offload.counts()).unwrap_or_default(),
             ..Self::default()

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, HashMap};
 use std::hash::Hash;
 
-use millrace_units::{GateId, InstanceId};
+use millrace_units::{GateId, InstanceId, PrincipalId};
 
 use super::Error;
 use crate::{Action, BindingId, CallLimits, PluginChange};
@@ -49,6 +49,8 @@ pub struct BindingRegistry<S, F> {
     free: Vec<BindingId>,
     /// Index of the bindings by their numbers.
     by_number: HashMap<u64, BindingId>,
+    /// Number of bindings that each principal pays for.
+    payers: BTreeMap<PrincipalId, usize>,
     next_number: u64,
 }
 
@@ -59,6 +61,7 @@ impl<S, F> BindingRegistry<S, F> {
             by_filter: HashMap::new(),
             free: Vec::new(),
             by_number: HashMap::new(),
+            payers: BTreeMap::new(),
             next_number: 0,
         }
     }
@@ -66,6 +69,30 @@ impl<S, F> BindingRegistry<S, F> {
     /// Returns the number of bindings.
     pub(super) fn len(&self) -> usize {
         self.bindings.len()
+    }
+
+    /// Returns the number of bindings that a principal pays for.
+    pub fn paid_by(&self, principal: PrincipalId) -> usize {
+        self.payers.get(&principal).copied().unwrap_or_default()
+    }
+
+    /// Returns the principals that pay for bindings.
+    pub fn payers(&self) -> impl Iterator<Item = PrincipalId> {
+        self.payers.keys().copied()
+    }
+
+    fn note_payer(&mut self, bound: &Bound<S, F>) {
+        if let Some(principal) = bound.call_limits.principal {
+            *self.payers.entry(principal).or_default() += 1;
+        }
+    }
+
+    fn forget_payer(&mut self, bound: &Bound<S, F>) {
+        let Some(principal) = bound.call_limits.principal else { return };
+        if let Some(count) = self.payers.get_mut(&principal) {
+            *count -= 1;
+        }
+        self.payers.retain(|_, count| *count > 0);
     }
 }
 
@@ -120,6 +147,7 @@ impl<S: Clone + Eq + Hash, F: Clone> BindingRegistry<S, F> {
         self.next_number += 1;
         let (change, identity) = (bind(binding, &bound), bound.identity());
         self.by_number.insert(bound.number, binding);
+        self.note_payer(&bound);
         self.bindings.insert(binding, bound);
         self.by_filter.insert(identity, binding);
         Ok((binding, change))
@@ -137,23 +165,16 @@ impl<S: Clone + Eq + Hash, F: Clone> BindingRegistry<S, F> {
         self.free.push(binding);
         self.by_number.remove(&bound.number);
         self.by_filter.remove(&bound.identity());
+        self.forget_payer(&bound);
         Ok(unbind(binding, &bound))
     }
 
     /// Removes all bindings of an instance, and returns the changes for the workers.
     pub(super) fn remove_instance(&mut self, instance: InstanceId) -> Vec<PluginChange<F>> {
-        let mut changes = Vec::new();
-        self.bindings.retain(|binding, bound| {
-            let goes = bound.action == Action::Instance(instance);
-            if goes {
-                changes.push(unbind(*binding, bound));
-                self.free.push(*binding);
-                self.by_number.remove(&bound.number);
-            }
-            !goes
-        });
-        self.by_filter.retain(|(_, action, ..), _| *action != Action::Instance(instance));
-        changes
+        let goes = |bound: &Bound<S, F>| bound.action == Action::Instance(instance);
+        let gone: Vec<BindingId> =
+            self.bindings.iter().filter(|(_, bound)| goes(bound)).map(|(id, _)| *id).collect();
+        gone.into_iter().filter_map(|binding| self.remove(binding).ok()).collect()
     }
 }
 

@@ -24,6 +24,8 @@ const PERIOD: Duration = Duration::from_millis(10);
 pub struct CpuAccount {
     /// Cycles charged.
     pub used: Cycles,
+    /// Time during which the principal had work.
+    pub backlogged: Duration,
     /// Times that the limit stopped the principal.
     pub throttled: u64,
 }
@@ -32,7 +34,8 @@ pub struct CpuAccount {
 struct Principal {
     settings: CpuPrincipal,
     limit: Option<Limit>,
-    is_backlogged: bool,
+    /// Time since which the principal has work.
+    work_since: Option<Instant>,
     is_throttled: bool,
     account: CpuAccount,
 }
@@ -133,7 +136,7 @@ impl CpuScheduler {
         self.principals[number] = Some(Principal {
             settings,
             limit: self.limit(&settings),
-            is_backlogged: false,
+            work_since: None,
             is_throttled: false,
             account: CpuAccount::default(),
         });
@@ -201,10 +204,10 @@ impl CpuScheduler {
     #[inline]
     pub fn wake(&mut self, id: PrincipalId, now: Instant) {
         let PrincipalId(number) = id;
-        let Some(principal) = self.principal_mut(id).filter(|principal| !principal.is_backlogged) else {
+        let Some(principal) = self.principal_mut(id).filter(|principal| principal.work_since.is_none()) else {
             return;
         };
-        principal.is_backlogged = true;
+        principal.work_since = Some(now);
         if !principal.is_throttled {
             self.enlist(number, now);
         }
@@ -212,12 +215,11 @@ impl CpuScheduler {
 
     /// Notes that a principal has no more work. An unknown principal is ignored.
     #[inline]
-    pub fn sleep(&mut self, id: PrincipalId) {
+    pub fn sleep(&mut self, id: PrincipalId, now: Instant) {
         let PrincipalId(number) = id;
-        let Some(principal) = self.principal_mut(id).filter(|principal| principal.is_backlogged) else {
-            return;
-        };
-        principal.is_backlogged = false;
+        let Some(principal) = self.principal_mut(id) else { return };
+        let Some(since) = principal.work_since.take() else { return };
+        principal.account.backlogged += now.since(since);
         if !principal.is_throttled {
             self.delist(number);
         }
@@ -273,9 +275,12 @@ impl CpuScheduler {
         throttled.into_iter().chain(self.servers.next_event()).min()
     }
 
-    /// Returns the account of a principal.
-    pub fn account(&self, id: PrincipalId) -> Option<CpuAccount> {
-        self.principal(id).map(|principal| principal.account)
+    /// Returns the account of a principal at `now`.
+    pub fn account(&self, id: PrincipalId, now: Instant) -> Option<CpuAccount> {
+        let principal = self.principal(id)?;
+        let lasting = principal.work_since.map_or(Duration::ZERO, |since| now.since(since));
+        let CpuAccount { backlogged, .. } = principal.account;
+        Some(CpuAccount { backlogged: backlogged + lasting, ..principal.account })
     }
 
     fn principal(&self, PrincipalId(number): PrincipalId) -> Option<&Principal> {
@@ -306,7 +311,7 @@ impl CpuScheduler {
 
     /// Whether a principal competes for the processor.
     fn is_listed(&self, number: u32) -> bool {
-        self.principals[number].is_some_and(|principal| principal.is_backlogged && !principal.is_throttled)
+        self.principals[number].is_some_and(|principal| principal.work_since.is_some() && !principal.is_throttled)
     }
 
     #[inline]

@@ -21,6 +21,7 @@ pub struct Look {
     pub drops: Value,
     pub queues: Value,
     pub instances: Value,
+    pub promises: Value,
     /// Flows with the highest rates.
     pub flows: Value,
 }
@@ -37,6 +38,7 @@ impl Look {
             drops: client.get("/drops")?,
             queues: client.get("/queues")?,
             instances: client.get("/instances")?,
+            promises: client.get("/promises")?,
             flows,
         })
     }

@@ -17,6 +17,8 @@ const DROPS: &str = "per second=rate | packets | reason | ports";
 const QUEUES: &str = "port | queue=name | promised b/s=promised | delivered b/s=delivered \
     | waiting=held_packets | drops";
 const INSTANCES: &str = "instance=name | plugin | health | packets/s=rate | packets | faults";
+const PROMISES: &str = "principal | promised %=promised | wanted %=windows/0/wanted \
+    | delivered %=windows/0/delivered | 10 s=windows/1/delivered | 60 s=windows/2/delivered | waiting | dropped";
 const FLOWS: &str = "packets/s=packet_rate | bits/s=bit_rate | level | flow | bindings";
 
 /// The two latest snapshots, from which rates are calculated, and the state of the display.
@@ -52,6 +54,7 @@ impl Screen {
             ("drops", table(rows(&self.look.drops), DROPS)),
             ("queues", table(&self.queues(), QUEUES)),
             ("plugins", table(&instances, INSTANCES)),
+            ("principals", table(rows(&self.look.promises["promises"]), PROMISES)),
             ("flows", table(rows(&self.look.flows["flows"]), FLOWS)),
         ];
         let filled: Vec<_> = panels.into_iter().filter(|(_, text)| text.lines().count() > 1).collect();

@@ -11,7 +11,7 @@ use millrace_units::Message;
 use super::commands::{changed, object};
 use crate::change::{Change, Heir};
 use crate::schema::scheduler::Scheduler;
-use crate::schema::{Bind, Config, Filter, Gate, Instance, Port};
+use crate::schema::{Bind, Config, Filter, Gate, Instance, Port, Principal};
 pub use restart::{Owner, Restart, Submission};
 
 /// Keys of `[router]` that can change while the router runs.
@@ -29,6 +29,8 @@ const LIVE: &[&str] = &[
     "route-priority",
     "new-flows",
     "plugin-weight",
+    "core-ceiling",
+    "cpu-scheduler",
 ];
 
 /// Keys of a port that can change while the port is open. A change of its scheduler is a separate change.
@@ -97,7 +99,9 @@ impl Config {
         let instances = compare(&self.instance, &to.instance, |instance| &*instance.name);
         let anew = Anew::of(&instances, &gates);
         let bindings = bindings(self, to, &anew);
+        let principals = compare(&self.principal, &to.principal, |principal| &*principal.name);
 
+        all.changes.extend(set_principals(&principals));
         all.changes.extend(plugins.new.into_iter().cloned().map(Change::AddPlugin));
         // Nodes are removed after the filters that name them.
         let fewer_nodes = set_ports(&ports, &mut all);
@@ -111,7 +115,9 @@ impl Config {
         changes.extend(instances.gone.iter().rev().map(|one| Change::RemoveInstance((*one).clone())));
         changes.extend(gates.gone.iter().rev().flat_map(|gate| remove_gate(gate)));
         changes.extend(plugins.gone.into_iter().rev().cloned().map(Change::RemovePlugin));
-        set_principals(self, to, changes);
+        // Principals are removed after the bindings that name them.
+        let released = principals.gone.into_iter().map(without_share);
+        changes.extend(released.map(Change::RemovePrincipal));
         if self.control_plane != to.control_plane {
             let (from, to) = (self.control_plane.clone(), to.control_plane.clone());
             changes.push(Change::ControlPlane { from: Box::new(from), to: Box::new(to) });
@@ -176,13 +182,22 @@ fn set_neighbours_and_routes(from: &Config, to: &Config, changes: &mut Vec<Chang
     changes.extend(routes.new.into_iter().cloned().map(Change::AddRoute));
 }
 
-/// Adds the changes of principals. Removals come first, because they release reserved shares.
-fn set_principals(from: &Config, to: &Config, changes: &mut Vec<Change>) {
-    let principals = compare(&from.principal, &to.principal, |principal| &*principal.name);
-    changes.extend(principals.gone.into_iter().cloned().map(Change::RemovePrincipal));
-    let set = principals.changed.into_iter();
-    changes.extend(set.map(|(from, to)| Change::SetPrincipal { from: from.clone(), to: to.clone() }));
-    changes.extend(principals.new.into_iter().cloned().map(Change::AddPrincipal));
+/// Returns the changes that set and add principals, and that release the reserved shares of the principals
+/// that go. Changes that release shares come first.
+fn set_principals(principals: &Compared<'_, Principal>) -> Vec<Change> {
+    let set = |from: &Principal, to: Principal| Change::SetPrincipal { from: from.clone(), to };
+    let gone = principals.gone.iter().filter(|one| one.cpu.is_some());
+    let released = gone.map(|one| set(one, without_share(one)));
+    let (fewer, more): (Vec<_>, Vec<_>) =
+        principals.changed.iter().copied().partition(|(from, to)| to.cpu < from.cpu);
+    let changed = fewer.into_iter().chain(more).map(|(from, to)| set(from, to.clone()));
+    let new = principals.new.iter().copied().cloned().map(Change::AddPrincipal);
+    released.chain(changed).chain(new).collect()
+}
+
+/// Returns a principal as it is before its removal: without a reserved share.
+fn without_share(principal: &Principal) -> Principal {
+    Principal { cpu: None, deadline: None, ..principal.clone() }
 }
 
 /// Instances that get another plugin, and gates that get another position. They keep their names, but must be
@@ -277,14 +292,15 @@ impl Filter {
     }
 }
 
-type BindKey<'a> = (&'a str, &'a str, &'a str, i32, bool, [Option<u64>; 2]);
+type BindKey<'a> = (&'a str, &'a str, &'a str, i32, bool, Option<&'a str>, [Option<u64>; 2]);
 
 /// Returns a key that contains all fields of a binding.
 fn bind_key(bind: &Bind) -> BindKey<'_> {
     let micros = |budget: crate::Budget| budget.microseconds();
     let budgets = [bind.budget.map(micros), bind.packet_budget.map(micros)];
     let bypass = bind.on_fault == crate::OnFault::Bypass;
-    (&bind.instance, &bind.gate, bind.filter.written(), bind.priority, bypass, budgets)
+    let principal = bind.principal.as_deref();
+    (&bind.instance, &bind.gate, bind.filter.written(), bind.priority, bypass, principal, budgets)
 }
 
 type FilterKey<'a> = (&'a str, &'a str, Option<&'a str>, i32);

@@ -28,6 +28,8 @@ pub struct BindingView {
     /// Time limit of the instance's call per packet, in microseconds: a call with N packets may take N times
     /// as long, but at most `budget`. `null` without such a limit.
     pub packet_budget: Option<u64>,
+    /// Principal that pays for the instance's calls; `null` if the workers call the instance at once.
+    pub principal: Option<String>,
     /// Number of packets for which the binding won.
     pub packets: u64,
     /// Bytes of the binding's packets.

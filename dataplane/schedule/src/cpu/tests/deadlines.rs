@@ -24,7 +24,7 @@ fn deadline_is_met_beside_busy_principals() {
             while used(&processor.scheduler, 0) < burst * 1_000_000 {
                 processor.serve(Duration::from_nanos(1), |_| QUANTUM);
             }
-            processor.scheduler.sleep(PrincipalId(0));
+            processor.scheduler.sleep(PrincipalId(0), processor.now);
             let took = processor.now.since(start);
             assert!(took <= Duration::from_millis(5), "{kind:?} burst {burst}: {took:?}");
             processor.serve(Duration::from_millis(10).saturating_sub(took), |_| QUANTUM);

@@ -96,7 +96,7 @@ fn long_slice_leaves_a_debt_that_survives_sleep() {
         }
         // One slice of 20 ms, then a short sleep: the other principal gets its 20 ms first.
         processor.scheduler.charge(PrincipalId(0), Cycles(20_000_000), processor.now);
-        processor.scheduler.sleep(PrincipalId(0));
+        processor.scheduler.sleep(PrincipalId(0), processor.now);
         processor.scheduler.wake(PrincipalId(0), processor.now);
         processor.serve(Duration::from_millis(18), |_| QUANTUM);
         let (debtor, other) = (used(&processor.scheduler, 0), used(&processor.scheduler, 1));
@@ -153,7 +153,7 @@ fn sleeping_principal_is_never_chosen() {
         assert_eq!(scheduler.next(Instant::ZERO), None);
         scheduler.wake(PrincipalId(3), Instant::ZERO);
         scheduler.wake(PrincipalId(7), Instant::ZERO);
-        scheduler.sleep(PrincipalId(7));
+        scheduler.sleep(PrincipalId(7), Instant::ZERO);
         assert_eq!(scheduler.next(Instant::ZERO), Some(PrincipalId(3)));
         scheduler.remove(PrincipalId(3)).unwrap();
         assert_eq!(scheduler.next(Instant::ZERO), None);

@@ -33,7 +33,7 @@ fn absolute(percent: u32) -> CpuPrincipal {
 }
 
 fn used(scheduler: &CpuScheduler, principal: u32) -> u64 {
-    scheduler.account(PrincipalId(principal)).map_or(0, |account| account.used.0)
+    scheduler.account(PrincipalId(principal), Instant::ZERO).map_or(0, |account| account.used.0)
 }
 
 /// Processor that serves always backlogged principals. Core takes `core` parts per million of the time.

@@ -114,7 +114,7 @@ proptest! {
                     }
                 }
                 Step::Sleep(number) => {
-                    scheduler.sleep(PrincipalId(number));
+                    scheduler.sleep(PrincipalId(number), Instant::ZERO);
                     if let Some((_, has_work)) = &mut known[number as usize] {
                         *has_work = false;
                     }

@@ -1,0 +1,116 @@
+//! Ids of the principals at the workers, and the principals that pay for bindings.
+
+use std::collections::BTreeMap;
+
+use millrace_config::Principal;
+use millrace_plugin::CallLimits;
+use millrace_plugin_abi::Runtime;
+use millrace_units::PrincipalId;
+
+use crate::ControlError;
+use crate::model::Model;
+
+/// Ids of the configured principals. A principal keeps its id until it is removed.
+#[derive(Clone, Debug)]
+pub(crate) struct PrincipalIds(BTreeMap<String, PrincipalId>);
+
+impl PrincipalIds {
+    /// Id of the built-in principal `default`.
+    pub const DEFAULT: PrincipalId = PrincipalId(0);
+
+    /// Returns the ids of these principals.
+    pub fn of(principals: &[Principal]) -> Self {
+        let mut ids = Self(BTreeMap::from([(Principal::DEFAULT.to_owned(), Self::DEFAULT)]));
+        ids.follow(principals);
+        ids
+    }
+
+    /// Forgets the principals that are gone, and gives each new principal the lowest free id.
+    pub fn follow(&mut self, principals: &[Principal]) {
+        let is_there = |name: &str| principals.iter().any(|one| *one.name == *name);
+        self.0.retain(|name, id| *id == Self::DEFAULT || is_there(name));
+        let used: Vec<PrincipalId> = self.0.values().copied().collect();
+        let mut free = (0..).map(PrincipalId).filter(|id| !used.contains(id));
+        for principal in principals {
+            self.0.entry(principal.name.to_string()).or_insert_with(|| free.next().unwrap_or(Self::DEFAULT));
+        }
+    }
+
+    /// Returns the id of the principal of this name.
+    pub fn id(&self, name: &str) -> Option<PrincipalId> {
+        self.0.get(name).copied()
+    }
+
+    /// Returns the name of a principal; `-` for an unknown id.
+    pub fn name(&self, id: PrincipalId) -> &str {
+        self.0.iter().find(|(_, known)| **known == id).map_or("-", |(name, _)| name)
+    }
+
+    /// Returns the names of all principals, also of `default`.
+    pub fn names(&self) -> impl Iterator<Item = &str> {
+        self.0.keys().map(String::as_str)
+    }
+}
+
+impl Model {
+    /// Returns the principal that pays for a binding of an instance: the named one, or `default` unless the
+    /// instance's plugin is built in. `None` means that the workers call the instance at once.
+    ///
+    /// # Errors
+    /// No principal has the name.
+    pub fn payer(&self, instance: &str, named: Option<&str>) -> Result<Option<PrincipalId>, ControlError> {
+        let is_built_in = || {
+            let plugin = self.plugins.plugin_of(instance);
+            plugin.is_ok_and(|plugin| plugin.runtime() == Runtime::BuiltIn)
+        };
+        match named {
+            None if is_built_in() => Ok(None),
+            None => Ok(Some(PrincipalIds::DEFAULT)),
+            Some(name) => {
+                let id = self.principal_ids.id(name);
+                id.map(Some).ok_or_else(|| {
+                    ControlError::unknown("principal", name, self.principal_ids.names())
+                })
+            }
+        }
+    }
+
+    /// Returns the name of the principal that pays for a binding's calls.
+    pub fn payer_name(&self, call_limits: &CallLimits) -> Option<String> {
+        call_limits.principal.map(|id| self.principal_ids.name(id).to_owned())
+    }
+
+    /// Whether a principal pays for bindings.
+    pub fn pays(&self, name: &str) -> bool {
+        self.bindings_paid_by(name) > 0
+    }
+
+    /// Returns the number of bindings that a principal pays for.
+    pub fn bindings_paid_by(&self, name: &str) -> usize {
+        let id = self.principal_ids.id(name);
+        id.map_or(0, |id| self.plugins.binding_registry().paid_by(id))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use millrace_config::Config;
+
+    use super::*;
+
+    fn principals(names: &[&str]) -> Vec<Principal> {
+        let entry = |name: &&str| format!("[[principal]]\nname = \"{name}\"\n");
+        Config::parse(&names.iter().map(entry).collect::<String>(), "f").unwrap().principal
+    }
+
+    #[test]
+    fn principals_keep_their_ids_and_new_ones_get_the_lowest_free() {
+        let mut ids = PrincipalIds::of(&principals(&["a", "b", "c"]));
+        let of = |ids: &PrincipalIds, name| ids.id(name).map(|id| id.0);
+        assert_eq!(["a", "b", "c", "default"].map(|name| of(&ids, name)), [Some(1), Some(2), Some(3), Some(0)]);
+        ids.follow(&principals(&["c", "a"]));
+        ids.follow(&principals(&["e", "c", "a", "d"]));
+        assert_eq!(["a", "b", "c", "d", "e"].map(|name| of(&ids, name)), [Some(1), None, Some(3), Some(4), Some(2)]);
+        assert_eq!((ids.name(PrincipalId(2)), ids.name(PrincipalId(9))), ("e", "-"));
+    }
+}

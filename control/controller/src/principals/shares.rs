@@ -1,0 +1,194 @@
+//! Shares of the processor that principals have at the workers.
+
+use std::collections::BTreeMap;
+
+use millrace_config::{CpuScheduler, Principal};
+use millrace_pipeline::{PrincipalCommand, PrincipalSettings};
+use millrace_schedule::cpu::{CpuPrincipal, CpuSchedulerKind, CpuSchedulerSettings, CpuShare};
+use millrace_units::{Cycles, PrincipalId};
+
+use crate::ControlError;
+use crate::model::Model;
+use crate::model::principals::PrincipalIds;
+use crate::workers::Workers;
+use crate::workers::tsc;
+
+/// Parts per million in a whole processor.
+const WHOLE: u64 = 1_000_000;
+
+/// Settings that the workers have. A router whose bindings nobody pays for has none.
+#[derive(Debug, Default)]
+pub(crate) struct WorkerShares {
+    scheduler: Option<CpuSchedulerSettings>,
+    told: BTreeMap<PrincipalId, PrincipalSettings>,
+}
+
+impl WorkerShares {
+    /// Gives the workers the shares of all principals of the model. Call this before the workers get a
+    /// binding that a principal pays for, and after each change of principals.
+    ///
+    /// # Errors
+    /// A worker doesn't answer, or refuses a setting.
+    pub fn follow(&mut self, model: &Model, workers: &mut Workers) -> Result<(), ControlError> {
+        let is_needed = model.plugins.binding_registry().payers().next().is_some();
+        if self.scheduler.is_none() && model.principals.is_empty() && !is_needed {
+            return Ok(());
+        }
+        let scheduler = scheduler_settings(model);
+        let wanted = principal_settings(model, workers.len() as u64, scheduler.capacity);
+        let gone: Vec<PrincipalId> = self.told.keys().filter(|id| !wanted.contains_key(*id)).copied().collect();
+        for id in gone {
+            workers.tell(|| PrincipalCommand::Remove(id))?;
+            self.told.remove(&id);
+        }
+        // A capacity that shrinks takes effect after the shares that shrink with it.
+        let shrinks = self.scheduler.is_some_and(|told| told.capacity > scheduler.capacity);
+        if !shrinks {
+            self.configure(scheduler, workers)?;
+        }
+        let mut changed: Vec<_> =
+            wanted.into_iter().filter(|(id, settings)| self.told.get(id) != Some(settings)).collect();
+        // Shares that shrink come first, because the others may need what they leave.
+        changed.sort_by_key(|(id, settings)| reserved(settings) > self.told.get(id).map_or(0, reserved));
+        for (id, settings) in changed {
+            let answers = workers.ask(|reply| PrincipalCommand::Set(id, settings, reply))?;
+            answers.into_iter().try_for_each(|answer| answer.map_err(|error| refused(&error, model, id)))?;
+            self.told.insert(id, settings);
+        }
+        self.configure(scheduler, workers)
+    }
+
+    fn configure(&mut self, wanted: CpuSchedulerSettings, workers: &mut Workers) -> Result<(), ControlError> {
+        if self.scheduler == Some(wanted) {
+            return Ok(());
+        }
+        let answers = workers.ask(|reply| PrincipalCommand::Configure(wanted, reply))?;
+        answers.into_iter().collect::<Result<(), _>>().map_err(|error| ControlError::System(error.to_string()))?;
+        self.scheduler = Some(wanted);
+        Ok(())
+    }
+
+    /// Returns the promises to the principals that pay for bindings.
+    pub fn promised(&self, model: &Model, workers: usize) -> Vec<(PrincipalId, Promised)> {
+        let Some(scheduler) = self.scheduler else { return Vec::new() };
+        let registry = model.plugins.binding_registry();
+        let payers = || self.told.iter().filter(|(id, _)| registry.paid_by(**id) > 0);
+        let percent = |ppm: f64| ppm * workers as f64 / 10_000.0;
+        let taken: u32 = payers().map(|(_, settings)| reserved(settings)).sum();
+        let weights: u64 = payers().map(|(_, settings)| u64::from(weight(settings))).sum();
+        let rest = f64::from(scheduler.capacity.saturating_sub(taken));
+        let promise = |(id, settings): (&PrincipalId, &PrincipalSettings)| {
+            let share = match settings.cpu.share {
+                CpuShare::Absolute(share) => f64::from(share),
+                CpuShare::Weight(weight) => rest * f64::from(weight) / weights as f64,
+            };
+            let promised = Promised {
+                share: percent(share),
+                is_reserved: reserved(settings) > 0,
+                limit: settings.cpu.limit.map(|limit| percent(limit.into())),
+                frequency: scheduler.frequency,
+                workers: workers as f64,
+                slice: scheduler.quantum.0 as f64 / scheduler.frequency as f64,
+            };
+            (*id, promised)
+        };
+        payers().map(promise).collect()
+    }
+}
+
+/// Promise to a principal that pays for bindings. Percentages are of one processor.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Promised {
+    /// Share in percent: reserved, or by its weight when all others need theirs.
+    pub share: f64,
+    /// Whether the share is reserved.
+    pub is_reserved: bool,
+    /// Upper limit in percent.
+    pub limit: Option<f64>,
+    /// Cycles per second of the accounts.
+    pub frequency: u64,
+    /// Number of workers.
+    pub workers: f64,
+    /// Length of a slice in seconds.
+    pub slice: f64,
+}
+
+impl Promised {
+    /// Returns the duration of cycles, in seconds.
+    pub fn seconds(&self, cycles: u64) -> f64 {
+        cycles as f64 / self.frequency as f64
+    }
+}
+
+fn weight(settings: &PrincipalSettings) -> u32 {
+    match settings.cpu.share {
+        CpuShare::Absolute(_) => 0,
+        CpuShare::Weight(weight) => weight,
+    }
+}
+
+fn refused(error: &impl std::fmt::Display, model: &Model, id: PrincipalId) -> ControlError {
+    ControlError::conflict(format!("principal {:?}: {error}", model.principal_ids.name(id)))
+}
+
+fn scheduler_settings(model: &Model) -> CpuSchedulerSettings {
+    let frequency = tsc::frequency();
+    let slice = model.fixed.plugins.slice.microseconds();
+    CpuSchedulerSettings {
+        kind: match model.router.cpu_scheduler {
+            CpuScheduler::StartTimeFair => CpuSchedulerKind::StartTimeFair,
+            CpuScheduler::WorstCaseFair => CpuSchedulerKind::WorstCaseFair,
+            CpuScheduler::Stride => CpuSchedulerKind::Stride,
+            CpuScheduler::EarliestDeadline => CpuSchedulerKind::EarliestDeadline,
+        },
+        quantum: Cycles((frequency / 1_000_000 * slice).max(1)),
+        frequency,
+        capacity: (WHOLE - u64::from(model.router.core_ceiling.ppm())) as u32,
+    }
+}
+
+/// Returns the settings of each principal at a worker. A principal that pays for no binding reserves nothing
+/// there.
+///
+/// A transaction may need more than the capacity between two of its steps. All shares are scaled down then.
+fn principal_settings(
+    model: &Model,
+    workers: u64,
+    capacity: u32,
+) -> BTreeMap<PrincipalId, PrincipalSettings> {
+    let payers: Vec<&Principal> = model.principals.iter().filter(|one| model.pays(&one.name)).collect();
+    let share = |one: &Principal| one.cpu.map_or(0, |cpu| (u64::from(cpu.ppm()) / workers).max(1));
+    let sum: u64 = payers.iter().map(|one| share(one)).sum();
+    let mut all = BTreeMap::from([(PrincipalIds::DEFAULT, settings(None, 0, workers))]);
+    for one in &model.principals {
+        let Some(id) = model.principal_ids.id(&one.name) else { continue };
+        let share = if model.pays(&one.name) { share(one) } else { 0 };
+        let scaled = share * u64::from(capacity) / sum.max(u64::from(capacity));
+        all.insert(id, settings(Some(one), scaled as u32, workers));
+    }
+    all
+}
+
+/// Returns the settings of a principal with a share in parts per million of one processor; 0 for a share by
+/// weight. `None` stands for the principal `default`.
+fn settings(principal: Option<&Principal>, share: u32, workers: u64) -> PrincipalSettings {
+    let weight = principal.and_then(|one| one.weight).unwrap_or(Principal::USUAL_WEIGHT);
+    let limit = principal.and_then(|one| one.cpu_limit);
+    let queue = principal.and_then(|one| one.queue);
+    let limit = limit.map(|limit| (u64::from(limit.ppm()) / workers).clamp(1, u64::from(u32::MAX)) as u32);
+    PrincipalSettings {
+        cpu: CpuPrincipal {
+            share: if share > 0 { CpuShare::Absolute(share) } else { CpuShare::Weight(weight) },
+            limit: limit.map(|limit| limit.max(share)).filter(|limit| u64::from(*limit) < WHOLE),
+            deadline: principal.and_then(|one| one.deadline).filter(|_| share > 0).map(|time| time.duration()),
+        },
+        queue: queue.map_or(Principal::USUAL_QUEUE as u32, |queue| queue.bytes_u32()),
+    }
+}
+
+fn reserved(settings: &PrincipalSettings) -> u32 {
+    match settings.cpu.share {
+        CpuShare::Absolute(share) => share,
+        CpuShare::Weight(_) => 0,
+    }
+}

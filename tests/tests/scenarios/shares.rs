@@ -1,0 +1,136 @@
+//! Principals at the workers: each flow gets its principal's share of the processor, whatever others do.
+
+use std::time::Duration;
+
+use millrace_testkit::{Flow, Ground, Line, Millrace, eventually};
+use serde_json::Value;
+
+use crate::plugins::files::build;
+use crate::support::{assert_undisturbed, router, to};
+
+const PATIENCE: Duration = Duration::from_secs(10);
+/// Principals with their shares of 10, and the UDP port of each one's flow.
+const PRINCIPALS: [(&str, u32, u16); 4] = [("a", 4, 9001), ("b", 3, 9002), ("c", 2, 9003), ("d", 1, 9004)];
+
+/// Loads a plugin that computes for some 200 µs on each packet, with an instance for each principal.
+fn load_slow(line: &Line, router: &Millrace) {
+    let slow = build(line, "slow", |source| {
+        source.replace("packets++;", "for (volatile int turn = 0; turn < 100000; turn++) {} packets++;")
+    });
+    router.ask(&["plugin", "load", slow.to_str().unwrap()]);
+    for (name, ..) in PRINCIPALS {
+        router.ask(&["instance", "create", "slow", &format!("slow-{name}")]);
+    }
+}
+
+fn bind(router: &Millrace, principal: &str, port: u16) {
+    let (instance, filter) = (format!("slow-{principal}"), format!("proto udp dport {port}"));
+    router.ask(&["bind", &instance, "--gate", "process", "--filter", &filter, "--principal", principal]);
+}
+
+fn promises(router: &Millrace) -> Vec<Value> {
+    router.json(&["show", "promises"])["promises"].as_array().unwrap().clone()
+}
+
+/// Returns the processor time that each principal has used so far, in seconds.
+fn used(router: &Millrace) -> [f64; 4] {
+    let all = promises(router);
+    PRINCIPALS.map(|(name, ..)| {
+        let found = all.iter().find(|one| one["principal"] == name);
+        found.map_or(0.0, |one| one["used_seconds"].as_f64().unwrap())
+    })
+}
+
+/// Checks that the principals of `active` divided the processor in proportion to their shares since `before`.
+fn assert_divided(router: &Millrace, before: [f64; 4], active: usize) {
+    let grown: Vec<f64> = used(router).iter().zip(before).take(active).map(|(now, then)| now - then).collect();
+    let all: f64 = grown.iter().sum();
+    let weights: f64 = PRINCIPALS.iter().take(active).map(|(_, share, _)| f64::from(*share)).sum();
+    for ((name, share, _), used) in PRINCIPALS.iter().zip(&grown) {
+        let (delivered, due) = (used / all, f64::from(*share) / weights);
+        assert!((delivered - due).abs() < 0.02, "{name}: {delivered:.3} instead of {due:.3} of {all:.2} s");
+    }
+}
+
+#[test]
+fn busy_principals_divide_the_processor_by_their_shares_and_plain_flows_lose_nothing() {
+    let Some(_ground) = Ground::enter_alone(&["ping", "clang"]) else { return };
+    let line = Line::new();
+    let router = router(&line);
+    load_slow(&line, &router);
+    line.h1.run("ping -c 1 10.2.0.2");
+    for (name, share, port) in PRINCIPALS {
+        router.ask(&["principal", "add", name, &format!("cpu={}%", 5 * share)]);
+        if name != "d" {
+            bind(&router, name, port);
+        }
+    }
+    router.try_ask(&["principal", "add", "e", "cpu=10%"]);
+    let filter = ["--gate", "process", "--filter", "proto udp dport 9005"];
+    let refused = router.try_ask(&[&["bind", "slow-a", "--principal", "f"][..], &filter].concat());
+    refused.assert_refused(1, &["no principal", "\"f\""]);
+    let plain = Flow::start(&line.h1, &line.h2, to("10.2.0.2:9000"), 2000, 64);
+    let load = |(_, _, port): (_, _, u16)| {
+        Flow::start(&line.h1, &line.h2, to(&format!("10.2.0.2:{port}")), 4000, 64)
+    };
+    let busy = PRINCIPALS.map(load);
+    let waits = |router: &Millrace| promises(router).iter().filter(|one| one["waiting"] != 0).count();
+    eventually("three principals are backlogged", PATIENCE, || (waits(&router) == 3).then_some(()));
+    // The fourth principal joins and leaves.
+    for _ in 0..2 {
+        let before = used(&router);
+        plain.go_on(Duration::from_secs(3));
+        assert_divided(&router, before, 3);
+        bind(&router, "d", 9004);
+        eventually("the fourth is backlogged", PATIENCE, || (waits(&router) == 4).then_some(()));
+        let before = used(&router);
+        plain.go_on(Duration::from_secs(3));
+        assert_divided(&router, before, 4);
+        router.try_ask(&["principal", "remove", "d"]).assert_refused(1, &["pays for 1 binding", "unbind"]);
+        let filter = ["--filter", "proto udp dport 9004"];
+        router.ask(&[&["unbind", "slow-d", "--gate", "process"][..], &filter].concat());
+    }
+    for one in promises(&router) {
+        let window = &one["windows"][1];
+        assert!(window["kept"] == true && window["wanted"].as_f64() > Some(90.0), "{one}");
+    }
+    router.ask(&["principal", "remove", "d"]);
+    drop(busy);
+    assert_undisturbed(&plain.finish(), "beside busy principals");
+    assert!(router.drops("principal_queue_full") > 0);
+    eventually("nothing waits", PATIENCE, || (waits(&router) == 0).then_some(()));
+    router.assert_conservation();
+}
+
+#[test]
+fn principals_and_their_bindings_are_part_of_the_configuration() {
+    let Some(_ground) = Ground::enter(&["clang"]) else { return };
+    let line = Line::new();
+    let router = router(&line);
+    load_slow(&line, &router);
+    let principal = ["video", "cpu=10%", "cpu-limit=20%", "deadline=5ms", "queue=64KiB"];
+    router.ask(&[&["principal", "add"][..], &principal].concat());
+    let filter = ["--gate", "process", "--filter", "proto udp dport 9001"];
+    router.ask(&[&["bind", "slow-a", "--principal", "video"][..], &filter].concat());
+    let binding = router.json(&["show", "bindings"]);
+    assert_eq!((&binding[0]["principal"], &binding[0]["budget"]), (&"video".into(), &100_000.into()));
+    let text = router.ask(&["show", "configuration"]);
+    for words in ["principal = \"video\"", "deadline = \"5ms\"", "queue = \"64KiB\"", "cpu = \"10 %\""] {
+        assert!(text.contains(words), "{words}: {text}");
+    }
+    // A configuration without the principal unbinds first; the next one restores both.
+    let without = router.ask(&["show", "configuration"]).replace("principal = \"video\"\n", "");
+    let (head, tail) = without.split_once("[[principal]]").expect("the principal has a table");
+    let file = line.write("without.toml", &format!("{head}{}", tail.split_once("\n\n").map_or("", |(_, rest)| rest)));
+    router.ask(&["apply", file.to_str().unwrap()]);
+    assert_eq!(router.json(&["principal", "list"]), serde_json::json!([]));
+    assert_eq!(router.json(&["show", "bindings"])[0]["principal"], "default");
+    router.ask(&["rollback"]);
+    assert_eq!(router.json(&["show", "bindings"])[0]["principal"], "video");
+    assert_eq!(router.json(&["principal", "show", "video"])["deadline"], "5ms");
+    router.try_ask(&["principal", "set", "video", "cpu=60%", "cpu-limit="]).assert_refused(1, &["cpu is 60 %", "core"]);
+    router.ask(&["router", "set", "core-ceiling=30%", "cpu-scheduler=wf2q+"]);
+    router.ask(&["principal", "set", "video", "cpu=60%", "cpu-limit="]);
+    router.try_ask(&["router", "set", "core-ceiling=50%"]).assert_refused(1, &["cpu is 60 %", "leave 50 %"]);
+    router.assert_conservation();
+}
