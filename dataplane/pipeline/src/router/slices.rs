@@ -39,14 +39,17 @@ impl Router {
         while elapsed < allowance
             && let Some(payer) = waiting.scheduler.next(time)
         {
-            let packets = self.run_slice(&mut waiting, payer, time);
+            let paying = self.gates.plugins().blocker_of(payer).unwrap_or(payer);
+            let packets = self.run_slice(&mut waiting, paying, time);
             let before = elapsed;
             elapsed = since(start, before, packets);
             time = now + elapsed.at(settings.frequency);
-            waiting.charge(payer, (elapsed - before, packets), time);
+            waiting.charge(paying, (elapsed - before, packets), time);
             self.queue_for_processor(&mut waiting, time);
-            if !waiting.is_backlogged(payer) && !self.gates.plugins().has_call_of(payer) {
-                waiting.scheduler.sleep(payer, time);
+            for ran in [paying, payer] {
+                if !waiting.is_backlogged(ran) && !self.gates.plugins().has_call_of(ran) {
+                    waiting.scheduler.sleep(ran, time);
+                }
             }
             ran = true;
         }

@@ -224,6 +224,12 @@ impl Backlog {
         }
     }
 
+    /// Returns the principal that waits first for the end of the running call of another one.
+    pub fn blocked(&self) -> Option<PrincipalId> {
+        let first = self.behind.packets.front()?.payer;
+        first.filter(|_| self.call.is_under_way() && self.call.payer.is_some() && self.call.payer != first)
+    }
+
     /// Returns the number of packets in the running call, plus the number of packets that wait for its end.
     fn len(&self) -> usize {
         self.call.packets.len() + self.behind.packets.len()
@@ -490,14 +496,20 @@ impl WaitingRoom {
         }
     }
 
-    /// Returns the principals that pay for suspended calls, or for calls that can begin.
+    /// Returns the principals that pay for suspended calls, for calls that can begin, or for packets that wait
+    /// first for the end of another one's call.
     pub fn payers(&self) -> impl Iterator<Item = PrincipalId> + '_ {
-        self.backlogs.iter().filter_map(Backlog::payer)
+        self.backlogs.iter().flat_map(|backlog| [backlog.payer(), backlog.blocked()]).flatten()
     }
 
-    /// Whether a call that the principal pays for is suspended, or waits for an instance that is free.
+    /// Returns the principal that pays for the call whose end `payer` waits for.
+    pub fn blocker_of(&self, payer: PrincipalId) -> Option<PrincipalId> {
+        self.backlogs.iter().find(|backlog| backlog.blocked() == Some(payer))?.payer()
+    }
+
+    /// Whether [`payers`](Self::payers) has the principal.
     pub fn has_call_of(&self, payer: PrincipalId) -> bool {
-        self.backlogs.iter().any(|backlog| backlog.payer() == Some(payer))
+        self.backlogs.iter().any(|backlog| [backlog.payer(), backlog.blocked()].contains(&Some(payer)))
     }
 
     /// Returns the time at which the worker must act next: now if any call runs, otherwise the earliest time

@@ -165,12 +165,21 @@ impl<T: BindingTable> WorkerPlugins<T> {
         self.calls.waiting.forget_payer(payer);
     }
 
-    /// Returns the principals that pay for suspended calls, or for calls that can begin.
+    /// Returns the principals that pay for suspended calls, for calls that can begin, or for packets that wait
+    /// first for the end of another one's call.
     pub fn payers_of_calls(&self) -> impl Iterator<Item = PrincipalId> + '_ {
         self.calls.waiting.payers()
     }
 
-    /// Whether [`resume`](Self::resume) has a suspended call to run when the principal has the processor.
+    /// Returns the principal that pays for the call whose end `payer` waits for. An instance makes one call at
+    /// a time, so `payer` gives it the processor until its call ends; the other principal pays.
+    #[inline]
+    pub fn blocker_of(&self, payer: PrincipalId) -> Option<PrincipalId> {
+        self.calls.waiting.blocker_of(payer)
+    }
+
+    /// Whether [`resume`](Self::resume) has a call to run when the principal has the processor, or the
+    /// principal waits for another one's call.
     #[inline]
     pub fn has_call_of(&self, principal: PrincipalId) -> bool {
         self.calls.waiting.has_call_of(principal)

@@ -117,7 +117,7 @@ proptest! {
             scheduler.wake(PrincipalId(1), Instant::ZERO);
             for (number, slice, wakes) in &steps {
                 let other = PrincipalId(2 + number % (weights.len() as u32 - 2));
-                if *wakes { scheduler.wake(other, Instant::ZERO) } else { scheduler.sleep(other) }
+                if *wakes { scheduler.wake(other, Instant::ZERO) } else { scheduler.sleep(other, Instant::ZERO) }
                 let chosen = scheduler.next(Instant::ZERO).unwrap();
                 scheduler.charge(chosen, Cycles(*slice), Instant::ZERO);
                 let service = |number: usize| used(&scheduler, number as u32) as f64 / f64::from(weights[number]);
