@@ -7,13 +7,14 @@ use std::process::Command;
 
 /// Plugins of the benchmarks. For each: name of the module, name of its WebAssembly text in `plugins`, and
 /// additional keys of its manifest.
-const PLUGINS: [(&str, &str, &str); 8] = [
+const PLUGINS: [(&str, &str, &str); 9] = [
     ("nothing", "nothing", ""),
     ("writes", "nothing", r#""capabilities": ["packet-write"],"#),
     ("calls-back", "calls-back", r#""capabilities": ["packet-read", "packet-write"],"#),
     ("loops", "loops", ""),
     ("traps", "traps", ""),
     ("grows", "grows", ""),
+    ("burns", "burns", r#""window": 64,"#),
     ("counter", "counter", r#""messages": {"read": "packets", "begun": "flows"}, "flow-state": 8,"#),
     ("large", "large", ""),
 ];

@@ -11,6 +11,7 @@ mod callgrind;
 mod changes;
 mod classify;
 mod counters;
+mod cpu;
 mod error;
 mod family;
 mod flow_table;
@@ -64,8 +65,8 @@ pub struct Options<'a> {
     pub binary: PathBuf,
     /// Workload of the router in memory. `None` selects all workloads that have a promise.
     pub workload: Option<Workload>,
-    /// Text that a case's name must contain, for the benchmarks `offload` and `levels`. `None` selects all
-    /// cases.
+    /// Text that a case's name must contain, for the benchmarks `offload`, `levels` and `cpu`. `None`
+    /// selects all cases.
     pub case: Option<String>,
     /// Callback for progress lines, without newline.
     pub progress: &'a mut dyn FnMut(&str),
@@ -79,7 +80,7 @@ const fn as_root(name: &'static str, summary: &'static str, run: Run) -> Bench {
     Bench { needs_root: true, ..bench(name, summary, run) }
 }
 
-const BENCHES: [Bench; 20] = [
+const BENCHES: [Bench; 21] = [
     as_root(
         "api",
         "a reserved flow, memory use and answer times during a flood of 400 TLS connections to the API",
@@ -120,6 +121,11 @@ const BENCHES: [Bench; 20] = [
         "hot-swap",
         "upgrades of instances under load, with state hand-over, in the pipeline alone",
         plugins::hot_swap,
+    ),
+    bench(
+        "cpu",
+        "the CPU scheduler of a worker: its cost, shares of principals, and a plain flow beside a slow plugin",
+        cpu::run,
     ),
     bench("plugin-call", "cost of a plugin call, sandboxed and native", plugins::call::run),
     bench("flow-table", "lookups and changes of the flow table alone", flow_table::run),
@@ -164,12 +170,13 @@ pub fn list() -> &'static [Bench] {
 type Part = fn(&str) -> Option<Result<(), BenchError>>;
 
 /// Functions that run parts of benchmarks in their own processes.
-const PARTS: [Part; 5] = [
+const PARTS: [Part; 6] = [
     instructions::run_measured,
     memory::run_measured,
     classify::run_measured,
     plugins::run_other_side,
     flow_table::run_measured,
+    cpu::run_measured,
 ];
 
 /// Runs the benchmark `name`, or a part of a benchmark.

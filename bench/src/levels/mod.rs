@@ -74,7 +74,7 @@ fn frame(to: std::net::Ipv4Addr, size: Size) -> Vec<u8> {
 }
 
 /// Returns the number of time-stamp-counter cycles per nanosecond; `None` without such a counter.
-fn cycles_of_a_nanosecond() -> Option<f64> {
+pub(crate) fn cycles_of_a_nanosecond() -> Option<f64> {
     let (start, clock) = (cycles()?, std::time::Instant::now());
     std::thread::sleep(Duration::from_millis(50));
     Some((cycles()? - start) as f64 / clock.elapsed().as_secs_f64() / 1e9)

@@ -4,11 +4,13 @@ mod asked;
 mod gates;
 mod packets;
 mod pipeline;
+mod principals;
 mod routes;
 mod source;
 
 pub(crate) use self::packets::{Chosen, flow, frame, frames, network};
 pub(crate) use self::pipeline::{Pipeline, SEED};
+pub(crate) use self::principals::CAPACITY;
 pub(crate) use self::routes::RouteWriter;
 pub(crate) use self::source::Source;
 
@@ -72,6 +74,10 @@ pub(crate) struct Setup {
     pub distribution: Distribution,
     /// Packet size.
     pub size: Size,
+    /// Maximum number of packets that the router receives per iteration, 1 to 256.
+    pub batch: u16,
+    /// Number of principals without packets; 0: the worker has no CPU scheduler.
+    pub principals: u32,
 }
 
 /// Kind of queue at the output port.
@@ -109,6 +115,8 @@ impl Default for Setup {
             traced: 0,
             distribution: Distribution::Uniform,
             size: Size::Shortest,
+            batch: 256,
+            principals: 0,
         }
     }
 }

@@ -117,11 +117,12 @@ impl Pipeline {
         let mut pipeline =
             Self { fib, worker, link, unit, tables, now, began, sent: 0, out, traced, reader: None };
         for (number, place) in ports.ins.iter().enumerate() {
-            let settings = settings("in", *place, IN_MAC, case.family, in_subnet(number));
+            let settings = settings("in", (*place, IN_MAC), case.family, in_subnet(number));
+            let settings = PortSettings { input_weight: setup.batch, ..settings };
             pipeline.tell(PortCommand::Set(place.port, settings));
         }
         for (number, place) in ports.outs.iter().enumerate() {
-            let settings = settings("out", *place, OUT_MAC, case.family, out_subnet(number));
+            let settings = settings("out", (*place, OUT_MAC), case.family, out_subnet(number));
             pipeline.tell(PortCommand::Set(place.port, settings));
         }
         pipeline.tell(Options {
@@ -139,6 +140,9 @@ impl Pipeline {
         }
         if setup.queue == QueueSetup::PerFlow {
             pipeline.schedule(NodeKind::FlowQueues(FlowQueuesSettings::default()))?;
+        }
+        if setup.principals > 0 {
+            pipeline.add_idle_principals(setup.principals)?;
         }
         pipeline.worker.add_device(out.device, output);
         // Add the input last, so that no packet arrives before the router is ready.
@@ -283,7 +287,12 @@ fn sink() -> Generator {
     Generator::new(MacAddr(OUT_MAC), MTU, Vec::new(), 0)
 }
 
-fn settings(name: &str, place: Place, mac: [u8; 6], family: Family, subnet: u8) -> PortSettings {
+pub(super) fn settings(
+    name: &str,
+    (place, mac): (Place, [u8; 6]),
+    family: Family,
+    subnet: u8,
+) -> PortSettings {
     let (own, length) = match family {
         Family::V4 => (IpAddr::from([10, subnet, 0, 254]), 24),
         Family::V6 => (IpAddr::from([0xfd00, u16::from(subnet), 0, 0, 0, 0, 0, 0xfe]), 64),

@@ -22,7 +22,9 @@ pub(crate) struct Source {
 
 impl Source {
     pub fn with(case: Case, setup: Setup) -> Result<Self, BenchError> {
-        Self::of(generator(case, setup, Chosen::All))
+        let mut source = Self::of(generator(case, setup, Chosen::All))?;
+        source.batch.set_limit(setup.batch.into());
+        Ok(source)
     }
 
     /// Creates a source from a generator.

@@ -1,0 +1,195 @@
+//! `isolation`: loss and delay of a plain flow, while the same worker runs a plugin that takes 1 ms for each
+//! packet. The plugin is bound without a principal, so that the worker calls it in line, or with one.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::{Duration, Instant as Clock};
+
+use millrace_schedule::cpu::{CpuSchedulerKind, CpuShare};
+use millrace_units::{Cycles, PrincipalId};
+
+use super::burn::{BURN, Burn};
+use super::wire::{Flow, Pace, Seen, Wire};
+use super::{drive, frequency, settings};
+use crate::family::Family;
+use crate::interrupt::check;
+use crate::memory::case::Case;
+use crate::memory::setup::{GatesSetup, Pipeline, Place, Setup, frame};
+use crate::statistics::median;
+use crate::{BenchError, Bound, Measurement, Options, Quantiles, Subject};
+
+/// Interval between packets of the plain flow: 10,000 packets per second.
+const INTERVAL: Duration = Duration::from_micros(100);
+/// Processor time of a packet of the plugin.
+const PACKET: Duration = Duration::from_millis(1);
+/// Rates of the plugin's packets per second.
+const RATES: [u32; 2] = [500, 2000];
+/// Duration of a run, and number of runs; the result is their median.
+const TIME: Duration = Duration::from_secs(3);
+const ROUNDS: usize = 3;
+/// Maximum time in which the packets of a run leave the router after its end.
+const PATIENCE: Duration = Duration::from_secs(8);
+/// Promised maxima of the plain flow's delay in milliseconds.
+const LONGEST: f64 = 5.0;
+const LATE: f64 = 2.0;
+/// Name of the runs without a principal.
+const IN_LINE: &str = "without a principal";
+
+/// Traffic of the plugin.
+#[derive(Clone, Copy, Debug)]
+struct Beside {
+    /// Packets per second.
+    rate: u32,
+    /// Whether the packets arrive at the port of the plain flow.
+    same_port: bool,
+}
+
+/// Figures of the plain flow in one run: lost packets, and delays in milliseconds.
+struct Figures {
+    lost: f64,
+    late: f64,
+    longest: f64,
+    delays: Vec<f64>,
+}
+
+impl fmt::Display for Beside {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let port = if self.same_port { "same port" } else { "other port" };
+        write!(f, "{} packets/s of 1 ms, {port}", self.rate)
+    }
+}
+
+pub(super) fn run(options: &mut Options<'_>) -> Result<Vec<Measurement>, BenchError> {
+    let frequency = frequency()?;
+    let mut results = Vec::new();
+    for rate in RATES {
+        for same_port in [true, false] {
+            let beside = Beside { rate, same_port };
+            let (mut paid, mut in_line) = (Vec::new(), Vec::new());
+            for _ in 0..ROUNDS {
+                paid.push(Figures::of(&measure(beside, true, frequency, TIME)?));
+                in_line.push(Figures::of(&measure(beside, false, frequency, TIME)?));
+            }
+            results.extend(report(beside, &paid, &in_line, options));
+        }
+    }
+    Ok(results)
+}
+
+/// Returns the measurements of a case.
+fn report(
+    beside: Beside,
+    paid: &[Figures],
+    in_line: &[Figures],
+    options: &mut Options<'_>,
+) -> [Measurement; 3] {
+    let figures =
+        |of: fn(&Figures) -> f64| [paid, in_line].map(|runs| runs.iter().map(of).collect::<Vec<_>>());
+    let [lost, late, longest] =
+        [figures(|run| run.lost), figures(|run| run.late), figures(|run| run.longest)];
+    let middle = |runs: &[Vec<f64>; 2]| runs.each_ref().map(|run| median(run));
+    (options.progress)(&format!(
+        "{beside}: lost, 99.9th percentile and longest delay {:.0}, {:.2} ms, {:.2} ms with a principal; \
+         {:.0}, {:.0} ms, {:.0} ms {IN_LINE}",
+        middle(&lost)[0],
+        middle(&late)[0],
+        middle(&longest)[0],
+        middle(&lost)[1],
+        middle(&late)[1],
+        middle(&longest)[1],
+    ));
+    let measured = |what: &str, [ours, peers]: &[Vec<f64>; 2], unit: &str, limit: f64| {
+        Measurement::median_of(format!("isolation, {beside}, {what}"), ours, unit)
+            .beside_runs(IN_LINE, peers)
+            .peer_about(Subject::Millrace)
+            .promising(Bound::AtMost, limit)
+    };
+    let all = |runs: &[Figures]| runs.iter().flat_map(|run| run.delays.clone()).collect::<Vec<_>>();
+    let distribution = Quantiles::of("delay, ms")
+        .with(Subject::Millrace, "with a principal", &all(paid))
+        .with(Subject::Peer, IN_LINE, &all(in_line));
+    [
+        measured("lost packets", &lost, "packets", 0.0),
+        measured("99.9th percentile delay", &late, "ms", LATE).with_distribution(distribution),
+        measured("longest delay", &longest, "ms", LONGEST),
+    ]
+}
+
+impl Figures {
+    fn of(seen: &Seen) -> Self {
+        let mut delays: Vec<f64> =
+            seen.times.iter().map(|[due, left]| left.saturating_sub(*due) as f64 / 1e6).collect();
+        delays.sort_by(f64::total_cmp);
+        let last = delays.len().saturating_sub(1);
+        let at = |rank: usize| delays.get(rank.min(last)).copied().unwrap_or_default();
+        let (late, longest) = (at(delays.len() * 999 / 1000), at(last));
+        Self { lost: seen.sent.saturating_sub(seen.left) as f64, late, longest, delays }
+    }
+}
+
+/// Runs a worker for `time`. Returns the packets of the plain flow.
+fn measure(beside: Beside, paid: bool, frequency: u64, time: Duration) -> Result<Seen, BenchError> {
+    let port = usize::from(!beside.same_port);
+    let flow = |port, net, interval| Flow {
+        port,
+        frame: frame(Family::V4, net, 0),
+        pace: Pace::Every(interval),
+        work: Vec::new(),
+    };
+    let wire =
+        Wire::new(2, vec![flow(0, 30, INTERVAL), flow(port, 31, Duration::from_secs(1) / beside.rate)]);
+    let case = Case { family: Family::V4, flows: 1 };
+    let setup = Setup { gates: GatesSetup::Empty, ..Setup::default() };
+    let mut pipeline = Pipeline::between(case, setup, wire.input(0), wire.output())?;
+    pipeline.add_input(Place::numbered(2), wire.input(1));
+    let payer = PrincipalId(1);
+    pipeline.schedule_cpu(settings(CpuSchedulerKind::default(), frequency))?;
+    pipeline.add_principal(payer, CpuShare::Weight(1))?;
+    let Cycles(cycles) = Cycles::in_time(PACKET, frequency);
+    pipeline.create_instance(Arc::new(Burn { cycles }), BURN)?;
+    pipeline.bind_instance(BURN, "monitor", "src 31.0.0.0/8", paid.then_some(payer))?;
+    wire.start();
+    drive(&mut pipeline, time)?;
+    wire.end_arrivals();
+    finish(&wire, &mut pipeline)
+}
+
+/// Runs the worker until its ports have no packets. Returns the packets of the plain flow.
+fn finish(wire: &Wire, pipeline: &mut Pipeline) -> Result<Seen, BenchError> {
+    let (start, mut before) = (Clock::now(), 0);
+    loop {
+        check()?;
+        // Packets of the plain flow never wait behind the plugin for long once the rings are empty.
+        (0..64).for_each(|_| pipeline.iterate_now());
+        let is_empty = wire.is_empty() && pipeline.sent == before;
+        before = pipeline.sent;
+        if is_empty || start.elapsed() > PATIENCE {
+            return Ok(wire.seen(0));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn figures_count_lost_packets_and_late_ones() {
+        let times =
+            (0..1000).map(|number| [number, number + if number == 7 { 9_000_000 } else { 1_000_000 }]);
+        let figures = Figures::of(&Seen { sent: 1003, left: 1000, times: times.collect() });
+        assert_eq!((figures.lost, figures.late, figures.longest), (3.0, 9.0, 9.0));
+        assert_eq!(figures.delays[998], 1.0);
+        let none = Figures::of(&Seen::default());
+        assert_eq!((none.lost, none.late, none.longest), (0.0, 0.0, 0.0));
+    }
+
+    #[test]
+    fn plain_flow_loses_nothing_beside_a_slow_plugin_of_a_principal() {
+        let beside = Beside { rate: 2000, same_port: false };
+        let seen = measure(beside, true, frequency().unwrap(), Duration::from_millis(100)).unwrap();
+        // The time from one reading of the clock to the next limits the number of packets, not the plugin.
+        assert!(seen.sent >= 1000, "{seen:?}");
+        assert_eq!(seen.left, seen.sent);
+    }
+}

@@ -1,0 +1,113 @@
+//! `cpu`: the CPU scheduler of a worker, and the principals whose packets wait for it.
+//!
+//! | case | measures |
+//! |---|---|
+//! | `decision` | time and instructions of the scheduler and its queues, alone |
+//! | `plain` | instructions of plain packets at a worker with and without principals |
+//! | `shares` | delivered cycles of busy principals, compared with a fluid scheduler |
+//! | `isolation` | loss and delay of a plain flow beside a slow plugin |
+//! | `gaps` | jitter of a plain flow beside long invocations (Srishti, 2001, table 1) |
+//!
+//! The last three cases drive a worker with ports in memory under the real clock, in this thread. Other work
+//! on its processor delays the thread, and the running principal pays for that time. So use an otherwise idle
+//! machine. As root, the benchmark raises the priority of its session.
+
+mod burn;
+mod decision;
+mod fluid;
+mod gaps;
+mod isolation;
+mod plain;
+mod shares;
+mod wire;
+
+use std::time::{Duration, Instant as Clock};
+
+use millrace_schedule::cpu::{CpuSchedulerKind, CpuSchedulerSettings};
+use millrace_units::Cycles;
+
+use crate::interrupt::check;
+use crate::levels::cycles_of_a_nanosecond;
+use crate::memory::setup::{CAPACITY, Pipeline};
+use crate::testbed::process::SessionFirst;
+use crate::{BenchError, Measurement, Options};
+
+pub(crate) use decision::run_measured;
+
+type Case = fn(&mut Options<'_>) -> Result<Vec<Measurement>, BenchError>;
+
+/// Name of each case, and its function.
+const CASES: [(&str, Case); 5] = [
+    ("decision", decision::run),
+    ("plain", plain::run),
+    ("shares", shares::run),
+    ("isolation", isolation::run),
+    ("gaps", gaps::run),
+];
+/// Name of each kind of scheduler in the configuration.
+const KINDS: [(&str, CpuSchedulerKind); 4] = [
+    ("sfq", CpuSchedulerKind::StartTimeFair),
+    ("wf2q+", CpuSchedulerKind::WorstCaseFair),
+    ("stride", CpuSchedulerKind::Stride),
+    ("edf", CpuSchedulerKind::EarliestDeadline),
+];
+/// Slice of a principal: as long as a slice of a sandboxed call.
+const QUANTUM: Duration = Duration::from_micros(50);
+
+/// Runs all cases, or the requested cases.
+pub(crate) fn run(options: &mut Options<'_>) -> Result<Vec<Measurement>, BenchError> {
+    let wanted = options.case.clone().unwrap_or_default();
+    let cases: Vec<_> = CASES.iter().filter(|(name, _)| name.contains(&wanted)).collect();
+    if cases.is_empty() {
+        return Err(failed(format!("no case matches {wanted:?}")));
+    }
+    let _first = SessionFirst::begin();
+    let mut results = Vec::new();
+    for (_, run) in cases {
+        check()?;
+        results.extend(run(options)?);
+    }
+    Ok(results)
+}
+
+fn failed(problem: impl std::fmt::Display) -> BenchError {
+    BenchError::measurement("cpu", problem.to_string())
+}
+
+/// Returns the cycles per second of the time-stamp counter.
+fn frequency() -> Result<u64, BenchError> {
+    let cycles = cycles_of_a_nanosecond().ok_or_else(|| failed("the processor has no time-stamp counter"))?;
+    Ok((cycles * 1e9) as u64)
+}
+
+/// Returns the settings of a scheduler at a processor of `frequency` cycles per second.
+fn settings(kind: CpuSchedulerKind, frequency: u64) -> CpuSchedulerSettings {
+    CpuSchedulerSettings { kind, quantum: Cycles::in_time(QUANTUM, frequency), frequency, capacity: CAPACITY }
+}
+
+/// Runs the worker under the real clock for `time`.
+fn drive(pipeline: &mut Pipeline, time: Duration) -> Result<(), BenchError> {
+    let start = Clock::now();
+    while start.elapsed() < time {
+        check()?;
+        (0..16).for_each(|_| pipeline.iterate_now());
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn unknown_case_is_refused() {
+        let mut options = Options {
+            binary: std::path::PathBuf::new(),
+            workload: None,
+            case: Some("none".to_owned()),
+            progress: &mut |_| {},
+        };
+        let error = run(&mut options).unwrap_err();
+        assert!(error.to_string().contains("no case matches \"none\""), "{error}");
+    }
+}

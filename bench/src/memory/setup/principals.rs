@@ -1,0 +1,99 @@
+//! Principals of a router in memory, instances that they pay for, and further input ports.
+
+use std::sync::Arc;
+use std::sync::mpsc::sync_channel;
+
+use millrace_classify::Filter;
+use millrace_pipeline::{PluginCommand, PortCommand, PrincipalCommand, PrincipalCounts, PrincipalSettings};
+use millrace_plugin::CallLimits;
+use millrace_plugin_abi::Plugin;
+use millrace_port::Port;
+use millrace_schedule::cpu::{CpuPrincipal, CpuSchedulerKind, CpuSchedulerSettings, CpuShare};
+use millrace_units::{Cycles, PrincipalId};
+use serde_json::Map;
+
+use super::pipeline::settings;
+use super::routes::in_subnet;
+use super::{IN_MAC, Pipeline, Place, failed};
+use crate::BenchError;
+use crate::family::Family;
+
+/// Maximum number of bytes that wait in a flow queue of a principal.
+const QUEUE: u32 = 1 << 18;
+/// Slice of an idle principal, which never runs.
+const QUANTUM: Cycles = Cycles(50_000);
+/// Processor time that core leaves at its ceiling, in parts per million.
+pub(crate) const CAPACITY: u32 = 800_000;
+
+impl Pipeline {
+    /// Sets the CPU scheduler of the worker.
+    pub fn schedule_cpu(&mut self, settings: CpuSchedulerSettings) -> Result<(), BenchError> {
+        let (reply, answer) = sync_channel(1);
+        self.tell(PrincipalCommand::Configure(settings, reply));
+        answer.try_recv().map_err(failed)?.map_err(failed)
+    }
+
+    /// Adds a principal without limit and deadline.
+    pub fn add_principal(&mut self, id: PrincipalId, share: CpuShare) -> Result<(), BenchError> {
+        let (reply, answer) = sync_channel(1);
+        let cpu = CpuPrincipal { share, limit: None, deadline: None };
+        self.tell(PrincipalCommand::Set(id, PrincipalSettings { cpu, queue: QUEUE }, reply));
+        answer.try_recv().map_err(failed)?.map_err(failed)
+    }
+
+    /// Adds a CPU scheduler with `number` principals that have no packets.
+    pub(super) fn add_idle_principals(&mut self, number: u32) -> Result<(), BenchError> {
+        let kind = CpuSchedulerKind::default();
+        self.schedule_cpu(CpuSchedulerSettings {
+            kind,
+            quantum: QUANTUM,
+            frequency: 1_000_000_000,
+            capacity: CAPACITY,
+        })?;
+        (0..number).try_for_each(|id| self.add_principal(PrincipalId(id), CpuShare::Weight(1)))
+    }
+
+    /// Returns the counters of all principals, in ascending order of ids.
+    pub fn principals(&mut self) -> Vec<(PrincipalId, PrincipalCounts)> {
+        self.snapshot().principals
+    }
+
+    /// Creates an instance of a plugin, without binding it.
+    pub fn create_instance(&mut self, plugin: Arc<dyn Plugin>, name: &str) -> Result<(), BenchError> {
+        let kind = plugin.name();
+        self.unit.add_plugin(plugin).map_err(failed)?;
+        let (_, created) = self.unit.create_instance(kind, name, Map::new()).map_err(failed)?;
+        let changes = self.tables.publish(vec![created]);
+        self.tell(PluginCommand::Change(changes));
+        Ok(())
+    }
+
+    /// Binds an instance to a filter. With a payer, the packets wait until the payer gets the processor.
+    pub fn bind_instance(
+        &mut self,
+        name: &str,
+        gate: &str,
+        filter: &str,
+        payer: Option<PrincipalId>,
+    ) -> Result<(), BenchError> {
+        let filter: Filter = filter.parse().map_err(failed)?;
+        let compiled = filter.compile(|_| None).map_err(failed)?.into();
+        let call = match payer {
+            Some(_) => CallLimits::DEFAULT_PAID_CALL,
+            None => CallLimits::DEFAULT_CALL,
+        };
+        let limits = CallLimits { call, principal: payer, ..CallLimits::default() };
+        let (_, bound) =
+            self.unit.register_instance(name, gate, filter, compiled, 0, limits).map_err(failed)?;
+        let changes = self.tables.publish(vec![bound]);
+        self.tell(PluginCommand::Change(changes));
+        Ok(())
+    }
+
+    /// Adds an IPv4 input port of a further device.
+    pub fn add_input(&mut self, place: Place, input: Box<dyn Port>) {
+        let port = settings("in", (place, IN_MAC), Family::V4, in_subnet(usize::from(place.device.0)));
+        self.tell(PortCommand::Set(place.port, port));
+        self.worker.add_device(place.device, input);
+    }
+}
