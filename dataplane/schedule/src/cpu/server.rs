@@ -161,12 +161,23 @@ impl Servers {
         if slot.budget > 0 {
             return;
         }
-        let deadline = slot.deadline.as_nanos();
+        self.pay_debt(server);
+        let deadline = self.servers[server].deadline.as_nanos();
         if self.contains(server) {
             self.ready.remove(&mut self.positions, server);
             self.idle.push(&mut self.positions, deadline, server);
         }
         self.exhausted.push(&mut self.exhausted_positions, deadline, server);
+    }
+
+    /// Postpones the deadline by the periods whose budgets only pay for the debt of a server. So each
+    /// exhausted server is replenished once, however great its debt.
+    fn pay_debt(&mut self, server: u32) {
+        let full = self.full_budget(server);
+        let slot = &mut self.servers[server];
+        let periods = slot.budget.unsigned_abs() / full.unsigned_abs();
+        slot.budget %= full;
+        slot.deadline += slot.period.saturating_mul(u32::try_from(periods).unwrap_or(u32::MAX));
     }
 
     /// Gives a new budget to each exhausted server whose deadline has passed.
