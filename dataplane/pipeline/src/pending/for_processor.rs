@@ -11,8 +11,6 @@ use millrace_units::{Cycles, Instant, PathId, PrincipalId};
 
 /// Limits of all packets of a worker that wait for the processor.
 const LIMITS: CpuQueueLimits = CpuQueueLimits { packets: 1 << 14, bytes: 1 << 25, flows: 1 << 12 };
-/// Assumed cycles of a packet of a principal that has not run yet.
-const FIRST_COST: u64 = 10_000;
 /// Maximum number of packets in a slice.
 const MOST_IN_SLICE: u64 = 64;
 
@@ -100,7 +98,9 @@ impl ForProcessor {
             Ok(_) => self.scheduler.change(id, settings.cpu, now)?,
             Err(place) => {
                 self.scheduler.add(id, settings.cpu)?;
-                self.principals.insert(place, Known { id, cost: FIRST_COST, packets: 0 });
+                // A first packet alone, since its cost is not known.
+                let Cycles(cost) = self.scheduler.settings().quantum;
+                self.principals.insert(place, Known { id, cost, packets: 0 });
             }
         }
         self.queues.set(id, settings.queue);
