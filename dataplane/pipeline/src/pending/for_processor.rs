@@ -170,6 +170,14 @@ impl ForProcessor {
         }
     }
 
+    /// Whether no packet waits, and no principal has a call or an event that is due.
+    #[inline]
+    pub fn is_idle(&self, now: Instant) -> bool {
+        self.queues.is_empty()
+            && !self.scheduler.has_work()
+            && self.scheduler.next_event().is_none_or(|event| event > now)
+    }
+
     /// Whether packets wait for the principal.
     pub fn is_backlogged(&self, id: PrincipalId) -> bool {
         self.queues.is_backlogged(id)
@@ -209,6 +217,7 @@ impl ForProcessor {
     }
 
     /// Returns the time at which a principal next gets the processor: `now` if one has work.
+    #[inline]
     pub fn next_event(&self, now: Instant) -> Option<Instant> {
         if self.scheduler.has_work() { Some(now) } else { self.scheduler.next_event() }
     }

@@ -17,8 +17,8 @@ const WHOLE: u64 = 1_000_000;
 /// Core work of an iteration.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct CoreWork {
-    /// Cycles since the start of the iteration.
-    pub used: Cycles,
+    /// Reading of the time-stamp counter at the start of the iteration.
+    pub begun: Option<u64>,
     /// Whether the iteration received packets.
     pub received: bool,
 }
@@ -26,11 +26,22 @@ pub(crate) struct CoreWork {
 impl Router {
     /// Gives the processor to principals with waiting packets, up to their allowance of this iteration.
     /// Returns whether any principal ran.
+    #[inline]
     pub(crate) fn run_principals(&mut self, core: CoreWork, now: Instant) -> bool {
-        let Some(mut waiting) = self.pending.for_processor.take() else {
-            self.drop_unpaid();
+        let Some(waiting) = &self.pending.for_processor else {
+            if self.gates.plugins().wants_processor() {
+                self.drop_unpaid();
+            }
             return false;
         };
+        if waiting.is_idle(now) && !self.gates.plugins().wants_processor() {
+            return false;
+        }
+        self.run_slices(core, now)
+    }
+
+    fn run_slices(&mut self, core: CoreWork, now: Instant) -> bool {
+        let Some(mut waiting) = self.pending.for_processor.take() else { return false };
         self.queue_for_processor(&mut waiting, now);
         let settings = *waiting.scheduler.settings();
         let allowance = allowance(core, settings.capacity, settings.quantum);
@@ -153,7 +164,8 @@ impl Router {
 /// worker without packets gives two quanta before it looks at its devices again.
 fn allowance(core: CoreWork, capacity: u32, quantum: Cycles) -> Cycles {
     let capacity = u64::from(capacity).min(WHOLE - 1);
-    let earned = u128::from(core.used.0) * u128::from(capacity) / u128::from(WHOLE - capacity);
+    let used = core.begun.zip(cycles()).map_or(0, |(begun, now)| now.saturating_sub(begun));
+    let earned = u128::from(used) * u128::from(capacity) / u128::from(WHOLE - capacity);
     let earned = Cycles(u64::try_from(earned).unwrap_or(u64::MAX));
     let idle = if core.received { quantum } else { quantum + quantum };
     earned.max(idle).min(Cycles(quantum.0.saturating_mul(4)))

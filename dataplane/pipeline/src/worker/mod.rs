@@ -19,7 +19,7 @@ use millrace_forward::FibReader;
 use millrace_packet::{BATCH_SIZE, Batch, Pool};
 use millrace_plugin::Pulse;
 use millrace_port::Port;
-use millrace_units::{Cycles, Instant};
+use millrace_units::Instant;
 use rtrb::{Consumer, Producer, RingBuffer};
 
 use crate::commands::{Command, CounterCommand, DeviceCommand, PortCommand, answer, set_options, set_port};
@@ -166,7 +166,7 @@ impl Worker {
             offload.advance(&mut self.devices.all, now);
         }
         self.hand_back();
-        let core = CoreWork { used: since(begun), received: received > 0 };
+        let core = CoreWork { begun, received: received > 0 };
         if self.router.run_principals(core, now) {
             self.transmit_all(now);
             self.hand_back();
@@ -450,12 +450,6 @@ impl Worker {
         snapshot.longest_change = longest_change;
         snapshot
     }
-}
-
-/// Returns the cycles since an earlier reading of the counter; 0 without one.
-fn since(begun: Option<u64>) -> Cycles {
-    let both = begun.zip(cycles());
-    Cycles(both.map_or(0, |(begun, now)| now.saturating_sub(begun)))
 }
 
 impl Drop for Worker {

@@ -160,6 +160,12 @@ impl<T: BindingTable> WorkerPlugins<T> {
         waiting.append(&mut self.calls.waiting.for_processor);
     }
 
+    /// Whether packets have begun to wait for the processor, or a principal pays for a call.
+    #[inline]
+    pub fn wants_processor(&self) -> bool {
+        !self.calls.waiting.for_processor.is_empty() || self.calls.waiting.payers().next().is_some()
+    }
+
     /// Lets the calls that a removed principal has paid for continue without a payer.
     pub fn forget_payer(&mut self, payer: PrincipalId) {
         self.calls.waiting.forget_payer(payer);

@@ -270,9 +270,10 @@ impl CpuScheduler {
     }
 
     /// Returns the time at which a principal that must wait may run again, if one has to wait.
+    #[inline]
     pub fn next_event(&self) -> Option<Instant> {
-        let throttled = self.throttled.first().map(|(until, _)| Instant::from_nanos(until));
-        throttled.into_iter().chain(self.servers.next_event()).min()
+        let first = self.throttled.first_key().min(self.servers.next_event());
+        (first != u64::MAX).then(|| Instant::from_nanos(first))
     }
 
     /// Returns the account of a principal at `now`.

@@ -213,9 +213,11 @@ impl Servers {
         }
     }
 
-    /// Returns the time at which the next server gets a new budget.
-    pub fn next_event(&self) -> Option<Instant> {
-        self.exhausted.first().map(|(deadline, _)| Instant::from_nanos(deadline))
+    /// Returns the time in nanoseconds at which the next server gets a new budget; the greatest `u64` if none
+    /// is exhausted.
+    #[inline]
+    pub fn next_event(&self) -> u64 {
+        self.exhausted.first_key()
     }
 
     fn is_exhausted(&self, server: u32) -> bool {

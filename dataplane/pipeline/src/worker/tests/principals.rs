@@ -10,7 +10,7 @@ use millrace_plugin::{Action, BindingId, CallLimits, GateOrder, PluginChange};
 use millrace_plugin_abi::{Instance, Message, Packets, Position, Progress, Reply, Verdict};
 use millrace_port::MemoryHandle;
 use millrace_schedule::cpu::{CpuPrincipal, CpuSchedulerKind, CpuSchedulerSettings, CpuShare};
-use millrace_units::{GateId, InstanceId, PrincipalId};
+use millrace_units::{Cycles, GateId, InstanceId, PrincipalId};
 use proptest::prelude::*;
 
 use super::*;
