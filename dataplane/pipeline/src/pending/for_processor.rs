@@ -164,6 +164,9 @@ impl ForProcessor {
     pub fn charge(&mut self, id: PrincipalId, (used, packets): (Cycles, u64), now: Instant) {
         self.scheduler.charge(id, used, now);
         self.queues.charge(id, used);
+        if let Some(upcoming) = self.scheduler.prefetch_upcoming() {
+            self.queues.prefetch(upcoming);
+        }
         if let Some(known) = self.known_mut(id).filter(|_| packets > 0) {
             known.packets += packets;
             known.cost = (known.cost * 7 + used.0 / packets) / 8;

@@ -69,13 +69,36 @@ impl<T> Opened<'_, T> {
         list: &mut List,
         most: usize,
         mut wanted: impl FnMut(u32) -> bool,
+        out: impl FnMut(T),
+    ) -> Load {
+        self.pop_slots(list, most, |slot| wanted(slot.length), out)
+    }
+
+    /// Takes packets from the head of `list` while `wanted` accepts the next one. Passes the packets to `out`
+    /// and returns their load. Their slots become free in list order.
+    #[inline(always)]
+    pub fn pop_wanted(
+        &mut self,
+        list: &mut List,
+        mut wanted: impl FnMut(&T) -> bool,
+        out: impl FnMut(T),
+    ) -> Load {
+        self.pop_slots(list, usize::MAX, |slot| slot.item.as_ref().is_some_and(&mut wanted), out)
+    }
+
+    #[inline(always)]
+    fn pop_slots(
+        &mut self,
+        list: &mut List,
+        most: usize,
+        mut wanted: impl FnMut(&Slot<T>) -> bool,
         mut out: impl FnMut(T),
     ) -> Load {
         let (first, mut head, mut last, mut gone, mut left) =
             (list.head, list.head, NONE, Load::NOTHING, most);
         while left > 0
             && let Some(slot) = self.slots.get_mut(head as usize)
-            && wanted(slot.length)
+            && wanted(slot)
             && let Some(item) = slot.item.take()
         {
             gone = gone.plus(Load::of_packet(slot.length));

@@ -13,6 +13,8 @@
 //! A member that becomes backlogged again starts at the virtual time at the earliest, so it has no credit
 //! from the time without backlog. A tag ahead of the virtual time, the debt of a long slice, stays.
 
+use millrace_memory::prefetch_slice_element;
+
 use crate::arena::NONE;
 use crate::heap::Heap;
 use crate::slots::Slots;
@@ -157,6 +159,17 @@ impl FairShare {
             self.virtual_time = self.virtual_time.max(start);
         }
         Some(member)
+    }
+
+    /// Returns a member that gets the processor soon, and prefetches it. While others are served, each member
+    /// comes up here before its turn; [`NONE`] before the first.
+    #[inline]
+    pub fn prefetch_upcoming(&self) -> u32 {
+        let is_worst_case = self.discipline == Discipline::WorstCaseFair;
+        let member = if is_worst_case { self.eligible.risen() } else { self.waiting.risen() };
+        prefetch_slice_element(self.members.all(), member as usize);
+        prefetch_slice_element(&self.positions, member as usize);
+        member
     }
 
     /// Charges cycles to a member, whether it is backlogged or not.

@@ -4,6 +4,7 @@
 //! queue keeps its turn until it has used a quantum, and a queue that used more waits until later quanta have
 //! paid for the excess. All queues share one bounded memory. A flow whose packets are all gone has no queue.
 
+use millrace_memory::prefetch_slice_element;
 use millrace_units::{Cycles, Instant, PrincipalId};
 
 use crate::FlowNumber;
@@ -74,6 +75,15 @@ impl Backlog {
     };
 }
 
+/// Queue of the packet that arrived last. Packets of a flow often arrive together.
+#[derive(Clone, Copy, Debug)]
+struct Latest {
+    principal: u32,
+    flow: FlowNumber,
+    /// Queue; [`NONE`] once it has ended.
+    queue: u32,
+}
+
 /// Packets that wait for the processor, by principal and flow.
 #[derive(Debug)]
 pub struct CpuQueues<T> {
@@ -81,6 +91,9 @@ pub struct CpuQueues<T> {
     queues: Slots<FlowQueue>,
     backlogs: Slots<Backlog>,
     flows: FlowTable,
+    latest: Latest,
+    /// Principals that were prefetched last, the latest first; [`NONE`] at first.
+    upcoming: [u32; 2],
     limits: CpuQueueLimits,
     quantum: i64,
 }
@@ -94,6 +107,8 @@ impl<T> CpuQueues<T> {
             queues: Slots::with_capacity(limits.flows as usize),
             backlogs: Slots::default(),
             flows: FlowTable::new(limits.flows, seed),
+            latest: Latest { principal: 0, flow: FlowNumber(0), queue: NONE },
+            upcoming: [NONE; 2],
             limits,
             quantum: i64::try_from(quantum.0).unwrap_or(i64::MAX).max(1),
         }
@@ -124,6 +139,7 @@ impl<T> CpuQueues<T> {
     ///
     /// # Errors
     /// The packet, if it may not wait.
+    #[inline]
     pub fn push(
         &mut self,
         principal: PrincipalId,
@@ -132,13 +148,13 @@ impl<T> CpuQueues<T> {
         now: Instant,
     ) -> Result<(), (T, CpuDrop)> {
         let PrincipalId(number) = principal;
-        let Some(threshold) = self.backlogs.find(number).filter(|it| it.is_known).map(|it| it.threshold)
-        else {
+        let Some(backlog) = self.backlogs.find(number).filter(|it| it.is_known) else {
             return Err((item, CpuDrop::Principal));
         };
+        let threshold = u64::from(backlog.threshold);
         let known = self.queue_of(number, flow);
         let load = known.map_or(List::EMPTY.load, |queue| self.queues[queue].list.load);
-        let refusal = if u64::from(load.bytes()) + u64::from(length) > u64::from(threshold) {
+        let refusal = if u64::from(load.bytes()) + u64::from(length) > threshold {
             Some(CpuDrop::Threshold)
         } else {
             (!self.arena.has_room(load, length)).then_some(CpuDrop::Memory)
@@ -151,6 +167,7 @@ impl<T> CpuQueues<T> {
             Some(queue) => queue,
             None => self.begin_queue(number, flow),
         };
+        self.latest = Latest { principal: number, flow, queue };
         self.arena.push(&mut self.queues[queue].list, Held { item, arrival: now, length, flow });
         let backlog = &mut self.backlogs[number];
         backlog.packets += 1;
@@ -160,25 +177,34 @@ impl<T> CpuQueues<T> {
 
     /// Takes packets from the front of the queue whose turn it is, while `wanted` accepts the next one, and
     /// gives them to `out`. Call [`charge`](Self::charge) afterwards.
+    #[inline]
     pub fn take(
         &mut self,
         PrincipalId(number): PrincipalId,
-        mut wanted: impl FnMut(&T) -> bool,
-        mut out: impl FnMut(T),
+        wanted: impl FnMut(&T) -> bool,
+        out: impl FnMut(T),
     ) {
-        let Some(first) = self.backlogs.find(number).map(|backlog| backlog.first).filter(|it| *it != NONE)
-        else {
-            return;
-        };
-        while let Some(item) = self.arena.first(&self.queues[first].list)
-            && wanted(item)
-            && let Some(held) = self.arena.pop(&mut self.queues[first].list)
-        {
-            let backlog = &mut self.backlogs[number];
-            backlog.packets -= 1;
-            backlog.bytes -= u64::from(held.length);
-            out(held.item);
+        let Some(backlog) = self.backlogs.find_mut(number).filter(|it| it.first != NONE) else { return };
+        let mut opened = self.arena.open();
+        let gone = opened.pop_wanted(&mut self.queues[backlog.first].list, wanted, out);
+        opened.close();
+        backlog.packets -= gone.packets();
+        backlog.bytes -= u64::from(gone.bytes());
+    }
+
+    /// Prefetches the packets of a principal that gets the processor soon. To be called once in a slice: each
+    /// call prefetches one of the links from a principal to its first packet, for the last three principals.
+    #[inline]
+    pub fn prefetch(&mut self, PrincipalId(number): PrincipalId) {
+        let [before, earlier] = self.upcoming;
+        prefetch_slice_element(self.backlogs.all(), number as usize);
+        if let Some(backlog) = self.backlogs.find(before) {
+            prefetch_slice_element(self.queues.all(), backlog.first as usize);
         }
+        if let Some(queue) = self.backlogs.find(earlier).and_then(|backlog| self.queues.find(backlog.first)) {
+            self.arena.prefetch_run(&queue.list);
+        }
+        self.upcoming = [number, before];
     }
 
     /// Charges cycles to the queue whose turn it is, and ends its turn if it has used its quantum or is
@@ -236,9 +262,18 @@ impl<T> CpuQueues<T> {
 
     /// Returns the queue for a flow's next packet; `None` if it has to be made. While the shared queue holds
     /// packets, flows without a queue of their own stay there: some of these packets may be theirs.
+    #[inline]
     fn queue_of(&self, principal: u32, flow: FlowNumber) -> Option<u32> {
+        let Latest { queue, .. } = self.latest;
+        if (self.latest.principal, self.latest.flow) == (principal, flow) && queue != NONE {
+            return Some(queue);
+        }
+        let Backlog { last, shared, .. } = self.backlogs[principal];
+        // Many principals have a single flow, whose queue is at hand.
+        if self.queues.find(last).is_some_and(|queue| queue.flow == Some(flow)) {
+            return Some(last);
+        }
         let own = self.flows.get(flow).filter(|queue| self.queues[*queue].principal == principal);
-        let shared = self.backlogs[principal].shared;
         own.or_else(|| (shared != NONE).then_some(shared))
     }
 
@@ -264,6 +299,9 @@ impl<T> CpuQueues<T> {
     /// Removes the empty first queue of a principal.
     fn end_queue(&mut self, principal: u32) {
         let queue = self.detach_first(principal);
+        if self.latest.queue == queue {
+            self.latest.queue = NONE;
+        }
         match self.queues[queue].flow {
             Some(flow) => self.flows.remove(flow),
             None => self.backlogs[principal].shared = NONE,

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use millrace_memory::prefetch_slice_element;
 use millrace_units::{Cycles, Instant, PrincipalId};
 
 use super::fair_share::{Discipline, FairShare};
@@ -261,6 +262,18 @@ impl CpuScheduler {
             Some(until) => self.throttle(number, until),
             None => {}
         }
+    }
+
+    /// Returns a principal that gets the processor soon, if one is known, and prefetches it. To be called after
+    /// each slice.
+    #[inline]
+    pub fn prefetch_upcoming(&self) -> Option<PrincipalId> {
+        let number = match self.settings.kind {
+            CpuSchedulerKind::EarliestDeadline => self.servers.prefetch_upcoming(),
+            _ => self.weighted.prefetch_upcoming(),
+        };
+        prefetch_slice_element(self.principals.all(), number as usize);
+        (number != NONE).then_some(PrincipalId(number))
     }
 
     /// Whether some principal with work may run now.

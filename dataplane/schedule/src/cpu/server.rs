@@ -4,6 +4,7 @@
 
 use std::time::Duration;
 
+use millrace_memory::prefetch_slice_element;
 use millrace_units::{Cycles, Instant};
 
 use super::settings::WHOLE;
@@ -149,6 +150,14 @@ impl Servers {
     #[inline]
     pub fn next_on_idle_time(&self) -> Option<u32> {
         self.idle.first().map(|(_, server)| server)
+    }
+
+    /// Returns a server that gets the processor soon, and prefetches it; [`NONE`] if none is known.
+    #[inline]
+    pub fn prefetch_upcoming(&self) -> u32 {
+        let server = if self.ready.is_empty() { self.idle.risen() } else { self.ready.risen() };
+        prefetch_slice_element(self.servers.all(), server as usize);
+        server
     }
 
     /// Charges cycles to a server. Service on idle time costs no budget.
