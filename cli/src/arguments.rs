@@ -425,6 +425,7 @@ Resources with an ETag:
 Examples:
   millrace bench                        # list all benchmarks
   millrace bench memory --json
+  millrace bench cpu --case isolation
   millrace bench memory --flows 128K --distribution zipf --size imix --path queues
   millrace bench instructions           # compare with bench/instructions.json
   millrace bench all --html out.html    # run all benchmarks, in up to an hour

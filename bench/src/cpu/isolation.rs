@@ -10,7 +10,7 @@ use millrace_units::{Cycles, PrincipalId};
 
 use super::burn::{BURN, Burn};
 use super::wire::{Flow, Pace, Seen, Wire};
-use super::{drive, frequency, settings};
+use super::{drive, frequency, preemptions, settings};
 use crate::family::Family;
 use crate::interrupt::check;
 use crate::memory::case::Case;
@@ -65,12 +65,15 @@ pub(super) fn run(options: &mut Options<'_>) -> Result<Vec<Measurement>, BenchEr
     for rate in RATES {
         for same_port in [true, false] {
             let beside = Beside { rate, same_port };
-            let (mut paid, mut in_line) = (Vec::new(), Vec::new());
+            let (mut paid, mut in_line, mut disturbed) = (Vec::new(), Vec::new(), 0);
             for _ in 0..ROUNDS {
+                let before = preemptions();
                 paid.push(Figures::of(&measure(beside, true, frequency, TIME)?));
+                disturbed += preemptions() - before;
                 in_line.push(Figures::of(&measure(beside, false, frequency, TIME)?));
             }
             results.extend(report(beside, &paid, &in_line, options));
+            (options.progress)(&format!("other work took the worker's processor {disturbed} times"));
         }
     }
     Ok(results)

@@ -25,6 +25,7 @@ use std::time::{Duration, Instant as Clock};
 
 use millrace_schedule::cpu::{CpuSchedulerKind, CpuSchedulerSettings};
 use millrace_units::Cycles;
+use nix::sys::resource::{UsageWho, getrusage};
 
 use crate::interrupt::check;
 use crate::levels::cycles_of_a_nanosecond;
@@ -53,6 +54,10 @@ const KINDS: [(&str, CpuSchedulerKind); 4] = [
 ];
 /// Slice of a principal: as long as a slice of a sandboxed call.
 const QUANTUM: Duration = Duration::from_micros(50);
+/// Time without other work on the worker's processor, after which its principals have made up for the last
+/// disturbance; and maximum time to wait for it.
+const QUIET: Duration = Duration::from_millis(500);
+const PATIENCE: Duration = Duration::from_secs(5);
 
 /// Runs all cases, or the requested cases.
 pub(crate) fn run(options: &mut Options<'_>) -> Result<Vec<Measurement>, BenchError> {
@@ -83,6 +88,23 @@ fn frequency() -> Result<u64, BenchError> {
 /// Returns the settings of a scheduler at a processor of `frequency` cycles per second.
 fn settings(kind: CpuSchedulerKind, frequency: u64) -> CpuSchedulerSettings {
     CpuSchedulerSettings { kind, quantum: Cycles::in_time(QUANTUM, frequency), frequency, capacity: CAPACITY }
+}
+
+/// Returns the number of times that the kernel has taken the processor from this thread for other work.
+fn preemptions() -> i64 {
+    getrusage(UsageWho::RUSAGE_THREAD).map_or(0, |usage| usage.involuntary_context_switches())
+}
+
+/// Runs the worker until no other work took its processor for a while, at most for [`PATIENCE`].
+fn settle(pipeline: &mut Pipeline) -> Result<(), BenchError> {
+    let start = Clock::now();
+    loop {
+        let before = preemptions();
+        drive(pipeline, QUIET)?;
+        if preemptions() == before || start.elapsed() > PATIENCE {
+            return Ok(());
+        }
+    }
 }
 
 /// Runs the worker under the real clock for `time`.

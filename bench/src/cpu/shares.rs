@@ -4,6 +4,9 @@
 //! these packets. The error of a principal is the difference between its delivered cycles and its part of all
 //! delivered cycles under the fluid scheduler. The shortfall of an absolute share is the difference between
 //! its part of the whole processor and its delivered cycles.
+//!
+//! If other work takes the worker's processor, the running principal pays for that time, and has less than
+//! its share later. So a measurement begins and ends after a while without such a disturbance.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,7 +18,7 @@ use millrace_workbench::cycles;
 use super::burn::{BURN, Burn};
 use super::fluid::{parts, shares};
 use super::wire::{Flow, Pace, Wire};
-use super::{KINDS, drive, failed, frequency, settings};
+use super::{KINDS, QUIET, drive, failed, frequency, settings, settle};
 use crate::family::Family;
 use crate::memory::case::Case;
 use crate::memory::setup::{GatesSetup, Pipeline, Setup, frame};
@@ -31,8 +34,6 @@ const RESERVING: u32 = 10;
 const WINDOW: u64 = 24;
 /// Processor time of a packet.
 const PACKET: Duration = Duration::from_micros(8);
-/// Time before the measurement.
-const WARM_UP: Duration = Duration::from_millis(100);
 const SHORT: Duration = Duration::from_secs(1);
 const LONG: Duration = Duration::from_secs(10);
 /// Number of repetitions for each duration; the result is their median.
@@ -131,9 +132,10 @@ fn measure(
 ) -> Result<Run, BenchError> {
     let (wire, mut pipeline) = router(kind, principals, frequency)?;
     wire.start();
-    drive(&mut pipeline, WARM_UP)?;
+    settle(&mut pipeline)?;
     let (before, start) = (used(&mut pipeline)?, cycles());
-    drive(&mut pipeline, time)?;
+    drive(&mut pipeline, time.saturating_sub(QUIET))?;
+    settle(&mut pipeline)?;
     let after = used(&mut pipeline)?;
     let elapsed = start.zip(cycles()).map_or(0.0, |(start, end)| (end - start) as f64);
     let delivered: Vec<f64> =
@@ -219,7 +221,7 @@ mod tests {
     #[test]
     fn busy_principals_get_cycles_by_their_weights() {
         let kind = CpuSchedulerKind::default();
-        let run = measure(kind, &principals(0), frequency().unwrap(), Duration::from_millis(200)).unwrap();
+        let run = measure(kind, &principals(0), frequency().unwrap(), Duration::ZERO).unwrap();
         assert!(run.delivered > 10.0, "{} % of the processor", run.delivered);
     }
 }

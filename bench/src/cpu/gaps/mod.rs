@@ -16,7 +16,7 @@ use millrace_units::{Cycles, PrincipalId};
 
 use self::model::{Control, deviation_of};
 use super::wire::{Flow, Pace, Wire};
-use super::{drive, failed, frequency, settings};
+use super::{drive, failed, frequency, preemptions, settings};
 use crate::family::Family;
 use crate::memory::case::Case;
 use crate::memory::setup::{GatesSetup, Pipeline, Setup, frame};
@@ -53,10 +53,14 @@ pub(super) fn run(options: &mut Options<'_>) -> Result<Vec<Measurement>, BenchEr
         let ways = [Control::Timer, Control::Return, Control::Both];
         let found = ways.map(|control| deviation_of(control, Duration::from_millis(gap), PACKETS));
         let [timer, returned, both] = found.map(|found| found.unwrap_or(f64::NAN));
-        let ours = worker.deviation(Duration::from_millis(gap), TIME)?;
+        let before = preemptions();
+        let ours = worker.deviation(Duration::from_millis(gap), TIME, true)?;
+        let disturbed = preemptions() - before;
+        let alone = worker.deviation(Duration::from_millis(gap), TIME, false)?;
         (options.progress)(&format!(
             "gap {gap} ms: deviation {timer:.2} ms with timer, {returned:.2} with return, {both:.2} with both, \
-             {ours:.3} in Millrace"
+             {ours:.3} in Millrace, {alone:.3} there without a plugin; other work took the worker's processor \
+             {disturbed} times"
         ));
         let model = |way: &str, figure: f64, printed: f64| {
             let name = format!("gap {gap} ms, control at {way}, deviation");
@@ -69,6 +73,8 @@ pub(super) fn run(options: &mut Options<'_>) -> Result<Vec<Measurement>, BenchEr
         let name = format!("gap {gap} ms, default slice, deviation");
         let ours = Measurement::of(name, ours, "ms").beside("control at timer or return", both);
         results.push(ours.promising(Bound::AtMost, LIMIT));
+        let name = format!("gap {gap} ms, no plugin, deviation");
+        results.push(Measurement::of(name, alone, "ms"));
     }
     Ok(results)
 }
@@ -98,8 +104,9 @@ impl Sandboxed {
         Ok(Self { _sandbox: sandbox, plugin: Arc::new(plugin), frequency: frequency()? })
     }
 
-    /// Runs a worker for `time` with a plain flow of a gap. Returns the deviation of its received gap.
-    fn deviation(&self, gap: Duration, time: Duration) -> Result<f64, BenchError> {
+    /// Runs a worker for `time` with a plain flow of a gap, beside the plugin or alone. Returns the deviation of
+    /// its received gap.
+    fn deviation(&self, gap: Duration, time: Duration, beside: bool) -> Result<f64, BenchError> {
         let each = self.cycles_of_an_iteration()?;
         let iterations = |milliseconds| {
             let Cycles(cycles) = Cycles::in_time(Duration::from_millis(milliseconds), self.frequency);
@@ -109,11 +116,12 @@ impl Sandboxed {
         Random::new(1).shuffle(&mut work);
         let plain =
             Flow { port: 0, frame: frame(Family::V4, 30, 0), pace: Pace::Every(gap), work: Vec::new() };
-        let (wire, mut pipeline) = self.router(vec![plain, of_plugin(work)])?;
+        let flows = if beside { vec![plain, of_plugin(work)] } else { vec![plain] };
+        let (wire, mut pipeline) = self.router(flows)?;
         wire.start();
         drive(&mut pipeline, time)?;
         let left: Vec<u64> = wire.seen(0).times.iter().map(|[_, left]| *left).collect();
-        if wire.seen(1).left == 0 {
+        if beside && wire.seen(1).left == 0 {
             return Err(failed("the plugin finished no invocation"));
         }
         deviation(&left).ok_or_else(|| failed("too few packets of the plain flow left"))
@@ -164,7 +172,7 @@ mod tests {
     #[test]
     fn plain_flow_leaves_beside_long_invocations_of_a_sandboxed_plugin() {
         let worker = Sandboxed::new().unwrap();
-        let deviation = worker.deviation(Duration::from_millis(1), Duration::from_millis(300)).unwrap();
+        let deviation = worker.deviation(Duration::from_millis(1), Duration::from_millis(300), true).unwrap();
         assert!(deviation.is_finite());
     }
 }
