@@ -29,7 +29,7 @@ const LENGTH: u32 = 64;
 /// Cycles per second of the virtual processor.
 const FREQUENCY: u64 = 3_000_000_000;
 /// Number of rounds; the result is their median. Each round has this number of slices.
-const ROUNDS: usize = 501;
+const ROUNDS: usize = 5001;
 const SLICES: usize = 64;
 /// Number of slices whose instructions are counted.
 const COUNTED: usize = 2048;
