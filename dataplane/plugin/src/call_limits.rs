@@ -74,6 +74,15 @@ impl CallLimits {
     /// share; only a call that never ends is a fault.
     pub const DEFAULT_PAID_CALL: Duration = Duration::from_millis(100);
 
+    /// Minimum time limit of a call that another process runs. The system may give the processor to other
+    /// processes first, so this limit is in real time, and long.
+    pub const LEAST_AWAITED: Duration = Duration::from_millis(100);
+
+    /// Returns the time limit of a call that another process runs.
+    pub fn awaited(&self) -> Duration {
+        self.call.max(Self::LEAST_AWAITED)
+    }
+
     /// Returns the number of slices that a call with this number of packets may take: 1 or more. `slice` is
     /// the length of a slice.
     pub fn slices(&self, packets: usize, slice: Duration) -> u32 {

@@ -35,6 +35,10 @@ pub enum FaultKind {
     MalformedPacket,
     /// The plugin created a packet with an unknown ingress port. The plugin continues to run.
     UnknownPort,
+    /// The process of the plugin has ended.
+    Crash,
+    /// The process of the plugin broke the rules of the exchange with the worker.
+    WrongAnswer,
 }
 
 impl FaultKind {
@@ -54,6 +58,8 @@ impl FaultKind {
             Self::NotGranted => "not_granted",
             Self::MalformedPacket => "malformed_packet",
             Self::UnknownPort => "unknown_port",
+            Self::Crash => "crash",
+            Self::WrongAnswer => "wrong_answer",
         }
     }
 }

@@ -60,7 +60,7 @@ pub use plugin_control_unit::{
     PluginStatement, Successors,
 };
 pub use policer::{Policer, SharedBucket};
-pub use runtime::{native, wasm};
+pub use runtime::{native, process, wasm};
 
 /// Returns the manifest of a plugin file without running its code. The first bytes tell whether the file is a
 /// WebAssembly module or a shared object.

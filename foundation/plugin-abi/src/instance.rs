@@ -32,6 +32,9 @@ pub enum Runtime {
     Contained,
     /// Trusted shared object: the code can access everything that the router can, and can't be interrupted.
     Trusted,
+    /// Shared object in a process of its own: the code can access only its own memory and the functions given
+    /// to it.
+    Process,
 }
 
 impl Runtime {
@@ -41,6 +44,7 @@ impl Runtime {
             Self::BuiltIn => "built in",
             Self::Contained => "sandboxed: a WebAssembly module",
             Self::Trusted => "trusted: a shared object, not sandboxed",
+            Self::Process => "process: a shared object in a process of its own",
         }
     }
 }
@@ -206,6 +210,9 @@ pub enum Progress {
     /// The call's slice is over. The router stores the packets, and continues the call by
     /// [`Instance::resume`] in a later iteration.
     Suspended,
+    /// Another process runs the call. The router stores the packets, and asks for the result by
+    /// [`Instance::resume`] in each iteration.
+    Awaited,
 }
 
 /// Configured instance of a plugin. A worker owns the instance, and two threads never call it at the same

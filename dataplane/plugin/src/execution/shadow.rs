@@ -84,11 +84,11 @@ impl Shadow {
         let mut copies = Packets::new(&mut self.copies, &self.keys, &numbers, &mut own);
         let mut progress = self.instance.process(&mut copies, now);
         for _ in 1..MOST_SLICES {
-            if progress == Progress::Suspended {
+            if progress != Progress::Done {
                 progress = self.instance.resume(&mut copies, now);
             }
         }
-        if progress == Progress::Suspended {
+        if progress != Progress::Done {
             self.instance.abort();
             self.report.fault = Some(overrun(self.copies.len(), MOST_SLICES, slice));
         }

@@ -139,6 +139,8 @@ pub(crate) struct Call {
     pub payer: Option<PrincipalId>,
     /// Number of slices so far.
     pub slices: u32,
+    /// Time of the first request for the result of a call that another process runs.
+    pub began: Option<Instant>,
     /// Whether the instance of the call may have written to the packets.
     pub written: bool,
 }
@@ -174,6 +176,7 @@ impl Call {
             each(number, Waiting { packet, key, destination, place, state, passed_on, payer });
         }
         (self.place, self.payer, self.slices, self.written) = (None, None, 0, false);
+        self.began = None;
     }
 }
 

@@ -212,7 +212,7 @@ impl<T: BindingTable> WorkerPlugins<T> {
     pub fn message(&mut self, id: InstanceId, bytes: Vec<u8>, now: Instant) {
         let Some(key) = self.calls.instances.key(id) else { return };
         if !self.calls.waiting.is_busy(key) {
-            if self.calls.tell(key, &bytes, now) == Progress::Suspended {
+            if self.calls.tell(key, &bytes, now) != Progress::Done {
                 self.calls.waiting.suspend_errand(key, Errand::Own);
             }
         } else if !self.calls.waiting.ask(key, Asked::Tell(bytes)) {
@@ -364,7 +364,7 @@ impl<T: BindingTable> WorkerPlugins<T> {
             {
                 let part = stage.part.range();
                 let kept = states.block(state).and_then(|block| block.get(part)).unwrap_or_default();
-                if hosted.call(|instance| instance.flow_ended(flow, kept)) == Progress::Suspended {
+                if hosted.call(|instance| instance.flow_ended(flow, kept)) != Progress::Done {
                     waiting.suspend_errand(key, Errand::Own);
                 }
                 hosted.take_outputs(news);

@@ -1,5 +1,5 @@
-//! Conformance of the runtimes: one rule as a built-in, a wasm and a native plugin has the same results for
-//! random events.
+//! Conformance of the runtimes: one rule as a built-in plugin and in each runtime of plugin files has the same
+//! results for random events.
 
 use std::sync::LazyLock;
 
@@ -9,6 +9,7 @@ use millrace_testkit::built::Format;
 use proptest::prelude::*;
 use serde_json::{Map, json};
 
+use crate::process::in_process;
 use crate::rule::{Rule, RuleIn};
 use crate::support::{Bench, STATELESS, Sent, contained, from_rust, message, module, native, object, source};
 
@@ -56,12 +57,14 @@ pub static PLUGINS: LazyLock<Plugins> = LazyLock::new(|| {
     }
     if let Some(object) = object(&source("rule.c"), &[]) {
         plugins.push(("shared object from C", RuleIn::C, Box::new(native(&object))));
+        plugins.push(("process of an object from C", RuleIn::C, Box::new(in_process(&object))));
     }
     if let Some(module) = from_rust(Format::Wasm) {
         plugins.push(("module from Rust", RuleIn::Rust, Box::new(contained(&module))));
     }
     if let Some(object) = from_rust(Format::Native) {
         plugins.push(("shared object from Rust", RuleIn::Rust, Box::new(native(&object))));
+        plugins.push(("process of an object from Rust", RuleIn::Rust, Box::new(in_process(&object))));
     }
     plugins
 });
@@ -90,7 +93,7 @@ fn happen(
             bench.tell(bytes);
             String::new()
         }
-        Event::Restart => format!("{:?}", bench.instance.restart()),
+        Event::Restart => format!("{:?}", bench.restart()),
         Event::Replace => format!("{:?}", bench.replace(new(), 2)),
     };
     let (outputs, next_call, noted) = (bench.outputs(), bench.instance.next_call(), bench.noted());

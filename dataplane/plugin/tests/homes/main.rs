@@ -1,8 +1,9 @@
-//! Tests of plugins in three runtimes: built-in, wasm and native. One rule, written in Rust and in C, must
-//! treat the same packets alike in all of them.
+//! Tests of plugins in four runtimes: built-in, wasm, native and process. One rule, written in Rust and in C,
+//! must treat the same packets alike in all of them.
 
 mod conformance;
 mod features;
 mod native;
+mod process;
 mod rule;
 mod support;

@@ -11,7 +11,7 @@ use millrace_plugin::native::NativePlugin;
 use millrace_plugin::wasm::{LoadedPlugin, Sandbox, SandboxSettings};
 use millrace_plugin_abi::{
     Backlogs, Fault, FlowEnd, FlowStates, Instance, Instant, Known, MapHandle, MapShape, Message, Output,
-    Packets, Plugin, Progress, QueueBacklog, SharedMap, Verdict,
+    Packets, Plugin, PluginError, Progress, QueueBacklog, SharedMap, Verdict,
 };
 use millrace_testkit::built::{Format, Options, built_plugin};
 use millrace_units::{PortId, QueueId};
@@ -174,6 +174,11 @@ fn key(sent: &Sent) -> FlowKey {
 }
 
 impl Bench {
+    /// Returns the flow key of a packet.
+    pub fn key(sent: &Sent) -> FlowKey {
+        key(sent)
+    }
+
     pub fn new(mut instance: Box<dyn Instance>) -> Self {
         let shape = |name: &str| MapShape { name: name.to_owned(), key: 2, value: 12, entries: 6 };
         let maps = [SharedMap::new(shape("ports"), 2), SharedMap::new(shape("others"), 1)];
@@ -259,23 +264,35 @@ impl Bench {
             block.fill(0);
         }
         let flow = FlowEnd { key: key(sent), packets, bytes: packets * 90 };
-        self.instance.flow_ended(&flow, &state.unwrap_or_default());
+        let progress = self.instance.flow_ended(&flow, &state.unwrap_or_default());
+        self.finish(progress, Instant::ZERO);
+    }
+
+    /// Restarts the instance, and waits until it is ready.
+    pub fn restart(&mut self) -> Result<(), PluginError> {
+        let restarted = self.instance.restart();
+        let progress = self.instance.resume(&mut Packets::new(&mut [], &[], &[], &mut []), Instant::ZERO);
+        self.finish(progress, Instant::ZERO);
+        restarted
+    }
+
+    /// Runs a call without packets to its end.
+    fn finish(&mut self, mut progress: Progress, now: Instant) {
+        while progress != Progress::Done {
+            progress = self.instance.resume(&mut Packets::new(&mut [], &[], &[], &mut []), now);
+        }
     }
 
     /// Sends the instance a message of its host companion, and runs the call to its end.
     pub fn tell(&mut self, bytes: &[u8]) {
-        let mut progress = self.instance.message(bytes);
-        while progress == Progress::Suspended {
-            progress = self.instance.resume(&mut Packets::new(&mut [], &[], &[], &mut []), Instant::ZERO);
-        }
+        let progress = self.instance.message(bytes);
+        self.finish(progress, Instant::ZERO);
     }
 
     /// Calls the instance's timer, and runs the call to its end.
     pub fn periodic(&mut self, now: Instant) {
-        let mut progress = self.instance.periodic(now);
-        while progress == Progress::Suspended {
-            progress = self.instance.resume(&mut Packets::new(&mut [], &[], &[], &mut []), now);
-        }
+        let progress = self.instance.periodic(now);
+        self.finish(progress, now);
     }
 
     /// Replaces the instance by a successor, which gets the saved state. Returns that state.

@@ -120,7 +120,7 @@ impl Calls {
             let is_due = hosted.instance.next_call().is_some_and(|next| next <= now);
             if is_due && !waiting.is_busy(key) && hosted.is_well(now, news) {
                 match hosted.call(|instance| instance.periodic(now)) {
-                    Progress::Suspended => waiting.suspend_errand(key, Errand::Own),
+                    Progress::Suspended | Progress::Awaited => waiting.suspend_errand(key, Errand::Own),
                     Progress::Done => _ = hosted.has_failed(now, news),
                 }
             }

@@ -83,7 +83,7 @@ impl<T: BindingTable> Resumption<'_, T> {
                 }
                 Asked::Tell(bytes) => {
                     let progress = self.calls.tell(backlog.instance, &bytes, self.now);
-                    (progress == Progress::Suspended).then_some(Errand::Own)
+                    (progress != Progress::Done).then_some(Errand::Own)
                 }
                 Asked::Succeed(successor, told) => {
                     let (instance, now) = (backlog.instance, self.now);
@@ -117,7 +117,7 @@ impl<T: BindingTable> Resumption<'_, T> {
         if let Errand::Control(answer) = std::mem::take(&mut backlog.call.errand) {
             answer(reply);
         }
-        backlog.call.slices = 0;
+        (backlog.call.slices, backlog.call.began) = (0, None);
         true
     }
 
@@ -288,13 +288,26 @@ fn slice(
             if call.slices < most {
                 return Outcome::Suspended;
             }
-            hosted.instance.abort();
-            // Discard the instance's own fault text: the text below also states the time limit.
-            _ = hosted.instance.take_fault();
             let spent = overrun(members.len(), most, hosted.limits.slice);
-            let text = format!("{spent}; `bind --budget` raises the budget");
-            hosted.fail(Fault { kind: FaultKind::Overrun.name(), text }, now, news);
-            Outcome::Failed
+            abort(hosted, format!("{spent}; `bind --budget` raises the budget"), now, news)
+        }
+        Progress::Awaited => {
+            let (began, most) = (*call.began.get_or_insert(now), call_limits.awaited());
+            if now.since(began) < most {
+                return Outcome::Suspended;
+            }
+            let text = format!("its process gave no answer to a call for {} ms", most.as_millis());
+            abort(hosted, text, now, news)
         }
     }
+}
+
+/// Aborts the instance's call, which has exceeded its time limit. `text` describes the fault.
+#[cold]
+fn abort(hosted: &mut Hosted, text: String, now: Instant, news: &mut News) -> Outcome {
+    hosted.instance.abort();
+    // Discard the instance's own fault text: `text` also states the time limit.
+    _ = hosted.instance.take_fault();
+    hosted.fail(Fault { kind: FaultKind::Overrun.name(), text }, now, news);
+    Outcome::Failed
 }

@@ -47,7 +47,6 @@ impl Calls {
         match call(hosted, what, &mut self.states, group, now, news) {
             Outcome::Untouched => return true,
             Outcome::Suspended => {
-                hosted.counts.suspensions += 1;
                 group.take_all(Taken::Keep(self.waiting.suspend(
                     instance,
                     (place, passed_on),
@@ -180,7 +179,11 @@ fn call(
         packets = packets.with_states(states, group.states, part.offset.into(), part.bytes.into());
     }
     let outcome = match hosted.call(|instance| instance.process(&mut packets, now)) {
-        Progress::Suspended => return Outcome::Suspended,
+        Progress::Suspended => {
+            hosted.counts.suspensions += 1;
+            return Outcome::Suspended;
+        }
+        Progress::Awaited => return Outcome::Suspended,
         Progress::Done if packets.is_untouched() => {
             hosted.take_outputs(news);
             Outcome::Untouched

@@ -92,7 +92,7 @@ fn name_of(machine: u16) -> String {
 
 /// Returns the bytes of the manifest in the object's manifest section, without trailing zeros. No code of the
 /// object runs.
-pub(super) fn manifest_bytes(bytes: &[u8]) -> Result<&[u8], ObjectError> {
+pub(in crate::runtime) fn manifest_bytes(bytes: &[u8]) -> Result<&[u8], ObjectError> {
     check(bytes)?;
     let header = FileHeader64::<Endianness>::parse(bytes).map_err(malformed)?;
     let endian = header.endian().map_err(malformed)?;

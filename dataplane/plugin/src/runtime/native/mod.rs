@@ -19,12 +19,12 @@
 //! [`leftovers`] counts the unused copies.
 
 mod described;
-mod elf;
+pub(in crate::runtime) mod elf;
 mod instance;
-mod object;
+pub(in crate::runtime) mod object;
 mod plugin;
 mod staging;
-mod table;
+pub(in crate::runtime) mod table;
 
 pub use described::DescribedPlugin;
 pub use elf::{ObjectError, check as check_object, manifest};

@@ -13,13 +13,13 @@ use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use millrace_plugin_abi::Packets;
-use millrace_plugin_abi::binary::{RawCall, RawFlowEnd, export};
+use millrace_plugin_abi::binary::{ABI_VERSION, RawCall, RawFlowEnd, export};
 use nix::fcntl::{FcntlArg, SealFlag, fcntl};
 use nix::sys::memfd::{MFdFlags, memfd_create};
 
 use super::elf::{ATTACH, MANIFEST, ObjectError};
 use super::staging::Area;
-use super::table::{Granted, HOST, Host, during};
+use super::table::{Granted, Host, during};
 use crate::runtime::exchange::Shared;
 
 /// Number of copies whose instance has ended.
@@ -34,7 +34,7 @@ pub fn leftovers() -> u64 {
 /// Loaded copy of a shared object, attached to the router's functions. Its code and variables stay until the
 /// process ends.
 #[derive(Debug)]
-pub(super) struct Object {
+pub(in crate::runtime) struct Object {
     manifest: unsafe extern "C" fn() -> *const c_char,
     abi: unsafe extern "C" fn() -> u32,
     init: unsafe extern "C" fn(*const u8, usize) -> i32,
@@ -54,9 +54,9 @@ impl Drop for Object {
 }
 
 impl Object {
-    /// Loads a copy of a checked object, and passes it the table of the router's functions. The object's
+    /// Loads a copy of a checked object, and passes it `host`, the table of the router's functions. The object's
     /// constructors run.
-    pub fn load(bytes: &[u8]) -> Result<Self, ObjectError> {
+    pub fn load(bytes: &[u8], host: &'static Host) -> Result<Self, ObjectError> {
         let library = Library::open(&sealed(bytes)?)?;
         let attach = library.required::<unsafe extern "C" fn(&'static Host)>(ATTACH)?;
         let object = Self {
@@ -72,12 +72,12 @@ impl Object {
             message: library.function(export::MESSAGE),
         };
         // SAFETY: `attach` has the type of the interface; the table is static.
-        unsafe { attach(&HOST) };
+        unsafe { attach(host) };
         Ok(object)
     }
 
     /// Returns the plugin's manifest as JSON; `None` if the plugin returns a null pointer.
-    pub fn manifest(&self) -> Option<Vec<u8>> {
+    fn manifest(&self) -> Option<Vec<u8>> {
         // SAFETY: the function has the type of the interface.
         let text = NonNull::new(unsafe { (self.manifest)() }.cast_mut())?;
         // SAFETY: by the interface, the text ends with a zero and stays in place.
@@ -85,9 +85,22 @@ impl Object {
     }
 
     /// Returns the interface version that the object was built for.
-    pub fn abi(&self) -> u32 {
+    fn abi(&self) -> u32 {
         // SAFETY: the function has the type of the interface.
         unsafe { (self.abi)() }
+    }
+
+    /// Checks the interface version and the manifest of the loaded code. `stated` is the manifest in the
+    /// object's file.
+    pub fn check(&self, stated: &[u8]) -> Result<(), ObjectError> {
+        let abi = self.abi();
+        if abi != ABI_VERSION {
+            return Err(ObjectError::WrongAbi(abi));
+        }
+        match self.manifest().as_deref() == Some(stated) {
+            true => Ok(()),
+            false => Err(ObjectError::OtherManifest),
+        }
     }
 
     /// Initializes the plugin with its settings.
@@ -97,7 +110,13 @@ impl Object {
     }
 
     /// Calls the plugin with all packets of a call that has begun.
-    pub fn handle(&self, shared: &Shared, area: &mut Area, granted: Granted, packets: &mut Packets<'_>) {
+    pub(in crate::runtime::native) fn handle(
+        &self,
+        shared: &Shared,
+        area: &mut Area,
+        granted: Granted,
+        packets: &mut Packets<'_>,
+    ) {
         while shared.with(|exchange| area.stage(exchange, packets)) {
             let call = area.call();
             shared.lend(packets, || {
@@ -115,7 +134,7 @@ impl Object {
     /// # Safety
     /// The call, and the descriptions, windows and states that it points to, must be valid and writable until
     /// this function returns. Nobody else may use them meanwhile.
-    unsafe fn packets(&self, call: *mut RawCall) {
+    pub unsafe fn packets(&self, call: *mut RawCall) {
         // SAFETY: the function has the type of the interface; the caller guarantees the rest.
         unsafe { (self.packets)(call) };
     }
@@ -180,7 +199,7 @@ impl Object {
 }
 
 /// Returns a memory file with these bytes, sealed against any change.
-fn sealed(bytes: &[u8]) -> Result<File, ObjectError> {
+pub(in crate::runtime) fn sealed(bytes: &[u8]) -> Result<File, ObjectError> {
     let failed = |what: &str, error: &dyn std::fmt::Display| ObjectError::Load(format!("{what}: {error}"));
     let flags = MFdFlags::MFD_CLOEXEC | MFdFlags::MFD_ALLOW_SEALING;
     let memory =
@@ -248,6 +267,7 @@ fn last_error(path: &CStr) -> String {
 
 #[cfg(test)]
 mod tests {
+    use super::super::table::HOST;
     use super::*;
 
     #[test]
@@ -267,7 +287,7 @@ mod tests {
 
     #[test]
     fn object_refused_by_the_loader_is_refused_with_its_reason() {
-        let error = Object::load(b"no object").unwrap_err().to_string();
+        let error = Object::load(b"no object", &HOST).unwrap_err().to_string();
         assert!(
             error.starts_with("the shared object can't be loaded: ") && !error.contains("/proc"),
             "{error}"

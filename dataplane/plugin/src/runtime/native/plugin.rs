@@ -3,10 +3,9 @@
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use millrace_plugin_abi::binary::ABI_VERSION;
-
 use super::elf::{MAGIC, ObjectError, manifest_bytes};
 use super::object::Object;
+use super::table::HOST;
 use crate::Manifest;
 use crate::declaration::declared::Declared;
 
@@ -44,14 +43,8 @@ impl NativePlugin {
         let stated = manifest_bytes(bytes)?;
         let manifest = Manifest::parse(stated)?;
         let declared = Declared::new(&manifest).map_err(ObjectError::NotGiven)?;
-        let object = Object::load(bytes)?;
-        let abi = object.abi();
-        if abi != ABI_VERSION {
-            return Err(ObjectError::WrongAbi(abi));
-        }
-        if object.manifest().as_deref() != Some(stated) {
-            return Err(ObjectError::OtherManifest);
-        }
+        let object = Object::load(bytes, &HOST)?;
+        object.check(stated)?;
         let (bytes, spare) = (bytes.to_vec(), Mutex::new(Some(object)));
         Ok(Self(Arc::new(Code { bytes, manifest, declared, spare })))
     }
@@ -69,6 +62,6 @@ impl NativePlugin {
     /// Returns a loaded copy of the object for a new instance.
     pub(super) fn copy(&self) -> Result<Object, ObjectError> {
         let spare = self.0.spare.lock().unwrap_or_else(PoisonError::into_inner).take();
-        spare.map_or_else(|| Object::load(&self.0.bytes), Ok)
+        spare.map_or_else(|| Object::load(&self.0.bytes, &HOST), Ok)
     }
 }

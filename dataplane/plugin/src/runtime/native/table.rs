@@ -22,36 +22,36 @@ const PIECE: usize = 512;
 
 /// Type of the function table, in the order of [`HOST_FUNCTIONS`].
 #[repr(C)]
-pub(super) struct Host {
-    size: u64,
-    fail: extern "C" fn(*const u8, usize),
-    reply: extern "C" fn(*const u8, usize),
-    log: extern "C" fn(u32, *const u8, usize),
-    packet: PacketFunctions,
-    flow_backlog: extern "C" fn(u32, *mut u8, usize) -> u32,
-    timer: extern "C" fn(u64),
-    request: extern "C" fn(*const u8, usize) -> i32,
-    service_state: extern "C" fn() -> *mut u8,
-    map: MapFunctions,
-    send: extern "C" fn(*const u8, usize) -> i32,
-    count: extern "C" fn(u32, u64),
+pub(in crate::runtime) struct Host {
+    pub size: u64,
+    pub fail: extern "C" fn(*const u8, usize),
+    pub reply: extern "C" fn(*const u8, usize),
+    pub log: extern "C" fn(u32, *const u8, usize),
+    pub packet: PacketFunctions,
+    pub flow_backlog: extern "C" fn(u32, *mut u8, usize) -> u32,
+    pub timer: extern "C" fn(u64),
+    pub request: extern "C" fn(*const u8, usize) -> i32,
+    pub service_state: extern "C" fn() -> *mut u8,
+    pub map: MapFunctions,
+    pub send: extern "C" fn(*const u8, usize) -> i32,
+    pub count: extern "C" fn(u32, u64),
 }
 
 /// Functions on packets, a part of the table.
 #[repr(C)]
-struct PacketFunctions {
-    read: extern "C" fn(u32, u32, *mut u8, usize) -> u32,
-    write: extern "C" fn(u32, u32, *const u8, usize) -> u32,
-    resize: extern "C" fn(u32, i32) -> i32,
-    make: extern "C" fn(*const u8, usize, u32) -> i32,
+pub(in crate::runtime) struct PacketFunctions {
+    pub read: extern "C" fn(u32, u32, *mut u8, usize) -> u32,
+    pub write: extern "C" fn(u32, u32, *const u8, usize) -> u32,
+    pub resize: extern "C" fn(u32, i32) -> i32,
+    pub make: extern "C" fn(*const u8, usize, u32) -> i32,
 }
 
 /// Functions on maps, a part of the table.
 #[repr(C)]
-struct MapFunctions {
-    get: extern "C" fn(u32, *const u8, usize, *mut u8, usize) -> i32,
-    set: extern "C" fn(u32, *const u8, usize, *const u8, usize) -> i32,
-    remove: extern "C" fn(u32, *const u8, usize) -> i32,
+pub(in crate::runtime) struct MapFunctions {
+    pub get: extern "C" fn(u32, *const u8, usize, *mut u8, usize) -> i32,
+    pub set: extern "C" fn(u32, *const u8, usize, *const u8, usize) -> i32,
+    pub remove: extern "C" fn(u32, *const u8, usize) -> i32,
 }
 
 /// Function table of all objects.
@@ -78,7 +78,7 @@ pub(super) static HOST: Host = Host {
 /// Set of the host functions that a plugin may call. Bit N stands for the function at index N of
 /// [`HOST_FUNCTIONS`].
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Granted(u32);
+pub(in crate::runtime) struct Granted(u32);
 
 impl Granted {
     /// Returns the functions that every plugin may call, and those whose capability the manifest requests.
@@ -88,7 +88,7 @@ impl Granted {
         Self(bits.fold(0, |bits, (place, (_, capability))| bits | u32::from(granted(*capability)) << place))
     }
 
-    fn has(self, function: &str) -> bool {
+    pub(in crate::runtime) fn has(self, function: &str) -> bool {
         let place = HOST_FUNCTIONS.iter().position(|(name, _)| *name == function);
         place.is_some_and(|place| self.0 >> place & 1 != 0)
     }

@@ -8,9 +8,9 @@ use millrace_plugin_abi::binary::{RawBacklog, RawCall, RawFlowEnd, RawPacket, pa
 use crate::runtime::raw_packet::{MOST_TAG, Written, transport_offset};
 
 pub(super) const CALL: usize = size_of::<RawCall>();
-pub(super) const PACKET: usize = size_of::<RawPacket>();
-pub(super) const BACKLOG: usize = size_of::<RawBacklog>();
-pub(super) const FLOW_END: usize = size_of::<RawFlowEnd>();
+pub(in crate::runtime) const PACKET: usize = size_of::<RawPacket>();
+pub(in crate::runtime) const BACKLOG: usize = size_of::<RawBacklog>();
+pub(in crate::runtime) const FLOW_END: usize = size_of::<RawFlowEnd>();
 
 /// Offsets of fields in the description of a packet.
 const FLAGS: usize = offset_of!(RawPacket, flags);
@@ -46,7 +46,7 @@ pub(super) fn call_bytes(call: &RawCall) -> [u8; CALL] {
 /// Encodes the description of a packet in eight words. Eight stores cost a third of one store per field, and
 /// every packet needs a description.
 #[inline]
-fn words(packet: &RawPacket) -> [u64; PACKET / 8] {
+pub(in crate::runtime) fn words(packet: &RawPacket) -> [u64; PACKET / 8] {
     let at = |value: u64, bit: u32| value << bit;
     let RawPacket { size, flags, length, window, window_length, network, transport, ether_type, .. } =
         *packet;
@@ -105,7 +105,7 @@ pub(super) fn put_shape(description: &mut [u8; PACKET], packet: &Packet, window:
     put_field(description, offset_of!(RawPacket, transport), transport_offset(packet).to_le_bytes());
 }
 
-pub(super) fn flow_end_bytes(flow: &RawFlowEnd) -> [u8; FLOW_END] {
+pub(in crate::runtime) fn flow_end_bytes(flow: &RawFlowEnd) -> [u8; FLOW_END] {
     let mut bytes = [0; FLOW_END];
     put!(bytes, flow as RawFlowEnd: size family protocol source_port destination_port port reserved flow packets bytes
         state);
@@ -114,7 +114,7 @@ pub(super) fn flow_end_bytes(flow: &RawFlowEnd) -> [u8; FLOW_END] {
     bytes
 }
 
-pub(super) fn backlog_bytes(backlog: &RawBacklog) -> [u8; BACKLOG] {
+pub(in crate::runtime) fn backlog_bytes(backlog: &RawBacklog) -> [u8; BACKLOG] {
     let mut bytes = [0; BACKLOG];
     put!(bytes, backlog as RawBacklog: size of port queue packets instance_packets bytes instance_bytes);
     bytes

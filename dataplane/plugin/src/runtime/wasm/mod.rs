@@ -26,7 +26,7 @@ pub mod fuzzing;
 mod host;
 mod inspect;
 mod instance;
-mod layout;
+pub(in crate::runtime) mod layout;
 mod life;
 mod plugin;
 mod sandbox;

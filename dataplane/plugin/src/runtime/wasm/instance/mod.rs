@@ -170,7 +170,7 @@ impl Instance for WasmInstance {
         };
         self.asked = Some(message.name.clone());
         match self.process.begin(job) {
-            Progress::Suspended => None,
+            Progress::Suspended | Progress::Awaited => None,
             Progress::Done => self.take_reply(),
         }
     }

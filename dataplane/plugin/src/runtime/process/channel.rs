@@ -1,0 +1,105 @@
+//! Process's side of the memory that it shares with a worker: waits for requests, and writes answers.
+
+use std::time::{Duration, Instant};
+
+use super::bell;
+use super::kinds::{answer, request};
+use super::layout::{ANSWER_LANE, DESCRIPTION, Layout, REQUEST_LANE};
+use super::region::Region;
+use super::ring::{Broken, Reader, Record, Writer};
+
+/// Time without a request after which the process sleeps. A wake-up takes about as long.
+const PATIENCE: Duration = Duration::from_micros(50);
+/// Number of looks at the ring between two looks at the clock.
+const LOOKS: usize = 64;
+
+/// Request of the worker.
+pub(super) struct Request {
+    pub kind: u32,
+    pub first: u64,
+    pub second: u64,
+    pub bytes: Vec<u8>,
+}
+
+/// Process's side of the shared memory.
+pub(super) struct Channel {
+    region: Region,
+    layout: Layout,
+    requests: Reader,
+    answers: Writer,
+}
+
+impl Channel {
+    pub fn new(region: Region, layout: Layout) -> Self {
+        Self { region, layout, requests: Reader::new(REQUEST_LANE), answers: Writer::new(ANSWER_LANE) }
+    }
+
+    /// Waits for the next request: polls for a short time, then sleeps.
+    pub fn request(&mut self) -> Result<Request, Broken> {
+        let Self { region, requests, .. } = self;
+        let words = region.words();
+        loop {
+            let begun = Instant::now();
+            while begun.elapsed() < PATIENCE {
+                for _ in 0..LOOKS {
+                    if let Some(Record { kind, first, second, bytes }) = requests.read(words)? {
+                        return Ok(Request { kind, first, second, bytes: bytes.to_vec() });
+                    }
+                    std::hint::spin_loop();
+                }
+            }
+            bell::sleep(region.bell(), || !requests.is_empty(words));
+        }
+    }
+
+    /// Writes an answer, and waits until it is in the ring as a whole.
+    pub fn answer(&mut self, kind: u32, first: u64, second: u64, bytes: &[u8]) -> Result<(), Broken> {
+        let words = self.region.words();
+        self.answers.write(words, Record { kind, first, second, bytes })?;
+        while !self.answers.flush(words)? {
+            std::thread::yield_now();
+        }
+        Ok(())
+    }
+
+    /// Calls a host function, and waits for its result. Writes the data that the function returns to `to`.
+    /// Returns `None` if the exchange is broken.
+    pub fn call(&mut self, kind: u32, first: u64, second: u64, bytes: &[u8], to: &mut [u8]) -> Option<i32> {
+        self.answer(kind, first, second, bytes).ok()?;
+        let result = self.request().ok().filter(|record| record.kind == request::RESULT)?;
+        to.iter_mut().zip(&result.bytes).for_each(|(place, byte)| *place = *byte);
+        Some(result.first as u32 as i32)
+    }
+
+    /// Ends the current request. `code` is the number that the plugin's function returned; `None` if the
+    /// plugin lacks the function.
+    pub fn done(&mut self, code: Option<i32>, bits: u64) -> Result<(), Broken> {
+        let missing = if code.is_none() { answer::done::MISSING } else { 0 };
+        self.answer(answer::DONE, u64::from(code.unwrap_or(0) as u32), bits | missing, &[])
+    }
+
+    /// Turns the places of windows and flow states in the descriptions of `count` packets into addresses.
+    /// Returns the address of the first description.
+    pub fn packets(&mut self, count: usize) -> u64 {
+        use std::sync::atomic::Ordering::Relaxed;
+        let (words, base) = (self.region.words(), self.region.address());
+        let first = self.layout.description(0);
+        let descriptions = words.get(first..).unwrap_or_default().chunks(DESCRIPTION);
+        for description in descriptions.take(count) {
+            let [_, window, _, _, state, ..] = description else { continue };
+            window.store(window.load(Relaxed) + base, Relaxed);
+            if state.load(Relaxed) != 0 {
+                state.store(state.load(Relaxed) + base, Relaxed);
+            }
+        }
+        base + first as u64 * 8
+    }
+
+    /// Returns the address of the service state; 0 if the plugin declares none.
+    pub fn service(&self) -> u64 {
+        match self.layout.service {
+            0 => 0,
+            _ => self.region.address() + self.layout.service() as u64 * 8,
+        }
+    }
+}
