@@ -55,6 +55,32 @@ const SERVING: &[libc::c_long] = &[
     libc::SYS_writev,
 ];
 
+/// Further system calls for loading shared objects: reading files, and installing the filter that follows.
+const LOADING: &[libc::c_long] = &[
+    #[cfg(target_arch = "x86_64")]
+    libc::SYS_access,
+    #[cfg(target_arch = "x86_64")]
+    libc::SYS_open,
+    #[cfg(target_arch = "x86_64")]
+    libc::SYS_readlink,
+    #[cfg(target_arch = "x86_64")]
+    libc::SYS_stat,
+    libc::SYS_faccessat,
+    libc::SYS_fcntl,
+    libc::SYS_fstat,
+    libc::SYS_getcwd,
+    libc::SYS_lseek,
+    libc::SYS_memfd_create,
+    libc::SYS_newfstatat,
+    libc::SYS_openat,
+    libc::SYS_prctl,
+    libc::SYS_pread64,
+    libc::SYS_prlimit64,
+    libc::SYS_readlinkat,
+    libc::SYS_seccomp,
+    libc::SYS_statx,
+];
+
 /// Builds the seccomp filter of `calls`, and installs it with `apply`.
 pub(crate) fn install(
     filter: Result<BpfProgram, BackendError>,
@@ -64,18 +90,22 @@ pub(crate) fn install(
     apply(&filter).map_err(ConfineError::of("install the seccomp filter"))
 }
 
-/// Set of allowed system calls; all others fail with `EPERM`. Even allowed calls can't make memory
-/// executable, or send signals to another process.
+/// Set of allowed system calls; all others fail with `EPERM`. Even allowed calls can't send signals to another
+/// process, or make memory executable, except for loading.
 #[derive(Clone, Copy, Debug)]
 pub struct Calls {
     allowed: [&'static [libc::c_long]; 2],
+    /// Whether the calls may make memory executable.
+    executable: bool,
 }
 
 impl Calls {
     /// System calls for computing.
-    pub const COMPUTING: Self = Self { allowed: [COMPUTING, &[]] };
+    pub const COMPUTING: Self = Self { allowed: [COMPUTING, &[]], executable: false };
     /// System calls for serving clients on open sockets.
-    pub const SERVING: Self = Self { allowed: [COMPUTING, SERVING] };
+    pub const SERVING: Self = Self { allowed: [COMPUTING, SERVING], executable: false };
+    /// System calls for computing, and for loading shared objects.
+    pub const LOADING: Self = Self { allowed: [COMPUTING, LOADING], executable: true };
 
     /// Restricts the calling thread, and the threads that it starts, to these calls.
     ///
@@ -100,7 +130,8 @@ impl Calls {
         let none = SeccompCmpOp::MaskedEq(libc::PROT_EXEC as u64);
         let data_only = SeccompCondition::new(2, SeccompCmpArgLen::Dword, none, 0)?;
         for call in [libc::SYS_mmap, libc::SYS_mprotect] {
-            rules.insert(call, vec![SeccompRule::new(vec![data_only.clone()])?]);
+            let limited = vec![SeccompRule::new(vec![data_only.clone()])?];
+            rules.insert(call, if self.executable { Vec::new() } else { limited });
         }
         // Allow signals to this process itself, because `abort` sends one.
         let own = u64::from(std::process::id());

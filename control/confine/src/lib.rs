@@ -24,3 +24,4 @@ pub use error::ConfineError;
 pub use look::{Confinement, look};
 pub use privileges::Privileges;
 pub use thread::confine_thread;
+pub use writable::write_no_files;

@@ -23,6 +23,9 @@ const FILES: [Capability; 8] = [
 /// Capability for packet memory that is shared with the kernel: locked memory.
 const MEMORY: [Capability; 1] = [Capability::CAP_IPC_LOCK];
 
+/// Capability to create namespaces. [`Refused`] keeps it from all other uses that reach beyond the process.
+const NAMESPACES: [Capability; 1] = [Capability::CAP_SYS_ADMIN];
+
 /// Step that errors of [`Privileges::apart`] name.
 const APART: &str = "start a thread with reduced privileges";
 
@@ -34,6 +37,8 @@ pub enum Privileges {
     Files,
     /// The privileges of `Files`, and the start of programs.
     Programs,
+    /// The privileges of `Programs`, and new namespaces for the programs, which leave them with `unshare`.
+    Namespaces,
     /// Packet memory that is shared with the kernel, eBPF maps and programs, and open files and sockets. The
     /// thread opens no file for writing, and changes no name, owner or permission of a file. It creates no
     /// socket, and reaches no other process by a signal, a message or a connection.
@@ -64,13 +69,20 @@ impl Privileges {
         prctl::set_no_new_privs().map_err(ConfineError::of("set no_new_privs"))?;
         let writable = if self == Self::Memory { Writable::Nothing } else { Writable::Files };
         writable.leave_to_thread()?;
-        let refused = Refused { may_start_programs: self == Self::Programs, is_worker: self == Self::Memory };
+        let refused = Refused {
+            may_start_programs: matches!(self, Self::Programs | Self::Namespaces),
+            may_create_namespaces: self == Self::Namespaces,
+            is_worker: self == Self::Memory,
+        };
         refused.refuse_to_thread()
     }
 
     fn allowed(self) -> CapsHashSet {
-        let kept: &[Capability] = if self == Self::Memory { &MEMORY } else { &FILES };
-        kept.iter().copied().collect()
+        match self {
+            Self::Files | Self::Programs => FILES.into_iter().collect(),
+            Self::Namespaces => FILES.into_iter().chain(NAMESPACES).collect(),
+            Self::Memory => MEMORY.into_iter().collect(),
+        }
     }
 
     /// Runs `work` on a new thread that has only these privileges. Threads that `work` starts have no further

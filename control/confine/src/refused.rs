@@ -85,6 +85,8 @@ const X32: u32 = 0x4000_0000;
 pub(crate) struct Refused {
     /// Whether the thread may start programs.
     pub may_start_programs: bool,
+    /// Whether the programs may create namespaces.
+    pub may_create_namespaces: bool,
     /// Whether the thread is a worker. A worker may use open eBPF maps and programs, and is refused the calls
     /// of [`worker_calls`].
     pub is_worker: bool,
@@ -104,6 +106,9 @@ impl Refused {
         let programs = if self.may_start_programs { &[] } else { PROGRAMS };
         let refused = SYSTEM.iter().chain(programs);
         let mut rules: BTreeMap<i64, Vec<SeccompRule>> = refused.map(|call| (*call, Vec::new())).collect();
+        if self.may_create_namespaces {
+            rules.remove(&libc::SYS_unshare);
+        }
         rules.insert(libc::SYS_bpf, Vec::new());
         let mut clones = NAMESPACES.map(new_namespace).into_iter().collect::<Result<Vec<_>, _>>()?;
         if self.is_worker {

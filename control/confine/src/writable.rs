@@ -50,6 +50,15 @@ impl Writable {
     }
 }
 
+/// Keeps the calling thread, and the threads that it starts, from opening files for writing (Landlock). On a
+/// kernel without Landlock, this has no effect.
+///
+/// # Errors
+/// The kernel refuses.
+pub fn write_no_files() -> Result<(), ConfineError> {
+    Writable::Nothing.leave_to_thread()
+}
+
 /// Adds a rule that allows accesses below a path; a missing path needs no rule.
 fn allow(
     rules: landlock::RulesetCreated,

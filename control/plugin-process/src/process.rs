@@ -1,0 +1,118 @@
+//! Plugin process, as the keeper sees it: start, last words and end.
+
+use std::io::{self, Read};
+use std::os::fd::{AsFd, BorrowedFd};
+use std::os::unix::process::ExitStatusExt;
+use std::process::{Child, ChildStderr, Command, ExitStatus, Stdio};
+use std::sync::Arc;
+
+use millrace_plugin::process::{Link, ProcessPlugin, Tie};
+use nix::sys::signal::Signal;
+
+use crate::keeper::ChildCommand;
+
+/// Maximum number of bytes kept from the standard error of a process. The rest stays in the pipe, so a process
+/// that writes on waits.
+const MOST_SAID: usize = 2048;
+
+/// Running plugin process. Dropping this kills the process, and waits for its end.
+#[derive(Debug)]
+pub(crate) struct Process {
+    /// Number of the process in its seat.
+    pub number: u64,
+    child: Child,
+    stderr: Option<ChildStderr>,
+    said: Vec<u8>,
+    pub tie: Arc<Tie>,
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        self.kill();
+    }
+}
+
+impl Process {
+    /// Starts a process for a plugin. `user` determines the user of the process. Runs no code of the daemon
+    /// between fork and exec, so that the kernel doesn't copy the page tables of the daemon.
+    pub fn start(
+        command: &ChildCommand,
+        plugin: &ProcessPlugin,
+        number: u64,
+        user: u32,
+    ) -> io::Result<(Self, Link)> {
+        let (link, memory) = Link::new(plugin)?;
+        let mut program = Command::new(&command.program);
+        program.args(&command.arguments).arg(user.to_string()).env_clear();
+        program.stdin(plugin.object().try_clone_to_owned()?).stdout(memory).stderr(Stdio::piped());
+        let mut child = program.spawn()?;
+        let stderr = child.stderr.take();
+        Ok((Self { number, child, stderr, said: Vec::new(), tie: link.tie() }, link))
+    }
+
+    /// Returns the file that is readable when the process writes an error or ends. `None` if the process has
+    /// written enough; the end is noticed nevertheless.
+    pub fn file(&self) -> Option<BorrowedFd<'_>> {
+        self.stderr.as_ref().map(AsFd::as_fd)
+    }
+
+    /// Whether the process may still write errors.
+    pub fn is_heard(&self) -> bool {
+        self.said.len() < MOST_SAID
+    }
+
+    /// Reads once from the standard error. Returns whether the process has closed it, as its end does.
+    pub fn listen(&mut self) -> bool {
+        let Some(stderr) = &mut self.stderr else { return true };
+        let mut piece = [0; 512];
+        match stderr.read(&mut piece) {
+            Ok(0) => true,
+            Ok(count) => {
+                self.said.extend(piece.iter().take(count));
+                false
+            }
+            Err(error) => error.kind() != io::ErrorKind::Interrupted,
+        }
+    }
+
+    /// Kills the process if it still runs, and reports its end.
+    pub fn end(&mut self) {
+        let status = self.kill();
+        self.tie.end(described(status, &self.said));
+    }
+
+    fn kill(&mut self) -> Option<ExitStatus> {
+        // An error means that the process has ended already. A daemon without CAP_KILL may not kill a process
+        // of another user; it has no such process.
+        let _ = self.child.kill();
+        self.child.wait().ok()
+    }
+}
+
+/// Describes the end of a process, on one line.
+fn described(status: Option<ExitStatus>, said: &[u8]) -> String {
+    let how = match status.map(|status| (status.code(), status.signal())) {
+        Some((Some(code), _)) => format!("its process exited with code {code}"),
+        Some((_, Some(number))) => match Signal::try_from(number) {
+            Ok(signal) => format!("its process was killed by signal {number} ({signal})"),
+            Err(_) => format!("its process was killed by signal {number}"),
+        },
+        _ => "its process ended".to_owned(),
+    };
+    let text = String::from_utf8_lossy(said);
+    let words = text.split(|c: char| c.is_whitespace() || c.is_control()).filter(|word| !word.is_empty());
+    let said = words.collect::<Vec<_>>().join(" ");
+    if said.is_empty() { how } else { format!("{how}: {said}") }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn end_is_described_on_one_line() {
+        let end = |raw, said: &str| described(Some(ExitStatus::from_raw(raw)), said.as_bytes());
+        assert_eq!(end(libc::SIGSEGV, ""), "its process was killed by signal 11 (SIGSEGV)");
+        assert_eq!(end(7 << 8, " oh\n\x1b[31mno\n"), "its process exited with code 7: oh [31mno");
+    }
+}

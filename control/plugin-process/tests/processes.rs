@@ -1,0 +1,183 @@
+//! Tests of the keeper with confined processes of a plugin in C.
+
+use std::path::Path;
+use std::process::Command;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::{Duration, Instant as Clock};
+
+use millrace_packet::{FlowKey, Packet, Pool};
+use millrace_plugin::process::ProcessPlugin;
+use millrace_plugin_abi::{Fault, Instance, Instant, Message, Packets, Plugin, Progress, Verdict};
+use millrace_plugin_process::{ChildCommand, ProcessKeeper};
+use millrace_testkit::ground::skip;
+use millrace_units::PortId;
+use serde_json::{Map, Value, json};
+
+/// Plugin whose packets with a first byte of 1 crash it, of 2 hang it, and of 3 make it tamper with its
+/// memory. On the message `try`, it tries forbidden system calls, and replies with the numbers of those that
+/// succeed.
+const CODE: &str = r##"
+#define _GNU_SOURCE
+#include "millrace.h"
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+MILLRACE_PLUGIN("{\"abi\":1,\"name\":\"test\",\"version\":\"1.0.0\",\"summary\":\"For tests.\",\"positions\":[\"early\"],\"messages\":{\"try\":\"forbidden calls\"}}");
+static char early[200];
+__attribute__((constructor)) static void at_start(void) {
+    int written = open("/tmp/millrace-process-test", O_CREAT | O_WRONLY, 0600);
+    snprintf(early, sizeof early, "%d %d %d", written >= 0, socket(AF_INET, SOCK_DGRAM, 0) >= 0, syscall(SYS_fork) >= 0);
+}
+int32_t millrace_init(const uint8_t *settings, size_t bytes) { (void)settings; (void)bytes; return 0; }
+void millrace_packets(struct millrace_call *call) {
+    for (uint32_t i = 0; i < call->count; i++) {
+        struct millrace_packet *packet = millrace_packet(call, i);
+        switch (((uint8_t *)packet->window)[0]) {
+        case 1: __builtin_trap();
+        case 2: for (;;) __asm__ volatile("");
+        case 3: memset((char *)((uint64_t)packet & ~0xfffULL) - 0xc000, 0xee, 0x1000); break;
+        }
+    }
+}
+int32_t millrace_control(const char *name, size_t name_bytes, const uint8_t *arguments, size_t bytes) {
+    (void)name, (void)name_bytes, (void)arguments, (void)bytes;
+    char reply[400];
+    int n = snprintf(reply, sizeof reply, "{\"early\":\"%s\",\"user\":%d,\"worked\":\"%d%d%d%d%d%d%d\"}", early, (int)getuid(),
+        open("/etc/passwd", O_RDONLY) >= 0, socket(AF_UNIX, SOCK_STREAM, 0) >= 0, syscall(SYS_fork) >= 0,
+        kill(getppid(), 0) == 0, syscall(SYS_clone, 0x100 | 0x10000 | 0x800, 0, 0, 0, 0) >= 0,
+        mmap(0, 4096, PROT_READ | PROT_EXEC, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0) != MAP_FAILED, setuid(0) == 0);
+    return millrace_reply(reply, n);
+}
+"##;
+
+fn plugin() -> Option<ProcessPlugin> {
+    static NEXT: AtomicU32 = AtomicU32::new(0);
+    let number = NEXT.fetch_add(1, Ordering::Relaxed);
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR"));
+    let source = folder.join(format!("process-{}-{number}.c", std::process::id()));
+    let built = source.with_extension("so");
+    std::fs::write(&source, CODE).unwrap();
+    let mut command = Command::new("cc");
+    command.args(["-std=gnu11", "-O1", "-shared", "-fPIC", "-w", "-I", "../../sdk/c", "-o"]);
+    let Ok(output) = command.arg(&built).arg(&source).output() else {
+        skip("there is no cc");
+        return None;
+    };
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let bytes = std::fs::read(&built).unwrap();
+    std::fs::remove_file(source).unwrap();
+    std::fs::remove_file(built).unwrap();
+    let child = ChildCommand {
+        program: env!("CARGO_BIN_EXE_plugin-process-child").into(),
+        arguments: Vec::new(),
+    };
+    Some(ProcessPlugin::new(&bytes, Arc::new(ProcessKeeper::start(child).unwrap())).unwrap())
+}
+
+/// Instance with a call of one packet.
+struct Bench {
+    instance: Box<dyn Instance>,
+    pool: Pool,
+}
+
+impl Bench {
+    fn new(plugin: &ProcessPlugin) -> Self {
+        let instance = plugin.create(&Map::new()).map_err(|error| error.to_string()).unwrap();
+        Self { instance, pool: Pool::new(64).unwrap() }
+    }
+
+    /// Sends a packet with this first byte. Aborts the call after `most`.
+    fn send(&mut self, first: u8, most: Duration) -> (Verdict, Option<Fault>) {
+        let mut packets: [Packet; 1] = [self.pool.packet_from(&[first; 60]).unwrap()];
+        let key = FlowKey::v4([10, 0, 0, 1].into(), [10, 0, 0, 2].into(), 17, (1, 2), PortId(0));
+        let mut verdicts = [Verdict::Pass];
+        let keys = [key];
+        let mut call = Packets::new(&mut packets, &keys, &[0], &mut verdicts);
+        let (begun, mut progress) = (Clock::now(), self.instance.process(&mut call, Instant::ZERO));
+        while progress != Progress::Done {
+            if begun.elapsed() > most {
+                self.instance.abort();
+                return (Verdict::Fault, self.instance.take_fault());
+            }
+            progress = self.instance.resume(&mut call, Instant::ZERO);
+        }
+        (verdicts[0], self.instance.take_fault())
+    }
+
+    fn ask(&mut self) -> Value {
+        let message = Message { name: "try".to_owned(), arguments: Map::new() };
+        self.instance.control(&message).unwrap()
+    }
+}
+
+const PATIENCE: Duration = Duration::from_secs(5);
+
+#[test]
+fn process_can_only_compute() {
+    let Some(plugin) = plugin() else { return };
+    let (mut one, mut other) = (Bench::new(&plugin), Bench::new(&plugin));
+    let (seen, seen_too) = (one.ask(), other.ask());
+    assert_eq!((&seen["worked"], &seen["early"]), (&json!("0000000"), &json!("0 0 0")), "{seen}");
+    if nix::unistd::geteuid().is_root() {
+        assert!(seen["user"] != 0 && seen["user"] != seen_too["user"], "{seen} {seen_too}");
+    }
+    assert_eq!(one.send(0, PATIENCE), (Verdict::Pass, None));
+}
+
+#[test]
+fn crash_hang_and_lie_end_the_process_and_the_next_one_is_ready_soon() {
+    let Some(plugin) = plugin() else { return };
+    let (mut bench, mut bystander) = (Bench::new(&plugin), Bench::new(&plugin));
+    let mut restarts = Vec::new();
+    for (first, kind, most) in [
+        (1, "crash", PATIENCE),
+        (2, "overrun", Duration::from_millis(100)),
+        (3, "wrong_answer", PATIENCE),
+        (1, "crash", PATIENCE),
+        (1, "crash", PATIENCE),
+    ] {
+        let (verdict, fault) = bench.send(first, most);
+        let begun = Clock::now();
+        assert_eq!(verdict, Verdict::Fault);
+        let fault = fault.unwrap();
+        assert_eq!(fault.kind, kind, "{fault:?}");
+        bench.instance.restart().unwrap();
+        assert_eq!(bench.send(0, PATIENCE), (Verdict::Pass, None), "{kind}");
+        restarts.push((kind, begun.elapsed()));
+        assert_eq!(bystander.send(0, PATIENCE), (Verdict::Pass, None));
+    }
+    println!("restarts: {restarts:?}");
+    let mut times: Vec<_> = restarts.iter().map(|(_, time)| *time).collect();
+    times.sort();
+    assert!(times[2] < Duration::from_millis(50), "{restarts:?}");
+}
+
+#[test]
+fn processes_end_with_their_instances() {
+    let Some(plugin) = plugin() else { return };
+    let children = || {
+        let own = std::process::id();
+        let tasks = std::fs::read_dir(format!("/proc/{own}/task")).unwrap().flatten();
+        let list = |task: std::fs::DirEntry| std::fs::read_to_string(task.path().join("children"));
+        tasks.filter_map(|task| list(task).ok()).flat_map(|list| {
+            list.split_whitespace().map(str::to_owned).collect::<Vec<_>>()
+        })
+        .collect::<std::collections::HashSet<_>>()
+    };
+    let before = children();
+    let bench = Bench::new(&plugin);
+    let own: Vec<_> = children().difference(&before).cloned().collect();
+    assert!(!own.is_empty());
+    drop(bench);
+    let begun = Clock::now();
+    while own.iter().all(|pid| Path::new("/proc").join(pid).exists()) {
+        assert!(begun.elapsed() < PATIENCE);
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
