@@ -129,7 +129,7 @@ fn treat(plugin: &LoadedPlugin) -> Result<(), BenchError> {
     let (mut packets, mut verdicts) = ([packet], [Verdict::Pass]);
     let mut packets = Packets::new(&mut packets, &keys, &[0], &mut verdicts);
     let mut progress = instance.process(&mut packets, Instant::from_nanos(1));
-    while progress == Progress::Suspended {
+    while progress != Progress::Done {
         progress = instance.resume(&mut packets, Instant::from_nanos(2));
     }
     match verdicts {

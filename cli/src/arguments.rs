@@ -462,6 +462,12 @@ Most benchmarks need root.")]
         /// Order from the parent router process.
         order: Vec<String>,
     },
+    /// Run an instance of a shared object (internal).
+    #[command(hide = true)]
+    PluginProcess {
+        /// Order from the parent router process.
+        order: Vec<String>,
+    },
 }
 
 /// Arguments of `shell`.

@@ -73,7 +73,7 @@ impl Batch {
     fn call(&mut self, instance: &mut dyn Instance) {
         let mut packets = Packets::new(&mut self.packets, &self.keys, &self.members, &mut self.verdicts);
         let mut progress = instance.process(&mut packets, Instant::ZERO);
-        while progress == Progress::Suspended {
+        while progress != Progress::Done {
             progress = instance.resume(&mut packets, Instant::ZERO);
         }
     }

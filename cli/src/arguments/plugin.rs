@@ -129,6 +129,9 @@ A signature is read from FILE.minisig. Needs the role admin.")]
         /// Load a signed plugin although a newer version was loaded before.
         #[arg(long)]
         allow_downgrade: bool,
+        /// Runtime of a shared object: a process of its own (default), or in-process, with the whole router.
+        #[arg(long, value_name = "RUNTIME", value_parser = ["process", "in-process"])]
+        runtime: Option<String>,
     },
     /// Upgrade a plugin without packet loss.
     #[command(after_help = "\

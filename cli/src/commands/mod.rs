@@ -49,6 +49,7 @@ pub fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
         Command::Replay(replay) => replay::replay(&replay, json)?,
         Command::Bench(bench) => bench::bench(&bench, json)?,
         Command::CompilePlugin { order } => return Ok(compile_plugin(&order)),
+        Command::PluginProcess { order } => return Ok(plugin_process(&order)),
         Command::Lab(action) => return lab::lab(&action, json),
         Command::Show(asked) => return show_by_command(&asked, arguments.connection, json),
         Command::Plugin(plugin) => plugin::plugin(remote, &plugin, json)?,
@@ -96,6 +97,13 @@ fn show_by_command(asked: &Show, connection: Connection, json: bool) -> Result<E
     };
     let command = crate::arguments::command(words.into_iter())?;
     run(Arguments { connection, json, command })
+}
+
+/// Runs an instance of a shared object in confinement, for the router that started this process.
+fn plugin_process(order: &[String]) -> ExitCode {
+    let Err(error) = millrace_plugin_process::child::run(order);
+    eprintln!("{error}");
+    ExitCode::FAILURE
 }
 
 /// Compiles a plugin in confinement, for the router that started this process.

@@ -12,7 +12,7 @@ mod signals;
 use std::path::Path;
 
 use millrace_api::{Entrances, Listener, Remote};
-use millrace_config::{Config, Device, OnDeath, PollMode, PortKind};
+use millrace_config::{Config, Device, OnDeath, PollMode, PortKind, SharedObjects};
 use millrace_confine::Privileges;
 use millrace_controller::{Overrides, Router, StartOptions};
 use millrace_repository::StateLock;
@@ -41,6 +41,9 @@ pub fn run(arguments: &Run, socket: &Path, json: bool) -> Result<(), Failure> {
     let overrides = Overrides { state, ..overrides(arguments) };
     // The launcher starts programs for the confined threads, which may not start programs themselves.
     millrace_compiler::begin_launcher().map_err(Failure::new)?;
+    if config.plugins.shared_objects == SharedObjects::Allow && !arguments.dry_run {
+        millrace_plugin_process::ProcessKeeper::of_router().map_err(Failure::new)?;
+    }
     let runtime = files::runtime(|| Privileges::Files.leave_to_thread())?;
     if arguments.dry_run {
         memory::check_group(&config, &overrides)?;

@@ -33,8 +33,9 @@ pub use schema::scheduler::{
 };
 pub use schema::{
     Bind, Boot, Budget, Config, ControlPlane, CpuScheduler, Device, Filter, Forwarding, Gate, GateTable, Impair, Instance,
-    Neighbour, OnDeath, OnFault, Placeable, Placement, PlacementLevel, Plugin, Plugins, PollMode, Port,
-    PortKind, Principal, ReversePath, Route, RouteKind, Router, SharedObjects, Unsigned, Watchdog,
+    Neighbour, ObjectRuntime, OnDeath, OnFault, Placeable, Placement, PlacementLevel, Plugin, Plugins,
+    PollMode, Port, PortKind, Principal, ReversePath, Route, RouteKind, Router, SharedObjects, Unsigned,
+    Watchdog,
 };
 pub use values::action::{FilterAction, Policing, WayOut};
 pub use values::flow::one_flow;

@@ -212,10 +212,9 @@ fn load_plugin(
     plugin: &millrace_config::Plugin,
     loader: &Loader,
 ) -> Result<(), ControlError> {
-    let path = plugin.file.display().to_string();
-    let new = NewPlugin { path, allow_downgrade: plugin.allow_downgrade };
+    let new = NewPlugin::configured(plugin);
     let admit = |part, manifest: &Manifest, origin| admit_new(model, part, manifest, origin, &new);
-    let loaded = loader.load(&Admitted::of(model), &new.path, &admit)?;
+    let loaded = loader.load(&Admitted::of(model), &new, &admit)?;
     let (name, version) = (loaded.plugin.name(), loaded.plugin.version());
     enter(model, loaded, &new)?;
     log(&new.path, Ok((name, version)));

@@ -99,7 +99,7 @@ pub async fn start(mut config: Config, options: StartOptions) -> Result<Router, 
     }
     memory.damages().for_each(|damage| tracing::error!("{damage}"));
     check_shares(&config)?;
-    let loader = Loader::new(&config);
+    let loader = Loader::new(&config).with_processes();
     let mut model = Model::remembering(&config, memory, &loader)?;
     let ignores_policy = options.ignore_kernel_policy || config.router.ignore_kernel_policy;
     let mirrored = match model.ports.iter().any(PortPlan::is_kernel) {

@@ -4,7 +4,7 @@
 //!
 //! - It enters namespaces of its own: network, System V memory, mounts, host name. Its network has no device.
 //! - It closes all files except standard input, output and error. It leaves its working directory and its
-//!   user: root becomes a user that no other process has.
+//!   user: root becomes an unprivileged user of its own.
 //! - It gives up capabilities, and privileges that it could gain by starting a program. It can't write files.
 //! - It installs a seccomp filter that allows only the system calls for computing and for reading files.
 //!

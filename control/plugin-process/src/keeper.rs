@@ -6,6 +6,7 @@
 use std::ffi::OsString;
 use std::os::fd::AsFd;
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use millrace_confine::{ConfineError, Privileges};
@@ -103,11 +104,8 @@ impl Keeper for ProcessKeeper {
 
 /// Main function of the keeper.
 fn keep(inbox: &Inbox, command: &ChildCommand) {
-    let (mut all, mut started) = (Vec::<Kept>::new(), 0_u32);
-    let mut start = |kept: &mut Kept| {
-        started = started.wrapping_add(1);
-        kept.start(command, started);
-    };
+    let mut all = Vec::<Kept>::new();
+    let start = |kept: &mut Kept| kept.start(command, next_user());
     loop {
         let ready = wait(inbox, &all);
         for (kept, is_ready) in all.iter_mut().zip(ready) {
@@ -131,6 +129,13 @@ fn keep(inbox: &Inbox, command: &ChildCommand) {
             kept
         }));
     }
+}
+
+/// Returns the number of the user of the next process.
+fn next_user() -> u32 {
+    static STARTED: AtomicU32 = AtomicU32::new(0);
+    // Begin at different users in different routers.
+    std::process::id().wrapping_mul(256).wrapping_add(STARTED.fetch_add(1, Ordering::Relaxed))
 }
 
 /// Waits for an order, or for an event of a process. Returns a flag per instance.

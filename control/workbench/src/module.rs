@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use millrace_plugin::Manifest;
 use millrace_plugin::native::{DescribedPlugin, NativePlugin, is_object};
 use millrace_plugin::wasm::{LoadedPlugin, MOST_MODULE, Sandbox, SandboxSettings, WasmPlugin};
-use millrace_plugin_abi::Plugin;
+use millrace_plugin_abi::{Plugin, Runtime};
 
 use crate::WorkbenchError;
 
@@ -89,7 +89,8 @@ impl Module {
         if !is_object(&self.bytes) {
             return self.compile();
         }
-        let described = DescribedPlugin::new(&self.bytes).map_err(|error| self.refused(error.to_string()))?;
+        let described = DescribedPlugin::new(&self.bytes, Runtime::Trusted)
+            .map_err(|error| self.refused(error.to_string()))?;
         Ok(Compiled { code: Code::Described(Box::new(described)), took: Duration::ZERO })
     }
 

@@ -122,7 +122,7 @@ impl Call {
         self.numbers = self.keys.iter().map(|key| flows.number(*key)).collect();
         match instance.process(&mut self.lend(flows), now) {
             Progress::Done => (0, instance.take_fault()),
-            Progress::Suspended => self.go_on(instance, flows, now),
+            Progress::Suspended | Progress::Awaited => self.go_on(instance, flows, now),
         }
     }
 
@@ -137,7 +137,7 @@ impl Call {
         // unsuitable, since this process may wait for the processor.
         let most = CallLimits::default().slices(self.packets.len(), Limits::default().slice);
         let mut slices = 1;
-        while instance.resume(&mut self.lend(flows), now) == Progress::Suspended {
+        while instance.resume(&mut self.lend(flows), now) != Progress::Done {
             slices += 1;
             if slices > most {
                 instance.abort();

@@ -216,7 +216,9 @@ impl Bench {
         let fault = match self.instance.periodic(now) {
             Progress::Done => self.instance.take_fault(),
             // Resume the periodic call. It has no packets, so the empty `Call` stands for it.
-            Progress::Suspended => Call::default().go_on(&mut *self.instance, &mut self.flows, now).1,
+            Progress::Suspended | Progress::Awaited => {
+                Call::default().go_on(&mut *self.instance, &mut self.flows, now).1
+            }
         };
         self.after(fault, first)
     }

@@ -44,7 +44,7 @@ impl Runtime {
             Self::BuiltIn => "built in",
             Self::Contained => "sandboxed: a WebAssembly module",
             Self::Trusted => "trusted: a shared object, not sandboxed",
-            Self::Process => "process: a shared object in a process of its own",
+            Self::Process => "confined: a shared object in a process of its own",
         }
     }
 }

@@ -42,9 +42,12 @@ pub fn plugin(
         PluginAction::Bench { file, settings } => workbench::bench(file, settings, json)?,
         PluginAction::Keygen { out } => keygen(out, json)?,
         PluginAction::Sign { file, key } => sign(file, key, json)?,
-        PluginAction::Load { file, allow_downgrade } => {
+        PluginAction::Load { file, allow_downgrade, runtime } => {
             let client = remote()?;
-            let body = json!({"file": at_router(&client, file)?, "allow_downgrade": allow_downgrade});
+            let mut body = json!({"file": at_router(&client, file)?, "allow_downgrade": allow_downgrade});
+            if let Some(runtime) = runtime {
+                body["runtime"] = json!(runtime);
+            }
             let value = client.send(Method::POST, "/plugins", Some(&body))?;
             let [name, version, signature, runtime] =
                 ["name", "version", "signature", "runtime"].map(|key| plain(&value[key]));

@@ -7,7 +7,9 @@ use serde_json::{Map, Value};
 
 use super::nodes::{Nodes, default_leaf};
 use crate::schema::scheduler::{FlowQueue, Scheduler, SchedulerNode};
-use crate::schema::{Bind, Filter, Gate, Neighbour, OnFault, Placement, Plugin, Principal, Route, RouteKind};
+use crate::schema::{
+    Bind, Filter, Gate, Neighbour, ObjectRuntime, OnFault, Placement, Plugin, Principal, Route, RouteKind,
+};
 
 /// Quotes a word for a shell.
 pub(crate) fn quoted(word: &impl Display) -> String {
@@ -39,7 +41,11 @@ pub(crate) fn setting(key: &str, value: &Value) -> String {
 
 pub(crate) fn add_plugin(plugin: &Plugin) -> String {
     let downgrade = if plugin.allow_downgrade { " --allow-downgrade" } else { "" };
-    format!("plugin load {}{downgrade}", quoted(&plugin.file.display()))
+    let runtime = match plugin.runtime {
+        ObjectRuntime::Process => "",
+        ObjectRuntime::InProcess => " --runtime in-process",
+    };
+    format!("plugin load {}{downgrade}{runtime}", quoted(&plugin.file.display()))
 }
 
 pub(crate) fn add_gate(gate: &Gate) -> String {

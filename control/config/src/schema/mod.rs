@@ -20,7 +20,9 @@ use api::Api;
 
 pub use control_plane::ControlPlane;
 pub use gate::{Filter, Gate, GateTable, Placeable, Placement, PlacementLevel};
-pub use plugins::{Bind, Budget, Instance, OnFault, Plugin, Plugins, SharedObjects, Unsigned, Watchdog};
+pub use plugins::{
+    Bind, Budget, Instance, ObjectRuntime, OnFault, Plugin, Plugins, SharedObjects, Unsigned, Watchdog,
+};
 pub use port::{Device, Impair, Port, PortKind, ReversePath};
 pub use principal::Principal;
 pub use route::{Neighbour, Route, RouteKind};

@@ -19,6 +19,20 @@ pub struct Plugin {
     /// Whether to load a signed plugin even if a newer version was loaded before. Default `false`.
     #[serde(default, skip_serializing_if = "is_default")]
     pub allow_downgrade: bool,
+    /// Runtime of a shared object. A WebAssembly module always runs in its sandbox. Default `process`.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub runtime: ObjectRuntime,
+}
+
+/// Runtime of a plugin that is a shared object.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum ObjectRuntime {
+    /// Each instance runs in a confined process of its own.
+    #[default]
+    Process,
+    /// The instances run at the workers of the router, and can access the whole router.
+    InProcess,
 }
 
 /// Settings that apply to all plugin files.
@@ -36,7 +50,8 @@ pub struct Plugins {
     /// else `millrace/plugins` in the user's cache directory.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cache: Option<PathBuf>,
-    /// Whether to load shared objects as plugins. Their code has full access to the router.
+    /// Whether to load shared objects as plugins. In the runtime `in-process`, their code has full access to
+    /// the router.
     pub shared_objects: SharedObjects,
     /// Number of consecutive calls of a sandboxed function that must end within their slice before the
     /// function runs on the worker's stack. Calls on that stack can't be suspended. 0: never. Default 1,024.

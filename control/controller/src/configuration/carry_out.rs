@@ -145,8 +145,7 @@ impl Transaction {
     async fn make_one(&self, change: &Change) -> Result<(), ControlError> {
         match change {
             Change::AddPlugin(plugin) => {
-                let path = plugin.file.display().to_string();
-                let new = NewPlugin { path, allow_downgrade: plugin.allow_downgrade };
+                let new = NewPlugin::configured(plugin);
                 let loaded = self.0.read_plugin(&new, None).await;
                 let entered = loaded.and_then(|loaded| enter_plugin(&mut self.0.lock().model, loaded, &new));
                 report_loaded(self.0.events(), &new, &entered);

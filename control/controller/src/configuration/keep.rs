@@ -138,7 +138,7 @@ impl Kept {
     /// Refuses a text that permits more at the next start than the running configuration. The comparison is
     /// made without the command-line overrides, which may hide the text's `[api]`, state paths and
     /// `on-death`. An added `allow-downgrade` is refused too, because a plugin that is loaded already doesn't
-    /// need it.
+    /// need it. So is another `runtime`.
     pub(crate) fn unless_privileged(&self, running: &Config, order: &Keep) -> Result<(), ControlError> {
         let Some(text) = &order.text else { return Ok(()) };
         let origin = order.origin.as_deref().unwrap_or("configuration");
@@ -155,7 +155,10 @@ impl Kept {
             Err(ControlError::Forbidden(Role::Admin, problem))
         };
         if let Some(plugin) = submitted.plugin.iter().find(|plugin| !plain.plugin.contains(plugin)) {
-            return refused(&format!("allow-downgrade of plugin {}", plugin.file.display()));
+            let mut known = plain.plugin.iter().filter(|known| known.file == plugin.file);
+            let has_runtime = known.any(|known| known.runtime == plugin.runtime);
+            let key = if has_runtime { "allow-downgrade" } else { "runtime" };
+            return refused(&format!("{key} of plugin {}", plugin.file.display()));
         }
         match plain.difference(&submitted).restart.first() {
             None => Ok(()),

@@ -97,7 +97,13 @@ async fn upgrade_to_file(
     upgrade: &Upgrade,
 ) -> Result<UpgradeView, ControlError> {
     let before = router.to_change()?.model.plugins.plugin_named(name)?;
-    let new = NewPlugin { path: upgrade.path.clone(), allow_downgrade: upgrade.allow_downgrade };
+    let runtime = {
+        let inner = router.lock();
+        let file = inner.model.files.iter().find(|(known, _)| *known == name);
+        file.map(|(_, file)| file.runtime).unwrap_or_default()
+    };
+    let (path, allow_downgrade) = (upgrade.path.clone(), upgrade.allow_downgrade);
+    let new = NewPlugin { path, allow_downgrade, runtime };
     let loaded = router.read_plugin(&new, Some(name)).await?;
     let admission = admit(&router.lock().model, &loaded, &new)?;
     let plugin = loaded.plugin;

@@ -7,11 +7,13 @@ use std::path::Path;
 use std::sync::Arc;
 
 use millrace_compiler::{CompileError, Compiler};
-use millrace_config::SharedObjects;
-use millrace_plugin::native::{self, DescribedPlugin, NativePlugin, is_object};
+use millrace_config::{ObjectRuntime, SharedObjects};
+use millrace_plugin::native::{self, DescribedPlugin, NativePlugin, ObjectError, is_object};
+use millrace_plugin::process::ProcessPlugin;
 use millrace_plugin::wasm::{self, LoadedPlugin, MOST_MODULE, WasmPlugin};
 use millrace_plugin::{Manifest, WithCompanion};
-use millrace_plugin_abi::Plugin;
+use millrace_plugin_abi::{Plugin, Runtime};
+use millrace_plugin_process::ProcessKeeper;
 use millrace_repository::{
     Admission, MOST_SIGNATURE, Memory, Origin, Remembered, Repository, Trust, Unsigned, signature_path,
 };
@@ -23,7 +25,7 @@ use crate::model::Model;
 use crate::view::PluginView;
 use crate::{ControlError, NewPlugin};
 
-const REFUSED: &str = "it is a shared object, which is trusted with the whole router, and the configuration refuses shared objects: \
+const REFUSED: &str = "it is a shared object, which runs without a sandbox, and the configuration refuses shared objects: \
     set `shared-objects = \"allow\"` in [plugins], or build the plugin as WebAssembly (`--runtime wasm`)";
 
 /// Creates the repository with the configured trusted keys and the stored versions, and without loaded
@@ -68,16 +70,26 @@ pub(crate) struct Admissions {
 pub(crate) struct Admitted {
     pub trust: Arc<Trust>,
     pub shared_objects: SharedObjects,
-    /// Whether loaded plugins will run. In a plan they don't, so only the manifest of a shared object is
-    /// read.
-    pub runs: bool,
+    /// Treatment of shared objects that are loaded.
+    pub objects: Objects,
+}
+
+/// Treatment of shared objects that are loaded.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Objects {
+    /// They run in the runtime of their configuration.
+    Run,
+    /// They run in this process, whatever their configuration.
+    RunHere,
+    /// They don't run, as in a plan. Only the manifest is read.
+    Describe,
 }
 
 impl Admitted {
     /// Returns the policy of a router.
     pub fn of(model: &Model) -> Self {
         let shared_objects = model.fixed.plugins.shared_objects;
-        Self { trust: model.repository.trust(), shared_objects, runs: true }
+        Self { trust: model.repository.trust(), shared_objects, objects: Objects::Run }
     }
 }
 
@@ -110,7 +122,7 @@ pub(crate) type Admit<'a> = &'a dyn Fn(Part, &Manifest, Origin) -> Result<(), Co
 pub(crate) fn load(
     compiler: &Compiler,
     admitted: &Admitted,
-    path: &str,
+    new: &NewPlugin,
     admit: Admit<'_>,
     upgraded: impl FnOnce(&WasmPlugin, Result<(), CompileError>) + Send + 'static,
 ) -> Result<Loaded, ControlError> {
@@ -119,7 +131,7 @@ pub(crate) fn load(
         tracing::info!("plugin {}: {} code, {}", loaded.plugin.name(), loaded.plugin.tier(), loaded.source);
         Ok(loaded.plugin)
     };
-    load_by(admitted, path, admit, compile, |module| {
+    load_by(admitted, new, admit, compile, |module| {
         // A running companion keeps its code when the optimised code is ready. Only companions created later
         // use the optimised code.
         let loaded = compiler.load(module, |_, _| ()).map_err(|error| error.to_string())?;
@@ -150,11 +162,12 @@ fn module_manifest(module: &[u8]) -> Result<Manifest, String> {
 /// because loading runs the constructors of a shared object.
 fn load_by(
     admitted: &Admitted,
-    path: &str,
+    new: &NewPlugin,
     admit: Admit<'_>,
     compile: impl FnOnce(&[u8]) -> Result<WasmPlugin, String>,
     compile_companion: impl FnOnce(&[u8]) -> Result<WasmPlugin, String>,
 ) -> Result<Loaded, ControlError> {
+    let (path, runtime) = (&*new.path, new.runtime);
     let refused = |problem: String| ControlError::invalid(format!("plugin {path}: {problem}"));
     let file = PluginFile::read(Path::new(path)).map_err(refused)?;
     let own_manifest = |module: &[u8]| match is_object(module) {
@@ -165,7 +178,7 @@ fn load_by(
     let examined = file.examine(admitted, own_manifest).map_err(refused)?;
     admit(Part::Worker, &examined.manifest, examined.origin)?;
     let Some(name) = examined.manifest.host_companion.clone() else {
-        return file.load(admitted, examined.origin, compile).map_err(refused);
+        return file.load(admitted, runtime, examined.origin, compile).map_err(refused);
     };
     let companion_refused = |problem| refused(format!("its host companion {name}: {problem}"));
     let companion = examine_companion(admitted, &Path::new(path).with_file_name(&name));
@@ -173,7 +186,7 @@ fn load_by(
     admit(Part::Companion, &companion.manifest, companion.origin)?;
     let compiled =
         compile_companion(&companion_file.module).and_then(LoadedPlugin::new).map_err(companion_refused)?;
-    let loaded = file.load(admitted, examined.origin, compile).map_err(refused)?;
+    let loaded = file.load(admitted, runtime, examined.origin, compile).map_err(refused)?;
     let plugin =
         Arc::new(WithCompanion::new(loaded.plugin, Arc::new(compiled.with_memory(COMPANION_MEMORY))));
     Ok(Loaded { plugin, companion_origin: Some(companion.origin), ..loaded })
@@ -278,8 +291,8 @@ pub(crate) fn enter(
     model.plugins.add_plugin(loaded.plugin)?;
     tracing::info!("plugin {name} is {}", loaded.origin);
     note_loaded(model, admitted);
-    let file =
-        millrace_config::Plugin { file: new.path.clone().into(), allow_downgrade: new.allow_downgrade };
+    let NewPlugin { path, allow_downgrade, runtime } = new.clone();
+    let file = millrace_config::Plugin { file: path.into(), allow_downgrade, runtime };
     model.files.push((name, file));
     Ok(name)
 }
@@ -341,19 +354,40 @@ impl PluginFile {
     fn load(
         &self,
         admitted: &Admitted,
+        runtime: ObjectRuntime,
         origin: Origin,
         compile: impl FnOnce(&[u8]) -> Result<WasmPlugin, String>,
     ) -> Result<Loaded, String> {
-        let plugin: Arc<dyn Plugin> = match (is_object(&self.module), admitted.runs) {
-            (false, _) => Arc::new(LoadedPlugin::new(compile(&self.module)?)?),
-            (true, false) => Arc::new(DescribedPlugin::new(&self.module).map_err(|error| error.to_string())?),
-            (true, true) => {
-                let plugin = NativePlugin::new(&self.module).map_err(|error| error.to_string())?;
-                tracing::warn!("plugin {} is {}", plugin.name(), plugin.runtime().text());
-                Arc::new(plugin)
-            }
+        let plugin = match is_object(&self.module) {
+            false => Arc::new(LoadedPlugin::new(compile(&self.module)?)?),
+            true => self.load_object(admitted.objects, runtime)?,
         };
         Ok(Loaded { plugin, origin, companion_origin: None })
+    }
+
+    /// Loads a shared object for its runtime, or only describes it.
+    fn load_object(&self, objects: Objects, runtime: ObjectRuntime) -> Result<Arc<dyn Plugin>, String> {
+        let plugin: Result<Arc<dyn Plugin>, ObjectError> = match (objects, runtime) {
+            (Objects::Describe, runtime) => {
+                let runtime = match runtime {
+                    ObjectRuntime::Process => Runtime::Process,
+                    ObjectRuntime::InProcess => Runtime::Trusted,
+                };
+                DescribedPlugin::new(&self.module, runtime).map(|plugin| Arc::new(plugin) as _)
+            }
+            (Objects::Run, ObjectRuntime::Process) => {
+                let keeper = ProcessKeeper::of_router().map_err(|error| format!("the router {error}"))?;
+                ProcessPlugin::new(&self.module, Arc::new(keeper)).map(|plugin| Arc::new(plugin) as _)
+            }
+            (Objects::Run, ObjectRuntime::InProcess) | (Objects::RunHere, _) => {
+                NativePlugin::new(&self.module).map(|plugin| Arc::new(plugin) as _)
+            }
+        };
+        let plugin = plugin.map_err(|error| error.to_string())?;
+        if objects != Objects::Describe {
+            tracing::warn!("plugin {} is {}", plugin.name(), plugin.runtime().text());
+        }
+        Ok(plugin)
     }
 }
 

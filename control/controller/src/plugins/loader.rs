@@ -7,14 +7,16 @@ use millrace_config::Config;
 use millrace_confine::Privileges;
 use millrace_plugin::wasm::{Sandbox, SandboxSettings, WasmPlugin};
 
-use crate::ControlError;
-use crate::plugins::load::{Admit, Admitted, Loaded};
+use crate::plugins::load::{Admit, Admitted, Loaded, Objects};
+use crate::{ControlError, NewPlugin};
 
 /// Loader of plugin files. Clones share the compiler and the other state.
 #[derive(Clone)]
 pub(crate) struct Loader {
     state: Arc<Mutex<State>>,
     purpose: Purpose,
+    /// Whether shared objects may run in processes.
+    has_processes: bool,
 }
 
 /// Plugin whose optimised compilation has ended, with the result.
@@ -67,7 +69,13 @@ impl Loader {
             early: Vec::new(),
             receiver: None,
         };
-        Self { state: Arc::new(Mutex::new(state)), purpose: Purpose::Run }
+        Self { state: Arc::new(Mutex::new(state)), purpose: Purpose::Run, has_processes: false }
+    }
+
+    /// Returns a loader for a running router, which runs shared objects in processes unless a plugin's
+    /// configuration says otherwise. Without it, as in a replay, all shared objects run in this process.
+    pub fn with_processes(self) -> Self {
+        Self { has_processes: true, ..self }
     }
 
     /// Returns a loader that runs no code of shared objects, for `check` and `run --dry-run`.
@@ -104,19 +112,20 @@ impl Loader {
 
     /// Loads a plugin file: checks the signature, calls `admit`, and only then compiles the module or loads
     /// the shared object. This may take long.
-    pub fn load(&self, own: &Admitted, path: &str, admit: Admit<'_>) -> Result<Loaded, ControlError> {
+    pub fn load(&self, own: &Admitted, new: &NewPlugin, admit: Admit<'_>) -> Result<Loaded, ControlError> {
         let admitted = match &self.purpose {
-            Purpose::Run => own.clone(),
-            Purpose::Plan => Admitted { runs: false, ..own.clone() },
-            Purpose::PlanChange(running) => Admitted { runs: false, ..running.clone() },
+            Purpose::Run if self.has_processes => Admitted { objects: Objects::Run, ..own.clone() },
+            Purpose::Run => Admitted { objects: Objects::RunHere, ..own.clone() },
+            Purpose::Plan => Admitted { objects: Objects::Describe, ..own.clone() },
+            Purpose::PlanChange(running) => Admitted { objects: Objects::Describe, ..running.clone() },
         };
         let (compiler, state) = (self.compiler()?, Arc::downgrade(&self.state));
         let upgraded = move |plugin: &WasmPlugin, result| {
             if let Some(state) = state.upgrade() {
-                Self { state, purpose: Purpose::Run }.tell((plugin.clone(), result));
+                Self { state, purpose: Purpose::Run, has_processes: false }.tell((plugin.clone(), result));
             }
         };
-        crate::plugins::load::load(&compiler, &admitted, path, admit, upgraded)
+        crate::plugins::load::load(&compiler, &admitted, new, admit, upgraded)
     }
 
     /// Passes a result of optimised compilation to the receiver. Without a receiver, keeps the result until a

@@ -209,7 +209,7 @@ fn needs_admin(plugin: &str, held: &str, what: &str) -> ControlError {
 /// object.
 pub(crate) fn role_to_release(runtime: Option<Runtime>) -> Role {
     match runtime {
-        Some(Runtime::BuiltIn | Runtime::Contained) => Role::Operator,
+        Some(Runtime::BuiltIn | Runtime::Contained | Runtime::Process) => Role::Operator,
         Some(Runtime::Trusted) | None => Role::Admin,
     }
 }

@@ -6,7 +6,7 @@ pub(crate) mod reading;
 
 use std::net::IpAddr;
 
-use millrace_config::{Budget, OnFault, RouteKind};
+use millrace_config::{Budget, ObjectRuntime, OnFault, RouteKind};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
@@ -91,6 +91,17 @@ pub struct NewPlugin {
     /// Whether to accept a signed version below the highest one loaded before.
     #[serde(default)]
     pub allow_downgrade: bool,
+    /// Runtime of a shared object.
+    #[serde(default)]
+    pub runtime: ObjectRuntime,
+}
+
+impl NewPlugin {
+    /// Returns the request that loads a configured plugin.
+    pub(crate) fn configured(plugin: &millrace_config::Plugin) -> Self {
+        let millrace_config::Plugin { file, allow_downgrade, runtime } = plugin;
+        Self { path: file.display().to_string(), allow_downgrade: *allow_downgrade, runtime: *runtime }
+    }
 }
 
 /// Request body that adds a filter.

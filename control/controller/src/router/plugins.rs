@@ -34,7 +34,7 @@ impl Router {
             Some(_) => admit_version(&router.lock().model, part, manifest, origin, new),
         };
         let work = move || {
-            loader.load(&admitted, &new.path, &|part, manifest, origin| admit(part, manifest, origin, &new))
+            loader.load(&admitted, &new, &|part, manifest, origin| admit(part, manifest, origin, &new))
         };
         let loaded = tokio::task::spawn_blocking(work).await;
         loaded.map_err(|error| ControlError::system("load the plugin", error))?

@@ -1,7 +1,7 @@
 //! Shadow: a new version of an instance runs on copies of the old version's packets, and the router compares
 //! the verdicts.
 
-use std::time::Duration;
+use std::time::{Duration, Instant as Clock};
 
 use millrace_packet::{FlowKey, Packet, Pool};
 use millrace_plugin_abi::{Instance, Packets, Progress, Verdict};
@@ -11,6 +11,8 @@ use crate::fault::overrun;
 
 /// Maximum number of slices of a shadow's call. The worker waits for the end of the call.
 const MOST_SLICES: u32 = 10;
+/// Maximum time of a shadow's call in another process. The worker waits for the end of the call.
+const LONGEST_WAIT: Duration = Duration::from_millis(5);
 /// Number of leading packet bytes that are compared.
 const COMPARED: usize = 128;
 
@@ -83,8 +85,13 @@ impl Shadow {
         let numbers: Vec<u16> = (0..self.copies.len() as u16).collect();
         let mut copies = Packets::new(&mut self.copies, &self.keys, &numbers, &mut own);
         let mut progress = self.instance.process(&mut copies, now);
+        let begun = Clock::now();
+        while progress == Progress::Awaited && begun.elapsed() < LONGEST_WAIT {
+            std::thread::yield_now();
+            progress = self.instance.resume(&mut copies, now);
+        }
         for _ in 1..MOST_SLICES {
-            if progress != Progress::Done {
+            if progress == Progress::Suspended {
                 progress = self.instance.resume(&mut copies, now);
             }
         }

@@ -1,9 +1,10 @@
 //! Trait methods that the wasm and native runtimes share: they answer from the manifest and the exchange.
 
 /// Implements [`Plugin`](millrace_plugin_abi::Plugin) for a type with the methods `manifest`, `declared` and
-/// `instance`. `instance` creates an instance with the given settings.
+/// `instance`. `instance` creates an instance with the given settings. The expression is a function that
+/// returns the runtime of the plugin.
 macro_rules! impl_plugin {
-    ($plugin:ty, $runtime:ident) => {
+    ($plugin:ty, $runtime:expr) => {
         const _: () = {
             use millrace_plugin_abi::{Features, Instance, MapShape, Plugin, PluginError, Position, Runtime};
             use serde_json::{Map, Value};
@@ -14,7 +15,8 @@ macro_rules! impl_plugin {
                 }
 
                 fn runtime(&self) -> Runtime {
-                    Runtime::$runtime
+                    let runtime: fn(&Self) -> Runtime = $runtime;
+                    runtime(self)
                 }
 
                 fn version(&self) -> &'static str {

@@ -63,7 +63,7 @@ fn assert_operator_refused(router: &Millrace, operations: &[(&str, &str, &str)],
 fn with_operators(line: &Line, object: &str) -> String {
     format!(
         "faults = 1\nstate = \"{}\"\n[api]\ngroups = {{ daemon = \"operator\" }}\n[router]\non-death = \"kernel\"\n\
-         [[plugin]]\nfile = \"{object}\"\n[[instance]]\nplugin = \"held\"\nname = \"h1\"\n",
+         [[plugin]]\nfile = \"{object}\"\nruntime = \"in-process\"\n[[instance]]\nplugin = \"held\"\nname = \"h1\"\n",
         line.file("state").display()
     )
 }

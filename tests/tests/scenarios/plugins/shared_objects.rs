@@ -33,7 +33,7 @@ fn a_shared_object_is_loaded_treats_traffic_and_is_unloaded() {
     let object = object.to_str().unwrap();
     let router = trusting(&line, "");
     line.h1.run("ping -c 1 10.2.0.2");
-    let said = router.ask(&["plugin", "load", object]);
+    let said = router.ask(&["plugin", "load", object, "--runtime", "in-process"]);
     assert!(said.contains("hello 0.1.0 loaded, unsigned; trusted: a shared object"), "{said}");
     // The router runs a copy of the object and no longer needs the file.
     std::fs::write(object, "no object").unwrap();
@@ -75,7 +75,7 @@ fn a_shared_object_in_rust_counts_live_traffic() {
     let Some(built) = built_plugin(&project, Format::Native, &options) else { return };
     let router = trusting(&line, "");
     line.h1.run("ping -c 1 10.2.0.2");
-    router.ask(&["plugin", "load", built.file.to_str().unwrap()]);
+    router.ask(&["plugin", "load", built.file.to_str().unwrap(), "--runtime", "in-process"]);
     router.ask(&["instance", "create", "statistics-rs", "s"]);
     router.ask(&["bind", "s", "--gate", "monitor", "--filter", "proto udp dport 9000"]);
     let flow = Flow::start(&line.h1, &line.h2, to("10.2.0.2:9000"), 1000, 64);
@@ -99,7 +99,7 @@ fn shared_objects_are_refused_unless_configured() {
     let object = build_for(&line, "native", "hello", |source| source);
     let router = router(&line);
     let load = router.try_ask(&["plugin", "load", object.to_str().unwrap()]);
-    load.assert_refused(1, &["trusted with the whole router", "shared-objects = \"allow\""]);
+    load.assert_refused(1, &["runs without a sandbox", "shared-objects = \"allow\""]);
     assert_eq!(leftovers(&router), 0, "nothing of it was loaded");
 }
 
@@ -112,7 +112,7 @@ fn a_shared_object_is_upgraded_and_rolled_back_under_load_without_a_loss() {
     let contained = build_source(&line, "counter", "1.2.0", COUNTER_KEYS, COUNTER);
     let router = trusting(&line, "");
     line.h1.run("ping -c 1 10.2.0.2");
-    router.ask(&["plugin", "load", &first]);
+    router.ask(&["plugin", "load", &first, "--runtime", "in-process"]);
     router.ask(&["instance", "create", "counter", "i1"]);
     router.ask(&["bind", "i1", "--gate", "monitor", "--filter", "proto udp dport 9000"]);
     let flow = Flow::start(&line.h1, &line.h2, to("10.2.0.2:9000"), 2000, 64);
@@ -139,6 +139,64 @@ fn counter_that(line: &Line, name: &str, version: &str, headers: &str, does: &st
     build_source_for(line, "native", (name, version), COUNTER_KEYS, &format!("{headers}\n{source}"))
 }
 
+/// Starts a router with an instance `p1` of the shared object `file`, which treats packets to port 9001.
+fn with_process(line: &Line, name: &str, file: &str) -> Millrace {
+    let router = trusting(line, "");
+    line.h1.run("ping -c 1 10.2.0.2");
+    let said = router.ask(&["plugin", "load", file]);
+    assert!(said.contains("confined: a shared object in a process of its own"), "{said}");
+    router.ask(&["instance", "create", name, "p1"]);
+    router.ask(&["bind", "p1", "--gate", "process", "--filter", "dport 9001", "--on-fault", "bypass"]);
+    router
+}
+
+#[test]
+fn crash_of_a_process_costs_no_packet_of_other_flows_and_leads_to_quarantine() {
+    let Some(_ground) = Ground::enter_alone(&["ping", "cc"]) else { return };
+    for does in ["__builtin_trap();", "*(volatile int *)8 = 1;", "_exit(0);", "for (volatile int i = 1; i;);"]
+    {
+        let line = Line::new();
+        let file = counter_that(&line, "crashes", "1.0.0", "#include <unistd.h>", does);
+        let router = with_process(&line, "crashes", &file);
+        let victim = Flow::start(&line.h1, &line.h2, to("10.2.0.2:9001"), 500, 64);
+        let bystander = Flow::start(&line.h1, &line.h2, to("10.2.0.2:9002"), 1000, 64);
+        eventually("it is in quarantine", Duration::from_secs(30), || {
+            (router.row("instances", "name", "p1")["health"] == "quarantined").then_some(())
+        });
+        // The instance in quarantine treats no packet, so its binding bypasses them.
+        victim.go_on(Duration::from_millis(200));
+        let (victim, bystander) = (victim.finish(), bystander.finish());
+        assert!(victim.received > 0, "{victim:?}");
+        assert_eq!((bystander.lost(), bystander.reordered), (0, 0), "{does}: {bystander:?}");
+        let instance = router.row("instances", "name", "p1");
+        let fault = instance["last_fault"].as_str().unwrap_or_default();
+        assert!(fault.contains("process"), "{does}: {instance}");
+        router.assert_conservation();
+    }
+}
+
+#[test]
+fn process_is_upgraded_under_load_without_a_loss_and_ends_with_its_instance() {
+    let Some(_ground) = Ground::enter_alone(&["ping", "cc"]) else { return };
+    let line = Line::new();
+    let object = |version| build_source_for(&line, "native", ("counter", version), COUNTER_KEYS, COUNTER);
+    let [first, second] = ["1.0.0", "1.1.0"].map(object);
+    let router = with_process(&line, "counter", &first);
+    let flow = Flow::start(&line.h1, &line.h2, to("10.2.0.2:9001"), 2000, 64);
+    for file in [&second, &first, &second] {
+        router.ask(&["plugin", "upgrade", "counter", file]);
+        flow.go_on(Duration::from_millis(50));
+    }
+    flow.wait_for_arrival();
+    let flow = flow.finish();
+    assert_eq!((flow.lost(), flow.reordered, flow.duplicated), (0, 0, 0), "{flow:?}");
+    assert_eq!(read(&router, "p1", "packets"), flow.received);
+    router.ask(&["instance", "free", "p1"]);
+    router.ask(&["plugin", "unload", "counter"]);
+    assert_eq!(leftovers(&router), 0, "no code was loaded into the router");
+    router.assert_conservation();
+}
+
 #[test]
 fn a_call_that_never_returns_ends_the_router_and_the_next_start_keeps_the_instance_in_quarantine() {
     let Some(_ground) = Ground::enter_alone(&["ping", "cc"]) else { return };
@@ -151,7 +209,7 @@ fn a_call_that_never_returns_ends_the_router_and_the_next_start_keeps_the_instan
         let start = || {
             let more = format!(
                 "watchdog = \"400ms\"\nstate = \"{}\"\n[router]\non-death = \"kernel\"\n\
-                 [[plugin]]\nfile = \"{hangs}\"\n[[instance]]\nplugin = \"hangs\"\nname = \"h1\"\n[[bind]]\n\
+                 [[plugin]]\nfile = \"{hangs}\"\nruntime = \"in-process\"\n[[instance]]\nplugin = \"hangs\"\nname = \"h1\"\n[[bind]]\n\
                  instance = \"h1\"\ngate = \"process\"\nfilter = \"dport 9001\"\non-fault = \"bypass\"",
                 line.file("state").display()
             );
@@ -206,7 +264,7 @@ fn with_crashing_instance(line: &Line, crashes: &str) -> String {
     let config = format!(
         "[plugins]\nshared-objects = \"allow\"\nstate = \"{}\"\n[router]\non-death = \"kernel\"\n\
          [[port]]\nname = \"r1\"\ndevice = \"r1\"\n[[port]]\nname = \"r2\"\ndevice = \"r2\"\n\
-         [[plugin]]\nfile = \"{crashes}\"\n[[instance]]\nplugin = \"crashes\"\nname = \"c1\"\n[[bind]]\n\
+         [[plugin]]\nfile = \"{crashes}\"\nruntime = \"in-process\"\n[[instance]]\nplugin = \"crashes\"\nname = \"c1\"\n[[bind]]\n\
          instance = \"c1\"\ngate = \"process\"\nfilter = \"dport 9001\"\non-fault = \"bypass\"\n",
         line.file("state").display()
     );
@@ -300,7 +358,11 @@ fn plugins_of_the_configuration_are_there_from_the_start() {
         let words = ["plugin first: optimised code is ready", "plugin first: optimised code, "];
         words.iter().any(|word| log.contains(word)).then_some(())
     });
-    assert!(log.contains("plugin first 1.0.0 loaded from") && log.contains("second is trusted"), "{log}");
+    assert!(
+        log.contains("plugin first 1.0.0 loaded from")
+            && log.contains("second is confined: a shared object in a process"),
+        "{log}"
+    );
     router.assert_conservation();
     drop(router);
     // The router doesn't start with a plugin that it can't load. Both the start and `check` name the file.
@@ -330,7 +392,7 @@ fn a_slow_call_a_router_that_was_stopped_and_a_busy_machine_are_no_reason_to_end
     );
     let mut router = trusting(&line, "watchdog = \"400ms\"");
     line.h1.run("ping -c 1 10.2.0.2");
-    router.ask(&["plugin", "load", &slow]);
+    router.ask(&["plugin", "load", &slow, "--runtime", "in-process"]);
     router.ask(&["instance", "create", "slow", "s"]);
     router.ask(&["bind", "s", "--gate", "process", "--filter", "dport 9001"]);
     let flow = Flow::start(&line.h1, &line.h2, to("10.2.0.2:9001"), 20, 64);

@@ -75,10 +75,10 @@ impl Bench {
     /// Loads a plugin as the router does.
     fn load_as(&mut self, path: &str, allow_downgrade: bool) -> Result<&'static str, String> {
         let admitted = Admitted::of(&self.model);
-        let new = NewPlugin { path: path.to_owned(), allow_downgrade };
+        let new = NewPlugin { path: path.to_owned(), allow_downgrade, runtime: ObjectRuntime::InProcess };
         let admit = |part, manifest: &Manifest, origin| admit_new(&self.model, part, manifest, origin, &new);
         let compile = |module: &[u8]| self.compile(module);
-        let loaded = load_by(&admitted, path, &admit, compile, compile);
+        let loaded = load_by(&admitted, &new, &admit, compile, compile);
         loaded.and_then(|loaded| enter(&mut self.model, loaded, &new)).map_err(|error| error.to_string())
     }
 
@@ -167,10 +167,12 @@ fn a_signature_of_another_plugin_is_of_no_use() {
     let claims = Claims { name: "a".into(), version: "1.0.0".into(), capabilities: vec!["packet-read"] };
     let key: SecretKey = fs::read_to_string(&made.secret).unwrap().parse().unwrap();
     let trust = Arc::new(Trust::new(vec![made.key], None));
-    let admitted = Admitted { trust, shared_objects: SharedObjects::Refuse, runs: true };
+    let admitted = Admitted { trust, shared_objects: SharedObjects::Refuse, objects: Objects::Run };
     fs::write(format!("{second}.minisig"), sign(&b, &claims, &key).unwrap()).unwrap();
     let compile = |module: &[u8]| bench.compile(module);
-    let refused = load_by(&admitted, &second, &|_, _, _| Ok(()), compile, compile);
+    let unsigned =
+        NewPlugin { path: second.clone(), allow_downgrade: false, runtime: ObjectRuntime::default() };
+    let refused = load_by(&admitted, &unsigned, &|_, _, _| Ok(()), compile, compile);
     let refused = refused.err().unwrap().to_string();
     assert!(refused.contains("name=a") && refused.contains("name=b"), "{refused}");
 }
@@ -285,7 +287,7 @@ fn shared_objects_are_loaded_only_where_that_is_allowed() {
     let Some(bytes) = object(&strict.folder, "a", "1.0.0") else { return };
     let path = strict.write("a.so", &bytes);
     let refused = strict.load(&path).unwrap_err();
-    assert!(refused.contains("trusted with the whole router"), "{refused}");
+    assert!(refused.contains("runs without a sandbox"), "{refused}");
     assert!(refused.contains("shared-objects = \"allow\""), "{refused}");
     let mut lax = Bench::new("objects-allow", "unsigned = \"allow\"\nshared-objects = \"allow\"");
     let path = lax.write("a.so", &bytes);

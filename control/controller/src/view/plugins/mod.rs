@@ -137,7 +137,7 @@ pub struct PluginView {
     pub codes: BTreeMap<&'static str, PluginCode>,
     /// Control messages of the plugin, with their descriptions.
     pub messages: BTreeMap<&'static str, &'static str>,
-    /// Runtime of the plugin: `built in`, `sandboxed` or `trusted`, followed by an explanation.
+    /// Runtime of the plugin: `built in`, `sandboxed`, `confined` or `trusted`, followed by an explanation.
     pub runtime: &'static str,
     /// `signed by` and the key's id, or `unsigned`; absent for a built-in plugin.
     pub signature: Option<String>,

@@ -1,6 +1,6 @@
 //! Shared object whose code is not loaded. Its manifest is enough to check a configuration.
 
-use millrace_plugin_abi::Instance;
+use millrace_plugin_abi::{Instance, Runtime};
 use serde_json::{Map, Value};
 
 use super::elf::{ObjectError, manifest};
@@ -15,14 +15,15 @@ use crate::runtime::quarantined::Quarantined;
 pub struct DescribedPlugin {
     manifest: Manifest,
     declared: Declared,
+    runtime: Runtime,
 }
 
 impl DescribedPlugin {
-    /// Describes a shared object. No code of the object runs.
-    pub fn new(bytes: &[u8]) -> Result<Self, ObjectError> {
+    /// Describes a shared object for this runtime. No code of the object runs.
+    pub fn new(bytes: &[u8], runtime: Runtime) -> Result<Self, ObjectError> {
         let manifest = manifest(bytes)?;
         let declared = Declared::new(&manifest).map_err(ObjectError::NotGiven)?;
-        Ok(Self { manifest, declared })
+        Ok(Self { manifest, declared, runtime })
     }
 
     /// Returns the manifest.
@@ -41,4 +42,4 @@ impl DescribedPlugin {
     }
 }
 
-impl_plugin!(DescribedPlugin, Trusted);
+impl_plugin!(DescribedPlugin, |plugin| plugin.runtime);

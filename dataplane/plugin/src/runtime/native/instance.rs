@@ -107,7 +107,7 @@ impl NativePlugin {
     }
 }
 
-impl_plugin!(NativePlugin, Trusted);
+impl_plugin!(NativePlugin, |_| Runtime::Trusted);
 
 impl Instance for NativeInstance {
     methods_without_plugin_code!();

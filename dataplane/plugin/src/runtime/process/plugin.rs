@@ -69,4 +69,4 @@ impl ProcessPlugin {
     }
 }
 
-impl_plugin!(ProcessPlugin, Process);
+impl_plugin!(ProcessPlugin, |_| Runtime::Process);

@@ -258,3 +258,6 @@ fn missing(step: Step, terms: &Terms) -> String {
 pub(super) fn begin_call(exchange: &mut Exchange, now: Instant) -> bool {
     std::mem::replace(&mut exchange.call, crate::runtime::exchange::Call::begin(now)).active
 }
+
+#[cfg(test)]
+mod tests;

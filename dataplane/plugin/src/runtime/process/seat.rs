@@ -73,7 +73,11 @@ impl Link {
     /// # Errors
     /// The kernel has no memory.
     pub fn new(plugin: &ProcessPlugin) -> io::Result<(Self, OwnedFd)> {
-        let (region, file) = Region::create(Layout::of(plugin.manifest()).words())?;
+        Self::with(&Layout::of(plugin.manifest()))
+    }
+
+    pub(super) fn with(layout: &Layout) -> io::Result<(Self, OwnedFd)> {
+        let (region, file) = Region::create(layout.words())?;
         let (requests, answers) = (Writer::new(REQUEST_LANE), Reader::new(ANSWER_LANE));
         Ok((Self { region, requests, answers, tie: Arc::default() }, file))
     }

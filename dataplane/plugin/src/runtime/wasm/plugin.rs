@@ -54,4 +54,4 @@ impl LoadedPlugin {
     }
 }
 
-impl_plugin!(LoadedPlugin, Contained);
+impl_plugin!(LoadedPlugin, |_| Runtime::Contained);
