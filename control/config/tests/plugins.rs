@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use millrace_config::Config;
+use millrace_config::{Config, ObjectRuntime, Submission};
 
 fn refused(text: &str) -> String {
     match Config::parse(text, "f") {
@@ -37,6 +37,32 @@ fn plugin_file_needs_an_absolute_path() {
     );
     assert!(refused("[[plugin]]\nallow-downgrade = true\n").contains("file"));
     assert!(refused("[[plugin]]\npath = \"/a\"\n").contains("path"));
+}
+
+#[test]
+fn shared_object_runs_in_a_process_unless_the_configuration_says_otherwise() {
+    let runtime = |line: &str| {
+        let config = Config::parse(&format!("[[plugin]]\nfile = \"/a/b.so\"\n{line}"), "f").unwrap();
+        config.plugin[0].runtime
+    };
+    assert_eq!(runtime(""), ObjectRuntime::Process);
+    assert_eq!(runtime("runtime = \"process\"\n"), ObjectRuntime::Process);
+    assert_eq!(runtime("runtime = \"in-process\"\n"), ObjectRuntime::InProcess);
+    let error = refused("[[plugin]]\nfile = \"/a/b.so\"\nruntime = \"thread\"\n");
+    assert!(error.contains("thread") && error.contains("in-process"), "{error}");
+    // A loaded plugin keeps its runtime.
+    let [none, one, other] = [
+        "",
+        "[[plugin]]\nfile = \"/a/b.so\"\n",
+        "[[plugin]]\nfile = \"/a/b.so\"\nruntime = \"in-process\"\n",
+    ]
+    .map(|text| Config::parse(text, "f").unwrap().normalized());
+    let commands: Vec<_> = none.difference(&other).changes.iter().map(ToString::to_string).collect();
+    assert_eq!(commands, ["plugin load /a/b.so --runtime in-process"]);
+    let changed = one.difference(&other);
+    assert!(changed.changes.is_empty());
+    let restart = changed.restart_message(Submission::File).to_string();
+    assert_eq!(restart, "plugin \"/a/b.so\": runtime: \"process\" runs, and the file says \"in-process\"");
 }
 
 #[test]

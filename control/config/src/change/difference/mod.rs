@@ -11,7 +11,7 @@ use millrace_units::Message;
 use super::commands::{changed, object};
 use crate::change::{Change, Heir};
 use crate::schema::scheduler::Scheduler;
-use crate::schema::{Bind, Config, Filter, Gate, Instance, Port, Principal};
+use crate::schema::{Bind, Config, Filter, Gate, Instance, Plugin, Port, Principal};
 pub use restart::{Owner, Restart, Submission};
 
 /// Keys of `[router]` that can change while the router runs.
@@ -102,6 +102,7 @@ impl Config {
         let principals = compare(&self.principal, &to.principal, |principal| &*principal.name);
 
         all.changes.extend(set_principals(&principals));
+        set_runtimes(&plugins.changed, &mut all);
         all.changes.extend(plugins.new.into_iter().cloned().map(Change::AddPlugin));
         // Nodes are removed after the filters that name them.
         let fewer_nodes = set_ports(&ports, &mut all);
@@ -367,6 +368,16 @@ fn router(from: &Config, to: &Config, all: &mut Difference) {
     }
     fixed("plugins", &from.plugins, &to.plugins, all);
     fixed("api", &from.api, &to.api, all);
+}
+
+/// Adds the differences in the runtimes of plugins. Another `allow-downgrade` makes no difference to a plugin
+/// that is loaded.
+fn set_runtimes(plugins: &[(&Plugin, &Plugin)], all: &mut Difference) {
+    for (from, to) in plugins.iter().filter(|(from, to)| from.runtime != to.runtime) {
+        let owner = Owner::Plugin(to.file.display().to_string());
+        let [runs, submitted] = [from, to].map(|plugin| serde_json::to_value(plugin.runtime).ok());
+        all.restart.push(Restart::Set { owner, key: "runtime".to_owned(), runs, submitted });
+    }
 }
 
 /// Adds the differences of a table whose keys can't change while the router runs.

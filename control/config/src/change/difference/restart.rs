@@ -25,13 +25,15 @@ pub enum Restart {
     RemovePort(String),
 }
 
-/// Table or port that has a setting.
+/// Table, port or plugin that has a setting.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Owner {
     /// Table of the configuration, by name.
     Table(&'static str),
     /// Port of this name.
     Port(String),
+    /// Plugin with this file.
+    Plugin(String),
 }
 
 /// Form in which a configuration was submitted.
@@ -69,6 +71,7 @@ impl Restart {
                 let owner = match owner {
                     Owner::Table(table) => Message::from(format!("{table}.")),
                     Owner::Port(name) => format!("port {name:?}: ").into(),
+                    Owner::Plugin(file) => format!("plugin {file:?}: ").into(),
                 };
                 // Keys of a file keep the spelling of the file, also in JSON.
                 let setting = match submission {
