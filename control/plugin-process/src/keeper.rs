@@ -3,9 +3,7 @@
 //! The kernel kills a process with a parent-death signal when the thread that started the process ends. The
 //! keeper lives as long as the router, so the processes end with the router.
 
-use std::ffi::OsString;
 use std::os::fd::AsFd;
-use std::path::PathBuf;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
@@ -15,24 +13,7 @@ use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::eventfd::{EfdFlags, EventFd};
 
-use crate::process::Process;
-
-/// Command that starts a plugin process: a program and its first arguments.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ChildCommand {
-    /// Path of the program.
-    pub program: PathBuf,
-    /// First arguments of the program.
-    pub arguments: Vec<OsString>,
-}
-
-impl ChildCommand {
-    /// Returns the command that starts this program itself with the argument `plugin-process`, even if the
-    /// program's file was replaced since the program's start.
-    pub fn own() -> Self {
-        Self { program: "/proc/self/exe".into(), arguments: vec!["plugin-process".into()] }
-    }
-}
+use crate::process::{ChildCommand, Process};
 
 /// Instance of a plugin that needs a process.
 #[derive(Debug)]

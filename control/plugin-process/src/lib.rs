@@ -11,4 +11,5 @@ mod confine;
 mod keeper;
 mod process;
 
-pub use keeper::{ChildCommand, ProcessKeeper};
+pub use keeper::ProcessKeeper;
+pub use process::ChildCommand;

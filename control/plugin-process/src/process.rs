@@ -1,19 +1,36 @@
 //! Plugin process, as the keeper sees it: start, last words and end.
 
+use std::ffi::OsString;
 use std::io::{self, Read};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::process::ExitStatusExt;
+use std::path::PathBuf;
 use std::process::{Child, ChildStderr, Command, ExitStatus, Stdio};
 use std::sync::Arc;
 
 use millrace_plugin::process::{Link, ProcessPlugin, Tie};
 use nix::sys::signal::Signal;
 
-use crate::keeper::ChildCommand;
-
 /// Maximum number of bytes kept from the standard error of a process. The rest stays in the pipe, so a process
 /// that writes on waits.
 const MOST_SAID: usize = 2048;
+
+/// Command that starts a plugin process: a program and its first arguments.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ChildCommand {
+    /// Path of the program.
+    pub program: PathBuf,
+    /// First arguments of the program.
+    pub arguments: Vec<OsString>,
+}
+
+impl ChildCommand {
+    /// Returns the command that starts this program itself with the argument `plugin-process`, even if the
+    /// program's file was replaced since the program's start.
+    pub fn own() -> Self {
+        Self { program: "/proc/self/exe".into(), arguments: vec!["plugin-process".into()] }
+    }
+}
 
 /// Running plugin process. Dropping this kills the process, and waits for its end.
 #[derive(Debug)]
@@ -41,7 +58,7 @@ impl Process {
         number: u64,
         user: u32,
     ) -> io::Result<(Self, Link)> {
-        let (link, memory) = Link::new(plugin)?;
+        let (link, memory) = plugin.link()?;
         let mut program = Command::new(&command.program);
         program.args(&command.arguments).arg(user.to_string()).env_clear();
         program.stdin(plugin.object().try_clone_to_owned()?).stdout(memory).stderr(Stdio::piped());

@@ -7,7 +7,7 @@ use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant as Clock};
 
 use millrace_packet::Pool;
-use millrace_plugin::process::{Keeper, Link, Order, ProcessPlugin, Seat};
+use millrace_plugin::process::{Keeper, Order, ProcessPlugin, Seat};
 use millrace_plugin_abi::{Instant, Packets, Plugin, Progress, Runtime, Verdict};
 use serde_json::{Map, json};
 
@@ -30,7 +30,7 @@ impl Keeper for TestKeeper {
 /// Keeps one process of a seat until the process has ended. Returns whether the seat needs another one.
 fn keep(seat: &Seat, plugin: &ProcessPlugin, orders: &Receiver<()>) -> bool {
     let number = seat.begin_start();
-    let (link, memory) = Link::new(plugin).unwrap();
+    let (link, memory) = plugin.link().unwrap();
     let tie = link.tie();
     let mut command = Command::new(env!("CARGO_BIN_EXE_plugin-process"));
     let object = plugin.object().try_clone_to_owned().unwrap();

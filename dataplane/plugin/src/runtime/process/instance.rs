@@ -15,7 +15,7 @@ use crate::Manifest;
 use crate::declaration::declared::{arguments, parse_reply, settings_json, writes_packets};
 use crate::fault::{Fault, FaultKind};
 use crate::runtime::exchange::{Call, Exchange, Job, Shared};
-use crate::runtime::file::methods_without_plugin_code;
+use crate::runtime::file::{impl_plugin, methods_without_plugin_code};
 use crate::runtime::native::table::Granted;
 use crate::runtime::raw_packet::{raw_flow_end, settle};
 
@@ -224,6 +224,14 @@ impl ProcessInstance {
         PluginError::setting(self.plugin.declared().name, what, problem)
     }
 }
+
+impl ProcessPlugin {
+    fn instance(&self, settings: &Map<String, Value>) -> Result<Box<dyn Instance>, Fault> {
+        Ok(Box::new(ProcessInstance::new(self, settings)?))
+    }
+}
+
+impl_plugin!(ProcessPlugin, |_| Runtime::Process);
 
 fn dead(why: &str) -> String {
     format!("the instance failed, and restarts after a pause: {why}")

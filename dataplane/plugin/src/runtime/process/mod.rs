@@ -39,6 +39,6 @@ mod staging;
 mod table;
 
 pub use instance::ProcessInstance;
-pub use plugin::ProcessPlugin;
-pub use seat::{Keeper, Link, Order, Seat, Tie};
+pub use plugin::{Keeper, ProcessPlugin};
+pub use seat::{Link, Order, Seat, Tie};
 pub use serve::serve;

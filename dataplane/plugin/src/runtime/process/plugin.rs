@@ -1,20 +1,25 @@
-//! Plugin whose code is a shared object that runs in processes: creates instances from it.
+//! Plugin whose code is a shared object that runs in processes.
 
 use std::fmt;
 use std::fs::File;
-use std::os::fd::{AsFd, BorrowedFd};
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 
-use millrace_plugin_abi::Instance;
-use serde_json::{Map, Value};
-
-use super::instance::ProcessInstance;
-use super::seat::Keeper;
+use super::layout::Layout;
+use super::seat::{Link, Seat};
 use crate::Manifest;
 use crate::declaration::declared::Declared;
-use crate::fault::Fault;
-use crate::runtime::file::impl_plugin;
 use crate::runtime::native::{ObjectError, elf, object};
+
+/// Keeper of processes: starts, ends and replaces the processes of instances.
+pub trait Keeper: Send + Sync {
+    /// Prepares the seat of a new instance, and starts its first process.
+    ///
+    /// # Errors
+    /// Describes why no process can be started.
+    fn seat(&self, plugin: &ProcessPlugin) -> Result<Arc<Seat>, String>;
+}
 
 /// Shared-object plugin whose instances run in processes of their own. Clones share the code.
 #[derive(Clone)]
@@ -56,6 +61,15 @@ impl ProcessPlugin {
         self.0.object.as_fd()
     }
 
+    /// Creates the memory that a process of the plugin shares with a worker. Returns the worker's side of it,
+    /// and its file, which the process needs.
+    ///
+    /// # Errors
+    /// The kernel has no memory.
+    pub fn link(&self) -> io::Result<(Link, OwnedFd)> {
+        Link::new(&Layout::of(self.manifest()))
+    }
+
     pub(super) fn keeper(&self) -> &dyn Keeper {
         &*self.0.keeper
     }
@@ -63,10 +77,4 @@ impl ProcessPlugin {
     pub(super) fn declared(&self) -> &Declared {
         &self.0.declared
     }
-
-    fn instance(&self, settings: &Map<String, Value>) -> Result<Box<dyn Instance>, Fault> {
-        Ok(Box::new(ProcessInstance::new(self, settings)?))
-    }
 }
-
-impl_plugin!(ProcessPlugin, |_| Runtime::Process);

@@ -11,21 +11,11 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use super::layout::{ANSWER_LANE, Layout, REQUEST_LANE};
-use super::plugin::ProcessPlugin;
 use super::region::Region;
 use super::ring::{Reader, Writer};
 
 /// Order of a seat that is no longer needed.
 const RETIRED: u64 = u64::MAX;
-
-/// Keeper of processes: starts, ends and replaces the processes of instances.
-pub trait Keeper: Send + Sync {
-    /// Prepares the seat of a new instance, and starts its first process.
-    ///
-    /// # Errors
-    /// Describes why no process can be started.
-    fn seat(&self, plugin: &ProcessPlugin) -> Result<Arc<Seat>, String>;
-}
 
 /// What worker and keeper know about a process.
 #[derive(Debug, Default)]
@@ -67,16 +57,12 @@ pub struct Link {
 }
 
 impl Link {
-    /// Creates the memory that a process of the plugin shares with a worker. Returns it with its file, which
-    /// the process needs.
+    /// Creates the memory that a process shares with a worker. Returns it with its file, which the process
+    /// needs.
     ///
     /// # Errors
     /// The kernel has no memory.
-    pub fn new(plugin: &ProcessPlugin) -> io::Result<(Self, OwnedFd)> {
-        Self::with(&Layout::of(plugin.manifest()))
-    }
-
-    pub(super) fn with(layout: &Layout) -> io::Result<(Self, OwnedFd)> {
+    pub(super) fn new(layout: &Layout) -> io::Result<(Self, OwnedFd)> {
         let (region, file) = Region::create(layout.words())?;
         let (requests, answers) = (Writer::new(REQUEST_LANE), Reader::new(ANSWER_LANE));
         Ok((Self { region, requests, answers, tie: Arc::default() }, file))

@@ -48,7 +48,7 @@ impl Bench {
     fn new() -> Self {
         let manifest = manifest();
         let layout = Layout::of(&manifest);
-        let (link, file) = Link::with(&layout).unwrap();
+        let (link, file) = Link::new(&layout).unwrap();
         Self {
             running: Running::new(link),
             shared: Shared::new(&manifest),
