@@ -122,14 +122,15 @@ Examples:
   millrace instance create hello i1       # create an instance of the plugin
 
 The plugin stays loaded until the router ends; [[plugin]] in the configuration loads it at every start.
-A signature is read from FILE.minisig. Needs the role admin.")]
+Each instance of a shared object runs in a process of its own. With --runtime in-process it runs in the
+router, with access to the whole router. A signature is read from FILE.minisig. Needs the role admin.")]
     Load {
         /// Plugin file; with --server, an absolute path on the router's machine.
         file: PathBuf,
         /// Load a signed plugin although a newer version was loaded before.
         #[arg(long)]
         allow_downgrade: bool,
-        /// Runtime of a shared object: a process of its own (default), or in-process, with the whole router.
+        /// Runtime of a shared object (default: process).
         #[arg(long, value_name = "RUNTIME", value_parser = ["process", "in-process"])]
         runtime: Option<String>,
     },

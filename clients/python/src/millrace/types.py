@@ -996,6 +996,8 @@ class NewPlugin(TypedDict):
     """Whether to accept a signed version below the highest one loaded before."""
     file: str
     """File of the plugin, on the router's machine."""
+    runtime: NotRequired[Literal['process'] | Literal['in-process']]
+    """Runtime of a shared object."""
 
 
 class NewRoute(TypedDict):
@@ -1184,7 +1186,7 @@ class PluginDetailView(TypedDict):
     previous: str | None
     """Version that a rollback restores; absent if the plugin was not upgraded."""
     runtime: str
-    """Runtime of the plugin: `built in`, `sandboxed` or `trusted`, followed by an explanation."""
+    """Runtime of the plugin: `built in`, `sandboxed`, `confined` or `trusted`, followed by an explanation."""
     settings: dict[str, Any] | None
     """JSON Schema of the settings of instances; absent if the plugin has no settings."""
     signature: str | None
@@ -1223,7 +1225,7 @@ class PluginView(TypedDict):
     positions: list[str]
     """Positions of the gates at which the plugin may be bound."""
     runtime: str
-    """Runtime of the plugin: `built in`, `sandboxed` or `trusted`, followed by an explanation."""
+    """Runtime of the plugin: `built in`, `sandboxed`, `confined` or `trusted`, followed by an explanation."""
     signature: str | None
     """`signed by` and the key's id, or `unsigned`; absent for a built-in plugin."""
     summary: str

@@ -80,6 +80,8 @@ pub struct Iteration {
     pub parcels: usize,
     /// Time of the next task that doesn't wait for a packet or a command; `None` if there is none.
     pub next_event: Option<Instant>,
+    /// Whether another process runs a call of an instance.
+    pub awaits: bool,
     /// Whether the worker has been stopped and can end: no more packets arrive, or the time for the last
     /// packets is over.
     pub stopped: bool,
@@ -181,6 +183,7 @@ impl Worker {
             events,
             parcels,
             next_event: self.next_event(now),
+            awaits: self.router.gates.plugins().awaits(),
             stopped: self.stop.is_some_and(|told| {
                 let quiet = received == 0 && (self.router.handover.is_none() || now >= told + LINGER);
                 quiet || now >= told + PATIENCE

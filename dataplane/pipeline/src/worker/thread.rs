@@ -97,6 +97,10 @@ pub fn run(worker: &mut Worker, mode: IoMode, wake: &Wake, control: &Wake) {
             // Polling pays off only if packets arrive before a sleep of `PATIENCE` ends.
             patience = if time.since(before) < PATIENCE { PATIENCE } else { Duration::ZERO };
         } else {
+            if iteration.awaits && iteration.received == 0 {
+                // The awaited process may need this processor.
+                std::thread::yield_now();
+            }
             time = now();
             if iteration.commands > 0 {
                 worker.note_change(time.since(before));

@@ -522,6 +522,12 @@ impl WaitingRoom {
         if is_running { Some(now) } else { self.held.peek().map(|held| held.until) }
     }
 
+    /// Whether another process runs a call.
+    #[inline]
+    pub fn awaits(&self) -> bool {
+        self.backlogs.iter().any(|backlog| backlog.call.began.is_some())
+    }
+
     /// Returns the paths that waiting packets use: the paths of their stages, and their accounting paths.
     pub fn paths(&self) -> impl Iterator<Item = PathId> + '_ {
         let held = self.held.iter().map(|held| &held.waiting);

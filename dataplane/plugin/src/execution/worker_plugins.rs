@@ -408,6 +408,12 @@ impl<T: BindingTable> WorkerPlugins<T> {
         instances.next_event().into_iter().chain(waiting.next_event(now)).min()
     }
 
+    /// Whether another process runs a call of an instance.
+    #[inline]
+    pub fn awaits(&self) -> bool {
+        self.calls.waiting.awaits()
+    }
+
     /// Returns the number of waiting packets.
     pub fn waiting(&self) -> usize {
         self.calls.waiting.len()

@@ -257,3 +257,43 @@ fn long_flow_end_call_continues_by_itself() {
     assert_eq!(released(&mut worker, at(0)), [(10, None)]);
     assert!(worker.is_idle());
 }
+
+/// Instance whose calls another process runs, and never ends.
+struct Awaited;
+
+impl Instance for Awaited {
+    fn process(&mut self, _packets: &mut Packets<'_>, _now: Instant) -> Progress {
+        Progress::Awaited
+    }
+
+    fn resume(&mut self, _packets: &mut Packets<'_>, _now: Instant) -> Progress {
+        Progress::Awaited
+    }
+
+    fn control(&mut self, _message: &Message) -> Reply {
+        Ok(json!(null))
+    }
+}
+
+#[test]
+fn call_of_another_process_is_limited_in_real_time_only() {
+    let mut worker = worker();
+    change(&mut worker, PluginChange::AddInstance { id: InstanceId(0), instance: Box::new(Awaited) });
+    bind(&mut worker, 0, 0, 80, 0);
+    let path = path_of(&mut worker, 80);
+    let pool = Pool::new(64).unwrap();
+    send_and_keep(&mut worker, &pool, path, &[10, 11], at(0));
+    assert!(!worker.awaits());
+    for _ in 0..10_000 {
+        assert_eq!(released(&mut worker, at(5)), []);
+    }
+    send_and_keep(&mut worker, &pool, path, &[12], at(6));
+    assert!((worker.waiting(), worker.awaits()) == (3, true));
+    assert_eq!(released(&mut worker, at(104)), []);
+    let failed = |source| (source, Some(End::Drop(DropReason::PluginFailed)));
+    assert_eq!(released(&mut worker, at(105)), [failed(10), failed(11), failed(12)]);
+    let report = worker.instances().reports().next().unwrap().1;
+    assert_eq!((report.faults["overrun"], report.suspensions), (1, 0));
+    assert_eq!(report.last_fault, "overrun: its process gave no answer to a call for 100 ms");
+    assert!(!worker.awaits());
+}
