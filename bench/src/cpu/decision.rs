@@ -182,7 +182,7 @@ impl Worker {
             queues.prefetch(upcoming);
         }
         if !queues.is_backlogged(payer) {
-            scheduler.sleep(payer);
+            scheduler.sleep(payer, self.now);
         }
         self.arrive(payer)
     }

@@ -265,9 +265,13 @@ fn machine_without_control_groups_refuses_principals_alone() {
     let obstacle = ["no control group can be created here", "is mounted; mount the version-2 hierarchy"];
     ended.assert_refused(1, &obstacle);
     let router = Millrace::start(&line.r, "--port r1 --port r2");
-    router.try_ask(&["principal", "add", "video"]).assert_refused(1, &obstacle);
+    router.try_ask(&["principal", "add", "video", "memory=20MiB"]).assert_refused(1, &obstacle);
     let applied = router.try_ask(&["apply", &file]);
     applied.assert_refused(1, &["`principal add video", obstacle[0], "nothing was changed"]);
     assert_eq!(router.json(&["principal", "list"]).as_array().map(Vec::len), Some(0));
     router.ask(&["filter", "add", "dport 9", "--action", "drop"]);
+    // A share of the workers needs no control group.
+    router.ask(&["principal", "add", "flows", "cpu=10%"]);
+    assert!(shown(&router, "flows")["obstacle"].as_str().unwrap().contains(obstacle[0]));
+    router.try_ask(&["exec", "--principal", "flows", "--", "true"]).assert_refused(1, &obstacle[..1]);
 }

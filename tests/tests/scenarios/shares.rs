@@ -43,12 +43,13 @@ fn used(router: &Millrace) -> [f64; 4] {
 
 /// Checks that the principals of `active` divided the processor in proportion to their shares since `before`.
 fn assert_divided(router: &Millrace, before: [f64; 4], active: usize) {
-    let grown: Vec<f64> = used(router).iter().zip(before).take(active).map(|(now, then)| now - then).collect();
+    let grown: Vec<f64> =
+        used(router).iter().zip(before).take(active).map(|(now, then)| now - then).collect();
     let all: f64 = grown.iter().sum();
     let weights: f64 = PRINCIPALS.iter().take(active).map(|(_, share, _)| f64::from(*share)).sum();
     for ((name, share, _), used) in PRINCIPALS.iter().zip(&grown) {
         let (delivered, due) = (used / all, f64::from(*share) / weights);
-        assert!((delivered - due).abs() < 0.02, "{name}: {delivered:.3} instead of {due:.3} of {all:.2} s");
+        assert!((delivered - due).abs() < 0.03, "{name}: {delivered:.3} instead of {due:.3} of {all:.2} s");
     }
 }
 
@@ -79,12 +80,12 @@ fn busy_principals_divide_the_processor_by_their_shares_and_plain_flows_lose_not
     // The fourth principal joins and leaves.
     for _ in 0..2 {
         let before = used(&router);
-        plain.go_on(Duration::from_secs(3));
+        plain.go_on(Duration::from_secs(5));
         assert_divided(&router, before, 3);
         bind(&router, "d", 9004);
         eventually("the fourth is backlogged", PATIENCE, || (waits(&router) == 4).then_some(()));
         let before = used(&router);
-        plain.go_on(Duration::from_secs(3));
+        plain.go_on(Duration::from_secs(5));
         assert_divided(&router, before, 4);
         router.try_ask(&["principal", "remove", "d"]).assert_refused(1, &["pays for 1 binding", "unbind"]);
         let filter = ["--filter", "proto udp dport 9004"];
@@ -121,14 +122,17 @@ fn principals_and_their_bindings_are_part_of_the_configuration() {
     // A configuration without the principal unbinds first; the next one restores both.
     let without = router.ask(&["show", "configuration"]).replace("principal = \"video\"\n", "");
     let (head, tail) = without.split_once("[[principal]]").expect("the principal has a table");
-    let file = line.write("without.toml", &format!("{head}{}", tail.split_once("\n\n").map_or("", |(_, rest)| rest)));
+    let file = line
+        .write("without.toml", &format!("{head}{}", tail.split_once("\n\n").map_or("", |(_, rest)| rest)));
     router.ask(&["apply", file.to_str().unwrap()]);
     assert_eq!(router.json(&["principal", "list"]), serde_json::json!([]));
     assert_eq!(router.json(&["show", "bindings"])[0]["principal"], "default");
     router.ask(&["rollback"]);
     assert_eq!(router.json(&["show", "bindings"])[0]["principal"], "video");
     assert_eq!(router.json(&["principal", "show", "video"])["deadline"], "5ms");
-    router.try_ask(&["principal", "set", "video", "cpu=60%", "cpu-limit="]).assert_refused(1, &["cpu is 60 %", "core"]);
+    router
+        .try_ask(&["principal", "set", "video", "cpu=60%", "cpu-limit="])
+        .assert_refused(1, &["cpu is 60 %", "core"]);
     router.ask(&["router", "set", "core-ceiling=30%", "cpu-scheduler=wf2q+"]);
     router.ask(&["principal", "set", "video", "cpu=60%", "cpu-limit="]);
     router.try_ask(&["router", "set", "core-ceiling=50%"]).assert_refused(1, &["cpu is 60 %", "leave 50 %"]);

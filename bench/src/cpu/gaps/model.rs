@@ -57,7 +57,7 @@ pub(super) fn deviation_of(control: Control, gap: Duration, packets: usize) -> O
                     model.spend(PLAIN, PACKET);
                     received.push(model.now.as_nanos());
                 }
-                model.scheduler.sleep(PLAIN);
+                model.scheduler.sleep(PLAIN, model.now);
             }
             _ => model.run_application(),
         }

@@ -1,7 +1,9 @@
 //! Resources of principals.
 
 use millrace_controller::PrincipalSettings;
-use millrace_controller::operation::{AddPrincipal, GetPromises, ListPrincipals, RemovePrincipal, SetPrincipal};
+use millrace_controller::operation::{
+    AddPrincipal, GetPromises, ListPrincipals, RemovePrincipal, SetPrincipal,
+};
 use millrace_controller::view::{PrincipalView, PromisesView};
 use serde_json::{Map, Value};
 

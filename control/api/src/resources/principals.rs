@@ -6,7 +6,9 @@ use axum::Json;
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse, Response};
 use millrace_controller::PrincipalSettings;
-use millrace_controller::operation::{AddPrincipal, GetPromises, ListPrincipals, RemovePrincipal, SetPrincipal};
+use millrace_controller::operation::{
+    AddPrincipal, GetPromises, ListPrincipals, RemovePrincipal, SetPrincipal,
+};
 use millrace_controller::view::{PrincipalView, PromisesView};
 use serde_json::{Map, Value};
 use tokio::time::{Interval, MissedTickBehavior};

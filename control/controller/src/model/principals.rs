@@ -68,9 +68,8 @@ impl Model {
             None => Ok(Some(PrincipalIds::DEFAULT)),
             Some(name) => {
                 let id = self.principal_ids.id(name);
-                id.map(Some).ok_or_else(|| {
-                    ControlError::unknown("principal", name, self.principal_ids.names())
-                })
+                id.map(Some)
+                    .ok_or_else(|| ControlError::unknown("principal", name, self.principal_ids.names()))
             }
         }
     }
@@ -107,10 +106,16 @@ mod tests {
     fn principals_keep_their_ids_and_new_ones_get_the_lowest_free() {
         let mut ids = PrincipalIds::of(&principals(&["a", "b", "c"]));
         let of = |ids: &PrincipalIds, name| ids.id(name).map(|id| id.0);
-        assert_eq!(["a", "b", "c", "default"].map(|name| of(&ids, name)), [Some(1), Some(2), Some(3), Some(0)]);
+        assert_eq!(
+            ["a", "b", "c", "default"].map(|name| of(&ids, name)),
+            [Some(1), Some(2), Some(3), Some(0)]
+        );
         ids.follow(&principals(&["c", "a"]));
         ids.follow(&principals(&["e", "c", "a", "d"]));
-        assert_eq!(["a", "b", "c", "d", "e"].map(|name| of(&ids, name)), [Some(1), None, Some(3), Some(4), Some(2)]);
+        assert_eq!(
+            ["a", "b", "c", "d", "e"].map(|name| of(&ids, name)),
+            [Some(1), None, Some(3), Some(4), Some(2)]
+        );
         assert_eq!((ids.name(PrincipalId(2)), ids.name(PrincipalId(9))), ("e", "-"));
     }
 }

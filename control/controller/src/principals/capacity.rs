@@ -105,7 +105,8 @@ mod tests {
 
     #[test]
     fn shares_above_all_processors_are_refused() {
-        let text = "[[principal]]\nname = \"a\"\ncpu = \"80 %\"\n[[principal]]\nname = \"b\"\ncpu = \"30 %\"\n";
+        let text =
+            "[[principal]]\nname = \"a\"\ncpu = \"80 %\"\n[[principal]]\nname = \"b\"\ncpu = \"30 %\"\n";
         let config = config(text);
         let checked = |processors| check(&config.principal, processors, &config.router, |_| false);
         assert_eq!(

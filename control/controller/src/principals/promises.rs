@@ -81,7 +81,8 @@ impl Promises {
             }
             let name = model.principal_ids.name(id);
             let PromiseWindowView { entitled, delivered, steal, .. } = window;
-            let details = json!({"principal": name, "entitled": entitled, "delivered": delivered, "steal": steal});
+            let details =
+                json!({"principal": name, "entitled": entitled, "delivered": delivered, "steal": steal});
             if window.is_kept {
                 self.broken.remove(&id);
                 let text = format!("principal {name} gets its share of the processor again");
@@ -134,7 +135,8 @@ impl Promises {
     /// shorter; `None` before the second sample.
     fn window(&self, id: PrincipalId, promised: &Promised, seconds: u64) -> Option<PromiseWindowView> {
         let last = self.samples.back()?;
-        let old_enough = |sample: &&Sample| last.at.since(sample.at) >= Duration::from_millis(seconds * 1000 - 300);
+        let old_enough =
+            |sample: &&Sample| last.at.since(sample.at) >= Duration::from_millis(seconds * 1000 - 300);
         let has = |sample: &&Sample| sample.accounts.contains_key(&id);
         let known = || self.samples.iter().rev().skip(1).take_while(has);
         let first = known().find(old_enough).or_else(|| known().last())?;
@@ -142,7 +144,8 @@ impl Promises {
         let (now, before) = (last.accounts.get(&id)?, first.accounts.get(&id)?);
         let percent = |time: f64| 100.0 * time / length.max(1e-3);
         let (used, wanted) = now.counts.since(&before.counts);
-        let (wanted, delivered) = (percent(wanted / promised.workers).min(100.0), percent(promised.seconds(used)));
+        let (wanted, delivered) =
+            (percent(wanted / promised.workers).min(100.0), percent(promised.seconds(used)));
         let entitled = percent(now.entitled - before.entitled);
         // A principal waits for one slice of each other principal at most, so short windows err by a slice.
         let slack = entitled * TOLERANCE + percent(2.0 * promised.slice);
@@ -193,20 +196,32 @@ mod tests {
                 backlogged: Duration::from_secs_f64(wanted * time),
                 ..PrincipalCounts::default()
             };
-            promises.sample(Instant::ZERO + Duration::from_secs(second), &[(PAYER, account)], &[(PAYER, promised())]);
+            promises.sample(
+                Instant::ZERO + Duration::from_secs(second),
+                &[(PAYER, account)],
+                &[(PAYER, promised())],
+            );
         }
         promises
     }
 
     #[test]
     fn promise_is_kept_if_the_principal_gets_its_share_while_it_wants_it() {
-        for (wanted, used, is_kept) in
-            [(1.0, 0.2, true), (1.0, 0.9, true), (1.0, 0.19, false), (0.5, 0.1, true), (0.5, 0.09, false), (0.0, 0.0, true)]
-        {
+        for (wanted, used, is_kept) in [
+            (1.0, 0.2, true),
+            (1.0, 0.9, true),
+            (1.0, 0.19, false),
+            (0.5, 0.1, true),
+            (0.5, 0.09, false),
+            (0.0, 0.0, true),
+        ] {
             let promises = sampled(30, wanted, used);
             let window = promises.window(PAYER, &promised(), 10).unwrap();
             assert!((window.seconds - 10.0).abs() < 1e-9);
-            assert!((window.wanted - 100.0 * wanted).abs() < 1e-6 && (window.delivered - 100.0 * used).abs() < 1e-6);
+            assert!(
+                (window.wanted - 100.0 * wanted).abs() < 1e-6
+                    && (window.delivered - 100.0 * used).abs() < 1e-6
+            );
             assert_eq!(window.is_kept, is_kept, "{wanted} {used}");
         }
     }

@@ -36,7 +36,8 @@ impl WorkerShares {
         }
         let scheduler = scheduler_settings(model);
         let wanted = principal_settings(model, workers.len() as u64, scheduler.capacity);
-        let gone: Vec<PrincipalId> = self.told.keys().filter(|id| !wanted.contains_key(*id)).copied().collect();
+        let gone: Vec<PrincipalId> =
+            self.told.keys().filter(|id| !wanted.contains_key(*id)).copied().collect();
         for id in gone {
             workers.tell(|| PrincipalCommand::Remove(id))?;
             self.told.remove(&id);
@@ -63,7 +64,10 @@ impl WorkerShares {
             return Ok(());
         }
         let answers = workers.ask(|reply| PrincipalCommand::Configure(wanted, reply))?;
-        answers.into_iter().collect::<Result<(), _>>().map_err(|error| ControlError::System(error.to_string()))?;
+        answers
+            .into_iter()
+            .collect::<Result<(), _>>()
+            .map_err(|error| ControlError::System(error.to_string()))?;
         self.scheduler = Some(wanted);
         Ok(())
     }
@@ -180,7 +184,10 @@ fn settings(principal: Option<&Principal>, share: u32, workers: u64) -> Principa
         cpu: CpuPrincipal {
             share: if share > 0 { CpuShare::Absolute(share) } else { CpuShare::Weight(weight) },
             limit: limit.map(|limit| limit.max(share)).filter(|limit| u64::from(*limit) < WHOLE),
-            deadline: principal.and_then(|one| one.deadline).filter(|_| share > 0).map(|time| time.duration()),
+            deadline: principal
+                .and_then(|one| one.deadline)
+                .filter(|_| share > 0)
+                .map(|time| time.duration()),
         },
         queue: queue.map_or(Principal::USUAL_QUEUE as u32, |queue| queue.bytes_u32()),
     }

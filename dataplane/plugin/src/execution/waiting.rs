@@ -219,9 +219,11 @@ impl Backlog {
         Self { instance, call, behind: Behind::default(), asked: VecDeque::new() }
     }
 
-    /// Returns the principal that pays for the running call, or for the next one.
+    /// Returns the principal that pays for the running call, or for the next one. Nobody pays for a call that
+    /// another process runs: the worker only asks for its result.
     pub fn payer(&self) -> Option<PrincipalId> {
         match self.call.is_under_way() {
+            true if self.call.began.is_some() => None,
             true => self.call.payer,
             false => self.behind.packets.front().and_then(|waiting| waiting.payer),
         }
@@ -230,7 +232,7 @@ impl Backlog {
     /// Returns the principal that waits first for the end of the running call of another one.
     pub fn blocked(&self) -> Option<PrincipalId> {
         let first = self.behind.packets.front()?.payer;
-        first.filter(|_| self.call.is_under_way() && self.call.payer.is_some() && self.call.payer != first)
+        first.filter(|_| self.call.is_under_way() && self.payer().is_some() && self.payer() != first)
     }
 
     /// Returns the number of packets in the running call, plus the number of packets that wait for its end.

@@ -205,7 +205,8 @@ impl CpuScheduler {
     #[inline]
     pub fn wake(&mut self, id: PrincipalId, now: Instant) {
         let PrincipalId(number) = id;
-        let Some(principal) = self.principal_mut(id).filter(|principal| principal.work_since.is_none()) else {
+        let Some(principal) = self.principal_mut(id).filter(|principal| principal.work_since.is_none())
+        else {
             return;
         };
         principal.work_since = Some(now);
@@ -325,7 +326,8 @@ impl CpuScheduler {
 
     /// Whether a principal competes for the processor.
     fn is_listed(&self, number: u32) -> bool {
-        self.principals[number].is_some_and(|principal| principal.work_since.is_some() && !principal.is_throttled)
+        self.principals[number]
+            .is_some_and(|principal| principal.work_since.is_some() && !principal.is_throttled)
     }
 
     #[inline]

@@ -9,11 +9,11 @@ use std::fmt;
 use axum::http::header;
 use axum::response::{IntoResponse, Response};
 use millrace_controller::operation::{
-    GetControlPlane, GetStatus, GetSummary, ListDrops, ListInstances, ListPorts, ListPrincipals,
+    GetControlPlane, GetPromises, GetStatus, GetSummary, ListDrops, ListInstances, ListPorts, ListPrincipals,
     ListSchedulers,
 };
 use millrace_controller::view::{
-    ControlPlaneView, DropView, InstanceView, PortView, PrincipalUsageView, PrincipalView, SchedulerView,
+    ControlPlaneView, DropView, InstanceView, PortView, PrincipalUsageView, PrincipalView, PromiseView, SchedulerView,
     StatusView, SummaryView,
 };
 use millrace_controller::{Caller, ControlError, Router};
@@ -58,6 +58,7 @@ async fn families(control: &Router, caller: &impl Caller) -> Result<Vec<Family>,
     families.push(of_control_plane(&control.execute(caller, GetControlPlane).await?));
     families.extend(of_instances(&control.execute(caller, ListInstances).await?));
     families.extend(of_principals(&control.execute(caller, ListPrincipals).await?));
+    families.extend(of_promises(&control.execute(caller, GetPromises).await?.promises));
     families.extend(of_schedulers(&control.execute(caller, ListSchedulers).await?));
     Ok(families)
 }
@@ -333,6 +334,41 @@ fn of_principals(principals: &[PrincipalView]) -> Vec<Family> {
     let counted = COUNTED.into_iter().map(|(name, help, value)| counter(name, help, samples(value)));
     let measured = MEASURED.into_iter().map(|(name, help, value)| gauge(name, help, samples(value)));
     counted.chain(measured).chain([disk]).collect()
+}
+
+/// Account of a principal at the workers: name, description, and value.
+type OfPromise = (&'static str, &'static str, fn(&PromiseView) -> f64);
+
+fn of_promises(promises: &[PromiseView]) -> Vec<Family> {
+    const COUNTED: [OfPromise; 4] = [
+        ("principal_worker_seconds", "Processor time of a principal at the workers, in seconds", |one| {
+            one.used_seconds
+        }),
+        ("principal_packets", "Packets of a principal that got the processor at the workers", |one| {
+            count(one.packets)
+        }),
+        ("principal_dropped_packets", "Packets dropped because too many waited for the processor", |one| {
+            count(one.dropped)
+        }),
+        ("principal_worker_throttled", "Times that the limit stopped a principal at a worker", |one| {
+            count(one.throttled)
+        }),
+    ];
+    const MEASURED: [OfPromise; 2] = [
+        ("principal_promised_percent", "Promised share at the workers, in percent of a processor", |one| {
+            one.promised
+        }),
+        ("principal_waiting_packets", "Packets of a principal that wait for the processor", |one| {
+            count(one.waiting)
+        }),
+    ];
+    let samples = |value: fn(&PromiseView) -> f64| {
+        let sample = |one: &PromiseView| (vec![("principal", one.principal.clone())], value(one));
+        promises.iter().map(sample).collect()
+    };
+    let counted = COUNTED.into_iter().map(|(name, help, value)| counter(name, help, samples(value)));
+    let measured = MEASURED.into_iter().map(|(name, help, value)| gauge(name, help, samples(value)));
+    counted.chain(measured).collect()
 }
 
 fn of_schedulers(schedulers: &[SchedulerView]) -> Vec<Family> {
