@@ -203,6 +203,8 @@ mod tests {
             }),
             ports: json!([{"name": "lan", "state": "up", "rx_rate": 5.0, "tx_rate": 6.0, "rx_bits": 2e6, "tx_bits": 0.0, "held": 0}]),
             drops: json!([]),
+            promises: json!({"promises": [{"principal": "video", "promised": 5.0, "waiting": 3, "dropped": 0,
+                                           "windows": [{"wanted": 100.0, "delivered": 7.25}]}]}),
             queues: json!([{"port": "wan", "name": "voice", "promised": 20_000_000, "delivered": 472_974, "held_packets": 0}]),
             instances: json!([{"name": "s1", "plugin": "statistics", "health": "well", "faults": {},
                                "bindings": [{"packets": packets}, {"packets": 4}]}]),
