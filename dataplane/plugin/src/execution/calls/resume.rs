@@ -1,5 +1,7 @@
 //! Resumes suspended calls of instances, and releases the packets that wait for them.
 
+use std::cmp::Reverse;
+
 use millrace_packet::{BATCH_SIZE, DropReason};
 use millrace_plugin_abi::{Backlogs, Fault, Known, NoQueues, Packets, Position, Progress, Verdict};
 use millrace_units::Instant;
@@ -50,6 +52,19 @@ impl<T: BindingTable> Resumption<'_, T> {
         }
         if running.is_none() {
             self.calls.run_timers(self.now);
+        }
+        self.keep_order();
+    }
+
+    /// Puts packets at a later stage of their path in front of packets at an earlier one. Of the packets of a
+    /// flow, those at a later stage arrived first, and their instance may have become free meanwhile.
+    fn keep_order(&mut self) {
+        let behind = |released: &Released| {
+            let Place { position, stage, .. } = released.waiting.place;
+            Reverse((position, stage))
+        };
+        if !self.released.is_sorted_by_key(behind) {
+            self.released.sort_by_key(behind);
         }
     }
 

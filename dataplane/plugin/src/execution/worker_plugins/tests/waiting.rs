@@ -266,6 +266,10 @@ impl Instance for Awaited {
         Progress::Awaited
     }
 
+    fn writes_packets(&self) -> bool {
+        false
+    }
+
     fn resume(&mut self, _packets: &mut Packets<'_>, _now: Instant) -> Progress {
         Progress::Awaited
     }
