@@ -54,7 +54,7 @@ impl Object {
     fn loaded(&self) -> String {
         let file = self.file.display();
         format!(
-            "[[plugin]]\nfile = \"{file}\"\n[[instance]]\nplugin = \"marker\"\nname = \"m\"\n\
+            "[[plugin]]\nfile = \"{file}\"\nruntime = \"in-process\"\n[[instance]]\nplugin = \"marker\"\nname = \"m\"\n\
              [[bind]]\ninstance = \"m\"\ngate = \"monitor\"\nfilter = \"proto udp\"\n"
         )
     }
@@ -183,7 +183,9 @@ fn operator_stores_no_revision_with_more_permissions_than_the_running_one() {
         let downgrade = said.replace("object.so\"", "object.so\"\nallow-downgrade = true");
         let listening = format!("{said}[api]\nlisten = [\"0.0.0.0:8443\"]\n");
         keep(said.clone(), Role::Operator).await.unwrap();
-        for (text, word) in [(downgrade, "allow-downgrade"), (listening, "api.listen")] {
+        let runtime = said.replace("in-process", "process");
+        for (text, word) in [(downgrade, "allow-downgrade"), (runtime, "runtime"), (listening, "api.listen")]
+        {
             let refused = keep(text.clone(), Role::Operator).await.unwrap_err();
             assert!(matches!(&refused, ControlError::Forbidden(_, why) if why.contains(word)), "{refused}");
             assert!(keep(text, Role::Admin).await.is_ok());

@@ -255,7 +255,18 @@ fn send_and_keep(
     sources: &[u16],
     now: Instant,
 ) {
-    let sent = Sent::along(worker, pool, (path, Position::Early), sources, now);
+    send_and_keep_at(worker, pool, (path, Position::Early), sources, now);
+}
+
+/// Sends packets as a batch from a position of a path on, and passes those with a ticket to `keep`.
+fn send_and_keep_at(
+    worker: &mut WorkerPlugins<ByPort>,
+    pool: &Pool,
+    at: (PathId, Position),
+    sources: &[u16],
+    now: Instant,
+) {
+    let sent = Sent::along(worker, pool, at, sources, now);
     for ((member, packet), key) in (0..).zip(sent.packets).zip(sent.keys) {
         if let Some((_, Taken::Keep(ticket))) = sent.taken.iter().find(|(taken, _)| *taken == member) {
             let kept = Kept { packet, key, destination: [0; 6], state: StateRef::default() };

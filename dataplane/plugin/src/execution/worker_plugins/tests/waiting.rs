@@ -258,6 +258,23 @@ fn long_flow_end_call_continues_by_itself() {
     assert!(worker.is_idle());
 }
 
+#[test]
+fn packets_of_a_later_stage_are_released_first() {
+    let mut worker = worker();
+    for id in [0, 1] {
+        let instance = Box::new(Slow { slices: 1, ..Slow::default() });
+        change(&mut worker, PluginChange::AddInstance { id: InstanceId(id), instance });
+    }
+    bind(&mut worker, 0, 0, 80, 0);
+    bind(&mut worker, 1, 2, 80, 1);
+    let path = path_of(&mut worker, 80);
+    let pool = Pool::new(64).unwrap();
+    send_and_keep(&mut worker, &pool, path, &[11], at(0));
+    // This packet has passed the first stage before.
+    send_and_keep_at(&mut worker, &pool, (path, Position::Late), &[10], at(0));
+    assert_eq!(released(&mut worker, at(0)), [(10, None), (11, None)]);
+}
+
 /// Instance whose calls another process runs, and never ends.
 struct Awaited;
 
