@@ -217,7 +217,9 @@ fn file_replaced_after_reading_changes_nothing() {
     let file = PluginFile::read(Path::new(&path)).unwrap();
     bench.write_signed("a.wasm", &module("evil", "1.0.0", "bad"));
     let examined = file.examine(&admitted, module_manifest).ok().unwrap();
-    let loaded = file.load(&admitted, examined.origin, |module| bench.compile(module)).ok().unwrap();
+    let loaded =
+        file.load(&admitted, ObjectRuntime::default(), examined.origin, |module| bench.compile(module));
+    let loaded = loaded.ok().unwrap();
     assert_eq!(loaded.plugin.name(), "a");
     // Combines the module of one version of the file with the signature of another version. The check refuses
     // this pair.
@@ -402,9 +404,10 @@ fn a_plan_runs_no_constructor() {
     let mut bench = Bench::new("objects-plan", "shared-objects = \"allow\"");
     let Some(bytes) = object(&bench.folder, "a", "1.0.0") else { return };
     let path = bench.write_signed("a.so", &bytes);
-    let admitted = Admitted { runs: false, ..Admitted::of(&bench.model) };
+    let admitted = Admitted { objects: Objects::Describe, ..Admitted::of(&bench.model) };
     let compile = |module: &[u8]| bench.compile(module);
-    let loaded = load_by(&admitted, &path, &|_, _, _| Ok(()), compile, compile).ok().unwrap();
+    let new = NewPlugin { path: path.clone(), allow_downgrade: false, runtime: ObjectRuntime::default() };
+    let loaded = load_by(&admitted, &new, &|_, _, _| Ok(()), compile, compile).ok().unwrap();
     assert_eq!((loaded.plugin.name(), loaded.plugin.version()), ("a", "1.0.0"));
     assert!(!bench.folder.join("constructor-ran").exists());
     assert_eq!(bench.load(&path), Ok("a"));
