@@ -210,7 +210,8 @@ mod tests {
             let waiting = worker.queues.len();
             worker.slices(500).unwrap();
             assert_eq!(worker.queues.len(), waiting);
-            let used = (0..50).map(|id| worker.scheduler.account(PrincipalId(id), worker.now).unwrap().used.0);
+            let used =
+                (0..50).map(|id| worker.scheduler.account(PrincipalId(id), worker.now).unwrap().used.0);
             assert_eq!(used.sum::<u64>(), 500 * u64::from(BATCH) * CYCLES);
         }
     }

@@ -525,6 +525,20 @@ class Operations(Transport):
         """DELETE /principals/{name}: removes a principal; its processes continue without limits. Role: admin."""
         return self.json('DELETE', f'/principals/{self.segment(name)}', if_match=if_match)
 
+    def get_promises(
+        self,
+    ) -> types.PromisesView:
+        """GET /promises: shares promised to principals beside what the workers delivered; each second as a stream, if accepted. Role: viewer."""
+        return self.json('GET', '/promises')
+
+    def follow_promises(
+        self,
+        *,
+        last_event_id: int | None = None,
+    ) -> Iterator[Event]:
+        """GET /promises as a stream, until the iteration ends. Role: viewer."""
+        return self.events('/promises', last_event_id=last_event_id)
+
     def get_quarantine(
         self,
     ) -> list[types.HeldView]:

@@ -89,6 +89,8 @@ class BindingView(TypedDict):
     long, but at most `budget`. `null` without such a limit."""
     packets: int
     """Number of packets for which the binding won."""
+    principal: str | None
+    """Principal that pays for the instance's calls; `null` if the workers call the instance at once."""
     priority: int
     """Priority of the filter; of several filters that match, the highest priority wins."""
     queued_bytes: int
@@ -180,6 +182,10 @@ class ControlPlaneView(TypedDict):
     """Classes, each with its rate."""
     police: bool
     """Whether control-plane policing is on."""
+
+
+CpuScheduler: TypeAlias = Literal['sfq'] | Literal['wf2q+'] | Literal['stride'] | Literal['edf']
+"""Discipline that divides the processor time of a worker among principals."""
 
 
 class CpuView(TypedDict):
@@ -334,7 +340,7 @@ class Event(TypedDict):
     """Time of the event (date and time, UTC); of several combined events, the time of the last."""
 
 
-EventKind: TypeAlias = Literal['router-started'] | Literal['worker-panicked'] | Literal['link-up'] | Literal['link-down'] | Literal['device-gone'] | Literal['device-back'] | Literal['qdisc-bypassed'] | Literal['qdisc-removed'] | Literal['neighbour-learned'] | Literal['neighbour-changed'] | Literal['neighbour-lost'] | Literal['neighbour-failed'] | Literal['address-conflict'] | Literal['route-missing'] | Literal['route-back'] | Literal['plugin-loaded'] | Literal['plugin-unloaded'] | Literal['plugin-upgraded'] | Literal['plugin-rolled-back'] | Literal['plugin-fault'] | Literal['instance-restarted'] | Literal['instance-quarantined'] | Literal['instance-released'] | Literal['configuration-applied'] | Literal['configuration-refused'] | Literal['configuration-confirmed'] | Literal['configuration-rolled-back'] | Literal['configuration-saved'] | Literal['reservation-set'] | Literal['reservation-removed'] | Literal['threshold-exceeded'] | Literal['threshold-cleared'] | Literal['handler-panicked'] | Literal['audit-failed']
+EventKind: TypeAlias = Literal['router-started'] | Literal['worker-panicked'] | Literal['link-up'] | Literal['link-down'] | Literal['device-gone'] | Literal['device-back'] | Literal['qdisc-bypassed'] | Literal['qdisc-removed'] | Literal['neighbour-learned'] | Literal['neighbour-changed'] | Literal['neighbour-lost'] | Literal['neighbour-failed'] | Literal['address-conflict'] | Literal['route-missing'] | Literal['route-back'] | Literal['plugin-loaded'] | Literal['plugin-unloaded'] | Literal['plugin-upgraded'] | Literal['plugin-rolled-back'] | Literal['plugin-fault'] | Literal['instance-restarted'] | Literal['instance-quarantined'] | Literal['instance-released'] | Literal['configuration-applied'] | Literal['configuration-refused'] | Literal['configuration-confirmed'] | Literal['configuration-rolled-back'] | Literal['configuration-saved'] | Literal['reservation-set'] | Literal['reservation-removed'] | Literal['promise-broken'] | Literal['promise-kept'] | Literal['threshold-exceeded'] | Literal['threshold-cleared'] | Literal['handler-panicked'] | Literal['audit-failed']
 """Kind of an event."""
 
 
@@ -380,6 +386,8 @@ class FilterView(TypedDict):
     long, but at most `budget`. `null` without such a limit."""
     packets: int
     """Number of packets for which the binding won."""
+    principal: str | None
+    """Principal that pays for the instance's calls; `null` if the workers call the instance at once."""
     priority: int
     """Priority of the filter; of several filters that match, the highest priority wins."""
     queued_bytes: int
@@ -945,6 +953,9 @@ class NewBinding(TypedDict):
     packet_budget: NotRequired[str | None]
     """Time limit of a call per packet: a call with N packets may take N times as long, but at most `budget`.
     Example: `"20us"`."""
+    principal: NotRequired[str | None]
+    """Principal that pays for the instance's calls. Default: `default`, or none for a built-in plugin, which the
+    workers call at once."""
     priority: NotRequired[int]
     """Priority of the binding; of several filters that match, the highest priority wins."""
 
@@ -1324,14 +1335,18 @@ class PortView(TypedDict):
 
 
 class Principal(TypedDict):
-    """Owner of resources. The kernel limits the processes that `millrace exec` starts for a principal, by
-    control groups."""
+    """Owner of resources. At the workers, the calls of plugin instances that a principal pays for get its share
+    of the processor. The kernel limits the processes that `millrace exec` starts for a principal, by control
+    groups."""
     cpu: NotRequired[str | None]
     """Processor time reserved for the principal while others need it too, of one processor: `"5 %"`. All
     principals together reserve at most 100 % of each processor. Default: a share by `weight`."""
     cpu_limit: NotRequired[str | None]
     """Largest processor time, also while processors are idle, of one processor: `"20 %"`. Not below `cpu`.
     Default: unlimited."""
+    deadline: NotRequired[str | None]
+    """Longest time that a packet waits for its share of the processor, 100 us to 10 s. The workers serve
+    principals with a deadline before all others, each up to its share. It needs `cpu`. Default: none."""
     disk: NotRequired[str | None]
     """Largest rate of reads from each block device, and of writes to it: `"2 MB/s"`. Default: unlimited."""
     memory: NotRequired[str | None]
@@ -1341,6 +1356,9 @@ class Principal(TypedDict):
     """Name of the principal."""
     processes: NotRequired[int | None]
     """Largest number of processes and threads: 1 to 4,194,304. Default: unlimited."""
+    queue: NotRequired[str | None]
+    """Largest size of the packets of a flow that wait for the processor, 2 KiB to 32 MiB. Further packets of the
+    flow are dropped as `principal_queue_full`. Default 256 KiB."""
     weight: NotRequired[int | None]
     """Weight among the principals without `cpu`, which share the rest of the processor time: 1 to 10,000.
     Default 100."""
@@ -1373,6 +1391,8 @@ class PrincipalView(TypedDict):
     """Reserved processor time, of one processor."""
     cpu_limit: str | None
     """Largest processor time, of one processor."""
+    deadline: str | None
+    """Longest time that a packet waits for the principal's share of the processor."""
     directories: list[str]
     """Directories of the principal's control group, one for each hierarchy. A process joins the principal by
     writing its process id to `cgroup.procs` in each of them."""
@@ -1382,8 +1402,12 @@ class PrincipalView(TypedDict):
     """Largest memory."""
     name: str
     """Name of the principal."""
+    obstacle: str | None
+    """Reason why the principal has no control group; `null` if it has one."""
     processes: int | None
     """Largest number of processes and threads."""
+    queue: str | None
+    """Largest size of the packets of a flow that wait for the processor; absent for the default."""
     usage: PrincipalUsageView
     """Usage since the group was created."""
     weight: int | None
@@ -1427,6 +1451,58 @@ class ProcessorView(TypedDict):
     """Description of the packets that the processor treats."""
     why_not: str | None
     """Reason why the processor treats no flows by itself; absent if it does."""
+
+
+class PromiseView(TypedDict):
+    """Promise to a principal, beside what the workers delivered."""
+    bindings: int
+    """Number of bindings that the principal pays for."""
+    dropped: int
+    """Number of packets dropped because too many waited."""
+    limit: float | None
+    """Largest processor time, in percent; `null` without a limit."""
+    packets: int
+    """Number of packets that got the processor."""
+    principal: str
+    """Name of the principal."""
+    promised: float
+    """Promised processor time, in percent: the reserved share, or the share by weight when all others need
+    theirs."""
+    reserved: bool
+    """Whether the share is reserved."""
+    throttled: int
+    """Number of times that the limit stopped the principal."""
+    used_seconds: float
+    """Processor time used since the start, in seconds."""
+    waiting: int
+    """Number of packets that wait for the processor."""
+    waiting_bytes: int
+    """Bytes of these packets."""
+    windows: list[PromiseWindowView]
+    """Processor time over the last 1, 10 and 60 s."""
+
+
+class PromiseWindowView(TypedDict):
+    """Processor time of a principal over a window, in percent of one processor."""
+    delivered: float
+    """Processor time that the principal got."""
+    entitled: float
+    """Processor time due to the principal: its promised share of the time in which it had work."""
+    kept: bool
+    """Whether the principal got what was due, to 1 % and two slices."""
+    seconds: float
+    """Length of the window in seconds; shorter than asked for after a start."""
+    steal: float
+    """Time that the hypervisor took from all processors."""
+    wanted: float
+    """Part of the window in which the principal had work, in percent."""
+
+
+class PromisesView(TypedDict):
+    """Promises to all principals that pay for bindings, beside what the workers delivered. Percentages are of
+    one processor."""
+    promises: list[PromiseView]
+    """Promises, one for each principal."""
 
 
 class QueueChanged(TypedDict):
@@ -1667,6 +1743,11 @@ class Router(TypedDict):
     boot: Boot
     """Source of the configuration at a start: the file, or the last good revision if there is one. Default
     `file`."""
+    core_ceiling: str
+    """Processor time of a worker for receiving, forwarding and sending packets when principals need the rest.
+    Principals can reserve this rest with `cpu`. Default 50 %."""
+    cpu_scheduler: CpuScheduler
+    """Discipline that divides the processor time of a worker among principals. Default `sfq`."""
     flow_idle: str
     """Idle time after which a flow record is evicted, 1 s to 24 h. Default 30 s."""
     flows_max: int

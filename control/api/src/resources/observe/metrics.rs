@@ -13,8 +13,8 @@ use millrace_controller::operation::{
     ListSchedulers,
 };
 use millrace_controller::view::{
-    ControlPlaneView, DropView, InstanceView, PortView, PrincipalUsageView, PrincipalView, PromiseView, SchedulerView,
-    StatusView, SummaryView,
+    ControlPlaneView, DropView, InstanceView, PortView, PrincipalUsageView, PrincipalView, PromiseView,
+    SchedulerView, StatusView, SummaryView,
 };
 use millrace_controller::{Caller, ControlError, Router};
 use prometheus_client::collector::Collector;
