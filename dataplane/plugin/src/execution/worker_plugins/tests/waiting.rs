@@ -315,6 +315,6 @@ fn call_of_another_process_is_limited_in_real_time_only() {
     assert_eq!(released(&mut worker, at(105)), [failed(10), failed(11), failed(12)]);
     let report = worker.instances().reports().next().unwrap().1;
     assert_eq!((report.faults["overrun"], report.suspensions), (1, 0));
-    assert_eq!(report.last_fault, "overrun: its process gave no answer to a call for 100 ms");
+    assert_eq!(report.last_fault, "its process gave no answer to a call for 100 ms");
     assert!(!worker.awaits());
 }
