@@ -1,4 +1,5 @@
 //! Tests of shared objects in processes, and a keeper that starts these processes.
+#![allow(clippy::disallowed_methods, reason = "real processes take real time")]
 
 use std::io::Read;
 use std::process::{Child, Command, Stdio};

@@ -35,6 +35,7 @@ impl Channel {
     }
 
     /// Waits for the next request: polls for a short time, then sleeps.
+    #[expect(clippy::disallowed_methods, reason = "the process has no worker that passes it the time")]
     pub fn request(&mut self) -> Result<Request, Broken> {
         let Self { region, requests, .. } = self;
         let words = region.words();

@@ -37,12 +37,27 @@ pub(super) fn call<'s>(
     }
     let Record { kind, first, second, bytes } = record;
     let number = first as u32;
-    Ok(Some(match kind {
-        answer::FAIL => return none(exchange.answer.fail(bytes)),
-        answer::REPLY => return none(exchange.answer.reply(bytes)),
-        answer::LOG => return none(exchange.log(number, bytes)),
-        answer::TIMER => return none(exchange.set_timer(first)),
-        answer::COUNT => return none(exchange.count(number, second)),
+    match kind {
+        answer::FAIL => exchange.answer.fail(bytes),
+        answer::REPLY => exchange.answer.reply(bytes),
+        answer::LOG => exchange.log(number, bytes),
+        answer::TIMER => exchange.set_timer(first),
+        answer::COUNT => exchange.count(number, second),
+        _ => return call_with_result(record, exchange, stage, space).map(Some),
+    }
+    Ok(None)
+}
+
+/// Carries out a call of a host function with a result.
+fn call_with_result<'s>(
+    record: Record<'_>,
+    exchange: &mut Exchange,
+    stage: Stage<'_>,
+    space: &'s mut Space,
+) -> Result<Record<'s>, UnknownKind> {
+    let Record { kind, first, second, bytes } = record;
+    let number = first as u32;
+    Ok(match kind {
         answer::PACKET_READ => {
             let room = space.get_mut(..(second >> 32) as usize);
             let look = |packet: &mut millrace_packet::Packet| {
@@ -78,17 +93,13 @@ pub(super) fn call<'s>(
         }
         answer::MAP_REMOVE => result(exchange.maps.remove(number, Key::of(bytes)), &[]),
         other => return Err(UnknownKind(other)),
-    }))
+    })
 }
 
 /// Kind of an answer that doesn't exist.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("it gave an answer of the unknown kind {0}")]
 pub(super) struct UnknownKind(u32);
-
-fn none<'s>((): ()) -> Result<Option<Record<'s>>, UnknownKind> {
-    Ok(None)
-}
 
 /// Returns the number that a refused function returns; `None` if the function has no result.
 fn refusal(kind: u32) -> Option<i32> {

@@ -173,6 +173,7 @@ impl ProcessInstance {
     }
 
     /// Waits until no work is left. Returns `false` if that takes longer than `most`.
+    #[expect(clippy::disallowed_methods, reason = "the caller waits, so the time that it knows stands still")]
     fn wait(&mut self, most: Duration) -> bool {
         let begun = Clock::now();
         while self.go_on(None) != Progress::Done {
