@@ -12,7 +12,7 @@ use nix::errno::Errno;
 use crate::controller::Version;
 use crate::error::GroupError;
 use crate::files::{read, read_if_present, write};
-use crate::name::PREFIX;
+use crate::name::is_routers;
 
 /// Maximum time that the removal of a group waits for its processes to leave.
 pub const REMOVAL: Duration = Duration::from_secs(2);
@@ -78,10 +78,8 @@ fn lock(path: &Path) -> io::Result<Option<File>> {
 /// Removes the groups that dead routers have left in the group `own`, and moves their processes to `home`.
 /// Failures are left to the next router: a leftover group limits only its own processes.
 pub(crate) fn remove_dead(version: Version, own: &Path, home: &Path) {
-    let is_routers = |path: &PathBuf| {
-        path.file_name().and_then(|name| name.to_str()).is_some_and(|name| name.starts_with(PREFIX))
-    };
-    for path in children(own).into_iter().filter(is_routers) {
+    let named = |path: &PathBuf| path.file_name().and_then(|name| name.to_str()).is_some_and(is_routers);
+    for path in children(own).into_iter().filter(named) {
         if let Ok(Some(_lock)) = lock(&path) {
             let _ = clear(version, &path, home, Instant::now() + REMOVAL);
         }
@@ -185,12 +183,14 @@ mod tests {
     #[test]
     fn only_unlocked_groups_of_routers_are_removed() {
         let scratch = Scratch::new("claim-dead", &[]);
-        let [living, dead, other] = ["millrace-1", "millrace-2", "other"].map(|name| scratch.join(name));
+        let names = ["millrace-1", "millrace-2", "other", "millrace-web", "millrace-3.service"];
+        let [living, dead, others @ ..] = names.map(|name| scratch.join(name));
         let _claim = Claim::take(&living).unwrap();
         fs::create_dir_all(dead.join("router/worker")).unwrap();
-        fs::create_dir(&other).unwrap();
+        others.iter().for_each(|other: &PathBuf| fs::create_dir(other).unwrap());
         remove_dead(Version::V1, scratch.path(), scratch.path());
-        assert!(living.exists() && other.exists() && !dead.exists());
+        assert!(living.exists() && !dead.exists());
+        assert!(others.iter().all(|other| other.exists()), "groups of others stay");
     }
 
     #[test]

@@ -14,6 +14,15 @@ pub(crate) const PREFIX: &str = "millrace-";
 /// Beginnings of the kernel's file names in a group.
 const KERNEL: [&str; 8] = ["cgroup.", "cpu.", "cpuacct.", "memory.", "blkio.", "io.", "pids.", "cpuset."];
 
+/// Whether a directory has the name of a router's group: [`PREFIX`] with a process id, and a number if the
+/// process has several routers. Groups of others, such as `millrace-web`, have other names.
+pub(crate) fn is_routers(directory: &str) -> bool {
+    let is_number = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+    let Some(name) = directory.strip_prefix(PREFIX) else { return false };
+    let (id, number) = name.split_once('-').map_or((name, None), |(id, number)| (id, Some(number)));
+    is_number(id) && number.is_none_or(is_number)
+}
+
 /// Checks the name of a group.
 ///
 /// # Errors
@@ -61,6 +70,22 @@ mod tests {
         for name in ["", ".", "..", "/", "a/b", "../a", "a\0b", "a\nb", "a\tb", &long, "tasks", "cpu.shares"]
         {
             assert!(matches!(check(name), Err(GroupError::Name { .. })), "{name:?}");
+        }
+    }
+
+    #[test]
+    fn groups_of_routers_are_distinguished_from_groups_of_others() {
+        assert!(["millrace-7", "millrace-7-2"].into_iter().all(is_routers));
+        for other in [
+            "millrace-",
+            "millrace-web",
+            "millrace-7.service",
+            "millrace-7-",
+            "millrace--7",
+            "7",
+            "millrace-7-2-1",
+        ] {
+            assert!(!is_routers(other), "{other}");
         }
     }
 

@@ -27,9 +27,9 @@ pub struct RouterGroup {
 }
 
 impl RouterGroup {
-    /// Creates the group of a router, and removes the groups of dead routers beside it. Their processes move
-    /// to the group in which this router was started. In version 2 these, and all processes of this router,
-    /// move into the group `router`.
+    /// Creates the group of a router, and removes the groups of dead routers beside it, if their names are a
+    /// process id, or a process id, a hyphen and a number. Their processes move to the group in which this
+    /// router was started. In version 2 these, and all processes of this router, move into the group `router`.
     ///
     /// # Errors
     /// The name is invalid, a running router has it, no controller can be used, or a directory can't be

@@ -134,11 +134,12 @@ fn leftover_of_a_dead_router_is_removed_by_the_next_one() {
     }
     let number = std::process::id();
     // The next router has the same name, or another one.
-    for next in [format!("dead-{number}"), format!("next-{number}")] {
-        let mut dead = OtherRouter::start(&format!("dead-{number}"));
+    let name = format!("{number}-1");
+    for next in [name.clone(), format!("{number}-2")] {
+        let mut dead = OtherRouter::start(&name);
         let process = dead.process.expect("the router has started a process");
         assert!(dead.directories.iter().all(|path| path.join("alice").is_dir()), "{:?}", dead.directories);
-        let living = RouterGroup::create(&machine, &format!("dead-{number}")).map(|_| ());
+        let living = RouterGroup::create(&machine, &name).map(|_| ());
         assert!(matches!(living, Err(GroupError::InUse { .. })), "{living:?}");
         dead.kill();
         assert!(dead.directories.iter().all(|path| path.join("alice").is_dir()), "{:?}", dead.directories);
