@@ -25,7 +25,7 @@ static MEMORY: memory::Guarded = memory::Guarded;
 fn main() -> ExitCode {
     restore_broken_pipe();
     completion::answer();
-    let mut json = std::env::args().any(|argument| argument == "--json");
+    let mut json = std::env::args_os().any(|argument| argument == "--json");
     let ended = arguments::parse(json).and_then(|arguments| {
         json = arguments.json;
         commands::run(arguments)

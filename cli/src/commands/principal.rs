@@ -71,7 +71,8 @@ pub fn exec(client: &Client, exec: &Exec) -> Failure {
         return Failure::new(format!("principal {:?} has no control group{why}", exec.principal));
     };
     let mut command = Command::new(program);
-    command.args(exec.command.iter().skip(1));
+    // The command must not act on the router with the caller's API token.
+    command.args(exec.command.iter().skip(1)).env_remove("MILLRACE_TOKEN");
     let error = match Launch::by_files(&files, command) {
         Ok(launch) => launch.replace(),
         Err(error) => error,

@@ -128,13 +128,16 @@ impl Principals {
         removed.and(router.remove().map_err(of_group))
     }
 
-    /// Returns the view of a principal, with its usage.
+    /// Returns the view of a principal, with its usage. A group that someone else has removed is an obstacle.
     ///
     /// # Errors
-    /// The group was removed by someone else.
+    /// The usage can't be read.
     pub fn view(&self, principal: &Principal) -> Result<PrincipalView, ControlError> {
         let held = self.groups.iter().find(|held| *held.group.name() == *principal.name);
-        let usage = held.map(|held| held.group.usage()).transpose().map_err(of_group)?;
+        let (usage, obstacle) = match held.map(|held| held.group.usage()).transpose() {
+            Err(removed @ GroupError::Removed { .. }) => (None, Some(removed.to_string())),
+            usage => (usage.map_err(of_group)?, self.obstacle.as_ref().map(ToString::to_string)),
+        };
         let directories = held.into_iter().flat_map(|held| held.group.directories());
         Ok(PrincipalView {
             name: principal.name.to_string(),
@@ -147,7 +150,7 @@ impl Principals {
             disk: principal.disk,
             processes: principal.processes,
             usage: PrincipalUsageView::of(&usage.unwrap_or_default()),
-            obstacle: self.obstacle.as_ref().map(ToString::to_string),
+            obstacle,
             directories: directories.map(|path| path.display().to_string()).collect(),
         })
     }

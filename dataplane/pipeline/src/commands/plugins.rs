@@ -8,6 +8,7 @@ use super::{FEW, ReplyTo, answer};
 use crate::gate_tables::Published;
 use crate::offloaded_flows::Invalidation;
 use crate::router::Router;
+use crate::router::slices::Slices;
 
 /// Command to gates, bindings and instances of plugins.
 pub enum PluginCommand {
@@ -56,7 +57,7 @@ impl PluginCommand {
                 changes.into_iter().for_each(|change| router.gates.apply(change));
                 router.gates.plugins_mut().release_orphans();
                 if unbinds {
-                    router.requeue_for_processor(now);
+                    Slices::of(router).requeue(now);
                 }
             }
             Self::Control(instance, message, reply) => {

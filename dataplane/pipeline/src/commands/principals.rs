@@ -7,6 +7,7 @@ use super::{ReplyTo, answer};
 use crate::offloaded_flows::Invalidation;
 use crate::pending::for_processor::{ForProcessor, PrincipalSettings};
 use crate::router::Router;
+use crate::router::slices::Slices;
 
 /// Command about principals.
 #[derive(Debug)]
@@ -55,7 +56,7 @@ impl PrincipalCommand {
                 };
                 answer(&reply, result);
             }
-            Self::Remove(id) => router.remove_principal(id, now),
+            Self::Remove(id) => Slices::of(router).remove(id, now),
         }
     }
 }

@@ -29,19 +29,30 @@ impl Router {
     #[inline]
     pub(crate) fn run_principals(&mut self, core: CoreWork, now: Instant) -> bool {
         let Some(waiting) = &self.pending.for_processor else {
-            if self.gates.plugins().wants_processor() {
-                self.drop_unpaid();
+            if self.gates.plugins().paid().wants_processor() {
+                Slices::of(self).drop_unpaid();
             }
             return false;
         };
-        if waiting.is_idle(now) && !self.gates.plugins().wants_processor() {
+        if waiting.is_idle(now) && !self.gates.plugins().paid().wants_processor() {
             return false;
         }
-        self.run_slices(core, now)
+        Slices::of(self).run(core, now)
+    }
+}
+
+/// Principals of a router, with the router whose packets they run.
+pub(crate) struct Slices<'a> {
+    router: &'a mut Router,
+}
+
+impl<'a> Slices<'a> {
+    pub fn of(router: &'a mut Router) -> Self {
+        Self { router }
     }
 
-    fn run_slices(&mut self, core: CoreWork, now: Instant) -> bool {
-        let Some(mut waiting) = self.pending.for_processor.take() else { return false };
+    fn run(&mut self, core: CoreWork, now: Instant) -> bool {
+        let Some(mut waiting) = self.router.pending.for_processor.take() else { return false };
         self.queue_for_processor(&mut waiting, now);
         let settings = *waiting.scheduler.settings();
         let allowance = allowance(core, settings.capacity, settings.quantum);
@@ -50,7 +61,7 @@ impl Router {
         while elapsed < allowance
             && let Some(payer) = waiting.scheduler.next(time)
         {
-            let paying = self.gates.plugins().blocker_of(payer).unwrap_or(payer);
+            let paying = self.router.gates.plugins().paid().blocker_of(payer).unwrap_or(payer);
             let packets = self.run_slice(&mut waiting, paying, time);
             let before = elapsed;
             elapsed = since(start, before, packets);
@@ -58,68 +69,68 @@ impl Router {
             waiting.charge(paying, (elapsed - before, packets), time);
             self.queue_for_processor(&mut waiting, time);
             for ran in [paying, payer] {
-                if !waiting.is_backlogged(ran) && !self.gates.plugins().has_call_of(ran) {
+                if !waiting.is_backlogged(ran) && !self.router.gates.plugins().paid().has_call_of(ran) {
                     waiting.scheduler.sleep(ran, time);
                 }
             }
             ran = true;
         }
-        self.pending.for_processor = Some(waiting);
+        self.router.pending.for_processor = Some(waiting);
         ran
     }
 
     /// Runs a slice of a principal: a suspended call, or packets of one flow. Returns the number of packets
     /// that left the queue.
     fn run_slice(&mut self, waiting: &mut ForProcessor, payer: PrincipalId, now: Instant) -> u64 {
-        self.gates.plugins_mut().set_running(Some(payer));
-        let packets = if self.gates.plugins().has_call_of(payer) {
-            self.resume_kept(now);
+        self.router.gates.plugins_mut().payers().set_running(Some(payer));
+        let packets = if self.router.gates.plugins().paid().has_call_of(payer) {
+            self.router.resume_kept(now);
             0
         } else {
             self.run_packets(waiting, payer, now)
         };
-        self.follow_up(now);
-        self.gates.plugins_mut().set_running(None);
+        self.router.follow_up(now);
+        self.router.gates.plugins_mut().payers().set_running(None);
         packets
     }
 
     /// Takes packets of one flow from the queue through the rest of their path.
     fn run_packets(&mut self, waiting: &mut ForProcessor, payer: PrincipalId, now: Instant) -> u64 {
-        let mut work = std::mem::take(&mut self.scratch.spare);
+        let mut work = std::mem::take(&mut self.router.scratch.spare);
         work.begin();
         let mut place = None;
-        let alone = self.observation.trace.is_some();
+        let alone = self.router.observation.trace.is_some();
         let packets = waiting.take(payer, alone, |packet| {
             place = Some(packet.place);
             let released = Released { waiting: packet, direction: None, end: None };
-            self.gate_run().add_released(&mut work, released);
+            self.router.gate_run().add_released(&mut work, released);
         });
         if let Some(place) = place {
-            self.resume_at(place, &mut work, now);
+            self.router.resume_at(place, &mut work, now);
         }
-        self.scratch.spare = work;
+        self.router.scratch.spare = work;
         packets
     }
 
     /// Queues the packets that have begun to wait for the processor, and wakes the principals of calls.
     fn queue_for_processor(&mut self, waiting: &mut ForProcessor, now: Instant) {
         let mut arrived = std::mem::take(&mut waiting.arrived);
-        self.gates.plugins_mut().take_for_processor(&mut arrived);
+        self.router.gates.plugins_mut().payers().take_waiting(&mut arrived);
         for packet in arrived.drain(..) {
             if let Err(refused) = waiting.push(packet, now) {
-                self.disposal().drop_packet(refused.packet, DropReason::PrincipalQueueFull);
+                self.router.disposal().drop_packet(refused.packet, DropReason::PrincipalQueueFull);
             }
         }
         waiting.arrived = arrived;
-        for payer in self.gates.plugins().payers_of_calls() {
+        for payer in self.router.gates.plugins().paid().payers() {
             waiting.scheduler.wake(payer, now);
         }
     }
 
     /// Takes all waiting packets out of the queues after a change of bindings, and continues them. Packets
     /// whose binding still has a principal wait again, in the same order; others pass.
-    pub(crate) fn requeue_for_processor(&mut self, now: Instant) {
-        let Some(mut waiting) = self.pending.for_processor.take() else { return };
+    pub fn requeue(&mut self, now: Instant) {
+        let Some(mut waiting) = self.router.pending.for_processor.take() else { return };
         let mut drained = std::mem::take(&mut waiting.arrived);
         for id in waiting.ids().collect::<Vec<_>>() {
             waiting.drain(id, &mut drained);
@@ -127,35 +138,37 @@ impl Router {
         self.continue_all(&mut drained, now);
         waiting.arrived = drained;
         self.queue_for_processor(&mut waiting, now);
-        self.pending.for_processor = Some(waiting);
+        self.router.pending.for_processor = Some(waiting);
     }
 
     /// Removes a principal. Its waiting packets continue, as after a change of bindings.
-    pub(crate) fn remove_principal(&mut self, id: PrincipalId, now: Instant) {
-        let Some(waiting) = &mut self.pending.for_processor else { return };
+    pub fn remove(&mut self, id: PrincipalId, now: Instant) {
+        let Some(waiting) = &mut self.router.pending.for_processor else { return };
         let mut packets = waiting.remove(id);
-        self.gates.plugins_mut().forget_payer(id);
+        self.router.gates.plugins_mut().payers().forget(id);
         self.continue_all(&mut packets, now);
     }
 
     /// Continues packets at their stages, each in a batch of its own.
     fn continue_all(&mut self, packets: &mut Vec<millrace_plugin::Waiting>, now: Instant) {
-        let mut work = std::mem::take(&mut self.scratch.spare);
+        let mut work = std::mem::take(&mut self.router.scratch.spare);
         for packet in packets.drain(..) {
             let place = packet.place;
             work.begin();
-            self.gate_run().add_released(&mut work, Released { waiting: packet, direction: None, end: None });
-            self.resume_at(place, &mut work, now);
+            self.router
+                .gate_run()
+                .add_released(&mut work, Released { waiting: packet, direction: None, end: None });
+            self.router.resume_at(place, &mut work, now);
         }
-        self.scratch.spare = work;
+        self.router.scratch.spare = work;
     }
 
     /// Drops packets that wait for the processor at a worker without principals.
     fn drop_unpaid(&mut self) {
         let mut arrived = Vec::new();
-        self.gates.plugins_mut().take_for_processor(&mut arrived);
+        self.router.gates.plugins_mut().payers().take_waiting(&mut arrived);
         for waiting in arrived {
-            self.disposal().drop_packet(waiting.packet, DropReason::PrincipalQueueFull);
+            self.router.disposal().drop_packet(waiting.packet, DropReason::PrincipalQueueFull);
         }
     }
 }

@@ -183,7 +183,7 @@ impl Worker {
             events,
             parcels,
             next_event: self.next_event(now),
-            awaits: self.router.gates.plugins().awaits(),
+            awaits: self.router.gates.plugins().paid().awaits(),
             stopped: self.stop.is_some_and(|told| {
                 let quiet = received == 0 && (self.router.handover.is_none() || now >= told + LINGER);
                 quiet || now >= told + PATIENCE

@@ -8,14 +8,15 @@ use std::fmt;
 
 use millrace_packet::DropReason;
 use millrace_plugin_abi::{Backlogs, FlowEnd, FlowStates, Message, Position, Progress};
-use millrace_units::{InstanceId, Instant, PathId, PortId, PrincipalId, QueueAccount, QueueId};
+use millrace_units::{InstanceId, Instant, PathId, PortId, QueueAccount, QueueId};
 
 use crate::execution::bindings::{Bindings, NewBinding};
 use crate::execution::calls::{Calls, Resumption, Stop};
 use crate::execution::classify::{Classified, Classifier, GateResult, results};
 use crate::execution::instances::Instances;
+use crate::execution::payers::{Paid, Payers};
 use crate::execution::succession::{Successed, Successor};
-use crate::execution::waiting::{Answer, Asked, Errand, Released, Waiting};
+use crate::execution::waiting::{Answer, Asked, Errand, Released};
 use crate::flow_state::FlowStateBlocks;
 use crate::path::{EMPTY_PATH, Part, Paths, Refusal, Stage, Step};
 use crate::{Action, BindingId, BindingTable, CallLimits, Health, OnFault, PluginChange, Remains};
@@ -147,48 +148,16 @@ impl<T: BindingTable> WorkerPlugins<T> {
         Remains::Nothing
     }
 
-    /// Sets the principal that has the processor; `None` for the core work of the worker. Packets at an
-    /// instance with another payer wait, see [`take_for_processor`](Self::take_for_processor).
+    /// Returns a handle on the calls and packets that wait for the processor.
     #[inline]
-    pub fn set_running(&mut self, principal: Option<PrincipalId>) {
-        self.calls.running = principal;
+    pub fn payers(&mut self) -> Payers<'_> {
+        Payers { calls: &mut self.calls }
     }
 
-    /// Moves the packets that have begun to wait for the processor to the end of `waiting`.
+    /// Returns the handle on the calls and packets that wait for the processor, to ask questions.
     #[inline]
-    pub fn take_for_processor(&mut self, waiting: &mut Vec<Waiting>) {
-        waiting.append(&mut self.calls.waiting.for_processor);
-    }
-
-    /// Whether packets have begun to wait for the processor, or a principal pays for a call.
-    #[inline]
-    pub fn wants_processor(&self) -> bool {
-        !self.calls.waiting.for_processor.is_empty() || self.calls.waiting.payers().next().is_some()
-    }
-
-    /// Lets the calls that a removed principal has paid for continue without a payer.
-    pub fn forget_payer(&mut self, payer: PrincipalId) {
-        self.calls.waiting.forget_payer(payer);
-    }
-
-    /// Returns the principals that pay for suspended calls, for calls that can begin, or for packets that wait
-    /// first for the end of another one's call.
-    pub fn payers_of_calls(&self) -> impl Iterator<Item = PrincipalId> + '_ {
-        self.calls.waiting.payers()
-    }
-
-    /// Returns the principal that pays for the call whose end `payer` waits for. An instance makes one call at
-    /// a time, so `payer` gives it the processor until its call ends; the other principal pays.
-    #[inline]
-    pub fn blocker_of(&self, payer: PrincipalId) -> Option<PrincipalId> {
-        self.calls.waiting.blocker_of(payer)
-    }
-
-    /// Whether [`resume`](Self::resume) has a call to run when the principal has the processor, or the
-    /// principal waits for another one's call.
-    #[inline]
-    pub fn has_call_of(&self, principal: PrincipalId) -> bool {
-        self.calls.waiting.has_call_of(principal)
+    pub fn paid(&self) -> Paid<'_> {
+        Paid { waiting: &self.calls.waiting }
     }
 
     /// Sets whether a port exists. A verdict that names a port which doesn't exist is a fault.
@@ -406,12 +375,6 @@ impl<T: BindingTable> WorkerPlugins<T> {
     pub fn next_event(&self, now: Instant) -> Option<Instant> {
         let Calls { instances, waiting, .. } = &self.calls;
         instances.next_event().into_iter().chain(waiting.next_event(now)).min()
-    }
-
-    /// Whether another process runs a call of an instance.
-    #[inline]
-    pub fn awaits(&self) -> bool {
-        self.calls.waiting.awaits()
     }
 
     /// Returns the number of waiting packets.

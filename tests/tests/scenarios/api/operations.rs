@@ -88,6 +88,7 @@ const COMMANDS: &[(&str, &str)] = &[
     ("get /principals/{name}", "principal show"),
     ("patch /principals/{name}", "principal set"),
     ("delete /principals/{name}", "principal remove"),
+    ("get /promises", "show promises"),
     ("get /configuration", "show configuration"),
     ("post /configuration", "apply"),
     ("post /configuration/diff", "diff"),

@@ -73,6 +73,13 @@ impl fmt::Debug for Group<'_> {
 }
 
 impl Group<'_> {
+    /// Returns the total bytes of the members.
+    #[inline]
+    pub(crate) fn total_bytes(&mut self) -> u64 {
+        let length = |member: &u16| self.packets[usize::from(*member)].len() as u64;
+        *self.bytes.get_or_insert_with(|| self.members.iter().map(length).sum::<u64>())
+    }
+
     /// Removes all members, with the reason `why`.
     pub(crate) fn take_all(&mut self, why: Taken) {
         for member in self.members.drain(..) {

@@ -58,10 +58,7 @@ impl<T: BindingTable> WorkerPlugins<T> {
             let at = Stop { gate: binding.gate, binding: BindingId(stage.binding.slot), instance };
             watch.before(group, at);
             binding.counts.packets += group.members.len() as u64;
-            binding.counts.bytes += *group.bytes.get_or_insert_with(|| {
-                let length = |member: &u16| group.packets[usize::from(*member)].len() as u64;
-                group.members.iter().map(length).sum::<u64>()
-            });
+            binding.counts.bytes += group.total_bytes();
             match stage.step {
                 Step::Instance(instance) => {
                     let visit = Visit { place, instance, part: stage.part, passed_on: 0 };

@@ -1,0 +1,70 @@
+//! Calls and packets that wait for the processor, and the principals that pay for them.
+
+use millrace_units::PrincipalId;
+
+use crate::execution::calls::Calls;
+use crate::execution::waiting::{Waiting, WaitingRoom};
+
+/// Handle of the CPU scheduler's driver on the calls of a worker.
+pub struct Payers<'a> {
+    pub(crate) calls: &'a mut Calls,
+}
+
+impl Payers<'_> {
+    /// Sets the principal that has the processor; `None` for the core work of the worker. Packets at an
+    /// instance with another payer wait, see [`take_waiting`](Self::take_waiting).
+    #[inline]
+    pub fn set_running(&mut self, principal: Option<PrincipalId>) {
+        self.calls.running = principal;
+    }
+
+    /// Moves the packets that have begun to wait for the processor to the end of `waiting`.
+    #[inline]
+    pub fn take_waiting(&mut self, waiting: &mut Vec<Waiting>) {
+        waiting.append(&mut self.calls.waiting.for_processor);
+    }
+
+    /// Lets the calls that a removed principal has paid for continue without a payer.
+    pub fn forget(&mut self, payer: PrincipalId) {
+        self.calls.waiting.forget_payer(payer);
+    }
+}
+
+/// Questions about the calls and packets of a worker that wait for the processor.
+pub struct Paid<'a> {
+    pub(crate) waiting: &'a WaitingRoom,
+}
+
+impl<'a> Paid<'a> {
+    /// Whether packets have begun to wait for the processor, or a principal pays for a call.
+    #[inline]
+    pub fn wants_processor(&self) -> bool {
+        !self.waiting.for_processor.is_empty() || self.waiting.payers().next().is_some()
+    }
+
+    /// Returns the principals that pay for suspended calls, for calls that can begin, or for packets that wait
+    /// first for the end of another one's call.
+    pub fn payers(&self) -> impl Iterator<Item = PrincipalId> + use<'a> {
+        self.waiting.payers()
+    }
+
+    /// Returns the principal that pays for the call whose end `payer` waits for. An instance makes one call at
+    /// a time, so `payer` gives it the processor until its call ends; the other principal pays.
+    #[inline]
+    pub fn blocker_of(&self, payer: PrincipalId) -> Option<PrincipalId> {
+        self.waiting.blocker_of(payer)
+    }
+
+    /// Whether the worker has a call to resume when the principal has the processor, or the principal waits
+    /// for another one's call.
+    #[inline]
+    pub fn has_call_of(&self, principal: PrincipalId) -> bool {
+        self.waiting.has_call_of(principal)
+    }
+
+    /// Whether another process runs a call of an instance.
+    #[inline]
+    pub fn awaits(&self) -> bool {
+        self.waiting.awaits()
+    }
+}

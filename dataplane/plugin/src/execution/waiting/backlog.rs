@@ -1,0 +1,141 @@
+//! Running call of an instance, with the packets and requests that wait for its end.
+
+use std::collections::VecDeque;
+
+use millrace_packet::{FlowKey, Packet};
+use millrace_units::{Instant, PrincipalId};
+
+use super::{Asked, Errand, MOST_IN_CALL, Place, Waiting};
+use crate::flow_state::{FlowStateBlocks, StateRef};
+use crate::slab::Key;
+
+/// Running call, with its packets and their data.
+#[derive(Default)]
+pub(crate) struct Call {
+    pub errand: Errand,
+    pub packets: Vec<Packet>,
+    pub keys: Vec<FlowKey>,
+    pub(super) destinations: Vec<[u8; 6]>,
+    pub(super) states: Vec<StateRef>,
+    /// State block numbers of the packets' flows, resolved for the latest slice.
+    pub numbers: Vec<u32>,
+    /// Stage of all packets of the call; `None` for a call without packets.
+    pub place: Option<Place>,
+    pub(super) passed_on: u8,
+    /// Principal that pays for the call; `None` if it runs without waiting for the CPU scheduler.
+    pub payer: Option<PrincipalId>,
+    /// Number of slices so far.
+    pub slices: u32,
+    /// Time of the first request for the result of a call that another process runs.
+    pub began: Option<Instant>,
+    /// Whether the instance of the call may have written to the packets.
+    pub written: bool,
+}
+
+impl Call {
+    /// Whether a call is running.
+    pub fn is_under_way(&self) -> bool {
+        self.place.is_some() || !matches!(self.errand, Errand::Packets)
+    }
+
+    pub fn push(&mut self, waiting: Waiting) {
+        self.packets.push(waiting.packet);
+        self.keys.push(waiting.key);
+        self.destinations.push(waiting.destination);
+        self.states.push(waiting.state);
+        self.place = Some(waiting.place);
+        self.passed_on = waiting.passed_on;
+        self.payer = waiting.payer;
+    }
+
+    /// Resolves the flow state references of the packets into block numbers.
+    pub fn find_states(&mut self, blocks: &FlowStateBlocks) {
+        self.numbers.clear();
+        self.numbers.extend(self.states.iter().map(|state| blocks.resolve(*state)));
+    }
+
+    /// Ends the call: passes the index and the data of each packet to `each`. The packets continue at
+    /// `place`.
+    pub fn finish(&mut self, place: Place, mut each: impl FnMut(usize, Waiting)) {
+        let (passed_on, payer) = (self.passed_on, self.payer);
+        let rest = self.keys.drain(..).zip(self.destinations.drain(..)).zip(self.states.drain(..));
+        for (number, (packet, ((key, destination), state))) in self.packets.drain(..).zip(rest).enumerate() {
+            each(number, Waiting { packet, key, destination, place, state, passed_on, payer });
+        }
+        (self.place, self.payer, self.slices, self.written) = (None, None, 0, false);
+        self.began = None;
+    }
+}
+
+/// Packets that arrived during an instance's call and wait for its end.
+#[derive(Default)]
+pub(crate) struct Behind {
+    pub(super) packets: VecDeque<Waiting>,
+    bytes: u64,
+}
+
+impl Behind {
+    /// Returns the number of packets and their total bytes.
+    pub fn load(&self) -> (u32, u64) {
+        (self.packets.len() as u32, self.bytes)
+    }
+
+    pub fn push(&mut self, waiting: Waiting) {
+        self.bytes += waiting.packet.len() as u64;
+        self.packets.push_back(waiting);
+    }
+
+    fn pop_if(&mut self, is_it: impl FnMut(&mut Waiting) -> bool) -> Option<Waiting> {
+        let waiting = self.packets.pop_front_if(is_it)?;
+        self.bytes -= waiting.packet.len() as u64;
+        Some(waiting)
+    }
+}
+
+/// Running call of an instance, with packets and requests that wait for its end.
+pub(crate) struct Backlog {
+    pub instance: Key,
+    pub call: Call,
+    pub behind: Behind,
+    /// Requests of control. They are served before the waiting packets.
+    pub asked: VecDeque<Asked>,
+}
+
+impl Backlog {
+    pub(super) fn new(instance: Key, call: Call) -> Self {
+        Self { instance, call, behind: Behind::default(), asked: VecDeque::new() }
+    }
+
+    /// Returns the principal that pays for the running call, or for the next one. Nobody pays for a call that
+    /// another process runs: the worker only asks for its result.
+    pub fn payer(&self) -> Option<PrincipalId> {
+        match self.call.is_under_way() {
+            true if self.call.began.is_some() => None,
+            true => self.call.payer,
+            false => self.behind.packets.front().and_then(|waiting| waiting.payer),
+        }
+    }
+
+    /// Returns the principal that waits first for the end of the running call of another one.
+    pub fn blocked(&self) -> Option<PrincipalId> {
+        let first = self.behind.packets.front()?.payer;
+        first.filter(|_| self.call.is_under_way() && self.payer().is_some() && self.payer() != first)
+    }
+
+    /// Returns the number of packets in the running call, plus the number of packets that wait for its end.
+    pub(super) fn len(&self) -> usize {
+        self.call.packets.len() + self.behind.packets.len()
+    }
+
+    /// Starts a call with the waiting packets of one stage. Returns `false` if no packet waits.
+    pub fn begin_call(&mut self) -> bool {
+        let alike = |waiting: &Waiting| (waiting.place, waiting.passed_on, waiting.payer);
+        let Some(first) = self.behind.packets.front().map(alike) else { return false };
+        while self.call.packets.len() < MOST_IN_CALL
+            && let Some(waiting) = self.behind.pop_if(|waiting| alike(waiting) == first)
+        {
+            self.call.push(waiting);
+        }
+        true
+    }
+}
