@@ -2,7 +2,7 @@
 //! them, in the order of the CPU scheduler.
 
 use millrace_packet::DropReason;
-use millrace_plugin::Released;
+use millrace_plugin::{Payers, Released};
 use millrace_units::{Cycles, Instant, PrincipalId};
 
 use crate::pending::for_processor::ForProcessor;
@@ -82,7 +82,7 @@ impl<'a> Slices<'a> {
     /// Runs a slice of a principal: a suspended call, or packets of one flow. Returns the number of packets
     /// that left the queue.
     fn run_slice(&mut self, waiting: &mut ForProcessor, payer: PrincipalId, now: Instant) -> u64 {
-        self.router.gates.plugins_mut().payers().set_running(Some(payer));
+        Payers::of(self.router.gates.plugins_mut()).set_running(Some(payer));
         let packets = if self.router.gates.plugins().paid().has_call_of(payer) {
             self.router.resume_kept(now);
             0
@@ -90,7 +90,7 @@ impl<'a> Slices<'a> {
             self.run_packets(waiting, payer, now)
         };
         self.router.follow_up(now);
-        self.router.gates.plugins_mut().payers().set_running(None);
+        Payers::of(self.router.gates.plugins_mut()).set_running(None);
         packets
     }
 
@@ -115,7 +115,7 @@ impl<'a> Slices<'a> {
     /// Queues the packets that have begun to wait for the processor, and wakes the principals of calls.
     fn queue_for_processor(&mut self, waiting: &mut ForProcessor, now: Instant) {
         let mut arrived = std::mem::take(&mut waiting.arrived);
-        self.router.gates.plugins_mut().payers().take_waiting(&mut arrived);
+        Payers::of(self.router.gates.plugins_mut()).take_waiting(&mut arrived);
         for packet in arrived.drain(..) {
             if let Err(refused) = waiting.push(packet, now) {
                 self.router.disposal().drop_packet(refused.packet, DropReason::PrincipalQueueFull);
@@ -145,7 +145,7 @@ impl<'a> Slices<'a> {
     pub fn remove(&mut self, id: PrincipalId, now: Instant) {
         let Some(waiting) = &mut self.router.pending.for_processor else { return };
         let mut packets = waiting.remove(id);
-        self.router.gates.plugins_mut().payers().forget(id);
+        Payers::of(self.router.gates.plugins_mut()).forget(id);
         self.continue_all(&mut packets, now);
     }
 
@@ -166,7 +166,7 @@ impl<'a> Slices<'a> {
     /// Drops packets that wait for the processor at a worker without principals.
     fn drop_unpaid(&mut self) {
         let mut arrived = Vec::new();
-        self.router.gates.plugins_mut().payers().take_waiting(&mut arrived);
+        Payers::of(self.router.gates.plugins_mut()).take_waiting(&mut arrived);
         for waiting in arrived {
             self.router.disposal().drop_packet(waiting.packet, DropReason::PrincipalQueueFull);
         }

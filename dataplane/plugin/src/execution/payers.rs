@@ -4,13 +4,20 @@ use millrace_units::PrincipalId;
 
 use crate::execution::calls::Calls;
 use crate::execution::waiting::{Waiting, WaitingRoom};
+use crate::execution::worker_plugins::WorkerPlugins;
 
 /// Handle of the CPU scheduler's driver on the calls of a worker.
 pub struct Payers<'a> {
-    pub(crate) calls: &'a mut Calls,
+    calls: &'a mut Calls,
 }
 
-impl Payers<'_> {
+impl<'a> Payers<'a> {
+    /// Returns the handle on the calls of a worker's instances.
+    #[inline]
+    pub fn of<T>(plugins: &'a mut WorkerPlugins<T>) -> Self {
+        Self { calls: &mut plugins.calls }
+    }
+
     /// Sets the principal that has the processor; `None` for the core work of the worker. Packets at an
     /// instance with another payer wait, see [`take_waiting`](Self::take_waiting).
     #[inline]

@@ -14,7 +14,7 @@ use crate::execution::bindings::{Bindings, NewBinding};
 use crate::execution::calls::{Calls, Resumption, Stop};
 use crate::execution::classify::{Classified, Classifier, GateResult, results};
 use crate::execution::instances::Instances;
-use crate::execution::payers::{Paid, Payers};
+use crate::execution::payers::Paid;
 use crate::execution::succession::{Successed, Successor};
 use crate::execution::waiting::{Answer, Asked, Errand, Released};
 use crate::flow_state::FlowStateBlocks;
@@ -53,7 +53,7 @@ pub struct WorkerPlugins<T> {
     pub bindings: Bindings<T>,
     /// Paths of flows.
     pub paths: Paths,
-    calls: Calls,
+    pub(crate) calls: Calls,
     classifier: Classifier,
 }
 
@@ -148,13 +148,8 @@ impl<T: BindingTable> WorkerPlugins<T> {
         Remains::Nothing
     }
 
-    /// Returns a handle on the calls and packets that wait for the processor.
-    #[inline]
-    pub fn payers(&mut self) -> Payers<'_> {
-        Payers { calls: &mut self.calls }
-    }
-
-    /// Returns the handle on the calls and packets that wait for the processor, to ask questions.
+    /// Returns a handle for questions about the calls and packets that wait for the processor. [`Payers`](crate::Payers)
+    /// changes them.
     #[inline]
     pub fn paid(&self) -> Paid<'_> {
         Paid { waiting: &self.calls.waiting }

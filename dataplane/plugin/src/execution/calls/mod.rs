@@ -20,7 +20,7 @@ use millrace_units::{Instant, PrincipalId};
 
 use crate::CallLimits;
 use crate::execution::instances::Instances;
-use crate::execution::waiting::{Answer, Errand, WaitingRoom};
+use crate::execution::waiting::{Answer, Errand, Place, Ticket, WaitingRoom};
 use crate::flow_state::FlowStateBlocks;
 use crate::slab::Key;
 
@@ -76,6 +76,14 @@ impl Default for Calls {
 }
 
 impl Calls {
+    /// Returns a ticket for packets at `place` if they wait until the CPU scheduler gives the processor to
+    /// `payer`.
+    #[inline]
+    pub fn defer(&mut self, payer: Option<PrincipalId>, place: Place) -> Option<Ticket> {
+        let payer = payer.filter(|_| self.running != payer)?;
+        Some(self.waiting.defer(payer, place))
+    }
+
     /// Sends a control message to an instance without a running call. If the new call is suspended, returns
     /// the errand that the caller must record with `suspend_errand`.
     pub fn begin_control(

@@ -48,10 +48,8 @@ impl<T: BindingTable> WorkerPlugins<T> {
             }
             let Some(binding) = bindings.get_mut(stage.binding) else { continue };
             let place = Place { stage: number, ..from };
-            if let Some(payer) = binding.call_limits.principal
-                && calls.running != Some(payer)
-            {
-                group.take_all(Taken::Keep(calls.waiting.defer(payer, place)));
+            if let Some(ticket) = calls.defer(binding.call_limits.principal, place) {
+                group.take_all(Taken::Keep(ticket));
                 return None;
             }
             let instance = binding.action.instance();
