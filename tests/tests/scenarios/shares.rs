@@ -12,10 +12,10 @@ const PATIENCE: Duration = Duration::from_secs(10);
 /// Principals with their shares of 10, and the UDP port of each one's flow.
 const PRINCIPALS: [(&str, u32, u16); 4] = [("a", 4, 9001), ("b", 3, 9002), ("c", 2, 9003), ("d", 1, 9004)];
 
-/// Loads a plugin that computes for some 200 µs on each packet, with an instance for each principal.
+/// Loads a plugin that computes for some 250 µs on each packet, with an instance for each principal.
 fn load_slow(line: &Line, router: &Millrace) {
     let slow = build(line, "slow", |source| {
-        source.replace("packets++;", "for (volatile int turn = 0; turn < 100000; turn++) {} packets++;")
+        source.replace("packets++;", "for (volatile int turn = 0; turn < 600000; turn++) {} packets++;")
     });
     router.ask(&["plugin", "load", slow.to_str().unwrap()]);
     for (name, ..) in PRINCIPALS {

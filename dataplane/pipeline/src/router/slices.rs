@@ -1,8 +1,10 @@
 //! Slices of the processor: after the core work of an iteration, principals run the packets that wait for
 //! them, in the order of the CPU scheduler.
 
+use std::collections::HashSet;
+
 use millrace_packet::DropReason;
-use millrace_plugin::{Payers, Released};
+use millrace_plugin::{Payers, Released, Waiting};
 use millrace_units::{Cycles, Instant, PrincipalId};
 
 use crate::pending::for_processor::ForProcessor;
@@ -11,6 +13,9 @@ use crate::tsc::cycles;
 
 /// Cycles charged for a packet on processors without a time-stamp counter.
 const NOMINAL: u64 = 1000;
+/// Maximum number of waiting packets that pass at once after a change of bindings. A port's queue has room for
+/// 1,000 packets by default.
+const MOST_AT_ONCE: usize = 256;
 /// Parts per million in a whole processor.
 const WHOLE: u64 = 1_000_000;
 
@@ -149,16 +154,27 @@ impl<'a> Slices<'a> {
         self.continue_all(&mut packets, now);
     }
 
-    /// Continues packets at their stages, each in a batch of its own.
-    fn continue_all(&mut self, packets: &mut Vec<millrace_plugin::Waiting>, now: Instant) {
+    /// Continues packets at their stages, each in a batch of its own. Packets whose binding has no principal
+    /// any more pass at once: at most [`MOST_AT_ONCE`], because more would fill the queues of ports.
+    fn continue_all(&mut self, packets: &mut Vec<Waiting>, now: Instant) {
         let mut work = std::mem::take(&mut self.router.scratch.spare);
+        let (mut passed, mut flows) = (0, HashSet::new());
         for packet in packets.drain(..) {
-            let place = packet.place;
+            let (place, flow) = (packet.place, packet.packet.hash);
+            if passed >= MOST_AT_ONCE && flows.contains(&flow) {
+                self.router.disposal().drop_packet(packet.packet, DropReason::PrincipalQueueFull);
+                continue;
+            }
+            let wait_again = self.router.gates.plugins().paid().arrived();
             work.begin();
             self.router
                 .gate_run()
                 .add_released(&mut work, Released { waiting: packet, direction: None, end: None });
             self.router.resume_at(place, &mut work, now);
+            if self.router.gates.plugins().paid().arrived() == wait_again {
+                passed += 1;
+                flows.insert(flow);
+            }
         }
         self.router.scratch.spare = work;
     }

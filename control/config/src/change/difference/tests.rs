@@ -53,7 +53,7 @@ fn equivalent_configurations_have_no_difference() {
     for (from, to) in [
         ("proto tcp dport 25", "dport 25   proto tcp"),
         ("action = \"drop\"", "action = \" drop\"\ngate = \"route\""),
-        ("filter = \"in lan\"", "filter = \"in lan\"\npriority = 0\non-fault = \"drop\"\nbudget = \"1ms\""),
+        ("filter = \"in lan\"", "filter = \"in lan\"\npriority = 0\non-fault = \"drop\"\nbudget = \"100ms\""),
         ("to = \"10.9.0.0/16\"", "to = \"10.9.0.0/16\"\nkind = \"forward\""),
         ("name = \"audit\"", "table = \"tuple-space\"\nname = \"audit\""),
         ("[[gate]]", "[[gate]]\nname = \"firewall\"\ntable = \"tuple-space\"\n[[gate]]"),

@@ -289,6 +289,7 @@ async fn every_query_leaves_configuration_and_revision_as_they_are() {
     all.query(GetInstanceMap { instance: name("pf"), map: name("ports") }).await;
     all.query(ListQuarantine).await;
     all.query(ListPrincipals).await;
+    all.query(GetPromises).await;
     all.query(ListPorts).await;
     all.query(GetCounters).await;
     all.query(ListNeighbours).await;
