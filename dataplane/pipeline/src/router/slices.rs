@@ -4,7 +4,7 @@
 use std::collections::HashSet;
 
 use millrace_packet::DropReason;
-use millrace_plugin::{Payers, Released, Waiting};
+use millrace_plugin::{Paid, Payers, Released, Waiting};
 use millrace_units::{Cycles, Instant, PrincipalId};
 
 use crate::pending::for_processor::ForProcessor;
@@ -34,12 +34,12 @@ impl Router {
     #[inline]
     pub(crate) fn run_principals(&mut self, core: CoreWork, now: Instant) -> bool {
         let Some(waiting) = &self.pending.for_processor else {
-            if self.gates.plugins().paid().wants_processor() {
+            if Paid::of(self.gates.plugins()).wants_processor() {
                 Slices::of(self).drop_unpaid();
             }
             return false;
         };
-        if waiting.is_idle(now) && !self.gates.plugins().paid().wants_processor() {
+        if waiting.is_idle(now) && !Paid::of(self.gates.plugins()).wants_processor() {
             return false;
         }
         Slices::of(self).run(core, now)
@@ -66,7 +66,7 @@ impl<'a> Slices<'a> {
         while elapsed < allowance
             && let Some(payer) = waiting.scheduler.next(time)
         {
-            let paying = self.router.gates.plugins().paid().blocker_of(payer).unwrap_or(payer);
+            let paying = Paid::of(self.router.gates.plugins()).blocker_of(payer).unwrap_or(payer);
             let packets = self.run_slice(&mut waiting, paying, time);
             let before = elapsed;
             elapsed = since(start, before, packets);
@@ -74,7 +74,7 @@ impl<'a> Slices<'a> {
             waiting.charge(paying, (elapsed - before, packets), time);
             self.queue_for_processor(&mut waiting, time);
             for ran in [paying, payer] {
-                if !waiting.is_backlogged(ran) && !self.router.gates.plugins().paid().has_call_of(ran) {
+                if !waiting.is_backlogged(ran) && !Paid::of(self.router.gates.plugins()).has_call_of(ran) {
                     waiting.scheduler.sleep(ran, time);
                 }
             }
@@ -88,7 +88,7 @@ impl<'a> Slices<'a> {
     /// that left the queue.
     fn run_slice(&mut self, waiting: &mut ForProcessor, payer: PrincipalId, now: Instant) -> u64 {
         Payers::of(self.router.gates.plugins_mut()).set_running(Some(payer));
-        let packets = if self.router.gates.plugins().paid().has_call_of(payer) {
+        let packets = if Paid::of(self.router.gates.plugins()).has_call_of(payer) {
             self.router.resume_kept(now);
             0
         } else {
@@ -127,7 +127,7 @@ impl<'a> Slices<'a> {
             }
         }
         waiting.arrived = arrived;
-        for payer in self.router.gates.plugins().paid().payers() {
+        for payer in Paid::of(self.router.gates.plugins()).payers() {
             waiting.scheduler.wake(payer, now);
         }
     }
@@ -165,13 +165,13 @@ impl<'a> Slices<'a> {
                 self.router.disposal().drop_packet(packet.packet, DropReason::PrincipalQueueFull);
                 continue;
             }
-            let wait_again = self.router.gates.plugins().paid().arrived();
+            let wait_again = Paid::of(self.router.gates.plugins()).arrived();
             work.begin();
             self.router
                 .gate_run()
                 .add_released(&mut work, Released { waiting: packet, direction: None, end: None });
             self.router.resume_at(place, &mut work, now);
-            if self.router.gates.plugins().paid().arrived() == wait_again {
+            if Paid::of(self.router.gates.plugins()).arrived() == wait_again {
                 passed += 1;
                 flows.insert(flow);
             }

@@ -17,7 +17,7 @@ use std::time::Duration;
 use millrace_classify::FlowTableError;
 use millrace_forward::FibReader;
 use millrace_packet::{BATCH_SIZE, Batch, Pool};
-use millrace_plugin::Pulse;
+use millrace_plugin::{Paid, Pulse};
 use millrace_port::Port;
 use millrace_units::Instant;
 use rtrb::{Consumer, Producer, RingBuffer};
@@ -183,7 +183,7 @@ impl Worker {
             events,
             parcels,
             next_event: self.next_event(now),
-            awaits: self.router.gates.plugins().paid().awaits(),
+            awaits: Paid::of(self.router.gates.plugins()).awaits(),
             stopped: self.stop.is_some_and(|told| {
                 let quiet = received == 0 && (self.router.handover.is_none() || now >= told + LINGER);
                 quiet || now >= told + PATIENCE

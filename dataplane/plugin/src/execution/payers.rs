@@ -39,10 +39,16 @@ impl<'a> Payers<'a> {
 
 /// Questions about the calls and packets of a worker that wait for the processor.
 pub struct Paid<'a> {
-    pub(crate) waiting: &'a WaitingRoom,
+    waiting: &'a WaitingRoom,
 }
 
 impl<'a> Paid<'a> {
+    /// Returns the handle on the calls of a worker's instances.
+    #[inline]
+    pub fn of<T>(plugins: &'a WorkerPlugins<T>) -> Self {
+        Self { waiting: &plugins.calls.waiting }
+    }
+
     /// Whether packets have begun to wait for the processor, or a principal pays for a call.
     #[inline]
     pub fn wants_processor(&self) -> bool {

@@ -14,7 +14,6 @@ use crate::execution::bindings::{Bindings, NewBinding};
 use crate::execution::calls::{Calls, Resumption, Stop};
 use crate::execution::classify::{Classified, Classifier, GateResult, results};
 use crate::execution::instances::Instances;
-use crate::execution::payers::Paid;
 use crate::execution::succession::{Successed, Successor};
 use crate::execution::waiting::{Answer, Asked, Errand, Released};
 use crate::flow_state::FlowStateBlocks;
@@ -146,13 +145,6 @@ impl<T: BindingTable> WorkerPlugins<T> {
             PluginChange::Unbind { binding, filter, .. } => bindings.unbind(binding, filter),
         }
         Remains::Nothing
-    }
-
-    /// Returns a handle for questions about the calls and packets that wait for the processor. [`Payers`](crate::Payers)
-    /// changes them.
-    #[inline]
-    pub fn paid(&self) -> Paid<'_> {
-        Paid { waiting: &self.calls.waiting }
     }
 
     /// Sets whether a port exists. A verdict that names a port which doesn't exist is a fault.

@@ -101,7 +101,10 @@ impl Config {
         let bindings = bindings(self, to, &anew);
         let principals = compare(&self.principal, &to.principal, |principal| &*principal.name);
 
-        all.changes.extend(set_principals(&principals));
+        let (paying, idle): (Vec<_>, Vec<_>) =
+            principals.gone.iter().copied().partition(|one| self.pays(one));
+        all.changes.extend(idle.into_iter().cloned().map(Change::RemovePrincipal));
+        all.changes.extend(set_principals(&principals, &paying));
         set_runtimes(&plugins.changed, &mut all);
         all.changes.extend(plugins.new.into_iter().cloned().map(Change::AddPlugin));
         // Nodes are removed after the filters that name them.
@@ -117,7 +120,7 @@ impl Config {
         changes.extend(gates.gone.iter().rev().flat_map(|gate| remove_gate(gate)));
         changes.extend(plugins.gone.into_iter().rev().cloned().map(Change::RemovePlugin));
         // Principals are removed after the bindings that name them.
-        let released = principals.gone.into_iter().map(without_share);
+        let released = paying.into_iter().map(without_share);
         changes.extend(released.map(Change::RemovePrincipal));
         if self.control_plane != to.control_plane {
             let (from, to) = (self.control_plane.clone(), to.control_plane.clone());
@@ -127,6 +130,13 @@ impl Config {
             changes.push(Change::Place { from: self.place.clone(), to: to.place.clone() });
         }
         all
+    }
+}
+
+impl Config {
+    /// Whether a principal pays for bindings.
+    fn pays(&self, principal: &Principal) -> bool {
+        self.bind.iter().any(|bind| bind.principal.as_deref() == Some(&*principal.name))
     }
 }
 
@@ -184,10 +194,10 @@ fn set_neighbours_and_routes(from: &Config, to: &Config, changes: &mut Vec<Chang
 }
 
 /// Returns the changes that set and add principals, and that release the reserved shares of the principals
-/// that go. Changes that release shares come first.
-fn set_principals(principals: &Compared<'_, Principal>) -> Vec<Change> {
+/// that go and pay for bindings now. Changes that release shares come first.
+fn set_principals(principals: &Compared<'_, Principal>, paying: &[&Principal]) -> Vec<Change> {
     let set = |from: &Principal, to: Principal| Change::SetPrincipal { from: from.clone(), to };
-    let gone = principals.gone.iter().filter(|one| one.cpu.is_some());
+    let gone = paying.iter().filter(|one| one.cpu.is_some());
     let released = gone.map(|one| set(one, without_share(one)));
     let (fewer, more): (Vec<_>, Vec<_>) =
         principals.changed.iter().copied().partition(|(from, to)| to.cpu < from.cpu);

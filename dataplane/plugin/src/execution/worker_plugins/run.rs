@@ -83,8 +83,7 @@ impl<T: BindingTable> WorkerPlugins<T> {
                         }
                     }
                 }
-                // At the position `route`, the filter's action replaces the route, and the forward stage
-                // drops the packets.
+                // At the position `route`, the forward stage drops the packets of these actions.
                 Step::Count if matches!(binding.action, Action::Drop | Action::Reject) => {
                     binding.counts.drops += group.members.len() as u64;
                 }

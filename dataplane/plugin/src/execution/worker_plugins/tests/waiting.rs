@@ -2,6 +2,7 @@
 
 use super::verdicts::with_verdicts;
 use super::*;
+use crate::Paid;
 
 #[test]
 fn packets_wait_for_a_running_call_in_order() {
@@ -304,17 +305,17 @@ fn call_of_another_process_is_limited_in_real_time_only() {
     let path = path_of(&mut worker, 80);
     let pool = Pool::new(64).unwrap();
     send_and_keep(&mut worker, &pool, path, &[10, 11], at(0));
-    assert!(!worker.paid().awaits());
+    assert!(!Paid::of(&worker).awaits());
     for _ in 0..10_000 {
         assert_eq!(released(&mut worker, at(5)), []);
     }
     send_and_keep(&mut worker, &pool, path, &[12], at(6));
-    assert!((worker.waiting(), worker.paid().awaits()) == (3, true));
+    assert!((worker.waiting(), Paid::of(&worker).awaits()) == (3, true));
     assert_eq!(released(&mut worker, at(104)), []);
     let failed = |source| (source, Some(End::Drop(DropReason::PluginFailed)));
     assert_eq!(released(&mut worker, at(105)), [failed(10), failed(11), failed(12)]);
     let report = worker.instances().reports().next().unwrap().1;
     assert_eq!((report.faults["overrun"], report.suspensions), (1, 0));
     assert_eq!(report.last_fault, "its process gave no answer to a call for 100 ms");
-    assert!(!worker.paid().awaits());
+    assert!(!Paid::of(&worker).awaits());
 }
