@@ -2,7 +2,8 @@
 //!
 //! The queues of a principal take turns by deficit round robin in cycles (Shreedhar and Varghese, 1995): a
 //! queue keeps its turn until it has used a quantum, and a queue that used more waits until later quanta have
-//! paid for the excess. All queues share one bounded memory. A flow whose packets are all gone has no queue.
+//! paid for the excess, also if it is empty meanwhile. All queues share one bounded memory. A flow without
+//! packets and without excess has no queue, and no debt outlives the last packet of its principal.
 
 use millrace_memory::prefetch_slice_element;
 use millrace_units::{Cycles, Instant, PrincipalId};
@@ -11,6 +12,9 @@ use crate::FlowNumber;
 use crate::arena::{Arena, Held, List, NONE};
 use crate::flow_table::FlowTable;
 use crate::slots::Slots;
+
+/// Greatest debt of a queue, in quanta. It bounds the turns that a charge ends.
+const MOST_DEBT: i64 = 1 << 10;
 
 /// Size limits of the memory for waiting packets.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -208,21 +212,28 @@ impl<T> CpuQueues<T> {
     }
 
     /// Charges cycles to the queue whose turn it is, and ends its turn if it has used its quantum or is
-    /// empty.
+    /// empty. An empty queue stays until it has paid its debt.
     pub fn charge(&mut self, PrincipalId(number): PrincipalId, Cycles(cycles): Cycles) {
         let Some(first) = self.backlogs.find(number).map(|backlog| backlog.first).filter(|it| *it != NONE)
         else {
             return;
         };
+        let (quantum, is_idle) = (self.quantum, self.backlogs[number].packets == 0);
         let queue = &mut self.queues[first];
-        queue.deficit = queue.deficit.saturating_sub_unsigned(cycles);
-        if queue.list.is_empty() {
-            self.end_queue(number);
-        }
-        let quantum = self.quantum;
-        while let Some(queue) = self.first_of(number).filter(|queue| queue.deficit <= 0) {
-            queue.deficit = queue.deficit.saturating_add(quantum);
-            self.rotate(number);
+        let most_debt = quantum.saturating_mul(MOST_DEBT);
+        queue.deficit = queue.deficit.saturating_sub_unsigned(cycles).max(-most_debt);
+        while let Some((queue, is_alone)) = self.first_of(number) {
+            match (queue.deficit > 0, queue.list.is_empty()) {
+                (_, true) if is_idle => self.end_queue(number),
+                (true, true) => self.end_queue(number),
+                (true, false) => return,
+                // No other flow waits, so none is owed the excess.
+                (false, false) if is_alone => queue.deficit = quantum,
+                (false, _) => {
+                    queue.deficit = queue.deficit.saturating_add(quantum);
+                    self.rotate(number);
+                }
+            }
         }
     }
 
@@ -255,9 +266,10 @@ impl<T> CpuQueues<T> {
         self.arena.iter()
     }
 
-    fn first_of(&mut self, number: u32) -> Option<&mut FlowQueue> {
-        let first = self.backlogs[number].first;
-        (first != NONE).then(|| &mut self.queues[first])
+    /// Returns the queue whose turn it is, and whether the principal has no other queue.
+    fn first_of(&mut self, number: u32) -> Option<(&mut FlowQueue, bool)> {
+        let Backlog { first, last, .. } = self.backlogs[number];
+        (first != NONE).then(|| (&mut self.queues[first], first == last))
     }
 
     /// Returns the queue for a flow's next packet; `None` if it has to be made. While the shared queue holds

@@ -97,3 +97,55 @@ proptest! {
         }
     }
 }
+
+/// A flow whose packets arrive one by one, each of ten quanta, gets no more cycles than a backlogged flow.
+#[test]
+fn debt_of_a_flow_survives_its_empty_queue() {
+    let mut queues = queues();
+    let principal = PrincipalId(0);
+    queues.set(principal, 100_000);
+    let mut used = [0_u64; 2];
+    let mut waits = [0_u32; 2];
+    for _ in 0..2000 {
+        for flow in [0_u32, 1] {
+            if waits[flow as usize] == 0 {
+                let count = if flow == 0 { 1 } else { 20 };
+                waits[flow as usize] = count;
+                for _ in 0..count {
+                    queues.push(principal, FlowNumber(flow), ((flow, 0, 0), 100), Instant::ZERO).unwrap();
+                }
+            }
+        }
+        let (mut taken, mut asked) = (None, 0);
+        queues.take(
+            principal,
+            |_| {
+                asked += 1;
+                asked == 1
+            },
+            |(flow, ..)| taken = Some(flow as usize),
+        );
+        let flow = taken.unwrap();
+        let cost = if flow == 0 { 10_000 } else { 500 };
+        waits[flow] -= 1;
+        used[flow] += cost;
+        queues.charge(principal, Cycles(cost));
+    }
+    assert!(used[0].abs_diff(used[1]) <= 20_000, "{used:?}");
+}
+
+#[test]
+fn endless_slice_ends_the_turn_in_bounded_time() {
+    let mut queues = queues();
+    let principal = PrincipalId(0);
+    queues.set(principal, 100_000);
+    for flow in [1, 1, 2, 2] {
+        queues.push(principal, FlowNumber(flow), ((flow, 0, 0), 100), Instant::ZERO).unwrap();
+    }
+    for _ in 0..2 {
+        queues.charge(principal, Cycles(u64::MAX));
+    }
+    let mut taken = 0;
+    queues.take(principal, |_| true, |_| taken += 1);
+    assert_eq!(taken, 2);
+}
