@@ -15,7 +15,7 @@ pub(crate) struct Slots<T> {
 impl<T> Slots<T> {
     /// Creates an empty set of slots, with capacity for `count`.
     pub fn with_capacity(count: usize) -> Self {
-        Self { items: Vec::with_capacity(count), free: Vec::new() }
+        Self { items: Vec::with_capacity(count), free: Vec::with_capacity(count) }
     }
 
     /// Returns the number of slots, including free slots.
@@ -66,9 +66,10 @@ impl<T> Slots<T> {
         self.free.push(number);
     }
 
-    /// Reserves memory for `more` further slots.
+    /// Reserves memory for `more` further slots, and for their release.
     pub fn reserve(&mut self, more: usize) {
         self.items.reserve(more);
+        self.free.reserve((self.items.len() + more).saturating_sub(self.free.len()));
     }
 
     /// Returns all slots.

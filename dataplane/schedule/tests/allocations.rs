@@ -1,19 +1,24 @@
-//! Test that no packet causes an allocation in the steady state, with any kind of node.
+//! Tests that no packet and no slice causes an allocation: with any kind of node in the steady state, and with
+//! any CPU scheduler after `add`.
 
 use std::alloc::{GlobalAlloc, Layout, System};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::cell::Cell;
 
+use millrace_schedule::cpu::*;
 use millrace_schedule::*;
-use millrace_units::Instant;
+use millrace_units::{Cycles, Instant, PrincipalId};
 
 struct Counting;
 
-static ALLOCATIONS: AtomicU64 = AtomicU64::new(0);
+thread_local! {
+    /// Allocations of the thread of a test.
+    static ALLOCATIONS: Cell<u64> = const { Cell::new(0) };
+}
 
 // SAFETY: all calls go unchanged to the system's allocator.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        ALLOCATIONS.fetch_add(1, Ordering::Relaxed);
+        ALLOCATIONS.set(ALLOCATIONS.get() + 1);
         // SAFETY: the caller keeps the contract, which is the same for both allocators.
         unsafe { System.alloc(layout) }
     }
@@ -102,8 +107,44 @@ fn load(port: &mut LinkScheduler<Frame>, now: &mut u64, packets: u32) -> (u64, u
 fn a_loaded_tree_allocates_nothing() {
     let (mut port, mut now) = (tree(), 0);
     load(&mut port, &mut now, 5000);
-    let before = ALLOCATIONS.load(Ordering::Relaxed);
+    let before = ALLOCATIONS.get();
     let (sent, dropped) = load(&mut port, &mut now, 20_000);
-    assert_eq!(ALLOCATIONS.load(Ordering::Relaxed), before);
+    assert_eq!(ALLOCATIONS.get(), before);
     assert!(sent > 7000 && dropped > 10_000, "{sent} sent, {dropped} dropped");
+}
+
+#[test]
+fn cpu_scheduler_allocates_nothing_after_add() {
+    use CpuSchedulerKind::{EarliestDeadline, StartTimeFair, Stride, WorstCaseFair};
+    for kind in [StartTimeFair, WorstCaseFair, Stride, EarliestDeadline] {
+        let quantum = Cycles(100_000);
+        let settings = CpuSchedulerSettings { kind, quantum, frequency: 1_000_000_000, capacity: 1_000_000 };
+        let mut scheduler = CpuScheduler::new(settings);
+        let limits = CpuQueueLimits { packets: 300, bytes: 300_000, flows: 8 };
+        let mut queues = CpuQueues::new(limits, quantum, 1);
+        for number in 0..1000 {
+            let share = if number % 3 == 0 { CpuShare::Absolute(500) } else { CpuShare::Weight(number) };
+            let deadline = (number % 9 == 0).then_some(std::time::Duration::from_millis(5));
+            let limit = (number % 7 == 0).then_some(1000);
+            scheduler.add(PrincipalId(number), CpuPrincipal { share, limit, deadline }).unwrap();
+            queues.set(PrincipalId(number), 100_000);
+        }
+        let before = ALLOCATIONS.get();
+        let mut now = Instant::ZERO;
+        for step in 0..100_000_u32 {
+            let number = PrincipalId(step.wrapping_mul(2_654_435_761) % 1000);
+            if queues.push(number, FlowNumber(step % 50), (step, 100), now).is_ok() {
+                scheduler.wake(number, now);
+            }
+            now += std::time::Duration::from_micros(50);
+            let Some(chosen) = scheduler.next(now) else { continue };
+            queues.take(chosen, |_| true, |_| {});
+            queues.charge(chosen, Cycles(50_000));
+            scheduler.charge(chosen, Cycles(50_000), now);
+            if !queues.is_backlogged(chosen) {
+                scheduler.sleep(chosen, now);
+            }
+        }
+        assert_eq!(ALLOCATIONS.get(), before, "{kind:?}");
+    }
 }

@@ -123,6 +123,9 @@ impl<T> CpuQueues<T> {
         while self.backlogs.len() <= number as usize {
             self.backlogs.push(Backlog::UNKNOWN);
         }
+        // Each principal may have a shared queue beside the queues of flows.
+        let most = self.limits.flows as usize + self.backlogs.len();
+        self.queues.reserve(most.saturating_sub(self.queues.len()));
         let backlog = &mut self.backlogs[number];
         (backlog.threshold, backlog.is_known) = (threshold, true);
     }
