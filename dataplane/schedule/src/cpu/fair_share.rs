@@ -23,6 +23,8 @@ use crate::slots::Slots;
 const FRACTION: u32 = 12;
 /// Virtual time at which all tags are lowered, so that they never overflow.
 const REBASE_AT: u64 = 1 << 62;
+/// Greatest debt in virtual time. It leaves room for further slices below the greatest `u64`.
+const MOST_DEBT: u64 = 1 << 61;
 /// Longest slice that is charged at once, in cycles: hours.
 const LONGEST_SLICE: u64 = 1 << 45;
 
@@ -51,6 +53,25 @@ impl Member {
         self.remainder = (total % weight) as u32;
         total / weight
     }
+
+    /// Changes the weight, 1 or more. The member's distance to the virtual time stays the same in cycles
+    /// (Waldspurger and Weihl, 1995, section 3.2).
+    fn set_weight(&mut self, weight: u32, virtual_time: u64) {
+        let cycles = |distance: u64| u128::from(distance) * u128::from(self.weight);
+        let behind = cycles(virtual_time.saturating_sub(self.tag)) / u128::from(weight);
+        let ahead = cycles(self.tag.saturating_sub(virtual_time)) + u128::from(self.remainder);
+        if self.tag >= virtual_time {
+            self.tag = virtual_time + debt(ahead / u128::from(weight));
+        } else {
+            self.tag = virtual_time.saturating_sub(u64::try_from(behind).unwrap_or(u64::MAX));
+        }
+        (self.weight, self.remainder) = (weight, (ahead % u128::from(weight)) as u32);
+    }
+}
+
+/// Bounds a debt in virtual time.
+fn debt(distance: u128) -> u64 {
+    u64::try_from(distance).unwrap_or(u64::MAX).min(MOST_DEBT)
 }
 
 /// Members that share processor time in proportion to their weights.
@@ -98,20 +119,37 @@ impl FairShare {
         self.eligible.reserve(self.members.len());
     }
 
-    /// Sets the weight of a member, 1 or more. Its tag stays, so it neither gains nor loses a turn.
+    /// Sets the weight of a member, 1 or more. The member keeps its debt in cycles, so a new weight takes
+    /// effect at once.
     pub fn set_weight(&mut self, member: u32, weight: u32) {
-        let is_backlogged = self.contains(member);
         let slot = &mut self.members[member];
-        if is_backlogged {
-            self.backlogged = self.backlogged - u64::from(slot.weight) + u64::from(weight);
+        let old = slot.weight;
+        if old == weight {
+            return;
         }
-        // A remainder of a greater weight would be more than a unit of virtual time.
-        (slot.weight, slot.remainder) = (weight, slot.remainder.min(weight - 1));
+        slot.set_weight(weight, self.virtual_time);
+        if self.contains(member) {
+            self.set_backlogged(self.backlogged - u64::from(old) + u64::from(weight));
+            self.reorder(member);
+        }
     }
 
-    /// Forgets the service that a member has received, for a new principal under an old number.
+    /// Forgets the service that a member without backlog has received.
     pub fn reset(&mut self, member: u32) {
         self.members[member] = Member { weight: 1, remainder: 0, tag: 0 };
+    }
+
+    /// Returns the cycles that a member has used ahead of the virtual time.
+    pub fn debt(&self, member: u32) -> u64 {
+        let Member { weight, tag, .. } = self.members[member];
+        let cycles = (u128::from(tag.saturating_sub(self.virtual_time)) * u128::from(weight)) >> FRACTION;
+        u64::try_from(cycles).unwrap_or(u64::MAX)
+    }
+
+    /// Sets the debt of a member without backlog, in cycles.
+    pub fn set_debt(&mut self, member: u32, cycles: u64) {
+        let slot = &mut self.members[member];
+        slot.tag = self.virtual_time + debt((u128::from(cycles) << FRACTION) / u128::from(slot.weight));
     }
 
     /// Whether the member is backlogged.
@@ -131,7 +169,8 @@ impl FairShare {
     pub fn join(&mut self, member: u32) {
         let slot = &mut self.members[member];
         slot.tag = slot.tag.max(self.virtual_time);
-        self.backlogged += u64::from(slot.weight);
+        let weight = slot.weight;
+        self.set_backlogged(self.backlogged + u64::from(weight));
         self.enlist(member);
     }
 
@@ -139,7 +178,7 @@ impl FairShare {
     #[inline]
     pub fn leave(&mut self, member: u32) {
         let Member { weight, tag, .. } = self.members[member];
-        self.backlogged -= u64::from(weight);
+        self.set_backlogged(self.backlogged - u64::from(weight));
         self.delist(member);
         if self.is_empty() {
             // The end of a busy period: nobody waits for the debts of this one.
@@ -186,7 +225,7 @@ impl FairShare {
         if !is_backlogged {
             slot.tag = slot.tag.max(self.virtual_time);
         }
-        slot.tag += slot.advance(cycles);
+        slot.tag = slot.tag.saturating_add(slot.advance(cycles));
         if is_backlogged {
             self.reorder(member);
         }
@@ -208,6 +247,14 @@ impl FairShare {
         }
     }
 
+    /// Sets the sum of backlogged weights.
+    #[inline]
+    fn set_backlogged(&mut self, weights: u64) {
+        self.backlogged = weights;
+        // A remainder of a greater sum would be more than a unit of virtual time.
+        self.remainder = self.remainder.min(weights.saturating_sub(1));
+    }
+
     /// Puts a member into the heap of its start tag.
     fn enlist(&mut self, member: u32) {
         let start = self.members[member].tag;
@@ -226,7 +273,7 @@ impl FairShare {
         }
     }
 
-    /// Puts a backlogged member in order after its tag grew.
+    /// Puts a backlogged member in order after its tag or its weight changed.
     fn reorder(&mut self, member: u32) {
         if self.discipline == Discipline::WorstCaseFair {
             self.delist(member);
@@ -265,16 +312,16 @@ impl FairShare {
         }
     }
 
-    /// Lowers all tags by the virtual time. This happens once in days, and takes a millisecond for 100,000
-    /// members.
+    /// Lowers all tags and the virtual time. Tags behind the virtual time keep their distance. This happens
+    /// once in days, and takes a millisecond for 100,000 members.
     #[cold]
     fn rebase(&mut self) {
-        let by = self.virtual_time;
+        let by = REBASE_AT / 2;
         self.waiting.lower(by);
         self.eligible.lower(by);
         for member in self.members.all_mut() {
             member.tag = member.tag.saturating_sub(by);
         }
-        self.virtual_time = 0;
+        self.virtual_time -= by;
     }
 }

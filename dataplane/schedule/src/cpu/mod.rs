@@ -9,7 +9,7 @@
 //! The scheduler chooses in this order:
 //!
 //! 1. principals with a deadline, earliest deadline first, each as far as its constant-bandwidth server allows;
-//! 2. all other principals in proportion to their shares, by start-time fair queueing, WF2Q+ or stride
+//! 2. all other principals in proportion to their shares: by start-time fair queueing, WF2Q+ or stride
 //!    scheduling;
 //! 3. principals with a deadline whose budget is used up, on otherwise idle time.
 //!
@@ -19,6 +19,7 @@
 
 mod fair_share;
 mod flow_queues;
+mod level;
 mod limit;
 mod scheduler;
 mod server;

@@ -5,7 +5,8 @@ use std::time::Duration;
 use millrace_memory::prefetch_slice_element;
 use millrace_units::{Cycles, Instant, PrincipalId};
 
-use super::fair_share::{Discipline, FairShare};
+use super::fair_share::FairShare;
+use super::level::{Debt, Level, discipline, level};
 use super::limit::Limit;
 use super::server::{ServerShare, Servers, WeightedCapacity};
 use super::settings::{
@@ -39,14 +40,6 @@ struct Principal {
     work_since: Option<Instant>,
     is_throttled: bool,
     account: CpuAccount,
-}
-
-/// Level of a principal in the order of choice.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Level {
-    Server,
-    Absolute,
-    Weighted,
 }
 
 /// CPU scheduler of a worker.
@@ -91,7 +84,7 @@ impl CpuScheduler {
         &self.settings
     }
 
-    /// Changes the settings. All principals keep their debts; limits start anew.
+    /// Changes the settings. All principals keep their debts.
     ///
     /// # Errors
     /// When the capacity is below the absolute shares.
@@ -101,17 +94,23 @@ impl CpuScheduler {
             return Err(CpuScheduleError::Capacity { capacity, reserved });
         }
         let numbers = 0..self.principals.len() as u32;
-        let listed: Vec<u32> = numbers.filter(|number| self.is_listed(*number)).collect();
-        for number in &listed {
-            self.delist(*number);
+        let known = numbers.filter(|number| self.principals[*number].is_some());
+        // All debts before the first change: virtual time moves when the last member leaves.
+        let debts: Vec<Debt> = known.map(|number| self.debt(number, now)).collect();
+        for Debt { number, level, .. } in &debts {
+            if self.level_under(settings.kind, *number) != *level && self.is_listed(*number) {
+                self.delist(*number);
+            }
         }
-        let Cycles(quantum) = settings.quantum;
         self.settings = settings;
-        self.absolute.set_discipline(discipline(settings.kind), quantum);
-        self.weighted.set_discipline(discipline(settings.kind), quantum);
+        self.absolute.set_discipline(discipline(settings.kind), settings.quantum.0);
+        self.weighted.set_discipline(discipline(settings.kind), settings.quantum.0);
+        self.servers.frequency = settings.frequency.max(1);
         self.divide();
-        for number in listed {
-            self.enlist(number, now);
+        for debt in debts {
+            if self.level(debt.number) != debt.level {
+                self.enter_level(debt, now);
+            }
         }
         Ok(())
     }
@@ -162,8 +161,9 @@ impl CpuScheduler {
         };
         let reserved = self.reserved - old.reserved();
         settings.check(self.settings.capacity.saturating_sub(reserved), reserved)?;
-        let is_listed = self.is_listed(number);
-        if is_listed {
+        let debt = self.debt(number, now);
+        let moves = level(self.settings.kind, &settings) != debt.level;
+        if moves && self.is_listed(number) {
             self.delist(number);
         }
         self.uncount(&old);
@@ -174,8 +174,8 @@ impl CpuScheduler {
         }
         self.place(number, &settings);
         self.divide();
-        if is_listed {
-            self.enlist(number, now);
+        if moves {
+            self.enter_level(debt, now);
         }
         Ok(())
     }
@@ -314,13 +314,40 @@ impl CpuScheduler {
         }
     }
 
+    #[inline]
     fn level(&self, number: u32) -> Level {
-        let settings = self.principals[number].map(|principal| principal.settings);
-        match settings {
-            _ if self.settings.kind == CpuSchedulerKind::EarliestDeadline => Level::Server,
-            Some(CpuPrincipal { deadline: Some(_), .. }) => Level::Server,
-            Some(CpuPrincipal { share: CpuShare::Absolute(_), .. }) => Level::Absolute,
-            _ => Level::Weighted,
+        self.level_under(self.settings.kind, number)
+    }
+
+    fn level_under(&self, kind: CpuSchedulerKind, number: u32) -> Level {
+        self.principals[number].map_or(Level::Weighted, |principal| level(kind, &principal.settings))
+    }
+
+    fn debt(&self, number: u32, now: Instant) -> Debt {
+        let level = self.level(number);
+        let cycles = match level {
+            Level::Server => self.servers.debt(number, now),
+            Level::Absolute => self.absolute.debt(number + 1),
+            Level::Weighted => self.weighted.debt(number),
+        };
+        Debt { number, level, cycles }
+    }
+
+    /// Sets the debt of a principal that its level doesn't list.
+    fn set_debt(&mut self, Debt { number, level, cycles }: Debt, now: Instant) {
+        match level {
+            Level::Server => self.servers.set_debt(number, cycles, now),
+            Level::Absolute => self.absolute.set_debt(number + 1, cycles),
+            Level::Weighted => self.weighted.set_debt(number, cycles),
+        }
+    }
+
+    /// Moves the debt of a principal from its old level to its present one, and lists it there if it competes.
+    fn enter_level(&mut self, debt: Debt, now: Instant) {
+        self.set_debt(Debt { cycles: 0, ..debt }, now);
+        self.set_debt(Debt { level: self.level(debt.number), ..debt }, now);
+        if self.is_listed(debt.number) {
+            self.enlist(debt.number, now);
         }
     }
 
@@ -430,14 +457,5 @@ impl CpuScheduler {
         let parts = self.settings.capacity.min(WHOLE).saturating_sub(self.reserved);
         self.absolute.set_weight(WEIGHTED, parts.max(1));
         self.servers.weighted = WeightedCapacity { parts, weights: self.weights };
-    }
-}
-
-/// Returns the discipline that divides shares under a kind. Under `edf`, no principal is divided by share.
-fn discipline(kind: CpuSchedulerKind) -> Discipline {
-    match kind {
-        CpuSchedulerKind::StartTimeFair | CpuSchedulerKind::EarliestDeadline => Discipline::StartTimeFair,
-        CpuSchedulerKind::WorstCaseFair => Discipline::WorstCaseFair,
-        CpuSchedulerKind::Stride => Discipline::Stride,
     }
 }

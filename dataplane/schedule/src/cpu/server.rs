@@ -53,7 +53,10 @@ pub(super) struct Servers {
     exhausted_positions: Vec<u32>,
     /// Servers without a budget, backlogged or not, by deadline: then they get a new budget.
     exhausted: Heap,
-    frequency: u64,
+    /// Server that got the processor on idle time; [`NONE`] if no server did.
+    on_idle_time: u32,
+    /// Cycles per second of the processor.
+    pub frequency: u64,
     pub weighted: WeightedCapacity,
 }
 
@@ -67,6 +70,7 @@ impl Servers {
             idle: Heap::default(),
             exhausted_positions: Vec::new(),
             exhausted: Heap::default(),
+            on_idle_time: NONE,
             frequency,
             weighted: WeightedCapacity::default(),
         }
@@ -89,7 +93,7 @@ impl Servers {
         }
     }
 
-    /// Sets share and period of a server without backlog. The budget stays until the deadline.
+    /// Sets share and period of a server. The budget stays until the deadline.
     pub fn set(&mut self, server: u32, share: ServerShare, period: Duration) {
         let slot = &mut self.servers[server];
         (slot.share, slot.period) = (share, period);
@@ -101,6 +105,29 @@ impl Servers {
             self.exhausted.remove(&mut self.exhausted_positions, server);
         }
         (self.servers[server].budget, self.servers[server].deadline) = (0, Instant::ZERO);
+    }
+
+    /// Returns the cycles that a server has used beyond its budget: as many as it waits for.
+    pub fn debt(&self, server: u32, now: Instant) -> u64 {
+        if !self.is_exhausted(server) {
+            return 0;
+        }
+        let Server { period, budget, deadline, .. } = self.servers[server];
+        let left = deadline.since(now).as_nanos().saturating_sub(1);
+        let periods = u64::try_from(left / period.as_nanos().max(1)).unwrap_or(u64::MAX);
+        let postponed = self.full_budget(server).unsigned_abs().saturating_mul(periods);
+        budget.min(0).unsigned_abs().saturating_add(postponed)
+    }
+
+    /// Sets the debt of a server without backlog, in cycles. Without debt, the server starts anew.
+    pub fn set_debt(&mut self, server: u32, cycles: u64, now: Instant) {
+        self.reset(server);
+        if cycles > 0 {
+            let budget = self.full_budget(server);
+            let slot = &mut self.servers[server];
+            (slot.budget, slot.deadline) = (budget, now + slot.period);
+            self.charge(server, cycles);
+        }
     }
 
     /// Adds a server to the backlogged ones.
@@ -142,14 +169,17 @@ impl Servers {
 
     /// Returns the server with a budget and the earliest deadline.
     #[inline]
-    pub fn next(&self) -> Option<u32> {
+    pub fn next(&mut self) -> Option<u32> {
+        self.on_idle_time = NONE;
         self.ready.first().map(|(_, server)| server)
     }
 
     /// Returns the server without a budget and with the earliest deadline.
     #[inline]
-    pub fn next_on_idle_time(&self) -> Option<u32> {
-        self.idle.first().map(|(_, server)| server)
+    pub fn next_on_idle_time(&mut self) -> Option<u32> {
+        let (_, server) = self.idle.first()?;
+        self.on_idle_time = server;
+        Some(server)
     }
 
     /// Returns a server that gets the processor soon, and prefetches it; [`NONE`] if none is known.
@@ -162,7 +192,8 @@ impl Servers {
 
     /// Charges cycles to a server. Service on idle time costs no budget.
     pub fn charge(&mut self, server: u32, cycles: u64) {
-        if self.is_exhausted(server) {
+        let is_exhausted = self.is_exhausted(server);
+        if is_exhausted && self.on_idle_time == server {
             return;
         }
         let slot = &mut self.servers[server];
@@ -172,6 +203,10 @@ impl Servers {
         }
         self.pay_debt(server);
         let deadline = self.servers[server].deadline.as_nanos();
+        if is_exhausted {
+            self.postpone(server, deadline);
+            return;
+        }
         if self.contains(server) {
             self.ready.remove(&mut self.positions, server);
             self.idle.push(&mut self.positions, deadline, server);
@@ -187,6 +222,14 @@ impl Servers {
         let periods = slot.budget.unsigned_abs() / full.unsigned_abs();
         slot.budget %= full;
         slot.deadline += slot.period.saturating_mul(u32::try_from(periods).unwrap_or(u32::MAX));
+    }
+
+    /// Puts an exhausted server in order after its deadline grew.
+    fn postpone(&mut self, server: u32, deadline: u64) {
+        self.exhausted.update(&mut self.exhausted_positions, deadline, server);
+        if self.contains(server) {
+            self.idle.update(&mut self.positions, deadline, server);
+        }
     }
 
     /// Gives a new budget to each exhausted server whose deadline has passed.
@@ -208,10 +251,7 @@ impl Servers {
         slot.deadline += Duration::from_nanos(period.saturating_mul(periods));
         let (budget, deadline) = (slot.budget, slot.deadline.as_nanos());
         if budget <= 0 {
-            self.exhausted.update(&mut self.exhausted_positions, deadline, server);
-            if self.contains(server) {
-                self.idle.update(&mut self.positions, deadline, server);
-            }
+            self.postpone(server, deadline);
             return;
         }
         let is_backlogged = self.contains(server);

@@ -84,3 +84,66 @@ fn kind_edf_serves_weights_and_absolute_shares() {
         assert!(delivered.abs_diff(percent * FREQUENCY / 100) <= FREQUENCY / 100, "{number}: {delivered}");
     }
 }
+
+#[test]
+fn second_charge_of_a_slice_costs_budget_too() {
+    let mut processor = Processor::new(scheduler(CpuSchedulerKind::StartTimeFair, 1_000_000));
+    processor.scheduler.add(PrincipalId(0), with_deadline(20, 5)).unwrap();
+    processor.scheduler.add(PrincipalId(1), weight(1)).unwrap();
+    (0..2).for_each(|number| processor.scheduler.wake(PrincipalId(number), Instant::ZERO));
+    assert_eq!(processor.scheduler.next(processor.now), Some(PrincipalId(0)));
+    for _ in 0..2 {
+        processor.now += Duration::from_millis(5);
+        processor.scheduler.charge(PrincipalId(0), Cycles(5_000_000), processor.now);
+    }
+    processor.serve(Duration::from_millis(35), |_| QUANTUM);
+    assert_eq!(used(&processor.scheduler, 0), 10_000_000);
+}
+
+#[test]
+fn overrun_of_a_server_costs_other_servers_nothing_later() {
+    let mut processor = Processor::new(scheduler(CpuSchedulerKind::StartTimeFair, 1_000_000));
+    processor.scheduler.add(PrincipalId(0), with_deadline(30, 5)).unwrap();
+    processor.scheduler.add(PrincipalId(1), with_deadline(30, 8)).unwrap();
+    processor.scheduler.add(PrincipalId(2), absolute(40)).unwrap();
+    (0..3).for_each(|number| processor.scheduler.wake(PrincipalId(number), Instant::ZERO));
+    processor.now += Duration::from_millis(100);
+    processor.scheduler.charge(PrincipalId(0), Cycles(100_000_000), processor.now);
+    let start = processor.now;
+    for _ in 0..20 {
+        processor.serve(Duration::from_millis(8), |_| QUANTUM / 10);
+        let promised = processor.now.since(start).as_nanos() as u64 * 3 / 10;
+        assert!(used(&processor.scheduler, 1) + QUANTUM >= promised, "{promised}");
+    }
+    assert_eq!(used(&processor.scheduler, 0), 100_000_000);
+}
+
+#[test]
+fn sleep_and_wake_give_no_budget_early() {
+    let mut processor = Processor::new(scheduler(CpuSchedulerKind::StartTimeFair, 1_000_000));
+    processor.scheduler.add(PrincipalId(0), with_deadline(20, 5)).unwrap();
+    processor.scheduler.add(PrincipalId(1), weight(1)).unwrap();
+    (0..2).for_each(|number| processor.scheduler.wake(PrincipalId(number), Instant::ZERO));
+    for _ in 0..10_000 {
+        processor.serve(Duration::from_nanos(1), |_| QUANTUM);
+        processor.scheduler.sleep(PrincipalId(0), processor.now);
+        processor.scheduler.wake(PrincipalId(0), processor.now);
+    }
+    let most = processor.now.since(Instant::ZERO).as_nanos() as u64 / 5 + 1_000_000 + QUANTUM;
+    assert!(used(&processor.scheduler, 0) <= most, "{} above {most}", used(&processor.scheduler, 0));
+}
+
+#[test]
+fn server_follows_a_changed_frequency() {
+    let mut processor = Processor::new(scheduler(CpuSchedulerKind::EarliestDeadline, 1_000_000));
+    processor.scheduler.add(PrincipalId(0), absolute(10)).unwrap();
+    processor.scheduler.add(PrincipalId(1), absolute(90)).unwrap();
+    let settings = CpuSchedulerSettings { frequency: FREQUENCY / 2, ..*processor.scheduler.settings() };
+    processor.scheduler.set(settings, processor.now).unwrap();
+    processor.scheduler.wake(PrincipalId(0), processor.now);
+    processor.scheduler.wake(PrincipalId(1), processor.now);
+    // A period of 10 ms at half the frequency has 500,000 cycles for 10 %.
+    processor.scheduler.charge(PrincipalId(0), Cycles(500_000), processor.now);
+    processor.scheduler.charge(PrincipalId(1), Cycles(4_500_000), processor.now);
+    assert_eq!(processor.scheduler.next_event(), Some(Instant::from_nanos(10_000_000)));
+}

@@ -1,6 +1,7 @@
 //! Tests of the CPU scheduler under virtual time.
 
 mod deadlines;
+mod debts;
 mod disciplines;
 mod flow_queues;
 mod fluid;
