@@ -111,6 +111,7 @@ impl CpuScheduler {
             if self.level(debt.number) != debt.level {
                 self.enter_level(debt, now);
             }
+            self.renew_limit(debt.number, now);
         }
         Ok(())
     }
@@ -168,15 +169,15 @@ impl CpuScheduler {
         }
         self.uncount(&old);
         self.count(&settings);
-        let limit = self.limit(&settings);
         if let Some(principal) = &mut self.principals[number] {
-            (principal.settings, principal.limit) = (settings, limit);
+            principal.settings = settings;
         }
         self.place(number, &settings);
         self.divide();
         if moves {
             self.enter_level(debt, now);
         }
+        self.renew_limit(number, now);
         Ok(())
     }
 
@@ -416,6 +417,25 @@ impl CpuScheduler {
         self.absolute.reserve(number + 1);
         self.weighted.reserve(number);
         self.servers.reserve(number);
+    }
+
+    /// Applies the settings to the limit of a principal. It keeps waiting only as long as the new limit asks.
+    fn renew_limit(&mut self, number: u32, now: Instant) {
+        let CpuSchedulerSettings { quantum, frequency, .. } = self.settings;
+        let Some(principal) = &mut self.principals[number] else { return };
+        principal.limit = match (principal.limit, principal.settings.limit) {
+            (Some(old), Some(parts)) => Some(old.changed(parts, quantum, frequency, now)),
+            (_, parts) => parts.map(|parts| Limit::new(parts, quantum, frequency)),
+        };
+        if !principal.is_throttled {
+            return;
+        }
+        match principal.limit.and_then(|limit| limit.wait(now)) {
+            Some(until) => {
+                self.throttled.update(&mut self.throttled_positions, until.as_nanos(), number);
+            }
+            None => self.release(number, now),
+        }
     }
 
     fn limit(&self, settings: &CpuPrincipal) -> Option<Limit> {

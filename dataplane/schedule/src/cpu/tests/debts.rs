@@ -111,6 +111,27 @@ fn debt_survives_change_of_share() {
 }
 
 #[test]
+fn repeated_changes_give_nobody_an_advantage() {
+    for kind in ALL_KINDS {
+        let limited = CpuPrincipal { limit: Some(100_000), ..weight(1) };
+        let mut processor = backlogged(kind, &[weight(2), weight(1), limited]);
+        for round in 0..2000 {
+            processor.serve(MILLISECOND / 2, |_| QUANTUM);
+            processor.scheduler.change(PrincipalId(1), weight(1), processor.now).unwrap();
+            processor.scheduler.change(PrincipalId(2), limited, processor.now).unwrap();
+            let settings =
+                CpuSchedulerSettings { capacity: 999_000 + round % 2, ..*processor.scheduler.settings() };
+            processor.scheduler.set(settings, processor.now).unwrap();
+        }
+        let delivered: Vec<u64> = (0..3).map(|number| used(&processor.scheduler, number)).collect();
+        assert!(delivered[2] <= 100_000_000 + 2 * QUANTUM, "{kind:?}: {delivered:?}");
+        if kind != CpuSchedulerKind::EarliestDeadline {
+            assert!(delivered[0].abs_diff(2 * delivered[1]) <= 4 * QUANTUM, "{kind:?}: {delivered:?}");
+        }
+    }
+}
+
+#[test]
 fn new_principal_does_not_wait_for_the_weights_of_departed_ones() {
     for kind in FAIR_KINDS {
         let mut processor = backlogged(kind, &[weight(1), weight(1)]);

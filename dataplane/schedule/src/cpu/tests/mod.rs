@@ -5,6 +5,7 @@ mod debts;
 mod disciplines;
 mod flow_queues;
 mod fluid;
+mod limits;
 mod settings;
 
 use std::time::Duration;
