@@ -9,8 +9,8 @@
 //! The scheduler chooses in this order:
 //!
 //! 1. principals with a deadline, earliest deadline first, each as far as its constant-bandwidth server allows;
-//! 2. all other principals in proportion to their shares: by start-time fair queueing, WF2Q+ or stride
-//!    scheduling;
+//! 2. all other principals in proportion to their shares: absolute shares by WF2Q+ under each kind, weights by
+//!    start-time fair queueing, WF2Q+ or stride scheduling;
 //! 3. principals with a deadline whose budget is used up, on otherwise idle time.
 //!
 //! The kind `edf` gives every principal a constant-bandwidth server. The caller reports measured cycles after

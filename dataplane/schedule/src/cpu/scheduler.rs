@@ -6,7 +6,7 @@ use millrace_memory::prefetch_slice_element;
 use millrace_units::{Cycles, Instant, PrincipalId};
 
 use super::fair_share::FairShare;
-use super::level::{Debt, Level, discipline, level};
+use super::level::{ABSOLUTE, Debt, Level, discipline, level};
 use super::limit::Limit;
 use super::server::{ServerShare, Servers, WeightedCapacity};
 use super::settings::{
@@ -65,7 +65,7 @@ impl CpuScheduler {
         let (discipline, Cycles(quantum)) = (discipline(settings.kind), settings.quantum);
         let mut scheduler = Self {
             principals: Slots::default(),
-            absolute: FairShare::new(discipline, quantum),
+            absolute: FairShare::new(ABSOLUTE, quantum),
             weighted: FairShare::new(discipline, quantum),
             servers: Servers::new(settings.frequency.max(1)),
             throttled: Heap::default(),
@@ -103,7 +103,7 @@ impl CpuScheduler {
             }
         }
         self.settings = settings;
-        self.absolute.set_discipline(discipline(settings.kind), settings.quantum.0);
+        self.absolute.set_discipline(ABSOLUTE, settings.quantum.0);
         self.weighted.set_discipline(discipline(settings.kind), settings.quantum.0);
         self.servers.frequency = settings.frequency.max(1);
         self.divide();

@@ -6,6 +6,7 @@ mod disciplines;
 mod flow_queues;
 mod fluid;
 mod limits;
+mod scale;
 mod settings;
 
 use std::time::Duration;
