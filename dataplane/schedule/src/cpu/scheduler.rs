@@ -132,7 +132,6 @@ impl CpuScheduler {
         self.reserve(number);
         self.absolute.reset(number + 1);
         self.weighted.reset(number);
-        self.servers.reset(number);
         self.count(&settings);
         self.principals[number] = Some(Principal {
             settings,
@@ -198,6 +197,7 @@ impl CpuScheduler {
         }
         self.uncount(&principal.settings);
         self.principals[number] = None;
+        self.servers.reset(number);
         self.divide();
         Ok(principal.account)
     }
