@@ -221,17 +221,14 @@ impl<T> CpuQueues<T> {
         else {
             return;
         };
-        let (quantum, is_idle) = (self.quantum, self.backlogs[number].packets == 0);
+        let quantum = self.quantum;
         let queue = &mut self.queues[first];
         let most_debt = quantum.saturating_mul(MOST_DEBT);
         queue.deficit = queue.deficit.saturating_sub_unsigned(cycles).max(-most_debt);
-        while let Some((queue, is_alone)) = self.first_of(number) {
+        while let Some(queue) = self.first_of(number) {
             match (queue.deficit > 0, queue.list.is_empty()) {
-                (_, true) if is_idle => self.end_queue(number),
                 (true, true) => self.end_queue(number),
                 (true, false) => return,
-                // No other flow waits, so none is owed the excess.
-                (false, false) if is_alone => queue.deficit = quantum,
                 (false, _) => {
                     queue.deficit = queue.deficit.saturating_add(quantum);
                     self.rotate(number);
@@ -269,10 +266,9 @@ impl<T> CpuQueues<T> {
         self.arena.iter()
     }
 
-    /// Returns the queue whose turn it is, and whether the principal has no other queue.
-    fn first_of(&mut self, number: u32) -> Option<(&mut FlowQueue, bool)> {
-        let Backlog { first, last, .. } = self.backlogs[number];
-        (first != NONE).then(|| (&mut self.queues[first], first == last))
+    fn first_of(&mut self, number: u32) -> Option<&mut FlowQueue> {
+        let first = self.backlogs[number].first;
+        (first != NONE).then(|| &mut self.queues[first])
     }
 
     /// Returns the queue for a flow's next packet; `None` if it has to be made. While the shared queue holds
