@@ -147,3 +147,77 @@ fn server_follows_a_changed_frequency() {
     processor.scheduler.charge(PrincipalId(1), Cycles(4_500_000), processor.now);
     assert_eq!(processor.scheduler.next_event(), Some(Instant::from_nanos(10_000_000)));
 }
+
+/// Scheduler with a server of 20 % in 5 ms and another principal, both with backlog.
+fn server_beside_weight() -> Processor {
+    let mut processor = Processor::new(scheduler(CpuSchedulerKind::StartTimeFair, 1_000_000));
+    processor.scheduler.add(PrincipalId(0), with_deadline(20, 5)).unwrap();
+    processor.scheduler.add(PrincipalId(1), weight(1)).unwrap();
+    (0..2).for_each(|number| processor.scheduler.wake(PrincipalId(number), Instant::ZERO));
+    processor
+}
+
+#[test]
+fn removed_or_moved_server_leaves_no_debt_and_no_event() {
+    for removed in [false, true] {
+        let mut processor = server_beside_weight();
+        processor.scheduler.charge(PrincipalId(0), Cycles(20_000_000), processor.now);
+        assert!(processor.scheduler.next_event().is_some());
+        if removed {
+            processor.scheduler.remove(PrincipalId(0)).unwrap();
+            assert_eq!(processor.scheduler.next_event(), None);
+            processor.scheduler.add(PrincipalId(0), with_deadline(20, 5)).unwrap();
+            processor.scheduler.wake(PrincipalId(0), processor.now);
+            assert_eq!(processor.scheduler.next(processor.now), Some(PrincipalId(0)));
+        } else {
+            processor.scheduler.change(PrincipalId(0), weight(1), processor.now).unwrap();
+            assert_eq!(processor.scheduler.next_event(), None);
+        }
+    }
+}
+
+/// The rule of Abeni and Buttazzo for a server that becomes backlogged again.
+#[test]
+fn late_wake_up_starts_a_new_period() {
+    let mut processor = server_beside_weight();
+    processor.scheduler.sleep(PrincipalId(0), processor.now);
+    processor.serve(Duration::from_micros(4500), |_| QUANTUM / 10);
+    processor.scheduler.wake(PrincipalId(0), processor.now);
+    processor.serve(Duration::from_micros(4900), |_| QUANTUM / 10);
+    let delivered = used(&processor.scheduler, 0);
+    assert!(delivered.abs_diff(1_000_000) <= QUANTUM / 10, "{delivered}");
+}
+
+#[test]
+fn frequent_small_overruns_earn_nothing() {
+    let mut processor = server_beside_weight();
+    processor.serve(Duration::from_secs(1), |number| if number == 0 { 1_900_000 } else { QUANTUM });
+    let delivered = used(&processor.scheduler, 0);
+    assert!(delivered <= FREQUENCY / 5 + 2_900_000, "{delivered}");
+}
+
+#[test]
+fn service_on_idle_time_is_free_until_the_next_choice() {
+    let mut processor = server_beside_weight();
+    processor.scheduler.sleep(PrincipalId(1), processor.now);
+    processor.scheduler.charge(PrincipalId(0), Cycles(1_000_000), processor.now);
+    let deadline = Instant::from_nanos(5_000_000);
+    assert_eq!(processor.scheduler.next(processor.now), Some(PrincipalId(0)));
+    processor.scheduler.charge(PrincipalId(0), Cycles(5_000_000), processor.now);
+    assert_eq!(processor.scheduler.next_event(), Some(deadline));
+    processor.scheduler.wake(PrincipalId(1), processor.now);
+    assert_eq!(processor.scheduler.next(processor.now), Some(PrincipalId(1)));
+    processor.scheduler.charge(PrincipalId(0), Cycles(5_000_000), processor.now);
+    assert_eq!(processor.scheduler.next_event(), Some(deadline + Duration::from_millis(25)));
+}
+
+#[test]
+fn earliest_deadline_goes_first_whatever_the_periods() {
+    let mut scheduler = scheduler(CpuSchedulerKind::StartTimeFair, 1_000_000);
+    scheduler.add(PrincipalId(0), with_deadline(20, 5)).unwrap();
+    scheduler.add(PrincipalId(1), with_deadline(20, 8)).unwrap();
+    scheduler.wake(PrincipalId(1), Instant::ZERO);
+    let now = Instant::from_nanos(6_000_000);
+    scheduler.wake(PrincipalId(0), now);
+    assert_eq!(scheduler.next(now), Some(PrincipalId(1)));
+}

@@ -135,12 +135,12 @@ fn repeated_changes_give_nobody_an_advantage() {
 fn new_principal_does_not_wait_for_the_weights_of_departed_ones() {
     for kind in FAIR_KINDS {
         let mut processor = backlogged(kind, &[weight(1), weight(1)]);
-        for number in 3..1003 {
+        for number in 3..100_003 {
             processor.scheduler.add(PrincipalId(number), weight(1_000_000)).unwrap();
             processor.scheduler.wake(PrincipalId(number), processor.now);
         }
-        processor.serve(150 * MILLISECOND, |_| QUANTUM);
-        (3..1003).for_each(|number| processor.scheduler.sleep(PrincipalId(number), processor.now));
+        processor.serve(20 * MILLISECOND, |_| QUANTUM);
+        (3..100_003).for_each(|number| processor.scheduler.sleep(PrincipalId(number), processor.now));
         processor.serve(MILLISECOND, |_| QUANTUM);
         processor.scheduler.add(PrincipalId(2), weight(1)).unwrap();
         processor.scheduler.wake(PrincipalId(2), processor.now);
@@ -165,5 +165,44 @@ fn debt_of_a_removed_principal_is_not_inherited() {
             let delivered = used(&processor.scheduler, 1);
             assert!(delivered + 2 * QUANTUM >= 15_000_000, "{kind:?} {settings:?}: {delivered}");
         }
+    }
+}
+
+#[test]
+fn charge_without_backlog_leaves_a_debt() {
+    for kind in FAIR_KINDS {
+        let mut processor = backlogged(kind, &[weight(1), weight(1)]);
+        processor.scheduler.sleep(PrincipalId(1), processor.now);
+        processor.serve(1000 * MILLISECOND, |_| QUANTUM);
+        overrun(&mut processor);
+        processor.scheduler.wake(PrincipalId(1), processor.now);
+        processor.serve(15 * MILLISECOND, |_| QUANTUM);
+        assert!(used(&processor.scheduler, 1) <= 20_000_000 + QUANTUM, "{kind:?}");
+    }
+}
+
+#[test]
+fn idle_processor_ends_all_debts() {
+    for kind in FAIR_KINDS {
+        let mut processor = backlogged(kind, &[weight(1), weight(1)]);
+        processor.scheduler.sleep(PrincipalId(0), processor.now);
+        overrun(&mut processor);
+        processor.scheduler.sleep(PrincipalId(1), processor.now);
+        (0..2).for_each(|number| processor.scheduler.wake(PrincipalId(number), processor.now));
+        processor.serve(10 * MILLISECOND, |_| QUANTUM);
+        let delivered = used(&processor.scheduler, 0);
+        assert!(delivered.abs_diff(5_000_000) <= 2 * QUANTUM, "{kind:?}: {delivered}");
+    }
+}
+
+#[test]
+fn credit_survives_change_of_weight_in_cycles() {
+    for kind in [CpuSchedulerKind::WorstCaseFair, CpuSchedulerKind::Stride] {
+        let mut processor = backlogged(kind, &[weight(10), weight(10)]);
+        overrun(&mut processor);
+        // Principal 1 leads by 10 ms, which is 1 ms per weight; principal 0 lags by 10 ms.
+        processor.scheduler.change(PrincipalId(0), weight(20), processor.now).unwrap();
+        processor.serve(29 * MILLISECOND, |_| QUANTUM);
+        assert!(used(&processor.scheduler, 1) <= 20_000_000 + QUANTUM, "{kind:?}");
     }
 }

@@ -108,3 +108,14 @@ fn principal_that_sleeps_or_leaves_while_it_waits_is_not_chosen() {
         assert_eq!(processor.scheduler.next(processor.now), None);
     }
 }
+
+#[test]
+fn charge_during_the_wait_prolongs_it() {
+    let settings = CpuPrincipal { limit: Some(200_000), ..weight(1) };
+    let mut processor = limited(CpuSchedulerKind::StartTimeFair, settings);
+    for charges in 1..=3 {
+        processor.scheduler.charge(PrincipalId(0), Cycles(1_000_000), processor.now);
+        let until = Duration::from_nanos(charges * 5_000_000 - 5 * QUANTUM);
+        assert_eq!(processor.scheduler.next_event(), Some(processor.now + until));
+    }
+}

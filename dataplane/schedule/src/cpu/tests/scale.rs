@@ -113,3 +113,36 @@ fn shares_hold_across_the_end_of_virtual_time() {
         assert!(delivered[2].abs_diff(2 * delivered[0]) <= 40 * FREQUENCY, "{kind:?}: {delivered:?}");
     }
 }
+
+/// Lowering all tags keeps the order, and the distance of members behind virtual time.
+#[test]
+fn lowered_tags_keep_credits_and_debts() {
+    use crate::cpu::fair_share::{Discipline, FairShare};
+    const SLICE: u64 = 1 << 45;
+    for discipline in [Discipline::StartTimeFair, Discipline::WorstCaseFair, Discipline::Stride] {
+        let mut shares = FairShare::new(discipline, SLICE);
+        shares.reserve(2);
+        (0..3).for_each(|member| shares.join(member));
+        let mut serve = |count: u32| {
+            let mut slices = [0; 3];
+            for _ in 0..count {
+                let member = shares.next().unwrap();
+                slices[member as usize] += 1;
+                shares.charge(member, SLICE);
+            }
+            slices
+        };
+        let before = serve(3 * 29);
+        assert_eq!(before, [29; 3], "{discipline:?}");
+        // Virtual time passes the point at which tags are lowered.
+        (0..9).for_each(|_| shares.charge(0, SLICE));
+        let mut first = [0_u32; 3];
+        for step in 0..18 {
+            let member = shares.next().unwrap();
+            first[member as usize] += 1;
+            assert!(first[1].abs_diff(first[2]) <= 1, "{discipline:?} step {step}: {first:?}");
+            shares.charge(member, SLICE);
+        }
+        assert!(first[0] <= 1 && first[1] >= 8 && first[2] >= 8, "{discipline:?}: {first:?}");
+    }
+}

@@ -142,3 +142,16 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn share_can_change_while_the_capacity_is_full() {
+    let mut scheduler = scheduler(CpuSchedulerKind::StartTimeFair, 1_000_000);
+    scheduler.add(PrincipalId(0), absolute(60)).unwrap();
+    scheduler.add(PrincipalId(1), absolute(40)).unwrap();
+    let mut change =
+        |number, percent| scheduler.change(PrincipalId(number), absolute(percent), Instant::ZERO);
+    assert_eq!(change(0, 60), Ok(()));
+    assert!(change(0, 61).is_err());
+    assert_eq!((change(0, 50), change(1, 50)), (Ok(()), Ok(())));
+    assert!(change(0, 51).is_err());
+}
