@@ -76,7 +76,7 @@ impl Promises {
         for (id, promised) in promised {
             let (id, Some(window)) = (*id, self.window(*id, promised, JUDGED)) else { continue };
             // Shorter windows are too coarse to judge.
-            if window.seconds < JUDGED as f64 * 0.9 || window.is_kept == !self.broken.contains(&id) {
+            if window.seconds < JUDGED as f64 * 0.9 || window.is_kept != self.broken.contains(&id) {
                 continue;
             }
             let name = model.principal_ids.name(id);

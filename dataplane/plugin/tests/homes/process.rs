@@ -208,7 +208,7 @@ fn plugin_reads_and_writes_packets_beyond_the_window() {
     };
     let pool = Pool::new(128).unwrap();
     let packet = Sent { bytes: (0..1500).map(|byte| byte as u8).collect(), ..sent(80) };
-    let came = Bench::of(&in_process(&bytes)).send(&pool, &[packet.clone()], Instant::ZERO);
+    let came = Bench::of(&in_process(&bytes)).send(&pool, std::slice::from_ref(&packet), Instant::ZERO);
     let expected = packet.bytes.iter().map(|byte| !byte).collect();
     assert_eq!(came.packets, [(Verdict::Pass, Some((0, expected)))]);
 }
