@@ -12,7 +12,7 @@ use std::str::FromStr;
 
 use ipnet::IpNet;
 use millrace_classify::{Filter, FilterError, FilterExpression};
-use millrace_config::{Bind, FilterAction, Policing};
+use millrace_config::{Bind, FilterAction, OnFault, Policing};
 use millrace_plugin::{Action, BindingId, CallLimits, PluginControlError, Policer, Way};
 use millrace_plugin_abi::Position;
 
@@ -46,6 +46,11 @@ impl Model {
             )));
         }
         let compiled = self.compile(filter)?;
+        // A filter with an instance is a binding with the default settings.
+        if let FilterAction::Instance(name) | FilterAction::Copy(name) = action {
+            let limits = call_limits((OnFault::default(), None, None), self.payer(name, None)?);
+            return self.bind(name, gate, filter.clone(), configured.priority, limits);
+        }
         let (written, action) = (action, self.action(action, filter)?);
         let added = self.plugins.add_filter(action, gate, filter.clone(), compiled, configured.priority);
         // The plugin control unit knows only the number of a queue, so the queue's name is added here.

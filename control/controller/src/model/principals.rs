@@ -63,7 +63,7 @@ impl Model {
             let plugin = self.plugins.plugin_of(instance);
             plugin.is_ok_and(|plugin| plugin.runtime() == Runtime::BuiltIn)
         };
-        match named {
+        match named.filter(|name| *name != Principal::DEFAULT) {
             None if is_built_in() => Ok(None),
             None => Ok(Some(PrincipalIds::DEFAULT)),
             Some(name) => {

@@ -147,6 +147,7 @@ impl Operation for AddFilter {
         FilterConflicts::with_conditions_of(&inner.model, &filter).add(&inner.model, &filter)?;
         refuse_unreachable(&filter, &inner.model, &inner.kernel, &inner.devices)?;
         let bound = inner.model.add_filter(&filter)?;
+        inner.tell_shares()?;
         inner.gates().bound(bound)
     }
 }

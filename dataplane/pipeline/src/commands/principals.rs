@@ -1,5 +1,6 @@
 //! Commands about principals: owners of shares of the processor.
 
+use millrace_plugin::Payers;
 use millrace_schedule::cpu::{CpuScheduleError, CpuSchedulerSettings};
 use millrace_units::{Instant, PrincipalId};
 
@@ -44,6 +45,7 @@ impl PrincipalCommand {
                     Some(waiting) => waiting.scheduler.set(settings, now),
                     none => {
                         *none = Some(Box::new(ForProcessor::new(settings, seed)));
+                        Payers::of(router.gates.plugins_mut()).schedule();
                         Ok(())
                     }
                 };

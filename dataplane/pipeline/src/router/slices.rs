@@ -33,12 +33,7 @@ impl Router {
     /// Returns whether any principal ran.
     #[inline]
     pub(crate) fn run_principals(&mut self, core: CoreWork, now: Instant) -> bool {
-        let Some(waiting) = &self.pending.for_processor else {
-            if Paid::of(self.gates.plugins()).wants_processor() {
-                Slices::of(self).drop_unpaid();
-            }
-            return false;
-        };
+        let Some(waiting) = &self.pending.for_processor else { return false };
         if waiting.is_idle(now) && !Paid::of(self.gates.plugins()).wants_processor() {
             return false;
         }
@@ -177,15 +172,6 @@ impl<'a> Slices<'a> {
             }
         }
         self.router.scratch.spare = work;
-    }
-
-    /// Drops packets that wait for the processor at a worker without principals.
-    fn drop_unpaid(&mut self) {
-        let mut arrived = Vec::new();
-        Payers::of(self.router.gates.plugins_mut()).take_waiting(&mut arrived);
-        for waiting in arrived {
-            self.router.disposal().drop_packet(waiting.packet, DropReason::PrincipalQueueFull);
-        }
     }
 }
 

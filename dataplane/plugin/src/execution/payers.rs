@@ -18,6 +18,11 @@ impl<'a> Payers<'a> {
         Self { calls: &mut plugins.calls }
     }
 
+    /// From now on, a CPU scheduler divides the processor. Before, the worker calls each instance at once.
+    pub fn schedule(&mut self) {
+        self.calls.is_scheduled = true;
+    }
+
     /// Sets the principal that has the processor; `None` for the core work of the worker. Packets at an
     /// instance with another payer wait, see [`take_waiting`](Self::take_waiting).
     #[inline]

@@ -46,6 +46,8 @@ enum Outcome {
 pub(crate) struct Calls {
     pub instances: Instances,
     pub waiting: WaitingRoom,
+    /// Whether a CPU scheduler divides the processor. Without one, nobody waits for it, and nobody pays.
+    pub is_scheduled: bool,
     /// Principal that has the processor; `None` during the core work of the worker.
     pub running: Option<PrincipalId>,
     /// Flow states.
@@ -65,6 +67,7 @@ impl Default for Calls {
         Self {
             instances: Instances::default(),
             waiting: WaitingRoom::default(),
+            is_scheduled: false,
             running: None,
             states: FlowStateBlocks::default(),
             ports: Ports::default(),
@@ -80,7 +83,7 @@ impl Calls {
     /// `payer`.
     #[inline]
     pub fn defer(&mut self, payer: Option<PrincipalId>, place: Place) -> Option<Ticket> {
-        let payer = payer.filter(|_| self.running != payer)?;
+        let payer = payer.filter(|_| self.is_scheduled && self.running != payer)?;
         Some(self.waiting.defer(payer, place))
     }
 

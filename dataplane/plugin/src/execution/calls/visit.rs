@@ -37,7 +37,7 @@ impl Calls {
         now: Instant,
     ) -> bool {
         let Visit { place, instance, part, passed_on } = visit;
-        let payer = binding.call_limits.principal;
+        let payer = binding.call_limits.principal.filter(|_| self.is_scheduled);
         let Some((hosted, news)) = self.instances.get_mut(instance) else { return true };
         if self.waiting.is_busy(instance) {
             group.take_all(Taken::Keep(self.waiting.queue(instance, (place, passed_on), payer)));
