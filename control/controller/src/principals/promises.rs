@@ -58,8 +58,9 @@ impl Promises {
     ) {
         let steal = processor_times().unwrap_or_default().iter().map(|times| times.steal).sum();
         let before = self.samples.back();
+        let counts: BTreeMap<_, _> = counts.iter().map(|(id, counts)| (id, counts)).collect();
         let account = |(id, promised): &(PrincipalId, Promised)| {
-            let (_, counts) = counts.iter().find(|(known, _)| known == id)?;
+            let counts = counts.get(id)?;
             let before = before.and_then(|sample| sample.accounts.get(id));
             Some((*id, Account::after(before, counts, promised)))
         };
@@ -108,10 +109,10 @@ impl Promises {
         promised: &[(PrincipalId, Promised)],
         counts: &[(PrincipalId, PrincipalCounts)],
     ) -> PromisesView {
+        let counts: BTreeMap<_, _> = counts.iter().copied().collect();
         let view = |(id, promised): &(PrincipalId, Promised)| {
             let name = model.principal_ids.name(*id);
-            let account = counts.iter().find(|(known, _)| known == id);
-            let account = account.map(|(_, counts)| *counts).unwrap_or_default();
+            let account = counts.get(id).copied().unwrap_or_default();
             let windows = WINDOWS.iter().filter_map(|seconds| self.window(*id, promised, *seconds));
             PromiseView {
                 principal: name.to_owned(),

@@ -108,7 +108,9 @@ impl Words<'_> {
             TraceStep::Waits(Waits::Neighbour(port, address)) => {
                 at("wait", port, self.names.wait(port, address))
             }
-            TraceStep::Waits(Waits::Instance) => said("wait", "for the instance, which is busy".to_owned()),
+            TraceStep::Waits(Waits::Instance) => {
+                said("wait", "for the instance, which is busy, or for a share of the processor".to_owned())
+            }
             TraceStep::GoesOn => said("wait", "ended; forwarding resumes".to_owned()),
             TraceStep::Again => said("classify", "classify again, after a change".to_owned()),
             TraceStep::End(TraceEnd::Sent(port, length)) => {
