@@ -42,7 +42,7 @@ const PRINCIPALS: &str = "principal=name | cpu | weight | cpu limit=cpu_limit | 
 const PROMISES: &str = "principal | bindings | promised %=promised | reserved | limit %=limit \
     | delivered % 1 s=windows/0/delivered | due=windows/0/entitled | 10 s=windows/1/delivered \
     | due=windows/1/entitled | 60 s=windows/2/delivered | due=windows/2/entitled | kept=windows/2/kept \
-    | throttled | waiting | dropped";
+    | throttled | missed=deadlines_missed | waiting | dropped";
 
 const RATES: &str = "port=name | rx/s=rx_rate | tx/s=tx_rate | rx b/s=rx_bits | tx b/s=tx_bits \
     | drops/s=drop_rate";

@@ -133,6 +133,12 @@ kinds! {
     PromiseBroken "promise-broken" Error,
     /// A principal gets its promised share of the processor again. Subject: the principal.
     PromiseKept "promise-kept" Information,
+    /// Core or a principal has dropped packets for 10 s, because they need more than its share of the
+    /// processor. Subject: the principal, or `core`.
+    Overloaded "overloaded" Warning,
+    /// Core or a principal has dropped no packets for 10 s after an overload. Subject: the principal, or
+    /// `core`.
+    OverloadEnded "overload-ended" Information,
     /// A table or memory is nearly full, or a port loses packets continuously. Subject: the table, memory or
     /// port.
     ThresholdExceeded "threshold-exceeded" Warning,

@@ -96,7 +96,9 @@ pub use offloaded_flows::{
 pub use options::{ClassLimit, ClassLimits, Options};
 pub use parse::tags::Tags;
 pub use parse::{Parsed, parse};
-pub use pending::for_processor::{PrincipalCounts, PrincipalSettings};
+pub use pending::core_time::{CoreCounts, CoreOrder, CoreSettings, Shed};
+pub use pending::for_processor::{PrincipalCounts, PrincipalSettings, PrincipalUse};
+pub use pending::loads::PrincipalLoads;
 pub use ports::host_output::{HostFilters, HostSettings};
 pub use ports::scheduler::{
     FlowQueueReport, FlowTreatment, NodesPage, Piece, PortScheduler, ScheduleChange, ScheduleReport,

@@ -287,6 +287,12 @@ impl<T> Arena<T> {
         self.slots.get(list.head as usize).map(|slot| slot.length)
     }
 
+    /// Returns the arrival time of the first packet of `list`; `None` if the list is empty.
+    #[inline]
+    pub fn head_arrival(&self, list: &List) -> Option<Instant> {
+        self.slots.get(list.head as usize).map(|slot| slot.arrival)
+    }
+
     /// Prefetches the first slot of `list`.
     #[inline]
     pub fn prefetch(&self, list: &List) {

@@ -59,3 +59,9 @@ impl PortId {
     /// No port: ingress port of packets that the router has made.
     pub const NONE: Self = Self(u16::MAX);
 }
+
+impl PrincipalId {
+    /// Core: receiving, classifying, forwarding and sending packets. Workers count its time like that of a
+    /// principal.
+    pub const CORE: Self = Self(u32::MAX);
+}

@@ -12,6 +12,7 @@ mod faults;
 mod forwarding;
 mod kernel;
 mod offload;
+mod overload;
 mod plugins;
 mod ports;
 mod principals;

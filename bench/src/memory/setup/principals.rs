@@ -4,7 +4,9 @@ use std::sync::Arc;
 use std::sync::mpsc::sync_channel;
 
 use millrace_classify::Filter;
-use millrace_pipeline::{PluginCommand, PortCommand, PrincipalCommand, PrincipalCounts, PrincipalSettings};
+use millrace_pipeline::{
+    CoreSettings, PluginCommand, PortCommand, PrincipalCommand, PrincipalCounts, PrincipalSettings,
+};
 use millrace_plugin::CallLimits;
 use millrace_plugin_abi::Plugin;
 use millrace_port::Port;
@@ -29,7 +31,7 @@ impl Pipeline {
     /// Sets the CPU scheduler of the worker.
     pub fn schedule_cpu(&mut self, settings: CpuSchedulerSettings) -> Result<(), BenchError> {
         let (reply, answer) = sync_channel(1);
-        self.tell(PrincipalCommand::Configure(settings, reply));
+        self.tell(PrincipalCommand::Configure(settings, CoreSettings::default(), reply));
         answer.try_recv().map_err(failed)?.map_err(failed)
     }
 

@@ -26,7 +26,7 @@ pub use plugins::{
 pub use port::{Device, Impair, Port, PortKind, ReversePath};
 pub use principal::Principal;
 pub use route::{Neighbour, Route, RouteKind};
-pub use router::{Boot, CpuScheduler, Forwarding, OnDeath, PollMode, Router};
+pub use router::{Boot, CoreOrder, CpuScheduler, Forwarding, OnDeath, PollMode, Router, Shed};
 
 /// Configuration of a router.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]

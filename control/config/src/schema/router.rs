@@ -62,6 +62,12 @@ pub struct Router {
     /// Processor time of a worker for receiving, forwarding and sending packets when principals need the rest.
     /// Principals can reserve this rest with `cpu`. Default 50 %.
     pub core_ceiling: CoreCeiling,
+    /// Whether a worker forwards packets first, up to `core-ceiling`, or in turn with principals. Default
+    /// `first`.
+    pub core: CoreOrder,
+    /// Packets that a worker drops at reception, as `core_ceiling`, when it receives more than it can forward
+    /// and principals have shares. Default `plain`.
+    pub shed: Shed,
     /// Discipline that divides the processor time of a worker among principals. Default `sfq`.
     pub cpu_scheduler: CpuScheduler,
     /// Idle time after which a flow record is evicted, 1 s to 24 h. Default 30 s.
@@ -93,11 +99,39 @@ impl Default for Router {
             new_flows: 128,
             plugin_weight: 256,
             core_ceiling: CoreCeiling::USUAL,
+            core: CoreOrder::default(),
+            shed: Shed::default(),
             cpu_scheduler: CpuScheduler::default(),
             flow_idle: Time::clamped(30_000_000),
             offloaded_flows: 131_072,
         }
     }
+}
+
+/// Place of core, which forwards packets, among the principals.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum CoreOrder {
+    /// Core comes first, up to `core-ceiling`. Packets wait for one slice of a principal at most.
+    #[default]
+    First,
+    /// Core has the share `core-ceiling`, and takes turns with principals.
+    Share,
+}
+
+/// Packets that an overloaded worker drops at reception. Each value includes the values before it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum Shed {
+    /// None: receive rings overflow, and lose packets of all flows.
+    Nothing,
+    /// Packets of new flows that no principal pays for.
+    NewFlows,
+    /// Then also all other packets that no principal pays for.
+    #[default]
+    Plain,
+    /// Then also packets of principals without `cpu`, those of the lowest weight first.
+    ByWeight,
 }
 
 /// Discipline that divides the processor time of a worker among principals.

@@ -47,6 +47,8 @@ const NEIGHBOURS_TOGETHER: usize = 64;
 const REFRESH: Duration = Duration::from_secs(1);
 /// Interval between two checks of all counters. The checks find conditions that no event reports.
 const LOOK: Duration = Duration::from_secs(1);
+/// Interval between two divisions of the principals' shares over the workers.
+const DIVISION: Duration = Duration::from_millis(10);
 
 impl Router {
     /// Follows the kernel and the workers until [`shutdown`](Self::shutdown) is called. If a worker doesn't
@@ -71,6 +73,8 @@ impl Router {
         let mut serving = std::pin::pin!(serve_requests(self));
         let mut pace = Pace::default();
         let mut features = Features::open();
+        let has_several = self.lock().workers.len() > 1;
+        let mut division = tokio::time::Instant::now();
         loop {
             let done = tokio::select! {
                 // The stop signal is checked first, because the workers answer no more after a stop.
@@ -87,6 +91,12 @@ impl Router {
                 () = features.news() => self.lock().follow_features(&mut features),
                 _ = refresh.tick() => self.refresh(&mut pace),
                 _ = look.tick() => self.lock().look(self.0.memory_guard.get().copied()),
+                () = tokio::time::sleep_until(division), if has_several => {
+                    let divided = self.lock().divide();
+                    let pause = if matches!(divided, Ok(true)) { DIVISION } else { LOOK };
+                    division = tokio::time::Instant::now() + pause;
+                    divided.map(|_| ())
+                }
                 never = &mut serving => match never {},
             };
             let has_ended = done.is_err() && self.lock().workers.has_one_ended();
@@ -184,6 +194,11 @@ impl Inner {
         }
     }
 
+    /// Divides the shares of principals over the workers. Returns whether there is anything to divide.
+    fn divide(&mut self) -> Result<bool, ControlError> {
+        self.principals.shares.divide(&self.model, &mut self.workers)
+    }
+
     /// Checks for conditions that no event reports, about once a second. Checks the counters last, because
     /// reading them fails if a worker does not answer.
     fn look(&mut self, guard: Option<MemoryGuard>) -> Result<(), ControlError> {
@@ -192,10 +207,11 @@ impl Inner {
         self.configured_routes().compare_next();
         let counters = self.seen().light_snapshot()?;
         self.observation.observe(&self.model, &counters);
-        let Principals { shares, promises, .. } = &mut self.principals;
+        let Principals { shares, promises, overloads, .. } = &mut self.principals;
         let promised = shares.promised(&self.model, self.workers.len());
         promises.sample(counters.at, &counters.principals, &promised);
         promises.judge(&self.model, &promised, &self.observation.events);
+        overloads.judge(&self.model, &counters.principals, &self.observation.events);
         Ok(())
     }
 

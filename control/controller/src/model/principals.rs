@@ -41,8 +41,11 @@ impl PrincipalIds {
         self.0.get(name).copied()
     }
 
-    /// Returns the name of a principal; `-` for an unknown id.
+    /// Returns the name of a principal, or `core`; `-` for an unknown id.
     pub fn name(&self, id: PrincipalId) -> &str {
+        if id == PrincipalId::CORE {
+            return "core";
+        }
         self.0.iter().find(|(_, known)| **known == id).map_or("-", |(name, _)| name)
     }
 

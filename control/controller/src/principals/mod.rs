@@ -5,8 +5,11 @@
 //! not write the kernel's files (`control/confine`).
 
 pub(crate) mod capacity;
+mod division;
 mod limits;
+mod overload;
 mod promises;
+mod rounds;
 mod shares;
 
 use millrace_config::{Change, Principal};
@@ -15,6 +18,7 @@ use millrace_principals::{Group, GroupError, Limits, Machine, Members, RouterGro
 use crate::ControlError;
 use crate::view::{PrincipalUsageView, PrincipalView};
 use limits::limits;
+use overload::Overloads;
 use promises::Promises;
 use shares::WorkerShares;
 
@@ -34,6 +38,8 @@ pub(crate) struct Principals {
     pub shares: WorkerShares,
     /// What the workers delivered lately.
     pub promises: Promises,
+    /// Who has needed more than its share lately.
+    pub overloads: Overloads,
 }
 
 /// Group of a principal with its limits.

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 
-use millrace_pipeline::PrincipalCounts;
+use millrace_pipeline::{PrincipalCounts, PrincipalUse};
 use millrace_principals::processor_times;
 use millrace_telemetry::EventKind;
 use millrace_units::{Instant, PrincipalId};
@@ -18,6 +18,8 @@ use crate::view::{PromiseView, PromiseWindowView, PromisesView};
 const WINDOWS: [u64; 3] = [1, 10, 60];
 /// Window over which a promise must be kept, in seconds.
 const JUDGED: u64 = 10;
+/// Slices of others for which a principal may have to wait.
+const SLICES: f64 = 2.0;
 /// Relative error of the shares that counts as kept.
 const TOLERANCE: f64 = 0.01;
 
@@ -86,7 +88,7 @@ impl Promises {
                 json!({"principal": name, "entitled": entitled, "delivered": delivered, "steal": steal});
             if window.is_kept {
                 self.broken.remove(&id);
-                let text = format!("principal {name} gets its share of the processor again");
+                let text = format!("{name} gets its share of the processor again");
                 events.note(EventKind::PromiseKept, name, text, details);
                 continue;
             }
@@ -96,7 +98,7 @@ impl Promises {
                 false => "other processes, or long calls of trusted plugins, held the processor".to_owned(),
             };
             let text = format!(
-                "principal {name} got {delivered:.1} % of a processor instead of {entitled:.1} % for {JUDGED} s: {cause}"
+                "{name} got {delivered:.1} % of a processor instead of {entitled:.1} % for {JUDGED} s: {cause}"
             );
             events.note(EventKind::PromiseBroken, name, text, details);
         }
@@ -126,6 +128,8 @@ impl Promises {
                 waiting: account.waiting.into(),
                 waiting_bytes: account.waiting_bytes,
                 dropped: account.dropped,
+                deadlines_met: account.deadlines_met,
+                deadlines_missed: account.deadlines_missed,
                 windows: windows.collect(),
             }
         };
@@ -144,12 +148,11 @@ impl Promises {
         let length = last.at.since(first.at).as_secs_f64();
         let (now, before) = (last.accounts.get(&id)?, first.accounts.get(&id)?);
         let percent = |time: f64| 100.0 * time / length.max(1e-3);
-        let (used, wanted) = now.counts.since(&before.counts);
-        let (wanted, delivered) =
-            (percent(wanted / promised.workers).min(100.0), percent(promised.seconds(used)));
+        let PrincipalUse { used, wanted, .. } = now.counts.since(&before.counts);
+        let (wanted, delivered) = (percent(wanted).min(100.0), percent(promised.seconds(used)));
         let entitled = percent(now.entitled - before.entitled);
         // A principal waits for one slice of each other principal at most, so short windows err by a slice.
-        let slack = entitled * TOLERANCE + percent(2.0 * promised.slice);
+        let slack = entitled * TOLERANCE + percent(SLICES * promised.slice);
         Some(PromiseWindowView {
             seconds: length,
             wanted,
@@ -166,11 +169,16 @@ impl Account {
     ///
     /// If the share has changed meanwhile, the smaller one counts.
     fn after(before: Option<&Self>, counts: &PrincipalCounts, promised: &Promised) -> Self {
-        let share = promised.limit.map_or(promised.share, |limit| promised.share.min(limit));
+        let share = promised.share_within_limit();
         let Some(before) = before else { return Self { counts: *counts, share, entitled: 0.0 } };
-        let (_, wanted) = counts.since(&before.counts);
-        let due = share.min(before.share) / 100.0 * wanted / promised.workers;
-        Self { counts: *counts, share, entitled: before.entitled + due }
+        let PrincipalUse { wanted, wanted_sum, periods, .. } = counts.since(&before.counts);
+        // A worker can give no more than its capacity to flows that are all there.
+        let workers = wanted_sum / wanted.max(1e-9);
+        let share = share.min(before.share).min(workers * promised.most);
+        // Each time that work begins, it waits for the slices of others first.
+        let waits = SLICES * promised.slice * periods as f64 / workers;
+        let due = share / 100.0 * (wanted - waits).max(0.0);
+        Self { counts: *counts, share: promised.share_within_limit(), entitled: before.entitled + due }
     }
 }
 
@@ -183,8 +191,8 @@ mod tests {
     const PAYER: PrincipalId = PrincipalId(1);
 
     fn promised() -> Promised {
-        let (frequency, slice, workers) = (1_000_000_000, 50e-6, 1.0);
-        Promised { share: 20.0, is_reserved: true, limit: None, frequency, slice, workers }
+        let (frequency, slice, most) = (1_000_000_000, 50e-6, 50.0);
+        Promised { share: 20.0, is_reserved: true, limit: None, most, frequency, slice }
     }
 
     /// Returns samples of a principal that wants the processor for `wanted` and gets `used` of each second.
@@ -195,6 +203,7 @@ mod tests {
             let account = PrincipalCounts {
                 used: Cycles((used * time * 1e9) as u64),
                 backlogged: Duration::from_secs_f64(wanted * time),
+                backlogged_sum: Duration::from_secs_f64(wanted * time),
                 ..PrincipalCounts::default()
             };
             promises.sample(

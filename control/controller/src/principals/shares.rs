@@ -2,14 +2,15 @@
 
 use std::collections::BTreeMap;
 
-use millrace_config::{CpuScheduler, Principal};
-use millrace_pipeline::{PrincipalCommand, PrincipalSettings};
+use millrace_config::{CoreOrder, CpuScheduler, Principal, Shed};
+use millrace_pipeline::{CoreSettings, PrincipalCommand, PrincipalSettings};
 use millrace_schedule::cpu::{CpuPrincipal, CpuSchedulerKind, CpuSchedulerSettings, CpuShare};
 use millrace_units::{Cycles, PrincipalId};
 
 use crate::ControlError;
 use crate::model::Model;
 use crate::model::principals::PrincipalIds;
+use crate::principals::rounds::Rounds;
 use crate::workers::Workers;
 use crate::workers::tsc;
 
@@ -20,7 +21,10 @@ const WHOLE: u64 = 1_000_000;
 #[derive(Debug, Default)]
 pub(crate) struct WorkerShares {
     scheduler: Option<CpuSchedulerSettings>,
+    core: CoreSettings,
+    /// Settings of each principal with an equal part of its share at each worker.
     told: BTreeMap<PrincipalId, PrincipalSettings>,
+    rounds: Rounds,
 }
 
 impl WorkerShares {
@@ -34,8 +38,12 @@ impl WorkerShares {
         if self.scheduler.is_none() && model.principals.is_empty() && !is_needed {
             return Ok(());
         }
-        let scheduler = scheduler_settings(model);
-        let wanted = principal_settings(model, workers.len() as u64, scheduler.capacity);
+        let scheduler = (scheduler_settings(model), core_settings(model));
+        let wanted = principal_settings(model, workers.len() as u64, scheduler.0.capacity);
+        if self.told == wanted && self.scheduler == Some(scheduler.0) && self.core == scheduler.1 {
+            return Ok(());
+        }
+        self.rounds.end(&self.told, workers)?;
         let gone: Vec<PrincipalId> =
             self.told.keys().filter(|id| !wanted.contains_key(*id)).copied().collect();
         for id in gone {
@@ -43,7 +51,7 @@ impl WorkerShares {
             self.told.remove(&id);
         }
         // A capacity that shrinks takes effect after the shares that shrink with it.
-        let shrinks = self.scheduler.is_some_and(|told| told.capacity > scheduler.capacity);
+        let shrinks = self.scheduler.is_some_and(|told| told.capacity > scheduler.0.capacity);
         if !shrinks {
             self.configure(scheduler, workers)?;
         }
@@ -59,20 +67,40 @@ impl WorkerShares {
         self.configure(scheduler, workers)
     }
 
-    fn configure(&mut self, wanted: CpuSchedulerSettings, workers: &mut Workers) -> Result<(), ControlError> {
-        if self.scheduler == Some(wanted) {
+    /// Divides the shares over several workers by the work there. Returns whether anybody has a share to
+    /// divide. Call this about every 10 ms if so.
+    ///
+    /// # Errors
+    /// A worker takes no commands.
+    pub fn divide(&mut self, model: &Model, workers: &mut Workers) -> Result<bool, ControlError> {
+        let registry = model.plugins.binding_registry();
+        let Some(scheduler) = self.scheduler.filter(|_| workers.len() > 1) else { return Ok(false) };
+        let payers = || self.told.iter().filter(|(id, _)| registry.paid_by(**id) > 0);
+        if payers().next().is_none() {
+            return Ok(false);
+        }
+        self.rounds.next(payers(), &scheduler, workers)?;
+        Ok(true)
+    }
+
+    fn configure(
+        &mut self,
+        (wanted, core): (CpuSchedulerSettings, CoreSettings),
+        workers: &mut Workers,
+    ) -> Result<(), ControlError> {
+        if self.scheduler == Some(wanted) && self.core == core {
             return Ok(());
         }
-        let answers = workers.ask(|reply| PrincipalCommand::Configure(wanted, reply))?;
+        let answers = workers.ask(|reply| PrincipalCommand::Configure(wanted, core, reply))?;
         answers
             .into_iter()
             .collect::<Result<(), _>>()
             .map_err(|error| ControlError::System(error.to_string()))?;
-        self.scheduler = Some(wanted);
+        (self.scheduler, self.core) = (Some(wanted), core);
         Ok(())
     }
 
-    /// Returns the promises to the principals that pay for bindings.
+    /// Returns the promises to core, and to the principals that pay for bindings.
     pub fn promised(&self, model: &Model, workers: usize) -> Vec<(PrincipalId, Promised)> {
         let Some(scheduler) = self.scheduler else { return Vec::new() };
         let registry = model.plugins.binding_registry();
@@ -90,13 +118,21 @@ impl WorkerShares {
                 share: percent(share),
                 is_reserved: reserved(settings) > 0,
                 limit: settings.cpu.limit.map(|limit| percent(limit.into())),
+                most: f64::from(scheduler.capacity) / 10_000.0,
                 frequency: scheduler.frequency,
-                workers: workers as f64,
                 slice: scheduler.quantum.0 as f64 / scheduler.frequency as f64,
             };
             (*id, promised)
         };
-        payers().map(promise).collect()
+        let core = Promised {
+            share: percent(WHOLE as f64 - f64::from(scheduler.capacity)),
+            is_reserved: true,
+            limit: None,
+            most: (WHOLE as f64 - f64::from(scheduler.capacity)) / 10_000.0,
+            frequency: scheduler.frequency,
+            slice: scheduler.quantum.0 as f64 / scheduler.frequency as f64,
+        };
+        payers().map(promise).chain([(PrincipalId::CORE, core)]).collect()
     }
 }
 
@@ -109,15 +145,20 @@ pub(crate) struct Promised {
     pub is_reserved: bool,
     /// Upper limit in percent.
     pub limit: Option<f64>,
+    /// Largest share at one worker in percent.
+    pub most: f64,
     /// Cycles per second of the accounts.
     pub frequency: u64,
-    /// Number of workers.
-    pub workers: f64,
     /// Length of a slice in seconds.
     pub slice: f64,
 }
 
 impl Promised {
+    /// Returns the share in percent, up to the limit.
+    pub fn share_within_limit(&self) -> f64 {
+        self.limit.map_or(self.share, |limit| self.share.min(limit))
+    }
+
     /// Returns the duration of cycles, in seconds.
     pub fn seconds(&self, cycles: u64) -> f64 {
         cycles as f64 / self.frequency as f64
@@ -133,6 +174,21 @@ fn weight(settings: &PrincipalSettings) -> u32 {
 
 fn refused(error: &impl std::fmt::Display, model: &Model, id: PrincipalId) -> ControlError {
     ControlError::conflict(format!("principal {:?}: {error}", model.principal_ids.name(id)))
+}
+
+fn core_settings(model: &Model) -> CoreSettings {
+    CoreSettings {
+        order: match model.router.core {
+            CoreOrder::First => millrace_pipeline::CoreOrder::First,
+            CoreOrder::Share => millrace_pipeline::CoreOrder::Share,
+        },
+        shed: match model.router.shed {
+            Shed::Nothing => millrace_pipeline::Shed::Nothing,
+            Shed::NewFlows => millrace_pipeline::Shed::NewFlows,
+            Shed::Plain => millrace_pipeline::Shed::Plain,
+            Shed::ByWeight => millrace_pipeline::Shed::ByWeight,
+        },
+    }
 }
 
 fn scheduler_settings(model: &Model) -> CpuSchedulerSettings {

@@ -75,7 +75,7 @@ impl PrincipalUsageView {
     }
 }
 
-/// Promises to all principals that pay for bindings, beside what the workers delivered. Percentages are of one
+/// Promises to core and to all principals that pay for bindings, beside what the workers delivered. Percentages are of one
 /// processor.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct PromisesView {
@@ -86,7 +86,7 @@ pub struct PromisesView {
 /// Promise to a principal, beside what the workers delivered.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct PromiseView {
-    /// Name of the principal.
+    /// Name of the principal, or `core` for the workers' own work.
     pub principal: String,
     /// Number of bindings that the principal pays for.
     pub bindings: usize,
@@ -108,8 +108,12 @@ pub struct PromiseView {
     pub waiting: u64,
     /// Bytes of these packets.
     pub waiting_bytes: u64,
-    /// Number of packets dropped because too many waited.
+    /// Number of packets dropped because too many waited; of `core`, of packets shed.
     pub dropped: u64,
+    /// Number of slices that began within the deadline of their first packet; 0 without a deadline.
+    pub deadlines_met: u64,
+    /// Number of slices that began later.
+    pub deadlines_missed: u64,
     /// Processor time over the last 1, 10 and 60 s.
     pub windows: Vec<PromiseWindowView>,
 }

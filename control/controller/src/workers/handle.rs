@@ -5,7 +5,7 @@ use std::sync::mpsc::{Receiver, sync_channel};
 use std::time::Duration;
 
 use millrace_pipeline::thread::Wake;
-use millrace_pipeline::{Command, Event, ReplyTo, WorkerLink};
+use millrace_pipeline::{Command, Event, PrincipalLoads, ReplyTo, WorkerLink};
 
 use crate::ControlError;
 use crate::workers::watchdog::WorkerThread;
@@ -29,6 +29,11 @@ impl WorkerHandle {
 
     pub fn watched(&self) -> WorkerThread {
         self.seen.clone()
+    }
+
+    /// Returns the work of the principals at the worker.
+    pub fn loads(&self) -> &PrincipalLoads {
+        &self.link.loads
     }
 
     /// Whether the worker's thread has ended. A thread that has ended carries out no further command.

@@ -2,10 +2,11 @@
 //! in it.
 
 use millrace_classify::{FlowAnswer, FlowIndex};
-use millrace_packet::BATCH_SIZE;
+use millrace_packet::{BATCH_SIZE, DropReason};
 use millrace_units::Instant;
 
 use super::Classifier;
+use crate::forward::routing::Routing;
 use crate::forward::tables::ForwardingTables;
 use crate::gates::Gates;
 use crate::options::Options;
@@ -36,12 +37,56 @@ impl Classification<'_> {
         if !self.classifier.remembers() {
             return self.classify_each(work);
         }
+        let count = self.find_records(work);
+        (0..count).for_each(|index| self.classify_open(work, index, now));
+    }
+
+    /// Classifies a batch like [`classify`](Self::classify) while core is overloaded, and drops the packets to
+    /// be shed. Returns their number.
+    ///
+    /// Packets to the router itself, and packets of flows with a reserved rate, are never shed.
+    pub fn classify_or_shed(&mut self, work: &mut Work, now: Instant) -> u64 {
+        work.complete_all();
+        let remembers = self.classifier.remembers();
+        let count = if remembers { self.find_records(work) } else { work.packets.len().min(BATCH_SIZE) };
+        if !remembers {
+            self.classify_each(work);
+        }
+        let mut shed = 0;
+        for index in 0..count {
+            let is_new = remembers && work.flows[index].is_none();
+            if remembers {
+                self.classify_open(work, index, now);
+            }
+            if work.fates[index].is_open() && self.is_shed(work, index, is_new) {
+                work.fates[index] = Fate::Drop(DropReason::CoreCeiling);
+                shed += 1;
+            }
+        }
+        shed
+    }
+
+    fn is_shed(&self, work: &Work, index: usize, is_new: bool) -> bool {
+        let payer = self.gates.plugins().payer_of(work.paths[index]);
+        let is_reserved = || {
+            let records = &self.classifier.flows;
+            work.flows[index].is_some_and(|flow| records.record(flow).is_reserved())
+        };
+        let Self { forwarding, gates, ports, .. } = self;
+        let routing = Routing { fib: &forwarding.fib, filter_routes: gates.routes(), ports };
+        self.pending.for_processor.as_ref().is_some_and(|waiting| waiting.sheds(payer, is_new))
+            && !routing.is_local(work.packets.at(index).next_hop)
+            && !is_reserved()
+    }
+
+    /// Begins a batch, and finds the flow records of its packets. Returns the number of packets.
+    fn find_records(&mut self, work: &mut Work) -> usize {
         let count = work.packets.len().min(BATCH_SIZE);
         self.classifier.begin(work, self.options.new_flows);
         let flows = &self.classifier.flows;
         flows.find_batch(&work.keys[..count], &work.hashes[..count], &mut work.flows[..count]);
         self.look_ahead_for_new(work, count);
-        (0..count).for_each(|index| self.classify_open(work, index, now));
+        count
     }
 
     /// Finds the paths and routes of the packets that the fast path left to the general path. The fast path

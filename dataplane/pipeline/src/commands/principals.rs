@@ -1,11 +1,12 @@
 //! Commands about principals: owners of shares of the processor.
 
 use millrace_plugin::Payers;
-use millrace_schedule::cpu::{CpuScheduleError, CpuSchedulerSettings};
+use millrace_schedule::cpu::{CpuPrincipal, CpuScheduleError, CpuSchedulerSettings};
 use millrace_units::{Instant, PrincipalId};
 
 use super::{ReplyTo, answer};
 use crate::offloaded_flows::Invalidation;
+use crate::pending::core_time::CoreSettings;
 use crate::pending::for_processor::{ForProcessor, PrincipalSettings};
 use crate::router::Router;
 use crate::router::slices::Slices;
@@ -13,10 +14,12 @@ use crate::router::slices::Slices;
 /// Command about principals.
 #[derive(Debug)]
 pub enum PrincipalCommand {
-    /// Sets the CPU scheduler. The first such command makes it.
-    Configure(CpuSchedulerSettings, ReplyTo<Result<(), CpuScheduleError>>),
+    /// Sets the CPU scheduler and the share of core. The first such command makes the scheduler.
+    Configure(CpuSchedulerSettings, CoreSettings, ReplyTo<Result<(), CpuScheduleError>>),
     /// Adds a principal, or changes its settings.
     Set(PrincipalId, PrincipalSettings, ReplyTo<Result<(), CpuScheduleError>>),
+    /// Changes the share of a principal at this worker. A share that doesn't fit changes nothing.
+    Share(PrincipalId, CpuPrincipal),
     /// Removes a principal. No binding may name it; its waiting packets continue.
     Remove(PrincipalId),
 }
@@ -25,30 +28,33 @@ impl PrincipalCommand {
     pub(super) fn invalidation(&self) -> Invalidation<'_> {
         match self {
             // Principals change when packets of a path run, not their path.
-            Self::Configure(..) | Self::Set(..) | Self::Remove(_) => Invalidation::Nothing,
+            Self::Configure(..) | Self::Set(..) | Self::Share(..) | Self::Remove(_) => Invalidation::Nothing,
         }
     }
 
     pub(super) fn is_small(&self) -> bool {
         match self {
-            Self::Set(..) => true,
+            Self::Set(..) | Self::Share(..) => true,
             Self::Configure(..) | Self::Remove(_) => false,
         }
     }
 
     /// Carries out the command.
     pub(crate) fn carry_out(self, router: &mut Router, now: Instant) {
-        let seed = router.seed;
+        let (seed, loads) = (router.seed, router.pending.loads.clone());
         match self {
-            Self::Configure(settings, reply) => {
+            Self::Configure(settings, core, reply) => {
                 let result = match &mut router.pending.for_processor {
                     Some(waiting) => waiting.scheduler.set(settings, now),
                     none => {
-                        *none = Some(Box::new(ForProcessor::new(settings, seed)));
+                        *none = Some(Box::new(ForProcessor::new(settings, loads, seed)));
                         Payers::of(router.gates.plugins_mut()).schedule();
                         Ok(())
                     }
                 };
+                if let Some(waiting) = router.pending.for_processor.as_mut().filter(|_| result.is_ok()) {
+                    waiting.core.set(core);
+                }
                 answer(&reply, result);
             }
             Self::Set(id, settings, reply) => {
@@ -57,6 +63,11 @@ impl PrincipalCommand {
                     None => Err(CpuScheduleError::Unknown(id.0)),
                 };
                 answer(&reply, result);
+            }
+            Self::Share(id, cpu) => {
+                if let Some(waiting) = &mut router.pending.for_processor {
+                    waiting.share(id, cpu, now);
+                }
             }
             Self::Remove(id) => Slices::of(router).remove(id, now),
         }

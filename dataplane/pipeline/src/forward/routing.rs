@@ -50,6 +50,15 @@ impl<'a> Routing<'a> {
         }
     }
 
+    /// Whether packets with this route number are for the router itself.
+    pub fn is_local(&self, index: NextHopIndex) -> bool {
+        match self.route(index) {
+            RouteOf::Fib(Route::Local | Route::Kernel | Route::Broadcast) => true,
+            RouteOf::Filter(FilterRoute::Host) => true,
+            RouteOf::None | RouteOf::Fib(_) | RouteOf::Filter(_) => false,
+        }
+    }
+
     /// Returns all next hops of a route number, and the next hop for a flow hash; `None` if the route does
     /// not forward.
     #[inline]

@@ -1,13 +1,17 @@
 //! Packets that wait for the processor, and the principals that pay for it.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use millrace_plugin::Waiting;
 use millrace_schedule::FlowNumber;
 use millrace_schedule::cpu::{
-    CpuPrincipal, CpuQueueLimits, CpuQueues, CpuScheduleError, CpuScheduler, CpuSchedulerSettings,
+    CpuPrincipal, CpuQueueLimits, CpuQueues, CpuScheduleError, CpuScheduler, CpuSchedulerSettings, CpuShare,
 };
 use millrace_units::{Cycles, Instant, PathId, PrincipalId};
+
+use crate::pending::core_time::CoreTime;
+use crate::pending::loads::PrincipalLoads;
 
 /// Limits of all packets of a worker that wait for the processor.
 const LIMITS: CpuQueueLimits = CpuQueueLimits { packets: 1 << 14, bytes: 1 << 25, flows: 1 << 12 };
@@ -28,8 +32,12 @@ pub struct PrincipalSettings {
 pub struct PrincipalCounts {
     /// Processor time used.
     pub used: Cycles,
-    /// Time during which the principal had work, summed over workers.
+    /// Time during which the principal had work, at the worker with the longest.
     pub backlogged: Duration,
+    /// Time during which the principal had work, summed over workers.
+    pub backlogged_sum: Duration,
+    /// Number of times that the principal began to have work.
+    pub periods: u64,
     /// Times that the limit stopped the principal.
     pub throttled: u64,
     /// Packets that got the processor.
@@ -38,17 +46,38 @@ pub struct PrincipalCounts {
     pub waiting: u32,
     /// Bytes of these packets.
     pub waiting_bytes: u64,
-    /// Packets dropped because too many waited.
+    /// Packets dropped because too many waited; of core, packets shed.
     pub dropped: u64,
+    /// Slices that began within the deadline of their first packet.
+    pub deadlines_met: u64,
+    /// Slices that began after it.
+    pub deadlines_missed: u64,
+}
+
+/// Use of the processor between two times.
+#[derive(Clone, Copy, PartialEq, Debug, Default)]
+pub struct PrincipalUse {
+    /// Cycles used.
+    pub used: u64,
+    /// Seconds with work, at the worker with the longest time.
+    pub wanted: f64,
+    /// Seconds with work, summed over workers.
+    pub wanted_sum: f64,
+    /// Number of times that work began, at all workers.
+    pub periods: u64,
 }
 
 impl PrincipalCounts {
-    /// Returns the cycles used since earlier counters, and the seconds with work. A principal that was removed
-    /// and added again starts from zero.
-    pub fn since(&self, earlier: &Self) -> (u64, f64) {
-        match self.used >= earlier.used && self.backlogged >= earlier.backlogged {
-            true => (self.used.0 - earlier.used.0, (self.backlogged - earlier.backlogged).as_secs_f64()),
-            false => (self.used.0, self.backlogged.as_secs_f64()),
+    /// Returns what was used since earlier counters. A principal that was removed and added again starts from
+    /// zero.
+    pub fn since(&self, earlier: &Self) -> PrincipalUse {
+        let continues = self.used >= earlier.used && self.backlogged_sum >= earlier.backlogged_sum;
+        let before = if continues { *earlier } else { Self::default() };
+        PrincipalUse {
+            used: self.used.0 - before.used.0,
+            wanted: self.backlogged.saturating_sub(before.backlogged).as_secs_f64(),
+            wanted_sum: (self.backlogged_sum - before.backlogged_sum).as_secs_f64(),
+            periods: self.periods.saturating_sub(before.periods),
         }
     }
 }
@@ -57,15 +86,21 @@ impl PrincipalCounts {
 #[derive(Debug)]
 struct Known {
     id: PrincipalId,
+    settings: CpuPrincipal,
     /// Moving average of the cycles of a packet.
     cost: u64,
     packets: u64,
+    /// Slices that began within the deadline, and after it.
+    met: u64,
+    missed: u64,
 }
 
 /// Principals of a worker: their shares of the processor, and the packets that wait for it.
 #[derive(Debug)]
 pub(crate) struct ForProcessor {
+    pub core: CoreTime,
     pub scheduler: CpuScheduler,
+    loads: Arc<PrincipalLoads>,
     queues: CpuQueues<Waiting>,
     /// Principals in ascending order of ids.
     principals: Vec<Known>,
@@ -74,9 +109,12 @@ pub(crate) struct ForProcessor {
 }
 
 impl ForProcessor {
-    /// Creates queues without principals. `seed` keys the hash of flows.
-    pub fn new(settings: CpuSchedulerSettings, seed: u64) -> Self {
+    /// Creates queues without principals. `loads`: where control reads their work; `seed` keys the hash of
+    /// flows.
+    pub fn new(settings: CpuSchedulerSettings, loads: Arc<PrincipalLoads>, seed: u64) -> Self {
         Self {
+            loads,
+            core: CoreTime::default(),
             queues: CpuQueues::new(LIMITS, settings.quantum, seed),
             scheduler: CpuScheduler::new(settings),
             principals: Vec::new(),
@@ -95,16 +133,31 @@ impl ForProcessor {
         now: Instant,
     ) -> Result<(), CpuScheduleError> {
         match self.principals.binary_search_by_key(&id, |known| known.id) {
-            Ok(_) => self.scheduler.change(id, settings.cpu, now)?,
+            Ok(place) => {
+                self.scheduler.change(id, settings.cpu, now)?;
+                if let Some(known) = self.principals.get_mut(place) {
+                    known.settings = settings.cpu;
+                }
+            }
             Err(place) => {
                 self.scheduler.add(id, settings.cpu)?;
                 // A first packet alone, since its cost is not known.
                 let Cycles(cost) = self.scheduler.settings().quantum;
-                self.principals.insert(place, Known { id, cost, packets: 0 });
+                self.principals
+                    .insert(place, Known { id, settings: settings.cpu, cost, packets: 0, met: 0, missed: 0 });
             }
         }
         self.queues.set(id, settings.queue);
         Ok(())
+    }
+
+    /// Changes the share of a principal, if that is possible. Others may have to leave their share first.
+    pub fn share(&mut self, id: PrincipalId, cpu: CpuPrincipal, now: Instant) {
+        if self.scheduler.change(id, cpu, now).is_ok()
+            && let Some(known) = self.known_mut(id)
+        {
+            known.settings = cpu;
+        }
     }
 
     /// Removes a principal. Returns its waiting packets, flow by flow in the order of arrival.
@@ -114,6 +167,7 @@ impl ForProcessor {
         // Unknown principals have nothing to remove.
         let _ = self.scheduler.remove(id);
         self.principals.retain(|known| known.id != id);
+        self.loads.set_waiting(id, 0);
         waiting
     }
 
@@ -123,6 +177,7 @@ impl ForProcessor {
             self.queues.take(id, |_| true, |packet| out.push(packet));
             self.queues.charge(id, Cycles(0));
         }
+        self.loads.set_waiting(id, 0);
     }
 
     /// Queues a packet. Its principal has work from now on.
@@ -135,13 +190,21 @@ impl ForProcessor {
         let flow = FlowNumber(waiting.packet.hash ^ payer.0.wrapping_mul(0x9E37_79B1));
         let length = waiting.packet.len() as u32;
         self.queues.push(payer, flow, (waiting, length), now).map_err(|(waiting, _)| waiting)?;
+        self.loads.set_waiting(payer, self.queues.load(payer).0);
         self.scheduler.wake(payer, now);
         Ok(())
     }
 
     /// Takes packets of one flow at one stage for a slice of the principal, and gives them to `out`. Returns
     /// their number. With `alone`, takes one packet.
-    pub fn take(&mut self, id: PrincipalId, alone: bool, mut out: impl FnMut(Waiting)) -> u64 {
+    pub fn take(&mut self, id: PrincipalId, alone: bool, now: Instant, mut out: impl FnMut(Waiting)) -> u64 {
+        let arrival = self.queues.oldest(id);
+        if let Some(known) = self.known_mut(id)
+            && let (Some(deadline), Some(arrival)) = (known.settings.deadline, arrival)
+        {
+            let count = if now.since(arrival) <= deadline { &mut known.met } else { &mut known.missed };
+            *count += 1;
+        }
         let most = match self.known(id) {
             Some(known) if !alone => {
                 (self.scheduler.settings().quantum.0 / known.cost.max(1)).clamp(1, MOST_IN_SLICE)
@@ -164,6 +227,8 @@ impl ForProcessor {
     pub fn charge(&mut self, id: PrincipalId, (used, packets): (Cycles, u64), now: Instant) {
         self.scheduler.charge(id, used, now);
         self.queues.charge(id, used);
+        self.loads.add_used(id, used);
+        self.loads.set_waiting(id, self.queues.load(id).0);
         if let Some(upcoming) = self.scheduler.prefetch_upcoming() {
             self.queues.prefetch(upcoming);
         }
@@ -179,6 +244,19 @@ impl ForProcessor {
         self.queues.is_empty()
             && !self.scheduler.has_work()
             && self.scheduler.next_event().is_none_or(|event| event > now)
+    }
+
+    /// Whether an overloaded worker sheds a packet. `payer`: principal that pays for a stage of the packet's
+    /// path. `is_new`: the packet's flow is new.
+    #[inline]
+    pub fn sheds(&self, payer: Option<PrincipalId>, is_new: bool) -> bool {
+        match payer {
+            None => self.core.sheds_plain(is_new),
+            Some(payer) => match self.known(payer).map(|known| known.settings.share) {
+                Some(CpuShare::Weight(weight)) => self.core.sheds_weight(weight),
+                Some(CpuShare::Absolute(_)) | None => false,
+            },
+        }
     }
 
     /// Whether packets wait for the principal.
@@ -201,22 +279,34 @@ impl ForProcessor {
         self.queues.iter().flat_map(|waiting| [waiting.place.path, waiting.packet.counts_for])
     }
 
-    /// Returns the counters of each principal at `now`.
+    /// Returns the counters of each principal, and of core, at `now`.
     pub fn counts(&self, now: Instant) -> impl Iterator<Item = (PrincipalId, PrincipalCounts)> {
-        self.principals.iter().map(move |known| {
+        let core = PrincipalCounts {
+            used: self.core.counts.used,
+            backlogged: self.core.counts.overloaded,
+            backlogged_sum: self.core.counts.overloaded,
+            dropped: self.core.counts.shed,
+            ..PrincipalCounts::default()
+        };
+        let principals = self.principals.iter().map(move |known| {
             let (waiting, waiting_bytes, dropped) = self.queues.load(known.id);
             let account = self.scheduler.account(known.id, now).unwrap_or_default();
             let counts = PrincipalCounts {
                 used: account.used,
                 backlogged: account.backlogged,
+                backlogged_sum: account.backlogged,
+                periods: account.periods,
                 throttled: account.throttled,
                 packets: known.packets,
                 waiting,
                 waiting_bytes,
                 dropped,
+                deadlines_met: known.met,
+                deadlines_missed: known.missed,
             };
             (known.id, counts)
-        })
+        });
+        principals.chain([(PrincipalId::CORE, core)])
     }
 
     /// Returns the time at which a principal next gets the processor: `now` if one has work.

@@ -1,12 +1,17 @@
 //! Packets that wait inside an iteration for another pass through the stages.
 
+pub(crate) mod core_time;
 pub(crate) mod for_processor;
 pub(crate) mod from_plugins;
+pub(crate) mod loads;
+
+use std::sync::Arc;
 
 use millrace_packet::Packet;
 
 use crate::pending::for_processor::ForProcessor;
 use crate::pending::from_plugins::FromPlugins;
+use crate::pending::loads::PrincipalLoads;
 
 /// Maximum number of times that a packet is classified again.
 const MOST_PASSES: u8 = 4;
@@ -27,6 +32,8 @@ pub(crate) struct Pending {
     pub from_plugins: FromPlugins,
     /// Packets that wait for their principal to get the processor; `None` without principals.
     pub for_processor: Option<Box<ForProcessor>>,
+    /// Work of the principals, for control.
+    pub loads: Arc<PrincipalLoads>,
 }
 
 impl Pending {
@@ -41,6 +48,12 @@ impl Pending {
         let packets = [&self.waited, &self.made, &self.resumed, &self.again];
         let for_processor = self.for_processor.as_ref().map_or(0, |waiting| waiting.len());
         packets.iter().map(|packets| packets.len()).sum::<usize>() + self.from_plugins.len() + for_processor
+    }
+
+    /// Whether core has used more than its share while overloaded.
+    #[inline]
+    pub fn must_shed(&self) -> bool {
+        self.for_processor.as_ref().is_some_and(|waiting| waiting.core.must_shed())
     }
 
     /// Queues a packet to be classified again.

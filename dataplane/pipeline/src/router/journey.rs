@@ -16,6 +16,21 @@ use crate::work::{Fate, Work};
 impl Router {
     /// Takes a batch received by `device` through all stages, and leaves `work` empty.
     pub fn process(&mut self, device: DeviceId, work: &mut Work, now: Instant) {
+        self.arrive(device, work, now);
+        if let Some(tracer) = &mut self.observation.trace
+            && !tracer.passes(work.packets.len())
+        {
+            return self.journey_watched(work, Pick::Chosen, now);
+        }
+        if let Some(handover) = &mut self.handover {
+            steer(handover, &self.ports, work);
+        }
+        self.journey(work, now);
+    }
+
+    /// Runs the receive and parse stages for a batch received by `device`.
+    #[inline(always)]
+    pub(super) fn arrive(&mut self, device: DeviceId, work: &mut Work, now: Instant) {
         // The counter wraps. A clear sets it below zero if this worker has taken over more packets from other
         // workers than it holds and has handed over.
         self.observation.totals.received =
@@ -27,15 +42,6 @@ impl Router {
         if self.observation.is_tapped() {
             self.observation.tap_arrivals(work, &self.pool, now);
         }
-        if let Some(tracer) = &mut self.observation.trace
-            && !tracer.passes(work.packets.len())
-        {
-            return self.journey_watched(work, Pick::Chosen, now);
-        }
-        if let Some(handover) = &mut self.handover {
-            steer(handover, &self.ports, work);
-        }
-        self.journey(work, now);
     }
 
     /// Runs the stages from classify on, then takes all packets that they make or release through the stages.

@@ -5,6 +5,7 @@ mod host_output;
 mod journey;
 mod resume;
 mod scratch;
+pub(crate) mod shedding;
 pub(crate) mod slices;
 mod stages;
 mod take_over;

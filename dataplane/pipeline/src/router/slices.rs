@@ -16,8 +16,6 @@ const NOMINAL: u64 = 1000;
 /// Maximum number of waiting packets that pass at once after a change of bindings. A port's queue has room for
 /// 1,000 packets by default.
 const MOST_AT_ONCE: usize = 256;
-/// Parts per million in a whole processor.
-const WHOLE: u64 = 1_000_000;
 
 /// Core work of an iteration.
 #[derive(Clone, Copy, Debug)]
@@ -26,6 +24,20 @@ pub(crate) struct CoreWork {
     pub begun: Option<u64>,
     /// Whether the iteration received packets.
     pub received: bool,
+}
+
+impl CoreWork {
+    /// Ends the iteration: counts the time of core.
+    #[inline]
+    pub fn end(self, router: &mut Router) {
+        if let Some(begun) = self.begun
+            && let Some(end) = cycles()
+            && let Some(waiting) = &mut router.pending.for_processor
+        {
+            let wanted = waiting.scheduler.has_work();
+            waiting.core.end(end.saturating_sub(begun), wanted, waiting.scheduler.settings());
+        }
+    }
 }
 
 impl Router {
@@ -55,8 +67,9 @@ impl<'a> Slices<'a> {
         let Some(mut waiting) = self.router.pending.for_processor.take() else { return false };
         self.queue_for_processor(&mut waiting, now);
         let settings = *waiting.scheduler.settings();
-        let allowance = allowance(core, settings.capacity, settings.quantum);
         let start = cycles();
+        let used = core.begun.zip(start).map_or(0, |(begun, now)| now.saturating_sub(begun));
+        let allowance = waiting.core.allowance(used, core.received, &settings);
         let (mut elapsed, mut ran, mut time) = (Cycles(0), false, now);
         while elapsed < allowance
             && let Some(payer) = waiting.scheduler.next(time)
@@ -75,6 +88,7 @@ impl<'a> Slices<'a> {
             }
             ran = true;
         }
+        waiting.core.count_principals(elapsed);
         self.router.pending.for_processor = Some(waiting);
         ran
     }
@@ -100,7 +114,7 @@ impl<'a> Slices<'a> {
         work.begin();
         let mut place = None;
         let alone = self.router.observation.trace.is_some();
-        let packets = waiting.take(payer, alone, |packet| {
+        let packets = waiting.take(payer, alone, now, |packet| {
             place = Some(packet.place);
             let released = Released { waiting: packet, direction: None, end: None };
             self.router.gate_run().add_released(&mut work, released);
@@ -173,17 +187,6 @@ impl<'a> Slices<'a> {
         }
         self.router.scratch.spare = work;
     }
-}
-
-/// Returns the allowance of an iteration: as much as keeps core below its ceiling, and at least a quantum. A
-/// worker without packets gives two quanta before it looks at its devices again.
-fn allowance(core: CoreWork, capacity: u32, quantum: Cycles) -> Cycles {
-    let capacity = u64::from(capacity).min(WHOLE - 1);
-    let used = core.begun.zip(cycles()).map_or(0, |(begun, now)| now.saturating_sub(begun));
-    let earned = u128::from(used) * u128::from(capacity) / u128::from(WHOLE - capacity);
-    let earned = Cycles(u64::try_from(earned).unwrap_or(u64::MAX));
-    let idle = if core.received { quantum } else { quantum + quantum };
-    earned.max(idle).min(Cycles(quantum.0.saturating_mul(4)))
 }
 
 /// Returns the cycles since `start`. Without a counter, adds the nominal cost of `packets` to `elapsed`.

@@ -82,8 +82,10 @@ fn add_principal(sum: &mut PrincipalCounts, more: PrincipalCounts) {
     add_fields!(
         sum,
         more,
-        PrincipalCounts { used, backlogged, throttled, packets, waiting, waiting_bytes, dropped; }
+        PrincipalCounts { used, backlogged_sum, periods, throttled, packets, waiting, waiting_bytes, dropped,
+            deadlines_met, deadlines_missed; backlogged }
     );
+    sum.backlogged = sum.backlogged.max(backlogged);
 }
 
 fn add_offloaded_flows(sum: &mut OffloadedFlowCounts, more: OffloadedFlowCounts) {

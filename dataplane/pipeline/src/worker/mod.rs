@@ -26,9 +26,11 @@ use crate::commands::{Command, CounterCommand, DeviceCommand, PortCommand, answe
 use crate::egress::transmit::{for_each_queue, most_waiting, transmit};
 use crate::handover::Handover;
 use crate::observe::event::Event;
+use crate::pending::loads::PrincipalLoads;
 use crate::ports::DeviceId;
 use crate::punt::host_path::HostPath;
 use crate::router::Router;
+use crate::router::shedding::Shedding;
 use crate::router::slices::CoreWork;
 use crate::snapshot::{Snapshot, carried, clear_counters};
 use crate::tsc::cycles;
@@ -63,6 +65,8 @@ pub struct WorkerLink {
     pub events: Consumer<Event>,
     /// Current instance call of the worker, for the watchdog.
     pub pulse: Arc<Pulse>,
+    /// Work of the principals at the worker.
+    pub loads: Arc<PrincipalLoads>,
     /// Whether the worker has ended and carries out no more commands.
     pub ended: Arc<AtomicBool>,
 }
@@ -149,7 +153,8 @@ impl Worker {
             ended: Arc::default(),
         };
         let (pulse, ended) = (worker.router.gates.plugins().instances().pulse(), worker.ended.clone());
-        Ok((worker, WorkerLink { commands: command_producer, events: event_consumer, pulse, ended }))
+        let loads = worker.router.pending.loads.clone();
+        Ok((worker, WorkerLink { commands: command_producer, events: event_consumer, pulse, loads, ended }))
     }
 
     /// Runs one iteration, which begins at `now`. If packets were received, `look` reads the clock again
@@ -175,6 +180,7 @@ impl Worker {
         }
         let parcels = self.router.handover.as_mut().map_or(0, |handover| handover.publish());
         let events = self.put_out_events();
+        core.end(&mut self.router);
         let WorkerCounts { busy_iterations, idle_iterations, .. } = &mut self.counts;
         *if received > 0 { busy_iterations } else { idle_iterations } += 1;
         Iteration {
@@ -257,16 +263,31 @@ impl Worker {
     }
 
     fn receive_all(&mut self, now: Instant) -> usize {
-        let mut received = 0;
+        let (mut received, mut was_full, mut is_full) = (0, false, false);
         for (index, device) in self.devices.all.iter_mut().enumerate() {
             let Some(device) = device else { continue };
-            self.work.packets.set_limit(self.router.ports.input_weight(DeviceId(index as u16)));
+            let id = DeviceId(index as u16);
+            let weight = self.router.ports.input_weight(id);
+            self.work.packets.set_limit(weight);
             device.receive(&self.pool, now, &mut self.work.packets);
             self.work.packets.set_limit(BATCH_SIZE);
-            if !self.work.packets.is_empty() {
-                received += self.work.packets.len();
-                self.router.process(DeviceId(index as u16), &mut self.work, now);
+            if self.work.packets.is_empty() {
+                continue;
             }
+            let count = self.work.packets.len();
+            received += count;
+            match self.router.pending.must_shed() {
+                false => self.router.process(id, &mut self.work, now),
+                true => Shedding::of(&mut self.router).process(id, &mut self.work, now),
+            }
+            if count >= weight {
+                was_full = true;
+                let mut shedding = Shedding::of(&mut self.router);
+                is_full |= shedding.shed_from((id, device.as_mut()), &mut self.work, &mut received, now);
+            }
+        }
+        if let Some(waiting) = &mut self.router.pending.for_processor {
+            waiting.core.note_reception(was_full, is_full, now);
         }
         received + self.hosts.receive(&mut self.router, &mut self.work, now)
     }

@@ -1,10 +1,20 @@
 //! Calls and packets that wait for the processor, and the principals that pay for them.
 
-use millrace_units::PrincipalId;
+use millrace_units::{PathId, PrincipalId};
 
+use crate::BindingTable;
 use crate::execution::calls::Calls;
 use crate::execution::waiting::{Waiting, WaitingRoom};
 use crate::execution::worker_plugins::WorkerPlugins;
+use crate::path::Stage;
+
+impl<T: BindingTable> WorkerPlugins<T> {
+    /// Returns the principal that pays for the first paid stage of a path; `None` if nobody pays for any.
+    pub fn payer_of(&self, path: PathId) -> Option<PrincipalId> {
+        let payer = |stage: &Stage| self.bindings.get(stage.binding)?.call_limits.principal;
+        self.paths.stages(path).iter().find_map(payer)
+    }
+}
 
 /// Handle of the CPU scheduler's driver on the calls of a worker.
 pub struct Payers<'a> {

@@ -199,6 +199,13 @@ impl<T> CpuQueues<T> {
         backlog.bytes -= u64::from(gone.bytes());
     }
 
+    /// Returns the arrival time of the packet that a principal's next slice begins with.
+    #[inline]
+    pub fn oldest(&self, PrincipalId(number): PrincipalId) -> Option<Instant> {
+        let first = self.backlogs.find(number)?.first;
+        self.arena.head_arrival(&self.queues.find(first)?.list)
+    }
+
     /// Prefetches the packets of a principal that gets the processor soon. To be called once in a slice: each
     /// call prefetches one of the links from a principal to its first packet, for the last three principals.
     #[inline]

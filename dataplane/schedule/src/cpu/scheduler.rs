@@ -28,6 +28,8 @@ pub struct CpuAccount {
     pub used: Cycles,
     /// Time during which the principal had work.
     pub backlogged: Duration,
+    /// Number of times that the principal began to have work.
+    pub periods: u64,
     /// Times that the limit stopped the principal.
     pub throttled: u64,
 }
@@ -211,6 +213,7 @@ impl CpuScheduler {
             return;
         };
         principal.work_since = Some(now);
+        principal.account.periods += 1;
         if !principal.is_throttled {
             self.enlist(number, now);
         }

@@ -15,7 +15,7 @@ const PIECE: u32 = 192;
 const BATCH: u32 = 32;
 
 /// Returns a frame with an IPv4 packet that has a correct header checksum.
-fn frame(
+pub fn frame(
     line: &Line,
     host: (&Namespace, &str),
     to: ([u8; 6], [u8; 4]),
@@ -65,7 +65,7 @@ fn flood_of(line: &Line, class: &str, host: (&Namespace, &str), (device, own): (
 }
 
 /// Sends copies of a frame for this time. Returns their number.
-fn flood(host: (&Namespace, &str), frame: &[u8], time: Duration) -> u64 {
+pub fn flood(host: (&Namespace, &str), frame: &[u8], time: Duration) -> u64 {
     let device = host.0.index_of(host.1);
     host.0.within(|| {
         let mut source = FrameSource::new(&[frame], Flows::default()).unwrap();

@@ -340,7 +340,7 @@ fn of_principals(principals: &[PrincipalView]) -> Vec<Family> {
 type OfPromise = (&'static str, &'static str, fn(&PromiseView) -> f64);
 
 fn of_promises(promises: &[PromiseView]) -> Vec<Family> {
-    const COUNTED: [OfPromise; 4] = [
+    const COUNTED: [OfPromise; 6] = [
         ("principal_worker_seconds", "Processor time of a principal at the workers, in seconds", |one| {
             one.used_seconds
         }),
@@ -352,6 +352,12 @@ fn of_promises(promises: &[PromiseView]) -> Vec<Family> {
         }),
         ("principal_worker_throttled", "Times that the limit stopped a principal at a worker", |one| {
             count(one.throttled)
+        }),
+        ("principal_deadlines_met", "Slices that began within the deadline of a principal", |one| {
+            count(one.deadlines_met)
+        }),
+        ("principal_deadlines_missed", "Slices that began after the deadline of a principal", |one| {
+            count(one.deadlines_missed)
         }),
     ];
     const MEASURED: [OfPromise; 2] = [

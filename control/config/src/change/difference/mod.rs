@@ -29,7 +29,9 @@ const LIVE: &[&str] = &[
     "route-priority",
     "new-flows",
     "plugin-weight",
+    "core",
     "core-ceiling",
+    "shed",
     "cpu-scheduler",
 ];
 

@@ -41,7 +41,8 @@ impl Silence {
         let (commands, taken) = RingBuffer::new(4096);
         let (_, no_events) = RingBuffer::new(1);
         let (pulse, ended) = (worker.seen.pulse.clone(), worker.link.ended.clone());
-        let link = WorkerLink { commands, events: no_events, pulse, ended };
+        let loads = worker.link.loads.clone();
+        let link = WorkerLink { commands, events: no_events, pulse, loads, ended };
         let WorkerLink { commands, events, .. } = std::mem::replace(&mut worker.link, link);
         worker.link.events = events;
         let (wake, loses, locks) = (worker.wake.clone(), plan.clone(), turn.clone());

@@ -16,6 +16,7 @@ use proptest::prelude::*;
 use super::*;
 use crate::commands::{PluginCommand, PrincipalCommand};
 use crate::gate_tables::GateTables;
+use crate::pending::core_time::CoreSettings;
 use crate::pending::for_processor::PrincipalSettings;
 use crate::tsc::pretended;
 
@@ -73,19 +74,19 @@ impl Instance for Slow {
 }
 
 /// Worker with a port. Its packets have no route, so the worker drops them after the gates.
-struct World {
-    worker: Worker,
+pub(super) struct World {
+    pub worker: Worker,
     wire: MemoryHandle,
     tables: GateTables,
     filters: BTreeMap<u32, CompiledExpression>,
     seen: Seen,
-    now: Instant,
+    pub now: Instant,
     sent: u64,
     _rest: (WorkerLink, SharedFib),
 }
 
 impl World {
-    fn new() -> Self {
+    pub fn new() -> Self {
         pretended::begin();
         let fib = SharedFib::new().unwrap();
         let pool = Pool::new(4096).unwrap();
@@ -112,12 +113,12 @@ impl World {
             frequency: 1_000_000_000,
             capacity: 500_000,
         };
-        world.tell(PrincipalCommand::Configure(settings, reply));
+        world.tell(PrincipalCommand::Configure(settings, CoreSettings::default(), reply));
         answer.try_recv().unwrap().unwrap();
         world
     }
 
-    fn tell(&mut self, command: impl Into<Command>) {
+    pub fn tell(&mut self, command: impl Into<Command>) {
         self.worker.carry_out(command.into(), self.now);
     }
 
@@ -126,7 +127,7 @@ impl World {
         self.tell(PluginCommand::Change(changes));
     }
 
-    fn set_principal(&mut self, id: u32, weight: u32, queue: u32) {
+    pub fn set_principal(&mut self, id: u32, weight: u32, queue: u32) {
         let (reply, answer) = sync_channel(1);
         let cpu = CpuPrincipal { share: CpuShare::Weight(weight), limit: None, deadline: None };
         self.tell(PrincipalCommand::Set(PrincipalId(id), PrincipalSettings { cpu, queue }, reply));
@@ -134,7 +135,7 @@ impl World {
     }
 
     /// Adds an instance, and binds it to the packets of a flow.
-    fn bind(&mut self, number: u32, flow: u8, principal: Option<u32>, (cycles, suspensions): (u64, u32)) {
+    pub fn bind(&mut self, number: u32, flow: u8, principal: Option<u32>, (cycles, suspensions): (u64, u32)) {
         let id = InstanceId(number as u16);
         let instance = Slow { cycles, suspensions, left: 0, seen: self.seen.clone() };
         self.change(PluginChange::AddInstance { id, instance: Box::new(instance) });
@@ -175,12 +176,12 @@ impl World {
         self.change(PluginChange::Unbind { binding: BindingId(number), gate: GATE, filter });
     }
 
-    fn send(&mut self, flow: u8, number: u16) {
+    pub fn send(&mut self, flow: u8, number: u16) {
         self.wire.inject(&frame(flow, number));
         self.sent += 1;
     }
 
-    fn iterate(&mut self) -> Iteration {
+    pub fn iterate(&mut self) -> Iteration {
         self.now += Duration::from_micros(100);
         let now = self.now;
         self.worker.iterate(now, || now)
@@ -197,13 +198,13 @@ impl World {
         panic!("{} packets still wait", carried(&self.worker.router));
     }
 
-    fn counts(&self) -> BTreeMap<u32, crate::pending::for_processor::PrincipalCounts> {
+    pub fn counts(&self) -> BTreeMap<u32, crate::pending::for_processor::PrincipalCounts> {
         let counts = Snapshot::counters_of(&self.worker.router, self.now).principals;
         counts.into_iter().map(|(id, counts)| (id.0, counts)).collect()
     }
 
     /// Checks that each packet has left the router, and that each flow kept its order.
-    fn check(&mut self) {
+    pub fn check(&mut self) {
         self.drain();
         let totals = &self.worker.router.observation.totals;
         assert_eq!((totals.received, totals.dropped), (self.sent, self.sent));

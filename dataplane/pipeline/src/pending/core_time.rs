@@ -1,0 +1,338 @@
+//! Processor time of core: receiving, classifying, forwarding and sending. Core has a share of the worker
+//! beside the principals, and sheds plain packets when it needs more.
+
+use std::time::Duration;
+
+use millrace_schedule::cpu::CpuSchedulerSettings;
+use millrace_units::{Cycles, Instant};
+
+/// Parts per million in a whole processor.
+const WHOLE: i64 = 1_000_000;
+/// Longest time that principals get between two rounds of core work, in quanta: as long as core may need to
+/// earn its share, and less while it sheds, because receive rings fill up meanwhile.
+const MOST_QUANTA: u64 = 200;
+const MOST_QUANTA_OVERLOADED: u64 = 40;
+/// Time that core may use ahead of its share with [`CoreOrder::First`], in quanta.
+const BURST_QUANTA: i64 = 4;
+/// Consecutive iterations with a full batch after which core is overloaded. So many batches fill no receive
+/// ring.
+const FULL: u32 = 4;
+/// Greatest number of batches that an overloaded worker sheds per device and iteration.
+const BATCHES: u32 = 16;
+/// Time for which shedding must not suffice before more packets are shed.
+const STEP: Duration = Duration::from_millis(10);
+/// Time without a full batch after which an overload is over.
+const CALM: Duration = Duration::from_millis(100);
+/// Time for which shedding must suffice before less is shed.
+const BACK: Duration = Duration::from_secs(1);
+/// Last step of shedding: packets of principals of every weight.
+const LAST_STEP: u32 = 32;
+
+/// Place of core among the principals.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum CoreOrder {
+    /// Core comes first, up to its share.
+    #[default]
+    First,
+    /// Core is a principal like others: with work, each gets its share.
+    Share,
+}
+
+/// Packets that a worker may shed while core is overloaded. Each value includes the previous ones.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]
+pub enum Shed {
+    /// None. The receive rings overflow.
+    Nothing,
+    /// Plain packets of new flows.
+    NewFlows,
+    /// All plain packets.
+    #[default]
+    Plain,
+    /// Packets of principals without a reserved share, those of the lowest weights first.
+    ByWeight,
+}
+
+/// Settings of core.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct CoreSettings {
+    /// Place among the principals.
+    pub order: CoreOrder,
+    /// Packets that may be shed.
+    pub shed: Shed,
+}
+
+/// Counters of core.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct CoreCounts {
+    /// Processor time used.
+    pub used: Cycles,
+    /// Packets shed.
+    pub shed: u64,
+    /// Time during which core was overloaded, summed over workers.
+    pub overloaded: Duration,
+}
+
+/// Processor time of core at a worker.
+#[derive(Debug, Default)]
+pub(crate) struct CoreTime {
+    settings: CoreSettings,
+    /// Time that core may still use ahead of its share; negative after more than its share.
+    credit: i64,
+    /// Time that principals used in this iteration.
+    principals: u64,
+    pub counts: CoreCounts,
+    overload: Overload,
+}
+
+impl CoreTime {
+    /// Changes the settings.
+    pub fn set(&mut self, settings: CoreSettings) {
+        self.settings = settings;
+    }
+
+    /// Returns the time that principals get after `used` cycles of core work: at least a quantum, or two if no
+    /// packets arrive, and as much as core has used beyond its share.
+    pub fn allowance(&self, used: u64, received: bool, settings: &CpuSchedulerSettings) -> Cycles {
+        let (share, Cycles(quantum)) = (share(settings), settings.quantum);
+        let credit = self.credit - part(used, WHOLE - share);
+        let least = if received { quantum } else { quantum.saturating_mul(2) };
+        let owed = i128::from(-credit.min(0)) * i128::from(WHOLE) / i128::from(share);
+        let owed = u64::try_from(owed).unwrap_or(u64::MAX);
+        let most = if self.is_overloaded() { MOST_QUANTA_OVERLOADED } else { MOST_QUANTA };
+        Cycles(owed.min(quantum.saturating_mul(most)).max(least))
+    }
+
+    /// Counts time that principals have used.
+    pub fn count_principals(&mut self, Cycles(used): Cycles) {
+        self.principals += used;
+    }
+
+    /// Ends an iteration that took `elapsed` cycles. `wanted` tells whether principals have work left. Time
+    /// that nobody else wants costs core no credit.
+    pub fn end(&mut self, elapsed: u64, wanted: bool, settings: &CpuSchedulerSettings) {
+        let principals = std::mem::take(&mut self.principals).min(elapsed);
+        let used = elapsed - principals;
+        self.counts.used += Cycles(used);
+        let (share, quantum) = (share(settings), settings.quantum.0);
+        let most = match self.settings.order {
+            CoreOrder::First => i64::try_from(quantum).unwrap_or(i64::MAX).saturating_mul(BURST_QUANTA),
+            CoreOrder::Share => 0,
+        };
+        let least = if wanted { part(quantum.saturating_mul(MOST_QUANTA), -share) } else { 0 };
+        let credit = self.credit + part(principals, share) - part(used, WHOLE - share);
+        self.credit = credit.clamp(least.min(most), most);
+    }
+
+    /// Returns the number of batches to shed from a device that has more packets than an iteration takes.
+    #[inline]
+    pub fn batches_to_shed(&self) -> u32 {
+        if self.is_overloaded() { BATCHES } else { 0 }
+    }
+
+    /// Whether core has used more than its share while overloaded. Then it sheds from all batches.
+    #[inline]
+    pub fn must_shed(&self) -> bool {
+        self.credit < 0 && self.is_overloaded()
+    }
+
+    fn is_overloaded(&self) -> bool {
+        self.overload.full > FULL && self.settings.shed != Shed::Nothing
+    }
+
+    /// Whether packets of plain traffic are shed: those of new flows, or all.
+    #[inline]
+    pub fn sheds_plain(&self, is_new: bool) -> bool {
+        is_new || self.overload.step >= 1 && self.settings.shed >= Shed::Plain
+    }
+
+    /// Whether packets of principals of this weight are shed.
+    #[inline]
+    pub fn sheds_weight(&self, weight: u32) -> bool {
+        let step = self.overload.step.saturating_sub(1);
+        self.settings.shed == Shed::ByWeight && u64::from(weight) < (1 << step) >> 1
+    }
+
+    /// Notes at the end of an iteration's reception whether some device had a full batch, and whether one
+    /// still had after shedding.
+    #[inline]
+    pub fn note_reception(&mut self, was_full: bool, is_full: bool, now: Instant) {
+        if was_full || self.overload.full > 0 {
+            let suffices = !is_full && self.credit >= 0;
+            self.counts.overloaded += self.overload.note(was_full, suffices, now);
+        }
+    }
+}
+
+/// Overload of core, and how much the worker sheds.
+#[derive(Debug, Default)]
+struct Overload {
+    /// Iterations with a full batch since the last calm.
+    full: u32,
+    /// Time of the last full batch.
+    last_full: Instant,
+    /// Time up to which the overload has been counted.
+    counted: Instant,
+    /// Packets to shed: 0 for new flows, 1 for all plain packets, then principals of higher and higher weight.
+    step: u32,
+    /// Time of the last step, or of the last change between shedding that suffices and shedding that does not.
+    since: Instant,
+    sufficed: bool,
+}
+
+impl Overload {
+    /// Notes an iteration, and whether shedding suffices. Returns the time for which core was overloaded since the previous one.
+    fn note(&mut self, was_full: bool, suffices: bool, now: Instant) -> Duration {
+        if !was_full && now.since(self.last_full) >= CALM {
+            *self = Self::default();
+            return Duration::ZERO;
+        }
+        if was_full {
+            self.last_full = now;
+            self.full = self.full.saturating_add(1);
+        }
+        let is_overloaded = was_full && self.full > FULL;
+        let lasted = if is_overloaded { now.since(self.counted) } else { Duration::ZERO };
+        self.counted = now;
+        if self.full <= FULL || suffices != self.sufficed {
+            (self.since, self.sufficed) = (now, suffices);
+        }
+        let (after, step) = match suffices {
+            true => (BACK, self.step.saturating_sub(1)),
+            false => (STEP, (self.step + 1).min(LAST_STEP)),
+        };
+        if now.since(self.since) >= after {
+            (self.step, self.since) = (step, now);
+        }
+        lasted
+    }
+}
+
+/// Returns the share of core in parts per million, at least 1.
+fn share(settings: &CpuSchedulerSettings) -> i64 {
+    (WHOLE - i64::from(settings.capacity)).max(1)
+}
+
+/// Returns `ppm` parts per million of a time.
+fn part(cycles: u64, ppm: i64) -> i64 {
+    let part = i128::from(cycles) * i128::from(ppm) / i128::from(WHOLE);
+    i64::try_from(part).unwrap_or(if ppm < 0 { i64::MIN } else { i64::MAX })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const QUANTUM: u64 = 50_000;
+
+    fn settings(ceiling: u32) -> CpuSchedulerSettings {
+        CpuSchedulerSettings {
+            kind: Default::default(),
+            quantum: Cycles(QUANTUM),
+            frequency: 1_000_000_000,
+            capacity: 1_000_000 - ceiling,
+        }
+    }
+
+    /// Runs iterations with principals that always have work, and core that has `load` cycles of work in each
+    /// million cycles. Returns core's part of the time in percent, and the longest time between two rounds of
+    /// core work.
+    fn run(order: CoreOrder, ceiling: u32, load: u64) -> (f64, u64) {
+        let settings = settings(ceiling);
+        let mut core = CoreTime::default();
+        core.set(CoreSettings { order, shed: Shed::Plain });
+        let (mut now, mut arrived, mut used, mut longest) = (0_u64, 0_u64, 0_u64, 0);
+        while now < 1_000_000_000 {
+            arrived = (arrived + load * (now / 1_000_000 + 1)).min(load * (now / 1_000_000 + 1));
+            let work = (arrived.saturating_sub(used)).min(400_000);
+            let allowance = core.allowance(work + 500, work > 0, &settings).0;
+            core.count_principals(Cycles(allowance));
+            core.end(work + 500 + allowance, true, &settings);
+            (now, used, longest) = (now + work + 500 + allowance, used + work, longest.max(allowance));
+        }
+        (100.0 * core.counts.used.0 as f64 / now as f64, longest)
+    }
+
+    #[test]
+    fn core_gets_its_share_and_no_more_while_principals_have_work() {
+        for order in [CoreOrder::First, CoreOrder::Share] {
+            for ceiling in [100_000, 200_000, 500_000, 900_000] {
+                let (percent, _) = run(order, ceiling, 2_000_000);
+                assert!((percent - f64::from(ceiling) / 1e4).abs() < 1.2, "{order:?} {ceiling}: {percent}");
+            }
+        }
+    }
+
+    #[test]
+    fn core_below_its_share_waits_for_one_quantum_only_if_it_is_first() {
+        let (percent, longest) = run(CoreOrder::First, 500_000, 100_000);
+        assert!((10.0..12.0).contains(&percent) && longest <= 2 * QUANTUM + 1000, "{percent} {longest}");
+        let (percent, longest) = run(CoreOrder::Share, 200_000, 100_000);
+        assert!((10.0..12.0).contains(&percent) && longest > 4 * QUANTUM, "{percent} {longest}");
+    }
+
+    #[test]
+    fn time_that_nobody_else_wants_costs_no_credit() {
+        let settings = settings(500_000);
+        let mut core = CoreTime::default();
+        core.end(1_000_000_000, false, &settings);
+        assert_eq!(core.allowance(0, true, &settings), Cycles(QUANTUM));
+        core.end(1_000_000_000, true, &settings);
+        assert_eq!(core.allowance(0, true, &settings), Cycles(QUANTUM * MOST_QUANTA));
+    }
+
+    #[test]
+    fn overload_sheds_new_flows_then_plain_packets_then_principals_by_weight() {
+        let mut core = CoreTime::default();
+        core.set(CoreSettings { order: CoreOrder::First, shed: Shed::ByWeight });
+        let mut now = Instant::from_millis(1);
+        let mut seen = Vec::new();
+        for _ in 0..400 {
+            core.note_reception(true, true, now);
+            now += Duration::from_millis(1);
+            let state = (core.batches_to_shed(), core.sheds_plain(true), core.sheds_plain(false));
+            let state = (state, [1, 100, 10_000].map(|weight| core.sheds_weight(weight)));
+            if seen.last() != Some(&state) {
+                seen.push(state);
+            }
+        }
+        let steps = [
+            ((0, true, false), [false; 3]),
+            ((16, true, false), [false; 3]),
+            ((16, true, true), [false; 3]),
+            ((16, true, true), [true, false, false]),
+            ((16, true, true), [true, true, false]),
+            ((16, true, true), [true, true, true]),
+        ];
+        assert_eq!(seen, steps);
+        assert!(core.counts.overloaded >= Duration::from_millis(390), "{:?}", core.counts);
+        // Enough is shed now: one step back each second.
+        let back = |core: &mut CoreTime| {
+            (0..=1000).for_each(|ms| core.note_reception(true, false, now + Duration::from_millis(ms)))
+        };
+        let step = core.overload.step;
+        back(&mut core);
+        assert_eq!(core.overload.step, step - 1);
+        now += BACK;
+        core.note_reception(false, false, now + CALM);
+        assert_eq!(core.batches_to_shed(), 0);
+        core.note_reception(true, true, now + 2 * CALM);
+        assert_eq!((core.batches_to_shed(), core.sheds_plain(false)), (0, false));
+    }
+
+    #[test]
+    fn settings_bound_what_is_shed() {
+        for (shed, plain, weight) in
+            [(Shed::NewFlows, false, false), (Shed::Plain, true, false), (Shed::ByWeight, true, true)]
+        {
+            let mut core = CoreTime::default();
+            core.set(CoreSettings { order: CoreOrder::First, shed });
+            (0..2000).for_each(|ms| core.note_reception(true, true, Instant::from_millis(ms)));
+            assert_eq!((core.sheds_plain(false), core.sheds_weight(100)), (plain, weight), "{shed:?}");
+            assert_eq!(core.batches_to_shed(), BATCHES);
+        }
+        let mut core = CoreTime::default();
+        core.set(CoreSettings { order: CoreOrder::First, shed: Shed::Nothing });
+        (0..2000).for_each(|ms| core.note_reception(true, true, Instant::from_millis(ms)));
+        assert_eq!(core.batches_to_shed(), 0);
+    }
+}

@@ -1,0 +1,66 @@
+//! Shedding: a worker whose core work exceeds its share drops plain packets at reception, so that packets with
+//! a promise find room in the receive rings.
+
+use millrace_packet::BATCH_SIZE;
+use millrace_plugin_abi::Position;
+use millrace_port::Port;
+use millrace_units::Instant;
+
+use crate::ingress::steer::steer;
+use crate::ports::DeviceId;
+use crate::router::Router;
+use crate::work::Work;
+
+/// Reception of a worker that is overloaded.
+pub(crate) struct Shedding<'a> {
+    router: &'a mut Router,
+}
+
+impl<'a> Shedding<'a> {
+    pub fn of(router: &'a mut Router) -> Self {
+        Self { router }
+    }
+
+    /// Takes further batches from a device that had a full one, if core is overloaded, and drops the packets
+    /// to be shed. Adds the number of packets to `received`. Returns whether the last batch was full.
+    pub fn shed_from(
+        &mut self,
+        (id, device): (DeviceId, &mut dyn Port),
+        work: &mut Work,
+        received: &mut usize,
+        now: Instant,
+    ) -> bool {
+        let waiting = self.router.pending.for_processor.as_ref();
+        for _ in 0..waiting.map_or(0, |waiting| waiting.core.batches_to_shed()) {
+            device.receive(&self.router.pool, now, &mut work.packets);
+            let count = work.packets.len();
+            if count > 0 {
+                *received += count;
+                self.process(id, work, now);
+            }
+            if count < BATCH_SIZE {
+                return false;
+            }
+        }
+        true
+    }
+
+    /// Takes a batch through all stages as [`Router::process`] does, except the packets to be shed.
+    pub fn process(&mut self, device: DeviceId, work: &mut Work, now: Instant) {
+        let Self { router } = self;
+        router.arrive(device, work, now);
+        if let Some(handover) = &mut router.handover {
+            steer(handover, &router.ports, work);
+        }
+        router.gates.groups.begin();
+        let shed = router.classification().classify_or_shed(work, now);
+        if let Some(waiting) = &mut router.pending.for_processor {
+            waiting.core.counts.shed += shed;
+        }
+        work.note_keys();
+        router.settle_from(work, (Position::Early, 0), (), now);
+        router.disposal().dispose(work, (), now);
+        router.follow_up(now);
+        router.classification().keep_flows(now, false);
+    }
+}

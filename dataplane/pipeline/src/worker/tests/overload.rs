@@ -1,0 +1,64 @@
+//! Overload: a worker sheds plain packets at reception, and no packet that a principal pays for.
+
+use std::time::Duration;
+
+use millrace_packet::DropReason;
+use millrace_units::PortId;
+
+use super::principals::World;
+
+/// Flow that a principal pays for, and the first plain flow.
+const PAID: u8 = 1;
+const PLAIN: u8 = 100;
+
+impl World {
+    /// Receives one paid packet in 64, and goes on for 50 iterations of 1 ms.
+    fn flood(&mut self, packets: u32) {
+        for number in 0..packets {
+            match number % 64 {
+                0 => self.send(PAID, (number / 64) as u16),
+                _ => self.send(PLAIN + (number % 8) as u8, number as u16),
+            }
+        }
+        for _ in 0..50 {
+            self.now += Duration::from_millis(1);
+            self.iterate();
+        }
+    }
+
+    fn shed(&self) -> u64 {
+        let port = self.worker.router.ports.get(PortId(1)).unwrap();
+        port.count.drops.get(DropReason::CoreCeiling)
+    }
+}
+
+#[test]
+fn overloaded_worker_sheds_plain_packets_only() {
+    let mut world = World::new();
+    world.set_principal(1, 1, 1 << 20);
+    world.bind(1, PAID, Some(1), (0, 0));
+    // More packets than 30 iterations take, shedding included.
+    world.flood(1 << 17);
+    let shed = world.shed();
+    assert!(shed > 10_000, "{shed}");
+    world.check();
+    let waiting = world.worker.router.pending.for_processor.as_ref().unwrap();
+    assert_eq!(waiting.core.counts.shed, world.shed());
+    let counts = world.counts()[&1];
+    assert_eq!((counts.packets, counts.dropped), (1 << 11, 0), "{counts:?}");
+}
+
+#[test]
+fn worker_below_its_ceiling_sheds_nothing() {
+    let mut world = World::new();
+    world.set_principal(1, 1, 1 << 20);
+    world.bind(1, PAID, Some(1), (0, 0));
+    for number in 0..10_000 {
+        world.send(PLAIN, number);
+        if number % 250 == 0 {
+            world.iterate();
+        }
+    }
+    assert_eq!(world.shed(), 0);
+    world.check();
+}
