@@ -41,15 +41,84 @@ fn used(router: &Millrace) -> [f64; 4] {
     })
 }
 
-/// Checks that the principals of `active` divided the processor in proportion to their shares since `before`.
-fn assert_divided(router: &Millrace, before: [f64; 4], active: usize) {
+/// Checks that the principals of `active` divided the processor in proportion to their shares since `before`,
+/// each within `tolerance` of the whole.
+fn assert_divided(router: &Millrace, before: [f64; 4], active: usize, tolerance: f64) {
     let grown: Vec<f64> =
         used(router).iter().zip(before).take(active).map(|(now, then)| now - then).collect();
     let all: f64 = grown.iter().sum();
     let weights: f64 = PRINCIPALS.iter().take(active).map(|(_, share, _)| f64::from(*share)).sum();
     for ((name, share, _), used) in PRINCIPALS.iter().zip(&grown) {
         let (delivered, due) = (used / all, f64::from(*share) / weights);
-        assert!((delivered - due).abs() < 0.03, "{name}: {delivered:.3} instead of {due:.3} of {all:.2} s");
+        assert!(
+            (delivered - due).abs() < tolerance,
+            "{name}: {delivered:.3} instead of {due:.3} of {all:.2} s"
+        );
+    }
+}
+
+/// Load of all principals, of which the last one is not bound.
+pub struct Load<'a> {
+    line: &'a Line,
+    _busy: [Flow; 4],
+}
+
+impl<'a> Load<'a> {
+    /// Starts the flows of all principals.
+    pub fn start(line: &'a Line) -> Self {
+        let flow = |(_, _, port): (_, _, u16)| {
+            Flow::start(&line.h1, &line.h2, to(&format!("10.2.0.2:{port}")), 4000, 64)
+        };
+        Self { line, _busy: PRINCIPALS.map(flow) }
+    }
+
+    /// Checks the shares of three principals, and of four after the last one has joined, for 5 s each, beside
+    /// a plain flow. The last one leaves again.
+    pub fn rounds(&self, router: &Millrace, rounds: u32, tolerance: f64) {
+        let waits = || promises(router).iter().filter(|one| one["waiting"] != 0).count();
+        eventually("three principals are backlogged", PATIENCE, || (waits() == 3).then_some(()));
+        let plain = Flow::start(&self.line.h1, &self.line.h2, to("10.2.0.2:9000"), 2000, 64);
+        for _ in 0..rounds {
+            let before = used(router);
+            plain.go_on(Duration::from_secs(5));
+            assert_divided(router, before, 3, tolerance);
+            bind(router, "d", 9004);
+            eventually("the fourth is backlogged", PATIENCE, || (waits() == 4).then_some(()));
+            let before = used(router);
+            plain.go_on(Duration::from_secs(5));
+            assert_divided(router, before, 4, tolerance);
+            router
+                .try_ask(&["principal", "remove", "d"])
+                .assert_refused(1, &["pays for 1 binding", "unbind"]);
+            let filter = ["--filter", "proto udp dport 9004"];
+            router.ask(&[&["unbind", "slow-d", "--gate", "process"][..], &filter].concat());
+        }
+        for one in promises(router).iter().filter(|one| one["principal"] != "core") {
+            let window = &one["windows"][1];
+            assert!(window["kept"] == true && window["wanted"].as_f64() > Some(90.0), "{one}");
+        }
+        assert_undisturbed(&plain.finish(), "beside busy principals");
+    }
+
+    /// Ends the flows. Checks that each of their packets has left the router.
+    pub fn end(self, router: &Millrace) {
+        drop(self);
+        assert!(router.drops("principal_queue_full") > 0);
+        let waits = || promises(router).iter().any(|one| one["waiting"] != 0);
+        eventually("nothing waits", PATIENCE, || (!waits()).then_some(()));
+        router.assert_conservation();
+    }
+}
+
+/// Adds all principals, and binds all but the last one.
+pub fn add_principals(line: &Line, router: &Millrace) {
+    load_slow(line, router);
+    line.h1.run("ping -c 1 10.2.0.2");
+    for (name, share, port) in PRINCIPALS {
+        router.ask(&["principal", "add", name, &format!("cpu={}%", 5 * share)]);
+        if name != "d" {
+            bind(router, name, port);
+        }
     }
 }
 
@@ -58,49 +127,15 @@ fn busy_principals_divide_the_processor_by_their_shares_and_plain_flows_lose_not
     let Some(_ground) = Ground::enter_alone(&["ping", "clang"]) else { return };
     let line = Line::new();
     let router = router(&line);
-    load_slow(&line, &router);
-    line.h1.run("ping -c 1 10.2.0.2");
-    for (name, share, port) in PRINCIPALS {
-        router.ask(&["principal", "add", name, &format!("cpu={}%", 5 * share)]);
-        if name != "d" {
-            bind(&router, name, port);
-        }
-    }
+    add_principals(&line, &router);
     router.try_ask(&["principal", "add", "e", "cpu=10%"]);
     let filter = ["--gate", "process", "--filter", "proto udp dport 9005"];
     let refused = router.try_ask(&[&["bind", "slow-a", "--principal", "f"][..], &filter].concat());
     refused.assert_refused(1, &["no principal", "\"f\""]);
-    let plain = Flow::start(&line.h1, &line.h2, to("10.2.0.2:9000"), 2000, 64);
-    let load = |(_, _, port): (_, _, u16)| {
-        Flow::start(&line.h1, &line.h2, to(&format!("10.2.0.2:{port}")), 4000, 64)
-    };
-    let busy = PRINCIPALS.map(load);
-    let waits = |router: &Millrace| promises(router).iter().filter(|one| one["waiting"] != 0).count();
-    eventually("three principals are backlogged", PATIENCE, || (waits(&router) == 3).then_some(()));
-    // The fourth principal joins and leaves.
-    for _ in 0..2 {
-        let before = used(&router);
-        plain.go_on(Duration::from_secs(5));
-        assert_divided(&router, before, 3);
-        bind(&router, "d", 9004);
-        eventually("the fourth is backlogged", PATIENCE, || (waits(&router) == 4).then_some(()));
-        let before = used(&router);
-        plain.go_on(Duration::from_secs(5));
-        assert_divided(&router, before, 4);
-        router.try_ask(&["principal", "remove", "d"]).assert_refused(1, &["pays for 1 binding", "unbind"]);
-        let filter = ["--filter", "proto udp dport 9004"];
-        router.ask(&[&["unbind", "slow-d", "--gate", "process"][..], &filter].concat());
-    }
-    for one in promises(&router).iter().filter(|one| one["principal"] != "core") {
-        let window = &one["windows"][1];
-        assert!(window["kept"] == true && window["wanted"].as_f64() > Some(90.0), "{one}");
-    }
+    let load = Load::start(&line);
+    load.rounds(&router, 2, 0.03);
     router.ask(&["principal", "remove", "d"]);
-    drop(busy);
-    assert_undisturbed(&plain.finish(), "beside busy principals");
-    assert!(router.drops("principal_queue_full") > 0);
-    eventually("nothing waits", PATIENCE, || (waits(&router) == 0).then_some(()));
-    router.assert_conservation();
+    load.end(&router);
 }
 
 #[test]

@@ -8,6 +8,7 @@ use millrace_testkit::{Ground, Line, Millrace, Namespace};
 use super::{churn, control, death, garbage};
 use crate::forwarding::control_plane;
 use crate::ports::links;
+use crate::shares;
 use crate::support::assert_undisturbed;
 use crate::support::hygiene::Taken;
 use crate::support::reference::Reference;
@@ -107,4 +108,20 @@ fn fault_35_a_session_of_bgp_stays_up_through_ten_minutes_of_floods() {
 #[ignore = "minutes: make soak"]
 fn fault_33_fifty_upgrades_while_packets_flow_end_no_session() {
     control::assert_gaps_of_upgrades(50);
+}
+
+#[test]
+#[ignore = "a minute: make soak"]
+fn principals_keep_their_shares_for_a_minute_and_a_restart() {
+    let Some(_ground) = Ground::enter_alone(&["ping", "clang"]) else { return };
+    let line = Line::new();
+    let mut router = Millrace::start(&line.r, "--port r1 --port r2");
+    shares::add_principals(&line, &router);
+    let load = shares::Load::start(&line);
+    load.rounds(&router, 3, 0.02);
+    let file = line.write("shares.toml", &router.ask(&["show", "configuration"]));
+    router.kill();
+    let router = Millrace::start(&line.r, &format!("--config {}", file.display()));
+    load.rounds(&router, 3, 0.02);
+    load.end(&router);
 }
