@@ -6,6 +6,7 @@
 //! | `plain` | instructions of plain packets at a worker with and without principals |
 //! | `shares` | delivered cycles of busy principals, compared with a fluid scheduler |
 //! | `isolation` | loss and delay of a plain flow beside a slow plugin |
+//! | `control` | time of control operations beside 100 busy principals |
 //! | `gaps` | jitter of a plain flow beside long invocations (Srishti, 2001, table 1) |
 //!
 //! The last three cases drive a worker with ports in memory under the real clock, in this thread. Other work
@@ -13,6 +14,7 @@
 //! machine. As root, the benchmark raises the priority of its session.
 
 mod burn;
+mod control;
 mod decision;
 mod fluid;
 mod gaps;
@@ -38,11 +40,12 @@ pub(crate) use decision::run_measured;
 type Case = fn(&mut Options<'_>) -> Result<Vec<Measurement>, BenchError>;
 
 /// Name of each case, and its function.
-const CASES: [(&str, Case); 5] = [
+const CASES: [(&str, Case); 6] = [
     ("decision", decision::run),
     ("plain", plain::run),
     ("shares", shares::run),
     ("isolation", isolation::run),
+    ("control", control::run),
     ("gaps", gaps::run),
 ];
 /// Name of each kind of scheduler in the configuration.
