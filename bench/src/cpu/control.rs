@@ -68,7 +68,8 @@ pub(super) fn run(options: &mut Options<'_>) -> Result<Vec<Measurement>, BenchEr
         longest(&idle)
     ));
     Ok(vec![
-        Measurement::median_of("control, time of an operation", &busy, "ms").beside_runs("idle principals", &idle),
+        Measurement::median_of("control, time of an operation", &busy, "ms")
+            .beside_runs("idle principals", &idle),
         Measurement::of("control, longest operation", longest(&busy), "ms")
             .beside("idle principals", longest(&idle))
             .promising(Bound::AtMost, LONGEST),

@@ -139,6 +139,35 @@ fn busy_principals_divide_the_processor_by_their_shares_and_plain_flows_lose_not
 }
 
 #[test]
+fn principal_has_its_whole_share_at_the_worker_of_its_flow() {
+    let Some(_ground) = Ground::enter_alone(&["ping", "clang"]) else { return };
+    let line = Line::new();
+    let text = "[router]\nworkers = 2\ncore-ceiling = \"10 %\"\n[[port]]\nname = \"r1\"\ndevice = \"r1\"\n[[port]]\nname = \"r2\"\n\
+                device = \"r2\"\n";
+    let file = line.write("router.toml", text);
+    let router = Millrace::start(&line.r, &format!("--config {}", file.display()));
+    load_slow(&line, &router);
+    line.h1.run("ping -c 1 10.2.0.2");
+    // An equal part of the share would be 30 % at each worker.
+    router.ask(&["principal", "add", "a", "cpu=60%"]);
+    bind(&router, "a", 9001);
+    let filter = ["--gate", "process", "--filter", "proto udp dport 9100-9107"];
+    router.ask(&[&["bind", "slow-b"][..], &filter].concat());
+    let start = |port: u16| Flow::start(&line.h1, &line.h2, to(&format!("10.2.0.2:{port}")), 2000, 64);
+    let _others: Vec<Flow> = (9100..9108).map(start).collect();
+    let _own = Flow::start(&line.h1, &line.h2, to("10.2.0.2:9001"), 4000, 64);
+    let delivered = || {
+        let all = promises(&router);
+        let own = all.iter().find(|one| one["principal"] == "a")?;
+        let window = &own["windows"][1];
+        (window["seconds"].as_f64()? > 8.0).then(|| window["delivered"].as_f64())?
+    };
+    std::thread::sleep(Duration::from_secs(3));
+    let percent = eventually("ten seconds of accounts", 2 * PATIENCE, delivered);
+    assert!(percent > 55.0, "{percent} %: {:#?}", promises(&router));
+}
+
+#[test]
 fn principals_and_their_bindings_are_part_of_the_configuration() {
     let Some(_ground) = Ground::enter(&["clang"]) else { return };
     let line = Line::new();
