@@ -8,6 +8,8 @@ use millrace_units::{Cycles, Instant};
 
 /// Parts per million in a whole processor.
 const WHOLE: i64 = 1_000_000;
+/// Longest time that is accounted for at once: a quarter of an hour. A million times this fits into 63 bits.
+const MOST_CYCLES: u64 = 1 << 42;
 /// Longest time that principals get between two rounds of core work, in quanta: as long as core may need to
 /// earn its share, and less while it sheds, because receive rings fill up meanwhile.
 const MOST_QUANTA: u64 = 200;
@@ -96,8 +98,7 @@ impl CoreTime {
         let (share, Cycles(quantum)) = (share(settings), settings.quantum);
         let credit = self.credit - part(used, WHOLE - share);
         let least = if received { quantum } else { quantum.saturating_mul(2) };
-        let owed = i128::from(-credit.min(0)) * i128::from(WHOLE) / i128::from(share);
-        let owed = u64::try_from(owed).unwrap_or(u64::MAX);
+        let owed = credit.min(0).saturating_mul(-WHOLE).unsigned_abs() / share.unsigned_abs();
         let most = if self.is_overloaded() { MOST_QUANTA_OVERLOADED } else { MOST_QUANTA };
         Cycles(owed.min(quantum.saturating_mul(most)).max(least))
     }
@@ -109,7 +110,17 @@ impl CoreTime {
 
     /// Ends an iteration that took `elapsed` cycles. `wanted` tells whether principals have work left. Time
     /// that nobody else wants costs core no credit.
+    #[inline]
     pub fn end(&mut self, elapsed: u64, wanted: bool, settings: &CpuSchedulerSettings) {
+        if self.principals == 0 && !wanted {
+            self.counts.used += Cycles(elapsed);
+            self.credit = self.credit.max(0);
+            return;
+        }
+        self.divide(elapsed, wanted, settings);
+    }
+
+    fn divide(&mut self, elapsed: u64, wanted: bool, settings: &CpuSchedulerSettings) {
         let principals = std::mem::take(&mut self.principals).min(elapsed);
         let used = elapsed - principals;
         self.counts.used += Cycles(used);
@@ -212,10 +223,10 @@ fn share(settings: &CpuSchedulerSettings) -> i64 {
     (WHOLE - i64::from(settings.capacity)).max(1)
 }
 
-/// Returns `ppm` parts per million of a time.
+/// Returns `ppm` parts per million of a time of up to [`MOST_CYCLES`].
+#[inline]
 fn part(cycles: u64, ppm: i64) -> i64 {
-    let part = i128::from(cycles) * i128::from(ppm) / i128::from(WHOLE);
-    i64::try_from(part).unwrap_or(if ppm < 0 { i64::MIN } else { i64::MAX })
+    cycles.min(MOST_CYCLES) as i64 * ppm / WHOLE
 }
 
 #[cfg(test)]

@@ -17,6 +17,8 @@ use crate::pending::loads::PrincipalLoads;
 const LIMITS: CpuQueueLimits = CpuQueueLimits { packets: 1 << 14, bytes: 1 << 25, flows: 1 << 12 };
 /// Maximum number of packets in a slice.
 const MOST_IN_SLICE: u64 = 64;
+/// Time after a packet of a principal for which the receive rings must have room for its next packets.
+const ACTIVE: Duration = Duration::from_secs(1);
 
 /// Settings of a principal at a worker.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -104,6 +106,8 @@ pub(crate) struct ForProcessor {
     queues: CpuQueues<Waiting>,
     /// Principals in ascending order of ids.
     principals: Vec<Known>,
+    /// Time of the last packet that a principal pays for.
+    latest: Option<Instant>,
     /// Packets that have begun to wait. Scratch memory.
     pub arrived: Vec<Waiting>,
 }
@@ -118,6 +122,7 @@ impl ForProcessor {
             queues: CpuQueues::new(LIMITS, settings.quantum, seed),
             scheduler: CpuScheduler::new(settings),
             principals: Vec::new(),
+            latest: None,
             arrived: Vec::new(),
         }
     }
@@ -191,6 +196,7 @@ impl ForProcessor {
         let length = waiting.packet.len() as u32;
         self.queues.push(payer, flow, (waiting, length), now).map_err(|(waiting, _)| waiting)?;
         self.loads.set_waiting(payer, self.queues.load(payer).0);
+        self.latest = Some(now);
         self.scheduler.wake(payer, now);
         Ok(())
     }
@@ -244,6 +250,14 @@ impl ForProcessor {
         self.queues.is_empty()
             && !self.scheduler.has_work()
             && self.scheduler.next_event().is_none_or(|event| event > now)
+    }
+
+    /// Notes at the end of an iteration's reception whether some device had a full batch, and whether one
+    /// still had after shedding. Without packets of principals, there is nothing to protect.
+    #[inline]
+    pub fn note_reception(&mut self, was_full: bool, is_full: bool, now: Instant) {
+        let was_full = was_full && self.latest.is_some_and(|latest| now.since(latest) < ACTIVE);
+        self.core.note_reception(was_full, is_full, now);
     }
 
     /// Whether an overloaded worker sheds a packet. `payer`: principal that pays for a stage of the packet's

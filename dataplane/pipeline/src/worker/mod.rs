@@ -287,7 +287,7 @@ impl Worker {
             }
         }
         if let Some(waiting) = &mut self.router.pending.for_processor {
-            waiting.core.note_reception(was_full, is_full, now);
+            waiting.note_reception(was_full, is_full, now);
         }
         received + self.hosts.receive(&mut self.router, &mut self.work, now)
     }

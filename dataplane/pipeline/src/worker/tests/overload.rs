@@ -49,6 +49,21 @@ fn overloaded_worker_sheds_plain_packets_only() {
 }
 
 #[test]
+fn worker_whose_principals_have_no_packets_sheds_nothing() {
+    let mut world = World::new();
+    world.set_principal(1, 1, 1 << 20);
+    world.bind(1, 1, Some(1), (0, 0));
+    for number in 0..1 << 14 {
+        world.send(PLAIN + (number % 8) as u8, number);
+    }
+    for _ in 0..100 {
+        world.iterate();
+    }
+    assert_eq!(world.shed(), 0);
+    world.check();
+}
+
+#[test]
 fn worker_below_its_ceiling_sheds_nothing() {
     let mut world = World::new();
     world.set_principal(1, 1, 1 << 20);
