@@ -10,7 +10,7 @@ use std::num::NonZeroU64;
 use std::time::{Duration, Instant as Clock};
 
 use millrace_schedule::FlowNumber;
-use millrace_schedule::cpu::{CpuPrincipal, CpuQueueLimits, CpuQueues, CpuScheduler, CpuShare};
+use millrace_schedule::cpu::{CpuPrincipal, CpuQueueLimits, CpuQueues, CpuScheduler, CpuShare, CpuStage};
 use millrace_units::{Cycles, Instant, PrincipalId};
 use serde::{Deserialize, Serialize};
 
@@ -191,7 +191,8 @@ impl Worker {
     #[inline]
     fn arrive(&mut self, payer: PrincipalId) -> Result<(), BenchError> {
         for packet in self.taken.drain(..) {
-            let queued = self.queues.push(payer, FlowNumber(payer.0), (packet, LENGTH), self.now);
+            let queued =
+                self.queues.push(payer, (FlowNumber(payer.0), CpuStage::ONLY), (packet, LENGTH), self.now);
             queued.map_err(|(_, why)| failed(format!("a packet may not wait: {why:?}")))?;
             self.scheduler.wake(payer, self.now);
         }

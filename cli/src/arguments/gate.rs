@@ -75,6 +75,12 @@ pub struct Bind {
     /// Time limit per packet, 1us to 1s (default: none): a call with N packets may take N times this, at most --budget.
     #[arg(long, value_name = "TIME")]
     pub packet_budget: Option<Budget>,
+    /// Let packets wait in a queue of their own before the instance, apart from earlier instances.
+    #[arg(long)]
+    pub queue: bool,
+    /// Weight of this queue among the queues of a flow, 1 to 100 (default: 1).
+    #[arg(long, value_name = "WEIGHT", requires = "queue")]
+    pub queue_weight: Option<u32>,
 }
 
 /// Arguments of `unbind`.

@@ -119,6 +119,8 @@ pub fn bind(client: &Client, bind: &Bind, json: bool) -> Result<(), Failure> {
         "principal": bind.principal,
         "budget": bind.budget,
         "packet_budget": bind.packet_budget,
+        "queue": bind.queue,
+        "queue_weight": bind.queue_weight,
     });
     let value = client.send(Method::POST, "/bindings", Some(&body))?;
     let filter = plain(&value["filter"]);

@@ -71,6 +71,7 @@ impl Bind {
         self.filter = Text::of(self.filter.value().clone());
         self.principal = self.principal.filter(|principal| **principal != *Principal::DEFAULT);
         self.budget = self.budget.filter(|budget| budget.microseconds() != USUAL_BUDGET);
+        self.queue_weight = self.queue_weight.filter(|weight| *weight != Self::USUAL_QUEUE_WEIGHT);
         self
     }
 }
@@ -98,6 +99,8 @@ impl Filter {
             principal: None,
             budget: None,
             packet_budget: None,
+            queue: false,
+            queue_weight: None,
         })
     }
 }

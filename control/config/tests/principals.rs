@@ -88,3 +88,42 @@ fn saved_principals_are_read_again() {
     let saved = config.save_into(&file, "f").unwrap();
     assert!(saved.contains("cpu = \"5 %\"   # as agreed"), "{saved}");
 }
+
+/// Returns a configuration whose binding of an instance has further lines.
+fn bound(lines: &str) -> String {
+    format!(
+        "[router]\non-death = \"kernel\"\n[[instance]]\nplugin = \"null\"\nname = \"n\"\n\
+         [[bind]]\ninstance = \"n\"\ngate = \"process\"\nfilter = \"proto udp\"\n{lines}\n"
+    )
+}
+
+#[test]
+fn queue_of_a_binding_is_checked_applied_and_saved() {
+    for (lines, expected) in [
+        (
+            "queue-weight = 3",
+            "f:7:12: binding of instance \"n\": queue-weight needs a queue: set queue to true as well",
+        ),
+        ("queue = true\nqueue-weight = 0", "queue-weight must be 1 to 100, not 0"),
+        ("queue = true\nqueue-weight = 101", "queue-weight must be 1 to 100, not 101"),
+    ] {
+        let error = Config::parse(&bound(lines), "f").unwrap_err().to_string();
+        assert!(error.contains(expected), "{lines}: {error}");
+    }
+    let config = |lines: &str| Config::parse(&bound(lines), "f").unwrap().normalized();
+    let commands = |from: &str, to: &str| {
+        let changes = config(from).difference(&config(to)).changes;
+        changes.iter().flat_map(millrace_config::Change::commands).collect::<Vec<_>>()
+    };
+    let bind = "bind n --gate process --filter 'proto udp'";
+    for (lines, options) in
+        [("queue = true", " --queue"), ("queue = true\nqueue-weight = 3", " --queue --queue-weight 3")]
+    {
+        assert_eq!(commands("", lines).last(), Some(&format!("{bind}{options}")));
+        assert_eq!(commands(lines, "").last(), Some(&bind.to_owned()));
+        let saved = config(lines).to_text().unwrap();
+        assert_eq!(Config::parse(&saved, "f").unwrap().normalized(), config(lines));
+    }
+    assert_eq!(commands("queue = true", "queue = true\nqueue-weight = 1"), [""; 0]);
+    assert_eq!(commands("queue = true", "queue = true\nqueue-weight = 2").len(), 2);
+}

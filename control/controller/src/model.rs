@@ -248,6 +248,7 @@ pub(crate) fn table_kind(table: GateTable) -> TableKind {
 pub(crate) fn call_limits(
     (on_fault, call, packet): (OnFault, Option<Budget>, Option<Budget>),
     principal: Option<PrincipalId>,
+    queue: Option<u16>,
 ) -> CallLimits {
     CallLimits {
         on_fault: match on_fault {
@@ -257,6 +258,7 @@ pub(crate) fn call_limits(
         call: call.map_or(CallLimits::DEFAULT_PAID_CALL, Budget::duration),
         packet: packet.map(Budget::duration),
         principal,
+        queue,
     }
 }
 

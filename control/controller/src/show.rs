@@ -24,7 +24,7 @@ use millrace_units::{GateId, Instant, PortId, QueueAccount};
 use crate::model::running::policing;
 use crate::model::{Bound, Model};
 use crate::view::{
-    BindingView, DropView, FlowStatesView, FlowTableView, GateLinksView, GateView, NextHopView,
+    BindingView, CallsView, DropView, FlowStatesView, FlowTableView, GateLinksView, GateView, NextHopView,
     OffloadedFlowsView, QueuesView, RouteView, SummaryView,
 };
 
@@ -302,10 +302,13 @@ pub(crate) fn binding(id: BindingId, bound: &Bound, counts: &Counts, model: &Mod
         gate: model.plugins.gate_name(bound.gate).to_owned(),
         filter: bound.filter.to_string(),
         priority: bound.priority,
-        on_fault: instance.is_some().then(|| bound.call_limits.on_fault.name()),
-        budget: instance.is_some().then_some(bound.call_limits.call.as_micros() as u64),
-        packet_budget: bound.call_limits.packet.map(|budget| budget.as_micros() as u64),
-        principal: model.payer_name(&bound.call_limits),
+        calls: CallsView {
+            on_fault: instance.is_some().then(|| bound.call_limits.on_fault.name()),
+            budget: instance.is_some().then_some(bound.call_limits.call.as_micros() as u64),
+            packet_budget: bound.call_limits.packet.map(|budget| budget.as_micros() as u64),
+            principal: model.payer_name(&bound.call_limits),
+            queue_weight: bound.call_limits.queue,
+        },
         instance,
         packets: counts.packets,
         bytes: counts.bytes,

@@ -25,10 +25,10 @@ pub use flows::{FlowView, FlowsView, Flushed, LookupView, StepView};
 pub use hardware::{CpuView, HardwarePortView, HardwareView, ProcessorView, SwitchView};
 pub use placement::{OffloadBudgetView, PlacementView, PlacementsView};
 pub use plugins::{
-    AmbiguousView, BindingView, CandidateView, EbpfVariantView, GateCheckView, GateExplanationView,
-    GateLinksView, GateView, HeldView, HostCompanionView, InstanceView, MapEntryView, MapShapeView, MapView,
-    MessagesView, NamedFilterView, PluginDetailView, PluginInterfaceView, PluginView, ReleaseView,
-    ShadowView, ShadowedView, UpgradeView,
+    AmbiguousView, BindingView, CallsView, CandidateView, EbpfVariantView, GateCheckView,
+    GateExplanationView, GateLinksView, GateView, HeldView, HostCompanionView, InstanceView, MapEntryView,
+    MapShapeView, MapView, MessagesView, NamedFilterView, PluginDetailView, PluginInterfaceView, PluginView,
+    ReleaseView, ShadowView, ShadowedView, UpgradeView,
 };
 pub use ports::{NeighbourView, PortView};
 pub use principals::{PrincipalUsageView, PrincipalView, PromiseView, PromiseWindowView, PromisesView};

@@ -55,11 +55,14 @@ pub struct CallLimits {
     /// Principal that pays for the calls: the packets wait until the CPU scheduler gives it the processor.
     /// `None`: the worker calls the instance at once.
     pub principal: Option<PrincipalId>,
+    /// Weight of the queue of the binding's stage among the stages of a flow, 1 or more. With a queue, packets
+    /// also wait here when they come from an earlier stage of the same principal. `None`: they don't.
+    pub queue: Option<u16>,
 }
 
 impl Default for CallLimits {
     fn default() -> Self {
-        Self { on_fault: OnFault::default(), call: Self::DEFAULT_CALL, packet: None, principal: None }
+        Self { call: Self::DEFAULT_CALL, ..Self::OF_ERRANDS }
     }
 }
 
@@ -68,8 +71,13 @@ impl CallLimits {
     /// whose calls never return delays less than 1 % of all other packets before it is in quarantine.
     pub const DEFAULT_CALL: Duration = Duration::from_millis(1);
     /// Limits of errands: calls for messages, timers and ends of flows, which handle no packets.
-    pub const OF_ERRANDS: Self =
-        Self { on_fault: OnFault::Drop, call: Duration::from_millis(10), packet: None, principal: None };
+    pub const OF_ERRANDS: Self = Self {
+        on_fault: OnFault::Drop,
+        call: Duration::from_millis(10),
+        packet: None,
+        principal: None,
+        queue: None,
+    };
     /// Default time limit of a call that a principal pays for. A slow plugin is slowed to its principal's
     /// share; only a call that never ends is a fault.
     pub const DEFAULT_PAID_CALL: Duration = Duration::from_millis(100);

@@ -293,6 +293,12 @@ impl<T> Arena<T> {
         self.slots.get(list.head as usize).map(|slot| slot.arrival)
     }
 
+    /// Returns the first packet of `list`; `None` if the list is empty.
+    #[inline]
+    pub fn first(&self, list: &List) -> Option<&T> {
+        self.slots.get(list.head as usize)?.item.as_ref()
+    }
+
     /// Prefetches the first slot of `list`.
     #[inline]
     pub fn prefetch(&self, list: &List) {

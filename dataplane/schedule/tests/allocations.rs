@@ -133,7 +133,8 @@ fn cpu_scheduler_allocates_nothing_after_add() {
         let mut now = Instant::ZERO;
         for step in 0..100_000_u32 {
             let number = PrincipalId(step.wrapping_mul(2_654_435_761) % 1000);
-            if queues.push(number, FlowNumber(step % 50), (step, 100), now).is_ok() {
+            let stage = CpuStage { order: step % 3, weight: 1 };
+            if queues.push(number, (FlowNumber(step % 50), stage), (step, 100), now).is_ok() {
                 scheduler.wake(number, now);
             }
             now += std::time::Duration::from_micros(50);

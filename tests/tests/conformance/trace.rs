@@ -100,6 +100,7 @@ fn word(step: &TraceStep) -> String {
         TraceStep::Queued { .. } => "queued".into(),
         TraceStep::Waits(Waits::Neighbour(..)) => "waits for a neighbour".into(),
         TraceStep::Waits(Waits::Instance) => "waits for an instance".into(),
+        TraceStep::Waits(Waits::Processor(_)) => "waits for the processor".into(),
         TraceStep::GoesOn => "goes on".into(),
         TraceStep::End(TraceEnd::Sent(..)) => "sent".into(),
         TraceStep::End(TraceEnd::Dropped(reason)) => format!("dropped {reason:?}"),

@@ -72,6 +72,8 @@ priority = -3
 on-fault = "bypass"
 budget = "400us"
 packet-budget = "20us"
+queue = true
+queue-weight = 3
 
 [[filter]]
 match = "in lan proto udp dport 53"

@@ -93,6 +93,8 @@ class BindingView(TypedDict):
     """Principal that pays for the instance's calls; `null` if the workers call the instance at once."""
     priority: int
     """Priority of the filter; of several filters that match, the highest priority wins."""
+    queue_weight: int | None
+    """Weight of the queue of its own in which packets wait before the instance; `null` without such a queue."""
     queued_bytes: int
     """Bytes of the queued packets."""
     queued_packets: int
@@ -390,6 +392,8 @@ class FilterView(TypedDict):
     """Principal that pays for the instance's calls; `null` if the workers call the instance at once."""
     priority: int
     """Priority of the filter; of several filters that match, the highest priority wins."""
+    queue_weight: int | None
+    """Weight of the queue of its own in which packets wait before the instance; `null` without such a queue."""
     queued_bytes: int
     """Bytes of the queued packets."""
     queued_packets: int
@@ -958,6 +962,11 @@ class NewBinding(TypedDict):
     workers call at once."""
     priority: NotRequired[int]
     """Priority of the binding; of several filters that match, the highest priority wins."""
+    queue: NotRequired[bool]
+    """Whether packets wait in a queue of their own before the instance, also when they come from an earlier
+    instance of the same principal."""
+    queue_weight: NotRequired[int | None]
+    """Weight of this queue among the queues of a flow, 1 to 100. Default 1."""
 
 
 class NewFilter(TypedDict):

@@ -37,9 +37,8 @@ pub(crate) trait Tagged: Serialize {
 
 impl Tagged for BindingView {
     fn settings(&self) -> Value {
-        let Self { id, action, gate, filter, priority, on_fault, budget, packet_budget, principal, .. } =
-            self;
-        json!([id, action, gate, filter, priority, on_fault, budget, packet_budget, principal])
+        let Self { id, action, gate, filter, priority, calls, .. } = self;
+        json!([id, action, gate, filter, priority, calls])
     }
 }
 

@@ -73,6 +73,12 @@ pub(crate) fn bind(verb: &str, bind: &Bind) -> String {
             words += &format!(" --{option} {budget}");
         }
     }
+    if bind.queue {
+        words += " --queue";
+    }
+    if let Some(weight) = bind.queue_weight {
+        words += &format!(" --queue-weight {weight}");
+    }
     words
 }
 

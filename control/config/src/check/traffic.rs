@@ -53,6 +53,9 @@ impl Checker<'_> {
         self.known("instance", &bind.instance)?;
         self.known("gate", &bind.gate)?;
         bind.principal.as_ref().map_or(Ok(()), |principal| self.known("principal", principal))?;
+        let named = || Message::from(format!("binding of instance {:?}: ", &*bind.instance));
+        Bind::stage_queue(bind.queue, bind.queue_weight)
+            .map_err(|problem| (bind.instance.span(), named().append(problem)))?;
         self.incoming(&bind.filter)
     }
 

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use millrace_units::Message;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
@@ -185,6 +186,39 @@ pub struct Bind {
     /// most `budget`. A call always gets at least one `slice`. No default.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub packet_budget: Option<Budget>,
+    /// Whether packets wait in a queue of their own before the instance, also when they come from an earlier
+    /// instance of the same principal. Default `false`: they run on.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub queue: bool,
+    /// Weight of this queue among the queues of a flow, 1 to 100. Default 1.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub queue_weight: Option<u32>,
+}
+
+impl Bind {
+    /// Weight of a queue without `queue-weight`.
+    pub const USUAL_QUEUE_WEIGHT: u32 = 1;
+    /// Greatest weight of a queue.
+    pub const MOST_QUEUE_WEIGHT: u32 = 100;
+
+    /// Returns the weight of the queue that a binding with these settings has; `None` without a queue.
+    ///
+    /// # Errors
+    /// A weight without a queue, or outside of 1 to 100.
+    pub fn stage_queue(queue: bool, weight: Option<u32>) -> Result<Option<u16>, Message> {
+        let setting = || Message::from("").key("queue-weight");
+        match (queue, weight.unwrap_or(Self::USUAL_QUEUE_WEIGHT)) {
+            (false, _) if weight.is_some() => {
+                Err(setting().text(" needs a queue: set ").key("queue").text(" to true as well"))
+            }
+            (false, _) => Ok(None),
+            (true, weight @ 1..=Self::MOST_QUEUE_WEIGHT) => Ok(Some(weight as u16)),
+            (true, wrong) => {
+                let range = format!(" must be 1 to {}, not {wrong}", Self::MOST_QUEUE_WEIGHT);
+                Err(setting().text(range))
+            }
+        }
+    }
 }
 
 /// Treatment of packets when the call of an instance fails.

@@ -48,7 +48,8 @@ impl Model {
         let compiled = self.compile(filter)?;
         // A filter with an instance is a binding with the default settings.
         if let FilterAction::Instance(name) | FilterAction::Copy(name) = action {
-            let limits = call_limits((OnFault::default(), None, None), self.payer(name, None)?);
+            let payer = self.payer(name, (None, false))?;
+            let limits = call_limits((OnFault::default(), None, None), payer, None);
             return self.bind(name, gate, filter.clone(), configured.priority, limits);
         }
         let (written, action) = (action, self.action(action, filter)?);
@@ -82,8 +83,9 @@ impl Model {
 
     /// Binds an instance as configured.
     pub fn bind_as(&mut self, bind: &Bind) -> Result<PluginChange, ControlError> {
-        let payer = self.payer(&bind.instance, bind.principal.as_deref())?;
-        let call_limits = call_limits((bind.on_fault, bind.budget, bind.packet_budget), payer);
+        let queue = Bind::stage_queue(bind.queue, bind.queue_weight).map_err(ControlError::invalid)?;
+        let payer = self.payer(&bind.instance, (bind.principal.as_deref(), bind.queue))?;
+        let call_limits = call_limits((bind.on_fault, bind.budget, bind.packet_budget), payer, queue);
         let filter = bind.filter.value().clone();
         Ok(self.bind(&bind.instance, &bind.gate, filter, bind.priority, call_limits)?.1)
     }

@@ -103,11 +103,16 @@ impl Words<'_> {
             BindingTreatment::Police { rate, burst } => {
                 format!("police to {rate} bit/s, burst {burst} bytes; drop the excess (policer)")
             }
-            BindingTreatment::Instance { health, on_fault } if health != Health::Well => {
+            BindingTreatment::Instance { health, on_fault, .. } if health != Health::Well => {
                 unwell(health, on_fault, copies)
             }
             BindingTreatment::Instance { .. } if copies => "pass, and the instance gets a copy".to_owned(),
-            BindingTreatment::Instance { .. } => "pass, unless the instance decides otherwise".to_owned(),
+            BindingTreatment::Instance { wait, .. } => {
+                let passes = "pass, unless the instance decides otherwise";
+                wait.map_or(passes.to_owned(), |wait| {
+                    format!("wait {}; {passes}", self.names.processor(wait))
+                })
+            }
             BindingTreatment::Count if copies => "pass, with a copy".to_owned(),
             BindingTreatment::Count => "pass".to_owned(),
         }

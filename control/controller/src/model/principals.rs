@@ -56,18 +56,22 @@ impl PrincipalIds {
 }
 
 impl Model {
-    /// Returns the principal that pays for a binding of an instance: the named one, or `default` unless the
-    /// instance's plugin is built in. `None` means that the workers call the instance at once.
+    /// Returns the principal that pays for a binding of an instance: the named one, or `default`. `None` means
+    /// that the workers call the instance at once: its plugin is built in, and the binding has no queue.
     ///
     /// # Errors
     /// No principal has the name.
-    pub fn payer(&self, instance: &str, named: Option<&str>) -> Result<Option<PrincipalId>, ControlError> {
+    pub fn payer(
+        &self,
+        instance: &str,
+        (named, has_queue): (Option<&str>, bool),
+    ) -> Result<Option<PrincipalId>, ControlError> {
         let is_built_in = || {
             let plugin = self.plugins.plugin_of(instance);
             plugin.is_ok_and(|plugin| plugin.runtime() == Runtime::BuiltIn)
         };
         match named.filter(|name| *name != Principal::DEFAULT) {
-            None if is_built_in() => Ok(None),
+            None if !has_queue && is_built_in() => Ok(None),
             None => Ok(Some(PrincipalIds::DEFAULT)),
             Some(name) => {
                 let id = self.principal_ids.id(name);

@@ -78,7 +78,7 @@ fn written_action(model: &Model, action: &Action) -> FilterAction {
 }
 
 fn running_bind(model: &Model, bound: &Bound, instance: &str) -> Bind {
-    let CallLimits { on_fault, call, packet, .. } = bound.call_limits;
+    let CallLimits { on_fault, call, packet, queue, .. } = bound.call_limits;
     // The call limits of a binding are always within the range of the configured value, so clamping changes
     // nothing.
     let budget = |time: std::time::Duration| Some(Budget::clamped(time.as_micros() as u64));
@@ -94,6 +94,8 @@ fn running_bind(model: &Model, bound: &Bound, instance: &str) -> Bind {
         principal: model.payer_name(&bound.call_limits).map(|name| name.as_str().into()),
         budget: budget(call),
         packet_budget: packet.and_then(budget),
+        queue: queue.is_some(),
+        queue_weight: queue.map(u32::from),
     }
 }
 

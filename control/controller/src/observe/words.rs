@@ -6,7 +6,7 @@ use millrace_classify::Candidate;
 use millrace_forward::IcmpError;
 use millrace_packet::{DropReason, Exceptions, Family};
 use millrace_pipeline::RouteTaken;
-use millrace_plugin::BindingId;
+use millrace_plugin::{BindingId, ProcessorWait};
 use millrace_units::{GateId, PortId, QueueId};
 use millrace_wire::Protocol;
 
@@ -109,6 +109,14 @@ impl Names<'_> {
     /// Returns the text of a wait for the MAC address of a neighbour.
     pub fn wait(&self, port: PortId, address: IpAddr) -> String {
         format!("for the MAC address of {address} at port {}", self.port(port))
+    }
+
+    /// Returns the text of a wait for the processor.
+    pub fn processor(&self, ProcessorWait { payer, queue }: ProcessorWait) -> String {
+        let payer = self.model.principal_ids.name(payer);
+        let place =
+            queue.map(|gate| format!(", in the queue before gate {}", self.model.plugins.gate_name(gate)));
+        format!("for the processor, which principal {payer} pays for{}", place.unwrap_or_default())
     }
 
     /// Returns the verdict of a packet that is sent.

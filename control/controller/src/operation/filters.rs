@@ -74,15 +74,17 @@ impl Operation for Bind {
 
     /// # Errors
     /// Returns an error for an unknown instance, gate, port or principal, an invalid filter, an existing
-    /// binding, or a principal whose reserved share the workers lack.
+    /// binding, a principal whose reserved share the workers lack, or a wrong weight.
     async fn carry_out(self, router: &Changing) -> Result<BindingView, ControlError> {
         let Self(new) = self;
         let filter = parse_filter(&new.filter)?;
         let mut inner = router.to_change()?;
         inner.supervision.death.refuse_silent(Need::Bindings)?;
-        let payer = inner.model.payer(&new.instance, new.principal.as_deref())?;
+        let queue = millrace_config::Bind::stage_queue(new.queue, new.queue_weight);
+        let queue = queue.map_err(ControlError::invalid)?;
+        let payer = inner.model.payer(&new.instance, (new.principal.as_deref(), new.queue))?;
         check_running(&inner.model, &inner.model.principals, new.principal.as_deref())?;
-        let call_limits = call_limits((new.on_fault, new.budget, new.packet_budget), payer);
+        let call_limits = call_limits((new.on_fault, new.budget, new.packet_budget), payer, queue);
         let bound = inner.model.bind(&new.instance, &new.gate, filter, new.priority, call_limits)?;
         inner.tell_shares()?;
         inner.gates().bound(bound)

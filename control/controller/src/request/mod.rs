@@ -57,6 +57,12 @@ pub struct NewBinding {
     /// Time limit of a call per packet: a call with N packets may take N times as long, but at most `budget`.
     /// Example: `"20us"`.
     pub packet_budget: Option<Budget>,
+    /// Whether packets wait in a queue of their own before the instance, also when they come from an earlier
+    /// instance of the same principal.
+    #[serde(default)]
+    pub queue: bool,
+    /// Weight of this queue among the queues of a flow, 1 to 100. Default 1.
+    pub queue_weight: Option<u32>,
 }
 
 /// Request body that upgrades a plugin to another version.

@@ -96,14 +96,17 @@ impl Disposal<'_> {
     /// `note`: index of the packet in the other fields of `work`.
     pub fn dispose_traced(&mut self, work: &mut Work, note: usize, now: Instant) {
         let (packet, fate) = (work.packets.at(0), work.fates[note]);
-        let (mark, Queueing { ports, observation, .. }) = (packet.trace, &mut self.queueing);
+        let (mark, Queueing { ports, observation, gates, .. }) = (packet.trace, &mut self.queueing);
         match fate {
             Fate::Refuse(error, _) => observation.write(mark, TraceStep::Refused(error), now),
             Fate::Hold(neighbour) => {
                 let waits = Waits::Neighbour(packet.out_port, neighbour);
                 observation.write(mark, TraceStep::Waits(waits), now);
             }
-            Fate::Kept(_) => observation.write(mark, TraceStep::Waits(Waits::Instance), now),
+            Fate::Kept(ticket) => {
+                let waits = gates.plugins().processor_wait(ticket).map_or(Waits::Instance, Waits::Processor);
+                observation.write(mark, TraceStep::Waits(waits), now);
+            }
             Fate::Again => observation.write(mark, TraceStep::Again, now),
             Fate::Consumed => observation.end(mark, TraceEnd::Consumed, now),
             Fate::HandedOver => {

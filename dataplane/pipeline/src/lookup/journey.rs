@@ -154,7 +154,7 @@ impl<'a> Journey<'a> {
         match treatment {
             BindingTreatment::Refuse(refusal) => return Err(refused_by(refusal)),
             BindingTreatment::Queue(queue) => self.example.annotations_mut().queue = queue,
-            BindingTreatment::Instance { health, on_fault: OnFault::Drop }
+            BindingTreatment::Instance { health, on_fault: OnFault::Drop, .. }
                 if health != Health::Well && !copies =>
             {
                 return Err(Fate::Drop(DropReason::PluginFailed));

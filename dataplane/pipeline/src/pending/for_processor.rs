@@ -3,10 +3,11 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use millrace_plugin::Waiting;
+use millrace_plugin::{Place, Waiting};
 use millrace_schedule::FlowNumber;
 use millrace_schedule::cpu::{
     CpuPrincipal, CpuQueueLimits, CpuQueues, CpuScheduleError, CpuScheduler, CpuSchedulerSettings, CpuShare,
+    CpuStage,
 };
 use millrace_units::{Cycles, Instant, PathId, PrincipalId};
 
@@ -89,12 +90,31 @@ impl PrincipalCounts {
 struct Known {
     id: PrincipalId,
     settings: CpuPrincipal,
-    /// Moving average of the cycles of a packet.
-    cost: u64,
     packets: u64,
     /// Slices that began within the deadline, and after it.
     met: u64,
     missed: u64,
+    /// Flow of its last slice.
+    flow: FlowNumber,
+    /// Cycles of a call that is still running. Its flow and its stage are charged at its end.
+    owed: Cycles,
+}
+
+impl Known {
+    fn new(id: PrincipalId, settings: CpuPrincipal) -> Self {
+        Self { id, settings, packets: 0, met: 0, missed: 0, flow: FlowNumber(0), owed: Cycles(0) }
+    }
+}
+
+/// Slice of a principal.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Slice {
+    pub payer: PrincipalId,
+    pub used: Cycles,
+    /// Packets that have left the queue.
+    pub packets: u64,
+    /// Whether the principal has a call to resume.
+    pub is_unfinished: bool,
 }
 
 /// Principals of a worker: their shares of the processor, and the packets that wait for it.
@@ -146,10 +166,7 @@ impl ForProcessor {
             }
             Err(place) => {
                 self.scheduler.add(id, settings.cpu)?;
-                // A first packet alone, since its cost is not known.
-                let Cycles(cost) = self.scheduler.settings().quantum;
-                self.principals
-                    .insert(place, Known { id, settings: settings.cpu, cost, packets: 0, met: 0, missed: 0 });
+                self.principals.insert(place, Known::new(id, settings.cpu));
             }
         }
         self.queues.set(id, settings.queue);
@@ -165,10 +182,10 @@ impl ForProcessor {
         }
     }
 
-    /// Removes a principal. Returns its waiting packets, flow by flow in the order of arrival.
-    pub fn remove(&mut self, id: PrincipalId) -> Vec<Waiting> {
+    /// Removes a principal. Returns its waiting packets as [`drain`](Self::drain) does.
+    pub fn remove(&mut self, id: PrincipalId) -> Vec<(u32, Waiting)> {
         let mut waiting = Vec::new();
-        self.queues.remove(id, |packet| waiting.push(packet));
+        self.queues.remove(id, |order, packet| waiting.push((order, packet)));
         // Unknown principals have nothing to remove.
         let _ = self.scheduler.remove(id);
         self.principals.retain(|known| known.id != id);
@@ -176,51 +193,66 @@ impl ForProcessor {
         waiting
     }
 
-    /// Takes all packets that wait for a principal out of its queues, flow by flow in the order of arrival.
-    pub fn drain(&mut self, id: PrincipalId, out: &mut Vec<Waiting>) {
-        while self.queues.is_backlogged(id) {
-            self.queues.take(id, |_| true, |packet| out.push(packet));
-            self.queues.charge(id, Cycles(0));
-        }
+    /// Takes all packets that wait for a principal out of its queues, queue by queue in the order of arrival.
+    /// Each packet comes with the place of its stage in the order of stages.
+    pub fn drain(&mut self, id: PrincipalId, out: &mut Vec<(u32, Waiting)>) {
+        self.queues.drain(id, |order, packet| out.push((order, packet)));
         self.loads.set_waiting(id, 0);
     }
 
-    /// Queues a packet. Its principal has work from now on.
+    /// Queues a packet at a stage. Its principal has work from now on.
     ///
     /// # Errors
     /// The packet, if too many wait, or it has no known principal.
-    pub fn push(&mut self, waiting: Waiting, now: Instant) -> Result<(), Waiting> {
+    pub fn push(&mut self, waiting: Waiting, stage: CpuStage, now: Instant) -> Result<(), Waiting> {
         let Some(payer) = waiting.payer else { return Err(waiting) };
-        // Flows of several principals may have the same hash.
-        let flow = FlowNumber(waiting.packet.hash ^ payer.0.wrapping_mul(0x9E37_79B1));
+        let flow = flow_of(&waiting, payer);
         let length = waiting.packet.len() as u32;
-        self.queues.push(payer, flow, (waiting, length), now).map_err(|(waiting, _)| waiting)?;
+        self.queues.push(payer, (flow, stage), (waiting, length), now).map_err(|(waiting, _)| waiting)?;
         self.loads.set_waiting(payer, self.queues.load(payer).0);
         self.latest = Some(now);
         self.scheduler.wake(payer, now);
         Ok(())
     }
 
-    /// Takes packets of one flow at one stage for a slice of the principal, and gives them to `out`. Returns
-    /// their number. With `alone`, takes one packet.
-    pub fn take(&mut self, id: PrincipalId, alone: bool, now: Instant, mut out: impl FnMut(Waiting)) -> u64 {
-        let arrival = self.queues.oldest(id);
-        if let Some(known) = self.known_mut(id)
-            && let (Some(deadline), Some(arrival)) = (known.settings.deadline, arrival)
-        {
-            let count = if now.since(arrival) <= deadline { &mut known.met } else { &mut known.missed };
-            *count += 1;
-        }
-        let most = match self.known(id) {
-            Some(known) if !alone => {
-                (self.scheduler.settings().quantum.0 / known.cost.max(1)).clamp(1, MOST_IN_SLICE)
+    /// Returns the stage whose packets run in the principal's next slice. Their flow is the running one from now
+    /// on.
+    #[inline]
+    pub fn next_place(&mut self, id: PrincipalId, now: Instant) -> Option<Place> {
+        let first = self.queues.first(id)?;
+        let (place, flow, arrival) = (first.place, flow_of(first, id), self.queues.first_arrival(id)?);
+        if let Some(known) = self.known_mut(id) {
+            known.flow = flow;
+            if let Some(deadline) = known.settings.deadline {
+                let count = if now.since(arrival) <= deadline { &mut known.met } else { &mut known.missed };
+                *count += 1;
             }
-            _ => 1,
-        };
-        let (mut place, taken) = (None, std::cell::Cell::new(0));
+        }
+        Some(place)
+    }
+
+    /// Returns the stages at which packets of the principal's running flow wait, by their order.
+    #[inline]
+    pub fn occupied(&self, id: PrincipalId) -> impl Iterator<Item = u32> {
+        let place = self.principals.binary_search_by_key(&id, |known| known.id).ok();
+        let flow = place.and_then(|place| Some(self.principals.get(place)?.flow));
+        flow.into_iter().flat_map(move |flow| self.queues.occupied(id, flow))
+    }
+
+    /// Takes packets of one flow at a stage for a slice of the principal, and gives them to `out`. Returns
+    /// their number. `cost`: cycles of a packet; `None` takes one packet.
+    pub fn take(
+        &mut self,
+        (id, place): (PrincipalId, Place),
+        cost: Option<Cycles>,
+        mut out: impl FnMut(Waiting),
+    ) -> u64 {
+        let Cycles(quantum) = self.scheduler.settings().quantum;
+        let most = cost.map_or(1, |Cycles(cost)| (quantum / cost.max(1)).clamp(1, MOST_IN_SLICE));
+        let taken = std::cell::Cell::new(0);
         self.queues.take(
             id,
-            |next| taken.get() < most && *place.get_or_insert(next.place) == next.place,
+            |next| taken.get() < most && next.place == place,
             |waiting| {
                 taken.set(taken.get() + 1);
                 out(waiting);
@@ -229,18 +261,23 @@ impl ForProcessor {
         taken.get()
     }
 
-    /// Charges a slice with this number of packets to a principal.
-    pub fn charge(&mut self, id: PrincipalId, (used, packets): (Cycles, u64), now: Instant) {
-        self.scheduler.charge(id, used, now);
-        self.queues.charge(id, used);
-        self.loads.add_used(id, used);
-        self.loads.set_waiting(id, self.queues.load(id).0);
+    /// Charges a slice to its principal, and to the flow and the stage whose turn it was. Their turn lasts
+    /// until the end of the call that it began.
+    pub fn charge(&mut self, slice: Slice, now: Instant) {
+        let Slice { payer, used, packets, is_unfinished } = slice;
+        self.scheduler.charge(payer, used, now);
+        self.loads.add_used(payer, used);
+        self.loads.set_waiting(payer, self.queues.load(payer).0);
+        let owed = self.known_mut(payer).map_or(used, |known| {
+            known.packets += packets;
+            std::mem::take(&mut known.owed) + used
+        });
+        match self.known_mut(payer) {
+            Some(known) if is_unfinished => known.owed = owed,
+            _ => self.queues.charge(payer, owed),
+        }
         if let Some(upcoming) = self.scheduler.prefetch_upcoming() {
             self.queues.prefetch(upcoming);
-        }
-        if let Some(known) = self.known_mut(id).filter(|_| packets > 0) {
-            known.packets += packets;
-            known.cost = (known.cost * 7 + used.0 / packets) / 8;
         }
     }
 
@@ -337,4 +374,10 @@ impl ForProcessor {
         let place = self.principals.binary_search_by_key(&id, |known| known.id).ok()?;
         self.principals.get_mut(place)
     }
+}
+
+/// Returns the number of a packet's flow. Flows of several principals may have the same hash.
+#[inline]
+fn flow_of(waiting: &Waiting, PrincipalId(payer): PrincipalId) -> FlowNumber {
+    FlowNumber(waiting.packet.hash ^ payer.wrapping_mul(0x9E37_79B1))
 }

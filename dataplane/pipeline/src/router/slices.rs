@@ -1,13 +1,15 @@
 //! Slices of the processor: after the core work of an iteration, principals run the packets that wait for
 //! them, in the order of the CPU scheduler.
 
+use std::cmp::Reverse;
 use std::collections::HashSet;
 
 use millrace_packet::DropReason;
-use millrace_plugin::{Paid, Payers, Released, Waiting};
+use millrace_plugin::{Paid, Payers, Place, Released, Waiting};
+use millrace_schedule::cpu::CpuStage;
 use millrace_units::{Cycles, Instant, PrincipalId};
 
-use crate::pending::for_processor::ForProcessor;
+use crate::pending::for_processor::{ForProcessor, Slice};
 use crate::router::Router;
 use crate::tsc::cycles;
 
@@ -75,11 +77,16 @@ impl<'a> Slices<'a> {
             && let Some(payer) = waiting.scheduler.next(time)
         {
             let paying = Paid::of(self.router.gates.plugins()).blocker_of(payer).unwrap_or(payer);
-            let packets = self.run_slice(&mut waiting, paying, time);
+            let (place, packets) = self.run_slice(&mut waiting, paying, time);
             let before = elapsed;
             elapsed = since(start, before, packets);
             time = now + elapsed.at(settings.frequency);
-            waiting.charge(paying, (elapsed - before, packets), time);
+            let used = elapsed - before;
+            if let Some(place) = place {
+                self.router.gates.plugins_mut().note_cost(place, used, packets);
+            }
+            let is_unfinished = Paid::of(self.router.gates.plugins()).has_call_of(paying);
+            waiting.charge(Slice { payer: paying, used, packets, is_unfinished }, time);
             self.queue_for_processor(&mut waiting, time);
             for ran in [paying, payer] {
                 if !waiting.is_backlogged(ran) && !Paid::of(self.router.gates.plugins()).has_call_of(ran) {
@@ -93,35 +100,49 @@ impl<'a> Slices<'a> {
         ran
     }
 
-    /// Runs a slice of a principal: a suspended call, or packets of one flow. Returns the number of packets
-    /// that left the queue.
-    fn run_slice(&mut self, waiting: &mut ForProcessor, payer: PrincipalId, now: Instant) -> u64 {
-        Payers::of(self.router.gates.plugins_mut()).set_running(Some(payer));
-        let packets = if Paid::of(self.router.gates.plugins()).has_call_of(payer) {
-            self.router.resume_kept(now);
-            0
-        } else {
-            self.run_packets(waiting, payer, now)
+    /// Runs a slice of a principal: a suspended call, or packets of one flow. Returns the stage of the packets
+    /// that left the queue, and their number.
+    fn run_slice(
+        &mut self,
+        waiting: &mut ForProcessor,
+        payer: PrincipalId,
+        now: Instant,
+    ) -> (Option<Place>, u64) {
+        let resumes = Paid::of(self.router.gates.plugins()).has_call_of(payer);
+        let place = if resumes { None } else { waiting.next_place(payer, now) };
+        let mut payers = Payers::of(self.router.gates.plugins_mut());
+        payers.set_running(Some(payer));
+        payers.begin_turn(place, waiting.occupied(payer));
+        let packets = match place {
+            Some(place) => self.run_packets(waiting, (payer, place), now),
+            None => {
+                self.router.resume_kept(now);
+                0
+            }
         };
+        Payers::of(self.router.gates.plugins_mut()).end_turn();
         self.router.follow_up(now);
         Payers::of(self.router.gates.plugins_mut()).set_running(None);
-        packets
+        (place, packets)
     }
 
-    /// Takes packets of one flow from the queue through the rest of their path.
-    fn run_packets(&mut self, waiting: &mut ForProcessor, payer: PrincipalId, now: Instant) -> u64 {
+    /// Takes packets of one flow from the queue of a stage through their path, up to the next stage at which
+    /// they wait. Returns their number.
+    fn run_packets(
+        &mut self,
+        waiting: &mut ForProcessor,
+        (payer, place): (PrincipalId, Place),
+        now: Instant,
+    ) -> u64 {
+        let stage = self.router.gates.plugins().paid_stage(place);
+        let cost = stage.and_then(|stage| stage.cost).filter(|_| self.router.observation.trace.is_none());
         let mut work = std::mem::take(&mut self.router.scratch.spare);
         work.begin();
-        let mut place = None;
-        let alone = self.router.observation.trace.is_some();
-        let packets = waiting.take(payer, alone, now, |packet| {
-            place = Some(packet.place);
+        let packets = waiting.take((payer, place), cost, |packet| {
             let released = Released { waiting: packet, direction: None, end: None };
             self.router.gate_run().add_released(&mut work, released);
         });
-        if let Some(place) = place {
-            self.router.resume_at(place, &mut work, now);
-        }
+        self.router.resume_at(place, &mut work, now);
         self.router.scratch.spare = work;
         packets
     }
@@ -130,8 +151,14 @@ impl<'a> Slices<'a> {
     fn queue_for_processor(&mut self, waiting: &mut ForProcessor, now: Instant) {
         let mut arrived = std::mem::take(&mut waiting.arrived);
         Payers::of(self.router.gates.plugins_mut()).take_waiting(&mut arrived);
+        let mut latest = None;
         for packet in arrived.drain(..) {
-            if let Err(refused) = waiting.push(packet, now) {
+            let stage = match latest {
+                Some((place, stage)) if place == packet.place => stage,
+                _ => self.stage_of(packet.place),
+            };
+            latest = Some((packet.place, stage));
+            if let Err(refused) = waiting.push(packet, stage, now) {
                 self.router.disposal().drop_packet(refused.packet, DropReason::PrincipalQueueFull);
             }
         }
@@ -141,16 +168,20 @@ impl<'a> Slices<'a> {
         }
     }
 
+    fn stage_of(&self, place: Place) -> CpuStage {
+        let stage = self.router.gates.plugins().paid_stage(place);
+        stage.map_or(CpuStage::ONLY, |stage| CpuStage { order: stage.order, weight: stage.weight })
+    }
+
     /// Takes all waiting packets out of the queues after a change of bindings, and continues them. Packets
     /// whose binding still has a principal wait again, in the same order; others pass.
     pub fn requeue(&mut self, now: Instant) {
         let Some(mut waiting) = self.router.pending.for_processor.take() else { return };
-        let mut drained = std::mem::take(&mut waiting.arrived);
+        let mut drained = Vec::new();
         for id in waiting.ids().collect::<Vec<_>>() {
             waiting.drain(id, &mut drained);
         }
-        self.continue_all(&mut drained, now);
-        waiting.arrived = drained;
+        self.continue_all(drained, now);
         self.queue_for_processor(&mut waiting, now);
         self.router.pending.for_processor = Some(waiting);
     }
@@ -158,17 +189,19 @@ impl<'a> Slices<'a> {
     /// Removes a principal. Its waiting packets continue, as after a change of bindings.
     pub fn remove(&mut self, id: PrincipalId, now: Instant) {
         let Some(waiting) = &mut self.router.pending.for_processor else { return };
-        let mut packets = waiting.remove(id);
+        let packets = waiting.remove(id);
         Payers::of(self.router.gates.plugins_mut()).forget(id);
-        self.continue_all(&mut packets, now);
+        self.continue_all(packets, now);
     }
 
-    /// Continues packets at their stages, each in a batch of its own. Packets whose binding has no principal
+    /// Continues packets at their stages, each in a batch of its own: those of late stages first, since they
+    /// are ahead of the others of their flow. Packets whose binding has no principal
     /// any more pass at once: at most [`MOST_AT_ONCE`], because more would fill the queues of ports.
-    fn continue_all(&mut self, packets: &mut Vec<Waiting>, now: Instant) {
+    fn continue_all(&mut self, mut packets: Vec<(u32, Waiting)>, now: Instant) {
+        packets.sort_by_key(|(order, _)| Reverse(*order));
         let mut work = std::mem::take(&mut self.router.scratch.spare);
         let (mut passed, mut flows) = (0, HashSet::new());
-        for packet in packets.drain(..) {
+        for (_, packet) in packets {
             let (place, flow) = (packet.place, packet.packet.hash);
             if passed >= MOST_AT_ONCE && flows.contains(&flow) {
                 self.router.disposal().drop_packet(packet.packet, DropReason::PrincipalQueueFull);

@@ -7,6 +7,7 @@ use millrace_plugin_abi::Position;
 use millrace_units::GateId;
 
 use crate::execution::instances::BoundInstance;
+use crate::execution::paid_stages;
 use crate::offload_steps::OffloadSteps;
 use crate::path::{Refusal, Step};
 use crate::policer::Policer;
@@ -78,6 +79,10 @@ pub(crate) struct Binding {
     pub state: u16,
     pub call_limits: CallLimits,
     pub counts: BindingCounts,
+    /// Place of the gate in the order of all gates.
+    pub order: u32,
+    /// Moving average of the cycles of a packet that waited for the processor; 0 before the first.
+    pub cost: u64,
 }
 
 impl Judgement {
@@ -245,10 +250,22 @@ impl<T: BindingTable> Bindings<T> {
         self.judging += usize::from(judgement != Judgement::None);
         self.refusing += usize::from(judgement == Judgement::Refuses);
         let (hears, state) = instance.map_or((false, 0), |instance| (instance.hears, instance.state));
-        let counts = BindingCounts::default();
+        let order = paid_stages::order(found.position, found.order);
         self.slab.put(
             id.0,
-            Binding { gate, action, priority, step, hears, judgement, state, call_limits, counts },
+            Binding {
+                gate,
+                action,
+                priority,
+                step,
+                hears,
+                judgement,
+                state,
+                call_limits,
+                counts: BindingCounts::default(),
+                order,
+                cost: 0,
+            },
         );
     }
 

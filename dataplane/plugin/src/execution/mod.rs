@@ -8,6 +8,7 @@ pub(crate) mod classify;
 pub(crate) mod direction;
 pub(crate) mod health;
 pub(crate) mod instances;
+pub(crate) mod paid_stages;
 pub(crate) mod payers;
 pub(crate) mod pulse;
 pub(crate) mod recheck;

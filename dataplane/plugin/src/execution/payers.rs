@@ -4,7 +4,7 @@ use millrace_units::{PathId, PrincipalId};
 
 use crate::BindingTable;
 use crate::execution::calls::Calls;
-use crate::execution::waiting::{Waiting, WaitingRoom};
+use crate::execution::waiting::{Place, Waiting, WaitingRoom};
 use crate::execution::worker_plugins::WorkerPlugins;
 use crate::path::Stage;
 
@@ -33,11 +33,28 @@ impl<'a> Payers<'a> {
         self.calls.is_scheduled = true;
     }
 
-    /// Sets the principal that has the processor; `None` for the core work of the worker. Packets at an
-    /// instance with another payer wait, see [`take_waiting`](Self::take_waiting).
+    /// Sets the principal that has the processor; `None` for the core work of the worker. Packets at a stage
+    /// with another payer wait, see [`take_waiting`](Self::take_waiting).
     #[inline]
     pub fn set_running(&mut self, principal: Option<PrincipalId>) {
         self.calls.running = principal;
+    }
+
+    /// Notes that packets of `stage` run from its queue; `None` for packets of a call that is resumed. They
+    /// wait again at each later stage with a queue, and at each stage in `occupied`: there, earlier packets of
+    /// their flow wait. Stages are given by [`PaidStage::order`](crate::PaidStage::order).
+    #[inline]
+    pub fn begin_turn(&mut self, stage: Option<Place>, occupied: impl Iterator<Item = u32>) {
+        self.calls.turn = stage;
+        self.calls.occupied.clear();
+        self.calls.occupied.extend(occupied);
+    }
+
+    /// Notes that no packets from queues run any more.
+    #[inline]
+    pub fn end_turn(&mut self) {
+        self.calls.turn = None;
+        self.calls.occupied.clear();
     }
 
     /// Moves the packets that have begun to wait for the processor to the end of `waiting`.

@@ -209,6 +209,12 @@ impl WaitingRoom {
         self.ticket(Wish::Processor, (place, 0), Some(payer))
     }
 
+    /// Returns the stage of a packet that waits for the processor; `None` for other tickets.
+    pub fn deferred(&self, Ticket(number): Ticket) -> Option<Place> {
+        let noted = self.tickets.get(number as usize)?;
+        matches!(noted.wish, Wish::Processor).then_some(noted.place)
+    }
+
     /// Records that an instance holds a packet until a time. Afterwards the packet continues at the next
     /// stage. Returns the packet's ticket.
     pub fn hold(&mut self, instance: Key, until: Instant, place: Place) -> Ticket {

@@ -14,6 +14,7 @@ use crate::execution::bindings::{Bindings, NewBinding};
 use crate::execution::calls::{Calls, Resumption, Stop};
 use crate::execution::classify::{Classified, Classifier, GateResult, results};
 use crate::execution::instances::Instances;
+use crate::execution::paid_stages::ProcessorWait;
 use crate::execution::succession::{Successed, Successor};
 use crate::execution::waiting::{Answer, Asked, Errand, Released};
 use crate::flow_state::FlowStateBlocks;
@@ -29,6 +30,8 @@ pub enum BindingTreatment {
         health: Health,
         /// Treatment of packets while the instance pauses or is in quarantine.
         on_fault: OnFault,
+        /// Wait for the processor before the instance; `None` if the worker calls it at once.
+        wait: Option<ProcessorWait>,
     },
     /// The filter drops or rejects the packets.
     Refuse(Refusal),
@@ -215,7 +218,8 @@ impl<T: BindingTable> WorkerPlugins<T> {
         Some(match binding.step? {
             Step::Instance(key) => {
                 let health = self.calls.instances.get(key)?.record.health.at(now);
-                BindingTreatment::Instance { health, on_fault: binding.call_limits.on_fault }
+                let wait = if self.calls.is_scheduled { binding.wait() } else { None };
+                BindingTreatment::Instance { health, on_fault: binding.call_limits.on_fault, wait }
             }
             Step::Refuse(refusal) => BindingTreatment::Refuse(refusal),
             Step::Queue(queue) => BindingTreatment::Queue(queue),

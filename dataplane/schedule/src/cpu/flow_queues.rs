@@ -4,17 +4,21 @@
 //! queue keeps its turn until it has used a quantum, and a queue that used more waits until later quanta have
 //! paid for the excess, also if it is empty meanwhile. All queues share one bounded memory. A flow without
 //! packets and without excess has no queue, and no debt outlives the last packet of its principal.
+//!
+//! The packets of a flow that wait at several stages of its path wait in a queue for each stage
+//! (`stage_queues.rs`).
 
 use millrace_memory::prefetch_slice_element;
 use millrace_units::{Cycles, Instant, PrincipalId};
 
+use super::stage_queues::{CpuStage, FlowStages, StageQueues};
 use crate::FlowNumber;
 use crate::arena::{Arena, Held, List, NONE};
 use crate::flow_table::FlowTable;
 use crate::slots::Slots;
 
-/// Greatest debt of a queue, in quanta. It bounds the turns that a charge ends.
-const MOST_DEBT: i64 = 1 << 10;
+/// Greatest debt of a flow or stage, in quanta. It bounds the turns that a charge ends.
+pub(super) const MOST_DEBT: i64 = 1 << 10;
 
 /// Size limits of the memory for waiting packets.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -23,16 +27,17 @@ pub struct CpuQueueLimits {
     pub packets: u32,
     /// Maximum number of bytes.
     pub bytes: u32,
-    /// Maximum number of flow queues. Further flows share a queue of their principal.
+    /// Maximum number of flow queues. Further flows share a queue of their principal. As many further queues
+    /// exist for flows that wait at several stages.
     pub flows: u32,
 }
 
 /// Reason why a packet may not wait.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum CpuDrop {
-    /// The flow's queue would exceed the principal's threshold.
+    /// The flow's queue at the stage would exceed the principal's threshold.
     Threshold,
-    /// The queue holds as much as is free in the memory of all queues.
+    /// The queue holds as much as is free in the memory of all queues, or all queues are in use.
     Memory,
     /// No such principal.
     Principal,
@@ -41,7 +46,7 @@ pub enum CpuDrop {
 /// Queue of a flow, or of the flows of a principal without a queue of their own.
 #[derive(Clone, Copy, Debug)]
 struct FlowQueue {
-    list: List,
+    stages: FlowStages,
     principal: u32,
     /// Flow number in the flow table; `None` for the shared queue of a principal.
     flow: Option<FlowNumber>,
@@ -93,6 +98,7 @@ struct Latest {
 pub struct CpuQueues<T> {
     arena: Arena<T>,
     queues: Slots<FlowQueue>,
+    stages: StageQueues,
     backlogs: Slots<Backlog>,
     flows: FlowTable,
     latest: Latest,
@@ -109,6 +115,7 @@ impl<T> CpuQueues<T> {
         Self {
             arena: Arena::new(limits.packets, limits.bytes),
             queues: Slots::with_capacity(limits.flows as usize),
+            stages: StageQueues::new(limits.flows),
             backlogs: Slots::default(),
             flows: FlowTable::new(limits.flows, seed),
             latest: Latest { principal: 0, flow: FlowNumber(0), queue: NONE },
@@ -130,11 +137,22 @@ impl<T> CpuQueues<T> {
         (backlog.threshold, backlog.is_known) = (threshold, true);
     }
 
-    /// Removes a principal, and gives its waiting packets to `out`, flow by flow in the order of arrival.
-    pub fn remove(&mut self, principal: PrincipalId, mut out: impl FnMut(T)) {
+    /// Gives the waiting packets of a principal to `out`, with the place of their stage in the order of stages:
+    /// queue by queue in the order of arrival.
+    pub fn drain(&mut self, principal: PrincipalId, mut out: impl FnMut(u32, T)) {
         let PrincipalId(number) = principal;
+        while self.is_backlogged(principal) {
+            let order = self.first_of(number).map_or(0, |queue| queue.stages.current.stage.order);
+            self.take(principal, |_| true, |item| out(order, item));
+            self.charge(principal, Cycles(0));
+        }
+    }
+
+    /// Removes a principal, and gives its waiting packets to `out` as [`drain`](Self::drain) does.
+    pub fn remove(&mut self, principal: PrincipalId, out: impl FnMut(u32, T)) {
+        let PrincipalId(number) = principal;
+        self.drain(principal, out);
         while self.backlogs.find(number).is_some_and(|backlog| backlog.first != NONE) {
-            self.take(principal, |_| true, &mut out);
             self.charge(principal, Cycles(0));
         }
         if let Some(backlog) = self.backlogs.find_mut(number) {
@@ -142,7 +160,7 @@ impl<T> CpuQueues<T> {
         }
     }
 
-    /// Puts a packet of `length` bytes at the end of its flow's queue.
+    /// Puts a packet of `length` bytes at the end of its flow's queue at a stage.
     ///
     /// # Errors
     /// The packet, if it may not wait.
@@ -150,7 +168,7 @@ impl<T> CpuQueues<T> {
     pub fn push(
         &mut self,
         principal: PrincipalId,
-        flow: FlowNumber,
+        (flow, stage): (FlowNumber, CpuStage),
         (item, length): (T, u32),
         now: Instant,
     ) -> Result<(), (T, CpuDrop)> {
@@ -160,7 +178,8 @@ impl<T> CpuQueues<T> {
         };
         let threshold = u64::from(backlog.threshold);
         let known = self.queue_of(number, flow);
-        let load = known.map_or(List::EMPTY.load, |queue| self.queues[queue].list.load);
+        let load =
+            known.map_or(List::EMPTY.load, |queue| self.stages.load(&self.queues[queue].stages, stage));
         let refusal = if u64::from(load.bytes()) + u64::from(length) > threshold {
             Some(CpuDrop::Threshold)
         } else {
@@ -172,14 +191,41 @@ impl<T> CpuQueues<T> {
         }
         let queue = match known {
             Some(queue) => queue,
-            None => self.begin_queue(number, flow),
+            None => self.begin_queue(number, (flow, stage)),
         };
         self.latest = Latest { principal: number, flow, queue };
-        self.arena.push(&mut self.queues[queue].list, Held { item, arrival: now, length, flow });
+        let Some(list) = self.stages.list(&mut self.queues[queue].stages, stage, self.quantum) else {
+            self.backlogs[number].dropped += 1;
+            return Err((item, CpuDrop::Memory));
+        };
+        self.arena.push(list, Held { item, arrival: now, length, flow });
         let backlog = &mut self.backlogs[number];
         backlog.packets += 1;
         backlog.bytes += u64::from(length);
         Ok(())
+    }
+
+    /// Returns the packet that [`take`](Self::take) would offer first.
+    #[inline]
+    pub fn first(&self, PrincipalId(number): PrincipalId) -> Option<&T> {
+        let queue = self.queues.find(self.backlogs.find(number)?.first)?;
+        self.arena.first(&queue.stages.current.list)
+    }
+
+    /// Returns the arrival time of this packet.
+    #[inline]
+    pub fn first_arrival(&self, PrincipalId(number): PrincipalId) -> Option<Instant> {
+        let queue = self.queues.find(self.backlogs.find(number)?.first)?;
+        self.arena.head_arrival(&queue.stages.current.list)
+    }
+
+    /// Returns the stages at which packets of a flow wait, by their order.
+    #[inline]
+    pub fn occupied(&self, principal: PrincipalId, flow: FlowNumber) -> impl Iterator<Item = u32> {
+        let PrincipalId(number) = principal;
+        let queue = self.backlogs.find(number).and_then(|_| self.queue_of(number, flow));
+        let flow = queue.and_then(|queue| self.queues.find(queue));
+        flow.into_iter().flat_map(|queue| self.stages.occupied(&queue.stages))
     }
 
     /// Takes packets from the front of the queue whose turn it is, while `wanted` accepts the next one, and
@@ -193,17 +239,10 @@ impl<T> CpuQueues<T> {
     ) {
         let Some(backlog) = self.backlogs.find_mut(number).filter(|it| it.first != NONE) else { return };
         let mut opened = self.arena.open();
-        let gone = opened.pop_wanted(&mut self.queues[backlog.first].list, wanted, out);
+        let gone = opened.pop_wanted(&mut self.queues[backlog.first].stages.current.list, wanted, out);
         opened.close();
         backlog.packets -= gone.packets();
         backlog.bytes -= u64::from(gone.bytes());
-    }
-
-    /// Returns the arrival time of the packet that a principal's next slice begins with.
-    #[inline]
-    pub fn oldest(&self, PrincipalId(number): PrincipalId) -> Option<Instant> {
-        let first = self.backlogs.find(number)?.first;
-        self.arena.head_arrival(&self.queues.find(first)?.list)
     }
 
     /// Prefetches the packets of a principal that gets the processor soon. To be called once in a slice: each
@@ -216,13 +255,13 @@ impl<T> CpuQueues<T> {
             prefetch_slice_element(self.queues.all(), backlog.first as usize);
         }
         if let Some(queue) = self.backlogs.find(earlier).and_then(|backlog| self.queues.find(backlog.first)) {
-            self.arena.prefetch_run(&queue.list);
+            self.arena.prefetch_run(&queue.stages.current.list);
         }
         self.upcoming = [number, before];
     }
 
-    /// Charges cycles to the queue whose turn it is, and ends its turn if it has used its quantum or is
-    /// empty. An empty queue stays until it has paid its debt.
+    /// Charges cycles to the flow and the stage whose turn it is, and ends their turns if they have used them
+    /// up or are empty. An empty queue stays until it has paid its debt.
     pub fn charge(&mut self, PrincipalId(number): PrincipalId, Cycles(cycles): Cycles) {
         let Some(first) = self.backlogs.find(number).map(|backlog| backlog.first).filter(|it| *it != NONE)
         else {
@@ -232,8 +271,9 @@ impl<T> CpuQueues<T> {
         let queue = &mut self.queues[first];
         let most_debt = quantum.saturating_mul(MOST_DEBT);
         queue.deficit = queue.deficit.saturating_sub_unsigned(cycles).max(-most_debt);
+        self.stages.charge(&mut queue.stages, cycles, quantum);
         while let Some(queue) = self.first_of(number) {
-            match (queue.deficit > 0, queue.list.is_empty()) {
+            match (queue.deficit > 0, queue.stages.current.list.is_empty()) {
                 (true, true) => self.end_queue(number),
                 (true, false) => return,
                 (false, _) => {
@@ -301,11 +341,11 @@ impl<T> CpuQueues<T> {
         self.flows.get(flow).is_none() && self.queues.in_use() < self.limits.flows
     }
 
-    fn begin_queue(&mut self, principal: u32, flow: FlowNumber) -> u32 {
+    fn begin_queue(&mut self, principal: u32, (flow, stage): (FlowNumber, CpuStage)) -> u32 {
         let own = self.may_begin(flow).then_some(flow);
         let deficit = self.quantum;
-        let queue =
-            self.queues.insert(FlowQueue { list: List::EMPTY, principal, flow: own, next: NONE, deficit });
+        let stages = FlowStages::new(stage, deficit);
+        let queue = self.queues.insert(FlowQueue { stages, principal, flow: own, next: NONE, deficit });
         match own {
             Some(flow) => self.flows.insert(flow, queue),
             None => self.backlogs[principal].shared = queue,

@@ -13,6 +13,9 @@
 //!    start-time fair queueing, WF2Q+ or stride scheduling;
 //! 3. principals with a deadline whose budget is used up, on otherwise idle time.
 //!
+//! Below it, the flows of a principal take turns, and the stages of a flow before which packets wait:
+//! [`CpuQueues`].
+//!
 //! The kind `edf` gives every principal a constant-bandwidth server. The caller reports measured cycles after
 //! each slice, so a slice that took too long leaves a debt. Virtual time stands still during core work. The
 //! scheduler is pure: the caller passes the time, which never goes back.
@@ -24,10 +27,12 @@ mod limit;
 mod scheduler;
 mod server;
 mod settings;
+mod stage_queues;
 
 pub use flow_queues::{CpuDrop, CpuQueueLimits, CpuQueues};
 pub use scheduler::{CpuAccount, CpuScheduler};
 pub use settings::{CpuPrincipal, CpuScheduleError, CpuSchedulerKind, CpuSchedulerSettings, CpuShare};
+pub use stage_queues::CpuStage;
 
 #[cfg(test)]
 mod tests;

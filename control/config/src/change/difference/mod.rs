@@ -305,15 +305,23 @@ impl Filter {
     }
 }
 
-type BindKey<'a> = (&'a str, &'a str, &'a str, i32, bool, Option<&'a str>, [Option<u64>; 2]);
+type BindKey<'a> = (&'a str, &'a str, &'a str, i32, [bool; 2], Option<&'a str>, [Option<u64>; 3]);
 
 /// Returns a key that contains all fields of a binding.
 fn bind_key(bind: &Bind) -> BindKey<'_> {
     let micros = |budget: crate::Budget| budget.microseconds();
-    let budgets = [bind.budget.map(micros), bind.packet_budget.map(micros)];
+    let numbers = [bind.budget.map(micros), bind.packet_budget.map(micros), bind.queue_weight.map(u64::from)];
     let bypass = bind.on_fault == crate::OnFault::Bypass;
     let principal = bind.principal.as_deref();
-    (&bind.instance, &bind.gate, bind.filter.written(), bind.priority, bypass, principal, budgets)
+    (
+        &bind.instance,
+        &bind.gate,
+        bind.filter.written(),
+        bind.priority,
+        [bypass, bind.queue],
+        principal,
+        numbers,
+    )
 }
 
 type FilterKey<'a> = (&'a str, &'a str, Option<&'a str>, i32);

@@ -109,8 +109,9 @@ impl Words<'_> {
                 at("wait", port, self.names.wait(port, address))
             }
             TraceStep::Waits(Waits::Instance) => {
-                said("wait", "for the instance, which is busy, or for a share of the processor".to_owned())
+                said("wait", "for the instance, which is busy or holds the packet".to_owned())
             }
+            TraceStep::Waits(Waits::Processor(wait)) => said("wait", self.names.processor(wait)),
             TraceStep::GoesOn => said("wait", "ended; forwarding resumes".to_owned()),
             TraceStep::Again => said("classify", "classify again, after a change".to_owned()),
             TraceStep::End(TraceEnd::Sent(port, length)) => {

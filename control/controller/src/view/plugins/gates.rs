@@ -21,15 +21,9 @@ pub struct BindingView {
     pub filter: String,
     /// Priority of the filter; of several filters that match, the highest priority wins.
     pub priority: i32,
-    /// Treatment of a packet when the instance's call fails; `null` without an instance.
-    pub on_fault: Option<&'static str>,
-    /// Time limit of the instance's call, in microseconds; `null` without an instance.
-    pub budget: Option<u64>,
-    /// Time limit of the instance's call per packet, in microseconds: a call with N packets may take N times
-    /// as long, but at most `budget`. `null` without such a limit.
-    pub packet_budget: Option<u64>,
-    /// Principal that pays for the instance's calls; `null` if the workers call the instance at once.
-    pub principal: Option<String>,
+    /// Settings of the instance's calls.
+    #[serde(flatten)]
+    pub calls: CallsView,
     /// Number of packets for which the binding won.
     pub packets: u64,
     /// Bytes of the binding's packets.
@@ -47,6 +41,22 @@ pub struct BindingView {
     /// reason.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub unreached: Option<String>,
+}
+
+/// Settings of a binding for the calls of its instance.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct CallsView {
+    /// Treatment of a packet when the instance's call fails; `null` without an instance.
+    pub on_fault: Option<&'static str>,
+    /// Time limit of the instance's call, in microseconds; `null` without an instance.
+    pub budget: Option<u64>,
+    /// Time limit of the instance's call per packet, in microseconds: a call with N packets may take N times
+    /// as long, but at most `budget`. `null` without such a limit.
+    pub packet_budget: Option<u64>,
+    /// Principal that pays for the instance's calls; `null` if the workers call the instance at once.
+    pub principal: Option<String>,
+    /// Weight of the queue of its own in which packets wait before the instance; `null` without such a queue.
+    pub queue_weight: Option<u16>,
 }
 
 /// Gate with its filter table and bindings.

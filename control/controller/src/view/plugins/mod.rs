@@ -7,8 +7,8 @@ mod maps;
 mod upgrade;
 
 pub use gates::{
-    AmbiguousView, BindingView, CandidateView, GateCheckView, GateExplanationView, GateLinksView, GateView,
-    NamedFilterView, ShadowedView,
+    AmbiguousView, BindingView, CallsView, CandidateView, GateCheckView, GateExplanationView, GateLinksView,
+    GateView, NamedFilterView, ShadowedView,
 };
 pub use host_companion::{HostCompanionView, MessagesView};
 pub use instances::{HeldView, InstanceView, ReleaseView};

@@ -6,7 +6,7 @@ use std::net::IpAddr;
 use millrace_classify::Candidate;
 use millrace_forward::IcmpError;
 use millrace_packet::{DropReason, Packet};
-use millrace_plugin::{BindingId, Direction};
+use millrace_plugin::{BindingId, Direction, ProcessorWait};
 use millrace_units::{GateId, Instant, PortId, QueueId};
 use millrace_wire::MacAddr;
 
@@ -236,6 +236,8 @@ pub enum Waits {
     Neighbour(PortId, IpAddr),
     /// An instance keeps the packet.
     Instance,
+    /// The packet waits for the processor.
+    Processor(ProcessorWait),
 }
 
 /// End of a packet's journey.

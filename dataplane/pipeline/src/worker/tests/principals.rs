@@ -1,5 +1,7 @@
 //! Principals at a worker: packets wait for the CPU scheduler, keep their order, and none is lost.
 
+mod stage_queues;
+
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::sync::{Arc, Mutex};

@@ -19,6 +19,7 @@ use millrace_plugin_abi::{Message, Progress, Verdict};
 use millrace_units::{Instant, PrincipalId};
 
 use crate::CallLimits;
+use crate::execution::bindings::Binding;
 use crate::execution::instances::Instances;
 use crate::execution::waiting::{Answer, Errand, Place, Ticket, WaitingRoom};
 use crate::flow_state::FlowStateBlocks;
@@ -50,6 +51,10 @@ pub(crate) struct Calls {
     pub is_scheduled: bool,
     /// Principal that has the processor; `None` during the core work of the worker.
     pub running: Option<PrincipalId>,
+    /// Stage whose packets have left its queue and run now.
+    pub turn: Option<Place>,
+    /// Stages at which earlier packets of the running flow wait, by their order.
+    pub occupied: Vec<u32>,
     /// Flow states.
     pub states: FlowStateBlocks,
     /// Existing ports, to which verdicts may send packets.
@@ -69,6 +74,8 @@ impl Default for Calls {
             waiting: WaitingRoom::default(),
             is_scheduled: false,
             running: None,
+            turn: None,
+            occupied: Vec::new(),
             states: FlowStateBlocks::default(),
             ports: Ports::default(),
             errands: CallLimits::OF_ERRANDS,
@@ -79,11 +86,17 @@ impl Default for Calls {
 }
 
 impl Calls {
-    /// Returns a ticket for packets at `place` if they wait until the CPU scheduler gives the processor to
-    /// `payer`.
+    /// Returns a ticket for packets at `place` if they wait until the CPU scheduler gives the processor to the
+    /// payer of the stage's binding, or until it is the turn of the stage's queue.
     #[inline]
-    pub fn defer(&mut self, payer: Option<PrincipalId>, place: Place) -> Option<Ticket> {
-        let payer = payer.filter(|_| self.is_scheduled && self.running != payer)?;
+    pub fn defer(&mut self, binding: &Binding, place: Place) -> Option<Ticket> {
+        let payer = binding.call_limits.principal.filter(|_| self.is_scheduled)?;
+        if self.running == Some(payer) {
+            let queues = binding.call_limits.queue.is_some() || self.occupied.contains(&binding.order);
+            if !queues || self.turn == Some(place) {
+                return None;
+            }
+        }
         Some(self.waiting.defer(payer, place))
     }
 

@@ -48,7 +48,7 @@ impl<T: BindingTable> WorkerPlugins<T> {
             }
             let Some(binding) = bindings.get_mut(stage.binding) else { continue };
             let place = Place { stage: number, ..from };
-            if let Some(ticket) = calls.defer(binding.call_limits.principal, place) {
+            if let Some(ticket) = calls.defer(binding, place) {
                 group.take_all(Taken::Keep(ticket));
                 return None;
             }

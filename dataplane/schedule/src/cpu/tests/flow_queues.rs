@@ -6,11 +6,11 @@ use millrace_units::{Cycles, Instant, PrincipalId};
 use proptest::prelude::*;
 
 use crate::FlowNumber;
-use crate::cpu::{CpuDrop, CpuQueueLimits, CpuQueues};
+use crate::cpu::{CpuDrop, CpuQueueLimits, CpuQueues, CpuStage};
 
 const LIMITS: CpuQueueLimits = CpuQueueLimits { packets: 100, bytes: 100_000, flows: 4 };
 
-fn queues() -> CpuQueues<(u32, u32, u32)> {
+fn queues<T>() -> CpuQueues<T> {
     CpuQueues::new(LIMITS, Cycles(1000), 7)
 }
 
@@ -21,7 +21,9 @@ fn flows_of_a_principal_share_its_time_by_cycles() {
     queues.set(principal, 100_000);
     for number in 0..20 {
         for flow in [1, 2] {
-            queues.push(principal, FlowNumber(flow), ((flow, number, 0), 100), Instant::ZERO).unwrap();
+            queues
+                .push(principal, (FlowNumber(flow), CpuStage::ONLY), ((flow, number, 0), 100), Instant::ZERO)
+                .unwrap();
         }
     }
     let mut used = BTreeMap::new();
@@ -46,7 +48,10 @@ fn threshold_memory_and_unknown_principal_are_told_apart() {
     let mut queues = queues();
     let (first, second) = (PrincipalId(0), PrincipalId(1));
     let push = |queues: &mut CpuQueues<_>, principal, length| {
-        queues.push(principal, FlowNumber(1), ((0, 0, 0), length), Instant::ZERO).err().map(|(_, why)| why)
+        queues
+            .push(principal, (FlowNumber(1), CpuStage::ONLY), ((0, 0, 0), length), Instant::ZERO)
+            .err()
+            .map(|(_, why)| why)
     };
     assert_eq!(push(&mut queues, first, 100), Some(CpuDrop::Principal));
     queues.set(first, 250);
@@ -57,34 +62,38 @@ fn threshold_memory_and_unknown_principal_are_told_apart() {
     assert_eq!(push(&mut queues, second, 60_000), Some(CpuDrop::Memory));
     assert_eq!((queues.load(first), queues.load(second)), ((1, 200, 1), (1, 60_000, 1)));
     let mut drained = 0;
-    queues.remove(first, |_| drained += 1);
+    queues.remove(first, |_, _| drained += 1);
     assert_eq!((drained, queues.len(), push(&mut queues, first, 1)), (1, 1, Some(CpuDrop::Principal)));
 }
 
 proptest! {
-    /// Each flow keeps its order and no packet is lost, with more flows than queues and colliding numbers.
+    /// Each flow keeps its order at each stage and no packet is lost, with more flows and stages than queues,
+    /// and with colliding numbers.
     #[test]
     fn flows_keep_their_order_and_no_packet_is_lost(
-        steps in prop::collection::vec((0_u32..3, 0_u32..7, 0_u8..4, 1_u64..3000), 1..400),
+        steps in prop::collection::vec((0_u32..3, (0_u32..7, 0_u32..3), 0_u8..4, 1_u64..3000), 1..400),
     ) {
         let mut queues = queues();
         for principal in 0..3 {
             queues.set(PrincipalId(principal), 5000);
         }
-        let mut twin: BTreeMap<(u32, u32), VecDeque<u32>> = BTreeMap::new();
-        for (number, (principal, flow, step, cycles)) in (0..).zip(steps) {
+        let mut twin: BTreeMap<(u32, (u32, u32)), VecDeque<u32>> = BTreeMap::new();
+        for (number, (principal, (flow, order), step, cycles)) in (0..).zip(steps) {
             let id = PrincipalId(principal);
             if step < 3 {
-                let item = ((principal, flow, number), 64);
-                if queues.push(id, FlowNumber(flow), item, Instant::ZERO).is_ok() {
-                    twin.entry((principal, flow)).or_default().push_back(number);
+                let item = ((principal, (flow, order), number), 64);
+                let stage = CpuStage { order, weight: 1 + (number % 5) as u16 };
+                if queues.push(id, (FlowNumber(flow), stage), item, Instant::ZERO).is_ok() {
+                    twin.entry((principal, (flow, order))).or_default().push_back(number);
                 }
             } else {
                 let (mut most, mut taken) = (5, Vec::new());
+                let first = queues.first(id).copied();
                 queues.take(id, |_| { most -= 1; most >= 0 }, |item| taken.push(item));
                 queues.charge(id, Cycles(cycles));
                 let waits = twin.iter().any(|((owner, _), packets)| *owner == principal && !packets.is_empty());
                 prop_assert_eq!(taken.is_empty(), !waits);
+                prop_assert_eq!(taken.first().copied(), first);
                 for (owner, flow, number) in taken {
                     prop_assert_eq!(owner, principal);
                     prop_assert_eq!(twin.get_mut(&(owner, flow)).and_then(VecDeque::pop_front), Some(number));
@@ -95,6 +104,13 @@ proptest! {
             let backlog = twin.iter().any(|((owner, _), packets)| *owner == principal && !packets.is_empty());
             prop_assert_eq!(queues.is_backlogged(id), backlog);
         }
+        for principal in 0..3 {
+            queues.remove(PrincipalId(principal), |order, (owner, flow, number)| {
+                assert_eq!(order, flow.1);
+                assert_eq!(twin.get_mut(&(owner, flow)).and_then(VecDeque::pop_front), Some(number));
+            });
+        }
+        prop_assert!(queues.is_empty() && twin.values().all(VecDeque::is_empty));
     }
 }
 
@@ -112,7 +128,14 @@ fn debt_of_a_flow_survives_its_empty_queue() {
                 let count = if flow == 0 { 1 } else { 20 };
                 waits[flow as usize] = count;
                 for _ in 0..count {
-                    queues.push(principal, FlowNumber(flow), ((flow, 0, 0), 100), Instant::ZERO).unwrap();
+                    queues
+                        .push(
+                            principal,
+                            (FlowNumber(flow), CpuStage::ONLY),
+                            ((flow, 0, 0), 100),
+                            Instant::ZERO,
+                        )
+                        .unwrap();
                 }
             }
         }
@@ -140,7 +163,9 @@ fn endless_slice_ends_the_turn_in_bounded_time() {
     let principal = PrincipalId(0);
     queues.set(principal, 100_000);
     for flow in [1, 1, 2, 2] {
-        queues.push(principal, FlowNumber(flow), ((flow, 0, 0), 100), Instant::ZERO).unwrap();
+        queues
+            .push(principal, (FlowNumber(flow), CpuStage::ONLY), ((flow, 0, 0), 100), Instant::ZERO)
+            .unwrap();
     }
     for _ in 0..2 {
         queues.charge(principal, Cycles(u64::MAX));

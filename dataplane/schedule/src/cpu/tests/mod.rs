@@ -8,6 +8,7 @@ mod fluid;
 mod limits;
 mod scale;
 mod settings;
+mod stage_queues;
 
 use std::time::Duration;
 

@@ -1,0 +1,185 @@
+//! Third level of the CPU scheduler: stages of a flow's path that have queues of their own.
+//!
+//! The stages of a flow with waiting packets take turns by weighted deficit round robin in cycles: a stage
+//! keeps its turn until it has used a quantum times its weight, and a stage that used more waits until later
+//! turns have paid for the excess. A stage that is alone owes nothing. The flow's principal and the turns of
+//! the flow itself don't change.
+
+use super::flow_queues::MOST_DEBT;
+use crate::arena::{List, Load, NONE};
+use crate::slots::Slots;
+
+/// Stage of a flow's path at which packets wait.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct CpuStage {
+    /// Place of the stage in the order of stages: packets pass lower numbers first.
+    pub order: u32,
+    /// Weight among the stages of the flow, 1 or more.
+    pub weight: u16,
+}
+
+impl CpuStage {
+    /// Stage of flows whose packets wait at one place only.
+    pub const ONLY: Self = Self { order: 0, weight: 1 };
+}
+
+/// Queue of a flow at a stage.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct StageQueue {
+    pub list: List,
+    /// Cycles that the stage may still use in this turn; negative after a slice that was too long.
+    deficit: i64,
+    pub stage: CpuStage,
+}
+
+impl StageQueue {
+    /// Returns an empty queue at the start of its turn.
+    fn new(stage: CpuStage, quantum: i64) -> Self {
+        let mut queue = Self { list: List::EMPTY, deficit: 0, stage };
+        queue.deficit = queue.turn(quantum);
+        queue
+    }
+
+    /// Returns the cycles of a turn.
+    fn turn(&self, quantum: i64) -> i64 {
+        quantum.saturating_mul(self.stage.weight.max(1).into())
+    }
+}
+
+/// Queues of a flow: that of the stage whose turn it is, and a list of the others.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct FlowStages {
+    /// Queue of the stage whose turn it is. After [`StageQueues::charge`], it is empty only if the flow is.
+    pub current: StageQueue,
+    first: u32,
+    last: u32,
+}
+
+impl FlowStages {
+    /// Returns the queues of a flow without packets, whose next packet waits at `stage`.
+    pub fn new(stage: CpuStage, quantum: i64) -> Self {
+        Self { current: StageQueue::new(stage, quantum), first: NONE, last: NONE }
+    }
+
+    fn is_alone(&self) -> bool {
+        self.first == NONE
+    }
+}
+
+/// Queue of a stage whose turn comes later.
+#[derive(Clone, Copy, Debug)]
+struct Later {
+    queue: StageQueue,
+    /// Next queue of the flow in the order of turns.
+    next: u32,
+}
+
+/// Memory for the queues of all flows, except those of the stages whose turn it is.
+#[derive(Debug)]
+pub(super) struct StageQueues {
+    later: Slots<Later>,
+    most: u32,
+}
+
+impl StageQueues {
+    /// Reserves memory for `most` queues.
+    pub fn new(most: u32) -> Self {
+        Self { later: Slots::with_capacity(most as usize), most }
+    }
+
+    /// Returns the load of a flow's queue at a stage.
+    #[inline]
+    pub fn load(&self, flow: &FlowStages, stage: CpuStage) -> Load {
+        if flow.current.stage.order == stage.order {
+            return flow.current.list.load;
+        }
+        self.find(flow, stage).map_or(List::EMPTY.load, |place| self.later[place].queue.list.load)
+    }
+
+    /// Returns the list for the next packet of a flow at a stage; `None` if it needs a queue and no memory is
+    /// left. The latest weight of a stage counts from its next turn on.
+    #[inline]
+    pub fn list<'a>(
+        &'a mut self,
+        flow: &'a mut FlowStages,
+        stage: CpuStage,
+        quantum: i64,
+    ) -> Option<&'a mut List> {
+        if flow.current.stage.order == stage.order {
+            flow.current.stage = stage;
+            return Some(&mut flow.current.list);
+        }
+        if flow.is_alone() && flow.current.list.is_empty() {
+            flow.current = StageQueue::new(stage, quantum);
+            return Some(&mut flow.current.list);
+        }
+        let place = match self.find(flow, stage) {
+            Some(place) => place,
+            None if self.later.in_use() >= self.most => return None,
+            None => self.append(flow, StageQueue::new(stage, quantum)),
+        };
+        let queue = &mut self.later[place].queue;
+        queue.stage = stage;
+        Some(&mut queue.list)
+    }
+
+    /// Charges cycles to the stage whose turn it is, and ends its turn if it has used it up or has no more
+    /// packets.
+    pub fn charge(&mut self, flow: &mut FlowStages, cycles: u64, quantum: i64) {
+        let most_debt = quantum.saturating_mul(MOST_DEBT);
+        flow.current.deficit = flow.current.deficit.saturating_sub_unsigned(cycles).max(-most_debt);
+        while !flow.is_alone() {
+            let turn = flow.current.turn(quantum);
+            match (flow.current.deficit > 0, flow.current.list.is_empty()) {
+                (true, false) => return,
+                (true, true) => flow.current = self.detach_first(flow),
+                (false, _) => {
+                    flow.current.deficit = flow.current.deficit.saturating_add(turn);
+                    let next = self.detach_first(flow);
+                    let ended = std::mem::replace(&mut flow.current, next);
+                    self.append(flow, ended);
+                }
+            }
+        }
+        if flow.current.deficit <= 0 {
+            let turn = flow.current.turn(quantum);
+            flow.current.deficit = turn.saturating_add(flow.current.deficit % turn);
+        }
+    }
+
+    /// Returns the stages at which packets of a flow wait, by their order.
+    #[inline]
+    pub fn occupied(&self, flow: &FlowStages) -> impl Iterator<Item = u32> {
+        let queues = self.places(flow).map(|(_, later)| later.queue).chain([flow.current]);
+        queues.filter(|queue| !queue.list.is_empty()).map(|queue| queue.stage.order)
+    }
+
+    fn find(&self, flow: &FlowStages, stage: CpuStage) -> Option<u32> {
+        self.places(flow).find(|(_, later)| later.queue.stage.order == stage.order).map(|(place, _)| place)
+    }
+
+    fn places(&self, flow: &FlowStages) -> impl Iterator<Item = (u32, &Later)> {
+        let at = |place: u32| Some((place, self.later.find(place)?));
+        std::iter::successors(at(flow.first), move |(_, later)| at(later.next))
+    }
+
+    fn append(&mut self, flow: &mut FlowStages, queue: StageQueue) -> u32 {
+        let place = self.later.insert(Later { queue, next: NONE });
+        match std::mem::replace(&mut flow.last, place) {
+            NONE => flow.first = place,
+            last => self.later[last].next = place,
+        }
+        place
+    }
+
+    /// Takes the queue whose turn is next out of the list. There must be one.
+    fn detach_first(&mut self, flow: &mut FlowStages) -> StageQueue {
+        let Later { queue, next } = self.later[flow.first];
+        self.later.release(flow.first);
+        flow.first = next;
+        if next == NONE {
+            flow.last = NONE;
+        }
+        queue
+    }
+}
