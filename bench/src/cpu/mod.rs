@@ -8,8 +8,9 @@
 //! | `isolation` | loss and delay of a plain flow beside a slow plugin |
 //! | `control` | time of control operations beside 100 busy principals |
 //! | `gaps` | jitter of a plain flow beside long invocations (Srishti, 2001, table 1) |
+//! | `third-level` | shares of the queued stages of a flow, and the longest run of its path |
 //!
-//! The last three cases drive a worker with ports in memory under the real clock, in this thread. Other work
+//! The last four cases drive a worker with ports in memory under the real clock, in this thread. Other work
 //! on its processor delays the thread, and the running principal pays for that time. So use an otherwise idle
 //! machine. As root, the benchmark raises the priority of its session.
 
@@ -21,6 +22,7 @@ mod gaps;
 mod isolation;
 mod plain;
 mod shares;
+mod third_level;
 mod wire;
 
 use std::time::{Duration, Instant as Clock};
@@ -47,6 +49,7 @@ const CASES: [(&str, Case); 6] = [
     ("isolation", isolation::run),
     ("control", control::run),
     ("gaps", gaps::run),
+    ("third-level", third_level::run),
 ];
 /// Name of each kind of scheduler in the configuration.
 const KINDS: [(&str, CpuSchedulerKind); 4] = [

@@ -78,13 +78,26 @@ impl Pipeline {
         filter: &str,
         payer: Option<PrincipalId>,
     ) -> Result<(), BenchError> {
-        let filter: Filter = filter.parse().map_err(failed)?;
-        let compiled = filter.compile(|_| None).map_err(failed)?.into();
         let call = match payer {
             Some(_) => CallLimits::DEFAULT_PAID_CALL,
             None => CallLimits::DEFAULT_CALL,
         };
-        let limits = CallLimits { call, principal: payer, ..CallLimits::default() };
+        self.bind_limited(
+            (name, gate),
+            filter,
+            CallLimits { call, principal: payer, ..CallLimits::default() },
+        )
+    }
+
+    /// Binds an instance to a filter at a gate, with all limits of its calls.
+    pub fn bind_limited(
+        &mut self,
+        (name, gate): (&str, &str),
+        filter: &str,
+        limits: CallLimits,
+    ) -> Result<(), BenchError> {
+        let filter: Filter = filter.parse().map_err(failed)?;
+        let compiled = filter.compile(|_| None).map_err(failed)?.into();
         let (_, bound) =
             self.unit.register_instance(name, gate, filter, compiled, 0, limits).map_err(failed)?;
         let changes = self.tables.publish(vec![bound]);
