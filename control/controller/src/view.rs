@@ -25,7 +25,7 @@ pub use flows::{FlowView, FlowsView, Flushed, LookupView, StepView};
 pub use hardware::{CpuView, HardwarePortView, HardwareView, ProcessorView, SwitchView};
 pub use placement::{OffloadBudgetView, PlacementView, PlacementsView};
 pub use plugins::{
-    AmbiguousView, BindingView, CallsView, CandidateView, EbpfVariantView, GateCheckView,
+    AmbiguousView, BindingView, CallCountsView, CallsView, CandidateView, EbpfVariantView, GateCheckView,
     GateExplanationView, GateLinksView, GateView, HeldView, HostCompanionView, InstanceView, MapEntryView,
     MapShapeView, MapView, MessagesView, NamedFilterView, PluginDetailView, PluginInterfaceView, PluginView,
     ReleaseView, ShadowView, ShadowedView, UpgradeView,

@@ -727,6 +727,8 @@ class InstanceView(TypedDict):
     """Bindings of the instance."""
     counters: dict[str, int]
     """Counters that the plugin defines, by name."""
+    cpu_seconds: float
+    """Processor time of the packets that principals paid for, in seconds."""
     drops: dict[str, Any]
     """Number of packets dropped, by drop reason. The instance defines these reasons by number."""
     faults: dict[str, int]

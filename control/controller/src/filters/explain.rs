@@ -85,6 +85,12 @@ pub(crate) fn explain_gate(
             }
             _ => explained.outcome.to_string(),
         };
+        let wait = bound.filter(|_| wins && beaten.is_none());
+        let wait = wait.and_then(|bound| bound.call_limits.wait(bound.gate));
+        let outcome = match wait {
+            Some(wait) => format!("{outcome}; packets wait {}", model.processor_wait(wait)),
+            None => outcome,
+        };
         views.push(CandidateView {
             id: bound.map_or(0, |bound| bound.number),
             action: bound.map_or_else(String::new, |bound| show::action(&bound.action, model)),

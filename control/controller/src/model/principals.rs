@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use millrace_config::Principal;
-use millrace_plugin::CallLimits;
+use millrace_plugin::{CallLimits, ProcessorWait};
 use millrace_plugin_abi::Runtime;
 use millrace_units::PrincipalId;
 
@@ -84,6 +84,14 @@ impl Model {
     /// Returns the name of the principal that pays for a binding's calls.
     pub fn payer_name(&self, call_limits: &CallLimits) -> Option<String> {
         call_limits.principal.map(|id| self.principal_ids.name(id).to_owned())
+    }
+
+    /// Returns the text of a wait for the processor.
+    pub fn processor_wait(&self, ProcessorWait { payer, queue }: ProcessorWait) -> String {
+        let queue = queue
+            .map(|gate| format!(", in a queue of their own before gate {}", self.plugins.gate_name(gate)));
+        let payer = self.principal_ids.name(payer);
+        format!("for the processor, which principal {payer} pays for{}", queue.unwrap_or_default())
     }
 
     /// Whether a principal pays for bindings.

@@ -112,11 +112,8 @@ impl Names<'_> {
     }
 
     /// Returns the text of a wait for the processor.
-    pub fn processor(&self, ProcessorWait { payer, queue }: ProcessorWait) -> String {
-        let payer = self.model.principal_ids.name(payer);
-        let place =
-            queue.map(|gate| format!(", in the queue before gate {}", self.model.plugins.gate_name(gate)));
-        format!("for the processor, which principal {payer} pays for{}", place.unwrap_or_default())
+    pub fn processor(&self, wait: ProcessorWait) -> String {
+        self.model.processor_wait(wait)
     }
 
     /// Returns the verdict of a packet that is sent.

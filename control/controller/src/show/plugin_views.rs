@@ -10,8 +10,10 @@ use super::{Counts, described};
 use crate::ControlError;
 use crate::model::Model;
 use crate::view::{
-    EbpfVariantView, HostCompanionView, InstanceView, MessagesView, PluginDetailView, PluginView,
+    CallCountsView, EbpfVariantView, HostCompanionView, InstanceView, MessagesView, PluginDetailView,
+    PluginView,
 };
+use crate::workers::tsc;
 
 /// Returns the views of all instances. `stays_up` returns the reason why packets of an instance stay at the
 /// workers, and `companions` holds the reports of host companions.
@@ -35,11 +37,14 @@ pub(crate) fn instances(
             settings: instance.settings.into(),
             number: id.map_or(u16::MAX, |id| id.0),
             health: report.health.name(),
-            faults: report.faults,
             level: id.map_or("worker", |id| if stays_up(id).is_some() { "worker" } else { "offload" }),
             why_worker: id.and_then(stays_up),
-            last_fault: Some(report.last_fault).filter(|text| !text.is_empty()),
-            suspensions: report.suspensions,
+            calls: CallCountsView {
+                faults: report.faults,
+                last_fault: Some(report.last_fault).filter(|text| !text.is_empty()),
+                suspensions: report.suspensions,
+                cpu_seconds: report.used.0 as f64 / tsc::frequency() as f64,
+            },
             drops: report.drops,
             counters: report.counters,
             packets: 0,

@@ -3,6 +3,7 @@
 mod checks;
 mod filters;
 mod lists;
+mod queues;
 mod selections;
 
 use millrace_config::{Config, RouteKind};

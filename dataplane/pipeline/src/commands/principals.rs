@@ -48,7 +48,7 @@ impl PrincipalCommand {
                     Some(waiting) => waiting.scheduler.set(settings, now),
                     none => {
                         *none = Some(Box::new(ForProcessor::new(settings, loads, seed)));
-                        Payers::of(router.gates.plugins_mut()).schedule();
+                        Payers::of(router.gates.plugins_mut()).schedule(crate::tsc::cycles);
                         Ok(())
                     }
                 };

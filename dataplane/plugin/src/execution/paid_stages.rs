@@ -6,7 +6,7 @@ use millrace_units::{Cycles, GateId, PrincipalId};
 use crate::execution::bindings::Binding;
 use crate::execution::waiting::{Place, Ticket};
 use crate::execution::worker_plugins::WorkerPlugins;
-use crate::{BindingTable, GateOrder};
+use crate::{BindingTable, CallLimits, GateOrder};
 
 /// Stage at which packets wait for the processor.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -29,11 +29,10 @@ pub struct ProcessorWait {
     pub queue: Option<GateId>,
 }
 
-impl Binding {
-    /// Returns the wait of packets for the processor before the binding; `None` without a payer.
-    pub fn wait(&self) -> Option<ProcessorWait> {
-        let payer = self.call_limits.principal?;
-        Some(ProcessorWait { payer, queue: self.call_limits.queue.map(|_| self.gate) })
+impl CallLimits {
+    /// Returns the wait of packets for the processor before a binding at `gate`; `None` without a payer.
+    pub fn wait(&self, gate: GateId) -> Option<ProcessorWait> {
+        Some(ProcessorWait { payer: self.principal?, queue: self.queue.map(|_| gate) })
     }
 }
 
@@ -70,7 +69,8 @@ impl<T: BindingTable> WorkerPlugins<T> {
 
     /// Returns the wait of a packet with this ticket; `None` if it doesn't wait for the processor.
     pub fn processor_wait(&self, ticket: Ticket) -> Option<ProcessorWait> {
-        self.binding_at(self.calls.waiting.deferred(ticket)?)?.wait()
+        let binding = self.binding_at(self.calls.waiting.deferred(ticket)?)?;
+        binding.call_limits.wait(binding.gate)
     }
 
     #[inline]

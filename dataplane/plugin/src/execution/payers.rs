@@ -3,7 +3,7 @@
 use millrace_units::{PathId, PrincipalId};
 
 use crate::BindingTable;
-use crate::execution::calls::Calls;
+use crate::execution::calls::{Calls, CycleClock};
 use crate::execution::waiting::{Place, Waiting, WaitingRoom};
 use crate::execution::worker_plugins::WorkerPlugins;
 use crate::path::Stage;
@@ -29,8 +29,10 @@ impl<'a> Payers<'a> {
     }
 
     /// From now on, a CPU scheduler divides the processor. Before, the worker calls each instance at once.
-    pub fn schedule(&mut self) {
+    /// `clock` measures the processor time of the instances that principals pay for.
+    pub fn schedule(&mut self, clock: CycleClock) {
         self.calls.is_scheduled = true;
+        self.calls.meter.clock = Some(clock);
     }
 
     /// Sets the principal that has the processor; `None` for the core work of the worker. Packets at a stage
@@ -48,12 +50,14 @@ impl<'a> Payers<'a> {
         self.calls.turn = stage;
         self.calls.occupied.clear();
         self.calls.occupied.extend(occupied);
+        self.calls.meter.start();
     }
 
     /// Notes that no packets from queues run any more.
     #[inline]
     pub fn end_turn(&mut self) {
         self.calls.turn = None;
+        self.calls.meter.stop();
         self.calls.occupied.clear();
     }
 

@@ -218,8 +218,9 @@ impl<T: BindingTable> WorkerPlugins<T> {
         Some(match binding.step? {
             Step::Instance(key) => {
                 let health = self.calls.instances.get(key)?.record.health.at(now);
-                let wait = if self.calls.is_scheduled { binding.wait() } else { None };
-                BindingTreatment::Instance { health, on_fault: binding.call_limits.on_fault, wait }
+                let limits = binding.call_limits;
+                let wait = limits.wait(binding.gate).filter(|_| self.calls.is_scheduled);
+                BindingTreatment::Instance { health, on_fault: limits.on_fault, wait }
             }
             Step::Refuse(refusal) => BindingTreatment::Refuse(refusal),
             Step::Queue(queue) => BindingTreatment::Queue(queue),

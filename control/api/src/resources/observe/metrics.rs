@@ -264,9 +264,10 @@ fn of_instances(instances: &[InstanceView]) -> Vec<Family> {
     let bytes = sum(|one| one.bindings.iter().map(|binding| binding.bytes).sum());
     let drops = sum(|one| one.drops.values().sum());
     let well = sum(|one| (one.health == "well").into());
-    let suspensions = sum(|one| one.suspensions);
+    let suspensions = sum(|one| one.calls.suspensions);
+    let used = instances.iter().map(|one| (labels(one), one.calls.cpu_seconds)).collect();
     let faults = instances.iter().flat_map(|one| {
-        one.faults.iter().map(move |(kind, &faults)| {
+        one.calls.faults.iter().map(move |(kind, &faults)| {
             let mut labels = labels(one);
             labels.push(("kind", (*kind).to_owned()));
             (labels, count(faults))
@@ -293,6 +294,11 @@ fn of_instances(instances: &[InstanceView]) -> Vec<Family> {
             "instance_suspensions",
             "Suspensions of an instance at the end of its time slice",
             suspensions,
+        ),
+        counter(
+            "instance_cpu_seconds",
+            "Processor time of an instance's packets that principals paid for",
+            used,
         ),
         gauge("instance_healthy", "1 if an instance is healthy, 0 during a pause or quarantine", well),
     ]

@@ -21,12 +21,9 @@ pub struct InstanceView {
     pub settings: Value,
     /// Health of the instance: `well`, `pausing` after a fault, or `quarantined` after repeated faults.
     pub health: &'static str,
-    /// Number of faults, by kind.
-    pub faults: BTreeMap<&'static str, u64>,
-    /// Text of the last fault.
-    pub last_fault: Option<String>,
-    /// Number of times that a call was suspended at the end of its slice.
-    pub suspensions: u64,
+    /// Faults and processor time of the instance's calls.
+    #[serde(flatten)]
+    pub calls: CallCountsView,
     /// Number of packets dropped, by drop reason. The instance defines these reasons by number.
     pub drops: BTreeMap<u8, u64>,
     /// Counters that the plugin defines, by name.
@@ -44,6 +41,19 @@ pub struct InstanceView {
     pub packet_rate: f64,
     /// Bindings of the instance.
     pub bindings: Vec<BindingView>,
+}
+
+/// Faults and processor time of an instance's calls.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct CallCountsView {
+    /// Number of faults, by kind.
+    pub faults: BTreeMap<&'static str, u64>,
+    /// Text of the last fault.
+    pub last_fault: Option<String>,
+    /// Number of times that a call was suspended at the end of its slice.
+    pub suspensions: u64,
+    /// Processor time of the packets that principals paid for, in seconds.
+    pub cpu_seconds: f64,
 }
 
 /// Quarantine entry for the next start. A call of the instance ended the router, or the instance was freed in

@@ -7,6 +7,7 @@ mod decision;
 )]
 mod group;
 mod hot_swap;
+mod meter;
 mod resume;
 #[expect(
     clippy::indexing_slicing,
@@ -27,6 +28,8 @@ use crate::slab::Key;
 
 use decision::Ports;
 pub use group::{Group, Stop, Watch};
+pub use meter::CycleClock;
+pub(crate) use meter::Meter;
 pub(crate) use resume::Resumption;
 pub(crate) use visit::Visit;
 
@@ -55,6 +58,8 @@ pub(crate) struct Calls {
     pub turn: Option<Place>,
     /// Stages at which earlier packets of the running flow wait, by their order.
     pub occupied: Vec<u32>,
+    /// Meter of the instances' processor time.
+    pub meter: Meter,
     /// Flow states.
     pub states: FlowStateBlocks,
     /// Existing ports, to which verdicts may send packets.
@@ -76,6 +81,7 @@ impl Default for Calls {
             running: None,
             turn: None,
             occupied: Vec::new(),
+            meter: Meter::default(),
             states: FlowStateBlocks::default(),
             ports: Ports::default(),
             errands: CallLimits::OF_ERRANDS,

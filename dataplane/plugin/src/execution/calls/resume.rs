@@ -139,7 +139,7 @@ impl<T: BindingTable> Resumption<'_, T> {
     /// Resumes a call with packets. Returns whether the call has ended.
     fn resume_packets(&mut self, place: Place, backlog: &mut Backlog) -> bool {
         let Backlog { instance, call, behind, .. } = backlog;
-        let Calls { instances, states, verdicts, .. } = &mut *self.calls;
+        let Calls { instances, states, verdicts, meter, .. } = &mut *self.calls;
         let Some((hosted, news)) = instances.get_mut(*instance) else {
             release(call, place, self.released);
             return true;
@@ -154,6 +154,7 @@ impl<T: BindingTable> Resumption<'_, T> {
         };
         let known = Known { queues: self.queues, waiting: behind.load() };
         let outcome = slice(hosted, call, verdicts, (states, part, known), &limits, self.now, news);
+        meter.charge(&mut hosted.counts.cycles);
         if outcome == Outcome::Suspended {
             return false;
         }

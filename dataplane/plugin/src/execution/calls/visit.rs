@@ -44,7 +44,9 @@ impl Calls {
             return false;
         }
         let what = (part, place.position);
-        match call(hosted, what, &mut self.states, group, now, news) {
+        let outcome = call(hosted, what, &mut self.states, group, now, news);
+        self.meter.charge(&mut hosted.counts.cycles);
+        match outcome {
             Outcome::Untouched => return true,
             Outcome::Suspended => {
                 group.take_all(Taken::Keep(self.waiting.suspend(

@@ -4,6 +4,8 @@ use std::collections::BTreeMap;
 
 use millrace_plugin_abi::{Fault, Instance, Verdict};
 
+use millrace_units::Cycles;
+
 use crate::execution::health::Health;
 
 /// Number of messages between an instance and its host companion.
@@ -30,6 +32,8 @@ pub(crate) struct Counts {
     last_fault: String,
     /// Number of slices whose end suspended a call.
     pub suspensions: u64,
+    /// Processor time of the packets that principals paid for, in cycles.
+    pub cycles: u64,
     /// Number of packets that the instance dropped, indexed by the plugin's own drop reason.
     drops: Box<[u64; REASONS]>,
     /// For each counter, the difference between the value that users see and the instance's own value. It
@@ -45,6 +49,7 @@ impl Default for Counts {
             faults: BTreeMap::new(),
             last_fault: String::new(),
             suspensions: 0,
+            cycles: 0,
             drops: Box::new([0; REASONS]),
             offsets: BTreeMap::new(),
             messages: MessageCounts::default(),
@@ -103,6 +108,7 @@ impl Counts {
             faults: self.faults.clone(),
             last_fault: self.last_fault.clone(),
             suspensions: self.suspensions,
+            used: Cycles(self.cycles),
             drops: drops.collect(),
             counters: self.counters(instance),
             messages: self.messages,
@@ -121,6 +127,8 @@ pub struct InstanceReport {
     pub last_fault: String,
     /// Number of slices whose end suspended a call.
     pub suspensions: u64,
+    /// Processor time of the packets that principals paid for.
+    pub used: Cycles,
     /// Number of packets that the instance dropped, by the plugin's own drop reason.
     pub drops: BTreeMap<u8, u64>,
     /// Counters that the plugin declares, by name.
@@ -140,6 +148,7 @@ impl InstanceReport {
             self.last_fault = other.last_fault;
         }
         self.suspensions += other.suspensions;
+        self.used = self.used + other.used;
         self.messages.heard += other.messages.heard;
         self.messages.lost += other.messages.lost;
         self.messages.sent += other.messages.sent;

@@ -131,6 +131,9 @@ fn queued_stages_divide_the_time_of_their_flow_by_weight() {
         let ratio = used(0) as f64 / used(1) as f64;
         assert!((2.97..3.03).contains(&ratio), "{ratio} with {suspensions} suspensions of each call");
         world.drain();
+        let reports = Snapshot::counters_of(&world.worker.router, world.now).instances;
+        let accounts: Vec<u64> = reports.iter().map(|(_, report)| report.used.0).collect();
+        assert_eq!(accounts, [used(0), used(1)]);
     }
 }
 
