@@ -9,11 +9,14 @@
 //! - [`Privileges`] are for threads of a privileged process that serve no client. Such a thread keeps few
 //!   capabilities, and gains none by starting programs. It makes no system call that reaches into other
 //!   processes or the kernel.
+//! - [`leave_origin`] and [`limit_process`] are for processes that work for a privileged process: they give up
+//!   files, user, privileges and resources.
 
 mod calls;
 mod error;
 mod look;
 mod privileges;
+mod process;
 mod refused;
 mod thread;
 mod worker_calls;
@@ -23,5 +26,6 @@ pub use calls::Calls;
 pub use error::ConfineError;
 pub use look::{Confinement, look};
 pub use privileges::Privileges;
+pub use process::{NOBODY, leave_origin, limit_process};
 pub use thread::confine_thread;
 pub use writable::write_no_files;
