@@ -13,6 +13,7 @@ use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::eventfd::{EfdFlags, EventFd};
 
+use crate::groups::{ProcessGroup, ProcessGroups};
 use crate::process::{ChildCommand, Process};
 
 /// Instance of a plugin that needs a process.
@@ -21,13 +22,16 @@ struct Kept {
     seat: Arc<Seat>,
     plugin: ProcessPlugin,
     process: Option<Process>,
+    groups: ProcessGroups,
+    /// Group that the process has joined.
+    joined: Option<Arc<ProcessGroup>>,
 }
 
 /// State that the keeper shares with other threads.
 #[derive(Debug)]
 struct Inbox {
     new: Mutex<Vec<Kept>>,
-    wake: EventFd,
+    wake: Arc<EventFd>,
 }
 
 impl Inbox {
@@ -39,7 +43,10 @@ impl Inbox {
 
 /// Handle on the thread that keeps the plugin processes. Clones share the thread.
 #[derive(Clone, Debug)]
-pub struct ProcessKeeper(Arc<Inbox>);
+pub struct ProcessKeeper {
+    inbox: Arc<Inbox>,
+    groups: ProcessGroups,
+}
 
 impl ProcessKeeper {
     /// Starts the keeper of a router, unless it has started. The caller needs the privileges of
@@ -63,22 +70,29 @@ impl ProcessKeeper {
     pub fn start(command: ChildCommand) -> Result<Self, ConfineError> {
         const STEP: &str = "start the keeper of plugin processes";
         let flags = EfdFlags::EFD_CLOEXEC | EfdFlags::EFD_NONBLOCK;
-        let wake = EventFd::from_flags(flags).map_err(ConfineError::of(STEP))?;
+        let wake = Arc::new(EventFd::from_flags(flags).map_err(ConfineError::of(STEP))?);
         let inbox = Arc::new(Inbox { new: Mutex::default(), wake });
         let (own, thread) = (inbox.clone(), std::thread::Builder::new().name("processes".to_owned()));
         let begin = || thread.spawn(move || keep(&own, &command));
         Privileges::Namespaces.apart(begin)?.map_err(ConfineError::of(STEP))?;
-        Ok(Self(inbox))
+        Ok(Self { inbox, groups: ProcessGroups::default() })
+    }
+
+    /// Returns a handle whose processes belong to `groups`.
+    #[must_use]
+    pub fn in_groups(&self, groups: &ProcessGroups) -> Self {
+        groups.wake_by(&self.inbox.wake);
+        Self { inbox: self.inbox.clone(), groups: groups.clone() }
     }
 }
 
 impl Keeper for ProcessKeeper {
     fn seat(&self, plugin: &ProcessPlugin) -> Result<Arc<Seat>, String> {
-        let inbox = self.0.clone();
+        let (inbox, groups) = (self.inbox.clone(), self.groups.clone());
         let seat = Arc::new(Seat::new(move || inbox.wake()));
-        let kept = Kept { seat: seat.clone(), plugin: plugin.clone(), process: None };
-        self.0.new.lock().unwrap_or_else(PoisonError::into_inner).push(kept);
-        self.0.wake();
+        let kept = Kept { seat: seat.clone(), plugin: plugin.clone(), process: None, groups, joined: None };
+        self.inbox.new.lock().unwrap_or_else(PoisonError::into_inner).push(kept);
+        self.inbox.wake();
         Ok(seat)
     }
 }
@@ -104,6 +118,7 @@ fn keep(inbox: &Inbox, command: &ChildCommand) {
             }
             None => true,
         });
+        all.iter_mut().for_each(Kept::follow_groups);
         let new = std::mem::take(&mut *inbox.new.lock().unwrap_or_else(PoisonError::into_inner));
         all.extend(new.into_iter().map(|mut kept| {
             start(&mut kept);
@@ -155,10 +170,18 @@ impl Kept {
         let number = self.seat.begin_start();
         let started = Process::start(command, &self.plugin, number, user);
         let started = started.map(|(process, link)| {
-            self.process = Some(process);
+            (self.process, self.joined) = (Some(process), None);
+            self.follow_groups();
             link
         });
         self.seat.give(number, started.map_err(|error| format!("can't start its process: {error}")));
+    }
+
+    /// Moves the process to the control group to which it belongs now.
+    fn follow_groups(&mut self) {
+        if let Some(process) = &self.process {
+            self.groups.follow(&self.plugin.manifest().name, process.id(), &mut self.joined);
+        }
     }
 
     /// Reads the errors of the process. If it has ended, reports that. Returns whether another one must start:

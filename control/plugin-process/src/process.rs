@@ -67,6 +67,11 @@ impl Process {
         Ok((Self { number, child, stderr, said: Vec::new(), tie: link.tie() }, link))
     }
 
+    /// Returns the process id. The process may have ended, but the kernel doesn't reuse the id yet.
+    pub fn id(&self) -> u32 {
+        self.child.id()
+    }
+
     /// Returns the file that is readable when the process writes an error or ends. `None` if the process has
     /// written enough; the end is noticed nevertheless.
     pub fn file(&self) -> Option<BorrowedFd<'_>> {

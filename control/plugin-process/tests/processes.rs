@@ -10,7 +10,7 @@ use std::time::{Duration, Instant as Clock};
 use millrace_packet::{FlowKey, Packet, Pool};
 use millrace_plugin::process::ProcessPlugin;
 use millrace_plugin_abi::{Fault, Instance, Instant, Message, Packets, Plugin, Progress, Verdict};
-use millrace_plugin_process::{ChildCommand, ProcessKeeper};
+use millrace_plugin_process::{ChildCommand, ProcessGroup, ProcessGroups, ProcessKeeper};
 use millrace_units::PortId;
 use serde_json::{Map, Value, json};
 
@@ -57,6 +57,10 @@ int32_t millrace_control(const char *name, size_t name_bytes, const uint8_t *arg
 "##;
 
 fn plugin() -> Option<ProcessPlugin> {
+    plugin_in(&ProcessGroups::default())
+}
+
+fn plugin_in(groups: &ProcessGroups) -> Option<ProcessPlugin> {
     static NEXT: AtomicU32 = AtomicU32::new(0);
     let number = NEXT.fetch_add(1, Ordering::Relaxed);
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR"));
@@ -75,7 +79,8 @@ fn plugin() -> Option<ProcessPlugin> {
     std::fs::remove_file(built).unwrap();
     let child =
         ChildCommand { program: env!("CARGO_BIN_EXE_plugin-process-child").into(), arguments: Vec::new() };
-    Some(ProcessPlugin::new(&bytes, Arc::new(ProcessKeeper::start(child).unwrap())).unwrap())
+    let keeper = ProcessKeeper::start(child).unwrap().in_groups(groups);
+    Some(ProcessPlugin::new(&bytes, Arc::new(keeper)).unwrap())
 }
 
 /// Instance with a call of one packet.
@@ -195,4 +200,65 @@ fn processes_end_with_their_instances() {
         assert!(begun.elapsed() < PATIENCE);
         std::thread::sleep(Duration::from_millis(1));
     }
+}
+
+/// File that stands for the kernel's file of a control group, and the id that was written last.
+struct GroupFile(PathBuf);
+
+impl GroupFile {
+    fn new(name: &str) -> Self {
+        let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("{name}-{}", std::process::id()));
+        std::fs::write(&path, "").unwrap();
+        Self(path)
+    }
+
+    /// Waits until the file has the id of a process other than `before`, and empties the file.
+    fn joined(&self, before: Option<&str>) -> String {
+        let begun = Clock::now();
+        loop {
+            let id = std::fs::read_to_string(&self.0).unwrap();
+            if !id.is_empty() && before != Some(&*id) {
+                assert!(Path::new("/proc").join(&id).exists(), "{id}");
+                std::fs::write(&self.0, "").unwrap();
+                return id;
+            }
+            assert!(begun.elapsed() < PATIENCE, "no process has joined {}", self.0.display());
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    }
+}
+
+impl Drop for GroupFile {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_file(&self.0);
+    }
+}
+
+#[test]
+fn process_joins_the_group_of_its_plugin_and_moves_with_it() {
+    let groups = ProcessGroups::default();
+    let Some(plugin) = plugin_in(&groups) else { return };
+    let [one, other, home] = ["one", "other", "home"].map(GroupFile::new);
+    let group =
+        |file: &GroupFile| Arc::new(ProcessGroup::open(&[file.0.clone()], &[home.0.clone()]).unwrap());
+    let set = |name: &str, group: &Arc<ProcessGroup>| groups.set([(name.to_owned(), group.clone())].into());
+    let (first, second) = (group(&one), group(&other));
+    set("test", &first);
+    let mut bench = Bench::new(&plugin);
+    let id = one.joined(None);
+    assert_eq!(first.obstacle(), None);
+    bench.send(1, PATIENCE);
+    let next = one.joined(Some(&id));
+    set("test", &second);
+    assert_eq!(other.joined(None), next, "a process moves");
+    set("another", &first);
+    assert_eq!(home.joined(None), next, "a process leaves");
+
+    let wrong = ProcessGroup::open(&["/dev/full".into()], &[home.0.clone()]).unwrap();
+    let wrong = Arc::new(wrong);
+    set("test", &wrong);
+    assert_eq!(home.joined(None), next, "a process that can't join stays where it was");
+    let obstacle = wrong.obstacle().unwrap();
+    assert!(obstacle.starts_with(&format!("process {next} of plugin \"test\" can't join")), "{obstacle}");
+    assert!(ProcessGroup::open(&["/nowhere".into()], &[]).is_err());
 }

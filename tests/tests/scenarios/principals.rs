@@ -11,6 +11,8 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::Value;
 
+use crate::plugins::files::{COUNTER, COUNTER_KEYS, build_source_for};
+
 const PORTS: &str = "[router]\non-death = \"kernel\"\n[[port]]\nname = \"r1\"\ndevice = \"r1\"\n[[port]]\n\
                      name = \"r2\"\ndevice = \"r2\"\n";
 const VIDEO: &str = "[[principal]]\nname = \"video\"\ncpu = \"5 %\"\ncpu-limit = \"20 %\"\nmemory = \"20 MiB\"\n\
@@ -274,4 +276,34 @@ fn machine_without_control_groups_refuses_principals_alone() {
     router.ask(&["principal", "add", "flows", "cpu=10%"]);
     assert!(shown(&router, "flows")["obstacle"].as_str().unwrap().contains(obstacle[0]));
     router.try_ask(&["exec", "--principal", "flows", "--", "true"]).assert_refused(1, &obstacle[..1]);
+}
+
+#[test]
+fn plugin_process_is_in_the_group_of_the_principal_that_pays() {
+    let Some(_ground) = Ground::enter(&["nsenter", "cc"]) else { return };
+    if !has_groups() {
+        return;
+    }
+    let line = Line::new();
+    let file = build_source_for(&line, "native", ("counter", "1.0.0"), COUNTER_KEYS, COUNTER);
+    let trust = "[plugins]\nshared-objects = \"allow\"\nunsigned = \"allow\"\n";
+    let (router, _) = start(&line, &format!("{PORTS}{VIDEO}{trust}"));
+    router.ask(&["plugin", "load", &file]);
+    router.ask(&["instance", "create", "counter", "p1"]);
+    let has = |count: u64| {
+        eventually(&format!("{count} processes in the group"), PATIENCE, || {
+            (shown(&router, "video")["usage"]["processes"] == count).then_some(())
+        });
+    };
+    has(0);
+    router.ask(&["bind", "p1", "--gate", "process", "--filter", "dport 9001", "--principal", "video"]);
+    has(1);
+    assert_eq!(shown(&router, "video")["obstacle"], Value::Null);
+    let second = ["bind", "p1", "--gate", "process", "--filter", "dport 9002"];
+    router.ask(&second);
+    has(0);
+    router.ask(&["unbind", "p1", "--gate", "process", "--filter", "dport 9002"]);
+    has(1);
+    router.ask(&["unbind", "p1", "--gate", "process", "--filter", "dport 9001"]);
+    has(0);
 }

@@ -13,7 +13,7 @@ use millrace_plugin::process::ProcessPlugin;
 use millrace_plugin::wasm::{self, LoadedPlugin, MOST_MODULE, WasmPlugin};
 use millrace_plugin::{Manifest, WithCompanion};
 use millrace_plugin_abi::{Plugin, Runtime};
-use millrace_plugin_process::ProcessKeeper;
+use millrace_plugin_process::{ProcessGroups, ProcessKeeper};
 use millrace_repository::{
     Admission, MOST_SIGNATURE, Memory, Origin, Remembered, Repository, Trust, Unsigned, signature_path,
 };
@@ -75,10 +75,10 @@ pub(crate) struct Admitted {
 }
 
 /// Treatment of shared objects that are loaded.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Debug)]
 pub(crate) enum Objects {
-    /// They run in the runtime of their configuration.
-    Run,
+    /// They run in the runtime of their configuration. Their processes belong to these groups.
+    Run(ProcessGroups),
     /// They run in this process, whatever their configuration.
     RunHere,
     /// They don't run, as in a plan. Only the manifest is read.
@@ -89,7 +89,8 @@ impl Admitted {
     /// Returns the policy of a router.
     pub fn of(model: &Model) -> Self {
         let shared_objects = model.fixed.plugins.shared_objects;
-        Self { trust: model.repository.trust(), shared_objects, objects: Objects::Run }
+        let objects = Objects::Run(ProcessGroups::default());
+        Self { trust: model.repository.trust(), shared_objects, objects }
     }
 }
 
@@ -360,13 +361,13 @@ impl PluginFile {
     ) -> Result<Loaded, String> {
         let plugin = match is_object(&self.module) {
             false => Arc::new(LoadedPlugin::new(compile(&self.module)?)?),
-            true => self.load_object(admitted.objects, runtime)?,
+            true => self.load_object(&admitted.objects, runtime)?,
         };
         Ok(Loaded { plugin, origin, companion_origin: None })
     }
 
     /// Loads a shared object for its runtime, or only describes it.
-    fn load_object(&self, objects: Objects, runtime: ObjectRuntime) -> Result<Arc<dyn Plugin>, String> {
+    fn load_object(&self, objects: &Objects, runtime: ObjectRuntime) -> Result<Arc<dyn Plugin>, String> {
         let plugin: Result<Arc<dyn Plugin>, ObjectError> = match (objects, runtime) {
             (Objects::Describe, runtime) => {
                 let runtime = match runtime {
@@ -375,16 +376,17 @@ impl PluginFile {
                 };
                 DescribedPlugin::new(&self.module, runtime).map(|plugin| Arc::new(plugin) as _)
             }
-            (Objects::Run, ObjectRuntime::Process) => {
+            (Objects::Run(groups), ObjectRuntime::Process) => {
                 let keeper = ProcessKeeper::of_router().map_err(|error| format!("the router {error}"))?;
+                let keeper = keeper.in_groups(groups);
                 ProcessPlugin::new(&self.module, Arc::new(keeper)).map(|plugin| Arc::new(plugin) as _)
             }
-            (Objects::Run, ObjectRuntime::InProcess) | (Objects::RunHere, _) => {
+            (Objects::Run(_), ObjectRuntime::InProcess) | (Objects::RunHere, _) => {
                 NativePlugin::new(&self.module).map(|plugin| Arc::new(plugin) as _)
             }
         };
         let plugin = plugin.map_err(|error| error.to_string())?;
-        if objects != Objects::Describe {
+        if !matches!(objects, Objects::Describe) {
             tracing::warn!("plugin {} is {}", plugin.name(), plugin.runtime().text());
         }
         Ok(plugin)

@@ -6,6 +6,7 @@ use millrace_compiler::{CompileError, Compiler, CompilerSettings};
 use millrace_config::Config;
 use millrace_confine::Privileges;
 use millrace_plugin::wasm::{Sandbox, SandboxSettings, WasmPlugin};
+use millrace_plugin_process::ProcessGroups;
 
 use crate::plugins::load::{Admit, Admitted, Loaded, Objects};
 use crate::{ControlError, NewPlugin};
@@ -15,8 +16,8 @@ use crate::{ControlError, NewPlugin};
 pub(crate) struct Loader {
     state: Arc<Mutex<State>>,
     purpose: Purpose,
-    /// Whether shared objects may run in processes.
-    has_processes: bool,
+    /// Control groups of the processes in which shared objects run; `None` if they run in this process.
+    groups: Option<ProcessGroups>,
 }
 
 /// Plugin whose optimised compilation has ended, with the result.
@@ -69,13 +70,18 @@ impl Loader {
             early: Vec::new(),
             receiver: None,
         };
-        Self { state: Arc::new(Mutex::new(state)), purpose: Purpose::Run, has_processes: false }
+        Self { state: Arc::new(Mutex::new(state)), purpose: Purpose::Run, groups: None }
     }
 
     /// Returns a loader for a running router, which runs shared objects in processes unless a plugin's
     /// configuration says otherwise. Without it, as in a replay, all shared objects run in this process.
     pub fn with_processes(self) -> Self {
-        Self { has_processes: true, ..self }
+        Self { groups: Some(ProcessGroups::default()), ..self }
+    }
+
+    /// Returns the control groups of the processes in which shared objects run; `None` without processes.
+    pub fn process_groups(&self) -> Option<&ProcessGroups> {
+        self.groups.as_ref()
     }
 
     /// Returns a loader that runs no code of shared objects, for `check` and `run --dry-run`.
@@ -113,16 +119,16 @@ impl Loader {
     /// Loads a plugin file: checks the signature, calls `admit`, and only then compiles the module or loads
     /// the shared object. This may take long.
     pub fn load(&self, own: &Admitted, new: &NewPlugin, admit: Admit<'_>) -> Result<Loaded, ControlError> {
+        let run = || self.groups.clone().map_or(Objects::RunHere, Objects::Run);
         let admitted = match &self.purpose {
-            Purpose::Run if self.has_processes => Admitted { objects: Objects::Run, ..own.clone() },
-            Purpose::Run => Admitted { objects: Objects::RunHere, ..own.clone() },
+            Purpose::Run => Admitted { objects: run(), ..own.clone() },
             Purpose::Plan => Admitted { objects: Objects::Describe, ..own.clone() },
             Purpose::PlanChange(running) => Admitted { objects: Objects::Describe, ..running.clone() },
         };
         let (compiler, state) = (self.compiler()?, Arc::downgrade(&self.state));
         let upgraded = move |plugin: &WasmPlugin, result| {
             if let Some(state) = state.upgrade() {
-                Self { state, purpose: Purpose::Run, has_processes: false }.tell((plugin.clone(), result));
+                Self { state, purpose: Purpose::Run, groups: None }.tell((plugin.clone(), result));
             }
         };
         crate::plugins::load::load(&compiler, &admitted, new, admit, upgraded)

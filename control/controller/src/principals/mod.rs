@@ -12,10 +12,14 @@ mod promises;
 mod rounds;
 mod shares;
 
+use std::sync::Arc;
+
 use millrace_config::{Change, Principal};
+use millrace_plugin_process::{ProcessGroup, ProcessGroups};
 use millrace_principals::{Group, GroupError, Limits, Machine, Members, RouterGroup, processor_times};
 
 use crate::ControlError;
+use crate::model::Model;
 use crate::view::{PrincipalUsageView, PrincipalView};
 use limits::limits;
 use overload::Overloads;
@@ -47,6 +51,8 @@ pub(crate) struct Principals {
 struct Held {
     group: Group,
     limits: Limits,
+    /// Access of plugin processes to the group.
+    processes: Arc<ProcessGroup>,
 }
 
 impl Held {
@@ -134,6 +140,20 @@ impl Principals {
         removed.and(router.remove().map_err(of_group))
     }
 
+    /// Puts the processes of each plugin into the group of the principal that pays for all bindings of the
+    /// plugin. Without such a principal, or without its group, they stay in the router's own group.
+    pub fn place_plugins(&self, model: &Model, groups: &ProcessGroups) {
+        let payers = if self.groups.is_empty() { Default::default() } else { model.payers_of_processes() };
+        let group_of = |payer| {
+            let name = model.principal_ids.name(payer);
+            let held = self.groups.iter().find(|held| held.group.name() == name)?;
+            Some(held.processes.clone())
+        };
+        let placed =
+            payers.into_iter().filter_map(|(plugin, payer)| Some((plugin.to_owned(), group_of(payer?)?)));
+        groups.set(placed.collect());
+    }
+
     /// Returns the view of a principal, with its usage. A group that someone else has removed is an obstacle.
     ///
     /// # Errors
@@ -144,6 +164,7 @@ impl Principals {
             Err(removed @ GroupError::Removed { .. }) => (None, Some(removed.to_string())),
             usage => (usage.map_err(of_group)?, self.obstacle.as_ref().map(ToString::to_string)),
         };
+        let obstacle = obstacle.or_else(|| held.and_then(|held| held.processes.obstacle()));
         let directories = held.into_iter().flat_map(|held| held.group.directories());
         Ok(PrincipalView {
             name: principal.name.to_string(),
@@ -178,8 +199,12 @@ fn remove(groups: &mut Vec<Held>, is_gone: impl Fn(&Held) -> bool) -> Result<(),
 
 fn create(router: &RouterGroup, name: &str) -> Result<Held, ControlError> {
     let group = router.create_group(name, Members::Processes);
-    let group = group.map_err(|error| of_group(error).of(&titled(name)))?;
-    Ok(Held { group, limits: Limits::default() })
+    let of_principal = |error| of_group(error).of(&titled(name));
+    let group = group.map_err(of_principal)?;
+    let join = group.join_files().map_err(of_principal)?;
+    let processes = ProcessGroup::open(&join, &group.leave_files())
+        .map_err(|(path, error)| ControlError::system(&format!("open {}", path.display()), error))?;
+    Ok(Held { group, limits: Limits::default(), processes: Arc::new(processes) })
 }
 
 /// Creates the group of this router. Its name is the process id, with a number if this process has several

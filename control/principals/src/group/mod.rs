@@ -124,6 +124,12 @@ impl Group {
         Ok(self.branches.iter().map(|branch| branch.file("cgroup.procs")).collect())
     }
 
+    /// Returns the files that a process leaves the group by: it then is in the group to which
+    /// [`remove`](Self::remove) moves processes.
+    pub fn leave_files(&self) -> Vec<PathBuf> {
+        self.branches.iter().map(|branch| branch.home.join("cgroup.procs")).collect()
+    }
+
     /// Sets all limits. If the kernel refuses a limit, restores the earlier limits.
     ///
     /// # Errors

@@ -81,6 +81,14 @@ impl<S, F> BindingRegistry<S, F> {
         self.payers.keys().copied()
     }
 
+    /// Returns the principal that pays for each binding of an instance, with the instance.
+    pub fn paid_instances(&self) -> impl Iterator<Item = (InstanceId, PrincipalId)> {
+        self.bindings.values().filter_map(|bound| match bound.action {
+            Action::Instance(instance) => bound.call_limits.principal.map(|payer| (instance, payer)),
+            _ => None,
+        })
+    }
+
     fn note_payer(&mut self, bound: &Bound<S, F>) {
         if let Some(principal) = bound.call_limits.principal {
             *self.payers.entry(principal).or_default() += 1;

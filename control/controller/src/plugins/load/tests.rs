@@ -167,7 +167,7 @@ fn a_signature_of_another_plugin_is_of_no_use() {
     let claims = Claims { name: "a".into(), version: "1.0.0".into(), capabilities: vec!["packet-read"] };
     let key: SecretKey = fs::read_to_string(&made.secret).unwrap().parse().unwrap();
     let trust = Arc::new(Trust::new(vec![made.key], None));
-    let admitted = Admitted { trust, shared_objects: SharedObjects::Refuse, objects: Objects::Run };
+    let admitted = Admitted { trust, shared_objects: SharedObjects::Refuse, objects: Objects::RunHere };
     fs::write(format!("{second}.minisig"), sign(&b, &claims, &key).unwrap()).unwrap();
     let compile = |module: &[u8]| bench.compile(module);
     let unsigned =
@@ -411,4 +411,35 @@ fn a_plan_runs_no_constructor() {
     assert_eq!((loaded.plugin.name(), loaded.plugin.version()), ("a", "1.0.0"));
     assert!(!bench.folder.join("constructor-ran").exists());
     assert_eq!(bench.load(&path), Ok("a"));
+}
+
+#[test]
+fn plugin_processes_belong_to_the_only_principal_that_pays() {
+    let bench = Bench::new("payers", "");
+    let Some(bytes) = object(&bench.folder, "a", "1.0.0") else { return };
+    let path = bench.write("a.so", &bytes);
+    let payers = |principals: [&str; 2]| {
+        let binds = principals.iter().zip(["i", "j"]).map(|(principal, instance)| {
+            format!(
+                "[[instance]]\nplugin = \"a\"\nname = \"{instance}\"\n[[bind]]\ninstance = \"{instance}\"\n\
+                     gate = \"monitor\"\nfilter = \"proto udp dport 1\"\nprincipal = \"{principal}\"\n"
+            )
+        });
+        let config = format!(
+            "[router]\non-death = \"kernel\"\n[plugins]\nshared-objects = \"allow\"\nunsigned = \"allow\"\n\
+             [[plugin]]\nfile = \"{path}\"\n[[principal]]\nname = \"v\"\n[[principal]]\nname = \"w\"\n{}",
+            binds.collect::<String>()
+        );
+        let config = Config::parse(&config, "test").unwrap();
+        let loader = Loader::new(&config).planning();
+        let model = Model::remembering(&config, Memory::open(None), &loader)
+            .unwrap_or_else(|error| panic!("{error}"));
+        let payers = model.payers_of_processes();
+        let name = |id| model.principal_ids.name(id).to_owned();
+        payers.into_iter().map(|(plugin, payer)| (plugin, payer.map(name))).collect::<Vec<_>>()
+    };
+    assert_eq!(payers(["v", "v"]), [("a", Some("v".to_owned()))]);
+    assert_eq!(payers(["default", "default"]), [("a", Some("default".to_owned()))]);
+    assert_eq!(payers(["v", "w"]), [("a", None)]);
+    assert_eq!(payers(["default", "v"]), [("a", None)]);
 }
