@@ -9,8 +9,10 @@
 //! | `control` | time of control operations beside 100 busy principals |
 //! | `gaps` | jitter of a plain flow beside long invocations (Srishti, 2001, table 1) |
 //! | `third-level` | shares of the queued stages of a flow, and the longest run of its path |
+//! | `process` | calls of an instance in a process of its own, and its restart after a crash |
 //!
-//! The last four cases drive a worker with ports in memory under the real clock, in this thread. Other work
+//! The cases `shares`, `isolation`, `gaps` and `third-level` drive a worker with ports in memory under the real
+//! clock, in this thread. Other work
 //! on its processor delays the thread, and the running principal pays for that time. So use an otherwise idle
 //! machine. As root, the benchmark raises the priority of its session.
 
@@ -21,6 +23,7 @@ mod fluid;
 mod gaps;
 mod isolation;
 mod plain;
+mod process;
 mod shares;
 mod third_level;
 mod wire;
@@ -42,7 +45,7 @@ pub(crate) use decision::run_measured;
 type Case = fn(&mut Options<'_>) -> Result<Vec<Measurement>, BenchError>;
 
 /// Name of each case, and its function.
-const CASES: [(&str, Case); 6] = [
+const CASES: [(&str, Case); 8] = [
     ("decision", decision::run),
     ("plain", plain::run),
     ("shares", shares::run),
@@ -50,6 +53,7 @@ const CASES: [(&str, Case); 6] = [
     ("control", control::run),
     ("gaps", gaps::run),
     ("third-level", third_level::run),
+    ("process", process::run),
 ];
 /// Name of each kind of scheduler in the configuration.
 const KINDS: [(&str, CpuSchedulerKind); 4] = [

@@ -51,15 +51,16 @@ impl Instance for Nothing {
 }
 
 /// Packets and the other arguments of a call.
-struct Batch {
-    packets: Vec<Packet>,
+pub(crate) struct Batch {
+    pub packets: Vec<Packet>,
     keys: Vec<FlowKey>,
     members: Vec<u16>,
-    verdicts: Vec<Verdict>,
+    pub verdicts: Vec<Verdict>,
 }
 
 impl Batch {
-    fn new(pool: &Pool, count: usize) -> Result<Self, BenchError> {
+    /// Creates a batch of `count` packets, all of the same flow.
+    pub fn new(pool: &Pool, count: usize) -> Result<Self, BenchError> {
         let key = FlowKey::v4(Ipv4Addr::LOCALHOST, Ipv4Addr::LOCALHOST, 17, (1, 2), PortId(0));
         let packet = || pool.packet_from(&[0; 350]).ok_or_else(|| failed("no packet memory"));
         Ok(Self {
@@ -70,19 +71,23 @@ impl Batch {
         })
     }
 
-    fn call(&mut self, instance: &mut dyn Instance) {
+    /// Calls an instance until it has decided. Calls `idle` before each resumption.
+    #[inline]
+    pub fn call(&mut self, instance: &mut dyn Instance, idle: impl Fn()) {
         let mut packets = Packets::new(&mut self.packets, &self.keys, &self.members, &mut self.verdicts);
         let mut progress = instance.process(&mut packets, Instant::ZERO);
         while progress != Progress::Done {
+            idle();
             progress = instance.resume(&mut packets, Instant::ZERO);
         }
     }
 }
 
 /// Time of a call: nanoseconds, and time stamp counter cycles if the machine has the counter.
-type Cost = (f64, f64);
+pub(crate) type Cost = (f64, f64);
 
-fn cost_of(calls: u64, mut call: impl FnMut()) -> Cost {
+/// Returns the mean time of a call.
+pub(crate) fn cost_of(calls: u64, mut call: impl FnMut()) -> Cost {
     let (clock, counter) = (Clock::now(), cycles());
     (0..calls).for_each(|_| call());
     let cycles = counter.zip(cycles()).map_or(0.0, |(start, end)| (end - start) as f64);
@@ -95,7 +100,7 @@ fn costs(instances: &mut [Box<dyn Instance>], batch: &mut Batch) -> Result<Vec<V
     for _ in 0..REPETITIONS {
         check()?;
         for (instance, costs) in instances.iter_mut().zip(&mut costs) {
-            costs.push(cost_of(CALLS, || batch.call(&mut **instance)));
+            costs.push(cost_of(CALLS, || batch.call(&mut **instance, || {})));
         }
     }
     Ok(costs)
@@ -165,8 +170,8 @@ pub(crate) fn call_counted(
     let mut batch = Batch::new(&pool, packets)?;
     // After these calls, the sandbox knows that the instance's calls are short, and runs them on the worker's
     // stack.
-    (0..2 * usual.short_calls).for_each(|_| batch.call(&mut *instance));
-    meter.measure(|| (0..calls).for_each(|_| batch.call(&mut *instance)));
+    (0..2 * usual.short_calls).for_each(|_| batch.call(&mut *instance, || {}));
+    meter.measure(|| (0..calls).for_each(|_| batch.call(&mut *instance, || {})));
     Ok(())
 }
 

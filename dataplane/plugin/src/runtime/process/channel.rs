@@ -10,8 +10,9 @@ use super::ring::{Broken, Reader, Record, Writer};
 
 /// Time without a request after which the process sleeps. A wake-up takes about as long.
 const PATIENCE: Duration = Duration::from_micros(50);
-/// Number of looks at the ring between two looks at the clock.
-const LOOKS: usize = 64;
+/// Number of looks at the ring between two looks at the clock. Then the process also yields: a worker on the same
+/// processor waits for as many looks at most.
+const LOOKS: usize = 16;
 
 /// Request of the worker.
 pub(super) struct Request {
@@ -48,6 +49,7 @@ impl Channel {
                     }
                     std::hint::spin_loop();
                 }
+                std::thread::yield_now();
             }
             bell::sleep(region.bell(), || !requests.is_empty(words));
         }
