@@ -28,4 +28,4 @@ pub use look::{Confinement, look};
 pub use privileges::Privileges;
 pub use process::{NOBODY, leave_origin, limit_process};
 pub use thread::confine_thread;
-pub use writable::write_no_files;
+pub use writable::only_read_files;

@@ -50,13 +50,26 @@ impl Writable {
     }
 }
 
-/// Keeps the calling thread, and the threads that it starts, from opening files for writing (Landlock). On a
-/// kernel without Landlock, this has no effect.
+/// Keeps the calling thread, and the threads that it starts, from opening files for writing, and from reading
+/// in `/dev`, `/proc` and `/sys`, where other processes and the kernel are visible (Landlock). On a kernel
+/// without Landlock, this has no effect.
 ///
 /// # Errors
 /// The kernel refuses.
-pub fn write_no_files() -> Result<(), ConfineError> {
-    Writable::Nothing.leave_to_thread()
+pub fn only_read_files() -> Result<(), ConfineError> {
+    let failed = ConfineError::of("restrict access to files (Landlock)");
+    let restrict = || {
+        let reads = AccessFs::ReadFile | AccessFs::ReadDir;
+        let handled = Ruleset::default()
+            .set_compatibility(CompatLevel::BestEffort)
+            .handle_access(AccessFs::from_write(ABI::V3) | reads)?;
+        let mut rules = handled.create()?;
+        for directory in directories() {
+            rules = allow(rules, &directory, reads)?;
+        }
+        rules.restrict_self().map(drop)
+    };
+    restrict().map_err(|error: RulesetError| failed(error))
 }
 
 /// Adds a rule that allows accesses below a path; a missing path needs no rule.

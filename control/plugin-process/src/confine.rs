@@ -1,18 +1,20 @@
 //! Confinement of a plugin process. It has two steps, because loading a shared object needs files.
 //!
-//! Before it loads the object, the process takes these steps:
+//! The router starts the process in a PID namespace of its own. Before it loads the object, the process takes
+//! these steps:
 //!
 //! - It enters namespaces of its own: network, System V memory, mounts, host name. Its network has no device.
 //! - It closes all files except standard input, output and error. It leaves its working directory and its
 //!   user: root becomes an unprivileged user of its own.
-//! - It gives up capabilities, and privileges that it could gain by starting a program. It can't write files.
+//! - It gives up capabilities, and privileges that it could gain by starting a program. It can't write files,
+//!   or read in `/dev`, `/proc` and `/sys`.
 //! - It installs a seccomp filter that allows only the system calls for computing and for reading files.
 //!
 //! After the object is loaded, and before the plugin gets any input, the process limits its memory and files,
 //! and installs a second filter. From then on it can only compute: it can't open a file or socket, start a
 //! process or thread, or make memory executable.
 
-use millrace_confine::{Calls, ConfineError, NOBODY, leave_origin, limit_process, write_no_files};
+use millrace_confine::{Calls, ConfineError, NOBODY, leave_origin, limit_process, only_read_files};
 use nix::errno::Errno;
 use nix::sched::{CloneFlags, unshare};
 use nix::unistd::geteuid;
@@ -30,7 +32,7 @@ pub(crate) fn begin(number: u32) -> Result<(), ConfineError> {
     leave_namespaces().map_err(ConfineError::of("enter a network of its own"))?;
     let (first, count) = USERS;
     leave_origin(&[first + number % count, NOBODY])?;
-    write_no_files()?;
+    only_read_files()?;
     Calls::LOADING.leave_to_process()
 }
 

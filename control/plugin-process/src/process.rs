@@ -7,13 +7,18 @@ use std::os::unix::process::ExitStatusExt;
 use std::path::PathBuf;
 use std::process::{Child, ChildStderr, Command, ExitStatus, Stdio};
 use std::sync::Arc;
+use std::sync::mpsc::{SyncSender, sync_channel};
 
 use millrace_plugin::process::{Link, ProcessPlugin, Tie};
+use nix::sched::{CloneFlags, unshare};
 use nix::sys::signal::Signal;
 
 /// Maximum number of bytes kept from the standard error of a process. The rest stays in the pipe, so a process
 /// that writes on waits.
 const MOST_SAID: usize = 2048;
+
+/// Stack of a thread that starts a process, in bytes.
+const STACK: usize = 128 << 10;
 
 /// Command that starts a plugin process: a program and its first arguments.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -41,6 +46,8 @@ pub(crate) struct Process {
     stderr: Option<ChildStderr>,
     said: Vec<u8>,
     pub tie: Arc<Tie>,
+    /// Ends the thread that has started the process, when it is dropped.
+    _starter: SyncSender<()>,
 }
 
 impl Drop for Process {
@@ -62,9 +69,9 @@ impl Process {
         let mut program = Command::new(&command.program);
         program.args(&command.arguments).arg(user.to_string()).env_clear();
         program.stdin(plugin.object().try_clone_to_owned()?).stdout(memory).stderr(Stdio::piped());
-        let mut child = program.spawn()?;
+        let (mut child, starter) = spawn(program)?;
         let stderr = child.stderr.take();
-        Ok((Self { number, child, stderr, said: Vec::new(), tie: link.tie() }, link))
+        Ok((Self { number, child, stderr, said: Vec::new(), tie: link.tie(), _starter: starter }, link))
     }
 
     /// Returns the process id. The process may have ended, but the kernel doesn't reuse the id yet.
@@ -109,6 +116,25 @@ impl Process {
         let _ = self.child.kill();
         self.child.wait().ok()
     }
+}
+
+/// Starts a program as the first process of a new PID namespace. Without the privilege for that, it starts in
+/// the namespace of the router.
+///
+/// A thread can enter only one new namespace, and the kernel kills the process when the thread ends. So a
+/// thread of its own starts the program. The thread ends when the returned channel is dropped.
+fn spawn(mut program: Command) -> io::Result<(Child, SyncSender<()>)> {
+    let (starter, ended) = sync_channel(0);
+    let (reply, answer) = sync_channel(1);
+    let thread = std::thread::Builder::new().name("process".to_owned()).stack_size(STACK);
+    thread.spawn(move || {
+        // System calls and descriptors of other processes are closed to the process in any case.
+        let _ = unshare(CloneFlags::CLONE_NEWPID);
+        let _ = reply.send(program.spawn());
+        let _ = ended.recv();
+    })?;
+    let child = answer.recv().map_err(|_| io::Error::other("the starting thread has ended"))??;
+    Ok((child, starter))
 }
 
 /// Describes the end of a process, on one line.
