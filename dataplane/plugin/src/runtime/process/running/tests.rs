@@ -1,7 +1,7 @@
 //! Tests of the worker against processes that lie: whatever they write to the shared memory, the worker ends
 //! their call or waits, and no packet is lost or changes its length.
 
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use millrace_packet::{FlowKey, Packet, Pool};
 use millrace_plugin_abi::binary::HOST_FUNCTIONS;
@@ -218,4 +218,25 @@ proptest! {
         drop(packets);
         prop_assert_eq!(bench.pool.in_use(), 0);
     }
+}
+
+#[test]
+fn packet_of_1500_bytes_copies_192_bytes_to_the_process() {
+    const UNTOUCHED: u64 = 0x5a5a_5a5a_5a5a_5a5a;
+    let manifest = br#"{"abi": 1, "name": "a", "version": "1.0.0", "summary": "x", "positions": ["late"]}"#;
+    let manifest = Manifest::parse(manifest).unwrap();
+    let (layout, shared, pool) = (Layout::of(&manifest), Shared::new(&manifest), Pool::new(4).unwrap());
+    let words: Vec<_> = (0..layout.words()).map(|_| AtomicU64::new(UNTOUCHED)).collect();
+    let mut packets = [pool.packet_from(&[0x11; 1500]).unwrap()];
+    let key = FlowKey::v4([10, 0, 0, 1].into(), [10, 0, 0, 2].into(), 17, (1, 2), PortId(0));
+    let (keys, mut verdicts) = ([key], [Verdict::Pass]);
+    let mut packets = Packets::new(&mut packets, &keys, &[0], &mut verdicts);
+    let stage = Stage { words: &words, layout, writes: false };
+    let staged = shared.with(|exchange| {
+        begin_call(exchange, Instant::ZERO);
+        stage.stage(exchange, &mut packets)
+    });
+    assert_eq!(staged, 1);
+    let written = words.iter().filter(|word| word.load(Ordering::Relaxed) != UNTOUCHED).count();
+    assert_eq!(written * 8, 192);
 }
