@@ -8,6 +8,7 @@ use std::fs::{File, OpenOptions};
 use std::io;
 use std::os::unix::fs::FileExt as _;
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use nix::sys::eventfd::EventFd;
@@ -20,6 +21,7 @@ pub struct ProcessGroup {
     /// Open files by which a process leaves the group.
     leave: Vec<File>,
     obstacle: Mutex<Option<String>>,
+    patience: AtomicU32,
 }
 
 impl ProcessGroup {
@@ -34,7 +36,13 @@ impl ProcessGroup {
             file.map_err(|error| (path.clone(), error))
         };
         let all = |paths: &[PathBuf]| paths.iter().map(open).collect::<Result<_, _>>();
-        Ok(Self { join: all(join)?, leave: all(leave)?, obstacle: Mutex::default() })
+        Ok(Self { join: all(join)?, leave: all(leave)?, obstacle: Mutex::default(), patience: 1.into() })
+    }
+
+    /// Sets how many times longer than usual a call may take in this group, because the group's processor time
+    /// is limited: 1 or more. [`ProcessGroups::set`] makes the keeper take notice.
+    pub fn set_patience(&self, patience: u32) {
+        self.patience.store(patience, Ordering::Relaxed);
     }
 
     /// Returns the reason why the latest process could not join the group; `None` if it has joined.
@@ -102,14 +110,16 @@ impl ProcessGroups {
     }
 
     /// Moves a process of a plugin from the group `joined` to its present group, if that is another one.
-    pub(crate) fn follow(&self, plugin: &str, process: u32, joined: &mut Option<Arc<ProcessGroup>>) {
+    /// Returns how many times longer than usual its calls may take.
+    pub(crate) fn follow(&self, plugin: &str, process: u32, joined: &mut Option<Arc<ProcessGroup>>) -> u32 {
         let wanted = lock(&self.0.groups).get(plugin).cloned();
         match (&*joined, &wanted) {
-            (Some(joined), Some(wanted)) if Arc::ptr_eq(joined, wanted) => return,
+            (Some(joined), Some(wanted)) if Arc::ptr_eq(joined, wanted) => {}
             (_, Some(wanted)) => wanted.take(process, plugin),
             (Some(joined), None) => _ = write(&joined.leave, process),
             (None, None) => {}
         }
         *joined = wanted;
+        joined.as_ref().map_or(1, |joined| joined.patience.load(Ordering::Relaxed))
     }
 }

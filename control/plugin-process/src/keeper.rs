@@ -180,7 +180,8 @@ impl Kept {
     /// Moves the process to the control group to which it belongs now.
     fn follow_groups(&mut self) {
         if let Some(process) = &self.process {
-            self.groups.follow(&self.plugin.manifest().name, process.id(), &mut self.joined);
+            let name = &self.plugin.manifest().name;
+            process.tie.set_patience(self.groups.follow(name, process.id(), &mut self.joined));
         }
     }
 

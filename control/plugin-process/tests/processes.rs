@@ -260,10 +260,23 @@ fn process_joins_the_group_of_its_plugin_and_moves_with_it() {
     assert_eq!(first.obstacle(), None);
     bench.send(1, PATIENCE);
     let next = one.joined(Some(&id));
+    bench.instance.restart().unwrap();
+    assert_eq!(bench.send(0, PATIENCE), (Verdict::Pass, None));
     set("test", &second);
     assert_eq!(other.joined(None), next, "a process moves");
     set("another", &first);
     assert_eq!(home.joined(None), next, "a process leaves");
+
+    second.set_patience(20);
+    assert_eq!(bench.instance.patience(), 1);
+    set("test", &second);
+    other.joined(None);
+    let begun = Clock::now();
+    while bench.instance.patience() != 20 {
+        assert!(begun.elapsed() < PATIENCE);
+    }
+    set("another", &first);
+    assert_eq!(home.joined(None), next);
 
     let wrong = ProcessGroup::open(&["/dev/full".into()], &[home.0.clone()]).unwrap();
     let wrong = Arc::new(wrong);

@@ -235,6 +235,12 @@ pub trait Instance: Send {
         true
     }
 
+    /// Returns how many times longer than usual a call may wait for another process: 1 or more. It is above 1
+    /// if the system limits the processor time of that process.
+    fn patience(&self) -> u32 {
+        1
+    }
+
     /// Continues a suspended call. `packets` holds the same packets as before, in the same order.
     fn resume(&mut self, _packets: &mut Packets<'_>, _now: Instant) -> Progress {
         Progress::Done

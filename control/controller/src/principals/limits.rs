@@ -24,6 +24,11 @@ fn limits_of(principal: &Principal, weight: CpuWeight) -> Limits {
     }
 }
 
+/// Returns how many times longer a process takes in a group with these limits than without them, at most.
+pub(super) fn slowdown(limits: &Limits) -> u32 {
+    limits.cpu_limit.map_or(1, |limit| 1_000_000_u32.div_ceil(limit.ppm()))
+}
+
 /// Returns the weights of the groups. Without reserved shares these are the configured weights.
 fn weights(principals: &[Principal], processors: usize) -> Vec<CpuWeight> {
     let weight = |one: &Principal| f64::from(one.weight.unwrap_or(Principal::USUAL_WEIGHT));
@@ -84,6 +89,15 @@ mod tests {
     fn group_beside_fully_reserved_processors_has_the_least_weight() {
         let entries = "principal = [{ name = \"a\", cpu = \"100 %\" }, { name = \"b\" }]";
         assert_eq!(weights_of(entries, 1), [10_000, 1]);
+    }
+
+    #[test]
+    fn processes_are_slowed_by_their_limit_alone() {
+        for (ppm, slowdown) in [(10_000, 100), (300_000, 4), (1_000_000, 1), (2_000_000, 1)] {
+            let limits = Limits { cpu_limit: CpuLimit::new(ppm).ok(), ..Limits::default() };
+            assert_eq!(super::slowdown(&limits), slowdown, "{ppm}");
+        }
+        assert_eq!(super::slowdown(&Limits::default()), 1);
     }
 
     #[test]

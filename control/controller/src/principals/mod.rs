@@ -147,6 +147,7 @@ impl Principals {
         let group_of = |payer| {
             let name = model.principal_ids.name(payer);
             let held = self.groups.iter().find(|held| held.group.name() == name)?;
+            held.processes.set_patience(limits::slowdown(&held.limits));
             Some(held.processes.clone())
         };
         let placed =

@@ -312,6 +312,10 @@ fn slice(
             if now.since(began) < most {
                 return Outcome::Suspended;
             }
+            let most = most.saturating_mul(hosted.instance.patience());
+            if now.since(began) < most {
+                return Outcome::Suspended;
+            }
             let text = format!("its process gave no answer to a call for {} ms", most.as_millis());
             abort(hosted, text, now, news)
         }

@@ -252,6 +252,13 @@ impl Instance for ProcessInstance {
         writes_packets(self.plugin.manifest())
     }
 
+    fn patience(&self) -> u32 {
+        match &self.state {
+            State::Running(running) => running.patience(),
+            State::Starting | State::Dead(_) => 1,
+        }
+    }
+
     fn resume(&mut self, packets: &mut Packets<'_>, _now: Instant) -> Progress {
         self.go_on(Some(packets))
     }

@@ -86,6 +86,11 @@ impl Running {
         self.exports
     }
 
+    /// Returns how many times longer than usual a call may take.
+    pub fn patience(&self) -> u32 {
+        self.link.tie.patience()
+    }
+
     /// Takes over the answers that have arrived, and sends the next requests. Returns [`Progress::Done`] if no
     /// work is left.
     ///

@@ -7,7 +7,7 @@
 use std::fmt;
 use std::io;
 use std::os::fd::OwnedFd;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use super::layout::{ANSWER_LANE, Layout, REQUEST_LANE};
@@ -22,6 +22,8 @@ const RETIRED: u64 = u64::MAX;
 pub struct Tie {
     ended: OnceLock<String>,
     ready: AtomicBool,
+    /// Excess of [`patience`](Self::patience) over 1.
+    slowed: AtomicU32,
 }
 
 impl Tie {
@@ -34,6 +36,16 @@ impl Tie {
     /// Whether the process has initialised its plugin.
     pub fn is_ready(&self) -> bool {
         self.ready.load(Ordering::Acquire)
+    }
+
+    /// Sets how many times longer than usual a call may take, because the system limits the processor time of
+    /// the process: 1 or more.
+    pub fn set_patience(&self, patience: u32) {
+        self.slowed.store(patience.saturating_sub(1), Ordering::Relaxed);
+    }
+
+    pub(super) fn patience(&self) -> u32 {
+        self.slowed.load(Ordering::Relaxed).saturating_add(1)
     }
 
     pub(super) fn ready(&self) {

@@ -276,8 +276,8 @@ fn packets_of_a_later_stage_are_released_first() {
     assert_eq!(released(&mut worker, at(0)), [(10, None), (11, None)]);
 }
 
-/// Instance whose calls another process runs, and never ends.
-struct Awaited;
+/// Instance whose calls another process runs, and never ends. The system slows the process by this factor.
+struct Awaited(u32);
 
 impl Instance for Awaited {
     fn process(&mut self, _packets: &mut Packets<'_>, _now: Instant) -> Progress {
@@ -292,6 +292,10 @@ impl Instance for Awaited {
         Progress::Awaited
     }
 
+    fn patience(&self) -> u32 {
+        self.0
+    }
+
     fn control(&mut self, _message: &Message) -> Reply {
         Ok(json!(null))
     }
@@ -300,7 +304,7 @@ impl Instance for Awaited {
 #[test]
 fn call_of_another_process_is_limited_in_real_time_only() {
     let mut worker = worker();
-    change(&mut worker, PluginChange::AddInstance { id: InstanceId(0), instance: Box::new(Awaited) });
+    change(&mut worker, PluginChange::AddInstance { id: InstanceId(0), instance: Box::new(Awaited(1)) });
     bind(&mut worker, 0, 0, 80, 0);
     let path = path_of(&mut worker, 80);
     let pool = Pool::new(64).unwrap();
@@ -318,4 +322,18 @@ fn call_of_another_process_is_limited_in_real_time_only() {
     assert_eq!((report.faults["overrun"], report.suspensions), (1, 0));
     assert_eq!(report.last_fault, "its process gave no answer to a call for 100 ms");
     assert!(!Paid::of(&worker).awaits());
+}
+
+#[test]
+fn call_of_a_process_with_limited_time_may_take_longer() {
+    let mut worker = worker();
+    change(&mut worker, PluginChange::AddInstance { id: InstanceId(0), instance: Box::new(Awaited(20)) });
+    bind(&mut worker, 0, 0, 80, 0);
+    let path = path_of(&mut worker, 80);
+    send_and_keep(&mut worker, &Pool::new(64).unwrap(), path, &[10], at(0));
+    assert_eq!(released(&mut worker, at(5)), []);
+    assert_eq!(released(&mut worker, at(2004)), []);
+    assert_eq!(released(&mut worker, at(2005)), [(10, Some(End::Drop(DropReason::PluginFailed)))]);
+    let report = worker.instances().reports().next().unwrap().1;
+    assert_eq!(report.last_fault, "its process gave no answer to a call for 2000 ms");
 }
