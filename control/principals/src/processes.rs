@@ -1,0 +1,129 @@
+//! Running processes of this machine, found by the names of their commands or systemd units.
+
+use std::collections::HashSet;
+use std::fs;
+use std::path::Path;
+
+use nix::unistd::Pid;
+
+use crate::files::read_if_present;
+use crate::name;
+
+/// Maximum length of the kernel's name of a command; the kernel cuts longer names.
+const COMMAND: usize = 15;
+
+/// Running process that may join the group of a principal.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Process {
+    /// Process id.
+    pub id: Pid,
+    /// Kernel's name of the command: at most 15 bytes.
+    command: String,
+    /// File name of the executable; `None` if this process may not read it.
+    executable: Option<String>,
+    /// Components of the paths of the process's control groups.
+    groups: HashSet<String>,
+}
+
+impl Process {
+    /// Returns the processes of this machine that are in no router's control group. Leaves out kernel threads,
+    /// this process, and processes with the same executable or started by this process.
+    pub fn outside() -> Vec<Self> {
+        Self::outside_of(Path::new("/proc"), std::process::id())
+    }
+
+    fn outside_of(proc: &Path, own: u32) -> Vec<Self> {
+        let own_executable = fs::read_link(proc.join(own.to_string()).join("exe")).ok();
+        let numbered = |entry: fs::DirEntry| entry.file_name().to_str()?.parse::<u32>().ok();
+        let ids = fs::read_dir(proc).into_iter().flatten().flatten().filter_map(numbered);
+        let process = |id: u32| {
+            let directory = proc.join(id.to_string());
+            let executable = fs::read_link(directory.join("exe")).ok();
+            // Only kernel threads, and processes that have ended, have no arguments.
+            let has_arguments = fs::read(directory.join("cmdline")).is_ok_and(|text| !text.is_empty());
+            let is_own = id == own || (executable.is_some() && executable == own_executable);
+            if is_own || !has_arguments || parent(&directory) == Some(own) {
+                return None;
+            }
+            let groups: HashSet<String> = read_if_present(&directory.join("cgroup"))?
+                .lines()
+                .filter_map(|line| line.splitn(3, ':').nth(2))
+                .flat_map(|path| path.split('/').map(str::to_owned))
+                .collect();
+            let command = read_if_present(&directory.join("comm"))?;
+            let file = executable.and_then(|path| Some(path.file_name()?.to_str()?.to_owned()));
+            let is_held = groups.iter().any(|group| name::is_routers(group));
+            (!is_held).then(|| Self { id: Pid::from_raw(id as i32), command, executable: file, groups })
+        };
+        ids.filter_map(process).collect()
+    }
+
+    /// Whether the process belongs to a name: of its command, of the file of its executable, or of its systemd
+    /// unit, with or without `.service`.
+    pub fn is_of(&self, name: &str) -> bool {
+        let cut = name.get(..COMMAND).unwrap_or(name);
+        // With a readable executable, a command of 15 bytes may not be just the beginning of another name.
+        let is_command = self.command == name || (self.executable.is_none() && self.command == cut);
+        is_command
+            || self.executable.as_deref() == Some(name)
+            || (name.contains('.') && self.groups.contains(name))
+            || self.groups.contains(&format!("{name}.service"))
+    }
+}
+
+/// Returns the id of the parent of a process.
+fn parent(directory: &Path) -> Option<u32> {
+    let status = read_if_present(&directory.join("status"))?;
+    status.lines().find_map(|line| line.strip_prefix("PPid:")?.trim().parse().ok())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::symlink;
+
+    const OWN: u32 = 100;
+
+    fn add(proc: &Path, id: u32, executable: Option<&str>, [command, arguments, group, status]: [&str; 4]) {
+        let directory = proc.join(id.to_string());
+        fs::create_dir_all(&directory).unwrap();
+        for (file, text) in [("comm", command), ("cmdline", arguments), ("cgroup", group), ("status", status)]
+        {
+            fs::write(directory.join(file), text).unwrap();
+        }
+        executable.into_iter().for_each(|path| symlink(path, directory.join("exe")).unwrap());
+    }
+
+    #[test]
+    fn processes_are_found_by_command_executable_or_unit() {
+        let proc = std::env::temp_dir().join(format!("millrace-processes-{}", std::process::id()));
+        let (home, held) = ("4:cpu:/\n0::/system.slice/frr.service\n", "0::/a/millrace-100/video\n");
+        let other = "0::/user.slice\n";
+        let started = "Name:\tx\nPPid:\t1\n";
+        add(&proc, OWN, Some("/usr/bin/millrace"), ["millrace", "millrace\0run\0", other, started]);
+        add(&proc, 101, Some("/usr/sbin/bgpd"), ["bgpd", "bgpd\0-d\0", home, started]);
+        add(&proc, 102, None, ["a-command-of-mo", "x\0", other, started]);
+        add(&proc, 103, Some("/usr/bin/python3"), ["tool", "x\0", other, started]);
+        add(&proc, 104, Some("/usr/bin/held"), ["held", "x\0", held, started]);
+        add(&proc, 105, None, ["kworker/0:1", "", "0::/\n", started]);
+        add(&proc, 106, Some("/usr/bin/millrace"), ["millrace", "x\0", other, started]);
+        add(&proc, 107, Some("/usr/bin/child"), ["child", "x\0", other, "PPid:\t100\n"]);
+        let found = Process::outside_of(&proc, OWN);
+        let of = |name: &str| {
+            let mut ids: Vec<i32> =
+                found.iter().filter(|one| one.is_of(name)).map(|one| one.id.as_raw()).collect();
+            ids.sort_unstable();
+            ids
+        };
+        for name in ["bgpd", "frr", "frr.service"] {
+            assert_eq!(of(name), [101], "{name}");
+        }
+        assert_eq!(of("a-command-of-more-than-15-bytes"), [102]);
+        assert_eq!((of("tool"), of("python3")), (vec![103], vec![103]));
+        for name in ["held", "kworker/0:1", "millrace", "child", "system", "user.slice2"] {
+            assert_eq!(of(name), [0; 0], "{name}");
+        }
+        assert_eq!(found.len(), 3);
+        fs::remove_dir_all(&proc).unwrap();
+    }
+}
