@@ -36,7 +36,9 @@ pub use scheduler::{PortAction, QueueAction, SchedulerAction};
 pub use seeing::{Capture, Drops, Lookup, Trace};
 pub use show::{Audit, Events, Noun, Rates, Show, Top};
 pub use token::TokenAction;
-pub use traffic::{FilterAction, FlowAction, FlowOrder, NeighbourAction, RouteAction, Watch};
+pub use traffic::{
+    FilterAction, FlowAction, FlowOrder, FlowReservation, NeighbourAction, RouteAction, Watch,
+};
 
 use crate::output::Failure;
 use crate::usage::one_line;

@@ -13,12 +13,15 @@ Examples:
 
 Settings:
   cpu        reserved processor time, of one processor, while others need it too
+  cpu.same-as  principal that pays for the calls instead
   weight     weight among the principals without `cpu`, 1 to 10000 (default: 100)
   cpu-limit  largest processor time, of one processor; not below `cpu`
   deadline   longest wait of a packet for its share, such as 5ms; needs `cpu`
+  link.PORT  reserved rate at a port whose scheduler has a rate, such as link.wan=10mbit
   queue      largest size of a flow's waiting packets (default: 256KiB)
   memory     largest memory; the kernel kills a process that needs more
   disk       largest rate of reads from each block device, and of writes to it
+  process    commands or systemd units whose processes belong to it, such as 'process=[\"bgpd\"]'
   processes  largest number of processes and threads")]
     Add {
         /// Name of the new principal.
@@ -32,6 +35,7 @@ Settings:
 Examples:
   millrace principal set video cpu-limit=40%
   millrace principal set video memory=      # remove a limit
+  millrace principal set video link.wan=    # reserve nothing at port wan
 
 Changes apply to running processes at once.")]
     Set {

@@ -292,6 +292,25 @@ FILTER is required; '*' matches all flows. Shows at most 100 flows, those with t
         #[command(flatten)]
         flows: Flows,
     },
+    /// Reserve processor time or a rate for flows.
+    #[command(after_help = "\
+Examples:
+  millrace flow reserve 'proto udp dport 5004' --link 10mbit --port wan
+  millrace flow reserve 'src 10.0.0.7' --principal video --cpu 5% --link 10mbit --port wan --instance inspect
+
+Adds a principal, a filter that puts the flows into the queue of the principal, and with --instance a binding
+that the principal pays for: all of it, or nothing.")]
+    Reserve(Box<FlowReservation>),
+    /// Release a reservation.
+    #[command(after_help = "\
+Examples:
+  millrace flow release flow-1
+
+Removes the principal, with the filters and bindings that name it.")]
+    Release {
+        /// Name of the principal.
+        name: String,
+    },
     /// Flush all flows, or the flows that a filter matches.
     #[command(after_help = "\
 Examples:
@@ -304,6 +323,35 @@ The router classifies the next packet of each flow again.")]
         #[command(flatten)]
         flows: Flows,
     },
+}
+
+/// Arguments of `flow reserve`.
+#[derive(Debug, Args)]
+pub struct FlowReservation {
+    /// Filter of the flows.
+    #[arg(value_name = "FILTER")]
+    pub filter: String,
+    /// Name of the new principal (default: flow-1, flow-2 and so on).
+    #[arg(long, value_name = "NAME")]
+    pub principal: Option<String>,
+    /// Reserved processor time, of one processor, such as 5%.
+    #[arg(long, value_name = "SHARE")]
+    pub cpu: Option<String>,
+    /// Reserved rate, such as 10mbit; needs --port.
+    #[arg(long, value_name = "RATE")]
+    pub link: Option<String>,
+    /// Port of the rate.
+    #[arg(long, value_name = "PORT")]
+    pub port: Option<String>,
+    /// Instance to bind to the flows.
+    #[arg(long, value_name = "INSTANCE")]
+    pub instance: Option<String>,
+    /// Gate of the binding (default: process).
+    #[arg(long, value_name = "GATE", requires = "instance")]
+    pub gate: Option<String>,
+    /// Priority of filter and binding.
+    #[arg(long, default_value_t = 0, value_name = "NUMBER", allow_negative_numbers = true)]
+    pub priority: i32,
 }
 
 /// Selection of flows: a filter, with or without `--filter`.

@@ -34,7 +34,7 @@ const FILTERS: &str = "id | gate | priority | match | action | packets | bytes |
 const TOKENS: &str = "token=name | role | created | by=created_by/name | expires | expired \
     | last used=used | from=used_from";
 
-const PRINCIPALS: &str = "principal=name | cpu | weight | cpu limit=cpu_limit | cpu s=usage/cpu_seconds \
+const PRINCIPALS: &str = "principal=name | cpu | weight | cpu limit=cpu_limit | link | cpu s=usage/cpu_seconds \
     | throttled s=usage/throttled_seconds | memory bytes=usage/memory | peak=usage/memory_peak \
     | of=memory | oom kills=usage/oom_kills | disk read=usage/disk_read | written=usage/disk_written \
     | of B/s=disk | processes=usage/processes | of=processes";
@@ -43,6 +43,10 @@ const PROMISES: &str = "principal | bindings | promised %=promised | reserved | 
     | delivered % 1 s=windows/0/delivered | due=windows/0/entitled | 10 s=windows/1/delivered \
     | due=windows/1/entitled | 60 s=windows/2/delivered | due=windows/2/entitled | kept=windows/2/kept \
     | throttled | missed=deadlines_missed | waiting | dropped";
+
+/// Columns of the reserved rates below the promises.
+pub const LINKS: &str = "principal | port | promised b/s=promised | delivered b/s 1 s=windows/0/delivered \
+    | 10 s=windows/1/delivered | 60 s=windows/2/delivered | waiting | dropped";
 
 const RATES: &str = "port=name | rx/s=rx_rate | tx/s=tx_rate | rx b/s=rx_bits | tx b/s=tx_bits \
     | drops/s=drop_rate";

@@ -6,7 +6,7 @@ use std::process::Command;
 use hyper::Method;
 use millrace_principals::Launch;
 use nix::unistd::geteuid;
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use crate::arguments::{Exec, Noun, PrincipalAction};
 use crate::client::{Client, segment};
@@ -18,7 +18,7 @@ use crate::pairs::changes;
 pub fn principal(client: &Client, action: &PrincipalAction, json: bool) -> Result<(), Failure> {
     match action {
         PrincipalAction::Add { name, settings } => {
-            let mut body = changes(settings)?;
+            let mut body = nested(changes(settings)?)?;
             if body.insert("name".to_owned(), name.as_str().into()).is_some() {
                 return Err(Failure::usage("name is no setting: give it once, before the settings"));
             }
@@ -26,7 +26,7 @@ pub fn principal(client: &Client, action: &PrincipalAction, json: bool) -> Resul
             done(&value, &format!("principal {name} added"), json);
         }
         PrincipalAction::Set { name, settings } => {
-            let body = Value::Object(changes(settings)?);
+            let body = Value::Object(nested(changes(settings)?)?);
             let value = client.send(Method::PATCH, &path(name), Some(&body))?;
             done(&value, &format!("principal {name} changed: {}", settings.join(" ")), json);
         }
@@ -42,6 +42,24 @@ pub fn principal(client: &Client, action: &PrincipalAction, json: bool) -> Resul
         PrincipalAction::Show { name } => print(&client.get(&path(name))?, "", json),
     }
     Ok(())
+}
+
+/// Returns settings in which each key of the form `OUTER.INNER` is inside the setting `OUTER`.
+fn nested(settings: Map<String, Value>) -> Result<Map<String, Value>, Failure> {
+    let mut nested = Map::new();
+    for (key, value) in settings {
+        let Some((outer, inner)) = key.split_once('.') else {
+            match nested.insert(key.clone(), value) {
+                None => continue,
+                Some(_) => return Err(Failure::usage(format!("{key} is given both whole and in parts"))),
+            }
+        };
+        match nested.entry(outer).or_insert_with(|| Value::Object(Map::new())) {
+            Value::Object(parts) => drop(parts.insert(inner.to_owned(), value)),
+            _ => return Err(Failure::usage(format!("{outer} is given both whole and in parts"))),
+        }
+    }
+    Ok(nested)
 }
 
 fn path(name: &str) -> String {
@@ -80,5 +98,26 @@ pub fn exec(client: &Client, exec: &Exec) -> Failure {
     match geteuid().is_root() {
         true => Failure::new(error),
         false => Failure::new(format!("exec needs root to join the principal's control group: {error}")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn dotted_keys_are_inner_settings() {
+        let settings = |text: &[&str]| {
+            let text: Vec<String> = text.iter().map(|text| (*text).to_owned()).collect();
+            changes(&text).and_then(nested).map(Value::Object).ok()
+        };
+        assert_eq!(
+            settings(&["link.wan=10mbit", "link.lan=", "memory=8MiB", "cpu.same-as=a"]),
+            Some(json!({"link": {"wan": "10mbit", "lan": null}, "memory": "8MiB", "cpu": {"same-as": "a"}}))
+        );
+        assert_eq!(settings(&["cpu=5%", "cpu.same-as=a"]), None);
+        assert_eq!(settings(&["cpu.same-as=a", "cpu=5%"]), None);
     }
 }

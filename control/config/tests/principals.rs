@@ -13,7 +13,7 @@ fn refused(lines: &str) -> String {
 fn values_have_their_units() {
     let config = Config::parse(VIDEO, "f").unwrap();
     let video = &config.principal[0];
-    assert_eq!((video.cpu.unwrap().ppm(), video.cpu_limit.unwrap().ppm()), (50_000, 200_000));
+    assert_eq!((video.reserved_cpu().unwrap().ppm(), video.cpu_limit.unwrap().ppm()), (50_000, 200_000));
     let (memory, disk) = (video.memory.unwrap().bytes(), video.disk.unwrap().bytes());
     assert_eq!((memory, disk, video.processes, video.weight), (8 << 20, 2_000_000, Some(64), None));
 }
@@ -53,6 +53,22 @@ fn errors_name_place_problem_and_remedy() {
         ("name = \"a\"\nmemory = \"1KiB\"", "the size must be 4KiB to 1024TiB, not \"1KiB\""),
         ("name = \"a\"\ndisk = \"2MB\"", "\"2MB\" is no rate in bytes per second: write \"2MB/s\""),
         ("cpu = \"5 %\"", "name"),
+        ("name = \"a\"\ncpu = { same-as = \"b\" }", "f:3:19: no principal is named \"b\""),
+        ("name = \"a\"\ncpu = { same = \"a\" }", "same-as"),
+        (
+            "name = \"a\"\ncpu = { same-as = \"b\" }\n[[principal]]\nname = \"b\"\ncpu = { same-as = \"a\" }",
+            "principal \"a\": `same-as` leads back to it, \"a\" same as \"b\" same as \"a\": give one",
+        ),
+        (
+            "name = \"a\"\ncpu-limit = \"9 %\"\ncpu = { same-as = \"b\" }\n[[principal]]\nname = \"b\"",
+            "cpu-limit limits no share of its own",
+        ),
+        ("name = \"a\"\nlink = { wan = \"1mbit\" }", "f:3:16: no port is named \"wan\""),
+        ("name = \"a\"\nprocess = [\"a/b\"]", "\"a/b\" is no name of a command or unit"),
+        (
+            "name = \"a\"\nprocess = [\"x\"]\n[[principal]]\nname = \"b\"\nprocess = [\"y\", \"x\"]",
+            "principal \"b\" has the processes \"x\", too: name them once",
+        ),
     ] {
         let error = refused(lines);
         assert!(error.contains(expected), "{lines}: {error}");
@@ -76,6 +92,22 @@ fn differences_are_commands_and_have_inverses() {
         ["principal add video 'cpu=5 %' 'cpu-limit=20 %' 'disk=2 MB/s' memory=8MiB processes=64"]
     );
     assert_eq!(commands(VIDEO, ""), ["principal remove video"]);
+    let port = "[[port]]\nname = \"wan\"\nkind = \"memory\"\n";
+    let rated = |settings: &str| format!("{port}[[principal]]\nname = \"a\"\n{settings}\n");
+    assert_eq!(
+        commands(&rated("cpu = \"5 %\""), &rated("link = { wan = \"1mbit\" }")),
+        ["principal set a cpu= link.wan=1mbit"]
+    );
+    assert_eq!(
+        commands(&rated("cpu = \"5 %\""), &rated("cpu = { same-as = \"b\" }\n[[principal]]\nname = \"b\"")),
+        ["principal set a cpu.same-as=b", "principal add b"]
+    );
+    // A principal whose queue a filter names is removed after the filter.
+    let filter = "[[filter]]\nmatch = \"proto udp\"\naction = \"queue principal:a\"\n";
+    assert_eq!(
+        commands(&(rated("link = { wan = \"1mbit\" }") + filter), port),
+        ["filter remove 'proto udp' --action 'queue principal:a'", "principal remove a"]
+    );
     let equivalent = "[[principal]]\nname = \"a\"\n";
     assert_eq!(commands(equivalent, &format!("{equivalent}weight = 100\n")), [""; 0]);
 }

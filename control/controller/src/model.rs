@@ -23,12 +23,12 @@ use millrace_pipeline::{
 };
 use millrace_plugin::{CallLimits, Limits, PluginControlUnit};
 use millrace_repository::Repository;
-use millrace_units::{GateId, InstanceId, PortId, PrincipalId};
+use millrace_units::{GateId, InstanceId, PortId};
 
 use crate::ControlError;
 use crate::model::own_routes::OwnRoutes;
 use crate::model::placements::Placed;
-use crate::model::principals::PrincipalIds;
+use crate::model::principals::{Payer, PrincipalIds};
 use crate::model::schedulers::Schedulers;
 
 /// Plugin control unit with the filter types of this crate.
@@ -247,7 +247,7 @@ pub(crate) fn table_kind(table: GateTable) -> TableKind {
 /// Returns the call limits of a binding that a principal pays for, with their defaults.
 pub(crate) fn call_limits(
     (on_fault, call, packet): (OnFault, Option<Budget>, Option<Budget>),
-    principal: Option<PrincipalId>,
+    Payer { principal, link_queue }: Payer,
     queue: Option<u16>,
 ) -> CallLimits {
     CallLimits {
@@ -259,6 +259,7 @@ pub(crate) fn call_limits(
         packet: packet.map(Budget::duration),
         principal,
         queue,
+        link_queue,
     }
 }
 

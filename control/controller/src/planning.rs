@@ -4,11 +4,12 @@
 use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 
-use millrace_config::{Config, ConfigErrors, Step};
+use millrace_config::{Config, ConfigErrors, Scheduler, Step};
 use millrace_pipeline::Options;
 use millrace_plugin::{Limits, Manifest};
 use millrace_plugin_abi::Plugin;
 use millrace_repository::Memory;
+use millrace_units::PortId;
 use serde_json::Value;
 
 use crate::error::Unplannable;
@@ -18,6 +19,7 @@ use crate::model::placements::Placed;
 use crate::model::ports::plan_ports;
 use crate::model::principals::PrincipalIds;
 use crate::model::schedulers::Schedulers;
+use crate::model::schedulers::links::{check_links, check_names, links, with_links};
 use crate::model::schedulers::tree::{Part, Unplanned};
 use crate::model::{Fixed, Model, Plugins, PortPlan, options, table_kind};
 use crate::plugins::built_in::{built_in_plugins, test_plugins};
@@ -77,6 +79,7 @@ impl Model {
             }
         }
         let mut wrong = Unplannable::of(config);
+        model.schedulers.number_principals(&model.principals)?;
         plan_schedulers(&mut model, config, &mut wrong);
         // If ports were left out as invalid, routes and neighbours are not checked: their errors might only
         // follow from the missing ports.
@@ -227,13 +230,44 @@ fn plan_schedulers(model: &mut Model, config: &Config, wrong: &mut Unplannable) 
     for PortPlan { id, config: port, settings } in &model.ports {
         let Some(scheduler) = &port.scheduler else { continue };
         let tree = model.schedulers.plan(*id, &settings.name, scheduler);
+        let tree =
+            tree.and_then(|()| plan_links(&mut model.schedulers, (*id, &settings.name), config, scheduler));
         let placed = tree.map_err(|unplanned| unplanned.placed(config, &settings.name));
         planned.extend(wrong.unless(placed).map(|_| (&settings.name, scheduler)));
     }
+    check_all_links(model, config, wrong);
     for (port, scheduler) in planned {
         let flows = model.flow_changes(port, &[], &scheduler.flow);
         let of_flows = |error| Unplanned { part: Part::Setting("flow"), error }.placed(config, port);
         wrong.unless(flows.map_err(of_flows));
+    }
+}
+
+/// Adds the queues of principals to the scheduler of a port, as far as the port can hold them.
+fn plan_links(
+    schedulers: &mut Schedulers,
+    (port, name): (PortId, &str),
+    config: &Config,
+    configured: &Scheduler,
+) -> Result<(), Unplanned> {
+    let whole = |error| Unplanned { part: Part::Whole, error };
+    check_names(configured).map_err(whole)?;
+    let with_links = with_links(configured, &links(&config.principal, name));
+    if with_links == *configured {
+        return Ok(());
+    }
+    schedulers.plan(port, name, &with_links).map_err(|unplanned| whole(unplanned.error))
+}
+
+/// Checks that the ports hold the rates that principals reserve.
+fn check_all_links(model: &Model, config: &Config, wrong: &mut Unplannable) {
+    for PortPlan { id, config: port, .. } in &model.ports {
+        let (scheduler, links) = (model.schedulers.configured(*id), links(&config.principal, &port.name));
+        let checked = check_links(scheduler.as_ref(), &port.name, &links);
+        wrong.unless(checked.map_err(|(link, error)| {
+            let entry = Step::Entry(link.principal);
+            error.placed(config, &[Step::Key("principal"), entry, Step::Key("link"), Step::Key(&port.name)])
+        }));
     }
 }
 

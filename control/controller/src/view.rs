@@ -31,7 +31,10 @@ pub use plugins::{
     ReleaseView, ShadowView, ShadowedView, UpgradeView,
 };
 pub use ports::{NeighbourView, PortView};
-pub use principals::{PrincipalUsageView, PrincipalView, PromiseView, PromiseWindowView, PromisesView};
+pub use principals::{
+    LinkPromiseView, LinkWindowView, PrincipalUsageView, PrincipalView, PromiseView, PromiseWindowView,
+    PromisesView, ReservationView,
+};
 pub use routes::{NextHopView, QueuesView, RouteView};
 pub use schedulers::{
     FlowQueueView, HostOutputView, QueueView, RemovedNodeView, SchedulerNodeView, SchedulerView,

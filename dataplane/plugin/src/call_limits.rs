@@ -5,7 +5,7 @@ use std::fmt;
 use std::str::FromStr;
 use std::time::Duration;
 
-use millrace_units::PrincipalId;
+use millrace_units::{PrincipalId, QueueId};
 
 /// Treatment of packets that arrive while the instance pauses after a fault, or whose call failed.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
@@ -58,6 +58,8 @@ pub struct CallLimits {
     /// Weight of the queue of the binding's stage among the stages of a flow, 1 or more. With a queue, packets
     /// also wait here when they come from an earlier stage of the same principal. `None`: they don't.
     pub queue: Option<u16>,
+    /// Queue of the egress port for packets that nothing has assigned to a queue yet; 0 for none.
+    pub link_queue: QueueId,
 }
 
 impl Default for CallLimits {
@@ -77,6 +79,7 @@ impl CallLimits {
         packet: None,
         principal: None,
         queue: None,
+        link_queue: QueueId(0),
     };
     /// Default time limit of a call that a principal pays for. A slow plugin is slowed to its principal's
     /// share; only a call that never ends is a fault.

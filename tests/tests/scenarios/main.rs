@@ -16,6 +16,7 @@ mod overload;
 mod plugins;
 mod ports;
 mod principals;
+mod reservations;
 mod schedulers;
 mod shares;
 mod support;

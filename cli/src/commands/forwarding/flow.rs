@@ -2,9 +2,9 @@
 
 use hyper::Method;
 use millrace_units::count;
-use serde_json::Value;
+use serde_json::{Value, json};
 
-use crate::arguments::{FlowAction, FlowOrder, word};
+use crate::arguments::{FlowAction, FlowOrder, FlowReservation, word};
 use crate::client::{Client, segment};
 use crate::output::{Failure, done, lines, plain, rows, show, table};
 
@@ -29,12 +29,39 @@ pub fn flow(client: &Client, action: &FlowAction, json: bool) -> Result<(), Fail
             }
             show(&value["flows"], json, || flows.iter().map(lines).collect::<Vec<_>>().join("\n"));
         }
+        FlowAction::Reserve(reservation) => reserve(client, reservation, json)?,
+        FlowAction::Release { name } => {
+            let value = client.send(Method::DELETE, &format!("/reservations/{}", segment(name)), None)?;
+            done(&value, &format!("{name} released{}", made(&value)), json);
+        }
         FlowAction::Flush { flows } => {
             let value = client.send(Method::DELETE, &flows_path(flows.filter(), ""), None)?;
             done(&value, &format!("{} flushed", count(plain(&value["flushed"]), "flow")), json);
         }
     }
     Ok(())
+}
+
+fn reserve(client: &Client, reservation: &FlowReservation, json: bool) -> Result<(), Failure> {
+    let FlowReservation { filter, principal, cpu, link, port, instance, gate, priority } = reservation;
+    let body = json!({
+        "filter": filter,
+        "principal": principal,
+        "cpu": cpu,
+        "link": link,
+        "port": port,
+        "instance": instance,
+        "gate": gate,
+        "priority": priority,
+    });
+    let value = client.send(Method::POST, "/reservations", Some(&body))?;
+    done(&value, &format!("reserved for principal {}{}", plain(&value["principal"]), made(&value)), json);
+    Ok(())
+}
+
+/// Returns the changes of a reservation, one a line, after a line break.
+fn made(value: &Value) -> String {
+    rows(&value["changes"]).iter().map(|change| format!("\n  {}", plain(change))).collect()
 }
 
 fn ask(client: &Client, filter: Option<&str>, order: FlowOrder, limit: usize) -> Result<Value, Failure> {

@@ -6,7 +6,7 @@ use crate::arguments::{Noun, Show};
 use crate::client::Client;
 use crate::commands::configure::configuration::{missing, waits};
 use crate::commands::forwarding::{control_plane, place};
-use crate::commands::nouns::describe;
+use crate::commands::nouns::{LINKS, describe};
 use crate::commands::observe::{events, hardware};
 use crate::output::{Failure, plain, print, rows};
 
@@ -38,6 +38,12 @@ fn show_value(mut value: Value, noun: Noun, json: bool) {
         Noun::Places if !json => print!("{}", place::listed(&value)),
         Noun::ControlPlane if !json => print!("{}", control_plane::listed(&value)),
         Noun::Rates if !json => print(&value["ports"], describe(noun).columns, false),
+        Noun::Promises if !json => {
+            print(&value["promises"], describe(noun).columns, false);
+            if !rows(&value["links"]).is_empty() {
+                print(&value["links"], LINKS, false);
+            }
+        }
         Noun::Interface if !json => print(&value["resources"], describe(noun).columns, false),
         Noun::Status if !json => {
             put_units(&mut value);

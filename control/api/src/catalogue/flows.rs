@@ -1,10 +1,10 @@
 //! Resources of flows and of the lookup of a packet.
 
 use millrace_controller::FlowQuery;
-use millrace_controller::operation::{FlushFlows, ListFlows, Lookup};
+use millrace_controller::operation::{FlushFlows, ListFlows, Lookup, ReleaseFlow, ReserveFlow};
 
 use crate::endpoint::{Endpoint, Resource};
-use crate::resources::{ask, placement, run};
+use crate::resources::{ask, at, create, placement, run};
 
 /// Returns the resources of flows and of the lookup of a packet.
 pub(super) fn flows() -> Vec<Resource> {
@@ -18,6 +18,17 @@ pub(super) fn flows() -> Vec<Resource> {
                 Endpoint::delete::<FlushFlows>("flushes flows that match a filter").arguments::<FlushFlows>(),
                 ask::<FlushFlows>,
             ),
+        Resource::new("/reservations").on(
+            Endpoint::create::<ReserveFlow>(
+                "reserves processor time or a rate for flows: adds a principal, a filter and a binding together",
+            )
+            .body::<ReserveFlow>(),
+            create::<ReserveFlow>,
+        ),
+        Resource::new("/reservations/{name}").on(
+            Endpoint::delete::<ReleaseFlow>("removes a principal with its filters and bindings"),
+            at::<ReleaseFlow>,
+        ),
         placement::resource(),
         Resource::new("/lookup").on(
             Endpoint::post::<Lookup>("shows how the router would forward a packet").body::<Lookup>(),

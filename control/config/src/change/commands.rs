@@ -115,9 +115,36 @@ pub(crate) fn neighbour(verb: &str, neighbour: &Neighbour) -> String {
 }
 
 pub(crate) fn add_principal(principal: &Principal) -> String {
-    let settings = object(principal).into_iter().filter(|(key, _)| key != "name");
+    let settings = flat(principal).into_iter().filter(|(key, _)| key != "name");
     let settings: String = settings.map(|(key, value)| format!(" {}", setting(&key, &value))).collect();
     format!("principal add {}{settings}", &*principal.name)
+}
+
+pub(crate) fn set_principal(from: &Principal, to: &Principal) -> String {
+    let (mut from, to) = (flat(from), flat(to));
+    // A share of its own replaces the share of another principal, and the other way round.
+    for (key, other) in [("cpu", "cpu.same-as"), ("cpu.same-as", "cpu")] {
+        if to.contains_key(key) {
+            from.remove(other);
+        }
+    }
+    let changes = difference(&from, &to);
+    let settings: String = changes.iter().map(|(key, value)| format!(" {}", setting(key, value))).collect();
+    format!("principal set {}{settings}", to["name"].as_str().unwrap_or_default())
+}
+
+/// Returns a principal as a JSON object. The key of a setting inside another one is `OUTER.INNER`.
+fn flat(principal: &Principal) -> Map<String, Value> {
+    let mut flat = Map::new();
+    for (key, value) in object(principal) {
+        match value {
+            Value::Object(inner) => {
+                flat.extend(inner.into_iter().map(|(own, value)| (format!("{key}.{own}"), value)));
+            }
+            value => drop(flat.insert(key, value)),
+        }
+    }
+    flat
 }
 
 /// Returns the commands that turn one list of placements into another. If the order of the remaining

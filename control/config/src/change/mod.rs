@@ -263,9 +263,7 @@ impl Change {
             Self::RemoveNeighbour(neighbour) => commands::neighbour("remove", neighbour),
             Self::AddPrincipal(principal) => commands::add_principal(principal),
             Self::RemovePrincipal(principal) => format!("principal remove {}", &*principal.name),
-            Self::SetPrincipal { from, to } => {
-                format!("principal set {}{}", &*to.name, settings(&changed(from, to)))
-            }
+            Self::SetPrincipal { from, to } => commands::set_principal(from, to),
             Self::Place { from, to } => return commands::places(from, to),
         }]
     }

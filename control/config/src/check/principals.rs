@@ -2,10 +2,11 @@
 
 use std::ops::RangeInclusive;
 
-use millrace_units::Message;
+use millrace_units::{Message, remedy};
 
-use super::{At, Checker};
+use super::{At, Checked, Checker};
 use crate::schema::Principal;
+use crate::schema::principal::CpuReservation;
 
 /// Names of principals that the router itself has.
 const BUILT_IN: [&str; 4] = ["control", "core", "default", "router"];
@@ -38,7 +39,13 @@ impl Checker<'_> {
         self.note(self.require(!has_both, At::Entry("principal", index, &["weight"]), || {
             setting("weight").text(" is set beside ").key("cpu").text(": set one of them")
         }));
-        if let (Some(cpu), Some(limit)) = (principal.cpu, principal.cpu_limit) {
+        self.note(self.same_as(index, principal));
+        self.links(index, principal);
+        let wrong = principal.wrong_process(&self.config.principal);
+        self.note(self.require(wrong.is_none(), At::Entry("principal", index, &["process"]), || {
+            wrong.unwrap_or_default()
+        }));
+        if let (Some(cpu), Some(limit)) = (principal.reserved_cpu(), principal.cpu_limit) {
             self.note(self.require(
                 limit.ppm() >= cpu.ppm(),
                 At::Entry("principal", index, &["cpu-limit"]),
@@ -50,7 +57,7 @@ impl Checker<'_> {
                 },
             ));
         }
-        let has_no_share = principal.deadline.is_some() && principal.cpu.is_none();
+        let has_no_share = principal.deadline.is_some() && principal.reserved_cpu().is_none();
         self.note(self.require(!has_no_share, At::Entry("principal", index, &["deadline"]), || {
             setting("deadline").text(" needs a reserved share: set ").key("cpu").text(" as well")
         }));
@@ -62,7 +69,31 @@ impl Checker<'_> {
                 setting(key).text(format!(" must be {least} to {most}, not {value}"))
             }));
         };
+        let limits_other = principal.cpu_limit.is_some() && principal.same_as().is_some();
+        self.note(self.require(!limits_other, At::Entry("principal", index, &["cpu-limit"]), || {
+            setting("cpu-limit")
+                .text(" limits no share of its own: set it at the principal of ")
+                .key("same-as")
+        }));
         within("weight", principal.weight, 1..=Principal::MOST_WEIGHT);
         within("processes", principal.processes, 1..=Principal::MOST_PROCESSES);
+    }
+
+    /// Checks that `same-as` names a principal, and that its chain ends.
+    fn same_as(&self, index: usize, principal: &Principal) -> Checked {
+        let Some(CpuReservation::SameAs(other)) = &principal.cpu else { return Ok(()) };
+        self.known("principal", other)?;
+        let cycle = principal.same_as_cycle(&self.config.principal);
+        self.require(cycle.is_none(), At::Entry("principal", index, &["cpu"]), || cycle.unwrap_or_default())
+    }
+
+    fn links(&self, index: usize, principal: &Principal) {
+        let ports = self.names("port");
+        for port in principal.link.keys() {
+            let at = At::Entry("principal", index, &["link", port]);
+            self.note(self.require(ports.contains(&&**port), at, || {
+                format!("no port is named {port:?}{}", remedy("port", port, ports.iter().copied()))
+            }));
+        }
     }
 }

@@ -1,14 +1,17 @@
 //! Principals: owners of resources, such as a user or a service.
 
+use std::collections::BTreeMap;
+
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::values::Named;
-use crate::values::quantity::{Size, Time};
+use crate::values::quantity::{Bits, Size, Time};
 use crate::values::share::{ByteRate, ProcessorShare};
 
-/// Reserved share of a processor: at least 0.1 %.
-pub type CpuShare = ProcessorShare<1_000>;
+pub use crate::values::reservation::CpuReservation;
+pub use crate::values::share::CpuShare;
+
 /// Limit of processor time: at least 1 %, which is the kernel's minimum.
 pub type CpuLimit = ProcessorShare<10_000>;
 /// Size limit of a flow's queue of waiting packets: 2 KiB to 32 MiB.
@@ -27,9 +30,10 @@ pub struct Principal {
     /// Name of the principal.
     pub name: Named,
     /// Processor time reserved for the principal while others need it too, of one processor: `"5 %"`. All
-    /// principals together reserve at most 100 % of each processor. Default: a share by `weight`.
+    /// principals together reserve at most 100 % of each processor. With `{ same-as = "NAME" }`, another
+    /// principal pays for the calls. Default: a share by `weight`.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub cpu: Option<CpuShare>,
+    pub cpu: Option<CpuReservation>,
     /// Weight among the principals without `cpu`, which share the rest of the processor time: 1 to 10,000.
     /// Default 100.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -47,6 +51,10 @@ pub struct Principal {
     /// the flow are dropped as `principal_queue_full`. Default 256 KiB.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub queue: Option<QueueLimit>,
+    /// Reserved rates on the wire, by port: `{ wan = "10mbit" }`. The port needs a scheduler with a `rate`.
+    /// Default: none.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub link: BTreeMap<String, Bits>,
     /// Largest memory, including the page cache of the principal's files. The kernel kills a process that
     /// needs more. Default: unlimited.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -54,6 +62,10 @@ pub struct Principal {
     /// Largest rate of reads from each block device, and of writes to it: `"2 MB/s"`. Default: unlimited.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub disk: Option<ByteRate>,
+    /// Names of commands or systemd units whose running processes belong to the principal, too: `["bgpd"]`.
+    /// Default: none.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub process: Vec<String>,
     /// Largest number of processes and threads: 1 to 4,194,304. Default: unlimited.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = 4_194_304))]
@@ -71,4 +83,76 @@ impl Principal {
     pub const MOST_WEIGHT: u32 = 10_000;
     /// Largest limit of `processes`: the largest process id of the kernel.
     pub const MOST_PROCESSES: u32 = 4_194_304;
+    /// Smallest reserved rate on a link, in bits per second.
+    pub const LEAST_LINK: u64 = 1_000;
+    /// Beginning of the name of a principal's queue, before the name of the principal.
+    pub const QUEUE_PREFIX: &str = "principal:";
+
+    /// Returns the reserved share of the processor; `None` for a share by weight or of another principal.
+    #[must_use]
+    pub fn reserved_cpu(&self) -> Option<CpuShare> {
+        match &self.cpu {
+            Some(CpuReservation::Share(share)) => Some(*share),
+            _ => None,
+        }
+    }
+
+    /// Returns the name of the principal that pays for the calls of this principal's bindings; `None` if this
+    /// principal pays itself.
+    #[must_use]
+    pub fn same_as(&self) -> Option<&str> {
+        match &self.cpu {
+            Some(CpuReservation::SameAs(other)) => Some(other),
+            _ => None,
+        }
+    }
+
+    /// Returns the text of an error if a name in `process` is invalid, or if another principal has it as well.
+    #[must_use]
+    pub fn wrong_process(&self, principals: &[Self]) -> Option<String> {
+        let name = &*self.name;
+        let is_valid = |one: &String| {
+            let is_plain = |c: char| !c.is_whitespace() && !c.is_control() && c != '/';
+            (1..=255).contains(&one.len()) && one.chars().all(is_plain)
+        };
+        if let Some(wrong) = self.process.iter().find(|one| !is_valid(one)) {
+            return Some(format!(
+                "principal {name:?}: {wrong:?} is no name of a command or unit: give 1 to 255 characters without blanks and /"
+            ));
+        }
+        let others = || principals.iter().filter(|other| other.name != self.name);
+        let shared = self
+            .process
+            .iter()
+            .find_map(|one| Some((one, others().find(|other| other.process.contains(one))?)));
+        shared.map(|(one, other)| {
+            format!(
+                "principal {name:?}: principal {:?} has the processes {one:?}, too: name them once",
+                &*other.name
+            )
+        })
+    }
+
+    /// Returns the text of an error if this principal's chain of `same-as` leads back to it.
+    #[must_use]
+    pub fn same_as_cycle(&self, principals: &[Self]) -> Option<String> {
+        let next = |name: &&str| principals.iter().find(|one| *one.name == **name)?.same_as();
+        let chain: Vec<&str> = std::iter::successors(self.same_as(), next).take(principals.len()).collect();
+        let end = chain.iter().position(|one| *one == &*self.name)?;
+        let cycle: String = chain[..=end].iter().map(|one| format!(" same as {one:?}")).collect();
+        let name = &*self.name;
+        Some(format!(
+            "principal {name:?}: `same-as` leads back to it, {name:?}{cycle}: give one of them its own share"
+        ))
+    }
+
+    /// Returns the name of the principal that pays for the bindings of principal `name`: the end of its chain
+    /// of `same-as`. In a cycle, returns one of its principals.
+    #[must_use]
+    pub fn payer<'p>(principals: &'p [Self], name: &'p str) -> &'p str {
+        let next = |name: &str| principals.iter().find(|one| *one.name == *name)?.same_as();
+        // A chain without a cycle visits each principal once at most.
+        let chain = std::iter::successors(Some(name), |name| next(name));
+        chain.take(principals.len() + 1).last().unwrap_or(name)
+    }
 }

@@ -236,6 +236,38 @@ impl FlowQueue {
     }
 }
 
+impl SchedulerNode {
+    /// Returns a node below `under`, with the defaults of all settings.
+    #[must_use]
+    pub fn below(name: String, kind: SchedulerKind, under: Option<String>) -> Self {
+        Self {
+            name,
+            kind,
+            under,
+            level: None,
+            quantum: None,
+            real_time: None,
+            link_sharing: None,
+            upper_limit: None,
+            rate: None,
+            burst: None,
+            threshold: None,
+            queues: None,
+            limit: None,
+            manage: None,
+            unit: None,
+            minimum: None,
+            maximum: None,
+            probability: None,
+            weight: None,
+            gentle: None,
+            target: None,
+            interval: None,
+            ecn: None,
+        }
+    }
+}
+
 impl SchedulerKind {
     /// All kinds with their names.
     pub const ALL: [(&'static str, Self); 7] = [

@@ -5,6 +5,7 @@ pub(crate) mod flow;
 mod form;
 pub(crate) mod overhead;
 pub(crate) mod quantity;
+pub(crate) mod reservation;
 pub(crate) mod share;
 
 use std::fmt;

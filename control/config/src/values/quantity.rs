@@ -169,13 +169,21 @@ pub struct CurveText {
     pub then: Bits,
 }
 
+impl CurveText {
+    /// Returns the curve with a single slope.
+    #[must_use]
+    pub const fn flat(rate: Bits) -> Self {
+        Self { first: rate, micros: 0, then: rate }
+    }
+}
+
 impl FromStr for CurveText {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
         let parts: Vec<&str> = text.split_whitespace().collect();
         match parts[..] {
-            [rate] => rate.parse().map(|rate| Self { first: rate, micros: 0, then: rate }),
+            [rate] => rate.parse().map(Self::flat),
             [first, time, then] => {
                 Ok(Self { first: slope(first)?, micros: micros(time)?, then: then.parse()? })
             }

@@ -12,6 +12,9 @@ use super::form::written_value;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct ProcessorShare<const LEAST: u32>(u32);
 
+/// Reserved share of a processor: at least 0.1 %.
+pub type CpuShare = ProcessorShare<1_000>;
+
 /// Parts per million in a percent.
 const PERCENT: u32 = 10_000;
 

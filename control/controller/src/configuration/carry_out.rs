@@ -1,10 +1,11 @@
 //! Makes changes of the running configuration one after another. If a change fails, undoes the earlier
 //! changes.
 
-use millrace_config::{Change, Neighbour, Port, Scheduler, Together};
+use millrace_config::{Change, Neighbour, Port, Principal, Scheduler, Together};
 use millrace_pipeline::{
     Command, GateTables, NeighbourChange, NeighbourCommand, NeighbourKnowledge, Options,
 };
+use millrace_plugin::BindingId;
 use millrace_plugin_abi::Runtime;
 use serde_json::{Map, Value};
 
@@ -13,7 +14,7 @@ use crate::background::detached;
 use crate::filters::gates::Gates;
 use crate::flows::placement::tell_placements;
 use crate::model::placements::Placed;
-use crate::model::running::gate_table;
+use crate::model::running::{gate_table, running_bind};
 use crate::model::{Model, options, table_kind};
 use crate::plugins::enter_plugin;
 use crate::plugins::load::report_loaded;
@@ -191,8 +192,8 @@ fn stands(model: &Model, tables: &GateTables, change: &Change) -> bool {
         Change::SetScheduler { port: name, to, .. } => {
             let none = Scheduler::default();
             let id = model.port(name).map(|plan| plan.id);
-            let now = id.ok().and_then(|id| model.schedulers.of(id)).unwrap_or(&none);
-            now == to.as_deref().unwrap_or(&none)
+            let now = id.ok().and_then(|id| model.schedulers.configured(id)).unwrap_or_default();
+            now == *to.as_deref().unwrap_or(&none)
         }
         Change::Place { to, .. } => {
             model.placements.iter().eq(&to.iter().map(Placed::of).collect::<Vec<_>>())
@@ -237,6 +238,14 @@ fn tell_options(model: &Model, workers: &mut Workers) -> Result<(), ControlError
 fn tell_neighbour(change: NeighbourChange, workers: &mut Workers) -> Result<(), ControlError> {
     workers.tell(|| NeighbourCommand::Set(vec![change]))?;
     workers.barrier()
+}
+
+/// Returns the changes that remove a binding of an instance, and add it again.
+fn bind_again(model: &Model, id: BindingId) -> Vec<Change> {
+    let Some(bound) = model.plugins.binding(id) else { return Vec::new() };
+    let Some(instance) = bound.action.instance() else { return Vec::new() };
+    let bind = running_bind(model, bound, model.plugins.instance_name(instance));
+    vec![Change::Unbind(bind.clone()), Change::Bind(bind)]
 }
 
 impl Inner {
@@ -337,10 +346,33 @@ impl Inner {
     /// Adds, changes or removes a principal.
     fn change_principals(&mut self, change: &Change) -> Result<(), ControlError> {
         let wanted = after(&self.model.principals, change);
+        let before = self.model.principals.clone();
+        self.model.schedulers.number_principals(&wanted)?;
+        self.set_principals(wanted, &before).inspect_err(|error| {
+            // A worker that doesn't answer still makes the change when it resumes.
+            if !error.is_failure() {
+                let wanted = std::mem::take(&mut self.model.principals);
+                // The error of the change counts.
+                let _ = self.set_principals(before, &wanted);
+            }
+        })
+    }
+
+    /// Replaces all principals, `before` until now: their groups, shares, payers and queues.
+    fn set_principals(&mut self, wanted: Vec<Principal>, before: &[Principal]) -> Result<(), ControlError> {
         self.principals.follow(&wanted)?;
         self.model.principal_ids.follow(&wanted);
         self.model.principals = wanted;
-        self.tell_shares()
+        self.tell_shares()?;
+        let all = &self.model.principals;
+        let is_moved =
+            |one: &&Principal| Principal::payer(all, &one.name) != Principal::payer(before, &one.name);
+        let moved = all.iter().filter(is_moved).flat_map(|one| self.model.bindings_of(&one.name));
+        let again: Vec<Change> = moved.flat_map(|id| bind_again(&self.model, id)).collect();
+        for group in again.chunks(BINDINGS_TOGETHER) {
+            self.change_bindings(group).1?;
+        }
+        self.follow_links(before)
     }
 
     /// Gives an instance its settings from a configuration. Exception: if the instance belongs to a shared

@@ -12,7 +12,7 @@ use std::str::FromStr;
 
 use ipnet::IpNet;
 use millrace_classify::{Filter, FilterError, FilterExpression};
-use millrace_config::{Bind, FilterAction, OnFault, Policing};
+use millrace_config::{Bind, FilterAction, OnFault, Policing, Principal};
 use millrace_plugin::{Action, BindingId, CallLimits, PluginControlError, Policer, Way};
 use millrace_plugin_abi::Position;
 
@@ -115,7 +115,13 @@ impl Model {
             FilterAction::Host => Action::Host,
             FilterAction::Ports(_) => Action::Send(ways()?),
             FilterAction::CopyTo(_) => Action::Copy(ways()?),
-            FilterAction::Queue(name) => Action::Queue(self.schedulers.queue(name)?),
+            FilterAction::Queue(name) => match name.strip_prefix(Principal::QUEUE_PREFIX) {
+                Some(principal) => {
+                    self.known_principal(principal)?;
+                    Action::Queue(self.schedulers.queue_of_principal(principal))
+                }
+                None => Action::Queue(self.schedulers.queue(name)?),
+            },
             FilterAction::Police(Policing { rate, burst }) => {
                 Action::Police(Policer::new(rate.0, *burst).into())
             }

@@ -205,14 +205,15 @@ impl Inner {
         self.observation.observe_memory(guard);
         self.observation.events.flush();
         self.configured_routes().compare_next();
+        self.principals.take_processes(&self.model.principals);
         let counters = self.seen().light_snapshot()?;
         self.observation.observe(&self.model, &counters);
-        let Principals { shares, promises, overloads, .. } = &mut self.principals;
+        let Principals { shares, promises, overloads, links, .. } = &mut self.principals;
         let promised = shares.promised(&self.model, self.workers.len());
         promises.sample(counters.at, &counters.principals, &promised);
         promises.judge(&self.model, &promised, &self.observation.events);
         overloads.judge(&self.model, &counters.principals, &self.observation.events);
-        Ok(())
+        links.sample(&self.model, &mut self.workers)
     }
 
     /// Ends the router and stops the workers. Normally removes the router's programs and routes from the

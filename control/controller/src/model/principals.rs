@@ -2,13 +2,23 @@
 
 use std::collections::BTreeMap;
 
-use millrace_config::Principal;
-use millrace_plugin::{CallLimits, ProcessorWait};
+use millrace_config::{Principal, Scheduler};
+use millrace_plugin::{Action, BindingId, CallLimits, ProcessorWait};
 use millrace_plugin_abi::Runtime;
-use millrace_units::PrincipalId;
+use millrace_units::{PrincipalId, QueueId};
 
 use crate::ControlError;
-use crate::model::Model;
+use crate::model::schedulers::links::{check_links, links, with_links};
+use crate::model::{Bound, Model};
+
+/// Principal that pays for the calls of a binding, and queue of the binding's packets.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Payer {
+    /// Principal that pays; `None` if the workers call the instance at once.
+    pub principal: Option<PrincipalId>,
+    /// Queue of the named principal; 0 without one.
+    pub link_queue: QueueId,
+}
 
 /// Ids of the configured principals. A principal keeps its id until it is removed.
 #[derive(Clone, Debug)]
@@ -65,25 +75,93 @@ impl Model {
         &self,
         instance: &str,
         (named, has_queue): (Option<&str>, bool),
-    ) -> Result<Option<PrincipalId>, ControlError> {
+    ) -> Result<Payer, ControlError> {
         let is_built_in = || {
             let plugin = self.plugins.plugin_of(instance);
             plugin.is_ok_and(|plugin| plugin.runtime() == Runtime::BuiltIn)
         };
         match named.filter(|name| *name != Principal::DEFAULT) {
-            None if !has_queue && is_built_in() => Ok(None),
-            None => Ok(Some(PrincipalIds::DEFAULT)),
+            None if !has_queue && is_built_in() => Ok(Payer::default()),
+            None => Ok(Payer { principal: Some(PrincipalIds::DEFAULT), ..Payer::default() }),
             Some(name) => {
-                let id = self.principal_ids.id(name);
-                id.map(Some)
-                    .ok_or_else(|| ControlError::unknown("principal", name, self.principal_ids.names()))
+                self.known_principal(name)?;
+                let principal = self.principal_ids.id(Principal::payer(&self.principals, name));
+                Ok(Payer { principal, link_queue: self.schedulers.queue_of_principal(name) })
             }
         }
     }
 
-    /// Returns the name of the principal that pays for a binding's calls.
+    /// Checks that a principal has this name.
+    ///
+    /// # Errors
+    /// No principal has the name.
+    pub fn known_principal(&self, name: &str) -> Result<(), ControlError> {
+        let known = self.principal_ids.id(name);
+        let unknown = || ControlError::unknown("principal", name, self.principal_ids.names());
+        known.map(drop).ok_or_else(unknown)
+    }
+
+    /// Returns the name of the principal that a binding names, or of the principal that pays for its calls.
     pub fn payer_name(&self, call_limits: &CallLimits) -> Option<String> {
-        call_limits.principal.map(|id| self.principal_ids.name(id).to_owned())
+        let named = self.schedulers.name(call_limits.link_queue).strip_prefix(Principal::QUEUE_PREFIX);
+        let payer = || call_limits.principal.map(|id| self.principal_ids.name(id));
+        named.or_else(payer).map(str::to_owned)
+    }
+
+    /// Returns the bindings that name a principal.
+    pub fn bindings_of(&self, name: &str) -> Vec<BindingId> {
+        let queue = self.schedulers.queue_of_principal(name);
+        let of_principal = |bound: &Bound| bound.call_limits.link_queue == queue && queue != QueueId(0);
+        self.plugins.bindings_by_age().filter(|(_, bound)| of_principal(bound)).map(|(id, _)| id).collect()
+    }
+
+    /// Returns the filters that put packets into the queue of a principal.
+    pub fn filters_of(&self, name: &str) -> Vec<BindingId> {
+        let action = Action::Queue(self.schedulers.queue_of_principal(name));
+        self.plugins.bindings_by_age().filter(|(_, bound)| bound.action == action).map(|(id, _)| id).collect()
+    }
+
+    /// Returns the scheduler of a port with the queues of principals, from its configured scheduler.
+    pub fn with_links(&self, port: &str, configured: &Scheduler) -> Scheduler {
+        with_links(configured, &links(&self.principals, port))
+    }
+
+    /// Checks that ports hold the rates that these principals reserve, and that their chains of `same-as` end
+    /// at one of them.
+    ///
+    /// # Errors
+    /// Names the first principal that is wrong, the problem and the remedy.
+    pub fn check_principals(&self, principals: &[Principal]) -> Result<(), ControlError> {
+        let names = || principals.iter().map(|one| &*one.name).chain([Principal::DEFAULT]);
+        for one in principals {
+            let wrong = |error: &dyn std::fmt::Display| {
+                ControlError::conflict(format!("principal {:?}: {error}", &*one.name))
+            };
+            if let Some(other) = one.same_as().filter(|other| !names().any(|name| name == *other)) {
+                return Err(wrong(&ControlError::unknown("principal", other, names())));
+            }
+            let problem = one.same_as_cycle(principals).or_else(|| one.wrong_process(principals));
+            if let Some(problem) = problem {
+                return Err(ControlError::conflict(problem));
+            }
+            for port in one.link.keys() {
+                self.port(port).map_err(|error| wrong(&error))?;
+            }
+        }
+        for plan in &self.ports {
+            let (port, scheduler) = (&*plan.config.name, self.schedulers.configured(plan.id));
+            let links = links(principals, port);
+            check_links(scheduler.as_ref(), port, &links).map_err(|(_, error)| error)?;
+        }
+        Ok(())
+    }
+
+    /// Checks that a changed scheduler of a port still holds the rates that principals reserve there.
+    ///
+    /// # Errors
+    /// Names the first principal whose rate does not fit.
+    pub fn check_links_at(&self, port: &str, scheduler: &Scheduler) -> Result<(), ControlError> {
+        check_links(Some(scheduler), port, &links(&self.principals, port)).map_err(|(_, error)| error)
     }
 
     /// Returns the text of a wait for the processor.

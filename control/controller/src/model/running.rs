@@ -77,7 +77,7 @@ fn written_action(model: &Model, action: &Action) -> FilterAction {
     }
 }
 
-fn running_bind(model: &Model, bound: &Bound, instance: &str) -> Bind {
+pub(crate) fn running_bind(model: &Model, bound: &Bound, instance: &str) -> Bind {
     let CallLimits { on_fault, call, packet, queue, .. } = bound.call_limits;
     // The call limits of a binding are always within the range of the configured value, so clamping changes
     // nothing.
@@ -109,7 +109,7 @@ fn running_instances(model: &Model) -> Vec<Instance> {
 }
 
 fn running_port(model: &Model, plan: &crate::model::PortPlan) -> Port {
-    Port { scheduler: model.schedulers.of(plan.id).cloned(), ..plan.config.clone() }
+    Port { scheduler: model.schedulers.configured(plan.id), ..plan.config.clone() }
 }
 
 /// Returns rate and burst of a policer in the form of the configuration.

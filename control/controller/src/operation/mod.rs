@@ -16,6 +16,7 @@ mod plugins;
 mod ports;
 mod principals;
 pub(crate) mod requests;
+mod reservations;
 mod routes;
 mod schedulers;
 mod upgrade;
@@ -50,6 +51,7 @@ pub use self::ports::{
     RemoveNeighbour, SetControlPlane, SetPort, SetSettings,
 };
 pub use self::principals::{AddPrincipal, GetPromises, ListPrincipals, RemovePrincipal, SetPrincipal};
+pub use self::reservations::{ReleaseFlow, ReserveFlow};
 pub use self::routes::{
     AddRoute, AddRoutes, ListRoutes, LookupRoute, RemoveRoute, RemoveRoutes, ReplaceRoute,
 };

@@ -1,5 +1,7 @@
 //! Operations on principals.
 
+use std::collections::BTreeMap;
+
 use millrace_config::{Change as ConfigChange, Config, Principal};
 use millrace_units::count;
 use serde::Deserialize;
@@ -18,8 +20,8 @@ use crate::router::Inner;
 use crate::view::{PrincipalView, PromisesView};
 
 /// Keys of a principal that can change.
-const SETTINGS: [&str; 8] =
-    ["cpu", "weight", "cpu-limit", "deadline", "queue", "memory", "disk", "processes"];
+const SETTINGS: [&str; 10] =
+    ["cpu", "weight", "cpu-limit", "deadline", "queue", "link", "memory", "disk", "process", "processes"];
 
 /// Lists the principals with their usage.
 #[derive(Clone, Copy, Debug, Default)]
@@ -52,9 +54,12 @@ impl Operation for GetPromises {
         let mut guard = router.lock();
         let mut seen = guard.seen();
         let counters = seen.light_snapshot()?;
-        let Principals { shares, promises, .. } = seen.principals;
+        let Principals { shares, promises, links, .. } = seen.principals;
         let promised = shares.promised(seen.model, seen.workers.len());
-        Ok(promises.view(seen.model, &promised, &counters.principals))
+        Ok(PromisesView {
+            promises: promises.view(seen.model, &promised, &counters.principals),
+            links: links.view(seen.model),
+        })
     }
 }
 
@@ -112,7 +117,7 @@ impl Operation for SetPrincipal {
         check_changes(&name, &changes)?;
         let plan = move |inner: &mut Inner| {
             let from = find(inner, &name)?.clone();
-            let to = valid(patched(&from, &changes)?)?;
+            let to = valid(patched(&from, &merged(&from, changes))?)?;
             let change = match from == to {
                 true => Vec::new(),
                 false => planned(inner, ConfigChange::SetPrincipal { from, to })?,
@@ -143,46 +148,121 @@ impl Operation for RemovePrincipal {
         let plan = move |inner: &mut Inner| {
             let before = view(inner, &self.name)?;
             let principal = find(inner, &self.name)?.clone();
-            refuse_payer(&inner.model, &self.name)?;
+            refuse_named(&inner.model, &self.name)?;
             Ok((vec![ConfigChange::RemovePrincipal(principal)], before))
         };
         router.change(plan, |_, before| Ok(before)).await
     }
 }
 
+/// Settings that have inner settings.
+const NESTED: [&str; 2] = ["cpu", "link"];
+
 /// Checks the keys and types of changed settings.
 fn check_changes(name: &str, changes: &Map<String, Value>) -> Result<(), ControlError> {
     all_known("setting of a principal", changes, SETTINGS.into_iter())?;
     let mut settings = changes.clone();
-    settings.retain(|_, value| !value.is_null());
+    settings.retain(|_, value| !is_empty(value));
     settings.insert("name".to_owned(), name.into());
     read_settings::<Principal>("the request", settings).map(drop)
 }
 
-/// Checks the settings of a principal, and returns it in normal form.
-fn valid(principal: Principal) -> Result<Principal, ControlError> {
-    let mut config = checked(Config { principal: vec![principal], ..Config::default() })?.normalized();
-    config.principal.pop().ok_or_else(|| ControlError::System("the principal vanished in the check".into()))
-}
-
-/// Refuses the removal of a principal that pays for bindings.
-fn refuse_payer(model: &Model, name: &str) -> Result<(), ControlError> {
-    match model.bindings_paid_by(name) {
-        0 => Ok(()),
-        some => Err(ControlError::conflict(format!(
-            "principal {name:?} pays for {}: `unbind` them first, or bind them with another principal",
-            count(some, "binding")
-        ))),
+/// Whether nothing remains of a value without its `null`s. Removes them.
+fn is_empty(value: &mut Value) -> bool {
+    match value {
+        Value::Null => true,
+        Value::Object(inner) => {
+            inner.retain(|_, value| !value.is_null());
+            inner.is_empty()
+        }
+        _ => false,
     }
 }
 
+/// Returns changes of a principal in which changes of inner settings are merged into the present ones.
+fn merged(from: &Principal, mut changes: Map<String, Value>) -> Map<String, Value> {
+    let present = serde_json::to_value(from).unwrap_or_default();
+    for key in NESTED {
+        let Some(change) = changes.get_mut(key) else { continue };
+        if let (Value::Object(change), Some(Value::Object(before))) = (&mut *change, present.get(key)) {
+            let mut after = before.clone();
+            after.append(change);
+            *change = after;
+        }
+        if is_empty(change) {
+            *change = Value::Null;
+        }
+    }
+    changes
+}
+
+/// Refuses the removal of a principal that another one names in `same-as`.
+pub(super) fn refuse_same_as(model: &Model, name: &str) -> Result<(), ControlError> {
+    match model.principals.iter().find(|one| one.same_as() == Some(name)) {
+        Some(other) => Err(ControlError::conflict(format!(
+            "principal {name:?} pays for principal {:?}: change its `cpu` first",
+            &*other.name
+        ))),
+        None => Ok(()),
+    }
+}
+
+/// Checks the settings of a principal that concern it alone, and returns it in normal form.
+pub(super) fn valid(principal: Principal) -> Result<Principal, ControlError> {
+    let (link, other) = (principal.link.clone(), principal.same_as().map(str::to_owned));
+    let cpu = principal.cpu.clone();
+    let alone = Principal { link: BTreeMap::new(), ..principal };
+    let alone = match other.is_some() {
+        true => Principal { cpu: None, ..alone },
+        false => alone,
+    };
+    if let (Some(_), Some(key)) = (&other, beside_same_as(&alone)) {
+        return Err(ControlError::invalid(format!(
+            "principal {:?}: {key} is set beside `same-as`, and belongs to the principal that pays",
+            &*alone.name
+        )));
+    }
+    let mut config = checked(Config { principal: vec![alone], ..Config::default() })?.normalized();
+    let valid = config.principal.pop();
+    let valid = valid.ok_or_else(|| ControlError::System("the principal vanished in the check".into()))?;
+    Ok(Principal { link, cpu, ..valid })
+}
+
+/// Returns the key of a setting that needs a share of the principal's own.
+fn beside_same_as(principal: &Principal) -> Option<&'static str> {
+    let weight = principal.weight.map(|_| "weight");
+    weight.or(principal.cpu_limit.map(|_| "cpu-limit")).or(principal.deadline.map(|_| "deadline"))
+}
+
+/// Refuses the removal of a principal that bindings, filters or principals name.
+fn refuse_named(model: &Model, name: &str) -> Result<(), ControlError> {
+    refuse_same_as(model, name)?;
+    let (bindings, filters) = (model.bindings_of(name).len(), model.filters_of(name).len());
+    let problem = match (bindings, filters) {
+        (0, 0) => return Ok(()),
+        (0, some) => {
+            format!(
+                "has a queue that {} names: `flow release {name}` removes all of it",
+                count(some, "filter")
+            )
+        }
+        (some, _) => format!(
+            "pays for {}: `unbind` them first, or bind them with another principal",
+            count(some, "binding")
+        ),
+    };
+    Err(ControlError::conflict(format!("principal {name:?} {problem}")))
+}
+
 /// Returns a change as a list, if the principals after it can run together.
-fn planned(inner: &Inner, change: ConfigChange) -> Result<Vec<ConfigChange>, ControlError> {
-    check_running(&inner.model, &after(&inner.model.principals, &change), None)?;
+pub(super) fn planned(inner: &Inner, change: ConfigChange) -> Result<Vec<ConfigChange>, ControlError> {
+    let principals = after(&inner.model.principals, &change);
+    check_running(&inner.model, &principals, None)?;
+    inner.model.check_principals(&principals)?;
     Ok(vec![change])
 }
 
-fn find<'a>(inner: &'a Inner, name: &str) -> Result<&'a Principal, ControlError> {
+pub(super) fn find<'a>(inner: &'a Inner, name: &str) -> Result<&'a Principal, ControlError> {
     let principals = &inner.model.principals;
     let found = principals.iter().find(|principal| *principal.name == *name);
     let known = || principals.iter().map(|principal| &*principal.name);

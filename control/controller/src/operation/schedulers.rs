@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use millrace_classify::CompiledSelection;
-use millrace_config::{Scheduler, SchedulerKind, SchedulerNode, one_flow};
+use millrace_config::{Principal, Scheduler, SchedulerKind, SchedulerNode, one_flow};
 use millrace_packet::FlowKey;
 use millrace_pipeline::{FlowCommand, FlowQueueReport, FlowReport};
 use millrace_units::{PortId, QueueId};
@@ -41,7 +41,7 @@ impl Operation for GetSchedulerSettings {
     async fn carry_out(self, router: &Reading) -> Result<Option<Scheduler>, ControlError> {
         let inner = router.lock();
         let id = inner.model.port(&self.port)?.id;
-        Ok(inner.model.schedulers.of(id).cloned())
+        Ok(inner.model.schedulers.configured(id))
     }
 }
 
@@ -66,7 +66,7 @@ impl Operation for AddSchedulerNode {
     async fn carry_out(self, router: &Changing) -> Result<SchedulerView, ControlError> {
         let Self { port, node } = self;
         let mut inner = router.to_change()?;
-        let id = inner.change_scheduler(&port, None, |scheduler| {
+        let id = inner.edit_scheduler(&port, |scheduler| {
             scheduler.node.push(node);
             Ok(())
         })?;
@@ -132,7 +132,7 @@ impl Operation for SetScheduler {
         }
         all_known("setting of a port's scheduler", &changes, SETTINGS.into_iter())?;
         let mut inner = router.to_change()?;
-        let id = inner.change_scheduler(&port, None, |scheduler| {
+        let id = inner.edit_scheduler(&port, |scheduler| {
             *scheduler = patched(unless_empty(scheduler, &port)?, &changes)?;
             Ok(())
         })?;
@@ -204,6 +204,11 @@ impl Operation for SetQueue {
         let Some(flow) = flow else { return set_node(router, &port, &queue, &changes).map(drop) };
         // Parsing a long text takes time, so it is done before the state is locked.
         let flow = one_flow(&flow).map_err(ControlError::invalid)?;
+        if queue.starts_with(Principal::QUEUE_PREFIX) {
+            return Err(ControlError::invalid(format!(
+                "queue {queue:?} is the queue of a principal: its flows have no settings of their own"
+            )));
+        }
         let mut guard = router.to_change()?;
         let inner = &mut *guard;
         let id = inner.model.port(&port)?.id;
@@ -285,8 +290,8 @@ fn set_node(
         ));
     }
     let mut inner = router.to_change()?;
-    let id = inner
-        .change_scheduler(port, None, |scheduler| node_changes::set_node(scheduler, port, name, changes))?;
+    let id =
+        inner.edit_scheduler(port, |scheduler| node_changes::set_node(scheduler, port, name, changes))?;
     scheduler_view(&mut inner.seen(), id)
 }
 

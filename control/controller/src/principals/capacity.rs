@@ -19,7 +19,8 @@ type Excess = (usize, String);
 /// # Errors
 /// Names the first principal beyond this, with its position in the file.
 pub(crate) fn check_shares(config: &Config) -> Result<(), ControlError> {
-    let pays = |name: &str| config.bind.iter().any(|bind| bind.principal.as_deref() == Some(name));
+    let named = || config.bind.iter().filter_map(|bind| bind.principal.as_deref());
+    let pays = |name: &str| named().any(|one| Principal::payer(&config.principal, one) == name);
     check(&config.principal, processors(), &config.router, pays).map_err(|(index, problem)| {
         let at = [Step::Key("principal"), Step::Entry(index), Step::Key("cpu")];
         ControlError::conflict(problem).placed(config, &at)
@@ -35,6 +36,7 @@ pub(crate) fn check_running(
     principals: &[Principal],
     payer: Option<&str>,
 ) -> Result<(), ControlError> {
+    let payer = payer.map(|name| Principal::payer(principals, name));
     let pays = |name: &str| model.pays(name) || payer == Some(name);
     let checked = check(principals, processors(), &model.router, pays);
     checked.map_err(|(_, problem)| ControlError::conflict(problem))
@@ -70,7 +72,7 @@ fn fit(
     counts: impl Fn(&Principal) -> bool,
 ) -> Result<(), Excess> {
     let mut sum = 0;
-    let reserving = |one: &Principal| one.cpu.filter(|_| counts(one)).map(CpuShare::ppm);
+    let reserving = |one: &Principal| one.reserved_cpu().filter(|_| counts(one)).map(CpuShare::ppm);
     for (index, principal) in principals.iter().enumerate() {
         let Some(share) = reserving(principal) else { continue };
         let left = whole.saturating_sub(sum);

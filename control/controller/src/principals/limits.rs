@@ -32,13 +32,14 @@ pub(super) fn slowdown(limits: &Limits) -> u32 {
 /// Returns the weights of the groups. Without reserved shares these are the configured weights.
 fn weights(principals: &[Principal], processors: usize) -> Vec<CpuWeight> {
     let weight = |one: &Principal| f64::from(one.weight.unwrap_or(Principal::USUAL_WEIGHT));
-    let reserved: f64 = principals.iter().filter_map(|one| one.cpu).map(|cpu| f64::from(cpu.ppm())).sum();
+    let reserved: f64 =
+        principals.iter().filter_map(Principal::reserved_cpu).map(|cpu| f64::from(cpu.ppm())).sum();
     if reserved == 0.0 {
         return principals.iter().map(|one| rounded(weight(one))).collect();
     }
-    let sum: f64 = principals.iter().filter(|one| one.cpu.is_none()).map(weight).sum();
+    let sum: f64 = principals.iter().filter(|one| one.reserved_cpu().is_none()).map(weight).sum();
     let rest = (processors as f64 * 1e6 - reserved).max(0.0);
-    let share = |one: &Principal| match one.cpu {
+    let share = |one: &Principal| match one.reserved_cpu() {
         Some(cpu) => f64::from(cpu.ppm()),
         None => rest * weight(one) / sum,
     };

@@ -7,6 +7,7 @@
 pub(crate) mod capacity;
 mod division;
 mod limits;
+mod links;
 mod overload;
 mod promises;
 mod rounds;
@@ -16,12 +17,15 @@ use std::sync::Arc;
 
 use millrace_config::{Change, Principal};
 use millrace_plugin_process::{ProcessGroup, ProcessGroups};
-use millrace_principals::{Group, GroupError, Limits, Machine, Members, RouterGroup, processor_times};
+use millrace_principals::{
+    Group, GroupError, Limits, Machine, Members, Process, RouterGroup, processor_times,
+};
 
 use crate::ControlError;
 use crate::model::Model;
 use crate::view::{PrincipalUsageView, PrincipalView};
 use limits::limits;
+use links::LinkPromises;
 use overload::Overloads;
 use promises::Promises;
 use shares::WorkerShares;
@@ -44,6 +48,8 @@ pub(crate) struct Principals {
     pub promises: Promises,
     /// Who has needed more than its share lately.
     pub overloads: Overloads,
+    /// What the schedulers of ports sent lately.
+    pub links: LinkPromises,
 }
 
 /// Group of a principal with its limits.
@@ -90,6 +96,31 @@ impl Principals {
             let _ = self.end();
         }
         followed
+    }
+
+    /// Moves the running processes that principals name in `process` into their groups. Call this about once a
+    /// second.
+    pub fn take_processes(&self, principals: &[Principal]) {
+        if self.groups.is_empty() || principals.iter().all(|one| one.process.is_empty()) {
+            return;
+        }
+        for process in Process::outside() {
+            let Some(owner) =
+                principals.iter().find(|one| one.process.iter().any(|name| process.is_of(name)))
+            else {
+                continue;
+            };
+            let Some(held) = self.groups.iter().find(|held| *held.group.name() == *owner.name) else {
+                continue;
+            };
+            match held.group.add_process(process.id) {
+                Ok(()) => {
+                    tracing::info!(principal = &*owner.name, process = process.id.as_raw(), "process joined")
+                }
+                // It may have ended meanwhile; otherwise the next attempt fails, too.
+                Err(error) => tracing::debug!(principal = &*owner.name, "a process can't join: {error}"),
+            }
+        }
     }
 
     fn change(&mut self, wanted: &[Principal]) -> Result<(), ControlError> {
@@ -169,14 +200,16 @@ impl Principals {
         let directories = held.into_iter().flat_map(|held| held.group.directories());
         Ok(PrincipalView {
             name: principal.name.to_string(),
-            cpu: principal.cpu,
+            cpu: principal.cpu.clone(),
             weight: principal.weight.or(principal.cpu.is_none().then_some(Principal::USUAL_WEIGHT)),
             cpu_limit: principal.cpu_limit,
             deadline: principal.deadline,
+            link: principal.link.clone(),
             queue: principal.queue,
             memory: principal.memory,
             disk: principal.disk,
             processes: principal.processes,
+            process: principal.process.clone(),
             usage: PrincipalUsageView::of(&usage.unwrap_or_default()),
             obstacle,
             directories: directories.map(|path| path.display().to_string()).collect(),
@@ -186,7 +219,8 @@ impl Principals {
 
 /// Whether only a control group can enforce a limit of the principal.
 fn needs_group(principal: &Principal) -> bool {
-    principal.memory.is_some() || principal.disk.is_some() || principal.processes.is_some()
+    let has_limit = principal.memory.is_some() || principal.disk.is_some() || principal.processes.is_some();
+    has_limit || !principal.process.is_empty()
 }
 
 /// Removes the groups that `is_gone` selects. Stops at the first failure.

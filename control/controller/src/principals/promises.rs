@@ -12,7 +12,7 @@ use serde_json::json;
 use super::shares::Promised;
 use crate::events::Events;
 use crate::model::Model;
-use crate::view::{PromiseView, PromiseWindowView, PromisesView};
+use crate::view::{PromiseView, PromiseWindowView};
 
 /// Lengths of the reported windows, in seconds.
 const WINDOWS: [u64; 3] = [1, 10, 60];
@@ -110,7 +110,7 @@ impl Promises {
         model: &Model,
         promised: &[(PrincipalId, Promised)],
         counts: &[(PrincipalId, PrincipalCounts)],
-    ) -> PromisesView {
+    ) -> Vec<PromiseView> {
         let counts: BTreeMap<_, _> = counts.iter().copied().collect();
         let view = |(id, promised): &(PrincipalId, Promised)| {
             let name = model.principal_ids.name(*id);
@@ -133,7 +133,7 @@ impl Promises {
                 windows: windows.collect(),
             }
         };
-        PromisesView { promises: promised.iter().map(view).collect() }
+        promised.iter().map(view).collect()
     }
 
     /// Returns what a principal got in the last `seconds`, or in the time since the first sample if that is

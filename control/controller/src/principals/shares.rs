@@ -217,7 +217,7 @@ fn principal_settings(
     capacity: u32,
 ) -> BTreeMap<PrincipalId, PrincipalSettings> {
     let payers: Vec<&Principal> = model.principals.iter().filter(|one| model.pays(&one.name)).collect();
-    let share = |one: &Principal| one.cpu.map_or(0, |cpu| (u64::from(cpu.ppm()) / workers).max(1));
+    let share = |one: &Principal| one.reserved_cpu().map_or(0, |cpu| (u64::from(cpu.ppm()) / workers).max(1));
     let sum: u64 = payers.iter().map(|one| share(one)).sum();
     let mut all = BTreeMap::from([(PrincipalIds::DEFAULT, settings(None, 0, workers))]);
     for one in &model.principals {

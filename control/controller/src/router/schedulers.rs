@@ -1,17 +1,59 @@
 //! Changes of a port's scheduler, both in the model and at the worker.
 
-use millrace_config::{Fate, Fates, Scheduler};
+use millrace_config::{Fate, Fates, Principal, Scheduler, default_leaf};
 use millrace_plugin::Action;
 use millrace_units::PortId;
 
 use super::Inner;
 use crate::ControlError;
 use crate::model::schedulers::leaf;
+use crate::model::schedulers::links::{check_names, links, with_links, without_links};
 use crate::schedulers::queues::tell_reserved;
 use crate::schedulers::schedule;
 use crate::schedulers::view::{say_beyond_link, say_beyond_room};
 
 impl Inner {
+    /// Changes the scheduler of a port for a request. In contrast to
+    /// [`change_scheduler`](Self::change_scheduler), the rates that principals reserve must fit afterwards.
+    pub fn edit_scheduler(
+        &mut self,
+        port: &str,
+        change: impl FnOnce(&mut Scheduler) -> Result<(), ControlError>,
+    ) -> Result<PortId, ControlError> {
+        let id = self.model.port(port)?.id;
+        let mut configured = self.model.schedulers.configured(id).unwrap_or_default();
+        change(&mut configured)?;
+        self.model.check_links_at(port, &configured)?;
+        self.change_scheduler(port, None, |scheduler| {
+            *scheduler = configured;
+            Ok(())
+        })
+    }
+
+    /// Gives the ports named by principals before or after a change of principals the queues of all principals.
+    /// Packets of removed queues move to the default queue of their port.
+    ///
+    /// # Errors
+    /// A scheduler can't hold the queues, or a worker doesn't answer.
+    pub fn follow_links(&mut self, before: &[Principal]) -> Result<(), ControlError> {
+        let changed: Vec<_> = self
+            .model
+            .ports
+            .iter()
+            .filter_map(|plan| {
+                let port = &*plan.config.name;
+                let configured = self.model.schedulers.configured(plan.id)?;
+                let (old, new) = (links(before, port), links(&self.model.principals, port));
+                let differs = with_links(&configured, &old) != with_links(&configured, &new);
+                differs.then(|| (port.to_owned(), default_leaf(&configured).map(str::to_owned)))
+            })
+            .collect();
+        for (port, default) in changed {
+            self.change_scheduler(&port, default.as_deref(), |_| Ok(()))?;
+        }
+        Ok(())
+    }
+
     /// Changes the scheduler of a port in the model, then at the worker. After a refusal nothing has changed.
     /// Packets of removed nodes move to leaf `to`.
     pub fn change_scheduler(
@@ -23,13 +65,15 @@ impl Inner {
         let id = self.model.port(port)?.id;
         let mut planned = self.model.schedulers.clone();
         let before = planned.of(id).cloned().unwrap_or_default();
-        let mut after = before.clone();
-        change(&mut after)?;
-        let filters = self.model.plugins.bindings_by_age().filter_map(|(_, bound)| match bound.action {
-            Action::Queue(queue) => Some(queue),
-            _ => None,
+        let mut configured = without_links(&before);
+        change(&mut configured)?;
+        check_names(&configured)?;
+        let after = self.model.with_links(port, &configured);
+        let used = self.model.plugins.bindings_by_age().map(|(_, bound)| match bound.action {
+            Action::Queue(queue) => queue,
+            _ => bound.call_limits.link_queue,
         });
-        planned.keep(filters);
+        planned.keep(used);
         match after.node.is_empty() {
             true => planned.remove(id),
             false => planned.plan(id, port, &after)?,

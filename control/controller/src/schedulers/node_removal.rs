@@ -65,8 +65,9 @@ pub(crate) fn plan_removal(
 ) -> Result<(Vec<Change>, Vec<BindingView>), ControlError> {
     let id = model.port(port)?.id;
     let to = removal.to.as_deref();
-    let from = model.schedulers.of(id).cloned().unwrap_or_default();
+    let from = model.schedulers.configured(id).unwrap_or_default();
     let after = without(&from, port, node, to)?;
+    model.check_links_at(port, &after)?;
     let filters = filters_below(model, port, node)?;
     let views = show::binding_views(&filters, &workers.counts_of(&filters)?, model);
     if !filters.is_empty() && to.is_none() && !removal.with_filters {

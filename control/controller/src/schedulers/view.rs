@@ -118,7 +118,7 @@ pub(crate) fn say_beyond_room(port: PortId, model: &Model, workers: &mut Workers
 
 /// Returns the nodes of a port's scheduler in tree order, each with the time of its reading. The worker
 /// returns a long list in several answers.
-fn nodes_of(
+pub(crate) fn nodes_of(
     port: PortId,
     model: &Model,
     workers: &mut Workers,

@@ -1,8 +1,9 @@
 //! Views of principals.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
-use millrace_config::{ByteRate, CpuLimit, CpuShare, Deadline, MemoryLimit, QueueLimit};
+use millrace_config::{Bits, ByteRate, CpuLimit, CpuReservation, Deadline, MemoryLimit, QueueLimit};
 use millrace_principals::Usage;
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -12,8 +13,8 @@ use serde::Serialize;
 pub struct PrincipalView {
     /// Name of the principal.
     pub name: String,
-    /// Reserved processor time, of one processor.
-    pub cpu: Option<CpuShare>,
+    /// Reserved processor time, of one processor, or the principal that pays for the calls.
+    pub cpu: Option<CpuReservation>,
     /// Weight among the principals without reserved processor time; absent for a principal that has some.
     pub weight: Option<u32>,
     /// Largest processor time, of one processor.
@@ -22,12 +23,16 @@ pub struct PrincipalView {
     pub deadline: Option<Deadline>,
     /// Largest size of the packets of a flow that wait for the processor; absent for the default.
     pub queue: Option<QueueLimit>,
+    /// Reserved rates on the wire, by port.
+    pub link: BTreeMap<String, Bits>,
     /// Largest memory.
     pub memory: Option<MemoryLimit>,
     /// Largest rate of reads from each block device, and of writes to it.
     pub disk: Option<ByteRate>,
     /// Largest number of processes and threads.
     pub processes: Option<u32>,
+    /// Names of commands or systemd units whose running processes belong to the principal, too.
+    pub process: Vec<String>,
     /// Usage since the group was created.
     pub usage: PrincipalUsageView,
     /// Reason why the principal has no control group; `null` if it has one.
@@ -81,6 +86,37 @@ impl PrincipalUsageView {
 pub struct PromisesView {
     /// Promises, one for each principal.
     pub promises: Vec<PromiseView>,
+    /// Reserved rates on the wire, one for each principal and port.
+    pub links: Vec<LinkPromiseView>,
+}
+
+/// Rate on the wire that a principal reserved at a port, beside what the port's scheduler sent for it. Counters
+/// are at most about one second old, and start when the queue of the principal is added.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct LinkPromiseView {
+    /// Name of the principal.
+    pub principal: String,
+    /// Name of the port.
+    pub port: String,
+    /// Reserved rate in bit/s, with the overhead of the link.
+    pub promised: u64,
+    /// Bytes sent on the wire, with the overhead of the link.
+    pub sent_wire_bytes: u64,
+    /// Number of packets that wait in the queue.
+    pub waiting: u64,
+    /// Number of packets that the queue dropped.
+    pub dropped: u64,
+    /// Rates over the last 1, 10 and 60 s.
+    pub windows: Vec<LinkWindowView>,
+}
+
+/// Rate of a principal at a port over a window.
+#[derive(Clone, Copy, Debug, Serialize, JsonSchema)]
+pub struct LinkWindowView {
+    /// Length of the window in seconds; shorter than asked for after a start.
+    pub seconds: f64,
+    /// Rate in bit/s on the wire, with the overhead of the link.
+    pub delivered: u64,
 }
 
 /// Promise to a principal, beside what the workers delivered.
@@ -134,4 +170,13 @@ pub struct PromiseWindowView {
     pub is_kept: bool,
     /// Time that the hypervisor took from all processors.
     pub steal: f64,
+}
+
+/// Reservation for the flows of a filter, after a change.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct ReservationView {
+    /// Name of the principal.
+    pub principal: String,
+    /// Changes made, as commands.
+    pub changes: Vec<String>,
 }

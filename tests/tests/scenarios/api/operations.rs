@@ -88,6 +88,8 @@ const COMMANDS: &[(&str, &str)] = &[
     ("get /principals/{name}", "principal show"),
     ("patch /principals/{name}", "principal set"),
     ("delete /principals/{name}", "principal remove"),
+    ("post /reservations", "flow reserve"),
+    ("delete /reservations/{name}", "flow release"),
     ("get /promises", "show promises"),
     ("get /configuration", "show configuration"),
     ("post /configuration", "apply"),

@@ -13,8 +13,8 @@ use millrace_controller::operation::{
     ListSchedulers,
 };
 use millrace_controller::view::{
-    ControlPlaneView, DropView, InstanceView, PortView, PrincipalUsageView, PrincipalView, PromiseView,
-    SchedulerView, StatusView, SummaryView,
+    ControlPlaneView, DropView, InstanceView, LinkPromiseView, PortView, PrincipalUsageView, PrincipalView,
+    PromiseView, SchedulerView, StatusView, SummaryView,
 };
 use millrace_controller::{Caller, ControlError, Router};
 use prometheus_client::collector::Collector;
@@ -58,7 +58,9 @@ async fn families(control: &Router, caller: &impl Caller) -> Result<Vec<Family>,
     families.push(of_control_plane(&control.execute(caller, GetControlPlane).await?));
     families.extend(of_instances(&control.execute(caller, ListInstances).await?));
     families.extend(of_principals(&control.execute(caller, ListPrincipals).await?));
-    families.extend(of_promises(&control.execute(caller, GetPromises).await?.promises));
+    let promises = control.execute(caller, GetPromises).await?;
+    families.extend(of_promises(&promises.promises));
+    families.extend(of_links(&promises.links));
     families.extend(of_schedulers(&control.execute(caller, ListSchedulers).await?));
     Ok(families)
 }
@@ -340,6 +342,31 @@ fn of_principals(principals: &[PrincipalView]) -> Vec<Family> {
     let counted = COUNTED.into_iter().map(|(name, help, value)| counter(name, help, samples(value)));
     let measured = MEASURED.into_iter().map(|(name, help, value)| gauge(name, help, samples(value)));
     counted.chain(measured).chain([disk]).collect()
+}
+
+fn of_links(links: &[LinkPromiseView]) -> [Family; 3] {
+    let samples = |value: fn(&LinkPromiseView) -> u64| {
+        let labels =
+            |one: &LinkPromiseView| vec![("principal", one.principal.clone()), ("port", one.port.clone())];
+        links.iter().map(|one| (labels(one), count(value(one)))).collect()
+    };
+    [
+        gauge(
+            "principal_link_promised_bits",
+            "Rate reserved at a port, in bit/s on the wire",
+            samples(|one| one.promised),
+        ),
+        counter(
+            "principal_link_wire_bytes",
+            "Bytes sent for a principal with a reserved rate, on the wire",
+            samples(|one| one.sent_wire_bytes),
+        ),
+        counter(
+            "principal_link_dropped_packets",
+            "Packets dropped by the queue of a principal with a reserved rate",
+            samples(|one| one.dropped),
+        ),
+    ]
 }
 
 /// Account of a principal at the workers: name, description, and value.

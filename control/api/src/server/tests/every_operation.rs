@@ -51,6 +51,8 @@ pub(super) const CHANGES: &[(&str, &str, &str)] = &[
     ("POST /principals", "", r#"{"name": "p", "cpu_limit": "50 %"}"#),
     ("PATCH /principals/{name}", "/principals/p", r#"{"memory": "8MiB"}"#),
     ("DELETE /principals/{name}", "/principals/p", ""),
+    ("POST /reservations", "", r#"{"filter": "proto udp", "principal": "r", "cpu": "1 %"}"#),
+    ("DELETE /reservations/{name}", "/reservations/r", ""),
     ("POST /configuration", "", r#"{"text": "THE CONFIGURATION"}"#),
     ("POST /revisions", "", r#"{"comment": "so it stays"}"#),
 ];

@@ -12,6 +12,7 @@ use super::commands::{changed, object};
 use crate::change::{Change, Heir};
 use crate::schema::scheduler::Scheduler;
 use crate::schema::{Bind, Config, Filter, Gate, Instance, Plugin, Port, Principal};
+use crate::values::action::FilterAction;
 pub use restart::{Owner, Restart, Submission};
 
 /// Keys of `[router]` that can change while the router runs.
@@ -136,9 +137,16 @@ impl Config {
 }
 
 impl Config {
-    /// Whether a principal pays for bindings.
+    /// Whether bindings or filters name a principal.
     fn pays(&self, principal: &Principal) -> bool {
+        let is_queued = |filter: &Filter| match filter.action.value() {
+            FilterAction::Queue(queue) => {
+                queue.strip_prefix(Principal::QUEUE_PREFIX) == Some(&*principal.name)
+            }
+            _ => false,
+        };
         self.bind.iter().any(|bind| bind.principal.as_deref() == Some(&*principal.name))
+            || self.filter.iter().any(is_queued)
     }
 }
 
@@ -199,10 +207,10 @@ fn set_neighbours_and_routes(from: &Config, to: &Config, changes: &mut Vec<Chang
 /// that go and pay for bindings now. Changes that release shares come first.
 fn set_principals(principals: &Compared<'_, Principal>, paying: &[&Principal]) -> Vec<Change> {
     let set = |from: &Principal, to: Principal| Change::SetPrincipal { from: from.clone(), to };
-    let gone = paying.iter().filter(|one| one.cpu.is_some());
+    let gone = paying.iter().filter(|one| one.reserved_cpu().is_some());
     let released = gone.map(|one| set(one, without_share(one)));
     let (fewer, more): (Vec<_>, Vec<_>) =
-        principals.changed.iter().copied().partition(|(from, to)| to.cpu < from.cpu);
+        principals.changed.iter().copied().partition(|(from, to)| to.reserved_cpu() < from.reserved_cpu());
     let changed = fewer.into_iter().chain(more).map(|(from, to)| set(from, to.clone()));
     let new = principals.new.iter().copied().cloned().map(Change::AddPrincipal);
     released.chain(changed).chain(new).collect()

@@ -2,6 +2,7 @@
 //! scheduler into another.
 
 pub(crate) mod changes;
+pub(crate) mod links;
 mod names;
 mod node_settings;
 pub(crate) mod tree;
@@ -9,7 +10,7 @@ pub(crate) mod tree;
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 
-use millrace_config::{FlowQueue, Scheduler, SchedulerNode};
+use millrace_config::{FlowQueue, Principal, Scheduler, SchedulerNode};
 use millrace_schedule::{NodeId, ScheduleError};
 use millrace_units::{PortId, QueueId};
 
@@ -56,8 +57,29 @@ impl Schedulers {
         self.ports.values().flat_map(|scheduler| &scheduler.flow)
     }
 
+    /// Returns the scheduler of a port, with the queues of principals.
     pub fn of(&self, port: PortId) -> Option<&Scheduler> {
         self.ports.get(&port)
+    }
+
+    /// Returns the scheduler of a port as it is configured.
+    pub fn configured(&self, port: PortId) -> Option<Scheduler> {
+        self.of(port).map(links::without_links)
+    }
+
+    /// Assigns numbers to the queues of all principals. A binding keeps the number of its principal's queue,
+    /// also while no port has such a queue.
+    ///
+    /// # Errors
+    /// All numbers are in use.
+    pub fn number_principals(&mut self, principals: &[Principal]) -> Result<(), ControlError> {
+        let none = Scheduler::default();
+        principals.iter().try_for_each(|one| self.number(&links::queue_name(&one.name), &none))
+    }
+
+    /// Returns the number of a principal's queue; 0 for a principal without one.
+    pub fn queue_of_principal(&self, name: &str) -> QueueId {
+        self.known(&links::queue_name(name)).unwrap_or_default()
     }
 
     /// Returns the number of a node name; `None` if no port has or had a node of this name.
@@ -189,6 +211,7 @@ pub(crate) fn find<'s>(scheduler: &'s Scheduler, name: &str) -> Result<&'s Sched
 }
 
 fn check_name(name: &str) -> Result<(), ControlError> {
+    let name = name.strip_prefix(Principal::QUEUE_PREFIX).unwrap_or(name);
     if name.is_empty() || name.len() > 64 || name.contains(char::is_whitespace) {
         return Err(ControlError::invalid(format!(
             "{name:?} is not a valid node name: use 1 to 64 characters without blanks"

@@ -245,7 +245,10 @@ async fn the_inverse_of_every_change_restores_the_configuration() {
     let principal = json!({"name": "p", "cpu-limit": "50 %"});
     if let Some(obstacle) = no_control_groups() {
         println!("principals are not tried: {obstacle}");
-        all.names.extend(["AddPrincipal", "RemovePrincipal", "SetPrincipal"].map(str::to_owned));
+        all.names.extend(
+            ["AddPrincipal", "RemovePrincipal", "SetPrincipal", "ReserveFlow", "ReleaseFlow"]
+                .map(str::to_owned),
+        );
         return all.end("Change").await;
     }
     all.change(AddPrincipal(read(principal.clone()))).await;
@@ -253,6 +256,10 @@ async fn the_inverse_of_every_change_restores_the_configuration() {
     let changes = settings(json!({"memory": "8MiB", "cpu-limit": null, "weight": 7}));
     all.change(SetPrincipal { name: name("p"), changes }).await;
     all.change(RemovePrincipal { name: name("p") }).await;
+    let reservation = json!({"filter": "proto udp", "principal": "r", "link": "1mbit", "port": "wan"});
+    all.change(read::<ReserveFlow>(reservation.clone())).await;
+    all.router.execute(&Principal::router(), read::<ReserveFlow>(reservation)).await.unwrap();
+    all.change(ReleaseFlow { name: name("r") }).await;
     all.end("Change").await;
 }
 

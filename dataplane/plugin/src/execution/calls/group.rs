@@ -4,7 +4,7 @@ use std::fmt;
 
 use millrace_packet::{DropReason, FlowKey, Packet};
 use millrace_plugin_abi::{Backlogs, Position, Verdict};
-use millrace_units::{GateId, InstanceId, Instant};
+use millrace_units::{GateId, InstanceId, Instant, QueueId};
 
 use crate::execution::recheck::{Malformed, recheck_behind};
 use crate::execution::waiting::{End, Taken};
@@ -78,6 +78,20 @@ impl Group<'_> {
     pub(crate) fn total_bytes(&mut self) -> u64 {
         let length = |member: &u16| self.packets[usize::from(*member)].len() as u64;
         *self.bytes.get_or_insert_with(|| self.members.iter().map(length).sum::<u64>())
+    }
+
+    /// Assigns the members without a queue to this queue of their egress port; does nothing with queue 0.
+    #[inline]
+    pub(crate) fn enter_queue(&mut self, queue: QueueId) {
+        if queue == QueueId(0) {
+            return;
+        }
+        for member in &*self.members {
+            let packet = &mut self.packets[usize::from(*member)];
+            if packet.queue == QueueId(0) {
+                packet.queue = queue;
+            }
+        }
     }
 
     /// Removes all members, with the reason `why`.

@@ -59,6 +59,7 @@ impl<T: BindingTable> WorkerPlugins<T> {
             binding.counts.bytes += group.total_bytes();
             match stage.step {
                 Step::Instance(instance) => {
+                    group.enter_queue(binding.call_limits.link_queue);
                     let visit = Visit { place, instance, part: stage.part, passed_on: 0 };
                     if !calls.visit(visit, binding, group, now) {
                         *group.bytes = None;

@@ -1,0 +1,224 @@
+//! Queues of principals: leaves with the rates that principals reserve at a port.
+//!
+//! Each principal with a `link` at the port has a leaf with a queue per flow. The leaf is below the root of the
+//! scheduler if that is an `hfsc`; otherwise below a new root, which is an `hfsc` with the configured root as
+//! another child. The configuration never contains these nodes.
+
+use millrace_config::{Bits, CurveText, Principal, QueueSize, Scheduler, SchedulerKind, SchedulerNode};
+use millrace_units::BitRate;
+
+use crate::ControlError;
+use crate::model::schedulers::changes::most_queues;
+
+/// Name of the root above the configured root.
+const TOP: &str = "principal:*";
+/// Maximum number of flow queues of a principal at a port.
+const QUEUES: u32 = 1_024;
+/// Smallest rate of a curve, in bits per second.
+const LEAST: u64 = Principal::LEAST_LINK;
+
+/// Rate that a principal reserves at a port.
+#[derive(Clone, Debug)]
+pub(crate) struct Link {
+    /// Index of the principal in the list of principals.
+    pub principal: usize,
+    name: String,
+    rate: u64,
+    threshold: Option<QueueSize>,
+}
+
+/// Returns the name of a principal's queue.
+pub(crate) fn queue_name(principal: &str) -> String {
+    format!("{}{principal}", Principal::QUEUE_PREFIX)
+}
+
+/// Returns the rates that principals reserve at a port.
+pub(crate) fn links(principals: &[Principal], port: &str) -> Vec<Link> {
+    let link = |(index, one): (usize, &Principal)| {
+        let Bits(rate) = *one.link.get(port)?;
+        let threshold = one.queue.map(|size| QueueSize::clamped(size.bytes()));
+        Some(Link { principal: index, name: one.name.to_string(), rate, threshold })
+    };
+    principals.iter().enumerate().filter_map(link).collect()
+}
+
+fn is_of_principal(name: &str) -> bool {
+    name.starts_with(Principal::QUEUE_PREFIX)
+}
+
+/// Refuses configured nodes with names of the nodes for principals.
+pub(crate) fn check_names(scheduler: &Scheduler) -> Result<(), ControlError> {
+    match scheduler.node.iter().find(|node| is_of_principal(&node.name)) {
+        Some(node) => Err(ControlError::invalid(format!(
+            "node {:?}: names that begin with {:?} are reserved for principals: give another name",
+            node.name,
+            Principal::QUEUE_PREFIX
+        ))),
+        None => Ok(()),
+    }
+}
+
+/// Checks that a port can hold the rates that principals reserve there, beside the guarantees of its own nodes.
+///
+/// # Errors
+/// Returns the first reservation that does not fit, and what would be right.
+pub(crate) fn check_links<'l>(
+    scheduler: Option<&Scheduler>,
+    port: &str,
+    links: &'l [Link],
+) -> Result<(), (&'l Link, ControlError)> {
+    let mut taken = scheduler.map_or(0, guaranteed);
+    for link in links {
+        let wrong = |problem: String| {
+            let name = &link.name;
+            let rate = BitRate(link.rate as f64);
+            Err((
+                link,
+                ControlError::conflict(format!("principal {name:?}: link {port} = {rate}: {problem}")),
+            ))
+        };
+        if link.rate < LEAST {
+            return wrong("give at least 1kbit".to_owned());
+        }
+        let Some(scheduler) = scheduler.filter(|scheduler| !scheduler.node.is_empty()) else {
+            return wrong(format!(
+                "port {port:?} has no scheduler: add one with a rate, such as `scheduler add {port} all --kind \
+                 fq-codel` and `scheduler set {port} rate=100mbit`"
+            ));
+        };
+        let Some(Bits(rate)) = scheduler.rate else {
+            return wrong(format!(
+                "the scheduler of port {port:?} has no rate: set one with `scheduler set {port} rate=RATE`"
+            ));
+        };
+        let left = rate.saturating_sub(taken);
+        if link.rate > left {
+            let (rate, left) = (BitRate(rate as f64), BitRate(left as f64));
+            return wrong(format!("of the {rate} of port {port:?}, {left} are left: reserve less"));
+        }
+        taken += link.rate;
+    }
+    Ok(())
+}
+
+/// Returns the sum of the rates that a scheduler guarantees to its own nodes, in bits per second.
+fn guaranteed(scheduler: &Scheduler) -> u64 {
+    let rate = |node: &SchedulerNode| match node.real_time {
+        Some(curve) if node.kind != SchedulerKind::Hfsc => curve.first.0.max(curve.then.0),
+        // Flows reserve parts of the rate of a root.
+        None if node.kind == SchedulerKind::FlowQueues && node.under.is_none() => {
+            node.rate.map_or(0, |Bits(rate)| rate)
+        }
+        _ => 0,
+    };
+    scheduler.node.iter().fold(0, |sum: u64, node| sum.saturating_add(rate(node)))
+}
+
+/// Returns a configured scheduler with the queues of principals. Without nodes or a rate, it stays as it is.
+///
+/// A transaction may reserve more than the rate between two of its steps. All reservations are scaled down
+/// then.
+pub(crate) fn with_links(scheduler: &Scheduler, links: &[Link]) -> Scheduler {
+    let mut whole = scheduler.clone();
+    let (Some(Bits(rate)), false) = (scheduler.rate, links.is_empty()) else { return whole };
+    let Some(root) = whole.node.iter_mut().find(|node| node.under.is_none()) else { return whole };
+    let own = guaranteed(scheduler);
+    let left = rate.saturating_sub(own);
+    let sum = links.iter().fold(0_u64, |sum, link| sum.saturating_add(link.rate)).max(1);
+    let top = match root.kind {
+        SchedulerKind::Hfsc => root.name.clone(),
+        _ => {
+            root.under = Some(TOP.to_owned());
+            root.real_time = (own > 0).then(|| flat(own));
+            root.link_sharing = Some(flat(rate.saturating_sub(sum)));
+            whole.node.insert(0, SchedulerNode::below(TOP.to_owned(), SchedulerKind::Hfsc, None));
+            TOP.to_owned()
+        }
+    };
+    let queues = most_queues(scheduler).saturating_sub(1).clamp(1, QUEUES);
+    whole.node.extend(links.iter().map(|link| {
+        let scaled = u128::from(link.rate) * u128::from(left.min(sum)) / u128::from(sum);
+        let name = queue_name(&link.name);
+        let leaf = SchedulerNode::below(name, SchedulerKind::FlowQueues, Some(top.clone()));
+        SchedulerNode {
+            real_time: (scaled >= u128::from(LEAST)).then(|| flat(scaled as u64)),
+            link_sharing: Some(flat(link.rate)),
+            threshold: link.threshold,
+            queues: Some(queues),
+            ..leaf
+        }
+    }));
+    whole
+}
+
+fn flat(rate: u64) -> CurveText {
+    CurveText::flat(Bits(rate.max(LEAST)))
+}
+
+/// Returns a scheduler without the queues of principals: as it is configured.
+pub(crate) fn without_links(scheduler: &Scheduler) -> Scheduler {
+    let mut own = scheduler.clone();
+    own.node.retain(|node| !is_of_principal(&node.name));
+    for root in own.node.iter_mut().filter(|node| node.under.as_deref() == Some(TOP)) {
+        (root.under, root.real_time, root.link_sharing) = (None, None, None);
+    }
+    own
+}
+
+#[cfg(test)]
+mod tests {
+    use millrace_config::Config;
+
+    use super::*;
+
+    fn config(nodes: &str, principals: &str) -> Config {
+        let text = format!(
+            "[[port]]\nname = \"wan\"\nkind = \"memory\"\n[port.scheduler]\nrate = \"20mbit\"\nnode = [{nodes}]\n\
+             {principals}"
+        );
+        Config::parse(&text, "f").unwrap()
+    }
+
+    fn principal(name: &str, rate: &str) -> String {
+        format!("[[principal]]\nname = \"{name}\"\nlink = {{ wan = \"{rate}\" }}\n")
+    }
+
+    const FIFO: &str = "{ name = \"all\", kind = \"fifo\" }";
+    const HFSC: &str = "{ name = \"top\", kind = \"hfsc\" }, \
+                        { name = \"own\", kind = \"fifo\", under = \"top\", real-time = \"15mbit\" }";
+
+    #[test]
+    fn queues_of_principals_are_children_of_an_hfsc_root() {
+        let both = principal("a", "4mbit") + &principal("b", "1mbit");
+        for (nodes, top, count) in [(FIFO, TOP, 4), (HFSC, "top", 4)] {
+            let config = config(nodes, &both);
+            let own = config.port[0].scheduler.clone().unwrap();
+            let whole = with_links(&own, &links(&config.principal, "wan"));
+            assert_eq!(whole.node.len(), count, "{whole:?}");
+            let leaf = whole.node.iter().find(|node| node.name == "principal:a").unwrap();
+            assert_eq!((leaf.under.as_deref(), leaf.real_time), (Some(top), Some(flat(4_000_000))));
+            assert_eq!(without_links(&whole), own);
+        }
+    }
+
+    #[test]
+    fn reservations_beyond_the_rate_are_refused_with_what_is_left_and_scaled_in_between() {
+        let all = config(HFSC, &(principal("a", "4mbit") + &principal("b", "2mbit")));
+        let (own, links) = (all.port[0].scheduler.clone().unwrap(), links(&all.principal, "wan"));
+        let (link, error) = check_links(Some(&own), "wan", &links).unwrap_err();
+        assert_eq!(link.principal, 1);
+        let text = error.to_string();
+        assert!(text.contains("principal \"b\": link wan = 2.00 Mb/s: of the 20.00 Mb/s"), "{text}");
+        assert!(text.contains("1.00 Mb/s are left"), "{text}");
+        check_links(Some(&own), "wan", &links[..1]).unwrap();
+        let sum: u64 =
+            with_links(&own, &links).node[2..].iter().map(|node| node.real_time.unwrap().then.0).sum();
+        assert!((4_999_990..=5_000_000).contains(&sum), "{sum}");
+        let without_rate = Scheduler { rate: None, ..own };
+        assert_eq!(with_links(&without_rate, &links), without_rate);
+        for (scheduler, expected) in [(Some(&without_rate), "has no rate"), (None, "has no scheduler")] {
+            let (_, error) = check_links(scheduler, "wan", &links).unwrap_err();
+            assert!(error.to_string().contains(expected), "{error}");
+        }
+    }
+}

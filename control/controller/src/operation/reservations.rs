@@ -1,0 +1,189 @@
+//! Operations that reserve and release resources for the flows of a filter: a principal with its queue and
+//! binding.
+
+use std::collections::BTreeMap;
+
+use millrace_classify::FilterExpression;
+use millrace_config::{
+    Bind, Bits, Change as ConfigChange, CpuReservation, Filter, FilterAction, OnFault, Principal, Text,
+};
+use schemars::JsonSchema;
+use serde::Deserialize;
+use serde_json::json;
+
+use crate::ControlError;
+use crate::filters::parse_filter;
+use crate::model::Model;
+use crate::model::running::running_bind;
+use crate::model::schedulers::links::queue_name;
+use crate::operation::kinds::{Change, Changing};
+use crate::operation::principals::{find, planned, refuse_same_as, valid};
+use crate::operation::{Effect, Operation};
+use crate::principals::after;
+use crate::principals::capacity::check_running;
+use crate::request::reading::read_settings;
+use crate::router::Inner;
+use crate::view::ReservationView;
+
+/// Gate of the binding of a reservation that names none.
+const GATE: &str = "process";
+
+/// Reserves resources for the flows of a filter: adds a principal, a filter that puts the flows into the
+/// principal's queue, and a binding that the principal pays for. All or nothing.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ReserveFlow {
+    /// Filter of the flows.
+    pub filter: String,
+    /// Name of the new principal. Default: `flow-` and the lowest free number.
+    #[serde(default)]
+    pub principal: Option<String>,
+    /// Reserved processor time, of one processor.
+    #[serde(default)]
+    pub cpu: Option<CpuReservation>,
+    /// Reserved rate on the wire at `port`.
+    #[serde(default)]
+    pub link: Option<Bits>,
+    /// Port of `link`.
+    #[serde(default)]
+    pub port: Option<String>,
+    /// Instance to bind to the flows. Default: none.
+    #[serde(default)]
+    pub instance: Option<String>,
+    /// Gate of the binding. Default `process`.
+    #[serde(default)]
+    pub gate: Option<String>,
+    /// Priority of filter and binding. Default 0.
+    #[serde(default)]
+    pub priority: i32,
+}
+
+impl Operation for ReserveFlow {
+    type Answer = ReservationView;
+    type Kind = Change;
+    const EFFECT: Effect = Effect::Protection;
+
+    /// # Errors
+    /// Returns an error for a name in use, an unknown port, instance or gate, an invalid filter, or a share
+    /// that the processors, the workers or the port lack. Nothing has changed then.
+    async fn carry_out(self, router: &Changing) -> Result<ReservationView, ControlError> {
+        let plan = move |inner: &mut Inner| {
+            let changes = self.plan(inner)?;
+            let view = view_of(&changes);
+            Ok((changes, view))
+        };
+        router.change(plan, |_, view| Ok(view)).await
+    }
+}
+
+impl ReserveFlow {
+    fn plan(self, inner: &Inner) -> Result<Vec<ConfigChange>, ControlError> {
+        let model = &inner.model;
+        let name = self.principal.clone().unwrap_or_else(|| free_name(model));
+        if model.principals.iter().any(|one| *one.name == *name) {
+            return Err(ControlError::conflict(format!(
+                "principal {name:?} exists already: release it with `flow release {name}`, or give another name"
+            )));
+        }
+        let link = match (self.link, &self.port) {
+            (Some(rate), Some(port)) => BTreeMap::from([(port.clone(), rate)]),
+            (None, None) if self.cpu.is_some() => BTreeMap::new(),
+            (None, None) => {
+                return Err(ControlError::invalid(
+                    "nothing to reserve: give cpu, or link with its port, or both",
+                ));
+            }
+            (Some(_), None) => {
+                return Err(ControlError::invalid(
+                    "link needs the port that sends the flows: give port, too",
+                ));
+            }
+            (None, Some(_)) => {
+                return Err(ControlError::invalid("port needs a rate to reserve there: give link, too"));
+            }
+        };
+        let filter: FilterExpression = parse_filter(&self.filter)?;
+        let named = json!({"name": name}).as_object().cloned().unwrap_or_default();
+        let principal = Principal { cpu: self.cpu, link, ..read_settings("the request", named)? };
+        let principal = valid(principal)?;
+        let mut changes = planned(inner, ConfigChange::AddPrincipal(principal))?;
+        if self.link.is_some() {
+            changes.push(ConfigChange::AddFilter(Filter {
+                r#match: Text::of(filter.clone()),
+                action: Text::of(FilterAction::Queue(queue_name(&name))),
+                gate: None,
+                priority: self.priority,
+            }));
+        }
+        if let Some(instance) = &self.instance {
+            model.plugins.instance(instance)?;
+            check_running(model, &after(&model.principals, &changes[0]), Some(&name))?;
+            changes.push(ConfigChange::Bind(Bind {
+                instance: instance.as_str().into(),
+                gate: self.gate.as_deref().unwrap_or(GATE).into(),
+                filter: Text::of(filter),
+                priority: self.priority,
+                on_fault: OnFault::default(),
+                principal: Some(name.as_str().into()),
+                budget: None,
+                packet_budget: None,
+                queue: false,
+                queue_weight: None,
+            }));
+        }
+        Ok(changes)
+    }
+}
+
+/// Releases a reservation: removes a principal, with the bindings and filters that name it. All or nothing.
+#[derive(Clone, Debug, Deserialize)]
+pub struct ReleaseFlow {
+    /// Name of the principal.
+    pub name: String,
+}
+
+impl Operation for ReleaseFlow {
+    type Answer = ReservationView;
+    type Kind = Change;
+    const EFFECT: Effect = Effect::Protection;
+    const TAKES_MEMORY: bool = false;
+
+    /// # Errors
+    /// Returns an error for an unknown principal, or one that another principal names in `same-as`.
+    async fn carry_out(self, router: &Changing) -> Result<ReservationView, ControlError> {
+        let plan = move |inner: &mut Inner| {
+            let model = &inner.model;
+            let principal = find(inner, &self.name)?.clone();
+            refuse_same_as(model, &self.name)?;
+            let bindings = model.bindings_of(&self.name).into_iter().filter_map(|id| {
+                let bound = model.plugins.binding(id)?;
+                let instance = model.plugins.instance_name(bound.action.instance()?);
+                Some(ConfigChange::Unbind(running_bind(model, bound, instance)))
+            });
+            let filters = model.filters_of(&self.name).into_iter();
+            let filters =
+                filters.filter_map(|id| model.plugins.binding(id)).map(|bound| model.running_filter(bound));
+            let mut changes: Vec<_> = bindings.chain(filters.map(ConfigChange::RemoveFilter)).collect();
+            changes.push(ConfigChange::RemovePrincipal(principal));
+            let view = ReservationView { principal: self.name, ..view_of(&changes) };
+            Ok((changes, view))
+        };
+        router.change(plan, |_, view| Ok(view)).await
+    }
+}
+
+/// Returns the lowest free name of a generated principal.
+fn free_name(model: &Model) -> String {
+    let is_used = |name: &String| model.principals.iter().any(|one| *one.name == **name);
+    let names = (1..=model.principals.len() + 1).map(|number| format!("flow-{number}"));
+    names.into_iter().find(|name| !is_used(name)).unwrap_or_default()
+}
+
+fn view_of(changes: &[ConfigChange]) -> ReservationView {
+    let principal = changes.iter().find_map(|change| match change {
+        ConfigChange::AddPrincipal(one) => Some(one.name.to_string()),
+        _ => None,
+    });
+    let changes = changes.iter().flat_map(ConfigChange::commands).collect();
+    ReservationView { principal: principal.unwrap_or_default(), changes }
+}

@@ -1,0 +1,108 @@
+//! Reserved rates of principals: each principal's packets get their rate of the link, whatever others send.
+
+use std::time::Duration;
+
+use millrace_testkit::{Flow, Ground, Line, Millrace, eventually};
+use serde_json::{Value, json};
+
+use crate::support::{router, to};
+
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// Returns a router whose port r2 sends 8 Mb/s, with all packets in one queue.
+fn shaped(line: &Line) -> Millrace {
+    let router = router(line);
+    line.h1.run("ping -c 1 10.2.0.2");
+    router.ask(&["scheduler", "add", "r2", "all", "--kind", "fifo"]);
+    router.ask(&["scheduler", "set", "r2", "rate=8mbit", "host=direct"]);
+    router
+}
+
+/// Returns the account of a principal's rate at port r2.
+fn link(router: &Millrace, principal: &str) -> Value {
+    let promises = router.json(&["show", "promises"]);
+    let links = promises["links"].as_array().unwrap();
+    links.iter().find(|one| one["principal"] == principal).cloned().unwrap_or_default()
+}
+
+fn nodes(router: &Millrace) -> Vec<String> {
+    let shown = router.json(&["scheduler", "show", "r2"]);
+    let nodes = shown["nodes"].as_array().cloned().unwrap_or_default();
+    nodes.iter().map(|node| node["name"].as_str().unwrap().to_owned()).collect()
+}
+
+#[test]
+fn reserved_flow_gets_its_rate_beside_greedy_flows() {
+    let Some(_ground) = Ground::enter_alone(&["ping"]) else { return };
+    let line = Line::new();
+    let router = shaped(&line);
+    // Both flows send more than the link can carry. Without a reservation, the smaller one gets a tenth.
+    let greedy = Flow::start(&line.h1, &line.h2, to("10.2.0.2:9001"), 9000, 1000);
+    let small = Flow::start(&line.h1, &line.h2, to("10.2.0.2:9002"), 1000, 1000);
+    eventually("packets are dropped", PATIENCE, || (router.drops("queue_full") > 0).then_some(()));
+    let reserve = ["flow", "reserve", "proto udp dport 9002", "--link", "4mbit", "--port", "r2"];
+    let said = router.ask(&reserve);
+    assert!(said.contains("reserved for principal flow-1"), "{said}");
+    assert_eq!(nodes(&router), ["principal:*", "all", "principal:flow-1"]);
+    let delivered = |seconds: usize| link(&router, "flow-1")["windows"][seconds]["delivered"].as_f64();
+    small.go_on(Duration::from_secs(12));
+    greedy.go_on(Duration::from_millis(10));
+    let rate = delivered(1).expect("a window of 10 s");
+    assert!((3.9e6..4.4e6).contains(&rate), "{rate}: {}", link(&router, "flow-1"));
+    // The greedy flow ends, and the reserved flow may use the whole link.
+    drop(greedy);
+    eventually("it uses what is idle", PATIENCE, || (delivered(0)? > 7.0e6).then_some(()));
+    let said = router.ask(&["flow", "release", "flow-1"]);
+    assert!(said.contains("flow-1 released"), "{said}");
+    assert_eq!(nodes(&router), ["all"]);
+    assert_eq!(router.json(&["filter", "list"]), json!([]));
+    let report = small.finish();
+    assert_eq!((report.duplicated, report.reordered), (0, 0), "{report:?}");
+    router.assert_conservation();
+}
+
+#[test]
+fn reservations_are_refused_beyond_the_rate_and_are_part_of_the_configuration() {
+    let Some(_ground) = Ground::enter(&["ping"]) else { return };
+    let line = Line::new();
+    let router = shaped(&line);
+    let refuses = |arguments: &[&str], texts: &[&str]| {
+        router.try_ask(arguments).assert_refused(1, texts);
+        assert_eq!(
+            (nodes(&router), router.json(&["principal", "list"])),
+            (vec!["all".to_owned()], json!([]))
+        );
+    };
+    refuses(&["principal", "add", "a", "link.r9=1mbit"], &["r9", "did you mean"]);
+    refuses(&["principal", "add", "a", "link.r1=1mbit"], &["\"r1\" has no scheduler", "scheduler add r1"]);
+    refuses(&["principal", "add", "a", "link.r2=9mbit"], &["of the 8.00 Mb/s", "8.00 Mb/s are left"]);
+    refuses(&["principal", "add", "a", "cpu.same-as=b"], &["no principal", "\"b\""]);
+    refuses(&["principal", "add", "a", "cpu.same-as=a"], &["leads back", "\"a\" same as \"a\""]);
+    refuses(&["flow", "reserve", "proto udp", "--link", "1mbit"], &["needs the port"]);
+    refuses(&["flow", "reserve", "proto udp", "--cpu", "1%", "--instance", "none"], &["none"]);
+    let empty = line.write("empty.toml", &router.ask(&["show", "configuration"]));
+    router.ask(&["principal", "add", "a", "cpu=5%", "link.r2=5mbit"]);
+    router.ask(&["principal", "add", "b", "cpu.same-as=a", "link.r2=1mbit"]);
+    router.ask(&["filter", "add", "proto udp", "--action", "queue principal:b"]);
+    router.try_ask(&["principal", "add", "c", "link.r2=3mbit"]).assert_refused(1, &["2.00 Mb/s are left"]);
+    router.try_ask(&["scheduler", "set", "r2", "rate=5mbit"]).assert_refused(1, &["\"b\"", "0"]);
+    router.try_ask(&["principal", "remove", "a"]).assert_refused(1, &["pays for principal \"b\""]);
+    router.try_ask(&["principal", "remove", "b"]).assert_refused(1, &["1 filter", "flow release b"]);
+    router
+        .try_ask(&["principal", "set", "a", "cpu.same-as=b"])
+        .assert_refused(1, &["\"a\" same as \"b\" same as \"a\""]);
+    let all = ["principal:*", "all", "principal:a", "principal:b"];
+    assert_eq!(nodes(&router), all);
+    let text = router.ask(&["show", "configuration"]);
+    assert!(text.contains("same-as = \"a\"") && !text.contains("name = \"principal:"), "{text}");
+    router.ask(&["apply", empty.to_str().unwrap()]);
+    assert_eq!((nodes(&router), router.json(&["filter", "list"])), (vec!["all".to_owned()], json!([])));
+    router.ask(&["rollback"]);
+    assert_eq!(nodes(&router), all);
+    router.ask(&["principal", "set", "b", "link.r2="]);
+    assert_eq!(nodes(&router), ["principal:*", "all", "principal:a"]);
+    router.ask(&["flow", "release", "b"]);
+    router.ask(&["principal", "remove", "a"]);
+    assert_eq!(nodes(&router), ["all"]);
+    router.assert_conservation();
+}
