@@ -108,6 +108,12 @@ impl Model {
         named.or_else(payer).map(str::to_owned)
     }
 
+    /// Returns the names of the principals that bindings name, once for each binding.
+    pub fn bound_principals(&self) -> impl Iterator<Item = &str> {
+        let name = |queue| self.schedulers.name(queue).strip_prefix(Principal::QUEUE_PREFIX);
+        self.plugins.bindings_by_age().filter_map(move |(_, bound)| name(bound.call_limits.queue))
+    }
+
     /// Returns the bindings that name a principal.
     pub fn bindings_of(&self, name: &str) -> Vec<BindingId> {
         let queue = self.schedulers.queue_of_principal(name);

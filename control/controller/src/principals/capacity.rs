@@ -1,5 +1,7 @@
 //! Checks that the processors and the workers have the shares that principals reserve.
 
+use std::collections::BTreeSet;
+
 use millrace_config::{Config, CpuShare, Principal, Router, Step};
 use millrace_units::count;
 
@@ -36,8 +38,10 @@ pub(crate) fn check_running(
     principals: &[Principal],
     payer: Option<&str>,
 ) -> Result<(), ControlError> {
-    let payer = payer.map(|name| Principal::payer(principals, name));
-    let pays = |name: &str| model.pays(name) || payer == Some(name);
+    // Principals of bindings may get another payer by the change.
+    let payers: BTreeSet<&str> =
+        model.bound_principals().chain(payer).map(|name| Principal::payer(principals, name)).collect();
+    let pays = |name: &str| payers.contains(name);
     let checked = check(principals, processors(), &model.router, pays);
     checked.map_err(|(_, problem)| ControlError::conflict(problem))
 }

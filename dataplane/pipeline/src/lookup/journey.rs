@@ -159,6 +159,9 @@ impl<'a> Journey<'a> {
             {
                 return Err(Fate::Drop(DropReason::PluginFailed));
             }
+            BindingTreatment::Instance { link_queue, .. } if self.example.queue == QueueId(0) => {
+                self.example.annotations_mut().queue = link_queue;
+            }
             BindingTreatment::Instance { .. } | BindingTreatment::Police { .. } | BindingTreatment::Count => {
             }
         }

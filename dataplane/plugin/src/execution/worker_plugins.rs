@@ -32,6 +32,8 @@ pub enum BindingTreatment {
         on_fault: OnFault,
         /// Wait for the processor before the instance; `None` if the worker calls it at once.
         wait: Option<ProcessorWait>,
+        /// Queue of the packets that have none yet; 0 for none.
+        link_queue: QueueId,
     },
     /// The filter drops or rejects the packets.
     Refuse(Refusal),
@@ -220,7 +222,8 @@ impl<T: BindingTable> WorkerPlugins<T> {
                 let health = self.calls.instances.get(key)?.record.health.at(now);
                 let limits = binding.call_limits;
                 let wait = limits.wait(binding.gate).filter(|_| self.calls.is_scheduled);
-                BindingTreatment::Instance { health, on_fault: limits.on_fault, wait }
+                let CallLimits { on_fault, link_queue, .. } = limits;
+                BindingTreatment::Instance { health, on_fault, wait, link_queue }
             }
             Step::Refuse(refusal) => BindingTreatment::Refuse(refusal),
             Step::Queue(queue) => BindingTreatment::Queue(queue),

@@ -94,3 +94,21 @@ fn packets_go_from_instance_to_instance_and_not_in_circles() {
     assert_eq!(fate_of(&mut worker, path, Position::Early), (false, None, in_circles));
     assert_eq!(worker.bindings.counts(BindingId(0)).unwrap().drops, 1);
 }
+
+#[test]
+fn packets_without_a_queue_enter_the_queue_of_their_binding() {
+    for (first, second, expected) in [(7, 0, 7), (0, 7, 7), (9, 7, 9)] {
+        let mut worker = worker();
+        for (number, queue) in [(0, first), (1, second)] {
+            add(&mut worker, number);
+            let call_limits = CallLimits { link_queue: QueueId(queue), ..CallLimits::default() };
+            let (binding, gate) = (BindingId(number.into()), GateId(number as u8));
+            let action = Action::Instance(InstanceId(number));
+            let bind = PluginChange::Bind { binding, gate, filter: 80, priority: 0, action, call_limits };
+            change(&mut worker, bind);
+        }
+        let (path, pool) = (path_of(&mut worker, 80), Pool::new(1).unwrap());
+        let sent = Sent::along(&mut worker, &pool, (path, Position::Early), &[3], Instant::ZERO);
+        assert_eq!(sent.packets[0].queue, QueueId(expected));
+    }
+}
