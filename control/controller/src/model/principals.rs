@@ -188,26 +188,25 @@ impl Model {
         let id = self.principal_ids.id(name);
         id.map_or(0, |id| self.plugins.binding_registry().paid_by(id))
     }
+}
 
-    /// Returns the plugins that run in processes and have bindings, each with the principal that pays for all
-    /// of these; `None` if several principals pay.
-    pub fn payers_of_processes(&self) -> BTreeMap<&'static str, Option<PrincipalId>> {
-        let has_processes = |plugin: &str| {
-            self.plugins.plugin_named(plugin).is_ok_and(|one| one.runtime() == Runtime::Process)
-        };
-        let instances = self.plugins.instance_names().map(|(id, _, plugin)| (id, plugin));
-        let plugins: BTreeMap<_, _> = instances.filter(|(_, plugin)| has_processes(plugin)).collect();
-        let mut payers = BTreeMap::new();
-        if plugins.is_empty() {
-            return payers;
-        }
-        for (instance, payer) in self.plugins.binding_registry().paid_instances() {
-            let Some(plugin) = plugins.get(&instance) else { continue };
-            let known = payers.entry(*plugin).or_insert(Some(payer));
-            *known = known.filter(|known| *known == payer);
-        }
-        payers
+/// Returns the plugins that run in processes and have bindings, each with the principal that pays for all
+/// of these; `None` if several principals pay.
+pub(crate) fn payers_of_processes(model: &Model) -> BTreeMap<&'static str, Option<PrincipalId>> {
+    let has_processes =
+        |plugin: &str| model.plugins.plugin_named(plugin).is_ok_and(|one| one.runtime() == Runtime::Process);
+    let instances = model.plugins.instance_names().map(|(id, _, plugin)| (id, plugin));
+    let plugins: BTreeMap<_, _> = instances.filter(|(_, plugin)| has_processes(plugin)).collect();
+    let mut payers = BTreeMap::new();
+    if plugins.is_empty() {
+        return payers;
     }
+    for (instance, payer) in model.plugins.binding_registry().paid_instances() {
+        let Some(plugin) = plugins.get(&instance) else { continue };
+        let known = payers.entry(*plugin).or_insert(Some(payer));
+        *known = known.filter(|known| *known == payer);
+    }
+    payers
 }
 
 #[cfg(test)]

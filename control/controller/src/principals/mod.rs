@@ -23,6 +23,7 @@ use millrace_principals::{
 
 use crate::ControlError;
 use crate::model::Model;
+use crate::model::principals::payers_of_processes;
 use crate::view::{PrincipalUsageView, PrincipalView};
 use limits::limits;
 use links::LinkPromises;
@@ -174,7 +175,7 @@ impl Principals {
     /// Puts the processes of each plugin into the group of the principal that pays for all bindings of the
     /// plugin. Without such a principal, or without its group, they stay in the router's own group.
     pub fn place_plugins(&self, model: &Model, groups: &ProcessGroups) {
-        let payers = if self.groups.is_empty() { Default::default() } else { model.payers_of_processes() };
+        let payers = if self.groups.is_empty() { Default::default() } else { payers_of_processes(model) };
         let group_of = |payer| {
             let name = model.principal_ids.name(payer);
             let held = self.groups.iter().find(|held| held.group.name() == name)?;

@@ -7,6 +7,7 @@ use millrace_repository::{Claims, SecretKey, generate, sign, sign_file};
 use millrace_testkit::Random;
 
 use super::*;
+use crate::model::principals::payers_of_processes;
 use crate::plugins::loader::Loader;
 
 /// Returns a module that does nothing. Modules with different `salt` have different bytes.
@@ -434,7 +435,7 @@ fn plugin_processes_belong_to_the_only_principal_that_pays() {
         let loader = Loader::new(&config).planning();
         let model = Model::remembering(&config, Memory::open(None), &loader)
             .unwrap_or_else(|error| panic!("{error}"));
-        let payers = model.payers_of_processes();
+        let payers = payers_of_processes(&model);
         let name = |id| model.principal_ids.name(id).to_owned();
         payers.into_iter().map(|(plugin, payer)| (plugin, payer.map(name))).collect::<Vec<_>>()
     };
