@@ -45,10 +45,10 @@ struct Beside {
 }
 
 /// Figures of the plain flow in one run: lost packets, and delays in milliseconds.
-struct Figures {
-    lost: f64,
-    late: f64,
-    longest: f64,
+pub(super) struct Figures {
+    pub lost: f64,
+    pub late: f64,
+    pub longest: f64,
     delays: Vec<f64>,
 }
 
@@ -119,7 +119,7 @@ fn report(
 }
 
 impl Figures {
-    fn of(seen: &Seen) -> Self {
+    pub fn of(seen: &Seen) -> Self {
         let mut delays: Vec<f64> =
             seen.times.iter().map(|[due, left]| left.saturating_sub(*due) as f64 / 1e6).collect();
         delays.sort_by(f64::total_cmp);

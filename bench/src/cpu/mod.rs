@@ -10,11 +10,11 @@
 //! | `gaps` | jitter of a plain flow beside long invocations (Srishti, 2001, table 1) |
 //! | `third-level` | shares of the queued stages of a flow, and the longest run of its path |
 //! | `process` | calls of an instance in a process of its own, and its restart after a crash |
+//! | `switch` | a reserved flow beside best-effort packets of another worker to the same port (VERA, figure 3.6) |
 //!
 //! The cases `shares`, `isolation`, `gaps` and `third-level` drive a worker with ports in memory under the real
-//! clock, in this thread. Other work
-//! on its processor delays the thread, and the running principal pays for that time. So use an otherwise idle
-//! machine. As root, the benchmark raises the priority of its session.
+//! clock, in this thread. Other work on its processor delays the thread, and the running principal pays for that
+//! time. So use an otherwise idle machine. As root, the benchmark raises the priority of its session.
 
 mod burn;
 mod control;
@@ -25,6 +25,7 @@ mod isolation;
 mod plain;
 mod process;
 mod shares;
+mod switch;
 mod third_level;
 mod wire;
 
@@ -45,7 +46,7 @@ pub(crate) use decision::run_measured;
 type Case = fn(&mut Options<'_>) -> Result<Vec<Measurement>, BenchError>;
 
 /// Name of each case, and its function.
-const CASES: [(&str, Case); 8] = [
+const CASES: [(&str, Case); 9] = [
     ("decision", decision::run),
     ("plain", plain::run),
     ("shares", shares::run),
@@ -54,6 +55,7 @@ const CASES: [(&str, Case); 8] = [
     ("gaps", gaps::run),
     ("third-level", third_level::run),
     ("process", process::run),
+    ("switch", switch::run),
 ];
 /// Name of each kind of scheduler in the configuration.
 const KINDS: [(&str, CpuSchedulerKind); 4] = [

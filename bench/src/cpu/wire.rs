@@ -20,8 +20,8 @@ use crate::memory::setup::{IN_MAC, MTU, OUT_MAC};
 const RING: usize = 2048;
 /// Offsets of the numbers in a frame.
 const WORK: usize = 44;
-const FLOW: usize = 48;
-const TIME: usize = 52;
+pub(super) const FLOW: usize = 48;
+pub(super) const TIME: usize = 52;
 
 /// Arrival pattern of a flow.
 #[derive(Clone, Copy, Debug)]

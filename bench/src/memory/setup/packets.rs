@@ -35,6 +35,12 @@ pub(crate) enum Chosen {
         workers: usize,
         seed: u64,
     },
+    /// Flows that one of several workers owns, and that leave by another worker's port.
+    Across {
+        worker: usize,
+        workers: usize,
+        seed: u64,
+    },
 }
 
 /// Returns the address of host `host` in the network of route number `route`.
@@ -128,11 +134,15 @@ pub(crate) fn frames(case: Case, setup: Setup, chosen: Chosen) -> Vec<Vec<u8>> {
 }
 
 fn chosen_flows(case: Case, setup: Setup, chosen: Chosen) -> Vec<u32> {
-    let Chosen::Of { worker, workers, seed } = chosen else { return (0..case.flows).collect() };
+    let (worker, workers, seed, leaves_here) = match chosen {
+        Chosen::All => return (0..case.flows).collect(),
+        Chosen::Of { worker, workers, seed } => (worker, workers, seed, true),
+        Chosen::Across { worker, workers, seed } => (worker, workers, seed, false),
+    };
     let is_of = |flow: &u32| {
         let frame = udp_frame(case.family, NET, *flow, setup.routes);
         let owner = key(&frame).map(|key| Handover::owner_of_hash(flow_hash(&key, seed), workers));
-        owner == Some(worker) && (*flow % setup.routes) as usize % workers == worker
+        owner == Some(worker) && ((*flow % setup.routes) as usize % workers == worker) == leaves_here
     };
     (0..).filter(is_of).take((case.flows as usize).div_ceil(workers)).collect()
 }

@@ -85,12 +85,23 @@ impl Pipeline {
         worker: usize,
         chosen: Chosen,
     ) -> Result<Self, BenchError> {
+        let input = generator(case, setup, chosen);
+        Self::member_between(case, setup, handover, worker, [Box::new(input), Box::new(sink())])
+    }
+
+    /// Creates one of several workers, as [`member`](Self::member) does, with these devices as its input and
+    /// output port.
+    pub fn member_between(
+        case: Case,
+        setup: Setup,
+        handover: Handover,
+        worker: usize,
+        devices: [Box<dyn Port>; 2],
+    ) -> Result<Self, BenchError> {
         let workers = handover.workers() as u16;
         // Each worker owns one input and one output device.
         let places = |first: u16| (first..first + workers).map(Place::numbered).collect();
         let ports = Ports { ins: places(0), outs: places(workers) };
-        let input = generator(case, setup, chosen);
-        let devices: [Box<dyn Port>; 2] = [Box::new(input), Box::new(sink())];
         Self::of(case, setup, &ports, Some(handover), worker, devices)
     }
 
