@@ -50,19 +50,19 @@ const ARGUMENTS: [(&[Names], &str); 11] = [
         &[PORTS],
         "port set port, scheduler add port, scheduler set port, scheduler remove port, \
          scheduler show port, queue show port, queue set port, neighbour add port, \
-         neighbour remove port",
+         neighbour remove port, flow reserve port",
     ),
     (&[NODES], "scheduler add under, scheduler set node, scheduler remove node, scheduler remove to"),
     (&[QUEUES], "queue show queue, queue set queue"),
     (
         &[INSTANCES],
         "bind instance, unbind instance, control instance, instance set name, instance rename name, \
-         instance release name, instance free name, instance map name",
+         instance release name, instance free name, instance map name, flow reserve instance",
     ),
     (
         &[GATES],
         "bind gate, unbind gate, filter add gate, filter list gate, filter remove gate, gate set name, \
-         gate remove name",
+         gate remove name, flow reserve gate",
     ),
     (
         &[PLUGINS],
@@ -71,7 +71,11 @@ const ARGUMENTS: [(&[Names], &str); 11] = [
     ),
     (&[FILTERS], "filter remove which"),
     (&[REASONS], "drops reason"),
-    (&[PRINCIPALS], "principal set name, principal remove name, principal show name, exec principal"),
+    (
+        &[PRINCIPALS],
+        "principal set name, principal remove name, principal show name, exec principal, flow release name, \
+         bind principal",
+    ),
     (&[TOKENS], "token revoke name"),
 ];
 

@@ -296,7 +296,7 @@ FILTER is required; '*' matches all flows. Shows at most 100 flows, those with t
     #[command(after_help = "\
 Examples:
   millrace flow reserve 'proto udp dport 5004' --link 10mbit --port wan
-  millrace flow reserve 'src 10.0.0.7' --principal video --cpu 5% --link 10mbit --port wan --instance inspect
+  millrace flow reserve 'src 10.0.0.7' --cpu 5% --instance inspect --principal video
 
 Adds a principal, a filter that puts the flows into the queue of the principal, and with --instance a binding
 that the principal pays for: all of it, or nothing.")]

@@ -34,7 +34,7 @@ const FILTERS: &str = "id | gate | priority | match | action | packets | bytes |
 const TOKENS: &str = "token=name | role | created | by=created_by/name | expires | expired \
     | last used=used | from=used_from";
 
-const PRINCIPALS: &str = "principal=name | cpu | weight | cpu limit=cpu_limit | link | cpu s=usage/cpu_seconds \
+const PRINCIPALS: &str = "principal=name | cpu | same as=same_as | weight | cpu limit=cpu_limit | link | cpu s=usage/cpu_seconds \
     | throttled s=usage/throttled_seconds | memory bytes=usage/memory | peak=usage/memory_peak \
     | of=memory | oom kills=usage/oom_kills | disk read=usage/disk_read | written=usage/disk_written \
     | of B/s=disk | processes=usage/processes | of=processes";

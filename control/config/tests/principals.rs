@@ -116,6 +116,14 @@ fn differences_are_commands_and_have_inverses() {
 fn saved_principals_are_read_again() {
     let config = Config::parse(VIDEO, "f").unwrap().normalized();
     assert_eq!(Config::parse(&config.to_text().unwrap(), "f").unwrap().normalized(), config);
+    let nested = "[[port]]\nname = \"wan\"\nkind = \"memory\"\n\
+                  [[principal]]\nname = \"a\"\nlink = { wan = \"1mbit\" }\nprocess = [\"bgpd\"]\nprocesses = 9\n\
+                  [[principal]]\nname = \"b\"\ncpu = { same-as = \"a\" }\nlink = { wan = \"2mbit\" }\n";
+    let nested = Config::parse(nested, "f").unwrap().normalized();
+    let text = nested.to_text().unwrap();
+    assert_eq!(Config::parse(&text, "f").unwrap().normalized(), nested, "{text}");
+    let saved = nested.save_into(VIDEO, "f").unwrap();
+    assert_eq!(Config::parse(&saved, "f").unwrap().normalized(), nested, "{saved}");
     let file = VIDEO.replace("cpu = \"5 %\"", "cpu = \"7 %\"   # as agreed");
     let saved = config.save_into(&file, "f").unwrap();
     assert!(saved.contains("cpu = \"5 %\"   # as agreed"), "{saved}");

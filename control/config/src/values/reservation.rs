@@ -8,8 +8,10 @@ use serde::ser::{Serialize, SerializeMap, Serializer};
 use super::Named;
 use super::share::CpuShare;
 
-/// Key of the name of the other principal.
+/// Key of the name of the other principal in files.
 const SAME_AS: &str = "same-as";
+/// Same key in JSON.
+const SAME_AS_JSON: &str = "same_as";
 
 /// Reserved processor time of a principal, written as `"5 %"` or `{ same-as = "NAME" }`.
 #[derive(Clone, Debug, PartialEq)]
@@ -67,7 +69,7 @@ impl<'de> Visitor<'de> for ReservationVisitor {
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<CpuReservation, A::Error> {
         let mut other = None;
         while let Some(key) = map.next_key::<String>()? {
-            if key != SAME_AS {
+            if key != SAME_AS && key != SAME_AS_JSON {
                 return Err(Error::unknown_field(&key, &[SAME_AS]));
             }
             other = Some(map.next_value::<Named>()?);
@@ -84,12 +86,7 @@ impl schemars::JsonSchema for CpuReservation {
     fn json_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
         schemars::json_schema!({"anyOf": [
             {"type": "string"},
-            {
-                "type": "object",
-                "properties": {SAME_AS: {"type": "string"}},
-                "required": [SAME_AS],
-                "additionalProperties": false,
-            },
+            {"type": "object", "additionalProperties": {"type": "string"}},
         ]})
     }
 

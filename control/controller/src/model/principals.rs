@@ -111,7 +111,7 @@ impl Model {
     /// Returns the names of the principals that bindings name, once for each binding.
     pub fn bound_principals(&self) -> impl Iterator<Item = &str> {
         let name = |queue| self.schedulers.name(queue).strip_prefix(Principal::QUEUE_PREFIX);
-        self.plugins.bindings_by_age().filter_map(move |(_, bound)| name(bound.call_limits.queue))
+        self.plugins.bindings_by_age().filter_map(move |(_, bound)| name(bound.call_limits.link_queue))
     }
 
     /// Returns the bindings that name a principal.

@@ -201,7 +201,8 @@ impl Principals {
         let directories = held.into_iter().flat_map(|held| held.group.directories());
         Ok(PrincipalView {
             name: principal.name.to_string(),
-            cpu: principal.cpu.clone(),
+            cpu: principal.reserved_cpu(),
+            same_as: principal.same_as().map(str::to_owned),
             weight: principal.weight.or(principal.cpu.is_none().then_some(Principal::USUAL_WEIGHT)),
             cpu_limit: principal.cpu_limit,
             deadline: principal.deadline,

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use millrace_config::{Bits, ByteRate, CpuLimit, CpuReservation, Deadline, MemoryLimit, QueueLimit};
+use millrace_config::{Bits, ByteRate, CpuLimit, CpuShare, Deadline, MemoryLimit, QueueLimit};
 use millrace_principals::Usage;
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -13,8 +13,10 @@ use serde::Serialize;
 pub struct PrincipalView {
     /// Name of the principal.
     pub name: String,
-    /// Reserved processor time, of one processor, or the principal that pays for the calls.
-    pub cpu: Option<CpuReservation>,
+    /// Reserved processor time, of one processor.
+    pub cpu: Option<CpuShare>,
+    /// Principal that pays for the calls instead.
+    pub same_as: Option<String>,
     /// Weight among the principals without reserved processor time; absent for a principal that has some.
     pub weight: Option<u32>,
     /// Largest processor time, of one processor.
