@@ -16,7 +16,8 @@ use millrace_pipeline::{
     FlowCounts, GateTable, GateTables, OffloadedFlowCounts, ReversePath, Snapshot, wrapping_sum,
 };
 use millrace_plugin::{
-    Action, BindingCounts, BindingCountsPage, BindingDescription, BindingId, FlowStateCounts, Way,
+    Action, BindingCounts, BindingCountsPage, BindingDescription, BindingId, FlowStateCounts, ProcessorWait,
+    Way,
 };
 use millrace_telemetry::Rate;
 use millrace_units::{GateId, Instant, PortId, QueueAccount};
@@ -317,6 +318,13 @@ pub(crate) fn binding(id: BindingId, bound: &Bound, counts: &Counts, model: &Mod
         shadowed_by: None,
         unreached: None,
     }
+}
+
+/// Returns the text of a wait for the processor.
+pub(crate) fn processor_wait(ProcessorWait { payer, queue }: ProcessorWait, model: &Model) -> String {
+    let place = |gate| format!(", in a queue of their own before gate {}", model.plugins.gate_name(gate));
+    let payer = model.principal_ids.name(payer);
+    format!("for the processor, which principal {payer} pays for{}", queue.map(place).unwrap_or_default())
 }
 
 /// Returns the views of the bindings with these ids.

@@ -5,7 +5,7 @@ use std::fmt;
 use std::str::FromStr;
 use std::time::Duration;
 
-use millrace_units::{PrincipalId, QueueId};
+use millrace_units::{GateId, PrincipalId, QueueId};
 
 /// Treatment of packets that arrive while the instance pauses after a fault, or whose call failed.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
@@ -40,6 +40,15 @@ impl FromStr for OnFault {
         let found = Self::NAMES.into_iter().find(|(known, _)| *known == name);
         found.map(|(_, policy)| policy).ok_or_else(|| format!("on-fault {name:?}: give drop or bypass"))
     }
+}
+
+/// Wait of packets for the processor.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct ProcessorWait {
+    /// Principal that pays for the stage.
+    pub payer: PrincipalId,
+    /// Gate of the stage if its binding has a queue of its own.
+    pub queue: Option<GateId>,
 }
 
 /// Call limits of a binding: time limit, and treatment of packets when a call fails.
@@ -88,6 +97,11 @@ impl CallLimits {
     /// Minimum time limit of a call that another process runs. The system may give the processor to other
     /// processes first, so this limit is in real time, and long.
     pub const LEAST_AWAITED: Duration = Duration::from_millis(100);
+
+    /// Returns the wait of packets for the processor before a binding at `gate`; `None` without a payer.
+    pub fn wait(&self, gate: GateId) -> Option<ProcessorWait> {
+        Some(ProcessorWait { payer: self.principal?, queue: self.queue.map(|_| gate) })
+    }
 
     /// Returns the time limit of a call that another process runs.
     pub fn awaited(&self) -> Duration {

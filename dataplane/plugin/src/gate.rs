@@ -15,6 +15,11 @@ impl GateOrder {
     /// Default distance between the orders of two gates. It leaves free orders for gates that are created
     /// later.
     pub const STEP: u16 = 10;
+
+    /// Returns the rank of a gate of this order at a position, among all gates.
+    pub(crate) fn among_all(self, position: Position) -> u32 {
+        (position as u32) << 16 | u32::from(self.0)
+    }
 }
 
 impl fmt::Display for GateOrder {

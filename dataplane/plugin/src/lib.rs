@@ -28,7 +28,7 @@ mod policer;
 mod runtime;
 mod slab;
 
-pub use call_limits::{CallLimits, OnFault};
+pub use call_limits::{CallLimits, OnFault, ProcessorWait};
 pub use control_error::PluginControlError;
 pub use declaration::limits::Limits;
 pub use declaration::manifest::{
@@ -45,7 +45,7 @@ pub use execution::classify::{Classified, GateResult, Standing};
 pub use execution::direction::Direction;
 pub use execution::health::Health;
 pub use execution::instances::{Failure, Given, InstanceReport, Instances, MessageCounts};
-pub use execution::paid_stages::{PaidStage, ProcessorWait};
+pub use execution::paid_stages::{PaidStage, PaidStages};
 pub use execution::payers::{Paid, Payers};
 pub use execution::pulse::{Calling, Pulse};
 pub use execution::shadow::{Reported, ShadowReport};

@@ -88,7 +88,7 @@ pub(crate) fn explain_gate(
         let wait = bound.filter(|_| wins && beaten.is_none());
         let wait = wait.and_then(|bound| bound.call_limits.wait(bound.gate));
         let outcome = match wait {
-            Some(wait) => format!("{outcome}; packets wait {}", model.processor_wait(wait)),
+            Some(wait) => format!("{outcome}; packets wait {}", show::processor_wait(wait, model)),
             None => outcome,
         };
         views.push(CandidateView {

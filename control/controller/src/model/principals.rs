@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use millrace_config::{Principal, Scheduler};
-use millrace_plugin::{Action, BindingId, CallLimits, ProcessorWait};
+use millrace_plugin::{Action, BindingId, CallLimits};
 use millrace_plugin_abi::Runtime;
 use millrace_units::{PrincipalId, QueueId};
 
@@ -168,14 +168,6 @@ impl Model {
     /// Names the first principal whose rate does not fit.
     pub fn check_links_at(&self, port: &str, scheduler: &Scheduler) -> Result<(), ControlError> {
         check_links(Some(scheduler), port, &links(&self.principals, port)).map_err(|(_, error)| error)
-    }
-
-    /// Returns the text of a wait for the processor.
-    pub fn processor_wait(&self, ProcessorWait { payer, queue }: ProcessorWait) -> String {
-        let queue = queue
-            .map(|gate| format!(", in a queue of their own before gate {}", self.plugins.gate_name(gate)));
-        let payer = self.principal_ids.name(payer);
-        format!("for the processor, which principal {payer} pays for{}", queue.unwrap_or_default())
     }
 
     /// Whether a principal pays for bindings.

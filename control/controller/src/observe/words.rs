@@ -113,7 +113,7 @@ impl Names<'_> {
 
     /// Returns the text of a wait for the processor.
     pub fn processor(&self, wait: ProcessorWait) -> String {
-        self.model.processor_wait(wait)
+        show::processor_wait(wait, self.model)
     }
 
     /// Returns the verdict of a packet that is sent.

@@ -13,6 +13,7 @@ use crate::plugins::host_level::PATIENCE;
 use crate::plugins::quarantine::Freed;
 use crate::view::InstanceView;
 use crate::workers::ask::Ask;
+use crate::workers::tsc;
 use crate::{ControlError, show};
 
 /// Noun for a control message in the texts of refusals.
@@ -32,7 +33,8 @@ impl Operation for ListInstances {
         let snapshot = inner.snapshot()?;
         let (counts, companions) = (inner.workers.filter_counts()?, inner.plugins.host_level.report()?);
         let stays_up = |id| inner.offload.stays_up(id, &inner.model.plugins);
-        let mut views = show::instances(&snapshot, &counts, inner.model, &stays_up, &companions);
+        let mut views =
+            show::instances(&snapshot, &counts, inner.model, &stays_up, &companions, tsc::frequency());
         for view in &mut views {
             let key = format!("instance {}", view.name);
             view.packet_rate = inner.counters.rates.read(&key, view.packets, snapshot.at);

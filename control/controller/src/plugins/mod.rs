@@ -27,6 +27,7 @@ use crate::plugins::loader::Loader;
 use crate::view::{InstanceView, PluginView};
 use crate::workers::Workers;
 use crate::workers::ask::Ask;
+use crate::workers::tsc;
 use crate::{ControlError, NewPlugin, show};
 
 /// Maximum number of queued change requests of plugin instances.
@@ -96,7 +97,8 @@ impl Plugins {
         let (snapshot, counts) = (workers.snapshot()?, workers.filter_counts()?);
         let companions = self.host_level.report()?;
         let stays_up = |id| offload.stays_up(id, &model.plugins);
-        let mut instances = show::instances(&snapshot, &counts, model, &stays_up, &companions).into_iter();
+        let mut instances =
+            show::instances(&snapshot, &counts, model, &stays_up, &companions, tsc::frequency()).into_iter();
         let found = instances.find(|instance| instance.name == name);
         found.ok_or_else(|| ControlError::not_found(format!("no instance is named {name:?}")))
     }

@@ -13,16 +13,16 @@ use crate::view::{
     CallCountsView, EbpfVariantView, HostCompanionView, InstanceView, MessagesView, PluginDetailView,
     PluginView,
 };
-use crate::workers::tsc;
 
 /// Returns the views of all instances. `stays_up` returns the reason why packets of an instance stay at the
-/// workers, and `companions` holds the reports of host companions.
+/// workers, and `companions` holds the reports of host companions. `frequency`: cycles per second.
 pub(crate) fn instances(
     snapshot: &Snapshot,
     counts: &Counts,
     model: &Model,
     stays_up: &dyn Fn(InstanceId) -> Option<String>,
     companions: &BTreeMap<InstanceId, InstanceReport>,
+    frequency: u64,
 ) -> Vec<InstanceView> {
     let view = |instance: millrace_plugin::InstanceDescription| {
         let id = model.plugins.instance(&instance.name).ok();
@@ -43,7 +43,7 @@ pub(crate) fn instances(
                 faults: report.faults,
                 last_fault: Some(report.last_fault).filter(|text| !text.is_empty()),
                 suspensions: report.suspensions,
-                cpu_seconds: report.used.0 as f64 / tsc::frequency() as f64,
+                cpu_seconds: report.used.0 as f64 / frequency as f64,
             },
             drops: report.drops,
             counters: report.counters,

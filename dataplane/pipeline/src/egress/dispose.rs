@@ -6,6 +6,7 @@ use std::ops::Range;
 
 use millrace_forward::{FragmentError, IcmpError, NeighbourKey, Origin, Solicited, fragment4};
 use millrace_packet::{DropReason, FlowKey, Packet};
+use millrace_plugin::PaidStages;
 use millrace_units::Instant;
 use millrace_wire::{EtherType, MacAddr};
 
@@ -104,7 +105,8 @@ impl Disposal<'_> {
                 observation.write(mark, TraceStep::Waits(waits), now);
             }
             Fate::Kept(ticket) => {
-                let waits = gates.plugins().processor_wait(ticket).map_or(Waits::Instance, Waits::Processor);
+                let waits =
+                    PaidStages::of(gates.plugins()).wait_of(ticket).map_or(Waits::Instance, Waits::Processor);
                 observation.write(mark, TraceStep::Waits(waits), now);
             }
             Fate::Again => observation.write(mark, TraceStep::Again, now),

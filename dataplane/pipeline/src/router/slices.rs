@@ -5,7 +5,7 @@ use std::cmp::Reverse;
 use std::collections::HashSet;
 
 use millrace_packet::DropReason;
-use millrace_plugin::{Paid, Payers, Place, Released, Waiting};
+use millrace_plugin::{Paid, PaidStage, PaidStages, Payers, Place, Released, Waiting};
 use millrace_schedule::cpu::CpuStage;
 use millrace_units::{Cycles, Instant, PrincipalId};
 
@@ -77,13 +77,13 @@ impl<'a> Slices<'a> {
             && let Some(payer) = waiting.scheduler.next(time)
         {
             let paying = Paid::of(self.router.gates.plugins()).blocker_of(payer).unwrap_or(payer);
-            let (place, packets) = self.run_slice(&mut waiting, paying, time);
+            let (stage, packets) = self.run_slice(&mut waiting, paying, time);
             let before = elapsed;
             elapsed = since(start, before, packets);
             time = now + elapsed.at(settings.frequency);
             let used = elapsed - before;
-            if let Some(place) = place {
-                self.router.gates.plugins_mut().note_cost(place, used, packets);
+            if let Some(stage) = stage {
+                self.router.gates.plugins_mut().bindings.note_cost(stage.binding, used, packets);
             }
             let is_unfinished = Paid::of(self.router.gates.plugins()).has_call_of(paying);
             waiting.charge(Slice { payer: paying, used, packets, is_unfinished }, time);
@@ -107,14 +107,15 @@ impl<'a> Slices<'a> {
         waiting: &mut ForProcessor,
         payer: PrincipalId,
         now: Instant,
-    ) -> (Option<Place>, u64) {
+    ) -> (Option<PaidStage>, u64) {
         let resumes = Paid::of(self.router.gates.plugins()).has_call_of(payer);
         let place = if resumes { None } else { waiting.next_place(payer, now) };
+        let stage = place.and_then(|place| PaidStages::of(self.router.gates.plugins()).at(place));
         let mut payers = Payers::of(self.router.gates.plugins_mut());
         payers.set_running(Some(payer));
         payers.begin_turn(place, waiting.occupied(payer));
         let packets = match place {
-            Some(place) => self.run_packets(waiting, (payer, place), now),
+            Some(place) => self.run_packets(waiting, (payer, place), stage, now),
             None => {
                 self.router.resume_kept(now);
                 0
@@ -123,7 +124,7 @@ impl<'a> Slices<'a> {
         Payers::of(self.router.gates.plugins_mut()).end_turn();
         self.router.follow_up(now);
         Payers::of(self.router.gates.plugins_mut()).set_running(None);
-        (place, packets)
+        (stage, packets)
     }
 
     /// Takes packets of one flow from the queue of a stage through their path, up to the next stage at which
@@ -132,9 +133,9 @@ impl<'a> Slices<'a> {
         &mut self,
         waiting: &mut ForProcessor,
         (payer, place): (PrincipalId, Place),
+        stage: Option<PaidStage>,
         now: Instant,
     ) -> u64 {
-        let stage = self.router.gates.plugins().paid_stage(place);
         let cost = stage.and_then(|stage| stage.cost).filter(|_| self.router.observation.trace.is_none());
         let mut work = std::mem::take(&mut self.router.scratch.spare);
         work.begin();
@@ -169,7 +170,7 @@ impl<'a> Slices<'a> {
     }
 
     fn stage_of(&self, place: Place) -> CpuStage {
-        let stage = self.router.gates.plugins().paid_stage(place);
+        let stage = PaidStages::of(self.router.gates.plugins()).at(place);
         stage.map_or(CpuStage::ONLY, |stage| CpuStage { order: stage.order, weight: stage.weight })
     }
 

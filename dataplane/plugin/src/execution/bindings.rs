@@ -4,10 +4,9 @@ use std::fmt;
 use std::sync::Arc;
 
 use millrace_plugin_abi::Position;
-use millrace_units::GateId;
+use millrace_units::{Cycles, GateId};
 
 use crate::execution::instances::BoundInstance;
-use crate::execution::paid_stages;
 use crate::offload_steps::OffloadSteps;
 use crate::path::{Refusal, Step};
 use crate::policer::Policer;
@@ -216,6 +215,18 @@ impl<T: BindingTable> Bindings<T> {
         (end < self.slab.end()).then_some(BindingId(end))
     }
 
+    /// Notes the cycles of `packets` packets that ran from a stage at which they had waited. `binding`: key of
+    /// its binding, as a number.
+    #[inline]
+    pub fn note_cost(&mut self, binding: u64, Cycles(used): Cycles, packets: u64) {
+        let Some(binding) = self.get_mut(Key::from_word(binding)) else { return };
+        let cost = (used / packets.max(1)).max(1);
+        binding.cost = match binding.cost {
+            0 => cost,
+            before => (before.saturating_mul(7).saturating_add(cost) / 8).max(1),
+        };
+    }
+
     /// Adds a gate without bindings.
     pub(crate) fn add_gate(&mut self, id: GateId, position: Position, order: GateOrder) {
         let place = self.gates.partition_point(|gate| (gate.position, gate.order) <= (position, order));
@@ -250,7 +261,7 @@ impl<T: BindingTable> Bindings<T> {
         self.judging += usize::from(judgement != Judgement::None);
         self.refusing += usize::from(judgement == Judgement::Refuses);
         let (hears, state) = instance.map_or((false, 0), |instance| (instance.hears, instance.state));
-        let order = paid_stages::order(found.position, found.order);
+        let order = found.order.among_all(found.position);
         self.slab.put(
             id.0,
             Binding {

@@ -14,12 +14,13 @@ use crate::execution::bindings::{Bindings, NewBinding};
 use crate::execution::calls::{Calls, Resumption, Stop};
 use crate::execution::classify::{Classified, Classifier, GateResult, results};
 use crate::execution::instances::Instances;
-use crate::execution::paid_stages::ProcessorWait;
 use crate::execution::succession::{Successed, Successor};
 use crate::execution::waiting::{Answer, Asked, Errand, Released};
 use crate::flow_state::FlowStateBlocks;
 use crate::path::{EMPTY_PATH, Part, Paths, Refusal, Stage, Step};
-use crate::{Action, BindingId, BindingTable, CallLimits, Health, OnFault, PluginChange, Remains};
+use crate::{
+    Action, BindingId, BindingTable, CallLimits, Health, OnFault, PluginChange, ProcessorWait, Remains,
+};
 
 /// Treatment of packets by a binding, for display.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -11,14 +11,11 @@
 use millrace_memory::prefetch_slice_element;
 use millrace_units::{Cycles, Instant, PrincipalId};
 
-use super::stage_queues::{CpuStage, FlowStages, StageQueues};
+use super::stage_queues::{CpuStage, FlowStages, MOST_DEBT, StageQueues};
 use crate::FlowNumber;
 use crate::arena::{Arena, Held, List, NONE};
 use crate::flow_table::FlowTable;
 use crate::slots::Slots;
-
-/// Greatest debt of a flow or stage, in quanta. It bounds the turns that a charge ends.
-pub(super) const MOST_DEBT: i64 = 1 << 10;
 
 /// Size limits of the memory for waiting packets.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

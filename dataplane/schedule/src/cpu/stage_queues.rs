@@ -5,9 +5,11 @@
 //! turns have paid for the excess. A stage that is alone owes nothing. The flow's principal and the turns of
 //! the flow itself don't change.
 
-use super::flow_queues::MOST_DEBT;
 use crate::arena::{List, Load, NONE};
 use crate::slots::Slots;
+
+/// Greatest debt of a flow or stage, in quanta. It bounds the turns that a charge ends.
+pub(super) const MOST_DEBT: i64 = 1 << 10;
 
 /// Stage of a flow's path at which packets wait.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
