@@ -80,7 +80,8 @@ impl Default for Calls {
             is_scheduled: false,
             running: None,
             turn: None,
-            occupied: Vec::new(),
+            // A stage of a path for each gate at most.
+            occupied: Vec::with_capacity(1 << 8),
             meter: Meter::default(),
             states: FlowStateBlocks::default(),
             ports: Ports::default(),
