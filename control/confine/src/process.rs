@@ -53,11 +53,15 @@ fn leave_root(users: &[u32]) -> Result<(), Errno> {
         return Ok(());
     }
     setgroups(&[])?;
-    // The namespace of users lacks some ids.
-    users.iter().fold(Err(Errno::EINVAL), |became, id| match became {
-        Err(Errno::EINVAL) => become_user(*id),
-        other => other,
-    })
+    let mut became = Err(Errno::EINVAL);
+    for id in users {
+        became = become_user(*id);
+        // The namespace of users lacks this id.
+        if became != Err(Errno::EINVAL) {
+            break;
+        }
+    }
+    became
 }
 
 fn become_user(id: u32) -> Result<(), Errno> {

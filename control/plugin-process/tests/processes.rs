@@ -3,6 +3,7 @@
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::slice::from_ref;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant as Clock};
@@ -251,7 +252,7 @@ fn process_joins_the_group_of_its_plugin_and_moves_with_it() {
     let Some(plugin) = plugin_in(&groups) else { return };
     let [one, other, home] = ["one", "other", "home"].map(GroupFile::new);
     let group =
-        |file: &GroupFile| Arc::new(ProcessGroup::open(&[file.0.clone()], &[home.0.clone()]).unwrap());
+        |file: &GroupFile| Arc::new(ProcessGroup::open(from_ref(&file.0), from_ref(&home.0)).unwrap());
     let set = |name: &str, group: &Arc<ProcessGroup>| groups.set([(name.to_owned(), group.clone())].into());
     let (first, second) = (group(&one), group(&other));
     set("test", &first);
@@ -278,7 +279,7 @@ fn process_joins_the_group_of_its_plugin_and_moves_with_it() {
     set("another", &first);
     assert_eq!(home.joined(None), next);
 
-    let wrong = ProcessGroup::open(&["/dev/full".into()], &[home.0.clone()]).unwrap();
+    let wrong = ProcessGroup::open(&["/dev/full".into()], from_ref(&home.0)).unwrap();
     let wrong = Arc::new(wrong);
     set("test", &wrong);
     assert_eq!(home.joined(None), next, "a process that can't join stays where it was");
