@@ -4,8 +4,8 @@ use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::slice::from_ref;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant as Clock};
 
 use millrace_packet::{FlowKey, Packet, Pool};
@@ -123,6 +123,12 @@ impl Bench {
 
 const PATIENCE: Duration = Duration::from_secs(5);
 
+/// Returns a guard for the time of a test. One test runs at a time, because restarts are timed.
+fn alone() -> MutexGuard<'static, ()> {
+    static ALONE: Mutex<()> = Mutex::new(());
+    ALONE.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
 /// Returns the ids of all processes that threads of this process have started.
 fn children() -> HashSet<String> {
     let tasks = std::fs::read_dir("/proc/self/task").unwrap().flatten();
@@ -141,6 +147,7 @@ fn rights(process: &str) -> Option<(String, String, [PathBuf; 2])> {
 
 #[test]
 fn process_can_only_compute() {
+    let _alone = alone();
     let Some(plugin) = plugin() else { return };
     let (mut one, mut other) = (Bench::new(&plugin), Bench::new(&plugin));
     for bench in [&mut one, &mut other] {
@@ -149,7 +156,7 @@ fn process_can_only_compute() {
     }
     assert_eq!(one.send(0, PATIENCE), (Verdict::Pass, None));
     if nix::unistd::geteuid().is_root() {
-        // Processes of other tests run at the same time, and may not have begun their confinement.
+        // Processes of earlier tests may not have ended yet.
         let own = rights("self").unwrap();
         let all = || children().iter().filter_map(|process| rights(process)).collect::<Vec<_>>();
         let is_confined = |all: &[(String, String, [PathBuf; 2])]| {
@@ -167,12 +174,14 @@ fn process_can_only_compute() {
         let begun = Clock::now();
         while !is_confined(&all()) {
             assert!(begun.elapsed() < PATIENCE, "{:?}", all());
+            std::thread::sleep(Duration::from_millis(1));
         }
     }
 }
 
 #[test]
 fn crash_hang_and_lie_end_the_process_and_the_next_one_is_ready_soon() {
+    let _alone = alone();
     let Some(plugin) = plugin() else { return };
     let (mut bench, mut bystander) = (Bench::new(&plugin), Bench::new(&plugin));
     let mut restarts = Vec::new();
@@ -201,6 +210,7 @@ fn crash_hang_and_lie_end_the_process_and_the_next_one_is_ready_soon() {
 
 #[test]
 fn processes_end_with_their_instances() {
+    let _alone = alone();
     let Some(plugin) = plugin() else { return };
     let before = children();
     let bench = Bench::new(&plugin);
@@ -248,6 +258,7 @@ impl Drop for GroupFile {
 
 #[test]
 fn process_joins_the_group_of_its_plugin_and_moves_with_it() {
+    let _alone = alone();
     let groups = ProcessGroups::default();
     let Some(plugin) = plugin_in(&groups) else { return };
     let [one, other, home] = ["one", "other", "home"].map(GroupFile::new);
@@ -275,6 +286,7 @@ fn process_joins_the_group_of_its_plugin_and_moves_with_it() {
     let begun = Clock::now();
     while bench.instance.patience() != 20 {
         assert!(begun.elapsed() < PATIENCE);
+        std::thread::sleep(Duration::from_millis(1));
     }
     set("another", &first);
     assert_eq!(home.joined(None), next);
