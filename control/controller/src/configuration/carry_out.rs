@@ -14,6 +14,7 @@ use crate::background::detached;
 use crate::filters::gates::Gates;
 use crate::flows::placement::tell_placements;
 use crate::model::placements::Placed;
+use crate::model::principals::Owners;
 use crate::model::running::{gate_table, running_bind};
 use crate::model::{Model, options, table_kind};
 use crate::plugins::enter_plugin;
@@ -367,7 +368,7 @@ impl Inner {
         let all = &self.model.principals;
         let is_moved =
             |one: &&Principal| Principal::payer(all, &one.name) != Principal::payer(before, &one.name);
-        let moved = all.iter().filter(is_moved).flat_map(|one| self.model.bindings_of(&one.name));
+        let moved = all.iter().filter(is_moved).flat_map(|one| Owners(&self.model).bindings_of(&one.name));
         let again: Vec<Change> = moved.flat_map(|id| bind_again(&self.model, id)).collect();
         for group in again.chunks(BINDINGS_TOGETHER) {
             self.change_bindings(group).1?;

@@ -18,6 +18,7 @@ use millrace_plugin_abi::Position;
 
 use crate::ControlError;
 use crate::kernel::Kernel;
+use crate::model::principals::Owners;
 use crate::model::{Model, PluginChange, PortPlan, call_limits};
 use crate::ports::devices::Devices;
 use crate::request::NewFilter;
@@ -117,7 +118,7 @@ impl Model {
             FilterAction::CopyTo(_) => Action::Copy(ways()?),
             FilterAction::Queue(name) => match name.strip_prefix(Principal::QUEUE_PREFIX) {
                 Some(principal) => {
-                    self.known_principal(principal)?;
+                    Owners(self).known_principal(principal)?;
                     Action::Queue(self.schedulers.queue_of_principal(principal))
                 }
                 None => Action::Queue(self.schedulers.queue(name)?),

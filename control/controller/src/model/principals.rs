@@ -84,21 +84,11 @@ impl Model {
             None if !has_queue && is_built_in() => Ok(Payer::default()),
             None => Ok(Payer { principal: Some(PrincipalIds::DEFAULT), ..Payer::default() }),
             Some(name) => {
-                self.known_principal(name)?;
+                Owners(self).known_principal(name)?;
                 let principal = self.principal_ids.id(Principal::payer(&self.principals, name));
                 Ok(Payer { principal, link_queue: self.schedulers.queue_of_principal(name) })
             }
         }
-    }
-
-    /// Checks that a principal has this name.
-    ///
-    /// # Errors
-    /// No principal has the name.
-    pub fn known_principal(&self, name: &str) -> Result<(), ControlError> {
-        let known = self.principal_ids.id(name);
-        let unknown = || ControlError::unknown("principal", name, self.principal_ids.names());
-        known.map(drop).ok_or_else(unknown)
     }
 
     /// Returns the name of the principal that a binding names, or of the principal that pays for its calls.
@@ -108,28 +98,60 @@ impl Model {
         named.or_else(payer).map(str::to_owned)
     }
 
+    /// Whether a principal pays for bindings.
+    pub fn pays(&self, name: &str) -> bool {
+        self.bindings_paid_by(name) > 0
+    }
+
+    /// Returns the number of bindings that a principal pays for.
+    pub fn bindings_paid_by(&self, name: &str) -> usize {
+        let id = self.principal_ids.id(name);
+        id.map_or(0, |id| self.plugins.binding_registry().paid_by(id))
+    }
+}
+
+/// Bindings, filters and rates of the principals of a model.
+#[derive(Clone, Copy)]
+pub(crate) struct Owners<'m>(pub &'m Model);
+
+impl<'m> Owners<'m> {
+    /// Checks that a principal has this name.
+    ///
+    /// # Errors
+    /// No principal has the name.
+    pub fn known_principal(self, name: &str) -> Result<(), ControlError> {
+        let known = self.0.principal_ids.id(name);
+        let unknown = || ControlError::unknown("principal", name, self.0.principal_ids.names());
+        known.map(drop).ok_or_else(unknown)
+    }
+
     /// Returns the names of the principals that bindings name, once for each binding.
-    pub fn bound_principals(&self) -> impl Iterator<Item = &str> {
-        let name = |queue| self.schedulers.name(queue).strip_prefix(Principal::QUEUE_PREFIX);
-        self.plugins.bindings_by_age().filter_map(move |(_, bound)| name(bound.call_limits.link_queue))
+    pub fn bound_principals(self) -> impl Iterator<Item = &'m str> {
+        let name = |queue| self.0.schedulers.name(queue).strip_prefix(Principal::QUEUE_PREFIX);
+        self.0.plugins.bindings_by_age().filter_map(move |(_, bound)| name(bound.call_limits.link_queue))
     }
 
     /// Returns the bindings that name a principal.
-    pub fn bindings_of(&self, name: &str) -> Vec<BindingId> {
-        let queue = self.schedulers.queue_of_principal(name);
+    pub fn bindings_of(self, name: &str) -> Vec<BindingId> {
+        let queue = self.0.schedulers.queue_of_principal(name);
         let of_principal = |bound: &Bound| bound.call_limits.link_queue == queue && queue != QueueId(0);
-        self.plugins.bindings_by_age().filter(|(_, bound)| of_principal(bound)).map(|(id, _)| id).collect()
+        self.0.plugins.bindings_by_age().filter(|(_, bound)| of_principal(bound)).map(|(id, _)| id).collect()
     }
 
     /// Returns the filters that put packets into the queue of a principal.
-    pub fn filters_of(&self, name: &str) -> Vec<BindingId> {
-        let action = Action::Queue(self.schedulers.queue_of_principal(name));
-        self.plugins.bindings_by_age().filter(|(_, bound)| bound.action == action).map(|(id, _)| id).collect()
+    pub fn filters_of(self, name: &str) -> Vec<BindingId> {
+        let action = Action::Queue(self.0.schedulers.queue_of_principal(name));
+        self.0
+            .plugins
+            .bindings_by_age()
+            .filter(|(_, bound)| bound.action == action)
+            .map(|(id, _)| id)
+            .collect()
     }
 
     /// Returns the scheduler of a port with the queues of principals, from its configured scheduler.
-    pub fn with_links(&self, port: &str, configured: &Scheduler) -> Scheduler {
-        with_links(configured, &links(&self.principals, port))
+    pub fn with_links(self, port: &str, configured: &Scheduler) -> Scheduler {
+        with_links(configured, &links(&self.0.principals, port))
     }
 
     /// Checks that ports hold the rates that these principals reserve, and that their chains of `same-as` end
@@ -137,7 +159,7 @@ impl Model {
     ///
     /// # Errors
     /// Names the first principal that is wrong, the problem and the remedy.
-    pub fn check_principals(&self, principals: &[Principal]) -> Result<(), ControlError> {
+    pub fn check_principals(self, principals: &[Principal]) -> Result<(), ControlError> {
         let names = || principals.iter().map(|one| &*one.name).chain([Principal::DEFAULT]);
         for one in principals {
             let wrong = |error: &dyn std::fmt::Display| {
@@ -151,11 +173,11 @@ impl Model {
                 return Err(ControlError::conflict(problem));
             }
             for port in one.link.keys() {
-                self.port(port).map_err(|error| wrong(&error))?;
+                self.0.port(port).map_err(|error| wrong(&error))?;
             }
         }
-        for plan in &self.ports {
-            let (port, scheduler) = (&*plan.config.name, self.schedulers.configured(plan.id));
+        for plan in &self.0.ports {
+            let (port, scheduler) = (&*plan.config.name, self.0.schedulers.configured(plan.id));
             let links = links(principals, port);
             check_links(scheduler.as_ref(), port, &links).map_err(|(_, error)| error)?;
         }
@@ -166,19 +188,8 @@ impl Model {
     ///
     /// # Errors
     /// Names the first principal whose rate does not fit.
-    pub fn check_links_at(&self, port: &str, scheduler: &Scheduler) -> Result<(), ControlError> {
-        check_links(Some(scheduler), port, &links(&self.principals, port)).map_err(|(_, error)| error)
-    }
-
-    /// Whether a principal pays for bindings.
-    pub fn pays(&self, name: &str) -> bool {
-        self.bindings_paid_by(name) > 0
-    }
-
-    /// Returns the number of bindings that a principal pays for.
-    pub fn bindings_paid_by(&self, name: &str) -> usize {
-        let id = self.principal_ids.id(name);
-        id.map_or(0, |id| self.plugins.binding_registry().paid_by(id))
+    pub fn check_links_at(self, port: &str, scheduler: &Scheduler) -> Result<(), ControlError> {
+        check_links(Some(scheduler), port, &links(&self.0.principals, port)).map_err(|(_, error)| error)
     }
 }
 

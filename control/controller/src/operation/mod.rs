@@ -16,7 +16,6 @@ mod plugins;
 mod ports;
 mod principals;
 pub(crate) mod requests;
-mod reservations;
 mod routes;
 mod schedulers;
 mod upgrade;
@@ -50,8 +49,9 @@ pub use self::ports::{
     AddNeighbour, GetControlPlane, GetCounters, GetHardware, GetSettings, ListNeighbours, ListPorts,
     RemoveNeighbour, SetControlPlane, SetPort, SetSettings,
 };
-pub use self::principals::{AddPrincipal, GetPromises, ListPrincipals, RemovePrincipal, SetPrincipal};
-pub use self::reservations::{ReleaseFlow, ReserveFlow};
+pub use self::principals::{
+    AddPrincipal, GetPromises, ListPrincipals, ReleaseFlow, RemovePrincipal, ReserveFlow, SetPrincipal,
+};
 pub use self::routes::{
     AddRoute, AddRoutes, ListRoutes, LookupRoute, RemoveRoute, RemoveRoutes, ReplaceRoute,
 };

@@ -1,5 +1,7 @@
 //! Operations on principals.
 
+mod reservations;
+
 use std::collections::BTreeMap;
 
 use millrace_config::{Change as ConfigChange, Config, Principal};
@@ -10,6 +12,7 @@ use serde_json::{Map, Value};
 use crate::ControlError;
 use crate::configuration::single::checked;
 use crate::model::Model;
+use crate::model::principals::Owners;
 use crate::operation::kinds::{Change, Changing, Query, Reading};
 use crate::operation::{Effect, Operation};
 use crate::principals::capacity::check_running;
@@ -18,6 +21,7 @@ use crate::request::merge_patch::{all_known, patched};
 use crate::request::reading::read_settings;
 use crate::router::Inner;
 use crate::view::{PrincipalView, PromisesView};
+pub use reservations::{ReleaseFlow, ReserveFlow};
 
 /// Keys of a principal that can change.
 const SETTINGS: [&str; 10] =
@@ -237,7 +241,7 @@ fn beside_same_as(principal: &Principal) -> Option<&'static str> {
 /// Refuses the removal of a principal that bindings, filters or principals name.
 fn refuse_named(model: &Model, name: &str) -> Result<(), ControlError> {
     refuse_same_as(model, name)?;
-    let (bindings, filters) = (model.bindings_of(name).len(), model.filters_of(name).len());
+    let (bindings, filters) = (Owners(model).bindings_of(name).len(), Owners(model).filters_of(name).len());
     let problem = match (bindings, filters) {
         (0, 0) => return Ok(()),
         (0, some) => {
@@ -258,7 +262,7 @@ fn refuse_named(model: &Model, name: &str) -> Result<(), ControlError> {
 pub(super) fn planned(inner: &Inner, change: ConfigChange) -> Result<Vec<ConfigChange>, ControlError> {
     let principals = after(&inner.model.principals, &change);
     check_running(&inner.model, &principals, None)?;
-    inner.model.check_principals(&principals)?;
+    Owners(&inner.model).check_principals(&principals)?;
     Ok(vec![change])
 }
 

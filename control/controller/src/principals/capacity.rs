@@ -8,6 +8,7 @@ use millrace_units::count;
 use super::processors;
 use crate::ControlError;
 use crate::model::Model;
+use crate::model::principals::Owners;
 
 /// Parts per million in a whole processor.
 const WHOLE: u64 = 1_000_000;
@@ -39,8 +40,11 @@ pub(crate) fn check_running(
     payer: Option<&str>,
 ) -> Result<(), ControlError> {
     // Principals of bindings may get another payer by the change.
-    let payers: BTreeSet<&str> =
-        model.bound_principals().chain(payer).map(|name| Principal::payer(principals, name)).collect();
+    let payers: BTreeSet<&str> = Owners(model)
+        .bound_principals()
+        .chain(payer)
+        .map(|name| Principal::payer(principals, name))
+        .collect();
     let pays = |name: &str| payers.contains(name);
     let checked = check(principals, processors(), &model.router, pays);
     checked.map_err(|(_, problem)| ControlError::conflict(problem))

@@ -6,6 +6,7 @@ use millrace_units::PortId;
 
 use super::Inner;
 use crate::ControlError;
+use crate::model::principals::Owners;
 use crate::model::schedulers::leaf;
 use crate::model::schedulers::links::{check_names, links, with_links, without_links};
 use crate::schedulers::queues::tell_reserved;
@@ -23,7 +24,7 @@ impl Inner {
         let id = self.model.port(port)?.id;
         let mut configured = self.model.schedulers.configured(id).unwrap_or_default();
         change(&mut configured)?;
-        self.model.check_links_at(port, &configured)?;
+        Owners(&self.model).check_links_at(port, &configured)?;
         self.change_scheduler(port, None, |scheduler| {
             *scheduler = configured;
             Ok(())
@@ -68,7 +69,7 @@ impl Inner {
         let mut configured = without_links(&before);
         change(&mut configured)?;
         check_names(&configured)?;
-        let after = self.model.with_links(port, &configured);
+        let after = Owners(&self.model).with_links(port, &configured);
         let used = self.model.plugins.bindings_by_age().map(|(_, bound)| match bound.action {
             Action::Queue(queue) => queue,
             _ => bound.call_limits.link_queue,

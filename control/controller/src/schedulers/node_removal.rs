@@ -10,6 +10,7 @@ use millrace_units::{by_number, count};
 
 use crate::ControlError;
 use crate::model::Model;
+use crate::model::principals::Owners;
 use crate::model::schedulers::without;
 use crate::request::NodeRemoval;
 use crate::show;
@@ -67,7 +68,7 @@ pub(crate) fn plan_removal(
     let to = removal.to.as_deref();
     let from = model.schedulers.configured(id).unwrap_or_default();
     let after = without(&from, port, node, to)?;
-    model.check_links_at(port, &after)?;
+    Owners(model).check_links_at(port, &after)?;
     let filters = filters_below(model, port, node)?;
     let views = show::binding_views(&filters, &workers.counts_of(&filters)?, model);
     if !filters.is_empty() && to.is_none() && !removal.with_filters {

@@ -5,19 +5,21 @@ use std::collections::BTreeMap;
 
 use millrace_classify::FilterExpression;
 use millrace_config::{
-    Bind, Bits, Change as ConfigChange, CpuReservation, Filter, FilterAction, OnFault, Principal, Text,
+    Bind, Bits, Change as ConfigChange, CpuReservation, CpuShare, Filter, FilterAction, OnFault, Principal,
+    Text,
 };
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::json;
 
+use super::{find, planned, refuse_same_as, valid};
 use crate::ControlError;
 use crate::filters::parse_filter;
 use crate::model::Model;
+use crate::model::principals::Owners;
 use crate::model::running::running_bind;
 use crate::model::schedulers::links::queue_name;
 use crate::operation::kinds::{Change, Changing};
-use crate::operation::principals::{find, planned, refuse_same_as, valid};
 use crate::operation::{Effect, Operation};
 use crate::principals::after;
 use crate::principals::capacity::check_running;
@@ -40,7 +42,7 @@ pub struct ReserveFlow {
     pub principal: Option<String>,
     /// Reserved processor time, of one processor.
     #[serde(default)]
-    pub cpu: Option<CpuReservation>,
+    pub cpu: Option<CpuShare>,
     /// Reserved rate on the wire at `port`.
     #[serde(default)]
     pub link: Option<Bits>,
@@ -104,7 +106,8 @@ impl ReserveFlow {
         };
         let filter: FilterExpression = parse_filter(&self.filter)?;
         let named = json!({"name": name}).as_object().cloned().unwrap_or_default();
-        let principal = Principal { cpu: self.cpu, link, ..read_settings("the request", named)? };
+        let cpu = self.cpu.map(CpuReservation::Share);
+        let principal = Principal { cpu, link, ..read_settings("the request", named)? };
         let principal = valid(principal)?;
         let mut changes = planned(inner, ConfigChange::AddPrincipal(principal))?;
         if self.link.is_some() {
@@ -155,12 +158,12 @@ impl Operation for ReleaseFlow {
             let model = &inner.model;
             let principal = find(inner, &self.name)?.clone();
             refuse_same_as(model, &self.name)?;
-            let bindings = model.bindings_of(&self.name).into_iter().filter_map(|id| {
+            let bindings = Owners(model).bindings_of(&self.name).into_iter().filter_map(|id| {
                 let bound = model.plugins.binding(id)?;
                 let instance = model.plugins.instance_name(bound.action.instance()?);
                 Some(ConfigChange::Unbind(running_bind(model, bound, instance)))
             });
-            let filters = model.filters_of(&self.name).into_iter();
+            let filters = Owners(model).filters_of(&self.name).into_iter();
             let filters =
                 filters.filter_map(|id| model.plugins.binding(id)).map(|bound| model.running_filter(bound));
             let mut changes: Vec<_> = bindings.chain(filters.map(ConfigChange::RemoveFilter)).collect();
