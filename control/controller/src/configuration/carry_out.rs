@@ -314,21 +314,14 @@ impl Inner {
         let made = commands.len();
         let told = principals.shares.follow(model, workers);
         let told = told.and_then(|()| Gates { model, tables, workers }.tell_and_wait(commands));
-        self.place_plugins();
+        self.principals.place_plugins(&self.model, self.plugins.loader.process_groups());
         (made, told.and(outcome))
     }
 
     /// Gives the workers the shares of all principals, and puts plugin processes into their groups.
     pub(crate) fn tell_shares(&mut self) -> Result<(), ControlError> {
-        self.place_plugins();
+        self.principals.place_plugins(&self.model, self.plugins.loader.process_groups());
         self.principals.shares.follow(&self.model, &mut self.workers)
-    }
-
-    /// Puts plugin processes into the groups of the principals that pay for them.
-    fn place_plugins(&self) {
-        if let Some(groups) = self.plugins.loader.process_groups() {
-            self.principals.place_plugins(&self.model, groups);
-        }
     }
 
     fn add_neighbour(&mut self, neighbour: &Neighbour) -> Result<(), ControlError> {

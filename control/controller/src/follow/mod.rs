@@ -92,7 +92,10 @@ impl Router {
                 _ = refresh.tick() => self.refresh(&mut pace),
                 _ = look.tick() => self.lock().look(self.0.memory_guard.get().copied()),
                 () = tokio::time::sleep_until(division), if has_several => {
-                    let divided = self.lock().divide();
+                    let divided = {
+                        let Inner { principals, model, workers, .. } = &mut *self.lock();
+                        principals.shares.divide(model, workers)
+                    };
                     let pause = if matches!(divided, Ok(true)) { DIVISION } else { LOOK };
                     division = tokio::time::Instant::now() + pause;
                     divided.map(|_| ())
@@ -192,11 +195,6 @@ impl Inner {
         if let Some(state) = &self.settings.state {
             note_crashes(state, &self.observation.events);
         }
-    }
-
-    /// Divides the shares of principals over the workers. Returns whether there is anything to divide.
-    fn divide(&mut self) -> Result<bool, ControlError> {
-        self.principals.shares.divide(&self.model, &mut self.workers)
     }
 
     /// Checks for conditions that no event reports, about once a second. Checks the counters last, because

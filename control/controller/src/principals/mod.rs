@@ -174,7 +174,9 @@ impl Principals {
 
     /// Puts the processes of each plugin into the group of the principal that pays for all bindings of the
     /// plugin. Without such a principal, or without its group, they stay in the router's own group.
-    pub fn place_plugins(&self, model: &Model, groups: &ProcessGroups) {
+    /// `None` for `groups`: the router runs no plugin processes.
+    pub fn place_plugins(&self, model: &Model, groups: Option<&ProcessGroups>) {
+        let Some(groups) = groups else { return };
         let payers = if self.groups.is_empty() { Default::default() } else { payers_of_processes(model) };
         let group_of = |payer| {
             let name = model.principal_ids.name(payer);

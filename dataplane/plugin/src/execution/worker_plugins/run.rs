@@ -60,8 +60,8 @@ impl<T: BindingTable> WorkerPlugins<T> {
             match stage.step {
                 Step::Instance(instance) => {
                     group.enter_queue(binding.call_limits.link_queue);
-                    let visit = Visit { place, instance, part: stage.part, passed_on: 0 };
-                    if !calls.visit(visit, binding, group, now) {
+                    let part = stage.part;
+                    if !calls.visit(Visit { place, instance, part, passed_on: 0 }, binding, group, now) {
                         *group.bytes = None;
                     }
                 }
@@ -79,9 +79,7 @@ impl<T: BindingTable> WorkerPlugins<T> {
                     if let Action::Police(policer) = &binding.action {
                         let dropped = group.police(policer, now);
                         binding.counts.drops += dropped;
-                        if dropped > 0 {
-                            *group.bytes = None;
-                        }
+                        group.bytes.take_if(|_| dropped > 0);
                     }
                 }
                 // At the position `route`, the forward stage drops the packets of these actions.
