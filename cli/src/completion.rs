@@ -182,9 +182,9 @@ mod tests {
     #[test]
     fn every_argument_that_is_there_is_a_name_that_is_known() {
         /// Names of arguments that denote an existing object of a router. The exceptions below denote new
-        /// objects, or labs.
+        /// objects, labs, or are switches.
         const NOUNS: [&str; 8] = ["port", "gate", "instance", "place", "queue", "node", "plugin", "reason"];
-        const OTHERS: [&str; 3] = ["run port", "scheduler add node", "lab exec node"];
+        const OTHERS: [&str; 4] = ["bind queue", "run port", "scheduler add node", "lab exec node"];
         fn walk(command: &Command, path: &mut Vec<String>, missing: &mut Vec<String>) {
             for one in command.get_arguments().filter(|one| NOUNS.contains(&one.get_id().as_str())) {
                 let place = format!("{} {}", path.join(" "), one.get_id());

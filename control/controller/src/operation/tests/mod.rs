@@ -117,8 +117,10 @@ async fn selections_are_read_while_the_lock_is_held() {
 
 /// Returns the names of all operations of a kind, found in the source files.
 fn of_kind(kind: &str) -> BTreeSet<String> {
-    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/src/operation");
-    let files = std::fs::read_dir(folder).unwrap().map(|file| file.unwrap().path());
+    let folders = ["/src/operation", "/src/operation/principals"];
+    let folders = folders.map(|folder| format!("{}{folder}", env!("CARGO_MANIFEST_DIR")));
+    let files = folders.iter().flat_map(|folder| std::fs::read_dir(folder).unwrap());
+    let files = files.map(|file| file.unwrap().path());
     let sources = files.filter(|file| file.extension().is_some_and(|extension| extension == "rs"));
     let text: String = sources.map(|file| std::fs::read_to_string(file).unwrap()).collect();
     let operations = text.split("\nimpl Operation for ").skip(1);

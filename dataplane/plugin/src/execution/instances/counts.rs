@@ -148,7 +148,7 @@ impl InstanceReport {
             self.last_fault = other.last_fault;
         }
         self.suspensions += other.suspensions;
-        self.used = self.used + other.used;
+        self.used += other.used;
         self.messages.heard += other.messages.heard;
         self.messages.lost += other.messages.lost;
         self.messages.sent += other.messages.sent;

@@ -270,7 +270,7 @@ proptest! {
                 }
             }
             let totals = &world.worker.router.observation.totals;
-            let held = carried(&world.worker.router) as u64;
+            let held = carried(&world.worker.router);
             prop_assert_eq!(totals.received, totals.dropped + held);
         }
         world.check();
