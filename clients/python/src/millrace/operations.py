@@ -590,6 +590,20 @@ class Operations(Transport):
         """GET /rates as a stream, until the iteration ends. Role: viewer."""
         return self.events('/rates', query={'hz': hz}, last_event_id=last_event_id)
 
+    def post_reservations(
+        self,
+        body: types.ReserveFlow,
+    ) -> types.ReservationView:
+        """POST /reservations: reserves processor time or a rate for flows: adds a principal, a filter and a binding together. Role: admin."""
+        return self.json('POST', '/reservations', body=body)
+
+    def delete_reservations_name(
+        self,
+        name: str,
+    ) -> types.ReservationView:
+        """DELETE /reservations/{name}: removes a principal with its filters and bindings. Role: admin."""
+        return self.json('DELETE', f'/reservations/{self.segment(name)}')
+
     def get_revisions(
         self,
         *,

@@ -186,6 +186,10 @@ class ControlPlaneView(TypedDict):
     """Whether control-plane policing is on."""
 
 
+CoreOrder: TypeAlias = Literal['first'] | Literal['share']
+"""Place of core, which forwards packets, among the principals."""
+
+
 CpuScheduler: TypeAlias = Literal['sfq'] | Literal['wf2q+'] | Literal['stride'] | Literal['edf']
 """Discipline that divides the processor time of a worker among principals."""
 
@@ -342,7 +346,7 @@ class Event(TypedDict):
     """Time of the event (date and time, UTC); of several combined events, the time of the last."""
 
 
-EventKind: TypeAlias = Literal['router-started'] | Literal['worker-panicked'] | Literal['link-up'] | Literal['link-down'] | Literal['device-gone'] | Literal['device-back'] | Literal['qdisc-bypassed'] | Literal['qdisc-removed'] | Literal['neighbour-learned'] | Literal['neighbour-changed'] | Literal['neighbour-lost'] | Literal['neighbour-failed'] | Literal['address-conflict'] | Literal['route-missing'] | Literal['route-back'] | Literal['plugin-loaded'] | Literal['plugin-unloaded'] | Literal['plugin-upgraded'] | Literal['plugin-rolled-back'] | Literal['plugin-fault'] | Literal['instance-restarted'] | Literal['instance-quarantined'] | Literal['instance-released'] | Literal['configuration-applied'] | Literal['configuration-refused'] | Literal['configuration-confirmed'] | Literal['configuration-rolled-back'] | Literal['configuration-saved'] | Literal['reservation-set'] | Literal['reservation-removed'] | Literal['promise-broken'] | Literal['promise-kept'] | Literal['threshold-exceeded'] | Literal['threshold-cleared'] | Literal['handler-panicked'] | Literal['audit-failed']
+EventKind: TypeAlias = Literal['router-started'] | Literal['worker-panicked'] | Literal['link-up'] | Literal['link-down'] | Literal['device-gone'] | Literal['device-back'] | Literal['qdisc-bypassed'] | Literal['qdisc-removed'] | Literal['neighbour-learned'] | Literal['neighbour-changed'] | Literal['neighbour-lost'] | Literal['neighbour-failed'] | Literal['address-conflict'] | Literal['route-missing'] | Literal['route-back'] | Literal['plugin-loaded'] | Literal['plugin-unloaded'] | Literal['plugin-upgraded'] | Literal['plugin-rolled-back'] | Literal['plugin-fault'] | Literal['instance-restarted'] | Literal['instance-quarantined'] | Literal['instance-released'] | Literal['configuration-applied'] | Literal['configuration-refused'] | Literal['configuration-confirmed'] | Literal['configuration-rolled-back'] | Literal['configuration-saved'] | Literal['reservation-set'] | Literal['reservation-removed'] | Literal['promise-broken'] | Literal['promise-kept'] | Literal['overloaded'] | Literal['overload-ended'] | Literal['threshold-exceeded'] | Literal['threshold-cleared'] | Literal['handler-panicked'] | Literal['audit-failed']
 """Kind of an event."""
 
 
@@ -793,6 +797,33 @@ class Keep(TypedDict):
     text: NotRequired[str | None]
     """Text of a file that describes exactly the running configuration. Without it, the base configuration is
     stored, with the later changes written into it."""
+
+
+class LinkPromiseView(TypedDict):
+    """Rate on the wire that a principal reserved at a port, beside what the port's scheduler sent for it.
+    Counters are at most about one second old, and start when the queue of the principal is added."""
+    dropped: int
+    """Number of packets that the queue dropped."""
+    port: str
+    """Name of the port."""
+    principal: str
+    """Name of the principal."""
+    promised: int
+    """Reserved rate in bit/s, with the overhead of the link."""
+    sent_wire_bytes: int
+    """Bytes sent on the wire, with the overhead of the link."""
+    waiting: int
+    """Number of packets that wait in the queue."""
+    windows: list[LinkWindowView]
+    """Rates over the last 1, 10 and 60 s."""
+
+
+class LinkWindowView(TypedDict):
+    """Rate of a principal at a port over a window."""
+    delivered: int
+    """Rate in bit/s on the wire, with the overhead of the link."""
+    seconds: float
+    """Length of the window in seconds; shorter than asked for after a start."""
 
 
 class ListView(TypedDict):
@@ -1349,9 +1380,10 @@ class Principal(TypedDict):
     """Owner of resources. At the workers, the calls of plugin instances that a principal pays for get its share
     of the processor. The kernel limits the processes that `millrace exec` starts for a principal, by control
     groups."""
-    cpu: NotRequired[str | None]
+    cpu: NotRequired[str | dict[str, str] | None]
     """Processor time reserved for the principal while others need it too, of one processor: `"5 %"`. All
-    principals together reserve at most 100 % of each processor. Default: a share by `weight`."""
+    principals together reserve at most 100 % of each processor. With `{ same-as = "NAME" }`, another
+    principal pays for the calls. Default: a share by `weight`."""
     cpu_limit: NotRequired[str | None]
     """Largest processor time, also while processors are idle, of one processor: `"20 %"`. Not below `cpu`.
     Default: unlimited."""
@@ -1360,11 +1392,17 @@ class Principal(TypedDict):
     principals with a deadline before all others, each up to its share. It needs `cpu`. Default: none."""
     disk: NotRequired[str | None]
     """Largest rate of reads from each block device, and of writes to it: `"2 MB/s"`. Default: unlimited."""
+    link: NotRequired[dict[str, str]]
+    """Reserved rates on the wire, by port: `{ wan = "10mbit" }`. The port needs a scheduler with a `rate`.
+    Default: none."""
     memory: NotRequired[str | None]
     """Largest memory, including the page cache of the principal's files. The kernel kills a process that needs
     more. Default: unlimited."""
     name: str
     """Name of the principal."""
+    process: NotRequired[list[str]]
+    """Names of commands or systemd units whose running processes belong to the principal, too: `["bgpd"]`.
+    Default: none."""
     processes: NotRequired[int | None]
     """Largest number of processes and threads: 1 to 4,194,304. Default: unlimited."""
     queue: NotRequired[str | None]
@@ -1409,16 +1447,22 @@ class PrincipalView(TypedDict):
     writing its process id to `cgroup.procs` in each of them."""
     disk: str | None
     """Largest rate of reads from each block device, and of writes to it."""
+    link: dict[str, str]
+    """Reserved rates on the wire, by port."""
     memory: str | None
     """Largest memory."""
     name: str
     """Name of the principal."""
     obstacle: str | None
     """Reason why the principal has no control group; `null` if it has one."""
+    process: list[str]
+    """Names of commands or systemd units whose running processes belong to the principal, too."""
     processes: int | None
     """Largest number of processes and threads."""
     queue: str | None
     """Largest size of the packets of a flow that wait for the processor; absent for the default."""
+    same_as: str | None
+    """Principal that pays for the calls instead."""
     usage: PrincipalUsageView
     """Usage since the group was created."""
     weight: int | None
@@ -1468,14 +1512,18 @@ class PromiseView(TypedDict):
     """Promise to a principal, beside what the workers delivered."""
     bindings: int
     """Number of bindings that the principal pays for."""
+    deadlines_met: int
+    """Number of slices that began within the deadline of their first packet; 0 without a deadline."""
+    deadlines_missed: int
+    """Number of slices that began later."""
     dropped: int
-    """Number of packets dropped because too many waited."""
+    """Number of packets dropped because too many waited; of `core`, of packets shed."""
     limit: float | None
     """Largest processor time, in percent; `null` without a limit."""
     packets: int
     """Number of packets that got the processor."""
     principal: str
-    """Name of the principal."""
+    """Name of the principal, or `core` for the workers' own work."""
     promised: float
     """Promised processor time, in percent: the reserved share, or the share by weight when all others need
     theirs."""
@@ -1510,8 +1558,10 @@ class PromiseWindowView(TypedDict):
 
 
 class PromisesView(TypedDict):
-    """Promises to all principals that pay for bindings, beside what the workers delivered. Percentages are of
-    one processor."""
+    """Promises to core and to all principals that pay for bindings, beside what the workers delivered.
+    Percentages are of one processor."""
+    links: list[LinkPromiseView]
+    """Reserved rates on the wire, one for each principal and port."""
     promises: list[PromiseView]
     """Promises, one for each principal."""
 
@@ -1618,6 +1668,35 @@ class RemovedNodeView(TypedDict):
     """Leaf that got the packets; absent if they were dropped."""
     with_filters: bool
     """Whether the filters were removed. Otherwise they name leaf `to` now."""
+
+
+class ReservationView(TypedDict):
+    """Reservation for the flows of a filter, after a change."""
+    changes: list[str]
+    """Changes made, as commands."""
+    principal: str
+    """Name of the principal."""
+
+
+class ReserveFlow(TypedDict):
+    """Reserves resources for the flows of a filter: adds a principal, a filter that puts the flows into the
+    principal's queue, and a binding that the principal pays for. All or nothing."""
+    cpu: NotRequired[str | None]
+    """Reserved processor time, of one processor."""
+    filter: str
+    """Filter of the flows."""
+    gate: NotRequired[str | None]
+    """Gate of the binding. Default `process`."""
+    instance: NotRequired[str | None]
+    """Instance to bind to the flows. Default: none."""
+    link: NotRequired[str | None]
+    """Reserved rate on the wire at `port`."""
+    port: NotRequired[str | None]
+    """Port of `link`."""
+    principal: NotRequired[str | None]
+    """Name of the new principal. Default: `flow-` and the lowest free number."""
+    priority: NotRequired[int]
+    """Priority of filter and binding. Default 0."""
 
 
 class ResourceView(TypedDict):
@@ -1754,6 +1833,9 @@ class Router(TypedDict):
     boot: Boot
     """Source of the configuration at a start: the file, or the last good revision if there is one. Default
     `file`."""
+    core: CoreOrder
+    """Whether a worker forwards packets first, up to `core-ceiling`, or in turn with principals. Default
+    `first`."""
     core_ceiling: str
     """Processor time of a worker for receiving, forwarding and sending packets when principals need the rest.
     Principals can reserve this rest with `cpu`. Default 50 %."""
@@ -1804,6 +1886,9 @@ class Router(TypedDict):
     at least this value. Default 0."""
     router_id: str
     """Source address of ICMP errors at a port without an IPv4 address. Default 192.0.0.8."""
+    shed: Shed
+    """Packets that a worker drops at reception, as `core_ceiling`, when it receives more than it can forward and
+    principals have shares. Default `plain`."""
     workers: int
     """Number of worker threads, 1 to 16. Each worker forwards a part of the flows. Default 1."""
 
@@ -1990,6 +2075,10 @@ class ShadowedView(TypedDict):
     them, the shadowed filter could win."""
     filter: NamedFilterView
     """Filter."""
+
+
+Shed: TypeAlias = Literal['nothing'] | Literal['new-flows'] | Literal['plain'] | Literal['by-weight']
+"""Packets that an overloaded worker drops at reception. Each value includes the values before it."""
 
 
 State: TypeAlias = Literal['good'] | Literal['waiting'] | Literal['withdrawn']
