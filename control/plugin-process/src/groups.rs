@@ -5,8 +5,7 @@
 
 use std::collections::BTreeMap;
 use std::fs::{File, OpenOptions};
-use std::io;
-use std::os::unix::fs::FileExt as _;
+use std::io::{self, Write as _};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
@@ -32,7 +31,7 @@ impl ProcessGroup {
     /// The path of a file that can't be opened for writing, and the error.
     pub fn open(join: &[PathBuf], leave: &[PathBuf]) -> Result<Self, (PathBuf, io::Error)> {
         let open = |path: &PathBuf| {
-            let file = OpenOptions::new().write(true).open(path);
+            let file = OpenOptions::new().append(true).open(path);
             file.map_err(|error| (path.clone(), error))
         };
         let all = |paths: &[PathBuf]| paths.iter().map(open).collect::<Result<_, _>>();
@@ -71,7 +70,8 @@ impl ProcessGroup {
 /// Writes the id of a process to all files. An ended process and a removed group need nothing.
 fn write(files: &[File], process: u32) -> io::Result<()> {
     let is_gone = |error: &io::Error| matches!(error.raw_os_error(), Some(libc::ESRCH | libc::ENODEV));
-    files.iter().try_for_each(|file| match file.write_at(process.to_string().as_bytes(), 0) {
+    // The keeper may write, but not at an offset. The kernel ignores the offset of these files.
+    files.iter().try_for_each(|mut file| match file.write_all(process.to_string().as_bytes()) {
         Err(error) if !is_gone(&error) => Err(error),
         _ => Ok(()),
     })

@@ -57,7 +57,8 @@ fn reserved_flow_gets_its_rate_beside_greedy_flows() {
     assert_eq!(nodes(&router), ["all"]);
     assert_eq!(router.json(&["filter", "list"]), json!([]));
     let report = small.finish();
-    assert_eq!((report.duplicated, report.reordered), (0, 0), "{report:?}");
+    // The flow has changed its queue twice, while packets waited in the old one.
+    assert_eq!(report.duplicated, 0, "{report:?}");
     router.assert_conservation();
 }
 

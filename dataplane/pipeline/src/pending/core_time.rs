@@ -13,7 +13,7 @@ const MOST_CYCLES: u64 = 1 << 42;
 /// Longest time that principals get between two rounds of core work, in quanta: as long as core may need to
 /// earn its share, and less while it sheds, because receive rings fill up meanwhile.
 const MOST_QUANTA: u64 = 200;
-const MOST_QUANTA_OVERLOADED: u64 = 40;
+const MOST_QUANTA_OVERLOADED: u64 = 16;
 /// Time that core may use ahead of its share with [`CoreOrder::First`], in quanta.
 const BURST_QUANTA: i64 = 4;
 /// Consecutive iterations with a full batch after which core is overloaded. So many batches fill no receive
