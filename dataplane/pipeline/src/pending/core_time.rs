@@ -10,10 +10,13 @@ use millrace_units::{Cycles, Instant};
 const WHOLE: i64 = 1_000_000;
 /// Longest time that is accounted for at once: a quarter of an hour. A million times this fits into 63 bits.
 const MOST_CYCLES: u64 = 1 << 42;
-/// Longest time that principals get between two rounds of core work, in quanta: as long as core may need to
-/// earn its share, and less while it sheds, because receive rings fill up meanwhile.
-const MOST_QUANTA: u64 = 200;
-const MOST_QUANTA_OVERLOADED: u64 = 16;
+/// Longest time that principals get between two rounds of core work, in quanta. With a small share, it is as long
+/// as core needs to earn a round of [`ROUND`], except while core sheds: receive rings fill up meanwhile.
+const MOST_QUANTA: u64 = 16;
+/// Long round of core work, in quanta.
+const ROUND: u64 = 8;
+/// Time of principals that core may owe them, in quanta.
+const MOST_OWED: u64 = 200;
 /// Time that core may use ahead of its share with [`CoreOrder::First`], in quanta.
 const BURST_QUANTA: i64 = 4;
 /// Consecutive iterations with a full batch after which core is overloaded. So many batches fill no receive
@@ -99,7 +102,12 @@ impl CoreTime {
         let credit = self.credit - part(used, WHOLE - share);
         let least = if received { quantum } else { quantum.saturating_mul(2) };
         let owed = credit.min(0).saturating_mul(-WHOLE).unsigned_abs() / share.unsigned_abs();
-        let most = if self.is_overloaded() { MOST_QUANTA_OVERLOADED } else { MOST_QUANTA };
+        let earns = if self.is_overloaded() {
+            0
+        } else {
+            ROUND * (WHOLE - share).unsigned_abs() / share.unsigned_abs()
+        };
+        let most = MOST_QUANTA.max(earns);
         Cycles(owed.min(quantum.saturating_mul(most)).max(least))
     }
 
@@ -129,7 +137,7 @@ impl CoreTime {
             CoreOrder::First => i64::try_from(quantum).unwrap_or(i64::MAX).saturating_mul(BURST_QUANTA),
             CoreOrder::Share => 0,
         };
-        let least = if wanted { part(quantum.saturating_mul(MOST_QUANTA), -share) } else { 0 };
+        let least = if wanted { part(quantum.saturating_mul(MOST_OWED), -share) } else { 0 };
         let credit = self.credit + part(principals, share) - part(used, WHOLE - share);
         self.credit = credit.clamp(least.min(most), most);
     }
