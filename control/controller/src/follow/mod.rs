@@ -203,6 +203,8 @@ impl Inner {
         self.observation.observe_memory(guard);
         self.observation.events.flush();
         self.configured_routes().compare_next();
+        // Bindings end in many ways, and with them what their principals need.
+        self.tell_shares()?;
         self.principals.take_processes(&self.model.principals);
         let counters = self.seen().light_snapshot()?;
         self.observation.observe(&self.model, &counters);

@@ -127,10 +127,7 @@ impl Operation for Unbind {
             // This call fails, and its error tells which name is unknown.
             inner.model.plugins.deregister_instance(&instance, &gate, &filter, None)?;
         }
-        let unbound = inner.gates().unbind_one(&there)?;
-        // The principal that paid may need no share any more.
-        inner.tell_shares()?;
-        Ok(unbound)
+        inner.gates().unbind_one(&there)
     }
 }
 

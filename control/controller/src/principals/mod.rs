@@ -47,9 +47,9 @@ pub(crate) struct Principals {
     pub shares: WorkerShares,
     /// What the workers delivered lately.
     pub promises: Promises,
-    /// Who has needed more than its share lately.
+    /// Overloads of core and of principals.
     pub overloads: Overloads,
-    /// What the schedulers of ports sent lately.
+    /// What the schedulers of ports sent for principals in the last minute.
     pub links: LinkPromises,
 }
 
