@@ -70,7 +70,9 @@ impl<'de> Visitor<'de> for ReservationVisitor {
         let mut other = None;
         while let Some(key) = map.next_key::<String>()? {
             if key != SAME_AS && key != SAME_AS_JSON {
-                return Err(Error::unknown_field(&key, &[SAME_AS]));
+                return Err(Error::custom(format!(
+                    "unknown key {key:?} in `cpu`: expected {{ same-as = \"NAME\" }}"
+                )));
             }
             other = Some(map.next_value::<Named>()?);
         }
