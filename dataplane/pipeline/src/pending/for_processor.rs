@@ -18,6 +18,8 @@ use crate::pending::loads::PrincipalLoads;
 const LIMITS: CpuQueueLimits = CpuQueueLimits { packets: 1 << 14, bytes: 1 << 25, flows: 1 << 12 };
 /// Maximum number of packets in a slice.
 const MOST_IN_SLICE: u64 = 64;
+/// Maximum number of flows that were set aside and are looked at in an iteration.
+const MOST_LOOKED_AT: u32 = 32;
 /// Time after a packet of a principal for which the receive rings must have room for its next packets.
 const ACTIVE: Duration = Duration::from_secs(1);
 
@@ -211,7 +213,10 @@ impl ForProcessor {
         self.queues.push(payer, (flow, stage), (waiting, length), now).map_err(|(waiting, _)| waiting)?;
         self.loads.set_waiting(payer, self.queues.load(payer).0);
         self.latest = Some(now);
-        self.scheduler.wake(payer, now);
+        // A flow that is set aside has no work.
+        if self.queues.is_ready(payer) {
+            self.scheduler.wake(payer, now);
+        }
         Ok(())
     }
 
@@ -239,16 +244,36 @@ impl ForProcessor {
         flow.into_iter().flat_map(move |flow| self.queues.occupied(id, flow))
     }
 
+    /// Returns the first packet of the principal's flow whose turn it is; `None` if no packet can go on.
+    #[inline]
+    pub fn first(&self, id: PrincipalId) -> Option<&Waiting> {
+        self.queues.first(id)
+    }
+
+    /// Sets the flow whose turn it is aside, because its port doesn't pull its packets yet.
+    pub fn set_aside(&mut self, id: PrincipalId) {
+        self.queues.set_aside(id);
+    }
+
+    /// Lets flows that were set aside go on if `can_go_on` accepts their first packet. Looks at a limited number
+    /// of them.
+    pub fn look_aside(&mut self, can_go_on: impl Fn(&Waiting) -> bool, now: Instant) {
+        let scheduler = &mut self.scheduler;
+        let woken = |id| scheduler.wake(id, now);
+        self.queues.look_aside(MOST_LOOKED_AT, |_, waiting| can_go_on(waiting), woken);
+    }
+
     /// Takes packets of one flow at a stage for a slice of the principal, and gives them to `out`. Returns
-    /// their number. `cost`: cycles of a packet; `None` takes one packet.
+    /// their number. `cost`: cycles of a packet; `None` takes one packet. `most`: maximum number of packets.
     pub fn take(
         &mut self,
         (id, place): (PrincipalId, Place),
-        cost: Option<Cycles>,
+        (cost, most): (Option<Cycles>, u64),
         mut out: impl FnMut(Waiting),
     ) -> u64 {
         let Cycles(quantum) = self.scheduler.settings().quantum;
-        let most = cost.map_or(1, |Cycles(cost)| (quantum / cost.max(1)).clamp(1, MOST_IN_SLICE));
+        let in_slice = cost.map_or(1, |Cycles(cost)| (quantum / cost.max(1)).clamp(1, MOST_IN_SLICE));
+        let most = most.min(in_slice);
         let taken = std::cell::Cell::new(0);
         self.queues.take(
             id,
@@ -310,9 +335,9 @@ impl ForProcessor {
         }
     }
 
-    /// Whether packets wait for the principal.
-    pub fn is_backlogged(&self, id: PrincipalId) -> bool {
-        self.queues.is_backlogged(id)
+    /// Whether packets of the principal can go on once it has the processor.
+    pub fn is_ready(&self, id: PrincipalId) -> bool {
+        self.queues.is_ready(id)
     }
 
     /// Returns the number of waiting packets.

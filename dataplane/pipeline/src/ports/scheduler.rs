@@ -4,6 +4,7 @@ mod changes;
 
 use std::collections::BTreeSet;
 use std::fmt;
+use std::time::Duration;
 
 use millrace_classify::flow_hash;
 use millrace_packet::{DropReason, FRAME_SIZE, FlowKey, Packet};
@@ -21,6 +22,13 @@ const NODES_AT_ONCE: u32 = 256;
 
 /// Maximum number of flow queues reported between two batches.
 const QUEUES_AT_ONCE: usize = 256;
+
+/// Time for which the packets that a leaf pulls keep the link busy.
+const PULL_AHEAD: Duration = Duration::from_millis(1);
+
+/// Least and greatest number of pulled packets that wait in a leaf, or for their turn in it.
+const PULL_LEAST: u32 = 2;
+const PULL_MOST: u32 = 64;
 
 /// Change of a port's scheduler. A node is identified by its queue number, from 1 on. Packets for queue 0
 /// enter the default leaf.
@@ -429,6 +437,22 @@ impl PortScheduler {
             .fold((0, 0), |(packets, bytes), arrival| (packets + 1, bytes + arrival.item.len() as u32));
         (backlog.packets, backlog.bytes) = (backlog.packets + packets, backlog.bytes + bytes);
         Some((leaf, backlog))
+    }
+
+    /// Returns the number of packets like this one that the scheduler pulls now: as many as keep its leaf busy
+    /// for [`PULL_AHEAD`], less those that wait there.
+    pub(crate) fn pulls(&self, packet: &Packet) -> u32 {
+        let backlog = self.backlog(packet).map_or((0, 0), |(_, backlog)| (backlog.packets, backlog.bytes));
+        let ahead = match self.tree.report().link().rate {
+            Some(rate) => {
+                let bytes = u128::from(rate.0) * PULL_AHEAD.as_nanos() / 8_000_000_000;
+                let length = packet.len().max(1) as u128;
+                u32::try_from(bytes.saturating_sub(backlog.1.into()) / length).unwrap_or(u32::MAX)
+            }
+            None => PULL_MOST.saturating_sub(backlog.0),
+        };
+        // With less than two packets, the leaf would be empty while the next one is on its way.
+        ahead.max(PULL_LEAST.saturating_sub(backlog.0)).min(PULL_MOST)
     }
 
     /// Calls `out` with each packet that may be sent now, but with at most `most` packets.

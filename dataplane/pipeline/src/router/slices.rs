@@ -15,6 +15,8 @@ use crate::tsc::cycles;
 
 /// Cycles charged for a packet on processors without a time-stamp counter.
 const NOMINAL: u64 = 1000;
+/// Maximum number of flows that are set aside in a slice.
+const MOST_SET_ASIDE: u32 = 32;
 /// Maximum number of waiting packets that pass at once after a change of bindings. A port's queue has room for
 /// 1,000 packets by default.
 const MOST_AT_ONCE: usize = 256;
@@ -55,6 +57,16 @@ impl Router {
     }
 }
 
+/// Stage whose packets run in a slice.
+#[derive(Clone, Copy, Debug)]
+struct Turn {
+    place: Place,
+    /// The stage; `None` if its binding was removed.
+    stage: Option<PaidStage>,
+    /// Maximum number of packets.
+    most: u64,
+}
+
 /// Principals of a router, with the router whose packets they run.
 pub(crate) struct Slices<'a> {
     router: &'a mut Router,
@@ -68,6 +80,8 @@ impl<'a> Slices<'a> {
     fn run(&mut self, core: CoreWork, now: Instant) -> bool {
         let Some(mut waiting) = self.router.pending.for_processor.take() else { return false };
         self.queue_for_processor(&mut waiting, now);
+        let stage_of = |place| PaidStages::of(self.router.gates.plugins()).at(place);
+        waiting.look_aside(|first| self.pulls(first, stage_of(first.place)) > 0, now);
         let settings = *waiting.scheduler.settings();
         let start = cycles();
         let used = core.begun.zip(start).map_or(0, |(begun, now)| now.saturating_sub(begun));
@@ -89,7 +103,7 @@ impl<'a> Slices<'a> {
             waiting.charge(Slice { payer: paying, used, packets, is_unfinished }, time);
             self.queue_for_processor(&mut waiting, time);
             for ran in [paying, payer] {
-                if !waiting.is_backlogged(ran) && !Paid::of(self.router.gates.plugins()).has_call_of(ran) {
+                if !waiting.is_ready(ran) && !Paid::of(self.router.gates.plugins()).has_call_of(ran) {
                     waiting.scheduler.sleep(ran, time);
                 }
             }
@@ -109,22 +123,49 @@ impl<'a> Slices<'a> {
         now: Instant,
     ) -> (Option<PaidStage>, u64) {
         let resumes = Paid::of(self.router.gates.plugins()).has_call_of(payer);
-        let place = if resumes { None } else { waiting.next_place(payer, now) };
-        let stage = place.and_then(|place| PaidStages::of(self.router.gates.plugins()).at(place));
+        let turn = if resumes { None } else { self.next_turn(waiting, payer, now) };
         let mut payers = Payers::of(self.router.gates.plugins_mut());
         payers.set_running(Some(payer));
-        payers.begin_turn(place, waiting.occupied(payer));
-        let packets = match place {
-            Some(place) => self.run_packets(waiting, (payer, place), stage, now),
-            None => {
+        payers.begin_turn(turn.map(|turn| turn.place), waiting.occupied(payer));
+        let packets = match turn {
+            Some(turn) => self.run_packets(waiting, payer, turn, now),
+            None if resumes => {
                 self.router.resume_kept(now);
                 0
             }
+            None => 0,
         };
         Payers::of(self.router.gates.plugins_mut()).end_turn();
         self.router.follow_up(now);
         Payers::of(self.router.gates.plugins_mut()).set_running(None);
-        (stage, packets)
+        (turn.and_then(|turn| turn.stage), packets)
+    }
+
+    /// Returns the stage whose packets run next. Sets flows aside whose port does not pull their packets, a
+    /// limited number of them.
+    fn next_turn(&mut self, waiting: &mut ForProcessor, payer: PrincipalId, now: Instant) -> Option<Turn> {
+        for _ in 0..MOST_SET_ASIDE {
+            let first = waiting.first(payer)?;
+            let stage = PaidStages::of(self.router.gates.plugins()).at(first.place);
+            let most = self.pulls(first, stage);
+            if most > 0 {
+                let place = waiting.next_place(payer, now)?;
+                return Some(Turn { place, stage, most });
+            }
+            waiting.set_aside(payer);
+        }
+        None
+    }
+
+    /// Returns the number of packets like this one that may go on from a stage now: all, unless the port's
+    /// scheduler pulls them.
+    fn pulls(&self, first: &Waiting, stage: Option<PaidStage>) -> u64 {
+        if !stage.is_some_and(|stage| stage.is_pulled) {
+            return u64::MAX;
+        }
+        let port = self.router.ports.get(first.packet.out_port).filter(|port| port.is_here);
+        let scheduler = port.and_then(|port| port.scheduler.as_ref());
+        scheduler.map_or(u64::MAX, |scheduler| scheduler.pulls(&first.packet).into())
     }
 
     /// Takes packets of one flow from the queue of a stage through their path, up to the next stage at which
@@ -132,14 +173,14 @@ impl<'a> Slices<'a> {
     fn run_packets(
         &mut self,
         waiting: &mut ForProcessor,
-        (payer, place): (PrincipalId, Place),
-        stage: Option<PaidStage>,
+        payer: PrincipalId,
+        Turn { place, stage, most }: Turn,
         now: Instant,
     ) -> u64 {
         let cost = stage.and_then(|stage| stage.cost).filter(|_| self.router.observation.trace.is_none());
         let mut work = std::mem::take(&mut self.router.scratch.spare);
         work.begin();
-        let packets = waiting.take((payer, place), cost, |packet| {
+        let packets = waiting.take((payer, place), (cost, most), |packet| {
             let released = Released { waiting: packet, direction: None, end: None };
             self.router.gate_run().add_released(&mut work, released);
         });

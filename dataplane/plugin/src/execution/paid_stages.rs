@@ -1,5 +1,6 @@
 //! Stages of paths at which packets wait for the processor, as the CPU scheduler sees them.
 
+use millrace_plugin_abi::Position;
 use millrace_units::Cycles;
 
 use crate::execution::bindings::Binding;
@@ -17,6 +18,9 @@ pub struct PaidStage {
     pub order: u32,
     /// Weight among the stages of a flow.
     pub weight: u16,
+    /// Whether the port's scheduler pulls packets from the queue of the stage: they wait until the scheduler has
+    /// room for them. So it is for a queue behind forwarding.
+    pub is_pulled: bool,
     /// Moving average of the cycles of a packet, from this stage to its next wait; `None` before the first
     /// packet.
     pub cost: Option<Cycles>,
@@ -39,8 +43,9 @@ impl<'a, T: BindingTable> PaidStages<'a, T> {
     pub fn at(&self, place: Place) -> Option<PaidStage> {
         let (key, binding) = self.binding_at(place)?;
         let weight = binding.call_limits.queue.unwrap_or(1);
+        let is_pulled = binding.call_limits.queue.is_some() && place.position == Position::Queue;
         let cost = (binding.cost != 0).then_some(Cycles(binding.cost));
-        Some(PaidStage { binding: key.to_word(), order: binding.order, weight, cost })
+        Some(PaidStage { binding: key.to_word(), order: binding.order, weight, is_pulled, cost })
     }
 
     /// Returns the wait of a packet with this ticket; `None` if it doesn't wait for the processor.

@@ -7,6 +7,8 @@
 //!
 //! The packets of a flow that wait at several stages of its path wait in a queue for each stage
 //! (`stage_queues.rs`).
+//!
+//! A queue whose packets can't go on yet is set aside, and takes no turns until it is looked at again.
 
 use millrace_memory::prefetch_slice_element;
 use millrace_units::{Cycles, Instant, PrincipalId};
@@ -96,6 +98,8 @@ pub struct CpuQueues<T> {
     arena: Arena<T>,
     queues: Slots<FlowQueue>,
     stages: StageQueues,
+    /// First and last of the queues that are set aside, linked as queues of a principal are.
+    aside: [u32; 2],
     backlogs: Slots<Backlog>,
     flows: FlowTable,
     latest: Latest,
@@ -113,6 +117,7 @@ impl<T> CpuQueues<T> {
             arena: Arena::new(limits.packets, limits.bytes),
             queues: Slots::with_capacity(limits.flows as usize),
             stages: StageQueues::new(limits.flows),
+            aside: [NONE; 2],
             backlogs: Slots::default(),
             flows: FlowTable::new(limits.flows, seed),
             latest: Latest { principal: 0, flow: FlowNumber(0), queue: NONE },
@@ -138,6 +143,7 @@ impl<T> CpuQueues<T> {
     /// queue by queue in the order of arrival.
     pub fn drain(&mut self, principal: PrincipalId, mut out: impl FnMut(u32, T)) {
         let PrincipalId(number) = principal;
+        self.look_aside(u32::MAX, |owner, _| owner == principal, |_| {});
         while self.is_backlogged(principal) {
             let order = self.first_of(number).map_or(0, |queue| queue.stages.current.stage.order);
             self.take(principal, |_| true, |item| out(order, item));
@@ -279,6 +285,67 @@ impl<T> CpuQueues<T> {
                 }
             }
         }
+    }
+
+    /// Sets the queue whose turn it is aside: its packets take no turns until [`look_aside`](Self::look_aside)
+    /// finds that they can go on.
+    pub fn set_aside(&mut self, PrincipalId(number): PrincipalId) {
+        if self.backlogs.find(number).is_none_or(|backlog| backlog.first == NONE) {
+            return;
+        }
+        let queue = self.detach_first(number);
+        self.queues[queue].next = NONE;
+        let [first, last] = &mut self.aside;
+        match std::mem::replace(last, queue) {
+            NONE => *first = queue,
+            last => self.queues[last].next = queue,
+        }
+        // The next queue may be empty, and stay only for its debt.
+        self.charge(PrincipalId(number), Cycles(0));
+    }
+
+    /// Looks at up to `most` queues that are set aside, the one that was not looked at for longest first. Those
+    /// whose principal and first packet `can_go_on` accepts take turns again; `woken` gets their principals.
+    pub fn look_aside(
+        &mut self,
+        most: u32,
+        can_go_on: impl Fn(PrincipalId, &T) -> bool,
+        mut woken: impl FnMut(PrincipalId),
+    ) {
+        let [mut queue, last] = std::mem::replace(&mut self.aside, [NONE; 2]);
+        let mut stay = [NONE; 2];
+        for _ in 0..most {
+            let Some(FlowQueue { principal, next, stages, .. }) = self.queues.find(queue).copied() else {
+                break;
+            };
+            let first = self.arena.first(&stages.current.list);
+            if first.is_none_or(|first| can_go_on(PrincipalId(principal), first)) {
+                self.append(principal, queue);
+                woken(PrincipalId(principal));
+            } else {
+                self.queues[queue].next = NONE;
+                match std::mem::replace(&mut stay[1], queue) {
+                    NONE => stay[0] = queue,
+                    last => self.queues[last].next = queue,
+                }
+            }
+            queue = next;
+        }
+        // The queues that were looked at come behind the others.
+        self.aside = match (queue, stay) {
+            (NONE, stay) => stay,
+            (rest, [NONE, _]) => [rest, last],
+            (rest, [first, end]) => {
+                self.queues[last].next = first;
+                [rest, end]
+            }
+        };
+    }
+
+    /// Whether a queue of a principal takes turns.
+    #[inline]
+    pub fn is_ready(&self, PrincipalId(number): PrincipalId) -> bool {
+        self.backlogs.find(number).is_some_and(|backlog| backlog.first != NONE)
     }
 
     /// Whether packets wait for a principal.

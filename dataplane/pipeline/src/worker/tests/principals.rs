@@ -1,5 +1,6 @@
 //! Principals at a worker: packets wait for the CPU scheduler, keep their order, and none is lost.
 
+mod pulled;
 mod stage_queues;
 
 use std::collections::BTreeMap;

@@ -68,10 +68,10 @@ fn threshold_memory_and_unknown_principal_are_told_apart() {
 
 proptest! {
     /// Each flow keeps its order at each stage and no packet is lost, with more flows and stages than queues,
-    /// and with colliding numbers.
+    /// with colliding numbers, and with queues that are set aside.
     #[test]
     fn flows_keep_their_order_and_no_packet_is_lost(
-        steps in prop::collection::vec((0_u32..3, (0_u32..7, 0_u32..3), 0_u8..4, 1_u64..3000), 1..400),
+        steps in prop::collection::vec((0_u32..3, (0_u32..7, 0_u32..3), 0_u8..6, 1_u64..3000), 1..400),
     ) {
         let mut queues = queues();
         for principal in 0..3 {
@@ -86,13 +86,23 @@ proptest! {
                 if queues.push(id, (FlowNumber(flow), stage), item, Instant::ZERO).is_ok() {
                     twin.entry((principal, (flow, order))).or_default().push_back(number);
                 }
+            } else if step == 4 {
+                if queues.first(id).is_some() {
+                    queues.set_aside(id);
+                }
+            } else if step == 5 {
+                // Some queues go on, some were not looked at.
+                let mut woken = Vec::new();
+                queues.look_aside(order + 1, |_, (_, _, number)| number % 2 == 0, |id| woken.push(id));
+                prop_assert!(woken.len() <= order as usize + 1);
+                prop_assert!(woken.iter().all(|id| queues.is_ready(*id)));
             } else {
                 let (mut most, mut taken) = (5, Vec::new());
-                let first = queues.first(id).copied();
+                let (first, is_ready) = (queues.first(id).copied(), queues.is_ready(id));
                 queues.take(id, |_| { most -= 1; most >= 0 }, |item| taken.push(item));
                 queues.charge(id, Cycles(cycles));
                 let waits = twin.iter().any(|((owner, _), packets)| *owner == principal && !packets.is_empty());
-                prop_assert_eq!(taken.is_empty(), !waits);
+                prop_assert!(taken.is_empty() != is_ready && (waits || !is_ready));
                 prop_assert_eq!(taken.first().copied(), first);
                 for (owner, flow, number) in taken {
                     prop_assert_eq!(owner, principal);
@@ -173,4 +183,47 @@ fn endless_slice_ends_the_turn_in_bounded_time() {
     let mut taken = 0;
     queues.take(principal, |_| true, |_| taken += 1);
     assert_eq!(taken, 2);
+}
+
+#[test]
+fn queue_that_is_set_aside_takes_no_turns_until_it_can_go_on() {
+    let mut queues = queues();
+    let principal = PrincipalId(0);
+    queues.set(principal, 100_000);
+    for flow in [1, 2, 3] {
+        queues
+            .push(principal, (FlowNumber(flow), CpuStage::ONLY), ((flow, 0, 0), 100), Instant::ZERO)
+            .unwrap();
+    }
+    let mut aside = Vec::new();
+    while let Some((flow, ..)) = queues.first(principal) {
+        aside.push(*flow);
+        queues.set_aside(principal);
+    }
+    assert_eq!(
+        (aside, queues.is_ready(principal), queues.is_backlogged(principal)),
+        (vec![1, 2, 3], false, true)
+    );
+    // The next packet of a flow waits behind the first one.
+    queues.push(principal, (FlowNumber(2), CpuStage::ONLY), ((2, 1, 0), 100), Instant::ZERO).unwrap();
+    assert!(!queues.is_ready(principal));
+    // Each look begins with the queue that was not looked at for longest.
+    let looked = std::cell::RefCell::new(Vec::new());
+    for _ in 0..2 {
+        queues.look_aside(
+            2,
+            |_, (flow, ..)| {
+                looked.borrow_mut().push(*flow);
+                *flow == 2
+            },
+            |id| assert_eq!(id, principal),
+        );
+    }
+    assert_eq!(*looked.borrow(), [1, 2, 3, 1]);
+    let mut taken = Vec::new();
+    queues.take(principal, |_| true, |(flow, number, _)| taken.push((flow, number)));
+    queues.charge(principal, Cycles(1));
+    assert_eq!((taken, queues.is_ready(principal), queues.len()), (vec![(2, 0), (2, 1)], false, 2));
+    queues.remove(principal, |_, (flow, ..)| assert!(flow != 2));
+    assert!(queues.is_empty());
 }

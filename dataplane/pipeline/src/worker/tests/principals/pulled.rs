@@ -1,0 +1,221 @@
+//! Queues of stages behind forwarding: the scheduler of the egress port pulls their packets.
+
+use std::net::Ipv4Addr;
+
+use millrace_forward::{NextHop, NextHops, Route};
+use millrace_schedule::{FlowQueuesSettings, QueueSettings};
+
+use super::*;
+use crate::commands::NeighbourCommand;
+use crate::forward::changes::{NeighbourChange, NeighbourKnowledge};
+
+const OUT: PortId = PortId(2);
+const GATEWAY: Ipv4Addr = Ipv4Addr::new(10, 2, 0, 9);
+const LATE_GATE: GateId = GateId(5);
+/// Rate of the egress port, in bits per second.
+const RATE: u64 = 1_000_000;
+/// Bytes of a frame.
+const FRAME: u64 = 60;
+/// Bytes that a flow may have in the scheduler: five frames.
+const THRESHOLD: u32 = 300;
+
+/// World whose packets leave by a port with a rate. `fib` has its route.
+struct Routed {
+    world: World,
+    out: MemoryHandle,
+}
+
+impl Routed {
+    /// Adds the port, and an instance behind forwarding for the flows of principal 1. `queue`: weight of its
+    /// queue.
+    fn new(queue: Option<u16>) -> Self {
+        let mut world = World::new();
+        let (device, out) = Memory::new(MAC, 1500);
+        world.worker.add_device(DeviceId(1), Box::new(device));
+        world.tell(PortCommand::Set(OUT, PortSettings { addresses: Vec::new(), ..settings(1, Tags::NONE) }));
+        let route = Route::Forward(NextHops::single(NextHop::new(OUT, Some(GATEWAY.into()))));
+        let prefix = "10.0.0.0/24".parse().unwrap();
+        let number = world._rest.1.intern(route.clone()).0;
+        world.tell(RouteCommand::Set([(number, route)].into(), sync_channel(1).0));
+        world._rest.1.store(prefix, number).unwrap();
+        world.tell(RouteCommand::Changed(vec![RouteChange { prefix, own: false }]));
+        let state = NeighbourKnowledge::Known(MAC);
+        let neighbour = NeighbourChange { port: OUT, address: GATEWAY.into(), state };
+        world.tell(NeighbourCommand::Set(vec![neighbour]));
+        let kind = NodeKind::FlowQueues(FlowQueuesSettings {
+            queue: QueueSettings { threshold: THRESHOLD, ..Default::default() },
+            ..Default::default()
+        });
+        let changes = [ScheduleChange::Add { node: QueueId(1), parent: None, share: Share::Only, kind }];
+        let now = world.now;
+        world.worker.router.queueing().schedule(OUT, (&changes, Piece::WHOLE), 1, now).unwrap();
+        world.set_principal(1, 1, 1 << 20);
+        let (position, order) = (Position::Queue, GateOrder(2));
+        world.change(PluginChange::AddGate { gate: LATE_GATE, position, order });
+        let instance = Box::new(Slow { cycles: 1000, suspensions: 0, left: 0, seen: world.seen.clone() });
+        world.change(PluginChange::AddInstance { id: InstanceId(5), instance });
+        let mut routed = Self { world, out };
+        routed.set_rate(Some(RATE));
+        routed.bind(queue);
+        routed
+    }
+
+    /// Binds the instance.
+    fn bind(&mut self, queue: Option<u16>) {
+        let (call, principal) = (CallLimits::DEFAULT_PAID_CALL, Some(PrincipalId(1)));
+        self.world.change(PluginChange::Bind {
+            binding: BindingId(5),
+            gate: LATE_GATE,
+            filter: filter(),
+            priority: 0,
+            action: Action::Instance(InstanceId(5)),
+            call_limits: CallLimits { call, principal, queue, ..CallLimits::default() },
+        });
+    }
+
+    fn unbind(&mut self) {
+        let (binding, filter) = (BindingId(5), filter());
+        self.world.change(PluginChange::Unbind { binding, gate: LATE_GATE, filter });
+    }
+
+    /// Sets the rate of the port; `None` for no limit.
+    fn set_rate(&mut self, rate: Option<u64>) {
+        let link = ScheduleChange::Link(LinkRate { rate: rate.map(Rate), slack: 60 }, LinkOverhead::None);
+        let now = self.world.now;
+        self.world.worker.router.queueing().schedule(OUT, (&[link], Piece::WHOLE), 1, now).unwrap();
+    }
+
+    /// Returns the number of packets in the scheduler.
+    fn held(&self) -> usize {
+        let port = self.world.worker.router.ports.get(OUT).unwrap();
+        port.scheduler.as_ref().map_or(0, |scheduler| scheduler.held())
+    }
+
+    /// Runs iterations until no packet waits. Returns the greatest number of packets in the scheduler.
+    fn run(&mut self) -> usize {
+        let mut most = 0;
+        for _ in 0..100_000 {
+            self.world.iterate();
+            most = most.max(self.held());
+            if carried(&self.world.worker.router) == 0 {
+                return most;
+            }
+        }
+        panic!("{} packets still wait", carried(&self.world.worker.router));
+    }
+
+    fn dropped(&self) -> u64 {
+        self.world.worker.router.observation.totals.dropped
+    }
+}
+
+/// Returns the filter of the binding.
+fn filter() -> CompiledExpression {
+    "dst 10.0.0.0/29".parse::<Filter>().unwrap().compile(|_| None).unwrap().into()
+}
+
+#[test]
+fn port_pulls_packets_from_a_queue_behind_forwarding() {
+    for (queue, lost) in [(None, true), (Some(1), false)] {
+        let mut routed = Routed::new(queue);
+        let start = routed.world.now;
+        for number in 0..100 {
+            (1..4).for_each(|flow| routed.world.send(flow, number));
+        }
+        let most = routed.run();
+        assert_eq!(routed.dropped() > 0, lost, "{queue:?}: {} packets dropped", routed.dropped());
+        let sent = routed.out.take_transmitted();
+        assert_eq!(sent.len() as u64, 300 - routed.dropped());
+        if lost {
+            continue;
+        }
+        assert!(most <= 3 * 3, "{most} packets of 3 flows in the scheduler");
+        // The link was never idle.
+        let took = routed.world.now.since(start).as_secs_f64();
+        let least = (300 * FRAME * 8) as f64 / RATE as f64;
+        assert!((least * 0.98..least * 1.02).contains(&took), "{took} s instead of {least} s");
+        // Waiting for the link is not waiting for the processor.
+        let counts = routed.world.counts()[&1];
+        assert!(counts.backlogged.as_secs_f64() < took / 2.0, "{counts:?}");
+        let mut last = BTreeMap::new();
+        for (flow, number) in routed.world.seen.lock().unwrap().iter() {
+            assert!(last.insert(*flow, *number).is_none_or(|before| before < *number));
+        }
+    }
+}
+
+#[test]
+fn packets_that_are_not_pulled_pass_when_the_rate_or_the_queue_goes() {
+    for removes_rate in [true, false] {
+        let mut routed = Routed::new(Some(1));
+        (0..100).for_each(|number| routed.world.send(1, number));
+        (0..5).for_each(|_| _ = routed.world.iterate());
+        assert!(routed.world.counts()[&1].waiting > 50, "{:?}", routed.world.counts());
+        let before = routed.world.now;
+        if removes_rate {
+            routed.set_rate(None);
+            routed.run();
+            assert_eq!((routed.out.take_transmitted().len(), routed.dropped()), (100, 0));
+            assert!(routed.world.now.since(before) < Duration::from_millis(3));
+        } else {
+            routed.unbind();
+            routed.run();
+            assert_eq!(routed.out.take_transmitted().len() as u64, 100 - routed.dropped());
+        }
+    }
+}
+
+/// Step of a random history.
+#[derive(Clone, Copy, Debug)]
+enum Step {
+    Send(u8),
+    Iterate,
+    Rate(Option<u64>),
+    /// Binds the instance again, with or without a queue.
+    Bind(Option<u16>),
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    let rate = prop_oneof![Just(None), Just(Some(RATE)), Just(Some(50 * RATE))];
+    prop_oneof![
+        20 => (1_u8..9).prop_map(Step::Send),
+        8 => Just(Step::Iterate),
+        1 => rate.prop_map(Step::Rate),
+        1 => prop::option::weighted(0.8, 1_u16..4).prop_map(Step::Bind),
+    ]
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
+    /// Whatever the rate of the port is, and whether packets are pulled: each packet ends once, each flow
+    /// keeps its order, and each packet inside the router waits or is on its way.
+    #[test]
+    fn no_packet_is_lost_and_no_flow_reordered(steps in prop::collection::vec(step(), 1..300)) {
+        let mut routed = Routed::new(Some(1));
+        for (number, step) in (0..).zip(steps) {
+            match step {
+                Step::Send(flow) => routed.world.send(flow, number),
+                Step::Iterate => _ = routed.world.iterate(),
+                Step::Rate(rate) => routed.set_rate(rate),
+                Step::Bind(queue) => {
+                    routed.unbind();
+                    routed.bind(queue);
+                }
+            }
+            let totals = &routed.world.worker.router.observation.totals;
+            let held = carried(&routed.world.worker.router);
+            prop_assert_eq!(totals.received, totals.transmitted + totals.dropped + held);
+        }
+        routed.run();
+        let sent = routed.out.take_transmitted();
+        prop_assert_eq!(sent.len() as u64 + routed.dropped(), routed.world.sent);
+        prop_assert_eq!(routed.world.worker.pool.in_use(), 0);
+        let mut last = BTreeMap::new();
+        for frame in sent {
+            let number = u16::from_be_bytes([frame[NUMBER], frame[NUMBER + 1]]);
+            let before = last.insert(frame[33], number);
+            prop_assert!(before.is_none_or(|before| before < number), "{number} after {before:?}");
+        }
+    }
+}
