@@ -10,6 +10,7 @@
 //! | `gaps` | jitter of a plain flow beside long invocations (Srishti, 2001, table 1) |
 //! | `third-level` | shares of the queued stages of a flow, and the longest run of its path |
 //! | `process` | calls of an instance in a process of its own, and its restart after a crash |
+//! | `burst` | shares of principals beside a burst at a port, and the time of core by port |
 //! | `switch` | a reserved flow beside best-effort packets of another worker to the same port (VERA, figure 3.6) |
 //!
 //! The cases `shares`, `isolation`, `gaps` and `third-level` drive a worker with ports in memory under the real
@@ -17,6 +18,7 @@
 //! time. So use an otherwise idle machine. As root, the benchmark raises the priority of its session.
 
 mod burn;
+mod burst;
 mod control;
 mod decision;
 mod fluid;
@@ -46,7 +48,7 @@ pub(crate) use decision::run_measured;
 type Case = fn(&mut Options<'_>) -> Result<Vec<Measurement>, BenchError>;
 
 /// Name of each case, and its function.
-const CASES: [(&str, Case); 9] = [
+const CASES: [(&str, Case); 10] = [
     ("decision", decision::run),
     ("plain", plain::run),
     ("shares", shares::run),
@@ -55,6 +57,7 @@ const CASES: [(&str, Case); 9] = [
     ("gaps", gaps::run),
     ("third-level", third_level::run),
     ("process", process::run),
+    ("burst", burst::run),
     ("switch", switch::run),
 ];
 /// Name of each kind of scheduler in the configuration.

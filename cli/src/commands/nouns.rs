@@ -44,6 +44,10 @@ const PROMISES: &str = "principal | bindings | promised %=promised | reserved | 
     | due=windows/1/entitled | 60 s=windows/2/delivered | due=windows/2/entitled | kept=windows/2/kept \
     | throttled | missed=deadlines_missed | waiting | dropped";
 
+/// Columns of the processor time of core, below the promises.
+pub const CORE_INPUTS: &str = "core for packets of=port | used s=used_seconds | used % 1 s=windows/0/used \
+    | 10 s=windows/1/used | 60 s=windows/2/used";
+
 /// Columns of the reserved rates below the promises.
 pub const LINKS: &str = "principal | port | promised b/s=promised | delivered b/s 1 s=windows/0/delivered \
     | 10 s=windows/1/delivered | 60 s=windows/2/delivered | waiting | dropped";

@@ -60,6 +60,12 @@ impl Pipeline {
         self.snapshot().principals
     }
 
+    /// Returns the cycles of core for the packets of each port that has received any, in the order of ports.
+    pub fn core_by_port(&mut self) -> Vec<u64> {
+        let ports = self.snapshot().ports;
+        ports.iter().filter(|(_, count)| count.rx_packets > 0).map(|(_, count)| count.core.0).collect()
+    }
+
     /// Creates an instance of a plugin, without binding it.
     pub fn create_instance(&mut self, plugin: Arc<dyn Plugin>, name: &str) -> Result<(), BenchError> {
         let kind = plugin.name();

@@ -6,7 +6,7 @@ use crate::arguments::{Noun, Show};
 use crate::client::Client;
 use crate::commands::configure::configuration::{missing, waits};
 use crate::commands::forwarding::{control_plane, place};
-use crate::commands::nouns::{LINKS, describe};
+use crate::commands::nouns::{CORE_INPUTS, LINKS, describe};
 use crate::commands::observe::{events, hardware};
 use crate::output::{Failure, plain, print, rows};
 
@@ -40,8 +40,10 @@ fn show_value(mut value: Value, noun: Noun, json: bool) {
         Noun::Rates if !json => print(&value["ports"], describe(noun).columns, false),
         Noun::Promises if !json => {
             print(&value["promises"], describe(noun).columns, false);
-            if !rows(&value["links"]).is_empty() {
-                print(&value["links"], LINKS, false);
+            for (list, columns) in [("core_inputs", CORE_INPUTS), ("links", LINKS)] {
+                if !rows(&value[list]).is_empty() {
+                    print(&value[list], columns, false);
+                }
             }
         }
         Noun::Interface if !json => print(&value["resources"], describe(noun).columns, false),

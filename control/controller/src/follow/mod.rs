@@ -208,9 +208,10 @@ impl Inner {
         self.principals.take_processes(&self.model.principals);
         let counters = self.seen().light_snapshot()?;
         self.observation.observe(&self.model, &counters);
-        let Principals { shares, promises, overloads, links, .. } = &mut self.principals;
+        let Principals { shares, promises, core_inputs, overloads, links, .. } = &mut self.principals;
         let promised = shares.promised(&self.model, self.workers.len());
         promises.sample(counters.at, &counters.principals, &promised);
+        core_inputs.sample(counters.at, &counters.ports);
         promises.judge(&self.model, &promised, &self.observation.events);
         overloads.judge(&self.model, &counters.principals, &self.observation.events);
         links.sample(&self.model, &mut self.workers)

@@ -5,6 +5,7 @@
 //! not write the kernel's files (`control/confine`).
 
 pub(crate) mod capacity;
+mod core_inputs;
 mod division;
 mod limits;
 mod links;
@@ -25,6 +26,7 @@ use crate::ControlError;
 use crate::model::Model;
 use crate::model::principals::payers_of_processes;
 use crate::view::{PrincipalUsageView, PrincipalView};
+use core_inputs::CoreInputs;
 use limits::limits;
 use links::LinkPromises;
 use overload::Overloads;
@@ -47,6 +49,8 @@ pub(crate) struct Principals {
     pub shares: WorkerShares,
     /// What the workers delivered lately.
     pub promises: Promises,
+    /// Processor time of core by port.
+    pub core_inputs: CoreInputs,
     /// Overloads of core and of principals.
     pub overloads: Overloads,
     /// What the schedulers of ports sent for principals in the last minute.

@@ -15,7 +15,7 @@ use crate::model::Model;
 use crate::view::{PromiseView, PromiseWindowView};
 
 /// Lengths of the reported windows, in seconds.
-const WINDOWS: [u64; 3] = [1, 10, 60];
+pub(super) const WINDOWS: [u64; 3] = [1, 10, 60];
 /// Window over which a promise must be kept, in seconds.
 const JUDGED: u64 = 10;
 /// Slices of others for which a principal may have to wait.

@@ -88,8 +88,31 @@ impl PrincipalUsageView {
 pub struct PromisesView {
     /// Promises, one for each principal.
     pub promises: Vec<PromiseView>,
+    /// Processor time of core, one for each port that received packets.
+    pub core_inputs: Vec<CoreInputView>,
     /// Reserved rates on the wire, one for each principal and port.
     pub links: Vec<LinkPromiseView>,
+}
+
+/// Processor time of core for the packets that a port received. The time of `core` beyond all ports is that of
+/// sending, timers and idle polls.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct CoreInputView {
+    /// Name of the port.
+    pub port: String,
+    /// Processor time used since the counters were cleared, in seconds.
+    pub used_seconds: f64,
+    /// Processor time over the last 1, 10 and 60 s.
+    pub windows: Vec<CoreInputWindowView>,
+}
+
+/// Processor time of core for the packets of a port over a window.
+#[derive(Clone, Copy, Debug, Serialize, JsonSchema)]
+pub struct CoreInputWindowView {
+    /// Length of the window in seconds; shorter than asked for after a start.
+    pub seconds: f64,
+    /// Processor time, in percent of one processor.
+    pub used: f64,
 }
 
 /// Rate on the wire that a principal reserved at a port, beside what the port's scheduler sent for it. Counters

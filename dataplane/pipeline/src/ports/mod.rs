@@ -10,7 +10,7 @@ use ipnet::IpNet;
 use millrace_forward::LinkHeader;
 use millrace_packet::{BATCH_SIZE, ClassCounts, DropCounts, DropReason, Family, Packet};
 use millrace_schedule::ScheduleError;
-use millrace_units::{Instant, PortId, QueueId};
+use millrace_units::{Cycles, Instant, PortId, QueueId};
 use millrace_wire::EtherType;
 use millrace_wire::mac_addr::MacAddr;
 use millrace_wire::vlan::{Control, StackedTag};
@@ -96,6 +96,9 @@ pub struct PortCount {
     pub classes: ClassCounts,
     /// Packets dropped, counted at their ingress port.
     pub drops: DropCounts,
+    /// Processor time of core for the packets received at the port, or at a sub-interface of it. Counted
+    /// while principals exist.
+    pub core: Cycles,
 }
 
 /// Port with its state.
@@ -310,6 +313,15 @@ impl PortTable {
     #[inline]
     pub fn input_weight(&self, device: DeviceId) -> usize {
         self.weights.get(usize::from(device.0)).map_or(BATCH_SIZE, |weight| usize::from(*weight))
+    }
+
+    /// Counts processor time of core for packets received from a device.
+    #[inline]
+    pub fn count_core(&mut self, device: DeviceId, time: Cycles) {
+        let port = self.by_device.get(usize::from(device.0)).and_then(|ports| ports.first());
+        if let Some(entry) = port.and_then(|(_, id)| self.entries.get_mut(id.index())?.as_mut()) {
+            entry.count.core += time;
+        }
     }
 
     /// Returns the port for frames of `device` with these tags.

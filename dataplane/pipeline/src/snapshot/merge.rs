@@ -73,7 +73,7 @@ macro_rules! add_fields {
 }
 
 fn add_port(sum: &mut PortCount, more: PortCount) {
-    add_fields!(sum, more, PortCount { rx_packets, rx_bytes, tx_packets, tx_bytes, to_host; classes, drops });
+    add_fields!(sum, more, PortCount { rx_packets, rx_bytes, tx_packets, tx_bytes, to_host, core; classes, drops });
     sum.classes.add(&classes);
     add_drops(&mut sum.drops, &drops);
 }

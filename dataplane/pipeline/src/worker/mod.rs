@@ -19,7 +19,7 @@ use millrace_forward::FibReader;
 use millrace_packet::{BATCH_SIZE, Batch, Pool};
 use millrace_plugin::{Paid, Pulse};
 use millrace_port::Port;
-use millrace_units::Instant;
+use millrace_units::{Cycles, Instant};
 use rtrb::{Consumer, Producer, RingBuffer};
 
 use crate::commands::{Command, CounterCommand, DeviceCommand, PortCommand, answer, set_options, set_port};
@@ -165,7 +165,9 @@ impl Worker {
         let begun = self.router.pending.for_processor.is_some().then(cycles).flatten();
         self.router.observation.drop_log.begin(now);
         let commands = self.take_commands(now);
-        let received = self.receive_all(now) + self.take_over(now);
+        // Commands are not work for packets of a port.
+        let reading = if commands == 0 { begun } else { begun.and_then(|_| cycles()) };
+        let received = self.receive_all(reading, now) + self.take_over(now);
         self.router.run_timers(now);
         let now = if received > 0 { look() } else { now };
         self.transmit_all(now);
@@ -262,7 +264,9 @@ impl Worker {
         self.devices.iter().any(|device| device.descriptor().is_none() && !device.is_finished())
     }
 
-    fn receive_all(&mut self, now: Instant) -> usize {
+    /// Receives from all devices. `reading`: of the time-stamp counter, lately; `None` if nobody needs the time
+    /// of core.
+    fn receive_all(&mut self, mut reading: Option<u64>, now: Instant) -> usize {
         let (mut received, mut was_full, mut is_full) = (0, false, false);
         for (index, device) in self.devices.all.iter_mut().enumerate() {
             let Some(device) = device else { continue };
@@ -284,6 +288,11 @@ impl Worker {
                 was_full = true;
                 let mut shedding = Shedding::of(&mut self.router);
                 is_full |= shedding.shed_from((id, device.as_mut()), &mut self.work, &mut received, now);
+            }
+            if let Some(before) = reading {
+                reading = cycles();
+                let time = reading.map_or(0, |now| now.saturating_sub(before));
+                self.router.ports.count_core(id, Cycles(time));
             }
         }
         if let Some(waiting) = &mut self.router.pending.for_processor {

@@ -13,8 +13,8 @@ use millrace_controller::operation::{
     ListSchedulers,
 };
 use millrace_controller::view::{
-    ControlPlaneView, DropView, InstanceView, LinkPromiseView, PortView, PrincipalUsageView, PrincipalView,
-    PromiseView, SchedulerView, StatusView, SummaryView,
+    ControlPlaneView, CoreInputView, DropView, InstanceView, LinkPromiseView, PortView, PrincipalUsageView,
+    PrincipalView, PromiseView, SchedulerView, StatusView, SummaryView,
 };
 use millrace_controller::{Caller, ControlError, Router};
 use prometheus_client::collector::Collector;
@@ -60,6 +60,7 @@ async fn families(control: &Router, caller: &impl Caller) -> Result<Vec<Family>,
     families.extend(of_principals(&control.execute(caller, ListPrincipals).await?));
     let promises = control.execute(caller, GetPromises).await?;
     families.extend(of_promises(&promises.promises));
+    families.push(of_core_inputs(&promises.core_inputs));
     families.extend(of_links(&promises.links));
     families.extend(of_schedulers(&control.execute(caller, ListSchedulers).await?));
     Ok(families)
@@ -342,6 +343,15 @@ fn of_principals(principals: &[PrincipalView]) -> Vec<Family> {
     let counted = COUNTED.into_iter().map(|(name, help, value)| counter(name, help, samples(value)));
     let measured = MEASURED.into_iter().map(|(name, help, value)| gauge(name, help, samples(value)));
     counted.chain(measured).chain([disk]).collect()
+}
+
+fn of_core_inputs(inputs: &[CoreInputView]) -> Family {
+    let sample = |one: &CoreInputView| (vec![("port", one.port.clone())], one.used_seconds);
+    counter(
+        "core_input_seconds",
+        "Processor time of core for the packets of a port, in seconds",
+        inputs.iter().map(sample).collect(),
+    )
 }
 
 fn of_links(links: &[LinkPromiseView]) -> [Family; 3] {
