@@ -11,6 +11,7 @@ use crate::forward::tables::ForwardingTables;
 use crate::gates::Gates;
 use crate::options::Options;
 use crate::pending::Pending;
+use crate::pending::for_processor::ForProcessor;
 use crate::ports::PortTable;
 use crate::work::{Fate, Work};
 
@@ -61,20 +62,28 @@ impl Classification<'_> {
             if work.fates[index].is_open() && self.is_shed(work, index, is_new) {
                 work.fates[index] = Fate::Drop(DropReason::CoreCeiling);
                 shed += 1;
+                // The flow's next packet is one of a new flow, too.
+                if is_new && let Some(flow) = work.flows[index].take() {
+                    self.classifier.flows.remove(flow);
+                }
             }
         }
         shed
     }
 
     fn is_shed(&self, work: &Work, index: usize, is_new: bool) -> bool {
-        let payer = self.gates.plugins().payer_of(work.paths[index]);
+        let plugins = self.gates.plugins();
         let is_reserved = || {
             let records = &self.classifier.flows;
             work.flows[index].is_some_and(|flow| records.record(flow).is_reserved())
         };
         let Self { forwarding, gates, ports, .. } = self;
         let routing = Routing { fib: &forwarding.fib, filter_routes: gates.routes(), ports };
-        self.pending.for_processor.as_ref().is_some_and(|waiting| waiting.sheds(payer, is_new))
+        let sheds = |waiting: &ForProcessor| match plugins.is_paid(work.paths[index]) {
+            false => waiting.sheds_plain(is_new),
+            true => plugins.payers_of(work.paths[index]).all(|payer| waiting.sheds(payer)),
+        };
+        self.pending.for_processor.as_deref().is_some_and(sheds)
             && !routing.is_local(work.packets.at(index).next_hop)
             && !is_reserved()
     }

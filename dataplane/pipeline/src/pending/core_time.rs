@@ -19,10 +19,10 @@ const ROUND: u64 = 8;
 const MOST_OWED: u64 = 200;
 /// Time that core may use ahead of its share with [`CoreOrder::First`], in quanta.
 const BURST_QUANTA: i64 = 4;
-/// Consecutive iterations with a full batch after which core is overloaded. So many batches fill no receive
-/// ring.
+/// Iterations with a full batch, without [`CALM`] between them, after which a worker is overloaded. So many
+/// batches fill no receive ring.
 const FULL: u32 = 4;
-/// Greatest number of batches that an overloaded worker sheds per device and iteration.
+/// Greatest number of further batches that an overloaded worker takes per device and iteration.
 const BATCHES: u32 = 16;
 /// Time for which shedding must not suffice before more packets are shed.
 const STEP: Duration = Duration::from_millis(10);
@@ -30,8 +30,8 @@ const STEP: Duration = Duration::from_millis(10);
 const CALM: Duration = Duration::from_millis(100);
 /// Time for which shedding must suffice before less is shed.
 const BACK: Duration = Duration::from_secs(1);
-/// Last step of shedding: packets of principals of every weight.
-const LAST_STEP: u32 = 32;
+/// Step from which principals of every weight are shed: the greatest weight is 1,000,000.
+const LAST_STEP: u32 = 21;
 
 /// Place of core among the principals.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -142,9 +142,9 @@ impl CoreTime {
         self.credit = credit.clamp(least.min(most), most);
     }
 
-    /// Returns the number of batches to shed from a device that has more packets than an iteration takes.
+    /// Returns the number of further batches to take from a device that has more packets than an iteration takes.
     #[inline]
-    pub fn batches_to_shed(&self) -> u32 {
+    pub fn further_batches(&self) -> u32 {
         if self.is_overloaded() { BATCHES } else { 0 }
     }
 
@@ -167,8 +167,8 @@ impl CoreTime {
     /// Whether packets of principals of this weight are shed.
     #[inline]
     pub fn sheds_weight(&self, weight: u32) -> bool {
-        let step = self.overload.step.saturating_sub(1);
-        self.settings.shed == Shed::ByWeight && u64::from(weight) < (1 << step) >> 1
+        let step = self.overload.step;
+        self.settings.shed == Shed::ByWeight && step > 1 && u64::from(weight) < 1 << (step - 1)
     }
 
     /// Notes at the end of an iteration's reception whether some device had a full batch, and whether one
@@ -177,7 +177,12 @@ impl CoreTime {
     pub fn note_reception(&mut self, was_full: bool, is_full: bool, now: Instant) {
         if was_full || self.overload.full > 0 {
             let suffices = !is_full && self.credit >= 0;
-            self.counts.overloaded += self.overload.note(was_full, suffices, now);
+            let last = match self.settings.shed {
+                Shed::Nothing | Shed::NewFlows => 0,
+                Shed::Plain => 1,
+                Shed::ByWeight => LAST_STEP,
+            };
+            self.counts.overloaded += self.overload.note(was_full, suffices, last, now);
         }
     }
 }
@@ -199,8 +204,9 @@ struct Overload {
 }
 
 impl Overload {
-    /// Notes an iteration, and whether shedding suffices. Returns the time for which core was overloaded since the previous one.
-    fn note(&mut self, was_full: bool, suffices: bool, now: Instant) -> Duration {
+    /// Notes an iteration, and whether shedding suffices. `last`: greatest step. Returns the time for which core was
+    /// overloaded since the previous iteration.
+    fn note(&mut self, was_full: bool, suffices: bool, last: u32, now: Instant) -> Duration {
         if !was_full && now.since(self.last_full) >= CALM {
             *self = Self::default();
             return Duration::ZERO;
@@ -217,7 +223,7 @@ impl Overload {
         }
         let (after, step) = match suffices {
             true => (BACK, self.step.saturating_sub(1)),
-            false => (STEP, (self.step + 1).min(LAST_STEP)),
+            false => (STEP, (self.step + 1).min(last)),
         };
         if now.since(self.since) >= after {
             (self.step, self.since) = (step, now);
@@ -308,7 +314,7 @@ mod tests {
         for _ in 0..400 {
             core.note_reception(true, true, now);
             now += Duration::from_millis(1);
-            let state = (core.batches_to_shed(), core.sheds_plain(true), core.sheds_plain(false));
+            let state = (core.further_batches(), core.sheds_plain(true), core.sheds_plain(false));
             let state = (state, [1, 100, 10_000].map(|weight| core.sheds_weight(weight)));
             if seen.last() != Some(&state) {
                 seen.push(state);
@@ -333,9 +339,9 @@ mod tests {
         assert_eq!(core.overload.step, step - 1);
         now += BACK;
         core.note_reception(false, false, now + CALM);
-        assert_eq!(core.batches_to_shed(), 0);
+        assert_eq!(core.further_batches(), 0);
         core.note_reception(true, true, now + 2 * CALM);
-        assert_eq!((core.batches_to_shed(), core.sheds_plain(false)), (0, false));
+        assert_eq!((core.further_batches(), core.sheds_plain(false)), (0, false));
     }
 
     #[test]
@@ -347,11 +353,11 @@ mod tests {
             core.set(CoreSettings { order: CoreOrder::First, shed });
             (0..2000).for_each(|ms| core.note_reception(true, true, Instant::from_millis(ms)));
             assert_eq!((core.sheds_plain(false), core.sheds_weight(100)), (plain, weight), "{shed:?}");
-            assert_eq!(core.batches_to_shed(), BATCHES);
+            assert_eq!(core.further_batches(), BATCHES);
         }
         let mut core = CoreTime::default();
         core.set(CoreSettings { order: CoreOrder::First, shed: Shed::Nothing });
         (0..2000).for_each(|ms| core.note_reception(true, true, Instant::from_millis(ms)));
-        assert_eq!(core.batches_to_shed(), 0);
+        assert_eq!(core.further_batches(), 0);
     }
 }

@@ -18,6 +18,8 @@ use crate::pending::loads::PrincipalLoads;
 const LIMITS: CpuQueueLimits = CpuQueueLimits { packets: 1 << 14, bytes: 1 << 25, flows: 1 << 12 };
 /// Maximum number of packets in a slice.
 const MOST_IN_SLICE: u64 = 64;
+/// Time until flows that were set aside are looked at again.
+const LOOK: Duration = Duration::from_micros(200);
 /// Maximum number of flows that were set aside and are looked at in an iteration.
 const MOST_LOOKED_AT: u32 = 32;
 /// Time after a packet of a principal for which the receive rings must have room for its next packets.
@@ -91,6 +93,7 @@ impl PrincipalCounts {
 #[derive(Debug)]
 struct Known {
     id: PrincipalId,
+    /// Settings; with several workers, the scheduler has a part of their share.
     settings: CpuPrincipal,
     packets: u64,
     /// Slices that began within the deadline, and after it.
@@ -175,13 +178,11 @@ impl ForProcessor {
         Ok(())
     }
 
-    /// Changes the share of a principal, if that is possible. Others may have to leave their share first.
+    /// Changes this worker's part of the share of a principal, if that is possible. Others may have to leave
+    /// their part first.
     pub fn share(&mut self, id: PrincipalId, cpu: CpuPrincipal, now: Instant) {
-        if self.scheduler.change(id, cpu, now).is_ok()
-            && let Some(known) = self.known_mut(id)
-        {
-            known.settings = cpu;
-        }
+        // A part that does not fit yet comes again in the next round.
+        let _ = self.scheduler.change(id, cpu, now);
     }
 
     /// Removes a principal. Returns its waiting packets as [`drain`](Self::drain) does.
@@ -263,6 +264,11 @@ impl ForProcessor {
         self.queues.look_aside(MOST_LOOKED_AT, |_, waiting| can_go_on(waiting), woken);
     }
 
+    /// Takes all flows back that were set aside.
+    pub fn take_back(&mut self) {
+        self.queues.look_aside(u32::MAX, |_, _| true, |_| {});
+    }
+
     /// Takes packets of one flow at a stage for a slice of the principal, and gives them to `out`. Returns
     /// their number. `cost`: cycles of a packet; `None` takes one packet. `most`: maximum number of packets.
     pub fn take(
@@ -322,16 +328,18 @@ impl ForProcessor {
         self.core.note_reception(was_full, is_full, now);
     }
 
-    /// Whether an overloaded worker sheds a packet. `payer`: principal that pays for a stage of the packet's
-    /// path. `is_new`: the packet's flow is new.
+    /// Whether an overloaded worker sheds a packet that nobody pays for. `is_new`: the packet's flow is new.
     #[inline]
-    pub fn sheds(&self, payer: Option<PrincipalId>, is_new: bool) -> bool {
-        match payer {
-            None => self.core.sheds_plain(is_new),
-            Some(payer) => match self.known(payer).map(|known| known.settings.share) {
-                Some(CpuShare::Weight(weight)) => self.core.sheds_weight(weight),
-                Some(CpuShare::Absolute(_)) | None => false,
-            },
+    pub fn sheds_plain(&self, is_new: bool) -> bool {
+        self.core.sheds_plain(is_new)
+    }
+
+    /// Whether an overloaded worker sheds packets that a principal pays for.
+    #[inline]
+    pub fn sheds(&self, payer: PrincipalId) -> bool {
+        match self.known(payer).map(|known| known.settings.share) {
+            Some(CpuShare::Weight(weight)) => self.core.sheds_weight(weight),
+            Some(CpuShare::Absolute(_)) | None => false,
         }
     }
 
@@ -388,7 +396,13 @@ impl ForProcessor {
     /// Returns the time at which a principal next gets the processor: `now` if one has work.
     #[inline]
     pub fn next_event(&self, now: Instant) -> Option<Instant> {
-        if self.scheduler.has_work() { Some(now) } else { self.scheduler.next_event() }
+        // Flows that were set aside have no event of their own.
+        let look = self.queues.are_set_aside().then(|| now + LOOK);
+        if self.scheduler.has_work() {
+            Some(now)
+        } else {
+            self.scheduler.next_event().into_iter().chain(look).min()
+        }
     }
 
     fn known(&self, id: PrincipalId) -> Option<&Known> {

@@ -21,32 +21,45 @@ impl<'a> Shedding<'a> {
         Self { router }
     }
 
-    /// Takes further batches from a device that had a full one, if core is overloaded, and drops the packets
-    /// to be shed. Adds the number of packets to `received`. Returns whether the last batch was full.
-    pub fn shed_from(
+    /// Takes further batches from a device that had a full one, if the worker is overloaded. Adds the number of
+    /// packets to `received`. Returns whether the last batch was full.
+    pub fn receive_more(
         &mut self,
         (id, device): (DeviceId, &mut dyn Port),
         work: &mut Work,
         received: &mut usize,
         now: Instant,
     ) -> bool {
+        let weight = self.router.ports.input_weight(id);
         let waiting = self.router.pending.for_processor.as_ref();
-        for _ in 0..waiting.map_or(0, |waiting| waiting.core.batches_to_shed()) {
+        for _ in 0..waiting.map_or(0, |waiting| waiting.core.further_batches()) {
+            work.packets.set_limit(weight);
             device.receive(&self.router.pool, now, &mut work.packets);
+            work.packets.set_limit(BATCH_SIZE);
             let count = work.packets.len();
             if count > 0 {
                 *received += count;
                 self.process(id, work, now);
             }
-            if count < BATCH_SIZE {
+            if count < weight {
                 return false;
             }
         }
         true
     }
 
-    /// Takes a batch through all stages as [`Router::process`] does, except the packets to be shed.
+    /// Takes a batch through all stages. Drops the packets to be shed if core has used more than its share.
+    #[inline]
     pub fn process(&mut self, device: DeviceId, work: &mut Work, now: Instant) {
+        match self.router.pending.must_shed() {
+            false => self.router.process(device, work, now),
+            true => self.shed(device, work, now),
+        }
+    }
+
+    /// Takes a batch through all stages as [`Router::process`] does, except the packets to be shed.
+    #[cold]
+    fn shed(&mut self, device: DeviceId, work: &mut Work, now: Instant) {
         let Self { router } = self;
         router.arrive(device, work, now);
         if let Some(handover) = &mut router.handover {

@@ -280,14 +280,11 @@ impl Worker {
             }
             let count = self.work.packets.len();
             received += count;
-            match self.router.pending.must_shed() {
-                false => self.router.process(id, &mut self.work, now),
-                true => Shedding::of(&mut self.router).process(id, &mut self.work, now),
-            }
+            let mut shedding = Shedding::of(&mut self.router);
+            shedding.process(id, &mut self.work, now);
             if count >= weight {
                 was_full = true;
-                let mut shedding = Shedding::of(&mut self.router);
-                is_full |= shedding.shed_from((id, device.as_mut()), &mut self.work, &mut received, now);
+                is_full |= shedding.receive_more((id, device.as_mut()), &mut self.work, &mut received, now);
             }
             if let Some(before) = reading {
                 reading = cycles();

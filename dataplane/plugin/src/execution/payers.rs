@@ -1,5 +1,6 @@
 //! Calls and packets that wait for the processor, and the principals that pay for them.
 
+use millrace_plugin_abi::Position;
 use millrace_units::{PathId, PrincipalId};
 
 use crate::BindingTable;
@@ -9,10 +10,16 @@ use crate::execution::worker_plugins::WorkerPlugins;
 use crate::path::Stage;
 
 impl<T: BindingTable> WorkerPlugins<T> {
-    /// Returns the principal that pays for the first paid stage of a path; `None` if nobody pays for any.
-    pub fn payer_of(&self, path: PathId) -> Option<PrincipalId> {
+    /// Whether somebody pays for a stage of a path.
+    pub fn is_paid(&self, path: PathId) -> bool {
+        self.payers_of(path).next().is_some()
+    }
+
+    /// Returns the principals that pay for the stages of a path, except the stages of copies.
+    pub fn payers_of(&self, path: PathId) -> impl Iterator<Item = PrincipalId> + '_ {
         let payer = |stage: &Stage| self.bindings.get(stage.binding)?.call_limits.principal;
-        self.paths.stages(path).iter().find_map(payer)
+        let positions = Position::ALL.into_iter().filter(|position| *position != Position::Copy);
+        positions.flat_map(move |position| self.paths.stages_at(path, position)).filter_map(payer)
     }
 }
 

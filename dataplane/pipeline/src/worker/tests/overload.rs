@@ -17,7 +17,7 @@ impl World {
         for number in 0..packets {
             match number % 64 {
                 0 => self.send(PAID, (number / 64) as u16),
-                _ => self.send(PLAIN + (number % 8) as u8, number as u16),
+                _ => self.send(PLAIN + (number % 8) as u8, (number / 8) as u16),
             }
         }
         for _ in 0..50 {
@@ -36,7 +36,9 @@ impl World {
 fn overloaded_worker_sheds_plain_packets_only() {
     let mut world = World::new();
     world.set_principal(1, 1, 1 << 20);
-    world.bind(1, PAID, Some(1), (0, 0));
+    // The principal always has work. Each packet of a plain flow takes 20 µs of core.
+    world.bind(1, PAID, Some(1), (100_000, 0));
+    world.bind(2, PLAIN, None, (20_000, 0));
     // More packets than 30 iterations take, shedding included.
     world.flood(1 << 17);
     let shed = world.shed();
@@ -46,6 +48,20 @@ fn overloaded_worker_sheds_plain_packets_only() {
     assert_eq!(waiting.core.counts.shed, world.shed());
     let counts = world.counts()[&1];
     assert_eq!((counts.packets, counts.dropped), (1 << 11, 0), "{counts:?}");
+}
+
+/// The receive ring fills up, but core needs less than its share.
+#[test]
+fn worker_below_its_ceiling_takes_further_batches_and_sheds_nothing() {
+    let mut world = World::new();
+    world.set_principal(1, 1, 1 << 20);
+    world.bind(1, PAID, Some(1), (0, 0));
+    world.flood(1 << 17);
+    assert_eq!(world.shed(), 0);
+    // Without further batches, 50 iterations take 12,800 packets.
+    let received = world.worker.router.observation.totals.received;
+    assert!(received > 100_000, "{received}");
+    world.check();
 }
 
 #[test]
