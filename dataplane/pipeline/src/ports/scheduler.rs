@@ -425,7 +425,12 @@ impl PortScheduler {
 
     /// Returns the leaf that a packet would enter, and the backlog in front of it.
     pub(crate) fn backlog(&self, packet: &Packet) -> Option<(QueueId, LeafBacklog)> {
-        let leaf = self.leaf_for(packet.queue);
+        self.backlog_at(packet.queue, packet)
+    }
+
+    /// Returns the leaf that a packet for a queue would enter, and the backlog in front of it.
+    fn backlog_at(&self, queue: QueueId, packet: &Packet) -> Option<(QueueId, LeafBacklog)> {
+        let leaf = self.leaf_for(queue);
         let mut backlog = self.tree.backlog(id(leaf), FlowNumber(packet.hash))?;
         let is_before = |arrival: &&Arrival<Packet>| {
             arrival.leaf == id(leaf) && (!backlog.of_flow || arrival.flow == FlowNumber(packet.hash))
@@ -439,10 +444,11 @@ impl PortScheduler {
         Some((leaf, backlog))
     }
 
-    /// Returns the number of packets like this one that the scheduler pulls now: as many as keep its leaf busy
-    /// for [`PULL_AHEAD`], less those that wait there.
-    pub(crate) fn pulls(&self, packet: &Packet) -> u32 {
-        let backlog = self.backlog(packet).map_or((0, 0), |(_, backlog)| (backlog.packets, backlog.bytes));
+    /// Returns the number of packets like this one that the scheduler pulls now into the leaf for a queue: as
+    /// many as keep it busy for [`PULL_AHEAD`], less those that wait there.
+    pub(crate) fn pulls(&self, packet: &Packet, queue: QueueId) -> u32 {
+        let backlog = self.backlog_at(queue, packet);
+        let backlog = backlog.map_or((0, 0), |(_, backlog)| (backlog.packets, backlog.bytes));
         let ahead = match self.tree.report().link().rate {
             Some(rate) => {
                 let bytes = u128::from(rate.0) * PULL_AHEAD.as_nanos() / 8_000_000_000;

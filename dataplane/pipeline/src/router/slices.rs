@@ -7,7 +7,7 @@ use std::collections::HashSet;
 use millrace_packet::DropReason;
 use millrace_plugin::{Paid, PaidStage, PaidStages, Payers, Place, Released, Waiting};
 use millrace_schedule::cpu::CpuStage;
-use millrace_units::{Cycles, Instant, PrincipalId};
+use millrace_units::{Cycles, Instant, PrincipalId, QueueId};
 
 use crate::pending::for_processor::{ForProcessor, Slice};
 use crate::router::Router;
@@ -160,12 +160,11 @@ impl<'a> Slices<'a> {
     /// Returns the number of packets like this one that may go on from a stage now: all, unless the port's
     /// scheduler pulls them.
     fn pulls(&self, first: &Waiting, stage: Option<PaidStage>) -> u64 {
-        if !stage.is_some_and(|stage| stage.is_pulled) {
-            return u64::MAX;
-        }
+        let Some(queue) = stage.and_then(|stage| stage.pulled_by) else { return u64::MAX };
         let port = self.router.ports.get(first.packet.out_port).filter(|port| port.is_here);
         let scheduler = port.and_then(|port| port.scheduler.as_ref());
-        scheduler.map_or(u64::MAX, |scheduler| scheduler.pulls(&first.packet).into())
+        let queue = if first.packet.queue == QueueId(0) { queue } else { first.packet.queue };
+        scheduler.map_or(u64::MAX, |scheduler| scheduler.pulls(&first.packet, queue).into())
     }
 
     /// Takes packets of one flow from the queue of a stage through their path, up to the next stage at which
@@ -220,6 +219,7 @@ impl<'a> Slices<'a> {
     pub fn requeue(&mut self, now: Instant) {
         let Some(mut waiting) = self.router.pending.for_processor.take() else { return };
         let mut drained = Vec::new();
+        waiting.take_back();
         for id in waiting.ids().collect::<Vec<_>>() {
             waiting.drain(id, &mut drained);
         }

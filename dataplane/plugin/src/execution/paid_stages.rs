@@ -1,7 +1,7 @@
 //! Stages of paths at which packets wait for the processor, as the CPU scheduler sees them.
 
 use millrace_plugin_abi::Position;
-use millrace_units::Cycles;
+use millrace_units::{Cycles, QueueId};
 
 use crate::execution::bindings::Binding;
 use crate::execution::waiting::{Place, Ticket};
@@ -18,9 +18,10 @@ pub struct PaidStage {
     pub order: u32,
     /// Weight among the stages of a flow.
     pub weight: u16,
-    /// Whether the port's scheduler pulls packets from the queue of the stage: they wait until the scheduler has
-    /// room for them. So it is for a queue behind forwarding.
-    pub is_pulled: bool,
+    /// Queue of the port whose scheduler pulls packets from the queue of the stage: they wait until the
+    /// scheduler needs them. So it is for a stage with a queue behind forwarding; `None` for others. The number
+    /// is for packets without a queue of the port yet; 0 is the default queue.
+    pub pulled_by: Option<QueueId>,
     /// Moving average of the cycles of a packet, from this stage to its next wait; `None` before the first
     /// packet.
     pub cost: Option<Cycles>,
@@ -44,8 +45,9 @@ impl<'a, T: BindingTable> PaidStages<'a, T> {
         let (key, binding) = self.binding_at(place)?;
         let weight = binding.call_limits.queue.unwrap_or(1);
         let is_pulled = binding.call_limits.queue.is_some() && place.position == Position::Queue;
+        let pulled_by = is_pulled.then_some(binding.call_limits.link_queue);
         let cost = (binding.cost != 0).then_some(Cycles(binding.cost));
-        Some(PaidStage { binding: key.to_word(), order: binding.order, weight, is_pulled, cost })
+        Some(PaidStage { binding: key.to_word(), order: binding.order, weight, pulled_by, cost })
     }
 
     /// Returns the wait of a packet with this ticket; `None` if it doesn't wait for the processor.

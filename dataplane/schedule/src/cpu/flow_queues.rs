@@ -342,6 +342,12 @@ impl<T> CpuQueues<T> {
         };
     }
 
+    /// Whether queues are set aside.
+    #[inline]
+    pub fn are_set_aside(&self) -> bool {
+        self.aside != [NONE; 2]
+    }
+
     /// Whether a queue of a principal takes turns.
     #[inline]
     pub fn is_ready(&self, PrincipalId(number): PrincipalId) -> bool {

@@ -11,18 +11,23 @@ use crate::forward::changes::{NeighbourChange, NeighbourKnowledge};
 
 const OUT: PortId = PortId(2);
 const GATEWAY: Ipv4Addr = Ipv4Addr::new(10, 2, 0, 9);
+const ROOT: QueueId = QueueId(3);
+const DEFAULT_LEAF: QueueId = QueueId(1);
+const OTHER_LEAF: QueueId = QueueId(2);
 const LATE_GATE: GateId = GateId(5);
 /// Rate of the egress port, in bits per second.
 const RATE: u64 = 1_000_000;
 /// Bytes of a frame.
 const FRAME: u64 = 60;
-/// Bytes that a flow may have in the scheduler: five frames.
-const THRESHOLD: u32 = 300;
+/// Bytes that a flow may have in the scheduler: 64 frames.
+const THRESHOLD: u32 = 64 * FRAME as u32;
 
 /// World whose packets leave by a port with a rate. `fib` has its route.
 struct Routed {
     world: World,
     out: MemoryHandle,
+    /// Queue of the port for packets of the binding.
+    link_queue: QueueId,
 }
 
 impl Routed {
@@ -42,11 +47,19 @@ impl Routed {
         let state = NeighbourKnowledge::Known(MAC);
         let neighbour = NeighbourChange { port: OUT, address: GATEWAY.into(), state };
         world.tell(NeighbourCommand::Set(vec![neighbour]));
-        let kind = NodeKind::FlowQueues(FlowQueuesSettings {
-            queue: QueueSettings { threshold: THRESHOLD, ..Default::default() },
-            ..Default::default()
-        });
-        let changes = [ScheduleChange::Add { node: QueueId(1), parent: None, share: Share::Only, kind }];
+        let queue_settings = QueueSettings { threshold: THRESHOLD, ..Default::default() };
+        let kind = NodeKind::FlowQueues(FlowQueuesSettings { queue: queue_settings, ..Default::default() });
+        let root = ScheduleChange::Add {
+            node: ROOT,
+            parent: None,
+            share: Share::Only,
+            kind: NodeKind::DeficitRoundRobin,
+        };
+        let leaf = |node| {
+            let kind = kind.clone();
+            ScheduleChange::Add { node, parent: Some(ROOT), share: Share::Quantum(1500), kind }
+        };
+        let changes = [root, leaf(DEFAULT_LEAF), leaf(OTHER_LEAF)];
         let now = world.now;
         world.worker.router.queueing().schedule(OUT, (&changes, Piece::WHOLE), 1, now).unwrap();
         world.set_principal(1, 1, 1 << 20);
@@ -54,7 +67,7 @@ impl Routed {
         world.change(PluginChange::AddGate { gate: LATE_GATE, position, order });
         let instance = Box::new(Slow { cycles: 1000, suspensions: 0, left: 0, seen: world.seen.clone() });
         world.change(PluginChange::AddInstance { id: InstanceId(5), instance });
-        let mut routed = Self { world, out };
+        let mut routed = Self { world, out, link_queue: QueueId(0) };
         routed.set_rate(Some(RATE));
         routed.bind(queue);
         routed
@@ -69,7 +82,13 @@ impl Routed {
             filter: filter(),
             priority: 0,
             action: Action::Instance(InstanceId(5)),
-            call_limits: CallLimits { call, principal, queue, ..CallLimits::default() },
+            call_limits: CallLimits {
+                call,
+                principal,
+                queue,
+                link_queue: self.link_queue,
+                ..CallLimits::default()
+            },
         });
     }
 
@@ -163,6 +182,28 @@ fn packets_that_are_not_pulled_pass_when_the_rate_or_the_queue_goes() {
             assert_eq!(routed.out.take_transmitted().len() as u64, 100 - routed.dropped());
         }
     }
+}
+
+/// The leaf of a principal with a `link` pulls packets, whatever waits in the default leaf.
+#[test]
+fn packets_wait_for_the_leaf_of_their_principal() {
+    let mut routed = Routed::new(None);
+    routed.unbind();
+    routed.link_queue = OTHER_LEAF;
+    routed.bind(Some(1));
+    (0..200).for_each(|number| routed.world.send(1, number));
+    let start = routed.world.now;
+    while routed.world.counts()[&1].packets < 150 {
+        // Packets of flow 9 pass the instance by, and keep the default leaf full.
+        (0..2).for_each(|number| routed.world.send(9, number));
+        routed.world.iterate();
+    }
+    let took = routed.world.now.since(start).as_secs_f64();
+    let half = (150 * FRAME * 8) as f64 / (RATE / 2) as f64;
+    assert!((half * 0.9..half * 1.1).contains(&took), "{took} s instead of {half} s");
+    routed.run();
+    let sent = routed.out.take_transmitted();
+    assert_eq!(sent.iter().filter(|frame| frame[33] == 1).count(), 200);
 }
 
 /// Step of a random history.
