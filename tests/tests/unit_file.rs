@@ -35,7 +35,7 @@ fn service_keeps_its_files_private_and_gains_no_privileges() {
         ("RestrictRealtime", "yes"),
         ("LockPersonality", "yes"),
         ("RemoveIPC", "yes"),
-        ("RestrictNamespaces", "net"),
+        ("RestrictNamespaces", "net ipc uts mnt pid"),
         ("SystemCallArchitectures", "native"),
         ("SystemCallErrorNumber", "EPERM"),
         ("StateDirectoryMode", "0700"),
