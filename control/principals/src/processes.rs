@@ -9,25 +9,29 @@ use nix::unistd::Pid;
 use crate::files::read_if_present;
 use crate::name;
 
-/// Maximum length of the kernel's name of a command; the kernel cuts longer names.
-const COMMAND: usize = 15;
+/// Process that starts all others. Its limits would be those of the machine.
+const FIRST: u32 = 1;
+/// Control group of the system's units. Users make units elsewhere.
+const SYSTEM: &str = "/system.slice/";
+/// Kinds of units with processes of their own. Slices hold other units.
+const UNITS: [&str; 2] = [".service", ".scope"];
 
 /// Running process that may join the group of a principal.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Process {
     /// Process id.
     pub id: Pid,
-    /// Kernel's name of the command: at most 15 bytes.
+    /// Kernel's name of the command: at most 15 bytes, the rest is cut.
     command: String,
     /// File name of the executable; `None` if this process may not read it.
     executable: Option<String>,
-    /// Components of the paths of the process's control groups.
-    groups: HashSet<String>,
+    /// Components of the paths of the process's control groups among those of the system's units.
+    units: HashSet<String>,
 }
 
 impl Process {
     /// Returns the processes of this machine that are in no router's control group. Leaves out kernel threads,
-    /// this process, and processes with the same executable or started by this process.
+    /// the first process, this process, and processes with the same executable or started by this process.
     pub fn outside() -> Vec<Self> {
         Self::outside_of(Path::new("/proc"), std::process::id())
     }
@@ -41,33 +45,29 @@ impl Process {
             let executable = fs::read_link(directory.join("exe")).ok();
             // Only kernel threads, and processes that have ended, have no arguments.
             let has_arguments = fs::read(directory.join("cmdline")).is_ok_and(|text| !text.is_empty());
-            let is_own = id == own || (executable.is_some() && executable == own_executable);
+            let is_own = id == own || id == FIRST || (executable.is_some() && executable == own_executable);
             if is_own || !has_arguments || parent(&directory) == Some(own) {
                 return None;
             }
-            let groups: HashSet<String> = read_if_present(&directory.join("cgroup"))?
-                .lines()
-                .filter_map(|line| line.splitn(3, ':').nth(2))
-                .flat_map(|path| path.split('/').map(str::to_owned))
-                .collect();
+            let groups = read_if_present(&directory.join("cgroup"))?;
+            let paths = || groups.lines().filter_map(|line| line.splitn(3, ':').nth(2));
+            let is_held = paths().flat_map(|path| path.split('/')).any(name::is_routers);
+            let units = paths().filter_map(|path| path.strip_prefix(SYSTEM)).flat_map(|path| path.split('/'));
             let command = read_if_present(&directory.join("comm"))?;
             let file = executable.and_then(|path| Some(path.file_name()?.to_str()?.to_owned()));
-            let is_held = groups.iter().any(|group| name::is_routers(group));
-            (!is_held).then(|| Self { id: Pid::from_raw(id as i32), command, executable: file, groups })
+            let units = units.map(str::to_owned).collect();
+            (!is_held).then(|| Self { id: Pid::from_raw(id as i32), command, executable: file, units })
         };
         ids.filter_map(process).collect()
     }
 
-    /// Whether the process belongs to a name: of its command, of the file of its executable, or of its systemd
-    /// unit, with or without `.service`.
+    /// Whether the process belongs to a name: of its command, of the file of its executable, or of its unit of
+    /// the system, with or without `.service`. A name of more than 15 bytes is never that of a command.
     pub fn is_of(&self, name: &str) -> bool {
-        let cut = name.get(..COMMAND).unwrap_or(name);
-        // With a readable executable, a command of 15 bytes may not be just the beginning of another name.
-        let is_command = self.command == name || (self.executable.is_none() && self.command == cut);
-        is_command
+        self.command == name
             || self.executable.as_deref() == Some(name)
-            || (name.contains('.') && self.groups.contains(name))
-            || self.groups.contains(&format!("{name}.service"))
+            || (UNITS.iter().any(|kind| name.ends_with(kind)) && self.units.contains(name))
+            || self.units.contains(&format!("{name}.service"))
     }
 }
 
@@ -108,6 +108,9 @@ mod tests {
         add(&proc, 105, None, ["kworker/0:1", "", "0::/\n", started]);
         add(&proc, 106, Some("/usr/bin/millrace"), ["millrace", "x\0", other, started]);
         add(&proc, 107, Some("/usr/bin/child"), ["child", "x\0", other, "PPid:\t100\n"]);
+        add(&proc, 1, Some("/usr/bin/init"), ["systemd", "x\0", "0::/init.scope\n", started]);
+        let users = "0::/user.slice/user-1000.slice/user@1000.service/app.slice/mine.service\n";
+        add(&proc, 108, Some("/usr/bin/other"), ["other", "x\0", users, started]);
         let found = Process::outside_of(&proc, OWN);
         let of = |name: &str| {
             let mut ids: Vec<i32> =
@@ -118,12 +121,15 @@ mod tests {
         for name in ["bgpd", "frr", "frr.service"] {
             assert_eq!(of(name), [101], "{name}");
         }
-        assert_eq!(of("a-command-of-more-than-15-bytes"), [102]);
+        assert_eq!(of("a-command-of-mo"), [102]);
         assert_eq!((of("tool"), of("python3")), (vec![103], vec![103]));
-        for name in ["held", "kworker/0:1", "millrace", "child", "system", "user.slice2"] {
+        let others =
+            ["held", "kworker/0:1", "millrace", "child", "system", "systemd", "mine", "mine.service"];
+        let slices = ["user.slice", "system.slice", "init.scope", "a-command-of-more-than-15-bytes"];
+        for name in others.into_iter().chain(slices) {
             assert_eq!(of(name), [0; 0], "{name}");
         }
-        assert_eq!(found.len(), 3);
+        assert_eq!(found.len(), 4);
         fs::remove_dir_all(&proc).unwrap();
     }
 }
