@@ -54,8 +54,8 @@ impl Division {
     /// Divides shares anew. `demands`: work of each principal at each worker; `capacity`: parts per million of
     /// each worker that reserved shares may take.
     pub fn divide(&mut self, demands: Vec<(PrincipalId, Claim, Vec<Demand>)>, capacity: f64) {
-        self.principals.retain(|id, _| demands.iter().any(|(known, ..)| known == id));
         let claims: BTreeMap<_, _> = demands.iter().map(|(id, claim, _)| (*id, *claim)).collect();
+        self.principals.retain(|id, _| claims.contains_key(id));
         for (id, claim, demands) in demands {
             let equal = match claim {
                 Claim::Reserved(share) => share / demands.len() as f64,

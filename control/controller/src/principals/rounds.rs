@@ -14,8 +14,8 @@ use crate::workers::Workers;
 
 /// Parts per million in a whole processor.
 const WHOLE: f64 = 1e6;
-/// Least change of a part that workers are told, relative and in parts per million of a processor.
-const LEAST_CHANGE: (f64, f64) = (0.05, 2000.0);
+/// Least change of a part that a worker is told, relative and in parts per million of a processor.
+const LEAST_CHANGE: (f64, f64) = (0.05, 200.0);
 
 /// Division of the shares over the workers.
 #[derive(Debug, Default)]
@@ -46,11 +46,7 @@ impl Rounds {
         let count = workers.len();
         let (mut demands, mut equal) = (Vec::new(), BTreeMap::new());
         for (id, settings) in payers {
-            let Some(now) =
-                (0..count).map(|worker| workers.get(worker).loads().of(*id)).collect::<Option<Vec<_>>>()
-            else {
-                continue;
-            };
+            let now: Vec<_> = (0..count).map(|worker| workers.get(worker).loads().of(*id)).collect();
             let before = self.used.insert(*id, now.iter().map(|(Cycles(used), _)| *used).collect());
             let before = before.unwrap_or_else(|| now.iter().map(|(Cycles(used), _)| *used).collect());
             let demand = |((Cycles(used), waiting), before): (&(Cycles, u32), &u64)| Demand {
@@ -70,36 +66,44 @@ impl Rounds {
         (0..count).try_for_each(|worker| self.tell(worker, &equal, workers))
     }
 
-    /// Tells a worker its parts, if one has changed enough.
+    /// Tells a worker the parts that have changed enough. If a reserved part grows, tells all reserved ones that
+    /// shrink, because it may need what they leave.
     fn tell(
         &mut self,
         worker: usize,
         equal: &BTreeMap<PrincipalId, CpuPrincipal>,
         workers: &mut Workers,
     ) -> Result<(), ControlError> {
-        let mut changes = Vec::new();
-        let mut is_worthwhile = false;
+        let (mut changes, mut shrinking, mut grows) = (Vec::new(), Vec::new(), false);
         for (id, parts) in self.division.parts() {
             let Some(equal) = equal.get(&id) else { continue };
-            let old = *self.told.get(&(worker, id)).unwrap_or(equal);
+            let told = self.told.get(&(worker, id));
             let new = part_of(equal, parts, worker);
-            let (before, after) = (amount(&old), amount(&new));
-            let (relative, absolute) = LEAST_CHANGE;
-            is_worthwhile |= (after - before).abs() > (relative * before).max(absolute);
-            if new != old {
-                changes.push((id, after - before, new));
+            let old = told.unwrap_or(equal);
+            if new == *old {
+                continue;
+            }
+            let is_reserved = matches!(new.share, CpuShare::Absolute(_));
+            let growth = amount(&new) - amount(old);
+            // Weights of an equal division are in other units.
+            if is_enough(amount(old), growth) || !is_reserved && told.is_none() {
+                grows |= is_reserved && growth > 0.0;
+                changes.push((id, growth, new));
+            } else if is_reserved && growth < 0.0 {
+                shrinking.push((id, growth, new));
             }
         }
-        if !is_worthwhile {
+        if grows {
+            changes.append(&mut shrinking);
+        }
+        if changes.is_empty() {
             return Ok(());
         }
-        // Parts that shrink come first, because the others may need what they leave.
+        // Parts that shrink come first.
         changes.sort_by(|(_, one, _), (_, other, _)| one.total_cmp(other));
-        for (id, _, cpu) in changes {
-            workers.get(worker).tell(PrincipalCommand::Share(id, cpu))?;
-            self.told.insert((worker, id), cpu);
-        }
-        Ok(())
+        let changes: Vec<_> = changes.into_iter().map(|(id, _, cpu)| (id, cpu)).collect();
+        self.told.extend(changes.iter().map(|(id, cpu)| ((worker, *id), *cpu)));
+        workers.get(worker).tell(PrincipalCommand::Share(changes))
     }
 
     /// Returns to equal parts. `equal`: settings with an equal part of each principal at a worker.
@@ -121,10 +125,14 @@ impl Rounds {
             })
             .collect();
         back.sort_by(|(_, _, one, _), (_, _, other, _)| one.total_cmp(other));
-        for (worker, id, _, cpu) in back {
-            workers.get(worker).tell(PrincipalCommand::Share(id, cpu))?;
-        }
-        Ok(())
+        (0..workers.len()).try_for_each(|worker| {
+            let here = back.iter().filter(|(at, ..)| *at == worker);
+            let shares: Vec<_> = here.map(|(_, id, _, cpu)| (*id, *cpu)).collect();
+            match shares.is_empty() {
+                true => Ok(()),
+                false => workers.get(worker).tell(PrincipalCommand::Share(shares)),
+            }
+        })
     }
 }
 
@@ -140,6 +148,12 @@ fn part_of(equal: &CpuPrincipal, parts: &[f64], worker: usize) -> CpuPrincipal {
     let least = if matches!(share, CpuShare::Absolute(_)) { whole } else { 1 };
     let limit = equal.limit.map(|limit| f64::from(limit) * parts.len() as f64 * part / sum);
     CpuPrincipal { share, limit: limit.map(|limit| (limit as u32).max(least)), ..*equal }
+}
+
+/// Whether a part changed enough to tell a worker.
+fn is_enough(before: f64, growth: f64) -> bool {
+    let (relative, absolute) = LEAST_CHANGE;
+    growth.abs() > (relative * before).max(absolute)
 }
 
 /// Returns the size of a part: parts per million of a processor, or a weight.

@@ -18,8 +18,8 @@ pub enum PrincipalCommand {
     Configure(CpuSchedulerSettings, CoreSettings, ReplyTo<Result<(), CpuScheduleError>>),
     /// Adds a principal, or changes its settings.
     Set(PrincipalId, PrincipalSettings, ReplyTo<Result<(), CpuScheduleError>>),
-    /// Changes the share of a principal at this worker. A share that doesn't fit changes nothing.
-    Share(PrincipalId, CpuPrincipal),
+    /// Changes the parts of principals' shares at this worker, in order. A part that doesn't fit changes nothing.
+    Share(Vec<(PrincipalId, CpuPrincipal)>),
     /// Removes a principal. No binding may name it; its waiting packets continue.
     Remove(PrincipalId),
 }
@@ -34,8 +34,8 @@ impl PrincipalCommand {
 
     pub(super) fn is_small(&self) -> bool {
         match self {
-            Self::Set(..) | Self::Share(..) => true,
-            Self::Configure(..) | Self::Remove(_) => false,
+            Self::Set(..) => true,
+            Self::Configure(..) | Self::Share(..) | Self::Remove(_) => false,
         }
     }
 
@@ -47,7 +47,11 @@ impl PrincipalCommand {
                 let result = match &mut router.pending.for_processor {
                     Some(waiting) => waiting.scheduler.set(settings, now),
                     none => {
-                        *none = Some(Box::new(ForProcessor::new(settings, loads, seed)));
+                        *none = Some(Box::new(ForProcessor::new(
+                            settings,
+                            loads,
+                            (router.pool.capacity(), seed),
+                        )));
                         Payers::of(router.gates.plugins_mut()).schedule(crate::tsc::cycles);
                         Ok(())
                     }
@@ -64,9 +68,9 @@ impl PrincipalCommand {
                 };
                 answer(&reply, result);
             }
-            Self::Share(id, cpu) => {
+            Self::Share(parts) => {
                 if let Some(waiting) = &mut router.pending.for_processor {
-                    waiting.share(id, cpu, now);
+                    parts.into_iter().for_each(|(id, cpu)| waiting.share(id, cpu, now));
                 }
             }
             Self::Remove(id) => Slices::of(router).remove(id, now),
