@@ -86,6 +86,9 @@ pub(crate) struct CoreTime {
     /// Time that principals used in this iteration.
     principals: u64,
     pub counts: CoreCounts,
+    /// Whether a batch of this iteration was full, and whether a latest one was.
+    was_full: bool,
+    is_full: bool,
     overload: Overload,
 }
 
@@ -171,10 +174,19 @@ impl CoreTime {
         self.settings.shed == Shed::ByWeight && step > 1 && u64::from(weight) < 1 << (step - 1)
     }
 
-    /// Notes at the end of an iteration's reception whether some device had a full batch, and whether one
-    /// still had after shedding.
+    /// Notes that a device or worker had a full batch in this iteration, and whether the latest batch was full,
+    /// too.
     #[inline]
-    pub fn note_reception(&mut self, was_full: bool, is_full: bool, now: Instant) {
+    pub fn note_full(&mut self, is_full: bool) {
+        self.was_full = true;
+        self.is_full |= is_full;
+    }
+
+    /// Ends the reception of an iteration. `protects` tells whether other packets need the room in the rings.
+    #[inline]
+    pub fn end_reception(&mut self, protects: bool, now: Instant) {
+        let (was_full, is_full) = (self.was_full && protects, self.is_full);
+        (self.was_full, self.is_full) = (false, false);
         if was_full || self.overload.full > 0 {
             let suffices = !is_full && self.credit >= 0;
             let last = match self.settings.shed {
@@ -277,6 +289,12 @@ mod tests {
         (100.0 * core.counts.used.0 as f64 / now as f64, longest)
     }
 
+    /// Receives in an iteration. `is_full`: whether the latest batch is full; `None` if no batch is.
+    fn receive(core: &mut CoreTime, is_full: Option<bool>, now: Instant) {
+        is_full.into_iter().for_each(|is_full| core.note_full(is_full));
+        core.end_reception(true, now);
+    }
+
     #[test]
     fn core_gets_its_share_and_no_more_while_principals_have_work() {
         for order in [CoreOrder::First, CoreOrder::Share] {
@@ -312,7 +330,7 @@ mod tests {
         let mut now = Instant::from_millis(1);
         let mut seen = Vec::new();
         for _ in 0..400 {
-            core.note_reception(true, true, now);
+            receive(&mut core, Some(true), now);
             now += Duration::from_millis(1);
             let state = (core.further_batches(), core.sheds_plain(true), core.sheds_plain(false));
             let state = (state, [1, 100, 10_000].map(|weight| core.sheds_weight(weight)));
@@ -332,15 +350,15 @@ mod tests {
         assert!(core.counts.overloaded >= Duration::from_millis(390), "{:?}", core.counts);
         // Enough is shed now: one step back each second.
         let back = |core: &mut CoreTime| {
-            (0..=1000).for_each(|ms| core.note_reception(true, false, now + Duration::from_millis(ms)))
+            (0..=1000).for_each(|ms| receive(core, Some(false), now + Duration::from_millis(ms)))
         };
         let step = core.overload.step;
         back(&mut core);
         assert_eq!(core.overload.step, step - 1);
         now += BACK;
-        core.note_reception(false, false, now + CALM);
+        receive(&mut core, None, now + CALM);
         assert_eq!(core.further_batches(), 0);
-        core.note_reception(true, true, now + 2 * CALM);
+        receive(&mut core, Some(true), now + 2 * CALM);
         assert_eq!((core.further_batches(), core.sheds_plain(false)), (0, false));
     }
 
@@ -351,13 +369,13 @@ mod tests {
         {
             let mut core = CoreTime::default();
             core.set(CoreSettings { order: CoreOrder::First, shed });
-            (0..2000).for_each(|ms| core.note_reception(true, true, Instant::from_millis(ms)));
+            (0..2000).for_each(|ms| receive(&mut core, Some(true), Instant::from_millis(ms)));
             assert_eq!((core.sheds_plain(false), core.sheds_weight(100)), (plain, weight), "{shed:?}");
             assert_eq!(core.further_batches(), BATCHES);
         }
         let mut core = CoreTime::default();
         core.set(CoreSettings { order: CoreOrder::First, shed: Shed::Nothing });
-        (0..2000).for_each(|ms| core.note_reception(true, true, Instant::from_millis(ms)));
+        (0..2000).for_each(|ms| receive(&mut core, Some(true), Instant::from_millis(ms)));
         assert_eq!(core.further_batches(), 0);
     }
 }

@@ -138,13 +138,18 @@ pub(crate) struct ForProcessor {
 }
 
 impl ForProcessor {
-    /// Creates queues without principals. `loads`: where control reads their work; `seed` keys the hash of
-    /// flows.
-    pub fn new(settings: CpuSchedulerSettings, loads: Arc<PrincipalLoads>, seed: u64) -> Self {
+    /// Creates queues without principals. `loads`: where control reads their work; `frames`: packet memory of the
+    /// worker, of which half may wait; `seed` keys the hash of flows.
+    pub fn new(
+        settings: CpuSchedulerSettings,
+        loads: Arc<PrincipalLoads>,
+        (frames, seed): (u32, u64),
+    ) -> Self {
+        let limits = CpuQueueLimits { packets: LIMITS.packets.min(frames / 2).max(1), ..LIMITS };
         Self {
             loads,
             core: CoreTime::default(),
-            queues: CpuQueues::new(LIMITS, settings.quantum, seed),
+            queues: CpuQueues::new(limits, settings.quantum, seed),
             scheduler: CpuScheduler::new(settings),
             principals: Vec::new(),
             latest: None,
@@ -162,6 +167,7 @@ impl ForProcessor {
         settings: PrincipalSettings,
         now: Instant,
     ) -> Result<(), CpuScheduleError> {
+        self.loads.reserve(id);
         match self.principals.binary_search_by_key(&id, |known| known.id) {
             Ok(place) => {
                 self.scheduler.change(id, settings.cpu, now)?;
@@ -320,12 +326,11 @@ impl ForProcessor {
             && self.scheduler.next_event().is_none_or(|event| event > now)
     }
 
-    /// Notes at the end of an iteration's reception whether some device had a full batch, and whether one
-    /// still had after shedding. Without packets of principals, there is nothing to protect.
+    /// Ends the reception of an iteration. Without packets of principals, there is nothing to protect.
     #[inline]
-    pub fn note_reception(&mut self, was_full: bool, is_full: bool, now: Instant) {
-        let was_full = was_full && self.latest.is_some_and(|latest| now.since(latest) < ACTIVE);
-        self.core.note_reception(was_full, is_full, now);
+    pub fn end_reception(&mut self, now: Instant) {
+        let is_active = self.latest.is_some_and(|latest| now.since(latest) < ACTIVE);
+        self.core.end_reception(is_active, now);
     }
 
     /// Whether an overloaded worker sheds a packet that nobody pays for. `is_new`: the packet's flow is new.

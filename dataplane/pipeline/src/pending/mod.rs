@@ -56,6 +56,20 @@ impl Pending {
         self.for_processor.as_ref().is_some_and(|waiting| waiting.core.must_shed())
     }
 
+    /// Returns the number of further batches to take where a batch was full.
+    #[inline]
+    pub fn further_batches(&self) -> u32 {
+        self.for_processor.as_ref().map_or(0, |waiting| waiting.core.further_batches())
+    }
+
+    /// Notes whether the first batch from a device or worker was full, and whether the latest one was.
+    #[inline]
+    pub fn note_batches(&mut self, was_full: bool, is_full: bool) {
+        if was_full && let Some(waiting) = &mut self.for_processor {
+            waiting.core.note_full(is_full);
+        }
+    }
+
     /// Queues a packet to be classified again.
     ///
     /// # Errors

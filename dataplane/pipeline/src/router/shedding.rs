@@ -7,6 +7,7 @@ use millrace_port::Port;
 use millrace_units::Instant;
 
 use crate::ingress::steer::steer;
+use crate::observe::trace::Pick;
 use crate::ports::DeviceId;
 use crate::router::Router;
 use crate::work::Work;
@@ -31,8 +32,7 @@ impl<'a> Shedding<'a> {
         now: Instant,
     ) -> bool {
         let weight = self.router.ports.input_weight(id);
-        let waiting = self.router.pending.for_processor.as_ref();
-        for _ in 0..waiting.map_or(0, |waiting| waiting.core.further_batches()) {
+        for _ in 0..self.router.pending.further_batches() {
             work.packets.set_limit(weight);
             device.receive(&self.router.pool, now, &mut work.packets);
             work.packets.set_limit(BATCH_SIZE);
@@ -57,14 +57,26 @@ impl<'a> Shedding<'a> {
         }
     }
 
-    /// Takes a batch through all stages as [`Router::process`] does, except the packets to be shed.
+    /// Takes a batch through all stages as [`Router::process`] does, except the packets to be shed. A batch with
+    /// traced packets passes whole.
     #[cold]
     fn shed(&mut self, device: DeviceId, work: &mut Work, now: Instant) {
         let Self { router } = self;
         router.arrive(device, work, now);
+        if let Some(tracer) = &mut router.observation.trace
+            && !tracer.passes(work.packets.len())
+        {
+            return router.journey_watched(work, Pick::Chosen, now);
+        }
         if let Some(handover) = &mut router.handover {
             steer(handover, &router.ports, work);
         }
+        self.shed_in_journey(work, now);
+    }
+
+    /// Runs the stages from classify on as [`Router::journey`] does, except for the packets to be shed.
+    fn shed_in_journey(&mut self, work: &mut Work, now: Instant) {
+        let Self { router } = self;
         router.gates.groups.begin();
         let shed = router.classification().classify_or_shed(work, now);
         if let Some(waiting) = &mut router.pending.for_processor {
@@ -75,5 +87,15 @@ impl<'a> Shedding<'a> {
         router.disposal().dispose(work, (), now);
         router.follow_up(now);
         router.classification().keep_flows(now, false);
+    }
+
+    /// Runs the stages from classify on for packets of another worker. Drops the packets to be shed if core has
+    /// used more than its share.
+    #[inline]
+    pub fn journey(&mut self, work: &mut Work, now: Instant) {
+        match self.router.pending.must_shed() {
+            false => self.router.journey(work, now),
+            true => self.shed_in_journey(work, now),
+        }
     }
 }

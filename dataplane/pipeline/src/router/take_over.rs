@@ -7,12 +7,29 @@ use crate::handover::{Errand, Handed};
 use crate::ingress::steer::read_handed;
 use crate::observe::trace::Pick;
 use crate::router::Router;
+use crate::router::shedding::Shedding;
 use crate::work::Work;
 
 impl Router {
+    /// Takes packets over from worker `from`: a batch, and further ones if this worker is overloaded. Returns
+    /// their number.
+    pub(crate) fn take_over(&mut self, from: usize, work: &mut Work, now: Instant) -> usize {
+        let first = self.take_over_batch(from, work, now);
+        let (mut sum, mut latest) = (first, first);
+        for _ in 0..self.pending.further_batches() {
+            if latest < BATCH_SIZE {
+                break;
+            }
+            latest = self.take_over_batch(from, work, now);
+            sum += latest;
+        }
+        self.pending.note_batches(first == BATCH_SIZE, latest == BATCH_SIZE);
+        sum
+    }
+
     /// Takes a batch over from worker `from`, and runs the errand of each packet. Returns the number of
     /// packets.
-    pub(crate) fn take_over(&mut self, from: usize, work: &mut Work, now: Instant) -> usize {
+    fn take_over_batch(&mut self, from: usize, work: &mut Work, now: Instant) -> usize {
         let Some(mut handover) = self.handover.take() else { return 0 };
         let mut count = 0;
         work.begin();
@@ -28,7 +45,7 @@ impl Router {
             self.arrivals.0.note(&work.packets);
             self.arrivals.1 = None;
             match self.observation.trace {
-                None => self.journey(work, now),
+                None => Shedding::of(self).journey(work, now),
                 Some(_) => self.journey_watched(work, Pick::Marked, now),
             }
         }

@@ -168,6 +168,9 @@ impl Worker {
         // Commands are not work for packets of a port.
         let reading = if commands == 0 { begun } else { begun.and_then(|_| cycles()) };
         let received = self.receive_all(reading, now) + self.take_over(now);
+        if let Some(waiting) = &mut self.router.pending.for_processor {
+            waiting.end_reception(now);
+        }
         self.router.run_timers(now);
         let now = if received > 0 { look() } else { now };
         self.transmit_all(now);
@@ -267,7 +270,7 @@ impl Worker {
     /// Receives from all devices. `reading`: of the time-stamp counter, lately; `None` if nobody needs the time
     /// of core.
     fn receive_all(&mut self, mut reading: Option<u64>, now: Instant) -> usize {
-        let (mut received, mut was_full, mut is_full) = (0, false, false);
+        let mut received = 0;
         for (index, device) in self.devices.all.iter_mut().enumerate() {
             let Some(device) = device else { continue };
             let id = DeviceId(index as u16);
@@ -283,17 +286,15 @@ impl Worker {
             let mut shedding = Shedding::of(&mut self.router);
             shedding.process(id, &mut self.work, now);
             if count >= weight {
-                was_full = true;
-                is_full |= shedding.receive_more((id, device.as_mut()), &mut self.work, &mut received, now);
+                let is_full =
+                    shedding.receive_more((id, device.as_mut()), &mut self.work, &mut received, now);
+                self.router.pending.note_batches(true, is_full);
             }
             if let Some(before) = reading {
                 reading = cycles();
                 let time = reading.map_or(0, |now| now.saturating_sub(before));
                 self.router.ports.count_core(id, Cycles(time));
             }
-        }
-        if let Some(waiting) = &mut self.router.pending.for_processor {
-            waiting.note_reception(was_full, is_full, now);
         }
         received + self.hosts.receive(&mut self.router, &mut self.work, now)
     }

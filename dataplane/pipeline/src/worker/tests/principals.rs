@@ -92,7 +92,7 @@ impl World {
     pub fn new() -> Self {
         pretended::begin();
         let fib = SharedFib::new().unwrap();
-        let pool = Pool::new(4096).unwrap();
+        let pool = Pool::new(1 << 15).unwrap();
         let (mut worker, link) = Worker::new(pool, fib.reader(), Box::new(NoHost), 1).unwrap();
         let (device, wire) = Memory::new(MAC, 1500);
         worker.add_device(DeviceId(0), Box::new(device));
