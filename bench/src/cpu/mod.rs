@@ -11,6 +11,7 @@
 //! | `third-level` | shares of the queued stages of a flow, and the longest run of its path |
 //! | `process` | calls of an instance in a process of its own, and its restart after a crash |
 //! | `burst` | shares of principals beside a burst at a port, and the time of core by port |
+//! | `contexts` | calls that block, of an instance with one context and with several |
 //! | `switch` | a reserved flow beside best-effort packets of another worker to the same port (VERA, figure 3.6) |
 //!
 //! The cases `shares`, `isolation`, `gaps` and `third-level` drive a worker with ports in memory under the real
@@ -19,6 +20,7 @@
 
 mod burn;
 mod burst;
+mod contexts;
 mod control;
 mod decision;
 mod fluid;
@@ -48,7 +50,7 @@ pub(crate) use decision::run_measured;
 type Case = fn(&mut Options<'_>) -> Result<Vec<Measurement>, BenchError>;
 
 /// Name of each case, and its function.
-const CASES: [(&str, Case); 10] = [
+const CASES: [(&str, Case); 11] = [
     ("decision", decision::run),
     ("plain", plain::run),
     ("shares", shares::run),
@@ -58,6 +60,7 @@ const CASES: [(&str, Case); 10] = [
     ("third-level", third_level::run),
     ("process", process::run),
     ("burst", burst::run),
+    ("contexts", contexts::run),
     ("switch", switch::run),
 ];
 /// Name of each kind of scheduler in the configuration.

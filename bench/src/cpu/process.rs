@@ -42,6 +42,9 @@ const RESTART_LIMIT: f64 = 50.0;
 /// First byte of a packet that crashes the plugin.
 const CRASHES: u8 = 0xff;
 
+/// Header of the kit.
+const HEADER: &str = include_str!("../../../sdk/c/millrace.h");
+
 /// Plugin without the header of the kit. The offsets are those of the plugin ABI.
 const CODE: &str = r#"#include <stdint.h>
 #include <stdlib.h>
@@ -61,11 +64,10 @@ void millrace_packets(const uint8_t *call) {
 "#;
 
 pub(super) fn run(options: &mut Options<'_>) -> Result<Vec<Measurement>, BenchError> {
-    if !is_installed("cc") {
-        (options.progress)("process: skipped, because there is no C compiler `cc`");
+    if !is_possible("process", options) {
         return Ok(Vec::new());
     }
-    let object = object()?;
+    let object = object(CODE, &[])?;
     let mut results = Vec::new();
     if std::thread::available_parallelism().is_ok_and(|count| count.get() > 1) {
         let plugin = plugin(&object, &options.binary, OTHER)?;
@@ -81,12 +83,22 @@ pub(super) fn run(options: &mut Options<'_>) -> Result<Vec<Measurement>, BenchEr
     Ok(results)
 }
 
-/// Compiles the plugin.
-fn object() -> Result<Vec<u8>, BenchError> {
+/// Whether a plugin can be compiled. If not, reports that the case `case` is skipped.
+pub(super) fn is_possible(case: &str, options: &mut Options<'_>) -> bool {
+    let is_possible = is_installed("cc");
+    if !is_possible {
+        (options.progress)(&format!("{case}: skipped, because there is no C compiler `cc`"));
+    }
+    is_possible
+}
+
+/// Compiles a plugin to a shared object. Its code may include the header of the kit.
+pub(super) fn object(code: &str, flags: &[&str]) -> Result<Vec<u8>, BenchError> {
     let scratch = Scratch::new()?;
-    let (source, built) = (scratch.write("plugin.c", CODE)?, scratch.file("plugin.so"));
+    let (source, built) = (scratch.write("plugin.c", code)?, scratch.file("plugin.so"));
+    scratch.write("millrace.h", HEADER)?;
     let mut cc = Command::new("cc");
-    cc.args(["-O2", "-shared", "-fPIC", "-o"]).arg(&built).arg(&source);
+    cc.args(["-O2", "-shared", "-fPIC", "-o"]).arg(&built).arg(&source).args(flags);
     let output = cc.output().map_err(failed)?;
     if !output.status.success() {
         return Err(failed(String::from_utf8_lossy(&output.stderr)));
@@ -96,10 +108,15 @@ fn object() -> Result<Vec<u8>, BenchError> {
 
 /// Prepares the plugin, whose processes run on `processor`.
 fn plugin(object: &[u8], binary: &Path, processor: Processor) -> Result<ProcessPlugin, BenchError> {
-    let command = ChildCommand { program: binary.to_owned(), arguments: vec!["plugin-process".into()] };
     // Processes inherit the processor of the thread that starts the keeper.
-    let keeper = on_processor(processor, || ProcessKeeper::start(command))?.map_err(failed)?;
+    let keeper = on_processor(processor, || keeper(binary))??;
     ProcessPlugin::new(object, Arc::new(keeper)).map_err(failed)
+}
+
+/// Starts a keeper of processes. `binary`: the router's binary.
+pub(super) fn keeper(binary: &Path) -> Result<ProcessKeeper, BenchError> {
+    let command = ChildCommand { program: binary.to_owned(), arguments: vec!["plugin-process".into()] };
+    ProcessKeeper::start(command).map_err(failed)
 }
 
 /// Instance under test, with the packets of a call.
@@ -210,7 +227,7 @@ mod tests {
             println!("skipped: there is no cc");
             return;
         }
-        let plugin = plugin(&object().unwrap(), Path::new("/nowhere"), WORKER).unwrap();
+        let plugin = plugin(&object(CODE, &[]).unwrap(), Path::new("/nowhere"), WORKER).unwrap();
         assert_eq!(plugin.name(), "bench");
         let refused = plugin.create(&Map::new()).err().unwrap().to_string();
         assert!(refused.contains("can't start its process"), "{refused}");

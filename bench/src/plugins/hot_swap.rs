@@ -41,8 +41,12 @@ pub(crate) fn run(options: &mut Options<'_>) -> Result<Vec<Measurement>, BenchEr
         let start = Clock::now();
         pipeline.forward(1);
         plain.push(start.elapsed().as_secs_f64() * 1e6);
-        let successor =
-            Successor { instance, inheritance: Inheritance::Required, version: 0, same_version: true };
+        let successor = Successor {
+            contexts: vec![instance],
+            inheritance: Inheritance::Required,
+            version: 0,
+            same_version: true,
+        };
         let answer = pipeline.begin_succession(id, successor);
         let start = Clock::now();
         pipeline.forward(1);

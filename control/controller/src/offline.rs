@@ -455,9 +455,10 @@ impl OfflineRouter {
         let id = self.model.plugins.instance_registry().address(instance, message)?;
         let silent = || ControlError::System(format!("instance {instance:?} did not answer"));
         let replies = self.workers.ask(|reply| PluginCommand::Control(id, message.clone(), reply))?;
-        let replies: Vec<_> = replies.into_iter().collect::<Option<_>>().ok_or_else(silent)?;
+        let replies: Vec<Vec<_>> = replies.into_iter().collect::<Option<_>>().ok_or_else(silent)?;
         let replies = replies
             .into_iter()
+            .flatten()
             .collect::<Result<_, _>>()
             .map_err(|error| ControlError::invalid(error.to_string()))?;
         Ok(self.model.plugins.instance_registry().merge_replies(id, message, replies))

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use millrace_plugin::native::{check_object, is_object};
-use millrace_plugin::{Manifest, wasm};
+use millrace_plugin::{DeclaredCalls, Manifest, wasm};
 use millrace_plugin_abi::{MapShape, Runtime};
 use serde::Serialize;
 use serde_json::{Map, Value};
@@ -47,11 +47,9 @@ pub struct Inspection {
     pub host_companion: Option<String>,
     /// Version of the format of saved state, for upgrades.
     pub state_version: u32,
-    /// Requested interval of periodic calls, which have no packets, in milliseconds; `None` for no periodic
-    /// calls.
-    pub period: Option<u64>,
-    /// Cost of calls that the plugin declares; `None` if it declares none.
-    pub cost: Option<CostStatement>,
+    /// Calls of the plugin's instances.
+    #[serde(flatten)]
+    pub calls: CallsStatement,
     /// Size of the file in bytes.
     pub bytes: usize,
     /// SHA-256 of the file.
@@ -65,6 +63,28 @@ pub struct Inspection {
     /// Reason why the router would refuse the plugin although its file is valid; `None` for a plugin that the
     /// router accepts.
     pub refused: Option<String>,
+}
+
+/// Calls that a plugin declares.
+#[derive(Clone, Copy, PartialEq, Debug, Serialize)]
+pub struct CallsStatement {
+    /// Number of contexts of an instance at each worker: copies with a call each.
+    pub contexts: u8,
+    /// Requested interval of periodic calls, which have no packets, in milliseconds; `None` for no periodic
+    /// calls.
+    pub period: Option<u64>,
+    /// Cost of calls that the plugin declares; `None` if it declares none.
+    pub cost: Option<CostStatement>,
+}
+
+impl CallsStatement {
+    fn of(DeclaredCalls { contexts, period, cost }: DeclaredCalls) -> Self {
+        Self {
+            contexts,
+            period: period.map(|period| period.as_millis() as u64),
+            cost: cost.map(|cost| CostStatement { packet: cost.packet, byte: cost.byte }),
+        }
+    }
 }
 
 /// Cost of calls that a plugin declares, in cycles.
@@ -131,8 +151,7 @@ pub fn inspect(module: &Module) -> Result<Inspection, WorkbenchError> {
         maps: manifest.maps.iter().map(MapStatement::of).collect(),
         host_companion: manifest.host_companion.clone(),
         state_version: manifest.state.version,
-        period: manifest.period.map(|period| period.as_millis() as u64),
-        cost: manifest.cost.map(|cost| CostStatement { packet: cost.packet, byte: cost.byte }),
+        calls: CallsStatement::of(manifest.calls),
         bytes: module.bytes().len(),
         sha256: hex(&Sha256::digest(module.bytes())),
         memory: outline.memory,

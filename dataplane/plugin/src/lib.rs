@@ -32,8 +32,8 @@ pub use call_limits::{CallLimits, OnFault, ProcessorWait};
 pub use control_error::PluginControlError;
 pub use declaration::limits::Limits;
 pub use declaration::manifest::{
-    Cost, DeclaredState, MOST_FLOW_STATE, MOST_MANIFEST, MOST_NAME, MOST_SERVICE_STATE, Manifest,
-    ManifestError,
+    Cost, DeclaredCalls, DeclaredState, MOST_CONTEXTS, MOST_FLOW_STATE, MOST_MANIFEST, MOST_NAME,
+    MOST_SERVICE_STATE, Manifest, ManifestError,
 };
 pub use declaration::settings::without_router;
 pub use declaration::with_companion::WithCompanion;

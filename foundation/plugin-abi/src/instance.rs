@@ -106,6 +106,12 @@ pub trait Plugin: Send + Sync {
         &[]
     }
 
+    /// Returns the number of contexts of an instance at each worker: 1 or more. Each context is a copy of the
+    /// instance with a call of its own. The router creates them one by one by [`create`](Self::create).
+    fn contexts(&self) -> u8 {
+        1
+    }
+
     /// Returns the plugin's host companion, if it has one. Each instance of this plugin then has an instance
     /// of the host companion at the host level, and exchanges messages with it.
     fn host_companion(&self) -> Option<&dyn Plugin> {
@@ -129,7 +135,7 @@ pub trait Plugin: Send + Sync {
     }
 
     /// Merges the replies of an instance at several workers to `message` into one answer. `replies` are in
-    /// the order of the workers. By default, adds numbers and takes everything else from the first reply (see
+    /// the order of the workers, and those of a worker in the order of its contexts. By default, adds numbers and takes everything else from the first reply (see
     /// [`merged`]).
     fn merge(&self, _message: &Message, replies: Vec<Value>) -> Value {
         replies.into_iter().reduce(merged).unwrap_or(Value::Null)

@@ -24,6 +24,7 @@
 ///     counters: ["late", "early"],  // counters of `host::count`, by index
 ///     host_companion: "shaper-slow.wasm",  // module of the host companion, same folder
 ///     state_version: 2,      // enables `save` and `restore`
+///     contexts: 4,           // copies of an instance at each worker, each with a call of its own
 ///     period: 1000,          // milliseconds between two calls of `periodic`
 ///     cost: { packet: 50, byte: 0 },
 ///     flow_ends: true,       // enables `flow_ended`
@@ -48,6 +49,7 @@ macro_rules! millrace_plugin {
         $(, counters: [$counter:literal $(, $counters:literal)* $(,)?])?
         $(, host_companion: $host_companion:literal)?
         $(, state_version: $state_version:literal)?
+        $(, contexts: $contexts:literal)?
         $(, period: $period:literal)?
         $(, cost: { packet: $per_packet:literal, byte: $per_byte:literal $(,)? })?
         $(, flow_ends: $flow_ends:tt)?
@@ -72,6 +74,7 @@ macro_rules! millrace_plugin {
                 $(, ",\"counters\":[", stringify!($counter) $(, ",", stringify!($counters))*, "]")?
                 $(, ",\"host-companion\":", stringify!($host_companion))?
                 $(, ",\"state-version\":", $state_version)?
+                $(, ",\"contexts\":", $contexts)?
                 $(, ",\"period\":", $period)?
                 $(, ",\"cost\":{\"packet\":", $per_packet, ",\"byte\":", $per_byte, "}")?,
                 "}"
@@ -116,6 +119,8 @@ macro_rules! millrace_plugin {
             assert!(<$plugin>::FLOW_STATE <= 256, "flow_state: 256 bytes at most");
 
             assert!(<$plugin>::SERVICE_STATE <= 4096, "service_state: 4096 bytes at most");
+
+            $(assert!($contexts >= 1 && $contexts <= 16, "contexts: 1 to 16");)?
 
             $($(
                 assert!(is_name($map), "maps: give names of 1 to 64 letters, digits, '-', '_' and '.'");

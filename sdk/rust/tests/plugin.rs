@@ -139,6 +139,7 @@ millrace_plugin! {
     maps: [{ name: "one", key: 4, value: 2, entries: 1 }, { name: "two", key: 1, value: 1, entries: 9 }],
     host_companion: "slow.wasm",
     state_version: 3,
+    contexts: 2,
     period: 1000,
     cost: { packet: 50, byte: 0.5 },
     flow_ends: true,
@@ -168,7 +169,7 @@ fn manifest_contains_the_declarations() {
     assert_eq!(manifest["messages"]["panic"], "fails");
     assert_eq!(manifest["settings"]["properties"]["mood"]["type"], "string");
     assert_eq!((&manifest["window"], &manifest["flow-state"]), (&64.into(), &12.into()));
-    assert_eq!(manifest["state-version"], 3);
+    assert_eq!((&manifest["state-version"], &manifest["contexts"]), (&3.into(), &2.into()));
     assert_eq!(manifest["cost"]["byte"], 0.5);
 }
 

@@ -53,11 +53,13 @@ impl Pipeline {
         let compiled = filter.compile(|_| None).map_err(failed)?.into();
         let kind = plugin.name();
         self.unit.add_plugin(plugin).map_err(failed)?;
-        let (id, created) = self.unit.create_instance(kind, name, serde_json::Map::new()).map_err(failed)?;
+        let (id, mut changes) =
+            self.unit.create_instance(kind, name, serde_json::Map::new()).map_err(failed)?;
         let call_limits = CallLimits::default();
         let (_, bound) =
             self.unit.register_instance(name, gate, filter, compiled, 0, call_limits).map_err(failed)?;
-        let told = self.tables.publish(vec![created, bound]);
+        changes.push(bound);
+        let told = self.tables.publish(changes);
         self.tell(PluginCommand::Change(told));
         Ok(id)
     }
@@ -79,7 +81,9 @@ impl Pipeline {
         for _ in 0..1000 {
             self.sent += self.worker.iterate(self.now, || self.now).received as u64;
             if let Ok(answer) = answer.try_recv() {
-                let reply = answer.ok_or_else(|| BenchError::measurement("plugins", "no such instance"))?;
+                // The benchmarks read instances with one context.
+                let reply = answer.and_then(|replies| replies.into_iter().next());
+                let reply = reply.ok_or_else(|| BenchError::measurement("plugins", "no such instance"))?;
                 return reply.map_err(failed);
             }
         }

@@ -70,8 +70,8 @@ impl Pipeline {
     pub fn create_instance(&mut self, plugin: Arc<dyn Plugin>, name: &str) -> Result<(), BenchError> {
         let kind = plugin.name();
         self.unit.add_plugin(plugin).map_err(failed)?;
-        let (_, created) = self.unit.create_instance(kind, name, Map::new()).map_err(failed)?;
-        let changes = self.tables.publish(vec![created]);
+        let (_, changes) = self.unit.create_instance(kind, name, Map::new()).map_err(failed)?;
+        let changes = self.tables.publish(changes);
         self.tell(PluginCommand::Change(changes));
         Ok(())
     }

@@ -364,7 +364,7 @@ impl Inner {
         let mut done = Ok(());
         for says in self.plugins.host_level.take_said() {
             match says {
-                HostSays::Given(Given { instance, output }) => match output {
+                HostSays::Given(Given { instance, output, .. }) => match output {
                     Output::Log(level, line) => {
                         say(self.model.plugins.instance_name(instance), level, &line);
                     }

@@ -185,9 +185,10 @@ impl Operation for ControlInstance {
         let id = inner.model.plugins.instance_registry().address(&instance, &message)?;
         let replies = inner.workers.ask(|reply| PluginCommand::Control(id, message.clone(), reply))?;
         let absent = || ControlError::System(format!("instance {instance:?} is not running on all workers"));
-        let replies: Vec<Reply> = replies.into_iter().collect::<Option<_>>().ok_or_else(absent)?;
+        let replies: Vec<Vec<Reply>> = replies.into_iter().collect::<Option<_>>().ok_or_else(absent)?;
         let replies: Vec<Value> = replies
             .into_iter()
+            .flatten()
             .collect::<Result<_, _>>()
             .map_err(|error| ControlError::invalid(error.to_string()))?;
         Ok(inner.model.plugins.instance_registry().merge_replies(id, &message, replies))

@@ -168,17 +168,17 @@ async fn try_out(
 ) -> Result<ShadowView, ControlError> {
     let name = plugin.name();
     let refused = |problem: String| ControlError::conflict(format!("plugin {name}: {problem}"));
-    let (tried, reports, workers) = begin_trial(&mut router.lock(), &**plugin, packets)?;
+    let (tried, reports, contexts) = begin_trial(&mut router.lock(), &**plugin, packets)?;
     if reports.is_empty() {
         return Err(refused(
             "a trial runs beside an instance, and the plugin has no instance: omit the trial".into(),
         ));
     }
     let end = Instant::now() + TRIAL;
-    // A worker that gets no packets of the instance sends no report.
+    // A context that gets no packets sends no report.
     let mut all = vec![None; reports.len()];
     let enough = |all: &[Option<ShadowReport>]| {
-        all.chunks(workers).all(|one| {
+        all.chunks(contexts).all(|one| {
             let seen: u64 = one.iter().flatten().map(|report| report.packets).sum();
             seen >= packets || one.iter().flatten().any(|report| report.fault.is_some())
         })
@@ -189,7 +189,7 @@ async fn try_out(
     }
     let mut inner = router.lock();
     for (id, _) in &tried.instances {
-        inner.workers.tell(|| PluginCommand::EndShadow(*id))?;
+        inner.workers.tell(|| PluginCommand::EndShadows(*id))?;
     }
     inner.workers.barrier()?;
     gather(&reports, &mut all);
@@ -250,24 +250,26 @@ fn tried_beside(model: &Model, name: &str) -> Result<Tried, ControlError> {
     Ok(Tried { plugin, instances: instances.collect::<Result<_, ControlError>>()? })
 }
 
-/// Starts a new version as shadow of each instance at each worker. Returns the shadowed instances, the
-/// channels of the reports, and the number of workers. The channels are ordered by instance and then by
-/// worker.
+/// Starts a new version as shadow of each context of each instance at each worker. Returns the shadowed
+/// instances, the channels of the reports, and the number of contexts of an instance at all workers. The
+/// channels are ordered by instance and then by worker.
 fn begin_trial(
     inner: &mut Inner,
     plugin: &dyn Plugin,
     packets: u64,
 ) -> Result<(Tried, Reports, usize), ControlError> {
     let tried = tried_beside(&inner.model, plugin.name())?;
-    let workers = inner.workers.len();
+    let (workers, contexts) = (inner.workers.len(), tried.plugin.contexts());
     let mut reports = Vec::new();
-    for Successors { id, instances, .. } in inner.model.plugins.successors(plugin, workers)? {
-        for (worker, instance) in instances.into_iter().enumerate() {
-            let begin = |reply| PluginCommand::Shadow(id, instance, packets, reply);
-            reports.push(inner.workers.get(worker).begin(begin)?);
+    for Successors { id, instances, .. } in inner.model.plugins.shadows(plugin, workers)? {
+        for (worker, contexts) in instances.into_iter().enumerate() {
+            for (number, instance) in (0..).zip(contexts) {
+                let begin = |reply| PluginCommand::Shadow((id, number), instance, packets, reply);
+                reports.push(inner.workers.get(worker).begin(begin)?);
+            }
         }
     }
-    Ok((tried, reports, workers))
+    Ok((tried, reports, workers * usize::from(contexts)))
 }
 
 /// Stores the reports that have arrived in `all`.

@@ -22,7 +22,7 @@ impl Model {
             let create = || self.plugins.create_instance(plugin, name, settings);
             let created =
                 if runtime == Runtime::Trusted { beginning(name, plugin, create) } else { create() };
-            return Ok(vec![created?.1]);
+            return Ok(created?.1);
         };
         let why = held.why.clone();
         let (_, changes) = self.plugins.create_quarantined(plugin, name, settings, why.clone())?;

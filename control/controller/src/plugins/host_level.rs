@@ -123,7 +123,8 @@ impl HostLevel {
             self.remove(id);
             return Ok(());
         };
-        let successor = Successor { instance, inheritance: Inheritance::Tried, version, same_version: same };
+        let (contexts, inheritance) = (vec![instance], Inheritance::Tried);
+        let successor = Successor { contexts, inheritance, version, same_version: same };
         self.start()?.commands.send(HostCommand::Put(id, successor)).map_err(|_| gone())
     }
 
@@ -255,9 +256,10 @@ fn carry_out(plugins: &mut WorkerPlugins<NoTable>, command: HostCommand) {
         HostCommand::Put(id, successor) if plugins.instances().reports().any(|(known, _)| known == id) => {
             plugins.succeed(id, successor, now(), Box::new(drop));
         }
-        HostCommand::Put(id, Successor { instance, .. }) => {
+        // A companion has one context.
+        HostCommand::Put(id, Successor { contexts, .. }) => contexts.into_iter().for_each(|instance| {
             drop(plugins.apply(PluginChange::AddInstance { id, instance }));
-        }
+        }),
         HostCommand::Remove(id) => match plugins.apply(PluginChange::RemoveInstance { id }) {
             Remains::Instance(instance) => drop(instance),
             Remains::Nothing | Remains::Table(_) => {}
@@ -265,7 +267,8 @@ fn carry_out(plugins: &mut WorkerPlugins<NoTable>, command: HostCommand) {
         HostCommand::Message(id, bytes) => plugins.message(id, bytes, now()),
         HostCommand::Control(id, message, reply) => {
             // If the caller no longer waits, the answer is dropped.
-            let answer = Box::new(|answer| _ = reply.send(answer));
+            let first = |answers: Option<Vec<Reply>>| answers.and_then(|replies| replies.into_iter().next());
+            let answer = Box::new(move |answers| _ = reply.send(first(answers)));
             plugins.control(id, &message, now(), answer);
         }
         HostCommand::Report(reply) => _ = reply.try_send(plugins.instances().reports().collect()),
@@ -352,7 +355,7 @@ mod tests {
         while messages.len() + failures < most && Clock::now() < end {
             for says in level.take_said() {
                 match says {
-                    HostSays::Given(Given { instance, output: Output::Message(bytes) }) => {
+                    HostSays::Given(Given { instance, output: Output::Message(bytes), .. }) => {
                         messages.push((instance.0, bytes));
                     }
                     HostSays::Given(_) => {}

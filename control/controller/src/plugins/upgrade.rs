@@ -13,7 +13,8 @@ use crate::workers::handle::WorkerHandle;
 struct Replaced {
     worker: usize,
     id: InstanceId,
-    instance: Box<dyn Instance>,
+    /// Copies of the instance, by context.
+    contexts: Vec<Box<dyn Instance>>,
 }
 
 /// Returns the version of the state that the old plugin's host companion saves, and whether the new plugin's
@@ -54,16 +55,16 @@ pub(crate) fn succeed_all(
     let (mut replaced, mut all) = (Vec::new(), Vec::new());
     for Successors { id, name, instances, .. } in successors {
         let mut succeeded = Succeeded { name, inherited: Vec::new(), of_flows: None };
-        for (worker, instance) in instances.into_iter().enumerate() {
-            let (same_version, new) = (version == own_version, instance.flow_state());
-            let successor = Successor { instance, inheritance, version, same_version };
+        for (worker, contexts) in instances.into_iter().enumerate() {
+            let (same_version, new) = (version == own_version, flow_state(&contexts));
+            let successor = Successor { contexts, inheritance, version, same_version };
             match succeed(workers.get(worker), id, successor) {
-                Ok((instance, inherited)) => {
-                    let old = instance.flow_state();
+                Ok((contexts, inherited)) => {
+                    let old = flow_state(&contexts);
                     let is_lost = old > 0 && !(old == new && same_version);
                     succeeded.of_flows = is_lost.then(|| loss_of_flows(old, new, same_version));
                     succeeded.inherited.push(inherited);
-                    replaced.push(Replaced { worker, id, instance });
+                    replaced.push(Replaced { worker, id, contexts });
                 }
                 Err(problem) => {
                     undo(workers, replaced);
@@ -76,14 +77,19 @@ pub(crate) fn succeed_all(
     Ok(all)
 }
 
-/// Replaces an instance at a worker. Returns the old instance and the outcome of the state hand-over.
+/// Returns the size of the flow state of an instance, in bytes per flow. All contexts have the same size.
+fn flow_state(contexts: &[Box<dyn Instance>]) -> usize {
+    contexts.first().map_or(0, |instance| instance.flow_state())
+}
+
+/// Replaces an instance at a worker. Returns the old copies and the outcome of the state hand-over.
 fn succeed(
     worker: &mut WorkerHandle,
     id: InstanceId,
     successor: Successor,
-) -> Result<(Box<dyn Instance>, Inherited), ControlError> {
+) -> Result<(Vec<Box<dyn Instance>>, Inherited), ControlError> {
     match worker.ask(|reply| PluginCommand::Replace(id, successor, reply))? {
-        Some(Succession { instance, inherited: Ok(inherited) }) => Ok((instance, inherited)),
+        Some(Succession { contexts, inherited: Ok(inherited) }) => Ok((contexts, inherited)),
         Some(Succession { inherited: Err(problem), .. }) => Err(ControlError::conflict(problem)),
         None => Err(ControlError::conflict("internal error: the instance is missing at a worker".to_owned())),
     }
@@ -92,9 +98,9 @@ fn succeed(
 /// Restores the old instances at their workers, after an upgrade failed at a later worker. The old instances
 /// keep their own state.
 fn undo(workers: &mut Workers, replaced: Vec<Replaced>) {
-    for Replaced { worker, id, instance } in replaced {
+    for Replaced { worker, id, contexts } in replaced {
         let inheritance = Inheritance::Renounced;
-        let successor = Successor { instance, inheritance, version: 0, same_version: false };
+        let successor = Successor { contexts, inheritance, version: 0, same_version: false };
         if let Err(problem) = succeed(workers.get(worker), id, successor) {
             tracing::error!("can't restore an instance after a failed upgrade: {problem}");
         }

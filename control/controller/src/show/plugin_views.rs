@@ -34,6 +34,7 @@ pub(crate) fn instances(
             host_companion,
             name: instance.name,
             plugin: instance.plugin,
+            contexts: instance.contexts,
             settings: instance.settings.into(),
             number: id.map_or(u16::MAX, |id| id.0),
             health: report.health.name(),
@@ -104,6 +105,7 @@ fn plugin_view(model: &Model, plugin: millrace_plugin::PluginDescription) -> Plu
         features: plugin.features,
         capabilities: plugin.capabilities,
         counters: plugin.counters,
+        contexts: plugin.contexts,
     }
 }
 

@@ -14,16 +14,17 @@ use crate::router::slices::Slices;
 pub enum PluginCommand {
     /// Changes instances, gates and bindings. All changes are in force before the next packet.
     Change(Vec<PluginChange<Published>>),
-    /// Sends a control message to an instance.
-    Control(InstanceId, Message, ReplyTo<Option<Reply>>),
-    /// Delivers a message from a host companion to its instance.
+    /// Sends a control message to each context of an instance. The answer has their replies.
+    Control(InstanceId, Message, ReplyTo<Option<Vec<Reply>>>),
+    /// Delivers a message from a host companion to each context of its instance.
     Message(InstanceId, Vec<u8>),
     /// Replaces an instance.
     Replace(InstanceId, Successor, ReplyTo<Option<Succession>>),
-    /// Runs a new instance as shadow of an existing instance, on copies of the given number of packets.
-    Shadow(InstanceId, Box<dyn Instance>, u64, ReplyTo<Option<ShadowReport>>),
-    /// Ends the shadow of an instance. The worker answers the `Shadow` command with the report.
-    EndShadow(InstanceId),
+    /// Runs a new instance as shadow of a context of an existing instance, on copies of the given number of
+    /// packets.
+    Shadow((InstanceId, u8), Box<dyn Instance>, u64, ReplyTo<Option<ShadowReport>>),
+    /// Ends the shadows of an instance. The worker answers their `Shadow` commands with the reports.
+    EndShadows(InstanceId),
 }
 
 impl PluginCommand {
@@ -34,7 +35,7 @@ impl PluginCommand {
             // copies only of packets at the worker.
             Self::Replace(..) | Self::Shadow(..) => Invalidation::Entries,
             // Flows that stayed at the worker only because of the shadow are offloaded with a later packet.
-            Self::EndShadow(_) => Invalidation::Nothing,
+            Self::EndShadows(_) => Invalidation::Nothing,
             // The instance writes new settings of its eBPF variant into memory that both share. So the
             // entries stay valid.
             Self::Control(..) | Self::Message(..) => Invalidation::Nothing,
@@ -44,7 +45,7 @@ impl PluginCommand {
     pub(super) fn is_small(&self) -> bool {
         match self {
             Self::Change(changes) => changes.len() <= FEW,
-            Self::EndShadow(_) => true,
+            Self::EndShadows(_) => true,
             Self::Control(..) | Self::Message(..) | Self::Replace(..) | Self::Shadow(..) => false,
         }
     }
@@ -72,17 +73,17 @@ impl PluginCommand {
                 router.gates.plugins_mut().succeed(instance, successor, now, replaced);
                 router.after_succession();
             }
-            Self::Shadow(id, instance, packets, reply) => {
+            Self::Shadow(context, instance, packets, reply) => {
                 let reported = Box::new(move |report| answer(&reply, report));
                 router.gates.plugins_mut().instances_mut().shadow(
-                    id,
+                    context,
                     instance,
                     packets,
                     router.pool.clone(),
                     reported,
                 );
             }
-            Self::EndShadow(id) => router.gates.plugins_mut().instances_mut().end_shadow(id),
+            Self::EndShadows(id) => router.gates.plugins_mut().instances_mut().end_shadows(id),
         }
     }
 }

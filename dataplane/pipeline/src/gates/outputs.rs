@@ -21,11 +21,11 @@ impl GateRun<'_> {
 
     /// Handles one output of an instance.
     fn take_output(&mut self, given: Given, now: Instant) {
-        let Given { instance, output } = given;
+        let Given { instance, context, output } = given;
         match output {
             Output::Packet { bytes, port, passes } => {
                 if !self.begin_made(&bytes, port, passes) {
-                    self.gates.plugins_mut().instances_mut().fail_for_port(instance, port, now);
+                    self.gates.plugins_mut().instances_mut().fail_for_port((instance, context), port, now);
                 }
             }
             Output::Log(level, line) => {

@@ -34,6 +34,12 @@ impl WithCompanion {
         if companion.host_companion.is_some() {
             return Some("it has a host companion itself".to_owned());
         }
+        if companion.calls.contexts != 1 {
+            return Some(format!(
+                "it has {} contexts, which only instances at workers have: remove the key contexts from its manifest",
+                companion.calls.contexts
+            ));
+        }
         companion.features.check_on_host_level().err().map(|error| error.to_string())
     }
 }
@@ -77,6 +83,10 @@ impl Plugin for WithCompanion {
 
     fn counters(&self) -> &[&'static str] {
         self.plugin.counters()
+    }
+
+    fn contexts(&self) -> u8 {
+        self.plugin.contexts()
     }
 
     fn maps(&self) -> &[MapShape] {

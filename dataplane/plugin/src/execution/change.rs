@@ -23,11 +23,18 @@ pub enum PluginChange<F> {
         /// Id of the gate.
         gate: GateId,
     },
-    /// Adds an instance without bindings.
+    /// Adds an instance without bindings, with one context.
     AddInstance {
         /// Id of the instance.
         id: InstanceId,
         /// The instance.
+        instance: Box<dyn Instance>,
+    },
+    /// Adds a context to an instance.
+    AddContext {
+        /// Id of the instance.
+        id: InstanceId,
+        /// Another copy of the instance.
         instance: Box<dyn Instance>,
     },
     /// Puts an instance into quarantine because of an earlier fault: one that happened before the instance
@@ -81,6 +88,7 @@ impl<F> PluginChange<F> {
             Self::AddGate { gate, position, order } => PluginChange::AddGate { gate, position, order },
             Self::RemoveGate { gate } => PluginChange::RemoveGate { gate },
             Self::AddInstance { id, instance } => PluginChange::AddInstance { id, instance },
+            Self::AddContext { id, instance } => PluginChange::AddContext { id, instance },
             Self::Quarantine { id, why } => PluginChange::Quarantine { id, why },
             Self::RemoveInstance { id } => PluginChange::RemoveInstance { id },
             Self::Bind { binding, gate, filter, priority, action, call_limits } => {
@@ -95,8 +103,8 @@ impl<F> PluginChange<F> {
 }
 
 impl<F: Clone> PluginChange<F> {
-    /// Copies the change for another worker. Each copy of an `AddInstance` takes the next instance from
-    /// `instances`. Returns `None` if no instance is left.
+    /// Copies the change for another worker. Each copy of an `AddInstance` or `AddContext` takes the next
+    /// instance from `instances`. Returns `None` if no instance is left.
     pub fn again(&self, instances: &mut impl Iterator<Item = Box<dyn Instance>>) -> Option<Self> {
         Some(match self {
             Self::AddGate { gate, position, order } => {
@@ -104,6 +112,7 @@ impl<F: Clone> PluginChange<F> {
             }
             Self::RemoveGate { gate } => Self::RemoveGate { gate: *gate },
             Self::AddInstance { id, .. } => Self::AddInstance { id: *id, instance: instances.next()? },
+            Self::AddContext { id, .. } => Self::AddContext { id: *id, instance: instances.next()? },
             Self::Quarantine { id, why } => Self::Quarantine { id: *id, why: why.clone() },
             Self::RemoveInstance { id } => Self::RemoveInstance { id: *id },
             Self::Bind { binding, gate, filter, priority, action, call_limits } => Self::Bind {
@@ -129,6 +138,7 @@ impl<F: fmt::Debug> fmt::Debug for PluginChange<F> {
             }
             Self::RemoveGate { gate } => write!(f, "remove gate {gate}"),
             Self::AddInstance { id, .. } => write!(f, "add instance {id}"),
+            Self::AddContext { id, .. } => write!(f, "add a context to instance {id}"),
             Self::Quarantine { id, why } => write!(f, "instance {id} is in quarantine: {why}"),
             Self::RemoveInstance { id } => write!(f, "remove instance {id}"),
             Self::Bind { binding, gate, filter, priority, action, .. } => {
@@ -145,8 +155,8 @@ impl<F: fmt::Debug> fmt::Debug for PluginChange<F> {
 pub enum Remains<T> {
     /// No object.
     Nothing,
-    /// Removed instance.
-    Instance(Box<dyn Instance>),
+    /// Copies of a removed instance, one of each context.
+    Instance(Vec<Box<dyn Instance>>),
     /// Filter table of a removed gate.
     Table(T),
 }

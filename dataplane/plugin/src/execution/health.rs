@@ -44,7 +44,7 @@ impl Health {
     }
 }
 
-/// Fault history of an instance.
+/// Health of a context, and fault history of its instance.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Record {
     pub health: Health,
@@ -71,6 +71,16 @@ impl Record {
         } else {
             Health::Pausing(now + FIRST_PAUSE * 2u32.pow((self.recent - 1).min(MOST_DOUBLINGS)))
         };
+    }
+
+    /// Takes over the fault history of an instance from `latest`, the record of its context that was called
+    /// last. If that context is in quarantine, all are.
+    pub fn follow(&mut self, latest: &Self) {
+        let Self { health, recent, overruns, last } = *latest;
+        (self.recent, self.overruns, self.last) = (recent, overruns, last);
+        if health == Health::Quarantined {
+            self.quarantine();
+        }
     }
 
     /// Returns the number of slices that a call may take; at least 1. `slices` is the number that the call

@@ -4,8 +4,8 @@ use millrace_plugin_abi::Instance;
 
 /// Instance that is to replace another instance.
 pub struct Successor {
-    /// New instance, already initialized with its settings.
-    pub instance: Box<dyn Instance>,
+    /// Copies of the new instance, one for each of its contexts, already initialized with its settings.
+    pub contexts: Vec<Box<dyn Instance>>,
     /// Whether state must, may or must not be handed over.
     pub inheritance: Inheritance,
     /// Version of the old instance's state format.
@@ -41,11 +41,25 @@ pub enum Inherited {
     Lost(String),
 }
 
+impl Inherited {
+    /// Adds the result of another context.
+    #[must_use]
+    pub fn and(self, other: Self) -> Self {
+        match (self, other) {
+            (Self::Lost(why), _) | (_, Self::Lost(why)) => Self::Lost(why),
+            (Self::Bytes(one), Self::Bytes(other)) => Self::Bytes(one + other),
+            (Self::Bytes(bytes), Self::Nothing) | (Self::Nothing, Self::Bytes(bytes)) => Self::Bytes(bytes),
+            (Self::Nothing, Self::Nothing) => Self::Nothing,
+        }
+    }
+}
+
 /// Result of an upgrade of an instance.
 pub struct Succession {
-    /// The old instance, or the refused new instance if the upgrade failed.
-    pub instance: Box<dyn Instance>,
-    /// Result of the state hand-over, or the reason that the old instance stays.
+    /// Copies of the old instance in the order of its contexts, or those of the refused new instance if the
+    /// upgrade failed.
+    pub contexts: Vec<Box<dyn Instance>>,
+    /// Result of the state hand-over of all contexts together, or the reason that the old instance stays.
     pub inherited: Result<Inherited, String>,
 }
 

@@ -9,18 +9,23 @@
 //! one at most half of the free places. So no instance can exhaust the places of others (*dynamic thresholds*
 //! with a factor of one: Choudhury and Hahne, IEEE/ACM Transactions on Networking 6(2), 1998).
 
+mod answers;
 mod backlog;
+mod held;
 mod packet;
 
+pub(crate) use answers::each_answer;
+pub use answers::{Answer, Answers};
 pub(crate) use backlog::{Backlog, Behind, Call};
+use held::HeldPackets;
 pub use packet::{End, Kept, Released, Taken, Waiting};
-use std::collections::BinaryHeap;
 use std::time::Duration;
 
 use millrace_packet::Packet;
-use millrace_plugin_abi::{Message, PluginError, Position, Reply};
+use millrace_plugin_abi::{Message, PluginError, Position};
 use millrace_units::{Instant, PathId, PrincipalId};
 
+use crate::execution::instances::{ContextKey, context_of};
 use crate::execution::succession::{Successed, Succession, Successor};
 use crate::slab::Key;
 
@@ -63,10 +68,10 @@ pub struct Ticket(u32);
 /// Reason to keep packets.
 #[derive(Clone, Copy, Debug)]
 enum Wish {
-    /// The packets belong to the suspended call of this instance.
-    Call(Key),
-    /// The packets wait until this instance is free, so until its call ends.
-    Free(Key),
+    /// The packets belong to the suspended call of this context.
+    Call(ContextKey),
+    /// The packets wait until this context is free, so until its call ends.
+    Free(ContextKey),
     /// The instance in this slot holds the packet until this time.
     Until(u32, Instant),
     /// The packets wait until the CPU scheduler gives the processor to their payer.
@@ -94,64 +99,40 @@ pub(crate) enum Errand {
     Control(Answer),
 }
 
-/// Request of control to an instance.
+/// Request of control to a context of an instance.
 pub(crate) enum Asked {
     /// Control message, with the receiver of the answer.
     Message(Message, Answer),
     /// Message from the host companion.
     Tell(Vec<u8>),
-    /// Upgrade to a successor.
-    Succeed(Successor, Successed),
+    /// Wait for the next [upgrade](Upgrade) of the instance.
+    Succeed,
+}
+
+/// Upgrade that waits until no context of the instance has a running call.
+pub(crate) struct Upgrade {
+    /// Instance to be replaced.
+    instance: Key,
+    pub successor: Successor,
+    /// Receiver of the result.
+    pub told: Successed,
 }
 
 impl Asked {
-    fn refuse(self, problem: String) {
+    fn refuse(self, problem: &str) {
         match self {
             Self::Message(message, answer) => {
                 let text = format!("message {:?} is refused: {problem}", message.name);
                 answer(Some(Err(PluginError::Refused(text))));
             }
-            Self::Tell(_) => {}
-            Self::Succeed(Successor { instance, .. }, told) => {
-                told(Some(Succession { instance, inherited: Err(problem) }));
-            }
+            Self::Tell(_) | Self::Succeed => {}
         }
     }
 }
 
-/// Receiver of the answer to a control message. Gets `None` if the instance doesn't exist, or is removed
-/// before it answers.
-pub type Answer = Box<dyn FnOnce(Option<Reply>) + Send>;
-
-/// Packet held until a time. The earliest packet is the greatest by `Ord`, so the heap yields it first.
-#[derive(Debug)]
-struct Held {
-    until: Instant,
-    /// Sequence number, which orders packets held until the same time.
-    order: u64,
-    /// Slot of the instance that holds the packet.
-    by: u32,
-    waiting: Waiting,
-}
-
-impl PartialEq for Held {
-    fn eq(&self, other: &Self) -> bool {
-        (self.until, self.order) == (other.until, other.order)
-    }
-}
-
-impl Eq for Held {}
-
-impl PartialOrd for Held {
-    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
-        Some(self.cmp(other))
-    }
-}
-
-impl Ord for Held {
-    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
-        (other.until, other.order).cmp(&(self.until, self.order))
-    }
+/// Returns the reason that a busy instance refuses a request.
+fn too_busy() -> String {
+    format!("the instance is busy, and its queue of {MOST_ASKED} messages is full; try again later")
 }
 
 /// All waiting packets of a worker.
@@ -159,49 +140,54 @@ impl Ord for Held {
 pub(crate) struct WaitingRoom {
     tickets: Vec<Noted>,
     backlogs: Vec<Backlog>,
-    held: BinaryHeap<Held>,
-    order: u64,
-    /// Number of held packets of each slot whose instance holds packets.
-    holders: Vec<(u32, usize)>,
+    /// Upgrades that wait for the end of calls, the oldest first.
+    upgrades: Vec<Upgrade>,
+    /// Packets that instances hold until a time.
+    pub held: HeldPackets,
     /// Packets that wait for the processor, until the pipeline queues them.
     pub for_processor: Vec<Waiting>,
 }
 
 impl WaitingRoom {
-    /// Whether a call of the instance is running, or packets wait for the instance.
+    /// Whether a call of the context is running, or packets wait for the context.
     #[inline]
-    pub fn is_busy(&self, instance: Key) -> bool {
-        !self.backlogs.is_empty() && self.backlogs.iter().any(|backlog| backlog.instance == instance)
+    pub fn is_busy(&self, context: ContextKey) -> bool {
+        !self.backlogs.is_empty() && self.backlogs.iter().any(|backlog| backlog.context == context)
     }
 
-    /// Records that packets belong to a suspended call of the instance. `written` states whether the instance
+    /// Whether any context of the instance is busy.
+    pub fn has_busy_context(&self, instance: Key) -> bool {
+        self.backlogs.iter().any(|backlog| backlog.context.instance == instance)
+    }
+
+    /// Records that packets belong to a suspended call of the context. `written` states whether the instance
     /// may have written to the packets.
     pub fn suspend(
         &mut self,
-        instance: Key,
+        context: ContextKey,
         (place, passed_on): (Place, u8),
         payer: Option<PrincipalId>,
         written: bool,
     ) -> Ticket {
         let call = Call { slices: 1, written, payer, ..Call::default() };
-        self.backlogs.push(Backlog::new(instance, call));
-        self.ticket(Wish::Call(instance), (place, passed_on), payer)
+        self.backlogs.push(Backlog::new(context, call));
+        self.ticket(Wish::Call(context), (place, passed_on), payer)
     }
 
-    /// Records a suspended call without packets. Packets for the instance wait until this call ends.
-    pub fn suspend_errand(&mut self, instance: Key, errand: Errand) {
-        match self.backlogs.iter_mut().find(|backlog| backlog.instance == instance) {
+    /// Records a suspended call without packets. Packets for the context wait until this call ends.
+    pub fn suspend_errand(&mut self, context: ContextKey, errand: Errand) {
+        match self.backlog(context) {
             Some(backlog) => (backlog.call.errand, backlog.call.slices) = (errand, 1),
             None => {
                 let call = Call { slices: 1, errand, ..Call::default() };
-                self.backlogs.push(Backlog::new(instance, call));
+                self.backlogs.push(Backlog::new(context, call));
             }
         }
     }
 
-    /// Records that packets wait for the end of an instance's call.
-    pub fn queue(&mut self, instance: Key, at: (Place, u8), payer: Option<PrincipalId>) -> Ticket {
-        self.ticket(Wish::Free(instance), at, payer)
+    /// Records that packets wait for the end of a context's call.
+    pub fn queue(&mut self, context: ContextKey, at: (Place, u8), payer: Option<PrincipalId>) -> Ticket {
+        self.ticket(Wish::Free(context), at, payer)
     }
 
     /// Records that packets wait at a stage until the CPU scheduler gives the processor to `payer`.
@@ -239,25 +225,27 @@ impl WaitingRoom {
         };
         let waiting = Waiting { packet, key, destination, place, state, passed_on, payer };
         match wish {
-            Wish::Until(slot, _) | Wish::Free(Key { slot, .. }) if !self.has_room(slot, most) => {
+            Wish::Until(slot, _) | Wish::Free(ContextKey { instance: Key { slot, .. }, .. })
+                if !self.has_room(slot, most) =>
+            {
                 Some(waiting.packet)
             }
             Wish::Until(slot, until) => {
-                self.hold_packet(slot, until, waiting);
+                self.held.push(slot, until, waiting);
                 None
             }
             Wish::Processor => {
                 self.for_processor.push(waiting);
                 None
             }
-            Wish::Call(instance) => match self.backlog(instance) {
+            Wish::Call(context) => match self.backlog(context) {
                 Some(backlog) => {
                     backlog.call.push(waiting);
                     None
                 }
                 None => Some(waiting.packet),
             },
-            Wish::Free(instance) => self.wait_for(instance, waiting).err().map(|waiting| waiting.packet),
+            Wish::Free(context) => self.wait_for(context, waiting).err().map(|waiting| waiting.packet),
         }
     }
 
@@ -265,24 +253,29 @@ impl WaitingRoom {
     /// worker, shared by all instances. The instance may keep one more while the number of packets that it
     /// keeps is less than the number of free places: `most` minus all waiting packets.
     fn has_room(&self, slot: u32, most: usize) -> bool {
-        let behind = self.backlogs.iter().filter(|backlog| backlog.instance.slot == slot).map(Backlog::len);
-        let held = self.holders.iter().filter(|(holder, _)| *holder == slot).map(|(_, held)| *held);
-        behind.chain(held).sum::<usize>() < most.saturating_sub(self.len())
+        let own = self.backlogs.iter().filter(|backlog| backlog.context.instance.slot == slot);
+        let behind = own.map(Backlog::len);
+        behind.sum::<usize>() + self.held.of(slot) < most.saturating_sub(self.len())
     }
 
-    fn backlog(&mut self, instance: Key) -> Option<&mut Backlog> {
-        self.backlogs.iter_mut().find(|backlog| backlog.instance == instance)
+    fn backlog(&mut self, context: ContextKey) -> Option<&mut Backlog> {
+        self.backlogs.iter_mut().find(|backlog| backlog.context == context)
     }
 
-    /// Queues a packet until the instance's call ends.
+    /// Returns the backlog of a context, which may be new.
+    fn backlog_or_new(&mut self, context: ContextKey) -> Option<&mut Backlog> {
+        if self.backlog(context).is_none() {
+            self.backlogs.push(Backlog::new(context, Call::default()));
+        }
+        self.backlog(context)
+    }
+
+    /// Queues a packet until the context's call ends.
     ///
     /// # Errors
-    /// The packet, if [`MOST_BEHIND`] packets already wait for the instance.
-    pub fn wait_for(&mut self, instance: Key, waiting: Waiting) -> Result<(), Waiting> {
-        if self.backlog(instance).is_none() {
-            self.backlogs.push(Backlog::new(instance, Call::default()));
-        }
-        match self.backlog(instance) {
+    /// The packet, if [`MOST_BEHIND`] packets already wait for the context.
+    pub fn wait_for(&mut self, context: ContextKey, waiting: Waiting) -> Result<(), Waiting> {
+        match self.backlog_or_new(context) {
             Some(backlog) if backlog.behind.packets.len() < MOST_BEHIND => {
                 backlog.behind.push(waiting);
                 Ok(())
@@ -291,19 +284,80 @@ impl WaitingRoom {
         }
     }
 
-    /// Queues a request of control until the end of the instance's call. Returns `false` if the queue is
+    /// Queues a request of control until the end of the context's call. Returns `false` if the queue is
     /// full; the requester then gets an error.
-    pub fn ask(&mut self, instance: Key, asked: Asked) -> bool {
-        match self.backlog(instance) {
+    pub fn ask(&mut self, context: ContextKey, asked: Asked) -> bool {
+        match self.backlog(context) {
             Some(backlog) if backlog.asked.len() < MOST_ASKED => {
                 backlog.asked.push_back(asked);
                 true
             }
             _ => {
-                asked.refuse(format!(
-                    "the instance is busy, and its queue of {MOST_ASKED} messages is full; try again later"
-                ));
+                asked.refuse(&too_busy());
                 false
+            }
+        }
+    }
+
+    /// Lets an upgrade of a busy instance wait until none of its `contexts` contexts has a running call. Until
+    /// then, a context whose call ends begins no other call.
+    pub fn await_upgrade(&mut self, instance: Key, contexts: u8, successor: Successor, told: Successed) {
+        let is_full = |backlog: &Backlog| backlog.asked.len() >= MOST_ASKED;
+        if self.backlogs.iter().any(|backlog| backlog.context.instance == instance && is_full(backlog)) {
+            let Successor { contexts, .. } = successor;
+            return told(Some(Succession { contexts, inherited: Err(too_busy()) }));
+        }
+        for number in 0..contexts {
+            if let Some(backlog) = self.backlog_or_new(ContextKey { instance, number }) {
+                backlog.asked.push_back(Asked::Succeed);
+            }
+        }
+        self.upgrades.push(Upgrade { instance, successor, told });
+    }
+
+    /// Removes and returns the next upgrade of an instance; `None` while a context has to end its call or to
+    /// serve earlier requests first. `own` is the backlog of a context that waits for the upgrade. The other
+    /// contexts no longer wait for it then.
+    pub fn take_upgrade(&mut self, own: &Backlog) -> Option<Upgrade> {
+        let instance = own.context.instance;
+        let others = || self.backlogs.iter().filter(|backlog| backlog.context.instance == instance);
+        if !others().all(Backlog::is_between_calls) {
+            return None;
+        }
+        let at = self.upgrades.iter().position(|upgrade| upgrade.instance == instance)?;
+        for backlog in self.backlogs.iter_mut().filter(|backlog| backlog.context.instance == instance) {
+            backlog.asked.pop_front_if(|asked| matches!(asked, Asked::Succeed));
+        }
+        Some(self.upgrades.remove(at))
+    }
+
+    /// Gives the waiting packets of an instance to the contexts of its successor, after an upgrade. `own` is the
+    /// backlog of one context, `instance` the key of the successor, `contexts` the number of its contexts.
+    /// Requests to a context that no longer exists are refused.
+    pub fn follow_upgrade(&mut self, own: &mut Backlog, instance: Key, contexts: u8) {
+        let old = std::mem::replace(&mut own.context.instance, instance);
+        self.upgrades
+            .iter_mut()
+            .filter(|next| next.instance == old)
+            .for_each(|next| next.instance = instance);
+        let mut waiting = own.take_waiting(contexts);
+        for backlog in self.backlogs.iter_mut().filter(|backlog| backlog.context.instance == old) {
+            backlog.context.instance = instance;
+            waiting.append(&mut backlog.take_waiting(contexts));
+        }
+        for waiting in waiting {
+            let context = ContextKey { instance, number: context_of(&waiting.key, contexts) };
+            if context == own.context {
+                own.behind.push(waiting);
+            } else if let Some(backlog) = self.backlog_or_new(context) {
+                backlog.behind.push(waiting);
+            }
+        }
+        let further = self.upgrades.iter().filter(|next| next.instance == instance).count();
+        own.await_upgrades(further);
+        for number in (0..contexts).filter(|number| further > 0 && *number != own.context.number) {
+            if let Some(backlog) = self.backlog_or_new(ContextKey { instance, number }) {
+                backlog.await_upgrades(further);
             }
         }
     }
@@ -320,51 +374,9 @@ impl WaitingRoom {
         self.backlogs.swap(number, last);
     }
 
-    /// Holds a packet until a time, for the instance in slot `by`.
-    pub fn hold_packet(&mut self, by: u32, until: Instant, waiting: Waiting) {
-        self.order += 1;
-        self.held.push(Held { until, order: self.order, by, waiting });
-        match self.holders.iter_mut().find(|(holder, _)| *holder == by) {
-            Some((_, held)) => *held += 1,
-            None => self.holders.push((by, 1)),
-        }
-    }
-
-    /// Releases the held packets for which `is_orphan` holds: sets their times to 0, so `due` returns them
-    /// next, in their former order.
-    pub fn let_go(&mut self, is_orphan: impl Fn(u32, Place) -> bool) {
-        if !self.held.iter().any(|held| is_orphan(held.by, held.waiting.place)) {
-            return;
-        }
-        let mut held = std::mem::take(&mut self.held).into_vec();
-        held.sort_unstable_by(|one, other| other.cmp(one));
-        for (order, held) in (1..).zip(&mut held) {
-            held.order = order;
-            if is_orphan(held.by, held.waiting.place) {
-                held.until = Instant::ZERO;
-            }
-        }
-        self.order = held.len() as u64;
-        self.held = held.into();
-    }
-
     /// Invalidates all tickets after the batch was disposed of.
     pub fn end_of_batch(&mut self) {
         self.tickets.clear();
-    }
-
-    /// Removes and returns a held packet whose time has come.
-    pub fn due(&mut self, now: Instant) -> Option<Waiting> {
-        self.held.peek().filter(|held| held.until <= now)?;
-        let held = self.held.pop()?;
-        let holders = self.holders.iter_mut().enumerate();
-        if let Some((at, (_, count))) = holders.into_iter().find(|(_, (holder, _))| *holder == held.by) {
-            *count -= 1;
-            if *count == 0 {
-                self.holders.swap_remove(at);
-            }
-        }
-        Some(held.waiting)
     }
 
     /// Lets suspended calls of a removed principal, and the packets behind them, continue without a payer.
@@ -397,7 +409,7 @@ impl WaitingRoom {
     /// until which a packet is held. `None` if no packet waits and no call runs.
     pub fn next_event(&self, now: Instant) -> Option<Instant> {
         let is_running = self.backlogs.iter().any(|backlog| backlog.payer().is_none());
-        if is_running { Some(now) } else { self.held.peek().map(|held| held.until) }
+        if is_running { Some(now) } else { self.held.next() }
     }
 
     /// Whether another process runs a call.
@@ -408,7 +420,7 @@ impl WaitingRoom {
 
     /// Returns the paths that waiting packets use: the paths of their stages, and their accounting paths.
     pub fn paths(&self) -> impl Iterator<Item = PathId> + '_ {
-        let held = self.held.iter().map(|held| &held.waiting);
+        let held = self.held.iter();
         let behind = self.backlogs.iter().flat_map(|backlog| &backlog.behind.packets);
         let waiting = held
             .chain(behind)

@@ -13,9 +13,9 @@ use millrace_units::{InstanceId, Instant, PathId, PortId, QueueAccount, QueueId}
 use crate::execution::bindings::{Bindings, NewBinding};
 use crate::execution::calls::{Calls, Resumption, Stop};
 use crate::execution::classify::{Classified, Classifier, GateResult, results};
-use crate::execution::instances::Instances;
+use crate::execution::instances::{ContextKey, Instances};
 use crate::execution::succession::{Successed, Successor};
-use crate::execution::waiting::{Answer, Asked, Errand, Released};
+use crate::execution::waiting::{Answers, Asked, Errand, Released, each_answer};
 use crate::flow_state::FlowStateBlocks;
 use crate::path::{EMPTY_PATH, Part, Paths, Refusal, Stage, Step};
 use crate::{
@@ -140,7 +140,10 @@ impl<T: BindingTable> WorkerPlugins<T> {
                 states.expect(instance.flow_state());
                 return instances.add(id, instance).map_or(Remains::Nothing, Remains::Instance);
             }
-            PluginChange::Quarantine { id, why } => instances.quarantine(id, why),
+            PluginChange::AddContext { id, instance } => {
+                return instances.add_context(id, instance).map_or(Remains::Nothing, Remains::Instance);
+            }
+            PluginChange::Quarantine { id, why } => instances.quarantine(id, &why),
             PluginChange::RemoveInstance { id } => {
                 return instances.remove(id).map_or(Remains::Nothing, Remains::Instance);
             }
@@ -158,33 +161,40 @@ impl<T: BindingTable> WorkerPlugins<T> {
         self.calls.ports.set(port, is_there);
     }
 
-    /// Sends a control message to an instance. `answer` receives the reply, now or after the instance's
-    /// current call. It receives `None` if the instance doesn't exist.
-    pub fn control(&mut self, id: InstanceId, message: &Message, now: Instant, answer: Answer) {
-        let Some(key) = self.calls.instances.key(id) else { return answer(None) };
-        if self.calls.waiting.is_busy(key) {
-            self.calls.waiting.ask(key, Asked::Message(message.clone(), answer));
-        } else if let Some(errand) = self.calls.begin_control(key, message, now, answer) {
-            self.calls.waiting.suspend_errand(key, errand);
-        }
-    }
-
-    /// Sends an instance a message of its host companion, now or after its current call. If the instance
-    /// pauses or too many messages wait, the message is lost and counted as lost.
-    pub fn message(&mut self, id: InstanceId, bytes: Vec<u8>, now: Instant) {
-        let Some(key) = self.calls.instances.key(id) else { return };
-        if !self.calls.waiting.is_busy(key) {
-            if self.calls.tell(key, &bytes, now) != Progress::Done {
-                self.calls.waiting.suspend_errand(key, Errand::Own);
+    /// Sends a control message to each context of an instance. `answer` receives the replies in the order of
+    /// the contexts, now or after the contexts' current calls. It receives `None` if the instance doesn't exist.
+    pub fn control(&mut self, id: InstanceId, message: &Message, now: Instant, answer: Answers) {
+        let Some(instance) = self.calls.instances.key(id) else { return answer(None) };
+        let answers = each_answer(self.calls.instances.contexts(instance), answer);
+        for (number, answer) in (0..).zip(answers) {
+            let context = ContextKey { instance, number };
+            if self.calls.waiting.is_busy(context) {
+                self.calls.waiting.ask(context, Asked::Message(message.clone(), answer));
+            } else if let Some(errand) = self.calls.begin_control(context, message, now, answer) {
+                self.calls.waiting.suspend_errand(context, errand);
             }
-        } else if !self.calls.waiting.ask(key, Asked::Tell(bytes)) {
-            self.calls.instances.count_messages(id, |messages| messages.lost += 1);
         }
     }
 
-    /// Replaces an instance by a successor: now, or after the instance's current call. `told` receives the
-    /// result, with the instance that is no longer needed. It must pass that instance to another thread,
-    /// because dropping it may take long.
+    /// Sends each context of an instance a message of its host companion, now or after its current call. If a
+    /// context pauses or too many messages wait, its message is lost and counted as lost.
+    pub fn message(&mut self, id: InstanceId, bytes: Vec<u8>, now: Instant) {
+        let Some(instance) = self.calls.instances.key(id) else { return };
+        for number in 0..self.calls.instances.contexts(instance) {
+            let context = ContextKey { instance, number };
+            if !self.calls.waiting.is_busy(context) {
+                if self.calls.tell(context, &bytes, now) != Progress::Done {
+                    self.calls.waiting.suspend_errand(context, Errand::Own);
+                }
+            } else if !self.calls.waiting.ask(context, Asked::Tell(bytes.clone())) {
+                self.calls.instances.count_messages(id, |messages| messages.lost += 1);
+            }
+        }
+    }
+
+    /// Replaces an instance by a successor: now, or as soon as none of its contexts has a running call. `told`
+    /// receives the result, with the copies that are no longer needed. It must pass them to another thread,
+    /// because dropping them may take long.
     pub fn succeed(&mut self, id: InstanceId, successor: Successor, now: Instant, told: Successed) {
         self.calls.succeed(id, successor, &mut self.bindings, now, told);
     }
@@ -220,7 +230,7 @@ impl<T: BindingTable> WorkerPlugins<T> {
         let (_, binding) = self.bindings.at(binding)?;
         Some(match binding.step? {
             Step::Instance(key) => {
-                let health = self.calls.instances.get(key)?.record.health.at(now);
+                let health = self.calls.instances.get(key)?.health(now);
                 let limits = binding.call_limits;
                 let wait = limits.wait(binding.gate).filter(|_| self.calls.is_scheduled);
                 let CallLimits { on_fault, link_queue, .. } = limits;
@@ -325,12 +335,13 @@ impl<T: BindingTable> WorkerPlugins<T> {
                 && let Step::Instance(key) = stage.step
                 && !hearing.iter().take(index).any(is_same)
                 && !stages.iter().any(is_same)
-                && let Some((hosted, news)) = instances.get_mut(key)
+                && let context = instances.context_of(key, &flow.key)
+                && let Some((hosted, news)) = instances.get_mut(context)
             {
                 let part = stage.part.range();
                 let kept = states.block(state).and_then(|block| block.get(part)).unwrap_or_default();
                 if hosted.call(|instance| instance.flow_ended(flow, kept)) != Progress::Done {
-                    waiting.suspend_errand(key, Errand::Own);
+                    waiting.suspend_errand(context, Errand::Own);
                 }
                 hosted.take_outputs(news);
             }
@@ -357,7 +368,7 @@ impl<T: BindingTable> WorkerPlugins<T> {
     /// packets.
     pub fn release_orphans(&mut self) {
         let Self { bindings, paths, calls: Calls { waiting, instances, .. }, .. } = self;
-        waiting.let_go(|holder, place| {
+        waiting.held.let_go(|holder, place| {
             let stage = place.before().and_then(|held_at| {
                 paths.stages_at(held_at.path, held_at.position).get(usize::from(held_at.stage))
             });

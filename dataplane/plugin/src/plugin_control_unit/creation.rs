@@ -27,7 +27,7 @@ pub(super) struct NamedInstance {
 }
 
 impl NamedInstance {
-    /// Creates the instance for a worker, or a placeholder if it is in quarantine.
+    /// Creates a copy of the instance for a context at a worker, or a placeholder if it is in quarantine.
     pub fn make(&self, worker: usize, numbers: &impl Numbers) -> Result<Made, Error> {
         match &self.held {
             None => make(&*self.plugin, &self.settings, &self.maps, worker, numbers),
@@ -38,26 +38,36 @@ impl NamedInstance {
         }
     }
 
-    /// Returns the changes that add the instance to worker `worker`.
-    pub fn add<F>(
-        &self,
-        id: InstanceId,
-        worker: usize,
-        numbers: &impl Numbers,
-    ) -> Result<Vec<PluginChange<F>>, Error> {
-        let added = PluginChange::AddInstance { id, instance: self.make(worker, numbers)?.instance };
-        let held = self.held.clone().map(|why| PluginChange::Quarantine { id, why });
-        Ok([Some(added), held].into_iter().flatten().collect())
+    /// Returns the changes that add the instance with its contexts to worker `worker`, and the maps of other
+    /// instances that its settings name. An instance in quarantine has one context.
+    pub fn add<F>(&self, id: InstanceId, worker: usize, numbers: &impl Numbers) -> Result<Added<F>, Error> {
+        let Made { instance, reads } = self.make(worker, numbers)?;
+        let mut changes = vec![PluginChange::AddInstance { id, instance }];
+        if let Some(why) = self.held.clone() {
+            changes.push(PluginChange::Quarantine { id, why });
+            return Ok(Added { changes, reads });
+        }
+        for _ in 1..self.plugin.contexts() {
+            changes.push(PluginChange::AddContext { id, instance: self.make(worker, numbers)?.instance });
+        }
+        Ok(Added { changes, reads })
     }
 }
 
-/// New instance, with the maps of other instances that the new instance's settings name.
+/// Changes that add an instance to a worker, with the maps of other instances that its settings name.
+pub(super) struct Added<F> {
+    pub changes: Vec<PluginChange<F>>,
+    pub reads: Vec<Arc<SharedMap>>,
+}
+
+/// New copy of an instance, with the maps of other instances that the instance's settings name.
 pub(super) struct Made {
     pub instance: Box<dyn Instance>,
     pub reads: Vec<Arc<SharedMap>>,
 }
 
-/// Creates an instance of a plugin for a worker. `settings` are as the user wrote them, with names of ports,
+/// Creates a copy of an instance for a context at a worker. All contexts at a worker share its copies of maps,
+/// because the worker carries out the access of one context at a time. `settings` are as the user wrote them, with names of ports,
 /// instances and maps. `maps` are the maps that the instance writes.
 pub(super) fn make(
     plugin: &dyn Plugin,
@@ -82,8 +92,8 @@ pub struct Successors {
     pub id: InstanceId,
     /// Name of the instance to be replaced.
     pub name: String,
-    /// Successors, one for each worker.
-    pub instances: Vec<Box<dyn Instance>>,
+    /// Successors, by worker and context.
+    pub instances: Vec<Vec<Box<dyn Instance>>>,
     /// Maps that the successors write and read. The caller records them after the upgrade.
     pub maps: HeldMaps,
 }
@@ -101,18 +111,22 @@ impl Successors {
         Self { id, name: name.to_owned(), instances: Vec::new(), maps }
     }
 
-    /// Creates one successor for each of `workers` workers.
+    /// Creates the successor's copies for each of `workers` workers, each with `contexts` contexts.
     pub(super) fn create(
         &mut self,
         plugin: &dyn Plugin,
         settings: &Map<String, Value>,
-        workers: usize,
+        (workers, contexts): (usize, u8),
         numbers: &impl Numbers,
     ) -> Result<(), Error> {
         for worker in 0..workers {
-            let made = make(plugin, settings, &self.maps.own, worker, numbers)?;
-            self.instances.push(made.instance);
-            self.maps.reads = made.reads;
+            let mut copies = Vec::with_capacity(contexts.into());
+            for _ in 0..contexts {
+                let made = make(plugin, settings, &self.maps.own, worker, numbers)?;
+                copies.push(made.instance);
+                self.maps.reads = made.reads;
+            }
+            self.instances.push(copies);
         }
         Ok(())
     }

@@ -58,6 +58,8 @@ pub struct PluginDescription {
     pub capabilities: Vec<&'static str>,
     /// Names of the plugin's counters.
     pub counters: Vec<&'static str>,
+    /// Number of contexts of an instance at each worker.
+    pub contexts: u8,
 }
 
 /// Complete declaration of a plugin for users, with settings, maps and host companion.
@@ -84,6 +86,8 @@ pub struct InstanceDescription {
     pub name: String,
     /// Name of the instance's plugin.
     pub plugin: &'static str,
+    /// Number of contexts of the instance at each worker.
+    pub contexts: u8,
     /// Settings of the instance, as written.
     pub settings: Map<String, Value>,
     /// Bindings of the instance.
@@ -131,6 +135,7 @@ pub(super) fn describe_instance<S: Clone + Eq + Hash + fmt::Display, F: Clone>(
     InstanceDescription {
         name: named.name.clone(),
         plugin: named.plugin.name(),
+        contexts: named.plugin.contexts(),
         settings: named.settings.clone(),
         bindings: describe_bindings(unit, |bound| bound.action == Action::Instance(id)),
     }
@@ -179,6 +184,7 @@ pub(super) fn describe(plugin: &dyn Plugin, number: u16) -> PluginDescription {
         features: plugin.features().names(),
         capabilities: plugin.capabilities().to_vec(),
         counters: plugin.counters().to_vec(),
+        contexts: plugin.contexts(),
     }
 }
 

@@ -44,20 +44,20 @@ impl InstanceRegistry {
     }
 
     /// Creates the instances that [`PluginChange::again`] needs to copy `changes` for worker `worker`: one
-    /// for each `AddInstance` in `changes`.
+    /// for each `AddInstance` and `AddContext` in `changes`.
     pub fn further<G>(
         &self,
         changes: &[PluginChange<G>],
         worker: usize,
     ) -> Result<Vec<Box<dyn Instance>>, Error> {
         let added = changes.iter().filter_map(|change| match change {
-            PluginChange::AddInstance { id, .. } => self.get(*id),
+            PluginChange::AddInstance { id, .. } | PluginChange::AddContext { id, .. } => self.get(*id),
             _ => None,
         });
         added.map(|named| Ok(named.make(worker, self)?.instance)).collect()
     }
 
-    /// Merges the replies to a message, one from each worker, into one answer.
+    /// Merges the replies to a message, one from each context at each worker, into one answer.
     pub fn merge_replies(&self, id: InstanceId, message: &Message, replies: Vec<Value>) -> Value {
         match self.get(id) {
             Some(named) => named.plugin.merge(message, replies),
@@ -165,7 +165,7 @@ impl InstanceRegistry {
         let workers = if named.held.is_some() { 0 } else { workers };
         let maps = HeldMaps { own: named.maps.clone(), reads };
         let mut successors = Successors::new(id, instance, maps);
-        successors.create(&*named.plugin, &whole, workers, self)?;
+        successors.create(&*named.plugin, &whole, (workers, named.plugin.contexts()), self)?;
         Ok((successors, whole))
     }
 
@@ -175,7 +175,7 @@ impl InstanceRegistry {
         let (id, named) = self.named(instance)?;
         let maps = HeldMaps { own: named.maps.clone(), reads: Vec::new() };
         let mut successors = Successors::new(id, instance, maps);
-        successors.create(&*named.plugin, &named.settings, workers, self)?;
+        successors.create(&*named.plugin, &named.settings, (workers, named.plugin.contexts()), self)?;
         Ok(successors)
     }
 

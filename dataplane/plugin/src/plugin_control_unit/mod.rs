@@ -42,6 +42,7 @@ pub use plugins::PluginRegistry;
 use crate::PluginControlError as Error;
 use bindings::bind;
 use checks::{check_position, in_use};
+use creation::Added;
 use description::{describe_bindings, describe_gate, describe_instance};
 use gates::GateRegistry;
 
@@ -111,7 +112,7 @@ impl<S: Clone + Eq + Hash + fmt::Display, F: Clone> PluginControlUnit<S, F> {
     pub fn populate(&self) -> Result<Vec<PluginChange<F>>, Error> {
         let mut changes: Vec<_> = self.gates.all().iter().map(gates::add).collect();
         for (id, named) in self.instances.iter() {
-            changes.extend(named.add(id, self.instances.last_worker(), &self.instances)?);
+            changes.extend(named.add(id, self.instances.last_worker(), &self.instances)?.changes);
         }
         changes.extend(self.bindings.by_age().map(|(id, bound)| bind(id, bound)));
         Ok(changes)
@@ -156,7 +157,7 @@ impl<S: Clone + Eq + Hash + fmt::Display, F: Clone> PluginControlUnit<S, F> {
         Ok(self.instances.named(instance)?.1.plugin.clone())
     }
 
-    /// Creates an instance without bindings. The returned change adds it to the worker with the highest
+    /// Creates an instance without bindings. The returned changes add it to the worker with the highest
     /// number.
     ///
     /// # Errors
@@ -168,12 +169,12 @@ impl<S: Clone + Eq + Hash + fmt::Display, F: Clone> PluginControlUnit<S, F> {
         plugin: &str,
         name: &str,
         settings: Map<String, Value>,
-    ) -> Result<(InstanceId, PluginChange<F>), Error> {
+    ) -> Result<(InstanceId, Vec<PluginChange<F>>), Error> {
         let (id, mut named) = self.instances.prepare(self.plugin_named(plugin)?, name, settings)?;
-        let made = named.make(self.instances.last_worker(), &self.instances)?;
-        named.reads = made.reads;
+        let Added { changes, reads } = named.add(id, self.instances.last_worker(), &self.instances)?;
+        named.reads = reads;
         self.instances.insert(id, named);
-        Ok((id, PluginChange::AddInstance { id, instance: made.instance }))
+        Ok((id, changes))
     }
 
     /// Creates an instance in quarantine, without bindings, for the reason `why`. No code of the plugin runs.
@@ -192,7 +193,7 @@ impl<S: Clone + Eq + Hash + fmt::Display, F: Clone> PluginControlUnit<S, F> {
         let (id, mut named) = self.instances.prepare(self.plugin_named(plugin)?, name, settings)?;
         named.reads = prepare(&*named.plugin, &named.settings, &self.instances)?.maps;
         named.held = Some(why);
-        let changes = named.add(id, self.instances.last_worker(), &self.instances)?;
+        let Added { changes, .. } = named.add(id, self.instances.last_worker(), &self.instances)?;
         self.instances.insert(id, named);
         Ok((id, changes))
     }
@@ -222,6 +223,24 @@ impl<S: Clone + Eq + Hash + fmt::Display, F: Clone> PluginControlUnit<S, F> {
     /// version doesn't support a gate where an instance is bound. [`InUse`](Error::InUse) if another instance
     /// reads a map that the new version lacks. An error about the settings.
     pub fn successors(&self, plugin: &dyn Plugin, workers: usize) -> Result<Vec<Successors>, Error> {
+        self.copies(plugin, (workers, plugin.contexts()))
+    }
+
+    /// Creates instances of `plugin` that run as shadows of the instances of the plugin with the same name, one
+    /// for each context of these at each of `workers` workers. Skips instances in quarantine since their
+    /// creation.
+    ///
+    /// # Errors
+    /// Those of [`successors`](Self::successors).
+    pub fn shadows(&self, plugin: &dyn Plugin, workers: usize) -> Result<Vec<Successors>, Error> {
+        self.copies(plugin, (workers, self.plugins.get(plugin.name())?.contexts()))
+    }
+
+    fn copies(
+        &self,
+        plugin: &dyn Plugin,
+        (workers, contexts): (usize, u8),
+    ) -> Result<Vec<Successors>, Error> {
         self.plugins.get(plugin.name())?;
         let mut successors = Vec::new();
         for (id, named) in self.instances.running_of(plugin.name()) {
@@ -232,7 +251,7 @@ impl<S: Clone + Eq + Hash + fmt::Display, F: Clone> PluginControlUnit<S, F> {
             }
             let own = self.instances.maps_under(named, plugin)?;
             let mut new = Successors::new(id, &named.name, HeldMaps { own, reads: Vec::new() });
-            new.create(plugin, &named.settings, workers, &self.instances)?;
+            new.create(plugin, &named.settings, (workers, contexts), &self.instances)?;
             successors.push(new);
         }
         Ok(successors)

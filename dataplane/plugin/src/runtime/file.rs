@@ -55,6 +55,10 @@ macro_rules! impl_plugin {
                     &self.declared().counters
                 }
 
+                fn contexts(&self) -> u8 {
+                    self.manifest().calls.contexts
+                }
+
                 fn maps(&self) -> &[MapShape] {
                     &self.manifest().maps
                 }
@@ -77,7 +81,7 @@ macro_rules! methods_without_plugin_code {
         }
 
         fn has_timers(&self) -> bool {
-            self.manifest().period.is_some() || self.manifest().has_capability("timer")
+            self.manifest().calls.period.is_some() || self.manifest().has_capability("timer")
         }
 
         fn take_output(&mut self) -> Option<millrace_plugin_abi::Output> {

@@ -2,6 +2,7 @@
 //! must treat the same packets alike in all of them.
 
 mod conformance;
+mod contexts;
 mod features;
 mod native;
 mod process;

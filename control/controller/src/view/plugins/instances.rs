@@ -17,6 +17,8 @@ pub struct InstanceView {
     pub number: u16,
     /// Name of the plugin.
     pub plugin: &'static str,
+    /// Number of contexts of the instance at each worker: copies with a call each.
+    pub contexts: u8,
     /// Settings of the instance.
     pub settings: Value,
     /// Health of the instance: `well`, `pausing` after a fault, or `quarantined` after repeated faults.

@@ -147,4 +147,6 @@ pub struct PluginView {
     pub capabilities: Vec<&'static str>,
     /// Names of the plugin's counters.
     pub counters: Vec<&'static str>,
+    /// Number of contexts of an instance at each worker: copies with a call each.
+    pub contexts: u8,
 }

@@ -6,7 +6,10 @@ use millrace_plugin_abi::{
 };
 
 use super::keys::shortened;
-use super::{DeclaredState, MOST_FLOW_STATE, MOST_NAME, MOST_SERVICE_STATE, Manifest, ManifestError};
+use super::{
+    DeclaredCalls, DeclaredState, MOST_CONTEXTS, MOST_FLOW_STATE, MOST_NAME, MOST_SERVICE_STATE, Manifest,
+    ManifestError,
+};
 
 /// Checks the values of a manifest.
 pub(super) fn check(manifest: &Manifest) -> Result<(), ManifestError> {
@@ -34,10 +37,17 @@ pub(super) fn check(manifest: &Manifest) -> Result<(), ManifestError> {
     })?;
     check_maps(manifest)?;
     check_counters(&manifest.counters)?;
-    let period = manifest.period.is_none_or(|period| !period.is_zero());
+    check_calls(manifest.calls)
+}
+
+fn check_calls(DeclaredCalls { contexts, period, cost }: DeclaredCalls) -> Result<(), ManifestError> {
+    unless((1..=MOST_CONTEXTS).contains(&contexts), "contexts", || {
+        format!("{contexts} is not right; give a whole number from 1 to {MOST_CONTEXTS}")
+    })?;
+    let period = period.is_none_or(|period| !period.is_zero());
     unless(period, "period", || "give 1 millisecond or more".to_owned())?;
     let sane = |cycles: f64| cycles.is_finite() && cycles >= 0.0;
-    let cost = manifest.cost.is_none_or(|cost| sane(cost.packet) && sane(cost.byte));
+    let cost = cost.is_none_or(|cost| sane(cost.packet) && sane(cost.byte));
     unless(cost, "cost", || "cycles must be 0 or more".to_owned())
 }
 

@@ -13,7 +13,7 @@ use super::{MOST_NAME, ManifestError};
 const MOST_MISSING: usize = 8;
 
 /// Every key that a manifest may have.
-pub(super) const KEYS: [&str; 18] = [
+pub(super) const KEYS: [&str; 19] = [
     "abi",
     "features",
     "name",
@@ -30,6 +30,7 @@ pub(super) const KEYS: [&str; 18] = [
     "counters",
     "host-companion",
     "state-version",
+    "contexts",
     "period",
     "cost",
 ];
@@ -55,6 +56,7 @@ fn wanted(key: &str) -> &'static str {
         "messages" => "an object of names, each with one line of help",
         "settings" => "a JSON Schema, which is an object",
         "maps" => "a list of {name, key, value, entries}",
+        "contexts" => "a whole number from 1 to 16",
         "cost" => "{packet, byte}, each in cycles",
         _ => "a whole number",
     }

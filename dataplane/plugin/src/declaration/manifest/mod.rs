@@ -22,6 +22,8 @@ pub const MOST_MANIFEST: usize = 64 * 1024;
 pub const MOST_FLOW_STATE: u16 = 256;
 /// Maximum bytes of an instance's service state, which is common to all flows.
 pub const MOST_SERVICE_STATE: u16 = 4096;
+/// Maximum number of contexts of an instance at a worker.
+pub const MOST_CONTEXTS: u8 = 16;
 /// Maximum number of characters of a plugin's name.
 pub const MOST_NAME: usize = 64;
 
@@ -84,6 +86,18 @@ pub struct DeclaredState {
     pub version: u32,
 }
 
+/// Calls of a plugin's instances, as the plugin declares them.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct DeclaredCalls {
+    /// Number of contexts of an instance at each worker, 1 to [`MOST_CONTEXTS`]. Each context is a copy of the
+    /// instance with a call of its own.
+    pub contexts: u8,
+    /// Interval between two calls of `millrace_periodic`; `None` without such calls.
+    pub period: Option<Duration>,
+    /// Declared cost of calls; `None` if the plugin declares none.
+    pub cost: Option<Cost>,
+}
+
 /// Checked manifest.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Manifest {
@@ -115,10 +129,8 @@ pub struct Manifest {
     pub counters: Vec<String>,
     /// File name of the host companion's module, in the folder of the plugin; `None` without a companion.
     pub host_companion: Option<String>,
-    /// Interval between two calls of `millrace_periodic`; `None` without such calls.
-    pub period: Option<Duration>,
-    /// Declared cost of calls; `None` if the plugin declares none.
-    pub cost: Option<Cost>,
+    /// Calls of the plugin's instances.
+    pub calls: DeclaredCalls,
 }
 
 impl Manifest {
@@ -157,8 +169,11 @@ impl Manifest {
             maps: maps(&keys)?,
             counters: optional(&keys, "counters")?.unwrap_or_default(),
             host_companion: optional(&keys, "host-companion")?,
-            period: optional::<u32>(&keys, "period")?.map(|millis| Duration::from_millis(millis.into())),
-            cost: optional(&keys, "cost")?,
+            calls: DeclaredCalls {
+                contexts: optional(&keys, "contexts")?.unwrap_or(1),
+                period: optional::<u32>(&keys, "period")?.map(|millis| Duration::from_millis(millis.into())),
+                cost: optional(&keys, "cost")?,
+            },
         };
         check(&manifest)?;
         manifest.features = declared.and(manifest.implied());
@@ -174,7 +189,7 @@ impl Manifest {
             Features::SAVED_STATE.when(self.state.version > 0),
             Features::COUNTERS.when(!self.counters.is_empty()),
             Features::MAPS.when(!self.maps.is_empty()),
-            Features::TIMERS.when(self.period.is_some()),
+            Features::TIMERS.when(self.calls.period.is_some()),
             Features::HOST_COMPANION.when(self.host_companion.is_some()),
         ];
         of_capabilities.chain(of_keys).fold(Features::NONE, Features::and)

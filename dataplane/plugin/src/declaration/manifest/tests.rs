@@ -65,7 +65,7 @@ fn values_of_a_wrong_type_are_refused_with_the_right_type() {
 fn absent_keys_have_defaults() {
     let manifest = Manifest::parse(smallest().to_string().as_bytes()).unwrap();
     assert_eq!((manifest.window, manifest.state.flow, manifest.state.version), (128, 0, 0));
-    assert_eq!((manifest.period, manifest.cost), (None, None));
+    assert_eq!((manifest.calls.contexts, manifest.calls.period, manifest.calls.cost), (1, None, None));
     assert_eq!(manifest.positions, [Position::Late]);
 }
 
@@ -73,14 +73,15 @@ fn absent_keys_have_defaults() {
 fn everything_that_is_given_is_read() {
     let text = json!({ "abi": 1, "name": "a", "version": "0.0.1", "summary": "x", "positions": ["early", "copy"],
         "capabilities": ["packet-read", "log"], "messages": { "read": "counts" }, "settings": { "type": "object" },
-        "window": 1536, "flow-state": 256, "service-state": 4096, "state-version": 3, "period": 20,
+        "window": 1536, "flow-state": 256, "service-state": 4096, "state-version": 3, "contexts": 8, "period": 20,
         "cost": { "packet": 50, "byte": 0.5 } });
     let manifest = Manifest::parse(text.to_string().as_bytes()).unwrap();
     assert_eq!(manifest.positions, [Position::Early, Position::Copy]);
     assert!(manifest.has_capability("log") && !manifest.has_capability("timer"));
     assert_eq!((manifest.window, manifest.state.flow, manifest.state.version), (1536, 256, 3));
-    assert_eq!(manifest.period, Some(Duration::from_millis(20)));
-    assert_eq!(manifest.cost, Some(Cost { packet: 50.0, byte: 0.5 }));
+    assert_eq!(manifest.calls.contexts, 8);
+    assert_eq!(manifest.calls.period, Some(Duration::from_millis(20)));
+    assert_eq!(manifest.calls.cost, Some(Cost { packet: 50.0, byte: 0.5 }));
 }
 
 #[test]
@@ -127,6 +128,10 @@ fn each_limit_is_kept() {
         ("window", json!(-1)),
         ("flow-state", json!(257)),
         ("state-version", json!(1.5)),
+        ("contexts", json!(0)),
+        ("contexts", json!(17)),
+        ("contexts", json!(256)),
+        ("contexts", json!("4")),
         ("period", json!(0)),
         ("cost", json!({ "packet": -1 })),
         ("cost", json!({ "packets": 1 })),
@@ -137,6 +142,17 @@ fn each_limit_is_kept() {
             matches!(&error, ManifestError::Value { key: named, .. } if *named == key),
             "{value}: {error}"
         );
+    }
+}
+
+#[test]
+fn refused_contexts_state_the_range() {
+    for (given, text) in
+        [(json!(0), "0"), (json!(17), "17"), (json!(300), "300"), (json!(-1), "-1"), (json!(1.5), "1.5")]
+    {
+        let expected =
+            format!("the manifest's \"contexts\": {text} is not right; give a whole number from 1 to 16");
+        assert_eq!(refusal("contexts", given), expected);
     }
 }
 

@@ -5,6 +5,7 @@ use millrace_plugin_abi::{Fault, Position, Verdict};
 use millrace_units::{Instant, PortId, QueueId};
 
 use super::Calls;
+use crate::execution::instances::ContextKey;
 use crate::execution::waiting::{End, LONGEST_HOLD};
 use crate::fault::FaultKind;
 use crate::slab::Key;
@@ -28,7 +29,7 @@ impl Calls {
     pub(super) fn decide(
         &mut self,
         verdict: Verdict,
-        (instance, position): (Key, Position),
+        (context, position): (ContextKey, Position),
         passed_on: u8,
         on_fault: OnFault,
         now: Instant,
@@ -36,7 +37,7 @@ impl Calls {
         let wrong = match verdict {
             Verdict::Pass => return Decision::Pass,
             Verdict::Drop(reason) => {
-                if let Some((hosted, _)) = self.instances.get_mut(instance) {
+                if let Some((hosted, _)) = self.instances.get_mut(context) {
                     hosted.counts.dropped(reason, 1);
                 }
                 return Decision::End(End::Drop(DropReason::Plugin));
@@ -64,7 +65,7 @@ impl Calls {
             },
         };
         if let Some(text) = wrong
-            && let Some((hosted, news)) = self.instances.get_mut(instance)
+            && let Some((hosted, news)) = self.instances.get_mut(context)
         {
             hosted.fail(Fault { kind: FaultKind::WrongVerdict.name(), text }, now, news);
         }

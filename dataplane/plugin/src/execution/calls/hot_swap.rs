@@ -1,5 +1,8 @@
 //! Upgrade of an instance between two batches: a successor replaces it and gets its state.
 //!
+//! All contexts are replaced together, once none of them has a running call. Each hands its state over to the
+//! same context of the successor.
+//!
 //! Paths and bindings stay, because they refer to the slot and not to the instance. If the successor's flow
 //! state has another format, flows are classified again, and their state starts empty.
 
@@ -10,14 +13,15 @@ use super::Calls;
 use crate::BindingTable;
 use crate::execution::bindings::Bindings;
 use crate::execution::health::Health;
+use crate::execution::instances::{Contexts, Hosted, News};
 use crate::execution::succession::{Inheritance, Inherited, Successed, Succession, Successor};
-use crate::execution::waiting::Asked;
+use crate::execution::waiting::{Backlog, Upgrade};
 use crate::slab::Key;
 
 impl Calls {
-    /// Replaces an instance by a successor: now, or after the instance's current call. `told` receives the
-    /// result, with the instance that is no longer needed. It must pass that instance to another thread,
-    /// because dropping it may take long.
+    /// Replaces an instance by a successor: now, or as soon as none of its contexts has a running call. `told`
+    /// receives the result, with the copies that are no longer needed. It must pass them to another thread,
+    /// because dropping them may take long.
     pub fn succeed<T: BindingTable>(
         &mut self,
         id: InstanceId,
@@ -27,15 +31,31 @@ impl Calls {
         told: Successed,
     ) {
         let Some(key) = self.instances.key(id) else { return told(None) };
-        if self.waiting.is_busy(key) {
-            self.waiting.ask(key, Asked::Succeed(successor, told));
-            return;
+        if self.waiting.has_busy_context(key) {
+            return self.waiting.await_upgrade(key, self.instances.contexts(key), successor, told);
         }
         self.succeed_now(key, successor, bindings, now, told);
     }
 
-    /// Replaces an instance that isn't busy; returns its new key.
-    pub(super) fn succeed_now<T: BindingTable>(
+    /// Carries out the upgrade that the context of `backlog` waits for. Returns `false` if another context has
+    /// to end its call first.
+    pub(super) fn succeed_waiting<T: BindingTable>(
+        &mut self,
+        backlog: &mut Backlog,
+        bindings: &mut Bindings<T>,
+        now: Instant,
+    ) -> bool {
+        let Some(Upgrade { successor, told, .. }) = self.waiting.take_upgrade(backlog) else { return false };
+        let key = self.succeed_now(backlog.context.instance, successor, bindings, now, told);
+        let contexts = self.instances.contexts(key);
+        if contexts > 0 {
+            self.waiting.follow_upgrade(backlog, key, contexts);
+        }
+        true
+    }
+
+    /// Replaces an instance that has no running call; returns its new key.
+    fn succeed_now<T: BindingTable>(
         &mut self,
         key: Key,
         successor: Successor,
@@ -43,45 +63,104 @@ impl Calls {
         now: Instant,
         told: Successed,
     ) -> Key {
-        let Successor { mut instance, inheritance, version, same_version } = successor;
-        let Some((hosted, news)) = self.instances.get_mut(key) else {
+        let Some((old, news)) = self.instances.contexts_mut(key) else {
             told(None);
             return key;
         };
-        // Before asking for the instance's state, restart the instance if its pause is over.
-        hosted.is_well(now, news);
-        let well = hosted.record.health == Health::Well;
-        if same_version && inheritance != Inheritance::Renounced {
-            let common = hosted.instance.service_state();
-            if common.len() == instance.service_state().len() {
-                instance.adopt_service_state(&common);
-            }
-        }
-        let inherited = match inheritance {
-            Inheritance::Renounced => Ok(Inherited::Nothing),
-            _ if !well => Ok(Inherited::Lost(format!(
-                "the old instance was {} and handed over no state; the new instance starts without state",
-                hosted.record.health.name()
-            ))),
-            _ => hosted.call(|old| inherit(old, &mut *instance, version, inheritance)),
-        };
+        let same_version = successor.same_version;
+        let (mut contexts, inherited) = hand_over(old, successor, now, news);
         if inherited.is_err() {
-            // The old instance stays. If it failed while it saved its state, it restarts at once, without its
+            // The old copies stay. If one failed while it saved its state, it restarts at once, without its
             // state.
-            hosted.recover(now, news);
-            told(Some(Succession { instance, inherited }));
+            old.iter_mut().for_each(|hosted| hosted.recover(now, news));
+            told(Some(Succession { contexts, inherited }));
             return key;
         }
-        let keeps = instance.flow_state() == hosted.instance.flow_state() && same_version;
-        let instance = hosted.replace(instance, news);
-        let new = self.instances.introduce(key, keeps || instance.flow_state() == 0);
+        let flow_state = |contexts: &Contexts| contexts.first().instance.flow_state();
+        let before = flow_state(old);
+        contexts = old.replace(contexts, news);
+        let after = flow_state(old);
+        let new = self.instances.introduce(key, before == after && same_version || before == 0);
         if let Some(new) = new {
             self.states.expect(new.state.into());
             bindings.rebind(key, new);
         }
-        told(Some(Succession { instance, inherited }));
+        told(Some(Succession { contexts, inherited }));
         new.map_or(key, |new| new.key)
     }
+}
+
+/// Hands the state of each context over to the same context of the successor. Returns the copies of the
+/// successor, with the result for all contexts together.
+fn hand_over(
+    old: &mut Contexts,
+    successor: Successor,
+    now: Instant,
+    news: &mut News,
+) -> (Vec<Box<dyn Instance>>, Result<Inherited, String>) {
+    let Successor { mut contexts, inheritance, version, same_version } = successor;
+    let count = (usize::from(old.count()), contexts.len());
+    if inheritance == Inheritance::Renounced {
+        return (contexts, Ok(Inherited::Nothing));
+    }
+    let mut successors = contexts.iter_mut();
+    let mut inherited = Ok(Inherited::Nothing);
+    for number in 0..old.count() {
+        let Some(hosted) = old.get_mut(number) else { break };
+        // Before asking for the instance's state, restart the instance if its pause is over.
+        hosted.is_well(now, news);
+        let of_context = match successors.next() {
+            Some(new) => hand_over_context(hosted, &mut **new, (version, same_version), inheritance),
+            None => abandon(hosted, count, inheritance),
+        };
+        inherited = inherited.and_then(|before| Ok(before.and(of_context?)));
+        if inherited.is_err() {
+            break;
+        }
+    }
+    (contexts, inherited)
+}
+
+/// Hands the state of a context over to the same context of the successor. `inheritance` states whether the
+/// successor may start without the state; it isn't renounced.
+fn hand_over_context(
+    hosted: &mut Hosted,
+    new: &mut dyn Instance,
+    (version, same_version): (u32, bool),
+    inheritance: Inheritance,
+) -> Result<Inherited, String> {
+    if same_version {
+        let common = hosted.instance.service_state();
+        if common.len() == new.service_state().len() {
+            new.adopt_service_state(&common);
+        }
+    }
+    if hosted.record.health != Health::Well {
+        return Ok(Inherited::Lost(format!(
+            "the old instance was {} and handed over no state; the new instance starts without state",
+            hosted.record.health.name()
+        )));
+    }
+    hosted.call(|old| inherit(old, new, version, inheritance))
+}
+
+/// Ends a context without a counterpart, because the successor has fewer contexts. `old` and `new`: numbers of
+/// contexts. Its state is lost, if it has any.
+fn abandon(
+    hosted: &mut Hosted,
+    (old, new): (usize, usize),
+    inheritance: Inheritance,
+) -> Result<Inherited, String> {
+    let has_state = hosted.record.health == Health::Well
+        && (!hosted.instance.service_state().is_empty()
+            || hosted.call(|old| !matches!(old.save(), Ok(None))));
+    if !has_state {
+        return Ok(Inherited::Nothing);
+    }
+    let problem = format!(
+        "the new version has fewer contexts, {new} instead of {old}, and the state of the other contexts would be lost"
+    );
+    if inheritance == Inheritance::Tried { Ok(Inherited::Lost(problem)) } else { Err(problem) }
 }
 
 /// Hands the state of an instance over to its successor. `inheritance` states whether the successor may start

@@ -21,10 +21,9 @@ use millrace_units::{Instant, PrincipalId};
 
 use crate::CallLimits;
 use crate::execution::bindings::Binding;
-use crate::execution::instances::Instances;
+use crate::execution::instances::{ContextKey, Instances};
 use crate::execution::waiting::{Answer, Errand, Place, Ticket, WaitingRoom};
 use crate::flow_state::FlowStateBlocks;
-use crate::slab::Key;
 
 use decision::Ports;
 pub use group::{Group, Stop, Watch};
@@ -107,11 +106,11 @@ impl Calls {
         Some(self.waiting.defer(payer, place))
     }
 
-    /// Sends a control message to an instance without a running call. If the new call is suspended, returns
+    /// Sends a control message to a context without a running call. If the new call is suspended, returns
     /// the errand that the caller must record with `suspend_errand`.
     pub fn begin_control(
         &mut self,
-        key: Key,
+        key: ContextKey,
         message: &Message,
         now: Instant,
         answer: Answer,
@@ -128,9 +127,9 @@ impl Calls {
         None
     }
 
-    /// Sends a host companion's message to an instance without a running call. If the instance pauses, the
+    /// Sends a host companion's message to a context without a running call. If the context pauses, the
     /// message is lost and counted as lost.
-    pub fn tell(&mut self, key: Key, bytes: &[u8], now: Instant) -> Progress {
+    pub fn tell(&mut self, key: ContextKey, bytes: &[u8], now: Instant) -> Progress {
         let Some((hosted, news)) = self.instances.get_mut(key) else { return Progress::Done };
         if !hosted.is_well(now, news) {
             hosted.counts.messages.lost += 1;
@@ -144,7 +143,7 @@ impl Calls {
         progress
     }
 
-    /// Calls the instances whose timer is due, except those with a running call.
+    /// Calls the contexts whose timer is due, except those with a running call.
     fn run_timers(&mut self, now: Instant) {
         let Self { instances, waiting, .. } = self;
         instances.each_timed(|key, hosted, news| {

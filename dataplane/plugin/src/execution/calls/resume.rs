@@ -9,7 +9,7 @@ use millrace_units::Instant;
 use super::decision::Decision;
 use super::{Calls, Outcome};
 use crate::execution::bindings::Bindings;
-use crate::execution::instances::{Hosted, News};
+use crate::execution::instances::{ContextKey, Hosted, News};
 use crate::execution::recheck::{Malformed, recheck_behind};
 use crate::execution::waiting::{Asked, Backlog, Behind, Call, End, Errand, Place, Released, Waiting};
 use crate::fault::{FaultKind, overrun};
@@ -39,7 +39,7 @@ impl<T: BindingTable> Resumption<'_, T> {
         let running = self.calls.running;
         if running.is_none() {
             self.calls.instances.restart_paused(self.now);
-            while let Some(waiting) = self.calls.waiting.due(self.now) {
+            while let Some(waiting) = self.calls.waiting.held.due(self.now) {
                 self.released.push(Released::on(waiting));
             }
         }
@@ -68,12 +68,12 @@ impl<T: BindingTable> Resumption<'_, T> {
         }
     }
 
-    /// Resumes the current call of an instance, then begins the calls for which packets or requests wait.
-    /// Returns whether a call is left for the next iteration.
+    /// Resumes the current call of a context, then begins the calls for which packets or requests wait.
+    /// Returns whether a call or a request is left for the next iteration.
     fn resume(&mut self, backlog: &mut Backlog) -> bool {
         for _ in 0..CALLS {
             if !backlog.call.is_under_way() && !self.begin(backlog) {
-                return backlog.call.is_under_way();
+                return backlog.call.is_under_way() || !backlog.asked.is_empty();
             }
             let is_done = match backlog.call.place {
                 None => self.resume_errand(backlog),
@@ -89,21 +89,22 @@ impl<T: BindingTable> Resumption<'_, T> {
         true
     }
 
-    /// Begins the next call, control messages first. Returns whether a call is running and needs a slice.
+    /// Begins the next call, control messages first. Returns whether a call is running and needs a slice. Begins
+    /// none while the context waits for an upgrade of its instance.
     fn begin(&mut self, backlog: &mut Backlog) -> bool {
         while let Some(asked) = backlog.asked.pop_front() {
             let suspended = match asked {
                 Asked::Message(message, answer) => {
-                    self.calls.begin_control(backlog.instance, &message, self.now, answer)
+                    self.calls.begin_control(backlog.context, &message, self.now, answer)
                 }
                 Asked::Tell(bytes) => {
-                    let progress = self.calls.tell(backlog.instance, &bytes, self.now);
+                    let progress = self.calls.tell(backlog.context, &bytes, self.now);
                     (progress != Progress::Done).then_some(Errand::Own)
                 }
-                Asked::Succeed(successor, told) => {
-                    let (instance, now) = (backlog.instance, self.now);
-                    backlog.instance = self.calls.succeed_now(instance, successor, self.bindings, now, told);
-                    None
+                Asked::Succeed if self.calls.succeed_waiting(backlog, self.bindings, self.now) => None,
+                Asked::Succeed => {
+                    backlog.asked.push_front(Asked::Succeed);
+                    return false;
                 }
             };
             if let Some(errand) = suspended {
@@ -117,7 +118,7 @@ impl<T: BindingTable> Resumption<'_, T> {
     /// Resumes a call without packets. Returns whether the call has ended.
     fn resume_errand(&mut self, backlog: &mut Backlog) -> bool {
         let Calls { instances, states, errands, .. } = &mut *self.calls;
-        let reply = match instances.get_mut(backlog.instance) {
+        let reply = match instances.get_mut(backlog.context) {
             None => None,
             Some((hosted, news)) => {
                 let known = Known { queues: &NoQueues, waiting: (0, 0) };
@@ -138,14 +139,14 @@ impl<T: BindingTable> Resumption<'_, T> {
 
     /// Resumes a call with packets. Returns whether the call has ended.
     fn resume_packets(&mut self, place: Place, backlog: &mut Backlog) -> bool {
-        let Backlog { instance, call, behind, .. } = backlog;
+        let Backlog { context, call, behind, .. } = backlog;
         let Calls { instances, states, verdicts, meter, .. } = &mut *self.calls;
-        let Some((hosted, news)) = instances.get_mut(*instance) else {
+        let Some((hosted, news)) = instances.get_mut(*context) else {
             release(call, place, self.released);
             return true;
         };
         let stage = self.paths.stages_at(place.path, place.position).get(usize::from(place.stage));
-        let own = stage.filter(|stage| stage.step == Step::Instance(*instance));
+        let own = stage.filter(|stage| stage.step == Step::Instance(context.instance));
         let part = own.map_or(Part::default(), |stage| stage.part);
         let mut nobody = BindingCounts::default();
         let (counts, limits) = match stage.and_then(|stage| self.bindings.get_mut(stage.binding)) {
@@ -159,14 +160,14 @@ impl<T: BindingTable> Resumption<'_, T> {
             return false;
         }
         let (calls, released) = (&mut *self.calls, &mut *self.released);
-        let (instance, on_fault, now) = (*instance, limits.on_fault, self.now);
+        let (context, on_fault, now) = (*context, limits.on_fault, self.now);
         let written = call.written;
         let mut finished = Finished {
             calls,
             behind,
             counts,
             released,
-            instance,
+            context,
             place,
             on_fault,
             now,
@@ -175,7 +176,7 @@ impl<T: BindingTable> Resumption<'_, T> {
         };
         call.finish(place, |number, waiting| finished.take(number, outcome, waiting));
         if let Some(malformed) = finished.malformed
-            && let Some((hosted, news)) = self.calls.instances.get_mut(instance)
+            && let Some((hosted, news)) = self.calls.instances.get_mut(context)
         {
             hosted.fail_for(malformed, now, news);
         }
@@ -203,7 +204,7 @@ struct Finished<'a> {
     /// Counts of the binding.
     counts: &'a mut BindingCounts,
     released: &'a mut Vec<Released>,
-    instance: Key,
+    context: ContextKey,
     place: Place,
     on_fault: OnFault,
     now: Instant,
@@ -229,14 +230,14 @@ impl Finished<'_> {
             waiting.place = self.place.next();
             return self.release(waiting, None, Some(End::Drop(DropReason::PluginFailed)));
         }
-        let who = (self.instance, position);
+        let who = (self.context, position);
         let decision = self.calls.decide(verdict, who, waiting.passed_on, self.on_fault, self.now);
         if let Decision::PassOn(target) = decision {
             return self.pass_on(target, waiting);
         }
         (waiting.place, waiting.passed_on) = (self.place.next(), 0);
         match decision {
-            Decision::Hold(until) => self.calls.waiting.hold_packet(self.instance.slot, until, waiting),
+            Decision::Hold(until) => self.calls.waiting.held.push(self.context.instance.slot, until, waiting),
             Decision::Direct(direction) => self.release(waiting, Some(direction), None),
             Decision::Queue(queue) => {
                 waiting.packet.queue = queue;
@@ -250,7 +251,8 @@ impl Finished<'_> {
     /// Passes a packet on to the instance `target`, which may be the instance that gave the verdict.
     fn pass_on(&mut self, target: Key, mut waiting: Waiting) {
         waiting.passed_on += 1;
-        if target == self.instance {
+        let target = self.calls.instances.context_of(target, &waiting.key);
+        if target == self.context {
             self.behind.push(waiting);
         } else if let Err(waiting) = self.calls.waiting.wait_for(target, waiting) {
             self.release(waiting, None, Some(End::Drop(DropReason::PluginBusy)));

@@ -9,7 +9,7 @@ use super::group::Group;
 use super::{Calls, Outcome};
 use crate::OnFault;
 use crate::execution::bindings::Binding;
-use crate::execution::instances::{Hosted, News};
+use crate::execution::instances::{ContextKey, Hosted, News, context_of};
 use crate::execution::waiting::{End, Place, Taken};
 use crate::flow_state::FlowStateBlocks;
 use crate::path::Part;
@@ -36,11 +36,61 @@ impl Calls {
         group: &mut Group<'_>,
         now: Instant,
     ) -> bool {
+        match self.instances.contexts(visit.instance) {
+            0 | 1 => self.visit_context((visit, 0), binding, group, now),
+            contexts => self.visit_contexts((visit, contexts), binding, group, now),
+        }
+    }
+
+    /// Calls each context of an instance with the members whose flows belong to it. Returns the same as
+    /// [`visit`](Self::visit).
+    #[cold]
+    fn visit_contexts(
+        &mut self,
+        (visit, contexts): (Visit, u8),
+        binding: &mut Binding,
+        group: &mut Group<'_>,
+        now: Instant,
+    ) -> bool {
+        let keys = group.keys;
+        let of_member = |member: &u16| context_of(&keys[usize::from(*member)], contexts);
+        let Some(first) = group.members.first().map(of_member) else { return true };
+        if group.members.iter().all(|member| of_member(member) == first) {
+            return self.visit_context((visit, first), binding, group, now);
+        }
+        let (mut all, mut passed) = (self.spare_list(), self.spare_list());
+        std::mem::swap(group.members, &mut all);
+        let mut is_untouched = true;
+        for number in 0..contexts {
+            group.members.clear();
+            group.members.extend(all.iter().filter(|member| of_member(member) == number));
+            if !group.members.is_empty() {
+                is_untouched &= self.visit_context((visit, number), binding, group, now);
+                passed.append(group.members);
+            }
+        }
+        passed.sort_unstable();
+        std::mem::swap(group.members, &mut passed);
+        self.spare.extend([all, passed]);
+        is_untouched
+    }
+
+    /// Calls a context of an instance with the members of a group. Returns the same as
+    /// [`visit`](Self::visit).
+    #[inline]
+    fn visit_context(
+        &mut self,
+        (visit, number): (Visit, u8),
+        binding: &mut Binding,
+        group: &mut Group<'_>,
+        now: Instant,
+    ) -> bool {
         let Visit { place, instance, part, passed_on } = visit;
+        let context = ContextKey { instance, number };
         let payer = binding.call_limits.principal.filter(|_| self.is_scheduled);
-        let Some((hosted, news)) = self.instances.get_mut(instance) else { return true };
-        if self.waiting.is_busy(instance) {
-            group.take_all(Taken::Keep(self.waiting.queue(instance, (place, passed_on), payer)));
+        let Some((hosted, news)) = self.instances.get_mut(context) else { return true };
+        if self.waiting.is_busy(context) {
+            group.take_all(Taken::Keep(self.waiting.queue(context, (place, passed_on), payer)));
             return false;
         }
         let what = (part, place.position);
@@ -50,7 +100,7 @@ impl Calls {
             Outcome::Untouched => return true,
             Outcome::Suspended => {
                 group.take_all(Taken::Keep(self.waiting.suspend(
-                    instance,
+                    context,
                     (place, passed_on),
                     payer,
                     hosted.writes,
@@ -76,7 +126,7 @@ impl Calls {
                 {
                     hosted.fail_for(malformed, now, news);
                 }
-                self.part(visit, binding, group, now);
+                self.part((visit, number), binding, group, now);
             }
         }
         false
@@ -85,7 +135,14 @@ impl Calls {
     /// Carries out the verdicts of a call. Removes the members that don't pass. If the instance passed
     /// members on to other instances, calls those instances.
     #[inline]
-    fn part(&mut self, visit: Visit, binding: &mut Binding, group: &mut Group<'_>, now: Instant) {
+    fn part(
+        &mut self,
+        (visit, number): (Visit, u8),
+        binding: &mut Binding,
+        group: &mut Group<'_>,
+        now: Instant,
+    ) {
+        let context = ContextKey { instance: visit.instance, number };
         let mut onward: Vec<(Key, Vec<u16>)> = Vec::new();
         let Group { packets, verdicts, members, taken, directed, .. } = group;
         members.retain(|member| {
@@ -93,7 +150,7 @@ impl Calls {
             if verdict == Verdict::Pass {
                 return true;
             }
-            let who = (visit.instance, visit.place.position);
+            let who = (context, visit.place.position);
             let why = match self.decide(verdict, who, visit.passed_on, binding.call_limits.on_fault, now) {
                 Decision::Pass => return true,
                 Decision::Direct(direction) => {
@@ -128,12 +185,18 @@ impl Calls {
         match onward.iter_mut().find(|(key, _)| *key == target) {
             Some((_, members)) => members.push(member),
             None => {
-                let mut members = self.spare.pop().unwrap_or_default();
-                members.clear();
+                let mut members = self.spare_list();
                 members.push(member);
                 onward.push((target, members));
             }
         }
+    }
+
+    /// Returns an empty list of members.
+    fn spare_list(&mut self) -> Vec<u16> {
+        let mut members = self.spare.pop().unwrap_or_default();
+        members.clear();
+        members
     }
 
     /// Calls an instance with the packets `part`, which another instance has passed on to this one. Packets
@@ -156,7 +219,7 @@ impl Calls {
     }
 }
 
-/// Calls an instance that has no running call.
+/// Calls a context that has no running call.
 #[inline]
 fn call(
     hosted: &mut Hosted,
@@ -172,7 +235,7 @@ fn call(
     if let Some(shadow) = &mut hosted.shadow {
         shadow.watch(group.packets, group.keys, group.members);
     }
-    // No packets wait for the instance: packets only wait during a call, and then this function isn't called.
+    // No packets wait for the context: packets only wait during a call, and then this function isn't called.
     let known = Known { queues: group.queues, waiting: (0, 0) };
     let mut packets = Packets::new(group.packets, group.keys, group.members, group.verdicts)
         .with_known(known)
@@ -197,7 +260,7 @@ fn call(
         }
     };
     if let Some(shadow) = &mut hosted.shadow {
-        hosted.pulse.begin(hosted.id);
+        hosted.pulse.begin(hosted.id.instance);
         let goes_on =
             shadow.compare(group.packets, group.members, group.verdicts, (now, hosted.limits.slice));
         hosted.pulse.end();

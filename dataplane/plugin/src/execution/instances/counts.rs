@@ -21,6 +21,15 @@ pub struct MessageCounts {
     pub unsent: u64,
 }
 
+impl MessageCounts {
+    fn add(&mut self, other: Self) {
+        self.heard += other.heard;
+        self.lost += other.lost;
+        self.sent += other.sent;
+        self.unsent += other.unsent;
+    }
+}
+
 /// Number of possible drop reasons of a plugin.
 const REASONS: usize = Verdict::MOST_REASON as usize + 1;
 
@@ -93,6 +102,24 @@ impl Counts {
         self.offsets = own.map(|(name, count)| (name, counted(name).wrapping_sub(count))).collect();
     }
 
+    /// Adds the counts of a context that ends.
+    pub fn absorb(&mut self, ended: InstanceReport) {
+        for (kind, count) in ended.faults {
+            *self.faults.entry(kind).or_default() += count;
+        }
+        if self.last_fault.is_empty() {
+            self.last_fault = ended.last_fault;
+        }
+        self.suspensions += ended.suspensions;
+        self.cycles += ended.used.0;
+        self.messages.add(ended.messages);
+        ended.drops.into_iter().for_each(|(reason, packets)| self.dropped(reason, packets));
+        for (name, count) in ended.counters {
+            let offset = self.offsets.entry(name).or_default();
+            *offset = offset.wrapping_add(count);
+        }
+    }
+
     /// Resets the drop counts and the counters that users see to zero.
     pub fn clear(&mut self, instance: &dyn Instance) {
         self.drops.fill(0);
@@ -138,7 +165,7 @@ pub struct InstanceReport {
 }
 
 impl InstanceReport {
-    /// Adds the report of the same instance at another worker.
+    /// Adds the report of the same instance at another worker, or of another context.
     pub fn add(&mut self, other: Self) {
         self.health = self.health.max(other.health);
         for (kind, count) in other.faults {
@@ -149,10 +176,7 @@ impl InstanceReport {
         }
         self.suspensions += other.suspensions;
         self.used += other.used;
-        self.messages.heard += other.messages.heard;
-        self.messages.lost += other.messages.lost;
-        self.messages.sent += other.messages.sent;
-        self.messages.unsent += other.messages.unsent;
+        self.messages.add(other.messages);
         for (reason, count) in other.drops {
             *self.drops.entry(reason).or_default() += count;
         }

@@ -1,4 +1,4 @@
-//! Instance at a worker, with its health: calls, faults, restarts and upgrades.
+//! Context of an instance at a worker, with its health: calls, faults, restarts and upgrades.
 
 use std::sync::Arc;
 
@@ -15,9 +15,18 @@ use crate::execution::shadow::Shadow;
 use crate::fault::FaultKind;
 use crate::offload_steps::LoadedVariant;
 
-/// Instance at a worker, with its health and counters.
+/// Name of a context. It may later name a context of another instance.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct ContextId {
+    /// Id of the instance.
+    pub instance: InstanceId,
+    /// Number of the context among those of the instance, from 0.
+    pub number: u8,
+}
+
+/// Copy of an instance in one of its contexts at a worker, with its health and counters.
 pub(crate) struct Hosted {
-    pub id: InstanceId,
+    pub id: ContextId,
     pub instance: Box<dyn Instance>,
     pub limits: Limits,
     pub record: Record,
@@ -38,7 +47,7 @@ pub(crate) struct Hosted {
 
 impl Hosted {
     /// Wraps a new instance, with no faults and all counts at zero.
-    pub fn new(id: InstanceId, instance: Box<dyn Instance>, limits: Limits, pulse: Arc<Pulse>) -> Self {
+    pub fn new(id: ContextId, instance: Box<dyn Instance>, limits: Limits, pulse: Arc<Pulse>) -> Self {
         Self {
             has_output: instance.has_output(),
             looks: instance.looks_at_packets(),
@@ -57,7 +66,7 @@ impl Hosted {
     /// Calls the instance, and publishes the call in the pulse. Every call that could hang must pass here.
     #[inline]
     pub fn call<R>(&mut self, what: impl FnOnce(&mut dyn Instance) -> R) -> R {
-        self.pulse.begin(self.id);
+        self.pulse.begin(self.id.instance);
         let result = what(&mut *self.instance);
         self.pulse.end();
         result
@@ -90,7 +99,7 @@ impl Hosted {
         if self.is_pausing() {
             news.pause(self.id);
         }
-        news.tell(Failure { instance: self.id, fault, health: self.record.health });
+        news.tell(Failure { instance: self.id.instance, fault, health: self.record.health });
     }
 
     /// Records the fault of leaving a malformed packet.
@@ -109,7 +118,7 @@ impl Hosted {
             self.fail(Fault { kind: "restart", text: error.to_string() }, now, news);
         }
         self.counts.fault(&fault);
-        news.tell(Failure { instance: self.id, fault, health: self.record.health });
+        news.tell(Failure { instance: self.id.instance, fault, health: self.record.health });
     }
 
     /// Whether the instance failed and restarts after a pause.
@@ -196,7 +205,7 @@ impl Hosted {
     fn take_all_outputs(&mut self, news: &mut News) {
         while let Some(output) = self.instance.take_output() {
             self.counts.messages.sent += u64::from(matches!(output, Output::Message(_)));
-            news.give(Given { instance: self.id, output });
+            news.give(Given { instance: self.id.instance, context: self.id.number, output });
         }
     }
 

@@ -1,5 +1,6 @@
 //! Instances of a worker: their slots, limits, timers, and uncollected failures and outputs.
 
+mod contexts;
 mod counts;
 mod hosted;
 mod news;
@@ -7,7 +8,7 @@ mod news;
 use std::fmt;
 use std::sync::Arc;
 
-use millrace_packet::Pool;
+use millrace_packet::{FlowKey, Pool};
 use millrace_plugin_abi::{Fault, Instance};
 use millrace_units::{InstanceId, Instant, PortId};
 
@@ -18,25 +19,26 @@ use crate::fault::FaultKind;
 use crate::offload_steps::LoadedVariant;
 use crate::slab::{Key, Slab};
 
+pub(crate) use contexts::{ContextKey, Contexts, context_of};
 pub use counts::{InstanceReport, MessageCounts};
-pub(crate) use hosted::Hosted;
+pub(crate) use hosted::{ContextId, Hosted};
 pub(crate) use news::News;
 pub use news::{Failure, Given};
 
 /// Instances of a worker by id.
 #[derive(Default)]
 pub struct Instances {
-    slab: Slab<Hosted>,
+    slab: Slab<Contexts>,
     pulse: Arc<Pulse>,
     limits: Limits,
     news: News,
-    /// Instances with timers.
-    timed: Vec<Key>,
+    /// Contexts of instances with timers.
+    timed: Vec<ContextKey>,
 }
 
 impl fmt::Debug for Instances {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let ids = self.slab.iter().map(|(_, hosted)| hosted.id);
+        let ids = self.slab.iter().map(|(_, contexts)| contexts.id());
         f.debug_set().entries(ids).finish()
     }
 }
@@ -55,7 +57,7 @@ impl Instances {
     /// Sets the limits of all present and future instances.
     pub fn set_limits(&mut self, limits: Limits) {
         self.limits = limits;
-        self.slab.iter_mut().for_each(|hosted| hosted.limits = limits);
+        self.slab.iter_mut().flat_map(Contexts::iter_mut).for_each(|hosted| hosted.limits = limits);
     }
 
     /// Returns the pulse, in which the worker publishes its current instance call.
@@ -65,12 +67,12 @@ impl Instances {
 
     /// Returns the report of each instance, with the instance's id.
     pub fn reports(&self) -> impl Iterator<Item = (InstanceId, InstanceReport)> + '_ {
-        self.slab.iter().map(|(_, hosted)| (hosted.id, hosted.report()))
+        self.slab.iter().map(|(_, contexts)| (contexts.id(), contexts.report()))
     }
 
     /// Resets the drop counts and counters of all instances.
     pub fn clear_counts(&mut self) {
-        self.slab.iter_mut().for_each(Hosted::clear_counts);
+        self.slab.iter_mut().flat_map(Contexts::iter_mut).for_each(Hosted::clear_counts);
     }
 
     /// Removes and returns the latest failure of an instance.
@@ -86,15 +88,15 @@ impl Instances {
 
     /// Updates the message counters of an instance.
     pub fn count_messages(&mut self, id: InstanceId, count: impl FnOnce(&mut MessageCounts)) {
-        if let Some((hosted, _)) = self.named(id) {
+        if let Some((hosted, _)) = self.named(ContextId { instance: id, number: 0 }) {
             count(&mut hosted.counts.messages);
         }
     }
 
-    /// Records the fault that an instance created a packet with the unknown ingress port `port`.
+    /// Records the fault that a context of an instance created a packet with the unknown ingress port `port`.
     #[cold]
-    pub fn fail_for_port(&mut self, id: InstanceId, port: PortId, now: Instant) {
-        if let Some((hosted, news)) = self.named(id) {
+    pub fn fail_for_port(&mut self, (instance, number): (InstanceId, u8), port: PortId, now: Instant) {
+        if let Some((hosted, news)) = self.named(ContextId { instance, number }) {
             let text = format!("the instance made a packet with the unknown ingress port {port}");
             hosted.fail(Fault { kind: FaultKind::UnknownPort.name(), text }, now, news);
         }
@@ -103,22 +105,22 @@ impl Instances {
     /// Sets or removes the eBPF variant of an instance. The instance shares memory with the variant, and
     /// keeps that memory even after the variant's removal.
     pub fn set_ebpf_variant(&mut self, id: InstanceId, variant: Option<LoadedVariant>) {
-        if let Some((hosted, _)) = self.named(id) {
-            hosted.set_variant(variant);
+        if let Some(contexts) = self.all_of(id) {
+            contexts.set_variant(variant);
         }
     }
 
-    /// Starts `instance` as a shadow of the instance `id`: it gets copies of the next `packets` packets, and
-    /// the router compares the verdicts. Replaces an earlier shadow.
+    /// Starts `instance` as a shadow of a context of the instance `id`: it gets copies of the context's next
+    /// `packets` packets, and the router compares the verdicts. Replaces an earlier shadow.
     pub fn shadow(
         &mut self,
-        id: InstanceId,
+        (id, number): (InstanceId, u8),
         instance: Box<dyn Instance>,
         packets: u64,
         pool: Pool,
         reported: Reported,
     ) {
-        match self.named(id) {
+        match self.named(ContextId { instance: id, number }) {
             Some((hosted, _)) => {
                 hosted.shadow = Some(Box::new(Shadow::new(instance, packets, pool, reported)));
             }
@@ -126,32 +128,48 @@ impl Instances {
         }
     }
 
-    /// Ends the shadow of an instance. The shadow's report covers the packets that were compared until now.
-    pub fn end_shadow(&mut self, id: InstanceId) {
-        if let Some((hosted, _)) = self.named(id) {
-            hosted.shadow = None;
-        }
+    /// Ends the shadows of an instance. A shadow's report covers the packets that were compared until now.
+    pub fn end_shadows(&mut self, id: InstanceId) {
+        let contexts = self.all_of(id).into_iter().flat_map(Contexts::iter_mut);
+        contexts.for_each(|hosted| hosted.shadow = None);
     }
 
-    /// Adds an instance. Returns the previous instance with this id, if there was one.
-    pub(crate) fn add(&mut self, id: InstanceId, instance: Box<dyn Instance>) -> Option<Box<dyn Instance>> {
-        let has_timers = instance.has_timers();
-        let hosted = Hosted::new(id, instance, self.limits, self.pulse.clone());
-        let old = self.slab.put(id.0.into(), hosted).map(|hosted| hosted.instance);
-        self.timed.extend(self.key(id).filter(|_| has_timers));
+    /// Adds an instance with one context. Returns the copies of the previous instance with this id, if there
+    /// was one.
+    pub(crate) fn add(
+        &mut self,
+        id: InstanceId,
+        instance: Box<dyn Instance>,
+    ) -> Option<Vec<Box<dyn Instance>>> {
+        let context = ContextId { instance: id, number: 0 };
+        let hosted = Hosted::new(context, instance, self.limits, self.pulse.clone());
+        let old = self.slab.put(id.0.into(), Contexts::new(hosted)).map(Contexts::into_instances);
+        self.note_timers(self.key(id));
         old
     }
 
-    /// Removes an instance.
-    pub(crate) fn remove(&mut self, id: InstanceId) -> Option<Box<dyn Instance>> {
-        self.slab.take(id.0.into()).map(|hosted| hosted.instance)
+    /// Adds a context to an instance: `instance` is another copy of it. Returns the copy if there is no such
+    /// instance.
+    pub(crate) fn add_context(
+        &mut self,
+        id: InstanceId,
+        instance: Box<dyn Instance>,
+    ) -> Option<Vec<Box<dyn Instance>>> {
+        let Some(contexts) = self.all_of(id) else { return Some(vec![instance]) };
+        contexts.add(instance);
+        self.note_timers(self.key(id));
+        None
+    }
+
+    /// Removes an instance. Returns its copies, one of each context.
+    pub(crate) fn remove(&mut self, id: InstanceId) -> Option<Vec<Box<dyn Instance>>> {
+        self.slab.take(id.0.into()).map(Contexts::into_instances)
     }
 
     /// Puts an instance into quarantine, for the reason `why`.
-    pub(crate) fn quarantine(&mut self, id: InstanceId, why: String) {
-        if let Some((hosted, _)) = self.named(id) {
-            hosted.quarantine(why);
-        }
+    pub(crate) fn quarantine(&mut self, id: InstanceId, why: &str) {
+        let contexts = self.all_of(id).into_iter().flat_map(Contexts::iter_mut);
+        contexts.for_each(|hosted| hosted.quarantine(why.to_owned()));
     }
 
     /// Returns the key under which paths refer to an instance. The key becomes invalid when the instance is
@@ -163,38 +181,68 @@ impl Instances {
     /// Returns the properties of an instance that its bindings store.
     pub(crate) fn bound(&self, id: InstanceId) -> Option<BoundInstance> {
         let key = self.key(id)?;
-        self.get(key).map(|hosted| BoundInstance::of(key, &*hosted.instance))
+        self.get(key).map(|contexts| BoundInstance::of(key, contexts))
     }
 
     /// Prepares an instance's slot after a successor has replaced the instance: registers timers and, unless
     /// `keeps_key`, gives the slot a new key. Returns the successor's properties for its bindings.
     pub(crate) fn introduce(&mut self, old: Key, keeps_key: bool) -> Option<BoundInstance> {
         let key = if keeps_key { old } else { self.slab.renew(old).unwrap_or(old) };
-        let hosted = self.slab.get(key)?;
-        if hosted.instance.has_timers() && !self.timed.contains(&key) {
-            self.timed.push(key);
-        }
-        Some(BoundInstance::of(key, &*hosted.instance))
+        self.note_timers(Some(key));
+        Some(BoundInstance::of(key, self.slab.get(key)?))
     }
 
-    pub(crate) fn get(&self, key: Key) -> Option<&Hosted> {
+    /// Registers the timers of an instance's contexts.
+    fn note_timers(&mut self, key: Option<Key>) {
+        let Some(instance) = key else { return };
+        let Some(contexts) = self.slab.get(instance) else { return };
+        for number in (0..contexts.count()).filter(|_| contexts.first().instance.has_timers()) {
+            let context = ContextKey { instance, number };
+            if !self.timed.contains(&context) {
+                self.timed.push(context);
+            }
+        }
+    }
+
+    /// Returns the contexts of an instance.
+    #[inline]
+    pub(crate) fn get(&self, key: Key) -> Option<&Contexts> {
         self.slab.get(key)
     }
 
-    /// Returns the instance with this key, and the list to which the instance's calls add failures and
-    /// outputs.
-    #[inline]
-    pub(crate) fn get_mut(&mut self, key: Key) -> Option<(&mut Hosted, &mut News)> {
+    /// Returns the contexts of an instance, and the list to which their calls add failures and outputs.
+    pub(crate) fn contexts_mut(&mut self, key: Key) -> Option<(&mut Contexts, &mut News)> {
         Some((self.slab.get_mut(key)?, &mut self.news))
     }
 
-    /// Returns the instance with this id, and the list to which the instance's calls add failures and
-    /// outputs.
-    fn named(&mut self, id: InstanceId) -> Option<(&mut Hosted, &mut News)> {
-        self.get_mut(self.key(id)?)
+    /// Returns the number of contexts of an instance; 0 if there is no such instance.
+    #[inline]
+    pub(crate) fn contexts(&self, key: Key) -> u8 {
+        self.slab.get(key).map_or(0, Contexts::count)
     }
 
-    /// Restarts the instances whose pause is over.
+    /// Returns the context of an instance to which a flow belongs.
+    pub(crate) fn context_of(&self, instance: Key, flow: &FlowKey) -> ContextKey {
+        ContextKey { instance, number: context_of(flow, self.contexts(instance)) }
+    }
+
+    /// Returns a context, and the list to which its calls add failures and outputs.
+    #[inline]
+    pub(crate) fn get_mut(&mut self, key: ContextKey) -> Option<(&mut Hosted, &mut News)> {
+        Some((self.slab.get_mut(key.instance)?.get_mut(key.number)?, &mut self.news))
+    }
+
+    /// Returns a context by its id, and the list to which its calls add failures and outputs.
+    fn named(&mut self, ContextId { instance, number }: ContextId) -> Option<(&mut Hosted, &mut News)> {
+        self.get_mut(ContextKey { instance: self.key(instance)?, number })
+    }
+
+    /// Returns the contexts of the instance with this id.
+    fn all_of(&mut self, id: InstanceId) -> Option<&mut Contexts> {
+        self.slab.get_mut(self.key(id)?)
+    }
+
+    /// Restarts the contexts whose pause is over.
     pub(crate) fn restart_paused(&mut self, now: Instant) {
         for id in std::mem::take(&mut self.news.paused) {
             let Some((hosted, news)) = self.named(id) else { continue };
@@ -205,11 +253,14 @@ impl Instances {
         }
     }
 
-    /// Calls `each` for every instance with timers. Drops removed instances from the list.
-    pub(crate) fn each_timed(&mut self, mut each: impl FnMut(Key, &mut Hosted, &mut News)) {
+    /// Calls `each` for every context with timers. Drops contexts of removed instances from the list.
+    pub(crate) fn each_timed(&mut self, mut each: impl FnMut(ContextKey, &mut Hosted, &mut News)) {
         let Self { slab, timed, news, .. } = self;
         timed.retain(|key| {
-            let Some(hosted) = slab.get_mut(*key) else { return false };
+            let contexts = slab.get_mut(key.instance);
+            let Some(hosted) = contexts.and_then(|contexts| contexts.get_mut(key.number)) else {
+                return false;
+            };
             each(*key, hosted, news);
             true
         });
@@ -217,8 +268,11 @@ impl Instances {
 
     /// Returns the time of the next timer or end of a pause; `None` without either.
     pub(crate) fn next_event(&self) -> Option<Instant> {
-        let timers = self.timed.iter().filter_map(|key| self.get(*key)?.next_call());
-        let paused = self.news.paused.iter().filter_map(|id| self.get(self.key(*id)?)?.pause_ends());
+        let at = |key: ContextKey| self.get(key.instance)?.iter().nth(key.number.into());
+        let timers = self.timed.iter().filter_map(|key| at(*key)?.next_call());
+        let paused = self.news.paused.iter().filter_map(|ContextId { instance, number }| {
+            at(ContextKey { instance: self.key(*instance)?, number: *number })?.pause_ends()
+        });
         timers.chain(paused).min()
     }
 
@@ -230,7 +284,8 @@ impl Instances {
 }
 
 impl BoundInstance {
-    fn of(key: Key, instance: &dyn Instance) -> Self {
+    fn of(key: Key, contexts: &Contexts) -> Self {
+        let instance = &contexts.first().instance;
         let state = instance.flow_state().min(u16::MAX.into()) as u16;
         Self { key, hears: instance.hears_flow_ends(), state }
     }

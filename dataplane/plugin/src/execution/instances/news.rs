@@ -5,6 +5,7 @@ use std::collections::VecDeque;
 use millrace_plugin_abi::{Fault, Output};
 use millrace_units::InstanceId;
 
+use super::hosted::ContextId;
 use crate::execution::health::Health;
 
 /// Maximum number of uncollected failures; further failures appear in counters only.
@@ -26,6 +27,8 @@ pub struct Failure {
 pub struct Given {
     /// The instance.
     pub instance: InstanceId,
+    /// Number of the instance's context that gave the output.
+    pub context: u8,
     /// The output.
     pub output: Output,
 }
@@ -35,8 +38,8 @@ pub struct Given {
 pub(crate) struct News {
     failures: Vec<Failure>,
     given: VecDeque<Given>,
-    /// Instances that failed and restart after a pause.
-    pub paused: Vec<InstanceId>,
+    /// Contexts that failed and restart after a pause.
+    pub paused: Vec<ContextId>,
 }
 
 impl News {
@@ -52,8 +55,8 @@ impl News {
         self.given.push_back(given);
     }
 
-    /// Records that an instance restarts after a pause.
-    pub fn pause(&mut self, id: InstanceId) {
+    /// Records that a context restarts after a pause.
+    pub fn pause(&mut self, id: ContextId) {
         if !self.paused.contains(&id) {
             self.paused.push(id);
         }

@@ -6,8 +6,8 @@ use millrace_packet::{FlowKey, Packet};
 use millrace_units::{Instant, PrincipalId};
 
 use super::{Asked, Errand, MOST_IN_CALL, Place, Waiting};
+use crate::execution::instances::ContextKey;
 use crate::flow_state::{FlowStateBlocks, StateRef};
-use crate::slab::Key;
 
 /// Running call, with its packets and their data.
 #[derive(Default)]
@@ -92,9 +92,9 @@ impl Behind {
     }
 }
 
-/// Running call of an instance, with packets and requests that wait for its end.
+/// Running call of a context, with packets and requests that wait for its end.
 pub(crate) struct Backlog {
-    pub instance: Key,
+    pub context: ContextKey,
     pub call: Call,
     pub behind: Behind,
     /// Requests of control. They are served before the waiting packets.
@@ -102,8 +102,8 @@ pub(crate) struct Backlog {
 }
 
 impl Backlog {
-    pub(super) fn new(instance: Key, call: Call) -> Self {
-        Self { instance, call, behind: Behind::default(), asked: VecDeque::new() }
+    pub(super) fn new(context: ContextKey, call: Call) -> Self {
+        Self { context, call, behind: Behind::default(), asked: VecDeque::new() }
     }
 
     /// Returns the principal that pays for the running call, or for the next one. Nobody pays for a call that
@@ -125,6 +125,26 @@ impl Backlog {
     /// Returns the number of packets in the running call, plus the number of packets that wait for its end.
     pub(super) fn len(&self) -> usize {
         self.call.packets.len() + self.behind.packets.len()
+    }
+
+    /// Whether no call is running, and no request has to be served before the next upgrade.
+    pub(super) fn is_between_calls(&self) -> bool {
+        !self.call.is_under_way() && matches!(self.asked.front(), None | Some(Asked::Succeed))
+    }
+
+    /// Lets the context wait for the next `upgrades` upgrades of its instance.
+    pub(super) fn await_upgrades(&mut self, upgrades: usize) {
+        let known = self.asked.iter().filter(|asked| matches!(asked, Asked::Succeed)).count();
+        self.asked.extend((known..upgrades).map(|_| Asked::Succeed));
+    }
+
+    /// Removes the packets that wait for the end of the call, in their order. If the instance now has only
+    /// `contexts` contexts, and so this one no longer exists, refuses the requests.
+    pub(super) fn take_waiting(&mut self, contexts: u8) -> VecDeque<Waiting> {
+        if self.context.number >= contexts {
+            self.asked.drain(..).for_each(|asked| asked.refuse("an upgrade ended a context of the instance"));
+        }
+        std::mem::take(&mut self.behind).packets
     }
 
     /// Starts a call with the waiting packets of one stage. Returns `false` if no packet waits.

@@ -5,6 +5,7 @@ use millrace_units::{Amount, PathId};
 
 use super::WorkerPlugins;
 use crate::execution::health::Health;
+use crate::execution::instances::ContextKey;
 use crate::offload_steps::{LoadedVariant, OffloadRefusal, OffloadStep, OffloadSteps};
 use crate::path::{Refusal, Step};
 use crate::slab::Key;
@@ -49,9 +50,9 @@ impl<T: BindingTable> WorkerPlugins<T> {
     /// Returns the eBPF variant of an instance; as error, the reason that the XDP program may not call the
     /// variant.
     fn callable_variant(&self, key: Key) -> Result<&LoadedVariant, OffloadRefusal> {
-        let hosted = self.calls.instances.get(key).ok_or(OffloadRefusal::Instance)?;
-        let variant = hosted.variant.as_ref().ok_or(OffloadRefusal::Instance)?;
-        if hosted.record.health != Health::Well || hosted.shadow.is_some() {
+        let contexts = self.calls.instances.get(key).ok_or(OffloadRefusal::Instance)?;
+        let variant = contexts.first().variant.as_ref().ok_or(OffloadRefusal::Instance)?;
+        if contexts.iter().any(|hosted| hosted.record.health != Health::Well || hosted.shadow.is_some()) {
             return Err(OffloadRefusal::Unwell);
         }
         if variant.is_asked { Ok(variant) } else { Err(OffloadRefusal::Placed) }
@@ -71,7 +72,7 @@ impl<T: BindingTable> WorkerPlugins<T> {
             }
             counts.queues.queued += sent;
             if let Some(Step::Instance(key)) = binding.step.filter(|_| dropped.packets > 0)
-                && let Some((hosted, _)) = self.calls.instances.get_mut(key)
+                && let Some((hosted, _)) = self.calls.instances.get_mut(ContextKey::first(key))
             {
                 // The eBPF variant has no drop reasons of its own.
                 hosted.counts.dropped(0, dropped.packets);

@@ -5,7 +5,7 @@ use millrace_units::{Instant, PathId};
 
 use super::WorkerPlugins;
 use crate::execution::calls::{Group, Stop, Visit, Watch};
-use crate::execution::instances::Hosted;
+use crate::execution::instances::Contexts;
 use crate::execution::waiting::{Kept, Place, Taken, Ticket};
 use crate::path::{Refusal, Step};
 use crate::{Action, BindingId, BindingTable};
@@ -15,7 +15,7 @@ impl<T: BindingTable> WorkerPlugins<T> {
     pub fn looks_at_packets(&self, path: PathId) -> bool {
         self.paths.stages(path).iter().any(|stage| match stage.step {
             Step::Instance(instance) => {
-                self.calls.instances.get(instance).is_some_and(Hosted::looks_at_packets)
+                self.calls.instances.get(instance).is_some_and(Contexts::looks_at_packets)
             }
             _ => false,
         })

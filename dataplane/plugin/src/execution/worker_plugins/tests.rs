@@ -1,5 +1,6 @@
 //! Tests of the worker side, with a filter table that compares only the destination port.
 
+mod contexts;
 mod health;
 mod holding;
 mod offload_steps;
@@ -111,17 +112,34 @@ fn path_of(worker: &mut WorkerPlugins<ByPort>, port: u16) -> PathId {
     worker.classify(&port, None).path
 }
 
-/// Returns the answer to a message if the instance answers at once.
+/// Returns the answer of an instance with one context to a message, if it answers at once.
 fn ask(worker: &mut WorkerPlugins<ByPort>, instance: u16, message: &Message, now: Instant) -> Option<Reply> {
+    let answers = ask_all(worker, instance, message, now).try_recv().unwrap()?;
+    assert_eq!(answers.len(), 1);
+    answers.into_iter().next()
+}
+
+/// Sends a message to all contexts of an instance. The channel receives their answers.
+fn ask_all(
+    worker: &mut WorkerPlugins<ByPort>,
+    instance: u16,
+    message: &Message,
+    now: Instant,
+) -> std::sync::mpsc::Receiver<Option<Vec<Reply>>> {
     let (sender, answers) = std::sync::mpsc::channel();
     let answer = Box::new(move |answer| sender.send(answer).unwrap());
     worker.control(InstanceId(instance), message, now, answer);
-    answers.try_recv().unwrap()
+    answers
 }
 
 fn seen(worker: &mut WorkerPlugins<ByPort>, instance: u16) -> u64 {
     let message = Message { name: "read".into(), arguments: serde_json::Map::new() };
     ask(worker, instance, &message, Instant::ZERO).unwrap().unwrap().as_u64().unwrap()
+}
+
+/// Returns the key of the flow from a source port.
+fn key_of(source: u16) -> FlowKey {
+    FlowKey::v4(Ipv4Addr::LOCALHOST, Ipv4Addr::LOCALHOST, 17, (source, 80), PortId(0))
 }
 
 /// Batch of 60-byte packets from given source ports, after it passed a path.
@@ -142,12 +160,21 @@ impl Sent {
         sources: &[u16],
         now: Instant,
     ) -> Self {
-        let key = |source: &u16| {
-            FlowKey::v4(Ipv4Addr::LOCALHOST, Ipv4Addr::LOCALHOST, 17, (*source, 80), PortId(0))
-        };
+        let packets = sources.iter().map(|_| pool.packet_from(&[0; 60]).unwrap()).collect();
+        Self::of(worker, packets, (path, position), sources, now)
+    }
+
+    /// Sends these packets from these source ports.
+    fn of(
+        worker: &mut WorkerPlugins<ByPort>,
+        packets: Vec<Packet>,
+        (path, position): (PathId, Position),
+        sources: &[u16],
+        now: Instant,
+    ) -> Self {
         let mut sent = Self {
-            packets: sources.iter().map(|_| pool.packet_from(&[0; 60]).unwrap()).collect(),
-            keys: sources.iter().map(key).collect(),
+            packets,
+            keys: sources.iter().map(|source| key_of(*source)).collect(),
             members: (0..sources.len() as u16).collect(),
             taken: Vec::new(),
             directed: Vec::new(),
@@ -267,6 +294,11 @@ fn send_and_keep_at(
     now: Instant,
 ) {
     let sent = Sent::along(worker, pool, at, sources, now);
+    keep_all(worker, sent);
+}
+
+/// Passes the packets of a batch that have a ticket to `keep`.
+fn keep_all(worker: &mut WorkerPlugins<ByPort>, sent: Sent) {
     for ((member, packet), key) in (0..).zip(sent.packets).zip(sent.keys) {
         if let Some((_, Taken::Keep(ticket))) = sent.taken.iter().find(|(taken, _)| *taken == member) {
             let kept = Kept { packet, key, destination: [0; 6], state: StateRef::default() };

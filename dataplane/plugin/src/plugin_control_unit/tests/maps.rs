@@ -99,8 +99,8 @@ fn with_reader() -> (Unit, Attached) {
     unit.instance_registry_mut().set_workers(2);
     unit.add_plugin(mapped(vec![shape("a", 4), shape("b", 4)], &attached)).unwrap();
     for (name, settings) in [("w", Map::new()), ("r", settings("w/b"))] {
-        let (_, change) = unit.create_instance("mapped", name, settings).unwrap();
-        drop(unit.instance_registry().further(&[change], 0).unwrap());
+        let (_, changes) = unit.create_instance("mapped", name, settings).unwrap();
+        drop(unit.instance_registry().further(&changes, 0).unwrap());
     }
     (unit, attached)
 }
@@ -141,8 +141,8 @@ fn read_map_stays() {
 fn map_named_by_other_instances_keeps_its_name() {
     let (mut unit, _) = with_reader();
     let next = json!({ "next": "r" }).as_object().cloned().unwrap();
-    let (_, change) = unit.create_instance("mapped", "first", next).unwrap();
-    drop(unit.instance_registry().further(&[change], 0).unwrap());
+    let (_, changes) = unit.create_instance("mapped", "first", next).unwrap();
+    drop(unit.instance_registry().further(&changes, 0).unwrap());
     let refused = said(unit.free_instance("r").unwrap_err());
     assert!(refused.contains("instance \"first\", whose setting \"next\" names it"), "{refused}");
     assert!(unit.instance_registry_mut().rename("r", "s").is_err());

@@ -22,7 +22,7 @@ pub(crate) struct Timers {
 impl Timers {
     /// Creates the timers of a plugin without any call yet.
     pub fn new(manifest: &Manifest) -> Self {
-        Self { period: manifest.period, last: None, wanted: None, pending: None }
+        Self { period: manifest.calls.period, last: None, wanted: None, pending: None }
     }
 
     /// Returns the time of the next call. This is the time that the plugin requested, or one period after the

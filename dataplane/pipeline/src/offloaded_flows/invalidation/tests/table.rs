@@ -166,13 +166,18 @@ const PLUGINS: &[Row] = &[
         "replace an instance",
         |_| {
             let (instance, inheritance) = (Box::new(Pass), Inheritance::Renounced);
-            let successor = Successor { instance, inheritance, version: 1, same_version: true };
+            let successor =
+                Successor { contexts: vec![instance], inheritance, version: 1, same_version: true };
             PluginCommand::Replace(INSTANCE, successor, nobody()).into()
         },
         BOTH,
     ),
-    ("shadow an instance", |_| PluginCommand::Shadow(INSTANCE, Box::new(Pass), 1, nobody()).into(), BOTH),
-    ("end a shadow", |_| PluginCommand::EndShadow(INSTANCE).into(), NEITHER),
+    (
+        "shadow an instance",
+        |_| PluginCommand::Shadow((INSTANCE, 0), Box::new(Pass), 1, nobody()).into(),
+        BOTH,
+    ),
+    ("end a shadow", |_| PluginCommand::EndShadows(INSTANCE).into(), NEITHER),
 ];
 
 const SCHEDULERS: &[Row] = &[

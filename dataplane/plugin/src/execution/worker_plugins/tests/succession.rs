@@ -64,7 +64,7 @@ pub(super) fn successor(
     inheritance: Inheritance,
     same_version: bool,
 ) -> Successor {
-    Successor { instance: Box::new(instance), inheritance, version: 1, same_version }
+    Successor { contexts: vec![Box::new(instance)], inheritance, version: 1, same_version }
 }
 
 /// Replaces instance 0; the channel receives the result.
@@ -123,15 +123,15 @@ fn service_state_is_handed_over_within_a_version() {
         let keeper = Keeper { count: 0, takes: 1, flow_state: 0, common: vec![0] };
         let told = succeed(&mut worker, successor(keeper, inheritance, same_version));
         let old = told.try_recv().unwrap().unwrap();
-        assert_eq!((old.inherited.is_ok(), old.instance.service_state()), (true, vec![3]));
+        assert_eq!((old.inherited.is_ok(), old.contexts[0].service_state()), (true, vec![3]));
         send(&mut worker, path, Position::Early, &[1]);
         let none = Keeper { count: 0, takes: 1, flow_state: 0, common: vec![] };
         let told = succeed(&mut worker, successor(none, inheritance, same_version));
-        let common = told.try_recv().unwrap().unwrap().instance.service_state();
+        let common = told.try_recv().unwrap().unwrap().contexts[0].service_state();
         assert_eq!(common, [expected + 1], "{inheritance:?} {same_version}");
         // A successor whose service state has another size adopts nothing.
         let told = succeed(&mut worker, successor(keeper_of_two(), inheritance, same_version));
-        assert_eq!(told.try_recv().unwrap().unwrap().instance.service_state(), [] as [u8; 0]);
+        assert_eq!(told.try_recv().unwrap().unwrap().contexts[0].service_state(), [] as [u8; 0]);
     }
 }
 
@@ -259,7 +259,7 @@ fn shadow_reports_different_verdicts() {
         let (mut worker, path) = with_keeper();
         let (sender, told) = std::sync::mpsc::channel();
         let reported = Box::new(move |report| sender.send(report).unwrap());
-        worker.instances_mut().shadow(InstanceId(0), Box::new(Says(verdict)), 3, pool.clone(), reported);
+        worker.instances_mut().shadow((InstanceId(0), 0), Box::new(Says(verdict)), 3, pool.clone(), reported);
         send(&mut worker, path, Position::Early, &[1, 2]);
         assert!(told.try_recv().is_err());
         send(&mut worker, path, Position::Early, &[1, 2]);
@@ -273,7 +273,7 @@ fn shadow_reports_different_verdicts() {
     let (sender, told) = std::sync::mpsc::channel();
     let reported = Box::new(move |report| sender.send(report).unwrap());
     let slow = Box::new(Slow { slices: 10, ..Slow::default() });
-    worker.instances_mut().shadow(InstanceId(0), slow, 3, pool.clone(), reported);
+    worker.instances_mut().shadow((InstanceId(0), 0), slow, 3, pool.clone(), reported);
     send(&mut worker, path, Position::Early, &[1, 2]);
     let report: Option<ShadowReport> = told.try_recv().unwrap();
     let fault = "a call for 2 packets took more than its budget of 500 us (10 slices of 50 us): a loop, or a long search";
@@ -401,12 +401,11 @@ fn counters_of_equal_names_continue_and_are_cleared_together() {
     change(&mut worker, PluginChange::AddInstance { id: InstanceId(0), instance: first });
     let second = Counting(vec![("late", 2), ("odd", 5)]);
     let told = succeed(&mut worker, successor(second, Inheritance::Renounced, false));
-    let first = told.recv().unwrap().unwrap().instance;
+    let contexts = told.recv().unwrap().unwrap().contexts;
     let counters = |worker: &WorkerPlugins<ByPort>| worker.instances().reports().next().unwrap().1.counters;
     // Counts that the successor had before the upgrade are left out.
     assert_eq!(counters(&worker), [("late", 3), ("odd", 0)].into());
-    let back =
-        Successor { instance: first, inheritance: Inheritance::Renounced, version: 0, same_version: false };
+    let back = Successor { contexts, inheritance: Inheritance::Renounced, version: 0, same_version: false };
     drop(succeed(&mut worker, back));
     assert_eq!(counters(&worker), [("late", 3), ("early", 0)].into(), "nothing is counted twice");
     worker.instances_mut().clear_counts();

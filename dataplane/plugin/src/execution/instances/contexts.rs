@@ -1,0 +1,167 @@
+//! Contexts of an instance at a worker: copies of the instance, each with memory and a call of its own.
+//!
+//! A flow belongs to a context, so its packets keep their order. A suspended call blocks only the flows of its
+//! context. Each context pauses alone after a fault. But the faults of all contexts together lead to
+//! quarantine, and overruns of one context shorten the calls of all.
+
+use std::hash::BuildHasher;
+
+use foldhash::fast::FixedState;
+use millrace_packet::FlowKey;
+use millrace_plugin_abi::Instance;
+use millrace_units::{InstanceId, Instant};
+
+use super::counts::InstanceReport;
+use super::hosted::{ContextId, Hosted};
+use super::news::News;
+use crate::execution::health::Health;
+use crate::offload_steps::LoadedVariant;
+use crate::slab::Key;
+
+/// Key of a context.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct ContextKey {
+    /// Instance of the context.
+    pub instance: Key,
+    /// Number of the context among those of the instance, from 0.
+    pub number: u8,
+}
+
+impl ContextKey {
+    /// Returns the key of an instance's first context, which always exists.
+    pub fn first(instance: Key) -> Self {
+        Self { instance, number: 0 }
+    }
+}
+
+/// Returns the number of the context to which a flow belongs, of `contexts` contexts.
+///
+/// The hash needs no secret seed: a sender that shares a context with another flow delays it by no more than
+/// it would without contexts.
+pub(crate) fn context_of(flow: &FlowKey, contexts: u8) -> u8 {
+    if contexts <= 1 {
+        return 0;
+    }
+    (FixedState::default().hash_one(flow) % u64::from(contexts)) as u8
+}
+
+/// All contexts of an instance: one or more.
+pub(crate) struct Contexts {
+    first: Hosted,
+    further: Vec<Hosted>,
+    /// Number of the context that was called last. It has the fault history of the instance.
+    latest: u8,
+}
+
+impl Contexts {
+    /// Creates the only context of a new instance.
+    pub fn new(first: Hosted) -> Self {
+        Self { first, further: Vec::new(), latest: 0 }
+    }
+
+    /// Adds a context with a copy of the instance.
+    pub fn add(&mut self, instance: Box<dyn Instance>) {
+        let id = ContextId { number: self.count(), ..self.first.id };
+        let mut hosted = Hosted::new(id, instance, self.first.limits, self.first.pulse.clone());
+        // Counts that the copy already has, for instance from an earlier run, are not added.
+        hosted.clear_counts();
+        hosted.set_variant(self.first.variant.clone());
+        self.further.push(hosted);
+    }
+
+    /// Returns the number of contexts.
+    #[inline]
+    pub fn count(&self) -> u8 {
+        1 + self.further.len() as u8
+    }
+
+    /// Returns the first context, which stands for the properties that all contexts have in common.
+    #[inline]
+    pub fn first(&self) -> &Hosted {
+        &self.first
+    }
+
+    /// Returns a context for a call or a change. It gets the fault history of the instance.
+    #[inline]
+    pub fn get_mut(&mut self, number: u8) -> Option<&mut Hosted> {
+        if self.further.is_empty() {
+            return Some(&mut self.first).filter(|_| number == 0);
+        }
+        self.select(number)
+    }
+
+    fn select(&mut self, number: u8) -> Option<&mut Hosted> {
+        if number >= self.count() {
+            return None;
+        }
+        let latest = std::mem::replace(&mut self.latest, number);
+        let record = self.iter().nth(latest.into()).map(|hosted| hosted.record);
+        let selected = self.iter_mut().nth(number.into())?;
+        if let Some(record) = record.filter(|_| latest != number) {
+            selected.record.follow(&record);
+        }
+        Some(selected)
+    }
+
+    pub fn iter(&self) -> impl Iterator<Item = &Hosted> {
+        std::iter::once(&self.first).chain(&self.further)
+    }
+
+    pub fn iter_mut(&mut self) -> impl Iterator<Item = &mut Hosted> {
+        std::iter::once(&mut self.first).chain(&mut self.further)
+    }
+
+    /// Returns the worst health of a context at a time.
+    pub fn health(&self, now: Instant) -> Health {
+        self.iter().map(|hosted| hosted.record.health.at(now)).max().unwrap_or_default()
+    }
+
+    /// Whether the worker may need flow keys: an instance or shadow reads packets, or a flow's context is
+    /// needed.
+    pub fn looks_at_packets(&self) -> bool {
+        !self.further.is_empty() || self.first.looks_at_packets()
+    }
+
+    /// Returns the report of the instance: the sum over its contexts, with their worst health.
+    pub fn report(&self) -> InstanceReport {
+        let mut report = self.first.report();
+        self.further.iter().for_each(|hosted| report.add(hosted.report()));
+        report
+    }
+
+    /// Sets or removes the eBPF variant of the instance. All contexts share its memory.
+    pub fn set_variant(&mut self, variant: Option<LoadedVariant>) {
+        self.iter_mut().for_each(|hosted| hosted.set_variant(variant.clone()));
+    }
+
+    /// Returns the instance's copies, in the order of the contexts.
+    pub fn into_instances(self) -> Vec<Box<dyn Instance>> {
+        std::iter::once(self.first).chain(self.further).map(|hosted| hosted.instance).collect()
+    }
+
+    /// Replaces the copies of the instance by those of a successor, one for each context. The successor may
+    /// have more or fewer contexts than the instance. The counts of a context that ends are added to those of
+    /// the first one. Returns the old copies. Collects the outputs of all copies.
+    pub fn replace(&mut self, successors: Vec<Box<dyn Instance>>, news: &mut News) -> Vec<Box<dyn Instance>> {
+        let count = successors.len().max(1);
+        let mut successors = successors.into_iter();
+        let mut old = Vec::with_capacity(count.max(self.count().into()));
+        for hosted in self.iter_mut() {
+            let Some(successor) = successors.next() else { break };
+            old.push(hosted.replace(successor, news));
+        }
+        for mut ended in self.further.drain(self.further.len().min(count - 1)..) {
+            ended.take_outputs(news);
+            self.first.counts.absorb(ended.report());
+            old.push(ended.instance);
+        }
+        successors.for_each(|successor| self.add(successor));
+        self.latest = 0;
+        old
+    }
+
+    /// Returns the id of the instance.
+    pub fn id(&self) -> InstanceId {
+        self.first.id.instance
+    }
+}
