@@ -12,8 +12,8 @@ use millrace_plugin_abi::Instance;
 use millrace_units::{InstanceId, Instant};
 
 use super::counts::InstanceReport;
-use super::hosted::{ContextId, Hosted};
-use super::news::News;
+use super::hosted::Hosted;
+use super::news::{ContextId, News};
 use crate::execution::health::Health;
 use crate::offload_steps::LoadedVariant;
 use crate::slab::Key;

@@ -3,10 +3,10 @@
 use std::sync::Arc;
 
 use millrace_plugin_abi::{Fault, Instance, Output};
-use millrace_units::{InstanceId, Instant};
+use millrace_units::Instant;
 
 use super::counts::{Counts, InstanceReport};
-use super::news::{Failure, Given, News};
+use super::news::{ContextId, Failure, Given, News};
 use crate::declaration::limits::Limits;
 use crate::execution::health::{Health, Record};
 use crate::execution::pulse::Pulse;
@@ -14,15 +14,6 @@ use crate::execution::recheck::Malformed;
 use crate::execution::shadow::Shadow;
 use crate::fault::FaultKind;
 use crate::offload_steps::LoadedVariant;
-
-/// Name of a context. It may later name a context of another instance.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct ContextId {
-    /// Id of the instance.
-    pub instance: InstanceId,
-    /// Number of the context among those of the instance, from 0.
-    pub number: u8,
-}
 
 /// Copy of an instance in one of its contexts at a worker, with its health and counters.
 pub(crate) struct Hosted {

@@ -21,7 +21,8 @@ use crate::slab::{Key, Slab};
 
 pub(crate) use contexts::{ContextKey, Contexts, context_of};
 pub use counts::{InstanceReport, MessageCounts};
-pub(crate) use hosted::{ContextId, Hosted};
+pub(crate) use hosted::Hosted;
+use news::ContextId;
 pub(crate) use news::News;
 pub use news::{Failure, Given};
 

@@ -5,11 +5,19 @@ use std::collections::VecDeque;
 use millrace_plugin_abi::{Fault, Output};
 use millrace_units::InstanceId;
 
-use super::hosted::ContextId;
 use crate::execution::health::Health;
 
 /// Maximum number of uncollected failures; further failures appear in counters only.
 const MOST_FAILURES: usize = 64;
+
+/// Name of a context. It may later name a context of another instance.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct ContextId {
+    /// Id of the instance.
+    pub instance: InstanceId,
+    /// Number of the context among those of the instance, from 0.
+    pub number: u8,
+}
 
 /// Failure of an instance.
 #[derive(Clone, PartialEq, Eq, Debug)]
