@@ -1,5 +1,6 @@
 //! Plugins: loading, traffic, upgrades, quarantine, and limits of resources.
 
+mod contexts;
 pub mod files;
 mod functions;
 pub mod host_companions;
