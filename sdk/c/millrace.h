@@ -1,5 +1,6 @@
 /*
- * millrace.h: interface for plugins in C. One source becomes a WebAssembly module or a shared object.
+ * millrace.h: interface for plugins in C. One source becomes a WebAssembly module, a shared object, or an
+ * executable that runs in a process of its own (millrace-process.h).
  *
  *   #include "millrace.h"
  *   MILLRACE_PLUGIN("{\"abi\":1,\"name\":\"counter\",\"version\":\"0.1.0\",\"summary\":\"Counts packets.\","
@@ -18,6 +19,7 @@
  * Build without `millrace plugin build`:
  *   clang --target=wasm32 -O2 -nostdlib -ffreestanding -Wl,--no-entry -Wl,--strip-all -o plugin.wasm plugin.c
  *   cc -O2 -shared -fPIC -fvisibility=hidden -o plugin.so plugin.c
+ *   cc -O2 -static-pie -fPIE -DMILLRACE_EXECUTABLE -o plugin.elf plugin.c
  *
  * A module has no C library. This header defines memcpy, memmove, memset and memcmp for it. Modules and shared
  * objects both have all definitions below.
@@ -608,9 +610,16 @@ MILLRACE_EXPORT(millrace_attach) void millrace_attach(const struct millrace_host
 
 #define MILLRACE_QUOTED(text) #text
 
+#ifdef MILLRACE_EXECUTABLE
+#include "millrace-process.h"
+#else
+#define MILLRACE_MAIN
+#endif
+
 /* Defines the manifest, given as JSON in a string literal, and the exports that all plugins share. */
 #define MILLRACE_PLUGIN(manifest)                                             \
     MILLRACE_HOME(manifest)                                                   \
+    MILLRACE_MAIN                                                             \
     uint32_t millrace_abi(void) { return MILLRACE_ABI_VERSION; }              \
     void *millrace_reserve(size_t bytes) { return millrace_allocate(bytes); } \
     void millrace_release(void *address, size_t bytes) {                      \

@@ -13,7 +13,7 @@
 //! or make memory executable. It can signal only itself. On a kernel without seccomp filters, nothing is
 //! compiled.
 
-use millrace_confine::{Calls, ConfineError, NOBODY, leave_origin, limit_process};
+use millrace_confine::{Calls, ConfineError, NOBODY, ProcessLimits, leave_origin, limit_process};
 
 /// Confines this process irrevocably, with all its threads. `memory` is the limit of its address space in
 /// bytes, `seconds` that of its processor time.
@@ -22,6 +22,6 @@ use millrace_confine::{Calls, ConfineError, NOBODY, leave_origin, limit_process}
 /// [`ConfineError`] if the kernel refuses a step: the process is then only partly confined and must end.
 pub(crate) fn confine(memory: u64, seconds: u64) -> Result<(), ConfineError> {
     leave_origin(&[NOBODY])?;
-    limit_process(memory, Some(seconds))?;
+    limit_process(ProcessLimits { memory, seconds: Some(seconds), files: 0 })?;
     Calls::COMPUTING.leave_to_process()
 }

@@ -55,8 +55,8 @@ const SERVING: &[libc::c_long] = &[
     libc::SYS_writev,
 ];
 
-/// Further system calls for loading shared objects: reading files, and installing the filter that follows.
-const LOADING: &[libc::c_long] = &[
+/// Further system calls for reading files, as loading of shared objects needs it.
+const READING: &[libc::c_long] = &[
     #[cfg(target_arch = "x86_64")]
     libc::SYS_access,
     #[cfg(target_arch = "x86_64")]
@@ -70,15 +70,30 @@ const LOADING: &[libc::c_long] = &[
     libc::SYS_fstat,
     libc::SYS_getcwd,
     libc::SYS_lseek,
-    libc::SYS_memfd_create,
     libc::SYS_newfstatat,
     libc::SYS_openat,
-    libc::SYS_prctl,
     libc::SYS_pread64,
-    libc::SYS_prlimit64,
     libc::SYS_readlinkat,
-    libc::SYS_seccomp,
     libc::SYS_statx,
+];
+
+/// Further system calls for loading shared objects: a copy of the object in memory, and the installation of the
+/// filter that follows.
+const LOADING: &[libc::c_long] =
+    &[libc::SYS_memfd_create, libc::SYS_prctl, libc::SYS_prlimit64, libc::SYS_seccomp];
+
+/// Further system calls for executing a file, and for the start of its C library.
+const STARTING: &[libc::c_long] = &[
+    #[cfg(target_arch = "x86_64")]
+    libc::SYS_arch_prctl,
+    #[cfg(target_arch = "x86_64")]
+    libc::SYS_poll,
+    libc::SYS_execveat,
+    libc::SYS_lseek,
+    libc::SYS_ppoll,
+    libc::SYS_rseq,
+    libc::SYS_set_robust_list,
+    libc::SYS_set_tid_address,
 ];
 
 /// Builds the seccomp filter of `calls`, and installs it with `apply`.
@@ -91,21 +106,25 @@ pub(crate) fn install(
 }
 
 /// Set of allowed system calls; all others fail with `EPERM`. Even allowed calls can't send signals to another
-/// process, or make memory executable, except for loading.
+/// process, or make memory executable, except for loading of shared objects and libraries.
 #[derive(Clone, Copy, Debug)]
 pub struct Calls {
-    allowed: [&'static [libc::c_long]; 2],
+    allowed: [&'static [libc::c_long]; 3],
     /// Whether the calls may make memory executable.
     executable: bool,
 }
 
 impl Calls {
     /// System calls for computing.
-    pub const COMPUTING: Self = Self { allowed: [COMPUTING, &[]], executable: false };
+    pub const COMPUTING: Self = Self { allowed: [COMPUTING, &[], &[]], executable: false };
     /// System calls for serving clients on open sockets.
-    pub const SERVING: Self = Self { allowed: [COMPUTING, SERVING], executable: false };
+    pub const SERVING: Self = Self { allowed: [COMPUTING, SERVING, &[]], executable: false };
     /// System calls for computing, and for loading shared objects.
-    pub const LOADING: Self = Self { allowed: [COMPUTING, LOADING], executable: true };
+    pub const LOADING: Self = Self { allowed: [COMPUTING, READING, LOADING], executable: true };
+    /// System calls for executing a file without shared libraries, and for computing then.
+    pub const STARTING: Self = Self { allowed: [COMPUTING, STARTING, &[]], executable: false };
+    /// System calls for executing a file with shared libraries, and for computing then.
+    pub const STARTING_DYNAMIC: Self = Self { allowed: [COMPUTING, READING, STARTING], executable: true };
 
     /// Restricts the calling thread, and the threads that it starts, to these calls.
     ///

@@ -26,6 +26,6 @@ pub use calls::Calls;
 pub use error::ConfineError;
 pub use look::{Confinement, look};
 pub use privileges::Privileges;
-pub use process::{NOBODY, leave_origin, limit_process};
+pub use process::{NOBODY, ProcessLimits, execute_standard_input, leave_origin, limit_process};
 pub use thread::confine_thread;
-pub use writable::only_read_files;
+pub use writable::{only_read_files, reach_no_files};

@@ -29,16 +29,39 @@ pub fn leave_origin(users: &[u32]) -> Result<(), ConfineError> {
     prctl::set_no_new_privs().map_err(ConfineError::of("set no_new_privs"))
 }
 
-/// Limits this process to `memory` bytes of address space, and to `seconds` of processor time if given. The
-/// process can no longer write or open files, dump its memory, start processes, or lock memory. Processes of
-/// the same user can't read its memory.
+/// Resources that [`limit_process`] leaves to a process.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct ProcessLimits {
+    /// Address space in bytes.
+    pub memory: u64,
+    /// Processor time in seconds; `None` for any time.
+    pub seconds: Option<u64>,
+    /// Number of files that are open at a time, beyond standard input, output and error.
+    pub files: u64,
+}
+
+/// Limits the resources of this process. The process can no longer write files, dump its memory, start
+/// processes, or lock memory. Processes of the same user can't read its memory.
 ///
 /// # Errors
 /// The kernel refuses a step.
-pub fn limit_process(memory: u64, seconds: Option<u64>) -> Result<(), ConfineError> {
+pub fn limit_process(limits: ProcessLimits) -> Result<(), ConfineError> {
     prctl::set_dumpable(false)
         .map_err(ConfineError::of("protect its memory from other processes (PR_SET_DUMPABLE)"))?;
-    limit(memory, seconds).map_err(ConfineError::of("set its resource limits"))
+    limit(limits).map_err(ConfineError::of("set its resource limits"))
+}
+
+/// Replaces the program of this process by the file on its standard input, without arguments and environment.
+/// Returns only if the kernel refuses.
+pub fn execute_standard_input() -> ConfineError {
+    let name = [c"plugin".as_ptr(), std::ptr::null()];
+    let none = [std::ptr::null::<libc::c_char>()];
+    let flags = libc::AT_EMPTY_PATH;
+    // SAFETY: all pointers lead to texts that end with a zero, or to lists of such that end with a null pointer.
+    unsafe {
+        libc::syscall(libc::SYS_execveat, 0, c"".as_ptr(), name.as_ptr(), none.as_ptr(), flags);
+    }
+    ConfineError::of("execute its program")(Errno::last())
 }
 
 fn close_files() -> Result<(), Errno> {
@@ -70,7 +93,8 @@ fn become_user(id: u32) -> Result<(), Errno> {
     setresuid(user, user, user)
 }
 
-fn limit(memory: u64, seconds: Option<u64>) -> Result<(), Errno> {
+fn limit(limits: ProcessLimits) -> Result<(), Errno> {
+    let ProcessLimits { memory, seconds, files } = limits;
     setrlimit(Resource::RLIMIT_AS, memory, memory)?;
     if let Some(seconds) = seconds {
         // The soft limit sends SIGXCPU, the hard limit kills.
@@ -85,5 +109,5 @@ fn limit(memory: u64, seconds: Option<u64>) -> Result<(), Errno> {
     ] {
         setrlimit(none, 0, 0)?;
     }
-    setrlimit(Resource::RLIMIT_NOFILE, 3, 3)
+    setrlimit(Resource::RLIMIT_NOFILE, 3 + files, 3 + files)
 }

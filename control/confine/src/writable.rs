@@ -5,7 +5,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use landlock::{
-    ABI, AccessFs, BitFlags, CompatLevel, Compatible, PathBeneath, PathFd, Ruleset, RulesetAttr,
+    ABI, Access, AccessFs, BitFlags, CompatLevel, Compatible, PathBeneath, PathFd, Ruleset, RulesetAttr,
     RulesetCreatedAttr, RulesetError,
 };
 
@@ -13,6 +13,8 @@ use crate::ConfineError;
 
 /// Top-level folders in which no thread may create or change files: kernel settings and devices.
 const KERNELS: [&str; 3] = ["/dev", "/proc", "/sys"];
+/// Step that errors of [`only_read_files`] and [`reach_no_files`] name.
+const FILES: &str = "restrict access to files (Landlock)";
 /// Null device, which started programs get as input and output.
 const NOTHING: &str = "/dev/null";
 
@@ -50,6 +52,21 @@ impl Writable {
     }
 }
 
+/// Keeps the calling thread, and the threads that it starts, from opening and executing any file (Landlock).
+/// Files in memory stay usable. On a kernel without Landlock, this has no effect.
+///
+/// # Errors
+/// The kernel refuses.
+pub fn reach_no_files() -> Result<(), ConfineError> {
+    let restrict = || {
+        let handled = Ruleset::default()
+            .set_compatibility(CompatLevel::BestEffort)
+            .handle_access(AccessFs::from_all(ABI::V3))?;
+        handled.create()?.restrict_self().map(drop)
+    };
+    restrict().map_err(|error: RulesetError| ConfineError::of(FILES)(error))
+}
+
 /// Keeps the calling thread, and the threads that it starts, from opening files for writing, and from reading
 /// in `/dev`, `/proc` and `/sys`, where other processes and the kernel are visible (Landlock). On a kernel
 /// without Landlock, this has no effect.
@@ -57,7 +74,7 @@ impl Writable {
 /// # Errors
 /// The kernel refuses.
 pub fn only_read_files() -> Result<(), ConfineError> {
-    let failed = ConfineError::of("restrict access to files (Landlock)");
+    let failed = ConfineError::of(FILES);
     let restrict = || {
         let reads = AccessFs::ReadFile | AccessFs::ReadDir;
         let handled = Ruleset::default()

@@ -1,4 +1,4 @@
-//! Build of a plugin project into a WebAssembly module or a shared object.
+//! Build of a plugin project into a WebAssembly module, a shared object or an executable.
 
 use std::env;
 use std::fs;
@@ -7,7 +7,7 @@ use std::process::Command;
 
 use crate::machine::RustWay;
 use crate::run::run;
-use crate::{Format, KitError, Machine, Progress, create};
+use crate::{Format, KitError, Language, Machine, Progress, archive, create};
 
 /// Plugin file that a build has written.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -29,7 +29,7 @@ pub struct Options {
     pub machine: Option<Machine>,
 }
 
-/// Builds the project in a folder into `NAME.wasm` or `NAME.so`. With a Rust compiler of a distribution, the
+/// Builds the project in a folder into `NAME.wasm`, `NAME.so` or `NAME.elf`. With a Rust compiler of a distribution, the
 /// first build for WebAssembly takes a minute and downloads some sources from crates.io.
 ///
 /// # Errors
@@ -77,6 +77,7 @@ impl Job {
         let package = Package::read(&self.directory.join("Cargo.toml"))?;
         let (mut command, step, folder) = match self.format {
             Format::Native => (self.cargo(None)?, "cargo build --release".to_owned(), "release"),
+            Format::Executable => return self.rust_executable(&package, progress),
             Format::Wasm => {
                 let (command, step) = self.cargo_for_wasm(&package)?;
                 (command, step, "wasm32-unknown-unknown/release")
@@ -94,6 +95,20 @@ impl Job {
         command.current_dir(&self.directory).args(["build", "--release", "--lib", "--target-dir"]);
         command.arg(&self.target);
         Ok(command)
+    }
+
+    /// Builds the program of the package, without shared libraries.
+    fn rust_executable(
+        &self,
+        package: &Package,
+        progress: &mut dyn FnMut(Progress<'_>),
+    ) -> Result<Built, KitError> {
+        let mut command = Command::new(self.machine.cargo(None)?);
+        command.current_dir(&self.directory).args(["rustc", "--release", "--bin", &package.name]);
+        command.arg("--target-dir").arg(&self.target).args(["--", "-Ctarget-feature=+crt-static"]);
+        progress(Progress::Step("cargo rustc --release, without shared libraries"));
+        run(&mut command, progress)?;
+        self.finish(&package.name, &self.target.join("release").join(&package.name))
     }
 
     fn cargo_for_wasm(&self, package: &Package) -> Result<(Command, String), KitError> {
@@ -120,15 +135,20 @@ impl Job {
     fn c(&self, sources: &[PathBuf], progress: &mut dyn FnMut(Progress<'_>)) -> Result<Built, KitError> {
         let name = self.directory.file_name().unwrap_or_default().to_string_lossy().into_owned();
         let folder = self.target.join("millrace").join(&name);
-        // Write the SDK's header if the project has no copy of its own.
-        create::write(&folder.join("include/millrace.h"), create::C_HEADER)?;
+        // Write the SDK's headers, in case the project has no copies of its own.
+        for file in archive::files(Language::C).iter().filter(|file| file.place.ends_with(".h")) {
+            create::write(&folder.join("include").join(&file.place), &file.text)?;
+        }
         let built = folder.join(format!("{name}.{}", self.format.extension()));
         let (mut command, step) = match self.format {
-            Format::Native => {
+            Format::Native | Format::Executable => {
                 let cc = self.machine.cc()?;
                 let step = cc.display().to_string();
                 let mut command = Command::new(cc);
-                command.args(["-shared", "-fPIC", "-s"]);
+                command.args(match self.format {
+                    Format::Executable => ["-static-pie", "-fPIE", "-s", "-DMILLRACE_EXECUTABLE"].as_slice(),
+                    _ => &["-shared", "-fPIC", "-s"],
+                });
                 (command, step)
             }
             Format::Wasm => {

@@ -5,63 +5,12 @@ use std::fs::{self, File};
 use std::io::{ErrorKind, Write as _};
 use std::path::{Path, PathBuf};
 
+use crate::archive::{self, ProjectFile};
 use crate::{KitError, Language};
-
-/// Header file that is the SDK for C.
-pub(crate) const C_HEADER: &str = include_str!("../../../sdk/c/millrace.h");
-
-/// Expands to a list of the Rust SDK's files, each with its path in `sdk/rust/src` and its text.
-macro_rules! sdk {
-    ($($file:literal),* $(,)?) => {
-        &[$((concat!("millrace/sdk/src/", $file), include_str!(concat!("../../../sdk/rust/src/", $file)))),*]
-    };
-}
-const RUST_SDK: &[(&str, &str)] = sdk![
-    "backlog.rs",
-    "exceptions.rs",
-    "features.rs",
-    "glue.rs",
-    "host.rs",
-    "json.rs",
-    "lib.rs",
-    "manifest.rs",
-    "map.rs",
-    "packet.rs",
-    "packets.rs",
-    "plain.rs",
-    "plugin.rs",
-    "runtime.rs",
-    "testing/frame.rs",
-    "testing/mod.rs",
-    "testing/pcap.rs",
-    "testing/record.rs",
-];
-
-/// Files of the Rust SDK outside `sdk/rust/src`.
-const RUST_KIT: &[(&str, &str)] = &[
-    ("millrace/sdk/Cargo.toml", include_str!("../templates/rust/sdk.toml")),
-    ("millrace/plugin-abi/Cargo.toml", include_str!("../templates/rust/plugin-abi.toml")),
-    ("millrace/plugin-abi/src/lib.rs", include_str!("../templates/rust/plugin-abi.rs")),
-    ("millrace/plugin-abi/src/binary.rs", include_str!("../../../foundation/plugin-abi/src/binary.rs")),
-    ("millrace/plugin-abi/src/features.rs", include_str!("../../../foundation/plugin-abi/src/features.rs")),
-];
-
-const RUST: &[(&str, &str)] = &[
-    ("Cargo.toml", include_str!("../templates/rust/project.toml")),
-    ("src/lib.rs", include_str!("../templates/rust/lib.template")),
-    ("tests/plugin.rs", include_str!("../templates/rust/test.template")),
-    (".gitignore", include_str!("../templates/gitignore")),
-];
-
-const C: &[(&str, &str)] = &[
-    ("plugin.c", include_str!("../templates/c/plugin.c")),
-    ("millrace.h", C_HEADER),
-    (".gitignore", include_str!("../templates/gitignore")),
-];
 
 /// Names that a plugin can't have: cargo or the compiler reserves them, or other crates of the project use
 /// them.
-const TAKEN: [&str; 9] = [
+const TAKEN: [&str; 10] = [
     "alloc",
     "core",
     "std",
@@ -70,6 +19,7 @@ const TAKEN: [&str; 9] = [
     "millrace-sdk",
     "millrace_sdk",
     "millrace-plugin-abi",
+    "millrace-process",
     "crate",
 ];
 
@@ -88,12 +38,8 @@ pub fn new(name: &str, language: Language, directory: &Path) -> Result<Vec<PathB
     if directory.symlink_metadata().is_ok() {
         return Err(KitError::Exists(directory.to_owned()));
     }
-    let parts: &[&[(&str, &str)]] = match language {
-        Language::Rust => &[RUST, RUST_KIT, RUST_SDK],
-        Language::C => &[C],
-    };
     let mut files = Vec::new();
-    for (place, text) in parts.iter().copied().flatten() {
+    for ProjectFile { place, text } in archive::files(language) {
         let file = directory.join(place);
         write(&file, &text.replace("PLUGIN_NAME", name).replace("PLUGIN_CRATE", &name.replace('-', "_")))?;
         files.push(file);
@@ -136,7 +82,6 @@ pub(crate) fn write(file: &Path, text: &str) -> Result<(), KitError> {
 
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeSet;
     use std::env;
 
     use super::*;
@@ -168,22 +113,6 @@ mod tests {
             assert!(matches!(new(name, Language::C, &place), Err(KitError::Name { .. })), "{name}");
         }
         assert!(!place.exists());
-    }
-
-    #[test]
-    fn all_files_of_the_kit_are_copied() {
-        let sources = Path::new("../../sdk/rust/src");
-        let mut found = BTreeSet::new();
-        for folder in ["", "testing/"] {
-            for file in fs::read_dir(sources.join(folder)).unwrap() {
-                let name = file.unwrap().file_name().into_string().unwrap();
-                if name.ends_with(".rs") {
-                    found.insert(format!("millrace/sdk/src/{folder}{name}"));
-                }
-            }
-        }
-        let copied: BTreeSet<_> = RUST_SDK.iter().map(|(place, _)| (*place).to_owned()).collect();
-        assert_eq!(copied, found);
     }
 
     #[test]

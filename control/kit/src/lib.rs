@@ -1,10 +1,11 @@
 //! Creation and build of plugins: projects from templates, and compilation with the tools of this machine.
 //!
 //! [`new`] writes a self-contained project, with the SDK in its folder `millrace`. [`build`] compiles the
-//! project into a WebAssembly module or a shared object. Neither needs a router. A router checks a built
+//! project into a WebAssembly module, a shared object or an executable. Neither needs a router. A router checks a built
 //! plugin when it loads it.
 #![forbid(unsafe_code)]
 
+mod archive;
 mod build;
 mod create;
 mod error;
@@ -33,8 +34,10 @@ pub enum Language {
 pub enum Format {
     /// Sandboxed: a WebAssembly module, `NAME.wasm`.
     Wasm,
-    /// Trusted: a shared object, `NAME.so`.
+    /// Trusted, or in a process of its own: a shared object, `NAME.so`.
     Native,
+    /// In a process of its own only: an executable without shared libraries, `NAME.elf`.
+    Executable,
 }
 
 /// Progress report of a build.
@@ -53,7 +56,8 @@ impl Language {
 
 impl Format {
     /// All formats with the names of their runtimes.
-    pub const NAMES: [(&'static str, Self); 2] = [("wasm", Self::Wasm), ("native", Self::Native)];
+    pub const NAMES: [(&'static str, Self); 3] =
+        [("wasm", Self::Wasm), ("native", Self::Native), ("executable", Self::Executable)];
 
     /// Returns the extension of plugin files, without the dot.
     #[must_use]
@@ -61,6 +65,7 @@ impl Format {
         match self {
             Self::Wasm => "wasm",
             Self::Native => "so",
+            Self::Executable => "elf",
         }
     }
 }
@@ -100,6 +105,9 @@ mod tests {
             (Language::Rust.to_string(), Format::Native.to_string()),
             ("rust".into(), "native".into())
         );
-        assert_eq!("so".parse::<Format>().unwrap_err(), "unknown runtime \"so\"; give wasm or native");
+        assert_eq!(
+            "so".parse::<Format>().unwrap_err(),
+            "unknown runtime \"so\"; give wasm or native or executable"
+        );
     }
 }

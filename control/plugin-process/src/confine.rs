@@ -1,48 +1,83 @@
-//! Confinement of a plugin process. It has two steps, because loading a shared object needs files.
+//! Confinement of a plugin process.
 //!
-//! The router starts the process in a PID namespace of its own. Before it loads the object, the process takes
-//! these steps:
+//! The router starts the process in a PID namespace of its own. First, the process takes these steps:
 //!
 //! - It enters namespaces of its own: network, System V memory, mounts, host name. Its network has no device.
 //! - It closes all files except standard input, output and error. It leaves its working directory and its
 //!   user: root becomes an unprivileged user of its own.
-//! - It gives up capabilities, and privileges that it could gain by starting a program. It can't write files,
-//!   or read in `/dev`, `/proc` and `/sys`.
-//! - It installs a seccomp filter that allows only the system calls for computing and for reading files.
+//! - It gives up capabilities, and privileges that it could gain by starting a program.
 //!
-//! After the object is loaded, and before the plugin gets any input, the process limits its memory and files,
-//! and installs a second filter. From then on it can only compute: it can't open a file or socket, start a
-//! process or thread, or make memory executable.
+//! The other steps depend on the form of the plugin:
+//!
+//! - **Shared object**: loading needs files. The process can't write files, or read in `/dev`, `/proc` and
+//!   `/sys`. A seccomp filter allows only the system calls for computing and for reading files. After the object
+//!   is loaded, and before the plugin gets any input, the process limits its memory and files, and installs a
+//!   second filter. From then on it can only compute: it can't open a file or socket, start a process or thread,
+//!   or make memory executable.
+//! - **Executable without shared libraries**: the process limits its memory and files, and can't open any file.
+//!   A seccomp filter allows only the system calls for computing, for executing the file, and for the start of
+//!   its C library. Then it executes the file. So all code of the plugin can only compute.
+//! - **Executable with shared libraries**: its loader reads files, and makes memory executable. The process can't
+//!   write files, or read in `/dev`, `/proc` and `/sys`. The same limits hold as above, but the process may open
+//!   one file at a time. All this holds as long as the process runs.
 
-use millrace_confine::{Calls, ConfineError, NOBODY, leave_origin, limit_process, only_read_files};
+use millrace_confine::{
+    Calls, ConfineError, NOBODY, ProcessLimits, execute_standard_input, leave_origin, limit_process,
+    only_read_files, reach_no_files,
+};
 use nix::errno::Errno;
 use nix::sched::{CloneFlags, unshare};
 use nix::unistd::geteuid;
 
 /// First user and group id of plugin processes, and their number. System tools assign no ids in this range.
 const USERS: (u32, u32) = (0x7e00_0000, 0x10_0000);
-/// Address space of a process, in bytes.
-const MEMORY: u64 = 1 << 30;
+/// Resources of a process.
+const LIMITS: ProcessLimits = ProcessLimits { memory: 1 << 30, seconds: None, files: 0 };
 
 /// Confines this process irrevocably as far as loading a shared object allows. `number` determines its user.
 ///
 /// # Errors
 /// [`ConfineError`] if the kernel refuses a step: the process must then end.
-pub(crate) fn begin(number: u32) -> Result<(), ConfineError> {
-    leave_namespaces().map_err(ConfineError::of("enter a network of its own"))?;
-    let (first, count) = USERS;
-    leave_origin(&[first + number % count, NOBODY])?;
+pub(crate) fn begin_loading(number: u32) -> Result<(), ConfineError> {
+    leave_router(number)?;
     only_read_files()?;
     Calls::LOADING.leave_to_process()
 }
 
-/// Confines this process to computing.
+/// Confines this process, which has loaded a shared object, to computing.
 ///
 /// # Errors
-/// As for [`begin`].
-pub(crate) fn finish() -> Result<(), ConfineError> {
-    limit_process(MEMORY, None)?;
+/// As for [`begin_loading`].
+pub(crate) fn finish_loading() -> Result<(), ConfineError> {
+    limit_process(LIMITS)?;
     Calls::COMPUTING.leave_to_process()
+}
+
+/// Confines this process irrevocably, and replaces its program by the executable on its standard input.
+/// `has_libraries` tells whether the executable needs shared libraries. Returns only if the kernel refuses a
+/// step: the process must then end.
+pub(crate) fn execute(number: u32, has_libraries: bool) -> ConfineError {
+    let confine = || {
+        leave_router(number)?;
+        let (files, calls) = match has_libraries {
+            false => (0, Calls::STARTING),
+            true => (1, Calls::STARTING_DYNAMIC),
+        };
+        if has_libraries { only_read_files() } else { reach_no_files() }?;
+        limit_process(ProcessLimits { files, ..LIMITS })?;
+        calls.leave_to_process()
+    };
+    match confine() {
+        Ok(()) => execute_standard_input(),
+        Err(error) => error,
+    }
+}
+
+/// Leaves the namespaces, files, user and privileges of the router.
+fn leave_router(number: u32) -> Result<(), ConfineError> {
+    leave_namespaces().map_err(ConfineError::of("enter a network of its own"))?;
+    let (first, count) = USERS;
+    leave_origin(&[first + number % count, NOBODY])
 }
 
 /// Enters namespaces of its own. Without the capability for that, the process first enters a namespace of

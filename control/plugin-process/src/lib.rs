@@ -1,8 +1,8 @@
-//! Keeper of the processes in which shared objects run.
+//! Keeper of the processes in which shared objects and executables run.
 //!
-//! The daemon starts its own program again for each instance of a shared object, as a plugin process
-//! ([`child`]). That process gives up its rights ([`confine`]), loads the object, and serves a worker through
-//! shared memory. One thread of the daemon, the keeper, starts, watches and ends all these processes
+//! The daemon starts its own program again for each instance of a shared object or executable, as a plugin
+//! process ([`child`]). That process gives up its rights ([`confine`]), loads the object or executes the file,
+//! and serves a worker through shared memory. One thread of the daemon, the keeper, starts, watches and ends all these processes
 //! ([`ProcessKeeper`]), and puts them into control groups ([`ProcessGroups`]). A process ends with the router.
 #![deny(unsafe_code)]
 

@@ -67,7 +67,7 @@ impl Process {
     ) -> io::Result<(Self, Link)> {
         let (link, memory) = plugin.link()?;
         let mut program = Command::new(&command.program);
-        program.args(&command.arguments).arg(user.to_string()).env_clear();
+        program.args(&command.arguments).arg(user.to_string()).arg(plugin.form().name()).env_clear();
         program.stdin(plugin.object().try_clone_to_owned()?).stdout(memory).stderr(Stdio::piped());
         let (mut child, starter) = spawn(program)?;
         let stderr = child.stderr.take();

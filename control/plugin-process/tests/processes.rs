@@ -1,4 +1,4 @@
-//! Tests of the keeper with confined processes of a plugin in C.
+//! Tests of the keeper with confined processes of a plugin in C: a shared object, and executables.
 
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
@@ -9,15 +9,17 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant as Clock};
 
 use millrace_packet::{FlowKey, Packet, Pool};
+use millrace_plugin::native::Form;
 use millrace_plugin::process::ProcessPlugin;
 use millrace_plugin_abi::{Fault, Instance, Instant, Message, Packets, Plugin, Progress, Verdict};
 use millrace_plugin_process::{ChildCommand, ProcessGroup, ProcessGroups, ProcessKeeper};
+use millrace_testkit::built::{Format, Options, built_plugin};
 use millrace_units::PortId;
 use serde_json::{Map, Value, json};
 
-/// Plugin whose packets with a first byte of 1 crash it, of 2 hang it, and of 3 make it tamper with its
-/// memory. On the message `try`, it tries forbidden system calls, and replies with the numbers of those that
-/// succeed.
+/// Plugin whose packets with a first byte of 1 crash it, of 2 hang it, of 3 make it tamper with its memory, and
+/// of 4 end it. On the message `try`, it tries forbidden system calls, and replies with the numbers of those
+/// that succeed. An executable without libraries also tries to execute another program.
 const CODE: &str = r##"
 #define _GNU_SOURCE
 #include "millrace.h"
@@ -43,6 +45,7 @@ void millrace_packets(struct millrace_call *call) {
         switch (((uint8_t *)packet->window)[0]) {
         case 1: __builtin_trap();
         case 2: for (;;) __asm__ volatile("");
+        case 4: _exit(0);
         case 3: memset((char *)((uint64_t)packet & ~0xfffULL) - 0xc000, 0xee, 0x1000); break;
         }
     }
@@ -50,19 +53,28 @@ void millrace_packets(struct millrace_call *call) {
 int32_t millrace_control(const char *name, size_t name_bytes, const uint8_t *arguments, size_t bytes) {
     (void)name, (void)name_bytes, (void)arguments, (void)bytes;
     char reply[400];
-    int n = snprintf(reply, sizeof reply, "{\"early\":\"%s\",\"worked\":\"%d%d%d%d%d%d%d\"}", early,
-        open("/etc/passwd", O_RDONLY) >= 0, socket(AF_UNIX, SOCK_STREAM, 0) >= 0, syscall(SYS_fork) >= 0,
+    char *none[1] = {0};
+#ifdef STATIC
+    syscall(SYS_execveat, -1, "/bin/true", none, none, 0);
+#endif
+    syscall(SYS_execve, "/bin/true", none, none);
+    int n = snprintf(reply, sizeof reply, "{\"early\":\"%s\",\"worked\":\"%d%d%d%d%d%d%d%d%d%d%d\"}", early,
+        open("/etc/passwd", O_RDONLY) >= 0, open("/tmp/millrace-process-test", O_CREAT | O_WRONLY, 0600) >= 0,
+        open("/proc/1/status", O_RDONLY) >= 0, syscall(SYS_ptrace, 0, 0, 0, 0) >= 0, syscall(SYS_prctl, 1, 0, 0, 0, 0) >= 0,
+        socket(AF_UNIX, SOCK_STREAM, 0) >= 0, syscall(SYS_fork) >= 0,
         kill(getppid(), 0) == 0, syscall(SYS_clone, 0x100 | 0x10000 | 0x800, 0, 0, 0, 0) >= 0,
         mmap(0, 4096, PROT_READ | PROT_EXEC, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0) != MAP_FAILED, setuid(0) == 0);
     return millrace_reply(reply, n);
 }
 "##;
 
-fn plugin() -> Option<ProcessPlugin> {
-    plugin_in(&ProcessGroups::default())
+const FORMS: [Form; 3] = [Form::Object, Form::Static, Form::Dynamic];
+
+fn plugin(form: Form) -> Option<ProcessPlugin> {
+    plugin_in(&ProcessGroups::default(), form)
 }
 
-fn plugin_in(groups: &ProcessGroups) -> Option<ProcessPlugin> {
+fn plugin_in(groups: &ProcessGroups, form: Form) -> Option<ProcessPlugin> {
     static NEXT: AtomicU32 = AtomicU32::new(0);
     let number = NEXT.fetch_add(1, Ordering::Relaxed);
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR"));
@@ -70,7 +82,12 @@ fn plugin_in(groups: &ProcessGroups) -> Option<ProcessPlugin> {
     let built = source.with_extension("so");
     std::fs::write(&source, CODE).unwrap();
     let mut command = Command::new("cc");
-    command.args(["-std=gnu11", "-O1", "-shared", "-fPIC", "-w", "-I", "../../sdk/c", "-o"]);
+    command.args(["-std=gnu11", "-O1", "-w", "-I", "../../sdk/c"]).args(match form {
+        Form::Object => ["-shared", "-fPIC"].as_slice(),
+        Form::Static => &["-static-pie", "-fPIE", "-DMILLRACE_EXECUTABLE", "-DSTATIC"],
+        Form::Dynamic => &["-pie", "-fPIE", "-DMILLRACE_EXECUTABLE"],
+    });
+    command.arg("-o");
     let Ok(output) = command.arg(&built).arg(&source).output() else {
         println!("skipped: there is no cc");
         return None;
@@ -79,10 +96,17 @@ fn plugin_in(groups: &ProcessGroups) -> Option<ProcessPlugin> {
     let bytes = std::fs::read(&built).unwrap();
     std::fs::remove_file(source).unwrap();
     std::fs::remove_file(built).unwrap();
+    let plugin = confined(&bytes, groups);
+    assert_eq!(plugin.form(), form);
+    Some(plugin)
+}
+
+/// Prepares a plugin whose processes are confined.
+fn confined(bytes: &[u8], groups: &ProcessGroups) -> ProcessPlugin {
     let child =
         ChildCommand { program: env!("CARGO_BIN_EXE_plugin-process-child").into(), arguments: Vec::new() };
     let keeper = ProcessKeeper::start(child).unwrap().in_groups(groups);
-    Some(ProcessPlugin::new(&bytes, Arc::new(keeper)).unwrap())
+    ProcessPlugin::new(bytes, Arc::new(keeper)).unwrap()
 }
 
 /// Instance with a call of one packet.
@@ -148,11 +172,19 @@ fn rights(process: &str) -> Option<(String, String, [PathBuf; 2])> {
 #[test]
 fn process_can_only_compute() {
     let _alone = alone();
-    let Some(plugin) = plugin() else { return };
-    let (mut one, mut other) = (Bench::new(&plugin), Bench::new(&plugin));
+    // An executable with libraries reads files, and makes memory executable.
+    for (form, worked) in FORMS.into_iter().zip(["00000000000", "00000000000", "10000000010"]) {
+        let Some(plugin) = plugin(form) else { return };
+        computes_only(&plugin, worked);
+    }
+}
+
+/// Checks that processes of a plugin are confined. `worked` are the results of the system calls that it tries.
+fn computes_only(plugin: &ProcessPlugin, worked: &str) {
+    let (mut one, mut other) = (Bench::new(plugin), Bench::new(plugin));
     for bench in [&mut one, &mut other] {
         let seen = bench.ask();
-        assert_eq!((&seen["worked"], &seen["early"]), (&json!("0000000"), &json!("0 0 0 0 0")), "{seen}");
+        assert_eq!((&seen["worked"], &seen["early"]), (&json!(worked), &json!("0 0 0 0 0")), "{seen}");
     }
     assert_eq!(one.send(0, PATIENCE), (Verdict::Pass, None));
     if nix::unistd::geteuid().is_root() {
@@ -182,15 +214,23 @@ fn process_can_only_compute() {
 #[test]
 fn crash_hang_and_lie_end_the_process_and_the_next_one_is_ready_soon() {
     let _alone = alone();
-    let Some(plugin) = plugin() else { return };
-    let (mut bench, mut bystander) = (Bench::new(&plugin), Bench::new(&plugin));
+    for form in FORMS {
+        let Some(plugin) = plugin(form) else { return };
+        faults_end_the_process(&plugin);
+    }
+}
+
+/// Checks that each fault of a plugin ends its process, that another one starts soon, and that no other instance
+/// notices.
+fn faults_end_the_process(plugin: &ProcessPlugin) {
+    let (mut bench, mut bystander) = (Bench::new(plugin), Bench::new(plugin));
     let mut restarts = Vec::new();
     for (first, kind, most) in [
         (1, "crash", PATIENCE),
         (2, "overrun", Duration::from_millis(100)),
         (3, "wrong_answer", PATIENCE),
         (1, "crash", PATIENCE),
-        (1, "crash", PATIENCE),
+        (4, "crash", PATIENCE),
     ] {
         let (verdict, fault) = bench.send(first, most);
         let begun = Clock::now();
@@ -202,16 +242,32 @@ fn crash_hang_and_lie_end_the_process_and_the_next_one_is_ready_soon() {
         restarts.push((kind, begun.elapsed()));
         assert_eq!(bystander.send(0, PATIENCE), (Verdict::Pass, None));
     }
-    println!("restarts: {restarts:?}");
+    println!("restarts of {}: {restarts:?}", plugin.form().name());
     let mut times: Vec<_> = restarts.iter().map(|(_, time)| *time).collect();
     times.sort();
     assert!(times[2] < Duration::from_millis(50), "{restarts:?}");
 }
 
 #[test]
+fn executable_in_rust_starts_and_works_although_it_is_confined() {
+    let _alone = alone();
+    let (project, target) =
+        ("../../dataplane/plugin/tests/homes/rule-rs", Path::new(env!("CARGO_TARGET_TMPDIR")).join("rule"));
+    std::fs::create_dir_all(&target).unwrap();
+    let options = Options { result: Some(target.clone()), target: Some(target), machine: None };
+    let Some(built) = built_plugin(Path::new(project), Format::Executable, &options) else { return };
+    let plugin = confined(&std::fs::read(built.file).unwrap(), &ProcessGroups::default());
+    assert_eq!(plugin.form(), Form::Static);
+    let mut bench = Bench::new(&plugin);
+    assert_eq!(bench.send(0, PATIENCE).1, None);
+    let read = Message { name: "read".to_owned(), arguments: Map::new() };
+    assert_eq!(bench.instance.control(&read).unwrap()["packets"], 1);
+}
+
+#[test]
 fn processes_end_with_their_instances() {
     let _alone = alone();
-    let Some(plugin) = plugin() else { return };
+    let Some(plugin) = plugin(Form::Dynamic) else { return };
     let before = children();
     let bench = Bench::new(&plugin);
     let own: Vec<_> = children().difference(&before).cloned().collect();
@@ -260,7 +316,7 @@ impl Drop for GroupFile {
 fn process_joins_the_group_of_its_plugin_and_moves_with_it() {
     let _alone = alone();
     let groups = ProcessGroups::default();
-    let Some(plugin) = plugin_in(&groups) else { return };
+    let Some(plugin) = plugin_in(&groups, Form::Static) else { return };
     let [one, other, home] = ["one", "other", "home"].map(GroupFile::new);
     let group =
         |file: &GroupFile| Arc::new(ProcessGroup::open(from_ref(&file.0), from_ref(&home.0)).unwrap());

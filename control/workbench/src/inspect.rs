@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use millrace_plugin::native::{check_object, is_object};
 use millrace_plugin::{DeclaredCalls, Manifest, wasm};
-use millrace_plugin_abi::{MapShape, Runtime};
+use millrace_plugin_abi::MapShape;
 use serde::Serialize;
 use serde_json::{Map, Value};
 use sha2::{Digest as _, Sha256};
@@ -124,10 +124,7 @@ impl MapStatement {
 /// The module is not a plugin; the text is the same as when the router loads it.
 pub fn inspect(module: &Module) -> Result<Inspection, WorkbenchError> {
     let compiled = module.examine()?;
-    let (runtime, refused) = match is_object(module.bytes()) {
-        true => (Runtime::Trusted, None),
-        false => (Runtime::Contained, module.load(&compiled).err()),
-    };
+    let refused = if is_object(module.bytes()) { None } else { module.load(&compiled).err() };
     let refused = refused.map(|error| match error {
         WorkbenchError::Refused { problem, .. } => problem,
         other => other.to_string(),
@@ -135,7 +132,7 @@ pub fn inspect(module: &Module) -> Result<Inspection, WorkbenchError> {
     let outline = Outline::read(module.bytes());
     let manifest: &Manifest = compiled.manifest();
     Ok(Inspection {
-        runtime: runtime.text(),
+        runtime: compiled.runtime().text(),
         name: manifest.name.clone(),
         version: manifest.version.clone(),
         summary: manifest.summary.clone(),

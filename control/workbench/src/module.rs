@@ -7,7 +7,7 @@ use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::time::{Duration, Instant};
 
 use millrace_plugin::Manifest;
-use millrace_plugin::native::{DescribedPlugin, NativePlugin, is_object};
+use millrace_plugin::native::{DescribedPlugin, NativePlugin, check_object, is_object};
 use millrace_plugin::wasm::{LoadedPlugin, MOST_MODULE, Sandbox, SandboxSettings, WasmPlugin};
 use millrace_plugin_abi::{Plugin, Runtime};
 
@@ -37,7 +37,7 @@ pub(crate) struct Compiled {
 enum Code {
     Wasm(WasmPlugin),
     Native(NativePlugin),
-    /// Shared object that is only described: none of its code runs.
+    /// Shared object or executable that is only described: none of its code runs.
     Described(Box<DescribedPlugin>),
 }
 
@@ -48,6 +48,15 @@ impl Compiled {
             Code::Wasm(plugin) => plugin.manifest(),
             Code::Native(plugin) => plugin.manifest(),
             Code::Described(plugin) => plugin.manifest(),
+        }
+    }
+
+    /// Returns the runtime of the plugin's instances, if they may run in this process.
+    pub fn runtime(&self) -> Runtime {
+        match &self.code {
+            Code::Wasm(_) => Runtime::Contained,
+            Code::Native(_) => Runtime::Trusted,
+            Code::Described(plugin) => plugin.runtime(),
         }
     }
 
@@ -84,13 +93,18 @@ impl Module {
         &self.bytes
     }
 
-    /// Checks and compiles a module. Of a shared object, only reads the description; none of its code runs.
+    /// Checks and compiles a module. Of a shared object or executable, only reads the description; none of its
+    /// code runs.
     pub(crate) fn examine(&self) -> Result<Compiled, WorkbenchError> {
         if !is_object(&self.bytes) {
             return self.compile();
         }
-        let described = DescribedPlugin::new(&self.bytes, Runtime::Trusted)
-            .map_err(|error| self.refused(error.to_string()))?;
+        let describe = || {
+            let is_executable = check_object(&self.bytes)?.is_executable();
+            let runtime = if is_executable { Runtime::Executable } else { Runtime::Trusted };
+            DescribedPlugin::new(&self.bytes, runtime)
+        };
+        let described = describe().map_err(|error| self.refused(error.to_string()))?;
         Ok(Compiled { code: Code::Described(Box::new(described)), took: Duration::ZERO })
     }
 

@@ -286,6 +286,12 @@ pub const REQUEST_CAPABILITIES: [&str; 4] =
 /// Maximum number of counters of a plugin.
 pub const MOST_COUNTERS: usize = 32;
 
+/// Maximum length of a key in bytes.
+pub const MOST_MAP_KEY: u16 = 64;
+
+/// Maximum length of a value in bytes.
+pub const MOST_MAP_VALUE: u16 = 256;
+
 /// Results of map functions.
 pub mod map_answer {
     /// Success.

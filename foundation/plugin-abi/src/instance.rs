@@ -35,6 +35,8 @@ pub enum Runtime {
     /// Shared object in a process of its own: the code can access only its own memory and the functions given
     /// to it.
     Process,
+    /// Executable in a process of its own, which can access as much.
+    Executable,
 }
 
 impl Runtime {
@@ -45,7 +47,13 @@ impl Runtime {
             Self::Contained => "sandboxed: a WebAssembly module",
             Self::Trusted => "trusted: a shared object, not sandboxed",
             Self::Process => "confined: a shared object in a process of its own",
+            Self::Executable => "confined: an executable in a process of its own",
         }
+    }
+
+    /// Whether each instance at each worker has a process of its own.
+    pub const fn has_processes(self) -> bool {
+        matches!(self, Self::Process | Self::Executable)
     }
 }
 

@@ -4,13 +4,16 @@
 //! The router calls an instance with packets of its flows, and the instance writes a [`Verdict`] for each
 //! packet.
 //!
-//! [`binary`] is the equivalent interface for plugin files. Without the crate feature `host`, only `binary`
-//! and [`Features`] are available.
+//! [`binary`] is the equivalent interface for plugin files, and [`process`] the memory that workers share with
+//! the processes of plugins. Without the crate feature `host`, only these and [`Features`] are available.
 #![forbid(unsafe_code)]
 #![cfg_attr(not(feature = "host"), no_std)]
 
+extern crate alloc;
+
 pub mod binary;
 mod features;
+pub mod process;
 
 #[cfg(feature = "host")]
 mod backlog;
@@ -40,6 +43,7 @@ pub use features::Features;
 #[cfg(feature = "host")]
 pub use {
     backlog::{Backlog, Backlogs, Known, NoQueues, QueueBacklog},
+    binary::{MOST_MAP_KEY, MOST_MAP_VALUE},
     ebpf_variant::{EbpfVariant, VariantCounts, VariantMemory},
     error::PluginError,
     features::NotOffered,
@@ -52,7 +56,6 @@ pub use {
     packets::{FlowStates, Packets, Verdict},
     reading::{SettingsReader, merged_but, name_of, restored, settings_of},
     shared_map::{
-        MOST_MAP_ENTRIES, MOST_MAP_KEY, MOST_MAP_MEMORY, MOST_MAP_VALUE, MOST_MAPS, MapCounts, MapHandle,
-        MapProblem, MapShape, SharedMap,
+        MOST_MAP_ENTRIES, MOST_MAP_MEMORY, MOST_MAPS, MapCounts, MapHandle, MapProblem, MapShape, SharedMap,
     },
 };

@@ -14,10 +14,6 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
 
 use foldhash::quality::FixedState;
 
-/// Maximum length of a key in bytes.
-pub const MOST_MAP_KEY: u16 = 64;
-/// Maximum length of a value in bytes.
-pub const MOST_MAP_VALUE: u16 = 256;
 /// Maximum number of entries in each copy of a map.
 pub const MOST_MAP_ENTRIES: u32 = 65_536;
 /// Maximum memory of a map's copy in bytes.
@@ -41,9 +37,9 @@ const CHANGE: u64 = 4;
 pub struct MapShape {
     /// Name of the map.
     pub name: String,
-    /// Length of each key in bytes, 1 to [`MOST_MAP_KEY`].
+    /// Length of each key in bytes, 1 to [`MOST_MAP_KEY`](crate::MOST_MAP_KEY).
     pub key: u16,
-    /// Length of each value in bytes, 1 to [`MOST_MAP_VALUE`].
+    /// Length of each value in bytes, 1 to [`MOST_MAP_VALUE`](crate::MOST_MAP_VALUE).
     pub value: u16,
     /// Maximum number of entries at each worker, 1 to [`MOST_MAP_ENTRIES`].
     pub entries: u32,

@@ -121,8 +121,8 @@ pub unsafe fn release(address: *mut u8, bytes: usize) {
 }
 
 #[cfg(not(target_family = "wasm"))]
-pub fn attach(table: *const host::RawHost) {
-    host::raw::attach(table);
+pub fn attach(table: *const core::ffi::c_void) {
+    host::raw::attach(table.cast());
 }
 
 /// # Safety

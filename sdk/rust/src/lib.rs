@@ -1,4 +1,5 @@
-//! SDK for plugins in Rust. One source compiles to a WebAssembly module, a shared object, and a native test.
+//! SDK for plugins in Rust. One source compiles to a WebAssembly module, a shared object, an executable, and a
+//! native test.
 //!
 //! ```
 //! use millrace_sdk::{Packets, Plugin, Refusal, millrace_plugin};
@@ -40,6 +41,8 @@ extern crate std;
 
 mod backlog;
 pub mod exceptions;
+#[cfg(target_os = "linux")]
+pub mod executable;
 #[doc(hidden)]
 pub mod features;
 #[doc(hidden)]

@@ -141,6 +141,9 @@ macro_rules! millrace_plugin {
             $($crate::__millrace_export!(flow_ended $plugin, $flow_ends);)?
             $($crate::__millrace_export!(message $plugin, $hears);)?
             $($crate::__millrace_export!(save $plugin, $state_version);)?
+
+            #[cfg(target_os = "linux")]
+            $crate::executable::exported!($plugin, [$($message)?] [$($flow_ends)?] [$($hears)?] [$($state_version)?]);
         };
     };
 }
@@ -169,7 +172,7 @@ macro_rules! __millrace_export {
 
         #[cfg(not(target_family = "wasm"))]
         #[unsafe(no_mangle)]
-        extern "C" fn millrace_attach(table: *const $crate::host::RawHost) {
+        extern "C" fn millrace_attach(table: *const core::ffi::c_void) {
             $crate::glue::attach(table);
         }
 

@@ -197,7 +197,7 @@ impl<'m> Owners<'m> {
 /// of these; `None` if several principals pay.
 pub(crate) fn payers_of_processes(model: &Model) -> BTreeMap<&'static str, Option<PrincipalId>> {
     let has_processes =
-        |plugin: &str| model.plugins.plugin_named(plugin).is_ok_and(|one| one.runtime() == Runtime::Process);
+        |plugin: &str| model.plugins.plugin_named(plugin).is_ok_and(|one| one.runtime().has_processes());
     let instances = model.plugins.instance_names().map(|(id, _, plugin)| (id, plugin));
     let plugins: BTreeMap<_, _> = instances.filter(|(_, plugin)| has_processes(plugin)).collect();
     let mut payers = BTreeMap::new();

@@ -25,7 +25,7 @@ use crate::model::Model;
 use crate::view::PluginView;
 use crate::{ControlError, NewPlugin};
 
-const REFUSED: &str = "it is a shared object, which runs without a sandbox, and the configuration refuses shared objects: \
+const REFUSED: &str = "it is a shared object or an executable, which runs without a sandbox, and the configuration refuses both: \
     set `shared-objects = \"allow\"` in [plugins], or build the plugin as WebAssembly (`--runtime wasm`)";
 
 /// Creates the repository with the configured trusted keys and the stored versions, and without loaded
@@ -51,7 +51,7 @@ struct PluginFile {
     signature: Option<Vec<u8>>,
 }
 
-/// Loaded plugin, which is a compiled module or a shared object, and the plugin's signer.
+/// Loaded plugin, which is a compiled module, a shared object or an executable, and the plugin's signer.
 pub(crate) struct Loaded {
     pub plugin: Arc<dyn Plugin>,
     pub origin: Origin,
@@ -148,7 +148,10 @@ const COMPANION_MEMORY: usize = 64 << 20;
 fn examine_companion(admitted: &Admitted, path: &Path) -> Result<(PluginFile, Examined), String> {
     let file = PluginFile::read(path)?;
     let examined = file.examine(admitted, |module| match is_object(module) {
-        true => Err("it is a shared object, but a host companion must be a WebAssembly module".to_owned()),
+        true => {
+            Err("it is a shared object or an executable, but a host companion must be a WebAssembly module"
+                .to_owned())
+        }
         false => module_manifest(module),
     })?;
     WithCompanion::problem(&examined.manifest).map_or(Ok((file, examined)), Err)
@@ -366,7 +369,7 @@ impl PluginFile {
         Ok(Loaded { plugin, origin, companion_origin: None })
     }
 
-    /// Loads a shared object for its runtime, or only describes it.
+    /// Loads a shared object or executable for its runtime, or only describes it.
     fn load_object(&self, objects: &Objects, runtime: ObjectRuntime) -> Result<Arc<dyn Plugin>, String> {
         let plugin: Result<Arc<dyn Plugin>, ObjectError> = match (objects, runtime) {
             (Objects::Describe, runtime) => {

@@ -209,8 +209,8 @@ fn needs_admin(plugin: &str, held: &str, what: &str) -> ControlError {
 /// object.
 pub(crate) fn role_to_release(runtime: Option<Runtime>) -> Role {
     match runtime {
-        Some(Runtime::BuiltIn | Runtime::Contained | Runtime::Process) => Role::Operator,
         Some(Runtime::Trusted) | None => Role::Admin,
+        Some(_) => Role::Operator,
     }
 }
 

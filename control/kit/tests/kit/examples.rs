@@ -3,6 +3,7 @@
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 use crate::support::{Folder, Module, Native, ack, build, repository};
 use millrace_kit::{Format, KitError, Language, Options, new};
@@ -163,11 +164,23 @@ fn ack_monitor_in_c_builds_and_counts() {
     assert!(plugin.control("ack", "{}").is_err());
 }
 
+/// Builds an executable, and checks that it serves a router only.
+fn check_executable(project: &Path, name: &str) {
+    let folder = Folder::new(&format!("{name}-executable"));
+    let Some(executable) = build(project, Format::Executable, &folder.0) else { return };
+    assert_eq!(executable.file, folder.0.join(format!("{name}.elf")));
+    let ran = Command::new(&executable.file).output().unwrap();
+    let said = String::from_utf8_lossy(&ran.stderr);
+    assert_eq!(ran.status.code(), Some(1));
+    assert!(said.contains("only the router starts this program"), "{said}");
+}
+
 /// Checks that the project of a template builds unchanged, and works as described.
 fn template(name: &str, language: Language) {
     let folder = Folder::new(&format!("template-{language}"));
     let project = folder.0.join(name);
     new(name, language, &project).unwrap();
+    check_executable(&project, name);
     let Some(plugin) = built_both_ways(&project, name) else { return };
     for wrong in [r#"{"longset": 50}"#, r#"{"longest": 50, "more": 1}"#, r#"{"longest": "x"}"#] {
         let refused = plugin.init(wrong).unwrap_err();

@@ -10,6 +10,9 @@ use millrace_plugin_abi::binary::{
     ABI_VERSION, HOST_FUNCTIONS, MOST_PACKETS, NO_OFFSET, RawBacklog, RawCall, RawFlowEnd, RawPacket,
     backlog, map_answer, packet_flags, verdict,
 };
+use millrace_plugin_abi::process::{
+    ANSWER_LANE, BELL, Layout, MOST_BYTES, MOST_READ, REQUEST_LANE, VERSION, answer, request,
+};
 use millrace_sdk::exceptions;
 use millrace_sdk::host::RawHost;
 
@@ -115,6 +118,55 @@ fn the_header_has_the_layout_of_the_interface() {
         let wrong = text.replace("millrace_packet) == 64", "millrace_packet) == 72");
         assert_ne!(compiles(&wrong, flags), Some(true), "{flags:?}");
     }
+}
+
+/// Generates C code that compiles only if the header has the places and kinds of the shared memory.
+fn shared_memory() -> String {
+    let (requests, answers) = (REQUEST_LANE, ANSWER_LANE);
+    let places = [
+        ("REQUESTS_POSTED", requests.posted),
+        ("REQUESTS_TAKEN", requests.taken),
+        ("REQUESTS", requests.start),
+        ("REQUEST_WORDS", requests.words),
+        ("ANSWERS_POSTED", answers.posted),
+        ("ANSWERS_TAKEN", answers.taken),
+        ("ANSWERS", answers.start),
+        ("ANSWER_WORDS", answers.words),
+        ("BELL", BELL),
+        ("SERVICE", Layout::new(0, 0, 0).service()),
+        ("PROCESS_VERSION", VERSION as usize),
+        ("MOST_BYTES", MOST_BYTES),
+        ("MOST_PIECE", MOST_READ),
+    ];
+    let kinds = [
+        ("INIT", request::INIT),
+        ("PACKETS", request::PACKETS),
+        ("CONTROL", request::CONTROL),
+        ("PERIODIC", request::PERIODIC),
+        ("FLOW_ENDED", request::FLOW_ENDED),
+        ("MESSAGE", request::MESSAGE),
+        ("SAVE", request::SAVE),
+        ("RESTORE", request::RESTORE),
+        ("RESULT", request::RESULT),
+        ("ENDED", answer::DONE),
+        ("MISSING", answer::done::MISSING as u32),
+        ("HEARS_FLOW_ENDS", answer::done::HEARS_FLOW_ENDS as u32),
+        ("SAVES", answer::done::SAVES as u32),
+    ];
+    let functions = HOST_FUNCTIONS.iter().enumerate().filter(|(_, (name, _))| *name != "service_state");
+    let functions = functions.map(|(index, (name, _))| (name.to_uppercase(), index + 1));
+    let kinds = kinds.map(|(name, kind)| (name.to_owned(), kind as usize));
+    let all = places.map(|(name, place)| (name.to_owned(), place)).into_iter().chain(kinds).chain(functions);
+    let assert = |(name, value)| format!("_Static_assert(MILLRACE_{name} == {value}, \"{name}\");\n");
+    all.map(assert).collect()
+}
+
+#[test]
+fn the_header_has_the_format_of_the_shared_memory() {
+    let text = ["#include \"millrace.h\"\n", &shared_memory()].concat();
+    assert_ne!(compiles(&text, &["-fPIE", "-DMILLRACE_EXECUTABLE"]), Some(false));
+    let wrong = text.replace("MILLRACE_BELL == 32", "MILLRACE_BELL == 33");
+    assert_ne!(compiles(&wrong, &["-fPIE", "-DMILLRACE_EXECUTABLE", "-w"]), Some(true));
 }
 
 #[test]

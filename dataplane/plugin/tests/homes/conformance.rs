@@ -11,7 +11,9 @@ use serde_json::{Map, json};
 
 use crate::process::in_process;
 use crate::rule::{Rule, RuleIn};
-use crate::support::{Bench, STATELESS, Sent, contained, from_rust, message, module, native, object, source};
+use crate::support::{
+    Bench, STATELESS, Sent, contained, executable, from_rust, message, module, native, object, source,
+};
 
 /// Event that an instance gets.
 #[derive(Clone, Debug)]
@@ -58,6 +60,14 @@ pub static PLUGINS: LazyLock<Plugins> = LazyLock::new(|| {
     if let Some(object) = object(&source("rule.c"), &[]) {
         plugins.push(("shared object from C", RuleIn::C, Box::new(native(&object))));
         plugins.push(("process of an object from C", RuleIn::C, Box::new(in_process(&object))));
+    }
+    for (has_libraries, name) in [(false, "static executable from C"), (true, "dynamic executable from C")] {
+        if let Some(executable) = executable(&source("rule.c"), has_libraries) {
+            plugins.push((name, RuleIn::C, Box::new(in_process(&executable))));
+        }
+    }
+    if let Some(executable) = from_rust(Format::Executable) {
+        plugins.push(("executable from Rust", RuleIn::Rust, Box::new(in_process(&executable))));
     }
     if let Some(module) = from_rust(Format::Wasm) {
         plugins.push(("module from Rust", RuleIn::Rust, Box::new(contained(&module))));

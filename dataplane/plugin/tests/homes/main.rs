@@ -1,5 +1,5 @@
-//! Tests of plugins in four runtimes: built-in, wasm, native and process. One rule, written in Rust and in C,
-//! must treat the same packets alike in all of them.
+//! Tests of plugins in five runtimes: built-in, wasm, native, process and executable. One rule, written in Rust
+//! and in C, must treat the same packets alike in all of them.
 
 mod conformance;
 mod contexts;

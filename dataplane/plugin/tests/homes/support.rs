@@ -51,6 +51,17 @@ pub fn object(source: &Path, flags: &[&str]) -> Option<Vec<u8>> {
     compile("cc", &[&["-shared", "-fPIC"], flags].concat(), source)
 }
 
+/// Compiles a C source file to an executable, with shared libraries if `has_libraries` holds.
+pub fn executable(source: &Path, has_libraries: bool) -> Option<Vec<u8>> {
+    let form = if has_libraries { ["-pie", "-fPIE"] } else { ["-static-pie", "-fPIE"] };
+    compile("cc", &[&form[..], &["-DMILLRACE_EXECUTABLE"]].concat(), source)
+}
+
+/// Compiles a C text to an executable.
+pub fn executable_of(text: &str) -> Option<Vec<u8>> {
+    built_of(text, |file| executable(file, false))
+}
+
 /// Compiles a C text to a shared object.
 pub fn object_of(text: &str) -> Option<Vec<u8>> {
     built_of(text, |file| object(file, &[]))

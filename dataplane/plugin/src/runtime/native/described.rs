@@ -1,9 +1,9 @@
-//! Shared object whose code is not loaded. Its manifest is enough to check a configuration.
+//! Shared object or executable whose code is not loaded. Its manifest is enough to check a configuration.
 
 use millrace_plugin_abi::{Instance, Runtime};
 use serde_json::{Map, Value};
 
-use super::elf::{ObjectError, manifest};
+use super::elf::{self, ObjectError, manifest};
 use crate::Manifest;
 use crate::declaration::declared::{Declared, check};
 use crate::fault::Fault;
@@ -19,9 +19,14 @@ pub struct DescribedPlugin {
 }
 
 impl DescribedPlugin {
-    /// Describes a shared object for this runtime. No code of the object runs.
+    /// Describes a shared object or executable for this runtime. No code of the file runs.
     pub fn new(bytes: &[u8], runtime: Runtime) -> Result<Self, ObjectError> {
         let manifest = manifest(bytes)?;
+        let runtime = match (elf::check(bytes)?.is_executable(), runtime) {
+            (true, Runtime::Trusted) => return Err(ObjectError::Executable),
+            (true, _) => Runtime::Executable,
+            (false, runtime) => runtime,
+        };
         let declared = Declared::new(&manifest).map_err(ObjectError::NotGiven)?;
         Ok(Self { manifest, declared, runtime })
     }
@@ -29,6 +34,11 @@ impl DescribedPlugin {
     /// Returns the manifest.
     pub fn manifest(&self) -> &Manifest {
         &self.manifest
+    }
+
+    /// Returns the runtime of the plugin's instances.
+    pub fn runtime(&self) -> Runtime {
+        self.runtime
     }
 
     fn declared(&self) -> &Declared {

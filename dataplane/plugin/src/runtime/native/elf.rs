@@ -1,12 +1,15 @@
-//! Checks of a shared object before any of its code runs: file type, machine, and the exports that every
-//! plugin needs.
+//! Checks of a shared object or an executable before any of its code runs: file type, machine, and the exports
+//! that every shared object needs.
 //!
 //! The checks accept any bytes without a panic.
 
 use millrace_plugin_abi::binary::{ABI_VERSION, export};
 use object::Endianness;
-use object::elf::{EM_AARCH64, EM_RISCV, EM_X86_64, ET_DYN, FileHeader64, PT_LOAD, SHT_DYNSYM};
-use object::read::elf::{FileHeader as _, ProgramHeader as _, SectionHeader as _, Sym as _};
+use object::elf::{
+    DF_1_PIE, DT_FLAGS_1, Dyn64, EM_AARCH64, EM_RISCV, EM_X86_64, ET_DYN, ET_EXEC, FileHeader64, PT_INTERP,
+    PT_LOAD, SHT_DYNSYM,
+};
+use object::read::elf::{Dyn as _, FileHeader as _, ProgramHeader as _, SectionHeader as _, Sym as _};
 
 use crate::runtime::wasm::MOST_MODULE;
 use crate::{Manifest, ManifestError};
@@ -21,17 +24,49 @@ pub(super) const MAGIC: &[u8] = b"\x7fELF";
 /// Offset of the ELF class, and its value for 64 bits.
 const CLASS: (usize, u8) = (4, 2);
 
-/// Reason that a shared object was refused.
+/// Form of a plugin file that is an ELF file.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Form {
+    /// Shared object, which the router loads into its own process or into another one.
+    Object,
+    /// Executable without a dynamic loader: it needs no other file.
+    Static,
+    /// Executable with a dynamic loader, which reads shared libraries.
+    Dynamic,
+}
+
+impl Form {
+    /// All forms with their names.
+    const NAMES: [(&'static str, Self); 3] =
+        [("object", Self::Object), ("static", Self::Static), ("dynamic", Self::Dynamic)];
+
+    /// Returns the name of the form.
+    pub fn name(self) -> &'static str {
+        Self::NAMES.into_iter().find(|(_, form)| *form == self).map_or("", |(name, _)| name)
+    }
+
+    /// Returns the form with this name.
+    pub fn of_name(name: &str) -> Option<Self> {
+        Self::NAMES.into_iter().find(|(known, _)| *known == name).map(|(_, form)| form)
+    }
+
+    /// Whether the file is an executable.
+    pub fn is_executable(self) -> bool {
+        self != Self::Object
+    }
+}
+
+/// Reason that a shared object or an executable was refused.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ObjectError {
     /// File above the size limit, with its bytes.
-    #[error("the shared object has {0} bytes; the limit is 64 MiB")]
+    #[error("the file has {0} bytes; the limit is 64 MiB")]
     TooLarge(usize),
     /// File that is no shared object.
     #[error("not a shared object: {0}")]
     NotAnObject(String),
     /// Shared object for another machine architecture.
-    #[error("the shared object is for {found}, but this machine is {machine}: build it for {machine}")]
+    #[error("the file is for {found}, but this machine is {machine}: build it for {machine}")]
     WrongMachine {
         /// Architecture of the object.
         found: String,
@@ -47,15 +82,21 @@ pub enum ObjectError {
     /// Code built for another version of the plugin interface, with that version.
     #[error("its code has plugin ABI version {0}, this router has {ABI_VERSION}: rebuild the plugin")]
     WrongAbi(u32),
-    /// Object without a manifest section.
+    /// File without a manifest section.
     #[error(
-        "the shared object has no section {SECTION} with its manifest: rebuild it with the header or crate \
-         of this version"
+        "the file has no section {SECTION} with its manifest: rebuild it with the header or crate of this \
+         version"
     )]
     NoManifest,
     /// Object whose code returns another manifest than the manifest section.
     #[error("its code returns another manifest than its checked section {SECTION}: rebuild the plugin")]
     OtherManifest,
+    /// Executable that should run in the process of the caller.
+    #[error(
+        "it is an executable, which runs only in a process of its own; build it as a shared object \
+         (`--runtime native`) to run it in this process"
+    )]
+    Executable,
     /// Invalid manifest.
     #[error(transparent)]
     Manifest(#[from] ManifestError),
@@ -90,8 +131,8 @@ fn name_of(machine: u16) -> String {
     }
 }
 
-/// Returns the bytes of the manifest in the object's manifest section, without trailing zeros. No code of the
-/// object runs.
+/// Returns the bytes of the manifest in the file's manifest section, without trailing zeros. No code of the
+/// file runs.
 pub(in crate::runtime) fn manifest_bytes(bytes: &[u8]) -> Result<&[u8], ObjectError> {
     check(bytes)?;
     let header = FileHeader64::<Endianness>::parse(bytes).map_err(malformed)?;
@@ -103,7 +144,7 @@ pub(in crate::runtime) fn manifest_bytes(bytes: &[u8]) -> Result<&[u8], ObjectEr
     text.get(..end).filter(|text| !text.is_empty()).ok_or(ObjectError::NoManifest)
 }
 
-/// Returns the manifest in the object's manifest section. No code of the object runs.
+/// Returns the manifest in the file's manifest section. No code of the file runs.
 pub fn manifest(bytes: &[u8]) -> Result<Manifest, ObjectError> {
     Ok(Manifest::parse(manifest_bytes(bytes)?)?)
 }
@@ -112,8 +153,8 @@ fn malformed(error: object::read::Error) -> ObjectError {
     ObjectError::NotAnObject(error.to_string())
 }
 
-/// Checks an object without loading it.
-pub fn check(bytes: &[u8]) -> Result<(), ObjectError> {
+/// Checks an object or executable without loading it. Returns its form.
+pub fn check(bytes: &[u8]) -> Result<Form, ObjectError> {
     if bytes.len() > MOST_MODULE {
         return Err(ObjectError::TooLarge(bytes.len()));
     }
@@ -131,13 +172,43 @@ pub fn check(bytes: &[u8]) -> Result<(), ObjectError> {
     {
         return Err(ObjectError::WrongMachine { found: name_of(found), machine });
     }
-    if header.e_type(endian) != ET_DYN {
-        return Err(ObjectError::NotAnObject(
-            "it is an ELF file of another type; link it with -shared".to_owned(),
-        ));
-    }
     check_segments(header, endian, bytes)?;
-    check_exports(header, endian, bytes)
+    let form = form(header, endian, bytes)?;
+    if form == Form::Object {
+        check_exports(header, endian, bytes)?;
+    }
+    Ok(form)
+}
+
+/// Returns the form of a file. An executable has a fixed address, or linkers mark it as position-independent
+/// (`DF_1_PIE`).
+fn form(header: &FileHeader64<Endianness>, endian: Endianness, bytes: &[u8]) -> Result<Form, ObjectError> {
+    let segments = header.program_headers(endian, bytes).map_err(malformed)?;
+    let is_executable = match header.e_type(endian) {
+        ET_EXEC => true,
+        ET_DYN => {
+            let is_mark = |entry: &Dyn64<Endianness>| {
+                entry.d_tag(endian) == DT_FLAGS_1 && entry.d_val(endian) & u64::from(DF_1_PIE) != 0
+            };
+            let mut is_marked = false;
+            for segment in segments {
+                let entries = segment.dynamic(endian, bytes).map_err(malformed)?;
+                is_marked |= entries.is_some_and(|entries| entries.iter().any(is_mark));
+            }
+            is_marked
+        }
+        _ => {
+            return Err(ObjectError::NotAnObject(
+                "it is an ELF file of another type; link it with -shared".to_owned(),
+            ));
+        }
+    };
+    let has_loader = segments.iter().any(|segment| segment.p_type(endian) == PT_INTERP);
+    Ok(match (is_executable, has_loader) {
+        (false, _) => Form::Object,
+        (true, false) => Form::Static,
+        (true, true) => Form::Dynamic,
+    })
 }
 
 /// Checks that the file contains all mapped segments: otherwise the loader would read past the end of the

@@ -162,10 +162,10 @@ impl Instance for NativeInstance {
     }
 
     fn save(&mut self) -> Result<Option<Vec<u8>>, PluginError> {
-        if !self.object.as_ref().is_some_and(Object::saves) {
+        if !self.object.as_ref().is_some_and(|object| object.saves()) {
             return Ok(None);
         }
-        let saved = self.ask(Object::save, String::new);
+        let saved = self.ask(|object| object.save(), String::new);
         saved.map(Some).map_err(|problem| self.refusal("save", problem))
     }
 
@@ -200,6 +200,6 @@ impl Instance for NativeInstance {
     }
 
     fn hears_flow_ends(&self) -> bool {
-        self.object.as_ref().is_some_and(Object::hears_flow_ends)
+        self.object.as_ref().is_some_and(|object| object.hears_flow_ends())
     }
 }

@@ -4,22 +4,24 @@
 //! loads objects only if its configuration allows shared objects.
 #![allow(unsafe_code)]
 
-use std::ffi::{CStr, CString, c_char, c_void};
+use std::ffi::{CStr, CString, c_void};
 use std::fs::File;
 use std::io::Write as _;
 use std::mem::transmute_copy;
+use std::ops::Deref;
 use std::os::fd::AsRawFd as _;
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use millrace_plugin_abi::Packets;
-use millrace_plugin_abi::binary::{ABI_VERSION, RawCall, RawFlowEnd, export};
+use millrace_plugin_abi::binary::{ABI_VERSION, export};
+use millrace_process::{Exports, Host};
 use nix::fcntl::{FcntlArg, SealFlag, fcntl};
 use nix::sys::memfd::{MFdFlags, memfd_create};
 
 use super::elf::{ATTACH, MANIFEST, ObjectError};
 use super::staging::Area;
-use super::table::{Granted, Host, during};
+use super::table::{Granted, during};
 use crate::runtime::exchange::Shared;
 
 /// Number of copies whose instance has ended.
@@ -34,17 +36,14 @@ pub fn leftovers() -> u64 {
 /// Loaded copy of a shared object, attached to the router's functions. Its code and variables stay until the
 /// process ends.
 #[derive(Debug)]
-pub(in crate::runtime) struct Object {
-    manifest: unsafe extern "C" fn() -> *const c_char,
-    abi: unsafe extern "C" fn() -> u32,
-    init: unsafe extern "C" fn(*const u8, usize) -> i32,
-    packets: unsafe extern "C" fn(*mut RawCall),
-    control: Option<unsafe extern "C" fn(*const u8, usize, *const u8, usize) -> i32>,
-    periodic: Option<unsafe extern "C" fn(u64)>,
-    flow_ended: Option<unsafe extern "C" fn(*const RawFlowEnd)>,
-    save: Option<unsafe extern "C" fn() -> i32>,
-    restore: Option<unsafe extern "C" fn(*const u8, usize, u32) -> i32>,
-    message: Option<unsafe extern "C" fn(*const u8, usize)>,
+pub(in crate::runtime) struct Object(Exports);
+
+impl Deref for Object {
+    type Target = Exports;
+
+    fn deref(&self) -> &Exports {
+        &self.0
+    }
 }
 
 impl Drop for Object {
@@ -58,9 +57,9 @@ impl Object {
     /// constructors run.
     pub fn load(bytes: &[u8], host: &'static Host) -> Result<Self, ObjectError> {
         let library = Library::open(&sealed(bytes)?)?;
-        let attach = library.required::<unsafe extern "C" fn(&'static Host)>(ATTACH)?;
-        let object = Self {
+        let exports = Exports {
             manifest: library.required(MANIFEST)?,
+            attach: library.required(ATTACH)?,
             abi: library.required(export::ABI)?,
             init: library.required(export::INIT)?,
             packets: library.required(export::PACKETS)?,
@@ -71,23 +70,8 @@ impl Object {
             restore: library.function(export::RESTORE),
             message: library.function(export::MESSAGE),
         };
-        // SAFETY: `attach` has the type of the interface; the table is static.
-        unsafe { attach(host) };
-        Ok(object)
-    }
-
-    /// Returns the plugin's manifest as JSON; `None` if the plugin returns a null pointer.
-    fn manifest(&self) -> Option<Vec<u8>> {
-        // SAFETY: the function has the type of the interface.
-        let text = NonNull::new(unsafe { (self.manifest)() }.cast_mut())?;
-        // SAFETY: by the interface, the text ends with a zero and stays in place.
-        Some(unsafe { CStr::from_ptr(text.as_ptr()) }.to_bytes().to_vec())
-    }
-
-    /// Returns the interface version that the object was built for.
-    fn abi(&self) -> u32 {
-        // SAFETY: the function has the type of the interface.
-        unsafe { (self.abi)() }
+        exports.attach(host);
+        Ok(Self(exports))
     }
 
     /// Checks the interface version and the manifest of the loaded code. `stated` is the manifest in the
@@ -101,12 +85,6 @@ impl Object {
             true => Ok(()),
             false => Err(ObjectError::OtherManifest),
         }
-    }
-
-    /// Initializes the plugin with its settings.
-    pub fn init(&self, settings: &[u8]) -> i32 {
-        // SAFETY: the function has the type of the interface; pointer and length describe `settings`.
-        unsafe { (self.init)(settings.as_ptr(), settings.len()) }
     }
 
     /// Calls the plugin with all packets of a call that has begun.
@@ -127,74 +105,6 @@ impl Object {
             });
             shared.with(|exchange| area.collect(exchange, packets));
         }
-    }
-
-    /// Calls the packet handler of the plugin.
-    ///
-    /// # Safety
-    /// The call, and the descriptions, windows and states that it points to, must be valid and writable until
-    /// this function returns. Nobody else may use them meanwhile.
-    pub unsafe fn packets(&self, call: *mut RawCall) {
-        // SAFETY: the function has the type of the interface; the caller guarantees the rest.
-        unsafe { (self.packets)(call) };
-    }
-
-    /// Sends a control message. Returns the result of the plugin's function; `None` if the plugin takes no
-    /// messages.
-    pub fn control(&self, name: &str, arguments: &[u8]) -> Option<i32> {
-        let control = self.control?;
-        // SAFETY: the function has the type of the interface; pointers and lengths describe `name` and
-        // `arguments`.
-        Some(unsafe { control(name.as_ptr(), name.len(), arguments.as_ptr(), arguments.len()) })
-    }
-
-    /// Calls the periodic handler of the plugin.
-    pub fn periodic(&self, now: u64) {
-        if let Some(periodic) = self.periodic {
-            // SAFETY: the function has the type of the interface.
-            unsafe { periodic(now) };
-        }
-    }
-
-    /// Passes a message from the host companion to the plugin.
-    pub fn message(&self, bytes: &[u8]) {
-        if let Some(message) = self.message {
-            // SAFETY: the function has the type of the interface; pointer and length describe `bytes`.
-            unsafe { message(bytes.as_ptr(), bytes.len()) };
-        }
-    }
-
-    /// Whether the plugin exports a handler for ends of flows.
-    pub fn hears_flow_ends(&self) -> bool {
-        self.flow_ended.is_some()
-    }
-
-    /// Notifies the plugin that a flow has ended, with the state that the plugin kept for the flow.
-    pub fn flow_ended(&self, mut flow: RawFlowEnd, state: &mut [u64]) {
-        let Some(flow_ended) = self.flow_ended else { return };
-        flow.state = if state.is_empty() { 0 } else { state.as_mut_ptr() as u64 };
-        // SAFETY: the function has the type of the interface; the state belongs to the caller alone and stays
-        // in place until this returns.
-        unsafe { flow_ended(&raw const flow) };
-    }
-
-    /// Whether the plugin can save its state.
-    pub fn saves(&self) -> bool {
-        self.save.is_some()
-    }
-
-    /// Requests the plugin's state. Returns the result of the plugin's function; `None` if the plugin can't
-    /// save its state.
-    pub fn save(&self) -> Option<i32> {
-        // SAFETY: the function has the type of the interface.
-        self.save.map(|save| unsafe { save() })
-    }
-
-    /// Restores a state that was saved under a version of the state format. Returns the result of the
-    /// plugin's function; `None` if the plugin can't restore state.
-    pub fn restore(&self, state: &[u8], version: u32) -> Option<i32> {
-        // SAFETY: the function has the type of the interface; pointer and length describe `state`.
-        self.restore.map(|restore| unsafe { restore(state.as_ptr(), state.len(), version) })
     }
 }
 

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use super::elf::{MAGIC, ObjectError, manifest_bytes};
+use super::elf::{MAGIC, ObjectError, check, manifest_bytes};
 use super::object::Object;
 use super::table::HOST;
 use crate::Manifest;
@@ -41,6 +41,9 @@ impl NativePlugin {
     /// after the constructors have run.
     pub fn new(bytes: &[u8]) -> Result<Self, ObjectError> {
         let stated = manifest_bytes(bytes)?;
+        if check(bytes)?.is_executable() {
+            return Err(ObjectError::Executable);
+        }
         let manifest = Manifest::parse(stated)?;
         let declared = Declared::new(&manifest).map_err(ObjectError::NotGiven)?;
         let object = Object::load(bytes, &HOST)?;

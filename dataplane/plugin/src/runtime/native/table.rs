@@ -10,6 +10,7 @@ use std::ptr::{self, NonNull};
 use millrace_packet::Packet;
 use millrace_plugin_abi::MOST_MAP_VALUE;
 use millrace_plugin_abi::binary::{HOST_FUNCTIONS, RawBacklog, map_answer};
+use millrace_process::{Host, MapFunctions, PacketFunctions};
 
 use super::staging::Area;
 use crate::Manifest;
@@ -19,40 +20,6 @@ use crate::runtime::raw_packet;
 
 /// Maximum number of packet bytes that are copied at a time.
 const PIECE: usize = 512;
-
-/// Type of the function table, in the order of [`HOST_FUNCTIONS`].
-#[repr(C)]
-pub(in crate::runtime) struct Host {
-    pub size: u64,
-    pub fail: extern "C" fn(*const u8, usize),
-    pub reply: extern "C" fn(*const u8, usize),
-    pub log: extern "C" fn(u32, *const u8, usize),
-    pub packet: PacketFunctions,
-    pub flow_backlog: extern "C" fn(u32, *mut u8, usize) -> u32,
-    pub timer: extern "C" fn(u64),
-    pub request: extern "C" fn(*const u8, usize) -> i32,
-    pub service_state: extern "C" fn() -> *mut u8,
-    pub map: MapFunctions,
-    pub send: extern "C" fn(*const u8, usize) -> i32,
-    pub count: extern "C" fn(u32, u64),
-}
-
-/// Functions on packets, a part of the table.
-#[repr(C)]
-pub(in crate::runtime) struct PacketFunctions {
-    pub read: extern "C" fn(u32, u32, *mut u8, usize) -> u32,
-    pub write: extern "C" fn(u32, u32, *const u8, usize) -> u32,
-    pub resize: extern "C" fn(u32, i32) -> i32,
-    pub make: extern "C" fn(*const u8, usize, u32) -> i32,
-}
-
-/// Functions on maps, a part of the table.
-#[repr(C)]
-pub(in crate::runtime) struct MapFunctions {
-    pub get: extern "C" fn(u32, *const u8, usize, *mut u8, usize) -> i32,
-    pub set: extern "C" fn(u32, *const u8, usize, *const u8, usize) -> i32,
-    pub remove: extern "C" fn(u32, *const u8, usize) -> i32,
-}
 
 /// Function table of all objects.
 pub(super) static HOST: Host = Host {
@@ -314,53 +281,7 @@ extern "C" fn send(bytes: *const u8, length: usize) -> i32 {
 
 #[cfg(test)]
 mod tests {
-    use std::mem::offset_of;
-
     use super::*;
-
-    #[test]
-    fn the_table_has_the_order_of_the_interface() {
-        let offsets = [
-            offset_of!(Host, fail),
-            offset_of!(Host, reply),
-            offset_of!(Host, log),
-            offset_of!(Host, packet.read),
-            offset_of!(Host, packet.write),
-            offset_of!(Host, packet.resize),
-            offset_of!(Host, packet.make),
-            offset_of!(Host, flow_backlog),
-            offset_of!(Host, timer),
-            offset_of!(Host, request),
-            offset_of!(Host, service_state),
-            offset_of!(Host, map.get),
-            offset_of!(Host, map.set),
-            offset_of!(Host, map.remove),
-            offset_of!(Host, send),
-            offset_of!(Host, count),
-        ];
-        let names = [
-            "fail",
-            "reply",
-            "log",
-            "packet_read",
-            "packet_write",
-            "packet_resize",
-            "packet_make",
-            "flow_backlog",
-            "timer",
-            "request",
-            "service_state",
-            "map_get",
-            "map_set",
-            "map_remove",
-            "send",
-            "count",
-        ];
-        for (place, (name, _)) in HOST_FUNCTIONS.iter().enumerate() {
-            assert_eq!((offsets[place], names[place]), (8 * (place + 1), *name));
-        }
-        assert_eq!(size_of::<Host>(), 8 * (HOST_FUNCTIONS.len() + 1));
-    }
 
     #[test]
     fn outside_of_a_call_everything_is_refused() {

@@ -4,18 +4,14 @@
 
 use millrace_plugin_abi::MOST_MAP_VALUE;
 use millrace_plugin_abi::binary::{HOST_FUNCTIONS, map_answer};
+use millrace_plugin_abi::process::{MOST_READ, Record, answer, request};
 
-use super::kinds::{answer, request};
-use super::ring::Record;
 use super::staging::Stage;
 use crate::declaration::maps::Key;
 use crate::runtime::exchange::Exchange;
 use crate::runtime::native::table::Granted;
 use crate::runtime::raw_packet;
 use crate::runtime::wasm::layout::{BACKLOG, backlog_bytes};
-
-/// Maximum number of packet bytes that a process reads at a time.
-pub(super) const MOST_READ: usize = 4096;
 
 /// Space for the data that a host function returns.
 pub(super) type Space = [u8; MOST_READ];

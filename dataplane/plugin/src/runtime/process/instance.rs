@@ -1,4 +1,4 @@
-//! Worker-side instance of a shared object that runs in a process.
+//! Worker-side instance of a plugin that runs in a process.
 
 use std::fmt;
 use std::sync::Arc;
@@ -7,8 +7,7 @@ use std::time::{Duration, Instant as Clock};
 use millrace_plugin_abi::{FlowEnd, Instance, Instant, Message, Packets, PluginError, Progress, Reply};
 use serde_json::{Map, Value};
 
-use super::layout::Layout;
-use super::plugin::ProcessPlugin;
+use super::plugin::{ProcessPlugin, layout};
 use super::running::{Exports, Running, Terms, begin_call};
 use super::seat::Seat;
 use crate::Manifest;
@@ -35,7 +34,7 @@ enum State {
     Dead(String),
 }
 
-/// Instance of a shared-object plugin in a process of its own.
+/// Instance of a plugin, a shared object or an executable, in a process of its own.
 ///
 /// After a fault, an instance is dead: its packets get
 /// [`Verdict::Fault`](millrace_plugin_abi::Verdict::Fault) until a restart. A restart starts another process.
@@ -75,7 +74,7 @@ impl ProcessInstance {
     pub fn new(plugin: &ProcessPlugin, settings: &Map<String, Value>) -> Result<Self, Fault> {
         let manifest = plugin.manifest();
         let terms = Terms {
-            layout: Layout::of(manifest),
+            layout: layout(manifest),
             writes: manifest.has_capability("packet-write"),
             granted: Granted::by(manifest),
             version: manifest.state.version,
@@ -232,7 +231,10 @@ impl ProcessPlugin {
     }
 }
 
-impl_plugin!(ProcessPlugin, |_| Runtime::Process);
+impl_plugin!(ProcessPlugin, |plugin| match plugin.form().is_executable() {
+    true => Runtime::Executable,
+    false => Runtime::Process,
+});
 
 fn dead(why: &str) -> String {
     format!("the instance failed, and restarts after a pause: {why}")

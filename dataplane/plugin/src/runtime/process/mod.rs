@@ -24,19 +24,14 @@
 //! control, starts and ends processes; a worker only leaves an order in its [`Seat`].
 
 mod bell;
-mod channel;
 mod functions;
 mod instance;
-mod kinds;
-mod layout;
 mod plugin;
 mod region;
-mod ring;
 mod running;
 mod seat;
 mod serve;
 mod staging;
-mod table;
 
 pub use instance::ProcessInstance;
 pub use plugin::{Keeper, ProcessPlugin};

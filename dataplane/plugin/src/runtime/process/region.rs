@@ -10,15 +10,11 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU32, AtomicU64};
 
+use millrace_plugin_abi::process::BELL;
 use nix::fcntl::{FcntlArg, SealFlag, fcntl};
-
 use nix::sys::memfd::{MFdFlags, memfd_create};
 use nix::sys::mman::{MapFlags, ProtFlags, mmap, munmap};
-use nix::sys::stat::fstat;
 use nix::unistd::ftruncate;
-
-/// Index of the word of the bell. No other word shares its cache line.
-const BELL: usize = 32;
 
 /// Mapping of the shared memory.
 #[derive(Debug)]
@@ -51,15 +47,7 @@ impl Region {
         Ok((Self::map(&file, words)?, file))
     }
 
-    /// Maps the memory in the process. Its file must have this number of words.
-    pub fn open(file: impl AsFd, words: usize) -> io::Result<Self> {
-        match fstat(&file)?.st_size as usize == words * 8 {
-            true => Self::map(&file, words),
-            false => Err(io::Error::other("the shared memory has another size")),
-        }
-    }
-
-    fn map(file: &impl AsFd, words: usize) -> io::Result<Self> {
+    pub(super) fn map(file: &impl AsFd, words: usize) -> io::Result<Self> {
         let length = NonZeroUsize::new(words * 8).ok_or(io::ErrorKind::InvalidInput)?;
         let (protection, flags) =
             (ProtFlags::PROT_READ | ProtFlags::PROT_WRITE, MapFlags::MAP_SHARED | MapFlags::MAP_POPULATE);
@@ -83,46 +71,11 @@ impl Region {
         // SAFETY: each region has a header with this word, which is accessed by this function only.
         unsafe { self.address.add(BELL).cast().as_ref() }
     }
-
-    /// Returns the address of the memory in this process.
-    pub fn address(&self) -> u64 {
-        self.address.as_ptr() as u64
-    }
-}
-
-/// Reads bytes from words on. Reads no more words than there are.
-#[inline]
-pub(super) fn load(words: &[AtomicU64], to: &mut [u8]) {
-    use std::sync::atomic::Ordering::Relaxed;
-    let (whole, rest) = to.as_chunks_mut::<8>();
-    let (first, others) = words.split_at_checked(whole.len()).unwrap_or((words, &[]));
-    for (bytes, word) in whole.iter_mut().zip(first) {
-        *bytes = word.load(Relaxed).to_ne_bytes();
-    }
-    if let Some(word) = others.first() {
-        rest.iter_mut().zip(word.load(Relaxed).to_ne_bytes()).for_each(|(place, byte)| *place = byte);
-    }
-}
-
-/// Writes bytes to words on, and zeros to the rest of the last word. Writes no more words than there are.
-#[inline]
-pub(super) fn store(words: &[AtomicU64], from: &[u8]) {
-    use std::sync::atomic::Ordering::Relaxed;
-    let (whole, rest) = from.as_chunks::<8>();
-    let (first, others) = words.split_at_checked(whole.len()).unwrap_or((words, &[]));
-    for (bytes, word) in whole.iter().zip(first) {
-        word.store(u64::from_ne_bytes(*bytes), Relaxed);
-    }
-    if let (Some(word), false) = (others.first(), rest.is_empty()) {
-        let mut bytes = [0; 8];
-        bytes.iter_mut().zip(rest).for_each(|(place, byte)| *place = *byte);
-        word.store(u64::from_ne_bytes(bytes), Relaxed);
-    }
 }
 
 #[cfg(test)]
 mod tests {
-    use proptest::prelude::*;
+    use millrace_plugin_abi::process::{load, store};
 
     use super::*;
 
@@ -131,22 +84,10 @@ mod tests {
         let (region, file) = Region::create(1024).unwrap();
         assert!(ftruncate(&file, 0).is_err() && ftruncate(&file, 1 << 20).is_err());
         assert_eq!(region.words().len(), 1024);
-        assert!(Region::open(&file, 1023).is_err());
-        let other = Region::open(&file, 1024).unwrap();
+        let other = Region::map(&file, 1024).unwrap();
         store(&region.words()[500..], b"some bytes");
         let mut read = [0; 10];
         load(&other.words()[500..], &mut read);
         assert_eq!(&read, b"some bytes");
-    }
-
-    proptest! {
-        #[test]
-        fn stored_bytes_are_loaded(bytes in prop::collection::vec(any::<u8>(), 0..80)) {
-            let words: Vec<_> = (0..12).map(|_| AtomicU64::new(u64::MAX)).collect();
-            store(&words, &bytes);
-            let mut read = vec![0; bytes.len()];
-            load(&words, &mut read);
-            prop_assert_eq!(read, bytes);
-        }
     }
 }

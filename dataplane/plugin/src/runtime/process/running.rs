@@ -1,14 +1,11 @@
 //! Running process of an instance, as its worker sees it: sends requests, carries out host functions, and
 //! takes over results.
 
+use millrace_plugin_abi::process::{Broken, Layout, MOST_READ, Record, answer, load, request, store};
 use millrace_plugin_abi::{Instant, Progress};
 
 use super::bell;
-use super::functions::{self, MOST_READ, UnknownKind};
-use super::kinds::{answer, request};
-use super::layout::Layout;
-use super::region::{load, store};
-use super::ring::{Broken, Record};
+use super::functions::{self, UnknownKind};
 use super::seat::Link;
 use super::staging::Stage;
 use crate::MOST_SERVICE_STATE;

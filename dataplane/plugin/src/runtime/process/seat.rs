@@ -10,9 +10,9 @@ use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
-use super::layout::{ANSWER_LANE, Layout, REQUEST_LANE};
+use millrace_plugin_abi::process::{ANSWER_LANE, Layout, REQUEST_LANE, Reader, Writer};
+
 use super::region::Region;
-use super::ring::{Reader, Writer};
 
 /// Order of a seat that is no longer needed.
 const RETIRED: u64 = u64::MAX;
@@ -76,6 +76,7 @@ impl Link {
     /// The kernel has no memory.
     pub(super) fn new(layout: &Layout) -> io::Result<(Self, OwnedFd)> {
         let (region, file) = Region::create(layout.words())?;
+        layout.write(region.words());
         let (requests, answers) = (Writer::new(REQUEST_LANE), Reader::new(ANSWER_LANE));
         Ok((Self { region, requests, answers, tie: Arc::default() }, file))
     }

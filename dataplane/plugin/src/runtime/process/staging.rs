@@ -8,10 +8,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use millrace_packet::Packet;
 use millrace_plugin_abi::binary::{MOST_PACKETS, MOST_WINDOW, packet_flags};
+use millrace_plugin_abi::process::{DESCRIPTION, Layout, load, store};
 use millrace_plugin_abi::{Packets, Verdict};
 
-use super::layout::{DESCRIPTION, Layout};
-use super::region::{load, store};
 use crate::MOST_FLOW_STATE;
 use crate::runtime::exchange::{Call, Exchange};
 use crate::runtime::raw_packet::{Written, describe, goes_on, transport_offset};

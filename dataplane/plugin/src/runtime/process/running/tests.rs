@@ -5,15 +5,15 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use millrace_packet::{FlowKey, Packet, Pool};
 use millrace_plugin_abi::binary::HOST_FUNCTIONS;
+use millrace_plugin_abi::process::{ANSWER_LANE, REQUEST_LANE, Reader, Writer};
 use millrace_plugin_abi::{Packets, Verdict};
 use millrace_units::PortId;
 use proptest::prelude::*;
 
 use super::*;
 use crate::Manifest;
-use crate::runtime::process::layout::{ANSWER_LANE, REQUEST_LANE};
+use crate::runtime::process::plugin::layout;
 use crate::runtime::process::region::Region;
-use crate::runtime::process::ring::{Reader, Writer};
 
 /// Plugin that may call every host function.
 fn manifest() -> Manifest {
@@ -47,7 +47,7 @@ struct Bench {
 impl Bench {
     fn new() -> Self {
         let manifest = manifest();
-        let layout = Layout::of(&manifest);
+        let layout = layout(&manifest);
         let (link, file) = Link::new(&layout).unwrap();
         Self {
             running: Running::new(link),
@@ -59,7 +59,7 @@ impl Bench {
                 version: 1,
                 settings: b"{}".to_vec(),
             },
-            memory: Region::open(&file, layout.words()).unwrap(),
+            memory: Region::map(&file, layout.words()).unwrap(),
             pool: Pool::new(256).unwrap(),
         }
     }
@@ -225,7 +225,7 @@ fn packet_of_1500_bytes_copies_192_bytes_to_the_process() {
     const UNTOUCHED: u64 = 0x5a5a_5a5a_5a5a_5a5a;
     let manifest = br#"{"abi": 1, "name": "a", "version": "1.0.0", "summary": "x", "positions": ["late"]}"#;
     let manifest = Manifest::parse(manifest).unwrap();
-    let (layout, shared, pool) = (Layout::of(&manifest), Shared::new(&manifest), Pool::new(4).unwrap());
+    let (layout, shared, pool) = (layout(&manifest), Shared::new(&manifest), Pool::new(4).unwrap());
     let words: Vec<_> = (0..layout.words()).map(|_| AtomicU64::new(UNTOUCHED)).collect();
     let mut packets = [pool.packet_from(&[0x11; 1500]).unwrap()];
     let key = FlowKey::v4([10, 0, 0, 1].into(), [10, 0, 0, 2].into(), 17, (1, 2), PortId(0));

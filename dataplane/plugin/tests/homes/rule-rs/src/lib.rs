@@ -1,4 +1,4 @@
-//! The rule of `rule.c`, written with the Rust SDK, for a WebAssembly module and a shared object.
+//! The rule of `rule.c`, written with the Rust SDK, for a WebAssembly module, a shared object and an executable.
 #![cfg_attr(target_family = "wasm", no_std)]
 
 extern crate alloc;
@@ -13,7 +13,7 @@ use millrace_sdk::{
 
 plain! {
     /// State of an instance; same layout as `own` in `rule.c`.
-    struct Rule {
+    pub struct Rule {
         port: u64,
         packets: u64,
         firsts: u64,

@@ -1,7 +1,10 @@
 //! Kinds of records: requests of the worker, and answers of the process.
+//!
+//! A function with a result gets a [`request::RESULT`]: all except `FAIL`, `REPLY`, `LOG`, `TIMER` and `COUNT`.
+//! The service state is no record: it is in the shared memory.
 
 /// Kinds of requests, with the meaning of their fields.
-pub(super) mod request {
+pub mod request {
     /// Initialisation. Bytes: settings as JSON.
     pub const INIT: u32 = 1;
     /// Call with staged packets. First: number of packets. Second: time.
@@ -23,33 +26,37 @@ pub(super) mod request {
 }
 
 /// Kinds of answers. The calls of host functions have the order of
-/// [`HOST_FUNCTIONS`](millrace_plugin_abi::binary::HOST_FUNCTIONS).
-pub(super) mod answer {
+/// [`HOST_FUNCTIONS`](crate::binary::HOST_FUNCTIONS).
+pub mod answer {
     /// End of the request. First: number that the plugin's function returned. Second: bits of [`done`].
     pub const DONE: u32 = 0;
+    /// Bytes: text.
     pub const FAIL: u32 = 1;
+    /// Bytes: reply, or saved state.
     pub const REPLY: u32 = 2;
-    /// First: level.
+    /// First: level. Bytes: line.
     pub const LOG: u32 = 3;
     /// First: packet. Second: offset, and number of bytes in the upper half.
     pub const PACKET_READ: u32 = 4;
-    /// First: packet. Second: offset.
+    /// First: packet. Second: offset. Bytes: new content.
     pub const PACKET_WRITE: u32 = 5;
-    /// First: packet. Second: number of bytes.
+    /// First: packet. Second: number of bytes, a signed number of 32 bits.
     pub const PACKET_RESIZE: u32 = 6;
-    /// First: port.
+    /// First: port. Bytes: packet, from its network header on.
     pub const PACKET_MAKE: u32 = 7;
     /// First: packet.
     pub const FLOW_BACKLOG: u32 = 8;
     /// First: nanoseconds.
     pub const TIMER: u32 = 9;
+    /// Bytes: JSON.
     pub const REQUEST: u32 = 10;
-    /// First: map. Second: length of the value.
+    /// First: map. Second: length of the value. Bytes: key.
     pub const MAP_GET: u32 = 12;
-    /// First: map. Second: length of the key, which precedes the value.
+    /// First: map. Second: length of the key. Bytes: key and value.
     pub const MAP_SET: u32 = 13;
-    /// First: map.
+    /// First: map. Bytes: key.
     pub const MAP_REMOVE: u32 = 14;
+    /// Bytes: message.
     pub const SEND: u32 = 15;
     /// First: counter. Second: number.
     pub const COUNT: u32 = 16;
@@ -67,7 +74,7 @@ pub(super) mod answer {
 
 #[cfg(test)]
 mod tests {
-    use millrace_plugin_abi::binary::HOST_FUNCTIONS;
+    use crate::binary::HOST_FUNCTIONS;
 
     use super::answer::*;
 

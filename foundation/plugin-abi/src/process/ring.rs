@@ -4,30 +4,47 @@
 //! through the ring in pieces. The other side may write anything to the memory at any time. A reader or
 //! writer accepts every content without a panic; it reports an impossible one as [`Broken`].
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use alloc::vec::Vec;
+use core::fmt;
+use core::sync::atomic::{AtomicU64, Ordering};
 
-use super::region::{load, store};
+use super::words::{load, store};
 
 /// Maximum bytes of a record behind its first three words. A saved state is a record.
-pub(super) const MOST_BYTES: usize = 4 << 20;
+pub const MOST_BYTES: usize = 4 << 20;
+/// Maximum number of packet bytes that a process reads at a time.
+pub const MOST_READ: usize = 4096;
 /// Words of a record in front of its bytes.
 const HEAD: usize = 3;
 
 /// Impossible content of a ring.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
-pub(super) enum Broken {
-    /// Index beyond the ring.
-    #[error("it moved an index of a ring by {0} words, more than the ring holds")]
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Broken {
+    /// Index beyond the ring, by this number of words.
     Index(u64),
-    /// Record above the limit.
-    #[error("it announced a record of {0} bytes, above the limit of {MOST_BYTES}")]
+    /// Record above the limit, with its bytes.
     Length(usize),
 }
+
+impl fmt::Display for Broken {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Index(words) => {
+                write!(f, "it moved an index of a ring by {words} words, more than the ring holds")
+            }
+            Self::Length(bytes) => {
+                write!(f, "it announced a record of {bytes} bytes, above the limit of {MOST_BYTES}")
+            }
+        }
+    }
+}
+
+impl core::error::Error for Broken {}
 
 /// Place of a ring in shared memory: two words with indices, and the words of the ring. The indices count
 /// words since the start, and never decrease.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Lane {
+pub struct Lane {
     /// Word with the number of written words.
     pub posted: usize,
     /// Word with the number of read words.
@@ -77,10 +94,14 @@ impl Lane {
 
 /// Record of a ring.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct Record<'r> {
+pub struct Record<'r> {
+    /// Kind, one of [`request`](super::request) or [`answer`](super::answer).
     pub kind: u32,
+    /// First field, whose meaning depends on the kind.
     pub first: u64,
+    /// Second field, whose meaning depends on the kind.
     pub second: u64,
+    /// Bytes, at most [`MOST_BYTES`].
     pub bytes: &'r [u8],
 }
 
@@ -92,7 +113,7 @@ impl Record<'_> {
 
 /// Writing side of a ring.
 #[derive(Debug)]
-pub(super) struct Writer {
+pub struct Writer {
     lane: Lane,
     posted: u64,
     /// Words that find no room yet, and the number of them that have been written since.
@@ -101,11 +122,16 @@ pub(super) struct Writer {
 }
 
 impl Writer {
+    /// Creates the writing side of an empty ring.
+    #[must_use]
     pub fn new(lane: Lane) -> Self {
         Self { lane, posted: 0, waiting: Vec::new(), written: 0 }
     }
 
     /// Writes a record. The part that finds no room waits for [`flush`](Self::flush).
+    ///
+    /// # Errors
+    /// The other side moved an index of the ring by an impossible number.
     #[inline]
     pub fn write(&mut self, words: &[AtomicU64], record: Record<'_>) -> Result<(), Broken> {
         let count = HEAD + record.bytes.len().div_ceil(8);
@@ -139,11 +165,15 @@ impl Writer {
 
     /// Whether words wait for room.
     #[inline]
+    #[must_use]
     pub fn is_waiting(&self) -> bool {
         !self.waiting.is_empty()
     }
 
     /// Writes as many of the waiting words as there is room for. Returns whether none waits any more.
+    ///
+    /// # Errors
+    /// As for [`write`](Self::write).
     #[inline]
     pub fn flush(&mut self, words: &[AtomicU64]) -> Result<bool, Broken> {
         if self.waiting.is_empty() { Ok(true) } else { self.flush_waiting(words) }
@@ -152,7 +182,7 @@ impl Writer {
     #[cold]
     fn flush_waiting(&mut self, words: &[AtomicU64]) -> Result<bool, Broken> {
         let room = self.room(words)?;
-        let waiting = std::mem::take(&mut self.waiting);
+        let waiting = core::mem::take(&mut self.waiting);
         let part = waiting.iter().skip(self.written).take(room);
         self.written += part.len();
         part.for_each(|word| self.put(words, *word));
@@ -181,7 +211,7 @@ impl Writer {
 
 /// Reading side of a ring.
 #[derive(Debug)]
-pub(super) struct Reader {
+pub struct Reader {
     lane: Lane,
     taken: u64,
     /// First words of a record whose bytes have not all arrived.
@@ -191,16 +221,23 @@ pub(super) struct Reader {
 }
 
 impl Reader {
+    /// Creates the reading side of an empty ring.
+    #[must_use]
     pub fn new(lane: Lane) -> Self {
         Self { lane, taken: 0, head: None, bytes: Vec::new() }
     }
 
     /// Whether nothing has been written since the latest read.
+    #[must_use]
     pub fn is_empty(&self, words: &[AtomicU64]) -> bool {
         Lane::index(words, self.lane.posted) == self.taken
     }
 
     /// Removes and returns the next record; `None` if it has not arrived as a whole.
+    ///
+    /// # Errors
+    /// The other side moved an index of the ring by an impossible number, or announced a record that is too
+    /// long.
     #[inline]
     pub fn read(&mut self, words: &[AtomicU64]) -> Result<Option<Record<'_>>, Broken> {
         let posted = Lane::index(words, self.lane.posted);
@@ -209,7 +246,7 @@ impl Reader {
             Some(head) => head,
             None if there < HEAD => return Ok(None),
             None => {
-                let head = std::array::from_fn(|place| {
+                let head = core::array::from_fn(|place| {
                     let word = self.lane.word(words, self.taken.wrapping_add(place as u64));
                     word.map_or(0, |word| word.load(Ordering::Relaxed))
                 });

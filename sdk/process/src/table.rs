@@ -1,18 +1,13 @@
-//! Table of the host functions for a shared object in a process. The functions call the worker through the
-//! rings.
-#![allow(unsafe_code)]
+//! Table of the host functions for a plugin in a process. The functions call the worker through the rings.
 
 use std::cell::RefCell;
 use std::ptr;
 
-use millrace_plugin_abi::binary::{RawBacklog, map_answer};
-use millrace_plugin_abi::{MOST_MAP_KEY, MOST_MAP_VALUE};
+use millrace_plugin_abi::binary::{MOST_MAP_KEY, MOST_MAP_VALUE, RawBacklog, map_answer};
+use millrace_plugin_abi::process::{MOST_BYTES, MOST_READ, answer};
 
-use super::channel::Channel;
-use super::functions::MOST_READ;
-use super::kinds::answer;
-use super::ring::MOST_BYTES;
-use crate::runtime::native::table::{Host, MapFunctions, PacketFunctions};
+use crate::channel::Channel;
+use crate::{Host, MapFunctions, PacketFunctions};
 
 /// Maximum bytes of a line or an error text that reach the worker.
 const MOST_TEXT: usize = 1024;
@@ -25,17 +20,17 @@ thread_local! {
 }
 
 /// Sets the channel to the worker for this thread.
-pub(super) fn connect(channel: Channel) {
+pub(crate) fn connect(channel: Channel) {
     CHANNEL.set(Some(channel));
 }
 
 /// Calls `act` with the channel of this thread; returns `None` on other threads.
-pub(super) fn with_channel<R>(act: impl FnOnce(&mut Channel) -> R) -> Option<R> {
+pub(crate) fn with_channel<R>(act: impl FnOnce(&mut Channel) -> R) -> Option<R> {
     CHANNEL.with(|channel| channel.try_borrow_mut().ok()?.as_mut().map(act))
 }
 
-/// Function table of all objects in processes.
-pub(super) static HOST: Host = Host {
+/// Function table of all plugins in processes.
+pub static HOST: Host = Host {
     size: size_of::<Host>() as u64,
     fail,
     reply,

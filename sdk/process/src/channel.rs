@@ -1,12 +1,13 @@
 //! Process's side of the memory that it shares with a worker: waits for requests, and writes answers.
 
+use std::os::fd::BorrowedFd;
 use std::time::{Duration, Instant};
 
-use super::bell;
-use super::kinds::{answer, request};
-use super::layout::{ANSWER_LANE, DESCRIPTION, Layout, REQUEST_LANE};
-use super::region::Region;
-use super::ring::{Broken, Reader, Record, Writer};
+use millrace_plugin_abi::process::{
+    ANSWER_LANE, Broken, DESCRIPTION, Layout, REQUEST_LANE, Reader, Record, Writer, answer, request,
+};
+
+use crate::system::Region;
 
 /// Time without a request after which the process sleeps. A wake-up takes about as long.
 const PATIENCE: Duration = Duration::from_micros(50);
@@ -15,7 +16,7 @@ const PATIENCE: Duration = Duration::from_micros(50);
 const LOOKS: usize = 16;
 
 /// Request of the worker.
-pub(super) struct Request {
+pub(crate) struct Request {
     pub kind: u32,
     pub first: u64,
     pub second: u64,
@@ -23,7 +24,8 @@ pub(super) struct Request {
 }
 
 /// Process's side of the shared memory.
-pub(super) struct Channel {
+#[derive(Debug)]
+pub struct Channel {
     region: Region,
     layout: Layout,
     requests: Reader,
@@ -31,13 +33,21 @@ pub(super) struct Channel {
 }
 
 impl Channel {
-    pub fn new(region: Region, layout: Layout) -> Self {
-        Self { region, layout, requests: Reader::new(REQUEST_LANE), answers: Writer::new(ANSWER_LANE) }
+    /// Maps the memory in a file that the process has got from the router.
+    ///
+    /// # Errors
+    /// The file is no such memory, or the memory has another version.
+    pub fn open(memory: BorrowedFd<'_>) -> Result<Self, String> {
+        let region = Region::map(memory);
+        let region = region
+            .map_err(|error| format!("can't map the memory that it shares with the router: {error}"))?;
+        let layout = Layout::read(region.words())
+            .map_err(|error| format!("can't use the memory that it shares with the router: {error}"))?;
+        Ok(Self { region, layout, requests: Reader::new(REQUEST_LANE), answers: Writer::new(ANSWER_LANE) })
     }
 
     /// Waits for the next request: polls for a short time, then sleeps.
-    #[expect(clippy::disallowed_methods, reason = "the process has no worker that passes it the time")]
-    pub fn request(&mut self) -> Result<Request, Broken> {
+    pub(crate) fn request(&mut self) -> Result<Request, Broken> {
         let Self { region, requests, .. } = self;
         let words = region.words();
         loop {
@@ -51,12 +61,12 @@ impl Channel {
                 }
                 std::thread::yield_now();
             }
-            bell::sleep(region.bell(), || !requests.is_empty(words));
+            region.sleep(|| !requests.is_empty(words));
         }
     }
 
     /// Writes an answer, and waits until it is in the ring as a whole.
-    pub fn answer(&mut self, kind: u32, first: u64, second: u64, bytes: &[u8]) -> Result<(), Broken> {
+    pub(crate) fn answer(&mut self, kind: u32, first: u64, second: u64, bytes: &[u8]) -> Result<(), Broken> {
         let words = self.region.words();
         self.answers.write(words, Record { kind, first, second, bytes })?;
         while !self.answers.flush(words)? {
@@ -67,7 +77,14 @@ impl Channel {
 
     /// Calls a host function, and waits for its result. Writes the data that the function returns to `to`.
     /// Returns `None` if the exchange is broken.
-    pub fn call(&mut self, kind: u32, first: u64, second: u64, bytes: &[u8], to: &mut [u8]) -> Option<i32> {
+    pub(crate) fn call(
+        &mut self,
+        kind: u32,
+        first: u64,
+        second: u64,
+        bytes: &[u8],
+        to: &mut [u8],
+    ) -> Option<i32> {
         self.answer(kind, first, second, bytes).ok()?;
         let result = self.request().ok().filter(|record| record.kind == request::RESULT)?;
         to.iter_mut().zip(&result.bytes).for_each(|(place, byte)| *place = *byte);
@@ -76,14 +93,14 @@ impl Channel {
 
     /// Ends the current request. `code` is the number that the plugin's function returned; `None` if the
     /// plugin lacks the function.
-    pub fn done(&mut self, code: Option<i32>, bits: u64) -> Result<(), Broken> {
+    pub(crate) fn done(&mut self, code: Option<i32>, bits: u64) -> Result<(), Broken> {
         let missing = if code.is_none() { answer::done::MISSING } else { 0 };
         self.answer(answer::DONE, u64::from(code.unwrap_or(0) as u32), bits | missing, &[])
     }
 
     /// Turns the places of windows and flow states in the descriptions of `count` packets into addresses.
     /// Returns the address of the first description.
-    pub fn packets(&mut self, count: usize) -> u64 {
+    pub(crate) fn packets(&mut self, count: usize) -> u64 {
         use std::sync::atomic::Ordering::Relaxed;
         let (words, base) = (self.region.words(), self.region.address());
         let first = self.layout.description(0);
@@ -99,7 +116,7 @@ impl Channel {
     }
 
     /// Returns the address of the service state; 0 if the plugin declares none.
-    pub fn service(&self) -> u64 {
+    pub(crate) fn service(&self) -> u64 {
         match self.layout.service {
             0 => 0,
             _ => self.region.address() + self.layout.service() as u64 * 8,

@@ -1,0 +1,3 @@
+//! The rule as an executable.
+
+millrace_sdk::executable!(rule::Rule);
