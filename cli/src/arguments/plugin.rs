@@ -24,19 +24,22 @@ The project contains the SDK: the build needs no other sources.")]
         #[arg(long, value_name = "DIR")]
         dir: Option<PathBuf>,
     },
-    /// Build a plugin as a WebAssembly module or shared object.
+    /// Build a plugin as a WebAssembly module, shared object or executable.
     #[command(after_help = "\
 Examples:
-  millrace plugin build hello                    # hello/hello.wasm, sandboxed
-  millrace plugin build hello --runtime native   # hello/hello.so, trusted
+  millrace plugin build hello                        # hello/hello.wasm, sandboxed
+  millrace plugin build hello --runtime native       # hello/hello.so, confined or trusted
+  millrace plugin build hello --runtime executable   # hello/hello.elf, confined
 
-The router loads shared objects only if its configuration allows them.
+The router loads shared objects and executables only if its configuration allows them. An executable contains
+its libraries, so the build needs a static C library.
 If a compiler is missing, the error names its package.")]
     Build {
         /// Directory of the plugin project.
         #[arg(default_value = ".")]
         dir: PathBuf,
-        /// Where the plugin runs: wasm (sandbox, NAME.wasm) or native (inside the router, trusted, NAME.so).
+        /// Where the plugin runs: wasm (sandbox, NAME.wasm), native (process of its own, or trusted inside the
+        /// router, NAME.so) or executable (process of its own, NAME.elf).
         #[arg(long, default_value = "wasm")]
         runtime: millrace_kit::Format,
     },
@@ -46,7 +49,7 @@ Examples:
   millrace plugin inspect statistics                # plugin of the running router
   millrace plugin inspect hello/hello.wasm --json   # file; needs no running router
 
-The argument is a file if it exists, contains / or ends in .wasm or .so; otherwise it is the name of a plugin.")]
+The argument is a file if it exists, contains / or ends in .wasm, .so or .elf; otherwise it is the name of a plugin.")]
     Inspect {
         /// Plugin file, or name of a plugin of the running router.
         #[arg(value_name = "FILE|NAME")]
@@ -122,8 +125,8 @@ Examples:
   millrace instance create hello i1       # create an instance of the plugin
 
 The plugin stays loaded until the router ends; [[plugin]] in the configuration loads it at every start.
-Each instance of a shared object runs in a process of its own. With --runtime in-process it runs in the
-router, with access to the whole router. A signature is read from FILE.minisig. Needs the role admin.")]
+Each instance of a shared object or executable runs in a process of its own. With --runtime in-process, a
+shared object runs in the router, with access to the whole router. A signature is read from FILE.minisig. Needs the role admin.")]
     Load {
         /// Plugin file; with --server, an absolute path on the router's machine.
         file: PathBuf,

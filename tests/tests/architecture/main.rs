@@ -51,8 +51,9 @@ const FLOORS: &[(&str, Floor)] = &[
     ("foundation/memory", Foundation(1)),
     ("foundation/packet", Foundation(2)),
     ("foundation/plugin-abi", Foundation(3)),
-    // Interface for plugin authors: the room imports the plugin ABI alone.
-    ("sdk/rust", Foundation(4)),
+    // Interface for plugin authors: these rooms import the plugin ABI, and nothing else of the foundation.
+    ("sdk/process", Foundation(4)),
+    ("sdk/rust", Foundation(5)),
     ("dataplane/pipeline", Pipeline),
     ("dataplane/*", Dataplane),
     ("plugins/*", Plugin),

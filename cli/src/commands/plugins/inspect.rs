@@ -34,7 +34,8 @@ pub fn inspect(
 /// Returns the name of a plugin; `None` for a file or a text that looks like a file name.
 fn name(what: &Path) -> Option<&str> {
     let text = what.to_str()?;
-    let is_written_like_a_file = text.contains('/') || text.ends_with(".wasm") || text.ends_with(".so");
+    let endings = [".wasm", ".so", ".elf"];
+    let is_written_like_a_file = text.contains('/') || endings.iter().any(|ending| text.ends_with(ending));
     (!is_written_like_a_file && !what.is_file()).then_some(text)
 }
 

@@ -15,12 +15,14 @@ use crate::values::{Named, Text, is_default};
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Plugin {
-    /// Absolute path of the file: a WebAssembly module or a shared object. A signature file may be beside it.
+    /// Absolute path of the file: a WebAssembly module, a shared object or an executable. A signature file may
+    /// be beside it.
     pub file: PathBuf,
     /// Whether to load a signed plugin even if a newer version was loaded before. Default `false`.
     #[serde(default, skip_serializing_if = "is_default")]
     pub allow_downgrade: bool,
-    /// Runtime of a shared object. A WebAssembly module always runs in its sandbox. Default `process`.
+    /// Runtime of a shared object. A WebAssembly module always runs in its sandbox, and an executable in
+    /// processes. Default `process`.
     #[serde(default, skip_serializing_if = "is_default")]
     pub runtime: ObjectRuntime,
 }
@@ -51,8 +53,8 @@ pub struct Plugins {
     /// else `millrace/plugins` in the user's cache directory.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cache: Option<PathBuf>,
-    /// Whether to load shared objects as plugins. In the runtime `in-process`, their code has full access to
-    /// the router.
+    /// Whether to load shared objects and executables as plugins. In the runtime `in-process`, the code of a
+    /// shared object has full access to the router.
     pub shared_objects: SharedObjects,
     /// Number of consecutive calls of a sandboxed function that must end within their slice before the
     /// function runs on the worker's stack. Calls on that stack can't be suspended. 0: never. Default 1,024.
@@ -134,7 +136,7 @@ pub enum Unsigned {
     Refuse,
 }
 
-/// Treatment of plugins that are shared objects.
+/// Treatment of plugins that are shared objects or executables.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum SharedObjects {

@@ -10,7 +10,7 @@ pub fn build(line: &Line, name: &str, change: impl FnOnce(String) -> String) -> 
     build_for(line, "wasm", name, change)
 }
 
-/// Works as [`build`], for a runtime: `wasm` or `native`.
+/// Works as [`build`], for a runtime: `wasm`, `native` or `executable`.
 pub fn build_for(line: &Line, runtime: &str, name: &str, change: impl FnOnce(String) -> String) -> PathBuf {
     let folder = line.file(name);
     let path = folder.display().to_string();
@@ -25,7 +25,12 @@ pub fn build_for(line: &Line, runtime: &str, name: &str, change: impl FnOnce(Str
         built.code == Some(0) || built.stderr.contains("built, but the router would refuse it"),
         "{built:?}"
     );
-    folder.join(format!("{name}.{}", if runtime == "wasm" { "wasm" } else { "so" }))
+    let extension = match runtime {
+        "native" => "so",
+        "executable" => "elf",
+        other => other,
+    };
+    folder.join(format!("{name}.{extension}"))
 }
 
 /// Builds a plugin from a C source. `keys` are further manifest keys beside name and version.
@@ -33,7 +38,7 @@ pub fn build_source(line: &Line, name: &str, version: &str, keys: &str, source: 
     build_source_for(line, "wasm", (name, version), keys, source)
 }
 
-/// Works as [`build_source`], for a runtime: `wasm` or `native`.
+/// Works as [`build_source`], for a runtime: `wasm`, `native` or `executable`.
 pub fn build_source_for(
     line: &Line,
     runtime: &str,

@@ -1,6 +1,7 @@
 //! Plugins: loading, traffic, upgrades, quarantine, and limits of resources.
 
 mod contexts;
+mod executables;
 pub mod files;
 mod functions;
 pub mod host_companions;
