@@ -16,6 +16,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use millrace_plugin_abi::Packets;
 use millrace_plugin_abi::binary::{ABI_VERSION, export};
 use millrace_process::{Exports, Host};
+use nix::errno::Errno;
 use nix::fcntl::{FcntlArg, SealFlag, fcntl};
 use nix::sys::memfd::{MFdFlags, memfd_create};
 
@@ -108,12 +109,18 @@ impl Object {
     }
 }
 
-/// Returns a memory file with these bytes, sealed against any change.
+/// Returns a memory file with these bytes, sealed against any change. The file may be executed, also if the
+/// system by default refuses that for memory files (`vm.memfd_noexec`).
 pub(in crate::runtime) fn sealed(bytes: &[u8]) -> Result<File, ObjectError> {
     let failed = |what: &str, error: &dyn std::fmt::Display| ObjectError::Load(format!("{what}: {error}"));
     let flags = MFdFlags::MFD_CLOEXEC | MFdFlags::MFD_ALLOW_SEALING;
-    let memory =
-        memfd_create(c"millrace-plugin", flags).map_err(|error| failed("allocating memory", &error))?;
+    let created = memfd_create(c"millrace-plugin", flags | MFdFlags::from_bits_retain(libc::MFD_EXEC));
+    let memory = match created {
+        // Kernels before 6.3 don't know the flag.
+        Err(Errno::EINVAL) => memfd_create(c"millrace-plugin", flags),
+        other => other,
+    };
+    let memory = memory.map_err(|error| failed("allocating memory", &error))?;
     let mut file = File::from(memory);
     file.write_all(bytes).map_err(|error| failed("allocating memory", &error))?;
     let seals =
