@@ -42,6 +42,7 @@ Actions:
   instance NAME                give the packet to the instance
   queue NAME                   put the packet into this queue of its egress port
   police RATE [burst SIZE]     drop packets above RATE, such as 10mbit (default burst: 50 ms, 16 KiB to 16 MiB)
+  principal NAME               give the packet this principal, which pays for bindings that name none
 
 If the filter of `reject` matches the ICMP errors too, they are rejected as well: add `in PORT` to the match.
 Each line of --from: MATCH action ACTION [gate GATE] [priority PRIORITY]. # starts a comment line.
@@ -53,7 +54,7 @@ The router adds all filters of --from, or none.")]
         /// Action on matching packets, such as drop.
         #[arg(long, value_name = "ACTION", required_unless_present = "from")]
         action: Option<String>,
-        /// Gate of the filter (default by action: copy and copy-to: tap, queue: schedule, police: firewall, others: route;
+        /// Gate of the filter (default by action: copy and copy-to: tap, queue and principal: schedule, police: firewall, others: route;
         /// required for an instance).
         #[arg(long)]
         gate: Option<String>,
@@ -298,8 +299,8 @@ Examples:
   millrace flow reserve 'proto udp dport 5004' --link 10mbit --port wan
   millrace flow reserve 'src 10.0.0.7' --cpu 5% --instance inspect --principal video
 
-Adds a principal, a filter that puts the flows into the queue of the principal, and with --instance a binding
-that the principal pays for: all of it, or nothing.")]
+Adds a principal and a filter. With --cpu, the filter gives the principal to the flows; with --link alone, only
+its queue. With --instance, adds a binding that the principal pays for. All of it is made, or nothing.")]
     Reserve(Box<FlowReservation>),
     /// Release a reservation.
     #[command(after_help = "\

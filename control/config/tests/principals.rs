@@ -64,6 +64,10 @@ fn errors_name_place_problem_and_remedy() {
             "cpu-limit limits no share of its own",
         ),
         ("name = \"a\"\nlink = { wan = \"1mbit\" }", "f:3:16: no port is named \"wan\""),
+        (
+            "name = \"ab\"\n[[filter]]\nmatch = \"*\"\naction = \"principal abc\"",
+            "f:5:10: no principal is named \"abc\": did you mean \"ab\"?",
+        ),
         ("name = \"a\"\nprocess = [\"a/b\"]", "\"a/b\" is no name of a command or unit"),
         (
             "name = \"a\"\nprocess = [\"x\"]\n[[principal]]\nname = \"b\"\nprocess = [\"y\", \"x\"]",
@@ -102,12 +106,14 @@ fn differences_are_commands_and_have_inverses() {
         commands(&rated("cpu = \"5 %\""), &rated("cpu = { same-as = \"b\" }\n[[principal]]\nname = \"b\"")),
         ["principal set a cpu.same-as=b", "principal add b"]
     );
-    // A principal whose queue a filter names is removed after the filter.
-    let filter = "[[filter]]\nmatch = \"proto udp\"\naction = \"queue principal:a\"\n";
-    assert_eq!(
-        commands(&(rated("link = { wan = \"1mbit\" }") + filter), port),
-        ["filter remove 'proto udp' --action 'queue principal:a'", "principal remove a"]
-    );
+    // A principal that a filter names is removed after the filter.
+    for action in ["queue principal:a", "principal a"] {
+        let filter = format!("[[filter]]\nmatch = \"proto udp\"\naction = \"{action}\"\n");
+        assert_eq!(
+            commands(&(rated("link = { wan = \"1mbit\" }") + &filter), port),
+            [&format!("filter remove 'proto udp' --action '{action}'"), "principal remove a"]
+        );
+    }
     let equivalent = "[[principal]]\nname = \"a\"\n";
     assert_eq!(commands(equivalent, &format!("{equivalent}weight = 100\n")), [""; 0]);
 }

@@ -259,6 +259,7 @@ pub(crate) fn action(action: &Action, model: &Model) -> String {
         Action::Copy(to) => format!("copy-to {}", ways(to)),
         Action::Queue(queue) => format!("queue {}", model.schedulers.name(*queue)),
         Action::Police(policer) => FilterAction::Police(policing(policer)).to_string(),
+        Action::Principal(principal) => format!("principal {}", model.principal_ids.name(*principal)),
     }
 }
 

@@ -62,7 +62,7 @@ pub struct CallLimits {
     /// A call always gets at least one slice. `None` means that only `call` limits it.
     pub packet: Option<Duration>,
     /// Principal that pays for the calls: the packets wait until the CPU scheduler gives it the processor.
-    /// `None`: the worker calls the instance at once.
+    /// `None`: the worker calls the instance at once. Of a filter that gives a principal: the payer of the path.
     pub principal: Option<PrincipalId>,
     /// Weight of the queue of the binding's stage among the stages of a flow, 1 or more. With a queue, packets
     /// also wait here when they come from an earlier stage of the same principal. `None`: they don't.
@@ -98,9 +98,21 @@ impl CallLimits {
     /// processes first, so this limit is in real time, and long.
     pub const LEAST_AWAITED: Duration = Duration::from_millis(100);
 
+    /// Returns the principal that pays for the calls of a binding on a path. `of_path`: payer that a filter on the
+    /// path gives; it takes the place of `principal`, unless the binding names a principal itself.
+    #[inline]
+    pub fn payer(&self, of_path: Option<PrincipalId>) -> Option<PrincipalId> {
+        of_path.filter(|_| !self.names_principal()).or(self.principal)
+    }
+
+    /// Whether the binding names a principal. Each principal has a queue number, also without a rate.
+    pub fn names_principal(&self) -> bool {
+        self.link_queue != QueueId(0)
+    }
+
     /// Returns the wait of packets for the processor before a binding at `gate`; `None` without a payer.
-    pub fn wait(&self, gate: GateId) -> Option<ProcessorWait> {
-        Some(ProcessorWait { payer: self.principal?, queue: self.queue.map(|_| gate) })
+    pub fn wait(&self, payer: Option<PrincipalId>, gate: GateId) -> Option<ProcessorWait> {
+        Some(ProcessorWait { payer: payer?, queue: self.queue.map(|_| gate) })
     }
 
     /// Returns the time limit of a call that another process runs.

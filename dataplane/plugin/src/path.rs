@@ -38,6 +38,9 @@ pub(crate) struct Stage {
     pub hears: bool,
     /// Part of the flow's state that belongs to the stage's instance.
     pub part: Part,
+    /// Filter of the path whose principal pays for the calls of the stage's instance. `None`: the call limits of
+    /// the binding decide.
+    pub payer: Option<Key>,
 }
 
 /// Part of a flow's state block that belongs to an instance. A header of the router precedes it.
@@ -115,6 +118,9 @@ pub(crate) enum Step {
     Refuse(Refusal),
     /// The stage selects the queue of the packets.
     Queue(QueueId),
+    /// The principal of the stage's filter is the principal of the path. Packets without a queue get this queue
+    /// of their egress port; 0 for none.
+    Principal(QueueId),
     /// The token bucket of the binding's action drops excess packets.
     Police,
     /// The stage only counts the packets. The flow's route, or the stage that makes copies, carries out the
@@ -277,6 +283,7 @@ impl Paths {
             step: Step::Count,
             hears: false,
             part: Part::default(),
+            payer: None,
         }));
         let account = if stages.is_empty() { EMPTY_PATH } else { self.intern(&stages) };
         self.buffer = stages;
@@ -340,7 +347,8 @@ mod tests {
         let mut slab = Slab::default();
         slab.put(slot, ());
         let key = slab.key(slot).unwrap();
-        Stage { position, binding: key, step: Step::Instance(key), hears: false, part: Part::default() }
+        let (step, part) = (Step::Instance(key), Part::default());
+        Stage { position, binding: key, step, hears: false, part, payer: None }
     }
 
     #[test]

@@ -86,6 +86,9 @@ impl Checker<'_> {
         if let Some(instance) = action.instance() {
             self.known_at(span(), "instance", instance)?;
         }
+        if let Some(principal) = filter.named_principal() {
+            self.known_at(span(), "principal", principal)?;
+        }
         match &filter.gate {
             Some(gate) => self.known("gate", gate),
             None => self.require(action.default_gate().is_some(), span(), || {

@@ -7,6 +7,7 @@ use millrace_plugin_abi::Position;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::principal::Principal;
 use crate::values::action::FilterAction;
 use crate::values::{Named, Text, is_default, written};
 
@@ -56,13 +57,25 @@ pub struct Filter {
     pub r#match: Text<millrace_classify::FilterExpression>,
     /// Action on matching packets.
     pub action: Text<FilterAction>,
-    /// Name of the gate. Default: `tap` for copies, `schedule` for queues, `firewall` for `police`, and
-    /// `route` for other actions. The action `instance` has no default gate.
+    /// Name of the gate. Default: `tap` for copies, `schedule` for queues and `principal`, `firewall` for
+    /// `police`, and `route` for other actions. The action `instance` has no default gate.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub gate: Option<Named>,
     /// Priority; of several filters that match, the highest priority wins. Default 0.
     #[serde(default, skip_serializing_if = "is_default")]
     pub priority: i32,
+}
+
+impl Filter {
+    /// Returns the principal that the action names: one that it gives to the packets, or one whose queue it
+    /// selects.
+    #[must_use]
+    pub fn named_principal(&self) -> Option<&str> {
+        match self.action.value() {
+            FilterAction::Queue(queue) => queue.strip_prefix(Principal::QUEUE_PREFIX),
+            action => action.principal(),
+        }
+    }
 }
 
 /// Target of a placement: a filter, or `instance NAME`.

@@ -15,7 +15,7 @@ use super::quantity::{Bits, Size};
 /// ```text
 /// accept | drop | reject | host | port NAME [via ADDRESS] |
 /// ports NAME [via ADDRESS],NAME … | copy-to NAME [via ADDRESS][,NAME …] |
-/// copy INSTANCE | instance INSTANCE | queue NAME | police RATE [burst SIZE]
+/// copy INSTANCE | instance INSTANCE | queue NAME | police RATE [burst SIZE] | principal NAME
 /// ```
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum FilterAction {
@@ -40,6 +40,9 @@ pub enum FilterAction {
     Queue(String),
     /// Forwards packets up to a rate and drops the excess.
     Police(Policing),
+    /// Gives the packets a principal: it pays for the calls of bindings that name none, and packets without a
+    /// queue get its queue.
+    Principal(String),
 }
 
 /// Size of a policer's token bucket: from 1,514 bytes (a packet of 1,500 bytes with its link header) to 64
@@ -90,7 +93,7 @@ pub struct WayOut {
 }
 
 /// Keywords of actions, each with the form of its arguments.
-const FORMS: [(&str, &str); 11] = [
+const FORMS: [(&str, &str); 12] = [
     ("accept", ""),
     ("drop", ""),
     ("reject", ""),
@@ -102,6 +105,7 @@ const FORMS: [(&str, &str); 11] = [
     ("instance", " INSTANCE"),
     ("queue", " NAME"),
     ("police", " RATE [burst SIZE]"),
+    ("principal", " NAME"),
 ];
 
 impl FilterAction {
@@ -110,7 +114,7 @@ impl FilterAction {
         match self {
             Self::Accept | Self::Drop | Self::Reject | Self::Host | Self::Ports(_) => Some("route"),
             Self::CopyTo(_) | Self::Copy(_) => Some("tap"),
-            Self::Queue(_) => Some("schedule"),
+            Self::Queue(_) | Self::Principal(_) => Some("schedule"),
             Self::Police(_) => Some("firewall"),
             Self::Instance(_) => None,
         }
@@ -121,6 +125,14 @@ impl FilterAction {
         match self {
             Self::Ports(ways) | Self::CopyTo(ways) => ways,
             _ => &[],
+        }
+    }
+
+    /// Returns the principal that the action gives to the packets; `None` for an action without one.
+    pub fn principal(&self) -> Option<&str> {
+        match self {
+            Self::Principal(name) => Some(name),
+            _ => None,
         }
     }
 
@@ -166,6 +178,7 @@ impl FromStr for FilterAction {
             "copy" => Self::Copy(name(rest)?),
             "queue" => Self::Queue(name(rest)?),
             "police" => Self::Police(Policing::parse(rest)?),
+            "principal" => Self::Principal(name(rest)?),
             _ => Self::Instance(name(rest)?),
         })
     }
@@ -231,6 +244,7 @@ impl fmt::Display for FilterAction {
             Self::Copy(name) => write!(f, "copy {name}"),
             Self::Instance(name) => write!(f, "instance {name}"),
             Self::Queue(name) => write!(f, "queue {name}"),
+            Self::Principal(name) => write!(f, "principal {name}"),
             Self::Police(Policing { rate, burst }) => {
                 write!(f, "police {rate} burst {}", BurstSize::clamped((*burst).into()))
             }
@@ -268,6 +282,7 @@ mod tests {
             ("copy-to probe", FilterAction::CopyTo(vec![way("probe", None)])),
             ("copy stats1", FilterAction::Copy("stats1".into())),
             ("queue voice", FilterAction::Queue("voice".into())),
+            ("principal video", FilterAction::Principal("video".into())),
             ("instance stats1", FilterAction::Instance("stats1".into())),
             ("police 10mbit", FilterAction::Police(Policing { rate: Bits(10_000_000), burst: 62_500 })),
             ("police 8kbit burst 3000B", FilterAction::Police(Policing { rate: Bits(8_000), burst: 3_000 })),
@@ -293,6 +308,7 @@ mod tests {
             ("ports a,b,a", "port \"a\" is listed twice"),
             ("copy", "write `copy INSTANCE`"),
             ("instance a b", "\"a b\" is not one name"),
+            ("principal", "write `principal NAME`"),
             ("police", "write `police RATE [burst SIZE]`"),
             ("police fast", "is no rate"),
             ("police 10bit", "police rate must be 1kbit to 1000gbit, not 10bit"),
@@ -309,7 +325,7 @@ mod tests {
         #[test]
         fn printed_action_parses(
             ways in prop::collection::btree_map("[a-z][a-z0-9.-]{0,8}", any::<Option<IpAddr>>(), 1..4),
-            kind in 0..7,
+            kind in 0..8,
             rate in Policing::RATES,
             burst in 1_514..=1_u32 << 26,
         ) {
@@ -323,6 +339,7 @@ mod tests {
                 3 => FilterAction::CopyTo(ways),
                 4 => FilterAction::Copy(name),
                 5 => FilterAction::Police(Policing { rate: Bits(rate), burst }),
+                6 => FilterAction::Principal(name),
                 _ => FilterAction::Instance(name),
             };
             prop_assert_eq!(action.to_string().parse(), Ok(action));

@@ -5,7 +5,7 @@ use millrace_config::{Change, Neighbour, Port, Principal, Scheduler, Together};
 use millrace_pipeline::{
     Command, GateTables, NeighbourChange, NeighbourCommand, NeighbourKnowledge, Options,
 };
-use millrace_plugin::BindingId;
+use millrace_plugin::{Action, BindingId};
 use millrace_plugin_abi::Runtime;
 use serde_json::{Map, Value};
 
@@ -241,12 +241,20 @@ fn tell_neighbour(change: NeighbourChange, workers: &mut Workers) -> Result<(), 
     workers.barrier()
 }
 
-/// Returns the changes that remove a binding of an instance, and add it again.
+/// Returns the changes that remove a binding, or a filter that gives a principal, and add it again.
 fn bind_again(model: &Model, id: BindingId) -> Vec<Change> {
     let Some(bound) = model.plugins.binding(id) else { return Vec::new() };
-    let Some(instance) = bound.action.instance() else { return Vec::new() };
-    let bind = running_bind(model, bound, model.plugins.instance_name(instance));
-    vec![Change::Unbind(bind.clone()), Change::Bind(bind)]
+    match bound.action {
+        Action::Instance(instance) => {
+            let bind = running_bind(model, bound, model.plugins.instance_name(instance));
+            vec![Change::Unbind(bind.clone()), Change::Bind(bind)]
+        }
+        Action::Principal(_) => {
+            let filter = model.running_filter(bound);
+            vec![Change::RemoveFilter(filter.clone()), Change::AddFilter(filter)]
+        }
+        _ => Vec::new(),
+    }
 }
 
 impl Inner {
@@ -361,7 +369,9 @@ impl Inner {
         let all = &self.model.principals;
         let is_moved =
             |one: &&Principal| Principal::payer(all, &one.name) != Principal::payer(before, &one.name);
-        let moved = all.iter().filter(is_moved).flat_map(|one| Owners(&self.model).bindings_of(&one.name));
+        let owners = Owners(&self.model);
+        let named = |one: &Principal| [owners.bindings_of(&one.name), owners.filters_of(&one.name)].concat();
+        let moved = all.iter().filter(is_moved).flat_map(named);
         let again: Vec<Change> = moved.flat_map(|id| bind_again(&self.model, id)).collect();
         for group in again.chunks(BINDINGS_TOGETHER) {
             self.change_bindings(group).1?;

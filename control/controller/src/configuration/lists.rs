@@ -17,6 +17,7 @@ use crate::filters::conflicts::FilterConflicts;
 use crate::filters::refuse_unreachable;
 use crate::model::Model;
 use crate::model::own_routes::OwnRoutes;
+use crate::principals::capacity::check_filter;
 use crate::router::{Inner, Router};
 use crate::routes::Routes;
 use crate::routes::views::RouteViews;
@@ -157,6 +158,7 @@ pub(crate) fn try_filters(inner: &mut Inner, filters: Numbered<Filter>, wrong: &
         let right = right.and_then(|()| conflicts.add(&inner.model, &filter));
         let right =
             right.and_then(|()| refuse_unreachable(&filter, &inner.model, &inner.kernel, &inner.devices));
+        let right = right.and_then(|()| check_filter(&inner.model, &filter));
         let added = right.and_then(|()| inner.model.add_filter(&filter));
         wrong.unless(number, added).map(|_| Change::AddFilter(filter))
     };

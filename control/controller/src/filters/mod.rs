@@ -53,14 +53,23 @@ impl Model {
             let limits = call_limits((OnFault::default(), None, None), payer, None);
             return self.bind(name, gate, filter.clone(), configured.priority, limits);
         }
+        let limits = match action.principal() {
+            Some(name) => call_limits((OnFault::default(), None, None), Owners(self).payer(name)?, None),
+            None => CallLimits::default(),
+        };
         let (written, action) = (action, self.action(action, filter)?);
-        let added = self.plugins.add_filter(action, gate, filter.clone(), compiled, configured.priority);
-        // The plugin control unit knows only the number of a queue, so the queue's name is added here.
+        let (filter, priority) = (filter.clone(), configured.priority);
+        let added = self.plugins.add_filter(action, gate, filter, compiled, priority, limits);
+        // The plugin control unit knows only the numbers of queues and principals, so names are added here.
         let named = |error| match (error, written) {
-            (PluginControlError::Bound { gate, filter, priority, .. }, FilterAction::Queue(_)) => {
-                PluginControlError::Bound { what: written.to_string(), gate, filter, priority }
-            }
-            (PluginControlError::Position { gate, position, supported, .. }, FilterAction::Queue(_)) => {
+            (
+                PluginControlError::Bound { gate, filter, priority, .. },
+                FilterAction::Queue(_) | FilterAction::Principal(_),
+            ) => PluginControlError::Bound { what: written.to_string(), gate, filter, priority },
+            (
+                PluginControlError::Position { gate, position, supported, .. },
+                FilterAction::Queue(_) | FilterAction::Principal(_),
+            ) => {
                 let what = format!("action {written}");
                 PluginControlError::Position { gate, position, what, supported }
             }
@@ -123,6 +132,7 @@ impl Model {
                 }
                 None => Action::Queue(self.schedulers.queue(name)?),
             },
+            FilterAction::Principal(name) => Action::Principal(Owners(self).known_principal(name)?),
             FilterAction::Police(Policing { rate, burst }) => {
                 Action::Police(Policer::new(rate.0, *burst).into())
             }

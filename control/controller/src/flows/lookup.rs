@@ -100,6 +100,9 @@ impl Words<'_> {
             BindingTreatment::Queue(queue) => {
                 format!("pass, to queue {}", self.names.model.schedulers.name(queue))
             }
+            BindingTreatment::Principal(principal, _) => {
+                format!("pass, for principal {}", self.names.model.principal_ids.name(principal))
+            }
             BindingTreatment::Police { rate, burst } => {
                 format!("police to {rate} bit/s, burst {burst} bytes; drop the excess (policer)")
             }

@@ -82,28 +82,25 @@ impl Model {
         };
         match named.filter(|name| *name != Principal::DEFAULT) {
             None if !has_queue && is_built_in() => Ok(Payer::default()),
-            None => Ok(Payer { principal: Some(PrincipalIds::DEFAULT), ..Payer::default() }),
-            Some(name) => {
-                Owners(self).known_principal(name)?;
-                let principal = self.principal_ids.id(Principal::payer(&self.principals, name));
-                Ok(Payer { principal, link_queue: self.schedulers.queue_of_principal(name) })
-            }
+            None => Owners(self).payer(Principal::DEFAULT),
+            Some(name) => Owners(self).payer(name),
         }
     }
 
-    /// Returns the name of the principal that a binding names, or of the principal that pays for its calls.
+    /// Returns the name of the principal that a binding or filter names, or of the principal that pays for its
+    /// calls.
     pub fn payer_name(&self, call_limits: &CallLimits) -> Option<String> {
         let named = self.schedulers.name(call_limits.link_queue).strip_prefix(Principal::QUEUE_PREFIX);
         let payer = || call_limits.principal.map(|id| self.principal_ids.name(id));
         named.or_else(payer).map(str::to_owned)
     }
 
-    /// Whether a principal pays for bindings.
+    /// Whether a principal pays for bindings, or for the paths of filters.
     pub fn pays(&self, name: &str) -> bool {
         self.bindings_paid_by(name) > 0
     }
 
-    /// Returns the number of bindings that a principal pays for.
+    /// Returns the number of bindings that a principal pays for, with the filters that give it to paths.
     pub fn bindings_paid_by(&self, name: &str) -> usize {
         let id = self.principal_ids.id(name);
         id.map_or(0, |id| self.plugins.binding_registry().paid_by(id))
@@ -115,38 +112,49 @@ impl Model {
 pub(crate) struct Owners<'m>(pub &'m Model);
 
 impl<'m> Owners<'m> {
-    /// Checks that a principal has this name.
+    /// Returns the id of the principal of this name.
     ///
     /// # Errors
     /// No principal has the name.
-    pub fn known_principal(self, name: &str) -> Result<(), ControlError> {
+    pub fn known_principal(self, name: &str) -> Result<PrincipalId, ControlError> {
         let known = self.0.principal_ids.id(name);
-        let unknown = || ControlError::unknown("principal", name, self.0.principal_ids.names());
-        known.map(drop).ok_or_else(unknown)
+        known.ok_or_else(|| ControlError::unknown("principal", name, self.0.principal_ids.names()))
     }
 
-    /// Returns the names of the principals that bindings name, once for each binding.
+    /// Returns the principal that pays for the principal of this name, and the queue of the named one.
+    ///
+    /// # Errors
+    /// No principal has the name.
+    pub fn payer(self, name: &str) -> Result<Payer, ControlError> {
+        self.known_principal(name)?;
+        let principal = self.0.principal_ids.id(Principal::payer(&self.0.principals, name));
+        Ok(Payer { principal, link_queue: self.0.schedulers.queue_of_principal(name) })
+    }
+
+    /// Returns the names of the principals that bindings name or that filters give to paths, once for each
+    /// binding or filter.
     pub fn bound_principals(self) -> impl Iterator<Item = &'m str> {
         let name = |queue| self.0.schedulers.name(queue).strip_prefix(Principal::QUEUE_PREFIX);
         self.0.plugins.bindings_by_age().filter_map(move |(_, bound)| name(bound.call_limits.link_queue))
     }
 
-    /// Returns the bindings that name a principal.
+    /// Returns the bindings of instances that name a principal.
     pub fn bindings_of(self, name: &str) -> Vec<BindingId> {
         let queue = self.0.schedulers.queue_of_principal(name);
-        let of_principal = |bound: &Bound| bound.call_limits.link_queue == queue && queue != QueueId(0);
-        self.0.plugins.bindings_by_age().filter(|(_, bound)| of_principal(bound)).map(|(id, _)| id).collect()
+        let is_named = |bound: &Bound| bound.call_limits.link_queue == queue && queue != QueueId(0);
+        self.selected(|bound| bound.action.instance().is_some() && is_named(bound))
     }
 
-    /// Returns the filters that put packets into the queue of a principal.
+    /// Returns the filters that name a principal: they give it to paths, or put packets into its queue.
     pub fn filters_of(self, name: &str) -> Vec<BindingId> {
-        let action = Action::Queue(self.0.schedulers.queue_of_principal(name));
-        self.0
-            .plugins
-            .bindings_by_age()
-            .filter(|(_, bound)| bound.action == action)
-            .map(|(id, _)| id)
-            .collect()
+        let queue = Action::Queue(self.0.schedulers.queue_of_principal(name));
+        let given = self.0.principal_ids.id(name).map(Action::Principal);
+        self.selected(|bound| bound.action == queue || Some(&bound.action) == given.as_ref())
+    }
+
+    fn selected(self, is_meant: impl Fn(&Bound) -> bool) -> Vec<BindingId> {
+        let all = self.0.plugins.bindings_by_age();
+        all.filter(|(_, bound)| is_meant(bound)).map(|(id, _)| id).collect()
     }
 
     /// Returns the scheduler of a port with the queues of principals, from its configured scheduler.

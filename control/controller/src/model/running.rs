@@ -74,6 +74,9 @@ fn written_action(model: &Model, action: &Action) -> FilterAction {
         Action::Copy(to) => FilterAction::CopyTo(ways(to)),
         Action::Queue(queue) => FilterAction::Queue(model.schedulers.name(*queue).to_owned()),
         Action::Police(policer) => FilterAction::Police(policing(policer)),
+        Action::Principal(principal) => {
+            FilterAction::Principal(model.principal_ids.name(*principal).to_owned())
+        }
     }
 }
 

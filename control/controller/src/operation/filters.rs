@@ -11,13 +11,13 @@ use crate::background::blocking;
 use crate::configuration::lists::{AddedFilters, numbers_of, try_filters};
 use crate::filters::check::{Entries, PAIRS, entries, view};
 use crate::filters::conflicts::FilterConflicts;
-use crate::filters::explain::{Winners, explain_gate};
+use crate::filters::explain::{Winners, explain_gate, giver_of_principal};
 use crate::filters::{new_filter, parse_filter, refuse_unreachable};
 use crate::model::call_limits;
 use crate::model::packets::ReadPacket;
 use crate::operation::Operation;
 use crate::operation::kinds::{Change, Changing, Query, Reading};
-use crate::principals::capacity::check_running;
+use crate::principals::capacity::{check_filter, check_running};
 use crate::request::page::{Page, PageQuery};
 use crate::request::{NewBinding, NewFilter, OldFilter};
 use crate::router::Inner;
@@ -140,13 +140,14 @@ impl Operation for AddFilter {
     type Kind = Change;
 
     /// # Errors
-    /// Returns an error for an invalid filter or action, unknown names, or an existing filter. Nothing has
-    /// changed then.
+    /// Returns an error for an invalid filter or action, unknown names, an existing filter, or a principal whose
+    /// reserved share the workers lack. Nothing has changed then.
     async fn carry_out(self, router: &Changing) -> Result<BindingView, ControlError> {
         let filter = new_filter(&self.0)?;
         let mut inner = router.to_change()?;
         inner.supervision.death.refuse_silent(Need::Filters)?;
         FilterConflicts::with_conditions_of(&inner.model, &filter).add(&inner.model, &filter)?;
+        check_filter(&inner.model, &filter)?;
         refuse_unreachable(&filter, &inner.model, &inner.kernel, &inner.devices)?;
         let bound = inner.model.add_filter(&filter)?;
         inner.tell_shares()?;
@@ -228,16 +229,24 @@ impl Operation for ExplainFilters {
         let mut inner = router.lock();
         let candidate = packet.candidate(&inner.model)?;
         let route = inner.seen().route_views().to_address(candidate.key.destination()).map(|route| route.to);
-        let mut winners = Winners { route: route.as_deref(), chosen: false };
-        let mut gates = Vec::new();
+        let mut found = Vec::new();
         for gate in inner.model.plugins.gates() {
             let known = inner.model.plugins.gate(&gate.name)?;
-            let (id, position) = (known.id, known.position);
-            let Some(table) = inner.tables.table(id).filter(|_| !gate.bindings.is_empty()) else { continue };
-            let winner = table.lookup(&candidate);
-            let beaten = winner.and_then(|winner| winners.beaten(&inner.model, position, winner));
+            let Some(table) = inner.tables.table(known.id).filter(|_| !gate.bindings.is_empty()) else {
+                continue;
+            };
+            found.push((gate, known.position, table, table.lookup(&candidate)));
+        }
+        let mut winners = Winners {
+            route: route.as_deref(),
+            chosen: false,
+            principal: giver_of_principal(&inner.model, found.iter().filter_map(|(.., winner)| *winner)),
+        };
+        let mut gates = Vec::new();
+        for (gate, position, table, winner) in found {
+            let won = winner.map(|winner| winners.meet(&inner.model, position, winner));
             let (candidates, left_out) =
-                explain_gate(&inner.model, table.filters(), &candidate, winner, beaten.as_deref());
+                explain_gate(&inner.model, table.filters(), &candidate, won.as_ref());
             gates.push(GateExplanationView {
                 gate: gate.name,
                 position: gate.position,

@@ -245,12 +245,10 @@ fn refuse_named(model: &Model, name: &str) -> Result<(), ControlError> {
     let (bindings, filters) = (Owners(model).bindings_of(name).len(), Owners(model).filters_of(name).len());
     let problem = match (bindings, filters) {
         (0, 0) => return Ok(()),
-        (0, some) => {
-            format!(
-                "has a queue that {} names: `flow release {name}` removes all of it",
-                count(some, "filter")
-            )
-        }
+        (0, some) => format!(
+            "is named by {}: remove them first, or `flow release {name}` removes all of it",
+            count(some, "filter")
+        ),
         (some, _) => format!(
             "pays for {}: `unbind` them first, or bind them with another principal",
             count(some, "binding")

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use millrace_config::{Config, CpuShare, Principal, Router, Step};
+use millrace_config::{Config, CpuShare, Filter, Principal, Router, Step};
 use millrace_units::count;
 
 use super::processors;
@@ -22,7 +22,10 @@ type Excess = (usize, String);
 /// # Errors
 /// Names the first principal beyond this, with its position in the file.
 pub(crate) fn check_shares(config: &Config) -> Result<(), ControlError> {
-    let named = || config.bind.iter().filter_map(|bind| bind.principal.as_deref());
+    let named = || {
+        let given = config.filter.iter().filter_map(|filter| filter.action.value().principal());
+        config.bind.iter().filter_map(|bind| bind.principal.as_deref()).chain(given)
+    };
     let pays = |name: &str| named().any(|one| Principal::payer(&config.principal, one) == name);
     check(&config.principal, processors(), &config.router, pays).map_err(|(index, problem)| {
         let at = [Step::Key("principal"), Step::Entry(index), Step::Key("cpu")];
@@ -48,6 +51,19 @@ pub(crate) fn check_running(
     let pays = |name: &str| payers.contains(name);
     let checked = check(principals, processors(), &model.router, pays);
     checked.map_err(|(_, problem)| ControlError::conflict(problem))
+}
+
+/// Checks that the shares of all principals fit, once a filter gives its principal to paths.
+///
+/// # Errors
+/// Names the first principal beyond this.
+pub(crate) fn check_filter(model: &Model, filter: &Filter) -> Result<(), ControlError> {
+    match filter.action.value().principal() {
+        Some(name) if !model.pays(Principal::payer(&model.principals, name)) => {
+            check_running(model, &model.principals, Some(name))
+        }
+        _ => Ok(()),
+    }
 }
 
 /// Checks that the reserved shares fit with other router-wide settings.

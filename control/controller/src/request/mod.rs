@@ -49,8 +49,8 @@ pub struct NewBinding {
     /// Treatment of a packet when the instance's call fails.
     #[serde(default)]
     pub on_fault: OnFault,
-    /// Principal that pays for the instance's calls. Default: `default`, or none for a built-in plugin, which
-    /// the workers call at once.
+    /// Principal that pays for the instance's calls. Default: the principal that a filter gives to the packets;
+    /// otherwise `default`, or none for a built-in plugin, which the workers call at once.
     pub principal: Option<String>,
     /// Time limit of a call as a whole, however many packets it has: `"1ms"`.
     pub budget: Option<Budget>,
@@ -119,8 +119,8 @@ pub struct NewFilter {
     pub filter: String,
     /// Action on the packets, as in the configuration.
     pub action: String,
-    /// Name of the gate. Default: `tap` for copies, `schedule` for queues, `firewall` for `police`, and
-    /// `route` for other actions. The action `instance` has no default gate.
+    /// Name of the gate. Default: `tap` for copies, `schedule` for queues and `principal`, `firewall` for
+    /// `police`, and `route` for other actions. The action `instance` has no default gate.
     #[serde(default)]
     pub gate: Option<String>,
     /// Priority of the filter; of several filters that match, the highest priority wins.

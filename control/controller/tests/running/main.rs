@@ -3,6 +3,7 @@
 mod checks;
 mod filters;
 mod lists;
+mod principals;
 mod queues;
 mod selections;
 

@@ -56,9 +56,12 @@ impl FilterRoutes {
             Action::Reject => Some(NextHopIndex(REJECT)),
             Action::Host => Some(NextHopIndex(HOST)),
             Action::Send(ways) => self.of(*ways.first()?),
-            Action::Accept | Action::Instance(_) | Action::Copy(_) | Action::Queue(_) | Action::Police(_) => {
-                None
-            }
+            Action::Accept
+            | Action::Instance(_)
+            | Action::Copy(_)
+            | Action::Queue(_)
+            | Action::Police(_)
+            | Action::Principal(_) => None,
         }
     }
 

@@ -134,13 +134,13 @@ impl<'a> Journey<'a> {
     }
 
     fn pass(&mut self, result: &GateResult) -> Result<(), Fate> {
-        let GateResult { gate, position, bindings, winner } = *result;
+        let GateResult { gate, position, bindings, winner, .. } = *result;
         let Some((binding, standing)) = winner else {
             self.steps.push(LookupStep::NoMatch { gate, bindings });
             return Ok(());
         };
         let plugins = self.router.gates.plugins();
-        let treatment = plugins.treatment(binding, self.now);
+        let treatment = plugins.treatment(result, self.now);
         let step = match (standing, treatment) {
             (Standing::Route, _) => LookupStep::Redirected { gate, binding, drops: self.route_drops() },
             (Standing::Stage, Some(treatment)) => {
@@ -159,11 +159,15 @@ impl<'a> Journey<'a> {
             {
                 return Err(Fate::Drop(DropReason::PluginFailed));
             }
-            BindingTreatment::Instance { link_queue, .. } if self.example.queue == QueueId(0) => {
-                self.example.annotations_mut().queue = link_queue;
+            BindingTreatment::Instance { link_queue: queue, .. } | BindingTreatment::Principal(_, queue)
+                if self.example.queue == QueueId(0) =>
+            {
+                self.example.annotations_mut().queue = queue;
             }
-            BindingTreatment::Instance { .. } | BindingTreatment::Police { .. } | BindingTreatment::Count => {
-            }
+            BindingTreatment::Instance { .. }
+            | BindingTreatment::Principal(..)
+            | BindingTreatment::Police { .. }
+            | BindingTreatment::Count => {}
         }
         Ok(())
     }

@@ -6,7 +6,7 @@ use std::ops::AddAssign;
 use std::sync::Arc;
 
 use millrace_plugin_abi::Position;
-use millrace_units::{InstanceId, PortId, QueueAccount, QueueId};
+use millrace_units::{InstanceId, PortId, PrincipalId, QueueAccount, QueueId};
 
 use crate::Policer;
 use crate::execution::waiting::End;
@@ -57,6 +57,8 @@ pub enum Action {
     Queue(QueueId),
     /// The worker drops the packets that exceed this token bucket; the others continue.
     Police(Arc<Policer>),
+    /// The path gets this principal. Who pays for it, and its queue, are in the call limits of the filter.
+    Principal(PrincipalId),
 }
 
 impl Action {
@@ -69,7 +71,7 @@ impl Action {
             Self::Drop | Self::Reject => &[Position::Early, Position::Route, Position::Late],
             Self::Send(_) | Self::Host => &[Position::Route],
             Self::Copy(_) => &[Position::Copy],
-            Self::Queue(_) => &[Position::Early, Position::Late, Position::Queue],
+            Self::Queue(_) | Self::Principal(_) => &[Position::Early, Position::Late, Position::Queue],
             Self::Police(_) => &[Position::Early, Position::Late],
         }
     }

@@ -4,11 +4,11 @@ use std::fmt;
 use std::sync::Arc;
 
 use millrace_plugin_abi::Position;
-use millrace_units::{Cycles, GateId};
+use millrace_units::{Cycles, GateId, PrincipalId};
 
 use crate::execution::instances::BoundInstance;
 use crate::offload_steps::OffloadSteps;
-use crate::path::{Refusal, Step};
+use crate::path::{Refusal, Stage, Step};
 use crate::policer::Policer;
 use crate::slab::{Key, Slab};
 use crate::{Action, BindingCounts, BindingCountsPage, BindingId, BindingTable, CallLimits, GateOrder};
@@ -256,7 +256,7 @@ impl<T: BindingTable> Bindings<T> {
         let Some(found) = self.gates.iter_mut().find(|found| found.id == gate) else { return };
         found.table.insert(filter, priority, id);
         found.bindings += 1;
-        let step = step_of(&action, found.position, instance);
+        let step = step_of(&action, found.position, instance, &call_limits);
         let judgement = Judgement::of(&action, found.position, names_transport);
         self.judging += usize::from(judgement != Judgement::None);
         self.refusing += usize::from(judgement == Judgement::Refuses);
@@ -323,6 +323,21 @@ impl<T: BindingTable> Bindings<T> {
         self.slab.get(key)
     }
 
+    /// Returns the payer that a filter on the path gives to a stage; `None` without such a filter, or if it was
+    /// removed.
+    #[inline]
+    pub(crate) fn payer_of_path(&self, stage: &Stage) -> Option<PrincipalId> {
+        stage.payer.and_then(|filter| self.get(filter)?.call_limits.principal)
+    }
+
+    /// Returns the principal that pays for the calls of a stage; `None` for a stage without an instance, or
+    /// without a payer.
+    #[inline]
+    pub(crate) fn payer(&self, stage: &Stage) -> Option<PrincipalId> {
+        let Step::Instance(_) = stage.step else { return None };
+        self.get(stage.binding)?.call_limits.payer(self.payer_of_path(stage))
+    }
+
     #[inline]
     pub(crate) fn get_mut(&mut self, key: Key) -> Option<&mut Binding> {
         self.slab.get_mut(key)
@@ -330,7 +345,12 @@ impl<T: BindingTable> Bindings<T> {
 }
 
 /// Returns the step that carries out an action at a position; `None` for an instance that doesn't exist.
-fn step_of(action: &Action, position: Position, instance: Option<BoundInstance>) -> Option<Step> {
+fn step_of(
+    action: &Action,
+    position: Position,
+    instance: Option<BoundInstance>,
+    call_limits: &CallLimits,
+) -> Option<Step> {
     match action {
         Action::Instance(_) => instance.map(|instance| Step::Instance(instance.key)),
         // At the position `route`, the route itself drops or rejects.
@@ -338,6 +358,7 @@ fn step_of(action: &Action, position: Position, instance: Option<BoundInstance>)
         Action::Reject if position != Position::Route => Some(Step::Refuse(Refusal::Reject)),
         Action::Queue(queue) => Some(Step::Queue(*queue)),
         Action::Police(_) => Some(Step::Police),
+        Action::Principal(_) => Some(Step::Principal(call_limits.link_queue)),
         _ => Some(Step::Count),
     }
 }

@@ -1,10 +1,10 @@
 //! Classification of a flow: finds its path, the list of bindings that apply to it.
 
 use millrace_plugin_abi::Position;
-use millrace_units::{GateId, PathId};
+use millrace_units::{GateId, PathId, QueueId};
 
 use crate::execution::bindings::{Binding, Bindings};
-use crate::path::{EMPTY_PATH, Part, Paths, Stage, lay_out};
+use crate::path::{EMPTY_PATH, Part, Paths, Stage, Step, lay_out};
 use crate::slab::Key;
 use crate::{Action, BindingId, BindingTable};
 
@@ -65,6 +65,8 @@ pub struct GateResult {
     pub bindings: u32,
     /// Winning binding and its effect; `None` if no filter matches.
     pub winner: Option<(BindingId, Standing)>,
+    /// Stage of the winning binding in the flow's path; `None` if it has no effect.
+    pub(crate) stage: Option<Stage>,
 }
 
 /// Selection of the winning bindings that take effect, gate by gate.
@@ -106,16 +108,24 @@ pub(crate) fn results<T: BindingTable>(
     candidate: &T::Candidate,
     route: Option<i32>,
 ) -> Vec<GateResult> {
-    let mut selection = Selection { route, primary: None };
+    let (mut selection, mut found) = (Selection { route, primary: None }, Vec::new());
     let bound = bindings.gates().iter().filter(|gate| gate.bindings() > 0);
     let result = bound.map(|gate| {
         let winner = gate.table().lookup(candidate).and_then(|id| {
-            let (.., standing) = selection.meet(bindings, gate.position(), id)?;
+            let (key, binding, standing) = selection.meet(bindings, gate.position(), id)?;
+            found.extend(stage_of(gate.position(), (key, binding, standing)));
             Some((id, standing))
         });
-        GateResult { gate: gate.id(), position: gate.position(), bindings: gate.bindings(), winner }
+        let (gate, position, bindings) = (gate.id(), gate.position(), gate.bindings());
+        GateResult { gate, position, bindings, winner, stage: None }
     });
-    result.collect()
+    let mut results: Vec<GateResult> = result.collect();
+    give_principal(&mut found, bindings);
+    for result in &mut results {
+        let id = result.winner.map(|(id, _)| id.0);
+        result.stage = found.iter().find(|stage| Some(stage.binding.slot) == id).copied();
+    }
+    results
 }
 
 /// Classifier of flows, with reused buffers.
@@ -194,20 +204,48 @@ fn select(
     found: &mut Vec<Stage>,
 ) -> Option<BindingId> {
     found.clear();
-    let (mut selection, mut keeps_state) = (Selection { route, primary: None }, false);
+    let mut selection = Selection { route, primary: None };
+    let (mut keeps_state, mut has_principal) = (false, false);
     for (position, winner) in winners {
-        let Some(id) = winner else { continue };
-        let Some((key, binding, Standing::Stage | Standing::Route)) = selection.meet(bindings, position, id)
-        else {
-            continue;
-        };
-        let Some(step) = binding.step else { continue };
-        let part = Part { offset: 0, bytes: binding.state };
-        keeps_state |= binding.state > 0;
-        found.push(Stage { position, binding: key, step, hears: binding.hears, part });
+        let met = winner.and_then(|id| selection.meet(bindings, position, id));
+        let Some(stage) = met.and_then(|met| stage_of(position, met)) else { continue };
+        keeps_state |= stage.part.bytes > 0;
+        has_principal |= matches!(stage.step, Step::Principal(_));
+        found.push(stage);
     }
     if keeps_state {
         lay_out(found);
     }
+    if has_principal {
+        give_principal(found, bindings);
+    }
     selection.primary
+}
+
+/// Returns the stage of a gate's winning binding; `None` if the binding has no effect.
+#[inline(always)]
+fn stage_of(position: Position, (key, binding, standing): (Key, &Binding, Standing)) -> Option<Stage> {
+    let (Standing::Stage | Standing::Route) = standing else { return None };
+    let part = Part { offset: 0, bytes: binding.state };
+    Some(Stage { position, binding: key, step: binding.step?, hears: binding.hears, part, payer: None })
+}
+
+/// Gives the principal of the path's last filter with a principal to the bindings that name none. If a binding
+/// names a principal, the packets get the queue of that one.
+fn give_principal<T: BindingTable>(stages: &mut [Stage], bindings: &Bindings<T>) {
+    let gives = |stage: &Stage| matches!(stage.step, Step::Principal(_));
+    let Some(filter) = stages.iter().rfind(|stage| gives(stage)).map(|stage| stage.binding) else { return };
+    let names = |stage: &Stage| {
+        matches!(stage.step, Step::Instance(_))
+            && bindings.get(stage.binding).is_some_and(|binding| binding.call_limits.names_principal())
+    };
+    let is_queued = stages.iter().any(|stage| stage.position != Position::Copy && names(stage));
+    for stage in stages {
+        match stage.step {
+            Step::Instance(_) if !names(stage) => stage.payer = Some(filter),
+            Step::Principal(_) if stage.binding != filter => stage.step = Step::Count,
+            Step::Principal(_) if is_queued => stage.step = Step::Principal(QueueId(0)),
+            _ => {}
+        }
+    }
 }

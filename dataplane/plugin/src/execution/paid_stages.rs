@@ -6,7 +6,7 @@ use millrace_units::{Cycles, QueueId};
 use crate::execution::bindings::Binding;
 use crate::execution::waiting::{Place, Ticket};
 use crate::execution::worker_plugins::WorkerPlugins;
-use crate::slab::Key;
+use crate::path::Stage;
 use crate::{BindingTable, ProcessorWait};
 
 /// Stage at which packets wait for the processor.
@@ -42,24 +42,25 @@ impl<'a, T: BindingTable> PaidStages<'a, T> {
     /// Returns a stage; `None` if its binding was removed.
     #[inline]
     pub fn at(&self, place: Place) -> Option<PaidStage> {
-        let (key, binding) = self.binding_at(place)?;
+        let (stage, binding) = self.binding_at(place)?;
         let weight = binding.call_limits.queue.unwrap_or(1);
         let is_pulled = binding.call_limits.queue.is_some() && place.position == Position::Queue;
         let pulled_by = is_pulled.then_some(binding.call_limits.link_queue);
         let cost = (binding.cost != 0).then_some(Cycles(binding.cost));
-        Some(PaidStage { binding: key.to_word(), order: binding.order, weight, pulled_by, cost })
+        let (binding, order) = (stage.binding.to_word(), binding.order);
+        Some(PaidStage { binding, order, weight, pulled_by, cost })
     }
 
     /// Returns the wait of a packet with this ticket; `None` if it doesn't wait for the processor.
     pub fn wait_of(&self, ticket: Ticket) -> Option<ProcessorWait> {
-        let (_, binding) = self.binding_at(self.plugins.calls.waiting.deferred(ticket)?)?;
-        binding.call_limits.wait(binding.gate)
+        let (stage, binding) = self.binding_at(self.plugins.calls.waiting.deferred(ticket)?)?;
+        binding.call_limits.wait(self.plugins.bindings.payer(stage), binding.gate)
     }
 
     #[inline]
-    fn binding_at(&self, place: Place) -> Option<(Key, &'a Binding)> {
+    fn binding_at(&self, place: Place) -> Option<(&'a Stage, &'a Binding)> {
         let stages = self.plugins.paths.stages_at(place.path, place.position);
-        let key = stages.get(usize::from(place.stage))?.binding;
-        Some((key, self.plugins.bindings.get(key)?))
+        let stage = stages.get(usize::from(place.stage))?;
+        Some((stage, self.plugins.bindings.get(stage.binding)?))
     }
 }

@@ -7,17 +7,21 @@ use crate::BindingTable;
 use crate::execution::calls::{Calls, CycleClock};
 use crate::execution::waiting::{Place, Waiting, WaitingRoom};
 use crate::execution::worker_plugins::WorkerPlugins;
-use crate::path::Stage;
+use crate::path::{Stage, Step};
 
 impl<T: BindingTable> WorkerPlugins<T> {
-    /// Whether somebody pays for a stage of a path.
+    /// Whether somebody pays for a stage of a path, or a filter gives the path a principal.
     pub fn is_paid(&self, path: PathId) -> bool {
         self.payers_of(path).next().is_some()
     }
 
-    /// Returns the principals that pay for the stages of a path, except the stages of copies.
+    /// Returns the principals that pay for the stages of a path, except the stages of copies, and those that
+    /// filters give to the path.
     pub fn payers_of(&self, path: PathId) -> impl Iterator<Item = PrincipalId> + '_ {
-        let payer = |stage: &Stage| self.bindings.get(stage.binding)?.call_limits.principal;
+        let payer = |stage: &Stage| match stage.step {
+            Step::Principal(_) => self.bindings.get(stage.binding)?.call_limits.principal,
+            _ => self.bindings.payer(stage),
+        };
         let positions = Position::ALL.into_iter().filter(|position| *position != Position::Copy);
         positions.flat_map(move |position| self.paths.stages_at(path, position)).filter_map(payer)
     }

@@ -1,14 +1,13 @@
 //! Worker side of plugins: gates, instances and bindings, and the passage of packets through them.
 
 mod offload_steps;
-#[expect(clippy::indexing_slicing, reason = "members of a group are places of its packets")]
 mod run;
 
 use std::fmt;
 
 use millrace_packet::DropReason;
 use millrace_plugin_abi::{Backlogs, FlowEnd, FlowStates, Message, Position, Progress};
-use millrace_units::{InstanceId, Instant, PathId, PortId, QueueAccount, QueueId};
+use millrace_units::{InstanceId, Instant, PathId, PortId, PrincipalId, QueueAccount, QueueId};
 
 use crate::execution::bindings::{Bindings, NewBinding};
 use crate::execution::calls::{Calls, Resumption, Stop};
@@ -40,6 +39,8 @@ pub enum BindingTreatment {
     Refuse(Refusal),
     /// The filter selects the queue of the packets.
     Queue(QueueId),
+    /// The filter gives the path this principal. Packets without a queue get this queue; 0 for none.
+    Principal(PrincipalId, QueueId),
     /// The filter's token bucket drops the excess packets.
     Police {
         /// Rate in bits per second.
@@ -225,19 +226,26 @@ impl<T: BindingTable> WorkerPlugins<T> {
         results(&self.bindings, candidate, route)
     }
 
-    /// Returns the treatment of packets by a binding at the time `now`; `None` if the binding has no effect.
-    pub fn treatment(&self, binding: BindingId, now: Instant) -> Option<BindingTreatment> {
-        let (_, binding) = self.bindings.at(binding)?;
-        Some(match binding.step? {
+    /// Returns the treatment of packets by the winning binding of a gate at the time `now`; `None` if the
+    /// binding has no effect.
+    pub fn treatment(&self, result: &GateResult, now: Instant) -> Option<BindingTreatment> {
+        let stage = result.stage?;
+        let binding = self.bindings.get(stage.binding)?;
+        Some(match stage.step {
             Step::Instance(key) => {
                 let health = self.calls.instances.get(key)?.health(now);
                 let limits = binding.call_limits;
-                let wait = limits.wait(binding.gate).filter(|_| self.calls.is_scheduled);
+                let payer = self.bindings.payer(&stage).filter(|_| self.calls.is_scheduled);
+                let wait = limits.wait(payer, binding.gate);
                 let CallLimits { on_fault, link_queue, .. } = limits;
                 BindingTreatment::Instance { health, on_fault, wait, link_queue }
             }
             Step::Refuse(refusal) => BindingTreatment::Refuse(refusal),
             Step::Queue(queue) => BindingTreatment::Queue(queue),
+            Step::Principal(queue) => match binding.action {
+                Action::Principal(principal) => BindingTreatment::Principal(principal, queue),
+                _ => BindingTreatment::Count,
+            },
             Step::Police => match &binding.action {
                 Action::Police(policer) => {
                     BindingTreatment::Police { rate: policer.rate(), burst: policer.burst() }
@@ -274,7 +282,7 @@ impl<T: BindingTable> WorkerPlugins<T> {
                 by_filter && matches!(action, Some(Action::Drop | Action::Reject))
             }
             Step::Police => by_policer,
-            Step::Queue(_) => false,
+            Step::Queue(_) | Step::Principal(_) => false,
         };
         let stages = self.paths.stages(path).iter().filter(drops);
         stages.map(|stage| BindingId(stage.binding.slot)).take(if by_filter { 1 } else { usize::MAX })

@@ -33,7 +33,7 @@ pub struct Bound<S, F> {
     pub compiled: F,
     /// Priority of the binding; a higher number wins.
     pub priority: i32,
-    /// Limits of calls if the action is an instance.
+    /// Limits of calls if the action is an instance; payer and queue if it gives a principal.
     pub call_limits: CallLimits,
     /// Number under which users see the binding. Each new binding gets a higher number; numbers are never
     /// reused.

@@ -307,7 +307,8 @@ impl<S: Clone + Eq + Hash + fmt::Display, F: Clone> PluginControlUnit<S, F> {
         self.bind(Bound { gate, action, filter, compiled, priority, call_limits, number: 0 })
     }
 
-    /// Binds an action other than an instance to a filter at a gate, with default call limits.
+    /// Binds an action other than an instance to a filter at a gate. `call_limits`: the payer and the queue of an
+    /// action that gives a principal; otherwise the default.
     ///
     /// # Errors
     /// Those of [`register_instance`](Self::register_instance).
@@ -318,8 +319,9 @@ impl<S: Clone + Eq + Hash + fmt::Display, F: Clone> PluginControlUnit<S, F> {
         filter: S,
         compiled: F,
         priority: i32,
+        call_limits: CallLimits,
     ) -> Result<(BindingId, PluginChange<F>), Error> {
-        let (gate, call_limits) = (self.gate(gate)?.id, CallLimits::default());
+        let gate = self.gate(gate)?.id;
         self.bind(Bound { gate, action, filter, compiled, priority, call_limits, number: 0 })
     }
 
@@ -415,6 +417,7 @@ impl<S: Clone + Eq + Hash + fmt::Display, F: Clone> PluginControlUnit<S, F> {
             Action::Copy(_) => "copy".to_owned(),
             Action::Queue(queue) => format!("queue {queue}"),
             Action::Police(_) => "police".to_owned(),
+            Action::Principal(_) => "principal".to_owned(),
         }
     }
 

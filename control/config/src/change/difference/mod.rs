@@ -12,7 +12,6 @@ use super::commands::{changed, object};
 use crate::change::{Change, Heir};
 use crate::schema::scheduler::Scheduler;
 use crate::schema::{Bind, Config, Filter, Gate, Instance, Plugin, Port, Principal};
-use crate::values::action::FilterAction;
 pub use restart::{Owner, Restart, Submission};
 
 /// Keys of `[router]` that can change while the router runs.
@@ -139,14 +138,9 @@ impl Config {
 impl Config {
     /// Whether bindings or filters name a principal.
     fn pays(&self, principal: &Principal) -> bool {
-        let is_queued = |filter: &Filter| match filter.action.value() {
-            FilterAction::Queue(queue) => {
-                queue.strip_prefix(Principal::QUEUE_PREFIX) == Some(&*principal.name)
-            }
-            _ => false,
-        };
-        self.bind.iter().any(|bind| bind.principal.as_deref() == Some(&*principal.name))
-            || self.filter.iter().any(is_queued)
+        let name = &*principal.name;
+        self.bind.iter().any(|bind| bind.principal.as_deref() == Some(name))
+            || self.filter.iter().any(|filter| filter.named_principal() == Some(name))
     }
 }
 

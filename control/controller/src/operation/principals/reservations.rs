@@ -30,8 +30,8 @@ use crate::view::ReservationView;
 /// Gate of the binding of a reservation that names none.
 const GATE: &str = "process";
 
-/// Reserves resources for the flows of a filter: adds a principal, a filter that puts the flows into the
-/// principal's queue, and a binding that the principal pays for. All or nothing.
+/// Reserves resources for the flows of a filter: adds a principal, a filter that gives it or only its queue to
+/// the flows, and a binding that the principal pays for. All or nothing.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ReserveFlow {
@@ -110,17 +110,20 @@ impl ReserveFlow {
         let principal = Principal { cpu, link, ..read_settings("the request", named)? };
         let principal = valid(principal)?;
         let mut changes = planned(inner, ConfigChange::AddPrincipal(principal))?;
-        if self.link.is_some() {
-            changes.push(ConfigChange::AddFilter(Filter {
-                r#match: Text::of(filter.clone()),
-                action: Text::of(FilterAction::Queue(queue_name(&name))),
-                gate: None,
-                priority: self.priority,
-            }));
-        }
+        check_running(model, &after(&model.principals, &changes[0]), Some(&name))?;
+        // Only a share of the processor concerns the calls of plugins.
+        let action = match self.cpu {
+            Some(_) => FilterAction::Principal(name.clone()),
+            None => FilterAction::Queue(queue_name(&name)),
+        };
+        changes.push(ConfigChange::AddFilter(Filter {
+            r#match: Text::of(filter.clone()),
+            action: Text::of(action),
+            gate: None,
+            priority: self.priority,
+        }));
         if let Some(instance) = &self.instance {
             model.plugins.instance(instance)?;
-            check_running(model, &after(&model.principals, &changes[0]), Some(&name))?;
             changes.push(ConfigChange::Bind(Bind {
                 instance: instance.as_str().into(),
                 gate: self.gate.as_deref().unwrap_or(GATE).into(),

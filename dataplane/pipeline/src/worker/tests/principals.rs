@@ -13,7 +13,7 @@ use millrace_plugin::{Action, BindingId, CallLimits, GateOrder, PluginChange};
 use millrace_plugin_abi::{Instance, Message, Packets, Position, Progress, Reply, Verdict};
 use millrace_port::MemoryHandle;
 use millrace_schedule::cpu::{CpuPrincipal, CpuSchedulerKind, CpuSchedulerSettings, CpuShare};
-use millrace_units::{Cycles, GateId, InstanceId, PrincipalId};
+use millrace_units::{Cycles, GateId, InstanceId, PrincipalId, QueueId};
 use proptest::prelude::*;
 
 use super::*;
@@ -25,6 +25,10 @@ use crate::tsc::pretended;
 
 const MAC: MacAddr = MacAddr([2, 0, 0, 0, 0, 1]);
 const GATE: GateId = GateId(1);
+/// Gate of the filter that gives all flows a principal.
+const LATER: GateId = GateId(2);
+/// Binding of this filter.
+const GIVER: u32 = 30;
 const QUANTUM: Cycles = Cycles(60_000);
 /// Offset of the packet number in a frame: after the Ethernet, IPv4 and UDP headers.
 const NUMBER: usize = 42;
@@ -109,6 +113,7 @@ impl World {
         let port = PortSettings { mac: MAC, addresses: Vec::new(), ..settings(0, Tags::NONE) };
         world.tell(PortCommand::Set(PortId(1), port));
         world.change(PluginChange::AddGate { gate: GATE, position: Position::Early, order: GateOrder(1) });
+        world.change(PluginChange::AddGate { gate: LATER, position: Position::Early, order: GateOrder(2) });
         let (reply, answer) = sync_channel(1);
         let settings = CpuSchedulerSettings {
             kind: CpuSchedulerKind::StartTimeFair,
@@ -162,6 +167,7 @@ impl World {
         let call_limits = CallLimits {
             call: CallLimits::DEFAULT_PAID_CALL,
             principal: principal.map(PrincipalId),
+            link_queue: QueueId(principal.unwrap_or_default() as u16),
             ..CallLimits::default()
         };
         self.change(PluginChange::Bind {
@@ -174,9 +180,27 @@ impl World {
         });
     }
 
+    /// Gives all flows a principal by a filter, in place of an earlier one.
+    fn give(&mut self, principal: Option<u32>) {
+        self.unbind(GIVER);
+        let Some(principal) = principal.map(PrincipalId) else { return };
+        let all = "dst 10.0.0.0/24".parse::<Filter>().unwrap().compile(|_| None).unwrap();
+        let filter = CompiledExpression::from(all);
+        self.filters.insert(GIVER, filter.clone());
+        self.change(PluginChange::Bind {
+            binding: BindingId(GIVER),
+            gate: LATER,
+            filter,
+            priority: 0,
+            action: Action::Principal(principal),
+            call_limits: CallLimits { principal: Some(principal), ..CallLimits::default() },
+        });
+    }
+
     fn unbind(&mut self, number: u32) {
         let Some(filter) = self.filters.remove(&number) else { return };
-        self.change(PluginChange::Unbind { binding: BindingId(number), gate: GATE, filter });
+        let gate = if number == GIVER { LATER } else { GATE };
+        self.change(PluginChange::Unbind { binding: BindingId(number), gate, filter });
     }
 
     pub fn send(&mut self, flow: u8, number: u16) {
@@ -303,6 +327,25 @@ fn suspended_call_of_one_principal_delays_no_other_principal() {
 }
 
 #[test]
+fn principal_of_a_filter_pays_for_instances_without_one() {
+    let mut world = World::new();
+    world.set_principal(1, 1, 1 << 20);
+    world.bind(1, 1, None, (10_000, 0));
+    world.give(Some(1));
+    (0..100).for_each(|number| world.send(1, number));
+    world.iterate();
+    assert!(world.counts()[&1].waiting > 50, "{:?}", world.counts());
+    world.check();
+    assert!(world.counts()[&1].used.0 >= 1_000_000, "{:?}", world.counts());
+    // Without the filter, the worker calls the instance at once.
+    world.give(None);
+    (100..200).for_each(|number| world.send(1, number));
+    world.iterate();
+    assert_eq!(world.counts()[&1].waiting, 0);
+    world.check();
+}
+
+#[test]
 fn principals_may_share_an_instance() {
     let mut world = World::new();
     for id in [1, 2] {
@@ -354,6 +397,7 @@ enum Step {
     Iterate,
     Unbind(u32),
     Rebind(u32, Option<u32>),
+    Give(Option<u32>),
     Remove(u32),
     Add(u32),
 }
@@ -364,6 +408,7 @@ fn step() -> impl Strategy<Value = Step> {
         6 => Just(Step::Iterate),
         2 => (1_u32..5).prop_map(Step::Unbind),
         2 => (1_u32..5, prop::option::of(1_u32..3)).prop_map(|(number, owner)| Step::Rebind(number, owner)),
+        2 => prop::option::of(1_u32..3).prop_map(Step::Give),
         1 => (1_u32..3).prop_map(Step::Remove),
         1 => (1_u32..3).prop_map(Step::Add),
     ]
@@ -391,6 +436,7 @@ proptest! {
                     world.unbind(binding);
                     world.rebind(binding, binding as u8, owner);
                 }
+                Step::Give(owner) => world.give(owner),
                 Step::Remove(id) => world.tell(PrincipalCommand::Remove(PrincipalId(id))),
                 Step::Add(id) => world.set_principal(id, id, 1 << 20),
             }

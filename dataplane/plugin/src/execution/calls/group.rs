@@ -80,6 +80,14 @@ impl Group<'_> {
         *self.bytes.get_or_insert_with(|| self.members.iter().map(length).sum::<u64>())
     }
 
+    /// Assigns the members to this queue of their egress port.
+    #[inline]
+    pub(crate) fn set_queue(&mut self, queue: QueueId) {
+        for member in &*self.members {
+            self.packets[usize::from(*member)].queue = queue;
+        }
+    }
+
     /// Assigns the members without a queue to this queue of their egress port; does nothing with queue 0.
     #[inline]
     pub(crate) fn enter_queue(&mut self, queue: QueueId) {

@@ -24,6 +24,7 @@ use crate::execution::bindings::Binding;
 use crate::execution::instances::{ContextKey, Instances};
 use crate::execution::waiting::{Answer, Errand, Place, Ticket, WaitingRoom};
 use crate::flow_state::FlowStateBlocks;
+use crate::path::{Stage, Step};
 
 use decision::Ports;
 pub use group::{Group, Stop, Watch};
@@ -92,11 +93,26 @@ impl Default for Calls {
 }
 
 impl Calls {
-    /// Returns a ticket for packets at `place` if they wait until the CPU scheduler gives the processor to the
-    /// payer of the stage's binding, or until it is the turn of the stage's queue.
+    /// Returns the principal that pays for a stage; `None` without a CPU scheduler, an instance or a payer.
+    /// `of_path`: payer that a filter on the path gives.
     #[inline]
-    pub fn defer(&mut self, binding: &Binding, place: Place) -> Option<Ticket> {
-        let payer = binding.call_limits.principal.filter(|_| self.is_scheduled)?;
+    pub fn payer(
+        &self,
+        stage: &Stage,
+        binding: &Binding,
+        of_path: Option<PrincipalId>,
+    ) -> Option<PrincipalId> {
+        match stage.step {
+            Step::Instance(_) if self.is_scheduled => binding.call_limits.payer(of_path),
+            _ => None,
+        }
+    }
+
+    /// Returns a ticket for packets at `place` if they wait until the CPU scheduler gives the processor to
+    /// `payer`, or until it is the turn of the stage's queue. Without a payer, packets don't wait.
+    #[inline]
+    pub fn defer(&mut self, payer: Option<PrincipalId>, binding: &Binding, place: Place) -> Option<Ticket> {
+        let payer = payer?;
         if self.running == Some(payer) {
             let queues = binding.call_limits.queue.is_some() || self.occupied.contains(&binding.order);
             if !queues || self.turn == Some(place) {

@@ -2,7 +2,7 @@
 
 use millrace_packet::DropReason;
 use millrace_plugin_abi::{Known, Packets, Position, Progress, Verdict};
-use millrace_units::Instant;
+use millrace_units::{Instant, PrincipalId};
 
 use super::decision::Decision;
 use super::group::Group;
@@ -21,6 +21,8 @@ pub(crate) struct Visit {
     pub place: Place,
     pub instance: Key,
     pub part: Part,
+    /// Principal that pays for the call; `None` while no CPU scheduler divides the processor.
+    pub payer: Option<PrincipalId>,
     /// Number of times that instances have passed these packets on to another instance in a row.
     pub passed_on: u8,
 }
@@ -85,9 +87,8 @@ impl Calls {
         group: &mut Group<'_>,
         now: Instant,
     ) -> bool {
-        let Visit { place, instance, part, passed_on } = visit;
+        let Visit { place, instance, part, payer, passed_on } = visit;
         let context = ContextKey { instance, number };
-        let payer = binding.call_limits.principal.filter(|_| self.is_scheduled);
         let Some((hosted, news)) = self.instances.get_mut(context) else { return true };
         if self.waiting.is_busy(context) {
             group.take_all(Taken::Keep(self.waiting.queue(context, (place, passed_on), payer)));

@@ -1,7 +1,7 @@
 //! Offloaded flows: steps of their paths that the XDP program executes, and their accounting.
 
 use millrace_plugin_abi::Position;
-use millrace_units::{Amount, PathId};
+use millrace_units::{Amount, PathId, QueueId};
 
 use super::WorkerPlugins;
 use crate::execution::health::Health;
@@ -29,7 +29,8 @@ impl<T: BindingTable> WorkerPlugins<T> {
                 }
                 (_, Step::Instance(_)) => return Err(OffloadRefusal::Instance),
                 (Position::Copy, _) => return Err(OffloadRefusal::Copy),
-                (_, Step::Queue(_)) => return Err(OffloadRefusal::Queue),
+                (_, Step::Principal(QueueId(0))) => steps.add(stage, OffloadStep::Count)?,
+                (_, Step::Queue(_) | Step::Principal(_)) => return Err(OffloadRefusal::Queue),
                 (_, Step::Refuse(Refusal::Reject)) => return Err(OffloadRefusal::Reject),
                 (_, Step::Refuse(Refusal::Drop)) => {
                     // After this step, later stages get no packets.

@@ -46,9 +46,11 @@ impl<T: BindingTable> WorkerPlugins<T> {
             if group.members.is_empty() {
                 return None;
             }
+            let of_path = bindings.payer_of_path(stage);
             let Some(binding) = bindings.get_mut(stage.binding) else { continue };
+            let payer = calls.payer(stage, binding, of_path);
             let place = Place { stage: number, ..from };
-            if let Some(ticket) = calls.defer(binding, place) {
+            if let Some(ticket) = calls.defer(payer, binding, place) {
                 group.take_all(Taken::Keep(ticket));
                 return None;
             }
@@ -60,8 +62,8 @@ impl<T: BindingTable> WorkerPlugins<T> {
             match stage.step {
                 Step::Instance(instance) => {
                     group.enter_queue(binding.call_limits.link_queue);
-                    let part = stage.part;
-                    if !calls.visit(Visit { place, instance, part, passed_on: 0 }, binding, group, now) {
+                    let visit = Visit { place, instance, part: stage.part, payer, passed_on: 0 };
+                    if !calls.visit(visit, binding, group, now) {
                         *group.bytes = None;
                     }
                 }
@@ -70,11 +72,8 @@ impl<T: BindingTable> WorkerPlugins<T> {
                     watch.after(group, at, Some(refusal));
                     return Some(refusal);
                 }
-                Step::Queue(queue) => {
-                    for member in &*group.members {
-                        group.packets[usize::from(*member)].queue = queue;
-                    }
-                }
+                Step::Queue(queue) => group.set_queue(queue),
+                Step::Principal(queue) => group.enter_queue(queue),
                 Step::Police => {
                     if let Action::Police(policer) = &binding.action {
                         let dropped = group.police(policer, now);

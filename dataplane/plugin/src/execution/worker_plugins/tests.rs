@@ -6,6 +6,7 @@ mod holding;
 mod offload_steps;
 mod output;
 mod paths;
+mod principals;
 mod succession;
 mod verdicts;
 mod waiting;
