@@ -18,6 +18,7 @@ Settings:
   cpu-limit  largest processor time, of one processor; not below `cpu`
   deadline   longest wait of a packet for its share, such as 5ms; needs `cpu`
   link.PORT  reserved rate at a port whose scheduler has a rate, such as link.wan=10mbit
+  link.PORT.same-as  principal whose rate and queue the packets share there
   queue      largest size of a flow's waiting packets (default: 256KiB)
   memory     largest memory; the kernel kills a process that needs more
   disk       largest rate of reads from each block device, and of writes to it

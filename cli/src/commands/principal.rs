@@ -14,6 +14,9 @@ use crate::commands::observe::show::show;
 use crate::output::{Failure, done, print, rows};
 use crate::pairs::changes;
 
+/// Setting inside a reservation: name of the principal that reserves the amount.
+const SAME_AS: &str = "same-as";
+
 /// Adds, changes, removes and shows principals.
 pub fn principal(client: &Client, action: &PrincipalAction, json: bool) -> Result<(), Failure> {
     match action {
@@ -47,19 +50,26 @@ pub fn principal(client: &Client, action: &PrincipalAction, json: bool) -> Resul
 /// Returns settings in which each key of the form `OUTER.INNER` is inside the setting `OUTER`.
 fn nested(settings: Map<String, Value>) -> Result<Map<String, Value>, Failure> {
     let mut nested = Map::new();
-    for (key, value) in settings {
-        let Some((outer, inner)) = key.split_once('.') else {
-            match nested.insert(key.clone(), value) {
-                None => continue,
-                Some(_) => return Err(Failure::usage(format!("{key} is given both whole and in parts"))),
-            }
-        };
-        match nested.entry(outer).or_insert_with(|| Value::Object(Map::new())) {
-            Value::Object(parts) => drop(parts.insert(inner.to_owned(), value)),
-            _ => return Err(Failure::usage(format!("{outer} is given both whole and in parts"))),
-        }
-    }
+    settings.into_iter().try_for_each(|(key, value)| nest(&mut nested, &key, value))?;
     Ok(nested)
+}
+
+/// Inserts a setting. `same-as` is inside the setting before it, whose name may contain dots, such as a port.
+fn nest(nested: &mut Map<String, Value>, key: &str, value: Value) -> Result<(), Failure> {
+    let twice = |key: &str| Err(Failure::usage(format!("{key} is given both whole and in parts")));
+    let (outer, inner) = match key.split_once('.') {
+        Some(parts) => parts,
+        None => return nested.insert(key.to_owned(), value).map_or(Ok(()), |_| twice(key)),
+    };
+    let parts = nested.entry(outer).or_insert_with(|| Value::Object(Map::new()));
+    let Value::Object(parts) = parts else { return twice(outer) };
+    match inner.rsplit_once('.') {
+        Some((inner, SAME_AS)) => {
+            let other = Value::Object(Map::from_iter([(SAME_AS.to_owned(), value)]));
+            parts.insert(inner.to_owned(), other).map_or(Ok(()), |_| twice(&format!("{outer}.{inner}")))
+        }
+        _ => parts.insert(inner.to_owned(), value).map_or(Ok(()), |_| twice(key)),
+    }
 }
 
 fn path(name: &str) -> String {
@@ -117,6 +127,11 @@ mod tests {
             settings(&["link.wan=10mbit", "link.lan=", "memory=8MiB", "cpu.same-as=a"]),
             Some(json!({"link": {"wan": "10mbit", "lan": null}, "memory": "8MiB", "cpu": {"same-as": "a"}}))
         );
+        assert_eq!(
+            settings(&["link.eth0.7.same-as=a", "link.eth0.8=1mbit"]),
+            Some(json!({"link": {"eth0.7": {"same-as": "a"}, "eth0.8": "1mbit"}}))
+        );
+        assert_eq!(settings(&["link.wan=1mbit", "link.wan.same-as=a"]), None);
         assert_eq!(settings(&["cpu=5%", "cpu.same-as=a"]), None);
         assert_eq!(settings(&["cpu.same-as=a", "cpu=5%"]), None);
     }

@@ -27,7 +27,9 @@ pub use check::{MOST_PLACED_COMPARISONS, MOST_PLACEMENTS};
 pub use origin::error::{ConfigError, ConfigErrors, Place};
 pub use origin::{Origin, Step};
 pub use schema::api::{Api, Role};
-pub use schema::principal::{CpuLimit, CpuReservation, CpuShare, Deadline, MemoryLimit, QueueLimit};
+pub use schema::principal::{
+    CpuLimit, CpuShare, Deadline, LinkReservation, MemoryLimit, QueueLimit, Reservation, Resource,
+};
 pub use schema::scheduler::{
     DelayTime, FlowQueue, HostOutput, LengthUnit, Manage, Scheduler, SchedulerKind, SchedulerNode,
 };

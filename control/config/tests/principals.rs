@@ -64,14 +64,38 @@ fn errors_name_place_problem_and_remedy() {
             "cpu-limit limits no share of its own",
         ),
         ("name = \"a\"\nlink = { wan = \"1mbit\" }", "f:3:16: no port is named \"wan\""),
-        (
-            "name = \"ab\"\n[[filter]]\nmatch = \"*\"\naction = \"principal abc\"",
-            "f:5:10: no principal is named \"abc\": did you mean \"ab\"?",
-        ),
         ("name = \"a\"\nprocess = [\"a/b\"]", "\"a/b\" is no name of a command or unit"),
         (
             "name = \"a\"\nprocess = [\"x\"]\n[[principal]]\nname = \"b\"\nprocess = [\"y\", \"x\"]",
             "principal \"b\" has the processes \"x\", too: name them once",
+        ),
+    ] {
+        let error = refused(lines);
+        assert!(error.contains(expected), "{lines}: {error}");
+    }
+}
+
+#[test]
+fn errors_of_shared_rates_and_of_filters_name_problem_and_remedy() {
+    for (lines, expected) in [
+        (
+            "name = \"a\"\nlink = { wan = { same = \"b\" } }",
+            "unknown key \"same\" in `link`: expected { same-as",
+        ),
+        ("name = \"a\"\nlink = { wan = { same-as = \"b\" } }", "no principal is named \"b\""),
+        (
+            "name = \"a\"\nlink = { wan = { same-as = \"b\" } }\n[[principal]]\nname = \"b\"\n\
+             link = { wan = { same-as = \"a\" } }\n[[port]]\nname = \"wan\"\nkind = \"memory\"",
+            "principal \"a\": `same-as` leads back to it, \"a\" same as \"b\" same as \"a\": give one of them its own rate",
+        ),
+        (
+            "name = \"a\"\nlink = { wan = { same-as = \"b\" } }\n[[principal]]\nname = \"b\"\n\
+             [[port]]\nname = \"wan\"\nkind = \"memory\"",
+            "principal \"a\": \"b\" reserves no rate at port \"wan\": give it a link there",
+        ),
+        (
+            "name = \"ab\"\n[[filter]]\nmatch = \"*\"\naction = \"principal abc\"",
+            "f:5:10: no principal is named \"abc\": did you mean \"ab\"?",
         ),
     ] {
         let error = refused(lines);
@@ -106,6 +130,14 @@ fn differences_are_commands_and_have_inverses() {
         commands(&rated("cpu = \"5 %\""), &rated("cpu = { same-as = \"b\" }\n[[principal]]\nname = \"b\"")),
         ["principal set a cpu.same-as=b", "principal add b"]
     );
+    let both = |link: &str| {
+        rated("link = { wan = \"1mbit\" }")
+            + &format!("[[principal]]\nname = \"b\"\nlink = {{ wan = {link} }}\n")
+    };
+    let (own, shared) = (both("\"2mbit\""), both("{ same-as = \"a\" }"));
+    assert_eq!(commands(&own, &shared), ["principal set b link.wan.same-as=a"]);
+    assert_eq!(commands(&shared, &own), ["principal set b link.wan=2mbit"]);
+    assert_eq!(commands(&shared, &both("{ same-as = \"a\" }")), [""; 0]);
     // A principal that a filter names is removed after the filter.
     for action in ["queue principal:a", "principal a"] {
         let filter = format!("[[filter]]\nmatch = \"proto udp\"\naction = \"{action}\"\n");
@@ -124,7 +156,8 @@ fn saved_principals_are_read_again() {
     assert_eq!(Config::parse(&config.to_text().unwrap(), "f").unwrap().normalized(), config);
     let nested = "[[port]]\nname = \"wan\"\nkind = \"memory\"\n\
                   [[principal]]\nname = \"a\"\nlink = { wan = \"1mbit\" }\nprocess = [\"bgpd\"]\nprocesses = 9\n\
-                  [[principal]]\nname = \"b\"\ncpu = { same-as = \"a\" }\nlink = { wan = \"2mbit\" }\n";
+                  [[principal]]\nname = \"b\"\ncpu = { same-as = \"a\" }\nlink = { wan = \"2mbit\" }\n\
+                  [[principal]]\nname = \"c\"\nlink = { wan = { same-as = \"b\" } }\n";
     let nested = Config::parse(nested, "f").unwrap().normalized();
     let text = nested.to_text().unwrap();
     assert_eq!(Config::parse(&text, "f").unwrap().normalized(), nested, "{text}");

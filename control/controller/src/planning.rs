@@ -263,7 +263,7 @@ fn plan_links(
 fn check_all_links(model: &Model, config: &Config, wrong: &mut Unplannable) {
     for PortPlan { id, config: port, .. } in &model.ports {
         let (scheduler, links) = (model.schedulers.configured(*id), links(&config.principal, &port.name));
-        let checked = check_links(scheduler.as_ref(), &port.name, &links);
+        let checked = check_links(scheduler.as_ref(), &port.name, &links.reserved);
         wrong.unless(checked.map_err(|(link, error)| {
             let entry = Step::Entry(link.principal);
             error.placed(config, &[Step::Key("principal"), entry, Step::Key("link"), Step::Key(&port.name)])

@@ -122,11 +122,12 @@ pub(crate) fn add_principal(principal: &Principal) -> String {
 
 pub(crate) fn set_principal(from: &Principal, to: &Principal) -> String {
     let (mut from, to) = (flat(from), flat(to));
-    // A share of its own replaces the share of another principal, and the other way round.
-    for (key, other) in [("cpu", "cpu.same-as"), ("cpu.same-as", "cpu")] {
-        if to.contains_key(key) {
-            from.remove(other);
-        }
+    // An amount of its own replaces that of another principal, and the other way round.
+    for key in to.keys() {
+        match key.strip_suffix(".same-as") {
+            Some(own) => from.remove(own),
+            None => from.remove(&format!("{key}.same-as")),
+        };
     }
     let changes = difference(&from, &to);
     let settings: String = changes.iter().map(|(key, value)| format!(" {}", setting(key, value))).collect();
@@ -136,15 +137,18 @@ pub(crate) fn set_principal(from: &Principal, to: &Principal) -> String {
 /// Returns a principal as a JSON object. The key of a setting inside another one is `OUTER.INNER`.
 fn flat(principal: &Principal) -> Map<String, Value> {
     let mut flat = Map::new();
-    for (key, value) in object(principal) {
+    flatten("", object(principal), &mut flat);
+    flat
+}
+
+fn flatten(outer: &str, settings: Map<String, Value>, flat: &mut Map<String, Value>) {
+    for (key, value) in settings {
+        let key = format!("{outer}{key}");
         match value {
-            Value::Object(inner) => {
-                flat.extend(inner.into_iter().map(|(own, value)| (format!("{key}.{own}"), value)));
-            }
+            Value::Object(inner) => flatten(&format!("{key}."), inner, flat),
             value => drop(flat.insert(key, value)),
         }
     }
-    flat
 }
 
 /// Returns the commands that turn one list of placements into another. If the order of the remaining

@@ -6,7 +6,7 @@ use millrace_units::{Message, remedy};
 
 use super::{At, Checked, Checker};
 use crate::schema::Principal;
-use crate::schema::principal::CpuReservation;
+use crate::schema::principal::Resource;
 
 /// Names of principals that the router itself has.
 const BUILT_IN: [&str; 4] = ["control", "core", "default", "router"];
@@ -39,8 +39,10 @@ impl Checker<'_> {
         self.note(self.require(!has_both, At::Entry("principal", index, &["weight"]), || {
             setting("weight").text(" is set beside ").key("cpu").text(": set one of them")
         }));
-        self.note(self.same_as(index, principal));
         self.links(index, principal);
+        for resource in principal.resources() {
+            self.note(self.same_as(index, principal, resource));
+        }
         let wrong = principal.wrong_process(&self.config.principal);
         self.note(self.require(wrong.is_none(), At::Entry("principal", index, &["process"]), || {
             wrong.unwrap_or_default()
@@ -69,7 +71,7 @@ impl Checker<'_> {
                 setting(key).text(format!(" must be {least} to {most}, not {value}"))
             }));
         };
-        let limits_other = principal.cpu_limit.is_some() && principal.same_as().is_some();
+        let limits_other = principal.cpu_limit.is_some() && principal.same_as(Resource::Cpu).is_some();
         self.note(self.require(!limits_other, At::Entry("principal", index, &["cpu-limit"]), || {
             setting("cpu-limit")
                 .text(" limits no share of its own: set it at the principal of ")
@@ -79,12 +81,16 @@ impl Checker<'_> {
         within("processes", principal.processes, 1..=Principal::MOST_PROCESSES);
     }
 
-    /// Checks that `same-as` names a principal, and that its chain ends.
-    fn same_as(&self, index: usize, principal: &Principal) -> Checked {
-        let Some(CpuReservation::SameAs(other)) = &principal.cpu else { return Ok(()) };
+    /// Checks that `same-as` names a principal, and that its chain ends at an amount of the resource.
+    fn same_as(&self, index: usize, principal: &Principal, resource: Resource<'_>) -> Checked {
+        let Some(other) = principal.same_as(resource) else { return Ok(()) };
         self.known("principal", other)?;
-        let cycle = principal.same_as_cycle(&self.config.principal);
-        self.require(cycle.is_none(), At::Entry("principal", index, &["cpu"]), || cycle.unwrap_or_default())
+        let wrong = principal.wrong_same_as(resource, &self.config.principal);
+        let keys: &[&str] = match resource {
+            Resource::Cpu => &["cpu"],
+            Resource::Link(port) => &["link", port],
+        };
+        self.require(wrong.is_none(), At::Entry("principal", index, keys), || wrong.unwrap_or_default())
     }
 
     fn links(&self, index: usize, principal: &Principal) {

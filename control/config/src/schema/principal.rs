@@ -9,7 +9,7 @@ use crate::values::Named;
 use crate::values::quantity::{Bits, Size, Time};
 use crate::values::share::{ByteRate, ProcessorShare};
 
-pub use crate::values::reservation::CpuReservation;
+pub use crate::values::reservation::{CpuReservation, LinkReservation, Reservation};
 pub use crate::values::share::CpuShare;
 
 /// Limit of processor time: at least 1 %, which is the kernel's minimum.
@@ -51,10 +51,11 @@ pub struct Principal {
     /// the flow are dropped as `principal_queue_full`. Default 256 KiB.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub queue: Option<QueueLimit>,
-    /// Reserved rates on the wire, by port: `{ wan = "10mbit" }`. The port needs a scheduler with a `rate`.
-    /// Default: none.
+    /// Reserved rates on the wire, by port: `{ wan = "10mbit" }`. The port needs a scheduler with a `rate`. With
+    /// `{ wan = { same-as = "NAME" } }`, the packets share the rate and the queue of another principal. Default:
+    /// none.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    pub link: BTreeMap<String, Bits>,
+    pub link: BTreeMap<String, LinkReservation>,
     /// Largest memory, including the page cache of the principal's files. The kernel kills a process that
     /// needs more. Default: unlimited.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -91,20 +92,29 @@ impl Principal {
     /// Returns the reserved share of the processor; `None` for a share by weight or of another principal.
     #[must_use]
     pub fn reserved_cpu(&self) -> Option<CpuShare> {
-        match &self.cpu {
-            Some(CpuReservation::Share(share)) => Some(*share),
-            _ => None,
+        self.cpu.as_ref()?.own().copied()
+    }
+
+    /// Returns the rate of its own that the principal reserves at a port, if any.
+    #[must_use]
+    pub fn reserved_link(&self, port: &str) -> Option<Bits> {
+        self.link.get(port)?.own().copied()
+    }
+
+    /// Returns the name of the principal whose amount of a resource this principal shares; `None` if it has its
+    /// own.
+    #[must_use]
+    pub fn same_as(&self, resource: Resource<'_>) -> Option<&Named> {
+        match resource {
+            Resource::Cpu => self.cpu.as_ref()?.same_as(),
+            Resource::Link(port) => self.link.get(port)?.same_as(),
         }
     }
 
-    /// Returns the name of the principal that pays for the calls of this principal's bindings; `None` if this
-    /// principal pays itself.
-    #[must_use]
-    pub fn same_as(&self) -> Option<&str> {
-        match &self.cpu {
-            Some(CpuReservation::SameAs(other)) => Some(other),
-            _ => None,
-        }
+    /// Returns the resources of the principal that it shares or may share with another one.
+    pub fn resources(&self) -> impl Iterator<Item = Resource<'_>> {
+        let links = self.link.keys().map(|port| Resource::Link(port));
+        std::iter::once(Resource::Cpu).chain(links)
     }
 
     /// Returns the text of an error if a name in `process` is invalid, or if another principal has it as well.
@@ -133,16 +143,34 @@ impl Principal {
         })
     }
 
-    /// Returns the text of an error if this principal's chain of `same-as` leads back to it.
+    /// Returns the text of an error if this principal's chain of `same-as` for a resource leads back to it, or
+    /// ends at a principal without a rate.
     #[must_use]
-    pub fn same_as_cycle(&self, principals: &[Self]) -> Option<String> {
-        let next = |name: &&str| principals.iter().find(|one| *one.name == **name)?.same_as();
-        let chain: Vec<&str> = std::iter::successors(self.same_as(), next).take(principals.len()).collect();
+    pub fn wrong_same_as(&self, resource: Resource<'_>, principals: &[Self]) -> Option<String> {
+        self.same_as_cycle(resource, principals).or_else(|| self.without_link(resource, principals))
+    }
+
+    fn without_link(&self, resource: Resource<'_>, principals: &[Self]) -> Option<String> {
+        let (Resource::Link(port), Some(_)) = (resource, self.same_as(resource)) else { return None };
+        let name = &*self.name;
+        let owner = Self::owner(principals, name, resource);
+        let reserves = principals.iter().any(|one| *one.name == *owner && one.reserved_link(port).is_some());
+        (!reserves).then(|| {
+            format!("principal {name:?}: {owner:?} reserves no rate at port {port:?}: give it a link there")
+        })
+    }
+
+    fn same_as_cycle(&self, resource: Resource<'_>, principals: &[Self]) -> Option<String> {
+        let next = |name: &str| principals.iter().find(|one| *one.name == *name)?.same_as(resource);
+        let own = self.same_as(resource).map(|other| &**other);
+        let chain = std::iter::successors(own, |name| next(name).map(|other| &**other));
+        let chain: Vec<&str> = chain.take(principals.len()).collect();
         let end = chain.iter().position(|one| *one == &*self.name)?;
         let cycle: String = chain[..=end].iter().map(|one| format!(" same as {one:?}")).collect();
         let name = &*self.name;
         Some(format!(
-            "principal {name:?}: `same-as` leads back to it, {name:?}{cycle}: give one of them its own share"
+            "principal {name:?}: `same-as` leads back to it, {name:?}{cycle}: give one of them its own {}",
+            resource.amount()
         ))
     }
 
@@ -150,9 +178,35 @@ impl Principal {
     /// of `same-as`. In a cycle, returns one of its principals.
     #[must_use]
     pub fn payer<'p>(principals: &'p [Self], name: &'p str) -> &'p str {
-        let next = |name: &str| principals.iter().find(|one| *one.name == *name)?.same_as();
+        Self::owner(principals, name, Resource::Cpu)
+    }
+
+    /// Returns the name of the principal whose amount of a resource principal `name` has: the end of its chain
+    /// of `same-as`. In a cycle, returns one of its principals.
+    #[must_use]
+    pub fn owner<'p>(principals: &'p [Self], name: &'p str, resource: Resource<'_>) -> &'p str {
+        let next = |name: &str| principals.iter().find(|one| *one.name == *name)?.same_as(resource);
         // A chain without a cycle visits each principal once at most.
-        let chain = std::iter::successors(Some(name), |name| next(name));
+        let chain = std::iter::successors(Some(name), |name| next(name).map(|other| &**other));
         chain.take(principals.len() + 1).last().unwrap_or(name)
+    }
+}
+
+/// Resource that a principal can share with another one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Resource<'r> {
+    /// Processor time.
+    Cpu,
+    /// Rate at the port of this name.
+    Link(&'r str),
+}
+
+impl Resource<'_> {
+    /// Returns the noun of an amount of the resource.
+    fn amount(self) -> &'static str {
+        match self {
+            Self::Cpu => "share",
+            Self::Link(_) => "rate",
+        }
     }
 }

@@ -1,5 +1,6 @@
 //! Scheduler settings of a port.
 
+use std::collections::BTreeMap;
 use std::str::FromStr;
 
 use millrace_units::remedy;
@@ -41,6 +42,9 @@ pub struct Scheduler {
     /// Settings of single flows, which have their own queues.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub flow: Vec<FlowQueue>,
+    /// Names of queues whose packets enter the leaf of another name. The router derives them from principals.
+    #[serde(skip)]
+    pub same_as: BTreeMap<String, String>,
 }
 
 /// Settings of a single flow at a leaf with a queue per flow: a rate, or quantum and threshold.

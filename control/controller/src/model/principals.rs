@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use millrace_config::{Principal, Scheduler};
+use millrace_config::{Principal, Resource, Scheduler};
 use millrace_plugin::{Action, BindingId, CallLimits};
 use millrace_plugin_abi::Runtime;
 use millrace_units::{PrincipalId, QueueId};
@@ -173,21 +173,27 @@ impl<'m> Owners<'m> {
             let wrong = |error: &dyn std::fmt::Display| {
                 ControlError::conflict(format!("principal {:?}: {error}", &*one.name))
             };
-            if let Some(other) = one.same_as().filter(|other| !names().any(|name| name == *other)) {
-                return Err(wrong(&ControlError::unknown("principal", other, names())));
+            for resource in one.resources() {
+                if let Resource::Link(port) = resource {
+                    self.0.port(port).map_err(|error| wrong(&error))?;
+                }
+                if let Some(other) =
+                    one.same_as(resource).filter(|other| !names().any(|name| *name == ***other))
+                {
+                    return Err(wrong(&ControlError::unknown("principal", other, names())));
+                }
+                if let Some(problem) = one.wrong_same_as(resource, principals) {
+                    return Err(ControlError::conflict(problem));
+                }
             }
-            let problem = one.same_as_cycle(principals).or_else(|| one.wrong_process(principals));
-            if let Some(problem) = problem {
+            if let Some(problem) = one.wrong_process(principals) {
                 return Err(ControlError::conflict(problem));
-            }
-            for port in one.link.keys() {
-                self.0.port(port).map_err(|error| wrong(&error))?;
             }
         }
         for plan in &self.0.ports {
             let (port, scheduler) = (&*plan.config.name, self.0.schedulers.configured(plan.id));
             let links = links(principals, port);
-            check_links(scheduler.as_ref(), port, &links).map_err(|(_, error)| error)?;
+            check_links(scheduler.as_ref(), port, &links.reserved).map_err(|(_, error)| error)?;
         }
         Ok(())
     }
@@ -197,7 +203,8 @@ impl<'m> Owners<'m> {
     /// # Errors
     /// Names the first principal whose rate does not fit.
     pub fn check_links_at(self, port: &str, scheduler: &Scheduler) -> Result<(), ControlError> {
-        check_links(Some(scheduler), port, &links(&self.0.principals, port)).map_err(|(_, error)| error)
+        let links = links(&self.0.principals, port);
+        check_links(Some(scheduler), port, &links.reserved).map_err(|(_, error)| error)
     }
 }
 

@@ -4,7 +4,7 @@ mod reservations;
 
 use std::collections::BTreeMap;
 
-use millrace_config::{Change as ConfigChange, Config, Principal};
+use millrace_config::{Change as ConfigChange, Config, Principal, Resource};
 use millrace_units::count;
 use serde::Deserialize;
 use serde_json::{Map, Value};
@@ -177,7 +177,7 @@ fn is_empty(value: &mut Value) -> bool {
     match value {
         Value::Null => true,
         Value::Object(inner) => {
-            inner.retain(|_, value| !value.is_null());
+            inner.retain(|_, value| !is_empty(value));
             inner.is_empty()
         }
         _ => false,
@@ -203,10 +203,17 @@ fn merged(from: &Principal, mut changes: Map<String, Value>) -> Map<String, Valu
 
 /// Refuses the removal of a principal that another one names in `same-as`.
 pub(super) fn refuse_same_as(model: &Model, name: &str) -> Result<(), ControlError> {
-    match model.principals.iter().find(|one| one.same_as() == Some(name)) {
-        Some(other) => Err(ControlError::conflict(format!(
-            "principal {name:?} pays for principal {:?}: change its `cpu` first",
-            &*other.name
+    let named = |one: &&Principal, resource| one.same_as(resource).is_some_and(|other| **other == *name);
+    let shared = model.principals.iter().find_map(|one| {
+        let resource = one.resources().find(|resource| named(&one, *resource))?;
+        Some((&*one.name, resource))
+    });
+    match shared {
+        Some((other, Resource::Cpu)) => Err(ControlError::conflict(format!(
+            "principal {name:?} pays for principal {other:?}: change its `cpu` first"
+        ))),
+        Some((other, Resource::Link(port))) => Err(ControlError::conflict(format!(
+            "principal {other:?} shares the rate of principal {name:?} at port {port:?}: change its `link` first"
         ))),
         None => Ok(()),
     }
@@ -214,14 +221,14 @@ pub(super) fn refuse_same_as(model: &Model, name: &str) -> Result<(), ControlErr
 
 /// Checks the settings of a principal that concern it alone, and returns it in normal form.
 pub(super) fn valid(principal: Principal) -> Result<Principal, ControlError> {
-    let (link, other) = (principal.link.clone(), principal.same_as().map(str::to_owned));
-    let cpu = principal.cpu.clone();
+    let (link, cpu) = (principal.link.clone(), principal.cpu.clone());
+    let has_payer = principal.same_as(Resource::Cpu).is_some();
     let alone = Principal { link: BTreeMap::new(), ..principal };
-    let alone = match other.is_some() {
+    let alone = match has_payer {
         true => Principal { cpu: None, ..alone },
         false => alone,
     };
-    if let (Some(_), Some(key)) = (&other, beside_same_as(&alone)) {
+    if let Some(key) = beside_same_as(&alone).filter(|_| has_payer) {
         return Err(ControlError::invalid(format!(
             "principal {:?}: {key} is set beside `same-as`, and belongs to the principal that pays",
             &*alone.name

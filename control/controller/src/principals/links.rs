@@ -40,7 +40,7 @@ impl LinkPromises {
         let mut counts = BTreeMap::new();
         for plan in &model.ports {
             let port = &*plan.config.name;
-            let reserving = || model.principals.iter().filter(|one| one.link.contains_key(port));
+            let reserving = || model.principals.iter().filter(|one| one.reserved_link(port).is_some());
             if reserving().next().is_none() || model.schedulers.of(plan.id).is_none() {
                 continue;
             }
@@ -77,7 +77,9 @@ impl LinkPromises {
     /// Returns each reserved rate beside what was sent.
     pub fn view(&self, model: &Model) -> Vec<LinkPromiseView> {
         let links = model.principals.iter().flat_map(|one| {
-            one.link.iter().map(|(port, rate)| ((one.name.to_string(), port.clone()), rate.0))
+            let own =
+                |port: &String| Some(((one.name.to_string(), port.clone()), one.reserved_link(port)?.0));
+            one.link.keys().filter_map(own)
         });
         links.map(|(place, promised)| self.view_of(place, promised)).collect()
     }

@@ -16,7 +16,7 @@ mod shares;
 
 use std::sync::Arc;
 
-use millrace_config::{Change, Principal};
+use millrace_config::{Change, Principal, Resource};
 use millrace_plugin_process::{ProcessGroup, ProcessGroups};
 use millrace_principals::{
     Group, GroupError, Limits, Machine, Members, Process, RouterGroup, processor_times,
@@ -25,7 +25,7 @@ use millrace_principals::{
 use crate::ControlError;
 use crate::model::Model;
 use crate::model::principals::payers_of_processes;
-use crate::view::{PrincipalUsageView, PrincipalView};
+use crate::view::{LinkView, PrincipalUsageView, PrincipalView};
 use core_inputs::CoreInputs;
 use limits::limits;
 use links::LinkPromises;
@@ -208,11 +208,11 @@ impl Principals {
         Ok(PrincipalView {
             name: principal.name.to_string(),
             cpu: principal.reserved_cpu(),
-            same_as: principal.same_as().map(str::to_owned),
+            same_as: principal.same_as(Resource::Cpu).map(|other| (**other).to_owned()),
             weight: principal.weight.or(principal.cpu.is_none().then_some(Principal::USUAL_WEIGHT)),
             cpu_limit: principal.cpu_limit,
             deadline: principal.deadline,
-            link: principal.link.clone(),
+            link: principal.link.iter().map(|(port, link)| (port.clone(), LinkView::of(link))).collect(),
             queue: principal.queue,
             memory: principal.memory,
             disk: principal.disk,

@@ -3,10 +3,34 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use millrace_config::{Bits, ByteRate, CpuLimit, CpuShare, Deadline, MemoryLimit, QueueLimit};
+use millrace_config::{
+    Bits, ByteRate, CpuLimit, CpuShare, Deadline, LinkReservation, MemoryLimit, QueueLimit,
+};
 use millrace_principals::Usage;
 use schemars::JsonSchema;
 use serde::Serialize;
+
+/// Rate on the wire that a principal has at a port.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[serde(untagged)]
+pub enum LinkView {
+    /// Rate of its own.
+    Own(Bits),
+    /// Rate and queue of another principal.
+    SameAs {
+        /// Name of the other principal.
+        same_as: String,
+    },
+}
+
+impl LinkView {
+    pub(crate) fn of(link: &LinkReservation) -> Self {
+        match link {
+            LinkReservation::Own(rate) => Self::Own(*rate),
+            LinkReservation::SameAs(other) => Self::SameAs { same_as: (**other).to_owned() },
+        }
+    }
+}
 
 /// Principal with its settings and its usage.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
@@ -26,7 +50,7 @@ pub struct PrincipalView {
     /// Largest size of the packets of a flow that wait for the processor; absent for the default.
     pub queue: Option<QueueLimit>,
     /// Reserved rates on the wire, by port.
-    pub link: BTreeMap<String, Bits>,
+    pub link: BTreeMap<String, LinkView>,
     /// Largest memory.
     pub memory: Option<MemoryLimit>,
     /// Largest rate of reads from each block device, and of writes to it.
@@ -149,7 +173,7 @@ pub struct LinkWindowView {
 pub struct PromiseView {
     /// Name of the principal, or `core` for the workers' own work.
     pub principal: String,
-    /// Number of bindings that the principal pays for.
+    /// Number of bindings that the principal pays for, with the filters that give it to packets.
     pub bindings: usize,
     /// Promised processor time, in percent: the reserved share, or the share by weight when all others need
     /// theirs.

@@ -1,8 +1,8 @@
 //! Scheduler of a port: queued packets, and the tree that determines their order and rates.
 
 mod changes;
+mod leaves;
 
-use std::collections::BTreeSet;
 use std::fmt;
 use std::time::Duration;
 
@@ -13,6 +13,8 @@ use millrace_schedule::{
     LinkScheduler, NodeId, NodeKind, NodeView, QueueView, Rate, ScheduleError, Share,
 };
 use millrace_units::{Instant, QueueId};
+
+use leaves::Leaves;
 
 /// Number of packets that enter the tree together, so that the tree can prefetch their memory.
 const TOGETHER: usize = 32;
@@ -85,6 +87,14 @@ pub enum ScheduleChange {
     },
     /// Sets the default leaf, for packets whose queue number belongs to no leaf.
     Default(QueueId),
+    /// Sets the leaf of another number for the packets of a queue without a leaf of its own. `None`: the packets
+    /// enter the default leaf, as soon as the other leaf has been empty once.
+    SameAs {
+        /// Number of the queue.
+        queue: QueueId,
+        /// Leaf that the packets enter.
+        leaf: Option<QueueId>,
+    },
     /// Sets the treatment of a flow in a leaf with a queue per flow.
     Flow(QueueId, FlowKey, FlowTreatment),
 }
@@ -163,15 +173,7 @@ pub(crate) type QueueDrops = Vec<(Packet, DropReason)>;
 /// Queues of a port, and the tree that schedules them.
 pub struct PortScheduler {
     tree: LinkScheduler<Packet>,
-    default: QueueId,
-    /// Leaf for each queue number: the leaf with this number. If that leaf was removed, the leaf that
-    /// received its packets. 0 if there is none.
-    leaves: Vec<QueueId>,
-    /// Removed leaves whose packets now enter another leaf. Each pair holds the other leaf's number and the
-    /// removed leaf's number.
-    heirs: BTreeSet<(QueueId, QueueId)>,
-    /// Lower bound of the leaves' numbers: no leaf has a number below it.
-    lowest: usize,
+    leaves: Leaves,
     /// Whether a piece of the current list of changes was refused, so that the rest of the list is skipped.
     refused: bool,
     /// Packets that have arrived and enter the tree next.
@@ -183,7 +185,7 @@ pub struct PortScheduler {
 impl fmt::Debug for PortScheduler {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("PortScheduler")
-            .field("default", &self.default)
+            .field("default", &self.leaves.default)
             .field("held", &self.tree.held_packets())
             .finish_non_exhaustive()
     }
@@ -202,8 +204,7 @@ impl PortScheduler {
         // earlier ones took effect.
         tree.trust(true);
         let arrivals = Vec::with_capacity(TOGETHER);
-        let (leaves, heirs) = (Vec::new(), BTreeSet::new());
-        Ok(Self { tree, default: QueueId(0), leaves, heirs, lowest: 0, refused: false, arrivals, seed })
+        Ok(Self { tree, leaves: Leaves::default(), refused: false, arrivals, seed })
     }
 
     /// Makes a change.
@@ -226,7 +227,7 @@ impl PortScheduler {
             ScheduleChange::Add { node, parent, share, kind } => {
                 self.tree.edit().add(id(*node), parent.map(id), *share, kind, now)?;
                 if kind.is_leaf() {
-                    self.add_leaf(*node);
+                    self.leaves.add(*node);
                 }
             }
             ScheduleChange::Set { node, share, kind } => {
@@ -243,29 +244,42 @@ impl PortScheduler {
                 let leftover = to.map_or(Leftover::Drop, |to| Leftover::MoveTo(id(to)));
                 let gone = self.tree.report().with_all_below(id(*node));
                 self.tree.edit().remove(id(*node), leftover, now, &mut sink(drops))?;
-                self.forget_leaves(&gone, *to);
+                self.leaves.forget(gone.iter().map(|node| QueueId(node.0 as u16)), *to);
             }
             ScheduleChange::Default(node) => {
-                if !self.is_leaf(*node) {
+                if !self.leaves.is_leaf(*node) {
                     return Err(ScheduleError::Unknown(id(*node)));
                 }
-                self.default = *node;
+                self.leaves.default = *node;
             }
-            ScheduleChange::Flow(node, key, treatment) => {
-                let flow = FlowNumber(flow_hash(key, self.seed));
-                let mut tree = self.tree.edit();
-                let mut flows = tree.flows(id(*node))?;
-                match treatment {
-                    FlowTreatment::BestEffort(quantum, threshold) => {
-                        flows.set(flow, Some(*quantum), Some(*threshold))?;
-                    }
-                    FlowTreatment::Reserved(rate, threshold) => {
-                        flows.reserve(flow, *rate)?;
-                        flows.set(flow, None, Some(*threshold))?;
-                    }
-                    FlowTreatment::Common => _ = flows.forget(flow),
-                }
+            ScheduleChange::SameAs { queue, leaf } => {
+                let shared = self.leaves.share(*queue, *leaf);
+                shared.map_err(|leaf| ScheduleError::Unknown(id(leaf)))?;
             }
+            ScheduleChange::Flow(node, key, treatment) => self.set_flow(*node, key, treatment)?,
+        }
+        Ok(())
+    }
+
+    /// Sets the treatment of a flow in a leaf with a queue per flow.
+    fn set_flow(
+        &mut self,
+        node: QueueId,
+        key: &FlowKey,
+        treatment: &FlowTreatment,
+    ) -> Result<(), ScheduleError> {
+        let flow = FlowNumber(flow_hash(key, self.seed));
+        let mut tree = self.tree.edit();
+        let mut flows = tree.flows(id(node))?;
+        match treatment {
+            FlowTreatment::BestEffort(quantum, threshold) => {
+                flows.set(flow, Some(*quantum), Some(*threshold))?;
+            }
+            FlowTreatment::Reserved(rate, threshold) => {
+                flows.reserve(flow, *rate)?;
+                flows.set(flow, None, Some(*threshold))?;
+            }
+            FlowTreatment::Common => _ = flows.forget(flow),
         }
         Ok(())
     }
@@ -296,68 +310,10 @@ impl PortScheduler {
         flows.into_iter().map(report).collect()
     }
 
-    fn add_leaf(&mut self, node: QueueId) {
-        let index = node.index();
-        self.leaves.resize(self.leaves.len().max(index + 1), QueueId(0));
-        if let Some(leaf) = self.leaves.get_mut(index) {
-            let before = std::mem::replace(leaf, node);
-            self.heirs.remove(&(before, node));
-        }
-        self.lowest = self.lowest.min(index);
-        if self.default == QueueId(0) {
-            self.default = node;
-        }
-    }
-
-    /// Removes the leaves `gone` from the list of leaves. Packets for their queue numbers then enter leaf
-    /// `to`, until that leaf has been empty once. So they don't overtake the packets that were moved there.
-    /// `None`: the packets of the removed leaves were dropped.
-    fn forget_leaves(&mut self, gone: &[NodeId], to: Option<QueueId>) {
-        for node in gone.iter().map(|node| QueueId(node.0 as u16)) {
-            if self.is_leaf(node) {
-                self.forget_leaf(node, to.unwrap_or_default());
-            }
-        }
-        if !self.is_leaf(self.default) {
-            self.default = to.unwrap_or_else(|| self.first_leaf());
-        }
-    }
-
-    /// Removes one leaf from the list of leaves. Visits only the queue numbers whose packets enter this leaf.
-    fn forget_leaf(&mut self, node: QueueId, to: QueueId) {
-        let sent_there = self.heirs.range((node, QueueId(0))..=(node, QueueId(u16::MAX)));
-        let numbers: Vec<QueueId> = sent_there.map(|(_, number)| *number).chain([node]).collect();
-        for number in numbers {
-            self.heirs.remove(&(node, number));
-            if let Some(leaf) = self.leaves.get_mut(number.index()) {
-                *leaf = to;
-            }
-            if to != QueueId(0) {
-                self.heirs.insert((to, number));
-            }
-        }
-    }
-
-    /// Returns the leaf with the lowest number, searched from `lowest` on; 0 if there is none.
-    fn first_leaf(&mut self) -> QueueId {
-        let mut own = (self.lowest..self.leaves.len()).map(|index| QueueId(index as u16));
-        let first = own.find(|node| self.is_leaf(*node));
-        self.lowest = first.map_or(self.leaves.len(), QueueId::index);
-        first.unwrap_or_default()
-    }
-
-    fn is_leaf(&self, node: QueueId) -> bool {
-        node != QueueId(0) && self.leaves.get(node.index()) == Some(&node)
-    }
-
     /// Returns the leaf that packets for a queue enter.
     #[inline]
     pub(crate) fn leaf_for(&self, queue: QueueId) -> QueueId {
-        match self.leaves.get(queue.index()) {
-            None | Some(QueueId(0)) => self.default,
-            Some(leaf) if *leaf == queue || self.waits(*leaf) => *leaf,
-            Some(_) => self.default,
-        }
+        self.leaves.find(queue, |leaf| self.waits(leaf))
     }
 
     /// Returns whether a packet waits in a leaf or is about to enter it.
@@ -373,12 +329,7 @@ impl PortScheduler {
     #[inline]
     fn enter(&mut self, queue: QueueId) -> QueueId {
         let leaf = self.leaf_for(queue);
-        if leaf != queue
-            && let Some(heir) = self.leaves.get_mut(queue.index()).filter(|heir| **heir != leaf)
-        {
-            let heir = std::mem::take(heir);
-            self.heirs.remove(&(heir, queue));
-        }
+        self.leaves.note_entry(queue, leaf);
         leaf
     }
 
@@ -390,7 +341,7 @@ impl PortScheduler {
 
     /// Returns whether the scheduler has a leaf.
     pub fn takes_packets(&self) -> bool {
-        self.default != QueueId(0)
+        self.leaves.default != QueueId(0)
     }
 
     /// Puts a packet into the leaf for its queue number. The packet enters the tree when [`TOGETHER`] packets
@@ -408,7 +359,9 @@ impl PortScheduler {
     /// [`LinkScheduler::is_passable`]).
     #[inline]
     pub(crate) fn is_passable(&self) -> bool {
-        self.arrivals.is_empty() && self.tree.root() == Some(id(self.default)) && self.tree.is_passable()
+        self.arrivals.is_empty()
+            && self.tree.root() == Some(id(self.leaves.default))
+            && self.tree.is_passable()
     }
 
     /// Counts packets that bypass the tree.
@@ -490,7 +443,7 @@ impl PortScheduler {
     }
 
     pub(crate) fn report(&self) -> ScheduleReport {
-        let (tree, default, held) = (self.tree.report(), self.default, self.tree.held_packets());
+        let (tree, default, held) = (self.tree.report(), self.leaves.default, self.tree.held_packets());
         let (link, held_bytes, room) = (tree.link(), self.tree.held_bytes(), tree.limits());
         ScheduleReport { link, default, held, held_bytes, room, queues: tree.queue_counts() }
     }

@@ -71,10 +71,26 @@ impl Schedulers {
             }
         }
         changes.append(&mut leaves);
+        changes.extend(self.shared_leaves(before, after, &fates));
         if let Some(default) = default_leaf(after)? {
             changes.push(ScheduleChange::Default(self.known(default).unwrap_or_default()));
         }
         Ok(changes)
+    }
+
+    /// Returns the changes of the queues whose packets enter the leaf of another one.
+    fn shared_leaves(&self, before: &Scheduler, after: &Scheduler, fates: &Fates<'_>) -> Vec<ScheduleChange> {
+        let number = |name: &str| self.known(name).unwrap_or_default();
+        let is_alone = |queue: &&String| !after.same_as.contains_key(*queue);
+        let alone = before.same_as.keys().filter(is_alone);
+        let alone = alone.map(|queue| ScheduleChange::SameAs { queue: number(queue), leaf: None });
+        let changes = |(queue, leaf): &(&String, &String)| {
+            before.same_as.get(*queue) != Some(*leaf) || fates.get(leaf) == Fate::Goes
+        };
+        let shared = after.same_as.iter().filter(changes);
+        let shared = shared
+            .map(|(queue, leaf)| ScheduleChange::SameAs { queue: number(queue), leaf: Some(number(leaf)) });
+        alone.chain(shared).collect()
     }
 
     /// Returns the changes that remove nodes, children before parents, and detach the leaves that move.

@@ -4,7 +4,11 @@
 //! scheduler if that is an `hfsc`; otherwise below a new root, which is an `hfsc` with the configured root as
 //! another child. The configuration never contains these nodes.
 
-use millrace_config::{Bits, CurveText, Principal, QueueSize, Scheduler, SchedulerKind, SchedulerNode};
+use std::collections::BTreeMap;
+
+use millrace_config::{
+    Bits, CurveText, Principal, QueueSize, Resource, Scheduler, SchedulerKind, SchedulerNode,
+};
 use millrace_units::BitRate;
 
 use crate::ControlError;
@@ -27,19 +31,37 @@ pub(crate) struct Link {
     threshold: Option<QueueSize>,
 }
 
+/// Reservations of principals at a port.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Links {
+    /// Rates that principals reserve, in the order of the principals.
+    pub reserved: Vec<Link>,
+    /// Queues of principals that share the rate of another one, with the queue of that one.
+    pub same_as: BTreeMap<String, String>,
+}
+
 /// Returns the name of a principal's queue.
 pub(crate) fn queue_name(principal: &str) -> String {
     format!("{}{principal}", Principal::QUEUE_PREFIX)
 }
 
-/// Returns the rates that principals reserve at a port.
-pub(crate) fn links(principals: &[Principal], port: &str) -> Vec<Link> {
+/// Returns the reservations of principals at a port. Leaves out chains of `same-as` that end at no rate.
+pub(crate) fn links(principals: &[Principal], port: &str) -> Links {
     let link = |(index, one): (usize, &Principal)| {
-        let Bits(rate) = *one.link.get(port)?;
+        let Bits(rate) = one.reserved_link(port)?;
         let threshold = one.queue.map(|size| QueueSize::clamped(size.bytes()));
         Some(Link { principal: index, name: one.name.to_string(), rate, threshold })
     };
-    principals.iter().enumerate().filter_map(link).collect()
+    let reserved: Vec<Link> = principals.iter().enumerate().filter_map(link).collect();
+    let resource = Resource::Link(port);
+    let shared = |one: &Principal| {
+        one.same_as(resource)?;
+        let owner = Principal::owner(principals, &one.name, resource);
+        let is_reserved = reserved.iter().any(|link| link.name == owner);
+        is_reserved.then(|| (queue_name(&one.name), queue_name(owner)))
+    };
+    let same_as = principals.iter().filter_map(shared).collect();
+    Links { reserved, same_as }
 }
 
 fn is_of_principal(name: &str) -> bool {
@@ -118,8 +140,9 @@ fn guaranteed(scheduler: &Scheduler) -> u64 {
 ///
 /// A transaction may reserve more than the rate between two of its steps. All reservations are scaled down
 /// then.
-pub(crate) fn with_links(scheduler: &Scheduler, links: &[Link]) -> Scheduler {
+pub(crate) fn with_links(scheduler: &Scheduler, links: &Links) -> Scheduler {
     let mut whole = scheduler.clone();
+    let Links { reserved: links, same_as } = links;
     let (Some(Bits(rate)), false) = (scheduler.rate, links.is_empty()) else { return whole };
     let Some(root) = whole.node.iter_mut().find(|node| node.under.is_none()) else { return whole };
     let own = guaranteed(scheduler);
@@ -148,6 +171,7 @@ pub(crate) fn with_links(scheduler: &Scheduler, links: &[Link]) -> Scheduler {
             ..leaf
         }
     }));
+    whole.same_as.clone_from(same_as);
     whole
 }
 
@@ -159,6 +183,7 @@ fn flat(rate: u64) -> CurveText {
 pub(crate) fn without_links(scheduler: &Scheduler) -> Scheduler {
     let mut own = scheduler.clone();
     own.node.retain(|node| !is_of_principal(&node.name));
+    own.same_as.clear();
     for root in own.node.iter_mut().filter(|node| node.under.as_deref() == Some(TOP)) {
         (root.under, root.real_time, root.link_sharing) = (None, None, None);
     }
@@ -202,22 +227,36 @@ mod tests {
     }
 
     #[test]
+    fn shared_rates_have_no_leaf_of_their_own() {
+        let same_as = |name: &str, other: &str| {
+            format!("[[principal]]\nname = \"{name}\"\nlink = {{ wan = {{ same-as = \"{other}\" }} }}\n")
+        };
+        let all = config(FIFO, &(principal("a", "4mbit") + &same_as("b", "a") + &same_as("c", "b")));
+        let (own, links) = (all.port[0].scheduler.clone().unwrap(), links(&all.principal, "wan"));
+        let whole = with_links(&own, &links);
+        assert_eq!((links.reserved.len(), whole.node.len()), (1, 3));
+        let shared: Vec<_> = whole.same_as.iter().map(|(queue, leaf)| (&**queue, &**leaf)).collect();
+        assert_eq!(shared, [("principal:b", "principal:a"), ("principal:c", "principal:a")]);
+        assert_eq!(without_links(&whole), own);
+    }
+
+    #[test]
     fn reservations_beyond_the_rate_are_refused_with_what_is_left_and_scaled_in_between() {
         let all = config(HFSC, &(principal("a", "4mbit") + &principal("b", "2mbit")));
         let (own, links) = (all.port[0].scheduler.clone().unwrap(), links(&all.principal, "wan"));
-        let (link, error) = check_links(Some(&own), "wan", &links).unwrap_err();
+        let (link, error) = check_links(Some(&own), "wan", &links.reserved).unwrap_err();
         assert_eq!(link.principal, 1);
         let text = error.to_string();
         assert!(text.contains("principal \"b\": link wan = 2.00 Mb/s: of the 20.00 Mb/s"), "{text}");
         assert!(text.contains("1.00 Mb/s are left"), "{text}");
-        check_links(Some(&own), "wan", &links[..1]).unwrap();
+        check_links(Some(&own), "wan", &links.reserved[..1]).unwrap();
         let sum: u64 =
             with_links(&own, &links).node[2..].iter().map(|node| node.real_time.unwrap().then.0).sum();
         assert!((4_999_990..=5_000_000).contains(&sum), "{sum}");
         let without_rate = Scheduler { rate: None, ..own };
         assert_eq!(with_links(&without_rate, &links), without_rate);
         for (scheduler, expected) in [(Some(&without_rate), "has no rate"), (None, "has no scheduler")] {
-            let (_, error) = check_links(scheduler, "wan", &links).unwrap_err();
+            let (_, error) = check_links(scheduler, "wan", &links.reserved).unwrap_err();
             assert!(error.to_string().contains(expected), "{error}");
         }
     }

@@ -5,8 +5,7 @@ use std::collections::BTreeMap;
 
 use millrace_classify::FilterExpression;
 use millrace_config::{
-    Bind, Bits, Change as ConfigChange, CpuReservation, CpuShare, Filter, FilterAction, OnFault, Principal,
-    Text,
+    Bind, Bits, Change as ConfigChange, CpuShare, Filter, FilterAction, OnFault, Principal, Reservation, Text,
 };
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -88,7 +87,7 @@ impl ReserveFlow {
             )));
         }
         let link = match (self.link, &self.port) {
-            (Some(rate), Some(port)) => BTreeMap::from([(port.clone(), rate)]),
+            (Some(rate), Some(port)) => BTreeMap::from([(port.clone(), Reservation::Own(rate))]),
             (None, None) if self.cpu.is_some() => BTreeMap::new(),
             (None, None) => {
                 return Err(ControlError::invalid(
@@ -106,7 +105,7 @@ impl ReserveFlow {
         };
         let filter: FilterExpression = parse_filter(&self.filter)?;
         let named = json!({"name": name}).as_object().cloned().unwrap_or_default();
-        let cpu = self.cpu.map(CpuReservation::Share);
+        let cpu = self.cpu.map(Reservation::Own);
         let principal = Principal { cpu, link, ..read_settings("the request", named)? };
         let principal = valid(principal)?;
         let mut changes = planned(inner, ConfigChange::AddPrincipal(principal))?;

@@ -224,7 +224,7 @@ fn forty_thousand_removed_leaves_send_their_packets_to_a_remaining_leaf() {
     scheduler.change(&add(last, Some(1), Share::Level(3), fifo()), Instant::ZERO, &mut drops).unwrap();
     scheduler.change(&remove(2, None), Instant::ZERO, &mut drops).unwrap();
     assert!(leaves().all(|queue| scheduler.leaf_for(QueueId(queue)) == QueueId(last)));
-    assert_eq!(scheduler.default, QueueId(last));
+    assert_eq!(scheduler.leaves.default, QueueId(last));
 }
 
 #[test]
@@ -236,10 +236,42 @@ fn default_is_the_first_remaining_leaf_after_any_change() {
         scheduler(&[add(1, None, Share::Only, NodeKind::Priority), leaf(5), leaf(3), leaf(9)]);
     for (change, default) in [(leaf(2), 5), (remove(5), 2), (remove(2), 3), (leaf(4), 3), (leaf(2), 3)] {
         scheduler.change(&change, Instant::ZERO, &mut Vec::new()).unwrap();
-        assert_eq!(scheduler.default, QueueId(default), "{change:?}");
+        assert_eq!(scheduler.leaves.default, QueueId(default), "{change:?}");
     }
     for (gone, default) in [(3, 2), (2, 4), (4, 9), (9, 0)] {
         scheduler.change(&remove(gone), Instant::ZERO, &mut Vec::new()).unwrap();
-        assert_eq!(scheduler.default, QueueId(default), "without {gone}");
+        assert_eq!(scheduler.leaves.default, QueueId(default), "without {gone}");
     }
+}
+
+#[test]
+fn shared_queue_enters_the_leaf_of_another_one_until_that_ends() {
+    let pool = Pool::new(64).unwrap();
+    let leaf = |node: u16| add(node, Some(1), Share::Level(node.into()), NodeKind::Fifo(Default::default()));
+    let mut scheduler = scheduler(&[add(1, None, Share::Only, NodeKind::Priority), leaf(2), leaf(3)]);
+    let mut drops = Vec::new();
+    let share = |leaf: Option<u16>| ScheduleChange::SameAs { queue: QueueId(9), leaf: leaf.map(QueueId) };
+    let mut change = |scheduler: &mut PortScheduler, change: ScheduleChange| {
+        scheduler.change(&change, Instant::ZERO, &mut drops)
+    };
+    assert!(change(&mut scheduler, share(Some(7))).is_err());
+    change(&mut scheduler, share(Some(3))).unwrap();
+    // The leaf is empty, and stays the leaf of both queues.
+    assert_eq!(scheduler.leaf_for(QueueId(9)), QueueId(3));
+    scheduler.enqueue(packet(&pool, 9), Instant::ZERO, &mut Vec::new());
+    assert_eq!(scheduler.backlog(&packet(&pool, 3)).map(|(_, backlog)| backlog.packets), Some(1));
+    // Packets that have begun to wait there aren't overtaken.
+    change(&mut scheduler, share(None)).unwrap();
+    assert_eq!(scheduler.leaf_for(QueueId(9)), QueueId(3));
+    assert!(next(&mut scheduler, Instant::ZERO, &mut Vec::new()).is_some());
+    assert_eq!(scheduler.leaf_for(QueueId(9)), QueueId(2));
+    // A removed leaf takes its shared queues along, and an own leaf ends the sharing.
+    change(&mut scheduler, share(Some(3))).unwrap();
+    change(&mut scheduler, ScheduleChange::Remove { node: QueueId(3), to: None }).unwrap();
+    assert_eq!(scheduler.leaf_for(QueueId(9)), QueueId(2));
+    change(&mut scheduler, share(Some(2))).unwrap();
+    change(&mut scheduler, leaf(9)).unwrap();
+    assert_eq!(scheduler.leaf_for(QueueId(9)), QueueId(9));
+    change(&mut scheduler, share(None)).unwrap();
+    assert_eq!(scheduler.leaf_for(QueueId(9)), QueueId(9));
 }
