@@ -298,6 +298,7 @@ FILTER is required; '*' matches all flows. Shows at most 100 flows, those with t
 Examples:
   millrace flow reserve 'proto udp dport 5004' --link 10mbit --port wan
   millrace flow reserve 'src 10.0.0.7' --cpu 5% --instance inspect --principal video
+  millrace flow reserve 'proto udp' --cpu 20% --dry-run     # check it, and show what would be left
 
 Adds a principal and a filter. With --cpu, the filter gives the principal to the flows; with --link alone, only
 its queue. With --instance, adds a binding that the principal pays for. All of it is made, or nothing.")]
@@ -353,6 +354,9 @@ pub struct FlowReservation {
     /// Priority of filter and binding.
     #[arg(long, default_value_t = 0, value_name = "NUMBER", allow_negative_numbers = true)]
     pub priority: i32,
+    /// Check everything and change nothing.
+    #[arg(long)]
+    pub dry_run: bool,
 }
 
 /// Selection of flows: a filter, with or without `--filter`.

@@ -32,7 +32,7 @@ pub use plugins::{
 };
 pub use ports::{NeighbourView, PortView};
 pub use principals::{
-    CoreInputView, CoreInputWindowView, LinkPromiseView, LinkView, LinkWindowView, PrincipalUsageView,
+    CoreInputView, CoreInputWindowView, LeftView, LinkPromiseView, LinkView, LinkWindowView, PrincipalUsageView,
     PrincipalView, PromiseView, PromiseWindowView, PromisesView, ReservationView,
 };
 pub use routes::{NextHopView, QueuesView, RouteView};

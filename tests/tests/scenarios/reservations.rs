@@ -78,6 +78,7 @@ fn reservations_are_refused_beyond_the_rate_and_are_part_of_the_configuration() 
     refuses(&["principal", "add", "a", "link.r1=1mbit"], &["\"r1\" has no scheduler", "scheduler add r1"]);
     refuses(&["principal", "add", "a", "link.r2=9mbit"], &["of the 8.00 Mb/s", "8.00 Mb/s are left"]);
     refuses(&["principal", "add", "a", "cpu.same-as=b"], &["no principal", "\"b\""]);
+    refuses(&["principal", "add", "a", "link.r2.same-as=b"], &["no principal", "\"b\""]);
     refuses(&["principal", "add", "a", "cpu.same-as=a"], &["leads back", "\"a\" same as \"a\""]);
     refuses(&["flow", "reserve", "proto udp", "--link", "1mbit"], &["needs the port"]);
     refuses(&["flow", "reserve", "proto udp", "--cpu", "1%", "--instance", "none"], &["none"]);
@@ -94,6 +95,18 @@ fn reservations_are_refused_beyond_the_rate_and_are_part_of_the_configuration() 
         .assert_refused(1, &["\"a\" same as \"b\" same as \"a\""]);
     let all = ["principal:*", "all", "principal:a", "principal:b"];
     assert_eq!(nodes(&router), all);
+    // Packets of c share the queue of a.
+    router.ask(&["principal", "add", "c", "link.r2.same-as=a"]);
+    router.ask(&["filter", "add", "proto udp dport 9003", "--action", "principal c", "--priority", "1"]);
+    assert_eq!(nodes(&router), all);
+    let packet = "src 10.1.0.2 dst 10.2.0.2 proto udp sport 9 dport 9003 in r1";
+    let shown = router.ask(&["lookup", packet]);
+    assert!(shown.contains("for principal c") && shown.contains("\"principal:a\""), "{shown}");
+    let dry = ["flow", "reserve", "proto tcp", "--cpu", "5%", "--link", "1mbit", "--port", "r2", "--dry-run"];
+    let shown = router.ask(&dry);
+    let left = "left to reserve: 45 % of a processor, 1mbit at port r2";
+    assert!(shown.contains("would reserve for principal flow-1") && shown.contains(left), "{shown}");
+    assert_eq!(router.json(&["principal", "list"]).as_array().map(Vec::len), Some(3));
     let text = router.ask(&["show", "configuration"]);
     assert!(text.contains("same-as = \"a\"") && !text.contains("name = \"principal:"), "{text}");
     router.ask(&["apply", empty.to_str().unwrap()]);
@@ -103,6 +116,8 @@ fn reservations_are_refused_beyond_the_rate_and_are_part_of_the_configuration() 
     router.ask(&["principal", "set", "b", "link.r2="]);
     assert_eq!(nodes(&router), ["principal:*", "all", "principal:a"]);
     router.ask(&["flow", "release", "b"]);
+    router.try_ask(&["principal", "remove", "a"]).assert_refused(1, &["\"c\" shares the rate"]);
+    router.ask(&["flow", "release", "c"]);
     router.ask(&["principal", "remove", "a"]);
     assert_eq!(nodes(&router), ["all"]);
     router.assert_conservation();

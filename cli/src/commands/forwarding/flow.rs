@@ -43,7 +43,8 @@ pub fn flow(client: &Client, action: &FlowAction, json: bool) -> Result<(), Fail
 }
 
 fn reserve(client: &Client, reservation: &FlowReservation, json: bool) -> Result<(), Failure> {
-    let FlowReservation { filter, principal, cpu, link, port, instance, gate, priority } = reservation;
+    let FlowReservation { filter, principal, cpu, link, port, instance, gate, priority, dry_run } =
+        reservation;
     let body = json!({
         "filter": filter,
         "principal": principal,
@@ -53,10 +54,21 @@ fn reserve(client: &Client, reservation: &FlowReservation, json: bool) -> Result
         "instance": instance,
         "gate": gate,
         "priority": priority,
+        "dry_run": dry_run,
     });
     let value = client.send(Method::POST, "/reservations", Some(&body))?;
-    done(&value, &format!("reserved for principal {}{}", plain(&value["principal"]), made(&value)), json);
+    let verb = if *dry_run { "would reserve" } else { "reserved" };
+    let text = format!("{verb} for principal {}{}", plain(&value["principal"]), made(&value));
+    done(&value, &format!("{text}\n{}", left(&value["left"])), json);
     Ok(())
+}
+
+/// Returns the resources that principals can still reserve, in one line.
+fn left(value: &Value) -> String {
+    let rate = |(port, rate): (&String, &Value)| format!(", {} at port {port}", plain(rate));
+    let rates: String = value["link"].as_object().into_iter().flatten().map(rate).collect();
+    let cpu = value["cpu"].as_f64().unwrap_or_default();
+    format!("left to reserve: {cpu} % of a processor{rates}")
 }
 
 /// Returns the changes of a reservation, one a line, after a line break.

@@ -8,7 +8,7 @@ use millrace_plugin_abi::Runtime;
 use millrace_units::{PrincipalId, QueueId};
 
 use crate::ControlError;
-use crate::model::schedulers::links::{check_links, links, with_links};
+use crate::model::schedulers::links::{check_links, left, links, with_links};
 use crate::model::{Bound, Model};
 
 /// Principal that pays for the calls of a binding, and queue of the binding's packets.
@@ -196,6 +196,12 @@ impl<'m> Owners<'m> {
             check_links(scheduler.as_ref(), port, &links.reserved).map_err(|(_, error)| error)?;
         }
         Ok(())
+    }
+
+    /// Returns the rate that principals can still reserve at a port, in bits per second; `None` without a rate.
+    pub fn left_at(self, port: &str) -> Option<u64> {
+        let scheduler = self.0.schedulers.configured(self.0.port(port).ok()?.id)?;
+        left(&scheduler, &links(&self.0.principals, port))
     }
 
     /// Checks that a changed scheduler of a port still holds the rates that principals reserve there.

@@ -1,6 +1,7 @@
 //! Operations on principals.
 
 mod reservations;
+mod trial;
 
 use std::collections::BTreeMap;
 

@@ -75,6 +75,22 @@ pub(crate) fn check_ceiling(model: &Model, router: &Router) -> Result<(), Contro
     checked.map_err(|(_, problem)| ControlError::conflict(problem))
 }
 
+/// Returns the processor time that principals can still reserve for bindings, in percent of one processor.
+pub(crate) fn left(model: &Model) -> f64 {
+    let reserved = |counts: &dyn Fn(&Principal) -> bool| -> u64 {
+        let shares = model.principals.iter().filter(|one| counts(one)).filter_map(Principal::reserved_cpu);
+        shares.map(|share| u64::from(share.ppm())).sum()
+    };
+    let of_machine = (processors() as u64 * WHOLE).saturating_sub(reserved(&|_| true));
+    let of_workers = of_workers(&model.router).saturating_sub(reserved(&|one| model.pays(&one.name)));
+    percent(of_machine.min(of_workers))
+}
+
+/// Returns the time that `core-ceiling` leaves of all workers, in parts per million of one processor.
+fn of_workers(router: &Router) -> u64 {
+    router.workers as u64 * (WHOLE - u64::from(router.core_ceiling.ppm()))
+}
+
 fn check(
     principals: &[Principal],
     processors: usize,
@@ -83,9 +99,8 @@ fn check(
 ) -> Result<(), Excess> {
     let on = count(processors, "processor");
     fit(principals, processors as u64 * WHOLE, &on, |_| true)?;
-    let left = WHOLE - u64::from(router.core_ceiling.ppm());
     let on = format!("{}, which keep {} each for core", count(router.workers, "worker"), router.core_ceiling);
-    fit(principals, router.workers as u64 * left, &on, |one| pays(&one.name))
+    fit(principals, of_workers(router), &on, |one| pays(&one.name))
 }
 
 /// Checks that the shares of the principals that `counts` selects add up to `whole` parts per million at most.
@@ -145,6 +160,27 @@ mod tests {
             ))
         );
         assert_eq!(checked(2), Ok(()));
+    }
+
+    #[test]
+    fn principals_of_filters_fit_below_the_ceiling_of_core() {
+        let text = "[router]\ncore-ceiling = \"70 %\"\n[[principal]]\nname = \"a\"\ncpu = \"30 %\"\n\
+                    [[principal]]\nname = \"b\"\ncpu = \"10 %\"\n\
+                    [[principal]]\nname = \"c\"\ncpu = { same-as = \"b\" }\n";
+        let filter = |protocol: &str, action: &str| {
+            format!("[[filter]]\nmatch = \"proto {protocol}\"\naction = \"{action}\"\n")
+        };
+        let checked = |first: &str, second: &str| {
+            let text = format!("{text}{}{}", filter("tcp", first), filter("udp", second));
+            check_shares(&config(&text)).map_err(|error| error.to_string())
+        };
+        assert_eq!(checked("principal a", "queue principal:c"), Ok(()));
+        assert_eq!(checked("principal b", "principal c"), Ok(()));
+        let error = checked("principal a", "principal c").unwrap_err();
+        assert!(
+            error.contains("principal \"b\": cpu is 10 %, but the other principals leave 0 %"),
+            "{error}"
+        );
     }
 
     #[test]

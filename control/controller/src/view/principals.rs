@@ -221,11 +221,22 @@ pub struct PromiseWindowView {
     pub steal: f64,
 }
 
-/// Reservation for the flows of a filter, after a change.
+/// Reservation for the flows of a filter, after a change or as it would be.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct ReservationView {
     /// Name of the principal.
     pub principal: String,
-    /// Changes made, as commands.
+    /// Changes, as commands.
     pub changes: Vec<String>,
+    /// Resources that principals can still reserve afterwards.
+    pub left: LeftView,
+}
+
+/// Resources that principals can still reserve.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct LeftView {
+    /// Processor time of the workers, in percent of one processor.
+    pub cpu: f64,
+    /// Rates on the wire, at the ports of the reservation.
+    pub link: BTreeMap<String, Bits>,
 }

@@ -105,6 +105,23 @@ fn reservation_pays_at_once_and_is_released_whole() {
         ];
         assert_eq!(done.changes, commands);
         assert_eq!(paying(&router).await, [("flow-1".to_owned(), 1)]);
+        assert_eq!((done.left.cpu, done.left.link.len()), (45.0, 0));
+        let dry = reserve(json!({"filter": "proto tcp", "cpu": "45 %", "dry_run": true}));
+        let planned = ask(&router, dry).await.unwrap();
+        assert_eq!((&*planned.principal, planned.changes.len(), planned.left.cpu), ("flow-2", 2, 0.0));
+        assert_eq!(paying(&router).await, [("flow-1".to_owned(), 1)]);
+        for (body, expected) in [
+            (json!({"filter": "proto tcp", "cpu": "46 %", "dry_run": true}), "45 %"),
+            (json!({"filter": "proto tcp in lam", "cpu": "1 %", "dry_run": true}), "did you mean \"lan\""),
+            (json!({"filter": "proto udp dport 5060", "cpu": "1 %", "dry_run": true}), "has the same match"),
+            (
+                json!({"filter": "proto tcp", "cpu": "1 %", "instance": "stats1", "gate": "late", "dry_run": true}),
+                "late",
+            ),
+        ] {
+            let error = ask(&router, reserve(body.clone())).await.unwrap_err().to_string();
+            assert!(error.contains(expected), "{body}: {error}");
+        }
         let too_much = reserve(json!({"filter": "proto tcp", "cpu": "46 %"}));
         let error = ask(&router, too_much).await.unwrap_err().to_string();
         assert!(error.contains("45 %"), "{error}");

@@ -123,6 +123,13 @@ pub(crate) fn check_links<'l>(
     Ok(())
 }
 
+/// Returns the rate that further principals can reserve, in bits per second; `None` without a rate of the port.
+pub(crate) fn left(scheduler: &Scheduler, links: &Links) -> Option<u64> {
+    let Bits(rate) = scheduler.rate?;
+    let taken = links.reserved.iter().fold(guaranteed(scheduler), |sum, link| sum.saturating_add(link.rate));
+    Some(rate.saturating_sub(taken))
+}
+
 /// Returns the sum of the rates that a scheduler guarantees to its own nodes, in bits per second.
 fn guaranteed(scheduler: &Scheduler) -> u64 {
     let rate = |node: &SchedulerNode| match node.real_time {
@@ -235,6 +242,8 @@ mod tests {
         let (own, links) = (all.port[0].scheduler.clone().unwrap(), links(&all.principal, "wan"));
         let whole = with_links(&own, &links);
         assert_eq!((links.reserved.len(), whole.node.len()), (1, 3));
+        // 16 Mb/s of 20 Mb/s are left: a shared rate counts once.
+        assert_eq!(left(&own, &links), Some(16_000_000));
         let shared: Vec<_> = whole.same_as.iter().map(|(queue, leaf)| (&**queue, &**leaf)).collect();
         assert_eq!(shared, [("principal:b", "principal:a"), ("principal:c", "principal:a")]);
         assert_eq!(without_links(&whole), own);
@@ -250,6 +259,7 @@ mod tests {
         assert!(text.contains("principal \"b\": link wan = 2.00 Mb/s: of the 20.00 Mb/s"), "{text}");
         assert!(text.contains("1.00 Mb/s are left"), "{text}");
         check_links(Some(&own), "wan", &links.reserved[..1]).unwrap();
+        assert_eq!(left(&own, &links), Some(0));
         let sum: u64 =
             with_links(&own, &links).node[2..].iter().map(|node| node.real_time.unwrap().then.0).sum();
         assert!((4_999_990..=5_000_000).contains(&sum), "{sum}");

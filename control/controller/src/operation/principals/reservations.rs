@@ -11,6 +11,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::json;
 
+use super::trial::left_after;
 use super::{find, planned, refuse_same_as, valid};
 use crate::ControlError;
 use crate::filters::parse_filter;
@@ -25,6 +26,7 @@ use crate::principals::capacity::check_running;
 use crate::request::reading::read_settings;
 use crate::router::Inner;
 use crate::view::ReservationView;
+use crate::workers::death::Need;
 
 /// Gate of the binding of a reservation that names none.
 const GATE: &str = "process";
@@ -57,6 +59,9 @@ pub struct ReserveFlow {
     /// Priority of filter and binding. Default 0.
     #[serde(default)]
     pub priority: i32,
+    /// Whether to check the reservation only: nothing changes. Default `false`.
+    #[serde(default)]
+    pub dry_run: bool,
 }
 
 impl Operation for ReserveFlow {
@@ -65,20 +70,22 @@ impl Operation for ReserveFlow {
     const EFFECT: Effect = Effect::Protection;
 
     /// # Errors
-    /// Returns an error for a name in use, an unknown port, instance or gate, an invalid filter, or a share
-    /// that the processors, the workers or the port lack. Nothing has changed then.
+    /// Returns an error for a name in use, an unknown port, instance or gate, an invalid or conflicting filter,
+    /// or a share that the processors, the workers or the port lack. Nothing has changed then.
     async fn carry_out(self, router: &Changing) -> Result<ReservationView, ControlError> {
         let plan = move |inner: &mut Inner| {
-            let changes = self.plan(inner)?;
-            let view = view_of(&changes);
-            Ok((changes, view))
+            let (dry_run, death) = (self.dry_run, &inner.supervision.death);
+            death.refuse_silent(Need::Filters)?;
+            let (principal, changes) = self.plan(inner)?;
+            let view = view_of(&mut inner.model, &principal, &changes)?;
+            Ok((if dry_run { Vec::new() } else { changes }, view))
         };
         router.change(plan, |_, view| Ok(view)).await
     }
 }
 
 impl ReserveFlow {
-    fn plan(self, inner: &Inner) -> Result<Vec<ConfigChange>, ControlError> {
+    fn plan(self, inner: &Inner) -> Result<(Principal, Vec<ConfigChange>), ControlError> {
         let model = &inner.model;
         let name = self.principal.clone().unwrap_or_else(|| free_name(model));
         if model.principals.iter().any(|one| *one.name == *name) {
@@ -108,7 +115,7 @@ impl ReserveFlow {
         let cpu = self.cpu.map(Reservation::Own);
         let principal = Principal { cpu, link, ..read_settings("the request", named)? };
         let principal = valid(principal)?;
-        let mut changes = planned(inner, ConfigChange::AddPrincipal(principal))?;
+        let mut changes = planned(inner, ConfigChange::AddPrincipal(principal.clone()))?;
         check_running(model, &after(&model.principals, &changes[0]), Some(&name))?;
         // Only a share of the processor concerns the calls of plugins.
         let action = match self.cpu {
@@ -136,7 +143,7 @@ impl ReserveFlow {
                 queue_weight: None,
             }));
         }
-        Ok(changes)
+        Ok((principal, changes))
     }
 }
 
@@ -169,8 +176,8 @@ impl Operation for ReleaseFlow {
             let filters =
                 filters.filter_map(|id| model.plugins.binding(id)).map(|bound| model.running_filter(bound));
             let mut changes: Vec<_> = bindings.chain(filters.map(ConfigChange::RemoveFilter)).collect();
-            changes.push(ConfigChange::RemovePrincipal(principal));
-            let view = ReservationView { principal: self.name, ..view_of(&changes) };
+            changes.push(ConfigChange::RemovePrincipal(principal.clone()));
+            let view = view_of(&mut inner.model, &principal, &changes)?;
             Ok((changes, view))
         };
         router.change(plan, |_, view| Ok(view)).await
@@ -184,11 +191,16 @@ fn free_name(model: &Model) -> String {
     names.into_iter().find(|name| !is_used(name)).unwrap_or_default()
 }
 
-fn view_of(changes: &[ConfigChange]) -> ReservationView {
-    let principal = changes.iter().find_map(|change| match change {
-        ConfigChange::AddPrincipal(one) => Some(one.name.to_string()),
-        _ => None,
-    });
+/// Returns the view of planned changes of a principal.
+///
+/// # Errors
+/// Returns the reason why the changes can't be made.
+fn view_of(
+    model: &mut Model,
+    principal: &Principal,
+    changes: &[ConfigChange],
+) -> Result<ReservationView, ControlError> {
+    let left = left_after(model, principal, changes)?;
     let changes = changes.iter().flat_map(ConfigChange::commands).collect();
-    ReservationView { principal: principal.unwrap_or_default(), changes }
+    Ok(ReservationView { principal: principal.name.to_string(), changes, left })
 }
