@@ -279,9 +279,9 @@ pub const HOST_FUNCTIONS: [(&str, Option<&str>); 16] = [
     ("count", None),
 ];
 
-/// Capabilities that permit requests of one kind each: filters, routes, queues, instances.
-pub const REQUEST_CAPABILITIES: [&str; 4] =
-    ["request-filters", "request-routes", "request-queues", "request-instances"];
+/// Capabilities that permit requests of one kind each: filters, routes, queues, instances, principals.
+pub const REQUEST_CAPABILITIES: [&str; 5] =
+    ["request-filters", "request-routes", "request-queues", "request-instances", "request-principals"];
 
 /// Maximum number of counters of a plugin.
 pub const MOST_COUNTERS: usize = 32;

@@ -138,8 +138,12 @@ impl Features {
             b"timer" => Self::TIMERS,
             b"map-read" | b"map-write" => Self::MAPS,
             b"message" => Self::HOST_COMPANION,
-            b"request" | b"request-filters" | b"request-routes" | b"request-queues"
-            | b"request-instances" => Self::REQUESTS,
+            b"request"
+            | b"request-filters"
+            | b"request-routes"
+            | b"request-queues"
+            | b"request-instances"
+            | b"request-principals" => Self::REQUESTS,
             _ => Self::NONE,
         }
     }

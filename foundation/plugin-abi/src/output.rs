@@ -48,20 +48,27 @@ impl RequestKinds {
     pub const QUEUES: Self = Self(4);
     /// Instances, and messages to them.
     pub const INSTANCES: Self = Self(8);
-    /// Capability that permits requests of all kinds.
+    /// Principals, and reservations for flows. They change limits that protect the router itself, so only the
+    /// capability of this kind permits them.
+    pub const PRINCIPALS: Self = Self(16);
+    /// Capability that permits requests of all kinds except [`PRINCIPALS`](Self::PRINCIPALS).
     pub const ALL: &str = "request";
     /// Capabilities that permit requests of one kind each.
-    pub const CAPABILITIES: [(&str, Self); 4] = [
+    pub const CAPABILITIES: [(&str, Self); 5] = [
         (REQUEST_CAPABILITIES[0], Self::FILTERS),
         (REQUEST_CAPABILITIES[1], Self::ROUTES),
         (REQUEST_CAPABILITIES[2], Self::QUEUES),
         (REQUEST_CAPABILITIES[3], Self::INSTANCES),
+        (REQUEST_CAPABILITIES[4], Self::PRINCIPALS),
     ];
 
     /// Returns the kinds that the capabilities permit.
     pub fn of(capabilities: &[&str]) -> Self {
-        let allowed = |name: &str| capabilities.iter().any(|own| *own == name || *own == Self::ALL);
-        let kinds = Self::CAPABILITIES.iter().filter(|(name, _)| allowed(name));
+        let allowed = |name: &str, kind: Self| {
+            let by_all = |own: &str| own == Self::ALL && kind != Self::PRINCIPALS;
+            capabilities.iter().any(|own| *own == name || by_all(own))
+        };
+        let kinds = Self::CAPABILITIES.iter().filter(|(name, kind)| allowed(name, *kind));
         Self(kinds.fold(0, |all, (_, kind)| all | kind.0))
     }
 

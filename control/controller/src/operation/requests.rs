@@ -1,16 +1,19 @@
 //! Requests of plugins for changes of the router. The capabilities of a plugin limit its requests, which are
-//! executed with the rights of an operator.
+//! executed with the rights of an operator; requests for principals, with those of an admin.
 
 use std::convert::Infallible;
 use std::time::Duration;
 
+use millrace_config::Role;
 use millrace_plugin_abi::{Request, RequestKinds};
 use serde::Deserialize;
+use serde_json::{Map, Value};
 
 use crate::ControlError;
 use crate::operation::{
-    AddFilter, AddRoute, AddSchedulerNode, Bind, Call, ControlInstance, CreateInstance, Effect, FreeInstance,
-    Principal, RemoveFilters, RemoveRoute, RemoveSchedulerNode, SetQueue, SetSchedulerNode, Unbind,
+    AddFilter, AddPrincipal, AddRoute, AddSchedulerNode, Bind, Call, ControlInstance, CreateInstance, Effect,
+    FreeInstance, Principal, ReleaseFlow, RemoveFilters, RemovePrincipal, RemoveRoute, RemoveSchedulerNode,
+    ReserveFlow, SetPrincipal, SetQueue, SetSchedulerNode, Unbind,
 };
 use crate::request::reading::read;
 use crate::request::{NewFilter, NodeRemoval};
@@ -51,6 +54,16 @@ enum PluginRequest {
     },
     /// Changes settings of a queue, or of a single flow at the queue.
     SetQueue(SetQueue),
+    /// Adds a principal.
+    AddPrincipal(Box<AddPrincipal>),
+    /// Changes shares and limits of a principal.
+    SetPrincipal { name: String, settings: Map<String, Value> },
+    /// Removes a principal.
+    RemovePrincipal(String),
+    /// Reserves resources for flows.
+    ReserveFlow(Box<ReserveFlow>),
+    /// Releases a reservation.
+    ReleaseFlow(String),
 }
 
 impl PluginRequest {
@@ -66,6 +79,28 @@ impl PluginRequest {
             Self::AddNode { .. } | Self::SetNode { .. } | Self::RemoveNode { .. } | Self::SetQueue { .. } => {
                 RequestKinds::QUEUES
             }
+            Self::AddPrincipal(_)
+            | Self::SetPrincipal { .. }
+            | Self::RemovePrincipal(_)
+            | Self::ReserveFlow(_)
+            | Self::ReleaseFlow(_) => RequestKinds::PRINCIPALS,
+        }
+    }
+
+    /// Returns the role with which the request is executed, and its effect.
+    fn rights(&self) -> (Role, Effect) {
+        match self.kind() {
+            RequestKinds::PRINCIPALS => (Role::Admin, Effect::Protection),
+            _ => (Role::Operator, Effect::Forwarding),
+        }
+    }
+
+    /// Whether the request would move processes outside the router into a control group.
+    fn takes_processes(&self) -> bool {
+        match self {
+            Self::AddPrincipal(new) => !new.0.process.is_empty(),
+            Self::SetPrincipal { settings, .. } => settings.contains_key("process"),
+            _ => false,
         }
     }
 
@@ -75,11 +110,15 @@ impl PluginRequest {
         let json =
             json.map_err(|error| ControlError::invalid(format!("the request is not valid JSON: {error}")))?;
         let read: Self = read("the request", json)?;
-        if request.granted.contains(read.kind()) {
-            return Ok(read);
+        if !request.granted.contains(read.kind()) {
+            let capability = read.kind().capability();
+            let problem = format!("its manifest doesn't name the capability {capability:?}");
+            return Err(ControlError::invalid(problem));
         }
-        let capability = read.kind().capability();
-        Err(ControlError::invalid(format!("its manifest doesn't name the capability {capability:?}")))
+        if read.takes_processes() {
+            return Err(ControlError::invalid("a plugin can't set `process`: use `principal set`"));
+        }
+        Ok(read)
     }
 }
 
@@ -100,9 +139,15 @@ pub(crate) async fn serve_requests(router: &Router) -> Infallible {
         // A revision may wait a day for confirmation. The request doesn't wait that long: it is refused in
         // the meantime, like other changes.
         let operation = "a plugin's request".to_owned();
-        let call = Call::new(router, Principal::instance(&instance), operation, Effect::Forwarding);
+        let read = PluginRequest::read(&request);
+        let (role, effect) =
+            read.as_ref().map_or((Role::Operator, Effect::Forwarding), PluginRequest::rights);
+        let call = Call::new(router, Principal::instance(&instance, role), operation, effect);
         call.set_body(json.as_bytes());
-        let result = serve_request(router, &call, &request).await;
+        let result = match read {
+            Ok(request) => serve_request(router, &call, request).await,
+            Err(error) => Err(error),
+        };
         // Nobody waits until the line is written.
         drop(call.close(None, result.as_ref().err().map(ToString::to_string)));
         match result {
@@ -119,8 +164,8 @@ fn is_applying(router: &Router) -> bool {
 }
 
 /// Carries out a request as the plugin instance that made it.
-async fn serve_request(router: &Router, caller: &Call, request: &Request) -> Result<(), ControlError> {
-    match PluginRequest::read(request)? {
+async fn serve_request(router: &Router, caller: &Call, request: PluginRequest) -> Result<(), ControlError> {
+    match request {
         PluginRequest::AddFilter(new) => router.execute(caller, AddFilter(new)).await.map(drop),
         PluginRequest::RemoveFilters(ids) => router.execute(caller, RemoveFilters { ids }).await.map(drop),
         PluginRequest::AddRoute(new) => router.execute(caller, new).await.map(drop),
@@ -139,6 +184,15 @@ async fn serve_request(router: &Router, caller: &Call, request: &Request) -> Res
             router.execute(caller, RemoveSchedulerNode { port, node, removal }).await.map(drop)
         }
         PluginRequest::SetQueue(changes) => router.execute(caller, changes).await,
+        PluginRequest::AddPrincipal(new) => router.execute(caller, *new).await.map(drop),
+        PluginRequest::SetPrincipal { name, settings } => {
+            router.execute(caller, SetPrincipal { name, changes: settings }).await.map(drop)
+        }
+        PluginRequest::RemovePrincipal(name) => {
+            router.execute(caller, RemovePrincipal { name }).await.map(drop)
+        }
+        PluginRequest::ReserveFlow(flow) => router.execute(caller, *flow).await.map(drop),
+        PluginRequest::ReleaseFlow(name) => router.execute(caller, ReleaseFlow { name }).await.map(drop),
     }
 }
 
@@ -146,7 +200,7 @@ async fn serve_request(router: &Router, caller: &Call, request: &Request) -> Res
 mod tests {
     use super::*;
     use crate::RouteQuery;
-    use crate::operation::{ListBindings, ListRoutes};
+    use crate::operation::{ListBindings, ListPrincipals, ListRoutes};
 
     fn asked(json: &str, capability: &str) -> Request {
         Request { json: json.to_owned(), granted: RequestKinds::of(&[capability]) }
@@ -168,6 +222,11 @@ mod tests {
                 "request-queues",
             ),
             (r#"{"free-instance": "i"}"#, "request-instances"),
+            (r#"{"add-principal": {"name": "a", "cpu": "5 %", "cpu-limit": "9 %"}}"#, "request-principals"),
+            (r#"{"set-principal": {"name": "a", "settings": {"weight": 2}}}"#, "request-principals"),
+            (r#"{"remove-principal": "a"}"#, "request-principals"),
+            (r#"{"reserve-flow": {"filter": "proto udp", "cpu": "5 %"}}"#, "request-principals"),
+            (r#"{"release-flow": "a"}"#, "request-principals"),
         ];
         for (json, needed) in requests {
             for (capability, _) in RequestKinds::CAPABILITIES {
@@ -176,6 +235,23 @@ mod tests {
                 let refusal = format!("its manifest doesn't name the capability {needed:?}");
                 assert!(capability == needed || read.unwrap_err().contains(&refusal));
             }
+        }
+    }
+
+    #[test]
+    fn requests_for_principals_need_their_own_capability_and_take_no_processes() {
+        let principals = |json: &str| {
+            let read = PluginRequest::read(&asked(json, "request-principals"));
+            read.map(|read| read.rights().0).map_err(|error| error.to_string())
+        };
+        let release = r#"{"release-flow": "a"}"#;
+        assert!(parse(release).unwrap_err().contains("the capability \"request-principals\""));
+        assert_eq!(principals(release), Ok(Role::Admin));
+        for json in [
+            r#"{"add-principal": {"name": "a", "process": ["sshd"]}}"#,
+            r#"{"set-principal": {"name": "a", "settings": {"process": ["sshd"]}}}"#,
+        ] {
+            assert!(principals(json).unwrap_err().contains("can't set `process`"), "{json}");
         }
     }
 
@@ -200,10 +276,11 @@ mod tests {
                 let router = router.clone();
                 async move { router.run().await }
             });
-            let request = |json: &str| {
-                router.lock().plugins.requests.push_back(("i".into(), asked(json, "request")));
+            let request_as = |json: &str, capability: &str| {
+                router.lock().plugins.requests.push_back(("i".into(), asked(json, capability)));
                 router.0.requested.notify_one();
             };
+            let request = |json: &str| request_as(json, "request");
             request(r#"{"reboot": {}}"#);
             request(r#"{"add-filter": {"match": "proto udp", "action": "drop"}}"#);
             let own = Principal::router();
@@ -218,6 +295,21 @@ mod tests {
             };
             while !is_there().await {
                 tokio::time::sleep(Duration::from_millis(1)).await;
+            }
+            let principals = async || {
+                let listed = router.execute(&own, ListPrincipals).await.unwrap();
+                listed.into_iter().map(|one| one.name).collect::<Vec<_>>()
+            };
+            for (json, expected) in [
+                (r#"{"add-principal": {"name": "a", "weight": 3}}"#, &["a"][..]),
+                (r#"{"reserve-flow": {"filter": "proto tcp", "cpu": "5 %"}}"#, &["a", "flow-1"]),
+                (r#"{"remove-principal": "a"}"#, &["flow-1"]),
+                (r#"{"release-flow": "flow-1"}"#, &[]),
+            ] {
+                request_as(json, "request-principals");
+                while principals().await != expected {
+                    tokio::time::sleep(Duration::from_millis(1)).await;
+                }
             }
             router.shutdown().await.unwrap();
             following.await.unwrap().unwrap();

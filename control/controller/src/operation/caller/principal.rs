@@ -43,9 +43,9 @@ impl Principal {
         Self { who: Who::router(), role: Some(Role::Admin), pid: None, from: None }
     }
 
-    /// Returns the principal of a plugin instance, with the role `operator`.
-    pub fn instance(name: &str) -> Self {
-        Self { who: Who::instance(name), role: Some(Role::Operator), pid: None, from: None }
+    /// Returns the principal of a plugin instance with the role that its request needs.
+    pub fn instance(name: &str, role: Role) -> Self {
+        Self { who: Who::instance(name), role: Some(role), pid: None, from: None }
     }
 
     /// Checks that the principal has at least the needed role.
