@@ -32,8 +32,8 @@ pub use plugins::{
 };
 pub use ports::{NeighbourView, PortView};
 pub use principals::{
-    CoreInputView, CoreInputWindowView, LeftView, LinkPromiseView, LinkView, LinkWindowView, PrincipalUsageView,
-    PrincipalView, PromiseView, PromiseWindowView, PromisesView, ReservationView,
+    CoreInputView, CoreInputWindowView, LeftView, LinkPromiseView, LinkView, LinkWindowView,
+    PrincipalUsageView, PrincipalView, PromiseView, PromiseWindowView, PromisesView, ReservationView,
 };
 pub use routes::{NextHopView, QueuesView, RouteView};
 pub use schedulers::{

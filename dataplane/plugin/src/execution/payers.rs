@@ -15,15 +15,21 @@ impl<T: BindingTable> WorkerPlugins<T> {
         self.payers_of(path).next().is_some()
     }
 
-    /// Returns the principals that pay for the stages of a path, except the stages of copies, and those that
-    /// filters give to the path.
+    /// Returns the principals that pay for the stages of a path, except the stages of copies. Without paid stages,
+    /// returns the principal that a filter gives to the path.
     pub fn payers_of(&self, path: PathId) -> impl Iterator<Item = PrincipalId> + '_ {
-        let payer = |stage: &Stage| match stage.step {
-            Step::Principal(_) => self.bindings.get(stage.binding)?.call_limits.principal,
-            _ => self.bindings.payer(stage),
-        };
         let positions = Position::ALL.into_iter().filter(|position| *position != Position::Copy);
-        positions.flat_map(move |position| self.paths.stages_at(path, position)).filter_map(payer)
+        let stages = positions.flat_map(move |position| self.paths.stages_at(path, position));
+        let mut paid = stages.filter_map(|stage| self.bindings.payer(stage)).peekable();
+        let given = |stage: &Stage| match stage.step {
+            Step::Principal(_) => self.bindings.get(stage.binding)?.call_limits.principal,
+            _ => None,
+        };
+        let given = match paid.peek() {
+            None => self.paths.stages(path).iter().rev().find_map(given),
+            Some(_) => None,
+        };
+        paid.chain(given)
     }
 }
 
