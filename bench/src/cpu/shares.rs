@@ -174,7 +174,7 @@ fn router(
 /// Returns the cycles used by each busy principal so far.
 fn used(pipeline: &mut Pipeline) -> Result<Vec<u64>, BenchError> {
     let counts = pipeline.principals();
-    if let Some((id, _)) = counts.iter().find(|(_, counts)| counts.dropped > 0) {
+    if let Some((id, _)) = counts.iter().find(|(_, counts)| counts.drops.total() > 0) {
         return Err(failed(format!("the worker dropped packets of principal {}", id.0)));
     }
     Ok(counts.iter().take(BUSY as usize).map(|(_, counts)| counts.used.0).collect())

@@ -58,12 +58,22 @@ Changes apply to running processes at once.")]
     #[command(after_help = "Examples:\n  millrace principal list\n  millrace principal list --json")]
     List,
     /// Show a principal with its usage.
-    #[command(
-        after_help = "Examples:\n  millrace principal show video\n  millrace principal show video --json"
-    )]
+    #[command(after_help = "\
+Examples:
+  millrace principal show video
+  millrace principal show video --flows --limit 5
+
+`--flows` lists flows with packets that wait for the processor, or that owe time: cycles used since then,
+waiting packets and bytes, and packets dropped.")]
     Show {
         /// Name of the principal.
         name: String,
+        /// Show the flows that wait, those with the most cycles first.
+        #[arg(long)]
+        flows: bool,
+        /// Maximum number of flows, 1 to 10000.
+        #[arg(long, default_value_t = 20, requires = "flows")]
+        limit: usize,
     },
 }
 

@@ -388,4 +388,6 @@ pub enum FlowOrder {
     Packets,
     /// Time of the last packet.
     Recent,
+    /// Processor time since packets began to wait for it.
+    Cycles,
 }

@@ -10,12 +10,16 @@ use serde_json::{Map, Value};
 
 use crate::arguments::{Exec, Noun, PrincipalAction};
 use crate::client::{Client, segment};
+use crate::commands::forwarding::flow::flows_path;
 use crate::commands::observe::show::show;
-use crate::output::{Failure, done, print, rows};
+use crate::output::{self, Failure, done, lines, print, rows, table};
 use crate::pairs::changes;
 
 /// Setting inside a reservation: name of the principal that reserves the amount.
 const SAME_AS: &str = "same-as";
+/// Columns of the flows of a principal.
+const FLOWS: &str = "flow | cycles=payments/0/cycles | waiting=payments/0/waiting \
+    | bytes=payments/0/waiting_bytes | dropped=payments/0/dropped | worker";
 
 /// Adds, changes, removes and shows principals.
 pub fn principal(client: &Client, action: &PrincipalAction, json: bool) -> Result<(), Failure> {
@@ -42,8 +46,20 @@ pub fn principal(client: &Client, action: &PrincipalAction, json: bool) -> Resul
             done(&value, &line, json);
         }
         PrincipalAction::List => show(client, Noun::Principals, json)?,
-        PrincipalAction::Show { name } => print(&client.get(&path(name))?, "", json),
+        PrincipalAction::Show { name, flows: false, .. } => print(&client.get(&path(name))?, "", json),
+        PrincipalAction::Show { name, flows: true, limit } => show_flows(client, name, *limit, json)?,
     }
+    Ok(())
+}
+
+/// Shows a principal with the flows that have a queue for its processor time.
+fn show_flows(client: &Client, name: &str, limit: usize, json: bool) -> Result<(), Failure> {
+    let mut value = client.get(&path(name))?;
+    let flows =
+        client.get(&flows_path(None, &format!("principal={}&order=cycles&limit={limit}", segment(name))))?;
+    let text = format!("{}\n{}", lines(&value), table(rows(&flows["flows"]), FLOWS));
+    value["flows"] = flows["flows"].clone();
+    output::show(&value, json, || text);
     Ok(())
 }
 

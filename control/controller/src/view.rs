@@ -21,7 +21,7 @@ pub use configuration::{
 };
 pub use control_plane::{ControlClassView, ControlPlaneView, PortClassView};
 pub use counters::{CountersView, PortCountersView};
-pub use flows::{FlowView, FlowsView, Flushed, LookupView, StepView};
+pub use flows::{FlowLevelView, FlowPaymentView, FlowView, FlowsView, Flushed, LookupView, StepView};
 pub use hardware::{CpuView, HardwarePortView, HardwareView, ProcessorView, SwitchView};
 pub use placement::{OffloadBudgetView, PlacementView, PlacementsView};
 pub use plugins::{
@@ -33,7 +33,8 @@ pub use plugins::{
 pub use ports::{NeighbourView, PortView};
 pub use principals::{
     CoreInputView, CoreInputWindowView, LeftView, LinkPromiseView, LinkView, LinkWindowView,
-    PrincipalUsageView, PrincipalView, PromiseView, PromiseWindowView, PromisesView, ReservationView,
+    PrincipalDropsView, PrincipalUsageView, PrincipalView, PromiseView, PromiseWindowView, PromisesView,
+    ReservationView,
 };
 pub use routes::{NextHopView, QueuesView, RouteView};
 pub use schedulers::{

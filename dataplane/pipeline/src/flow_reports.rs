@@ -6,8 +6,9 @@ use std::time::Duration;
 use millrace_classify::{CompiledSelection, FlowIndex, FlowRecord, FlowTable};
 use millrace_forward::{NextHop, Route};
 use millrace_packet::FlowKey;
-use millrace_plugin::BindingId;
-use millrace_units::{Instant, NextHopIndex, PortId};
+use millrace_plugin::{BindingId, PaidStages};
+use millrace_schedule::cpu::CpuFlowAccount;
+use millrace_units::{Instant, NextHopIndex, PathId, PortId, PrincipalId};
 
 use crate::forward::filter_route::FilterRoute;
 use crate::offloaded_flows::{Planner, StaysUp};
@@ -33,6 +34,15 @@ pub struct FlowPage {
     pub flows: Vec<FlowReport>,
     /// First slot of the next part; `None` at the end of the table.
     pub next: Option<u32>,
+}
+
+/// Principal that pays for a flow.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct FlowPayment {
+    /// Principal.
+    pub principal: PrincipalId,
+    /// Account of the flow's queue; `None` if the flow has no queue of its own now.
+    pub account: Option<CpuFlowAccount>,
 }
 
 /// Report on a flow record.
@@ -66,6 +76,8 @@ pub struct FlowReport {
     pub stays_up: Option<StaysUp>,
     /// Whether a placement matches the flow.
     pub placed: bool,
+    /// Principals that pay for stages of the flow's path, in the order of the stages.
+    pub payments: Vec<FlowPayment>,
 }
 
 /// Maximum number of records checked by one command.
@@ -117,7 +129,9 @@ impl FlowScan {
 fn report(router: &Router, index: FlowIndex, record: &FlowRecord, now: Instant) -> FlowReport {
     let flows = &router.classifier.flows;
     let stages = router.gates.plugins().stages(record.answer.path);
+    let hash = flows.hashes(&flows.key(index)).1;
     FlowReport {
+        payments: payments(router, record.answer.path, hash),
         key: flows.key(index),
         varying: record.answer.varying_value,
         varying_mask: record.answer.varying_mask,
@@ -129,10 +143,23 @@ fn report(router: &Router, index: FlowIndex, record: &FlowRecord, now: Instant) 
         reserved: record.is_reserved(),
         bindings: stages.map(|stage| stage.binding).collect(),
         route: route_in_words(router, record.answer.next_hop),
-        hash: flows.hashes(&flows.key(index)).1,
+        hash,
         stays_up: stays_up(router, index, record, now),
         placed: router.offload.as_ref().is_some_and(|offload| offload.is_placed(&flows.key(index))),
     }
+}
+
+/// Returns the principals that pay for stages of a path, with the accounts of a flow's queues.
+fn payments(router: &Router, path: PathId, hash: u32) -> Vec<FlowPayment> {
+    let mut payments: Vec<FlowPayment> = Vec::new();
+    for principal in PaidStages::of(router.gates.plugins()).payers(path) {
+        if payments.iter().all(|payment| payment.principal != principal) {
+            let waiting = router.pending.for_processor.as_ref();
+            let account = waiting.and_then(|waiting| waiting.account(principal, hash));
+            payments.push(FlowPayment { principal, account });
+        }
+    }
+    payments
 }
 
 /// Returns the reason why a flow stays at the worker; `None` if the flow is offloaded.

@@ -71,7 +71,7 @@ pub use commands::{
     PrincipalCommand, ReplyTo, RouteCommand, SchedulerCommand,
 };
 pub use egress::errors::ErrorSender;
-pub use flow_reports::{FlowPage, FlowReport, FlowScan};
+pub use flow_reports::{FlowPage, FlowPayment, FlowReport, FlowScan};
 pub use forward::changes::{
     NeighbourChange, NeighbourKnowledge, NumberedRoutes, RouteChange, UsedNeighbours,
 };
@@ -97,7 +97,7 @@ pub use options::{ClassLimit, ClassLimits, Options};
 pub use parse::tags::Tags;
 pub use parse::{Parsed, parse};
 pub use pending::core_time::{CoreCounts, CoreOrder, CoreSettings, Shed};
-pub use pending::for_processor::{PrincipalCounts, PrincipalSettings, PrincipalUse};
+pub use pending::for_processor::{PrincipalCounts, PrincipalDrops, PrincipalSettings, PrincipalUse};
 pub use pending::loads::PrincipalLoads;
 pub use ports::host_output::{HostFilters, HostSettings};
 pub use ports::scheduler::{

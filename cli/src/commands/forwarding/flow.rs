@@ -87,9 +87,15 @@ pub fn flows_path(filter: Option<&str>, more: &str) -> String {
 }
 
 fn listed(value: &Value, order: FlowOrder) -> String {
-    let rates =
-        if matches!(order, FlowOrder::Rate) { " | packets/s=packet_rate | bits/s=bit_rate" } else { "" };
-    let columns = format!("flow | packets | bytes{rates} | idle s=idle | state | level | route | bindings");
+    let by_order = match order {
+        FlowOrder::Rate => " | packets/s=packet_rate | bits/s=bit_rate",
+        FlowOrder::Cycles => {
+            " | principal=payments/0/principal | cycles=payments/0/cycles | waiting=payments/0/waiting"
+        }
+        FlowOrder::Bytes | FlowOrder::Packets | FlowOrder::Recent => "",
+    };
+    let columns =
+        format!("flow | packets | bytes{by_order} | idle s=idle | state | level | route | bindings");
     let flows = rows(&value["flows"]);
     let more = value["found"].as_u64().unwrap_or(0).saturating_sub(flows.len() as u64);
     let rest = if more > 0 { format!("and {more} more\n") } else { String::new() };

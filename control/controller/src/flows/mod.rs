@@ -13,14 +13,16 @@ use std::cmp::Reverse;
 use std::time::{Duration, Instant};
 
 use millrace_classify::Filter;
-use millrace_pipeline::FlowReport;
+use millrace_pipeline::{FlowPayment, FlowReport};
+use millrace_schedule::cpu::CpuFlowAccount;
+use millrace_units::Cycles;
 use millrace_wire::Protocol;
 
 use crate::model::Model;
 use crate::model::packets::selector;
 use crate::request::FlowOrder;
 use crate::show;
-use crate::view::FlowView;
+use crate::view::{FlowLevelView, FlowPaymentView, FlowView};
 
 /// Maximum number of flow records that a worker visits between two batches. It stops earlier if many of them
 /// match.
@@ -87,6 +89,7 @@ impl Top {
             FlowOrder::Bytes => self.flows.sort_by_key(|one| Reverse(one.flow.bytes)),
             FlowOrder::Packets => self.flows.sort_by_key(|one| Reverse(one.flow.packets)),
             FlowOrder::Recent => self.flows.sort_by_key(|one| one.flow.idle),
+            FlowOrder::Cycles => self.flows.sort_by_key(|one| Reverse(cycles(&one.flow))),
         }
         self.flows.truncate(self.limit);
     }
@@ -95,6 +98,19 @@ impl Top {
         self.cut();
         self.flows
     }
+}
+
+/// Returns the processor time of a flow since it got its present queues.
+fn cycles(flow: &FlowReport) -> Cycles {
+    let used = flow.payments.iter().filter_map(|payment| Some(payment.account?.used));
+    used.fold(Cycles(0), |sum, used| sum + used)
+}
+
+fn payment_view(payment: &FlowPayment, model: &Model) -> FlowPaymentView {
+    let CpuFlowAccount { used: Cycles(cycles), packets: waiting, bytes: waiting_bytes, dropped } =
+        payment.account.unwrap_or_default();
+    let principal = model.principal_ids.name(payment.principal).to_owned();
+    FlowPaymentView { principal, cycles, waiting, waiting_bytes, dropped }
 }
 
 pub(crate) fn view(Measured { flow, worker, rate }: Measured, model: &Model) -> FlowView {
@@ -118,9 +134,11 @@ pub(crate) fn view(Measured { flow, worker, rate }: Measured, model: &Model) -> 
         bit_rate: rate.map(|(_, bytes)| 8.0 * bytes),
         age: flow.age.as_secs_f64(),
         idle: flow.idle.as_secs_f64(),
-        level: if flow.stays_up.is_none() { "offload" } else { "worker" },
-        why_not_offloaded: flow.stays_up.map(|why| placement::words(why, model)),
-        placed: flow.placed,
+        level: FlowLevelView {
+            level: if flow.stays_up.is_none() { "offload" } else { "worker" },
+            why_not_offloaded: flow.stays_up.map(|why| placement::words(why, model)),
+            placed: flow.placed,
+        },
         worker,
         state: match (flow.reserved, flow.probation) {
             (true, _) => "reserved",
@@ -128,6 +146,7 @@ pub(crate) fn view(Measured { flow, worker, rate }: Measured, model: &Model) -> 
             (false, false) => "established",
         },
         bindings: bindings.map(binding).collect(),
+        payments: flow.payments.iter().map(|payment| payment_view(payment, model)).collect(),
         route: flow.route,
     }
 }
@@ -145,11 +164,12 @@ mod tests {
     use std::net::Ipv4Addr;
 
     use millrace_packet::FlowKey;
-    use millrace_units::PortId;
+    use millrace_units::{PortId, PrincipalId};
 
     use super::*;
 
     fn report(number: u8, packets: u64) -> FlowReport {
+        let account = CpuFlowAccount { used: Cycles(packets % 7), ..CpuFlowAccount::default() };
         let key = FlowKey::v4(Ipv4Addr::new(10, 0, 0, number), Ipv4Addr::LOCALHOST, 17, (1, 2), PortId(0));
         FlowReport {
             key,
@@ -166,6 +186,7 @@ mod tests {
             stays_up: Some(millrace_pipeline::StaysUp::Soon),
             placed: false,
             hash: 0,
+            payments: vec![FlowPayment { principal: PrincipalId(0), account: Some(account) }],
         }
     }
 
@@ -184,6 +205,7 @@ mod tests {
         assert_eq!(first(FlowOrder::Bytes), [5, 6]);
         assert_eq!(first(FlowOrder::Recent), [7, 6]);
         assert_eq!(first(FlowOrder::Rate), [5, 6]);
+        assert_eq!(first(FlowOrder::Cycles), [6, 5]);
     }
 
     #[test]

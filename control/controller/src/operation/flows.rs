@@ -16,6 +16,7 @@ use crate::flows::placement::{Concerned, Count, Resolved, budget, counts_of, set
 use crate::flows::{AT_ONCE, LIMIT, MEASURE, MOST, Measured, Top, lookup, rate, view};
 use crate::model::packets::ReadPacket;
 use crate::model::placements::Placed;
+use crate::model::principals::Owners;
 use crate::observe::words::Names;
 use crate::operation::kinds::{Acting, Action, Change, Changing, Query, Reading};
 use crate::operation::{Effect, Operation};
@@ -34,11 +35,16 @@ impl Operation for ListFlows {
     type Kind = Query;
 
     /// # Errors
-    /// Returns an error for an invalid filter or limit, or if the data plane does not answer.
+    /// Returns an error for an invalid filter or limit, an unknown principal, or if the data plane does not
+    /// answer.
     async fn carry_out(self, router: &Reading) -> Result<FlowsView, ControlError> {
-        let FlowQuery { filter, order, limit } = self.0;
+        let FlowQuery { filter, order, limit, principal } = self.0;
         let limit = ControlError::in_range("limit", limit.unwrap_or(LIMIT), 1..=MOST)?;
         let filter = router.flows(filter.as_deref())?;
+        let payer = match principal {
+            Some(name) => Some(Owners(&router.lock().model).known_principal(&name)?),
+            None => None,
+        };
         let mut before = HashMap::new();
         if order == FlowOrder::Rate {
             let note = |worker, flow: FlowReport| {
@@ -49,7 +55,13 @@ impl Operation for ListFlows {
         }
         let mut top = Top::new(order, limit);
         let mut found = 0;
-        let take = |worker, flow: FlowReport| {
+        let take = |worker, mut flow: FlowReport| {
+            if let Some(payer) = payer {
+                flow.payments.retain(|payment| payment.principal == payer && payment.account.is_some());
+                if flow.payments.is_empty() {
+                    return;
+                }
+            }
             found += 1;
             let known = before.get(&(worker, flow.key, flow.varying));
             let rate = (order == FlowOrder::Rate).then(|| rate(&flow, known));

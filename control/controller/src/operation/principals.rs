@@ -20,7 +20,7 @@ use crate::principals::capacity::check_running;
 use crate::principals::{Principals, after};
 use crate::request::merge_patch::{all_known, patched};
 use crate::request::reading::read_settings;
-use crate::router::Inner;
+use crate::router::{Inner, Seen};
 use crate::view::{PrincipalView, PromisesView};
 pub use reservations::{ReleaseFlow, ReserveFlow};
 
@@ -37,11 +37,13 @@ impl Operation for ListPrincipals {
     type Kind = Query;
 
     /// # Errors
-    /// Returns an error if the control group of a principal was removed by someone else.
+    /// Returns an error if the control group of a principal can't be read, or a worker does not answer.
     async fn carry_out(self, router: &Reading) -> Result<Vec<PrincipalView>, ControlError> {
         let mut guard = router.lock();
-        let seen = guard.seen();
-        seen.model.principals.iter().map(|principal| seen.principals.view(principal)).collect()
+        let mut seen = guard.seen();
+        let counters = seen.light_snapshot()?.principals;
+        let Seen { model, principals, .. } = seen;
+        model.principals.iter().map(|principal| principals.view(principal, model, &counters)).collect()
     }
 }
 
@@ -62,7 +64,7 @@ impl Operation for GetPromises {
         let Principals { shares, promises, core_inputs, links, .. } = seen.principals;
         let promised = shares.promised(seen.model, seen.workers.len());
         Ok(PromisesView {
-            promises: promises.view(seen.model, &promised, &counters.principals),
+            promises: promises.view(seen.model, &promised, &counters.principals, links),
             core_inputs: core_inputs.view(seen.model, &promised),
             links: links.view(seen.model),
         })
@@ -280,6 +282,7 @@ pub(super) fn find<'a>(inner: &'a Inner, name: &str) -> Result<&'a Principal, Co
     found.ok_or_else(|| ControlError::unknown("principal", name, known()))
 }
 
-fn view(inner: &Inner, name: &str) -> Result<PrincipalView, ControlError> {
-    inner.principals.view(find(inner, name)?)
+fn view(inner: &mut Inner, name: &str) -> Result<PrincipalView, ControlError> {
+    let counters = inner.seen().light_snapshot()?.principals;
+    inner.principals.view(find(inner, name)?, &inner.model, &counters)
 }

@@ -84,6 +84,12 @@ impl LinkPromises {
         links.map(|(place, promised)| self.view_of(place, promised)).collect()
     }
 
+    /// Returns the number of packets that the queues of a principal at ports dropped.
+    pub fn dropped(&self, principal: &str) -> u64 {
+        let latest = self.0.back().into_iter().flatten();
+        latest.filter(|((name, _), _)| name == principal).map(|(_, count)| count.dropped).sum()
+    }
+
     fn view_of(&self, place: Place, promised: u64) -> LinkPromiseView {
         let last = self.0.back().and_then(|counts| counts.get(&place)).copied().unwrap_or_default();
         let windows = WINDOWS.iter().filter_map(|seconds| self.window(&place, *seconds)).collect();
@@ -126,6 +132,7 @@ mod tests {
         let view = promises.view_of(place.clone(), 5_000_000);
         let rates: Vec<u64> = view.windows.iter().map(|window| window.delivered).collect();
         assert_eq!(rates, [2_000_000, 2_000_000, 1_333_333]);
+        assert_eq!((promises.dropped("video"), promises.dropped("other")), (1, 0));
         assert_eq!((view.waiting, view.dropped, view.sent_wire_bytes), (3, 1, 125_000 * 90));
         // The queue was removed and added again.
         let at = Instant::ZERO + Duration::from_secs(71);

@@ -17,15 +17,17 @@ mod shares;
 use std::sync::Arc;
 
 use millrace_config::{Change, Principal, Resource};
+use millrace_pipeline::PrincipalCounts;
 use millrace_plugin_process::{ProcessGroup, ProcessGroups};
 use millrace_principals::{
     Group, GroupError, Limits, Machine, Members, Process, RouterGroup, processor_times,
 };
+use millrace_units::PrincipalId;
 
 use crate::ControlError;
 use crate::model::Model;
 use crate::model::principals::payers_of_processes;
-use crate::view::{LinkView, PrincipalUsageView, PrincipalView};
+use crate::view::{LinkView, PrincipalDropsView, PrincipalUsageView, PrincipalView};
 use core_inputs::CoreInputs;
 use limits::limits;
 use links::LinkPromises;
@@ -193,11 +195,21 @@ impl Principals {
         groups.set(placed.collect());
     }
 
-    /// Returns the view of a principal, with its usage. A group that someone else has removed is an obstacle.
+    /// Returns the view of a principal of the model, with its usage. A group that someone else has removed is an
+    /// obstacle. `counts`: counters of all principals at the workers.
     ///
     /// # Errors
     /// The usage can't be read.
-    pub fn view(&self, principal: &Principal) -> Result<PrincipalView, ControlError> {
+    pub fn view(
+        &self,
+        principal: &Principal,
+        model: &Model,
+        counts: &[(PrincipalId, PrincipalCounts)],
+    ) -> Result<PrincipalView, ControlError> {
+        let id = model.principal_ids.id(&principal.name);
+        let counts = counts.iter().find(|(known, _)| Some(*known) == id);
+        let counts = counts.map(|(_, counts)| *counts).unwrap_or_default();
+        let drops = PrincipalDropsView::of(&counts.drops, self.links.dropped(&principal.name));
         let held = self.groups.iter().find(|held| *held.group.name() == *principal.name);
         let (usage, obstacle) = match held.map(|held| held.group.usage()).transpose() {
             Err(removed @ GroupError::Removed { .. }) => (None, Some(removed.to_string())),
@@ -218,7 +230,7 @@ impl Principals {
             disk: principal.disk,
             processes: principal.processes,
             process: principal.process.clone(),
-            usage: PrincipalUsageView::of(&usage.unwrap_or_default()),
+            usage: PrincipalUsageView::of(&usage.unwrap_or_default(), drops),
             obstacle,
             directories: directories.map(|path| path.display().to_string()).collect(),
         })

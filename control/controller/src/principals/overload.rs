@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use millrace_pipeline::PrincipalCounts;
+use millrace_pipeline::{PrincipalCounts, PrincipalDrops};
 use millrace_telemetry::EventKind;
 use millrace_units::PrincipalId;
 use serde_json::json;
@@ -60,13 +60,14 @@ impl Overloads {
         let state = self.states.entry(id).or_insert(State { counts: *now, ..State::default() });
         let before = std::mem::replace(&mut state.counts, *now);
         // A principal that was removed and added again starts from zero.
-        let loses = now.dropped > before.dropped;
+        let (lost, lost_before) = (lost(id, now), lost(id, &before));
+        let loses = lost > lost_before;
         if loses == self.overloaded.contains(&id) {
             state.changed = 0;
             return None;
         }
         if state.changed == 0 {
-            state.dropped = before.dropped;
+            state.dropped = lost_before;
         }
         state.changed += 1;
         if state.changed < SAMPLES {
@@ -76,8 +77,14 @@ impl Overloads {
         if !self.overloaded.remove(&id) {
             self.overloaded.insert(id);
         }
-        Some(now.dropped.saturating_sub(state.dropped))
+        Some(lost.saturating_sub(state.dropped))
     }
+}
+
+/// Returns the number of packets that core shed, or that a principal lost by its own load.
+fn lost(id: PrincipalId, counts: &PrincipalCounts) -> u64 {
+    let PrincipalDrops { queue, core_ceiling } = counts.drops;
+    if id == PrincipalId::CORE { core_ceiling } else { queue }
 }
 
 #[cfg(test)]
@@ -92,7 +99,7 @@ mod tests {
         let (mut overloads, mut counts) = (Overloads::default(), PrincipalCounts::default());
         overloads.sample(PAYER, &counts);
         let mut sample = |drops: u64| {
-            counts.dropped += drops;
+            counts.drops.queue += drops;
             overloads.sample(PAYER, &counts)
         };
         drops.into_iter().enumerate().filter_map(|(at, drops)| Some((at + 1, sample(drops)?))).collect()

@@ -12,7 +12,8 @@ use serde_json::json;
 use super::shares::Promised;
 use crate::events::Events;
 use crate::model::Model;
-use crate::view::{PromiseView, PromiseWindowView};
+use crate::principals::links::LinkPromises;
+use crate::view::{PrincipalDropsView, PromiseView, PromiseWindowView};
 
 /// Lengths of the reported windows, in seconds.
 pub(super) const WINDOWS: [u64; 3] = [1, 10, 60];
@@ -104,12 +105,14 @@ impl Promises {
         }
     }
 
-    /// Returns promises beside what was delivered. `counts` are the current accounts of the principals.
+    /// Returns promises beside what was delivered. `counts`: current accounts of the principals; `links`: what
+    /// the schedulers of ports dropped for them.
     pub fn view(
         &self,
         model: &Model,
         promised: &[(PrincipalId, Promised)],
         counts: &[(PrincipalId, PrincipalCounts)],
+        links: &LinkPromises,
     ) -> Vec<PromiseView> {
         let counts: BTreeMap<_, _> = counts.iter().copied().collect();
         let view = |(id, promised): &(PrincipalId, Promised)| {
@@ -127,7 +130,8 @@ impl Promises {
                 packets: account.packets,
                 waiting: account.waiting.into(),
                 waiting_bytes: account.waiting_bytes,
-                dropped: account.dropped,
+                dropped: account.drops.total(),
+                drops: PrincipalDropsView::of(&account.drops, links.dropped(name)),
                 deadlines_met: account.deadlines_met,
                 deadlines_missed: account.deadlines_missed,
                 windows: windows.collect(),

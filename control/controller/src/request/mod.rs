@@ -214,6 +214,8 @@ pub struct FlowQuery {
     pub order: FlowOrder,
     /// Maximum number of listed flows, 1 to 10,000; 100 by default.
     pub limit: Option<usize>,
+    /// Principal: lists the flows that have a queue for its processor time, and no account of other principals.
+    pub principal: Option<String>,
 }
 
 /// Order of a list of flows.
@@ -229,4 +231,6 @@ pub enum FlowOrder {
     Packets,
     /// By time of the last packet, the latest first.
     Recent,
+    /// By processor time since the flow's packets began to wait for the processor, the most first.
+    Cycles,
 }

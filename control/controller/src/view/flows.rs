@@ -66,12 +66,9 @@ pub struct FlowView {
     pub age: f64,
     /// Seconds since the last packet of the flow.
     pub idle: f64,
-    /// `offload` for an offloaded flow, else `worker`.
-    pub level: &'static str,
-    /// Reason why the flow is not offloaded; absent for an offloaded flow.
-    pub why_not_offloaded: Option<String>,
-    /// Whether a placement determines the level of the flow.
-    pub placed: bool,
+    /// Level of the flow.
+    #[serde(flatten)]
+    pub level: FlowLevelView,
     /// Number of the worker that owns the flow, counted from 0.
     pub worker: usize,
     /// `new` for a flow on probation, which other new flows may displace; `established` afterwards;
@@ -79,6 +76,35 @@ pub struct FlowView {
     pub state: &'static str,
     /// Bindings that apply to the flow's packets, in order.
     pub bindings: Vec<String>,
+    /// Principals that pay for instances of the flow, in the order of the instances.
+    pub payments: Vec<FlowPaymentView>,
     /// Route of the flow.
     pub route: String,
+}
+
+/// Level at which a flow is forwarded.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct FlowLevelView {
+    /// `offload` for an offloaded flow, else `worker`.
+    pub level: &'static str,
+    /// Reason why the flow is not offloaded; absent for an offloaded flow.
+    pub why_not_offloaded: Option<String>,
+    /// Whether a placement determines the level of the flow.
+    pub placed: bool,
+}
+
+/// Account of a flow at a principal that pays for it, since the flow's packets began to wait for the processor.
+/// All numbers are 0 when none waits and the flow owes nothing, and while it shares a queue with other flows.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct FlowPaymentView {
+    /// Name of the principal.
+    pub principal: String,
+    /// Processor time in cycles.
+    pub cycles: u64,
+    /// Number of packets that wait for the processor.
+    pub waiting: u32,
+    /// Bytes of these packets.
+    pub waiting_bytes: u64,
+    /// Number of packets dropped because too many waited.
+    pub dropped: u64,
 }

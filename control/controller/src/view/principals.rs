@@ -6,6 +6,7 @@ use std::time::Duration;
 use millrace_config::{
     Bits, ByteRate, CpuLimit, CpuShare, Deadline, LinkReservation, MemoryLimit, QueueLimit,
 };
+use millrace_pipeline::PrincipalDrops;
 use millrace_principals::Usage;
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -68,8 +69,8 @@ pub struct PrincipalView {
     pub directories: Vec<String>,
 }
 
-/// Usage of a principal's control group since its creation. A value is absent if the machine doesn't measure
-/// it.
+/// Usage of a principal: of its control group since the group's creation, and at the workers. A value is absent
+/// if the machine doesn't measure it.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct PrincipalUsageView {
     /// Processor time in seconds.
@@ -88,10 +89,12 @@ pub struct PrincipalUsageView {
     pub disk_written: Option<u64>,
     /// Processes and threads.
     pub processes: Option<u64>,
+    /// Packets lost, by cause.
+    pub drops: PrincipalDropsView,
 }
 
 impl PrincipalUsageView {
-    pub(crate) fn of(usage: &Usage) -> Self {
+    pub(crate) fn of(usage: &Usage, drops: PrincipalDropsView) -> Self {
         let seconds = |time: Option<Duration>| time.map(|time| time.as_secs_f64());
         Self {
             cpu_seconds: seconds(usage.cpu),
@@ -102,6 +105,7 @@ impl PrincipalUsageView {
             disk_read: usage.disk_read,
             disk_written: usage.disk_written,
             processes: usage.tasks,
+            drops,
         }
     }
 }
@@ -193,14 +197,35 @@ pub struct PromiseView {
     pub waiting: u64,
     /// Bytes of these packets.
     pub waiting_bytes: u64,
-    /// Number of packets dropped because too many waited; of `core`, of packets shed.
+    /// Number of packets that the workers dropped: the sum of `drops` without `link_queue`. Those of `core`
+    /// include the packets of all principals that were shed.
     pub dropped: u64,
+    /// Packets lost, by cause.
+    pub drops: PrincipalDropsView,
     /// Number of slices that began within the deadline of their first packet; 0 without a deadline.
     pub deadlines_met: u64,
     /// Number of slices that began later.
     pub deadlines_missed: u64,
     /// Processor time over the last 1, 10 and 60 s.
     pub windows: Vec<PromiseWindowView>,
+}
+
+/// Packets that a principal lost, by cause.
+#[derive(Clone, Copy, Debug, Default, Serialize, JsonSchema)]
+pub struct PrincipalDropsView {
+    /// Number of packets dropped because too many waited for the processor.
+    pub cpu_queue: u64,
+    /// Number of packets shed because core was overloaded and at its share.
+    pub core_ceiling: u64,
+    /// Number of packets that the queues of the principal at ports dropped, at most about one second ago.
+    pub link_queue: u64,
+}
+
+impl PrincipalDropsView {
+    pub(crate) fn of(drops: &PrincipalDrops, link_queue: u64) -> Self {
+        let PrincipalDrops { queue, core_ceiling } = *drops;
+        Self { cpu_queue: queue, core_ceiling, link_queue }
+    }
 }
 
 /// Processor time of a principal over a window, in percent of one processor.

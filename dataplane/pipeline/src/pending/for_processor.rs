@@ -6,8 +6,8 @@ use std::time::Duration;
 use millrace_plugin::{Place, Waiting};
 use millrace_schedule::FlowNumber;
 use millrace_schedule::cpu::{
-    CpuPrincipal, CpuQueueLimits, CpuQueues, CpuScheduleError, CpuScheduler, CpuSchedulerSettings, CpuShare,
-    CpuStage,
+    CpuFlowAccount, CpuPrincipal, CpuQueueLimits, CpuQueues, CpuScheduleError, CpuScheduler,
+    CpuSchedulerSettings, CpuShare, CpuStage,
 };
 use millrace_units::{Cycles, Instant, PathId, PrincipalId};
 
@@ -53,12 +53,28 @@ pub struct PrincipalCounts {
     pub waiting: u32,
     /// Bytes of these packets.
     pub waiting_bytes: u64,
-    /// Packets dropped because too many waited; of core, packets shed.
-    pub dropped: u64,
+    /// Packets lost.
+    pub drops: PrincipalDrops,
     /// Slices that began within the deadline of their first packet.
     pub deadlines_met: u64,
     /// Slices that began after it.
     pub deadlines_missed: u64,
+}
+
+/// Packets that a principal lost at a worker, by cause.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct PrincipalDrops {
+    /// Packets refused because too many waited for the processor.
+    pub queue: u64,
+    /// Packets shed because core was overloaded. Those of core include those of all principals.
+    pub core_ceiling: u64,
+}
+
+impl PrincipalDrops {
+    /// Returns the number of packets lost.
+    pub fn total(&self) -> u64 {
+        self.queue + self.core_ceiling
+    }
 }
 
 /// Use of the processor between two times.
@@ -99,6 +115,8 @@ struct Known {
     /// Slices that began within the deadline, and after it.
     met: u64,
     missed: u64,
+    /// Packets shed because core was overloaded.
+    shed: u64,
     /// Flow of its last slice.
     flow: FlowNumber,
     /// Cycles of a call that is still running. Its flow and its stage are charged at its end.
@@ -107,7 +125,7 @@ struct Known {
 
 impl Known {
     fn new(id: PrincipalId, settings: CpuPrincipal) -> Self {
-        Self { id, settings, packets: 0, met: 0, missed: 0, flow: FlowNumber(0), owed: Cycles(0) }
+        Self { id, settings, packets: 0, met: 0, missed: 0, shed: 0, flow: FlowNumber(0), owed: Cycles(0) }
     }
 }
 
@@ -348,6 +366,19 @@ impl ForProcessor {
         }
     }
 
+    /// Counts a shed packet for the principal that pays for a stage of its path.
+    pub fn note_shed(&mut self, payer: PrincipalId) {
+        if let Some(known) = self.known_mut(payer) {
+            known.shed += 1;
+        }
+    }
+
+    /// Returns the account of a flow's queue under a principal; `None` if the flow has no queue of its own.
+    /// `hash`: the hash by which queues know the flow.
+    pub fn account(&self, id: PrincipalId, hash: u32) -> Option<CpuFlowAccount> {
+        self.queues.account(id, flow_number(hash, id))
+    }
+
     /// Whether packets of the principal can go on once it has the processor.
     pub fn is_ready(&self, id: PrincipalId) -> bool {
         self.queues.is_ready(id)
@@ -374,7 +405,7 @@ impl ForProcessor {
             used: self.core.counts.used,
             backlogged: self.core.counts.overloaded,
             backlogged_sum: self.core.counts.overloaded,
-            dropped: self.core.counts.shed,
+            drops: PrincipalDrops { core_ceiling: self.core.counts.shed, ..PrincipalDrops::default() },
             ..PrincipalCounts::default()
         };
         let principals = self.principals.iter().map(move |known| {
@@ -389,7 +420,7 @@ impl ForProcessor {
                 packets: known.packets,
                 waiting,
                 waiting_bytes,
-                dropped,
+                drops: PrincipalDrops { queue: dropped, core_ceiling: known.shed },
                 deadlines_met: known.met,
                 deadlines_missed: known.missed,
             };
@@ -420,8 +451,13 @@ impl ForProcessor {
     }
 }
 
-/// Returns the number of a packet's flow. Flows of several principals may have the same hash.
 #[inline]
-fn flow_of(waiting: &Waiting, PrincipalId(payer): PrincipalId) -> FlowNumber {
-    FlowNumber(waiting.packet.hash ^ payer.wrapping_mul(0x9E37_79B1))
+fn flow_of(waiting: &Waiting, payer: PrincipalId) -> FlowNumber {
+    flow_number(waiting.packet.hash, payer)
+}
+
+/// Returns the number of a flow. Flows of several principals may have the same hash.
+#[inline]
+fn flow_number(hash: u32, PrincipalId(payer): PrincipalId) -> FlowNumber {
+    FlowNumber(hash ^ payer.wrapping_mul(0x9E37_79B1))
 }

@@ -1,7 +1,7 @@
 //! Shedding: a worker whose core work exceeds its share drops plain packets at reception, so that packets with
 //! a promise find room in the receive rings.
 
-use millrace_packet::BATCH_SIZE;
+use millrace_packet::{BATCH_SIZE, DropReason};
 use millrace_plugin_abi::Position;
 use millrace_port::Port;
 use millrace_units::Instant;
@@ -10,7 +10,7 @@ use crate::ingress::steer::steer;
 use crate::observe::trace::Pick;
 use crate::ports::DeviceId;
 use crate::router::Router;
-use crate::work::Work;
+use crate::work::{Fate, Work};
 
 /// Reception of a worker that is overloaded.
 pub(crate) struct Shedding<'a> {
@@ -79,8 +79,12 @@ impl<'a> Shedding<'a> {
         let Self { router } = self;
         router.gates.groups.begin();
         let shed = router.classification().classify_or_shed(work, now);
-        if let Some(waiting) = &mut router.pending.for_processor {
+        if let Some(waiting) = router.pending.for_processor.as_mut().filter(|_| shed > 0) {
             waiting.core.counts.shed += shed;
+            let shed = (0..work.packets.len())
+                .filter(|index| matches!(work.fates[*index], Fate::Drop(DropReason::CoreCeiling)));
+            let payers = shed.filter_map(|index| router.gates.plugins().payer_of(work.paths[index]));
+            payers.for_each(|payer| waiting.note_shed(payer));
         }
         work.note_keys();
         router.settle_from(work, (Position::Early, 0), (), now);

@@ -8,7 +8,7 @@ use super::Snapshot;
 use crate::classify::{ClassifyCounts, FlowCounts};
 use crate::observe::totals::{Created, Totals};
 use crate::offloaded_flows::OffloadedFlowCounts;
-use crate::pending::for_processor::PrincipalCounts;
+use crate::pending::for_processor::{PrincipalCounts, PrincipalDrops};
 use crate::ports::PortCount;
 
 impl Snapshot {
@@ -82,10 +82,11 @@ fn add_principal(sum: &mut PrincipalCounts, more: PrincipalCounts) {
     add_fields!(
         sum,
         more,
-        PrincipalCounts { used, backlogged_sum, periods, throttled, packets, waiting, waiting_bytes, dropped,
-            deadlines_met, deadlines_missed; backlogged }
+        PrincipalCounts { used, backlogged_sum, periods, throttled, packets, waiting, waiting_bytes,
+            deadlines_met, deadlines_missed; backlogged, drops }
     );
     sum.backlogged = sum.backlogged.max(backlogged);
+    add_fields!(sum.drops, drops, PrincipalDrops { queue, core_ceiling; });
 }
 
 fn add_offloaded_flows(sum: &mut OffloadedFlowCounts, more: OffloadedFlowCounts) {

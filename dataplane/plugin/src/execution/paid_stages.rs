@@ -1,7 +1,7 @@
 //! Stages of paths at which packets wait for the processor, as the CPU scheduler sees them.
 
 use millrace_plugin_abi::Position;
-use millrace_units::{Cycles, QueueId};
+use millrace_units::{Cycles, PathId, PrincipalId, QueueId};
 
 use crate::execution::bindings::Binding;
 use crate::execution::waiting::{Place, Ticket};
@@ -49,6 +49,12 @@ impl<'a, T: BindingTable> PaidStages<'a, T> {
         let cost = (binding.cost != 0).then_some(Cycles(binding.cost));
         let (binding, order) = (stage.binding.to_word(), binding.order);
         Some(PaidStage { binding, order, weight, pulled_by, cost })
+    }
+
+    /// Returns the principals that pay for stages of a path, once for each stage.
+    pub fn payers(&self, path: PathId) -> impl Iterator<Item = PrincipalId> {
+        let stages = self.plugins.paths.stages(path).iter();
+        stages.filter_map(|stage| self.plugins.bindings.payer(stage))
     }
 
     /// Returns the wait of a packet with this ticket; `None` if it doesn't wait for the processor.

@@ -42,6 +42,19 @@ pub enum CpuDrop {
     Principal,
 }
 
+/// Account of a flow's queue since the queue began.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct CpuFlowAccount {
+    /// Cycles charged to the flow.
+    pub used: Cycles,
+    /// Packets that wait.
+    pub packets: u32,
+    /// Bytes of these packets.
+    pub bytes: u64,
+    /// Packets that were refused.
+    pub dropped: u64,
+}
+
 /// Queue of a flow, or of the flows of a principal without a queue of their own.
 #[derive(Clone, Copy, Debug)]
 struct FlowQueue {
@@ -53,6 +66,10 @@ struct FlowQueue {
     next: u32,
     /// Cycles that the queue may still use in this turn; negative after a slice that was too long.
     deficit: i64,
+    /// Cycles charged since the queue began.
+    used: u64,
+    /// Packets refused since the queue began.
+    dropped: u64,
 }
 
 /// Queues of a principal in the order of turns.
@@ -189,7 +206,7 @@ impl<T> CpuQueues<T> {
             (!self.arena.has_room(load, length)).then_some(CpuDrop::Memory)
         };
         if let Some(why) = refusal {
-            self.backlogs[number].dropped += 1;
+            self.count_drop(number, known);
             return Err((item, why));
         }
         let queue = match known {
@@ -198,7 +215,7 @@ impl<T> CpuQueues<T> {
         };
         self.latest = Latest { principal: number, flow, queue };
         let Some(list) = self.stages.list(&mut self.queues[queue].stages, stage, self.quantum) else {
-            self.backlogs[number].dropped += 1;
+            self.count_drop(number, Some(queue));
             return Err((item, CpuDrop::Memory));
         };
         self.arena.push(list, Held { item, arrival: now, length, flow });
@@ -274,6 +291,7 @@ impl<T> CpuQueues<T> {
         let queue = &mut self.queues[first];
         let most_debt = quantum.saturating_mul(MOST_DEBT);
         queue.deficit = queue.deficit.saturating_sub_unsigned(cycles).max(-most_debt);
+        queue.used = queue.used.saturating_add(cycles);
         self.stages.charge(&mut queue.stages, cycles, quantum);
         while let Some(queue) = self.first_of(number) {
             match (queue.deficit > 0, queue.stages.current.list.is_empty()) {
@@ -366,6 +384,14 @@ impl<T> CpuQueues<T> {
         self.backlogs.find(number).map_or((0, 0, 0), |it| (it.packets, it.bytes, it.dropped))
     }
 
+    /// Returns the account of a flow's queue; `None` if the flow has no queue of its own under the principal.
+    pub fn account(&self, PrincipalId(number): PrincipalId, flow: FlowNumber) -> Option<CpuFlowAccount> {
+        let queue = &self.queues[self.flows.get(flow)?];
+        let (packets, bytes) = self.stages.total(&queue.stages);
+        let FlowQueue { used, dropped, .. } = *queue;
+        (queue.principal == number).then_some(CpuFlowAccount { used: Cycles(used), packets, bytes, dropped })
+    }
+
     /// Returns the number of waiting packets of all principals.
     #[inline]
     pub fn len(&self) -> usize {
@@ -381,6 +407,15 @@ impl<T> CpuQueues<T> {
     /// Returns all waiting packets, in no particular order.
     pub fn iter(&self) -> impl Iterator<Item = &T> {
         self.arena.iter()
+    }
+
+    /// Counts a refused packet, also for its flow's queue if there is one.
+    #[cold]
+    fn count_drop(&mut self, principal: u32, queue: Option<u32>) {
+        self.backlogs[principal].dropped += 1;
+        if let Some(queue) = queue {
+            self.queues[queue].dropped += 1;
+        }
     }
 
     fn first_of(&mut self, number: u32) -> Option<&mut FlowQueue> {
@@ -415,7 +450,8 @@ impl<T> CpuQueues<T> {
         let own = self.may_begin(flow).then_some(flow);
         let deficit = self.quantum;
         let stages = FlowStages::new(stage, deficit);
-        let queue = self.queues.insert(FlowQueue { stages, principal, flow: own, next: NONE, deficit });
+        let flow_queue = FlowQueue { stages, principal, flow: own, next: NONE, deficit, used: 0, dropped: 0 };
+        let queue = self.queues.insert(flow_queue);
         match own {
             Some(flow) => self.flows.insert(flow, queue),
             None => self.backlogs[principal].shared = queue,

@@ -29,7 +29,7 @@ mod server;
 mod settings;
 mod stage_queues;
 
-pub use flow_queues::{CpuDrop, CpuQueueLimits, CpuQueues};
+pub use flow_queues::{CpuDrop, CpuFlowAccount, CpuQueueLimits, CpuQueues};
 pub use scheduler::{CpuAccount, CpuScheduler};
 pub use settings::{CpuPrincipal, CpuScheduleError, CpuSchedulerKind, CpuSchedulerSettings, CpuShare};
 pub use stage_queues::CpuStage;

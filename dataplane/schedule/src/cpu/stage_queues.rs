@@ -156,6 +156,14 @@ impl StageQueues {
         queues.filter(|queue| !queue.list.is_empty()).map(|queue| queue.stage.order)
     }
 
+    /// Returns the number of packets of a flow that wait at all stages, and their bytes.
+    pub fn total(&self, flow: &FlowStages) -> (u32, u64) {
+        let loads = self.places(flow).map(|(_, later)| later.queue.list.load).chain([flow.current.list.load]);
+        loads.fold((0, 0), |(packets, bytes), load| {
+            (packets + load.packets(), bytes + u64::from(load.bytes()))
+        })
+    }
+
     fn find(&self, flow: &FlowStages, stage: CpuStage) -> Option<u32> {
         self.places(flow).find(|(_, later)| later.queue.stage.order == stage.order).map(|(place, _)| place)
     }

@@ -13,8 +13,8 @@ use millrace_controller::operation::{
     ListSchedulers,
 };
 use millrace_controller::view::{
-    ControlPlaneView, CoreInputView, DropView, InstanceView, LinkPromiseView, PortView, PrincipalUsageView,
-    PrincipalView, PromiseView, SchedulerView, StatusView, SummaryView,
+    ControlPlaneView, CoreInputView, DropView, InstanceView, LinkPromiseView, PortView, PrincipalDropsView,
+    PrincipalUsageView, PrincipalView, PromiseView, SchedulerView, StatusView, SummaryView,
 };
 use millrace_controller::{Caller, ControlError, Router};
 use prometheus_client::collector::Collector;
@@ -383,15 +383,12 @@ fn of_links(links: &[LinkPromiseView]) -> [Family; 3] {
 type OfPromise = (&'static str, &'static str, fn(&PromiseView) -> f64);
 
 fn of_promises(promises: &[PromiseView]) -> Vec<Family> {
-    const COUNTED: [OfPromise; 6] = [
+    const COUNTED: [OfPromise; 5] = [
         ("principal_worker_seconds", "Processor time of a principal at the workers, in seconds", |one| {
             one.used_seconds
         }),
         ("principal_packets", "Packets of a principal that got the processor at the workers", |one| {
             count(one.packets)
-        }),
-        ("principal_dropped_packets", "Packets dropped because too many waited for the processor", |one| {
-            count(one.dropped)
         }),
         ("principal_worker_throttled", "Times that the limit stopped a principal at a worker", |one| {
             count(one.throttled)
@@ -417,7 +414,16 @@ fn of_promises(promises: &[PromiseView]) -> Vec<Family> {
     };
     let counted = COUNTED.into_iter().map(|(name, help, value)| counter(name, help, samples(value)));
     let measured = MEASURED.into_iter().map(|(name, help, value)| gauge(name, help, samples(value)));
-    counted.chain(measured).collect()
+    let dropped = promises.iter().flat_map(|one| {
+        let PrincipalDropsView { cpu_queue, core_ceiling, link_queue } = one.drops;
+        let causes = [("cpu_queue", cpu_queue), ("core_ceiling", core_ceiling), ("link_queue", link_queue)];
+        causes.map(|(cause, packets)| {
+            (vec![("principal", one.principal.clone()), ("cause", cause.to_owned())], count(packets))
+        })
+    });
+    let help = "Packets that a principal lost, by cause; `core` includes those shed for all principals";
+    let dropped = counter("principal_dropped_packets", help, dropped.collect());
+    counted.chain([dropped]).chain(measured).collect()
 }
 
 fn of_schedulers(schedulers: &[SchedulerView]) -> Vec<Family> {

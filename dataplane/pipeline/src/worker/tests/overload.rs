@@ -3,9 +3,10 @@
 use std::time::Duration;
 
 use millrace_packet::DropReason;
-use millrace_units::PortId;
+use millrace_units::{PortId, PrincipalId};
 
 use super::principals::World;
+use crate::pending::core_time::{CoreSettings, Shed};
 
 /// Flow that a principal pays for, and the first plain flow.
 const PAID: u8 = 1;
@@ -47,7 +48,24 @@ fn overloaded_worker_sheds_plain_packets_only() {
     let waiting = world.worker.router.pending.for_processor.as_ref().unwrap();
     assert_eq!(waiting.core.counts.shed, world.shed());
     let counts = world.counts()[&1];
-    assert_eq!((counts.packets, counts.dropped), (1 << 11, 0), "{counts:?}");
+    assert_eq!((counts.packets, counts.drops.total()), (1 << 11, 0), "{counts:?}");
+}
+
+#[test]
+fn packets_shed_by_weight_count_for_their_principal() {
+    let mut world = World::new();
+    world.set_principal(1, 1, 1 << 20);
+    world.bind(1, PAID, Some(1), (0, 0));
+    world.set_core(CoreSettings { shed: Shed::ByWeight, ..CoreSettings::default() });
+    world.flood(1 << 19);
+    (0..3).for_each(|_| world.flood(0));
+    world.check();
+    let counts = world.counts();
+    let (core, paid) = (counts[&PrincipalId::CORE.0], counts[&1]);
+    assert_eq!(core.drops.core_ceiling, world.shed());
+    let shed = paid.drops.core_ceiling;
+    assert!(shed > 100 && shed < core.drops.core_ceiling, "{paid:?}");
+    assert_eq!(paid.packets + paid.drops.total(), 1 << 13);
 }
 
 /// The receive ring fills up, but core needs less than its share.

@@ -8,16 +8,19 @@ use std::net::IpAddr;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use millrace_classify::{CompiledExpression, Filter};
+use millrace_classify::{CompiledExpression, CompiledSelection, Filter};
 use millrace_plugin::{Action, BindingId, CallLimits, GateOrder, PluginChange};
 use millrace_plugin_abi::{Instance, Message, Packets, Position, Progress, Reply, Verdict};
 use millrace_port::MemoryHandle;
-use millrace_schedule::cpu::{CpuPrincipal, CpuSchedulerKind, CpuSchedulerSettings, CpuShare};
+use millrace_schedule::cpu::{
+    CpuFlowAccount, CpuPrincipal, CpuSchedulerKind, CpuSchedulerSettings, CpuShare,
+};
 use millrace_units::{Cycles, GateId, InstanceId, PrincipalId, QueueId};
 use proptest::prelude::*;
 
 use super::*;
 use crate::commands::{PluginCommand, PrincipalCommand};
+use crate::flow_reports::{FlowPayment, FlowScan};
 use crate::gate_tables::GateTables;
 use crate::pending::core_time::CoreSettings;
 use crate::pending::for_processor::PrincipalSettings;
@@ -114,6 +117,11 @@ impl World {
         world.tell(PortCommand::Set(PortId(1), port));
         world.change(PluginChange::AddGate { gate: GATE, position: Position::Early, order: GateOrder(1) });
         world.change(PluginChange::AddGate { gate: LATER, position: Position::Early, order: GateOrder(2) });
+        world.set_core(CoreSettings::default());
+        world
+    }
+
+    pub fn set_core(&mut self, core: CoreSettings) {
         let (reply, answer) = sync_channel(1);
         let settings = CpuSchedulerSettings {
             kind: CpuSchedulerKind::StartTimeFair,
@@ -121,9 +129,8 @@ impl World {
             frequency: 1_000_000_000,
             capacity: 500_000,
         };
-        world.tell(PrincipalCommand::Configure(settings, CoreSettings::default(), reply));
+        self.tell(PrincipalCommand::Configure(settings, core, reply));
         answer.try_recv().unwrap().unwrap();
-        world
     }
 
     pub fn tell(&mut self, command: impl Into<Command>) {
@@ -303,7 +310,38 @@ fn packets_above_the_threshold_are_dropped_for_a_reason_of_their_own() {
     let dropped =
         world.worker.router.ports.get(PortId(1)).unwrap().count.drops.get(DropReason::PrincipalQueueFull);
     assert!(dropped >= 20, "{dropped}");
-    assert_eq!(world.counts()[&1].dropped, dropped);
+    assert_eq!(world.counts()[&1].drops.queue, dropped);
+}
+
+#[test]
+fn flow_report_has_the_account_of_the_flow_at_its_principal() {
+    let mut world = World::new();
+    world.set_principal(1, 1, 1000);
+    world.bind(1, 1, Some(1), (50_000, 0));
+    for number in 0..100 {
+        world.send(1, number);
+        world.send(9, number);
+    }
+    for _ in 0..3 {
+        world.iterate();
+    }
+    let scan = FlowScan { from: 0, records: u32::MAX, filter: CompiledSelection::any() };
+    let flows = scan.run(&world.worker.router, world.now).flows;
+    let payments = |flow: u8| {
+        let found = flows.iter().find(|report| report.key.destination() == IpAddr::from([10, 0, 0, flow]));
+        found.unwrap().payments.clone()
+    };
+    assert_eq!(payments(9), []);
+    let counts = world.counts()[&1];
+    let account = CpuFlowAccount {
+        used: counts.used,
+        packets: counts.waiting,
+        bytes: counts.waiting_bytes,
+        dropped: counts.drops.queue,
+    };
+    assert!(account.used.0 > 0 && account.packets > 0 && account.dropped > 0, "{account:?}");
+    assert_eq!(payments(1), [FlowPayment { principal: PrincipalId(1), account: Some(account) }]);
+    world.check();
 }
 
 #[test]

@@ -6,7 +6,7 @@ use millrace_units::{Cycles, Instant, PrincipalId};
 use proptest::prelude::*;
 
 use crate::FlowNumber;
-use crate::cpu::{CpuDrop, CpuQueueLimits, CpuQueues, CpuStage};
+use crate::cpu::{CpuDrop, CpuFlowAccount, CpuQueueLimits, CpuQueues, CpuStage};
 
 const LIMITS: CpuQueueLimits = CpuQueueLimits { packets: 100, bytes: 100_000, flows: 4 };
 
@@ -66,6 +66,32 @@ fn threshold_memory_and_unknown_principal_are_told_apart() {
     assert_eq!((drained, queues.len(), push(&mut queues, first, 1)), (1, 1, Some(CpuDrop::Principal)));
 }
 
+/// Packet: principal, flow and stage, and number.
+type Item = (u32, (u32, u32), u32);
+/// Numbers of waiting packets by principal, flow and stage.
+type Twin = BTreeMap<(u32, (u32, u32)), VecDeque<u32>>;
+
+/// Cycles and drops of each flow with a queue of its own, by principal and flow.
+#[derive(Default)]
+struct Accounts(BTreeMap<(u32, u32), CpuFlowAccount>);
+
+impl Accounts {
+    /// Compares the accounts of a principal's flows with the expected ones, and forgets those that ended.
+    fn check(&mut self, queues: &CpuQueues<Item>, principal: u32, twin: &Twin) {
+        for flow in 0..7 {
+            let Some(account) = queues.account(PrincipalId(principal), FlowNumber(flow)) else {
+                self.0.remove(&(principal, flow));
+                continue;
+            };
+            let waiting = (0..3).filter_map(|order| twin.get(&(principal, (flow, order))));
+            let waiting = waiting.map(VecDeque::len).sum::<usize>();
+            let counted = self.0.get(&(principal, flow)).copied().unwrap_or_default();
+            let expected = CpuFlowAccount { packets: waiting as u32, bytes: 64 * waiting as u64, ..counted };
+            assert_eq!(account, expected);
+        }
+    }
+}
+
 proptest! {
     /// Each flow keeps its order at each stage and no packet is lost, with more flows and stages than queues,
     /// with colliding numbers, and with queues that are set aside.
@@ -77,7 +103,8 @@ proptest! {
         for principal in 0..3 {
             queues.set(PrincipalId(principal), 5000);
         }
-        let mut twin: BTreeMap<(u32, (u32, u32)), VecDeque<u32>> = BTreeMap::new();
+        let mut twin = Twin::new();
+        let mut accounts = Accounts::default();
         for (number, (principal, (flow, order), step, cycles)) in (0..).zip(steps) {
             let id = PrincipalId(principal);
             if step < 3 {
@@ -85,6 +112,8 @@ proptest! {
                 let stage = CpuStage { order, weight: 1 + (number % 5) as u16 };
                 if queues.push(id, (FlowNumber(flow), stage), item, Instant::ZERO).is_ok() {
                     twin.entry((principal, (flow, order))).or_default().push_back(number);
+                } else if queues.account(id, FlowNumber(flow)).is_some() {
+                    accounts.0.entry((principal, flow)).or_default().dropped += 1;
                 }
             } else if step == 4 {
                 if queues.first(id).is_some() {
@@ -101,6 +130,9 @@ proptest! {
                 let (first, is_ready) = (queues.first(id).copied(), queues.is_ready(id));
                 queues.take(id, |_| { most -= 1; most >= 0 }, |item| taken.push(item));
                 queues.charge(id, Cycles(cycles));
+                if let Some((_, (flow, _), _)) = first {
+                    accounts.0.entry((principal, flow)).or_default().used += Cycles(cycles);
+                }
                 let waits = twin.iter().any(|((owner, _), packets)| *owner == principal && !packets.is_empty());
                 prop_assert!(taken.is_empty() != is_ready && (waits || !is_ready));
                 prop_assert_eq!(taken.first().copied(), first);
@@ -109,6 +141,7 @@ proptest! {
                     prop_assert_eq!(twin.get_mut(&(owner, flow)).and_then(VecDeque::pop_front), Some(number));
                 }
             }
+            accounts.check(&queues, principal, &twin);
             prop_assert_eq!(queues.len(), twin.values().map(VecDeque::len).sum::<usize>());
             prop_assert_eq!(queues.iter().count(), queues.len());
             let backlog = twin.iter().any(|((owner, _), packets)| *owner == principal && !packets.is_empty());
