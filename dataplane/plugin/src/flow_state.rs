@@ -105,6 +105,11 @@ impl FlowStateBlocks {
         number
     }
 
+    /// Counts a flow that gets no block for another reason than the memory of all blocks.
+    pub(crate) fn refuse(&mut self) {
+        self.refused += 1;
+    }
+
     fn free_block(&mut self, class: usize) -> Option<u32> {
         let class_of_size = self.classes.get_mut(class)?;
         if let Some(index) = class_of_size.free.pop() {

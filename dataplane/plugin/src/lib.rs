@@ -25,6 +25,7 @@ mod offload_steps;
 mod path;
 mod plugin_control_unit;
 mod policer;
+mod principal_memory;
 mod runtime;
 mod slab;
 
@@ -62,6 +63,7 @@ pub use plugin_control_unit::{
     PluginStatement, Successors,
 };
 pub use policer::{Policer, SharedBucket};
+pub use principal_memory::{MemoryAccount, PrincipalMemory};
 pub use runtime::{native, process, wasm};
 
 /// Returns the manifest of a plugin file without running its code. The first bytes tell whether the file is a

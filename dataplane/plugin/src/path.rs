@@ -19,7 +19,7 @@ use std::sync::Arc;
 
 use foldhash::fast::RandomState;
 use millrace_plugin_abi::Position;
-use millrace_units::{PathId, QueueId};
+use millrace_units::{PathId, PrincipalId, QueueId};
 
 use self::collection::Collection;
 use crate::flow_state::MOST_BLOCK;
@@ -50,6 +50,8 @@ pub(crate) struct Part {
     pub offset: u16,
     /// Bytes of the part; 0 if the instance keeps no state.
     pub bytes: u16,
+    /// Principal that pays for the part; `None` if nobody pays.
+    pub payer: Option<PrincipalId>,
 }
 
 impl Part {
@@ -66,6 +68,15 @@ impl Part {
     fn whole(self) -> usize {
         Self::HEADER + usize::from(self.bytes).next_multiple_of(8)
     }
+}
+
+/// Returns the parts of a flow's state block: the payer and the bytes of each.
+pub(crate) fn parts(stages: &[Stage]) -> impl Iterator<Item = (Option<PrincipalId>, u64)> + Clone {
+    stages.iter().enumerate().filter_map(|(index, Stage { part, .. })| {
+        // An instance bound at several gates has one part.
+        let is_known = stages.iter().take(index).any(|other| other.part == *part);
+        (part.bytes > 0 && !is_known).then(|| (part.payer, part.whole() as u64))
+    })
 }
 
 /// Assigns each stage its part of a flow's state block, and returns the size of the block. An instance bound
@@ -376,7 +387,7 @@ mod tests {
 
     #[test]
     fn an_instance_has_one_part_of_a_flows_state() {
-        let part = Part { offset: 0, bytes: 12 };
+        let part = Part { bytes: 12, ..Part::default() };
         let with_part = |slot, position| Stage { part, ..stage(slot, position) };
         let mut stages = [
             with_part(1, Position::Early),
@@ -394,7 +405,7 @@ mod tests {
 
     #[test]
     fn a_block_has_a_limit() {
-        let part = Part { offset: 0, bytes: 256 };
+        let part = Part { bytes: 256, ..Part::default() };
         let mut stages: Vec<_> =
             (0..100).map(|slot| Stage { part, ..stage(slot, Position::Early) }).collect();
         for (slot, stage) in (0..).zip(&mut stages) {

@@ -103,6 +103,8 @@ drop_reasons! {
     PluginBusy = "plugin_busy",
     /// Too many packets of the flow wait for the principal's share of the processor.
     PrincipalQueueFull = "principal_queue_full",
+    /// The principal has no memory left for waiting packets.
+    PrincipalMemory = "principal_memory",
     /// Core is overloaded and at its share of the processor, and the packet has no promise.
     CoreCeiling = "core_ceiling",
     /// A plugin instance failed, is pausing after that, or is in quarantine.

@@ -329,7 +329,7 @@ impl Inner {
     /// Gives the workers the shares of all principals, and puts plugin processes into their groups.
     pub(crate) fn tell_shares(&mut self) -> Result<(), ControlError> {
         self.principals.place_plugins(&self.model, self.plugins.loader.process_groups());
-        self.principals.shares.follow(&self.model, &mut self.workers)
+        self.principals.tell(&self.model, &mut self.workers)
     }
 
     fn add_neighbour(&mut self, neighbour: &Neighbour) -> Result<(), ControlError> {

@@ -9,6 +9,7 @@ mod core_inputs;
 mod division;
 mod limits;
 mod links;
+mod memory;
 mod overload;
 mod promises;
 mod rounds;
@@ -28,9 +29,11 @@ use crate::ControlError;
 use crate::model::Model;
 use crate::model::principals::payers_of_processes;
 use crate::view::{LinkView, PrincipalDropsView, PrincipalUsageView, PrincipalView};
+use crate::workers::Workers;
 use core_inputs::CoreInputs;
 use limits::limits;
 use links::LinkPromises;
+use memory::WorkerMemory;
 use overload::Overloads;
 use promises::Promises;
 use shares::WorkerShares;
@@ -49,6 +52,8 @@ pub(crate) struct Principals {
     obstacle: Option<ControlError>,
     /// Shares at the workers.
     pub shares: WorkerShares,
+    /// Limits of memory at the workers.
+    memory: WorkerMemory,
     /// What the workers delivered lately.
     pub promises: Promises,
     /// Processor time of core by port.
@@ -128,6 +133,21 @@ impl Principals {
                 Err(error) => tracing::debug!(principal = &*owner.name, "a process can't join: {error}"),
             }
         }
+    }
+
+    /// Gives the workers the shares of all principals, and their limits of memory. Call this before the workers
+    /// get a binding that a principal pays for, after each change of principals, and about once a second.
+    ///
+    /// # Errors
+    /// A worker doesn't answer, or refuses a setting.
+    pub fn tell(&mut self, model: &Model, workers: &mut Workers) -> Result<(), ControlError> {
+        self.shares.follow(model, workers)?;
+        // A group that someone has removed has no processes.
+        let used = |name: &str| {
+            let held = self.groups.iter().find(|held| held.group.name() == name);
+            held.and_then(|held| held.group.usage().ok()?.memory).unwrap_or_default()
+        };
+        self.memory.follow(model, used, workers)
     }
 
     fn change(&mut self, wanted: &[Principal]) -> Result<(), ControlError> {
@@ -230,7 +250,7 @@ impl Principals {
             disk: principal.disk,
             processes: principal.processes,
             process: principal.process.clone(),
-            usage: PrincipalUsageView::of(&usage.unwrap_or_default(), drops),
+            usage: PrincipalUsageView::of(&usage.unwrap_or_default(), &counts, drops),
             obstacle,
             directories: directories.map(|path| path.display().to_string()).collect(),
         })

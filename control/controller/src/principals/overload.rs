@@ -43,6 +43,9 @@ impl Overloads {
                 let details = json!({"principal": name, "dropped": dropped, "seconds": SAMPLES});
                 let needs = match *id == PrincipalId::CORE {
                     true => "core gets more packets than its share of the processor can forward",
+                    false if now.drops.memory > 0 => {
+                        "its packets need more than its share of the processor, or than its memory"
+                    }
                     false => "its packets need more than its share of the processor",
                 };
                 let text = format!("{name} is overloaded: {needs}; dropped {dropped} in {SAMPLES} s");
@@ -83,8 +86,8 @@ impl Overloads {
 
 /// Returns the number of packets that core shed, or that a principal lost by its own load.
 fn lost(id: PrincipalId, counts: &PrincipalCounts) -> u64 {
-    let PrincipalDrops { queue, core_ceiling } = counts.drops;
-    if id == PrincipalId::CORE { core_ceiling } else { queue }
+    let PrincipalDrops { queue, memory, core_ceiling } = counts.drops;
+    if id == PrincipalId::CORE { core_ceiling } else { queue + memory }
 }
 
 #[cfg(test)]

@@ -6,7 +6,7 @@ use std::time::Duration;
 use millrace_config::{
     Bits, ByteRate, CpuLimit, CpuShare, Deadline, LinkReservation, MemoryLimit, QueueLimit,
 };
-use millrace_pipeline::PrincipalDrops;
+use millrace_pipeline::{PrincipalCounts, PrincipalDrops};
 use millrace_principals::Usage;
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -52,7 +52,7 @@ pub struct PrincipalView {
     pub queue: Option<QueueLimit>,
     /// Reserved rates on the wire, by port.
     pub link: BTreeMap<String, LinkView>,
-    /// Largest memory.
+    /// Largest memory of processes, flow state and waiting packets together.
     pub memory: Option<MemoryLimit>,
     /// Largest rate of reads from each block device, and of writes to it.
     pub disk: Option<ByteRate>,
@@ -77,8 +77,12 @@ pub struct PrincipalUsageView {
     pub cpu_seconds: Option<f64>,
     /// Time in seconds during which the processor limit kept processes from running, summed over processors.
     pub throttled_seconds: Option<f64>,
-    /// Memory in use, in bytes.
+    /// Memory of processes, in bytes.
     pub memory: Option<u64>,
+    /// Flow state at the workers, in bytes.
+    pub flow_state: u64,
+    /// Packets that wait for the processor at the workers, in bytes.
+    pub waiting: u64,
     /// Largest memory so far, in bytes.
     pub memory_peak: Option<u64>,
     /// Processes that the kernel killed because of the memory limit.
@@ -94,12 +98,14 @@ pub struct PrincipalUsageView {
 }
 
 impl PrincipalUsageView {
-    pub(crate) fn of(usage: &Usage, drops: PrincipalDropsView) -> Self {
+    pub(crate) fn of(usage: &Usage, counts: &PrincipalCounts, drops: PrincipalDropsView) -> Self {
         let seconds = |time: Option<Duration>| time.map(|time| time.as_secs_f64());
         Self {
             cpu_seconds: seconds(usage.cpu),
             throttled_seconds: seconds(usage.throttled),
             memory: usage.memory,
+            flow_state: counts.state_bytes,
+            waiting: counts.waiting_bytes,
             memory_peak: usage.memory_peak,
             oom_kills: usage.oom_kills,
             disk_read: usage.disk_read,
@@ -215,6 +221,8 @@ pub struct PromiseView {
 pub struct PrincipalDropsView {
     /// Number of packets dropped because too many waited for the processor.
     pub cpu_queue: u64,
+    /// Number of packets dropped because the principal had no memory left at the worker.
+    pub memory: u64,
     /// Number of packets shed because core was overloaded and at its share.
     pub core_ceiling: u64,
     /// Number of packets that the queues of the principal at ports dropped, at most about one second ago.
@@ -223,8 +231,8 @@ pub struct PrincipalDropsView {
 
 impl PrincipalDropsView {
     pub(crate) fn of(drops: &PrincipalDrops, link_queue: u64) -> Self {
-        let PrincipalDrops { queue, core_ceiling } = *drops;
-        Self { cpu_queue: queue, core_ceiling, link_queue }
+        let PrincipalDrops { queue, memory, core_ceiling } = *drops;
+        Self { cpu_queue: queue, memory, core_ceiling, link_queue }
     }
 }
 

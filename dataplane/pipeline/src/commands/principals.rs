@@ -1,6 +1,6 @@
 //! Commands about principals: owners of shares of the processor.
 
-use millrace_plugin::Payers;
+use millrace_plugin::{Payers, PrincipalMemory};
 use millrace_schedule::cpu::{CpuPrincipal, CpuScheduleError, CpuSchedulerSettings};
 use millrace_units::{Instant, PrincipalId};
 
@@ -20,6 +20,9 @@ pub enum PrincipalCommand {
     Set(PrincipalId, PrincipalSettings, ReplyTo<Result<(), CpuScheduleError>>),
     /// Changes the parts of principals' shares at this worker, in order. A part that doesn't fit changes nothing.
     Share(Vec<(PrincipalId, CpuPrincipal)>),
+    /// Limits the memory of a principal at this worker: flow state and waiting packets, in bytes; `None` lifts
+    /// the limit.
+    LimitMemory(PrincipalId, Option<u64>),
     /// Removes a principal. No binding may name it; its waiting packets continue.
     Remove(PrincipalId),
 }
@@ -28,13 +31,17 @@ impl PrincipalCommand {
     pub(super) fn invalidation(&self) -> Invalidation<'_> {
         match self {
             // Principals change when packets of a path run, not their path.
-            Self::Configure(..) | Self::Set(..) | Self::Share(..) | Self::Remove(_) => Invalidation::Nothing,
+            Self::Configure(..)
+            | Self::Set(..)
+            | Self::Share(..)
+            | Self::LimitMemory(..)
+            | Self::Remove(_) => Invalidation::Nothing,
         }
     }
 
     pub(super) fn is_small(&self) -> bool {
         match self {
-            Self::Set(..) => true,
+            Self::Set(..) | Self::LimitMemory(..) => true,
             Self::Configure(..) | Self::Share(..) | Self::Remove(_) => false,
         }
     }
@@ -62,6 +69,8 @@ impl PrincipalCommand {
                 answer(&reply, result);
             }
             Self::Set(id, settings, reply) => {
+                let limit = memory(router).account(id).limit;
+                memory(router).set_limit(id, limit);
                 let result = match &mut router.pending.for_processor {
                     Some(waiting) => waiting.set(id, settings, now),
                     None => Err(CpuScheduleError::Unknown(id.0)),
@@ -73,7 +82,12 @@ impl PrincipalCommand {
                     parts.into_iter().for_each(|(id, cpu)| waiting.share(id, cpu, now));
                 }
             }
+            Self::LimitMemory(id, limit) => memory(router).set_limit(id, limit),
             Self::Remove(id) => Slices::of(router).remove(id, now),
         }
     }
+}
+
+fn memory(router: &mut Router) -> &mut PrincipalMemory {
+    Payers::memory(router.gates.plugins_mut())
 }

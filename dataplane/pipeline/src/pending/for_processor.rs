@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use millrace_plugin::{Place, Waiting};
+use millrace_plugin::{Place, PrincipalMemory, Waiting};
 use millrace_schedule::FlowNumber;
 use millrace_schedule::cpu::{
     CpuFlowAccount, CpuPrincipal, CpuQueueLimits, CpuQueues, CpuScheduleError, CpuScheduler,
@@ -53,6 +53,8 @@ pub struct PrincipalCounts {
     pub waiting: u32,
     /// Bytes of these packets.
     pub waiting_bytes: u64,
+    /// Bytes of flow state.
+    pub state_bytes: u64,
     /// Packets lost.
     pub drops: PrincipalDrops,
     /// Slices that began within the deadline of their first packet.
@@ -66,6 +68,8 @@ pub struct PrincipalCounts {
 pub struct PrincipalDrops {
     /// Packets refused because too many waited for the processor.
     pub queue: u64,
+    /// Packets refused because the principal had no memory left.
+    pub memory: u64,
     /// Packets shed because core was overloaded. Those of core include those of all principals.
     pub core_ceiling: u64,
 }
@@ -73,7 +77,7 @@ pub struct PrincipalDrops {
 impl PrincipalDrops {
     /// Returns the number of packets lost.
     pub fn total(&self) -> u64 {
-        self.queue + self.core_ceiling
+        self.queue + self.memory + self.core_ceiling
     }
 }
 
@@ -384,6 +388,12 @@ impl ForProcessor {
         self.queues.is_ready(id)
     }
 
+    /// Returns the bytes of the packets that wait for a principal.
+    #[inline]
+    pub fn waiting_bytes(&self, id: PrincipalId) -> u64 {
+        self.queues.load(id).1
+    }
+
     /// Returns the number of waiting packets.
     pub fn len(&self) -> usize {
         self.queues.len() + self.arrived.len()
@@ -400,7 +410,11 @@ impl ForProcessor {
     }
 
     /// Returns the counters of each principal, and of core, at `now`.
-    pub fn counts(&self, now: Instant) -> impl Iterator<Item = (PrincipalId, PrincipalCounts)> {
+    pub fn counts(
+        &self,
+        memory: &PrincipalMemory,
+        now: Instant,
+    ) -> impl Iterator<Item = (PrincipalId, PrincipalCounts)> {
         let core = PrincipalCounts {
             used: self.core.counts.used,
             backlogged: self.core.counts.overloaded,
@@ -410,6 +424,7 @@ impl ForProcessor {
         };
         let principals = self.principals.iter().map(move |known| {
             let (waiting, waiting_bytes, dropped) = self.queues.load(known.id);
+            let memory = memory.account(known.id);
             let account = self.scheduler.account(known.id, now).unwrap_or_default();
             let counts = PrincipalCounts {
                 used: account.used,
@@ -420,7 +435,8 @@ impl ForProcessor {
                 packets: known.packets,
                 waiting,
                 waiting_bytes,
-                drops: PrincipalDrops { queue: dropped, core_ceiling: known.shed },
+                state_bytes: memory.state,
+                drops: PrincipalDrops { queue: dropped, memory: memory.dropped, core_ceiling: known.shed },
                 deadlines_met: known.met,
                 deadlines_missed: known.missed,
             };

@@ -83,7 +83,7 @@ impl<'a> Shedding<'a> {
             waiting.core.counts.shed += shed;
             let shed = (0..work.packets.len())
                 .filter(|index| matches!(work.fates[*index], Fate::Drop(DropReason::CoreCeiling)));
-            let payers = shed.filter_map(|index| router.gates.plugins().payer_of(work.paths[index]));
+            let payers = shed.filter_map(|index| router.gates.plugins().payers_of(work.paths[index]).next());
             payers.for_each(|payer| waiting.note_shed(payer));
         }
         work.note_keys();

@@ -5,7 +5,7 @@ use std::cmp::Reverse;
 use std::collections::HashSet;
 
 use millrace_packet::DropReason;
-use millrace_plugin::{Paid, PaidStage, PaidStages, Payers, Place, Released, Waiting};
+use millrace_plugin::{Paid, PaidStage, PaidStages, Payers, Place, PrincipalMemory, Released, Waiting};
 use millrace_schedule::cpu::CpuStage;
 use millrace_units::{Cycles, Instant, PrincipalId, QueueId};
 
@@ -101,6 +101,7 @@ impl<'a> Slices<'a> {
             }
             let is_unfinished = Paid::of(self.router.gates.plugins()).has_call_of(paying);
             waiting.charge(Slice { payer: paying, used, packets, is_unfinished }, time);
+            self.memory().set_waiting(paying, waiting.waiting_bytes(paying));
             self.queue_for_processor(&mut waiting, time);
             for ran in [paying, payer] {
                 if !waiting.is_ready(ran) && !Paid::of(self.router.gates.plugins()).has_call_of(ran) {
@@ -194,19 +195,32 @@ impl<'a> Slices<'a> {
         Payers::of(self.router.gates.plugins_mut()).take_waiting(&mut arrived);
         let mut latest = None;
         for packet in arrived.drain(..) {
+            let (payer, length) = (packet.payer.unwrap_or(PrincipalId::CORE), packet.packet.len() as u64);
+            if !self.memory().admits(payer, length) {
+                self.router.disposal().drop_packet(packet.packet, DropReason::PrincipalMemory);
+                continue;
+            }
             let stage = match latest {
                 Some((place, stage)) if place == packet.place => stage,
                 _ => self.stage_of(packet.place),
             };
             latest = Some((packet.place, stage));
-            if let Err(refused) = waiting.push(packet, stage, now) {
-                self.router.disposal().drop_packet(refused.packet, DropReason::PrincipalQueueFull);
+            match waiting.push(packet, stage, now) {
+                Ok(()) => self.memory().set_waiting(payer, waiting.waiting_bytes(payer)),
+                Err(refused) => {
+                    self.router.disposal().drop_packet(refused.packet, DropReason::PrincipalQueueFull);
+                }
             }
         }
         waiting.arrived = arrived;
         for payer in Paid::of(self.router.gates.plugins()).payers() {
             waiting.scheduler.wake(payer, now);
         }
+    }
+
+    #[inline]
+    fn memory(&mut self) -> &mut PrincipalMemory {
+        Payers::memory(self.router.gates.plugins_mut())
     }
 
     fn stage_of(&self, place: Place) -> CpuStage {
@@ -222,6 +236,7 @@ impl<'a> Slices<'a> {
         waiting.take_back();
         for id in waiting.ids().collect::<Vec<_>>() {
             waiting.drain(id, &mut drained);
+            self.memory().set_waiting(id, 0);
         }
         self.continue_all(drained, now);
         self.queue_for_processor(&mut waiting, now);
@@ -233,6 +248,7 @@ impl<'a> Slices<'a> {
         let Some(waiting) = &mut self.router.pending.for_processor else { return };
         let packets = waiting.remove(id);
         Payers::of(self.router.gates.plugins_mut()).forget(id);
+        self.memory().forget(id);
         self.continue_all(packets, now);
     }
 

@@ -82,11 +82,11 @@ fn add_principal(sum: &mut PrincipalCounts, more: PrincipalCounts) {
     add_fields!(
         sum,
         more,
-        PrincipalCounts { used, backlogged_sum, periods, throttled, packets, waiting, waiting_bytes,
+        PrincipalCounts { used, backlogged_sum, periods, throttled, packets, waiting, waiting_bytes, state_bytes,
             deadlines_met, deadlines_missed; backlogged, drops }
     );
     sum.backlogged = sum.backlogged.max(backlogged);
-    add_fields!(sum.drops, drops, PrincipalDrops { queue, core_ceiling; });
+    add_fields!(sum.drops, drops, PrincipalDrops { queue, memory, core_ceiling; });
 }
 
 fn add_offloaded_flows(sum: &mut OffloadedFlowCounts, more: OffloadedFlowCounts) {

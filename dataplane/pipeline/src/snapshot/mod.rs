@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use millrace_forward::NeighbourState;
 use millrace_packet::DropCounts;
-use millrace_plugin::{FlowStateCounts, InstanceReport};
+use millrace_plugin::{FlowStateCounts, InstanceReport, Paid};
 use millrace_port::PortCounters;
 use millrace_units::{InstanceId, Instant, PortId, PrincipalId};
 use millrace_wire::mac_addr::MacAddr;
@@ -93,6 +93,8 @@ impl Snapshot {
     /// Returns the counters as [`of`](Self::of) does, without the lists that may be long: schedulers,
     /// EtherTypes and neighbours.
     pub(crate) fn counters_of(router: &Router, now: Instant) -> Self {
+        let waiting = router.pending.for_processor.iter();
+        let memory = Paid::memory(router.gates.plugins());
         Self {
             at: now,
             ports: router.ports.iter().map(|(id, entry)| (id, entry.count.clone())).collect(),
@@ -101,7 +103,7 @@ impl Snapshot {
             totals: Totals { held: held(router), ..router.observation.totals.clone() },
             instances: router.gates.plugins().instances().reports().collect(),
             flows: router.classifier.flow_counts(),
-            principals: router.pending.for_processor.iter().flat_map(|waiting| waiting.counts(now)).collect(),
+            principals: waiting.flat_map(|waiting| waiting.counts(memory, now)).collect(),
             flow_states: router.gates.plugins().flow_states().counts(),
             offloaded_flows: router.offload.as_ref().map(|offload| offload.counts()).unwrap_or_default(),
             ..Self::default()

@@ -226,7 +226,7 @@ fn select(
 #[inline(always)]
 fn stage_of(position: Position, (key, binding, standing): (Key, &Binding, Standing)) -> Option<Stage> {
     let (Standing::Stage | Standing::Route) = standing else { return None };
-    let part = Part { offset: 0, bytes: binding.state };
+    let part = Part { offset: 0, bytes: binding.state, payer: binding.call_limits.principal };
     Some(Stage { position, binding: key, step: binding.step?, hears: binding.hears, part, payer: None })
 }
 
@@ -239,10 +239,13 @@ fn give_principal<T: BindingTable>(stages: &mut [Stage], bindings: &Bindings<T>)
         matches!(stage.step, Step::Instance(_))
             && bindings.get(stage.binding).is_some_and(|binding| binding.call_limits.names_principal())
     };
+    let principal = bindings.get(filter).and_then(|filter| filter.call_limits.principal);
     let is_queued = stages.iter().any(|stage| stage.position != Position::Copy && names(stage));
     for stage in stages {
         match stage.step {
-            Step::Instance(_) if !names(stage) => stage.payer = Some(filter),
+            Step::Instance(_) if !names(stage) => {
+                (stage.payer, stage.part.payer) = (Some(filter), principal);
+            }
             Step::Principal(_) if stage.binding != filter => stage.step = Step::Count,
             Step::Principal(_) if is_queued => stage.step = Step::Principal(QueueId(0)),
             _ => {}

@@ -8,6 +8,7 @@ use crate::execution::calls::{Calls, CycleClock};
 use crate::execution::waiting::{Place, Waiting, WaitingRoom};
 use crate::execution::worker_plugins::WorkerPlugins;
 use crate::path::{Stage, Step};
+use crate::principal_memory::PrincipalMemory;
 
 impl<T: BindingTable> WorkerPlugins<T> {
     /// Whether somebody pays for a stage of a path, or a filter gives the path a principal.
@@ -43,6 +44,12 @@ impl<'a> Payers<'a> {
     #[inline]
     pub fn of<T>(plugins: &'a mut WorkerPlugins<T>) -> Self {
         Self { calls: &mut plugins.calls }
+    }
+
+    /// Returns the memory of the principals of a worker, to change it.
+    #[inline]
+    pub fn memory<T>(plugins: &'a mut WorkerPlugins<T>) -> &'a mut PrincipalMemory {
+        &mut plugins.calls.memory
     }
 
     /// From now on, a CPU scheduler divides the processor. Before, the worker calls each instance at once.
@@ -100,6 +107,12 @@ impl<'a> Paid<'a> {
     #[inline]
     pub fn of<T>(plugins: &'a WorkerPlugins<T>) -> Self {
         Self { waiting: &plugins.calls.waiting }
+    }
+
+    /// Returns the memory of the principals of a worker.
+    #[inline]
+    pub fn memory<T>(plugins: &'a WorkerPlugins<T>) -> &'a PrincipalMemory {
+        &plugins.calls.memory
     }
 
     /// Whether packets have begun to wait for the processor, or a principal pays for a call.

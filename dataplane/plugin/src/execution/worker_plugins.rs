@@ -16,7 +16,7 @@ use crate::execution::instances::{ContextKey, Instances};
 use crate::execution::succession::{Successed, Successor};
 use crate::execution::waiting::{Answers, Asked, Errand, Released, each_answer};
 use crate::flow_state::FlowStateBlocks;
-use crate::path::{EMPTY_PATH, Part, Paths, Refusal, Stage, Step};
+use crate::path::{EMPTY_PATH, Part, Paths, Refusal, Stage, Step, parts};
 use crate::{
     Action, BindingId, BindingTable, CallLimits, Health, OnFault, PluginChange, ProcessorWait, Remains,
 };
@@ -315,13 +315,24 @@ impl<T: BindingTable> WorkerPlugins<T> {
         }
     }
 
-    /// Allocates the state block of a flow on `path`. Returns its number, or 0 if the path needs no state or
-    /// no memory is left.
+    /// Allocates the state block of a flow on `path`. Returns its number, or 0 if the path needs no state, no
+    /// memory is left, or no principal that pays for a part has any left.
     pub fn begin_state(&mut self, path: PathId) -> u32 {
-        match self.paths.state(path) {
-            0 => 0,
-            bytes => self.calls.states.take(bytes),
+        let Self { paths, calls: Calls { states, memory, .. }, .. } = self;
+        let bytes = paths.state(path);
+        if bytes == 0 {
+            return 0;
         }
+        let parts = parts(paths.stages(path));
+        if !memory.charge(parts.clone()) {
+            states.refuse();
+            return 0;
+        }
+        let number = states.take(bytes);
+        if number == 0 {
+            memory.release(parts);
+        }
+        number
     }
 
     /// Notifies each subscribed instance of the path once that the flow has ended, and releases the flow's
@@ -353,6 +364,9 @@ impl<T: BindingTable> WorkerPlugins<T> {
                 }
                 hosted.take_outputs(news);
             }
+        }
+        if state != 0 {
+            self.calls.memory.release(parts(self.paths.stages(old)));
         }
         let moved = self.begin_state(new);
         let Self { paths, calls: Calls { states, .. }, .. } = self;

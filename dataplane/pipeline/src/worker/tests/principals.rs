@@ -314,6 +314,36 @@ fn packets_above_the_threshold_are_dropped_for_a_reason_of_their_own() {
 }
 
 #[test]
+fn packets_above_the_memory_of_their_principal_are_dropped_for_a_reason_of_their_own() {
+    let mut world = World::new();
+    for id in [1, 2] {
+        world.set_principal(id, 1, 1 << 20);
+        world.bind(id, id as u8, Some(id), (200_000, 0));
+    }
+    world.tell(PrincipalCommand::LimitMemory(PrincipalId(1), Some(1000)));
+    for number in 0..100 {
+        world.send(1, number);
+        world.send(2, number);
+    }
+    for _ in 0..20 {
+        world.iterate();
+        assert!(world.counts()[&1].waiting_bytes <= 1000);
+    }
+    let drops = |world: &World| {
+        let port = world.worker.router.ports.get(PortId(1)).unwrap();
+        port.count.drops.get(DropReason::PrincipalMemory)
+    };
+    let dropped = drops(&world);
+    assert!(dropped > 50, "{dropped}");
+    assert_eq!((world.counts()[&1].drops.memory, world.counts()[&1].drops.queue), (dropped, 0));
+    assert_eq!(world.counts()[&2].drops.total(), 0);
+    world.tell(PrincipalCommand::LimitMemory(PrincipalId(1), None));
+    (100..200).for_each(|number| world.send(1, number));
+    world.check();
+    assert_eq!(drops(&world), dropped);
+}
+
+#[test]
 fn flow_report_has_the_account_of_the_flow_at_its_principal() {
     let mut world = World::new();
     world.set_principal(1, 1, 1000);
@@ -438,6 +468,7 @@ enum Step {
     Give(Option<u32>),
     Remove(u32),
     Add(u32),
+    Limit(u32, Option<u64>),
 }
 
 fn step() -> impl Strategy<Value = Step> {
@@ -449,6 +480,7 @@ fn step() -> impl Strategy<Value = Step> {
         2 => prop::option::of(1_u32..3).prop_map(Step::Give),
         1 => (1_u32..3).prop_map(Step::Remove),
         1 => (1_u32..3).prop_map(Step::Add),
+        1 => (1_u32..3, prop::option::of(0_u64..400)).prop_map(|(id, limit)| Step::Limit(id, limit)),
     ]
 }
 
@@ -477,6 +509,9 @@ proptest! {
                 Step::Give(owner) => world.give(owner),
                 Step::Remove(id) => world.tell(PrincipalCommand::Remove(PrincipalId(id))),
                 Step::Add(id) => world.set_principal(id, id, 1 << 20),
+                Step::Limit(id, limit) => {
+                    world.tell(PrincipalCommand::LimitMemory(PrincipalId(id), limit));
+                }
             }
         }
         world.check();

@@ -25,6 +25,7 @@ use crate::execution::instances::{ContextKey, Instances};
 use crate::execution::waiting::{Answer, Errand, Place, Ticket, WaitingRoom};
 use crate::flow_state::FlowStateBlocks;
 use crate::path::{Stage, Step};
+use crate::principal_memory::PrincipalMemory;
 
 use decision::Ports;
 pub use group::{Group, Stop, Watch};
@@ -62,6 +63,8 @@ pub(crate) struct Calls {
     pub meter: Meter,
     /// Flow states.
     pub states: FlowStateBlocks,
+    /// Memory of the principals.
+    pub memory: PrincipalMemory,
     /// Existing ports, to which verdicts may send packets.
     pub ports: Ports,
     /// Limits of errands: calls without packets.
@@ -84,6 +87,7 @@ impl Default for Calls {
             occupied: Vec::with_capacity(1 << 8),
             meter: Meter::default(),
             states: FlowStateBlocks::default(),
+            memory: PrincipalMemory::default(),
             ports: Ports::default(),
             errands: CallLimits::OF_ERRANDS,
             verdicts: vec![Verdict::Pass; BATCH_SIZE],

@@ -16,7 +16,7 @@ use std::time::Duration;
 
 use millrace_packet::{DropReason, FlowKey, Packet, Pool};
 use millrace_plugin_abi::{Fault, Instance, NoQueues, Packets, PluginError, Reply, Verdict};
-use millrace_units::GateId;
+use millrace_units::{GateId, PrincipalId};
 
 use crate::{
     Direction, End, GateOrder, Group, Inheritance, Inherited, Kept, Limits, Place, ShadowReport, StateRef,
@@ -91,6 +91,15 @@ fn add(worker: &mut WorkerPlugins<ByPort>, id: u16) {
 }
 
 fn bind(worker: &mut WorkerPlugins<ByPort>, binding: u32, gate: u8, port: u16, instance: u16) {
+    bind_paid(worker, (binding, gate, port, instance), None);
+}
+
+/// Binds an instance whose calls a principal pays for.
+fn bind_paid(
+    worker: &mut WorkerPlugins<ByPort>,
+    (binding, gate, port, instance): (u32, u8, u16, u16),
+    principal: Option<PrincipalId>,
+) {
     let (binding, gate, action) = (BindingId(binding), GateId(gate), Action::Instance(InstanceId(instance)));
     change(
         worker,
@@ -100,7 +109,7 @@ fn bind(worker: &mut WorkerPlugins<ByPort>, binding: u32, gate: u8, port: u16, i
             filter: port,
             priority: 0,
             action,
-            call_limits: CallLimits::default(),
+            call_limits: CallLimits { principal, ..CallLimits::default() },
         },
     );
 }

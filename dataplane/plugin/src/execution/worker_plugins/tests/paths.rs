@@ -1,7 +1,7 @@
 //! Tests of the bindings on a flow's path, and of the state that moves with the flow.
 
 use super::*;
-use crate::BindingCounts;
+use crate::{BindingCounts, Paid, Payers};
 
 #[test]
 fn without_bindings_every_path_is_empty() {
@@ -126,6 +126,45 @@ impl Instance for Stateful {
     fn control(&mut self, _message: &Message) -> Reply {
         Ok(json!(self.0))
     }
+}
+
+#[test]
+fn flow_state_counts_as_memory_of_the_principals_that_pay_for_it() {
+    let mut worker = worker();
+    let [first, second] = [PrincipalId(1), PrincipalId(2)];
+    for (id, principal) in [(0, first), (1, second)] {
+        let instance = Box::new(Stateful::default());
+        change(&mut worker, PluginChange::AddInstance { id: InstanceId(id), instance });
+        Payers::memory(&mut worker).set_limit(principal, Some(100));
+    }
+    bind_paid(&mut worker, (0, 0, 80, 0), Some(first));
+    bind_paid(&mut worker, (1, 0, 81, 0), Some(first));
+    bind_paid(&mut worker, (2, 1, 81, 1), Some(second));
+    let [one, both] = [80, 81].map(|port| path_of(&mut worker, port));
+    let used = |worker: &WorkerPlugins<ByPort>| {
+        let memory = Paid::memory(worker);
+        [first, second].map(|id| memory.account(id).state)
+    };
+    let key = FlowKey::v4(Ipv4Addr::LOCALHOST, Ipv4Addr::LOCALHOST, 17, (1, 80), PortId(0));
+    let end = FlowEnd { key, packets: 0, bytes: 0 };
+    let state = worker.begin_state(one);
+    let [part, _] = used(&worker);
+    assert!(part > 0 && part <= 50, "{part}");
+    let state = worker.flow_moved((one, state), both, &end);
+    assert_eq!(used(&worker), [part, part]);
+    let others: Vec<u32> = (0..10).map(|_| worker.begin_state(one)).collect();
+    let most = 100 / part;
+    assert_eq!(others.iter().filter(|state| **state != 0).count() as u64, most - 1);
+    assert_eq!(used(&worker), [most * part, part]);
+    // The second principal has room, so the flow gets its block.
+    let shared = worker.begin_state(both);
+    assert!(shared != 0);
+    let ended = others.iter().filter(|state| **state != 0).map(|state| (one, *state));
+    for (path, state) in ended.chain([(both, state), (both, shared)]) {
+        worker.flow_ended(path, &end, state);
+    }
+    assert_eq!(used(&worker), [0, 0]);
+    assert_eq!(worker.flow_states().counts().flows, 0);
 }
 
 #[test]

@@ -1,0 +1,141 @@
+//! Metrics of principals.
+
+use millrace_controller::view::{
+    CoreInputView, LinkPromiseView, PrincipalDropsView, PrincipalUsageView, PrincipalView, PromiseView,
+};
+
+use super::{Family, count, counter, gauge};
+
+/// Usage of a principal: name, description, and value.
+type OfPrincipal = (&'static str, &'static str, fn(&PrincipalUsageView) -> Option<f64>);
+
+pub(super) fn of_principals(principals: &[PrincipalView]) -> Vec<Family> {
+    const COUNTED: [OfPrincipal; 3] = [
+        ("principal_cpu_seconds", "Processor time of a principal, in seconds", |usage| usage.cpu_seconds),
+        (
+            "principal_throttled_seconds",
+            "Time during which the processor limit kept processes of a principal from running, in seconds",
+            |usage| usage.throttled_seconds,
+        ),
+        ("principal_oom_kills", "Processes killed because of a principal's memory limit", |usage| {
+            usage.oom_kills.map(count)
+        }),
+    ];
+    const MEASURED: [OfPrincipal; 5] = [
+        ("principal_memory_bytes", "Memory of the processes of a principal, in bytes", |usage| {
+            usage.memory.map(count)
+        }),
+        ("principal_flow_state_bytes", "Flow state of a principal at the workers, in bytes", |usage| {
+            Some(count(usage.flow_state))
+        }),
+        (
+            "principal_waiting_bytes",
+            "Packets of a principal that wait for the processor, in bytes",
+            |usage| Some(count(usage.waiting)),
+        ),
+        ("principal_memory_peak_bytes", "Largest memory of a principal so far, in bytes", |usage| {
+            usage.memory_peak.map(count)
+        }),
+        ("principal_processes", "Processes and threads of a principal", |usage| usage.processes.map(count)),
+    ];
+    let label = |one: &PrincipalView| ("principal", one.name.clone());
+    let samples = |value: fn(&PrincipalUsageView) -> Option<f64>| {
+        principals.iter().filter_map(|one| Some((vec![label(one)], value(&one.usage)?))).collect()
+    };
+    let disk = principals.iter().flat_map(|one| {
+        let bytes = [("read", one.usage.disk_read), ("written", one.usage.disk_written)];
+        bytes.into_iter().filter_map(move |(direction, bytes)| {
+            Some((vec![label(one), ("direction", direction.to_owned())], count(bytes?)))
+        })
+    });
+    let disk = counter("principal_disk_bytes", "Disk transfer of a principal, in bytes", disk.collect());
+    let counted = COUNTED.into_iter().map(|(name, help, value)| counter(name, help, samples(value)));
+    let measured = MEASURED.into_iter().map(|(name, help, value)| gauge(name, help, samples(value)));
+    counted.chain(measured).chain([disk]).collect()
+}
+
+pub(super) fn of_core_inputs(inputs: &[CoreInputView]) -> Family {
+    let sample = |one: &CoreInputView| (vec![("port", one.port.clone())], one.used_seconds);
+    counter(
+        "core_input_seconds",
+        "Processor time of core for the packets of a port, in seconds",
+        inputs.iter().map(sample).collect(),
+    )
+}
+
+pub(super) fn of_links(links: &[LinkPromiseView]) -> [Family; 3] {
+    let samples = |value: fn(&LinkPromiseView) -> u64| {
+        let labels =
+            |one: &LinkPromiseView| vec![("principal", one.principal.clone()), ("port", one.port.clone())];
+        links.iter().map(|one| (labels(one), count(value(one)))).collect()
+    };
+    [
+        gauge(
+            "principal_link_promised_bits",
+            "Rate reserved at a port, in bit/s on the wire",
+            samples(|one| one.promised),
+        ),
+        counter(
+            "principal_link_wire_bytes",
+            "Bytes sent for a principal with a reserved rate, on the wire",
+            samples(|one| one.sent_wire_bytes),
+        ),
+        counter(
+            "principal_link_dropped_packets",
+            "Packets dropped by the queue of a principal with a reserved rate",
+            samples(|one| one.dropped),
+        ),
+    ]
+}
+
+/// Account of a principal at the workers: name, description, and value.
+type OfPromise = (&'static str, &'static str, fn(&PromiseView) -> f64);
+
+pub(super) fn of_promises(promises: &[PromiseView]) -> Vec<Family> {
+    const COUNTED: [OfPromise; 5] = [
+        ("principal_worker_seconds", "Processor time of a principal at the workers, in seconds", |one| {
+            one.used_seconds
+        }),
+        ("principal_packets", "Packets of a principal that got the processor at the workers", |one| {
+            count(one.packets)
+        }),
+        ("principal_worker_throttled", "Times that the limit stopped a principal at a worker", |one| {
+            count(one.throttled)
+        }),
+        ("principal_deadlines_met", "Slices that began within the deadline of a principal", |one| {
+            count(one.deadlines_met)
+        }),
+        ("principal_deadlines_missed", "Slices that began after the deadline of a principal", |one| {
+            count(one.deadlines_missed)
+        }),
+    ];
+    const MEASURED: [OfPromise; 2] = [
+        ("principal_promised_percent", "Promised share at the workers, in percent of a processor", |one| {
+            one.promised
+        }),
+        ("principal_waiting_packets", "Packets of a principal that wait for the processor", |one| {
+            count(one.waiting)
+        }),
+    ];
+    let samples = |value: fn(&PromiseView) -> f64| {
+        let sample = |one: &PromiseView| (vec![("principal", one.principal.clone())], value(one));
+        promises.iter().map(sample).collect()
+    };
+    let counted = COUNTED.into_iter().map(|(name, help, value)| counter(name, help, samples(value)));
+    let measured = MEASURED.into_iter().map(|(name, help, value)| gauge(name, help, samples(value)));
+    let dropped = promises.iter().flat_map(|one| {
+        let PrincipalDropsView { cpu_queue, memory, core_ceiling, link_queue } = one.drops;
+        let causes = [
+            ("cpu_queue", cpu_queue),
+            ("memory", memory),
+            ("core_ceiling", core_ceiling),
+            ("link_queue", link_queue),
+        ];
+        causes.map(|(cause, packets)| {
+            (vec![("principal", one.principal.clone()), ("cause", cause.to_owned())], count(packets))
+        })
+    });
+    let help = "Packets that a principal lost, by cause; `core` includes those shed for all principals";
+    let dropped = counter("principal_dropped_packets", help, dropped.collect());
+    counted.chain([dropped]).chain(measured).collect()
+}
