@@ -6,6 +6,7 @@
 
 mod opened;
 
+use millrace_memory::prefetch_slice_element;
 use millrace_units::Instant;
 
 use crate::FlowNumber;
@@ -302,15 +303,19 @@ impl<T> Arena<T> {
     /// Prefetches the first slot of `list`.
     #[inline]
     pub fn prefetch(&self, list: &List) {
-        millrace_memory::prefetch_slice_element(&self.slots, list.head as usize);
+        prefetch_slice_element(&self.slots, list.head as usize);
     }
 
-    /// Prefetches the first slots of `list`, up to 1 KiB. Packets that arrived together are in adjacent slots.
+    /// Prefetches the first slots of `list`, and those before the last one, up to 1 KiB each. Packets that arrived
+    /// together are in adjacent slots. After an odd number of departures, a list of reused slots begins within such
+    /// a group, and continues at the beginning of the group, before its last slot.
     #[inline]
     pub fn prefetch_run(&self, list: &List) {
         let (step, lines) = ((64 / size_of::<Slot<T>>()).max(1), 16);
         for line in 0..lines.min(list.packets() as usize / step) {
-            millrace_memory::prefetch_slice_element(&self.slots, list.head as usize + line * step);
+            let (forward, back) = (list.head as usize, list.tail as usize);
+            prefetch_slice_element(&self.slots, forward.wrapping_add(line * step));
+            prefetch_slice_element(&self.slots, back.wrapping_sub(line * step));
         }
     }
 

@@ -1,6 +1,10 @@
 //! Priority queue: a heap with four children per node. Removal of an item and change of its key take
 //! logarithmic time.
 
+use std::ops::Range;
+
+use millrace_memory::prefetch_slice_element;
+
 use crate::arena::NONE;
 
 #[derive(Clone, Copy, Debug)]
@@ -43,12 +47,17 @@ impl Group {
 pub(crate) struct Heap {
     groups: Vec<Group>,
     length: usize,
-    /// Item that most recently moved up to the second level of the heap; [`NONE`] at first.
+    /// Item that most recently rose to the third level of the heap, or above it; [`NONE`] at first.
     risen: u32,
 }
 
 /// Position of the first member.
 const FIRST: usize = WIDTH - 1;
+/// Groups of the third level.
+const THIRD_LEVEL: Range<usize> = 2..6;
+/// Position from which on a sinking member prefetches the groups below all of its children: members in front of it
+/// are in a near cache.
+const FAR: usize = 256;
 
 impl Heap {
     /// Reserves space for `members` members, so that later calls allocate nothing.
@@ -82,8 +91,8 @@ impl Heap {
         place < self.length + FIRST && self.at(place).item == item
     }
 
-    /// Returns the item that most recently moved up to the second level of the heap, because other items
-    /// sank. This item is among the four candidates for the next head, unless new items overtake it.
+    /// Returns the item that most recently rose to the third level of the heap or above it, because other items
+    /// sank, or with its own key. This item is among the 20 candidates for the next heads, unless others overtake it.
     #[inline]
     pub fn risen(&self) -> u32 {
         self.risen
@@ -153,18 +162,25 @@ impl Heap {
             self.put(positions, place, parent);
             place = above;
         }
+        if place < THIRD_LEVEL.end * WIDTH {
+            self.risen = member.item;
+        }
         self.put(positions, place, member);
     }
 
     #[inline]
     fn sink(&mut self, positions: &mut [u32], mut place: usize, member: Member) {
         while let Some(group) = self.groups.get(place - 2) {
+            if place >= FAR {
+                let below = (place - 2) * WIDTH - 2;
+                (0..WIDTH).for_each(|child| prefetch_slice_element(&self.groups, below + child));
+            }
             let (offset, least) = group.least();
             if least.key >= member.key {
                 break;
             }
             self.put(positions, place, least);
-            if place / WIDTH == 1 {
+            if THIRD_LEVEL.contains(&(place / WIDTH)) {
                 self.risen = least.item;
             }
             place = (place - 2) * WIDTH + offset;

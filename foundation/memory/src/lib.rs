@@ -11,5 +11,5 @@ mod zeroable;
 
 pub use compare::{Operation, Portable, Vectors, Words, equal_shorts, with_each, with_widest};
 pub use huge_slice::{HUGE_PAGE, HugeSlice, MemoryError};
-pub use prefetch::{prefetch, prefetch_at, prefetch_slice_element};
+pub use prefetch::{prefetch, prefetch_at, prefetch_slice_element, prefetch_whole_element};
 pub use zeroable::Zeroable;

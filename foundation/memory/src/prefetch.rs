@@ -1,5 +1,8 @@
 //! Prefetching of memory into the processor's cache.
 
+/// Bytes of a cache line.
+const LINE: usize = 64;
+
 /// Prefetches the cache line that contains the start of `value`. The processor does not wait for it.
 #[inline(always)]
 pub fn prefetch<T>(value: &T) {
@@ -11,6 +14,17 @@ pub fn prefetch<T>(value: &T) {
 #[inline(always)]
 pub fn prefetch_slice_element<T>(slice: &[T], index: usize) {
     fetch(slice.as_ptr().wrapping_add(index));
+}
+
+/// Prefetches all cache lines of element `index` of `slice`. The index is not checked; an index out of range does no
+/// harm.
+#[inline(always)]
+pub fn prefetch_whole_element<T>(slice: &[T], index: usize) {
+    let (start, last) = (slice.as_ptr().wrapping_add(index), size_of::<T>().saturating_sub(1));
+    for offset in (0..last).step_by(LINE) {
+        fetch(start.wrapping_byte_add(offset));
+    }
+    fetch(start.wrapping_byte_add(last));
 }
 
 /// Prefetches the cache line of part `number` of a slice divided into parts of `size` bytes. The number is
@@ -42,8 +56,11 @@ mod tests {
         prefetch(&words);
         for index in [0, 2, 3, usize::MAX] {
             prefetch_slice_element(&words, index);
+            prefetch_whole_element(&words, index);
         }
         prefetch_slice_element::<u64>(&[], 0);
+        prefetch_whole_element::<[u8; 200]>(&[], 1);
+        prefetch_whole_element::<()>(&[], 0);
         [0, 2, usize::MAX].into_iter().for_each(|number| prefetch_at(&words, number, 12));
         assert_eq!(words, [1, 2, 3]);
     }

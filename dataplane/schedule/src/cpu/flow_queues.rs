@@ -10,7 +10,7 @@
 //!
 //! A queue whose packets can't go on yet is set aside, and takes no turns until it is looked at again.
 
-use millrace_memory::prefetch_slice_element;
+use millrace_memory::prefetch_whole_element;
 use millrace_units::{Cycles, Instant, PrincipalId};
 
 use super::stage_queues::{CpuStage, FlowStages, MOST_DEBT, StageQueues};
@@ -270,9 +270,9 @@ impl<T> CpuQueues<T> {
     #[inline]
     pub fn prefetch(&mut self, PrincipalId(number): PrincipalId) {
         let [before, earlier] = self.upcoming;
-        prefetch_slice_element(self.backlogs.all(), number as usize);
+        prefetch_whole_element(self.backlogs.all(), number as usize);
         if let Some(backlog) = self.backlogs.find(before) {
-            prefetch_slice_element(self.queues.all(), backlog.first as usize);
+            prefetch_whole_element(self.queues.all(), backlog.first as usize);
         }
         if let Some(queue) = self.backlogs.find(earlier).and_then(|backlog| self.queues.find(backlog.first)) {
             self.arena.prefetch_run(&queue.stages.current.list);

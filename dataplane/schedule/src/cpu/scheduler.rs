@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use millrace_memory::prefetch_slice_element;
+use millrace_memory::prefetch_whole_element;
 use millrace_units::{Cycles, Instant, PrincipalId};
 
 use super::fair_share::FairShare;
@@ -277,7 +277,7 @@ impl CpuScheduler {
             CpuSchedulerKind::EarliestDeadline => self.servers.prefetch_upcoming(),
             _ => self.weighted.prefetch_upcoming(),
         };
-        prefetch_slice_element(self.principals.all(), number as usize);
+        prefetch_whole_element(self.principals.all(), number as usize);
         (number != NONE).then_some(PrincipalId(number))
     }
 

@@ -4,7 +4,7 @@
 
 use std::time::Duration;
 
-use millrace_memory::prefetch_slice_element;
+use millrace_memory::{prefetch_slice_element, prefetch_whole_element};
 use millrace_units::{Cycles, Instant};
 
 use super::settings::WHOLE;
@@ -186,7 +186,9 @@ impl Servers {
     #[inline]
     pub fn prefetch_upcoming(&self) -> u32 {
         let server = if self.ready.is_empty() { self.idle.risen() } else { self.ready.risen() };
-        prefetch_slice_element(self.servers.all(), server as usize);
+        prefetch_whole_element(self.servers.all(), server as usize);
+        prefetch_slice_element(&self.positions, server as usize);
+        prefetch_slice_element(&self.exhausted_positions, server as usize);
         server
     }
 
