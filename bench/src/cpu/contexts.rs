@@ -10,7 +10,7 @@ use std::time::{Duration, Instant as Clock};
 use millrace_plugin::process::ProcessPlugin;
 
 use super::failed;
-use super::process::{is_possible, keeper, object};
+use super::object::{can_compile, compile_whole, keeper};
 use super::wire::{Flow, Pace, Wire};
 use crate::family::Family;
 use crate::interrupt::check;
@@ -51,7 +51,8 @@ void millrace_packets(struct millrace_call *call) {
 "#;
 
 pub(super) fn run(options: &mut Options<'_>) -> Result<Vec<Measurement>, BenchError> {
-    if !is_possible("contexts", options) {
+    if !can_compile() {
+        (options.progress)("contexts: skipped, because there is no C compiler `cc`");
         return Ok(Vec::new());
     }
     let mut rates = [Vec::new(), Vec::new()];
@@ -77,7 +78,7 @@ pub(super) fn run(options: &mut Options<'_>) -> Result<Vec<Measurement>, BenchEr
 
 /// Returns the calls per second of an instance with this number of contexts.
 fn measure(contexts: u8, binary: &Path, time: Duration) -> Result<f64, BenchError> {
-    let bytes = object(CODE, &[&format!("-DCONTEXTS=\"{contexts}\"")])?;
+    let bytes = compile_whole(CODE, &[&format!("-DCONTEXTS=\"{contexts}\"")])?;
     let plugin = ProcessPlugin::new(&bytes, Arc::new(keeper(binary)?)).map_err(failed)?;
     let flow = |number| Flow {
         port: 0,
@@ -134,7 +135,7 @@ mod tests {
             return;
         }
         for contexts in [1, CONTEXTS] {
-            let bytes = object(CODE, &[&format!("-DCONTEXTS=\"{contexts}\"")]).unwrap();
+            let bytes = compile_whole(CODE, &[&format!("-DCONTEXTS=\"{contexts}\"")]).unwrap();
             assert_eq!(millrace_plugin::manifest_of(&bytes).unwrap().calls.contexts, contexts);
         }
     }

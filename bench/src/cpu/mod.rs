@@ -26,6 +26,8 @@ mod decision;
 mod fluid;
 mod gaps;
 mod isolation;
+mod object;
+mod pair;
 mod plain;
 mod process;
 mod shares;

@@ -2,28 +2,30 @@
 //!
 //! The plugin is a shared object that reads the first byte of each packet. Its process has a processor of its
 //! own, or that of the worker. The figures include copying descriptions and windows, and the worker's checks.
+//!
+//! On the worker's processor, a call takes two switches between processes. The peer of this case is their minimum:
+//! two processes on one processor that only poll words of shared memory, and yield the processor to each other.
 
 use std::path::Path;
-use std::process::Command;
-use std::sync::Arc;
 use std::time::{Duration, Instant as Clock};
 
 use millrace_packet::Pool;
 use millrace_plugin::process::ProcessPlugin;
 use millrace_plugin_abi::{Instance, Plugin, Verdict};
-use millrace_plugin_process::{ChildCommand, ProcessKeeper};
 use serde_json::Map;
 
 use super::failed;
+use super::object::{can_compile, compile, in_processes};
 use crate::interrupt::check;
-use crate::plugins::call::{Batch, cost_of};
-use crate::testbed::process::{Processor, is_installed, on_processor};
-use crate::testbed::scratch::Scratch;
+use crate::plugins::call::{Batch, cost_of, round_trip};
+use crate::plugins::shared_ring::Idle;
+use crate::statistics::median;
+use crate::testbed::process::{Processor, on_processor};
 use crate::{BenchError, Bound, Measurement, Options};
 
 /// Processors of the worker and of the process.
-const WORKER: Processor = 0;
-const OTHER: Processor = 1;
+pub(super) const WORKER: Processor = 0;
+pub(super) const OTHER: Processor = 1;
 /// Number of repetitions; the result is their median.
 const REPETITIONS: usize = 21;
 /// Number of calls per repetition.
@@ -37,86 +39,37 @@ const PAUSE: Duration = Duration::from_millis(1);
 const PACKET_LIMIT: f64 = 300.0;
 const SINGLE_LIMIT: f64 = 1360.0;
 const OWN_LIMIT: f64 = 6000.0;
+/// Promised maximum of the last figure where two switches alone take more than [`OWN_LIMIT`] would allow: ratio to
+/// their minimum.
+const OWN_RATIO: f64 = 1.5;
 /// Promised maximum: time from a crash to the next packet, in milliseconds.
 const RESTART_LIMIT: f64 = 50.0;
 /// First byte of a packet that crashes the plugin.
 const CRASHES: u8 = 0xff;
 
-/// Header of the kit.
-const HEADER: &str = include_str!("../../../sdk/c/millrace.h");
-
-/// Plugin without the header of the kit. The offsets are those of the plugin ABI.
-const CODE: &str = r#"#include <stdint.h>
-#include <stdlib.h>
-static const char text[] __attribute__((used, section("millrace.manifest"))) =
-    "{\"abi\":1,\"name\":\"bench\",\"version\":\"1.0.0\",\"summary\":\"For benches.\",\"positions\":[\"late\"]}";
-const char *millrace_manifest(void) { return text; }
-void millrace_attach(const void *table) { (void)table; }
-uint32_t millrace_abi(void) { return 1; }
-void *millrace_reserve(size_t bytes) { return malloc(bytes ? bytes : 1); }
-void millrace_release(void *address, size_t bytes) { (void)bytes; free(address); }
-int32_t millrace_init(const uint8_t *settings, size_t bytes) { (void)settings; (void)bytes; return 0; }
-void millrace_packets(const uint8_t *call) {
-    const uint8_t *packet = *(const uint8_t *const *)(call + 16);
-    for (uint32_t i = *(const uint32_t *)(call + 4); i > 0; i--, packet += 64)
-        if (**(const uint8_t *const *)(packet + 8) == 0xff) __builtin_trap();
-}
-"#;
+/// Statement of the plugin for a packet.
+const STATEMENT: &str = "if (*window == 0xff) __builtin_trap();";
 
 pub(super) fn run(options: &mut Options<'_>) -> Result<Vec<Measurement>, BenchError> {
-    if !is_possible("process", options) {
+    if !can_compile() {
+        (options.progress)("process: skipped, because there is no C compiler `cc`");
         return Ok(Vec::new());
     }
-    let object = object(CODE, &[])?;
+    let object = compile(STATEMENT)?;
     let mut results = Vec::new();
     if std::thread::available_parallelism().is_ok_and(|count| count.get() > 1) {
-        let plugin = plugin(&object, &options.binary, OTHER)?;
+        let plugin = in_processes(&object, &options.binary, OTHER)?;
         results.extend(on_processor(WORKER, || elsewhere(&plugin))??);
     } else {
         (options.progress)("process: this machine has no second processor");
     }
-    let plugin = plugin(&object, &options.binary, WORKER)?;
-    results.extend(on_processor(WORKER, || here(&plugin))??);
-    for Measurement { case, ours, unit, .. } in &results {
-        (options.progress)(&format!("{case}: {ours:.1} {unit}"));
+    let plugin = in_processes(&object, &options.binary, WORKER)?;
+    results.extend(on_processor(WORKER, || here(&plugin, &options.binary))??);
+    for Measurement { case, ours, unit, peer, peer_name, .. } in &results {
+        let peer = peer_name.as_ref().zip(*peer).map(|(name, peer)| format!(" ({name}: {peer:.1})"));
+        (options.progress)(&format!("{case}: {ours:.1} {unit}{}", peer.unwrap_or_default()));
     }
     Ok(results)
-}
-
-/// Whether a plugin can be compiled. If not, reports that the case `case` is skipped.
-pub(super) fn is_possible(case: &str, options: &mut Options<'_>) -> bool {
-    let is_possible = is_installed("cc");
-    if !is_possible {
-        (options.progress)(&format!("{case}: skipped, because there is no C compiler `cc`"));
-    }
-    is_possible
-}
-
-/// Compiles a plugin to a shared object. Its code may include the header of the kit.
-pub(super) fn object(code: &str, flags: &[&str]) -> Result<Vec<u8>, BenchError> {
-    let scratch = Scratch::new()?;
-    let (source, built) = (scratch.write("plugin.c", code)?, scratch.file("plugin.so"));
-    scratch.write("millrace.h", HEADER)?;
-    let mut cc = Command::new("cc");
-    cc.args(["-O2", "-shared", "-fPIC", "-o"]).arg(&built).arg(&source).args(flags);
-    let output = cc.output().map_err(failed)?;
-    if !output.status.success() {
-        return Err(failed(String::from_utf8_lossy(&output.stderr)));
-    }
-    std::fs::read(&built).map_err(failed)
-}
-
-/// Prepares the plugin, whose processes run on `processor`.
-fn plugin(object: &[u8], binary: &Path, processor: Processor) -> Result<ProcessPlugin, BenchError> {
-    // Processes inherit the processor of the thread that starts the keeper.
-    let keeper = on_processor(processor, || keeper(binary))??;
-    ProcessPlugin::new(object, Arc::new(keeper)).map_err(failed)
-}
-
-/// Starts a keeper of processes. `binary`: the router's binary.
-pub(super) fn keeper(binary: &Path) -> Result<ProcessKeeper, BenchError> {
-    let command = ChildCommand { program: binary.to_owned(), arguments: vec!["plugin-process".into()] };
-    ProcessKeeper::start(command).map_err(failed)
 }
 
 /// Instance under test, with the packets of a call.
@@ -211,10 +164,16 @@ fn elsewhere(plugin: &ProcessPlugin) -> Result<Vec<Measurement>, BenchError> {
 }
 
 /// Measures a process on the worker's own processor.
-fn here(plugin: &ProcessPlugin) -> Result<Vec<Measurement>, BenchError> {
+fn here(plugin: &ProcessPlugin, binary: &Path) -> Result<Vec<Measurement>, BenchError> {
     let calls = Bench::new(plugin, BATCH, std::thread::yield_now)?.cycles()?;
+    let switches: Vec<f64> = round_trip(binary, Idle::Yield)?.into_iter().map(|(_, cycles)| cycles).collect();
     let case = format!("process, call of {BATCH} packets, the worker's processor");
-    Ok(vec![Measurement::median_of(case, &calls, "cycles").promising(Bound::AtMost, OWN_LIMIT)])
+    let limit = OWN_LIMIT.max(OWN_RATIO * median(&switches));
+    Ok(vec![
+        Measurement::median_of(case, &calls, "cycles")
+            .beside_runs("two processes that only yield to each other", &switches)
+            .promising(Bound::AtMost, limit),
+    ])
 }
 
 #[cfg(test)]
@@ -223,11 +182,11 @@ mod tests {
 
     #[test]
     fn plugin_is_a_shared_object_for_processes() {
-        if !is_installed("cc") {
+        if !can_compile() {
             println!("skipped: there is no cc");
             return;
         }
-        let plugin = plugin(&object(CODE, &[]).unwrap(), Path::new("/nowhere"), WORKER).unwrap();
+        let plugin = in_processes(&compile(STATEMENT).unwrap(), Path::new("/nowhere"), WORKER).unwrap();
         assert_eq!(plugin.name(), "bench");
         let refused = plugin.create(&Map::new()).err().unwrap().to_string();
         assert!(refused.contains("can't start its process"), "{refused}");

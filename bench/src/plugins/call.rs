@@ -11,7 +11,7 @@ use millrace_units::{Instant, PortId};
 use millrace_workbench::cycles;
 use serde_json::Map;
 
-use super::shared_ring::{OtherSide, WINDOW};
+use super::shared_ring::{Idle, OtherSide, WINDOW};
 use super::{failed, module, plugin, sandbox};
 use crate::counters::Meter;
 use crate::interrupt::check;
@@ -115,9 +115,9 @@ fn counted(costs: &[Cost]) -> Vec<f64> {
 }
 
 /// Measures a round trip between two processes over a ring in shared memory: the minimum cost of calling a
-/// plugin in another process. Each process has its own processor if the machine has two.
-fn round_trip(binary: &Path) -> Result<Vec<Cost>, BenchError> {
-    let mut other = OtherSide::start(binary)?;
+/// plugin in another process. The other process may use the processors of the calling thread.
+pub(crate) fn round_trip(binary: &Path, idle: Idle) -> Result<Vec<Cost>, BenchError> {
+    let mut other = OtherSide::start(binary, idle)?;
     let window = [7; WINDOW];
     (0..REPETITIONS)
         .map(|_| {
@@ -184,7 +184,7 @@ pub(crate) fn run(options: &mut Options<'_>) -> Result<Vec<Measurement>, BenchEr
     let mut instances = [native, stopped, short, stopped_back, short_back];
     let one = costs(&mut instances, &mut Batch::new(&pool, 1)?)?;
     let many = costs(&mut instances[..3], &mut Batch::new(&pool, MANY)?)?;
-    let trip = median(&counted(&round_trip(&options.binary)?));
+    let trip = median(&counted(&round_trip(&options.binary, Idle::Spin)?));
     let mut results = Vec::new();
     let mut report = |case: &str, ours: &[f64], limit: Option<f64>| {
         let (least, most) = extremes(ours);

@@ -5,7 +5,7 @@ pub(crate) mod call;
 mod containment;
 mod hot_swap;
 mod paced;
-mod shared_ring;
+pub(crate) mod shared_ring;
 
 use millrace_plugin::wasm::{LoadedPlugin, Sandbox, SandboxSettings};
 

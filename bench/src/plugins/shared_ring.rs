@@ -1,11 +1,10 @@
 //! Ring in memory shared by two processes. It measures the minimum cost of a plugin in another process. One
-//! process sends the window of a packet (its first bytes), the other returns the verdict. Both poll, without
-//! system calls.
+//! process sends the window of a packet (its first bytes), the other returns the verdict. Both poll: on two
+//! processors without system calls, on a common one they yield it to each other.
 #![allow(unsafe_code)]
 
 use std::ffi::c_void;
 use std::fs::File;
-use std::hint::spin_loop;
 use std::num::NonZeroUsize;
 use std::os::fd::{AsFd, AsRawFd};
 use std::path::{Path, PathBuf};
@@ -21,8 +20,9 @@ use crate::BenchError;
 use crate::testbed::process::Running;
 
 /// Size of a packet's window, in words of 8 bytes.
-pub(super) const WINDOW: usize = 16;
-/// Prefix of the benchmark name that starts the other process. The path of the shared file follows.
+pub(crate) const WINDOW: usize = 16;
+/// Prefix of the benchmark name that starts the other process. The name of the [`Idle`] and the path of the shared
+/// file follow.
 const OTHER_SIDE: &str = "plugin-call/other-side:";
 
 const SLOTS: u64 = 64;
@@ -43,6 +43,31 @@ const PASS: u64 = 1;
 const PATIENCE: Duration = Duration::from_secs(10);
 /// Number of polls between two readings of the clock.
 const LOOKS: u64 = 1 << 20;
+
+/// Wait between two polls.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Idle {
+    /// The processor waits for some cycles.
+    Spin,
+    /// The other process may use the processor.
+    Yield,
+}
+
+impl Idle {
+    const ALL: [(Self, &str); 2] = [(Self::Spin, "spin:"), (Self::Yield, "yield:")];
+
+    fn prefix(self) -> &'static str {
+        Self::ALL.iter().find(|(idle, _)| *idle == self).map_or("", |(_, prefix)| prefix)
+    }
+
+    #[inline]
+    fn wait(self) {
+        match self {
+            Self::Spin => std::hint::spin_loop(),
+            Self::Yield => std::thread::yield_now(),
+        }
+    }
+}
 
 /// Mapping of the shared memory in one process.
 struct Ring {
@@ -75,7 +100,7 @@ impl Ring {
 
     /// Waits until a word changes from `last`; returns `None` after [`PATIENCE`] without a change.
     #[inline]
-    fn wait(&self, place: usize, last: u64) -> Option<u64> {
+    fn wait(&self, place: usize, last: u64, idle: Idle) -> Option<u64> {
         let word = &self.words()[place];
         let mut since = None;
         loop {
@@ -84,7 +109,7 @@ impl Ring {
                 if number != last {
                     return Some(number);
                 }
-                spin_loop();
+                idle.wait();
             }
             if since.get_or_insert_with(Clock::now).elapsed() > PATIENCE {
                 return None;
@@ -102,15 +127,16 @@ impl Drop for Ring {
 
 /// Handle of the other process, with the ring through which it is reached. The other process lets every
 /// packet pass.
-pub(super) struct OtherSide {
+pub(crate) struct OtherSide {
     ring: Ring,
+    idle: Idle,
     number: u64,
     process: Running,
 }
 
 impl OtherSide {
     /// Starts the other process as a run of `binary`.
-    pub fn start(binary: &Path) -> Result<Self, BenchError> {
+    pub fn start(binary: &Path, idle: Idle) -> Result<Self, BenchError> {
         let memory = memfd_create(c"ring", MFdFlags::MFD_CLOEXEC)
             .map_err(BenchError::system("make a file in memory"))?;
         let memory = File::from(memory);
@@ -119,8 +145,9 @@ impl OtherSide {
             .map_err(BenchError::system("size shared memory"))?;
         let path = format!("/proc/{}/fd/{}", std::process::id(), memory.as_raw_fd());
         let mut command = Command::new(binary);
-        command.arg("bench").arg(format!("{OTHER_SIDE}{path}"));
-        let mut other = Self { ring: Ring::map(&memory)?, number: 0, process: Running::start(&mut command)? };
+        command.arg("bench").arg(format!("{OTHER_SIDE}{}{path}", idle.prefix()));
+        let process = Running::start(&mut command)?;
+        let mut other = Self { ring: Ring::map(&memory)?, idle, number: 0, process };
         // The first response shows that the process has opened the ring.
         other.ask(&[0; WINDOW])?;
         Ok(other)
@@ -136,7 +163,7 @@ impl OtherSide {
         }
         self.ring.words()[THERE].store(number, Ordering::Release);
         self.number = number;
-        let back = self.ring.wait(BACK, last);
+        let back = self.ring.wait(BACK, last, self.idle);
         let verdict = slot[WINDOW].load(Ordering::Relaxed);
         if back == Some(number) && verdict == PASS { Ok(()) } else { Err(self.process.failure("no answer")) }
     }
@@ -150,19 +177,22 @@ impl Drop for OtherSide {
 
 /// Runs the other process's side of the ring. Returns `None` if `name` is not the name of such a run.
 pub(crate) fn run_other_side(name: &str) -> Option<Result<(), BenchError>> {
-    let path = PathBuf::from(name.strip_prefix(OTHER_SIDE)?);
+    let rest = name.strip_prefix(OTHER_SIDE)?;
+    let (idle, path) =
+        Idle::ALL.iter().find_map(|(idle, prefix)| Some((*idle, rest.strip_prefix(prefix)?)))?;
+    let path = PathBuf::from(path);
     let opened = File::options().read(true).write(true).open(&path);
     let opened = opened.map_err(|error| {
         let text = format!("{}: {error}; only `bench plugin-call` starts this process", path.display());
         BenchError::measurement("plugin-call", text)
     });
-    Some(opened.and_then(|memory| Ring::map(&memory)).map(|ring| answer(&ring)))
+    Some(opened.and_then(|memory| Ring::map(&memory)).map(|ring| answer(&ring, idle)))
 }
 
 /// Answers requests with [`PASS`] until [`END`] arrives, or until no request has come for [`PATIENCE`].
-fn answer(ring: &Ring) {
+fn answer(ring: &Ring, idle: Idle) {
     let mut last = 0;
-    while let Some(number) = ring.wait(THERE, last)
+    while let Some(number) = ring.wait(THERE, last, idle)
         && number != END
     {
         let slot = ring.slot(number);

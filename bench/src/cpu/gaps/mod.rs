@@ -90,15 +90,15 @@ fn deviation(times: &[u64]) -> Option<f64> {
 }
 
 /// Sandboxed plugin that runs a loop for each packet.
-struct Sandboxed {
+pub(super) struct Sandboxed {
     /// Keeps the end of slices running.
     _sandbox: Sandbox,
-    plugin: Arc<LoadedPlugin>,
+    pub plugin: Arc<LoadedPlugin>,
     frequency: u64,
 }
 
 impl Sandboxed {
-    fn new() -> Result<Self, BenchError> {
+    pub fn new() -> Result<Self, BenchError> {
         let sandbox = Sandbox::new(SandboxSettings::default()).map_err(failed)?;
         let plugin = LoadedPlugin::new(sandbox.compile(module!("burns")).map_err(failed)?).map_err(failed)?;
         Ok(Self { _sandbox: sandbox, plugin: Arc::new(plugin), frequency: frequency()? })
@@ -128,7 +128,7 @@ impl Sandboxed {
     }
 
     /// Estimates the cycles of a loop iteration of the plugin.
-    fn cycles_of_an_iteration(&self) -> Result<f64, BenchError> {
+    pub fn cycles_of_an_iteration(&self) -> Result<f64, BenchError> {
         let (wire, mut pipeline) = self.router(vec![of_plugin(vec![ESTIMATED])])?;
         wire.start();
         drive(&mut pipeline, Duration::from_millis(100))?;

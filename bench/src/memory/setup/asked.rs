@@ -8,7 +8,7 @@ use millrace_packet::FlowKey;
 use millrace_pipeline::{FlowCommand, FlowTreatment, Piece, PluginCommand, ScheduleChange, SchedulerCommand};
 use millrace_plugin::{CallLimits, Succession, Successor};
 use millrace_plugin_abi::{Message, Plugin};
-use millrace_schedule::{FlowQueuesSettings, NodeKind, Rate, Share};
+use millrace_schedule::{FlowQueuesSettings, LinkOverhead, LinkRate, NodeKind, Rate, Share};
 use millrace_units::{InstanceId, QueueId};
 
 use super::gates::{COUNTING, bind};
@@ -17,6 +17,8 @@ use crate::BenchError;
 
 /// Leaf of the port's scheduler.
 const LEAF: QueueId = QueueId(1);
+/// Bytes that a port with a rate may send late: a batch of packets.
+const SLACK: u32 = 1 << 15;
 
 impl Pipeline {
     /// Gives the output port a scheduler with one leaf.
@@ -32,6 +34,12 @@ impl Pipeline {
         self.change_schedule(ScheduleChange::Flow(LEAF, flow, FlowTreatment::Reserved(rate, None)))?;
         self.tell(FlowCommand::Reserve(vec![flow]));
         Ok(())
+    }
+
+    /// Limits the output port, which has a scheduler, to a rate on the wire.
+    pub fn limit_rate(&mut self, rate: Rate) -> Result<(), BenchError> {
+        let link = LinkRate { rate: Some(rate), slack: SLACK };
+        self.change_schedule(ScheduleChange::Link(link, LinkOverhead::default()))
     }
 
     fn change_schedule(&mut self, change: ScheduleChange) -> Result<(), BenchError> {

@@ -103,6 +103,13 @@ fn udp_frame(family: Family, net: u8, flow: u32, routes: u32) -> UdpFrame {
     }
 }
 
+/// Returns the first chosen flow: its key, and a packet.
+pub(crate) fn first_flow(case: Case, setup: Setup, chosen: Chosen) -> Option<(FlowKey, Vec<u8>)> {
+    let flow = *chosen_flows(case, setup, chosen).first()?;
+    let frame = udp_frame(case.family, NET, flow, setup.routes);
+    Some((key(&frame)?, frame.bytes()))
+}
+
 /// Returns a generator of the packets of all chosen flows, in the setup's order.
 pub(super) fn generator(case: Case, setup: Setup, chosen: Chosen) -> Generator {
     Generator::new(MacAddr(IN_MAC), MTU, frames(case, setup, chosen), u64::MAX)

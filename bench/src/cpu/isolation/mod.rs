@@ -1,16 +1,30 @@
 //! `isolation`: loss and delay of a plain flow, while the same worker runs a plugin that takes 1 ms for each
-//! packet. The plugin is bound without a principal, so that the worker calls it in line, or with one.
+//! packet. A built-in plugin is bound without a principal, so that the worker calls it in line, or with one.
+//! Plugins of the other runtimes are bound with a principal.
+//!
+//! | runtime | the worker gets its processor back |
+//! |---|---|
+//! | built-in, shared object in process | at the end of a call: after 1 ms, the time of a packet |
+//! | sandboxed | at the end of a slice |
+//! | shared object in a process of its own | at once: the process has another processor |
+
+mod two_workers;
 
 use std::fmt;
 use std::sync::Arc;
 use std::time::{Duration, Instant as Clock};
 
+use millrace_plugin::native::NativePlugin;
+use millrace_plugin_abi::Plugin;
 use millrace_schedule::cpu::{CpuSchedulerKind, CpuShare};
 use millrace_units::{Cycles, PrincipalId};
 
 use super::burn::{BURN, Burn};
+use super::gaps::Sandboxed;
+use super::object::{can_compile, compile, in_processes};
+use super::process::OTHER;
 use super::wire::{Flow, Pace, Seen, Wire};
-use super::{drive, frequency, preemptions, settings};
+use super::{drive, failed, frequency, preemptions, settings};
 use crate::family::Family;
 use crate::interrupt::check;
 use crate::memory::case::Case;
@@ -23,7 +37,8 @@ const INTERVAL: Duration = Duration::from_micros(100);
 /// Processor time of a packet of the plugin.
 const PACKET: Duration = Duration::from_millis(1);
 /// Rates of the plugin's packets per second.
-const RATES: [u32; 2] = [500, 2000];
+const RATES: [u32; 2] = [500, MOST_RATE];
+const MOST_RATE: u32 = 2000;
 /// Duration of a run, and number of runs; the result is their median.
 const TIME: Duration = Duration::from_secs(3);
 const ROUNDS: usize = 3;
@@ -34,6 +49,20 @@ const LONGEST: f64 = 5.0;
 const LATE: f64 = 2.0;
 /// Name of the runs without a principal.
 const IN_LINE: &str = "without a principal";
+
+/// Statement of a shared object for a packet: it burns this number of cycles.
+const STATEMENT: &str =
+    "for (uint64_t start = __builtin_ia32_rdtsc(); __builtin_ia32_rdtsc() - start < CYCLES;)
+            __builtin_ia32_pause();";
+
+/// Plugin that takes 1 ms for each packet.
+struct Slow {
+    /// Runtime of the plugin.
+    runtime: &'static str,
+    plugin: Arc<dyn Plugin>,
+    /// Work of a packet, if the plugin reads it from there.
+    work: Vec<u32>,
+}
 
 /// Traffic of the plugin.
 #[derive(Clone, Copy, Debug)]
@@ -62,26 +91,109 @@ impl fmt::Display for Beside {
 pub(super) fn run(options: &mut Options<'_>) -> Result<Vec<Measurement>, BenchError> {
     let frequency = frequency()?;
     let mut results = Vec::new();
+    let built_in = Slow::built_in(frequency);
     for rate in RATES {
         for same_port in [true, false] {
             let beside = Beside { rate, same_port };
             let (mut paid, mut in_line, mut disturbed) = (Vec::new(), Vec::new(), 0);
             for _ in 0..ROUNDS {
                 let before = preemptions();
-                paid.push(Figures::of(&measure(beside, true, frequency, TIME)?));
+                paid.push(Figures::of(&measure(&built_in, beside, true, TIME)?));
                 disturbed += preemptions() - before;
-                in_line.push(Figures::of(&measure(beside, false, frequency, TIME)?));
+                in_line.push(Figures::of(&measure(&built_in, beside, false, TIME)?));
             }
-            results.extend(report(beside, &paid, &in_line, options));
+            results.extend(report(&beside.to_string(), &paid, &in_line, options));
             (options.progress)(&format!("other work took the worker's processor {disturbed} times"));
+        }
+    }
+    results.extend(run_two_workers(&built_in, options)?);
+    let sandboxed = Sandboxed::new()?;
+    let mut others = vec![Slow::sandboxed(&sandboxed, frequency)?];
+    if can_compile() {
+        others.extend(Slow::shared_objects(frequency, options)?);
+    } else {
+        (options.progress)("isolation: no shared objects, because there is no C compiler `cc`");
+    }
+    for slow in others {
+        for same_port in [true, false] {
+            let beside = Beside { rate: MOST_RATE, same_port };
+            let runs = (0..ROUNDS).map(|_| measure(&slow, beside, true, TIME).map(|seen| Figures::of(&seen)));
+            results.extend(report_runtime(&slow, beside, &runs.collect::<Result<Vec<_>, _>>()?, options));
         }
     }
     Ok(results)
 }
 
+/// Measures the built-in plugin at a worker, and the plain flow at another one.
+fn run_two_workers(slow: &Slow, options: &mut Options<'_>) -> Result<Vec<Measurement>, BenchError> {
+    if std::thread::available_parallelism().is_ok_and(|count| count.get() < 2) {
+        (options.progress)("isolation: this machine has no second processor for a second worker");
+        return Ok(Vec::new());
+    }
+    let (mut paid, mut in_line) = (Vec::new(), Vec::new());
+    for _ in 0..ROUNDS {
+        check()?;
+        paid.push(Figures::of(&two_workers::measure(slow, MOST_RATE, true, TIME)?));
+        in_line.push(Figures::of(&two_workers::measure(slow, MOST_RATE, false, TIME)?));
+    }
+    let beside = format!("{MOST_RATE} packets/s of 1 ms, other worker");
+    Ok(report(&beside, &paid, &in_line, options).into())
+}
+
+/// Returns the measurements of a runtime with a principal.
+fn report_runtime(
+    slow: &Slow,
+    beside: Beside,
+    runs: &[Figures],
+    options: &mut Options<'_>,
+) -> [Measurement; 3] {
+    let measured = |what: &str, of: fn(&Figures) -> f64, unit: &str, limit: f64| {
+        let name = format!("isolation, {}, {beside}, {what}", slow.runtime);
+        Measurement::median_of(name, &runs.iter().map(of).collect::<Vec<_>>(), unit)
+            .promising(Bound::AtMost, limit)
+    };
+    let results = [
+        measured("lost packets", |run| run.lost, "packets", 0.0),
+        measured("99.9th percentile delay", |run| run.late, "ms", LATE),
+        measured("longest delay", |run| run.longest, "ms", LONGEST),
+    ];
+    for Measurement { case, ours, unit, .. } in &results {
+        (options.progress)(&format!("{case}: {ours:.2} {unit}"));
+    }
+    results
+}
+
+impl Slow {
+    fn built_in(frequency: u64) -> Self {
+        let Cycles(cycles) = Cycles::in_time(PACKET, frequency);
+        Self { runtime: "built-in", plugin: Arc::new(Burn { cycles }), work: Vec::new() }
+    }
+
+    fn sandboxed(sandboxed: &Sandboxed, frequency: u64) -> Result<Self, BenchError> {
+        let Cycles(cycles) = Cycles::in_time(PACKET, frequency);
+        let iterations = cycles as f64 / sandboxed.cycles_of_an_iteration()?;
+        Ok(Self { runtime: "sandboxed", plugin: sandboxed.plugin.clone(), work: vec![iterations as u32] })
+    }
+
+    /// Returns a shared object in process, and in a process of its own if that can have another processor.
+    fn shared_objects(frequency: u64, options: &mut Options<'_>) -> Result<Vec<Self>, BenchError> {
+        let Cycles(cycles) = Cycles::in_time(PACKET, frequency);
+        let object = compile(&STATEMENT.replace("CYCLES", &cycles.to_string()))?;
+        let native = Arc::new(NativePlugin::new(&object).map_err(failed)?);
+        let mut made = vec![Self { runtime: "shared object in process", plugin: native, work: Vec::new() }];
+        if std::thread::available_parallelism().is_ok_and(|count| count.get() > 1) {
+            let plugin = Arc::new(in_processes(&object, &options.binary, OTHER)?);
+            made.push(Self { runtime: "process", plugin, work: Vec::new() });
+        } else {
+            (options.progress)("isolation: this machine has no second processor for a process");
+        }
+        Ok(made)
+    }
+}
+
 /// Returns the measurements of a case.
 fn report(
-    beside: Beside,
+    beside: &str,
     paid: &[Figures],
     in_line: &[Figures],
     options: &mut Options<'_>,
@@ -131,25 +243,24 @@ impl Figures {
 }
 
 /// Runs a worker for `time`. Returns the packets of the plain flow.
-fn measure(beside: Beside, paid: bool, frequency: u64, time: Duration) -> Result<Seen, BenchError> {
+fn measure(slow: &Slow, beside: Beside, paid: bool, time: Duration) -> Result<Seen, BenchError> {
     let port = usize::from(!beside.same_port);
-    let flow = |port, net, interval| Flow {
+    let flow = |port, net, interval, work: &[u32]| Flow {
         port,
         frame: frame(Family::V4, net, 0),
         pace: Pace::Every(interval),
-        work: Vec::new(),
+        work: work.to_vec(),
     };
-    let wire =
-        Wire::new(2, vec![flow(0, 30, INTERVAL), flow(port, 31, Duration::from_secs(1) / beside.rate)]);
+    let plugins = flow(port, 31, Duration::from_secs(1) / beside.rate, &slow.work);
+    let wire = Wire::new(2, vec![flow(0, 30, INTERVAL, &[]), plugins]);
     let case = Case { family: Family::V4, flows: 1 };
     let setup = Setup { gates: GatesSetup::Empty, ..Setup::default() };
     let mut pipeline = Pipeline::between(case, setup, wire.input(0), wire.output())?;
     pipeline.add_input(Place::numbered(2), wire.input(1));
     let payer = PrincipalId(1);
-    pipeline.schedule_cpu(settings(CpuSchedulerKind::default(), frequency))?;
+    pipeline.schedule_cpu(settings(CpuSchedulerKind::default(), frequency()?))?;
     pipeline.add_principal(payer, CpuShare::Weight(1))?;
-    let Cycles(cycles) = Cycles::in_time(PACKET, frequency);
-    pipeline.create_instance(Arc::new(Burn { cycles }), BURN)?;
+    pipeline.create_instance(slow.plugin.clone(), BURN)?;
     pipeline.bind_instance(BURN, "monitor", "src 31.0.0.0/8", paid.then_some(payer))?;
     wire.start();
     drive(&mut pipeline, time)?;
@@ -190,7 +301,8 @@ mod tests {
     #[test]
     fn plain_flow_loses_nothing_beside_a_slow_plugin_of_a_principal() {
         let beside = Beside { rate: 2000, same_port: false };
-        let seen = measure(beside, true, frequency().unwrap(), Duration::from_millis(100)).unwrap();
+        let slow = Slow::built_in(frequency().unwrap());
+        let seen = measure(&slow, beside, true, Duration::from_millis(100)).unwrap();
         // The time from one reading of the clock to the next limits the number of packets, not the plugin.
         assert!(seen.sent >= 1000, "{seen:?}");
         assert_eq!(seen.left, seen.sent);
