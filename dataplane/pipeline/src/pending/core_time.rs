@@ -90,12 +90,15 @@ pub(crate) struct CoreTime {
     was_full: bool,
     is_full: bool,
     overload: Overload,
+    /// Whether core is overloaded, and may shed packets.
+    is_overloaded: bool,
 }
 
 impl CoreTime {
     /// Changes the settings.
     pub fn set(&mut self, settings: CoreSettings) {
         self.settings = settings;
+        self.note_overload();
     }
 
     /// Returns the time that principals get after `used` cycles of core work: at least a quantum, or two if no
@@ -105,7 +108,7 @@ impl CoreTime {
         let credit = self.credit - part(used, WHOLE - share);
         let least = if received { quantum } else { quantum.saturating_mul(2) };
         let owed = credit.min(0).saturating_mul(-WHOLE).unsigned_abs() / share.unsigned_abs();
-        let earns = if self.is_overloaded() {
+        let earns = if self.is_overloaded {
             0
         } else {
             ROUND * (WHOLE - share).unsigned_abs() / share.unsigned_abs()
@@ -123,12 +126,17 @@ impl CoreTime {
     /// that nobody else wants costs core no credit.
     #[inline]
     pub fn end(&mut self, elapsed: u64, wanted: bool, settings: &CpuSchedulerSettings) {
-        if self.principals == 0 && !wanted {
-            self.counts.used += Cycles(elapsed);
-            self.credit = self.credit.max(0);
-            return;
+        match self.principals == 0 && !wanted {
+            true => self.end_alone(elapsed),
+            false => self.divide(elapsed, wanted, settings),
         }
-        self.divide(elapsed, wanted, settings);
+    }
+
+    /// Ends an iteration as [`end`](Self::end) does, in which no principal had work.
+    #[inline]
+    pub fn end_alone(&mut self, elapsed: u64) {
+        self.counts.used += Cycles(elapsed);
+        self.credit = self.credit.max(0);
     }
 
     fn divide(&mut self, elapsed: u64, wanted: bool, settings: &CpuSchedulerSettings) {
@@ -148,17 +156,17 @@ impl CoreTime {
     /// Returns the number of further batches to take from a device that has more packets than an iteration takes.
     #[inline]
     pub fn further_batches(&self) -> u32 {
-        if self.is_overloaded() { BATCHES } else { 0 }
+        if self.is_overloaded { BATCHES } else { 0 }
     }
 
     /// Whether core has used more than its share while overloaded. Then it sheds from all batches.
     #[inline]
     pub fn must_shed(&self) -> bool {
-        self.credit < 0 && self.is_overloaded()
+        self.is_overloaded && self.credit < 0
     }
 
-    fn is_overloaded(&self) -> bool {
-        self.overload.full > FULL && self.settings.shed != Shed::Nothing
+    fn note_overload(&mut self) {
+        self.is_overloaded = self.overload.full > FULL && self.settings.shed != Shed::Nothing;
     }
 
     /// Whether packets of plain traffic are shed: those of new flows, or all.
@@ -182,6 +190,12 @@ impl CoreTime {
         self.is_full |= is_full;
     }
 
+    /// Whether a batch was full, in this iteration or in one of the last.
+    #[inline]
+    pub fn has_full_batches(&self) -> bool {
+        self.was_full || self.overload.full > 0
+    }
+
     /// Ends the reception of an iteration. `protects` tells whether other packets need the room in the rings.
     #[inline]
     pub fn end_reception(&mut self, protects: bool, now: Instant) {
@@ -195,6 +209,7 @@ impl CoreTime {
                 Shed::ByWeight => LAST_STEP,
             };
             self.counts.overloaded += self.overload.note(was_full, suffices, last, now);
+            self.note_overload();
         }
     }
 }

@@ -343,16 +343,28 @@ impl ForProcessor {
     /// Whether no packet waits, and no principal has a call or an event that is due.
     #[inline]
     pub fn is_idle(&self, now: Instant) -> bool {
-        self.queues.is_empty()
-            && !self.scheduler.has_work()
-            && self.scheduler.next_event().is_none_or(|event| event > now)
+        self.queues.is_empty() && (self.scheduler.is_quiet() || self.has_nothing_due(now))
+    }
+
+    /// Whether no principal has a call or an event that is due. Outlined, so that iterations without principals in
+    /// the scheduler save no registers for it.
+    #[inline(never)]
+    fn has_nothing_due(&self, now: Instant) -> bool {
+        !self.scheduler.has_work() && self.scheduler.next_event().is_none_or(|event| event > now)
+    }
+
+    /// Ends an iteration that took `elapsed` cycles, as [`CoreTime::end`] does.
+    pub fn end_core(&mut self, elapsed: u64) {
+        self.core.end(elapsed, self.scheduler.has_work(), self.scheduler.settings());
     }
 
     /// Ends the reception of an iteration. Without packets of principals, there is nothing to protect.
     #[inline]
     pub fn end_reception(&mut self, now: Instant) {
-        let is_active = self.latest.is_some_and(|latest| now.since(latest) < ACTIVE);
-        self.core.end_reception(is_active, now);
+        if self.core.has_full_batches() {
+            let is_active = self.latest.is_some_and(|latest| now.since(latest) < ACTIVE);
+            self.core.end_reception(is_active, now);
+        }
     }
 
     /// Whether an overloaded worker sheds a packet that nobody pays for. `is_new`: the packet's flow is new.
@@ -450,10 +462,10 @@ impl ForProcessor {
     pub fn next_event(&self, now: Instant) -> Option<Instant> {
         // Flows that were set aside have no event of their own.
         let look = self.queues.are_set_aside().then(|| now + LOOK);
-        if self.scheduler.has_work() {
-            Some(now)
-        } else {
-            self.scheduler.next_event().into_iter().chain(look).min()
+        match self.scheduler.has_work() {
+            _ if self.scheduler.is_quiet() => look,
+            true => Some(now),
+            false => self.scheduler.next_event().into_iter().chain(look).min(),
         }
     }
 

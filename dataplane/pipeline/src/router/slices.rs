@@ -28,6 +28,8 @@ pub(crate) struct CoreWork {
     pub begun: Option<u64>,
     /// Whether the iteration received packets.
     pub received: bool,
+    /// Whether no principal had work in the iteration. [`Router::run_principals`] finds out.
+    pub is_alone: bool,
 }
 
 impl CoreWork {
@@ -38,8 +40,11 @@ impl CoreWork {
             && let Some(end) = cycles()
             && let Some(waiting) = &mut router.pending.for_processor
         {
-            let wanted = waiting.scheduler.has_work();
-            waiting.core.end(end.saturating_sub(begun), wanted, waiting.scheduler.settings());
+            let elapsed = end.saturating_sub(begun);
+            match self.is_alone {
+                true => waiting.core.end_alone(elapsed),
+                false => waiting.end_core(elapsed),
+            }
         }
     }
 }
@@ -48,12 +53,10 @@ impl Router {
     /// Gives the processor to principals with waiting packets, up to their allowance of this iteration.
     /// Returns whether any principal ran.
     #[inline]
-    pub(crate) fn run_principals(&mut self, core: CoreWork, now: Instant) -> bool {
+    pub(crate) fn run_principals(&mut self, core: &mut CoreWork, now: Instant) -> bool {
         let Some(waiting) = &self.pending.for_processor else { return false };
-        if waiting.is_idle(now) && !Paid::of(self.gates.plugins()).wants_processor() {
-            return false;
-        }
-        Slices::of(self).run(core, now)
+        core.is_alone = waiting.is_idle(now) && !Paid::of(self.gates.plugins()).wants_processor();
+        !core.is_alone && Slices::of(self).run(*core, now)
     }
 }
 
@@ -77,6 +80,7 @@ impl<'a> Slices<'a> {
         Self { router }
     }
 
+    #[inline(never)]
     fn run(&mut self, core: CoreWork, now: Instant) -> bool {
         let Some(mut waiting) = self.router.pending.for_processor.take() else { return false };
         self.queue_for_processor(&mut waiting, now);

@@ -178,8 +178,8 @@ impl Worker {
             offload.advance(&mut self.devices.all, now);
         }
         self.hand_back();
-        let core = CoreWork { begun, received: received > 0 };
-        if self.router.run_principals(core, now) {
+        let mut core = CoreWork { begun, received: received > 0, is_alone: false };
+        if self.router.run_principals(&mut core, now) {
             self.transmit_all(now);
             self.hand_back();
         }

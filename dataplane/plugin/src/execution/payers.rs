@@ -118,7 +118,7 @@ impl<'a> Paid<'a> {
     /// Whether packets have begun to wait for the processor, or a principal pays for a call.
     #[inline]
     pub fn wants_processor(&self) -> bool {
-        !self.waiting.for_processor.is_empty() || self.waiting.payers().next().is_some()
+        !self.waiting.for_processor.is_empty() || self.waiting.has_payers()
     }
 
     /// Returns the number of packets that have begun to wait for the processor.

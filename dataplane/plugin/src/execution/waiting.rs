@@ -395,6 +395,18 @@ impl WaitingRoom {
         self.backlogs.iter().flat_map(|backlog| [backlog.payer(), backlog.blocked()]).flatten()
     }
 
+    /// Whether there are such principals.
+    #[inline]
+    pub fn has_payers(&self) -> bool {
+        !self.backlogs.is_empty() && self.finds_payer()
+    }
+
+    /// Searches for a principal that pays. Outlined, so that iterations without calls save no registers for it.
+    #[inline(never)]
+    fn finds_payer(&self) -> bool {
+        self.payers().next().is_some()
+    }
+
     /// Returns the principal that pays for the call whose end `payer` waits for.
     pub fn blocker_of(&self, payer: PrincipalId) -> Option<PrincipalId> {
         self.backlogs.iter().find(|backlog| backlog.blocked() == Some(payer))?.payer()

@@ -161,7 +161,7 @@ impl FairShare {
     /// Whether no member is backlogged.
     #[inline]
     pub fn is_empty(&self) -> bool {
-        self.waiting.is_empty() && self.eligible.is_empty()
+        self.waiting.is_empty() & self.eligible.is_empty()
     }
 
     /// Adds a member to the backlogged ones.

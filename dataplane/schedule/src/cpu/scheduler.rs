@@ -287,6 +287,15 @@ impl CpuScheduler {
         !self.absolute.is_empty() || !self.servers.is_empty()
     }
 
+    /// Whether no principal has work, and none must wait.
+    #[inline]
+    pub fn is_quiet(&self) -> bool {
+        self.absolute.is_empty()
+            & self.servers.is_empty()
+            & self.throttled.is_empty()
+            & self.servers.is_replenished()
+    }
+
     /// Returns the time at which a principal that must wait may run again, if one has to wait.
     #[inline]
     pub fn next_event(&self) -> Option<Instant> {

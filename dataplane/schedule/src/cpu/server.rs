@@ -159,7 +159,13 @@ impl Servers {
     /// Whether no server is backlogged.
     #[inline]
     pub fn is_empty(&self) -> bool {
-        self.ready.is_empty() && self.idle.is_empty()
+        self.ready.is_empty() & self.idle.is_empty()
+    }
+
+    /// Whether each server has a budget.
+    #[inline]
+    pub fn is_replenished(&self) -> bool {
+        self.exhausted.is_empty()
     }
 
     /// Whether the server is backlogged.
