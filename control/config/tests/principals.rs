@@ -128,7 +128,7 @@ fn differences_are_commands_and_have_inverses() {
     );
     assert_eq!(
         commands(&rated("cpu = \"5 %\""), &rated("cpu = { same-as = \"b\" }\n[[principal]]\nname = \"b\"")),
-        ["principal set a cpu.same-as=b", "principal add b"]
+        ["principal add b", "principal set a cpu.same-as=b"]
     );
     let both = |link: &str| {
         rated("link = { wan = \"1mbit\" }")

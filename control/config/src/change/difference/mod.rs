@@ -9,6 +9,7 @@ use std::hash::Hash;
 use millrace_units::Message;
 
 use super::commands::{changed, object};
+use crate::Resource;
 use crate::change::{Change, Heir};
 use crate::schema::scheduler::Scheduler;
 use crate::schema::{Bind, Config, Filter, Gate, Instance, Plugin, Port, Principal};
@@ -136,11 +137,16 @@ impl Config {
 }
 
 impl Config {
-    /// Whether bindings or filters name a principal.
+    /// Whether bindings, filters or principals name a principal, or bindings one that it pays for.
     fn pays(&self, principal: &Principal) -> bool {
         let name = &*principal.name;
-        self.bind.iter().any(|bind| bind.principal.as_deref() == Some(name))
-            || self.filter.iter().any(|filter| filter.named_principal() == Some(name))
+        let binds = self.bind.iter().filter_map(|bind| bind.principal.as_deref());
+        let mut named = binds.chain(self.filter.iter().filter_map(|filter| filter.named_principal()));
+        named.any(|one| one == name || Principal::payer(&self.principal, one) == name)
+            || self
+                .principal
+                .iter()
+                .any(|one| one.same_as(Resource::Cpu).is_some_and(|payer| **payer == *name))
     }
 }
 
@@ -205,9 +211,17 @@ fn set_principals(principals: &Compared<'_, Principal>, paying: &[&Principal]) -
     let released = gone.map(|one| set(one, without_share(one)));
     let (fewer, more): (Vec<_>, Vec<_>) =
         principals.changed.iter().copied().partition(|(from, to)| to.reserved_cpu() < from.reserved_cpu());
-    let changed = fewer.into_iter().chain(more).map(|(from, to)| set(from, to.clone()));
+    // A payer must exist before it pays.
+    let names_new = |(_, to): &(&Principal, &Principal)| {
+        let payer = to.same_as(Resource::Cpu);
+        principals.new.iter().any(|new| payer.is_some_and(|payer| *new.name == **payer))
+    };
+    let (after, before): (Vec<_>, Vec<_>) = fewer.into_iter().chain(more).partition(names_new);
+    let changed = |pairs: Vec<(&Principal, &Principal)>| -> Vec<Change> {
+        pairs.into_iter().map(|(from, to)| set(from, to.clone())).collect()
+    };
     let new = principals.new.iter().copied().cloned().map(Change::AddPrincipal);
-    released.chain(changed).chain(new).collect()
+    released.chain(changed(before)).chain(new).chain(changed(after)).collect()
 }
 
 /// Returns a principal as it is before its removal: without a reserved share.
