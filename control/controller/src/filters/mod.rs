@@ -18,7 +18,7 @@ use millrace_plugin_abi::Position;
 
 use crate::ControlError;
 use crate::kernel::Kernel;
-use crate::model::principals::Owners;
+use crate::model::principals::{Owners, PrincipalIds};
 use crate::model::{Model, PluginChange, PortPlan, call_limits};
 use crate::ports::devices::Devices;
 use crate::request::NewFilter;
@@ -127,7 +127,11 @@ impl Model {
             FilterAction::CopyTo(_) => Action::Copy(ways()?),
             FilterAction::Queue(name) => match name.strip_prefix(Principal::QUEUE_PREFIX) {
                 Some(principal) => {
-                    Owners(self).known_principal(principal)?;
+                    if Owners(self).known_principal(principal)? == PrincipalIds::DEFAULT {
+                        return Err(ControlError::invalid(format!(
+                            "principal {principal:?} has no queue: name a configured principal"
+                        )));
+                    }
                     Action::Queue(self.schedulers.queue_of_principal(principal))
                 }
                 None => Action::Queue(self.schedulers.queue(name)?),

@@ -22,11 +22,12 @@ type Excess = (usize, String);
 /// # Errors
 /// Names the first principal beyond this, with its position in the file.
 pub(crate) fn check_shares(config: &Config) -> Result<(), ControlError> {
-    let named = || {
-        let given = config.filter.iter().filter_map(|filter| filter.action.value().principal());
-        config.bind.iter().filter_map(|bind| bind.principal.as_deref()).chain(given)
-    };
-    let pays = |name: &str| named().any(|one| Principal::payer(&config.principal, one) == name);
+    let given = config.filter.iter().filter_map(|filter| filter.action.value().principal());
+    let named: BTreeSet<&str> =
+        config.bind.iter().filter_map(|bind| bind.principal.as_deref()).chain(given).collect();
+    let payers: BTreeSet<&str> =
+        named.into_iter().map(|name| Principal::payer(&config.principal, name)).collect();
+    let pays = |name: &str| payers.contains(name);
     check(&config.principal, processors(), &config.router, pays).map_err(|(index, problem)| {
         let at = [Step::Key("principal"), Step::Entry(index), Step::Key("cpu")];
         ControlError::conflict(problem).placed(config, &at)
@@ -43,11 +44,8 @@ pub(crate) fn check_running(
     payer: Option<&str>,
 ) -> Result<(), ControlError> {
     // Principals of bindings may get another payer by the change.
-    let payers: BTreeSet<&str> = Owners(model)
-        .bound_principals()
-        .chain(payer)
-        .map(|name| Principal::payer(principals, name))
-        .collect();
+    let named: BTreeSet<&str> = Owners(model).bound_principals().chain(payer).collect();
+    let payers: BTreeSet<&str> = named.into_iter().map(|name| Principal::payer(principals, name)).collect();
     let pays = |name: &str| payers.contains(name);
     let checked = check(principals, processors(), &model.router, pays);
     checked.map_err(|(_, problem)| ControlError::conflict(problem))
