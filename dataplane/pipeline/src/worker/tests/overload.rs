@@ -55,7 +55,8 @@ fn overloaded_worker_sheds_plain_packets_only() {
 fn packets_shed_by_weight_count_for_their_principal() {
     let mut world = World::new();
     world.set_principal(1, 1, 1 << 20);
-    world.bind(1, PAID, Some(1), (0, 0));
+    world.bind(1, PAID, Some(1), (50_000, 0));
+    world.bind(2, PLAIN, None, (20_000, 0));
     world.set_core(CoreSettings { shed: Shed::ByWeight, ..CoreSettings::default() });
     world.flood(1 << 19);
     (0..3).for_each(|_| world.flood(0));
