@@ -20,7 +20,7 @@ setup: ## install what building, the demo and the tests need
 	@tools/setup
 
 build: ## build the release binary out/millrace, and out/millrace.debug
-	@cargo rustc --release --locked --package millrace --bin millrace -- -C link-arg=-Wl,-z,pack-relative-relocs
+	@cargo rustc --release --locked --package millrace --bin millrace -- -C link-arg=-Wl,-z,pack-relative-relocs,--icf=all
 	@tools/split-debug "$$CARGO_TARGET_DIR/release/millrace" out/millrace
 
 demo: setup build ## carry real traffic between two hosts and show what happened
