@@ -1,7 +1,6 @@
 //! Macro that declares a plugin, and compile-time checks of the plugin's manifest.
 
-/// Declares a plugin from a type that implements [`Plugin`](crate::Plugin): its manifest and its exports. Use
-/// it once per crate.
+/// Declares the plugin of a crate from a type that implements [`Plugin`](crate::Plugin): manifest and exports.
 ///
 /// The keys are those of `docs/plugin-abi.md`, in the same order; values are literals. The first three keys
 /// are mandatory. The version is the version of the crate. Features that other keys imply are declared
@@ -490,10 +489,8 @@ const fn number(text: &[u8], mut from: usize) -> Option<usize> {
         _ => return None,
     };
     if at(text, end) == b'.' {
-        end = match digits(text, end + 1) {
-            Some(end) => end,
-            None => return None,
-        };
+        let Some(after) = digits(text, end + 1) else { return None };
+        end = after;
     }
     if matches!(at(text, end), b'e' | b'E') {
         let sign = matches!(at(text, end + 1), b'+' | b'-') as usize;

@@ -3,6 +3,7 @@
 
 use millrace_classify::{FlowAnswer, FlowIndex};
 use millrace_packet::{BATCH_SIZE, DropReason};
+use millrace_plugin::PaidStages;
 use millrace_units::Instant;
 
 use super::Classifier;
@@ -79,9 +80,10 @@ impl Classification<'_> {
         };
         let Self { forwarding, gates, ports, .. } = self;
         let routing = Routing { fib: &forwarding.fib, filter_routes: gates.routes(), ports };
-        let sheds = |waiting: &ForProcessor| match plugins.is_paid(work.paths[index]) {
-            false => waiting.sheds_plain(is_new),
-            true => plugins.payers_of(work.paths[index]).all(|payer| waiting.sheds(payer)),
+        let mut owners = PaidStages::of(plugins).owners(work.paths[index]).peekable();
+        let sheds = |waiting: &ForProcessor| match owners.peek() {
+            None => waiting.sheds_plain(is_new),
+            Some(_) => owners.all(|owner| waiting.sheds(owner)),
         };
         self.pending.for_processor.as_deref().is_some_and(sheds)
             && !routing.is_local(work.packets.at(index).next_hop)

@@ -2,6 +2,7 @@
 //! a promise find room in the receive rings.
 
 use millrace_packet::{BATCH_SIZE, DropReason};
+use millrace_plugin::PaidStages;
 use millrace_plugin_abi::Position;
 use millrace_port::Port;
 use millrace_units::Instant;
@@ -83,7 +84,8 @@ impl<'a> Shedding<'a> {
             waiting.core.counts.shed += shed;
             let shed = (0..work.packets.len())
                 .filter(|index| matches!(work.fates[*index], Fate::Drop(DropReason::CoreCeiling)));
-            let payers = shed.filter_map(|index| router.gates.plugins().payers_of(work.paths[index]).next());
+            let stages = PaidStages::of(router.gates.plugins());
+            let payers = shed.filter_map(|index| stages.owners(work.paths[index]).next());
             payers.for_each(|payer| waiting.note_shed(payer));
         }
         work.note_keys();

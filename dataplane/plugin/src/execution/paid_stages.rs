@@ -6,7 +6,7 @@ use millrace_units::{Cycles, PathId, PrincipalId, QueueId};
 use crate::execution::bindings::Binding;
 use crate::execution::waiting::{Place, Ticket};
 use crate::execution::worker_plugins::WorkerPlugins;
-use crate::path::Stage;
+use crate::path::{Stage, Step};
 use crate::{BindingTable, ProcessorWait};
 
 /// Stage at which packets wait for the processor.
@@ -49,6 +49,24 @@ impl<'a, T: BindingTable> PaidStages<'a, T> {
         let cost = (binding.cost != 0).then_some(Cycles(binding.cost));
         let (binding, order) = (stage.binding.to_word(), binding.order);
         Some(PaidStage { binding, order, weight, pulled_by, cost })
+    }
+
+    /// Returns the principals that pay for the stages of a path, except the stages of copies. Without paid stages,
+    /// returns the principal that a filter gives to the path.
+    pub fn owners(&self, path: PathId) -> impl Iterator<Item = PrincipalId> + use<'a, T> {
+        let WorkerPlugins { paths, bindings, .. } = self.plugins;
+        let positions = Position::ALL.into_iter().filter(|position| *position != Position::Copy);
+        let stages = positions.flat_map(move |position| paths.stages_at(path, position));
+        let mut paid = stages.filter_map(|stage| bindings.payer(stage)).peekable();
+        let given = |stage: &Stage| match stage.step {
+            Step::Principal(_) => bindings.get(stage.binding)?.call_limits.principal,
+            _ => None,
+        };
+        let given = match paid.peek() {
+            None => paths.stages(path).iter().rev().find_map(given),
+            Some(_) => None,
+        };
+        paid.chain(given)
     }
 
     /// Returns the principals that pay for stages of a path, once for each stage.

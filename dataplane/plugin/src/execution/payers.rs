@@ -1,38 +1,11 @@
 //! Calls and packets that wait for the processor, and the principals that pay for them.
 
-use millrace_plugin_abi::Position;
-use millrace_units::{PathId, PrincipalId};
+use millrace_units::PrincipalId;
 
-use crate::BindingTable;
 use crate::execution::calls::{Calls, CycleClock};
 use crate::execution::waiting::{Place, Waiting, WaitingRoom};
 use crate::execution::worker_plugins::WorkerPlugins;
-use crate::path::{Stage, Step};
 use crate::principal_memory::PrincipalMemory;
-
-impl<T: BindingTable> WorkerPlugins<T> {
-    /// Whether somebody pays for a stage of a path, or a filter gives the path a principal.
-    pub fn is_paid(&self, path: PathId) -> bool {
-        self.payers_of(path).next().is_some()
-    }
-
-    /// Returns the principals that pay for the stages of a path, except the stages of copies. Without paid stages,
-    /// returns the principal that a filter gives to the path.
-    pub fn payers_of(&self, path: PathId) -> impl Iterator<Item = PrincipalId> + '_ {
-        let positions = Position::ALL.into_iter().filter(|position| *position != Position::Copy);
-        let stages = positions.flat_map(move |position| self.paths.stages_at(path, position));
-        let mut paid = stages.filter_map(|stage| self.bindings.payer(stage)).peekable();
-        let given = |stage: &Stage| match stage.step {
-            Step::Principal(_) => self.bindings.get(stage.binding)?.call_limits.principal,
-            _ => None,
-        };
-        let given = match paid.peek() {
-            None => self.paths.stages(path).iter().rev().find_map(given),
-            Some(_) => None,
-        };
-        paid.chain(given)
-    }
-}
 
 /// Handle of the CPU scheduler's driver on the calls of a worker.
 pub struct Payers<'a> {

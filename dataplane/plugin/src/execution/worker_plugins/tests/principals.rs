@@ -69,7 +69,7 @@ fn principal_of_a_filter_pays_for_bindings_that_name_none() {
         }
         let (path, payer) = (path_of(&mut worker, 80), payer.map(PrincipalId));
         assert_eq!(waits_for(&mut worker, path), payer, "{own:?} {given:?}");
-        assert_eq!(worker.payers_of(path).collect::<Vec<_>>(), Vec::from_iter(payer));
+        assert_eq!(PaidStages::of(&worker).owners(path).collect::<Vec<_>>(), Vec::from_iter(payer));
         let results = worker.gate_results(&80, None);
         let treatment = worker.treatment(&results[0], Instant::ZERO);
         let Some(BindingTreatment::Instance { wait, .. }) = treatment else { panic!("{treatment:?}") };
@@ -103,9 +103,12 @@ fn path_without_instances_has_the_principal_but_never_waits() {
     Payers::of(&mut worker).schedule(|| None);
     give(&mut worker, 0, 0, 4);
     let path = path_of(&mut worker, 80);
-    assert_eq!((waits_for(&mut worker, path), worker.payers_of(path).next()), (None, Some(PrincipalId(4))));
+    assert_eq!(
+        (waits_for(&mut worker, path), PaidStages::of(&worker).owners(path).next()),
+        (None, Some(PrincipalId(4)))
+    );
     let other = path_of(&mut worker, 81);
-    assert!(!worker.is_paid(other));
+    assert_eq!(PaidStages::of(&worker).owners(other).next(), None);
     assert_eq!(worker.offload_steps(path).unwrap_err(), OffloadRefusal::Queue);
 }
 
