@@ -232,10 +232,11 @@ class Operations(Transport):
         *,
         filter: str | None = None,
         limit: int | None = None,
-        order: Literal['rate'] | Literal['bytes'] | Literal['packets'] | Literal['recent'] | None = None,
+        order: Literal['rate'] | Literal['bytes'] | Literal['packets'] | Literal['recent'] | Literal['cycles'] | None = None,
+        principal: str | None = None,
     ) -> types.FlowsView:
         """GET /flows: flows that match a filter, in an order. Role: viewer."""
-        return self.json('GET', '/flows', query={'filter': filter, 'limit': limit, 'order': order})
+        return self.json('GET', '/flows', query={'filter': filter, 'limit': limit, 'order': order, 'principal': principal})
 
     def delete_flows(
         self,

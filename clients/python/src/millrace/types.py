@@ -186,6 +186,25 @@ class ControlPlaneView(TypedDict):
     """Whether control-plane policing is on."""
 
 
+class CoreInputView(TypedDict):
+    """Processor time of core for the packets that a port received. The time of `core` beyond all ports is that
+    of sending, timers and idle polls."""
+    port: str
+    """Name of the port."""
+    used_seconds: float
+    """Processor time used since the counters were cleared, in seconds."""
+    windows: list[CoreInputWindowView]
+    """Processor time over the last 1, 10 and 60 s."""
+
+
+class CoreInputWindowView(TypedDict):
+    """Processor time of core for the packets of a port over a window."""
+    seconds: float
+    """Length of the window in seconds; shorter than asked for after a start."""
+    used: float
+    """Processor time, in percent of one processor."""
+
+
 CoreOrder: TypeAlias = Literal['first'] | Literal['share']
 """Place of core, which forwards packets, among the principals."""
 
@@ -421,6 +440,22 @@ FiltersAdded: TypeAlias = 'FilterView | dict[str, Any]'
 """Result of adding filters."""
 
 
+class FlowPaymentView(TypedDict):
+    """Account of a flow at a principal that pays for it, since the flow's packets began to wait for the
+    processor. All numbers are 0 when none waits and the flow owes nothing, and while it shares a queue with
+    other flows."""
+    cycles: int
+    """Processor time in cycles."""
+    dropped: int
+    """Number of packets dropped because too many waited."""
+    principal: str
+    """Name of the principal."""
+    waiting: int
+    """Number of packets that wait for the processor."""
+    waiting_bytes: int
+    """Bytes of these packets."""
+
+
 class FlowQueueView(TypedDict):
     """Queue of a flow."""
     dropped_bytes: int
@@ -519,6 +554,8 @@ class FlowView(TypedDict):
     """Packets per second; absent unless flows are ordered by rate."""
     packets: int
     """Packets since the flow record was created."""
+    payments: list[FlowPaymentView]
+    """Principals that pay for instances of the flow, in the order of the instances."""
     placed: bool
     """Whether a placement determines the level of the flow."""
     port: str
@@ -729,6 +766,8 @@ class InstanceView(TypedDict):
     """Plugin instance."""
     bindings: list[BindingView]
     """Bindings of the instance."""
+    contexts: int
+    """Number of contexts of the instance at each worker: copies with a call each."""
     counters: dict[str, int]
     """Counters that the plugin defines, by name."""
     cpu_seconds: float
@@ -799,6 +838,14 @@ class Keep(TypedDict):
     stored, with the later changes written into it."""
 
 
+class LeftView(TypedDict):
+    """Resources that principals can still reserve."""
+    cpu: float
+    """Processor time of the workers, in percent of one processor."""
+    link: dict[str, str]
+    """Rates on the wire, at the ports of the reservation."""
+
+
 class LinkPromiseView(TypedDict):
     """Rate on the wire that a principal reserved at a port, beside what the port's scheduler sent for it.
     Counters are at most about one second old, and start when the queue of the principal is added."""
@@ -816,6 +863,10 @@ class LinkPromiseView(TypedDict):
     """Number of packets that wait in the queue."""
     windows: list[LinkWindowView]
     """Rates over the last 1, 10 and 60 s."""
+
+
+LinkView: TypeAlias = 'str | dict[str, Any]'
+"""Rate on the wire that a principal has at a port."""
 
 
 class LinkWindowView(TypedDict):
@@ -991,8 +1042,8 @@ class NewBinding(TypedDict):
     """Time limit of a call per packet: a call with N packets may take N times as long, but at most `budget`.
     Example: `"20us"`."""
     principal: NotRequired[str | None]
-    """Principal that pays for the instance's calls. Default: `default`, or none for a built-in plugin, which the
-    workers call at once."""
+    """Principal that pays for the instance's calls. Default: the principal that a filter gives to the packets;
+    otherwise `default`, or none for a built-in plugin, which the workers call at once."""
     priority: NotRequired[int]
     """Priority of the binding; of several filters that match, the highest priority wins."""
     queue: NotRequired[bool]
@@ -1007,8 +1058,8 @@ class NewFilter(TypedDict):
     action: str
     """Action on the packets, as in the configuration."""
     gate: NotRequired[str | None]
-    """Name of the gate. Default: `tap` for copies, `schedule` for queues, `firewall` for `police`, and `route`
-    for other actions. The action `instance` has no default gate."""
+    """Name of the gate. Default: `tap` for copies, `schedule` for queues and `principal`, `firewall` for
+    `police`, and `route` for other actions. The action `instance` has no default gate."""
     match: str
     """Filter expression; `*` matches all packets."""
     priority: NotRequired[int]
@@ -1216,6 +1267,8 @@ class PluginDetailView(TypedDict):
     codes: dict[str, int]
     """Plugin code at each position: number of the position in the upper 16 bits, number of the plugin in the
     lower 16 bits (*Router Plugins*, section 4)."""
+    contexts: int
+    """Number of contexts of an instance at each worker: copies with a call each."""
     counters: list[str]
     """Names of the plugin's counters."""
     ebpf_variant: NotRequired[EbpfVariantView | None]
@@ -1267,6 +1320,8 @@ class PluginView(TypedDict):
     codes: dict[str, int]
     """Plugin code at each position: number of the position in the upper 16 bits, number of the plugin in the
     lower 16 bits (*Router Plugins*, section 4)."""
+    contexts: int
+    """Number of contexts of an instance at each worker: copies with a call each."""
     counters: list[str]
     """Names of the plugin's counters."""
     features: list[str]
@@ -1392,12 +1447,14 @@ class Principal(TypedDict):
     principals with a deadline before all others, each up to its share. It needs `cpu`. Default: none."""
     disk: NotRequired[str | None]
     """Largest rate of reads from each block device, and of writes to it: `"2 MB/s"`. Default: unlimited."""
-    link: NotRequired[dict[str, str]]
-    """Reserved rates on the wire, by port: `{ wan = "10mbit" }`. The port needs a scheduler with a `rate`.
-    Default: none."""
+    link: NotRequired[dict[str, str | dict[str, str]]]
+    """Reserved rates on the wire, by port: `{ wan = "10mbit" }`. The port needs a scheduler with a `rate`. With
+    `{ wan = { same-as = "NAME" } }`, the packets share the rate and the queue of another principal. Default:
+    none."""
     memory: NotRequired[str | None]
-    """Largest memory, including the page cache of the principal's files. The kernel kills a process that needs
-    more. Default: unlimited."""
+    """Largest memory of processes, flow state and waiting packets together, including the page cache of the
+    principal's files. The kernel kills a process that needs more; a worker drops packets as
+    `principal_memory`. Default: unlimited."""
     name: str
     """Name of the principal."""
     process: NotRequired[list[str]]
@@ -1413,17 +1470,33 @@ class Principal(TypedDict):
     Default 100."""
 
 
+class PrincipalDropsView(TypedDict):
+    """Packets that a principal lost, by cause."""
+    core_ceiling: int
+    """Number of packets shed because core was overloaded and at its share."""
+    cpu_queue: int
+    """Number of packets dropped because too many waited for the processor."""
+    link_queue: int
+    """Number of packets that the queues of the principal at ports dropped, at most about one second ago."""
+    memory: int
+    """Number of packets dropped because the principal had no memory left at the worker."""
+
+
 class PrincipalUsageView(TypedDict):
-    """Usage of a principal's control group since its creation. A value is absent if the machine doesn't measure
-    it."""
+    """Usage of a principal: of its control group since the group's creation, and at the workers. A value is
+    absent if the machine doesn't measure it."""
     cpu_seconds: float | None
     """Processor time in seconds."""
     disk_read: int | None
     """Bytes read from block devices."""
     disk_written: int | None
     """Bytes written to block devices."""
+    drops: PrincipalDropsView
+    """Packets lost, by cause."""
+    flow_state: int
+    """Flow state at the workers, in bytes."""
     memory: int | None
-    """Memory in use, in bytes."""
+    """Memory of processes, in bytes."""
     memory_peak: int | None
     """Largest memory so far, in bytes."""
     oom_kills: int | None
@@ -1432,6 +1505,8 @@ class PrincipalUsageView(TypedDict):
     """Processes and threads."""
     throttled_seconds: float | None
     """Time in seconds during which the processor limit kept processes from running, summed over processors."""
+    waiting: int
+    """Packets that wait for the processor at the workers, in bytes."""
 
 
 class PrincipalView(TypedDict):
@@ -1447,10 +1522,10 @@ class PrincipalView(TypedDict):
     writing its process id to `cgroup.procs` in each of them."""
     disk: str | None
     """Largest rate of reads from each block device, and of writes to it."""
-    link: dict[str, str]
+    link: dict[str, LinkView]
     """Reserved rates on the wire, by port."""
     memory: str | None
-    """Largest memory."""
+    """Largest memory of processes, flow state and waiting packets together."""
     name: str
     """Name of the principal."""
     obstacle: str | None
@@ -1511,13 +1586,16 @@ class ProcessorView(TypedDict):
 class PromiseView(TypedDict):
     """Promise to a principal, beside what the workers delivered."""
     bindings: int
-    """Number of bindings that the principal pays for."""
+    """Number of bindings that the principal pays for, with the filters that give it to packets."""
     deadlines_met: int
     """Number of slices that began within the deadline of their first packet; 0 without a deadline."""
     deadlines_missed: int
     """Number of slices that began later."""
     dropped: int
-    """Number of packets dropped because too many waited; of `core`, of packets shed."""
+    """Number of packets that the workers dropped: the sum of `drops` without `link_queue`. Those of `core`
+    include the packets of all principals that were shed."""
+    drops: PrincipalDropsView
+    """Packets lost, by cause."""
     limit: float | None
     """Largest processor time, in percent; `null` without a limit."""
     packets: int
@@ -1560,6 +1638,8 @@ class PromiseWindowView(TypedDict):
 class PromisesView(TypedDict):
     """Promises to core and to all principals that pay for bindings, beside what the workers delivered.
     Percentages are of one processor."""
+    core_inputs: list[CoreInputView]
+    """Processor time of core, one for each port that received packets."""
     links: list[LinkPromiseView]
     """Reserved rates on the wire, one for each principal and port."""
     promises: list[PromiseView]
@@ -1671,18 +1751,22 @@ class RemovedNodeView(TypedDict):
 
 
 class ReservationView(TypedDict):
-    """Reservation for the flows of a filter, after a change."""
+    """Reservation for the flows of a filter, after a change or as it would be."""
     changes: list[str]
-    """Changes made, as commands."""
+    """Changes, as commands."""
+    left: LeftView
+    """Resources that principals can still reserve afterwards."""
     principal: str
     """Name of the principal."""
 
 
 class ReserveFlow(TypedDict):
-    """Reserves resources for the flows of a filter: adds a principal, a filter that puts the flows into the
-    principal's queue, and a binding that the principal pays for. All or nothing."""
+    """Reserves resources for the flows of a filter: adds a principal, a filter that gives it or only its queue
+    to the flows, and a binding that the principal pays for. All or nothing."""
     cpu: NotRequired[str | None]
     """Reserved processor time, of one processor."""
+    dry_run: NotRequired[bool]
+    """Whether to check the reservation only: nothing changes. Default `false`."""
     filter: str
     """Filter of the flows."""
     gate: NotRequired[str | None]
