@@ -8,6 +8,9 @@ SHELL := /bin/bash
 # Outside the clone, so that several clones share what they have built.
 export CARGO_TARGET_DIR ?= $(HOME)/.cache/millrace-target
 export FUZZ_SECONDS ?= 60
+# The linker of this processor may fold equal functions, of which generic code has many; others can't.
+comma := ,
+FOLD := $(if $(filter x86_64,$(shell uname -m)),$(comma)--icf=all)
 # Where rustup and cargo put their programs, for shells that have not been told.
 export PATH := $(PATH):$(HOME)/.cargo/bin
 
@@ -20,7 +23,7 @@ setup: ## install what building, the demo and the tests need
 	@tools/setup
 
 build: ## build the release binary out/millrace, and out/millrace.debug
-	@cargo rustc --release --locked --package millrace --bin millrace -- -C link-arg=-Wl,-z,pack-relative-relocs,--icf=all
+	@cargo rustc --release --locked --package millrace --bin millrace -- -C link-arg=-Wl,-z,pack-relative-relocs$(FOLD)
 	@tools/split-debug "$$CARGO_TARGET_DIR/release/millrace" out/millrace
 
 demo: setup build ## carry real traffic between two hosts and show what happened
