@@ -11,7 +11,7 @@ use crate::BenchError;
 use crate::memory::case::Case;
 
 /// Number of memory frames in the pool.
-const FRAMES: u32 = 4096;
+const FRAMES: u32 = 1 << 15;
 
 /// Packet source without a router. Benchmarks subtract its cost.
 pub(crate) struct Source {
