@@ -135,7 +135,7 @@ fn go_down_and_up(line: &Line, router: &Millrace, case: &str) {
         let went = wait_until(Duration::from_secs(5), || offloaded() > before + 2000);
         assert!(went.is_some() && told("flows") >= 6, "{case}: {:#}", router.json(&["flow", "list"]));
     };
-    for _ in 0..4 {
+    for _ in 0..2 {
         all_are_down();
         router.ask(&["bind", "stats", "--gate", "monitor", "--filter", "proto udp"]);
         let before = offloaded();
