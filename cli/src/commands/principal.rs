@@ -57,10 +57,23 @@ fn show_flows(client: &Client, name: &str, limit: usize, json: bool) -> Result<(
     let mut value = client.get(&path(name))?;
     let flows =
         client.get(&flows_path(None, &format!("principal={}&order=cycles&limit={limit}", segment(name))))?;
-    let text = format!("{}\n{}", lines(&value), table(rows(&flows["flows"]), FLOWS));
+    let text = format!("{}\n{}", lines(&value), flows_of(name, rows(&flows["flows"])));
     value["flows"] = flows["flows"].clone();
     output::show(&value, json, || text);
     Ok(())
+}
+
+/// Returns the table of a principal's flows, with what each flow has under this principal.
+fn flows_of(name: &str, flows: &[Value]) -> String {
+    let mut flows = flows.to_vec();
+    for payments in flows.iter_mut().filter_map(|flow| flow["payments"].as_array_mut()) {
+        payments.retain(|payment| payment["principal"] == name);
+    }
+    flows.retain(|flow| flow["payments"].as_array().is_some_and(|payments| !payments.is_empty()));
+    match flows.is_empty() {
+        true => format!("no packet of {name} waits: a flow has an account only while it has a queue\n"),
+        false => table(&flows, FLOWS),
+    }
 }
 
 /// Returns settings in which each key of the form `OUTER.INNER` is inside the setting `OUTER`.
@@ -150,5 +163,16 @@ mod tests {
         assert_eq!(settings(&["link.wan=1mbit", "link.wan.same-as=a"]), None);
         assert_eq!(settings(&["cpu=5%", "cpu.same-as=a"]), None);
         assert_eq!(settings(&["cpu.same-as=a", "cpu=5%"]), None);
+    }
+
+    #[test]
+    fn flows_show_their_accounts_at_the_principal() {
+        let payment = |principal: &str, cycles: u64| json!({"principal": principal, "cycles": cycles});
+        let flow = |payments| json!({"flow": "a", "payments": payments, "worker": 0});
+        let both =
+            [flow(json!([payment("other", 7), payment("video", 42)])), flow(json!([payment("other", 8)]))];
+        let text = flows_of("video", &both);
+        assert!(text.contains("42") && !text.contains('7') && !text.contains('8'), "{text}");
+        assert!(flows_of("video", &both[1..]).starts_with("no packet of video waits"));
     }
 }
