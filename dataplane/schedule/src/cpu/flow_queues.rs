@@ -312,12 +312,7 @@ impl<T> CpuQueues<T> {
             return;
         }
         let queue = self.detach_first(number);
-        self.queues[queue].next = NONE;
-        let [first, last] = &mut self.aside;
-        match std::mem::replace(last, queue) {
-            NONE => *first = queue,
-            last => self.queues[last].next = queue,
-        }
+        self.put_aside(queue);
         // The next queue may be empty, and stay only for its debt.
         self.charge(PrincipalId(number), Cycles(0));
     }
@@ -330,34 +325,33 @@ impl<T> CpuQueues<T> {
         can_go_on: impl Fn(PrincipalId, &T) -> bool,
         mut woken: impl FnMut(PrincipalId),
     ) {
-        let [mut queue, last] = std::mem::replace(&mut self.aside, [NONE; 2]);
-        let mut stay = [NONE; 2];
+        let [_, last] = self.aside;
         for _ in 0..most {
+            let [queue, end] = self.aside;
             let Some(FlowQueue { principal, next, stages, .. }) = self.queues.find(queue).copied() else {
-                break;
+                return;
             };
+            self.aside = if next == NONE { [NONE; 2] } else { [next, end] };
             let first = self.arena.first(&stages.current.list);
             if first.is_none_or(|first| can_go_on(PrincipalId(principal), first)) {
                 self.append(principal, queue);
                 woken(PrincipalId(principal));
             } else {
-                self.queues[queue].next = NONE;
-                match std::mem::replace(&mut stay[1], queue) {
-                    NONE => stay[0] = queue,
-                    last => self.queues[last].next = queue,
-                }
+                self.put_aside(queue);
             }
-            queue = next;
+            if queue == last {
+                return;
+            }
         }
-        // The queues that were looked at come behind the others.
-        self.aside = match (queue, stay) {
-            (NONE, stay) => stay,
-            (rest, [NONE, _]) => [rest, last],
-            (rest, [first, end]) => {
-                self.queues[last].next = first;
-                [rest, end]
-            }
-        };
+    }
+
+    /// Puts a queue behind those that are set aside.
+    fn put_aside(&mut self, queue: u32) {
+        self.queues[queue].next = NONE;
+        match std::mem::replace(&mut self.aside[1], queue) {
+            NONE => self.aside[0] = queue,
+            last => self.queues[last].next = queue,
+        }
     }
 
     /// Whether queues are set aside.
