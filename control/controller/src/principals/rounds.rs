@@ -14,7 +14,7 @@ use crate::workers::Workers;
 
 /// Parts per million in a whole processor.
 const WHOLE: f64 = 1e6;
-/// Least change of a part that a worker is told, relative and in parts per million of a processor.
+/// Smallest changes of a part that are sent to a worker: relative, and in parts per million of a processor.
 const LEAST_CHANGE: (f64, f64) = (0.05, 200.0);
 
 /// Division of the shares over the workers.

@@ -397,8 +397,8 @@ impl PortScheduler {
         Some((leaf, backlog))
     }
 
-    /// Returns the number of packets like this one that the scheduler pulls now into the leaf for a queue: as
-    /// many as keep it busy for [`PULL_AHEAD`], less those that wait there.
+    /// Returns how many packets of a packet's flow the scheduler takes now into the leaf for a queue: as many as
+    /// keep it busy for [`PULL_AHEAD`], less those that wait there.
     pub(crate) fn pulls(&self, packet: &Packet, queue: QueueId) -> u32 {
         let backlog = self.backlog_at(queue, packet);
         let backlog = backlog.map_or((0, 0), |(_, backlog)| (backlog.packets, backlog.bytes));

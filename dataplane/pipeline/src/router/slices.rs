@@ -162,8 +162,8 @@ impl<'a> Slices<'a> {
         None
     }
 
-    /// Returns the number of packets like this one that may go on from a stage now: all, unless the port's
-    /// scheduler pulls them.
+    /// Returns how many packets of a packet's flow may leave a stage now: all, unless the scheduler of the port
+    /// pulls them.
     fn pulls(&self, first: &Waiting, stage: Option<PaidStage>) -> u64 {
         let Some(queue) = stage.and_then(|stage| stage.pulled_by) else { return u64::MAX };
         let port = self.router.ports.get(first.packet.out_port).filter(|port| port.is_here);

@@ -137,7 +137,8 @@ impl Config {
 }
 
 impl Config {
-    /// Whether bindings, filters or principals name a principal, or bindings one that it pays for.
+    /// Whether something needs a principal: a binding, a filter or another principal names it, or it pays for
+    /// one that a binding or filter names.
     fn pays(&self, principal: &Principal) -> bool {
         let name = &*principal.name;
         let binds = self.bind.iter().filter_map(|bind| bind.principal.as_deref());

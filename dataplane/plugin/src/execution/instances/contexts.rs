@@ -23,7 +23,7 @@ use crate::slab::Key;
 pub(crate) struct ContextKey {
     /// Instance of the context.
     pub instance: Key,
-    /// Number of the context among those of the instance, from 0.
+    /// Number of the context within its instance, from 0.
     pub number: u8,
 }
 

@@ -15,7 +15,7 @@ const MOST_FAILURES: usize = 64;
 pub(crate) struct ContextId {
     /// Id of the instance.
     pub instance: InstanceId,
-    /// Number of the context among those of the instance, from 0.
+    /// Number of the context within its instance, from 0.
     pub number: u8,
 }
 
