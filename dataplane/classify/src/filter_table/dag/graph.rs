@@ -67,16 +67,16 @@ impl Graph {
     pub fn insert(&mut self, slot: u32, bound: usize) -> Result<(), Full> {
         self.bound = bound;
         match self.with(self.root, &Level::ALL, slot) {
-            Ok(root) => {
+            Ok(root) if self.nodes.memory() <= bound => {
                 self.root = root;
-                Ok(())
+                return Ok(());
             }
-            Err(root) => {
-                self.root = root;
-                self.compact();
-                Err(Full)
-            }
+            // Only the index by meaning, which grows last, is over the limit.
+            Ok(root) => self.root = self.without(root, slot),
+            Err(root) => self.root = root,
         }
+        self.compact();
+        Err(Full)
     }
 
     /// Removes the filter in a slot.

@@ -116,6 +116,7 @@ impl<T> DagTable<T> {
             return Ok(false);
         };
         let (id, slot) = (entry.id, self.slot_for(entry));
+        self.slots.reserve(1);
         let beside = self.memory() - self.graph.nodes.memory();
         let bytes = max_bytes.checked_sub(beside);
         if bytes.is_none_or(|bytes| self.graph.insert(slot, bytes) == Err(Full)) {

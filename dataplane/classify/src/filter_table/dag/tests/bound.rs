@@ -23,7 +23,7 @@ proptest! {
                     let entry = Entry { id: dag.next_id(), filter, priority: *priority, value: number };
                     match dag.try_restore(&mut Some(entry)) {
                         Ok(added) => {
-                            prop_assert!(added && dag.memory() <= dag.max_bytes + 4096);
+                            prop_assert!(added && dag.memory() <= dag.max_bytes);
                             oracle.restore(entry);
                         }
                         Err(OverMemory { limit, filters, .. }) => {
