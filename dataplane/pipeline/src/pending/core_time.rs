@@ -135,8 +135,11 @@ impl CoreTime {
     /// Ends an iteration as [`end`](Self::end) does, in which no principal had work.
     #[inline]
     pub fn end_alone(&mut self, elapsed: u64) {
-        self.counts.used += Cycles(elapsed);
-        self.credit = self.credit.max(0);
+        // 64 bits of cycles last for a century.
+        self.counts.used.0 = self.counts.used.0.wrapping_add(elapsed);
+        if self.credit < 0 {
+            self.credit = 0;
+        }
     }
 
     fn divide(&mut self, elapsed: u64, wanted: bool, settings: &CpuSchedulerSettings) {

@@ -358,13 +358,30 @@ impl ForProcessor {
         self.core.end(elapsed, self.scheduler.has_work(), self.scheduler.settings());
     }
 
-    /// Ends the reception of an iteration. Without packets of principals, there is nothing to protect.
+    /// Notes that a device or worker had a full batch, as [`CoreTime::note_full`] does. Without packets of
+    /// principals, there is nothing to protect.
+    #[inline]
+    pub fn note_full(&mut self, is_full: bool) {
+        if self.latest.is_some() {
+            self.core.note_full(is_full);
+        }
+    }
+
+    /// Ends the reception of an iteration.
     #[inline]
     pub fn end_reception(&mut self, now: Instant) {
         if self.core.has_full_batches() {
-            let is_active = self.latest.is_some_and(|latest| now.since(latest) < ACTIVE);
-            self.core.end_reception(is_active, now);
+            self.end_full_batches(now);
         }
+    }
+
+    #[cold]
+    fn end_full_batches(&mut self, now: Instant) {
+        let is_active = self.latest.is_some_and(|latest| now.since(latest) < ACTIVE);
+        if !is_active {
+            self.latest = None;
+        }
+        self.core.end_reception(is_active, now);
     }
 
     /// Whether an overloaded worker sheds a packet that nobody pays for. `is_new`: the packet's flow is new.
@@ -461,9 +478,15 @@ impl ForProcessor {
     #[inline]
     pub fn next_event(&self, now: Instant) -> Option<Instant> {
         // Flows that were set aside have no event of their own.
+        let is_quiet = self.scheduler.is_quiet();
+        if is_quiet && !self.queues.are_set_aside() {
+            return None;
+        }
         let look = self.queues.are_set_aside().then(|| now + LOOK);
+        if is_quiet {
+            return look;
+        }
         match self.scheduler.has_work() {
-            _ if self.scheduler.is_quiet() => look,
             true => Some(now),
             false => self.scheduler.next_event().into_iter().chain(look).min(),
         }

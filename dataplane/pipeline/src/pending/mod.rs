@@ -66,7 +66,7 @@ impl Pending {
     #[inline]
     pub fn note_batches(&mut self, was_full: bool, is_full: bool) {
         if was_full && let Some(waiting) = &mut self.for_processor {
-            waiting.core.note_full(is_full);
+            waiting.note_full(is_full);
         }
     }
 

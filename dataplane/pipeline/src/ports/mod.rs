@@ -269,13 +269,22 @@ fn is_link_local(address: IpAddr) -> bool {
     }
 }
 
+/// Reception from a device.
+#[derive(Clone, Copy, Debug, Default)]
+struct Input {
+    /// Maximum number of packets per iteration.
+    weight: u16,
+    /// Processor time of core that the device's first port does not count yet.
+    core: Cycles,
+}
+
 /// Ports by id.
 #[derive(Debug, Default)]
 pub struct PortTable {
     entries: Vec<Option<PortEntry>>,
     by_device: Vec<Vec<(Tags, PortId)>>,
-    /// Maximum number of packets received from each device per iteration.
-    weights: Vec<u16>,
+    /// Reception from each device.
+    inputs: Vec<Input>,
     /// Drops of packets without an ingress port: router-made packets, and frames whose VLAN tags belong to no
     /// port.
     pub unassigned: DropCounts,
@@ -296,32 +305,64 @@ impl PortTable {
     }
 
     fn index_devices(&mut self) {
+        self.settle_core();
         let devices =
             self.iter().map(|(_, entry)| usize::from(entry.settings.device.0) + 1).max().unwrap_or(0);
-        let (mut by_device, mut weights) = (vec![Vec::new(); devices], vec![0_u16; devices]);
+        let (mut by_device, mut inputs) = (vec![Vec::new(); devices], vec![Input::default(); devices]);
         for (id, PortEntry { settings, .. }) in self.iter() {
             let device = usize::from(settings.device.0);
-            if let (Some(ports), Some(weight)) = (by_device.get_mut(device), weights.get_mut(device)) {
+            if let (Some(ports), Some(input)) = (by_device.get_mut(device), inputs.get_mut(device)) {
                 ports.push((settings.tags, id));
-                *weight = settings.input_weight.max(*weight);
+                input.weight = settings.input_weight.max(input.weight);
             }
         }
-        (self.by_device, self.weights) = (by_device, weights);
+        (self.by_device, self.inputs) = (by_device, inputs);
     }
 
     /// Returns the maximum number of packets received from a device per iteration.
     #[inline]
     pub fn input_weight(&self, device: DeviceId) -> usize {
-        self.weights.get(usize::from(device.0)).map_or(BATCH_SIZE, |weight| usize::from(*weight))
+        self.inputs.get(usize::from(device.0)).map_or(BATCH_SIZE, |input| usize::from(input.weight))
     }
 
     /// Counts processor time of core for packets received from a device.
     #[inline]
     pub fn count_core(&mut self, device: DeviceId, time: Cycles) {
-        let port = self.by_device.get(usize::from(device.0)).and_then(|ports| ports.first());
-        if let Some(entry) = port.and_then(|(_, id)| self.entries.get_mut(id.index())?.as_mut()) {
-            entry.count.core += time;
+        if let Some(input) = self.inputs.get_mut(usize::from(device.0)) {
+            // 64 bits of cycles last for a century.
+            input.core.0 = input.core.0.wrapping_add(time.0);
         }
+    }
+
+    /// Counts the time of core at the first port of each device. The counters of a port are complete then.
+    fn settle_core(&mut self) {
+        let Self { entries, by_device, inputs, .. } = self;
+        for (ports, input) in by_device.iter().zip(inputs) {
+            let first = ports.first().and_then(|(_, id)| entries.get_mut(id.index())?.as_mut());
+            if let Some(entry) = first {
+                entry.count.core += std::mem::take(&mut input.core);
+            }
+        }
+    }
+
+    /// Returns the counters of all ports, by rising id.
+    pub fn counts(&self) -> Vec<(PortId, PortCount)> {
+        let core_of = |id, settings: &PortSettings| {
+            let device = usize::from(settings.device.0);
+            let is_first = self.by_device.get(device)?.first()?.1 == id;
+            self.inputs.get(device).filter(|_| is_first).map(|input| input.core)
+        };
+        let counts = self.iter().map(|(id, PortEntry { settings, count, .. })| {
+            let core = count.core + core_of(id, settings).unwrap_or_default();
+            (id, PortCount { core, ..count.clone() })
+        });
+        counts.collect()
+    }
+
+    /// Sets the counters of all ports to zero.
+    pub fn clear_counts(&mut self) {
+        self.settle_core();
+        self.iter_mut().for_each(|(_, entry)| entry.count = PortCount::default());
     }
 
     /// Returns the port for frames of `device` with these tags.

@@ -97,7 +97,7 @@ impl Snapshot {
         let memory = Paid::memory(router.gates.plugins());
         Self {
             at: now,
-            ports: router.ports.iter().map(|(id, entry)| (id, entry.count.clone())).collect(),
+            ports: router.ports.counts(),
             queued: router.ports.iter().map(|(id, entry)| (id, entry.held() as u64)).collect(),
             unassigned: router.ports.unassigned.clone(),
             totals: Totals { held: held(router), ..router.observation.totals.clone() },
@@ -120,7 +120,7 @@ pub(crate) fn clear_counters(router: &mut Router) {
     router.observation.ether_types.clear();
     router.gates.plugins_mut().instances_mut().clear_counts();
     router.ports.unassigned = DropCounts::default();
-    router.ports.iter_mut().for_each(|(_, entry)| entry.count = PortCount::default());
+    router.ports.clear_counts();
 }
 
 /// Returns the number of packets inside the router, plus packets handed over, less packets taken over.

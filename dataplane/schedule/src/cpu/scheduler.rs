@@ -59,6 +59,7 @@ pub struct CpuScheduler {
     reserved: u32,
     /// Sum of all weights.
     weights: u64,
+    is_quiet: bool,
 }
 
 impl CpuScheduler {
@@ -74,6 +75,7 @@ impl CpuScheduler {
             throttled_positions: Vec::new(),
             reserved: 0,
             weights: 0,
+            is_quiet: true,
             settings,
         };
         scheduler.absolute.reserve(WEIGHTED);
@@ -115,6 +117,7 @@ impl CpuScheduler {
             }
             self.renew_limit(debt.number, now);
         }
+        self.note_quiet();
         Ok(())
     }
 
@@ -179,6 +182,7 @@ impl CpuScheduler {
             self.enter_level(debt, now);
         }
         self.renew_limit(number, now);
+        self.note_quiet();
         Ok(())
     }
 
@@ -201,6 +205,7 @@ impl CpuScheduler {
         self.principals[number] = None;
         self.servers.reset(number);
         self.divide();
+        self.note_quiet();
         Ok(principal.account)
     }
 
@@ -217,6 +222,7 @@ impl CpuScheduler {
         if !principal.is_throttled {
             self.enlist(number, now);
         }
+        self.is_quiet = false;
     }
 
     /// Notes that a principal has no more work. An unknown principal is ignored.
@@ -229,6 +235,7 @@ impl CpuScheduler {
         if !principal.is_throttled {
             self.delist(number);
         }
+        self.note_quiet();
     }
 
     /// Returns the principal that gets the processor next; `None` if no principal may run now.
@@ -240,6 +247,7 @@ impl CpuScheduler {
         {
             self.release(number, now);
         }
+        self.note_quiet();
         let number = self.servers.next().or_else(|| self.next_by_share());
         number.or_else(|| self.servers.next_on_idle_time()).map(PrincipalId)
     }
@@ -267,6 +275,7 @@ impl CpuScheduler {
             Some(until) => self.throttle(number, until),
             None => {}
         }
+        self.note_quiet();
     }
 
     /// Returns a principal that gets the processor soon, if one is known, and prefetches it. To be called after
@@ -290,6 +299,14 @@ impl CpuScheduler {
     /// Whether no principal has work, and none must wait.
     #[inline]
     pub fn is_quiet(&self) -> bool {
+        self.is_quiet
+    }
+
+    fn note_quiet(&mut self) {
+        self.is_quiet = self.is_at_rest();
+    }
+
+    pub(super) fn is_at_rest(&self) -> bool {
         self.absolute.is_empty()
             & self.servers.is_empty()
             & self.throttled.is_empty()

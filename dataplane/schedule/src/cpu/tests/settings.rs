@@ -139,6 +139,7 @@ proptest! {
                     scheduler.set(settings, now).unwrap();
                 }
             }
+            prop_assert_eq!(scheduler.is_quiet(), scheduler.is_at_rest());
         }
     }
 }
