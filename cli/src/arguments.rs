@@ -23,7 +23,8 @@ use clap::{Args, CommandFactory as _, FromArgMatches as _, Parser, Subcommand, V
 
 pub use bench::{Bench, BenchWorkload, LabAction, Replay};
 pub use configuration::{
-    Apply, Confirm, ControlPlaneAction, Diff, History, HistoryAction, Rollback, RouterAction, Save,
+    AdmissionAction, Apply, Confirm, ControlPlaneAction, Diff, History, HistoryAction, Rollback,
+    RouterAction, Save,
 };
 pub use connection::Connection;
 pub use gate::{Bind, GateAction, Unbind};
@@ -257,6 +258,12 @@ While a revision is unconfirmed, only `save -` works.")]
         after_help = "Examples:\n  millrace control-plane show\n  millrace control-plane set icmp=200   # packets per second at each port\n\nControl-plane policing limits packets to the router itself, by class. It doesn't limit forwarded packets."
     )]
     ControlPlane(ControlPlaneAction),
+    /// Show and limit what is promised to principals: the table [admission].
+    #[command(
+        subcommand,
+        after_help = "Examples:\n  millrace admission show            # promised and left, by component\n  millrace admission set link=90%    # keep a tenth of each port's rate free"
+    )]
+    Admission(AdmissionAction),
     /// Configure egress queueing and shaping.
     #[command(
         subcommand,

@@ -48,7 +48,7 @@ fn patience(path: &str, body: Option<&Value>) -> Duration {
 /// A key of a setting is already spelled as in JSON.
 fn in_json(method: &Method, path: &str, body: &Value) -> Result<Value, Failure> {
     let Value::Object(keys) = body else { return Ok(body.clone()) };
-    let of_settings = ["/router", "/control-plane", "/ports/", "/schedulers/", "/queues/"]
+    let of_settings = ["/router", "/control-plane", "/admission", "/ports/", "/schedulers/", "/queues/"]
         .iter()
         .any(|own| path.starts_with(own));
     if of_settings

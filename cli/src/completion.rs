@@ -50,19 +50,20 @@ const ARGUMENTS: [(&[Names], &str); 11] = [
         &[PORTS],
         "port set port, scheduler add port, scheduler set port, scheduler remove port, \
          scheduler show port, queue show port, queue set port, neighbour add port, \
-         neighbour remove port, flow reserve port",
+         neighbour remove port, flow reserve port, admission explain port",
     ),
     (&[NODES], "scheduler add under, scheduler set node, scheduler remove node, scheduler remove to"),
     (&[QUEUES], "queue show queue, queue set queue"),
     (
         &[INSTANCES],
         "bind instance, unbind instance, control instance, instance set name, instance rename name, \
-         instance release name, instance free name, instance map name, flow reserve instance",
+         instance release name, instance free name, instance map name, flow reserve instance, \
+         admission explain instance",
     ),
     (
         &[GATES],
         "bind gate, unbind gate, filter add gate, filter list gate, filter remove gate, gate set name, \
-         gate remove name, flow reserve gate",
+         gate remove name, flow reserve gate, admission explain gate",
     ),
     (
         &[PLUGINS],

@@ -125,6 +125,8 @@ pub enum Noun {
     History,
     /// Router-wide settings: the table [router].
     Router,
+    /// Components, and what is promised of each.
+    Admission,
     /// Classes of control-plane policing.
     ControlPlane,
     /// Latest events.

@@ -328,7 +328,7 @@ The router classifies the next packet of each flow again.")]
 }
 
 /// Arguments of `flow reserve`.
-#[derive(Debug, Args)]
+#[derive(Clone, Debug, Args)]
 pub struct FlowReservation {
     /// Filter of the flows.
     #[arg(value_name = "FILTER")]

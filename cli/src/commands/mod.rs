@@ -21,7 +21,7 @@ mod watch;
 use std::process::ExitCode;
 
 use self::configure::{check, configuration, init};
-use self::forwarding::{control_plane, filter, flow, place, route, router, scheduler};
+use self::forwarding::{admission, control_plane, filter, flow, place, route, router, scheduler};
 use self::observe::{capture, drops, events, rates, show, top, trace};
 use self::plugins::plugin;
 use crate::arguments::{Arguments, Command, Connection, Show};
@@ -64,6 +64,7 @@ pub fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
         Command::Neighbour(neighbour) => router::neighbour(&remote()?, &neighbour, json)?,
         Command::Router(router) => router::router(&remote()?, &router, json)?,
         Command::ControlPlane(asked) => control_plane::control_plane(&remote()?, &asked, json)?,
+        Command::Admission(asked) => admission::admission(&remote()?, &asked, json)?,
         Command::Port(port) => scheduler::port(&remote()?, &port, json)?,
         Command::Queue(queue) => scheduler::queue(&remote()?, &queue, json)?,
         Command::Scheduler(scheduler) => scheduler::scheduler(&remote()?, &scheduler, json)?,

@@ -124,6 +124,7 @@ pub const fn describe(noun: Noun) -> Described {
         Noun::History => object("/revisions").by("history").one_by("history show"),
         Noun::Router => object("/router").by("router show"),
         Noun::ControlPlane => list("/control-plane", "/classes", "/class", "").by("control-plane show"),
+        Noun::Admission => list("/admission", "/components", "/component", "").by("admission show"),
         Noun::Events => list("/events?last=10000", "/events", "/number", "").by("events"),
         Noun::Audit => list("/audit?last=10000", "", "/who/name", "").by("audit"),
         Noun::Rates => list("/rates", "/ports", "/name", RATES).by("rates --count 1"),

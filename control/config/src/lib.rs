@@ -34,8 +34,8 @@ pub use schema::scheduler::{
     DelayTime, FlowQueue, HostOutput, LengthUnit, Manage, Scheduler, SchedulerKind, SchedulerNode,
 };
 pub use schema::{
-    Bind, Boot, Budget, Config, ControlPlane, CoreOrder, CpuScheduler, Device, Filter, Forwarding, Gate,
-    GateTable, Impair, Instance, Neighbour, ObjectRuntime, OnDeath, OnFault, Placeable, Placement,
+    Admission, Bind, Boot, Budget, Config, ControlPlane, CoreOrder, CpuScheduler, Device, Filter, Forwarding,
+    Gate, GateTable, Impair, Instance, Neighbour, ObjectRuntime, OnDeath, OnFault, Placeable, Placement,
     PlacementLevel, Plugin, Plugins, PollMode, Port, PortKind, Principal, ReversePath, Route, RouteKind,
     Router, SharedObjects, Shed, Unsigned, Watchdog,
 };
@@ -43,7 +43,7 @@ pub use values::action::{FilterAction, Policing, WayOut};
 pub use values::flow::one_flow;
 pub use values::overhead::Overhead;
 pub use values::quantity::{Bits, CurveText, Length, QueueSize, Size, Time};
-pub use values::share::{ByteRate, CoreCeiling, ProcessorShare};
+pub use values::share::{ByteRate, CoreCeiling, ProcessorShare, PromisedPart};
 pub use values::{InputWeight, Named, Text, VlanIds, Written};
 
 impl Config {

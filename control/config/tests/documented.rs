@@ -8,7 +8,7 @@ use millrace_config::Config;
 use serde_json::{Map, Value};
 
 /// Tables of the configuration: heading in the document, and name in the schema.
-const TABLES: [(&str, &str); 18] = [
+const TABLES: [(&str, &str); 19] = [
     ("[router]", "Router"),
     ("[api]", "Api"),
     ("[[port]]", "Port"),
@@ -26,6 +26,7 @@ const TABLES: [(&str, &str); 18] = [
     ("[[filter]]", "Filter"),
     ("[[place]]", "Placement"),
     ("[control-plane]", "ControlPlane"),
+    ("[admission]", "Admission"),
     ("[[principal]]", "Principal"),
 ];
 

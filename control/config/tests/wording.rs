@@ -86,6 +86,7 @@ fn a_typo_of_each_key_leads_to_the_key() {
     let tables = [
         "[router]",
         "[control-plane]",
+        "[admission]",
         "[plugins]",
         "[api]",
         "[[port]]",

@@ -18,6 +18,7 @@
 //! control-plane policing) are divided by the number of workers.
 
 mod access;
+mod admission;
 mod background;
 mod configuration;
 mod error;

@@ -78,6 +78,8 @@ pub(crate) struct Model {
     pub router: millrace_config::Router,
     /// Configured control-plane policing.
     pub control_plane: millrace_config::ControlPlane,
+    /// How much may be promised.
+    pub admission: millrace_config::Admission,
     /// Settings that only a restart changes.
     pub fixed: Fixed,
     /// Principals in the order of their addition.

@@ -11,13 +11,12 @@ use millrace_units::count;
 use nix::unistd::{AccessFlags, access};
 use serde::Serialize;
 
-use crate::ControlError;
 use crate::error::Unplannable;
 use crate::model::{Model, PortPlan};
 use crate::ports::kernel_settings::complete;
-use crate::principals::capacity::check_shares;
 use crate::show;
 use crate::start::{findings, is_serious, kernel_links, start_mirror};
+use crate::{ControlError, admission};
 
 /// Maximum number of filters in the text for people; JSON lists all filters.
 const LISTED: usize = 32;
@@ -68,7 +67,7 @@ pub struct PortPlanView {
 /// no error here; the plan lists them.
 pub async fn plan(config: &Config) -> Result<Plan, ControlError> {
     let mut model = Model::planned(config)?;
-    check_shares(config)?;
+    admission::check(config)?;
     look_at_files(config)?;
     let mut plan = Plan::default();
     if model.ports.iter().any(PortPlan::is_kernel) {

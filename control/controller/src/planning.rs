@@ -60,6 +60,7 @@ impl Model {
             placements: config.place.iter().map(Placed::of).collect(),
             router: config.router.clone(),
             control_plane: config.control_plane.clone(),
+            admission: config.admission.clone(),
             fixed: Fixed { plugins: config.plugins.clone(), api: config.api.clone() },
             principals: config.principal.clone(),
             principal_ids: PrincipalIds::of(&config.principal),
@@ -263,7 +264,7 @@ fn plan_links(
 fn check_all_links(model: &Model, config: &Config, wrong: &mut Unplannable) {
     for PortPlan { id, config: port, .. } in &model.ports {
         let (scheduler, links) = (model.schedulers.configured(*id), links(&config.principal, &port.name));
-        let checked = check_links(scheduler.as_ref(), &port.name, &links.reserved);
+        let checked = check_links(scheduler.as_ref(), &port.name, &links.reserved, config.admission.link);
         wrong.unless(checked.map_err(|(link, error)| {
             let entry = Step::Entry(link.principal);
             error.placed(config, &[Step::Key("principal"), entry, Step::Key("link"), Step::Key(&port.name)])

@@ -17,7 +17,6 @@ use millrace_store::{Draft, State, Store, Who};
 use millrace_wire::MacAddr;
 use tokio::sync::Notify;
 
-use crate::ControlError;
 use crate::access::tokens::Tokens;
 use crate::filters::check::never_winning;
 use crate::flows::flow_cache::make_cache;
@@ -39,7 +38,6 @@ use crate::ports::device_drops_now;
 use crate::ports::devices::Devices;
 use crate::ports::kernel_settings::{complete, warn_of_forwarding};
 use crate::principals::Principals;
-use crate::principals::capacity::check_shares;
 use crate::router::{Inner, Router, Shared};
 use crate::routes::Routes;
 use crate::schedulers::queueing::Queueing;
@@ -52,6 +50,7 @@ use crate::workers::death::Death;
 use crate::workers::route_table::RouteTable;
 use crate::workers::supervision::Supervision;
 use crate::workers::watchdog::{Watch, Watchdog};
+use crate::{ControlError, admission};
 use workers::start_workers;
 
 /// Options of a start that are not in the configuration.
@@ -98,7 +97,7 @@ pub async fn start(mut config: Config, options: StartOptions) -> Result<Router, 
         remember_crashes(&mut memory, state.as_deref())?;
     }
     memory.damages().for_each(|damage| tracing::error!("{damage}"));
-    check_shares(&config)?;
+    admission::check(&config)?;
     let loader = Loader::new(&config).with_processes();
     let mut model = Model::remembering(&config, memory, &loader)?;
     let ignores_policy = options.ignore_kernel_policy || config.router.ignore_kernel_policy;
@@ -230,7 +229,9 @@ pub fn check_rest(rest: &Config) -> Option<millrace_config::ConfigErrors> {
 /// Checks a configuration, as far as possible on a machine other than the router's. Returns the filters and
 /// bindings that never win.
 pub fn check(config: &Config) -> Result<Vec<ShadowedView>, ControlError> {
-    Model::planned(config).map(|model| never_winning(&model))
+    let model = Model::planned(config)?;
+    admission::check_elsewhere(config)?;
+    Ok(never_winning(&model))
 }
 
 /// Mirror of the kernel, the receiver of its changes, and the first batch of changes: the whole state of the

@@ -1,5 +1,6 @@
 //! Views: the objects that control reports, in their JSON form.
 
+mod admission;
 mod configuration;
 mod control_plane;
 mod counters;
@@ -15,6 +16,7 @@ mod status;
 mod tokens;
 mod trace;
 
+pub use admission::{AdmissionView, ClaimView, ComponentView};
 pub use configuration::{
     AppliedView, ConfigurationView, ConfirmTime, Confirmed, DifferenceView, Pending, RevisionTextView,
     RevisionView, Saved,

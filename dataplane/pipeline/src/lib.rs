@@ -97,8 +97,9 @@ pub use options::{ClassLimit, ClassLimits, Options};
 pub use parse::tags::Tags;
 pub use parse::{Parsed, parse};
 pub use pending::core_time::{CoreCounts, CoreOrder, CoreSettings, Shed};
-pub use pending::for_processor::{PrincipalCounts, PrincipalDrops, PrincipalSettings, PrincipalUse};
+pub use pending::for_processor::PrincipalSettings;
 pub use pending::loads::PrincipalLoads;
+pub use pending::principal_counts::{PrincipalCounts, PrincipalDrops, PrincipalUse};
 pub use ports::host_output::{HostFilters, HostSettings};
 pub use ports::scheduler::{
     FlowQueueReport, FlowTreatment, NodesPage, Piece, PortScheduler, ScheduleChange, ScheduleReport,

@@ -42,7 +42,8 @@ pub fn flow(client: &Client, action: &FlowAction, json: bool) -> Result<(), Fail
     Ok(())
 }
 
-fn reserve(client: &Client, reservation: &FlowReservation, json: bool) -> Result<(), Failure> {
+/// Reserves resources for flows, or checks the reservation only.
+pub fn reserve(client: &Client, reservation: &FlowReservation, json: bool) -> Result<(), Failure> {
     let FlowReservation { filter, principal, cpu, link, port, instance, gate, priority, dry_run } =
         reservation;
     let body = json!({

@@ -5,7 +5,7 @@ use serde_json::Value;
 use crate::arguments::{Noun, Show};
 use crate::client::Client;
 use crate::commands::configure::configuration::{missing, waits};
-use crate::commands::forwarding::{control_plane, place};
+use crate::commands::forwarding::{admission, control_plane, place};
 use crate::commands::nouns::{CORE_INPUTS, LINKS, describe};
 use crate::commands::observe::{events, hardware};
 use crate::output::{Failure, plain, print, rows};
@@ -37,6 +37,7 @@ fn show_value(mut value: Value, noun: Noun, json: bool) {
         Noun::Audit if !json => print!("{}", events::audit_of(&value)),
         Noun::Places if !json => print!("{}", place::listed(&value)),
         Noun::ControlPlane if !json => print!("{}", control_plane::listed(&value)),
+        Noun::Admission if !json => print!("{}", admission::listed(&value)),
         Noun::Rates if !json => print(&value["ports"], describe(noun).columns, false),
         Noun::Promises if !json => {
             print(&value["promises"], describe(noun).columns, false);

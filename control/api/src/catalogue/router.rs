@@ -12,7 +12,7 @@ use super::{description, list};
 use crate::endpoint::{Endpoint, Resource};
 use crate::http::naming::Settings;
 use crate::resources::status::{StatusAnswer, status};
-use crate::resources::{control_plane, create, ports, run, settings, show};
+use crate::resources::{admission, control_plane, create, ports, run, settings, show};
 use crate::served::ListView;
 use crate::served::paging::pages;
 
@@ -56,6 +56,7 @@ pub(super) fn router() -> Vec<Resource> {
                 settings::set_settings,
             ),
         control_plane::resource(),
+        admission::resource(),
     ]
 }
 

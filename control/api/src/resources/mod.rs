@@ -1,5 +1,6 @@
 //! Handlers that most resources share.
 
+pub(crate) mod admission;
 pub(crate) mod configuration;
 pub(crate) mod control_plane;
 pub(crate) mod filters;

@@ -10,8 +10,8 @@ use serde_json::{Map, Value};
 
 use crate::schema::scheduler::Scheduler;
 use crate::schema::{
-    Bind, ControlPlane, Filter, Gate, GateTable, Instance, Neighbour, Placement, Plugin, Port, Principal,
-    Route, Router,
+    Admission, Bind, ControlPlane, Filter, Gate, GateTable, Instance, Neighbour, Placement, Plugin, Port,
+    Principal, Route, Router,
 };
 use commands::changed;
 
@@ -31,6 +31,13 @@ pub enum Change {
         from: Box<ControlPlane>,
         /// New rates.
         to: Box<ControlPlane>,
+    },
+    /// Change of how much may be promised.
+    Admission {
+        /// Previous settings.
+        from: Admission,
+        /// New settings.
+        to: Admission,
     },
     /// Load of a plugin file.
     AddPlugin(Plugin),
@@ -181,6 +188,7 @@ impl Change {
         match self {
             Self::Router { from, to } => Self::Router { from: to, to: from },
             Self::ControlPlane { from, to } => Self::ControlPlane { from: to, to: from },
+            Self::Admission { from, to } => Self::Admission { from: to, to: from },
             Self::AddPlugin(plugin) => Self::RemovePlugin(plugin),
             Self::RemovePlugin(plugin) => Self::AddPlugin(plugin),
             Self::SetPort { from, to } => Self::SetPort { from: to, to: from },
@@ -227,6 +235,7 @@ impl Change {
             Self::ControlPlane { from, to } => {
                 format!("control-plane set{}", settings(&changed(&**from, &**to)))
             }
+            Self::Admission { from, to } => format!("admission set{}", settings(&changed(from, to))),
             Self::AddPlugin(plugin) => commands::add_plugin(plugin),
             Self::RemovePlugin(plugin) => {
                 format!("plugin unload {}", commands::quoted(&plugin.file.display()))

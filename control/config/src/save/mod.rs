@@ -96,7 +96,7 @@ impl Saving<'_> {
         self.bindings(file, runs)
     }
 
-    /// Writes the tables `router`, `control-plane`, `api` and `plugins`, and the ports.
+    /// Writes the tables `router`, `control-plane`, `admission`, `api` and `plugins`, and the ports.
     fn settings(&mut self, file: &Config, runs: &Config) -> Saved {
         let normal = file.clone().normalized();
         let mut router = normal.router.clone();
@@ -108,6 +108,7 @@ impl Saving<'_> {
         self.table("router", &router, &runs.router, &crate::schema::Router::default())?;
         let usual = crate::schema::ControlPlane::default();
         self.table("control-plane", &normal.control_plane, &runs.control_plane, &usual)?;
+        self.table("admission", &normal.admission, &runs.admission, &crate::schema::Admission::default())?;
         self.table("api", &normal.api, &runs.api, &crate::schema::api::Api::default())?;
         self.table("plugins", &normal.plugins, &runs.plugins, &crate::schema::Plugins::default())?;
         self.named("port", &normal.port, &runs.port, |port| port.name.to_string())

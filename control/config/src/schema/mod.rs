@@ -1,5 +1,6 @@
 //! Schema of the configuration. Each kind of object is a TOML table; keys are field names with hyphens.
 
+mod admission;
 pub(crate) mod api;
 mod control_plane;
 mod gate;
@@ -18,6 +19,7 @@ use crate::origin::Origin;
 use crate::values::is_default;
 use api::Api;
 
+pub use admission::Admission;
 pub use control_plane::ControlPlane;
 pub use gate::{Filter, Gate, GateTable, Placeable, Placement, PlacementLevel};
 pub use plugins::{
@@ -37,6 +39,9 @@ pub struct Config {
     /// Control-plane policing.
     #[serde(skip_serializing_if = "is_default")]
     pub control_plane: ControlPlane,
+    /// How much of the resources may be promised.
+    #[serde(skip_serializing_if = "is_default")]
+    pub admission: Admission,
     /// Settings of the HTTP API.
     #[serde(skip_serializing_if = "is_default")]
     pub api: Api,

@@ -98,7 +98,7 @@ impl Default for Router {
             flows_max: 1 << 20,
             new_flows: 128,
             plugin_weight: 256,
-            core_ceiling: CoreCeiling::USUAL,
+            core_ceiling: CoreCeiling::clamped(500_000),
             core: CoreOrder::default(),
             shed: Shed::default(),
             cpu_scheduler: CpuScheduler::default(),

@@ -63,41 +63,56 @@ impl<const LEAST: u32> fmt::Display for ProcessorShare<LEAST> {
 
 written_value!([const LEAST: u32] ProcessorShare<LEAST>, "a share of a processor such as \"5 %\"");
 
-/// Processor time of a worker, 5 % to 95 %, written as `50 %`.
+/// Part of a whole of `LEAST` to `MOST` parts per million, written as `50 %`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct CoreCeiling(ProcessorShare<{ Self::LEAST }>);
+pub struct Part<const LEAST: u32, const MOST: u32>(ProcessorShare<LEAST>);
 
-impl CoreCeiling {
-    const LEAST: u32 = 50_000;
-    const MOST: u32 = 950_000;
-    /// Default.
-    pub const USUAL: Self = Self(ProcessorShare(500_000));
+/// Processor time of a worker: 5 % to 95 %.
+pub type CoreCeiling = Part<50_000, 950_000>;
+/// Part of a resource that may be promised: 1 % to 100 %.
+pub type PromisedPart = Part<10_000, 1_000_000>;
 
-    /// Returns the time in parts per million of one processor.
+impl<const LEAST: u32, const MOST: u32> Part<LEAST, MOST> {
+    /// Returns the part of this many parts per million, clamped to the range.
+    pub const fn clamped(ppm: u32) -> Self {
+        let ppm = if ppm < LEAST { LEAST } else { ppm };
+        Self(ProcessorShare(if ppm > MOST { MOST } else { ppm }))
+    }
+
+    /// Returns the part in parts per million of the whole.
     pub const fn ppm(self) -> u32 {
         self.0.ppm()
     }
+
+    /// Returns this part of `whole`, rounded down.
+    pub fn of(self, whole: u64) -> u64 {
+        let part = u128::from(whole) * u128::from(self.ppm()) / 1_000_000;
+        u64::try_from(part).unwrap_or(u64::MAX)
+    }
 }
 
-impl FromStr for CoreCeiling {
+impl<const LEAST: u32, const MOST: u32> FromStr for Part<LEAST, MOST> {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
         let share: ProcessorShare<0> = text.parse()?;
-        match (Self::LEAST..=Self::MOST).contains(&share.ppm()) {
+        match (LEAST..=MOST).contains(&share.ppm()) {
             true => Ok(Self(ProcessorShare(share.ppm()))),
-            false => Err(format!("the ceiling must be 5 % to 95 %, not {text:?}")),
+            false => {
+                let [least, most] = [LEAST, MOST].map(ProcessorShare::<0>);
+                Err(format!("the part must be {least} to {most}, not {text:?}"))
+            }
         }
     }
 }
 
-impl fmt::Display for CoreCeiling {
+impl<const LEAST: u32, const MOST: u32> fmt::Display for Part<LEAST, MOST> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.0.fmt(f)
     }
 }
 
-written_value!([] CoreCeiling, "a share of a processor such as \"50 %\"");
+written_value!([const LEAST: u32, const MOST: u32] Part<LEAST, MOST>, "a part such as \"50 %\"");
 
 /// Rate in bytes per second: 1 kB/s to 1,000 GB/s, written as `2 MB/s` or `512KiB/s`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

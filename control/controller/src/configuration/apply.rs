@@ -13,16 +13,15 @@ use serde_json::json;
 use tokio::task::JoinHandle;
 
 use super::{Failed, Transaction, except_for};
-use crate::ControlError;
 use crate::background::blocking;
 use crate::configuration::confirm::wait_for_confirmation;
 use crate::events::Events;
 use crate::model::Model;
 use crate::plugins::load::Admitted;
-use crate::principals::capacity::check_shares;
 use crate::router::Router;
 use crate::settings::{Base, Waiting, commands};
 use crate::view::{AppliedView, ConfirmTime, DifferenceView};
+use crate::{ControlError, admission};
 
 /// Applies a configuration atomically.
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
@@ -151,7 +150,7 @@ impl Router {
             };
             let mut config = Config::parse_further(&text, &origin, further)?;
             overrides.put_into(&mut config);
-            check_shares(&config)?;
+            admission::check(&config)?;
             Model::remembering(&config, Memory::open(None), &loader)?;
             Ok(config.normalized())
         };

@@ -183,6 +183,7 @@ fn stands(model: &Model, tables: &GateTables, change: &Change) -> bool {
     match change {
         Change::Router { to, .. } => model.router == **to,
         Change::ControlPlane { to, .. } => model.control_plane == **to,
+        Change::Admission { to, .. } => model.admission == *to,
         Change::SetPort { to, .. } => port(&to.name).is_some_and(|port| live(port) == live(to)),
         Change::AddNeighbour(neighbour) => model.neighbours.contains(neighbour),
         Change::RemoveNeighbour(neighbour) => !model.neighbours.contains(neighbour),
@@ -271,6 +272,10 @@ impl Inner {
                 self.model.options.control_plane = limits_of(to);
                 self.devices.police(&self.model.options.control_plane)?;
                 tell_options(&self.model, &mut self.workers)
+            }
+            Change::Admission { to, .. } => {
+                self.model.admission = to.clone();
+                Ok(())
             }
             Change::SetPort { to, .. } => self.set_port(to),
             Change::SetScheduler { port, from, to, heir } => {

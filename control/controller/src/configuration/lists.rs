@@ -11,13 +11,13 @@ use ipnet::IpNet;
 use millrace_config::{Change, Filter, Route};
 
 use super::{Failed, Transaction, except_for};
+use crate::admission::shares::check_filter;
 use crate::background::{blocking, detached};
 use crate::filters::check::{Shadows, compared, named_shadows, shadows};
 use crate::filters::conflicts::FilterConflicts;
 use crate::filters::refuse_unreachable;
 use crate::model::Model;
 use crate::model::own_routes::OwnRoutes;
-use crate::principals::capacity::check_filter;
 use crate::router::{Inner, Router};
 use crate::routes::Routes;
 use crate::routes::views::RouteViews;

@@ -9,9 +9,11 @@ use millrace_units::Message;
 use serde_json::{Map, Value};
 
 use crate::ControlError;
+use crate::admission::memory::check_memory;
+use crate::admission::shares::check_with;
 use crate::configuration::apply::without_restart;
 use crate::model::Model;
-use crate::principals::capacity::check_ceiling;
+use crate::model::principals::Owners;
 use crate::request::merge_patch::patched_known;
 use crate::request::{NewNeighbour, OldNeighbour};
 
@@ -27,7 +29,7 @@ pub(crate) fn plan_settings(
     let from = own_settings(model);
     let router = patched_known("setting of the router", &from.router, changes)?;
     let to = checked(Config { router, ..Config::default() })?.normalized();
-    check_ceiling(model, &to.router)?;
+    check_with(model, &to.router, &model.admission)?;
     without_restart(from.difference(&to), Submission::Request)
 }
 
@@ -41,6 +43,19 @@ pub(crate) fn plan_control_plane(
     let is_same = from == to;
     let change = Change::ControlPlane { from: Box::new(from), to: Box::new(to) };
     Ok(if is_same { Vec::new() } else { vec![change] })
+}
+
+pub(crate) fn plan_admission(
+    model: &Model,
+    changes: &Map<String, Value>,
+) -> Result<Vec<Change>, ControlError> {
+    let from = model.admission.clone();
+    let to = patched_known("setting of admission", &from, changes)?;
+    let to = checked(Config { admission: to, ..Config::default() })?.admission;
+    check_with(model, &model.router, &to)?;
+    check_memory(&model.principals, &to)?;
+    Owners(model).check_links(&model.principals, to.link)?;
+    Ok(if from == to { Vec::new() } else { vec![Change::Admission { from, to }] })
 }
 
 pub(crate) fn plan_neighbour(model: &Model, new: &NewNeighbour) -> Result<Change, ControlError> {

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use millrace_config::{Principal, Resource, Scheduler};
+use millrace_config::{Principal, PromisedPart, Resource, Scheduler};
 use millrace_plugin::{Action, BindingId, CallLimits};
 use millrace_plugin_abi::Runtime;
 use millrace_units::{PrincipalId, QueueId};
@@ -190,18 +190,26 @@ impl<'m> Owners<'m> {
                 return Err(ControlError::conflict(problem));
             }
         }
-        for plan in &self.0.ports {
+        self.check_links(principals, self.0.admission.link)
+    }
+
+    /// Checks that each port holds the rates that these principals reserve there, if `part` of its rate may be
+    /// promised.
+    ///
+    /// # Errors
+    /// Names the first principal whose rate does not fit.
+    pub fn check_links(self, principals: &[Principal], part: PromisedPart) -> Result<(), ControlError> {
+        self.0.ports.iter().try_for_each(|plan| {
             let (port, scheduler) = (&*plan.config.name, self.0.schedulers.configured(plan.id));
             let links = links(principals, port);
-            check_links(scheduler.as_ref(), port, &links.reserved).map_err(|(_, error)| error)?;
-        }
-        Ok(())
+            check_links(scheduler.as_ref(), port, &links.reserved, part).map_err(|(_, error)| error)
+        })
     }
 
     /// Returns the rate that principals can still reserve at a port, in bits per second; `None` without a rate.
     pub fn left_at(self, port: &str) -> Option<u64> {
         let scheduler = self.0.schedulers.configured(self.0.port(port).ok()?.id)?;
-        left(&scheduler, &links(&self.0.principals, port))
+        left(&scheduler, &links(&self.0.principals, port), self.0.admission.link)
     }
 
     /// Checks that a changed scheduler of a port still holds the rates that principals reserve there.
@@ -210,7 +218,8 @@ impl<'m> Owners<'m> {
     /// Names the first principal whose rate does not fit.
     pub fn check_links_at(self, port: &str, scheduler: &Scheduler) -> Result<(), ControlError> {
         let links = links(&self.0.principals, port);
-        check_links(Some(scheduler), port, &links.reserved).map_err(|(_, error)| error)
+        let part = self.0.admission.link;
+        check_links(Some(scheduler), port, &links.reserved, part).map_err(|(_, error)| error)
     }
 }
 

@@ -7,6 +7,7 @@ use millrace_plugin::BindingId;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
+use crate::admission::shares::{check_filter, check_running};
 use crate::background::blocking;
 use crate::configuration::lists::{AddedFilters, numbers_of, try_filters};
 use crate::filters::check::{Entries, PAIRS, entries, view};
@@ -17,7 +18,6 @@ use crate::model::call_limits;
 use crate::model::packets::ReadPacket;
 use crate::operation::Operation;
 use crate::operation::kinds::{Change, Changing, Query, Reading};
-use crate::principals::capacity::{check_filter, check_running};
 use crate::request::page::{Page, PageQuery};
 use crate::request::{NewBinding, NewFilter, OldFilter};
 use crate::router::Inner;

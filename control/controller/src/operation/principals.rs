@@ -1,5 +1,6 @@
 //! Operations on principals.
 
+mod admission;
 mod reservations;
 mod trial;
 
@@ -11,17 +12,19 @@ use serde::Deserialize;
 use serde_json::{Map, Value};
 
 use crate::ControlError;
+use crate::admission::memory::check_memory;
+use crate::admission::shares::check_running;
 use crate::configuration::single::checked;
 use crate::model::Model;
 use crate::model::principals::Owners;
 use crate::operation::kinds::{Change, Changing, Query, Reading};
 use crate::operation::{Effect, Operation};
-use crate::principals::capacity::check_running;
 use crate::principals::{Principals, after};
 use crate::request::merge_patch::{all_known, patched};
 use crate::request::reading::read_settings;
 use crate::router::{Inner, Seen};
 use crate::view::{PrincipalView, PromisesView};
+pub use admission::{GetAdmission, SetAdmission};
 pub use reservations::{ReleaseFlow, ReserveFlow};
 
 /// Keys of a principal that can change.
@@ -271,6 +274,7 @@ fn refuse_named(model: &Model, name: &str) -> Result<(), ControlError> {
 pub(super) fn planned(inner: &Inner, change: ConfigChange) -> Result<Vec<ConfigChange>, ControlError> {
     let principals = after(&inner.model.principals, &change);
     check_running(&inner.model, &principals, None)?;
+    check_memory(&principals, &inner.model.admission)?;
     Owners(&inner.model).check_principals(&principals)?;
     Ok(vec![change])
 }

@@ -4,7 +4,6 @@
 //! needs no control groups and no rights to them. All functions run on the control thread: other threads may
 //! not write the kernel's files (`control/confine`).
 
-pub(crate) mod capacity;
 mod core_inputs;
 mod division;
 mod limits;
@@ -327,7 +326,7 @@ pub(crate) fn after(principals: &[Principal], change: &Change) -> Vec<Principal>
 }
 
 /// Returns the number of processors of this machine.
-fn processors() -> usize {
+pub(crate) fn processors() -> usize {
     processor_times().map_or(1, |times| times.len().max(1))
 }
 

@@ -4,6 +4,7 @@ pub(crate) mod core_time;
 pub(crate) mod for_processor;
 pub(crate) mod from_plugins;
 pub(crate) mod loads;
+pub(crate) mod principal_counts;
 
 use std::sync::Arc;
 

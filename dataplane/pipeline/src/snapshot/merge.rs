@@ -8,7 +8,7 @@ use super::Snapshot;
 use crate::classify::{ClassifyCounts, FlowCounts};
 use crate::observe::totals::{Created, Totals};
 use crate::offloaded_flows::OffloadedFlowCounts;
-use crate::pending::for_processor::{PrincipalCounts, PrincipalDrops};
+use crate::pending::principal_counts::{PrincipalCounts, PrincipalDrops};
 use crate::ports::PortCount;
 
 impl Snapshot {

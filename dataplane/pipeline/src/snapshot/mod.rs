@@ -16,7 +16,7 @@ use millrace_wire::mac_addr::MacAddr;
 use crate::classify::FlowCounts;
 use crate::observe::totals::Totals;
 use crate::offloaded_flows::OffloadedFlowCounts;
-use crate::pending::for_processor::PrincipalCounts;
+use crate::pending::principal_counts::PrincipalCounts;
 use crate::ports::scheduler::ScheduleReport;
 use crate::ports::{DeviceId, PortCount};
 use crate::router::Router;

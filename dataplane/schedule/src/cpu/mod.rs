@@ -20,6 +20,7 @@
 //! each slice, so a slice that took too long leaves a debt. Virtual time stands still during core work. The
 //! scheduler is pure: the caller passes the time, which never goes back.
 
+mod account;
 mod fair_share;
 mod flow_queues;
 mod level;
@@ -29,8 +30,9 @@ mod server;
 mod settings;
 mod stage_queues;
 
+pub use account::CpuAccount;
 pub use flow_queues::{CpuDrop, CpuFlowAccount, CpuQueueLimits, CpuQueues};
-pub use scheduler::{CpuAccount, CpuScheduler};
+pub use scheduler::CpuScheduler;
 pub use settings::{CpuPrincipal, CpuScheduleError, CpuSchedulerKind, CpuSchedulerSettings, CpuShare};
 pub use stage_queues::CpuStage;
 

@@ -5,6 +5,7 @@ use std::time::Duration;
 use millrace_memory::prefetch_whole_element;
 use millrace_units::{Cycles, Instant, PrincipalId};
 
+use super::account::CpuAccount;
 use super::fair_share::FairShare;
 use super::level::{ABSOLUTE, Debt, Level, discipline, level};
 use super::limit::Limit;
@@ -20,19 +21,6 @@ use crate::slots::Slots;
 const WEIGHTED: u32 = 0;
 /// Period of servers without a deadline, under the kind `edf`.
 const PERIOD: Duration = Duration::from_millis(10);
-
-/// Processor time of a principal.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct CpuAccount {
-    /// Cycles charged.
-    pub used: Cycles,
-    /// Time during which the principal had work.
-    pub backlogged: Duration,
-    /// Number of times that the principal began to have work.
-    pub periods: u64,
-    /// Times that the limit stopped the principal.
-    pub throttled: u64,
-}
 
 #[derive(Clone, Copy, Debug)]
 struct Principal {

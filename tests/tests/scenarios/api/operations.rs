@@ -21,6 +21,8 @@ const COMMANDS: &[(&str, &str)] = &[
     ("patch /router", "router set"),
     ("get /control-plane", "control-plane show"),
     ("patch /control-plane", "control-plane set"),
+    ("get /admission", "admission show"),
+    ("patch /admission", "admission set"),
     ("get /tokens", "token list"),
     ("post /tokens", "token create"),
     ("delete /tokens/{name}", "token revoke"),

@@ -200,6 +200,7 @@ const NOUNS: [(&str, &str); 28] = [
     ("place", "proto udp dport 5201"),
     ("revision", "REVISION"),
     ("control-plane", "icmp"),
+    ("admission", "workers"),
     ("event", "1"),
     ("audit", "root"),
     ("rate", "r1"),

@@ -15,6 +15,7 @@ pub(super) const CHANGES: &[(&str, &str, &str)] = &[
     ("DELETE /neighbours", "", r#"{"port": "wan", "address": "10.2.0.254"}"#),
     ("PATCH /router", "", r#"{"icmp_rate": 7}"#),
     ("PATCH /control-plane", "", r#"{"icmp": 500}"#),
+    ("PATCH /admission", "", r#"{"cpu": "90 %"}"#),
     ("POST /routes", "", r#"{"to": "10.6.0.0/16", "via": ["10.2.0.254"]}"#),
     ("POST /routes", "", r#"[{"to": "10.5.0.0/16", "via": ["10.2.0.254"]}]"#),
     ("PUT /routes", "", r#"{"to": "10.9.0.0/16", "via": ["10.2.0.253"]}"#),

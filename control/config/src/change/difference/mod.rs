@@ -96,6 +96,13 @@ impl Config {
     pub fn difference(&self, to: &Self) -> Difference {
         let mut all = Difference::default();
         router(self, to, &mut all);
+        // A part that grows precedes the reservations that need it; one that shrinks follows them.
+        let grows = to.admission.link.ppm() >= self.admission.link.ppm();
+        let admission = (self.admission != to.admission)
+            .then(|| Change::Admission { from: self.admission.clone(), to: to.admission.clone() });
+        if grows {
+            all.changes.extend(admission.clone());
+        }
         let plugins = compare(&self.plugin, &to.plugin, |plugin| &plugin.file);
         let ports = compare(&self.port, &to.port, |port| &*port.name);
         let gates = compare(&self.gate, &to.gate, |gate| &*gate.name);
@@ -128,6 +135,9 @@ impl Config {
         if self.control_plane != to.control_plane {
             let (from, to) = (self.control_plane.clone(), to.control_plane.clone());
             changes.push(Change::ControlPlane { from: Box::new(from), to: Box::new(to) });
+        }
+        if !grows {
+            changes.extend(admission);
         }
         if self.place != to.place {
             changes.push(Change::Place { from: self.place.clone(), to: to.place.clone() });

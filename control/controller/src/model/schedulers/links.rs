@@ -7,7 +7,7 @@
 use std::collections::BTreeMap;
 
 use millrace_config::{
-    Bits, CurveText, Principal, QueueSize, Resource, Scheduler, SchedulerKind, SchedulerNode,
+    Bits, CurveText, Principal, PromisedPart, QueueSize, Resource, Scheduler, SchedulerKind, SchedulerNode,
 };
 use millrace_units::BitRate;
 
@@ -26,8 +26,8 @@ const LEAST: u64 = Principal::LEAST_LINK;
 pub(crate) struct Link {
     /// Index of the principal in the list of principals.
     pub principal: usize,
-    name: String,
-    rate: u64,
+    pub name: String,
+    pub rate: u64,
     threshold: Option<QueueSize>,
 }
 
@@ -81,6 +81,7 @@ pub(crate) fn check_names(scheduler: &Scheduler) -> Result<(), ControlError> {
 }
 
 /// Checks that a port can hold the rates that principals reserve there, beside the guarantees of its own nodes.
+/// Only `part` of its rate may be promised.
 ///
 /// # Errors
 /// Returns the first reservation that does not fit, and what would be right.
@@ -88,6 +89,7 @@ pub(crate) fn check_links<'l>(
     scheduler: Option<&Scheduler>,
     port: &str,
     links: &'l [Link],
+    part: PromisedPart,
 ) -> Result<(), (&'l Link, ControlError)> {
     let mut taken = scheduler.map_or(0, guaranteed);
     for link in links {
@@ -113,10 +115,14 @@ pub(crate) fn check_links<'l>(
                 "the scheduler of port {port:?} has no rate: set one with `scheduler set {port} rate=RATE`"
             ));
         };
-        let left = rate.saturating_sub(taken);
+        let left = part.of(rate).saturating_sub(taken);
         if link.rate > left {
-            let (rate, left) = (BitRate(rate as f64), BitRate(left as f64));
-            return wrong(format!("of the {rate} of port {port:?}, {left} are left: reserve less"));
+            let (whole, left) = (BitRate(rate as f64), BitRate(left as f64));
+            let promised = match part.of(rate) == rate {
+                true => String::new(),
+                false => format!(", of which admission promises {part},"),
+            };
+            return wrong(format!("of the {whole} of port {port:?}{promised} {left} are left: reserve less"));
         }
         taken += link.rate;
     }
@@ -124,14 +130,14 @@ pub(crate) fn check_links<'l>(
 }
 
 /// Returns the rate that further principals can reserve, in bits per second; `None` without a rate of the port.
-pub(crate) fn left(scheduler: &Scheduler, links: &Links) -> Option<u64> {
+pub(crate) fn left(scheduler: &Scheduler, links: &Links, part: PromisedPart) -> Option<u64> {
     let Bits(rate) = scheduler.rate?;
     let taken = links.reserved.iter().fold(guaranteed(scheduler), |sum, link| sum.saturating_add(link.rate));
-    Some(rate.saturating_sub(taken))
+    Some(part.of(rate).saturating_sub(taken))
 }
 
 /// Returns the sum of the rates that a scheduler guarantees to its own nodes, in bits per second.
-fn guaranteed(scheduler: &Scheduler) -> u64 {
+pub(crate) fn guaranteed(scheduler: &Scheduler) -> u64 {
     let rate = |node: &SchedulerNode| match node.real_time {
         Some(curve) if node.kind != SchedulerKind::Hfsc => curve.first.0.max(curve.then.0),
         // Flows reserve parts of the rate of a root.
@@ -203,6 +209,8 @@ mod tests {
 
     use super::*;
 
+    const WHOLE: PromisedPart = PromisedPart::clamped(1_000_000);
+
     fn config(nodes: &str, principals: &str) -> Config {
         let text = format!(
             "[[port]]\nname = \"wan\"\nkind = \"memory\"\n[port.scheduler]\nrate = \"20mbit\"\nnode = [{nodes}]\n\
@@ -243,7 +251,7 @@ mod tests {
         let whole = with_links(&own, &links);
         assert_eq!((links.reserved.len(), whole.node.len()), (1, 3));
         // 16 Mb/s of 20 Mb/s are left: a shared rate counts once.
-        assert_eq!(left(&own, &links), Some(16_000_000));
+        assert_eq!(left(&own, &links, WHOLE), Some(16_000_000));
         let shared: Vec<_> = whole.same_as.iter().map(|(queue, leaf)| (&**queue, &**leaf)).collect();
         assert_eq!(shared, [("principal:b", "principal:a"), ("principal:c", "principal:a")]);
         assert_eq!(without_links(&whole), own);
@@ -253,20 +261,23 @@ mod tests {
     fn reservations_beyond_the_rate_are_refused_with_what_is_left_and_scaled_in_between() {
         let all = config(HFSC, &(principal("a", "4mbit") + &principal("b", "2mbit")));
         let (own, links) = (all.port[0].scheduler.clone().unwrap(), links(&all.principal, "wan"));
-        let (link, error) = check_links(Some(&own), "wan", &links.reserved).unwrap_err();
+        let (link, error) = check_links(Some(&own), "wan", &links.reserved, WHOLE).unwrap_err();
         assert_eq!(link.principal, 1);
         let text = error.to_string();
         assert!(text.contains("principal \"b\": link wan = 2.00 Mb/s: of the 20.00 Mb/s"), "{text}");
         assert!(text.contains("1.00 Mb/s are left"), "{text}");
-        check_links(Some(&own), "wan", &links.reserved[..1]).unwrap();
-        assert_eq!(left(&own, &links), Some(0));
+        check_links(Some(&own), "wan", &links.reserved[..1], WHOLE).unwrap();
+        let (_, error) =
+            check_links(Some(&own), "wan", &links.reserved[..1], PromisedPart::clamped(900_000)).unwrap_err();
+        assert!(error.to_string().contains("admission promises 90 %, 3.00 Mb/s are left"), "{error}");
+        assert_eq!(left(&own, &links, WHOLE), Some(0));
         let sum: u64 =
             with_links(&own, &links).node[2..].iter().map(|node| node.real_time.unwrap().then.0).sum();
         assert!((4_999_990..=5_000_000).contains(&sum), "{sum}");
         let without_rate = Scheduler { rate: None, ..own };
         assert_eq!(with_links(&without_rate, &links), without_rate);
         for (scheduler, expected) in [(Some(&without_rate), "has no rate"), (None, "has no scheduler")] {
-            let (_, error) = check_links(scheduler, "wan", &links.reserved).unwrap_err();
+            let (_, error) = check_links(scheduler, "wan", &links.reserved, WHOLE).unwrap_err();
             assert!(error.to_string().contains(expected), "{error}");
         }
     }

@@ -3,11 +3,11 @@
 use millrace_config::{Bits, Change as ConfigChange, Principal};
 
 use crate::ControlError;
+use crate::admission::shares::left;
 use crate::filters::conflicts::FilterConflicts;
 use crate::model::Model;
 use crate::model::principals::Owners;
 use crate::principals::after;
-use crate::principals::capacity::left;
 use crate::view::LeftView;
 
 /// Makes changes of principals, bindings and filters in the model, and undoes them. Returns what principals can

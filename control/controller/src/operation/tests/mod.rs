@@ -202,6 +202,7 @@ async fn the_inverse_of_every_change_restores_the_configuration() {
     let name = |name: &str| name.to_owned();
     all.change(SetPort { name: name("lan"), changes: settings(json!({"input-weight": 3})) }).await;
     all.change(SetControlPlane { changes: settings(json!({"icmp": 500})) }).await;
+    all.change(SetAdmission { changes: settings(json!({"link": "90 %", "memory": "1GiB"})) }).await;
     all.change(SetSettings { changes: settings(json!({"icmp-rate": 7})) }).await;
     let neighbour = json!({"port": "wan", "address": "10.2.0.9", "mac": "02:00:00:00:00:09"});
     all.change(AddNeighbour(read(neighbour))).await;
@@ -308,6 +309,7 @@ async fn every_query_leaves_configuration_and_revision_as_they_are() {
     all.query(ListNeighbours).await;
     all.query(GetHardware).await;
     all.query(GetControlPlane).await;
+    all.query(GetAdmission).await;
     all.query(GetSettings).await;
     all.query(LookupRoute { address: name("10.9.0.1") }).await;
     all.query(ListRoutes::default()).await;

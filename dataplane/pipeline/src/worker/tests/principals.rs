@@ -233,7 +233,7 @@ impl World {
         panic!("{} packets still wait", carried(&self.worker.router));
     }
 
-    pub fn counts(&self) -> BTreeMap<u32, crate::pending::for_processor::PrincipalCounts> {
+    pub fn counts(&self) -> BTreeMap<u32, crate::pending::principal_counts::PrincipalCounts> {
         let counts = Snapshot::counters_of(&self.worker.router, self.now).principals;
         counts.into_iter().map(|(id, counts)| (id.0, counts)).collect()
     }

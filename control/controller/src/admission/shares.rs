@@ -2,13 +2,13 @@
 
 use std::collections::BTreeSet;
 
-use millrace_config::{Config, CpuShare, Filter, Principal, Router, Step};
+use millrace_config::{Admission, Config, CpuShare, Filter, Principal, PromisedPart, Router, Step};
 use millrace_units::count;
 
-use super::processors;
 use crate::ControlError;
 use crate::model::Model;
 use crate::model::principals::Owners;
+use crate::principals::processors;
 
 /// Parts per million in a whole processor.
 const WHOLE: u64 = 1_000_000;
@@ -16,19 +16,21 @@ const WHOLE: u64 = 1_000_000;
 /// Reserved share that doesn't fit: the index of its principal, and the problem.
 type Excess = (usize, String);
 
-/// Checks that the reserved shares of all principals fit on this machine, and those of the principals that pay
-/// for bindings on the workers.
+/// Checks that the reserved shares of the principals that pay for bindings fit on the workers. If `is_here`, also
+/// checks that those of all principals fit on this machine.
 ///
 /// # Errors
 /// Names the first principal beyond this, with its position in the file.
-pub(crate) fn check_shares(config: &Config) -> Result<(), ControlError> {
+pub(super) fn check_shares(config: &Config, is_here: bool) -> Result<(), ControlError> {
     let given = config.filter.iter().filter_map(|filter| filter.action.value().principal());
     let named: BTreeSet<&str> =
         config.bind.iter().filter_map(|bind| bind.principal.as_deref()).chain(given).collect();
     let payers: BTreeSet<&str> =
         named.into_iter().map(|name| Principal::payer(&config.principal, name)).collect();
     let pays = |name: &str| payers.contains(name);
-    check(&config.principal, processors(), &config.router, pays).map_err(|(index, problem)| {
+    let here = Whole::of(&config.router, &config.admission);
+    let whole = Whole { processors: here.processors.filter(|_| is_here), ..here };
+    check(&config.principal, whole, pays).map_err(|(index, problem)| {
         let at = [Step::Key("principal"), Step::Entry(index), Step::Key("cpu")];
         ControlError::conflict(problem).placed(config, &at)
     })
@@ -47,7 +49,7 @@ pub(crate) fn check_running(
     let named: BTreeSet<&str> = Owners(model).bound_principals().chain(payer).collect();
     let payers: BTreeSet<&str> = named.into_iter().map(|name| Principal::payer(principals, name)).collect();
     let pays = |name: &str| payers.contains(name);
-    let checked = check(principals, processors(), &model.router, pays);
+    let checked = check(principals, Whole::of(&model.router, &model.admission), pays);
     checked.map_err(|(_, problem)| ControlError::conflict(problem))
 }
 
@@ -64,41 +66,71 @@ pub(crate) fn check_filter(model: &Model, filter: &Filter) -> Result<(), Control
     }
 }
 
-/// Checks that the reserved shares fit with other router-wide settings.
+/// Checks that the reserved shares fit with other router-wide settings, or if another part may be promised.
 ///
 /// # Errors
 /// Names the first principal beyond this.
-pub(crate) fn check_ceiling(model: &Model, router: &Router) -> Result<(), ControlError> {
-    let checked = check(&model.principals, processors(), router, |name| model.pays(name));
+pub(crate) fn check_with(model: &Model, router: &Router, admission: &Admission) -> Result<(), ControlError> {
+    let checked = check(&model.principals, Whole::of(router, admission), |name| model.pays(name));
     checked.map_err(|(_, problem)| ControlError::conflict(problem))
+}
+
+/// Processor time that may be promised.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Whole<'a> {
+    /// Number of processors; `None` on a machine that may not be the router's.
+    processors: Option<usize>,
+    router: &'a Router,
+    part: PromisedPart,
+}
+
+impl<'a> Whole<'a> {
+    /// Returns the time of this machine's processors, and of the workers.
+    pub fn of(router: &'a Router, admission: &Admission) -> Self {
+        Self { processors: Some(processors()), router, part: admission.cpu }
+    }
+
+    /// Returns the time of all processors, in parts per million of one.
+    pub fn of_processors(self) -> u64 {
+        self.processors.map_or(u64::MAX, |processors| self.part.of(processors as u64 * WHOLE))
+    }
+
+    /// Returns the time that `core-ceiling` leaves of all workers, in parts per million of one processor.
+    pub fn of_workers(self) -> u64 {
+        self.part.of(self.router.workers as u64 * (WHOLE - u64::from(self.router.core_ceiling.ppm())))
+    }
+
+    /// Returns the end of a sentence that names the time.
+    fn limited(self, what: String) -> String {
+        match u64::from(self.part.ppm()) {
+            WHOLE => what,
+            _ => format!("{what}, of which admission promises {}", self.part),
+        }
+    }
 }
 
 /// Returns the processor time that principals can still reserve for bindings, in percent of one processor.
 pub(crate) fn left(model: &Model) -> f64 {
-    let reserved = |counts: &dyn Fn(&Principal) -> bool| -> u64 {
-        let shares = model.principals.iter().filter(|one| counts(one)).filter_map(Principal::reserved_cpu);
-        shares.map(|share| u64::from(share.ppm())).sum()
-    };
-    let of_machine = (processors() as u64 * WHOLE).saturating_sub(reserved(&|_| true));
-    let of_workers = of_workers(&model.router).saturating_sub(reserved(&|one| model.pays(&one.name)));
+    let whole = Whole::of(&model.router, &model.admission);
+    let of_machine = whole.of_processors().saturating_sub(promised(model, |_| true));
+    let of_workers = whole.of_workers().saturating_sub(promised(model, |one| model.pays(&one.name)));
     percent(of_machine.min(of_workers))
 }
 
-/// Returns the time that `core-ceiling` leaves of all workers, in parts per million of one processor.
-fn of_workers(router: &Router) -> u64 {
-    router.workers as u64 * (WHOLE - u64::from(router.core_ceiling.ppm()))
+/// Returns the sum of the shares of the principals that `counts` selects, in parts per million.
+pub(crate) fn promised(model: &Model, counts: impl Fn(&Principal) -> bool) -> u64 {
+    let shares = model.principals.iter().filter(|one| counts(one)).filter_map(Principal::reserved_cpu);
+    shares.map(|share| u64::from(share.ppm())).sum()
 }
 
-fn check(
-    principals: &[Principal],
-    processors: usize,
-    router: &Router,
-    pays: impl Fn(&str) -> bool,
-) -> Result<(), Excess> {
-    let on = count(processors, "processor");
-    fit(principals, processors as u64 * WHOLE, &on, |_| true)?;
+fn check(principals: &[Principal], whole: Whole<'_>, pays: impl Fn(&str) -> bool) -> Result<(), Excess> {
+    let Whole { processors, router, .. } = whole;
+    if let Some(processors) = processors {
+        let on = whole.limited(count(processors, "processor"));
+        fit(principals, whole.of_processors(), &on, |_| true)?;
+    }
     let on = format!("{}, which keep {} each for core", count(router.workers, "worker"), router.core_ceiling);
-    fit(principals, of_workers(router), &on, |one| pays(&one.name))
+    fit(principals, whole.of_workers(), &whole.limited(on), |one| pays(&one.name))
 }
 
 /// Checks that the shares of the principals that `counts` selects add up to `whole` parts per million at most.
@@ -130,7 +162,7 @@ fn fit(
     Ok(())
 }
 
-fn percent(ppm: u64) -> f64 {
+pub(crate) fn percent(ppm: u64) -> f64 {
     ppm as f64 / 10_000.0
 }
 
@@ -147,7 +179,14 @@ mod tests {
         let text =
             "[[principal]]\nname = \"a\"\ncpu = \"80 %\"\n[[principal]]\nname = \"b\"\ncpu = \"30 %\"\n";
         let config = config(text);
-        let checked = |processors| check(&config.principal, processors, &config.router, |_| false);
+        let part = PromisedPart::clamped(1_000_000);
+        let checked = |processors| {
+            check(
+                &config.principal,
+                Whole { processors: Some(processors), router: &config.router, part },
+                |_| false,
+            )
+        };
         assert_eq!(
             checked(1),
             Err((
@@ -170,7 +209,7 @@ mod tests {
         };
         let checked = |first: &str, second: &str| {
             let text = format!("{text}{}{}", filter("tcp", first), filter("udp", second));
-            check_shares(&config(&text)).map_err(|error| error.to_string())
+            check_shares(&config(&text), true).map_err(|error| error.to_string())
         };
         assert_eq!(checked("principal a", "queue principal:c"), Ok(()));
         assert_eq!(checked("principal b", "principal c"), Ok(()));
@@ -188,10 +227,29 @@ mod tests {
         let config = config(text);
         let checked = |workers, payers: &[&str]| {
             let router = Router { workers, ..config.router.clone() };
-            check(&config.principal, 4, &router, |name| payers.contains(&name)).map_err(|(index, _)| index)
+            let part = PromisedPart::clamped(1_000_000);
+            let whole = Whole { processors: Some(4), router: &router, part };
+            check(&config.principal, whole, |name| payers.contains(&name)).map_err(|(index, _)| index)
         };
         assert_eq!((checked(1, &["a"]), checked(1, &["b"])), (Ok(()), Ok(())));
         assert_eq!(checked(1, &["a", "b"]), Err(1));
         assert_eq!(checked(2, &["a", "b"]), Ok(()));
+    }
+
+    #[test]
+    fn only_the_promised_part_can_be_reserved() {
+        let text = "[admission]\ncpu = \"50 %\"\n[[principal]]\nname = \"a\"\ncpu = \"60 %\"\n";
+        let config = config(text);
+        let checked = |processors| {
+            let whole =
+                Whole { processors: Some(processors), router: &config.router, part: config.admission.cpu };
+            check(&config.principal, whole, |_| false).map_err(|(_, problem)| problem)
+        };
+        let problem = checked(1).unwrap_err();
+        assert!(
+            problem.contains("leave 50 % of 1 processor, of which admission promises 50 %: "),
+            "{problem}"
+        );
+        assert_eq!(checked(2), Ok(()));
     }
 }

@@ -1,0 +1,76 @@
+//! Components of the router that principals reserve, and what is promised of each.
+
+use millrace_config::{Bits, Principal};
+
+use super::memory;
+use super::shares::{Whole, percent, promised};
+use crate::model::Model;
+use crate::model::PortPlan;
+use crate::model::schedulers::links::{guaranteed, links};
+use crate::view::{AdmissionView, ClaimView, ComponentView};
+
+/// Name of the claim of the nodes that a port's own scheduler guarantees a rate.
+const OWN_NODES: &str = "nodes of the scheduler";
+
+/// Returns what may be promised of each component, what is promised, and to whom.
+pub(crate) fn view(model: &Model) -> AdmissionView {
+    let (whole, principals) = (Whole::of(&model.router, &model.admission), &model.principals);
+    let cpu = |name: &str, whole: u64, counts: &dyn Fn(&Principal) -> bool| {
+        let claims = principals.iter().filter(|one| counts(one)).filter_map(|one| {
+            Some(ClaimView { by: one.name.to_string(), amount: percent(one.reserved_cpu()?.ppm().into()) })
+        });
+        let component = ComponentView {
+            component: name.to_owned(),
+            unit: "%",
+            whole: Some(percent(whole)),
+            promised: percent(promised(model, counts)),
+            left: None,
+            claims: claims.collect(),
+        };
+        component.complete()
+    };
+    let mut components = vec![
+        cpu("processors", whole.of_processors(), &|_| true),
+        cpu("workers", whole.of_workers(), &|one| model.pays(&one.name)),
+    ];
+    components.extend(model.ports.iter().filter_map(|plan| link(model, plan)));
+    let claims = principals
+        .iter()
+        .filter_map(|one| Some(ClaimView { by: one.name.to_string(), amount: one.memory?.bytes() as f64 }));
+    let memory = ComponentView {
+        component: "memory".to_owned(),
+        unit: "bytes",
+        whole: model.admission.memory.map(|whole| whole.bytes() as f64),
+        promised: memory::promised(principals) as f64,
+        left: None,
+        claims: claims.collect(),
+    };
+    components.push(memory.complete());
+    AdmissionView {
+        cpu: model.admission.cpu.to_string(),
+        link: model.admission.link.to_string(),
+        memory: model.admission.memory.map(|memory| memory.to_string()),
+        components,
+    }
+}
+
+/// Returns the rate of a port; `None` without a rate.
+fn link(model: &Model, plan: &PortPlan) -> Option<ComponentView> {
+    let port = &*plan.config.name;
+    let scheduler = model.schedulers.configured(plan.id)?;
+    let (Bits(rate), links) = (scheduler.rate?, links(&model.principals, port));
+    let own = Some(guaranteed(&scheduler)).filter(|own| *own > 0);
+    let own = own.map(|own| ClaimView { by: OWN_NODES.to_owned(), amount: own as f64 });
+    let reserved =
+        links.reserved.iter().map(|link| ClaimView { by: link.name.clone(), amount: link.rate as f64 });
+    let claims: Vec<_> = own.into_iter().chain(reserved).collect();
+    let component = ComponentView {
+        component: format!("link {port}"),
+        unit: "bit/s",
+        whole: Some(model.admission.link.of(rate) as f64),
+        promised: claims.iter().map(|claim| claim.amount).sum(),
+        left: None,
+        claims,
+    };
+    Some(component.complete())
+}

@@ -1,0 +1,54 @@
+//! Views of admission: what the router may promise, and what it has promised.
+
+use schemars::JsonSchema;
+use serde::Serialize;
+
+/// What the router may promise, and what it has promised.
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+pub struct AdmissionView {
+    /// Part of the processor time that may be promised, such as `90 %`.
+    pub cpu: String,
+    /// Part of the rate of each port that may be promised, such as `90 %`.
+    pub link: String,
+    /// Largest sum of the principals' memory; absent if unlimited.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub memory: Option<String>,
+    /// Components: the processors, the workers, each port with a rate, and memory.
+    pub components: Vec<ComponentView>,
+}
+
+/// Component of the router.
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+pub struct ComponentView {
+    /// `processors`, `workers`, `link PORT` or `memory`.
+    pub component: String,
+    /// Unit of the amounts: `%` of one processor, `bit/s` on the wire, or `bytes`.
+    pub unit: &'static str,
+    /// Amount that may be promised; absent if unlimited.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub whole: Option<f64>,
+    /// Sum of the promised amounts.
+    pub promised: f64,
+    /// Amount that can still be promised; absent if unlimited.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub left: Option<f64>,
+    /// Promised amounts.
+    pub claims: Vec<ClaimView>,
+}
+
+impl ComponentView {
+    /// Returns the component with the amount that is left.
+    pub(crate) fn complete(self) -> Self {
+        let left = self.whole.map(|whole| (whole - self.promised).max(0.0));
+        Self { left, ..self }
+    }
+}
+
+/// Promised amount of a component.
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+pub struct ClaimView {
+    /// Name of the principal, or `nodes of the scheduler` for guarantees that a port's own nodes have.
+    pub by: String,
+    /// Amount in the unit of the component.
+    pub amount: f64,
+}
