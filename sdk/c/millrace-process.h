@@ -24,6 +24,7 @@
 
 /* -std=c11 hides the declaration of the C library. */
 long syscall(long number, ...);
+int sched_getcpu(void);
 
 /* The plugin defines these functions as needed. */
 int32_t millrace_control(const char *name, size_t name_bytes, const uint8_t *arguments, size_t bytes) __attribute__((weak));
@@ -42,7 +43,7 @@ int32_t millrace_restore(const uint8_t *state, size_t bytes, uint32_t version) _
 /* Bytes of an error text or a line, at most. */
 #define MILLRACE_MOST_TEXT 1024
 
-/* Words of the memory: numbers of written and read words of both rings, bell, sizes, rings, service state. */
+/* Words of the memory: numbers of written and read words of both rings, bell, sizes, processor, rings, service state. */
 enum {
     MILLRACE_REQUESTS_POSTED = 0,
     MILLRACE_REQUESTS_TAKEN = 8,
@@ -51,6 +52,7 @@ enum {
     MILLRACE_BELL = 32,
     MILLRACE_VERSION = 40,
     MILLRACE_SERVICE_BYTES = 43,
+    MILLRACE_PROCESSOR = 48,
     MILLRACE_REQUESTS = 64,
     MILLRACE_REQUEST_WORDS = 2048,
     MILLRACE_ANSWERS = MILLRACE_REQUESTS + MILLRACE_REQUEST_WORDS,
@@ -132,17 +134,26 @@ static inline void millrace_sleep(void) {
     __atomic_store_n(bell, 0, __ATOMIC_RELAXED);
 }
 
+/* Whether this process has the processor from which the worker has sent the last request. */
+static inline int millrace_shares_processor(void) {
+    uint64_t own = (uint64_t)(sched_getcpu() + 1); /* 0: unknown */
+    return own && __atomic_load_n(millrace_own.words + MILLRACE_PROCESSOR, __ATOMIC_RELAXED) == own;
+}
+
 /* Waits for words of requests: looks for about 50 microseconds, and then sleeps. */
 static inline uint64_t millrace_arrived(void) {
     for (;;) {
-        for (int look = 1; look <= 1024; look++) {
+        for (int look = 0; look < 1024; look++) {
             uint64_t there = millrace_index(MILLRACE_REQUESTS_POSTED) - millrace_own.taken;
             if (there > MILLRACE_REQUEST_WORDS)
                 millrace_quit("the router moved an index of a ring by more than the ring holds");
             if (there)
                 return there;
-            if (look % 16 == 0)
+            /* On the worker's processor, nothing arrives while the process looks. */
+            if (look % 16 == 15 || millrace_shares_processor()) {
+                look |= 15;
                 sched_yield();
+            }
         }
         millrace_sleep();
     }

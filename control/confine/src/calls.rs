@@ -18,6 +18,7 @@ const COMPUTING: &[libc::c_long] = &[
     libc::SYS_exit,
     libc::SYS_exit_group,
     libc::SYS_futex,
+    libc::SYS_getcpu,
     libc::SYS_getpid,
     libc::SYS_getrandom,
     libc::SYS_gettid,

@@ -11,8 +11,8 @@ use crate::system::Region;
 
 /// Time without a request after which the process sleeps. A wake-up takes about as long.
 const PATIENCE: Duration = Duration::from_micros(50);
-/// Number of looks at the ring between two looks at the clock. Then the process also yields: a worker on the same
-/// processor waits for as many looks at most.
+/// Number of looks at the ring between two looks at the clock. Then the process also yields. If the worker has the
+/// same processor, the process looks once: while it looks, the worker can't write.
 const LOOKS: usize = 16;
 
 /// Request of the worker.
@@ -53,11 +53,14 @@ impl Channel {
         loop {
             let begun = Instant::now();
             while begun.elapsed() < PATIENCE {
-                for _ in 0..LOOKS {
+                let looks = if region.shares_processor() { 1 } else { LOOKS };
+                for look in 1..=looks {
                     if let Some(Record { kind, first, second, bytes }) = requests.read(words)? {
                         return Ok(Request { kind, first, second, bytes: bytes.to_vec() });
                     }
-                    std::hint::spin_loop();
+                    if look < looks {
+                        std::hint::spin_loop();
+                    }
                 }
                 std::thread::yield_now();
             }

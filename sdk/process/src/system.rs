@@ -1,4 +1,4 @@
-//! Calls of the operating system: mapping of the shared memory, and sleep.
+//! Calls of the operating system: mapping of the shared memory, sleep, and number of the processor.
 
 use std::ffi::{c_int, c_long, c_void};
 use std::io;
@@ -6,7 +6,7 @@ use std::os::fd::{AsRawFd as _, BorrowedFd};
 use std::ptr::{NonNull, null, null_mut};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
 
-use millrace_plugin_abi::process::{ASLEEP, BELL};
+use millrace_plugin_abi::process::{ASLEEP, BELL, PROCESSOR};
 
 #[cfg(target_arch = "x86_64")]
 const SYS_FUTEX: c_long = 202;
@@ -30,6 +30,7 @@ unsafe extern "C" {
     ) -> *mut c_void;
     fn lseek(file: c_int, offset: i64, from: c_int) -> i64;
     fn syscall(number: c_long, ...) -> c_long;
+    safe fn sched_getcpu() -> c_int;
 }
 
 /// Mapping of the shared memory. It stays until the process ends.
@@ -71,6 +72,12 @@ impl Region {
         self.address.as_ptr() as u64
     }
 
+    /// Whether this process has the processor from which the worker has sent the last request.
+    #[inline]
+    pub fn shares_processor(&self) -> bool {
+        is_processor(self.words().get(PROCESSOR), sched_getcpu())
+    }
+
     /// Sleeps until the worker wakes this process, unless `has_work` holds.
     pub fn sleep(&self, has_work: impl FnOnce() -> bool) {
         // SAFETY: the mapping has this word, and only this function accesses it here.
@@ -85,5 +92,26 @@ impl Region {
             unsafe { syscall(SYS_FUTEX, bell.as_ptr(), FUTEX_WAIT, ASLEEP, null::<c_void>()) };
         }
         bell.store(0, Ordering::Relaxed);
+    }
+}
+
+/// Whether a word of the worker names a processor. `number` is negative if the system has no numbers.
+fn is_processor(word: Option<&AtomicU64>, number: c_int) -> bool {
+    let own = u64::try_from(number).map_or(0, |number| number + 1);
+    own != 0 && word.is_some_and(|word| word.load(Ordering::Relaxed) == own)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn worker_shares_the_processor_that_it_has_named() {
+        let words = [0, 1, 3].map(AtomicU64::new);
+        let shared = |number| words.each_ref().map(|word| is_processor(Some(word), number));
+        assert_eq!(shared(0), [false, true, false]);
+        assert_eq!(shared(2), [false, false, true]);
+        assert_eq!(shared(-1), [false; 3]);
+        assert!(!is_processor(None, 0));
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! The memory holds, in this order: a header, the ring of requests, the ring of answers, the service state,
 //! and the packets of a call: 64 descriptions, 64 windows and 64 flow states. The header has the indices of
-//! both rings and the bell, each in a cache line of its own, and the sizes of the layout.
+//! both rings, the bell and the worker's processor, each in a cache line of its own, and the sizes of the layout.
 
 use core::sync::atomic::{AtomicU64, Ordering};
 
@@ -34,6 +34,8 @@ pub const BELL: usize = 4 * LINE;
 pub const ASLEEP: u32 = 1;
 /// First word of the sizes: version, window, flow state, service state.
 const SIZES: usize = 5 * LINE;
+/// Word with the number of the worker's processor, plus 1; 0 if it is unknown.
+pub const PROCESSOR: usize = 6 * LINE;
 
 /// Places of service state and packets in the shared memory, in words.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -151,7 +153,8 @@ mod tests {
     fn places_are_as_documented() {
         assert_eq!((REQUEST_LANE.posted, REQUEST_LANE.taken, REQUEST_LANE.start), (0, 8, 64));
         assert_eq!((ANSWER_LANE.posted, ANSWER_LANE.taken, ANSWER_LANE.start), (16, 24, 64 + 2048));
-        assert_eq!((REQUEST_LANE.words, ANSWER_LANE.words, BELL, SIZES), (2048, 4096, 32, 40));
+        assert_eq!((REQUEST_LANE.words, ANSWER_LANE.words), (2048, 4096));
+        assert_eq!((BELL, SIZES, PROCESSOR), (32, 40, 48));
         let layout = Layout::new(100, 9, 20);
         assert_eq!((layout.service(), layout.description(0)), (6208, 6216));
         assert_eq!((layout.description(1), layout.window(0)), (6224, 6216 + 512));

@@ -177,6 +177,7 @@ impl Running {
 
     fn send(&mut self, step: Step, kind: u32, first: u64, second: u64, bytes: &[u8]) -> Result<bool, Fault> {
         let Link { region, requests, .. } = &mut self.link;
+        bell::publish_processor(region.words());
         requests.write(region.words(), Record { kind, first, second, bytes })?;
         bell::ring(region.bell());
         self.step = Some(step);
