@@ -215,12 +215,12 @@ impl ForProcessor {
     pub fn look_aside(&mut self, can_go_on: impl Fn(&Waiting) -> bool, now: Instant) {
         let scheduler = &mut self.scheduler;
         let woken = |id| scheduler.wake(id, now);
-        self.queues.look_aside(MOST_LOOKED_AT, |_, waiting| can_go_on(waiting), woken);
+        self.queues.look_aside(MOST_LOOKED_AT, can_go_on, woken);
     }
 
     /// Takes all flows back that were set aside.
     pub fn take_back(&mut self) {
-        self.queues.look_aside(u32::MAX, |_, _| true, |_| {});
+        self.queues.take_back();
     }
 
     /// Takes packets of one flow at a stage for a slice of the principal, and gives them to `out`. Returns

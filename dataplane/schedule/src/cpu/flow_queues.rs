@@ -8,11 +8,14 @@
 //! The packets of a flow that wait at several stages of its path wait in a queue for each stage
 //! (`stage_queues.rs`).
 //!
-//! A queue whose packets can't go on yet is set aside, and takes no turns until it is looked at again.
+//! A queue whose packets can't go on yet is set aside, and takes no turns until it is looked at again. Looks go
+//! from principal to principal, so that many queues of one delay none of another.
 
 use millrace_memory::prefetch_whole_element;
 use millrace_units::{Cycles, Instant, PrincipalId};
 
+use super::chain::Chain;
+use super::flow_queue::{Backlog, FlowQueue};
 use super::stage_queues::{CpuStage, FlowStages, MOST_DEBT, StageQueues};
 use crate::FlowNumber;
 use crate::arena::{Arena, Held, List, NONE};
@@ -55,51 +58,6 @@ pub struct CpuFlowAccount {
     pub dropped: u64,
 }
 
-/// Queue of a flow, or of the flows of a principal without a queue of their own.
-#[derive(Clone, Copy, Debug)]
-struct FlowQueue {
-    stages: FlowStages,
-    principal: u32,
-    /// Flow number in the flow table; `None` for the shared queue of a principal.
-    flow: Option<FlowNumber>,
-    /// Next queue of the principal in the order of turns.
-    next: u32,
-    /// Cycles that the queue may still use in this turn; negative after a slice that was too long.
-    deficit: i64,
-    /// Cycles charged since the queue began.
-    used: u64,
-    /// Packets refused since the queue began.
-    dropped: u64,
-}
-
-/// Queues of a principal in the order of turns.
-#[derive(Clone, Copy, Debug)]
-struct Backlog {
-    first: u32,
-    last: u32,
-    /// Queue of the flows without one of their own; [`NONE`] if it is empty.
-    shared: u32,
-    /// Maximum number of bytes in a queue.
-    threshold: u32,
-    packets: u32,
-    bytes: u64,
-    dropped: u64,
-    is_known: bool,
-}
-
-impl Backlog {
-    const UNKNOWN: Self = Self {
-        first: NONE,
-        last: NONE,
-        shared: NONE,
-        threshold: 0,
-        packets: 0,
-        bytes: 0,
-        dropped: 0,
-        is_known: false,
-    };
-}
-
 /// Queue of the packet that arrived last. Packets of a flow often arrive together.
 #[derive(Clone, Copy, Debug)]
 struct Latest {
@@ -115,8 +73,9 @@ pub struct CpuQueues<T> {
     arena: Arena<T>,
     queues: Slots<FlowQueue>,
     stages: StageQueues,
-    /// First and last of the queues that are set aside, linked as queues of a principal are.
-    aside: [u32; 2],
+    /// Principals with queues that are set aside, and their number.
+    aside: Chain,
+    principals_aside: u32,
     backlogs: Slots<Backlog>,
     flows: FlowTable,
     latest: Latest,
@@ -134,7 +93,8 @@ impl<T> CpuQueues<T> {
             arena: Arena::new(limits.packets, limits.bytes),
             queues: Slots::with_capacity(limits.flows as usize),
             stages: StageQueues::new(limits.flows),
-            aside: [NONE; 2],
+            aside: Chain::EMPTY,
+            principals_aside: 0,
             backlogs: Slots::default(),
             flows: FlowTable::new(limits.flows, seed),
             latest: Latest { principal: 0, flow: FlowNumber(0), queue: NONE },
@@ -160,7 +120,7 @@ impl<T> CpuQueues<T> {
     /// queue by queue in the order of arrival.
     pub fn drain(&mut self, principal: PrincipalId, mut out: impl FnMut(u32, T)) {
         let PrincipalId(number) = principal;
-        self.look_aside(u32::MAX, |owner, _| owner == principal, |_| {});
+        self.each_aside(u32::MAX, |queues, other| other == number && queues.join_turns(number));
         while self.is_backlogged(principal) {
             let order = self.first_of(number).map_or(0, |queue| queue.stages.current.stage.order);
             self.take(principal, |_| true, |item| out(order, item));
@@ -172,7 +132,7 @@ impl<T> CpuQueues<T> {
     pub fn remove(&mut self, principal: PrincipalId, out: impl FnMut(u32, T)) {
         let PrincipalId(number) = principal;
         self.drain(principal, out);
-        while self.backlogs.find(number).is_some_and(|backlog| backlog.first != NONE) {
+        while self.backlogs.find(number).is_some_and(|backlog| !backlog.turns.is_empty()) {
             self.charge(principal, Cycles(0));
         }
         if let Some(backlog) = self.backlogs.find_mut(number) {
@@ -228,14 +188,14 @@ impl<T> CpuQueues<T> {
     /// Returns the packet that [`take`](Self::take) would offer first.
     #[inline]
     pub fn first(&self, PrincipalId(number): PrincipalId) -> Option<&T> {
-        let queue = self.queues.find(self.backlogs.find(number)?.first)?;
+        let queue = self.queues.find(self.backlogs.find(number)?.turns.first)?;
         self.arena.first(&queue.stages.current.list)
     }
 
     /// Returns the arrival time of this packet.
     #[inline]
     pub fn first_arrival(&self, PrincipalId(number): PrincipalId) -> Option<Instant> {
-        let queue = self.queues.find(self.backlogs.find(number)?.first)?;
+        let queue = self.queues.find(self.backlogs.find(number)?.turns.first)?;
         self.arena.head_arrival(&queue.stages.current.list)
     }
 
@@ -257,9 +217,9 @@ impl<T> CpuQueues<T> {
         wanted: impl FnMut(&T) -> bool,
         out: impl FnMut(T),
     ) {
-        let Some(backlog) = self.backlogs.find_mut(number).filter(|it| it.first != NONE) else { return };
+        let Some(backlog) = self.backlogs.find_mut(number).filter(|it| !it.turns.is_empty()) else { return };
         let mut opened = self.arena.open();
-        let gone = opened.pop_wanted(&mut self.queues[backlog.first].stages.current.list, wanted, out);
+        let gone = opened.pop_wanted(&mut self.queues[backlog.turns.first].stages.current.list, wanted, out);
         opened.close();
         backlog.packets -= gone.packets();
         backlog.bytes -= u64::from(gone.bytes());
@@ -272,9 +232,11 @@ impl<T> CpuQueues<T> {
         let [before, earlier] = self.upcoming;
         prefetch_whole_element(self.backlogs.all(), number as usize);
         if let Some(backlog) = self.backlogs.find(before) {
-            prefetch_whole_element(self.queues.all(), backlog.first as usize);
+            prefetch_whole_element(self.queues.all(), backlog.turns.first as usize);
         }
-        if let Some(queue) = self.backlogs.find(earlier).and_then(|backlog| self.queues.find(backlog.first)) {
+        if let Some(queue) =
+            self.backlogs.find(earlier).and_then(|backlog| self.queues.find(backlog.turns.first))
+        {
             self.arena.prefetch_run(&queue.stages.current.list);
         }
         self.upcoming = [number, before];
@@ -283,7 +245,8 @@ impl<T> CpuQueues<T> {
     /// Charges cycles to the flow and the stage whose turn it is, and ends their turns if they have used them
     /// up or are empty. An empty queue stays until it has paid its debt.
     pub fn charge(&mut self, PrincipalId(number): PrincipalId, Cycles(cycles): Cycles) {
-        let Some(first) = self.backlogs.find(number).map(|backlog| backlog.first).filter(|it| *it != NONE)
+        let Some(first) =
+            self.backlogs.find(number).map(|backlog| backlog.turns.first).filter(|it| *it != NONE)
         else {
             return;
         };
@@ -308,62 +271,100 @@ impl<T> CpuQueues<T> {
     /// Sets the queue whose turn it is aside: its packets take no turns until [`look_aside`](Self::look_aside)
     /// finds that they can go on.
     pub fn set_aside(&mut self, PrincipalId(number): PrincipalId) {
-        if self.backlogs.find(number).is_none_or(|backlog| backlog.first == NONE) {
-            return;
+        let Some(queue) = self.pop_turn(number) else { return };
+        let backlog = &mut self.backlogs[number];
+        let is_first = backlog.aside.is_empty();
+        backlog.aside.push(queue, &mut self.queues);
+        if is_first {
+            self.await_look(number);
         }
-        let queue = self.detach_first(number);
-        self.put_aside(queue);
         // The next queue may be empty, and stay only for its debt.
         self.charge(PrincipalId(number), Cycles(0));
     }
 
-    /// Looks at up to `most` queues that are set aside, the one that was not looked at for longest first. Those
-    /// whose principal and first packet `can_go_on` accepts take turns again; `woken` gets their principals.
+    /// Looks at up to `most` queues that are set aside, as many of each principal. Queues whose first packet
+    /// `can_go_on` accepts take turns again; `woken` gets their principals. Principals come first whose queues went
+    /// on longer ago, and their queues that were not looked at for longest.
     pub fn look_aside(
         &mut self,
         most: u32,
-        can_go_on: impl Fn(PrincipalId, &T) -> bool,
+        mut can_go_on: impl FnMut(&T) -> bool,
         mut woken: impl FnMut(PrincipalId),
     ) {
-        let [_, last] = self.aside;
+        let queues = (most / self.principals_aside.max(1)).max(1);
+        self.each_aside(most, |all, number| {
+            let backlog = &mut all.backlogs[number];
+            let (last, mut goes_on) = (backlog.aside.last, false);
+            for _ in 0..queues {
+                let Some(queue) = backlog.aside.pop(&all.queues) else { break };
+                let first = all.arena.first(&all.queues[queue].stages.current.list);
+                if first.is_none_or(&mut can_go_on) {
+                    backlog.turns.push(queue, &mut all.queues);
+                    woken(PrincipalId(number));
+                    goes_on = true;
+                } else {
+                    backlog.aside.push(queue, &mut all.queues);
+                }
+                if queue == last {
+                    break;
+                }
+            }
+            goes_on
+        });
+    }
+
+    /// Lets all queues that are set aside take turns again.
+    pub fn take_back(&mut self) {
+        self.each_aside(u32::MAX, Self::join_turns);
+    }
+
+    /// Calls `look` with up to `most` principals with queues that are set aside, and puts those that keep some
+    /// behind the others: at the end those for which `look` returns that a queue goes on.
+    fn each_aside(&mut self, most: u32, mut look: impl FnMut(&mut Self, u32) -> bool) {
+        let (last, mut went_on) = (self.aside.last, Chain::EMPTY);
         for _ in 0..most {
-            let [queue, end] = self.aside;
-            let Some(FlowQueue { principal, next, stages, .. }) = self.queues.find(queue).copied() else {
-                return;
-            };
-            self.aside = if next == NONE { [NONE; 2] } else { [next, end] };
-            let first = self.arena.first(&stages.current.list);
-            if first.is_none_or(|first| can_go_on(PrincipalId(principal), first)) {
-                self.append(principal, queue);
-                woken(PrincipalId(principal));
-            } else {
-                self.put_aside(queue);
+            let Some(number) = self.aside.pop(&self.backlogs) else { break };
+            self.principals_aside -= 1;
+            let goes_on = look(self, number);
+            match self.backlogs[number].aside.is_empty() {
+                false if goes_on => went_on.push(number, &mut self.backlogs),
+                false => self.await_look(number),
+                true => {}
             }
-            if queue == last {
-                return;
+            if number == last {
+                break;
             }
+        }
+        while let Some(number) = went_on.pop(&self.backlogs) {
+            self.await_look(number);
         }
     }
 
-    /// Puts a queue behind those that are set aside.
-    fn put_aside(&mut self, queue: u32) {
-        self.queues[queue].next = NONE;
-        match std::mem::replace(&mut self.aside[1], queue) {
-            NONE => self.aside[0] = queue,
-            last => self.queues[last].next = queue,
+    /// Puts a principal behind those whose queues will be looked at.
+    fn await_look(&mut self, number: u32) {
+        self.aside.push(number, &mut self.backlogs);
+        self.principals_aside += 1;
+    }
+
+    /// Lets all queues of a principal that are set aside take turns again. Returns `true`: there is one.
+    fn join_turns(&mut self, number: u32) -> bool {
+        let backlog = &mut self.backlogs[number];
+        while let Some(queue) = backlog.aside.pop(&self.queues) {
+            backlog.turns.push(queue, &mut self.queues);
         }
+        true
     }
 
     /// Whether queues are set aside.
     #[inline]
     pub fn are_set_aside(&self) -> bool {
-        self.aside != [NONE; 2]
+        !self.aside.is_empty()
     }
 
     /// Whether a queue of a principal takes turns.
     #[inline]
     pub fn is_ready(&self, PrincipalId(number): PrincipalId) -> bool {
-        self.backlogs.find(number).is_some_and(|backlog| backlog.first != NONE)
+        self.backlogs.find(number).is_some_and(|backlog| !backlog.turns.is_empty())
     }
 
     /// Whether packets wait for a principal.
@@ -413,7 +414,7 @@ impl<T> CpuQueues<T> {
     }
 
     fn first_of(&mut self, number: u32) -> Option<&mut FlowQueue> {
-        let first = self.backlogs[number].first;
+        let first = self.backlogs[number].turns.first;
         (first != NONE).then(|| &mut self.queues[first])
     }
 
@@ -425,7 +426,7 @@ impl<T> CpuQueues<T> {
         if (self.latest.principal, self.latest.flow) == (principal, flow) && queue != NONE {
             return Some(queue);
         }
-        let Backlog { last, shared, .. } = self.backlogs[principal];
+        let Backlog { turns: Chain { last, .. }, shared, .. } = self.backlogs[principal];
         // Many principals have a single flow, whose queue is at hand.
         if self.queues.find(last).is_some_and(|queue| queue.flow == Some(flow)) {
             return Some(last);
@@ -450,13 +451,13 @@ impl<T> CpuQueues<T> {
             Some(flow) => self.flows.insert(flow, queue),
             None => self.backlogs[principal].shared = queue,
         }
-        self.append(principal, queue);
+        self.backlogs[principal].turns.push(queue, &mut self.queues);
         queue
     }
 
     /// Removes the empty first queue of a principal.
     fn end_queue(&mut self, principal: u32) {
-        let queue = self.detach_first(principal);
+        let Some(queue) = self.pop_turn(principal) else { return };
         if self.latest.queue == queue {
             self.latest.queue = NONE;
         }
@@ -468,27 +469,12 @@ impl<T> CpuQueues<T> {
     }
 
     fn rotate(&mut self, principal: u32) {
-        let queue = self.detach_first(principal);
-        self.append(principal, queue);
+        let Some(queue) = self.pop_turn(principal) else { return };
+        self.backlogs[principal].turns.push(queue, &mut self.queues);
     }
 
-    fn append(&mut self, principal: u32, queue: u32) {
-        self.queues[queue].next = NONE;
-        let backlog = &mut self.backlogs[principal];
-        match std::mem::replace(&mut backlog.last, queue) {
-            NONE => backlog.first = queue,
-            last => self.queues[last].next = queue,
-        }
-    }
-
-    /// Takes the first queue of a principal out of the order of turns. There must be one.
-    fn detach_first(&mut self, principal: u32) -> u32 {
-        let backlog = &mut self.backlogs[principal];
-        let queue = backlog.first;
-        backlog.first = self.queues[queue].next;
-        if backlog.first == NONE {
-            backlog.last = NONE;
-        }
-        queue
+    /// Takes the first queue of a principal out of the order of turns.
+    fn pop_turn(&mut self, principal: u32) -> Option<u32> {
+        self.backlogs.find_mut(principal)?.turns.pop(&self.queues)
     }
 }

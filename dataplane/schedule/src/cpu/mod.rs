@@ -21,7 +21,9 @@
 //! scheduler is pure: the caller passes the time, which never goes back.
 
 mod account;
+mod chain;
 mod fair_share;
+mod flow_queue;
 mod flow_queues;
 mod level;
 mod limit;

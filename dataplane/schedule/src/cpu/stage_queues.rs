@@ -5,6 +5,7 @@
 //! turns have paid for the excess. A stage that is alone owes nothing. The flow's principal and the turns of
 //! the flow itself don't change.
 
+use super::chain::{Chain, Linked};
 use crate::arena::{List, Load, NONE};
 use crate::slots::Slots;
 
@@ -53,18 +54,17 @@ impl StageQueue {
 pub(super) struct FlowStages {
     /// Queue of the stage whose turn it is. After [`StageQueues::charge`], it is empty only if the flow is.
     pub current: StageQueue,
-    first: u32,
-    last: u32,
+    later: Chain,
 }
 
 impl FlowStages {
     /// Returns the queues of a flow without packets, whose next packet waits at `stage`.
     pub fn new(stage: CpuStage, quantum: i64) -> Self {
-        Self { current: StageQueue::new(stage, quantum), first: NONE, last: NONE }
+        Self { current: StageQueue::new(stage, quantum), later: Chain::EMPTY }
     }
 
     fn is_alone(&self) -> bool {
-        self.first == NONE
+        self.later.is_empty()
     }
 }
 
@@ -74,6 +74,16 @@ struct Later {
     queue: StageQueue,
     /// Next queue of the flow in the order of turns.
     next: u32,
+}
+
+impl Linked for Later {
+    fn next(&self) -> u32 {
+        self.next
+    }
+
+    fn set_next(&mut self, number: u32) {
+        self.next = number;
+    }
 }
 
 /// Memory for the queues of all flows, except those of the stages whose turn it is.
@@ -134,10 +144,13 @@ impl StageQueues {
             let turn = flow.current.turn(quantum);
             match (flow.current.deficit > 0, flow.current.list.is_empty()) {
                 (true, false) => return,
-                (true, true) => flow.current = self.detach_first(flow),
+                (true, true) => {
+                    let Some(next) = self.pop_later(flow) else { return };
+                    flow.current = next;
+                }
                 (false, _) => {
                     flow.current.deficit = flow.current.deficit.saturating_add(turn);
-                    let next = self.detach_first(flow);
+                    let Some(next) = self.pop_later(flow) else { return };
                     let ended = std::mem::replace(&mut flow.current, next);
                     self.append(flow, ended);
                 }
@@ -170,26 +183,20 @@ impl StageQueues {
 
     fn places(&self, flow: &FlowStages) -> impl Iterator<Item = (u32, &Later)> {
         let at = |place: u32| Some((place, self.later.find(place)?));
-        std::iter::successors(at(flow.first), move |(_, later)| at(later.next))
+        std::iter::successors(at(flow.later.first), move |(_, later)| at(later.next))
     }
 
     fn append(&mut self, flow: &mut FlowStages, queue: StageQueue) -> u32 {
         let place = self.later.insert(Later { queue, next: NONE });
-        match std::mem::replace(&mut flow.last, place) {
-            NONE => flow.first = place,
-            last => self.later[last].next = place,
-        }
+        flow.later.push(place, &mut self.later);
         place
     }
 
-    /// Takes the queue whose turn is next out of the list. There must be one.
-    fn detach_first(&mut self, flow: &mut FlowStages) -> StageQueue {
-        let Later { queue, next } = self.later[flow.first];
-        self.later.release(flow.first);
-        flow.first = next;
-        if next == NONE {
-            flow.last = NONE;
-        }
-        queue
+    /// Takes the queue whose turn is next out of the list.
+    fn pop_later(&mut self, flow: &mut FlowStages) -> Option<StageQueue> {
+        let place = flow.later.pop(&self.later)?;
+        let queue = self.later[place].queue;
+        self.later.release(place);
+        Some(queue)
     }
 }

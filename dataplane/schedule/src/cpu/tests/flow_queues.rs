@@ -122,8 +122,9 @@ proptest! {
             } else if step == 5 {
                 // Some queues go on, some were not looked at.
                 let mut woken = Vec::new();
-                queues.look_aside(order + 1, |_, (_, _, number)| number % 2 == 0, |id| woken.push(id));
-                prop_assert!(woken.len() <= order as usize + 1);
+                let most = (order + 1) * (flow + 1);
+                queues.look_aside(most, |(_, _, number)| number % 2 == 0, |id| woken.push(id));
+                prop_assert!(woken.len() <= most as usize);
                 prop_assert!(woken.iter().all(|id| queues.is_ready(*id)));
             } else {
                 let (mut most, mut taken) = (5, Vec::new());
@@ -245,7 +246,7 @@ fn queue_that_is_set_aside_takes_no_turns_until_it_can_go_on() {
     for _ in 0..2 {
         queues.look_aside(
             2,
-            |_, (flow, ..)| {
+            |(flow, ..)| {
                 looked.borrow_mut().push(*flow);
                 *flow == 2
             },
@@ -259,4 +260,30 @@ fn queue_that_is_set_aside_takes_no_turns_until_it_can_go_on() {
     assert_eq!((taken, queues.is_ready(principal), queues.len()), (vec![(2, 0), (2, 1)], false, 2));
     queues.remove(principal, |_, (flow, ..)| assert!(flow != 2));
     assert!(queues.is_empty());
+}
+
+#[test]
+fn looks_reach_each_principal_however_many_queues_another_one_has() {
+    let mut queues = queues();
+    for (principal, flows) in [(0, 0..5), (1, 10..11), (2, 20..21)] {
+        let id = PrincipalId(principal);
+        queues.set(id, 100_000);
+        for flow in flows {
+            let item = ((principal, (flow, 0), 0), 100);
+            queues.push(id, (FlowNumber(flow), CpuStage::ONLY), item, Instant::ZERO).unwrap();
+            queues.set_aside(id);
+        }
+    }
+    // A principal that goes on and is set aside again is the last one to be looked at.
+    let mut turns = Vec::new();
+    for _ in 0..7 {
+        let woken = std::cell::Cell::new(None);
+        queues.look_aside(18, |_| woken.get().is_none(), |id| woken.set(Some(id)));
+        let Some(id) = woken.get() else { panic!("{turns:?}") };
+        turns.push((id.0, queues.first(id).unwrap().1.0));
+        queues.set_aside(id);
+    }
+    assert_eq!(turns, [(0, 0), (1, 10), (2, 20), (0, 1), (1, 10), (2, 20), (0, 2)]);
+    queues.take_back();
+    assert!((0..3).all(|principal| queues.is_ready(PrincipalId(principal))) && !queues.are_set_aside());
 }

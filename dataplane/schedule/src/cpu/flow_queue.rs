@@ -1,0 +1,76 @@
+//! Queue of a flow, and the queues of a principal.
+
+use super::chain::{Chain, Linked};
+use super::stage_queues::FlowStages;
+use crate::FlowNumber;
+use crate::arena::NONE;
+
+/// Queue of a flow, or of the flows of a principal without a queue of their own.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct FlowQueue {
+    pub stages: FlowStages,
+    pub principal: u32,
+    /// Flow number in the flow table; `None` for the shared queue of a principal.
+    pub flow: Option<FlowNumber>,
+    /// Next queue of the principal in the order of turns, or of those that are set aside.
+    pub next: u32,
+    /// Cycles that the queue may still use in this turn; negative after a slice that was too long.
+    pub deficit: i64,
+    /// Cycles charged since the queue began.
+    pub used: u64,
+    /// Packets refused since the queue began.
+    pub dropped: u64,
+}
+
+impl Linked for FlowQueue {
+    fn next(&self) -> u32 {
+        self.next
+    }
+
+    fn set_next(&mut self, number: u32) {
+        self.next = number;
+    }
+}
+
+/// Queues of a principal.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Backlog {
+    /// Queues in the order of turns.
+    pub turns: Chain,
+    /// Queues that are set aside.
+    pub aside: Chain,
+    /// Next principal with queues that are set aside.
+    pub next: u32,
+    /// Queue of the flows without one of their own; [`NONE`] if it is empty.
+    pub shared: u32,
+    /// Maximum number of bytes in a queue.
+    pub threshold: u32,
+    pub packets: u32,
+    pub bytes: u64,
+    pub dropped: u64,
+    pub is_known: bool,
+}
+
+impl Backlog {
+    pub const UNKNOWN: Self = Self {
+        turns: Chain::EMPTY,
+        aside: Chain::EMPTY,
+        next: NONE,
+        shared: NONE,
+        threshold: 0,
+        packets: 0,
+        bytes: 0,
+        dropped: 0,
+        is_known: false,
+    };
+}
+
+impl Linked for Backlog {
+    fn next(&self) -> u32 {
+        self.next
+    }
+
+    fn set_next(&mut self, number: u32) {
+        self.next = number;
+    }
+}
