@@ -46,7 +46,7 @@ pub use execution::classify::{Classified, GateResult, Standing};
 pub use execution::direction::Direction;
 pub use execution::health::Health;
 pub use execution::instances::{Failure, Given, InstanceReport, Instances, MessageCounts};
-pub use execution::paid_stages::{PaidStage, PaidStages};
+pub use execution::paid_stages::{AwaitedContext, Intake, PaidStage, PaidStages};
 pub use execution::payers::{Paid, Payers};
 pub use execution::pulse::{Calling, Pulse};
 pub use execution::shadow::{Reported, ShadowReport};

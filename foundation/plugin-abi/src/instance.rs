@@ -255,6 +255,12 @@ pub trait Instance: Send {
         1
     }
 
+    /// Returns whether another process runs the calls, so that they end as [`Progress::Awaited`] at first. The
+    /// router asks once, when the instance is added.
+    fn is_awaited(&self) -> bool {
+        false
+    }
+
     /// Continues a suspended call. `packets` holds the same packets as before, in the same order.
     fn resume(&mut self, _packets: &mut Packets<'_>, _now: Instant) -> Progress {
         Progress::Done

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use millrace_plugin::{Place, PrincipalMemory, Waiting};
+use millrace_plugin::{AwaitedContext, Intake, Place, PrincipalMemory, Waiting};
 use millrace_schedule::FlowNumber;
 use millrace_schedule::cpu::{
     CpuFlowAccount, CpuPrincipal, CpuQueueLimits, CpuQueues, CpuScheduleError, CpuScheduler,
@@ -83,6 +83,8 @@ pub(crate) struct ForProcessor {
     latest: Option<Instant>,
     /// Packets that have begun to wait. Scratch memory.
     pub arrived: Vec<Waiting>,
+    /// Contexts that take packets of a flow that goes on. Scratch memory.
+    granted: Vec<AwaitedContext>,
 }
 
 impl ForProcessor {
@@ -102,6 +104,7 @@ impl ForProcessor {
             principals: Vec::new(),
             latest: None,
             arrived: Vec::new(),
+            granted: Vec::with_capacity(MOST_LOOKED_AT as usize),
         }
     }
 
@@ -205,17 +208,35 @@ impl ForProcessor {
         self.queues.first(id)
     }
 
-    /// Sets the flow whose turn it is aside, because its port doesn't pull its packets yet.
+    /// Sets the flow whose turn it is aside, because its port or its instance doesn't take its packets yet.
     pub fn set_aside(&mut self, id: PrincipalId) {
         self.queues.set_aside(id);
     }
 
-    /// Lets flows that were set aside go on if `can_go_on` accepts their first packet. Looks at a limited number
-    /// of them.
-    pub fn look_aside(&mut self, can_go_on: impl Fn(&Waiting) -> bool, now: Instant) {
-        let scheduler = &mut self.scheduler;
-        let woken = |id| scheduler.wake(id, now);
-        self.queues.look_aside(MOST_LOOKED_AT, can_go_on, woken);
+    /// Lets flows that were set aside go on if their stage takes packets, as `intake` tells for their first one: one
+    /// flow for each context whose calls another process runs, any number for others. Looks at a limited number of
+    /// flows. Principals take turns at a context, those first that have waited longer.
+    pub fn look_aside(&mut self, intake: impl Fn(&Waiting) -> Intake, now: Instant) {
+        let Self { scheduler, granted, queues, .. } = self;
+        granted.clear();
+        for is_again in [false, true] {
+            let mut was_latest = false;
+            let can_go_on = |first: &Waiting| {
+                let Intake { most, awaited } = intake(first);
+                let Some(context) = awaited.filter(|_| most > 0) else { return most > 0 };
+                let is_latest = context.latest_payer == first.payer && !is_again;
+                if is_latest || granted.contains(&context) {
+                    was_latest |= is_latest;
+                    return false;
+                }
+                granted.push(context);
+                true
+            };
+            queues.look_aside(MOST_LOOKED_AT, can_go_on, |id| scheduler.wake(id, now));
+            if !was_latest {
+                return;
+            }
+        }
     }
 
     /// Takes all flows back that were set aside.

@@ -5,7 +5,9 @@ use std::cmp::Reverse;
 use std::collections::HashSet;
 
 use millrace_packet::DropReason;
-use millrace_plugin::{Paid, PaidStage, PaidStages, Payers, Place, PrincipalMemory, Released, Waiting};
+use millrace_plugin::{
+    Intake, Paid, PaidStage, PaidStages, Payers, Place, PrincipalMemory, Released, Waiting,
+};
 use millrace_schedule::cpu::CpuStage;
 use millrace_units::{Cycles, Instant, PrincipalId, QueueId};
 
@@ -85,7 +87,7 @@ impl<'a> Slices<'a> {
         let Some(mut waiting) = self.router.pending.for_processor.take() else { return false };
         self.queue_for_processor(&mut waiting, now);
         let stage_of = |place| PaidStages::of(self.router.gates.plugins()).at(place);
-        waiting.look_aside(|first| self.pulls(first, stage_of(first.place)) > 0, now);
+        waiting.look_aside(|first| self.intake(first, stage_of(first.place)), now);
         let settings = *waiting.scheduler.settings();
         let start = cycles();
         let used = core.begun.zip(start).map_or(0, |(begun, now)| now.saturating_sub(begun));
@@ -146,13 +148,13 @@ impl<'a> Slices<'a> {
         (turn.and_then(|turn| turn.stage), packets)
     }
 
-    /// Returns the stage whose packets run next. Sets flows aside whose port does not pull their packets, a
-    /// limited number of them.
+    /// Returns the stage whose packets run next. Sets flows aside whose port or instance does not take their
+    /// packets, a limited number of them.
     fn next_turn(&mut self, waiting: &mut ForProcessor, payer: PrincipalId, now: Instant) -> Option<Turn> {
         for _ in 0..MOST_SET_ASIDE {
             let first = waiting.first(payer)?;
             let stage = PaidStages::of(self.router.gates.plugins()).at(first.place);
-            let most = self.pulls(first, stage);
+            let Intake { most, .. } = self.intake(first, stage);
             if most > 0 {
                 let place = waiting.next_place(payer, now)?;
                 return Some(Turn { place, stage, most });
@@ -162,8 +164,14 @@ impl<'a> Slices<'a> {
         None
     }
 
-    /// Returns how many packets of a packet's flow may leave a stage now: all, unless the scheduler of the port
-    /// pulls them.
+    /// Returns how many packets of a packet's flow may leave a stage now.
+    fn intake(&self, first: &Waiting, stage: Option<PaidStage>) -> Intake {
+        let mut intake = PaidStages::of(self.router.gates.plugins()).intake(first);
+        intake.most = intake.most.min(self.pulls(first, stage));
+        intake
+    }
+
+    /// Returns how many packets of a packet's flow the port takes: all, unless its scheduler pulls them.
     fn pulls(&self, first: &Waiting, stage: Option<PaidStage>) -> u64 {
         let Some(queue) = stage.and_then(|stage| stage.pulled_by) else { return u64::MAX };
         let port = self.router.ports.get(first.packet.out_port).filter(|port| port.is_here);

@@ -4,7 +4,9 @@ use millrace_plugin_abi::Position;
 use millrace_units::{Cycles, PathId, PrincipalId, QueueId};
 
 use crate::execution::bindings::Binding;
-use crate::execution::waiting::{Place, Ticket};
+use crate::execution::calls::Calls;
+use crate::execution::instances::ContextKey;
+use crate::execution::waiting::{Place, Ticket, Waiting};
 use crate::execution::worker_plugins::WorkerPlugins;
 use crate::path::{Stage, Step};
 use crate::{BindingTable, ProcessorWait};
@@ -25,6 +27,29 @@ pub struct PaidStage {
     /// Moving average of the cycles of a packet, from this stage to its next wait; `None` before the first
     /// packet.
     pub cost: Option<Cycles>,
+}
+
+/// Context of an instance whose calls another process runs. It makes one call at a time, so it takes packets of one
+/// queue until its call ends.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct AwaitedContext {
+    key: ContextKey,
+    /// Principal that paid for its latest call. Others that wait come first.
+    pub latest_payer: Option<PrincipalId>,
+}
+
+/// Packets that an instance takes from the queue of a stage.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Intake {
+    /// Maximum number of packets; 0 while others have to pass first.
+    pub most: u64,
+    /// Context that takes them, if another process runs its calls.
+    pub awaited: Option<AwaitedContext>,
+}
+
+impl Intake {
+    /// Intake of a stage that takes all packets.
+    const ALL: Self = Self { most: u64::MAX, awaited: None };
 }
 
 /// Questions about the stages at which packets wait for the processor.
@@ -49,6 +74,20 @@ impl<'a, T: BindingTable> PaidStages<'a, T> {
         let cost = (binding.cost != 0).then_some(Cycles(binding.cost));
         let (binding, order) = (stage.binding.to_word(), binding.order);
         Some(PaidStage { binding, order, weight, pulled_by, cost })
+    }
+
+    /// Returns how many packets the instance of a stage takes from the queue with this first packet. The others stay
+    /// there: its principal pays for their memory, and the CPU scheduler decides who is next.
+    pub fn intake(&self, first: &Waiting) -> Intake {
+        let Some((Stage { step: Step::Instance(instance), .. }, _)) = self.binding_at(first.place) else {
+            return Intake::ALL;
+        };
+        let Calls { instances, waiting, .. } = &self.plugins.calls;
+        let context = instances.context_of(*instance, &first.key);
+        let Some(hosted) = instances.context(context) else { return Intake::ALL };
+        let most = if waiting.is_closed(context) { 0 } else { hosted.most_in_call() as u64 };
+        let context = AwaitedContext { key: context, latest_payer: hosted.latest_payer };
+        Intake { most, awaited: hosted.pace.is_awaited().then_some(context) }
     }
 
     /// Returns the principals that pay for the stages of a path, except the stages of copies. Without paid stages,

@@ -16,7 +16,7 @@ mod packet;
 
 pub(crate) use answers::each_answer;
 pub use answers::{Answer, Answers};
-pub(crate) use backlog::{Backlog, Behind, Call};
+pub(crate) use backlog::{Awaited, Backlog, Behind, Call};
 use held::HeldPackets;
 pub use packet::{End, Kept, Released, Taken, Waiting};
 use std::time::Duration;
@@ -35,8 +35,6 @@ const MOST_BEHIND: usize = 4096;
 const MOST_ASKED: usize = 64;
 /// Maximum time that an instance may hold a packet. A longer time is a fault.
 pub(crate) const LONGEST_HOLD: Duration = Duration::from_secs(60);
-/// Maximum number of waiting packets that a worker combines into one call.
-pub(crate) const MOST_IN_CALL: usize = 64;
 
 /// Stage of a path, given by its position and its index among the stages at this position.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -160,18 +158,24 @@ impl WaitingRoom {
         self.backlogs.iter().any(|backlog| backlog.context.instance == instance)
     }
 
-    /// Records that packets belong to a suspended call of the context. `written` states whether the instance
-    /// may have written to the packets.
-    pub fn suspend(
-        &mut self,
-        context: ContextKey,
-        (place, passed_on): (Place, u8),
-        payer: Option<PrincipalId>,
-        written: bool,
-    ) -> Ticket {
-        let call = Call { slices: 1, written, payer, ..Call::default() };
+    /// Whether packets for the context wait in their queues: while a call is running that no principal's time
+    /// ends, and while other packets wait for the context.
+    #[inline]
+    pub fn is_closed(&self, context: ContextKey) -> bool {
+        !self.backlogs.is_empty()
+            && self.backlogs.iter().any(|backlog| backlog.context == context && backlog.is_closed())
+    }
+
+    /// Whether packets for any context of the instance wait in their queues.
+    pub fn has_closed_context(&self, instance: Key) -> bool {
+        self.backlogs.iter().any(|backlog| backlog.context.instance == instance && backlog.is_closed())
+    }
+
+    /// Records that packets belong to a suspended call of the context.
+    pub fn suspend(&mut self, context: ContextKey, at: (Place, u8), call: Call) -> Ticket {
+        let payer = call.payer;
         self.backlogs.push(Backlog::new(context, call));
-        self.ticket(Wish::Call(context), (place, passed_on), payer)
+        self.ticket(Wish::Call(context), at, payer)
     }
 
     /// Records a suspended call without packets. Packets for the context wait until this call ends.
@@ -427,7 +431,7 @@ impl WaitingRoom {
     /// Whether another process runs a call.
     #[inline]
     pub fn awaits(&self) -> bool {
-        self.backlogs.iter().any(|backlog| backlog.call.began.is_some())
+        self.backlogs.iter().any(|backlog| backlog.call.awaited.is_some())
     }
 
     /// Returns the paths that waiting packets use: the paths of their stages, and their accounting paths.

@@ -1,6 +1,7 @@
 //! Principals at a worker: packets wait for the CPU scheduler, keep their order, and none is lost.
 
 mod accounts;
+mod processes;
 mod pulled;
 mod stage_queues;
 
@@ -49,6 +50,18 @@ struct Slow {
     seen: Seen,
 }
 
+/// Records the packets of a call.
+fn note(seen: &Seen, packets: &mut Packets<'_>) {
+    let mut seen = seen.lock().unwrap();
+    packets.for_each(|key, packet| {
+        let IpAddr::V4(destination) = key.destination() else { return Verdict::Pass };
+        let bytes = packet.data();
+        let number = u16::from_be_bytes([bytes[NUMBER], bytes[NUMBER + 1]]);
+        seen.push((destination.octets()[3], number));
+        Verdict::Pass
+    });
+}
+
 impl Slow {
     fn finish(&mut self, packets: &mut Packets<'_>) -> Progress {
         if self.left > 0 {
@@ -56,14 +69,7 @@ impl Slow {
             pretended::pass(self.cycles);
             return Progress::Suspended;
         }
-        let mut seen = self.seen.lock().unwrap();
-        packets.for_each(|key, packet| {
-            let IpAddr::V4(destination) = key.destination() else { return Verdict::Pass };
-            let bytes = packet.data();
-            let number = u16::from_be_bytes([bytes[NUMBER], bytes[NUMBER + 1]]);
-            seen.push((destination.octets()[3], number));
-            Verdict::Pass
-        });
+        note(&self.seen, packets);
         pretended::pass(self.cycles * packets.len() as u64);
         Progress::Done
     }
@@ -169,8 +175,17 @@ impl World {
     }
 
     fn bind_instance(&mut self, instance: u32, (number, flow): (u32, u8), principal: Option<u32>) {
-        let text = format!("dst 10.0.0.{flow}/32");
-        let filter: CompiledExpression = text.parse::<Filter>().unwrap().compile(|_| None).unwrap().into();
+        self.bind_at(GATE, instance, (number, &format!("dst 10.0.0.{flow}/32")), principal);
+    }
+
+    fn bind_at(
+        &mut self,
+        gate: GateId,
+        instance: u32,
+        (number, filter): (u32, &str),
+        principal: Option<u32>,
+    ) {
+        let filter: CompiledExpression = filter.parse::<Filter>().unwrap().compile(|_| None).unwrap().into();
         self.filters.insert(number, filter.clone());
         let call_limits = CallLimits {
             call: CallLimits::DEFAULT_PAID_CALL,
@@ -180,7 +195,7 @@ impl World {
         };
         self.change(PluginChange::Bind {
             binding: BindingId(number),
-            gate: GATE,
+            gate,
             filter,
             priority: 0,
             action: Action::Instance(InstanceId(instance as u16)),

@@ -110,6 +110,13 @@ impl Group<'_> {
         }
     }
 
+    /// Removes all members but the first `most`, with the reason `why`.
+    #[cold]
+    pub(crate) fn take_beyond(&mut self, most: usize, why: Taken) {
+        let taken = self.members.drain(most.min(self.members.len())..);
+        self.taken.extend(taken.map(|member| (member, why)));
+    }
+
     /// Removes the members that exceed a token bucket. Returns their number.
     pub(crate) fn police(&mut self, policer: &Policer, now: Instant) -> u64 {
         let Group { packets, members, taken, .. } = self;

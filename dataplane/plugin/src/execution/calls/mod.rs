@@ -43,6 +43,8 @@ enum Outcome {
     Decided,
     /// The call is suspended, and resumes in the next iteration.
     Suspended,
+    /// Another process runs the call.
+    Awaited,
     /// The instance is not running after a fault, or failed in this call.
     Failed,
 }
@@ -113,12 +115,21 @@ impl Calls {
     }
 
     /// Returns a ticket for packets at `place` if they wait until the CPU scheduler gives the processor to
-    /// `payer`, or until it is the turn of the stage's queue. Without a payer, packets don't wait.
+    /// `payer`, until it is the turn of the stage's queue, or until the instance takes packets. Without a payer,
+    /// packets don't wait.
     #[inline]
-    pub fn defer(&mut self, payer: Option<PrincipalId>, binding: &Binding, place: Place) -> Option<Ticket> {
+    pub fn defer(
+        &mut self,
+        payer: Option<PrincipalId>,
+        (stage, binding): (&Stage, &Binding),
+        place: Place,
+    ) -> Option<Ticket> {
         let payer = payer?;
         if self.running == Some(payer) {
-            let queues = binding.call_limits.queue.is_some() || self.occupied.contains(&binding.order);
+            let is_closed =
+                matches!(stage.step, Step::Instance(instance) if self.waiting.has_closed_context(instance));
+            let queues =
+                is_closed || binding.call_limits.queue.is_some() || self.occupied.contains(&binding.order);
             if !queues || self.turn == Some(place) {
                 return None;
             }

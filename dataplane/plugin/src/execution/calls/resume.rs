@@ -11,7 +11,9 @@ use super::{Calls, Outcome};
 use crate::execution::bindings::Bindings;
 use crate::execution::instances::{ContextKey, Hosted, News};
 use crate::execution::recheck::{Malformed, recheck_behind};
-use crate::execution::waiting::{Asked, Backlog, Behind, Call, End, Errand, Place, Released, Waiting};
+use crate::execution::waiting::{
+    Asked, Awaited, Backlog, Behind, Call, End, Errand, Place, Released, Waiting,
+};
 use crate::fault::{FaultKind, overrun};
 use crate::flow_state::FlowStateBlocks;
 use crate::path::{Part, Paths, Step};
@@ -112,7 +114,8 @@ impl<T: BindingTable> Resumption<'_, T> {
                 return false;
             }
         }
-        backlog.begin_call()
+        let hosted = self.calls.instances.context(backlog.context);
+        backlog.begin_call(hosted.map_or(usize::MAX, |hosted| hosted.most_in_call()))
     }
 
     /// Resumes a call without packets. Returns whether the call has ended.
@@ -133,7 +136,7 @@ impl<T: BindingTable> Resumption<'_, T> {
         if let Errand::Control(answer) = std::mem::take(&mut backlog.call.errand) {
             answer(reply);
         }
-        (backlog.call.slices, backlog.call.began) = (0, None);
+        (backlog.call.slices, backlog.call.awaited) = (0, None);
         true
     }
 
@@ -297,6 +300,9 @@ fn slice(
     call.slices += 1;
     match progress {
         Progress::Done => {
+            if let Some(Awaited { began, seen }) = call.awaited.filter(|_| !members.is_empty()) {
+                hosted.pace.note(members.len(), seen.since(began));
+            }
             hosted.has_failed(now, news);
             Outcome::Decided
         }
@@ -310,14 +316,18 @@ fn slice(
             abort(hosted, format!("{spent}; `bind --budget` raises the budget"), now, news)
         }
         Progress::Awaited => {
-            let (began, most) = (*call.began.get_or_insert(now), call_limits.awaited());
-            if now.since(began) < most {
+            let awaited = call.awaited.get_or_insert(Awaited::since(now));
+            awaited.seen = now;
+            hosted.latest_payer = call.payer;
+            let (took, most) = (now.since(awaited.began), call_limits.awaited(members.len()));
+            if took < most {
                 return Outcome::Suspended;
             }
             let most = most.saturating_mul(hosted.instance.patience());
-            if now.since(began) < most {
+            if took < most {
                 return Outcome::Suspended;
             }
+            hosted.pace.begin_again();
             let text = format!("its process gave no answer to a call for {} ms", most.as_millis());
             abort(hosted, text, now, news)
         }

@@ -10,7 +10,7 @@ use super::{Calls, Outcome};
 use crate::OnFault;
 use crate::execution::bindings::Binding;
 use crate::execution::instances::{ContextKey, Hosted, News, context_of};
-use crate::execution::waiting::{End, Place, Taken};
+use crate::execution::waiting::{Awaited, Call, End, Place, Taken};
 use crate::flow_state::FlowStateBlocks;
 use crate::path::Part;
 use crate::slab::Key;
@@ -94,22 +94,25 @@ impl Calls {
             group.take_all(Taken::Keep(self.waiting.queue(context, (place, passed_on), payer)));
             return false;
         }
+        let most = hosted.most_in_call();
+        let is_whole = group.members.len() <= most;
+        if !is_whole {
+            group.take_beyond(most, Taken::Keep(self.waiting.queue(context, (place, passed_on), payer)));
+        }
         let what = (part, place.position);
         let outcome = call(hosted, what, &mut self.states, group, now, news);
         self.meter.charge(&mut hosted.counts.cycles);
         match outcome {
-            Outcome::Untouched => return true,
-            Outcome::Suspended => {
-                group.take_all(Taken::Keep(self.waiting.suspend(
-                    context,
-                    (place, passed_on),
-                    payer,
-                    hosted.writes,
-                )));
+            Outcome::Untouched => return is_whole,
+            Outcome::Suspended | Outcome::Awaited => {
+                let awaited = (outcome == Outcome::Awaited).then(|| Awaited::since(now));
+                hosted.latest_payer = payer;
+                let call = Call::begun(payer, hosted.writes, awaited);
+                group.take_all(Taken::Keep(self.waiting.suspend(context, (place, passed_on), call)));
             }
             Outcome::Failed if binding.call_limits.on_fault == OnFault::Bypass => {
                 if !hosted.writes {
-                    return true;
+                    return is_whole;
                 }
                 // The instance may have failed while it wrote to a packet.
                 group.members.iter().for_each(|member| group.verdicts[usize::from(*member)] = Verdict::Pass);
@@ -249,7 +252,7 @@ fn call(
             hosted.counts.suspensions += 1;
             return Outcome::Suspended;
         }
-        Progress::Awaited => return Outcome::Suspended,
+        Progress::Awaited => return Outcome::Awaited,
         Progress::Done if packets.is_untouched() => {
             hosted.take_outputs(news);
             Outcome::Untouched

@@ -3,10 +3,11 @@
 use std::sync::Arc;
 
 use millrace_plugin_abi::{Fault, Instance, Output};
-use millrace_units::Instant;
+use millrace_units::{Instant, PrincipalId};
 
 use super::counts::{Counts, InstanceReport};
 use super::news::{ContextId, Failure, Given, News};
+use super::pace::Pace;
 use crate::declaration::limits::Limits;
 use crate::execution::health::{Health, Record};
 use crate::execution::pulse::Pulse;
@@ -28,6 +29,10 @@ pub(crate) struct Hosted {
     looks: bool,
     /// Whether the instance may change packets.
     pub writes: bool,
+    /// Number of packets that a call may have.
+    pub pace: Pace,
+    /// Principal that paid for the latest call that another process ran; `None` if nobody did.
+    pub latest_payer: Option<PrincipalId>,
     /// Shadow instance, whose verdicts are compared with this instance's verdicts.
     pub shadow: Option<Box<Shadow>>,
     /// Pulse of the worker: publishes its current instance call.
@@ -43,6 +48,8 @@ impl Hosted {
             has_output: instance.has_output(),
             looks: instance.looks_at_packets(),
             writes: instance.writes_packets(),
+            pace: Pace::new(instance.is_awaited()),
+            latest_payer: None,
             id,
             instance,
             limits,
@@ -112,6 +119,12 @@ impl Hosted {
         news.tell(Failure { instance: self.id.instance, fault, health: self.record.health });
     }
 
+    /// Returns the maximum number of packets of a call. An instance that isn't running handles all at once.
+    #[inline]
+    pub fn most_in_call(&self) -> usize {
+        if self.record.health == Health::Well { self.pace.most() } else { usize::MAX }
+    }
+
     /// Whether the instance failed and restarts after a pause.
     pub fn is_pausing(&self) -> bool {
         self.pause_ends().is_some()
@@ -156,6 +169,7 @@ impl Hosted {
         (self.has_output, self.record) = (self.instance.has_output(), Record::default());
         self.looks = self.instance.looks_at_packets();
         self.writes = self.instance.writes_packets();
+        self.pace = Pace::new(self.instance.is_awaited());
         self.take_outputs(news);
         old
     }

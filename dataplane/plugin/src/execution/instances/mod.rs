@@ -4,6 +4,7 @@ mod contexts;
 mod counts;
 mod hosted;
 mod news;
+mod pace;
 
 use std::fmt;
 use std::sync::Arc;
@@ -25,6 +26,7 @@ pub(crate) use hosted::Hosted;
 use news::ContextId;
 pub(crate) use news::News;
 pub use news::{Failure, Given};
+pub(crate) use pace::MOST_IN_CALL;
 
 /// Instances of a worker by id.
 #[derive(Default)]
@@ -225,6 +227,12 @@ impl Instances {
     /// Returns the context of an instance to which a flow belongs.
     pub(crate) fn context_of(&self, instance: Key, flow: &FlowKey) -> ContextKey {
         ContextKey { instance, number: context_of(flow, self.contexts(instance)) }
+    }
+
+    /// Returns a context; `None` if there is no such context.
+    #[inline]
+    pub(crate) fn context(&self, ContextKey { instance, number }: ContextKey) -> Option<&Hosted> {
+        self.get(instance)?.iter().nth(number.into())
     }
 
     /// Returns a context, and the list to which its calls add failures and outputs.

@@ -5,9 +5,17 @@ use std::collections::VecDeque;
 use millrace_packet::{FlowKey, Packet};
 use millrace_units::{Instant, PrincipalId};
 
-use super::{Asked, Errand, MOST_IN_CALL, Place, Waiting};
-use crate::execution::instances::ContextKey;
+use super::{Asked, Errand, Place, Waiting};
+use crate::execution::instances::{ContextKey, MOST_IN_CALL};
 use crate::flow_state::{FlowStateBlocks, StateRef};
+
+/// Times of a call that another process runs.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Awaited {
+    pub began: Instant,
+    /// Time of the latest look at which the call had not ended.
+    pub seen: Instant,
+}
 
 /// Running call, with its packets and their data.
 #[derive(Default)]
@@ -26,13 +34,26 @@ pub(crate) struct Call {
     pub payer: Option<PrincipalId>,
     /// Number of slices so far.
     pub slices: u32,
-    /// Time of the first request for the result of a call that another process runs.
-    pub began: Option<Instant>,
+    /// Times of a call that another process runs; `None` for other calls.
+    pub awaited: Option<Awaited>,
     /// Whether the instance of the call may have written to the packets.
     pub written: bool,
 }
 
+impl Awaited {
+    /// Returns the times of a call that begins now.
+    pub fn since(now: Instant) -> Self {
+        Self { began: now, seen: now }
+    }
+}
+
 impl Call {
+    /// Returns a call whose first slice is over, and whose packets follow. `written`: whether the instance may have
+    /// written to the packets.
+    pub fn begun(payer: Option<PrincipalId>, written: bool, awaited: Option<Awaited>) -> Self {
+        Self { slices: 1, written, payer, awaited, ..Self::default() }
+    }
+
     /// Whether a call is running.
     pub fn is_under_way(&self) -> bool {
         self.place.is_some() || !matches!(self.errand, Errand::Packets)
@@ -63,7 +84,7 @@ impl Call {
             each(number, Waiting { packet, key, destination, place, state, passed_on, payer });
         }
         (self.place, self.payer, self.slices, self.written) = (None, None, 0, false);
-        self.began = None;
+        self.awaited = None;
     }
 }
 
@@ -110,10 +131,16 @@ impl Backlog {
     /// another process runs: the worker only asks for its result.
     pub fn payer(&self) -> Option<PrincipalId> {
         match self.call.is_under_way() {
-            true if self.call.began.is_some() => None,
+            true if self.call.awaited.is_some() => None,
             true => self.call.payer,
             false => self.behind.packets.front().and_then(|waiting| waiting.payer),
         }
+    }
+
+    /// Whether further packets stay in their queues: nobody pays for the running call, or none is running, and
+    /// others come first.
+    pub(super) fn is_closed(&self) -> bool {
+        !self.call.is_under_way() || self.payer().is_none()
     }
 
     /// Returns the principal that waits first for the end of the running call of another one.
@@ -147,11 +174,11 @@ impl Backlog {
         std::mem::take(&mut self.behind).packets
     }
 
-    /// Starts a call with the waiting packets of one stage. Returns `false` if no packet waits.
-    pub fn begin_call(&mut self) -> bool {
+    /// Starts a call with up to `most` of the waiting packets of one stage. Returns `false` if no packet waits.
+    pub fn begin_call(&mut self, most: usize) -> bool {
         let alike = |waiting: &Waiting| (waiting.place, waiting.passed_on, waiting.payer);
         let Some(first) = self.behind.packets.front().map(alike) else { return false };
-        while self.call.packets.len() < MOST_IN_CALL
+        while self.call.packets.len() < most.min(MOST_IN_CALL)
             && let Some(waiting) = self.behind.pop_if(|waiting| alike(waiting) == first)
         {
             self.call.push(waiting);

@@ -254,6 +254,10 @@ impl Instance for ProcessInstance {
         writes_packets(self.plugin.manifest())
     }
 
+    fn is_awaited(&self) -> bool {
+        true
+    }
+
     fn patience(&self) -> u32 {
         match &self.state {
             State::Running(running) => running.patience(),

@@ -309,18 +309,19 @@ fn call_of_another_process_is_limited_in_real_time_only() {
     let path = path_of(&mut worker, 80);
     let pool = Pool::new(64).unwrap();
     send_and_keep(&mut worker, &pool, path, &[10, 11], at(0));
-    assert!(!Paid::of(&worker).awaits());
+    assert!(Paid::of(&worker).awaits());
     for _ in 0..10_000 {
         assert_eq!(released(&mut worker, at(5)), []);
     }
     send_and_keep(&mut worker, &pool, path, &[12], at(6));
     assert!((worker.waiting(), Paid::of(&worker).awaits()) == (3, true));
-    assert_eq!(released(&mut worker, at(104)), []);
+    // Of the 110 ms, 10 are for the second packet.
+    assert_eq!(released(&mut worker, at(109)), []);
     let failed = |source| (source, Some(End::Drop(DropReason::PluginFailed)));
-    assert_eq!(released(&mut worker, at(105)), [failed(10), failed(11), failed(12)]);
+    assert_eq!(released(&mut worker, at(110)), [failed(10), failed(11), failed(12)]);
     let report = worker.instances().reports().next().unwrap().1;
     assert_eq!((report.faults["overrun"], report.suspensions), (1, 0));
-    assert_eq!(report.last_fault, "its process gave no answer to a call for 100 ms");
+    assert_eq!(report.last_fault, "its process gave no answer to a call for 110 ms");
     assert!(!Paid::of(&worker).awaits());
 }
 
@@ -332,8 +333,62 @@ fn call_of_a_process_with_limited_time_may_take_longer() {
     let path = path_of(&mut worker, 80);
     send_and_keep(&mut worker, &Pool::new(64).unwrap(), path, &[10], at(0));
     assert_eq!(released(&mut worker, at(5)), []);
-    assert_eq!(released(&mut worker, at(2004)), []);
-    assert_eq!(released(&mut worker, at(2005)), [(10, Some(End::Drop(DropReason::PluginFailed)))]);
+    assert_eq!(released(&mut worker, at(1999)), []);
+    assert_eq!(released(&mut worker, at(2000)), [(10, Some(End::Drop(DropReason::PluginFailed)))]);
     let report = worker.instances().reports().next().unwrap().1;
     assert_eq!(report.last_fault, "its process gave no answer to a call for 2000 ms");
+}
+
+/// Instance whose calls another process runs. It records the number of packets of each call, and ends a call at
+/// the next look.
+#[derive(Default)]
+struct Prompt(Vec<usize>);
+
+impl Instance for Prompt {
+    fn process(&mut self, packets: &mut Packets<'_>, _now: Instant) -> Progress {
+        self.0.push(packets.len());
+        Progress::Awaited
+    }
+
+    fn is_awaited(&self) -> bool {
+        true
+    }
+
+    fn writes_packets(&self) -> bool {
+        false
+    }
+
+    fn resume(&mut self, _packets: &mut Packets<'_>, _now: Instant) -> Progress {
+        Progress::Done
+    }
+
+    fn control(&mut self, _message: &Message) -> Reply {
+        Ok(json!(self.0))
+    }
+}
+
+#[test]
+fn packets_that_are_too_many_for_a_call_of_a_process_wait_in_order() {
+    let mut worker = worker();
+    change(&mut worker, PluginChange::AddInstance { id: InstanceId(0), instance: Box::<Prompt>::default() });
+    bind(&mut worker, 0, 0, 80, 0);
+    let path = path_of(&mut worker, 80);
+    let pool = Pool::new(64).unwrap();
+    let sources: Vec<u16> = (10..20).collect();
+    send_and_keep(&mut worker, &pool, path, &sources, at(0));
+    let mut left = Vec::new();
+    while !worker.is_idle() {
+        left.extend(released(&mut worker, at(0)).into_iter().map(|(source, _)| source));
+    }
+    assert_eq!(left, sources);
+    // Now a call may have more packets.
+    send_and_keep(&mut worker, &pool, path, &sources, at(0));
+    while !worker.is_idle() {
+        released(&mut worker, at(0));
+    }
+    let seen =
+        ask(&mut worker, 0, &Message { name: "read".into(), arguments: serde_json::Map::new() }, at(0));
+    assert_eq!(seen, Some(Ok(json!([1, 2, 4, 3, 10]))));
+    let counts = worker.bindings.counts(BindingId(0)).unwrap();
+    assert_eq!((counts.packets, pool.in_use()), (20, 0));
 }

@@ -1,0 +1,225 @@
+//! Instances whose calls another process runs: packets wait in the queues of their flows until the instance takes
+//! them.
+
+use super::*;
+
+/// Instance whose calls another process runs. It records the packets at the end of each call.
+struct Process {
+    /// Time of a packet.
+    each: Arc<Mutex<Duration>>,
+    ends: Instant,
+    seen: Seen,
+    /// Greatest number of packets in a call.
+    most: Arc<Mutex<usize>>,
+}
+
+impl Instance for Process {
+    fn process(&mut self, packets: &mut Packets<'_>, now: Instant) -> Progress {
+        let mut most = self.most.lock().unwrap();
+        *most = packets.len().max(*most);
+        self.ends = now + *self.each.lock().unwrap() * packets.len() as u32;
+        Progress::Awaited
+    }
+
+    fn is_awaited(&self) -> bool {
+        true
+    }
+
+    fn resume(&mut self, packets: &mut Packets<'_>, now: Instant) -> Progress {
+        if now < self.ends {
+            return Progress::Awaited;
+        }
+        note(&self.seen, packets);
+        Progress::Done
+    }
+
+    fn control(&mut self, _message: &Message) -> Reply {
+        Ok(Default::default())
+    }
+}
+
+/// Numbers of the instances, which are those of their first bindings.
+const FIRST: u32 = 1;
+const SECOND: u32 = 20;
+
+/// Returns the principal of a flow.
+fn owner(flow: u32) -> u32 {
+    (flow - 1) % 3 + 1
+}
+
+/// World with a process at which three principals have flows: the first one 1, 4 and 7, and so on.
+struct Shared {
+    world: World,
+    each: Arc<Mutex<Duration>>,
+    most: Arc<Mutex<usize>>,
+}
+
+impl Shared {
+    /// `each`: time of a packet; `queues`: bytes of a flow queue of each principal.
+    fn new(each: Duration, queues: [u32; 3]) -> Self {
+        let mut world = World::new();
+        for (id, queue) in (1..).zip(queues) {
+            world.set_principal(id, 1, queue);
+        }
+        let mut shared = Self { world, each: Arc::new(Mutex::new(each)), most: Arc::default() };
+        shared.add(FIRST);
+        for flow in 1..10 {
+            shared.world.bind_instance(FIRST, (flow, flow as u8), Some(owner(flow)));
+        }
+        shared
+    }
+
+    /// Moves the process to a later gate, behind an instance that the worker itself calls.
+    fn precede(&mut self) {
+        let instance = Box::new(Slow { cycles: 1000, suspensions: 0, left: 0, seen: Seen::default() });
+        self.world.change(PluginChange::AddInstance { id: InstanceId(SECOND as u16), instance });
+        for flow in 1..10 {
+            self.world.unbind(flow);
+            self.world.bind_instance(SECOND, (flow, flow as u8), Some(owner(flow)));
+            let filter = format!("dst 10.0.0.{flow}/32");
+            self.world.bind_at(LATER, FIRST, (SECOND + flow, &filter), Some(owner(flow)));
+        }
+    }
+
+    fn add(&mut self, number: u32) {
+        let (each, most, seen) = (self.each.clone(), self.most.clone(), self.world.seen.clone());
+        let seen = if number == FIRST { seen } else { Seen::default() };
+        let instance = Process { each, ends: Instant::ZERO, seen, most };
+        let id = InstanceId(number as u16);
+        self.world.change(PluginChange::AddInstance { id, instance: Box::new(instance) });
+    }
+
+    /// Returns the time from now until the process has handled a packet.
+    fn time_to(&mut self, packet: (u8, u16)) -> Duration {
+        let start = self.world.now;
+        while !self.world.seen.lock().unwrap().contains(&packet) {
+            self.world.iterate();
+            assert!(self.world.now.since(start) < Duration::from_secs(1), "{packet:?}");
+        }
+        self.world.now.since(start)
+    }
+}
+
+const ITERATION: Duration = Duration::from_micros(100);
+
+#[test]
+fn flood_of_one_principal_costs_another_one_at_a_process_no_packet_and_one_call_of_time() {
+    const EACH: Duration = Duration::from_millis(3);
+    for (flows, is_preceded) in [(1_u8, false), (3, false), (1, true)] {
+        let mut shared = Shared::new(EACH, [6000, 1 << 20, 1 << 20]);
+        if is_preceded {
+            shared.precede();
+        }
+        let mut flood = (0..6000_u16).map(|number| (3 * (number as u8 % flows) + 1, number));
+        let mut send_flood = |world: &mut World, most| {
+            flood.by_ref().take(most).for_each(|(flow, number)| world.send(flow, number))
+        };
+        send_flood(&mut shared.world, 5000);
+        (0..50).for_each(|_| _ = shared.world.iterate());
+        for number in 0..20 {
+            // More packets keep the queues full.
+            send_flood(&mut shared.world, 50);
+            shared.world.send(2, number);
+            let took = shared.time_to((2, number));
+            assert!(took <= 2 * EACH + 5 * ITERATION, "{flows} flows, {is_preceded}: {took:?}");
+        }
+        let counts = shared.world.counts();
+        assert!(counts[&1].drops.queue > 4000, "{counts:?}");
+        assert_eq!(counts[&2].drops.total(), 0, "{counts:?}");
+        // Its packets wait in its own queues, and take no more than their thresholds.
+        let stages = if is_preceded { 2 } else { 1 };
+        assert!(counts[&1].waiting_bytes <= u64::from(flows) * stages * 6000, "{counts:?}");
+        assert_eq!(*shared.most.lock().unwrap(), 1);
+        shared.world.check();
+    }
+}
+
+#[test]
+fn principals_at_a_process_have_as_many_calls() {
+    let mut shared = Shared::new(Duration::from_millis(2), [1 << 20; 3]);
+    for number in 0..200 {
+        // The first principals have more flows.
+        [1, 4, 7, 2, 5, 3].into_iter().for_each(|flow| shared.world.send(flow, number));
+    }
+    (0..3000).for_each(|_| _ = shared.world.iterate());
+    let packets: Vec<_> = shared.world.counts().values().map(|counts| counts.packets).collect();
+    let [first, second, third, _] = packets[..] else { panic!("{packets:?}") };
+    assert!(first.abs_diff(second) <= 2 && first.abs_diff(third) <= 2, "{packets:?}");
+    // An iteration passes between two calls.
+    assert!(first > 43, "{packets:?}");
+    shared.world.check();
+}
+
+#[test]
+fn calls_of_a_process_take_a_millisecond_or_a_packet() {
+    for (micros, most) in [(1, 64), (50, 20), (3000, 1)] {
+        let mut shared = Shared::new(Duration::from_micros(micros), [1 << 20; 3]);
+        (0..400).for_each(|number| shared.world.send(1, number));
+        shared.world.check();
+        let calls = *shared.most.lock().unwrap();
+        // Time is seen in steps of an iteration.
+        assert!((most..=most + most / 4).contains(&calls) || calls == 64, "{micros} us: {calls} packets");
+    }
+}
+
+/// A slow plugin is slowed down, not failed.
+#[test]
+fn packets_that_suddenly_take_longer_are_no_fault() {
+    let mut shared = Shared::new(Duration::from_micros(1), [1 << 20; 3]);
+    (0..400).for_each(|number| shared.world.send(1, number));
+    while *shared.most.lock().unwrap() < 64 {
+        shared.world.iterate();
+    }
+    *shared.each.lock().unwrap() = Duration::from_millis(9);
+    shared.world.check();
+    assert_eq!(shared.world.seen.lock().unwrap().len(), 400);
+}
+
+/// Step of a random history.
+#[derive(Clone, Copy, Debug)]
+enum Move {
+    Send(u8),
+    Iterate,
+    /// Time of a packet in microseconds.
+    Each(u64),
+    Unbind(u32),
+    Rebind(u32, Option<u32>),
+}
+
+fn random_move() -> impl Strategy<Value = Move> {
+    prop_oneof![
+        20 => (1_u8..6).prop_map(Move::Send),
+        8 => Just(Move::Iterate),
+        1 => (0_u64..5000).prop_map(Move::Each),
+        1 => (1_u32..6).prop_map(Move::Unbind),
+        1 => (1_u32..6, prop::option::of(1_u32..4)).prop_map(|(number, owner)| Move::Rebind(number, owner)),
+    ]
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
+    /// With two processes in the path: each packet ends once, and each flow keeps its order.
+    #[test]
+    fn no_packet_at_a_process_is_lost_and_no_flow_reordered(
+        moves in prop::collection::vec(random_move(), 1..300),
+    ) {
+        let mut shared = Shared::new(Duration::from_micros(100), [1 << 20; 3]);
+        shared.add(SECOND);
+        shared.world.bind_at(LATER, SECOND, (SECOND, "dst 10.0.0.0/24"), Some(1));
+        for (number, step) in (0..).zip(moves) {
+            let world = &mut shared.world;
+            match step {
+                Move::Send(flow) => world.send(flow, number),
+                Move::Iterate => _ = world.iterate(),
+                Move::Each(micros) => *shared.each.lock().unwrap() = Duration::from_micros(micros),
+                Move::Unbind(binding) => world.unbind(binding),
+                Move::Rebind(binding, owner) => {
+                    world.unbind(binding);
+                    world.bind_instance(FIRST, (binding, binding as u8), owner);
+                }
+            }
+        }
+        shared.world.check();
+    }
+}
