@@ -9,7 +9,7 @@ use millrace_plugin_process::{ChildCommand, ProcessKeeper};
 
 use super::failed;
 use crate::BenchError;
-use crate::testbed::process::{Processor, is_installed, on_processor};
+use crate::testbed::process::is_installed;
 use crate::testbed::scratch::Scratch;
 
 /// Plugin without the header of the kit, up to its statement for a packet. The offsets are those of the plugin ABI.
@@ -58,18 +58,13 @@ pub(super) fn compile_whole(code: &str, flags: &[&str]) -> Result<Vec<u8>, Bench
     std::fs::read(&built).map_err(failed)
 }
 
-/// Prepares a plugin whose processes run on `processor`.
-pub(super) fn in_processes(
-    object: &[u8],
-    binary: &Path,
-    processor: Processor,
-) -> Result<ProcessPlugin, BenchError> {
-    // Processes inherit the processor of the thread that starts the keeper.
-    let keeper = on_processor(processor, || keeper(binary))??;
+/// Prepares a plugin whose processes the keeper starts.
+pub(super) fn in_processes(object: &[u8], keeper: ProcessKeeper) -> Result<ProcessPlugin, BenchError> {
     ProcessPlugin::new(object, Arc::new(keeper)).map_err(failed)
 }
 
-/// Starts a keeper of processes. `binary`: the router's binary.
+/// Starts a keeper of processes. `binary`: the router's binary. Processes inherit processor and priority of the
+/// calling thread.
 pub(super) fn keeper(binary: &Path) -> Result<ProcessKeeper, BenchError> {
     let command = ChildCommand { program: binary.to_owned(), arguments: vec!["plugin-process".into()] };
     ProcessKeeper::start(command).map_err(failed)

@@ -15,7 +15,7 @@ use millrace_plugin_abi::{Instance, Plugin, Verdict};
 use serde_json::Map;
 
 use super::failed;
-use super::object::{can_compile, compile, in_processes};
+use super::object::{can_compile, compile, in_processes, keeper};
 use crate::interrupt::check;
 use crate::plugins::call::{Batch, cost_of, round_trip};
 use crate::plugins::shared_ring::Idle;
@@ -58,12 +58,12 @@ pub(super) fn run(options: &mut Options<'_>) -> Result<Vec<Measurement>, BenchEr
     let object = compile(STATEMENT)?;
     let mut results = Vec::new();
     if std::thread::available_parallelism().is_ok_and(|count| count.get() > 1) {
-        let plugin = in_processes(&object, &options.binary, OTHER)?;
+        let plugin = in_processes(&object, on_processor(OTHER, || keeper(&options.binary))??)?;
         results.extend(on_processor(WORKER, || elsewhere(&plugin))??);
     } else {
         (options.progress)("process: this machine has no second processor");
     }
-    let plugin = in_processes(&object, &options.binary, WORKER)?;
+    let plugin = in_processes(&object, on_processor(WORKER, || keeper(&options.binary))??)?;
     results.extend(on_processor(WORKER, || here(&plugin, &options.binary))??);
     for Measurement { case, ours, unit, peer, peer_name, .. } in &results {
         let peer = peer_name.as_ref().zip(*peer).map(|(name, peer)| format!(" ({name}: {peer:.1})"));
@@ -186,7 +186,8 @@ mod tests {
             println!("skipped: there is no cc");
             return;
         }
-        let plugin = in_processes(&compile(STATEMENT).unwrap(), Path::new("/nowhere"), WORKER).unwrap();
+        let plugin =
+            in_processes(&compile(STATEMENT).unwrap(), keeper(Path::new("/nowhere")).unwrap()).unwrap();
         assert_eq!(plugin.name(), "bench");
         let refused = plugin.create(&Map::new()).err().unwrap().to_string();
         assert!(refused.contains("can't start its process"), "{refused}");

@@ -80,13 +80,31 @@ pub(crate) fn on_processor<T: Send>(
     processor: Processor,
     work: impl FnOnce() -> T + Send,
 ) -> Result<T, BenchError> {
+    on_thread(|| {
+        // Binding to a processor needs root. Without it, the figures are noisier.
+        let _ = dedicate(Pid::from_raw(0), processor);
+        work()
+    })
+}
+
+/// Runs a piece of work on a processor, with the priority of the calling thread. The kernel divides the weight of a
+/// session among the processors by the weights of the busy threads there. So a busy thread of the highest priority
+/// takes it away from threads of normal priority on other processors.
+pub(crate) fn beside<T: Send>(
+    processor: Processor,
+    work: impl FnOnce() -> T + Send,
+) -> Result<T, BenchError> {
+    on_thread(|| {
+        let _ = processor_set(processor).map(|set| sched_setaffinity(Pid::from_raw(0), &set));
+        work()
+    })
+}
+
+/// Runs a piece of work on a thread of its own.
+fn on_thread<T: Send>(work: impl FnOnce() -> T + Send) -> Result<T, BenchError> {
     std::thread::scope(|scope| {
-        let thread = scope.spawn(|| {
-            // Binding to a processor needs root. Without it, the figures are noisier.
-            let _ = dedicate(Pid::from_raw(0), processor);
-            work()
-        });
-        thread.join().map_err(|_| BenchError::measurement("a measurement", "its thread panicked"))
+        let ended = scope.spawn(work).join();
+        ended.map_err(|_| BenchError::measurement("a measurement", "its thread panicked"))
     })
 }
 

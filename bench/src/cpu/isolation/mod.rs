@@ -7,6 +7,8 @@
 //! | built-in, shared object in process | at the end of a call: after 1 ms, the time of a packet |
 //! | sandboxed | at the end of a slice |
 //! | shared object in a process of its own | at once: the process has another processor |
+//!
+//! The worker has the highest priority, and the process the normal one.
 
 mod two_workers;
 
@@ -21,8 +23,8 @@ use millrace_units::{Cycles, PrincipalId};
 
 use super::burn::{BURN, Burn};
 use super::gaps::Sandboxed;
-use super::object::{can_compile, compile, in_processes};
-use super::process::OTHER;
+use super::object::{can_compile, compile, in_processes, keeper};
+use super::process::{OTHER, WORKER};
 use super::wire::{Flow, Pace, Seen, Wire};
 use super::{drive, failed, frequency, preemptions, settings};
 use crate::family::Family;
@@ -30,6 +32,7 @@ use crate::interrupt::check;
 use crate::memory::case::Case;
 use crate::memory::setup::{GatesSetup, Pipeline, Place, Setup, frame};
 use crate::statistics::median;
+use crate::testbed::process::{beside, on_processor};
 use crate::{BenchError, Bound, Measurement, Options, Quantiles, Subject};
 
 /// Interval between packets of the plain flow: 10,000 packets per second.
@@ -97,10 +100,10 @@ pub(super) fn run(options: &mut Options<'_>) -> Result<Vec<Measurement>, BenchEr
             let beside = Beside { rate, same_port };
             let (mut paid, mut in_line, mut disturbed) = (Vec::new(), Vec::new(), 0);
             for _ in 0..ROUNDS {
-                let before = preemptions();
-                paid.push(Figures::of(&measure(&built_in, beside, true, TIME)?));
-                disturbed += preemptions() - before;
-                in_line.push(Figures::of(&measure(&built_in, beside, false, TIME)?));
+                let (figures, preemptions) = run_worker(&built_in, beside, true)?;
+                paid.push(figures);
+                disturbed += preemptions;
+                in_line.push(run_worker(&built_in, beside, false)?.0);
             }
             results.extend(report(&beside.to_string(), &paid, &in_line, options));
             (options.progress)(&format!("other work took the worker's processor {disturbed} times"));
@@ -117,8 +120,12 @@ pub(super) fn run(options: &mut Options<'_>) -> Result<Vec<Measurement>, BenchEr
     for slow in others {
         for same_port in [true, false] {
             let beside = Beside { rate: MOST_RATE, same_port };
-            let runs = (0..ROUNDS).map(|_| measure(&slow, beside, true, TIME).map(|seen| Figures::of(&seen)));
-            results.extend(report_runtime(&slow, beside, &runs.collect::<Result<Vec<_>, _>>()?, options));
+            let runs = (0..ROUNDS).map(|_| run_worker(&slow, beside, true));
+            let (runs, disturbed): (Vec<_>, Vec<_>) =
+                runs.collect::<Result<Vec<_>, _>>()?.into_iter().unzip();
+            results.extend(report_runtime(&slow, beside, &runs, options));
+            let disturbed: i64 = disturbed.iter().sum();
+            (options.progress)(&format!("other work took the worker's processor {disturbed} times"));
         }
     }
     Ok(results)
@@ -182,7 +189,7 @@ impl Slow {
         let native = Arc::new(NativePlugin::new(&object).map_err(failed)?);
         let mut made = vec![Self { runtime: "shared object in process", plugin: native, work: Vec::new() }];
         if std::thread::available_parallelism().is_ok_and(|count| count.get() > 1) {
-            let plugin = Arc::new(in_processes(&object, &options.binary, OTHER)?);
+            let plugin = Arc::new(in_processes(&object, beside(OTHER, || keeper(&options.binary))??)?);
             made.push(Self { runtime: "process", plugin, work: Vec::new() });
         } else {
             (options.progress)("isolation: this machine has no second processor for a process");
@@ -240,6 +247,12 @@ impl Figures {
         let (late, longest) = (at(delays.len() * 999 / 1000), at(last));
         Self { lost: seen.sent.saturating_sub(seen.left) as f64, late, longest, delays }
     }
+}
+
+/// Runs a worker on its processor. Returns the figures of the plain flow, and the number of times that other work took
+/// the processor.
+fn run_worker(slow: &Slow, beside: Beside, paid: bool) -> Result<(Figures, i64), BenchError> {
+    on_processor(WORKER, || Ok((Figures::of(&measure(slow, beside, paid, TIME)?), preemptions())))?
 }
 
 /// Runs a worker for `time`. Returns the packets of the plain flow.
