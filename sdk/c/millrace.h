@@ -108,7 +108,15 @@ struct millrace_waiting {
     uint32_t instance_packets; /* packets of all flows that wait until the instance ends its current call */
     uint64_t bytes;            /* of packets */
     uint64_t instance_bytes;   /* of instance_packets */
+    uint64_t payer_bytes;      /* of payer_packets */
+    uint64_t allowance;        /* nanoseconds that the principal that pays for the call has left, until others get
+                                * their turn; MILLRACE_NO_ALLOWANCE if nobody pays, or the router can't measure it */
+    uint32_t payer_packets;    /* packets of that principal that wait for the processor, without those of the call */
+    uint32_t paid;             /* 1 if a principal pays for the call, and the three values above count; else 0 */
 };
+
+/* Value of millrace_waiting.allowance without a known limit. */
+#define MILLRACE_NO_ALLOWANCE UINT64_MAX
 
 /* Values of millrace_waiting.of. UNKNOWN: the packet's output port is not known yet, or its queue belongs
  * to another worker. OF_LEAF: the packets of all flows in the leaf. OF_FLOW: the packets of the packet's
@@ -156,9 +164,11 @@ _Static_assert(sizeof(struct millrace_flow_end) == 72, "layout of millrace_flow_
 _Static_assert(offsetof(struct millrace_flow_end, source) == 16, "layout of millrace_flow_end");
 _Static_assert(offsetof(struct millrace_flow_end, packets) == 48, "layout of millrace_flow_end");
 
-_Static_assert(sizeof(struct millrace_waiting) == 32, "layout of millrace_waiting");
+_Static_assert(sizeof(struct millrace_waiting) == 56, "layout of millrace_waiting");
 _Static_assert(offsetof(struct millrace_waiting, packets) == 8, "layout of millrace_waiting");
 _Static_assert(offsetof(struct millrace_waiting, bytes) == 16, "layout of millrace_waiting");
+_Static_assert(offsetof(struct millrace_waiting, payer_bytes) == 32, "layout of millrace_waiting");
+_Static_assert(offsetof(struct millrace_waiting, payer_packets) == 48, "layout of millrace_waiting");
 
 #ifdef __wasm__
 #define MILLRACE_EXPORT(name) __attribute__((export_name(#name)))
@@ -314,10 +324,14 @@ static inline bool millrace_make(const void *bytes, size_t length, uint16_t port
     return MILLRACE_CALL(packet_make, 1, bytes, length, port) == 0;
 }
 
-/* Returns the backlog before a packet: in the queue that it currently leads to, and at this instance.
- * Returns false where the router doesn't tell. Capability flow-backlog. */
+/* Returns the backlog before a packet: in the queue that it currently leads to, at this instance, and of the
+ * principal that pays for the call. Returns false where the router doesn't tell. With an older router, nobody
+ * pays. Capability flow-backlog. */
 static inline bool millrace_backlog(const struct millrace_packet *packet, struct millrace_waiting *waiting) {
-    return MILLRACE_CALL(flow_backlog, 0, packet->number, waiting, sizeof *waiting) >= sizeof *waiting;
+    waiting->payer_bytes = waiting->payer_packets = waiting->paid = 0;
+    waiting->allowance = MILLRACE_NO_ALLOWANCE;
+    uint32_t written = MILLRACE_CALL(flow_backlog, 0, packet->number, waiting, sizeof *waiting);
+    return written >= offsetof(struct millrace_waiting, payer_bytes);
 }
 
 /* Returns the state common to all flows of the instance, with the size that the manifest's service-state

@@ -1,4 +1,7 @@
-//! Backlog of a packet: packets that wait in its queue, and packets that wait for the instance.
+//! Backlog of a packet: packets that wait in its queue, for the instance, and for the processor of the principal
+//! that pays for the call.
+
+use std::time::Duration;
 
 use millrace_packet::Packet;
 use millrace_units::{PortId, QueueId};
@@ -20,6 +23,19 @@ pub struct QueueBacklog {
     pub bytes: u64,
 }
 
+/// Principal that pays for a call: packets that wait for its processor time at the worker, and the time that it has
+/// left. The values are those at the start of the call, or of its latest slice.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct PayerBacklog {
+    /// Number of packets of all its flows that wait, without those of the call.
+    pub packets: u32,
+    /// Bytes of `packets`, link headers included.
+    pub bytes: u64,
+    /// Processor time until the next slice of another principal, which the packets of earlier stages in the slice
+    /// have reduced; `None` if the processor has no cycle counter. A longer call reduces later slices.
+    pub allowance: Option<Duration>,
+}
+
 /// Backlog of a packet.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Backlog {
@@ -29,6 +45,8 @@ pub struct Backlog {
     pub instance_packets: u32,
     /// Bytes of `instance_packets`, link headers included.
     pub instance_bytes: u64,
+    /// Principal that pays for the call; `None` if nobody pays.
+    pub payer: Option<PayerBacklog>,
 }
 
 /// Source of queue backlogs.
@@ -44,11 +62,16 @@ pub struct Known<'a> {
     pub queues: &'a dyn Backlogs,
     /// Packets and bytes that wait for the instance, without the packets of the call.
     pub waiting: (u32, u64),
+    /// Principal that pays for the call; `None` if nobody pays.
+    pub payer: Option<PayerBacklog>,
 }
 
 impl std::fmt::Debug for Known<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Known").field("waiting", &self.waiting).finish_non_exhaustive()
+        f.debug_struct("Known")
+            .field("waiting", &self.waiting)
+            .field("payer", &self.payer)
+            .finish_non_exhaustive()
     }
 }
 

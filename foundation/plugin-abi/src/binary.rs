@@ -169,7 +169,7 @@ pub struct RawFlowEnd {
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 #[repr(C)]
 pub struct RawBacklog {
-    /// Size in bytes of the part of this structure that the router wrote.
+    /// Size in bytes of the structure that the router knows. It writes as many of them as the plugin has room for.
     pub size: u16,
     /// Scope of `packets` and `bytes`, one of [`backlog`].
     pub of: u16,
@@ -186,7 +186,20 @@ pub struct RawBacklog {
     pub bytes: u64,
     /// Bytes of `instance_packets`, link headers included.
     pub instance_bytes: u64,
+    /// Bytes of `payer_packets`, link headers included.
+    pub payer_bytes: u64,
+    /// Processor time in nanoseconds that the principal has left for this slice; [`NO_ALLOWANCE`] if nobody pays
+    /// for the call, or the router can't measure the time.
+    pub allowance: u64,
+    /// Number of packets of all flows of the principal that wait for the processor at this worker, without
+    /// those of the call; 0 if nobody pays for the call.
+    pub payer_packets: u32,
+    /// Whether a principal pays for the call: 1 or 0.
+    pub paid: u32,
 }
+
+/// Value of [`RawBacklog::allowance`] without a known limit.
+pub const NO_ALLOWANCE: u64 = u64::MAX;
 
 /// Values of [`RawBacklog::of`].
 pub mod backlog {
@@ -330,7 +343,10 @@ mod tests {
             offset_of!(RawBacklog, packets),
             offset_of!(RawBacklog, bytes),
             offset_of!(RawBacklog, instance_bytes),
+            offset_of!(RawBacklog, payer_bytes),
+            offset_of!(RawBacklog, allowance),
+            offset_of!(RawBacklog, payer_packets),
         ];
-        assert_eq!((offsets, size_of::<RawBacklog>()), ([8, 16, 24], 32));
+        assert_eq!((offsets, size_of::<RawBacklog>()), ([8, 16, 24, 32, 40, 48], 56));
     }
 }

@@ -42,7 +42,7 @@ pub use features::Features;
 
 #[cfg(feature = "host")]
 pub use {
-    backlog::{Backlog, Backlogs, Known, NoQueues, QueueBacklog},
+    backlog::{Backlog, Backlogs, Known, NoQueues, PayerBacklog, QueueBacklog},
     binary::{MOST_MAP_KEY, MOST_MAP_VALUE},
     ebpf_variant::{EbpfVariant, VariantCounts, VariantMemory},
     error::PluginError,

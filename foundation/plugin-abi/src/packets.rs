@@ -170,10 +170,10 @@ impl<'a> Packets<'a> {
     /// Panics if the index is out of range.
     pub fn backlog(&self, place: usize) -> Backlog {
         let packet = &self.packets[usize::from(self.members[place])];
-        let Some(Known { queues, waiting: (instance_packets, instance_bytes) }) = self.known else {
+        let Some(Known { queues, waiting: (instance_packets, instance_bytes), payer }) = self.known else {
             return Backlog::default();
         };
-        Backlog { queue: queues.of(packet), instance_packets, instance_bytes }
+        Backlog { queue: queues.of(packet), instance_packets, instance_bytes, payer }
     }
 
     /// Returns the maximum number of passes of the packets. The passes of a packet count how often the packet

@@ -61,7 +61,7 @@ mod runtime;
 #[cfg(not(target_family = "wasm"))]
 pub mod testing;
 
-pub use backlog::{Backlog, QueueBacklog};
+pub use backlog::{Backlog, PayerBacklog, QueueBacklog};
 pub use host::Level;
 pub use map::{MapError, SharedMap};
 pub use millrace_plugin_abi::{Features, binary};

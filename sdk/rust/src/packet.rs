@@ -312,7 +312,7 @@ impl<'a> Packet<'a> {
         host::packet_write(self.raw.number, offset, from)
     }
 
-    /// Returns the backlog of the packet's queue and of this instance. `None` without the capability
+    /// Returns the backlog of the packet's queue, of this instance, and of the principal that pays for the call. `None` without the capability
     /// `flow-backlog`.
     #[must_use]
     pub fn backlog(&self) -> Option<Backlog> {

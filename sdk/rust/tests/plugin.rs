@@ -2,11 +2,12 @@
 //! take effect.
 
 use std::net::IpAddr;
+use std::time::Duration;
 
 use millrace_sdk::testing::{Fate, Router, TestMap, frame_of_ports};
 use millrace_sdk::{
-    Declared, FlowEnd, Packet, Packets, Plugin, QueueBacklog, Refusal, SharedMap, Verdict, host, json, log,
-    millrace_plugin, plain,
+    Declared, FlowEnd, Packet, Packets, PayerBacklog, Plugin, QueueBacklog, Refusal, SharedMap, Verdict,
+    host, json, log, millrace_plugin, plain,
 };
 
 plain! {
@@ -111,8 +112,11 @@ fn obey(mut packet: Packet<'_>, now: u64) {
             assert_eq!((packet.write(offset, &[last[0] + 1]), packet.write(offset + 1, b"x")), (1, 0));
         }
         Some(b'b') => {
-            let queue = packet.backlog().and_then(|backlog| backlog.queue);
-            packet.drop_for(queue.map_or(31, |queue| queue.packets as u8));
+            let backlog = packet.backlog().unwrap_or_default();
+            let allowance = backlog.payer.and_then(|payer| payer.allowance).unwrap_or_default();
+            let payer = backlog.payer.map_or(0, |payer| payer.packets + payer.bytes as u32);
+            let queue = backlog.queue.map_or(31, |queue| queue.packets);
+            packet.drop_for((queue - payer - allowance.as_micros() as u32) as u8);
         }
         Some(b'!') => panic!("a packet that can't be borne"),
         _ => {}
@@ -253,6 +257,11 @@ fn backlog_of_a_packet_is_reported() {
     let queue = QueueBacklog { port: 1, queue: 2, of_flow: true, packets: 7, bytes: 700 };
     router.backlog.queue = Some(queue);
     assert_eq!(one(&mut router, b"b").verdict, Verdict::Drop(7));
+    router.backlog.payer = Some(PayerBacklog { packets: 1, bytes: 1, allowance: None });
+    assert_eq!(one(&mut router, b"b").verdict, Verdict::Drop(5));
+    let allowance = Some(Duration::from_micros(3));
+    router.backlog.payer = Some(PayerBacklog { packets: 1, bytes: 1, allowance });
+    assert_eq!(one(&mut router, b"b").verdict, Verdict::Drop(2));
 }
 
 #[test]

@@ -40,7 +40,8 @@ fn layouts() -> String {
         protocol tag exceptions port number state flow source_port destination_port verdict reason target reserved until);
     layout!(text, RawFlowEnd, "millrace_flow_end": size family protocol source_port destination_port port reserved flow
         source destination packets bytes state);
-    layout!(text, RawBacklog, "millrace_waiting": size of port queue packets instance_packets bytes instance_bytes);
+    layout!(text, RawBacklog, "millrace_waiting": size of port queue packets instance_packets bytes instance_bytes
+        payer_bytes allowance payer_packets paid);
     text
 }
 

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use millrace_plugin::{AwaitedContext, Intake, Place, PrincipalMemory, Waiting};
+use millrace_plugin::{AwaitedContext, Grant, Intake, Place, PrincipalMemory, Waiting};
 use millrace_schedule::FlowNumber;
 use millrace_schedule::cpu::{
     CpuFlowAccount, CpuPrincipal, CpuQueueLimits, CpuQueues, CpuScheduleError, CpuScheduler,
@@ -368,6 +368,13 @@ impl ForProcessor {
     #[inline]
     pub fn waiting_bytes(&self, id: PrincipalId) -> u64 {
         self.queues.load(id).1
+    }
+
+    /// Returns a grant of processor time to a principal, with its packets that wait now.
+    #[inline]
+    pub fn grant(&self, id: PrincipalId, time: Cycles) -> Grant {
+        let (packets, bytes, _) = self.queues.load(id);
+        Grant { packets, bytes, time, frequency: self.scheduler.settings().frequency }
     }
 
     /// Returns the number of waiting packets.

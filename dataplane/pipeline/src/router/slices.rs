@@ -97,7 +97,8 @@ impl<'a> Slices<'a> {
             && let Some(payer) = waiting.scheduler.next(time)
         {
             let paying = Paid::of(self.router.gates.plugins()).blocker_of(payer).unwrap_or(payer);
-            let (stage, packets) = self.run_slice(&mut waiting, paying, time);
+            let granted = settings.quantum.min(allowance - elapsed);
+            let (stage, packets) = self.run_slice(&mut waiting, (paying, granted), time);
             let before = elapsed;
             elapsed = since(start, before, packets);
             time = now + elapsed.at(settings.frequency);
@@ -126,7 +127,7 @@ impl<'a> Slices<'a> {
     fn run_slice(
         &mut self,
         waiting: &mut ForProcessor,
-        payer: PrincipalId,
+        (payer, granted): (PrincipalId, Cycles),
         now: Instant,
     ) -> (Option<PaidStage>, u64) {
         let resumes = Paid::of(self.router.gates.plugins()).has_call_of(payer);
@@ -135,8 +136,9 @@ impl<'a> Slices<'a> {
         payers.set_running(Some(payer));
         payers.begin_turn(turn.map(|turn| turn.place), waiting.occupied(payer));
         let packets = match turn {
-            Some(turn) => self.run_packets(waiting, payer, turn, now),
+            Some(turn) => self.run_packets(waiting, (payer, granted), turn, now),
             None if resumes => {
+                payers.grant(waiting.grant(payer, granted));
                 self.router.resume_kept(now);
                 0
             }
@@ -185,7 +187,7 @@ impl<'a> Slices<'a> {
     fn run_packets(
         &mut self,
         waiting: &mut ForProcessor,
-        payer: PrincipalId,
+        (payer, granted): (PrincipalId, Cycles),
         Turn { place, stage, most }: Turn,
         now: Instant,
     ) -> u64 {
@@ -196,6 +198,7 @@ impl<'a> Slices<'a> {
             let released = Released { waiting: packet, direction: None, end: None };
             self.router.gate_run().add_released(&mut work, released);
         });
+        Payers::of(self.router.gates.plugins_mut()).grant(waiting.grant(payer, granted));
         self.router.resume_at(place, &mut work, now);
         self.router.scratch.spare = work;
         packets

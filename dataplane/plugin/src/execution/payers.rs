@@ -2,7 +2,7 @@
 
 use millrace_units::PrincipalId;
 
-use crate::execution::calls::{Calls, CycleClock};
+use crate::execution::calls::{Calls, CycleClock, Grant};
 use crate::execution::waiting::{Place, Waiting, WaitingRoom};
 use crate::execution::worker_plugins::WorkerPlugins;
 use crate::principal_memory::PrincipalMemory;
@@ -48,6 +48,12 @@ impl<'a> Payers<'a> {
         self.calls.occupied.clear();
         self.calls.occupied.extend(occupied);
         self.calls.meter.start();
+    }
+
+    /// Grants the running principal processor time from now on. Its instances may read it.
+    #[inline]
+    pub fn grant(&mut self, grant: Grant) {
+        self.calls.meter.grant(grant);
     }
 
     /// Notes that no packets from queues run any more.

@@ -4,7 +4,7 @@ use std::fmt;
 
 use millrace_packet::{Exceptions, FlowKey, Packet};
 use millrace_plugin_abi::binary::{
-    NO_OFFSET, RawBacklog, RawFlowEnd, RawPacket, backlog, packet_flags, verdict,
+    NO_ALLOWANCE, NO_OFFSET, RawBacklog, RawFlowEnd, RawPacket, backlog, packet_flags, verdict,
 };
 use millrace_plugin_abi::{Backlog, Family, FlowEnd, Instant, Packets, Verdict};
 use millrace_units::{InstanceId, PortId, QueueId};
@@ -137,10 +137,16 @@ pub(crate) fn raw_flow_end(flow: &FlowEnd) -> RawFlowEnd {
 
 /// Converts a backlog into the structure that plugins read.
 pub(crate) fn raw_backlog(known: &Backlog) -> RawBacklog {
+    let payer = known.payer.unwrap_or_default();
+    let allowance = payer.allowance.and_then(|time| u64::try_from(time.as_nanos()).ok());
     let own = RawBacklog {
         size: size_of::<RawBacklog>() as u16,
         instance_packets: known.instance_packets,
         instance_bytes: known.instance_bytes,
+        payer_packets: payer.packets,
+        payer_bytes: payer.bytes,
+        allowance: allowance.unwrap_or(NO_ALLOWANCE),
+        paid: known.payer.is_some().into(),
         ..RawBacklog::default()
     };
     let Some(queue) = known.queue else { return own };

@@ -53,7 +53,9 @@ static uint64_t waiting_before(const struct millrace_packet *packet) {
     if (!millrace_backlog(packet, &waiting))
         return 1000000;
     return waiting.of + 3 * waiting.port + 5 * waiting.queue + 7 * waiting.packets + 11 * waiting.bytes
-           + 13 * waiting.instance_packets + 17 * waiting.instance_bytes;
+           + 13 * waiting.instance_packets + 17 * waiting.instance_bytes + 19 * waiting.paid
+           + 23 * waiting.payer_packets + 29 * waiting.payer_bytes
+           + (waiting.allowance == MILLRACE_NO_ALLOWANCE ? 31 : 37 * waiting.allowance);
 }
 
 static void decide(struct millrace_packet *packet, uint64_t now) {

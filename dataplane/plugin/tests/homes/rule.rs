@@ -151,7 +151,11 @@ fn sum(known: &Backlog) -> u64 {
             1 + u64::from(queue.of_flow) + 3 * u64::from(queue.port.0) + 5 * u64::from(queue.queue.0);
         places + 7 * u64::from(queue.packets) + 11 * queue.bytes
     });
-    of_queue + 13 * u64::from(known.instance_packets) + 17 * known.instance_bytes
+    let of_payer = known.payer.map_or(31, |payer| {
+        let allowance = payer.allowance.map_or(31, |time| 37 * time.as_nanos() as u64);
+        19 + 23 * u64::from(payer.packets) + 29 * payer.bytes + allowance
+    });
+    of_queue + 13 * u64::from(known.instance_packets) + 17 * known.instance_bytes + of_payer
 }
 
 impl Instance for Rule {

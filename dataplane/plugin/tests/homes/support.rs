@@ -5,13 +5,14 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, LazyLock};
+use std::time::Duration;
 
 use millrace_packet::{FlowKey, Packet, Pool};
 use millrace_plugin::native::NativePlugin;
 use millrace_plugin::wasm::{LoadedPlugin, Sandbox, SandboxSettings};
 use millrace_plugin_abi::{
     Backlogs, Fault, FlowEnd, FlowStates, Instance, Instant, Known, MapHandle, MapShape, Message, Output,
-    Packets, Plugin, PluginError, Progress, QueueBacklog, SharedMap, Verdict,
+    Packets, PayerBacklog, Plugin, PluginError, Progress, QueueBacklog, SharedMap, Verdict,
 };
 use millrace_testkit::built::{Format, Options, built_plugin};
 use millrace_units::{PortId, QueueId};
@@ -156,6 +157,18 @@ impl Backlogs for Queues {
     }
 }
 
+/// Returns the principal that pays for a call with a number of packets: nobody for each fourth number, and no
+/// known allowance for the number after it.
+fn payer(packets: usize) -> Option<PayerBacklog> {
+    let number = packets as u32;
+    let allowance = (number % 4 != 1).then(|| Duration::from_nanos(u64::from(number) << 34));
+    (number % 4 != 0).then_some(PayerBacklog {
+        packets: number + 1,
+        bytes: u64::from(number) << 35,
+        allowance,
+    })
+}
+
 /// Instance with its flow state blocks and maps.
 pub struct Bench {
     pub instance: Box<dyn Instance>,
@@ -237,7 +250,8 @@ impl Bench {
         let mut first = true;
         loop {
             let call = Packets::new(&mut packets, &keys, &members, &mut verdicts);
-            let known = Known { queues: &Queues, waiting: (sent.len() as u32, 1 << 33) };
+            let known =
+                Known { queues: &Queues, waiting: (sent.len() as u32, 1 << 33), payer: payer(sent.len()) };
             let mut call = call.with_known(known).as_copies(sent.len().is_multiple_of(3));
             if bytes > 0 {
                 call = call.with_states(&mut self.blocks, &numbers, OFFSET, bytes);

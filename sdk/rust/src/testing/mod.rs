@@ -85,7 +85,7 @@ impl<P: Declared> Router<P> {
             content: BTreeMap::new(),
         };
         let maps = P::MAPS.iter().map(map).collect();
-        let backlog = Backlog { queue: None, instance_packets: 0, instance_bytes: 0 };
+        let backlog = Backlog::default();
         let mut router = Self { slot, flows, service, now: 0, port: 0, tag: 0, copies: false, maps, backlog };
         router.restart(settings)?;
         Ok(router)

@@ -1,7 +1,23 @@
 //! Processor time of instances, by chained readings: the end of a call is the start of the next one.
 
+use millrace_plugin_abi::PayerBacklog;
+use millrace_units::Cycles;
+
 /// Returns a reading of a cycle counter; `None` if the processor has none.
 pub type CycleClock = fn() -> Option<u64>;
+
+/// Processor time that a principal gets at once, and its packets that still wait.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Grant {
+    /// Number of its packets that wait for the processor.
+    pub packets: u32,
+    /// Bytes of these packets.
+    pub bytes: u64,
+    /// Processor time until the next slice of another principal.
+    pub time: Cycles,
+    /// Cycles in a second.
+    pub frequency: u64,
+}
 
 /// Meter of a worker. It runs while packets of a principal run.
 #[derive(Default)]
@@ -9,6 +25,9 @@ pub(crate) struct Meter {
     /// Counter of cycles; `None` without a CPU scheduler.
     pub clock: Option<CycleClock>,
     last: Option<u64>,
+    grant: Grant,
+    /// Reading at which the time of the grant is over.
+    end: u64,
 }
 
 impl Meter {
@@ -22,6 +41,21 @@ impl Meter {
     #[inline]
     pub fn stop(&mut self) {
         self.last = None;
+    }
+
+    /// Grants the running principal processor time from the last reading on.
+    #[inline]
+    pub fn grant(&mut self, grant: Grant) {
+        self.end = self.last.unwrap_or(0).saturating_add(grant.time.0);
+        self.grant = grant;
+    }
+
+    /// Returns what a call of the running principal may know about it, as of the last reading.
+    #[inline]
+    pub fn payer_backlog(&self) -> PayerBacklog {
+        let Grant { packets, bytes, frequency, .. } = self.grant;
+        let left = self.last.map(|last| Cycles(self.end.saturating_sub(last)).at(frequency));
+        PayerBacklog { packets, bytes, allowance: left }
     }
 
     /// Adds the cycles since the last reading to `account`, if the meter runs.

@@ -29,8 +29,8 @@ use crate::principal_memory::PrincipalMemory;
 
 use decision::Ports;
 pub use group::{Group, Stop, Watch};
-pub use meter::CycleClock;
 pub(crate) use meter::Meter;
+pub use meter::{CycleClock, Grant};
 pub(crate) use resume::Resumption;
 pub(crate) use visit::Visit;
 

@@ -124,7 +124,7 @@ impl<T: BindingTable> Resumption<'_, T> {
         let reply = match instances.get_mut(backlog.context) {
             None => None,
             Some((hosted, news)) => {
-                let known = Known { queues: &NoQueues, waiting: (0, 0) };
+                let known = Known { queues: &NoQueues, waiting: (0, 0), payer: None };
                 let states = (states, Part::default(), known);
                 let outcome = slice(hosted, &mut backlog.call, &mut [], states, errands, self.now, news);
                 if outcome == Outcome::Suspended {
@@ -143,7 +143,7 @@ impl<T: BindingTable> Resumption<'_, T> {
     /// Resumes a call with packets. Returns whether the call has ended.
     fn resume_packets(&mut self, place: Place, backlog: &mut Backlog) -> bool {
         let Backlog { context, call, behind, .. } = backlog;
-        let Calls { instances, states, verdicts, meter, .. } = &mut *self.calls;
+        let Calls { instances, states, verdicts, meter, running, .. } = &mut *self.calls;
         let Some((hosted, news)) = instances.get_mut(*context) else {
             release(call, place, self.released);
             return true;
@@ -156,7 +156,10 @@ impl<T: BindingTable> Resumption<'_, T> {
             Some(binding) => (&mut binding.counts, binding.call_limits),
             None => (&mut nobody, CallLimits::default()),
         };
-        let known = Known { queues: self.queues, waiting: behind.load() };
+        if running.is_some() {
+            call.payer_backlog = Some(meter.payer_backlog());
+        }
+        let known = Known { queues: self.queues, waiting: behind.load(), payer: call.payer_backlog };
         let outcome = slice(hosted, call, verdicts, (states, part, known), &limits, self.now, news);
         meter.charge(&mut hosted.counts.cycles);
         if outcome == Outcome::Suspended {

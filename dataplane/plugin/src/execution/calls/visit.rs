@@ -1,7 +1,7 @@
 //! Calls of instances with the packets of a batch.
 
 use millrace_packet::DropReason;
-use millrace_plugin_abi::{Known, Packets, Position, Progress, Verdict};
+use millrace_plugin_abi::{Known, Packets, PayerBacklog, Position, Progress, Verdict};
 use millrace_units::{Instant, PrincipalId};
 
 use super::decision::Decision;
@@ -99,7 +99,8 @@ impl Calls {
         if !is_whole {
             group.take_beyond(most, Taken::Keep(self.waiting.queue(context, (place, passed_on), payer)));
         }
-        let what = (part, place.position);
+        let payer_backlog = payer.map(|_| self.meter.payer_backlog());
+        let what = (part, place.position, payer_backlog);
         let outcome = call(hosted, what, &mut self.states, group, now, news);
         self.meter.charge(&mut hosted.counts.cycles);
         match outcome {
@@ -107,7 +108,7 @@ impl Calls {
             Outcome::Suspended | Outcome::Awaited => {
                 let awaited = (outcome == Outcome::Awaited).then(|| Awaited::since(now));
                 hosted.latest_payer = payer;
-                let call = Call::begun(payer, hosted.writes, awaited);
+                let call = Call::begun((payer, payer_backlog), hosted.writes, awaited);
                 group.take_all(Taken::Keep(self.waiting.suspend(context, (place, passed_on), call)));
             }
             Outcome::Failed if binding.call_limits.on_fault == OnFault::Bypass => {
@@ -227,7 +228,7 @@ impl Calls {
 #[inline]
 fn call(
     hosted: &mut Hosted,
-    (part, position): (Part, Position),
+    (part, position, payer): (Part, Position, Option<PayerBacklog>),
     states: &mut FlowStateBlocks,
     group: &mut Group<'_>,
     now: Instant,
@@ -240,7 +241,7 @@ fn call(
         shadow.watch(group.packets, group.keys, group.members);
     }
     // No packets wait for the context: packets only wait during a call, and then this function isn't called.
-    let known = Known { queues: group.queues, waiting: (0, 0) };
+    let known = Known { queues: group.queues, waiting: (0, 0), payer };
     let mut packets = Packets::new(group.packets, group.keys, group.members, group.verdicts)
         .with_known(known)
         .as_copies(position == Position::Copy);

@@ -3,6 +3,7 @@
 use std::collections::VecDeque;
 
 use millrace_packet::{FlowKey, Packet};
+use millrace_plugin_abi::PayerBacklog;
 use millrace_units::{Instant, PrincipalId};
 
 use super::{Asked, Errand, Place, Waiting};
@@ -32,6 +33,8 @@ pub(crate) struct Call {
     pub(super) passed_on: u8,
     /// Principal that pays for the call; `None` if it runs without waiting for the CPU scheduler.
     pub payer: Option<PrincipalId>,
+    /// What the instance may know about this principal.
+    pub payer_backlog: Option<PayerBacklog>,
     /// Number of slices so far.
     pub slices: u32,
     /// Times of a call that another process runs; `None` for other calls.
@@ -50,8 +53,12 @@ impl Awaited {
 impl Call {
     /// Returns a call whose first slice is over, and whose packets follow. `written`: whether the instance may have
     /// written to the packets.
-    pub fn begun(payer: Option<PrincipalId>, written: bool, awaited: Option<Awaited>) -> Self {
-        Self { slices: 1, written, payer, awaited, ..Self::default() }
+    pub fn begun(
+        (payer, payer_backlog): (Option<PrincipalId>, Option<PayerBacklog>),
+        written: bool,
+        awaited: Option<Awaited>,
+    ) -> Self {
+        Self { slices: 1, written, payer, payer_backlog, awaited, ..Self::default() }
     }
 
     /// Whether a call is running.
@@ -84,7 +91,7 @@ impl Call {
             each(number, Waiting { packet, key, destination, place, state, passed_on, payer });
         }
         (self.place, self.payer, self.slices, self.written) = (None, None, 0, false);
-        self.awaited = None;
+        (self.payer_backlog, self.awaited) = (None, None);
     }
 }
 

@@ -116,7 +116,8 @@ pub(in crate::runtime) fn flow_end_bytes(flow: &RawFlowEnd) -> [u8; FLOW_END] {
 
 pub(in crate::runtime) fn backlog_bytes(backlog: &RawBacklog) -> [u8; BACKLOG] {
     let mut bytes = [0; BACKLOG];
-    put!(bytes, backlog as RawBacklog: size of port queue packets instance_packets bytes instance_bytes);
+    put!(bytes, backlog as RawBacklog: size of port queue packets instance_packets bytes instance_bytes payer_bytes
+        allowance payer_packets paid);
     bytes
 }
 
@@ -209,9 +210,13 @@ mod tests {
             instance_packets: 0x0606_0606,
             bytes: 0x0707_0707_0707_0707,
             instance_bytes: 0x0808_0808_0808_0808,
+            payer_bytes: 0x0909_0909_0909_0909,
+            allowance: 0x0a0a_0a0a_0a0a_0a0a,
+            payer_packets: 0x0b0b_0b0b,
+            paid: 0x0c0c_0c0c,
         };
         let expected: Vec<u8> = (1_u8..)
-            .zip([2, 2, 2, 2, 4, 4, 8, 8])
+            .zip([2, 2, 2, 2, 4, 4, 8, 8, 8, 8, 4, 4])
             .flat_map(|(value, width)| std::iter::repeat_n(value, width))
             .collect();
         assert_eq!(backlog_bytes(&backlog).to_vec(), expected);

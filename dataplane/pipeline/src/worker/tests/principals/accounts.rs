@@ -1,6 +1,101 @@
 //! Accounts of flows and principals, and packets dropped above their limits.
 
+use millrace_plugin_abi::PayerBacklog;
+
 use super::*;
+
+/// Number of packets of a call, with the principal that pays for it.
+type Calls = Arc<Mutex<Vec<(u32, Option<PayerBacklog>)>>>;
+
+/// Instance that records the backlog of the first packet of each call and of each later slice of it, and uses
+/// cycles for each packet.
+struct Observant {
+    cycles: u64,
+    suspends: bool,
+    calls: Calls,
+}
+
+impl Instance for Observant {
+    fn process(&mut self, packets: &mut Packets<'_>, now: Instant) -> Progress {
+        match self.suspends {
+            true => Progress::Suspended,
+            false => self.resume(packets, now),
+        }
+    }
+
+    fn resume(&mut self, packets: &mut Packets<'_>, _now: Instant) -> Progress {
+        self.calls.lock().unwrap().push((packets.len() as u32, packets.backlog(0).payer));
+        pretended::pass(self.cycles * packets.len() as u64);
+        packets.for_each(|_, _| Verdict::Pass);
+        Progress::Done
+    }
+
+    fn control(&mut self, _message: &Message) -> Reply {
+        Ok(Default::default())
+    }
+}
+
+/// Sends 40 packets to an instance that needs 20,000 cycles for each, and returns its calls.
+fn observed(principal: Option<u32>, suspends: bool) -> Vec<(u32, Option<PayerBacklog>)> {
+    let (mut world, calls) = (World::new(), Calls::default());
+    world.set_principal(1, 1, 1 << 20);
+    let instance = Box::new(Observant { cycles: 20_000, suspends, calls: Arc::clone(&calls) });
+    world.change(PluginChange::AddInstance { id: InstanceId(1), instance });
+    world.rebind(1, 1, principal);
+    (0..40).for_each(|number| world.send(1, number));
+    world.check();
+    let calls = calls.lock().unwrap().clone();
+    assert_eq!(calls.iter().map(|(packets, _)| packets).sum::<u32>(), 40);
+    calls
+}
+
+#[test]
+fn plugin_sees_the_packets_of_its_principal_that_wait_and_the_time_that_is_left() {
+    for suspends in [false, true] {
+        let calls = observed(Some(1), suspends);
+        let quantum = Duration::from_nanos(QUANTUM.0);
+        let mut left = 40;
+        for (packets, payer) in &calls {
+            left -= packets;
+            let PayerBacklog { packets: waiting, bytes, allowance } = payer.unwrap();
+            assert_eq!((waiting, bytes), (left, u64::from(left) * frame(1, 0).len() as u64), "{calls:?}");
+            assert!(allowance.unwrap() <= quantum, "{calls:?}");
+        }
+        // A suspended slice uses one cycle.
+        let first = quantum - Duration::from_nanos(suspends.into());
+        assert_eq!(calls[0].1.unwrap().allowance, Some(first), "{calls:?}");
+        assert!(calls.len() > 1 && left == 0, "{calls:?}");
+    }
+}
+
+#[test]
+fn allowance_of_a_later_stage_is_what_earlier_ones_have_left() {
+    let (mut world, calls) = (World::new(), Calls::default());
+    world.set_principal(1, 1, 1 << 20);
+    world.bind(2, 1, Some(1), (20_000, 0));
+    let instance = Box::new(Observant { cycles: 5_000, suspends: false, calls: Arc::clone(&calls) });
+    world.change(PluginChange::AddInstance { id: InstanceId(1), instance });
+    let filter =
+        CompiledExpression::from("dst 10.0.0.1/32".parse::<Filter>().unwrap().compile(|_| None).unwrap());
+    world.change(PluginChange::Bind {
+        binding: BindingId(1),
+        gate: LATER,
+        filter,
+        priority: 0,
+        action: Action::Instance(InstanceId(1)),
+        call_limits: CallLimits { principal: Some(PrincipalId(1)), ..CallLimits::default() },
+    });
+    world.send(1, 0);
+    world.iterate();
+    let left = QUANTUM - Cycles(20_000);
+    let allowance = calls.lock().unwrap()[0].1.unwrap().allowance;
+    assert_eq!(allowance, Some(Duration::from_nanos(left.0)));
+}
+
+#[test]
+fn plugin_that_nobody_pays_for_has_no_allowance() {
+    assert!(observed(None, false).iter().all(|(_, payer)| payer.is_none()));
+}
 
 #[test]
 fn packets_above_the_threshold_are_dropped_for_a_reason_of_their_own() {

@@ -79,7 +79,11 @@ fn waiting_before(packet: &Packet<'_>) -> u64 {
         let places = 1 + u64::from(queue.of_flow) + 3 * u64::from(queue.port) + 5 * u64::from(queue.queue);
         places + 7 * u64::from(queue.packets) + 11 * queue.bytes
     });
-    of_queue + 13 * u64::from(waiting.instance_packets) + 17 * waiting.instance_bytes
+    let of_payer = waiting.payer.map_or(31, |payer| {
+        let allowance = payer.allowance.map_or(31, |time| 37 * time.as_nanos() as u64);
+        19 + 23 * u64::from(payer.packets) + 29 * payer.bytes + allowance
+    });
+    of_queue + 13 * u64::from(waiting.instance_packets) + 17 * waiting.instance_bytes + of_payer
 }
 
 impl Rule {
