@@ -53,7 +53,10 @@ fn errors_name_place_problem_and_remedy() {
         ("name = \"a\"\nmemory = \"1KiB\"", "the size must be 4KiB to 1024TiB, not \"1KiB\""),
         ("name = \"a\"\ndisk = \"2MB\"", "\"2MB\" is no rate in bytes per second: write \"2MB/s\""),
         ("cpu = \"5 %\"", "name"),
-        ("name = \"a\"\ncpu = { same-as = \"b\" }", "f:3:19: no principal is named \"b\""),
+        (
+            "name = \"a\"\ncpu = { same-as = \"b\" }",
+            "f:3:19: no principal is named \"b\"; principals here: default\n",
+        ),
         ("name = \"a\"\ncpu = { same = \"a\" }", "same-as"),
         (
             "name = \"a\"\ncpu = { same-as = \"b\" }\n[[principal]]\nname = \"b\"\ncpu = { same-as = \"a\" }",
@@ -70,7 +73,7 @@ fn errors_name_place_problem_and_remedy() {
             "principal \"b\" has the processes \"x\", too: name them once",
         ),
     ] {
-        let error = refused(lines);
+        let error = refused(lines) + "\n";
         assert!(error.contains(expected), "{lines}: {error}");
     }
 }

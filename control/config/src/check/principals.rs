@@ -84,7 +84,11 @@ impl Checker<'_> {
     /// Checks that `same-as` names a principal, and that its chain ends at an amount of the resource.
     fn same_as(&self, index: usize, principal: &Principal, resource: Resource<'_>) -> Checked {
         let Some(other) = principal.same_as(resource) else { return Ok(()) };
-        self.known("principal", other)?;
+        let known = self.names("principal");
+        self.require(known.contains(&&**other), other.span(), || {
+            let others = known.iter().copied().filter(|one| *one != &*principal.name);
+            format!("no principal is named {:?}{}", &**other, remedy("principal", other, others))
+        })?;
         let wrong = principal.wrong_same_as(resource, &self.config.principal);
         let keys: &[&str] = match resource {
             Resource::Cpu => &["cpu"],

@@ -180,7 +180,8 @@ impl<'m> Owners<'m> {
                 if let Some(other) =
                     one.same_as(resource).filter(|other| !names().any(|name| *name == ***other))
                 {
-                    return Err(wrong(&ControlError::unknown("principal", other, names())));
+                    let others = names().filter(|name| *name != &*one.name);
+                    return Err(wrong(&ControlError::unknown("principal", other, others)));
                 }
                 if let Some(problem) = one.wrong_same_as(resource, principals) {
                     return Err(ControlError::conflict(problem));

@@ -31,6 +31,9 @@ pub use reservations::{ReleaseFlow, ReserveFlow};
 const SETTINGS: [&str; 10] =
     ["cpu", "weight", "cpu-limit", "deadline", "queue", "link", "memory", "disk", "process", "processes"];
 
+/// Key of the name of another principal in a reservation.
+const SAME_AS: &str = "same-as";
+
 /// Lists the principals with their usage.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct ListPrincipals;
@@ -128,7 +131,7 @@ impl Operation for SetPrincipal {
         check_changes(&name, &changes)?;
         let plan = move |inner: &mut Inner| {
             let from = find(inner, &name)?.clone();
-            let to = valid(patched(&from, &merged(&from, changes))?)?;
+            let to = valid(patched(&from, &merged(&from, changes)?)?)?;
             let change = match from == to {
                 true => Vec::new(),
                 false => planned(inner, ConfigChange::SetPrincipal { from, to })?,
@@ -166,9 +169,6 @@ impl Operation for RemovePrincipal {
     }
 }
 
-/// Settings that have inner settings.
-const NESTED: [&str; 2] = ["cpu", "link"];
-
 /// Checks the keys and types of changed settings.
 fn check_changes(name: &str, changes: &Map<String, Value>) -> Result<(), ControlError> {
     all_known("setting of a principal", changes, SETTINGS.into_iter())?;
@@ -191,20 +191,46 @@ fn is_empty(value: &mut Value) -> bool {
 }
 
 /// Returns changes of a principal in which changes of inner settings are merged into the present ones.
-fn merged(from: &Principal, mut changes: Map<String, Value>) -> Map<String, Value> {
-    let present = serde_json::to_value(from).unwrap_or_default();
-    for key in NESTED {
-        let Some(change) = changes.get_mut(key) else { continue };
-        if let (Value::Object(change), Some(Value::Object(before))) = (&mut *change, present.get(key)) {
-            let mut after = before.clone();
-            after.append(change);
-            *change = after;
-        }
-        if is_empty(change) {
-            *change = Value::Null;
-        }
+///
+/// # Errors
+/// An inner setting of a reservation is unknown.
+fn merged(from: &Principal, mut changes: Map<String, Value>) -> Result<Map<String, Value>, ControlError> {
+    let mut present = serde_json::to_value(from).unwrap_or_default();
+    let mut before = |key: &str| present.get_mut(key).map(Value::take);
+    if let Some(change) = changes.get_mut("cpu") {
+        *change = merged_reservation(before("cpu"), change.take())?.unwrap_or_default();
     }
-    changes
+    if let Some(Value::Object(links)) = changes.get_mut("link") {
+        let mut after = match before("link") {
+            Some(Value::Object(before)) => before,
+            _ => Map::new(),
+        };
+        for (port, change) in std::mem::take(links) {
+            if let Some(link) = merged_reservation(after.remove(&port), change)? {
+                after.insert(port, link);
+            }
+        }
+        *links = after;
+    }
+    Ok(changes)
+}
+
+/// Returns a reservation after its change; `None` if it is gone. An amount of its own has no `same-as` that could
+/// be removed, so it stays.
+fn merged_reservation(before: Option<Value>, change: Value) -> Result<Option<Value>, ControlError> {
+    let inner = match change {
+        Value::Null => return Ok(None),
+        Value::Object(inner) => inner,
+        amount => return Ok(Some(amount)),
+    };
+    let mut inner: Map<String, Value> =
+        inner.into_iter().map(|(key, value)| (key.replace('_', "-"), value)).collect();
+    all_known("setting of a reservation", &inner, std::iter::once(SAME_AS))?;
+    Ok(match inner.remove(SAME_AS) {
+        None => before,
+        Some(Value::Null) => before.filter(|before| !before.is_object()),
+        Some(other) => Some(Value::Object(Map::from_iter([(SAME_AS.to_owned(), other)]))),
+    })
 }
 
 /// Refuses the removal of a principal that another one names in `same-as`.

@@ -14,13 +14,14 @@ mod promises;
 mod rounds;
 mod shares;
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use millrace_config::{Change, Principal, Resource};
 use millrace_pipeline::PrincipalCounts;
 use millrace_plugin_process::{ProcessGroup, ProcessGroups};
 use millrace_principals::{
-    Group, GroupError, Limits, Machine, Members, Process, RouterGroup, processor_times,
+    Controller, Group, GroupError, Limits, Machine, Members, Process, RouterGroup, processor_times,
 };
 use millrace_units::PrincipalId;
 
@@ -49,6 +50,8 @@ pub(crate) struct Principals {
     router: Option<RouterGroup>,
     /// Reason why the principals have no groups.
     obstacle: Option<ControlError>,
+    /// Names of principals whose `memory` doesn't limit the processes of a plugin, with the plugin, and the reason.
+    unlimited_plugins: BTreeMap<(String, String), String>,
     /// Shares at the workers.
     pub shares: WorkerShares,
     /// Limits of memory at the workers.
@@ -70,11 +73,26 @@ struct Held {
     limits: Limits,
     /// Access of plugin processes to the group.
     processes: Arc<ProcessGroup>,
+    /// Reason why the group doesn't limit the memory of processes, although the principal limits it.
+    unlimited: Option<ControlError>,
 }
 
 impl Held {
-    fn set(&mut self, limits: Limits) -> Result<Limits, ControlError> {
-        self.group.set(&limits).map_err(|error| of_group(error).of(&titled(self.group.name())))?;
+    /// Sets the limits of the group, and returns the earlier ones. On a machine that can't limit the memory of
+    /// processes, the other limits apply, unless the principal names processes (`has_processes`).
+    fn set(&mut self, limits: Limits, has_processes: bool) -> Result<Limits, ControlError> {
+        let title = titled(self.group.name());
+        let of_principal = |error| of_group(error).of(&title);
+        let without_memory = match self.group.set(&limits) {
+            Err(error @ GroupError::Unavailable { controller: Controller::Memory, .. }) if !has_processes => {
+                Some(error)
+            }
+            set => set.map(|()| None).map_err(of_principal)?,
+        };
+        if without_memory.is_some() {
+            self.group.set(&Limits { memory: None, ..limits.clone() }).map_err(of_principal)?;
+        }
+        self.unlimited = without_memory.map(of_group);
         Ok(std::mem::replace(&mut self.limits, limits))
     }
 }
@@ -82,7 +100,7 @@ impl Held {
 impl Principals {
     /// Creates, changes and removes groups, so that each of the principals `wanted` has its group and limits.
     /// If a step fails, undoes the earlier steps. On a machine without usable control groups, principals that
-    /// limit neither memory, disk nor processes have no groups.
+    /// neither name processes nor limit disk transfer or the number of processes have no groups.
     ///
     /// # Errors
     /// A principal needs a control group and the machine has no usable ones, or lacks the controller of a
@@ -149,6 +167,14 @@ impl Principals {
         self.memory.follow(model, used, workers)
     }
 
+    /// Returns the reason why nothing limits the memory of processes of a principal; `None` if its group does.
+    fn unlimited(&self, name: &str) -> Option<&ControlError> {
+        match self.groups.iter().find(|held| held.group.name() == name) {
+            Some(held) => held.unlimited.as_ref(),
+            None => self.obstacle.as_ref(),
+        }
+    }
+
     fn change(&mut self, wanted: &[Principal]) -> Result<(), ControlError> {
         let router = match self.router.take() {
             Some(router) => self.router.insert(router),
@@ -157,13 +183,17 @@ impl Principals {
         // Names of the changed groups, with their earlier limits; `None` for a new group.
         let mut undo: Vec<(&str, Option<Limits>)> = Vec::new();
         let groups = &mut self.groups;
+        let has_processes =
+            |name: &str| wanted.iter().any(|one| *one.name == *name && !one.process.is_empty());
         let done = limits(wanted, processors()).into_iter().try_for_each(|(name, limits)| {
             match groups.iter_mut().find(|held| held.group.name() == name) {
                 Some(held) if held.limits == limits => Ok(()),
-                Some(held) => held.set(limits).map(|before| undo.push((name, Some(before)))),
+                Some(held) => {
+                    held.set(limits, has_processes(name)).map(|before| undo.push((name, Some(before))))
+                }
                 None => {
                     let mut held = create(router, name)?;
-                    held.set(limits)?;
+                    held.set(limits, has_processes(name))?;
                     undo.push((name, None));
                     groups.push(held);
                     Ok(())
@@ -180,7 +210,7 @@ impl Principals {
                 };
                 for held in groups.iter_mut().filter(|held| held.group.name() == name) {
                     // The kernel accepted these limits before.
-                    let _ = held.set(before);
+                    let _ = held.set(before, false);
                 }
             }
         }
@@ -200,9 +230,32 @@ impl Principals {
     /// Puts the processes of each plugin into the group of the principal that pays for all bindings of the
     /// plugin. Without such a principal, or without its group, they stay in the router's own group.
     /// `None` for `groups`: the router runs no plugin processes.
-    pub fn place_plugins(&self, model: &Model, groups: Option<&ProcessGroups>) {
+    ///
+    /// If the machine can't limit the memory of a plugin's processes, although their principal has a limit, the
+    /// log says so once.
+    pub fn place_plugins(&mut self, model: &Model, groups: Option<&ProcessGroups>) {
         let Some(groups) = groups else { return };
-        let payers = if self.groups.is_empty() { Default::default() } else { payers_of_processes(model) };
+        let limits_memory = model.principals.iter().any(|one| one.memory.is_some());
+        let is_needed = !self.groups.is_empty() || limits_memory;
+        let payers = if is_needed { payers_of_processes(model) } else { Default::default() };
+        let named = |payer: &Option<_>| payer.map(|payer| model.principal_ids.name(payer));
+        let plugins = payers.iter().filter_map(|(plugin, payer)| Some((*plugin, named(payer)?)));
+        let unlimited = plugins.filter_map(|(plugin, name)| {
+            let principal = model.principals.iter().find(|one| *one.name == *name)?;
+            let obstacle = principal.memory.and_then(|_| self.unlimited(name))?;
+            Some(((name.to_owned(), plugin.to_owned()), obstacle.to_string()))
+        });
+        let unlimited: BTreeMap<_, _> = unlimited.collect();
+        for ((name, plugin), obstacle) in &unlimited {
+            if !self.unlimited_plugins.contains_key(&(name.clone(), plugin.clone())) {
+                tracing::warn!(
+                    principal = name,
+                    plugin,
+                    "the principal's `memory` doesn't limit the processes of the plugin: {obstacle}"
+                );
+            }
+        }
+        self.unlimited_plugins = unlimited;
         let group_of = |payer| {
             let name = model.principal_ids.name(payer);
             let held = self.groups.iter().find(|held| held.group.name() == name)?;
@@ -235,6 +288,13 @@ impl Principals {
             usage => (usage.map_err(of_group)?, self.obstacle.as_ref().map(ToString::to_string)),
         };
         let obstacle = obstacle.or_else(|| held.and_then(|held| held.processes.obstacle()));
+        let mut plugins = self.unlimited_plugins.keys().filter(|(name, _)| *name == *principal.name);
+        let obstacle = match (plugins.next(), self.unlimited(&principal.name)) {
+            (Some((_, plugin)), Some(reason)) => {
+                Some(format!("`memory` doesn't limit the processes of plugin {plugin:?}: {reason}"))
+            }
+            _ => obstacle,
+        };
         let directories = held.into_iter().flat_map(|held| held.group.directories());
         Ok(PrincipalView {
             name: principal.name.to_string(),
@@ -256,9 +316,10 @@ impl Principals {
     }
 }
 
-/// Whether only a control group can enforce a limit of the principal.
+/// Whether only a control group can enforce a limit of the principal. Workers limit `memory` themselves, except
+/// that of processes.
 fn needs_group(principal: &Principal) -> bool {
-    let has_limit = principal.memory.is_some() || principal.disk.is_some() || principal.processes.is_some();
+    let has_limit = principal.disk.is_some() || principal.processes.is_some();
     has_limit || !principal.process.is_empty()
 }
 
@@ -278,7 +339,7 @@ fn create(router: &RouterGroup, name: &str) -> Result<Held, ControlError> {
     let join = group.join_files().map_err(of_principal)?;
     let processes = ProcessGroup::open(&join, &group.leave_files())
         .map_err(|(path, error)| ControlError::system(&format!("open {}", path.display()), error))?;
-    Ok(Held { group, limits: Limits::default(), processes: Arc::new(processes) })
+    Ok(Held { group, limits: Limits::default(), processes: Arc::new(processes), unlimited: None })
 }
 
 /// Creates the group of this router. Its name is the process id, with a number if this process has several

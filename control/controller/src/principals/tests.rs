@@ -27,3 +27,13 @@ fn router_without_principals_has_no_group() {
     assert!(principals.router.is_none());
     principals.end().unwrap();
 }
+
+#[test]
+fn memory_needs_no_control_group_unless_the_principal_names_processes() {
+    let needs = |settings: &str| {
+        needs_group(&config(&format!("principal = [{{ name = \"a\", {settings} }}]")).principal[0])
+    };
+    assert!(!needs("memory = \"8 MiB\""));
+    assert!(needs("memory = \"8 MiB\", process = [\"bgpd\"]"));
+    assert!(needs("disk = \"2 MB/s\"") && needs("processes = 5"));
+}

@@ -62,7 +62,8 @@ pub struct PrincipalView {
     pub process: Vec<String>,
     /// Usage since the group was created.
     pub usage: PrincipalUsageView,
-    /// Reason why the principal has no control group; `null` if it has one.
+    /// Reason why the principal has no control group, or why its group doesn't limit the memory of a plugin's
+    /// processes; `null` without such a reason.
     pub obstacle: Option<String>,
     /// Directories of the principal's control group, one for each hierarchy. A process joins the principal by
     /// writing its process id to `cgroup.procs` in each of them.

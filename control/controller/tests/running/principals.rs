@@ -94,6 +94,34 @@ fn filters_follow_the_payer_of_their_principal() {
 }
 
 #[test]
+fn changes_of_same_as_take_effect_or_are_refused() {
+    with_router(async |router| {
+        add_principal(&router, "name = \"a\"\ncpu = \"10 %\"").await;
+        add_principal(&router, "name = \"b\"").await;
+        let entries = async || {
+            let principals = Config::parse(&ask(&router, GetConfiguration).await.unwrap().text, "test");
+            principals.unwrap().principal
+        };
+        for key in ["same-as", "same_as"] {
+            set_principal(&router, "b", json!({"cpu": {"same_as": "a"}})).await;
+            set_principal(&router, "b", json!({"cpu": {key: null}})).await;
+            assert!(entries().await[1].cpu.is_none(), "{key}");
+        }
+        // An own share is not named by `same-as`.
+        set_principal(&router, "a", json!({"cpu": {"same_as": null}})).await;
+        assert_eq!(entries().await[0].reserved_cpu().unwrap().ppm(), 100_000);
+        let refused = async |changes: Value, expected: &str| {
+            let changes = changes.as_object().unwrap().clone();
+            let error =
+                ask(&router, SetPrincipal { name: "a".into(), changes }).await.unwrap_err().to_string();
+            assert!(error.contains(expected), "{error}");
+        };
+        refused(json!({"cpu": {"same": null}}), "did you mean \"same-as\"?").await;
+        refused(json!({"cpu": {"same-as": "unknown"}}), "\"unknown\"; principals here: b, default").await;
+    });
+}
+
+#[test]
 fn reservation_pays_at_once_and_is_released_whole() {
     with_router(async |router| {
         let before = ask(&router, GetConfiguration).await.unwrap().text;

@@ -4,6 +4,7 @@ use std::fmt::Write as _;
 use std::fs;
 use std::mem::{offset_of, size_of};
 use std::process::Command;
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use crate::support::{Folder, repository};
 use millrace_plugin_abi::binary::{
@@ -94,7 +95,8 @@ fn table() -> String {
 /// Returns whether C code compiles with the first clang found; `None` without a clang. Also compiles a wrong
 /// layout, which must fail: this shows that layouts are really compared.
 fn compiles(text: &str, flags: &[&str]) -> Option<bool> {
-    let folder = Folder::new("header");
+    static NEXT: AtomicU32 = AtomicU32::new(0);
+    let folder = Folder::new(&format!("header-{}", NEXT.fetch_add(1, Ordering::Relaxed)));
     let file = folder.0.join(format!("{}.c", flags.len()));
     fs::write(&file, text).unwrap();
     for clang in ["clang", "clang-19"] {

@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use millrace_config::{
     Bits, CurveText, Principal, PromisedPart, QueueSize, Resource, Scheduler, SchedulerKind, SchedulerNode,
 };
-use millrace_units::BitRate;
+use millrace_units::{BitRate, here};
 
 use crate::ControlError;
 use crate::model::schedulers::changes::most_queues;
@@ -68,13 +68,31 @@ fn is_of_principal(name: &str) -> bool {
     name.starts_with(Principal::QUEUE_PREFIX)
 }
 
-/// Refuses configured nodes with names of the nodes for principals.
+/// Refuses configured nodes with names of the nodes for principals, and settings that name such nodes.
 pub(crate) fn check_names(scheduler: &Scheduler) -> Result<(), ControlError> {
-    match scheduler.node.iter().find(|node| is_of_principal(&node.name)) {
-        Some(node) => Err(ControlError::invalid(format!(
-            "node {:?}: names that begin with {:?} are reserved for principals: give another name",
+    let prefix = Principal::QUEUE_PREFIX;
+    if let Some(node) = scheduler.node.iter().find(|node| is_of_principal(&node.name)) {
+        return Err(ControlError::invalid(format!(
+            "node {:?}: names that begin with {prefix:?} are reserved for principals: give another name",
+            node.name
+        )));
+    }
+    let generated = |name: &Option<String>| name.clone().filter(|name| is_of_principal(name));
+    let parents: Vec<&str> = scheduler.node.iter().filter_map(|node| node.under.as_deref()).collect();
+    let names = || scheduler.node.iter().map(|node| &*node.name);
+    if let Some((node, under)) = scheduler.node.iter().find_map(|node| Some((node, generated(&node.under)?)))
+    {
+        return Err(ControlError::invalid(format!(
+            "node {:?}: `under` names {under:?}, which the router makes for principals: give a configured node, or \
+             leave out `under` for a root; {}",
             node.name,
-            Principal::QUEUE_PREFIX
+            here("node", names().filter(|name| *name != node.name))
+        )));
+    }
+    match generated(&scheduler.default) {
+        Some(leaf) => Err(ControlError::invalid(format!(
+            "`default` names {leaf:?}, which the router makes for a principal: give a configured leaf; {}",
+            here("node", names().filter(|name| !parents.contains(name)))
         ))),
         None => Ok(()),
     }
@@ -239,6 +257,25 @@ mod tests {
             assert_eq!((leaf.under.as_deref(), leaf.real_time), (Some(top), Some(flat(4_000_000))));
             assert_eq!(without_links(&whole), own);
         }
+    }
+
+    #[test]
+    fn settings_that_name_a_node_of_a_principal_are_refused_with_the_remedy() {
+        let refusal = |nodes: &str, default: Option<&str>| {
+            let scheduler = config(nodes, "").port[0].scheduler.clone().unwrap();
+            let scheduler = Scheduler { default: default.map(str::to_owned), ..scheduler };
+            check_names(&scheduler).map_err(|error| error.to_string())
+        };
+        let under = "{ name = \"x\", kind = \"fifo\", under = \"principal:*\" }";
+        let error = refusal(&format!("{HFSC}, {under}"), None).unwrap_err();
+        assert!(error.starts_with("node \"x\": `under` names \"principal:*\""), "{error}");
+        assert!(error.ends_with("nodes here: top, own"), "{error}");
+        let error = refusal(HFSC, Some("principal:a")).unwrap_err();
+        assert!(error.starts_with("`default` names \"principal:a\""), "{error}");
+        assert!(error.ends_with("nodes here: own"), "{error}");
+        let error = refusal("{ name = \"principal:a\", kind = \"fifo\" }", None).unwrap_err();
+        assert!(error.contains("reserved for principals: give another name"), "{error}");
+        assert_eq!(refusal(HFSC, Some("own")), Ok(()));
     }
 
     #[test]
