@@ -63,7 +63,7 @@ pub use plugin_control_unit::{
     PluginStatement, Successors,
 };
 pub use policer::{Policer, SharedBucket};
-pub use principal_memory::{MemoryAccount, PrincipalMemory};
+pub use principal_memory::PrincipalMemory;
 pub use runtime::{native, process, wasm};
 
 /// Returns the manifest of a plugin file without running its code. The first bytes tell whether the file is a

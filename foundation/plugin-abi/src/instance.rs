@@ -6,8 +6,8 @@ use millrace_units::Instant;
 use serde_json::{Map, Value};
 
 use crate::{
-    EbpfVariant, Features, FlowKey, MapHandle, MapShape, Output, Packets, PluginError, Position,
-    VariantMemory,
+    EbpfVariant, Features, FlowKey, MapHandle, MapShape, MemoryAccount, Output, Packets, PluginError,
+    Position, VariantMemory,
 };
 
 /// Control message to an instance: a name and arguments.
@@ -360,6 +360,15 @@ pub trait Instance: Send {
     /// its settings name. Their order is that of the map numbers. During its creation, an instance has no
     /// maps yet.
     fn attach_maps(&mut self, _maps: Vec<MapHandle>) {}
+
+    /// Returns the bytes of the instance's memory, if the router limits them; otherwise 0.
+    fn memory(&self) -> u64 {
+        0
+    }
+
+    /// Lets the memory of the instance count in the account of the principal that pays for it, or in none. The
+    /// memory may only grow as far as the account has room.
+    fn set_memory_account(&mut self, _account: Option<Arc<MemoryAccount>>) {}
 
     /// Attaches the memory shared with the instance's eBPF variant, through which the instance sets the
     /// variant's settings. If the instance takes over state, called after [`restore`](Self::restore).

@@ -30,6 +30,8 @@ mod instance;
 #[cfg(feature = "host")]
 mod manual;
 #[cfg(feature = "host")]
+mod memory_account;
+#[cfg(feature = "host")]
 mod output;
 #[cfg(feature = "host")]
 mod packets;
@@ -50,6 +52,7 @@ pub use {
     gate::{DEFAULT_GATES, Position},
     instance::{Fault, FlowEnd, Instance, Message, Plugin, Progress, Reply, Runtime, merged},
     manual::manual_of,
+    memory_account::{MemoryAccount, MemoryUse},
     millrace_packet::{Exceptions, Family, FlowKey, Packet},
     millrace_units::Instant,
     output::{LogLevel, Output, Request, RequestKinds},

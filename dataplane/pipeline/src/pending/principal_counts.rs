@@ -19,12 +19,16 @@ pub struct PrincipalCounts {
     pub throttled: u64,
     /// Packets that got the processor.
     pub packets: u64,
-    /// Packets that wait for the processor.
+    /// Packets that wait for the processor, in queues or in calls.
     pub waiting: u32,
     /// Bytes of these packets.
     pub waiting_bytes: u64,
     /// Bytes of flow state.
     pub state_bytes: u64,
+    /// Bytes of memory of sandboxed instances.
+    pub plugin_bytes: u64,
+    /// Times that flow state or memory of an instance was refused because of the principal's memory.
+    pub memory_refusals: u64,
     /// Packets lost.
     pub drops: PrincipalDrops,
     /// Slices that began within the deadline of their first packet.

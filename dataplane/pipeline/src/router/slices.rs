@@ -108,7 +108,7 @@ impl<'a> Slices<'a> {
             }
             let is_unfinished = Paid::of(self.router.gates.plugins()).has_call_of(paying);
             waiting.charge(Slice { payer: paying, used, packets, is_unfinished }, time);
-            self.memory().set_waiting(paying, waiting.waiting_bytes(paying));
+            self.memory().set_queued(paying, waiting.waiting_bytes(paying));
             self.queue_for_processor(&mut waiting, time);
             for ran in [paying, payer] {
                 if !waiting.is_ready(ran) && !Paid::of(self.router.gates.plugins()).has_call_of(ran) {
@@ -221,7 +221,7 @@ impl<'a> Slices<'a> {
             };
             latest = Some((packet.place, stage));
             match waiting.push(packet, stage, now) {
-                Ok(()) => self.memory().set_waiting(payer, waiting.waiting_bytes(payer)),
+                Ok(()) => self.memory().set_queued(payer, waiting.waiting_bytes(payer)),
                 Err(refused) => {
                     self.router.disposal().drop_packet(refused.packet, DropReason::PrincipalQueueFull);
                 }
@@ -251,7 +251,7 @@ impl<'a> Slices<'a> {
         waiting.take_back();
         for id in waiting.ids().collect::<Vec<_>>() {
             waiting.drain(id, &mut drained);
-            self.memory().set_waiting(id, 0);
+            self.memory().set_queued(id, 0);
         }
         self.continue_all(drained, now);
         self.queue_for_processor(&mut waiting, now);

@@ -83,7 +83,7 @@ fn add_principal(sum: &mut PrincipalCounts, more: PrincipalCounts) {
         sum,
         more,
         PrincipalCounts { used, backlogged_sum, periods, throttled, packets, waiting, waiting_bytes, state_bytes,
-            deadlines_met, deadlines_missed; backlogged, drops }
+            plugin_bytes, memory_refusals, deadlines_met, deadlines_missed; backlogged, drops }
     );
     sum.backlogged = sum.backlogged.max(backlogged);
     add_fields!(sum.drops, drops, PrincipalDrops { queue, memory, core_ceiling; });

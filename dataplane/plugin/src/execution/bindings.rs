@@ -84,6 +84,16 @@ pub(crate) struct Binding {
     pub cost: u64,
 }
 
+impl Binding {
+    /// Returns the instance of the binding, with the principal that pays for its calls; `None` without an instance.
+    pub fn paid_instance(&self) -> Option<(Key, Option<PrincipalId>)> {
+        match self.step {
+            Some(Step::Instance(key)) => Some((key, self.call_limits.principal)),
+            _ => None,
+        }
+    }
+}
+
 impl Judgement {
     /// Returns the influence of a binding with this action at a position. `names_transport` states whether
     /// the binding's filter names protocol, ports or flags.
@@ -233,14 +243,12 @@ impl<T: BindingTable> Bindings<T> {
         self.gates.insert(place, WorkerGate { id, position, order, bindings: 0, table: T::default() });
     }
 
-    /// Removes a gate with its bindings, and returns its filter table.
-    pub(crate) fn remove_gate(&mut self, id: GateId) -> Option<T> {
+    /// Removes a gate with its bindings, which `removed` gets, and returns its filter table.
+    pub(crate) fn remove_gate(&mut self, id: GateId, removed: impl FnMut(Binding)) -> Option<T> {
         let place = self.gates.iter().position(|gate| gate.id == id)?;
         let orphans: Vec<_> =
             self.slab.iter().filter(|(_, binding)| binding.gate == id).map(|(slot, _)| slot).collect();
-        for slot in orphans {
-            self.take(slot);
-        }
+        orphans.into_iter().filter_map(|slot| self.take(slot)).for_each(removed);
         Some(self.gates.remove(place).table)
     }
 
@@ -280,13 +288,14 @@ impl<T: BindingTable> Bindings<T> {
         );
     }
 
-    /// Removes a binding by its id, and its filter from the gate's table.
-    pub(crate) fn unbind(&mut self, id: BindingId, filter: T::Filter) {
-        let Some(binding) = self.take(id.0) else { return };
+    /// Removes a binding by its id, and its filter from the gate's table. Returns the binding.
+    pub(crate) fn unbind(&mut self, id: BindingId, filter: T::Filter) -> Option<Binding> {
+        let binding = self.take(id.0)?;
         if let Some(gate) = self.gates.iter_mut().find(|gate| gate.id == binding.gate) {
             gate.table.remove(filter, id);
             gate.bindings -= 1;
         }
+        Some(binding)
     }
 
     /// Updates all bindings of an instance after an upgrade: `old` is the key of the replaced instance, `new`

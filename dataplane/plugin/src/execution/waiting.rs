@@ -27,6 +27,7 @@ use millrace_units::{Instant, PathId, PrincipalId};
 
 use crate::execution::instances::{ContextKey, context_of};
 use crate::execution::succession::{Successed, Succession, Successor};
+use crate::principal_memory::PrincipalMemory;
 use crate::slab::Key;
 
 /// Maximum number of packets that wait for the end of an instance's call.
@@ -221,7 +222,15 @@ impl WaitingRoom {
     ///
     /// At most `most` packets may wait at the worker. A packet of the instance's suspended call is always
     /// taken. Other packets are taken while the instance keeps fewer packets than there are free places.
-    pub fn keep(&mut self, ticket: Ticket, most: usize, kept: Kept) -> Option<Packet> {
+    ///
+    /// Packets that wait for a call, or for its end, count in the memory of their payer.
+    pub fn keep(
+        &mut self,
+        ticket: Ticket,
+        most: usize,
+        kept: Kept,
+        memory: &PrincipalMemory,
+    ) -> Option<Packet> {
         let Kept { packet, key, destination, state } = kept;
         let Some(Noted { wish, place, passed_on, payer }) = self.tickets.get(ticket.0 as usize).copied()
         else {
@@ -244,12 +253,15 @@ impl WaitingRoom {
             }
             Wish::Call(context) => match self.backlog(context) {
                 Some(backlog) => {
+                    memory.suspend(payer, (1, waiting.packet.len() as u64));
                     backlog.call.push(waiting);
                     None
                 }
                 None => Some(waiting.packet),
             },
-            Wish::Free(context) => self.wait_for(context, waiting).err().map(|waiting| waiting.packet),
+            Wish::Free(context) => {
+                self.wait_for(context, waiting, memory).err().map(|waiting| waiting.packet)
+            }
         }
     }
 
@@ -278,9 +290,15 @@ impl WaitingRoom {
     ///
     /// # Errors
     /// The packet, if [`MOST_BEHIND`] packets already wait for the context.
-    pub fn wait_for(&mut self, context: ContextKey, waiting: Waiting) -> Result<(), Waiting> {
+    pub fn wait_for(
+        &mut self,
+        context: ContextKey,
+        waiting: Waiting,
+        memory: &PrincipalMemory,
+    ) -> Result<(), Waiting> {
         match self.backlog_or_new(context) {
             Some(backlog) if backlog.behind.packets.len() < MOST_BEHIND => {
+                memory.suspend(waiting.payer, (1, waiting.packet.len() as u64));
                 backlog.behind.push(waiting);
                 Ok(())
             }

@@ -131,11 +131,13 @@ impl<T: BindingTable> WorkerPlugins<T> {
     /// Paths found before the change stay valid: they skip removed bindings and instances, and don't contain
     /// new ones.
     pub fn apply(&mut self, change: PluginChange<T::Filter>) -> Remains<T> {
-        let Self { bindings, calls: Calls { instances, states, .. }, .. } = self;
+        let Self { bindings, calls, .. } = self;
+        let Calls { instances, states, .. } = calls;
         match change {
             PluginChange::AddGate { gate, position, order } => bindings.add_gate(gate, position, order),
             PluginChange::RemoveGate { gate } => {
-                return bindings.remove_gate(gate).map_or(Remains::Nothing, Remains::Table);
+                let removed = bindings.remove_gate(gate, |binding| calls.note_binding(&binding, false));
+                return removed.map_or(Remains::Nothing, Remains::Table);
             }
             PluginChange::AddInstance { id, instance } => {
                 states.expect(instance.flow_state());
@@ -151,8 +153,15 @@ impl<T: BindingTable> WorkerPlugins<T> {
             PluginChange::Bind { binding, gate, filter, priority, action, call_limits } => {
                 let instance = action.instance().and_then(|id| instances.bound(id));
                 bindings.bind(binding, NewBinding { gate, filter, priority, action, call_limits }, instance);
+                if let Some((_, binding)) = bindings.at(binding) {
+                    calls.note_binding(binding, true);
+                }
             }
-            PluginChange::Unbind { binding, filter, .. } => bindings.unbind(binding, filter),
+            PluginChange::Unbind { binding, filter, .. } => {
+                if let Some(binding) = bindings.unbind(binding, filter) {
+                    calls.note_binding(&binding, false);
+                }
+            }
         }
         Remains::Nothing
     }

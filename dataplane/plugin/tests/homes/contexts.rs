@@ -21,7 +21,7 @@ const FLOWS: u16 = 16;
 
 /// Filter table whose only binding matches every packet.
 #[derive(Default)]
-struct Every(Option<BindingId>);
+pub struct Every(Option<BindingId>);
 
 impl BindingTable for Every {
     type Filter = ();
@@ -87,7 +87,7 @@ fn passed_beside_a_loop(plugin: Arc<dyn Plugin>, contexts: usize) -> usize {
 }
 
 /// Sends a packet. Returns 1 if it passed at once, or 0 if it waits.
-fn send(worker: &mut WorkerPlugins<Every>, pool: &Pool, key: FlowKey, place: Place) -> usize {
+pub fn send(worker: &mut WorkerPlugins<Every>, pool: &Pool, key: FlowKey, place: Place) -> usize {
     let mut packets = vec![pool.packet_from(&[0x45; 60]).unwrap()];
     let (mut members, mut taken) = (vec![0], Vec::new());
     let mut group = Group {

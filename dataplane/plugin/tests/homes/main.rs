@@ -4,6 +4,7 @@
 mod conformance;
 mod contexts;
 mod features;
+mod memory;
 mod native;
 mod process;
 mod rule;

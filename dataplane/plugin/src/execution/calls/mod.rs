@@ -137,6 +137,15 @@ impl Calls {
         Some(self.waiting.defer(payer, place))
     }
 
+    /// Notes that a binding has begun (`is_new`) or ended. The memory of its instance counts at the principal that
+    /// pays for all bindings of the instance.
+    pub fn note_binding(&mut self, binding: &Binding, is_new: bool) {
+        let Some((instance, payer)) = binding.paid_instance() else { return };
+        let Some((contexts, _)) = self.instances.contexts_mut(instance) else { return };
+        let payer = contexts.note_binding(payer, is_new);
+        contexts.set_memory_account(payer.and_then(|payer| self.memory.open(payer)));
+    }
+
     /// Sends a control message to a context without a running call. If the new call is suspended, returns
     /// the errand that the caller must record with `suspend_errand`.
     pub fn begin_control(

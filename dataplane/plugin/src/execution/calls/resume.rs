@@ -143,8 +143,9 @@ impl<T: BindingTable> Resumption<'_, T> {
     /// Resumes a call with packets. Returns whether the call has ended.
     fn resume_packets(&mut self, place: Place, backlog: &mut Backlog) -> bool {
         let Backlog { context, call, behind, .. } = backlog;
-        let Calls { instances, states, verdicts, meter, running, .. } = &mut *self.calls;
+        let Calls { instances, states, verdicts, meter, memory, running, .. } = &mut *self.calls;
         let Some((hosted, news)) = instances.get_mut(*context) else {
+            memory.resume(call.payer, call.load());
             release(call, place, self.released);
             return true;
         };
@@ -165,6 +166,7 @@ impl<T: BindingTable> Resumption<'_, T> {
         if outcome == Outcome::Suspended {
             return false;
         }
+        memory.resume(call.payer, call.load());
         let (calls, released) = (&mut *self.calls, &mut *self.released);
         let (context, on_fault, now) = (*context, limits.on_fault, self.now);
         let written = call.written;
@@ -258,9 +260,11 @@ impl Finished<'_> {
     fn pass_on(&mut self, target: Key, mut waiting: Waiting) {
         waiting.passed_on += 1;
         let target = self.calls.instances.context_of(target, &waiting.key);
+        let Calls { waiting: room, memory, .. } = &mut *self.calls;
         if target == self.context {
+            memory.suspend(waiting.payer, (1, waiting.packet.len() as u64));
             self.behind.push(waiting);
-        } else if let Err(waiting) = self.calls.waiting.wait_for(target, waiting) {
+        } else if let Err(waiting) = room.wait_for(target, waiting, memory) {
             self.release(waiting, None, Some(End::Drop(DropReason::PluginBusy)));
         }
     }

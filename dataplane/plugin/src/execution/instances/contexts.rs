@@ -5,11 +5,12 @@
 //! quarantine, and overruns of one context shorten the calls of all.
 
 use std::hash::BuildHasher;
+use std::sync::Arc;
 
 use foldhash::fast::FixedState;
 use millrace_packet::FlowKey;
-use millrace_plugin_abi::Instance;
-use millrace_units::{InstanceId, Instant};
+use millrace_plugin_abi::{Instance, MemoryAccount};
+use millrace_units::{InstanceId, Instant, PrincipalId};
 
 use super::counts::InstanceReport;
 use super::hosted::Hosted;
@@ -51,12 +52,14 @@ pub(crate) struct Contexts {
     further: Vec<Hosted>,
     /// Number of the context that was called last. It has the fault history of the instance.
     latest: u8,
+    /// Principals that pay for bindings of the instance, each with the number of its bindings. `None`: nobody pays.
+    payers: Vec<(Option<PrincipalId>, u32)>,
 }
 
 impl Contexts {
     /// Creates the only context of a new instance.
     pub fn new(first: Hosted) -> Self {
-        Self { first, further: Vec::new(), latest: 0 }
+        Self { first, further: Vec::new(), latest: 0, payers: Vec::new() }
     }
 
     /// Adds a context with a copy of the instance.
@@ -66,6 +69,7 @@ impl Contexts {
         // Counts that the copy already has, for instance from an earlier run, are not added.
         hosted.clear_counts();
         hosted.set_variant(self.first.variant.clone());
+        hosted.set_memory_account(self.first.memory_account());
         self.further.push(hosted);
     }
 
@@ -136,7 +140,7 @@ impl Contexts {
 
     /// Returns the instance's copies, in the order of the contexts.
     pub fn into_instances(self) -> Vec<Box<dyn Instance>> {
-        std::iter::once(self.first).chain(self.further).map(|hosted| hosted.instance).collect()
+        std::iter::once(self.first).chain(self.further).map(Hosted::into_instance).collect()
     }
 
     /// Replaces the copies of the instance by those of a successor, one for each context. The successor may
@@ -153,11 +157,33 @@ impl Contexts {
         for mut ended in self.further.drain(self.further.len().min(count - 1)..) {
             ended.take_outputs(news);
             self.first.counts.absorb(ended.report());
-            old.push(ended.instance);
+            old.push(ended.into_instance());
         }
         successors.for_each(|successor| self.add(successor));
         self.latest = 0;
         old
+    }
+
+    /// Notes that a binding of the instance has begun (`is_new`) or ended. Returns the principal that pays for all
+    /// its bindings, if there is one.
+    pub fn note_binding(&mut self, payer: Option<PrincipalId>, is_new: bool) -> Option<PrincipalId> {
+        let place = self.payers.iter().position(|(known, _)| *known == payer);
+        match (place.and_then(|place| self.payers.get_mut(place)), is_new) {
+            (Some((_, bindings)), true) => *bindings += 1,
+            (Some((_, bindings)), false) => *bindings = bindings.saturating_sub(1),
+            (None, true) => self.payers.push((payer, 1)),
+            (None, false) => {}
+        }
+        self.payers.retain(|(_, bindings)| *bindings > 0);
+        match self.payers.as_slice() {
+            [(payer, _)] => *payer,
+            _ => None,
+        }
+    }
+
+    /// Lets the memory of all contexts count in the account of a principal, or in none.
+    pub fn set_memory_account(&mut self, account: Option<&Arc<MemoryAccount>>) {
+        self.iter_mut().for_each(|hosted| hosted.set_memory_account(account.cloned()));
     }
 
     /// Returns the id of the instance.

@@ -136,6 +136,7 @@ impl Counts {
             last_fault: self.last_fault.clone(),
             suspensions: self.suspensions,
             used: Cycles(self.cycles),
+            memory: instance.memory(),
             drops: drops.collect(),
             counters: self.counters(instance),
             messages: self.messages,
@@ -156,6 +157,8 @@ pub struct InstanceReport {
     pub suspensions: u64,
     /// Processor time of the packets that principals paid for.
     pub used: Cycles,
+    /// Bytes of memory of a sandboxed instance.
+    pub memory: u64,
     /// Number of packets that the instance dropped, by the plugin's own drop reason.
     pub drops: BTreeMap<u8, u64>,
     /// Counters that the plugin declares, by name.
@@ -176,6 +179,7 @@ impl InstanceReport {
         }
         self.suspensions += other.suspensions;
         self.used += other.used;
+        self.memory += other.memory;
         self.messages.add(other.messages);
         for (reason, count) in other.drops {
             *self.drops.entry(reason).or_default() += count;

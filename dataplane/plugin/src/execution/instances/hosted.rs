@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use millrace_plugin_abi::{Fault, Instance, Output};
+use millrace_plugin_abi::{Fault, Instance, MemoryAccount, Output};
 use millrace_units::{Instant, PrincipalId};
 
 use super::counts::{Counts, InstanceReport};
@@ -39,6 +39,8 @@ pub(crate) struct Hosted {
     pub pulse: Arc<Pulse>,
     /// Loaded eBPF variant of the instance.
     pub variant: Option<LoadedVariant>,
+    /// Account of the principal that pays for the memory of the instance.
+    memory: Option<Arc<MemoryAccount>>,
 }
 
 impl Hosted {
@@ -58,6 +60,7 @@ impl Hosted {
             shadow: None,
             pulse,
             variant: None,
+            memory: None,
         }
     }
 
@@ -164,6 +167,8 @@ impl Hosted {
         if let Some(variant) = &self.variant {
             instance.attach_ebpf_variant(variant.memory.clone());
         }
+        self.instance.set_memory_account(None);
+        instance.set_memory_account(self.memory.clone());
         let old = std::mem::replace(&mut self.instance, instance);
         self.counts.succeed(&before, &*self.instance);
         (self.has_output, self.record) = (self.instance.has_output(), Record::default());
@@ -182,6 +187,23 @@ impl Hosted {
             self.instance.attach_ebpf_variant(variant.memory.clone());
         }
         self.variant = variant;
+    }
+
+    /// Lets the memory of the instance count in the account of the principal that pays for it, or in none.
+    pub fn set_memory_account(&mut self, account: Option<Arc<MemoryAccount>>) {
+        self.instance.set_memory_account(account.clone());
+        self.memory = account;
+    }
+
+    /// Returns the account of the principal that pays for the memory of the instance.
+    pub fn memory_account(&self) -> Option<Arc<MemoryAccount>> {
+        self.memory.clone()
+    }
+
+    /// Returns the instance, whose memory counts in no account from now on.
+    pub fn into_instance(mut self) -> Box<dyn Instance> {
+        self.instance.set_memory_account(None);
+        self.instance
     }
 
     /// Whether the instance or its shadow may read packets.

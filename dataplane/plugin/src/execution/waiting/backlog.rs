@@ -26,6 +26,8 @@ pub(crate) struct Call {
     pub keys: Vec<FlowKey>,
     pub(super) destinations: Vec<[u8; 6]>,
     pub(super) states: Vec<StateRef>,
+    /// Bytes of the packets when they joined the call.
+    pub(super) bytes: u64,
     /// State block numbers of the packets' flows, resolved for the latest slice.
     pub numbers: Vec<u32>,
     /// Stage of all packets of the call; `None` for a call without packets.
@@ -67,6 +69,7 @@ impl Call {
     }
 
     pub fn push(&mut self, waiting: Waiting) {
+        self.bytes += waiting.packet.len() as u64;
         self.packets.push(waiting.packet);
         self.keys.push(waiting.key);
         self.destinations.push(waiting.destination);
@@ -82,6 +85,11 @@ impl Call {
         self.numbers.extend(self.states.iter().map(|state| blocks.resolve(*state)));
     }
 
+    /// Returns the number of packets, and their bytes when they joined the call.
+    pub fn load(&self) -> (u64, u64) {
+        (self.packets.len() as u64, self.bytes)
+    }
+
     /// Ends the call: passes the index and the data of each packet to `each`. The packets continue at
     /// `place`.
     pub fn finish(&mut self, place: Place, mut each: impl FnMut(usize, Waiting)) {
@@ -91,7 +99,7 @@ impl Call {
             each(number, Waiting { packet, key, destination, place, state, passed_on, payer });
         }
         (self.place, self.payer, self.slices, self.written) = (None, None, 0, false);
-        (self.payer_backlog, self.awaited) = (None, None);
+        (self.payer_backlog, self.awaited, self.bytes) = (None, None, 0);
     }
 }
 

@@ -98,7 +98,7 @@ impl<T: BindingTable> WorkerPlugins<T> {
     /// At most `most` packets wait at the worker. An instance gets no further packet once its waiting packets
     /// are as many as the free places.
     pub fn keep(&mut self, ticket: Ticket, most: usize, kept: Kept) -> Option<Packet> {
-        self.calls.waiting.keep(ticket, most, kept)
+        self.calls.waiting.keep(ticket, most, kept, &self.calls.memory)
     }
 
     /// Ends a batch and invalidates its tickets. Call this after all packets with tickets were passed to

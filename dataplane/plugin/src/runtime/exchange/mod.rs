@@ -9,6 +9,7 @@
 mod answer;
 mod faults;
 mod flow_ends;
+mod memory;
 mod outbox;
 mod timers;
 
@@ -30,6 +31,7 @@ use crate::runtime::service_state::ServiceState;
 pub(crate) use answer::{Answer, Job, Jobs};
 pub(crate) use faults::Faults;
 pub(crate) use flow_ends::{EndedFlow, FlowEnds};
+pub(crate) use memory::InstanceMemory;
 pub(crate) use outbox::Outbox;
 pub(crate) use timers::Timers;
 
@@ -81,6 +83,8 @@ pub(crate) struct Exchange {
     pub faults: Faults,
     /// Service state. It survives a restart of the plugin.
     pub service: ServiceState,
+    /// Memory of a sandboxed plugin.
+    pub memory: InstanceMemory,
     /// Shared maps that this instance writes, and maps of other instances that it reads.
     pub maps: Maps,
     /// Outputs of the plugin that the router hasn't collected yet.
@@ -153,6 +157,7 @@ impl Exchange {
     /// Discards all calls and requests in progress, for a restart of the plugin.
     pub fn restart(&mut self) {
         self.call = Call::default();
+        self.memory.release();
         self.ends.clear();
         self.timers.clear();
         (self.jobs, self.answer) = (Jobs::default(), Answer::default());
@@ -188,6 +193,7 @@ impl Shared {
             answer: Answer::default(),
             faults: Faults::default(),
             service: ServiceState::new(manifest.state.service),
+            memory: InstanceMemory::default(),
             maps: Maps::default(),
             outbox: Outbox::new(manifest.requests()),
             counters: manifest.counters.iter().map(|name| (interned(name), 0)).collect(),

@@ -40,6 +40,11 @@ impl Data {
     fn grows(&mut self, bytes: Option<usize>) -> bool {
         let total = bytes.and_then(|bytes| self.bytes.checked_add(bytes));
         let Some(total) = total.filter(|total| *total <= self.most_memory) else { return false };
+        let more = (total - self.bytes) as u64;
+        let is_first = self.memory.is_none();
+        if !self.shared.with(|exchange| exchange.memory.grow(more, is_first)) {
+            return false;
+        }
         self.bytes = total;
         true
     }

@@ -192,6 +192,7 @@ impl Life {
     ) -> Result<(Self, Area), Fault> {
         let sandbox = plugin.sandbox();
         let bytes = counted_bytes(plugin, most_memory)?;
+        shared.with(|exchange| exchange.memory.grow(bytes as u64, true));
         let data = Data {
             shared,
             memory: None,

@@ -3,9 +3,12 @@
 mod process;
 
 use std::fmt;
+use std::sync::Arc;
 
 use millrace_plugin_abi::binary::export;
-use millrace_plugin_abi::{FlowEnd, Instance, Instant, Message, Packets, PluginError, Progress, Reply};
+use millrace_plugin_abi::{
+    FlowEnd, Instance, Instant, MemoryAccount, Message, Packets, PluginError, Progress, Reply,
+};
 use serde_json::{Map, Value};
 
 use super::code::WasmPlugin;
@@ -134,6 +137,14 @@ impl Instance for WasmInstance {
             self.process.overrun("a call that was not resumed");
         }
         self.process.go_on_with(packets)
+    }
+
+    fn memory(&self) -> u64 {
+        self.shared().with(|exchange| exchange.memory.bytes())
+    }
+
+    fn set_memory_account(&mut self, account: Option<Arc<MemoryAccount>>) {
+        self.shared().with(|exchange| exchange.memory.set_account(account));
     }
 
     fn writes_packets(&self) -> bool {

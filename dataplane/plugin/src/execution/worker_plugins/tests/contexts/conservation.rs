@@ -5,7 +5,13 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use proptest::prelude::*;
 
+use millrace_units::PrincipalId;
+
 use super::*;
+use crate::{Paid, Payers};
+
+/// Principal that pays for calls.
+const PAYER: PrincipalId = PrincipalId(1);
 
 /// Packets that all copies of the instance have handled.
 type Handled = Arc<AtomicU64>;
@@ -112,6 +118,8 @@ struct World {
     sent: u32,
     /// Number of requests that have no answer yet.
     unanswered: Arc<AtomicU64>,
+    /// Whether a principal pays for the calls.
+    is_paid: bool,
     /// Source port and number of each packet that has left, and whether it passed.
     left: Vec<(u16, u32, bool)>,
 }
@@ -127,8 +135,10 @@ impl World {
         }
         bind(&mut worker, 0, 0, 80, 0);
         let path = path_of(&mut worker, 80);
+        Payers::memory(&mut worker).set_limit(PAYER, None);
         let (pool, now) = (Pool::new(2048).unwrap(), Instant::ZERO);
-        Self { worker, path, pool, handled, now, sent: 0, unanswered: Arc::default(), left: Vec::new() }
+        let (unanswered, left) = (Arc::default(), Vec::new());
+        Self { worker, path, pool, handled, now, sent: 0, unanswered, is_paid: false, left }
     }
 
     /// Counts a request. The returned function counts its answer.
@@ -160,9 +170,33 @@ impl World {
         keep_all(&mut self.worker, sent);
     }
 
+    /// Lets a principal pay for all calls.
+    fn paid(mut self) -> Self {
+        unbind(&mut self.worker, 0);
+        let action = Action::Instance(InstanceId(0));
+        let call_limits = CallLimits { principal: Some(PAYER), ..CallLimits::default() };
+        let (binding, gate) = (BindingId(0), GateId(0));
+        change(
+            &mut self.worker,
+            PluginChange::Bind { binding, gate, filter: 80, priority: 0, action, call_limits },
+        );
+        self.path = path_of(&mut self.worker, 80);
+        let mut payers = Payers::of(&mut self.worker);
+        payers.schedule(|| None);
+        payers.set_running(Some(PAYER));
+        self.is_paid = true;
+        self
+    }
+
     fn resume(&mut self) {
         let mut released = Vec::new();
         self.worker.resume(self.now, &NoQueues, &mut released);
+        if self.is_paid {
+            // Calls that nobody pays for: control messages.
+            Payers::of(&mut self.worker).set_running(None);
+            self.worker.resume(self.now, &NoQueues, &mut released);
+            Payers::of(&mut self.worker).set_running(Some(PAYER));
+        }
         let packets = released.into_iter();
         self.left.extend(
             packets
@@ -194,6 +228,9 @@ impl World {
     fn check(&self) -> Result<(), TestCaseError> {
         prop_assert_eq!(self.left.len() + self.worker.waiting(), self.sent as usize);
         prop_assert_eq!(self.pool.in_use() as usize, self.worker.waiting());
+        let waiting = if self.is_paid { self.worker.waiting() as u64 } else { 0 };
+        let used = Paid::memory(&self.worker).account(PAYER);
+        prop_assert_eq!((used.suspended_packets, used.suspended), (waiting, 60 * waiting));
         for flow in 100..112 {
             let numbers =
                 self.left.iter().filter(|(source, ..)| *source == flow).map(|(_, number, _)| *number);
@@ -211,8 +248,16 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(512))]
 
     #[test]
-    fn packets_are_conserved_and_keep_the_order_of_their_flow(contexts in 1..=4u8, steps in steps(), removes: bool) {
+    fn packets_are_conserved_and_keep_the_order_of_their_flow(
+        contexts in 1..=4u8,
+        steps in steps(),
+        removes: bool,
+        is_paid: bool,
+    ) {
         let mut world = World::new(contexts);
+        if is_paid {
+            world = world.paid();
+        }
         for step in &steps {
             world.take(step);
             world.check()?;

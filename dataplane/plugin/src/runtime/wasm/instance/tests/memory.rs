@@ -88,6 +88,38 @@ fn bytes_of_an_instance_leave_less_for_memory() {
     assert_eq!(instance.fault(), None);
 }
 
+#[test]
+fn memory_grows_as_far_as_the_account_of_the_principal_has_room() {
+    // The module has 4 pages. The plugin requests 3 more, then 2. It writes its number of pages into the packet.
+    let body = for_each(
+        "(drop (memory.grow (i32.const 3)))
+         (drop (memory.grow (i32.const 2)))
+         (i32.store8 (local.get $window) (memory.size))",
+    );
+    let mut instance = begin(&body);
+    let page = 1 << 16;
+    let account = Arc::new(MemoryAccount::default());
+    account.set_limit(Some(6 * page));
+    instance.set_memory_account(Some(Arc::clone(&account)));
+    assert_eq!((account.get().plugin, instance.memory()), (4 * page, 4 * page));
+    let pages = |instance: &mut WasmInstance| Batch::equal(1, 60).processed(instance).packets[0].data()[0];
+    assert_eq!(pages(&mut instance), 6);
+    assert_eq!((account.get().plugin, account.get().refused), (6 * page, 1));
+    account.set_limit(Some(9 * page));
+    account.set_queued(1);
+    assert_eq!(pages(&mut instance), 8, "waiting packets take the room of a page");
+    assert_eq!((instance.fault(), account.get().refused), (None, 2));
+    // A restart begins with 4 pages again, which always count.
+    account.set_limit(Some(page));
+    Instance::restart(&mut instance).unwrap();
+    assert_eq!((account.get().plugin, pages(&mut instance)), (4 * page, 4));
+    instance.set_memory_account(None);
+    assert_eq!((account.get().plugin, pages(&mut instance)), (0, 9));
+    instance.set_memory_account(Some(Arc::clone(&account)));
+    drop(instance);
+    assert_eq!(account.get().plugin, 0);
+}
+
 /// Returns the resident set size of this process, in bytes.
 fn resident() -> usize {
     let text = std::fs::read_to_string("/proc/self/statm").unwrap();
