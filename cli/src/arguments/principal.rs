@@ -20,7 +20,7 @@ Settings:
   link.PORT  reserved rate at a port whose scheduler has a rate, such as link.wan=10mbit
   link.PORT.same-as  principal whose rate and queue the packets share there
   queue      largest size of a flow's waiting packets (default: 256KiB)
-  memory     largest memory of processes, flow state and waiting packets
+  memory     largest memory of processes, plugins, flow state and waiting packets
   disk       largest rate of reads from each block device, and of writes to it
   process    commands or systemd units whose processes belong to it, such as 'process=[\"bgpd\"]'
   processes  largest number of processes and threads")]

@@ -13,7 +13,7 @@ const ROUTES: &str = "to | kind | next hops=next_hops | source | protocol | queu
 const NEIGHBOURS: &str = "address | port | mac | state";
 
 const INSTANCES: &str = "instance=name | plugin | settings | health | packets | packets/s=packet_rate \
-    | cpu s=cpu_seconds | last fault=last_fault | counters | bindings";
+    | cpu s=cpu_seconds | memory bytes=memory | last fault=last_fault | counters | bindings";
 
 const GATES: &str = "gate=name | position | table | reason for the table=table_reason | bytes=memory | links \
     | bindings";
@@ -36,7 +36,7 @@ const TOKENS: &str = "token=name | role | created | by=created_by/name | expires
 
 const PRINCIPALS: &str = "principal=name | cpu | same as=same_as | weight | cpu limit=cpu_limit | link | cpu s=usage/cpu_seconds \
     | throttled s=usage/throttled_seconds | memory bytes=usage/memory | peak=usage/memory_peak \
-    | of=memory | oom kills=usage/oom_kills | disk read=usage/disk_read | written=usage/disk_written \
+    | plugins=usage/plugin_memory | flow state=usage/flow_state | waiting=usage/waiting | of=memory | oom kills=usage/oom_kills | disk read=usage/disk_read | written=usage/disk_written \
     | of B/s=disk | processes=usage/processes | of=processes";
 
 const PROMISES: &str = "principal | bindings | promised %=promised | reserved | limit %=limit \

@@ -267,7 +267,9 @@ fn machine_without_control_groups_refuses_principals_alone() {
     let obstacle = ["no control group can be created here", "is mounted; mount the version-2 hierarchy"];
     ended.assert_refused(1, &obstacle);
     let router = Millrace::start(&line.r, "--port r1 --port r2");
-    router.try_ask(&["principal", "add", "video", "memory=20MiB"]).assert_refused(1, &obstacle);
+    for setting in ["processes=64", "disk=2MB/s", "process=[\"bgpd\"]"] {
+        router.try_ask(&["principal", "add", "video", "memory=20MiB", setting]).assert_refused(1, &obstacle);
+    }
     let applied = router.try_ask(&["apply", &file]);
     applied.assert_refused(1, &["`principal add video", obstacle[0], "nothing was changed"]);
     assert_eq!(router.json(&["principal", "list"]).as_array().map(Vec::len), Some(0));
@@ -275,6 +277,9 @@ fn machine_without_control_groups_refuses_principals_alone() {
     // A share of the workers needs no control group.
     router.ask(&["principal", "add", "flows", "cpu=10%"]);
     assert!(shown(&router, "flows")["obstacle"].as_str().unwrap().contains(obstacle[0]));
+    // The workers limit memory themselves, except that of processes.
+    router.ask(&["principal", "set", "flows", "memory=20MiB"]);
+    assert_eq!(shown(&router, "flows")["memory"], "20MiB");
     router.try_ask(&["exec", "--principal", "flows", "--", "true"]).assert_refused(1, &obstacle[..1]);
 }
 

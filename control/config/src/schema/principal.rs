@@ -56,9 +56,9 @@ pub struct Principal {
     /// none.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub link: BTreeMap<String, LinkReservation>,
-    /// Largest memory of processes, flow state and waiting packets together, including the page cache of the
-    /// principal's files. The kernel kills a process that needs more; a worker drops packets as
-    /// `principal_memory`. Default: unlimited.
+    /// Largest memory of processes, sandboxed instances, flow state and waiting packets together, including the
+    /// page cache of the principal's files. The kernel kills a process that needs more; a worker drops packets
+    /// as `principal_memory`, and lets no instance grow. Default: unlimited.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub memory: Option<MemoryLimit>,
     /// Largest rate of reads from each block device, and of writes to it: `"2 MB/s"`. Default: unlimited.

@@ -1,4 +1,4 @@
-//! Memory that the workers may use for principals: flow state, and packets that wait for the processor.
+//! Memory that the workers may use for principals: flow state, waiting packets, and sandboxed instances.
 //!
 //! Processes of a principal come first. Each worker may use an equal part of what they leave of `memory`, as
 //! measured about once a second.

@@ -45,6 +45,7 @@ pub(crate) fn instances(
                 last_fault: Some(report.last_fault).filter(|text| !text.is_empty()),
                 suspensions: report.suspensions,
                 cpu_seconds: report.used.0 as f64 / frequency as f64,
+                memory: report.memory,
             },
             drops: report.drops,
             counters: report.counters,

@@ -52,7 +52,7 @@ pub struct PrincipalView {
     pub queue: Option<QueueLimit>,
     /// Reserved rates on the wire, by port.
     pub link: BTreeMap<String, LinkView>,
-    /// Largest memory of processes, flow state and waiting packets together.
+    /// Largest memory of processes, sandboxed instances, flow state and waiting packets together.
     pub memory: Option<MemoryLimit>,
     /// Largest rate of reads from each block device, and of writes to it.
     pub disk: Option<ByteRate>,
@@ -82,8 +82,13 @@ pub struct PrincipalUsageView {
     pub memory: Option<u64>,
     /// Flow state at the workers, in bytes.
     pub flow_state: u64,
-    /// Packets that wait for the processor at the workers, in bytes.
+    /// Packets that wait for the processor at the workers, in queues or in suspended calls, in bytes.
     pub waiting: u64,
+    /// Memory of sandboxed instances at the workers, in bytes, while the principal alone pays for them.
+    pub plugin_memory: u64,
+    /// Number of times that a flow got no state, or the memory of an instance might not grow, because the principal
+    /// had no memory left at a worker.
+    pub memory_refusals: u64,
     /// Largest memory so far, in bytes.
     pub memory_peak: Option<u64>,
     /// Processes that the kernel killed because of the memory limit.
@@ -107,6 +112,8 @@ impl PrincipalUsageView {
             memory: usage.memory,
             flow_state: counts.state_bytes,
             waiting: counts.waiting_bytes,
+            plugin_memory: counts.plugin_bytes,
+            memory_refusals: counts.memory_refusals,
             memory_peak: usage.memory_peak,
             oom_kills: usage.oom_kills,
             disk_read: usage.disk_read,

@@ -20,8 +20,8 @@ pub enum PrincipalCommand {
     Set(PrincipalId, PrincipalSettings, ReplyTo<Result<(), CpuScheduleError>>),
     /// Changes the parts of principals' shares at this worker, in order. A part that doesn't fit changes nothing.
     Share(Vec<(PrincipalId, CpuPrincipal)>),
-    /// Limits the memory of a principal at this worker: flow state and waiting packets, in bytes; `None` lifts
-    /// the limit.
+    /// Limits the memory of a principal at this worker: flow state, waiting packets and sandboxed instances, in
+    /// bytes; `None` lifts the limit.
     LimitMemory(PrincipalId, Option<u64>),
     /// Removes a principal. No binding may name it; its waiting packets continue.
     Remove(PrincipalId),

@@ -45,7 +45,7 @@ pub struct InstanceView {
     pub bindings: Vec<BindingView>,
 }
 
-/// Faults and processor time of an instance's calls.
+/// Faults, processor time and memory of an instance.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct CallCountsView {
     /// Number of faults, by kind.
@@ -56,6 +56,8 @@ pub struct CallCountsView {
     pub suspensions: u64,
     /// Processor time of the packets that principals paid for, in seconds.
     pub cpu_seconds: f64,
+    /// Memory of a sandboxed instance in bytes, at all workers.
+    pub memory: u64,
 }
 
 /// Quarantine entry for the next start. A call of the instance ended the router, or the instance was freed in

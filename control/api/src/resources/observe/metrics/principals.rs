@@ -10,18 +10,23 @@ use super::{Family, count, counter, gauge};
 type OfPrincipal = (&'static str, &'static str, fn(&PrincipalUsageView) -> Option<f64>);
 
 pub(super) fn of_principals(principals: &[PrincipalView]) -> Vec<Family> {
-    const COUNTED: [OfPrincipal; 3] = [
+    const COUNTED: [OfPrincipal; 4] = [
         ("principal_cpu_seconds", "Processor time of a principal, in seconds", |usage| usage.cpu_seconds),
         (
             "principal_throttled_seconds",
             "Time during which the processor limit kept processes of a principal from running, in seconds",
             |usage| usage.throttled_seconds,
         ),
+        (
+            "principal_memory_refusals",
+            "Requests for flow state or memory of an instance refused because of a principal's memory limit",
+            |usage| Some(count(usage.memory_refusals)),
+        ),
         ("principal_oom_kills", "Processes killed because of a principal's memory limit", |usage| {
             usage.oom_kills.map(count)
         }),
     ];
-    const MEASURED: [OfPrincipal; 5] = [
+    const MEASURED: [OfPrincipal; 6] = [
         ("principal_memory_bytes", "Memory of the processes of a principal, in bytes", |usage| {
             usage.memory.map(count)
         }),
@@ -32,6 +37,11 @@ pub(super) fn of_principals(principals: &[PrincipalView]) -> Vec<Family> {
             "principal_waiting_bytes",
             "Packets of a principal that wait for the processor, in bytes",
             |usage| Some(count(usage.waiting)),
+        ),
+        (
+            "principal_plugin_memory_bytes",
+            "Memory of sandboxed instances that a principal pays for, in bytes",
+            |usage| Some(count(usage.plugin_memory)),
         ),
         ("principal_memory_peak_bytes", "Largest memory of a principal so far, in bytes", |usage| {
             usage.memory_peak.map(count)
