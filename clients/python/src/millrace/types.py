@@ -785,6 +785,8 @@ class InstanceView(TypedDict):
     level: str
     """Lowest level at which the instance treats packets: `offload` if the plugin's eBPF variant is loaded and
     may be called, else `worker`."""
+    memory: int
+    """Memory of a sandboxed instance in bytes, at all workers."""
     name: str
     """Name of the instance."""
     number: int
@@ -1452,9 +1454,9 @@ class Principal(TypedDict):
     `{ wan = { same-as = "NAME" } }`, the packets share the rate and the queue of another principal. Default:
     none."""
     memory: NotRequired[str | None]
-    """Largest memory of processes, flow state and waiting packets together, including the page cache of the
-    principal's files. The kernel kills a process that needs more; a worker drops packets as
-    `principal_memory`. Default: unlimited."""
+    """Largest memory of processes, sandboxed instances, flow state and waiting packets together, including the
+    page cache of the principal's files. The kernel kills a process that needs more; a worker drops packets as
+    `principal_memory`, and lets no instance grow. Default: unlimited."""
     name: str
     """Name of the principal."""
     process: NotRequired[list[str]]
@@ -1499,14 +1501,19 @@ class PrincipalUsageView(TypedDict):
     """Memory of processes, in bytes."""
     memory_peak: int | None
     """Largest memory so far, in bytes."""
+    memory_refusals: int
+    """Number of times that a flow got no state, or the memory of an instance might not grow, because the
+    principal had no memory left at a worker."""
     oom_kills: int | None
     """Processes that the kernel killed because of the memory limit."""
+    plugin_memory: int
+    """Memory of sandboxed instances at the workers, in bytes, while the principal alone pays for them."""
     processes: int | None
     """Processes and threads."""
     throttled_seconds: float | None
     """Time in seconds during which the processor limit kept processes from running, summed over processors."""
     waiting: int
-    """Packets that wait for the processor at the workers, in bytes."""
+    """Packets that wait for the processor at the workers, in queues or in suspended calls, in bytes."""
 
 
 class PrincipalView(TypedDict):
@@ -1525,11 +1532,12 @@ class PrincipalView(TypedDict):
     link: dict[str, LinkView]
     """Reserved rates on the wire, by port."""
     memory: str | None
-    """Largest memory of processes, flow state and waiting packets together."""
+    """Largest memory of processes, sandboxed instances, flow state and waiting packets together."""
     name: str
     """Name of the principal."""
     obstacle: str | None
-    """Reason why the principal has no control group; `null` if it has one."""
+    """Reason why the principal has no control group, or why its group doesn't limit the memory of a plugin's
+    processes; `null` without such a reason."""
     process: list[str]
     """Names of commands or systemd units whose running processes belong to the principal, too."""
     processes: int | None
