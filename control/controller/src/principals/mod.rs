@@ -90,7 +90,7 @@ impl Held {
             set => set.map(|()| None).map_err(of_principal)?,
         };
         if without_memory.is_some() {
-            self.group.set(&Limits { memory: None, ..limits.clone() }).map_err(of_principal)?;
+            self.group.set(&Limits { memory: None, ..limits }).map_err(of_principal)?;
         }
         self.unlimited = without_memory.map(of_group);
         Ok(std::mem::replace(&mut self.limits, limits))

@@ -166,7 +166,7 @@ impl ForProcessor {
     /// The packet, if too many wait, or it has no known principal.
     pub fn push(&mut self, waiting: Waiting, stage: CpuStage, now: Instant) -> Result<(), Waiting> {
         let Some(payer) = waiting.payer else { return Err(waiting) };
-        let flow = flow_of(&waiting, payer);
+        let flow = flow_number(waiting.packet.hash, payer);
         let length = waiting.packet.len() as u32;
         self.queues.push(payer, (flow, stage), (waiting, length), now).map_err(|(waiting, _)| waiting)?;
         self.loads.set_waiting(payer, self.queues.load(payer).0);
@@ -183,7 +183,8 @@ impl ForProcessor {
     #[inline]
     pub fn next_place(&mut self, id: PrincipalId, now: Instant) -> Option<Place> {
         let first = self.queues.first(id)?;
-        let (place, flow, arrival) = (first.place, flow_of(first, id), self.queues.first_arrival(id)?);
+        let (place, flow, arrival) =
+            (first.place, flow_number(first.packet.hash, id), self.queues.first_arrival(id)?);
         if let Some(known) = self.known_mut(id) {
             known.flow = flow;
             if let Some(deadline) = known.settings.deadline {
@@ -197,8 +198,7 @@ impl ForProcessor {
     /// Returns the stages at which packets of the principal's running flow wait, by their order.
     #[inline]
     pub fn occupied(&self, id: PrincipalId) -> impl Iterator<Item = u32> {
-        let place = self.principals.binary_search_by_key(&id, |known| known.id).ok();
-        let flow = place.and_then(|place| Some(self.principals.get(place)?.flow));
+        let flow = self.known(id).map(|known| known.flow);
         flow.into_iter().flat_map(move |flow| self.queues.occupied(id, flow))
     }
 
@@ -348,9 +348,7 @@ impl ForProcessor {
 
     /// Counts a shed packet for the principal that pays for a stage of its path.
     pub fn note_shed(&mut self, payer: PrincipalId) {
-        if let Some(known) = self.known_mut(payer) {
-            known.shed += 1;
-        }
+        self.known_mut(payer).into_iter().for_each(|known| known.shed += 1);
     }
 
     /// Returns the account of a flow's queue under a principal; `None` if the flow has no queue of its own.
@@ -456,11 +454,6 @@ impl ForProcessor {
         let place = self.principals.binary_search_by_key(&id, |known| known.id).ok()?;
         self.principals.get_mut(place)
     }
-}
-
-#[inline]
-fn flow_of(waiting: &Waiting, payer: PrincipalId) -> FlowNumber {
-    flow_number(waiting.packet.hash, payer)
 }
 
 /// Returns the number of a flow. Flows of several principals may have the same hash.

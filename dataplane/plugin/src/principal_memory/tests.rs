@@ -121,81 +121,107 @@ impl Twin {
     }
 }
 
+/// Accounts beside their twin.
+#[derive(Default)]
+struct Both {
+    memory: PrincipalMemory,
+    twin: Twin,
+    instances: [InstanceMemory; INSTANCES],
+}
+
+impl Both {
+    fn take(&mut self, event: Event) -> Result<(), TestCaseError> {
+        match event {
+            Event::Limit(id, limit) => {
+                self.memory.set_limit(PrincipalId(id), limit);
+                self.twin.limits.remove(&id);
+                self.twin.limits.extend(limit.map(|limit| (id, limit)));
+            }
+            Event::Queue(id, bytes) => self.queue(id, bytes)?,
+            Event::Dequeue(id, bytes) => {
+                let left = self.twin.use_of(id).queued.saturating_sub(bytes);
+                self.twin.queued.insert(id, left);
+                self.memory.set_queued(PrincipalId(id), left);
+            }
+            Event::Suspend(id, bytes) => {
+                self.twin.suspended.push((id, bytes));
+                self.memory.suspend(Some(PrincipalId(id)), (1, bytes));
+            }
+            Event::Resume(id) => {
+                let place = self.twin.suspended.iter().position(|(owner, _)| *owner == id);
+                if let Some((_, bytes)) = place.map(|place| self.twin.suspended.remove(place)) {
+                    self.memory.resume(Some(PrincipalId(id)), (1, bytes));
+                }
+            }
+            Event::State(parts) => self.begin_state(parts)?,
+            Event::EndState => {
+                let parts = self.twin.states.pop().unwrap_or_default();
+                self.memory.release(parts.into_iter().map(|(id, bytes)| (id.map(PrincipalId), bytes)));
+            }
+            Event::Grow(number, bytes) => self.grow(number, bytes)?,
+            Event::Restart(number) => {
+                self.twin.instances[number].1.clear();
+                self.instances[number].release();
+            }
+            Event::Pay(number, payer) => {
+                self.twin.instances[number].0 = payer;
+                let account = payer.and_then(|payer| self.memory.open(PrincipalId(payer)).cloned());
+                self.instances[number].set_account(account);
+            }
+        }
+        Ok(())
+    }
+
+    fn queue(&mut self, id: u32, bytes: u64) -> Result<(), TestCaseError> {
+        let is_admitted = self.memory.admits(PrincipalId(id), bytes);
+        prop_assert_eq!(is_admitted, self.twin.has_room(id, bytes));
+        let change = if is_admitted { &mut self.twin.queued } else { &mut self.twin.dropped };
+        *change.entry(id).or_default() += if is_admitted { bytes } else { 1 };
+        self.memory.set_queued(PrincipalId(id), self.twin.use_of(id).queued);
+        Ok(())
+    }
+
+    fn begin_state(&mut self, parts: Vec<(Option<u32>, u64)>) -> Result<(), TestCaseError> {
+        let has_room = |(id, bytes): &(Option<u32>, u64)| id.is_none_or(|id| self.twin.has_room(id, *bytes));
+        let is_admitted = parts.iter().any(has_room);
+        let ids = parts.iter().map(|(id, bytes)| (id.map(PrincipalId), *bytes));
+        prop_assert_eq!(self.memory.charge(ids), is_admitted);
+        if is_admitted {
+            self.twin.states.push(parts);
+        } else {
+            let refused = &mut self.twin.refused;
+            parts.iter().filter_map(|(id, _)| *id).for_each(|id| *refused.entry(id).or_default() += 1);
+        }
+        Ok(())
+    }
+
+    fn grow(&mut self, number: usize, bytes: u64) -> Result<(), TestCaseError> {
+        let (payer, pieces) = &self.twin.instances[number];
+        // The first piece is the memory with which an instance begins.
+        let (payer, is_first) = (*payer, pieces.is_empty());
+        let has_room = is_first || payer.is_none_or(|payer| self.twin.has_room(payer, bytes));
+        prop_assert_eq!(self.instances[number].grow(bytes, is_first), has_room);
+        match (has_room, payer) {
+            (true, _) => self.twin.instances[number].1.push(bytes),
+            (false, Some(payer)) => *self.twin.refused.entry(payer).or_default() += 1,
+            (false, None) => {}
+        }
+        Ok(())
+    }
+}
+
 proptest! {
     #[test]
     fn accounts_are_the_sums_of_what_principals_have(events in prop::collection::vec(event(), 1..120)) {
-        let (mut memory, mut twin) = (PrincipalMemory::default(), Twin::default());
-        let mut instances: [InstanceMemory; INSTANCES] = Default::default();
-        (0..PRINCIPALS).for_each(|id| memory.set_limit(PrincipalId(id), None));
+        let mut both = Both::default();
+        (0..PRINCIPALS).for_each(|id| both.memory.set_limit(PrincipalId(id), None));
         for event in events {
-            match event {
-                Event::Limit(id, limit) => {
-                    memory.set_limit(PrincipalId(id), limit);
-                    twin.limits.remove(&id);
-                    twin.limits.extend(limit.map(|limit| (id, limit)));
-                }
-                Event::Queue(id, bytes) => {
-                    let is_admitted = memory.admits(PrincipalId(id), bytes);
-                    prop_assert_eq!(is_admitted, twin.has_room(id, bytes));
-                    let change = if is_admitted { &mut twin.queued } else { &mut twin.dropped };
-                    *change.entry(id).or_default() += if is_admitted { bytes } else { 1 };
-                    memory.set_queued(PrincipalId(id), twin.use_of(id).queued);
-                }
-                Event::Dequeue(id, bytes) => {
-                    let left = twin.use_of(id).queued.saturating_sub(bytes);
-                    twin.queued.insert(id, left);
-                    memory.set_queued(PrincipalId(id), left);
-                }
-                Event::Suspend(id, bytes) => {
-                    twin.suspended.push((id, bytes));
-                    memory.suspend(Some(PrincipalId(id)), (1, bytes));
-                }
-                Event::Resume(id) => {
-                    let place = twin.suspended.iter().position(|(owner, _)| *owner == id);
-                    if let Some((_, bytes)) = place.map(|place| twin.suspended.remove(place)) {
-                        memory.resume(Some(PrincipalId(id)), (1, bytes));
-                    }
-                }
-                Event::State(parts) => {
-                    let is_admitted = parts.iter().any(|(id, bytes)| id.is_none_or(|id| twin.has_room(id, *bytes)));
-                    let ids = parts.iter().map(|(id, bytes)| (id.map(PrincipalId), *bytes));
-                    prop_assert_eq!(memory.charge(ids), is_admitted);
-                    if is_admitted {
-                        twin.states.push(parts);
-                    } else {
-                        parts.iter().filter_map(|(id, _)| *id).for_each(|id| *twin.refused.entry(id).or_default() += 1);
-                    }
-                }
-                Event::EndState => {
-                    let parts = twin.states.pop().unwrap_or_default();
-                    memory.release(parts.into_iter().map(|(id, bytes)| (id.map(PrincipalId), bytes)));
-                }
-                Event::Grow(number, bytes) => {
-                    let (payer, pieces) = &twin.instances[number];
-                    // The first piece is the memory with which an instance begins.
-                    let has_room = pieces.is_empty() || payer.is_none_or(|payer| twin.has_room(payer, bytes));
-                    prop_assert_eq!(instances[number].grow(bytes, pieces.is_empty()), has_room);
-                    match (has_room, *payer) {
-                        (true, _) => twin.instances[number].1.push(bytes),
-                        (false, Some(payer)) => *twin.refused.entry(payer).or_default() += 1,
-                        (false, None) => {}
-                    }
-                }
-                Event::Restart(number) => {
-                    twin.instances[number].1.clear();
-                    instances[number].release();
-                }
-                Event::Pay(number, payer) => {
-                    twin.instances[number].0 = payer;
-                    let account = payer.and_then(|payer| memory.open(PrincipalId(payer)).cloned());
-                    instances[number].set_account(account);
-                }
-            }
+            both.take(event)?;
             for id in 0..PRINCIPALS {
-                prop_assert_eq!(memory.account(PrincipalId(id)), twin.use_of(id));
+                prop_assert_eq!(both.memory.account(PrincipalId(id)), both.twin.use_of(id));
             }
         }
-        drop(instances);
-        prop_assert!((0..PRINCIPALS).all(|id| memory.account(PrincipalId(id)).plugin == 0));
+        both.instances = Default::default();
+        prop_assert!((0..PRINCIPALS).all(|id| both.memory.account(PrincipalId(id)).plugin == 0));
     }
 }

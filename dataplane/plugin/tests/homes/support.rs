@@ -162,7 +162,7 @@ impl Backlogs for Queues {
 fn payer(packets: usize) -> Option<PayerBacklog> {
     let number = packets as u32;
     let allowance = (number % 4 != 1).then(|| Duration::from_nanos(u64::from(number) << 34));
-    (number % 4 != 0).then_some(PayerBacklog {
+    (!number.is_multiple_of(4)).then_some(PayerBacklog {
         packets: number + 1,
         bytes: u64::from(number) << 35,
         allowance,

@@ -8,7 +8,6 @@ use proptest::prelude::*;
 use millrace_units::PrincipalId;
 
 use super::*;
-use crate::{Paid, Payers};
 
 /// Principal that pays for calls.
 const PAYER: PrincipalId = PrincipalId(1);
@@ -135,7 +134,7 @@ impl World {
         }
         bind(&mut worker, 0, 0, 80, 0);
         let path = path_of(&mut worker, 80);
-        Payers::memory(&mut worker).set_limit(PAYER, None);
+        worker.calls.memory.set_limit(PAYER, None);
         let (pool, now) = (Pool::new(2048).unwrap(), Instant::ZERO);
         let (unanswered, left) = (Arc::default(), Vec::new());
         Self { worker, path, pool, handled, now, sent: 0, unanswered, is_paid: false, left }
@@ -181,9 +180,7 @@ impl World {
             PluginChange::Bind { binding, gate, filter: 80, priority: 0, action, call_limits },
         );
         self.path = path_of(&mut self.worker, 80);
-        let mut payers = Payers::of(&mut self.worker);
-        payers.schedule(|| None);
-        payers.set_running(Some(PAYER));
+        (self.worker.calls.is_scheduled, self.worker.calls.running) = (true, Some(PAYER));
         self.is_paid = true;
         self
     }
@@ -193,9 +190,9 @@ impl World {
         self.worker.resume(self.now, &NoQueues, &mut released);
         if self.is_paid {
             // Calls that nobody pays for: control messages.
-            Payers::of(&mut self.worker).set_running(None);
+            self.worker.calls.running = None;
             self.worker.resume(self.now, &NoQueues, &mut released);
-            Payers::of(&mut self.worker).set_running(Some(PAYER));
+            self.worker.calls.running = Some(PAYER);
         }
         let packets = released.into_iter();
         self.left.extend(
@@ -229,7 +226,7 @@ impl World {
         prop_assert_eq!(self.left.len() + self.worker.waiting(), self.sent as usize);
         prop_assert_eq!(self.pool.in_use() as usize, self.worker.waiting());
         let waiting = if self.is_paid { self.worker.waiting() as u64 } else { 0 };
-        let used = Paid::memory(&self.worker).account(PAYER);
+        let used = self.worker.calls.memory.account(PAYER);
         prop_assert_eq!((used.suspended_packets, used.suspended), (waiting, 60 * waiting));
         for flow in 100..112 {
             let numbers =
