@@ -302,7 +302,7 @@ fn part(name: &str, account: &Account, work: u64, interval: Duration) -> Result<
     let Resource { unit, capacity, weight, .. } = account.resource;
     let (free, (shortest, longest)) = (account.free(), unit.deadlines());
     let slowest = nanoseconds(interval).min(longest);
-    let needed = unit.share_for(work, slowest).unwrap_or(u64::MAX);
+    let needed = unit.share_for(work, slowest).unwrap_or(u64::MAX).max(unit.least_share());
     if needed > free {
         let (resource, interval) = (name.to_owned(), Duration::from_nanos(slowest));
         let fitting = (free > 0).then(|| Duration::from_nanos(unit.time_of(work, free)));

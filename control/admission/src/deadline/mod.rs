@@ -5,13 +5,17 @@
 //! resource. The [`Ledger`] subtracts the time of other work that nothing pre-empts, splits the rest over the
 //! resources, and grants a share of each: work divided by time. Granted shares stay until the flow is released.
 
+mod bound;
+mod calculus;
 mod grant;
 mod ledger;
 mod mix;
 mod request;
 mod resource;
+mod servers;
 mod split;
 
+pub use calculus::{RateLatency, TokenBucket};
 pub use grant::{Grant, GrantedStage};
 pub use ledger::{Criterion, Ledger};
 pub use request::{Demand, FlowRequest, Refusal, Stage};

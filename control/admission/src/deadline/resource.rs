@@ -12,6 +12,8 @@ use serde::Serialize;
 const NANOSECONDS: u128 = 1_000_000_000;
 /// Parts per million of a whole processor.
 const WHOLE: u64 = 1_000_000;
+/// Least rate of a curve, in bits per second.
+const LEAST_RATE: u64 = 1_000;
 /// Shortest and longest period of a constant-bandwidth server, in nanoseconds.
 const PERIODS: (u64, u64) = (100_000, 10_000_000_000);
 
@@ -65,6 +67,20 @@ impl Unit {
         let share = (u128::from(work) * self.whole()).checked_div(ticks)?;
         let rounded = share + u128::from(share * ticks < u128::from(work) * self.whole());
         u64::try_from(rounded).ok()
+    }
+
+    /// Returns the work that a share does in `time` nanoseconds, rounded down.
+    pub(super) fn work_in(self, time: u64, share: u64) -> u64 {
+        let ticks = u128::from(time) * self.frequency() / NANOSECONDS;
+        u64::try_from((ticks * u128::from(share)) / self.whole()).unwrap_or(u64::MAX)
+    }
+
+    /// Returns the least share that a scheduler takes.
+    pub(super) fn least_share(self) -> u64 {
+        match self {
+            Self::Processor { .. } => 1,
+            Self::Link => LEAST_RATE,
+        }
     }
 
     /// Returns the share, not rounded, that does the work within `time` nanoseconds, at least 1.

@@ -74,7 +74,11 @@ proptest! {
                     match ledger.admit(&flow.to_string(), &request).cloned() {
                         Ok(grant) => {
                             let blocking: Duration = grant.stages.iter().map(|stage| stage.blocking).sum();
-                            prop_assert!(last_packet(&grant) + blocking <= grant.deadline, "{grant:?}");
+                            prop_assert_eq!(last_packet(&grant) + blocking, grant.bound());
+                            prop_assert!(grant.bound() <= grant.deadline, "{grant:?}");
+                            let bound = grant.service().delay(grant.arrivals());
+                            let own = grant.own().all(|stage| stage.time <= grant.interval);
+                            prop_assert!(!own || (bound - grant.bound().as_secs_f64()).abs() < 1e-9 || bound.is_infinite());
                             promised.insert(flow.to_string(), grant);
                         }
                         Err(_) => prop_assert_eq!(&ledger, &before),

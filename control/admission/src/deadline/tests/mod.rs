@@ -1,6 +1,8 @@
 //! Tests of the ledger.
 
+mod calculus;
 mod ledger;
+mod servers;
 mod srishti;
 
 use std::time::Duration;

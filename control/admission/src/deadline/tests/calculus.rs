@@ -1,0 +1,81 @@
+//! Bounds of the functional tests of DiscoDNC, a calculator for network calculus (Bondorf and Schmitt, "The
+//! DiscoDNC v2", 2014), as published with its version 2.4: networks of rate-latency servers and token buckets.
+
+use crate::deadline::{RateLatency, TokenBucket};
+
+const SERVER: RateLatency = RateLatency { rate: 10.0, latency: 10.0 };
+const SLOW: RateLatency = RateLatency { rate: 6.0, latency: 6.0 };
+const FLOW: TokenBucket = TokenBucket { rate: 5.0, burst: 25.0 };
+const HALF: TokenBucket = TokenBucket { rate: 2.5, burst: 12.5 };
+const LIGHT: TokenBucket = TokenBucket { rate: 4.0, burst: 10.0 };
+
+#[track_caller]
+fn equal(ours: (f64, f64), published: (f64, f64)) {
+    assert!((ours.0 - published.0).abs() <= 1e-6, "delay {} instead of {}", ours.0, published.0);
+    assert!((ours.1 - published.1).abs() <= 1e-6, "backlog {} instead of {}", ours.1, published.1);
+}
+
+/// Delay and backlog of a flow.
+fn bounds(server: RateLatency, flow: TokenBucket) -> (f64, f64) {
+    (server.delay(flow), server.backlog(flow))
+}
+
+/// S_1SC_1F_1AC.
+#[test]
+fn one_server_with_one_flow() {
+    equal(bounds(SERVER, FLOW), (12.5, 75.0));
+}
+
+/// S_1SC_2F_2AC: total flow, and each flow apart, in arbitrary order and in order of arrival.
+#[test]
+fn one_server_with_two_flows() {
+    let all = LIGHT.and(FLOW);
+    equal(bounds(SERVER, all), (13.5, 125.0));
+    // In arbitrary order, a packet of both flows together waits at most until the backlog ends.
+    equal((SERVER.beside(all).unwrap().latency, 125.0), (135.0, 125.0));
+    let apart = |flow, other| bounds(SERVER.beside(other).unwrap(), flow);
+    equal(apart(LIGHT, FLOW), (27.0, 110.0));
+    equal(apart(FLOW, LIGHT), (22.5, 350.0 / 3.0));
+    let in_order = |flow, other| bounds(SERVER.beside_in_order(other).unwrap(), flow);
+    equal(in_order(LIGHT, FLOW), (14.5, 60.0));
+    equal(in_order(FLOW, LIGHT), (91.0 / 6.0, 80.0));
+}
+
+/// TA_2S_2SC_1F_1AC_1P: hop by hop, and the burst paid for once.
+#[test]
+fn tandem_with_one_flow() {
+    let second = bounds(SLOW, SERVER.output(FLOW));
+    equal((SERVER.delay(FLOW) + second.0, second.1), (31.0, 105.0));
+    equal(bounds(SERVER.then(SLOW), FLOW), (121.0 / 6.0, 105.0));
+}
+
+/// TA_2S_1SC_2F_1AC_1P: each flow apart, and the other flow's burst paid for once, too.
+#[test]
+fn tandem_with_two_flows() {
+    let [first, second] = [FLOW, SERVER.output(FLOW)].map(|other| SERVER.beside(other).unwrap());
+    equal(bounds(first.then(second), FLOW), (65.0, 325.0));
+    let [first, second] = [FLOW, SERVER.output(FLOW)].map(|other| SERVER.beside_in_order(other).unwrap());
+    equal(bounds(first.then(second), FLOW), (35.0, 175.0));
+    equal(bounds(SERVER.then(SERVER).beside(FLOW).unwrap(), FLOW), (50.0, 250.0));
+    let both = FLOW.and(FLOW);
+    equal((SERVER.delay(both) + SERVER.delay(SERVER.output(both)), 250.0), (40.0, 250.0));
+    assert_eq!(SERVER.beside(both), None);
+}
+
+/// TA_2S_2SC_2F_1AC_1P.
+#[test]
+fn uneven_tandem_with_two_flows() {
+    let [first, second] = [SERVER.beside(HALF), SLOW.beside(SERVER.output(HALF))].map(Option::unwrap);
+    equal(bounds(first.then(second), HALF), (277.0 / 7.0, 102.5));
+    let [first, second] =
+        [SERVER.beside_in_order(HALF), SLOW.beside_in_order(SERVER.output(HALF))].map(Option::unwrap);
+    equal(bounds(first.then(second), HALF), (379.0 / 14.0, 71.25));
+    equal(bounds(SERVER.then(SLOW).beside(HALF).unwrap(), HALF), (242.0 / 7.0, 90.0));
+}
+
+#[test]
+fn server_that_is_too_slow_has_no_finite_bound() {
+    let fast = TokenBucket { rate: 11.0, burst: 0.0 };
+    assert_eq!(bounds(SERVER, fast), (f64::INFINITY, f64::INFINITY));
+    assert!(SERVER.beside(fast).is_none() && SERVER.beside_in_order(fast).is_none());
+}
