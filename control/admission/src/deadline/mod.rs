@@ -7,17 +7,22 @@
 
 mod bound;
 mod calculus;
+mod flow_sets;
 mod grant;
 mod ledger;
 mod mix;
+mod oracle;
+mod random;
 mod request;
 mod resource;
 mod servers;
 mod split;
 
 pub use calculus::{RateLatency, TokenBucket};
+pub use flow_sets::{Accepted, compare};
 pub use grant::{Grant, GrantedStage};
 pub use ledger::{Criterion, Ledger};
+pub use oracle::{Oracle, OracleFlow};
 pub use request::{Demand, FlowRequest, Refusal, Stage};
 pub use resource::{Resource, Unit};
 
