@@ -7,6 +7,7 @@
 
 mod bound;
 mod calculus;
+mod figure;
 mod flow_sets;
 mod grant;
 mod ledger;
@@ -19,6 +20,7 @@ mod servers;
 mod split;
 
 pub use calculus::{RateLatency, TokenBucket};
+pub use figure::{FigurePoint, figure_one};
 pub use flow_sets::{Accepted, compare};
 pub use grant::{Grant, GrantedStage};
 pub use ledger::{Criterion, Ledger};
