@@ -17,6 +17,7 @@ mod random;
 mod request;
 mod resource;
 mod servers;
+mod simulation;
 mod split;
 
 pub use calculus::{RateLatency, TokenBucket};
@@ -27,6 +28,7 @@ pub use ledger::{Criterion, Ledger};
 pub use oracle::{Oracle, OracleFlow};
 pub use request::{Demand, FlowRequest, Refusal, Stage};
 pub use resource::{Resource, Unit};
+pub use simulation::{SimulatedFlow, SimulationError, SimulationOutcome, SimulationSettings, simulate};
 
 #[cfg(test)]
 mod tests;

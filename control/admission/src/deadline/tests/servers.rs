@@ -51,6 +51,15 @@ proptest! {
 }
 
 #[test]
+fn slow_flow_gets_the_least_rate_of_a_curve() {
+    let mut ledger = ledger(Criterion::Mix);
+    let wanted =
+        FlowRequest { interval: Duration::from_secs(100), ..request(90_000_000, vec![own("wan", 672)]) };
+    let curve = ledger.admit("slow", &wanted).unwrap().curve("wan").unwrap();
+    assert_eq!((curve.first.0, curve.then.0), (1_000, 1_000));
+}
+
+#[test]
 fn shares_of_other_flows_and_other_units_have_no_parameters() {
     let mut ledger = ledger(Criterion::Mix);
     ledger.admit("one", &request(1_000, vec![own("cpu", 30_000), own("wan", 672)])).unwrap();
