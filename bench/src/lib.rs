@@ -4,6 +4,7 @@
 //! after a failure or an interruption. Absolute figures hold only for this machine and run, so compare
 //! ratios.
 
+mod admission;
 mod against;
 mod api;
 mod apply;
@@ -65,8 +66,8 @@ pub struct Options<'a> {
     pub binary: PathBuf,
     /// Workload of the router in memory. `None` selects all workloads that have a promise.
     pub workload: Option<Workload>,
-    /// Text that a case's name must contain, for the benchmarks `offload`, `levels` and `cpu`. `None`
-    /// selects all cases.
+    /// Text that a case's name must contain, for the benchmarks `admission`, `offload`, `levels` and
+    /// `cpu`. `None` selects all cases.
     pub case: Option<String>,
     /// Callback for progress lines, without newline.
     pub progress: &'a mut dyn FnMut(&str),
@@ -80,7 +81,12 @@ const fn as_root(name: &'static str, summary: &'static str, run: Run) -> Bench {
     Bench { needs_root: true, ..bench(name, summary, run) }
 }
 
-const BENCHES: [Bench; 21] = [
+const BENCHES: [Bench; 22] = [
+    bench(
+        "admission",
+        "time of decisions, admitted flows beside an exact oracle, and simulated delays beside bounds",
+        admission::run,
+    ),
     as_root(
         "api",
         "a reserved flow, memory use and answer times during a flood of 400 TLS connections to the API",
