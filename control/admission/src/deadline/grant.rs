@@ -2,12 +2,12 @@
 
 use std::time::Duration;
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use super::resource::Unit;
 
 /// Deadline that was granted to a flow. It stays as it is while other flows come and go.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Grant {
     /// Promised longest time in the router.
     pub deadline: Duration,
@@ -20,7 +20,7 @@ pub struct Grant {
 }
 
 /// Share of a resource that serves a flow.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct GrantedStage {
     /// Name of the resource.
     pub resource: String,

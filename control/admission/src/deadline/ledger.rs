@@ -147,6 +147,43 @@ impl Ledger {
             return Err(Refusal::InUse(flow.to_owned()));
         }
         let grant = self.plan(request)?;
+        Ok(self.hold(flow, grant))
+    }
+
+    /// Holds a grant again, as it was before its release.
+    ///
+    /// # Errors
+    /// The name is in use, a resource or an owner of a share is gone, or the free shares are too small. Nothing
+    /// has changed then.
+    pub fn restore(&mut self, flow: &str, grant: Grant) -> Result<&Grant, Refusal> {
+        if self.flows.contains_key(flow) {
+            return Err(Refusal::InUse(flow.to_owned()));
+        }
+        for stage in &grant.stages {
+            let GrantedStage { resource, unit, work, share, time, owner, .. } = stage;
+            let known =
+                self.accounts.get(resource).ok_or_else(|| Refusal::UnknownResource(resource.clone()))?;
+            if known.resource.unit != *unit {
+                return Err(Refusal::OtherUnit { resource: resource.clone() });
+            }
+            let free = known.free();
+            match owner {
+                Some(owner) => {
+                    self.shared(owner, resource)?;
+                }
+                None if *share > free => {
+                    let (resource, unit, interval) = (resource.clone(), *unit, *time);
+                    let fitting = (free > 0).then(|| Duration::from_nanos(unit.time_of(*work, free)));
+                    return Err(Refusal::Lacks { resource, unit, interval, needed: *share, free, fitting });
+                }
+                None => {}
+            }
+        }
+        Ok(self.hold(flow, grant))
+    }
+
+    /// Books the shares of a grant, which are free.
+    fn hold(&mut self, flow: &str, grant: Grant) -> &Grant {
         for stage in &grant.stages {
             match &stage.owner {
                 Some(owner) => {
@@ -154,14 +191,14 @@ impl Ledger {
                 }
                 None => {
                     let Some(account) = self.accounts.get_mut(&stage.resource) else { continue };
-                    account.promised += stage.share;
+                    account.promised = account.promised.saturating_add(stage.share);
                     account.flows += 1;
                 }
             }
         }
         let (names, terms) = mix_of(&grant);
         self.mixes.entry(names).or_default().add(&terms);
-        Ok(self.flows.entry(flow.to_owned()).or_insert(grant))
+        self.flows.entry(flow.to_owned()).or_insert(grant)
     }
 
     /// Releases a flow. Gives back all that it held. Returns its grant.

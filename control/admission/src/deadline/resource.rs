@@ -7,7 +7,7 @@ use std::fmt;
 use std::time::Duration;
 
 use millrace_units::BitRate;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 const NANOSECONDS: u128 = 1_000_000_000;
 /// Parts per million of a whole processor.
@@ -18,7 +18,7 @@ const LEAST_RATE: u64 = 1_000;
 const PERIODS: (u64, u64) = (100_000, 10_000_000_000);
 
 /// Unit of a resource's shares.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", tag = "kind")]
 pub enum Unit {
     /// Parts per million of one processor. Work is in cycles.
@@ -108,7 +108,7 @@ impl fmt::Display for Unit {
 }
 
 /// Resource that packets pass, such as the processor of a worker or the link of a port.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Resource {
     /// Unit of its shares.
     pub unit: Unit,

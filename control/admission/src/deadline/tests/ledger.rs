@@ -60,6 +60,19 @@ fn last_packet(grant: &Grant) -> Duration {
     left.last().copied().unwrap_or_default()
 }
 
+/// Releases a flow, restores it, and releases it again.
+fn undone(ledger: &mut Ledger, flow: &str) -> Result<Grant, Refusal> {
+    let before = ledger.clone();
+    let grant = ledger.release(flow)?;
+    let after = ledger.clone();
+    ledger.restore(flow, grant.clone()).unwrap();
+    assert_eq!(*ledger, before);
+    assert_eq!(ledger.release(flow), Ok(grant));
+    assert_eq!(*ledger, after);
+    ledger.release(flow).unwrap_err();
+    Ok(before.grant(flow).unwrap().clone())
+}
+
 proptest! {
     /// Recomputes the promised shares from all grants after each step. At the end, the ledger is as it was.
     #[test]
@@ -84,7 +97,7 @@ proptest! {
                         Err(_) => prop_assert_eq!(&ledger, &before),
                     }
                 }
-                Step::Release(flow) => match ledger.release(&flow.to_string()) {
+                Step::Release(flow) => match undone(&mut ledger, &flow.to_string()) {
                     Ok(grant) => prop_assert_eq!(promised.remove(&flow.to_string()), Some(grant)),
                     Err(Refusal::Shared { by, .. }) => prop_assert!(promised.contains_key(&by)),
                     Err(error) => prop_assert_eq!(error, Refusal::UnknownFlow(flow.to_string())),
@@ -202,6 +215,28 @@ fn refusals_name_what_lacks_and_what_fits() {
     ledger.admit("link", &request(1_000, vec![own("wan", 1)])).unwrap();
     let none = ledger.plan(&request(1_000, vec![same_as("cpu", "link"), own("wan", 1)])).unwrap_err();
     assert_eq!(none.to_string(), "\"link\" has no share of \"cpu\" to share");
+}
+
+#[test]
+fn grant_that_no_longer_fits_is_not_restored() {
+    let mut ledger = ledger(Criterion::Mix);
+    ledger.admit("one", &request(1_000, vec![own("cpu", 1_000_000), own("wan", 12_304)])).unwrap();
+    ledger.admit("two", &request(2_000, vec![same_as("cpu", "one"), own("wan", 12_304)])).unwrap();
+    let in_use = ledger.restore("one", ledger.grant("one").unwrap().clone());
+    assert_eq!(in_use.unwrap_err(), Refusal::InUse("one".to_owned()));
+    let two = ledger.release("two").unwrap();
+    let one = ledger.release("one").unwrap();
+    let empty = ledger.clone();
+    assert_eq!(ledger.restore("two", two), Err(Refusal::UnknownFlow("one".to_owned())));
+    let link = ledger.resource("wan").unwrap().0.clone();
+    ledger.set("wan", Resource { capacity: one.stages[1].share - 1, ..link }).unwrap();
+    let error = ledger.restore("one", one.clone()).unwrap_err();
+    assert!(matches!(error, Refusal::Lacks { resource, .. } if resource == "wan"));
+    ledger.set("wan", Resource::processor(1, 1, Duration::ZERO)).unwrap();
+    assert_eq!(ledger.restore("one", one.clone()), Err(Refusal::OtherUnit { resource: "wan".to_owned() }));
+    ledger.remove("wan").unwrap();
+    assert_eq!(ledger.restore("one", one), Err(Refusal::UnknownResource("wan".to_owned())));
+    assert_eq!(ledger.grants().count(), empty.grants().count());
 }
 
 #[test]
