@@ -59,10 +59,10 @@ impl Port {
         self.arrive(Frame { flow: self.other, arrival: now, bytes: LONGEST }, now);
     }
 
-    /// Queues a packet. Queues never reach their limits, so no packet is dropped.
-    pub fn arrive(&mut self, frame: Frame, now: u64) {
+    /// Queues a packet. Returns whether it stays: the queue of a flow that sends too much overflows.
+    pub fn arrive(&mut self, frame: Frame, now: u64) -> bool {
         let (node, flow) = (NodeId(frame.flow as u32), FlowNumber(frame.flow as u32));
-        self.scheduler.enqueue(node, flow, frame, Instant::from_nanos(now), &mut |_, _| {});
+        self.scheduler.enqueue(node, flow, frame, Instant::from_nanos(now), &mut |_, _| {})
     }
 
     /// Returns the time at which the link is free, in nanoseconds.
