@@ -1,6 +1,5 @@
-//! Admission: decides whether the router can keep a promise before it makes the promise.
+//! Admission and placement: decides where a service fits on the processors of a router, and promises its share.
 //!
-//! The crate is pure: it reads no clock, does no I/O and starts no thread.
-#![forbid(unsafe_code)]
+//! The room is pure: it does no I/O, reads no clock, and starts no thread.
 
 pub mod deadline;
