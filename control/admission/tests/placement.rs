@@ -1,0 +1,170 @@
+//! Tests of algorithms: every answer keeps to the limits, and none places more than the exact reference.
+
+use millrace_admission::exact::{self, Proof, Solver, check, rounding};
+use millrace_admission::hardware::{Hardware, known};
+use millrace_admission::norm::Norm;
+use millrace_admission::part::Part;
+use millrace_admission::placement::online::Promises;
+use millrace_admission::placement::{Algorithm, Problem, improve, prices};
+use millrace_admission::workload::{Random, Workload};
+use proptest::prelude::*;
+
+fn hardware(name: &str) -> Hardware {
+    Hardware::parse(known(name).expect("known hardware")).expect("the file is right")
+}
+
+fn algorithms(hardware: &Hardware) -> Vec<Algorithm> {
+    let weights = hardware.weights(&hardware.processors[0].name, 2.0);
+    let order: Vec<usize> = (0..hardware.processors.len()).collect();
+    let mut algorithms = vec![
+        Algorithm::Ordered(order.clone()),
+        Algorithm::Ordered(order.into_iter().rev().collect()),
+        Algorithm::Hybrid(0, Norm::L1, weights.clone()),
+    ];
+    for norm in [Norm::L1, Norm::L2, Norm::Largest] {
+        algorithms.push(Algorithm::LeastNorm(norm, weights.clone()));
+        algorithms.push(Algorithm::Scan(norm, weights.clone()));
+        algorithms.push(Algorithm::ReversedScan(norm, weights.clone()));
+    }
+    algorithms
+}
+
+/// Returns the most services that fit, by trying every placement.
+fn brute_force(problem: &Problem, choices: &mut Vec<Option<usize>>) -> usize {
+    let Some(candidate) = problem.candidates.get(choices.len()) else {
+        let fits = check::add_up(problem, choices).is_ok();
+        return if fits { choices.iter().flatten().count() } else { 0 };
+    };
+    let all = [None].into_iter().chain((0..candidate.choices.len()).map(Some));
+    let mut most = 0;
+    for choice in all {
+        choices.push(choice);
+        most = most.max(brute_force(problem, choices));
+        choices.pop();
+    }
+    most
+}
+
+/// Returns a problem of few services on a router with little room, so that some are refused.
+fn small_problem(name: &str, mix: [u32; 4], seed: u64, services: usize) -> Problem {
+    let mut problem = Workload::generate(&hardware(name), mix, seed).problem;
+    problem.candidates.truncate(services);
+    let mut random = Random::new(seed);
+    for component in problem.components.iter_mut().filter(|component| component.limit != Part::UNBOUNDED) {
+        component.limit = Part::at_least(random.fraction().powi(4) * 0.8 + 0.005);
+    }
+    problem
+}
+
+fn mixes() -> impl Strategy<Value = [u32; 4]> {
+    prop::sample::select(vec![
+        [9, 45, 45, 1],
+        [15, 39, 45, 1],
+        [9, 15, 75, 1],
+        [9, 75, 15, 1],
+        [40, 30, 20, 10],
+    ])
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(24))]
+
+    #[test]
+    fn answers_keep_limits_and_the_bound(
+        name in prop::sample::select(vec!["ixp1200", "pmc694", "pentium"]), mix in mixes(), seed: u64,
+    ) {
+        let hardware = hardware(name);
+        let mut problem = Workload::generate(&hardware, mix, seed).problem;
+        problem.candidates.truncate(100);
+        let certified = prices::place(&problem);
+        let mut answers: Vec<_> =
+            algorithms(&hardware).iter().map(|algorithm| problem.place(algorithm)).collect();
+        let mut improved = answers.clone();
+        improved.iter_mut().for_each(|answer| { improve::improve(&problem, answer); });
+        answers.extend(improved);
+        answers.push(certified.placement);
+        for answer in answers {
+            let slow = check::add_up(&problem, &answer.choices).expect("a feasible answer");
+            prop_assert_eq!(slow.used(), &check::uses(&problem, &answer.choices).expect("choices exist")[..]);
+            prop_assert_eq!(&slow, &answer.utilization);
+            prop_assert!(answer.count() <= certified.bound);
+        }
+    }
+
+    #[test]
+    fn exact_reference_equals_every_placement_tried(
+        name in prop::sample::select(vec!["ixp1200", "pmc694", "pentium"]), mix in mixes(), seed: u64,
+    ) {
+        let problem = small_problem(name, mix, seed, 7);
+        let most = brute_force(&problem, &mut Vec::new());
+        let certified = prices::place(&problem);
+        prop_assert!(certified.placement.count() <= most && most <= certified.bound);
+        let exact = exact::solve(&problem, &certified, Solver::Microlp, 60.0).expect("an answer");
+        prop_assert_eq!((exact.placement.count(), exact.proof), (most, Proof::Solver));
+        let rounded = rounding::place(&problem, Solver::Microlp, 60.0).expect("an answer");
+        check::add_up(&problem, &rounded.placement.choices).expect("a feasible answer");
+        prop_assert!(rounded.placement.count() <= most && most <= rounded.bound);
+        for algorithm in algorithms(&hardware(name)) {
+            prop_assert!(problem.place(&algorithm).count() <= most);
+        }
+    }
+
+    #[test]
+    fn arrivals_removals_and_moves_leave_exact_sums(seed: u64, most_moves in 0usize..4) {
+        let hardware = hardware("ixp1200");
+        let problem = Workload::generate(&hardware, [9, 45, 45, 1], seed).problem;
+        let algorithm = Algorithm::LeastNorm(Norm::Largest, hardware.weights("SA", 1.0));
+        let mut promises = Promises::new(&problem.components);
+        let mut random = Random::new(seed);
+        for _ in 0..3 {
+            for candidate in &problem.candidates {
+                let before = promises.utilization().clone();
+                match promises.admit(candidate.clone(), random.below(4) > 0, &algorithm, most_moves) {
+                    Ok(admitted) => prop_assert!(admitted.moves.len() <= most_moves),
+                    Err(refused) => {
+                        prop_assert_eq!(refused.lacks.len(), candidate.choices.len());
+                        prop_assert_eq!(promises.utilization(), &before);
+                    }
+                }
+            }
+            let (candidates, choices): (Vec<_>, Vec<_>) = promises
+                .services().map(|(_, candidate, choice)| (candidate.clone(), Some(choice))).unzip();
+            let placed = Problem { candidates, ..problem.clone() };
+            let slow = check::add_up(&placed, &choices).expect("promises keep the limits");
+            prop_assert_eq!(promises.utilization(), &slow);
+            let leaving: Vec<_> = promises.services().map(|(id, ..)| id).filter(|_| random.below(3) == 0).collect();
+            for id in leaving {
+                prop_assert!(promises.remove(id) && !promises.remove(id));
+            }
+        }
+        let all: Vec<_> = promises.services().map(|(id, ..)| id).collect();
+        all.into_iter().for_each(|id| { promises.remove(id); });
+        prop_assert_eq!(promises.utilization(), &problem.nothing().utilization);
+    }
+}
+
+#[test]
+fn one_move_makes_room() {
+    let hardware = hardware("ixp1200");
+    let problem = Workload::generate(&hardware, [9, 45, 45, 1], 1).problem;
+    let algorithm = Algorithm::LeastNorm(Norm::Largest, hardware.weights("SA", 1.0));
+    let admitted = |most_moves: usize| {
+        let mut promises = Promises::new(&problem.components);
+        let answers = problem
+            .candidates
+            .iter()
+            .map(|known| promises.admit(known.clone(), true, &algorithm, most_moves));
+        answers.filter(Result::is_ok).count()
+    };
+    let (fixed, moved) = (admitted(0), admitted(2));
+    assert!(moved > fixed, "{moved} services with moves, {fixed} without");
+}
+
+#[test]
+fn prices_find_the_optimum_of_most_workloads() {
+    let hardware = hardware("ixp1200");
+    let certified =
+        (0..20).map(|seed| prices::place(&Workload::generate(&hardware, [9, 45, 45, 1], seed).problem));
+    let proven = certified.filter(|certified| certified.placement.count() == certified.bound).count();
+    assert!(proven >= 19, "{proven} of 20");
+}
