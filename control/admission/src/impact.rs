@@ -1,11 +1,9 @@
 //! Impact of a service on the components of a router, for each processor that could host it
 //! (VERA, section 4.4.1, "Calculating Service Impact").
 
-use crate::component::Component;
 use crate::hardware::{Cycles, End, Hardware, Modes, Path, Transfer};
 use crate::part::Part;
 use crate::request::{Class, Request, RequestError, Stream};
-use crate::utilization_vector::Utilization;
 
 /// Additional use of components by one service on one processor. It doesn't depend on other services.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -47,17 +45,6 @@ impl Candidate {
         };
         let choices = (0..hardware.processors.len()).filter_map(choice).collect();
         Ok(Self { name: request.name.clone(), choices })
-    }
-
-    /// Returns the smallest impact: for each component, the smallest of all choices that fit an empty router
-    /// (VERA, section 4.5.2).
-    #[must_use]
-    pub fn minimum(&self, components: &[Component]) -> Vec<Part> {
-        let empty = Utilization::new(components);
-        let fitting: Vec<&Choice> = self.choices.iter().filter(|choice| empty.fits(&choice.impact)).collect();
-        let smallest =
-            |component| fitting.iter().map(|choice| choice.impact.of(component)).min().unwrap_or_default();
-        (0..components.len()).map(smallest).collect()
     }
 }
 

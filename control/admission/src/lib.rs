@@ -8,6 +8,7 @@
 //! - [`placement`] chooses processors, by one algorithm a file.
 //! - [`deadline`] splits the deadline of a packet over processor and link, and bounds delays.
 //! - [`exact`] finds the largest placement by a solver, to measure the algorithms against.
+//! - [`scenario`] places requests on a described router.
 //! - [`workload`] draws the random workloads of VERA's experiments.
 #![forbid(unsafe_code)]
 
@@ -19,6 +20,8 @@ pub mod impact;
 pub mod norm;
 pub mod part;
 pub mod placement;
+pub mod random;
 pub mod request;
+pub mod scenario;
 pub mod utilization_vector;
 pub mod workload;

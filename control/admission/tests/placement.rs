@@ -6,7 +6,8 @@ use millrace_admission::norm::Norm;
 use millrace_admission::part::Part;
 use millrace_admission::placement::online::Promises;
 use millrace_admission::placement::{Algorithm, Problem, improve, prices};
-use millrace_admission::workload::{Random, Workload};
+use millrace_admission::random::Random;
+use millrace_admission::workload::Workload;
 use proptest::prelude::*;
 
 fn hardware(name: &str) -> Hardware {

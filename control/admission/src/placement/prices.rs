@@ -11,7 +11,7 @@ use super::improve::improve;
 use super::{Placement, Problem};
 use crate::component::Role;
 use crate::part::Part;
-use crate::workload::Random;
+use crate::random::Random;
 
 /// Placement with its certificate.
 #[derive(Clone, Debug)]
@@ -54,6 +54,9 @@ struct Market<'a> {
     statics: Vec<Static>,
     components: usize,
 }
+
+/// Service with its least cost, its index, and its costs and choices, cheapest first.
+type Asked = (f64, usize, Vec<(f64, usize)>);
 
 /// Ranges of levels, with the best prices found for them.
 #[derive(Clone)]
@@ -270,7 +273,7 @@ impl<'a> Market<'a> {
 
     /// Places services by their cheapest offers, the cheapest service first, and keeps the better placement.
     fn try_prices(&self, range: &Range, prices: &[f64], best: &mut Placement) {
-        let mut services: Vec<(f64, usize, Vec<(f64, usize)>)> = Vec::with_capacity(self.offers.len());
+        let mut services: Vec<Asked> = Vec::with_capacity(self.offers.len());
         for (service, offers) in self.offers.iter().enumerate() {
             let allowed = offers.iter().filter(|offer| offer.is_allowed(range));
             let mut costs: Vec<(f64, usize)> =

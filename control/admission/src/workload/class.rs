@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use super::Random;
 use crate::hardware::Packet;
+use crate::random::Random;
 use crate::request::{Class, Cycles, Needs, Request, Stream};
 
 /// Class of services.

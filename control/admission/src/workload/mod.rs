@@ -1,17 +1,18 @@
 //! Workloads of VERA's experiments: random services of four classes in a given mix (sections 4.3.2 and 4.5.2).
 
 mod class;
-mod random;
+mod minimum_impact;
 
 use crate::component::Role;
 use crate::hardware::Hardware;
 use crate::impact::Candidate;
 use crate::part::Part;
 use crate::placement::Problem;
+use crate::random::Random;
 use crate::request::Request;
 
 pub use class::{CLASSES, Distribution, ServiceClass};
-pub use random::Random;
+pub use minimum_impact::minimum_impact;
 
 /// Percentages of tiny, small, medium and large services.
 pub type Mix = [u32; 4];
@@ -49,7 +50,7 @@ impl Workload {
             let request = class.request(workload.requests.len(), ports, &hardware.packet, &mut random);
             // Generated requests have no faults.
             let Ok(candidate) = Candidate::of(hardware, &request) else { break };
-            let smallest = candidate.minimum(&hardware.components);
+            let smallest = minimum_impact(&candidate, &hardware.components);
             let sum: Vec<Part> = workload
                 .minimum
                 .iter()

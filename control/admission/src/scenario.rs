@@ -1,0 +1,164 @@
+//! Scenarios: requests on a router that is described, placed without touching a real one.
+
+use serde::{Deserialize, Serialize};
+
+use crate::hardware::Hardware;
+use crate::norm::Norm;
+use crate::placement::{Algorithm, Placement, Problem, prices};
+use crate::request::{Request, RequestError};
+use crate::utilization_vector::Lack;
+
+/// File of a scenario.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Scenario {
+    /// Known hardware, or the path of a hardware file from the scenario's folder.
+    pub hardware: String,
+    /// Algorithm.
+    #[serde(default)]
+    pub algorithm: Method,
+    /// Requests in the order of arrival.
+    #[serde(default, rename = "request")]
+    pub requests: Vec<Request>,
+}
+
+/// Algorithm of a scenario.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Method {
+    /// All requests at once, by prices.
+    #[default]
+    Prices,
+    /// All requests at once, by Scan.
+    Scan,
+    /// One after the other, by the largest component.
+    Balanced,
+    /// One after the other, by the Euclidean norm.
+    L2Norm,
+    /// One after the other, on the first processor from the ports on.
+    Ordered,
+}
+
+/// Result of a scenario.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Outcome {
+    /// Name of the hardware.
+    pub hardware: String,
+    /// Algorithm.
+    pub algorithm: Method,
+    /// Number of placed requests.
+    pub placed: usize,
+    /// Number of requests that no placement exceeds.
+    pub bound: usize,
+    /// Requests in their order.
+    pub requests: Vec<Decision>,
+    /// Components of the hardware.
+    pub components: Vec<Use>,
+}
+
+/// Decision on a request.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Decision {
+    /// Name of the request.
+    pub name: String,
+    /// Processor that hosts the service; `None` if it was refused.
+    pub processor: Option<String>,
+    /// For a refused request, the component that each processor lacks most.
+    pub lacks: Vec<Lacking>,
+}
+
+/// Component that lacks room for a request.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Lacking {
+    /// Processor.
+    pub processor: String,
+    /// Component.
+    pub component: String,
+    /// Missing share, 1 for the whole component.
+    pub missing: f64,
+}
+
+/// Use of a component.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Use {
+    /// Component.
+    pub name: String,
+    /// Promised share, 1 for the whole component.
+    pub used: f64,
+    /// Limit; `None` where nothing limits it.
+    pub limit: Option<f64>,
+}
+
+impl Scenario {
+    /// Reads a scenario.
+    ///
+    /// # Errors
+    /// The text is not TOML of this schema; the message has the line.
+    pub fn parse(text: &str) -> Result<Self, toml::de::Error> {
+        toml::from_str(text)
+    }
+
+    /// Places the requests.
+    ///
+    /// # Errors
+    /// The first faulty request.
+    pub fn place(&self, hardware: &Hardware) -> Result<Outcome, RequestError> {
+        let problem = Problem::new(hardware, &self.requests)?;
+        let certified = prices::place(&problem);
+        let placement = match self.algorithm(hardware) {
+            Some(algorithm) => problem.place(&algorithm),
+            None => certified.placement,
+        };
+        Ok(Outcome {
+            hardware: hardware.name.clone(),
+            algorithm: self.algorithm,
+            placed: placement.count(),
+            bound: certified.bound,
+            requests: decisions(&problem, &placement),
+            components: uses(&problem, &placement),
+        })
+    }
+
+    fn algorithm(&self, hardware: &Hardware) -> Option<Algorithm> {
+        let weights = || hardware.weights("", 1.0);
+        match self.algorithm {
+            Method::Prices => None,
+            Method::Scan => Some(Algorithm::Scan(Norm::Largest, weights())),
+            Method::Balanced => Some(Algorithm::LeastNorm(Norm::Largest, weights())),
+            Method::L2Norm => Some(Algorithm::LeastNorm(Norm::L2, weights())),
+            Method::Ordered => Some(Algorithm::Ordered((0..hardware.processors.len()).collect())),
+        }
+    }
+}
+
+fn decisions(problem: &Problem, placement: &Placement) -> Vec<Decision> {
+    let processor = |index: usize| problem.processors.get(index).cloned().unwrap_or_default();
+    let lacking = |index: usize, lack: Lack| Lacking {
+        processor: processor(index),
+        component: problem.components.get(lack.component).map(|known| known.name.clone()).unwrap_or_default(),
+        missing: lack.missing.number(),
+    };
+    let decision = |(candidate, choice): (&crate::impact::Candidate, &Option<usize>)| {
+        let chosen = choice.and_then(|choice| candidate.choices.get(choice));
+        let refusing = candidate.choices.iter().filter(|_| chosen.is_none());
+        let lacks = refusing.filter_map(|choice| {
+            Some(lacking(choice.processor, placement.utilization.lack(&choice.impact)?))
+        });
+        Decision {
+            name: candidate.name.clone(),
+            processor: chosen.map(|choice| processor(choice.processor)),
+            lacks: lacks.collect(),
+        }
+    };
+    problem.candidates.iter().zip(&placement.choices).map(decision).collect()
+}
+
+fn uses(problem: &Problem, placement: &Placement) -> Vec<Use> {
+    let components = problem.components.iter().zip(placement.utilization.used());
+    let shown = components.map(|(component, used)| Use {
+        name: component.name.clone(),
+        used: used.number(),
+        limit: Some(component.limit.number()).filter(|limit| limit.is_finite()),
+    });
+    shown.collect()
+}
