@@ -35,12 +35,15 @@ enum Floor {
     Testkit,
     /// `bench`.
     Bench,
+    /// `reproduce`.
+    Reproduce,
     /// `cli` and `tests`, which no room imports.
     Top,
 }
 
 use Floor::{
-    Api, Bench, Confine, Control, Controller, Dataplane, Foundation, Lab, Pipeline, Plugin, Testkit, Top,
+    Api, Bench, Confine, Control, Controller, Dataplane, Foundation, Lab, Pipeline, Plugin, Reproduce,
+    Testkit, Top,
 };
 
 const FLOORS: &[(&str, Floor)] = &[
@@ -64,6 +67,7 @@ const FLOORS: &[(&str, Floor)] = &[
     ("lab", Lab),
     ("testkit", Testkit),
     ("bench", Bench),
+    ("reproduce", Reproduce),
     ("cli", Top),
     ("tests", Top),
 ];
@@ -106,8 +110,9 @@ fn allowed(from: Floor, to: Floor) -> bool {
         (Control, to) => matches!(to, Dataplane | Pipeline | Confine),
         (Controller, to) => matches!(to, Dataplane | Pipeline | Plugin | Confine | Control),
         (Api, to) => matches!(to, Dataplane | Pipeline | Plugin | Confine | Control | Controller),
-        (Testkit, to) => !matches!(to, Testkit | Bench | Top),
-        (Bench, to) => !matches!(to, Bench | Top),
+        (Testkit, to) => !matches!(to, Testkit | Bench | Reproduce | Top),
+        (Bench, to) => !matches!(to, Bench | Reproduce | Top),
+        (Reproduce, to) => !matches!(to, Reproduce | Top),
         (Top, to) => to != Top,
     }
 }

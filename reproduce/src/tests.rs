@@ -1,0 +1,100 @@
+//! Tests of experiments and their report.
+
+use super::*;
+
+fn quick(entry: &Entry, sets: u64) -> Experiment {
+    (entry.run)(&mut Run { sets, progress: &mut |share| assert!((0.0..=1.0).contains(&share)) })
+}
+
+#[test]
+fn every_experiment_has_a_row_for_each_printed_one() {
+    for entry in experiments().iter().filter(|entry| !entry.name.contains("figure")) {
+        let experiment = quick(entry, 1);
+        assert_eq!((experiment.name.as_str(), experiment.paper.contains("Karlin")), (entry.name, true));
+        assert!(!experiment.printed.rows.is_empty(), "{}", entry.name);
+        for row in &experiment.printed.rows {
+            let ours = experiment.ours.rows.iter().find(|ours| ours.name == row.name);
+            assert!(
+                ours.is_some_and(|ours| ours.values.len() >= row.values.len()),
+                "{}: {}",
+                entry.name,
+                row.name
+            );
+        }
+        let report = Report { experiments: vec![experiment] };
+        assert!(report.page().contains(entry.name));
+    }
+}
+
+#[test]
+fn parameters_follow_from_the_measurements() {
+    for name in ["vera-table-4.2", "vera-table-4.3", "vera-table-4.4", "vera-table-4.7"] {
+        let found = named(name);
+        let experiment = quick(found.first().expect("an experiment"), 100);
+        assert!(experiment.holds, "{name}: {:?}", experiment.statements);
+    }
+}
+
+#[test]
+fn algorithms_rank_as_in_the_paper() {
+    let entry = named("vera-table-4.6")[0];
+    let experiment = quick(&entry, 8);
+    assert!(experiment.statements.iter().all(|statement| statement.holds), "{:?}", experiment.statements);
+    let optimum = |row: &str| experiment.ours.value(row, "% of optimum").expect("a value");
+    assert!(
+        optimum("Prices") > 99.5 && optimum("Prices") <= 100.0 && optimum("Balance2") < optimum("Prices")
+    );
+}
+
+#[test]
+fn figures_are_drawn() {
+    let experiment = quick(&named("vera-figure-4.3")[0], 1);
+    let plot = experiment.plot.as_ref().expect("a plot");
+    assert!(plot.series.iter().all(|series| series.values.len() == plot.points.len()));
+    let picture = plot.picture();
+    assert!(
+        picture.matches("<polyline").count() == plot.series.len() && picture.ends_with("</svg>\n"),
+        "{picture}"
+    );
+}
+
+#[test]
+fn names_select_one_experiment_or_a_family() {
+    assert_eq!(named("vera").len(), experiments().len());
+    assert_eq!(named("vera-table-4.2").len(), 1);
+    assert!(named("vera-table-4").is_empty() && named("ver").is_empty());
+}
+
+#[test]
+fn values_outside_their_range_as_rounded_are_listed() {
+    let (mut printed, mut ours) = (Table::new(&["N", "use:2"]), Table::new(&["N", "use:2"]));
+    printed.add("one", &[10.0, 0.58]);
+    printed.add("two", &[12.0, 0.57]);
+    for name in ["one", "two"] {
+        ours.add_sets(
+            name,
+            &(0..100).map(|index| vec![10.4, 0.5 + f64::from(index) * 0.001]).collect::<Vec<_>>(),
+        );
+    }
+    let (difference, outside) = ours.minus(&printed);
+    assert_eq!(outside, ["two N: 12 outside 10 to 10"]);
+    assert!((difference.value("two", "N").expect("a value") + 1.6).abs() < 1e-9);
+}
+
+#[test]
+fn results_are_kept_by_content() {
+    let folder = std::env::temp_dir().join(format!("millrace-reproduce-{}", std::process::id()));
+    let entry = named("vera-table-4.3")[0];
+    let mut runs = 0;
+    let mut get = |content: &[u8]| {
+        let known = std::fs::read_dir(&folder).map(Iterator::count).unwrap_or_default();
+        let experiment = run(&entry, Some(&folder), content, &mut |_| {}).expect("a result");
+        runs += std::fs::read_dir(&folder).expect("the folder").count() - known;
+        experiment
+    };
+    let first = get(b"program");
+    assert_eq!(get(b"program"), first);
+    assert_eq!(get(b"other program"), first);
+    assert_eq!(runs, 2, "one file for each program");
+    std::fs::remove_dir_all(&folder).expect("the folder");
+}
