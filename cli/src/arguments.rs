@@ -1,5 +1,6 @@
 //! Command line: all commands with arguments, help and examples.
 
+mod admission;
 mod bench;
 mod configuration;
 mod connection;
@@ -21,6 +22,7 @@ use std::path::PathBuf;
 
 use clap::{Args, CommandFactory as _, FromArgMatches as _, Parser, Subcommand, ValueEnum};
 
+pub use admission::{AdmissionAction, Reproduce};
 pub use bench::{Bench, BenchWorkload, LabAction, Replay};
 pub use configuration::{
     AdmissionAction, Apply, Confirm, ControlPlaneAction, Diff, History, HistoryAction, Rollback,
@@ -446,6 +448,21 @@ Exit status:
 
 Most benchmarks need root.")]
     Bench(Bench),
+    /// Place services on described hardware.
+    #[command(
+        subcommand,
+        after_help = "Examples:\n  millrace admission simulate examples/admission/ixp1200.toml"
+    )]
+    Admission(AdmissionAction),
+    /// Run the papers' experiments.
+    #[command(after_help = "\
+Examples:
+  millrace reproduce --list                  # list all experiments
+  millrace reproduce vera --html vera.html   # all experiments of one paper
+
+~/.cache/millrace/reproduce keeps results until the program changes.
+Exit status 1 if a conclusion of a paper doesn't show.")]
+    Reproduce(Reproduce),
     /// Print shell completions.
     #[command(
         after_help = "Examples:\n  millrace completions bash > /etc/bash_completion.d/millrace\n  millrace completions fish > ~/.config/fish/completions/millrace.fish\n  source <(millrace completions bash --names)   # also complete names of ports, filters and others\n\nWith --names, the shell calls millrace at each Tab."

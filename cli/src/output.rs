@@ -5,6 +5,7 @@ use std::path::Path;
 
 use millrace_config::{ConfigError, ConfigErrors, Place};
 use millrace_controller::ControlError;
+use millrace_port::create_output;
 use millrace_units::count;
 use serde_json::{Value, json};
 
@@ -232,6 +233,18 @@ pub fn write(text: &[u8]) -> Result<bool, Failure> {
         Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => Ok(false),
         Err(error) => Err(Failure::new(format!("can't write to standard output: {error}"))),
     }
+}
+
+/// Writes a file, and says so on standard error. `what` is the kind of its content.
+///
+/// # Errors
+/// The file can't be written.
+pub fn write_file(what: &str, file: &Path, text: &str) -> Result<(), Failure> {
+    let problem = |error| Failure::new(format!("can't write {}: {error}", file.display()));
+    let written = create_output(file).and_then(|mut output| output.write_all(text.as_bytes()));
+    written.map_err(problem)?;
+    eprintln!("{what}: {}", file.display());
+    Ok(())
 }
 
 /// Reads a text file.

@@ -159,6 +159,9 @@ const COMMANDS: &[&[&str]] = &[
     &["lab", "list"],
     &["lab", "exec"],
     &["bench"],
+    &["admission"],
+    &["admission", "simulate"],
+    &["reproduce"],
 ];
 
 #[test]
@@ -203,6 +206,8 @@ fn wrong_usage_is_exit_code_2() {
         &["exec", "--", "true"],
         &["lab", "exec", "l", "h1"],
         &["bench", "vet"],
+        &["reproduce", "vera-table-9.9"],
+        &["reproduce", "--list", "--html", "page.html"],
         &["bench", "gates", "--flows", "1K"],
         &["bench", "memory", "--size", "jumbo"],
         &["bench", "memory", "--accept"],

@@ -1,16 +1,14 @@
 //! The command `bench`.
 
-use std::io::Write as _;
 use std::path::{Path, PathBuf};
 
 use millrace_bench::instructions::{self, BASELINE};
 use millrace_bench::{BenchError, Measurement, Options, Report, Workload, run_all, shown};
-use millrace_port::create_output;
 use millrace_units::{by_number, count};
 use serde_json::{Value, json};
 
 use crate::arguments::{Bench, BenchWorkload};
-use crate::output::{self, Failure, print, rows, table};
+use crate::output::{self, Failure, print, rows, table, write_file};
 
 const COLUMNS: &str = "case | ours | spread | unit | peer | peer name=peer_name | ratio | limit \
     | holds";
@@ -102,14 +100,6 @@ fn write_files(report: &Report, bench: &Bench) -> Result<(), Failure> {
         let picture = report.picture().ok_or_else(|| Failure::new("--svg: there are no results to draw"))?;
         write_file("picture", file, &picture)?;
     }
-    Ok(())
-}
-
-fn write_file(what: &str, file: &Path, text: &str) -> Result<(), Failure> {
-    let problem = |error| Failure::new(format!("can't write {}: {error}", file.display()));
-    let written = create_output(file).and_then(|mut output| output.write_all(text.as_bytes()));
-    written.map_err(problem)?;
-    eprintln!("{what}: {}", file.display());
     Ok(())
 }
 

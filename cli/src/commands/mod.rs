@@ -1,5 +1,6 @@
 //! The commands of the command line, one file per noun or verb.
 
+mod admission;
 mod bench;
 mod configure;
 mod doctor;
@@ -12,6 +13,7 @@ mod plugins;
 mod principal;
 mod remote;
 mod replay;
+mod reproduce;
 mod run;
 mod shell;
 mod tag;
@@ -48,6 +50,8 @@ pub fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
         Command::Doctor(doctor) => doctor::doctor(&doctor, &arguments.connection, json)?,
         Command::Replay(replay) => replay::replay(&replay, json)?,
         Command::Bench(bench) => bench::bench(&bench, json)?,
+        Command::Admission(action) => admission::admission(&action, json)?,
+        Command::Reproduce(asked) => reproduce::reproduce(&asked, json)?,
         Command::CompilePlugin { order } => return Ok(compile_plugin(&order)),
         Command::PluginProcess { order } => return Ok(plugin_process(&order)),
         Command::Lab(action) => return lab::lab(&action, json),
