@@ -4,7 +4,7 @@ use millrace_admission::exact::{self, Proof, Solver, check, rounding};
 use millrace_admission::hardware::{Hardware, known};
 use millrace_admission::norm::Norm;
 use millrace_admission::part::Part;
-use millrace_admission::placement::online::Promises;
+use millrace_admission::placement::online::{self, Promises};
 use millrace_admission::placement::{Algorithm, Problem, improve, prices};
 use millrace_admission::random::Random;
 use millrace_admission::workload::Workload;
@@ -114,7 +114,7 @@ proptest! {
     fn arrivals_removals_and_moves_leave_exact_sums(seed: u64, most_moves in 0usize..4) {
         let hardware = hardware("ixp1200");
         let problem = Workload::generate(&hardware, [9, 45, 45, 1], seed).problem;
-        let algorithm = Algorithm::LeastNorm(Norm::Largest, hardware.weights("SA", 1.0));
+        let algorithm = online::algorithm(&problem.components);
         let mut promises = Promises::new(&problem.components);
         let mut random = Random::new(seed);
         for _ in 0..3 {
@@ -168,4 +168,26 @@ fn prices_find_the_optimum_of_most_workloads() {
         (0..20).map(|seed| prices::place(&Workload::generate(&hardware, [9, 45, 45, 1], seed).problem));
     let proven = certified.filter(|certified| certified.placement.count() == certified.bound).count();
     assert!(proven >= 19, "{proven} of 20");
+}
+
+#[test]
+fn with_two_moves_few_arrivals_are_refused_that_would_fit() {
+    let hardware = hardware("ixp1200");
+    let (mut arrivals, mut wrong) = (0, 0);
+    for seed in 1_000..1_006 {
+        let problem = Workload::generate(&hardware, [9, 45, 45, 1], seed).problem;
+        let algorithm = online::algorithm(&problem.components);
+        let mut promises = Promises::new(&problem.components);
+        for candidate in &problem.candidates {
+            arrivals += 1;
+            if promises.admit(candidate.clone(), true, &algorithm, 2).is_err() {
+                let placed = promises.services().map(|(_, candidate, _)| candidate.clone());
+                let all: Vec<_> = placed.chain([candidate.clone()]).collect();
+                // The bound counts an open case as one that would fit.
+                let most = prices::place(&Problem { candidates: all.clone(), ..problem.clone() }).bound;
+                wrong += usize::from(most == all.len());
+            }
+        }
+    }
+    assert!(wrong * 50 <= arrivals, "{wrong} of {arrivals}");
 }
