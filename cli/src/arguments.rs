@@ -25,8 +25,7 @@ use clap::{Args, CommandFactory as _, FromArgMatches as _, Parser, Subcommand, V
 pub use admission::{AdmissionAction, Reproduce};
 pub use bench::{Bench, BenchWorkload, LabAction, Replay};
 pub use configuration::{
-    AdmissionAction, Apply, Confirm, ControlPlaneAction, Diff, History, HistoryAction, Rollback,
-    RouterAction, Save,
+    Apply, Confirm, ControlPlaneAction, Diff, History, HistoryAction, Rollback, RouterAction, Save,
 };
 pub use connection::Connection;
 pub use gate::{Bind, GateAction, Unbind};
@@ -260,10 +259,10 @@ While a revision is unconfirmed, only `save -` works.")]
         after_help = "Examples:\n  millrace control-plane show\n  millrace control-plane set icmp=200   # packets per second at each port\n\nControl-plane policing limits packets to the router itself, by class. It doesn't limit forwarded packets."
     )]
     ControlPlane(ControlPlaneAction),
-    /// Show and limit what is promised to principals: the table [admission].
+    /// Show and limit what is promised to principals, or place services on described hardware.
     #[command(
         subcommand,
-        after_help = "Examples:\n  millrace admission show            # promised and left, by component\n  millrace admission set link=90%    # keep a tenth of each port's rate free"
+        after_help = "Examples:\n  millrace admission show            # promised and left, by component\n  millrace admission set link=90%    # keep a tenth of each port's rate free\n  millrace admission simulate examples/admission/ixp1200.toml   # without a router"
     )]
     Admission(AdmissionAction),
     /// Configure egress queueing and shaping.
@@ -448,12 +447,6 @@ Exit status:
 
 Most benchmarks need root.")]
     Bench(Bench),
-    /// Place services on described hardware.
-    #[command(
-        subcommand,
-        after_help = "Examples:\n  millrace admission simulate examples/admission/ixp1200.toml"
-    )]
-    Admission(AdmissionAction),
     /// Run the papers' experiments.
     #[command(after_help = "\
 Examples:

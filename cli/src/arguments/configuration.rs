@@ -6,8 +6,6 @@ use clap::{Args, Subcommand};
 use millrace_controller::ConfirmTime;
 use serde::Serialize;
 
-use super::traffic::FlowReservation;
-
 /// Arguments of `apply`.
 #[derive(Debug, Args)]
 pub struct Apply {
@@ -110,34 +108,6 @@ Settings that can change at run time:
 All other changes need a restart. docs/configuration.md describes the settings.")]
     Set {
         /// Settings of the table [router]; an empty value restores the default.
-        #[arg(value_name = "KEY=VALUE", required = true)]
-        settings: Vec<String>,
-    },
-}
-
-/// Subcommands of `admission`.
-#[derive(Debug, Subcommand)]
-pub enum AdmissionAction {
-    /// Show what may be promised of each component, and what is promised to whom.
-    #[command(
-        after_help = "Examples:\n  millrace admission show\n  millrace admission show --json\n\nComponents: the processors of the machine; the time that core leaves at the workers, for principals that pay\nfor calls; the rate of each port's scheduler; and memory."
-    )]
-    Show,
-    /// Check a reservation: what it would change and what would be left, or what it lacks.
-    #[command(
-        after_help = "Examples:\n  millrace admission explain 'proto udp dport 5060' --link 1mbit --port wan\n  millrace admission explain 'src 10.1.0.0/16' --cpu 5%\n\nTakes the arguments of `flow reserve`, and changes nothing."
-    )]
-    Explain(FlowReservation),
-    /// Change how much may be promised.
-    #[command(after_help = "\
-Examples:
-  millrace admission set cpu=90% link=90%   # keep a tenth of each for traffic without a reservation
-  millrace admission set memory=4GiB        # largest sum of the principals' memory
-  millrace admission set memory=            # restore the default
-
-A change is refused if more is promised already.")]
-    Set {
-        /// Settings of the table [admission]; an empty value restores the default.
         #[arg(value_name = "KEY=VALUE", required = true)]
         settings: Vec<String>,
     },

@@ -23,7 +23,7 @@ mod watch;
 use std::process::ExitCode;
 
 use self::configure::{check, configuration, init};
-use self::forwarding::{admission, control_plane, filter, flow, place, route, router, scheduler};
+use self::forwarding::{control_plane, filter, flow, place, route, router, scheduler};
 use self::observe::{capture, drops, events, rates, show, top, trace};
 use self::plugins::plugin;
 use crate::arguments::{Arguments, Command, Connection, Show};
@@ -50,7 +50,6 @@ pub fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
         Command::Doctor(doctor) => doctor::doctor(&doctor, &arguments.connection, json)?,
         Command::Replay(replay) => replay::replay(&replay, json)?,
         Command::Bench(bench) => bench::bench(&bench, json)?,
-        Command::Admission(action) => admission::admission(&action, json)?,
         Command::Reproduce(asked) => reproduce::reproduce(&asked, json)?,
         Command::CompilePlugin { order } => return Ok(compile_plugin(&order)),
         Command::PluginProcess { order } => return Ok(plugin_process(&order)),
@@ -68,7 +67,7 @@ pub fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
         Command::Neighbour(neighbour) => router::neighbour(&remote()?, &neighbour, json)?,
         Command::Router(router) => router::router(&remote()?, &router, json)?,
         Command::ControlPlane(asked) => control_plane::control_plane(&remote()?, &asked, json)?,
-        Command::Admission(asked) => admission::admission(&remote()?, &asked, json)?,
+        Command::Admission(asked) => admission::admission(remote, &asked, json)?,
         Command::Port(port) => scheduler::port(&remote()?, &port, json)?,
         Command::Queue(queue) => scheduler::queue(&remote()?, &queue, json)?,
         Command::Scheduler(scheduler) => scheduler::scheduler(&remote()?, &scheduler, json)?,

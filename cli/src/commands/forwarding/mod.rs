@@ -1,6 +1,5 @@
 //! Commands that change ports, routes, filters, schedulers and flows.
 
-pub(super) mod admission;
 pub(super) mod control_plane;
 pub(super) mod filter;
 pub(super) mod flow;

@@ -4,8 +4,9 @@ use serde_json::Value;
 
 use crate::arguments::{Noun, Show};
 use crate::client::Client;
+use crate::commands::admission;
 use crate::commands::configure::configuration::{missing, waits};
-use crate::commands::forwarding::{admission, control_plane, place};
+use crate::commands::forwarding::{control_plane, place};
 use crate::commands::nouns::{CORE_INPUTS, LINKS, describe};
 use crate::commands::observe::{events, hardware};
 use crate::output::{Failure, plain, print, rows};

@@ -1,4 +1,4 @@
-//! The command `admission`.
+//! The command `admission simulate`: placement of services on described hardware.
 
 use std::fmt::Write as _;
 use std::path::Path;
@@ -9,20 +9,13 @@ use millrace_reproduce::escaped;
 use millrace_reproduce::page::page;
 use millrace_units::count;
 
-use crate::arguments::AdmissionAction;
 use crate::output::{self, Failure, show, write_file};
 
 /// Characters of a full bar.
 const BAR: usize = 40;
 
-/// Carries out a subcommand.
-pub fn admission(action: &AdmissionAction, json: bool) -> Result<(), Failure> {
-    let AdmissionAction::Simulate { file, html } = action;
-    simulate(file, html.as_deref(), json)
-}
-
 /// Places the requests of a scenario.
-fn simulate(file: &Path, html: Option<&Path>, json: bool) -> Result<(), Failure> {
+pub fn simulate(file: &Path, html: Option<&Path>, json: bool) -> Result<(), Failure> {
     let wrong =
         |file: &Path, error: &dyn std::fmt::Display| Failure::new(format!("{}: {error}", file.display()));
     let scenario =

@@ -1,10 +1,12 @@
-//! The command `admission`: what may be promised to principals, and what is.
+//! The command `admission`: what may be promised to principals, and what is; placement on described hardware.
+
+mod simulate;
 
 use hyper::Method;
 use millrace_units::{BitRate, write_size};
 use serde_json::{Value, json};
 
-use super::flow::reserve;
+use super::forwarding::flow::reserve;
 use crate::arguments::{AdmissionAction, FlowReservation};
 use crate::client::Client;
 use crate::output::{Failure, done, plain, rows, show, table};
@@ -14,19 +16,25 @@ const COMPONENTS: &str = "component | promised | of=whole | left | use=bar | to"
 /// Width of a full bar, in characters.
 const BAR: usize = 20;
 
-/// Shows what is promised, explains a reservation, or changes how much may be promised.
-pub fn admission(client: &Client, action: &AdmissionAction, json: bool) -> Result<(), Failure> {
+/// Shows what is promised, explains a reservation, changes how much may be promised, or places services on
+/// described hardware. `remote` connects to the router.
+pub fn admission(
+    remote: impl Fn() -> Result<Client, Failure>,
+    action: &AdmissionAction,
+    json: bool,
+) -> Result<(), Failure> {
     match action {
+        AdmissionAction::Simulate { file, html } => simulate::simulate(file, html.as_deref(), json)?,
         AdmissionAction::Show => {
-            let value = client.get("/admission")?;
+            let value = remote()?.get("/admission")?;
             show(&value, json, || listed(&value));
         }
         AdmissionAction::Explain(asked) => {
-            reserve(client, &FlowReservation { dry_run: true, ..asked.clone() }, json)?;
+            reserve(&remote()?, &FlowReservation { dry_run: true, ..asked.clone() }, json)?;
         }
         AdmissionAction::Set { settings } => {
             let body = Value::Object(changes(settings)?);
-            let value = client.send(Method::PATCH, "/admission", Some(&body))?;
+            let value = remote()?.send(Method::PATCH, "/admission", Some(&body))?;
             done(&value, &format!("admission changed: {}", settings.join(" ")), json);
         }
     }
