@@ -18,7 +18,7 @@ pub enum AdmissionAction {
     #[command(
         after_help = "Examples:\n  millrace admission explain 'proto udp dport 5060' --link 1mbit --port wan\n  millrace admission explain 'src 10.1.0.0/16' --cpu 5%\n\nTakes the arguments of `flow reserve`, and changes nothing."
     )]
-    Explain(FlowReservation),
+    Explain(Box<FlowReservation>),
     /// Change how much may be promised.
     #[command(after_help = "\
 Examples:

@@ -342,9 +342,24 @@ pub struct FlowReservation {
     /// Reserved rate, such as 10mbit; needs --port.
     #[arg(long, value_name = "RATE")]
     pub link: Option<String>,
-    /// Port of the rate.
+    /// Port of the rate, or of the deadline.
     #[arg(long, value_name = "PORT")]
     pub port: Option<String>,
+    /// Longest time of a packet in the router, such as 5ms; needs --rate, and --cost or --port.
+    #[arg(long, value_name = "TIME", requires = "rate", conflicts_with_all = ["cpu", "link"])]
+    pub deadline: Option<String>,
+    /// Largest number of packets per second.
+    #[arg(long, value_name = "NUMBER", requires = "deadline")]
+    pub rate: Option<u32>,
+    /// Longest processor time of plugins for a packet, such as 40us.
+    #[arg(long, value_name = "TIME", requires = "deadline")]
+    pub cost: Option<String>,
+    /// Largest size of a packet on the wire, such as 1538B.
+    #[arg(long, value_name = "SIZE", requires = "deadline")]
+    pub size: Option<String>,
+    /// Largest number of packets that arrive at once.
+    #[arg(long, value_name = "NUMBER", requires = "deadline")]
+    pub burst: Option<u32>,
     /// Instance to bind to the flows.
     #[arg(long, value_name = "INSTANCE")]
     pub instance: Option<String>,

@@ -34,7 +34,7 @@ pub use plugins::{
 };
 pub use ports::{NeighbourView, PortView};
 pub use principals::{
-    CoreInputView, CoreInputWindowView, LeftView, LinkPromiseView, LinkView, LinkWindowView,
+    CoreInputView, CoreInputWindowView, DeadlineView, LeftView, LinkPromiseView, LinkView, LinkWindowView,
     PrincipalDropsView, PrincipalUsageView, PrincipalView, PromiseView, PromiseWindowView, PromisesView,
     ReservationView,
 };

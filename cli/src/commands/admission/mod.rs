@@ -30,7 +30,7 @@ pub fn admission(
             show(&value, json, || listed(&value));
         }
         AdmissionAction::Explain(asked) => {
-            reserve(&remote()?, &FlowReservation { dry_run: true, ..asked.clone() }, json)?;
+            reserve(&remote()?, &FlowReservation { dry_run: true, ..(**asked).clone() }, json)?;
         }
         AdmissionAction::Set { settings } => {
             let body = Value::Object(changes(settings)?);

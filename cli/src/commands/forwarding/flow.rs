@@ -1,7 +1,7 @@
 //! The command `flow`.
 
 use hyper::Method;
-use millrace_units::count;
+use millrace_units::{count, write_time};
 use serde_json::{Value, json};
 
 use crate::arguments::{FlowAction, FlowOrder, FlowReservation, word};
@@ -44,7 +44,7 @@ pub fn flow(client: &Client, action: &FlowAction, json: bool) -> Result<(), Fail
 
 /// Reserves resources for flows, or checks the reservation only.
 pub fn reserve(client: &Client, reservation: &FlowReservation, json: bool) -> Result<(), Failure> {
-    let FlowReservation { filter, principal, cpu, link, port, instance, gate, priority, dry_run } =
+    let FlowReservation { filter, principal, cpu, link, port, instance, gate, priority, dry_run, .. } =
         reservation;
     let body = json!({
         "filter": filter,
@@ -52,6 +52,7 @@ pub fn reserve(client: &Client, reservation: &FlowReservation, json: bool) -> Re
         "cpu": cpu,
         "link": link,
         "port": port,
+        "punctual": punctual(reservation),
         "instance": instance,
         "gate": gate,
         "priority": priority,
@@ -60,8 +61,31 @@ pub fn reserve(client: &Client, reservation: &FlowReservation, json: bool) -> Re
     let value = client.send(Method::POST, "/reservations", Some(&body))?;
     let verb = if *dry_run { "would reserve" } else { "reserved" };
     let text = format!("{verb} for principal {}{}", plain(&value["principal"]), made(&value));
-    done(&value, &format!("{text}\n{}", left(&value["left"])), json);
+    done(&value, &format!("{text}{}\n{}", bound(&value["deadline"]), left(&value["left"])), json);
     Ok(())
+}
+
+/// Returns the deadline that is asked for, as the API takes it; `null` without one.
+fn punctual(asked: &FlowReservation) -> Value {
+    let FlowReservation { deadline, rate, cost, size, burst, .. } = asked;
+    if deadline.is_none() {
+        return Value::Null;
+    }
+    let mut punctual = json!({"deadline": deadline, "rate": rate, "cost": cost, "size": size});
+    if let Some(burst) = burst {
+        punctual["burst"] = (*burst).into();
+    }
+    punctual
+}
+
+/// Returns the granted deadline in one line, after a line break; empty without one.
+fn bound(value: &Value) -> String {
+    let time = |key: &str| value[key].as_u64().map(write_time);
+    let Some(bound) = time("bound") else { return String::new() };
+    let part = |name: &str, key| time(key).map(|time| format!("{time} at the {name}"));
+    let parts: Vec<_> =
+        [part("processor", "processor"), part("link", "link")].into_iter().flatten().collect();
+    format!("\na packet takes {bound} at most: {}, and waits", parts.join(", "))
 }
 
 /// Returns the resources that principals can still reserve, in one line.

@@ -22,6 +22,12 @@ impl<const LEAST: u32> ProcessorShare<LEAST> {
     /// Largest share in parts per million: 4,000 processors.
     pub const MOST: u32 = 4_000_000_000;
 
+    /// Returns the share of this many parts per million of one processor, clamped to the range.
+    pub const fn clamped(ppm: u32) -> Self {
+        let ppm = if ppm < LEAST { LEAST } else { ppm };
+        Self(if ppm > Self::MOST { Self::MOST } else { ppm })
+    }
+
     /// Returns the share in parts per million of one processor.
     pub const fn ppm(self) -> u32 {
         self.0

@@ -100,6 +100,11 @@ impl<'a> Whole<'a> {
         self.part.of(self.router.workers as u64 * (WHOLE - u64::from(self.router.core_ceiling.ppm())))
     }
 
+    /// Returns the time that flows of one worker can get at most, in parts per million of its processor.
+    pub fn of_worker(model: &Model) -> u64 {
+        model.admission.cpu.of(WHOLE - u64::from(model.router.core_ceiling.ppm()))
+    }
+
     /// Returns the end of a sentence that names the time.
     fn limited(self, what: String) -> String {
         match u64::from(self.part.ppm()) {

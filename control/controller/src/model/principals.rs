@@ -213,6 +213,13 @@ impl<'m> Owners<'m> {
         left(&scheduler, &links(&self.0.principals, port), self.0.admission.link)
     }
 
+    /// Returns the rate of a port, and what principals can still reserve of it, in bits per second; `None` without
+    /// a rate.
+    pub fn rate_at(self, port: &str) -> Option<(u64, u64)> {
+        let scheduler = self.0.schedulers.configured(self.0.port(port).ok()?.id)?;
+        Some((scheduler.rate?.0, self.left_at(port)?))
+    }
+
     /// Checks that a changed scheduler of a port still holds the rates that principals reserve there.
     ///
     /// # Errors

@@ -50,8 +50,8 @@ pub use self::ports::{
     RemoveNeighbour, SetControlPlane, SetPort, SetSettings,
 };
 pub use self::principals::{
-    AddPrincipal, GetAdmission, GetPromises, ListPrincipals, ReleaseFlow, RemovePrincipal, ReserveFlow,
-    SetAdmission, SetPrincipal,
+    AddPrincipal, GetAdmission, GetPromises, ListPrincipals, Punctual, ReleaseFlow, RemovePrincipal,
+    ReserveFlow, SetAdmission, SetPrincipal,
 };
 pub use self::routes::{
     AddRoute, AddRoutes, ListRoutes, LookupRoute, RemoveRoute, RemoveRoutes, ReplaceRoute,

@@ -1,6 +1,7 @@
 //! Operations on principals.
 
 mod admission;
+mod deadlines;
 mod reservations;
 mod trial;
 
@@ -25,6 +26,7 @@ use crate::request::reading::read_settings;
 use crate::router::{Inner, Seen};
 use crate::view::{PrincipalView, PromisesView};
 pub use admission::{GetAdmission, SetAdmission};
+pub use deadlines::Punctual;
 pub use reservations::{ReleaseFlow, ReserveFlow};
 
 /// Keys of a principal that can change.

@@ -271,6 +271,23 @@ pub struct ReservationView {
     pub changes: Vec<String>,
     /// Resources that principals can still reserve afterwards.
     pub left: LeftView,
+    /// Granted deadline; absent if none was asked for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub deadline: Option<DeadlineView>,
+}
+
+/// Granted deadline of the packets of a reservation.
+#[derive(Clone, Copy, Debug, Serialize, JsonSchema)]
+pub struct DeadlineView {
+    /// Longest time in the router, in microseconds, if no more packets arrive than asked for. It is at most the
+    /// deadline that was asked for.
+    pub bound: u64,
+    /// Part of the deadline at the processor, in microseconds; absent without processor time.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub processor: Option<u64>,
+    /// Part of the deadline at the link, in microseconds; absent without a port.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub link: Option<u64>,
 }
 
 /// Resources that principals can still reserve.

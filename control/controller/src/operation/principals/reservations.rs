@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 
+use millrace_admission::deadline::Grant;
 use millrace_classify::FilterExpression;
 use millrace_config::{
     Bind, Bits, Change as ConfigChange, CpuShare, Filter, FilterAction, OnFault, Principal, Reservation, Text,
@@ -11,8 +12,9 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::json;
 
+use super::deadlines::Punctual;
 use super::trial::left_after;
-use super::{find, planned, refuse_same_as, valid};
+use super::{deadlines, find, planned, refuse_same_as, valid};
 use crate::ControlError;
 use crate::admission::shares::check_running;
 use crate::filters::parse_filter;
@@ -50,6 +52,10 @@ pub struct ReserveFlow {
     /// Port of `link`.
     #[serde(default)]
     pub port: Option<String>,
+    /// Deadline of each packet, instead of `cpu` and `link`: the router finds the shares that meet it, of the
+    /// processor if `cost` is given, and of the link if `port` is given.
+    #[serde(default)]
+    pub punctual: Option<Punctual>,
     /// Instance to bind to the flows. Default: none.
     #[serde(default)]
     pub instance: Option<String>,
@@ -76,8 +82,11 @@ impl Operation for ReserveFlow {
         let plan = move |inner: &mut Inner| {
             let (dry_run, death) = (self.dry_run, &inner.supervision.death);
             death.refuse_silent(Need::Filters)?;
-            let (principal, changes) = self.plan(inner)?;
+            let grant = self.grant(&inner.model)?;
+            let (principal, changes) = self.plan(inner, grant.as_ref())?;
+            let deadline = grant.as_ref().map(deadlines::view);
             let view = view_of(&mut inner.model, &principal, &changes)?;
+            let view = ReservationView { deadline, ..view };
             Ok((if dry_run { Vec::new() } else { changes }, view))
         };
         router.change(plan, |_, view| Ok(view)).await
@@ -85,7 +94,22 @@ impl Operation for ReserveFlow {
 }
 
 impl ReserveFlow {
-    fn plan(self, inner: &Inner) -> Result<(Principal, Vec<ConfigChange>), ControlError> {
+    /// Returns the shares that meet the deadline, if one is asked for.
+    fn grant(&self, model: &Model) -> Result<Option<Grant>, ControlError> {
+        let Some(punctual) = self.punctual else { return Ok(None) };
+        if self.cpu.is_some() || self.link.is_some() {
+            return Err(ControlError::invalid(
+                "a deadline decides about the shares: give no cpu and no link beside it, but cost and port",
+            ));
+        }
+        punctual.grant(model, self.port.as_deref()).map(Some)
+    }
+
+    fn plan(
+        self,
+        inner: &Inner,
+        grant: Option<&Grant>,
+    ) -> Result<(Principal, Vec<ConfigChange>), ControlError> {
         let model = &inner.model;
         let name = self.principal.clone().unwrap_or_else(|| free_name(model));
         if model.principals.iter().any(|one| *one.name == *name) {
@@ -95,6 +119,7 @@ impl ReserveFlow {
         }
         let link = match (self.link, &self.port) {
             (Some(rate), Some(port)) => BTreeMap::from([(port.clone(), Reservation::Own(rate))]),
+            (None, _) if grant.is_some() => BTreeMap::new(),
             (None, None) if self.cpu.is_some() => BTreeMap::new(),
             (None, None) => {
                 return Err(ControlError::invalid(
@@ -114,11 +139,15 @@ impl ReserveFlow {
         let named = json!({"name": name}).as_object().cloned().unwrap_or_default();
         let cpu = self.cpu.map(Reservation::Own);
         let principal = Principal { cpu, link, ..read_settings("the request", named)? };
+        let principal = match grant {
+            Some(grant) => deadlines::with_grant(principal, grant),
+            None => principal,
+        };
         let principal = valid(principal)?;
         let mut changes = planned(inner, ConfigChange::AddPrincipal(principal.clone()))?;
         check_running(model, &after(&model.principals, &changes[0]), Some(&name))?;
         // Only a share of the processor concerns the calls of plugins.
-        let action = match self.cpu {
+        let action = match principal.cpu {
             Some(_) => FilterAction::Principal(name.clone()),
             None => FilterAction::Queue(queue_name(&name)),
         };
@@ -202,5 +231,5 @@ fn view_of(
 ) -> Result<ReservationView, ControlError> {
     let left = left_after(model, principal, changes)?;
     let changes = changes.iter().flat_map(ConfigChange::commands).collect();
-    Ok(ReservationView { principal: principal.name.to_string(), changes, left })
+    Ok(ReservationView { principal: principal.name.to_string(), changes, left, deadline: None })
 }
