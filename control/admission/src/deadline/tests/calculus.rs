@@ -1,7 +1,9 @@
 //! Bounds of the functional tests of DiscoDNC, a calculator for network calculus (Bondorf and Schmitt, "The
 //! DiscoDNC v2", 2014), as published with its version 2.4: networks of rate-latency servers and token buckets.
 
-use crate::deadline::{RateLatency, TokenBucket};
+use std::time::Duration;
+
+use crate::deadline::{RateLatency, Resource, TokenBucket};
 
 const SERVER: RateLatency = RateLatency { rate: 10.0, latency: 10.0 };
 const SLOW: RateLatency = RateLatency { rate: 6.0, latency: 6.0 };
@@ -78,4 +80,16 @@ fn server_that_is_too_slow_has_no_finite_bound() {
     let fast = TokenBucket { rate: 11.0, burst: 0.0 };
     assert_eq!(bounds(SERVER, fast), (f64::INFINITY, f64::INFINITY));
     assert!(SERVER.beside(fast).is_none() && SERVER.beside_in_order(fast).is_none());
+}
+
+#[test]
+fn whole_resources_have_the_curves_of_their_capacities() {
+    let link = Resource::link(1_000_000_000, 500_000_000, 1538).service();
+    let packet = TokenBucket { rate: 0.0, burst: 12_304.0 };
+    assert!(
+        (link.delay(packet) - 3.0 * 12.304e-6).abs() < 1e-12,
+        "its own time at half the rate, and a packet"
+    );
+    let processor = Resource::processor(2_000_000_000, 250_000, Duration::from_micros(50)).service();
+    assert_eq!(processor, RateLatency { rate: 5e8, latency: 50e-6 });
 }
