@@ -25,6 +25,16 @@ impl Random {
         (self.bits() >> 11) as f64 / (1u64 << 53) as f64
     }
 
+    /// Returns a number from `least` to below `most`.
+    pub fn between(&mut self, least: f64, most: f64) -> f64 {
+        least + self.fraction() * (most - least)
+    }
+
+    /// Returns a number from `least` to below `most`, both above 0, with a uniform logarithm.
+    pub fn scale(&mut self, least: f64, most: f64) -> f64 {
+        self.between(least.ln(), most.ln()).exp()
+    }
+
     /// Returns a number below `count`; 0 where `count` is 0.
     pub fn below(&mut self, count: usize) -> usize {
         ((u128::from(self.bits()) * count as u128) >> 64) as usize

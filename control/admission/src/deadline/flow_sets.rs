@@ -10,9 +10,9 @@ use serde::Serialize;
 
 use super::ledger::{Criterion, Ledger};
 use super::oracle::{Oracle, OracleFlow};
-use super::random::Random;
 use super::request::{Demand, FlowRequest, Stage};
 use super::resource::Resource;
+use crate::random::Random;
 
 const FREQUENCY: u64 = 3_000_000_000;
 const RATE: u64 = 10_000_000_000;

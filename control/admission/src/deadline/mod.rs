@@ -13,7 +13,6 @@ mod grant;
 mod ledger;
 mod mix;
 mod oracle;
-mod random;
 mod request;
 mod resource;
 mod servers;

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use super::{FREQUENCY, LONGEST, QUANTUM, RATE, SimulationError};
-use crate::deadline::random::Random;
 use crate::deadline::{Criterion, Demand, FlowRequest, Grant, Ledger, Resource, Stage};
+use crate::random::Random;
 
 /// Names of the resources.
 pub(super) const PROCESSOR: &str = "processor";
@@ -112,7 +112,7 @@ fn add(
     } else {
         let deadline = random.scale(0.002, 0.05);
         let burst = if random.below(3) == 0 { 1 + random.below(4) as u32 } else { 1 };
-        (deadline * random.uniform(0.3, 1.2), burst, deadline)
+        (deadline * random.between(0.3, 1.2), burst, deadline)
     };
     let [deadline, interval] = [deadline, interval].map(Duration::from_secs_f64);
     let name = granted.len().to_string();

@@ -23,8 +23,8 @@ use self::port::{Frame, Port};
 use self::processor::{Job, Processor};
 use self::sources::Sources;
 use super::grant::nanoseconds;
-use super::random::Random;
 use super::request::Refusal;
+use crate::random::Random;
 
 /// Cycles per second of the processor: a cycle is a nanosecond.
 const FREQUENCY: u64 = 1_000_000_000;
@@ -208,7 +208,7 @@ impl World {
 
     fn arrive(&mut self, flow: usize, now: u64, random: &mut Random) {
         let Some(&(cycles, bytes)) = self.work.get(flow) else { return };
-        let cycles = if self.varies { cycles - random.below(cycles / 2 + 1) } else { cycles };
+        let cycles = if self.varies { cycles - random.below(cycles as usize / 2 + 1) as u64 } else { cycles };
         self.waiting += 1;
         self.epochs.cycles += cycles;
         self.epochs.bits += u64::from(bytes) * 8;

@@ -5,10 +5,10 @@ use std::collections::BinaryHeap;
 
 use super::flows::{Flow, LINK, PROCESSOR};
 use crate::deadline::grant::nanoseconds;
-use crate::deadline::random::Random;
+use crate::random::Random;
 
 /// Intervals of the slowest flow in an epoch, about.
-const INTERVALS: u64 = 100;
+const INTERVALS: usize = 100;
 
 /// Token bucket of a flow, as a time at which it would be full (the generic cell rate algorithm of ATM, ITU-T
 /// I.371).
@@ -85,9 +85,9 @@ impl Sources {
     pub fn plan(&mut self, begin: u64, random: &mut Random) {
         let slowest = self.sources.iter().map(|source| source.interval).max().unwrap_or(0);
         let longest = self.sources.iter().map(|source| source.times[2]).max().unwrap_or(0);
-        let common = begin + 2 * longest + slowest * random.below(INTERVALS);
+        let common = begin + 2 * longest + slowest * random.below(INTERVALS) as u64;
         let kind = random.below(8);
-        let target = random.below(self.sources.len() as u64) as usize;
+        let target = random.below(self.sources.len());
         let of_target = self.sources.get(target).map_or(0, |source| source.times[1]);
         for (flow, source) in self.sources.iter().enumerate() {
             let [processor, link, bound] = source.times;
@@ -96,7 +96,7 @@ impl Sources {
             let first = match kind {
                 0 => begin,
                 1 => begin + longest - bound,
-                2 => begin + random.below(source.interval),
+                2 => begin + random.below(source.interval as usize) as u64,
                 3 => before(common, processor + link),
                 // Deadlines just before those of the target.
                 _ if processor > 0 => before(common - u64::from(flow != target), processor),
