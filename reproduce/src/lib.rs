@@ -9,6 +9,7 @@ mod escaped;
 mod experiment;
 pub mod page;
 mod plot;
+mod srishti;
 mod table;
 #[cfg(test)]
 mod tests;
@@ -47,7 +48,7 @@ pub const SETS: u64 = 1_000;
 /// Returns all experiments in the order of the papers.
 #[must_use]
 pub fn experiments() -> Vec<Entry> {
-    vera::EXPERIMENTS.to_vec()
+    [vera::EXPERIMENTS, srishti::EXPERIMENTS].concat()
 }
 
 /// Returns the experiments of a name: one, or all that begin with the name and a hyphen.

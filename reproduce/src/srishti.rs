@@ -1,0 +1,158 @@
+//! Srishti: Pradhan, Gopalan and Chiueh, "Design Issues in System Support for Programmable Routers", 2001.
+
+use millrace_admission::deadline::{Accepted, Criterion, FigurePoint, compare, figure_one};
+
+use crate::experiment::{Choice, Experiment, Statement};
+use crate::plot::{Plot, Series};
+use crate::table::{Row, Table};
+use crate::{Entry, Run};
+
+pub const EXPERIMENTS: &[Entry] = &[
+    Entry { name: "srishti-figure-1", title: "Utilization by admitted flows", run: figure },
+    Entry { name: "srishti-figure-1-mixed", title: "Admitted flows that differ", run: mixed },
+];
+
+const PAPER: &str = "Pradhan, Gopalan and Chiueh, \"Design Issues in System Support for Programmable Routers\", 2001, \
+                     figure 1 and section 8";
+const FIXED: &str = "algorithm 1: fixed halves";
+const DEPENDENT: &str = "algorithm 2: load-dependent";
+const PRICES: &str = "prices by the mix of flows";
+const CRITERIA: [(&str, Criterion); 3] =
+    [(FIXED, Criterion::Even), (DEPENDENT, Criterion::Balance), (PRICES, Criterion::Mix)];
+/// Work of both resources for a packet of each flow.
+const WORK: &[[u64; 2]] = &[[1, 10]];
+/// Flows on the horizontal axis.
+const FLOWS: usize = 10;
+/// Least part of the oracle's flows, in percent.
+const ADMITTED: f64 = 98.0;
+
+fn figure(_: &mut Run) -> Experiment {
+    let columns = ["flows", "first %:1", "second %:1", "first ms:1", "second ms:1"];
+    let (mut printed, mut ours) = (Table::new(&columns), Table::new(&columns));
+    let [fixed, dependent] =
+        [Criterion::Even, Criterion::Balance].map(|criterion| figure_one(criterion, WORK));
+    for (name, points, flows) in [(FIXED, &fixed, 5.0), (DEPENDENT, &dependent, 9.0)] {
+        let Some(last) = points.last() else { continue };
+        let [first, second] = last.used.map(|part| part * 100.0);
+        let [early, late] = last.deadlines.map(|time| time.as_secs_f64() * 1e3);
+        ours.add(name, &[last.flows as f64, first, second, early, late]);
+        let values = [Some(flows), None, None, None, None];
+        printed.rows.push(Row { name: name.to_owned(), values: values.to_vec(), ranges: Vec::new() });
+    }
+    let statements = statements(&fixed, &dependent);
+    Experiment {
+        name: "srishti-figure-1".to_owned(),
+        title: "Utilization by admitted flows".to_owned(),
+        paper: PAPER.to_owned(),
+        difference: ours.minus(&printed).0,
+        printed,
+        ours,
+        holds: statements.iter().all(|statement| statement.holds),
+        note: "The paper prints the figure only; the numbers of flows are those at which its curves end."
+            .to_owned(),
+        statements,
+        choices: Choice::all(&[
+            ("deadline of a packet", "100 ms, the interval of packets: a rate is mapped to a deadline"),
+            ("weights of the resources", "1 for both"),
+            ("deadlines of admitted flows", "they stay when others come"),
+        ]),
+        plot: Some(plot(&fixed, &dependent)),
+    }
+}
+
+fn statements(fixed: &[FigurePoint], dependent: &[FigurePoint]) -> Vec<Statement> {
+    let ends = |points: &[FigurePoint]| points.last().map_or([0.0; 2], |point| point.used);
+    let skew = dependent.iter().map(|FigurePoint { used: [first, second], .. }| (first - second).abs());
+    let skew = skew.fold(0.0, f64::max);
+    let [first, second] = ends(fixed);
+    vec![
+        Statement::new(
+            "the fixed split leads to skewed utilization",
+            first < second / 2.0,
+            format!("{:.0} % and {:.0} %", first * 100.0, second * 100.0),
+        ),
+        Statement::new(
+            "the fixed split stops admission sooner",
+            fixed.len() == 5 && dependent.len() == 9,
+            format!("after {} instead of {}", fixed.len(), dependent.len()),
+        ),
+        Statement::new(
+            "the load-dependent split keeps utilization balanced",
+            skew < 0.01 && !dependent.is_empty(),
+            format!("the resources differ by at most {:.2} %", skew * 100.0),
+        ),
+        Statement::new(
+            "more slack goes to the more loaded resource",
+            dependent.iter().all(|FigurePoint { deadlines: [first, second], .. }| second > first),
+            dependent.last().map_or(String::new(), |point| format!("deadlines {:.1?}", point.deadlines)),
+        ),
+    ]
+}
+
+fn plot(fixed: &[FigurePoint], dependent: &[FigurePoint]) -> Plot {
+    let series = |name: &str, points: &[FigurePoint], resource: usize| {
+        // After the last admitted flow, the use stays.
+        let used = |flows: usize| {
+            let point = points.get(flows).or(points.last());
+            point.and_then(|point| point.used.get(resource)).map_or(0.0, |part| part * 100.0)
+        };
+        Series { name: name.to_owned(), values: (0..FLOWS).map(used).collect() }
+    };
+    Plot {
+        horizontal: "flows that asked".to_owned(),
+        vertical: "utilization, in percent".to_owned(),
+        points: (1..=FLOWS).map(|flows| flows.to_string()).collect(),
+        series: vec![
+            series("fixed, first", fixed, 0),
+            series("fixed, second", fixed, 1),
+            series("dependent, first", dependent, 0),
+            series("dependent, second", dependent, 1),
+        ],
+    }
+}
+
+fn mixed(run: &mut Run) -> Experiment {
+    let mut ours = Table::new(&["in turns", "up to 30 %:1", "up to 100 %:1", "up to 300 %:1", "all %:1"]);
+    for (index, (name, criterion)) in CRITERIA.into_iter().enumerate() {
+        let turns = figure_one(criterion, &[[1, 10], [10, 1]]).len();
+        let sizes = compare(criterion, run.sets, 1);
+        let mut all = Accepted::default();
+        sizes.iter().for_each(|size| all.add(size));
+        let parts = sizes.iter().chain([&all]).map(|part| part.part() * 100.0);
+        ours.add(name, &[turns as f64].into_iter().chain(parts).collect::<Vec<_>>());
+        (run.progress)((index + 1) as f64 / CRITERIA.len() as f64);
+    }
+    let value = |row, column| ours.value(row, column).unwrap_or_default();
+    let (fixed, dependent, prices) =
+        (value(FIXED, "all %"), value(DEPENDENT, "all %"), value(PRICES, "all %"));
+    let statements = vec![
+        Statement::new(
+            "the load-dependent split admits more flows than fixed halves",
+            dependent > fixed && value(DEPENDENT, "in turns") >= value(FIXED, "in turns"),
+            format!("{dependent:.1} % and {fixed:.1} % of an exact oracle's flows"),
+        ),
+        Statement::new(
+            "prices admit 98 % of the oracle's flows",
+            prices >= ADMITTED,
+            format!("{prices:.1} %"),
+        ),
+    ];
+    Experiment {
+        name: "srishti-figure-1-mixed".to_owned(),
+        title: "Admitted flows that differ".to_owned(),
+        paper: PAPER.to_owned(),
+        printed: Table { rows: Vec::new(), ..ours.clone() },
+        difference: Table { rows: Vec::new(), ..ours.clone() },
+        ours,
+        holds: statements.iter().all(|statement| statement.holds),
+        note: "The paper has flows of one kind only. Percentages are of the flows that an exact oracle accepts, which \
+               may split all granted deadlines anew."
+            .to_owned(),
+        statements,
+        choices: Choice::all(&[
+            ("flows in turns", "1 and 10 units, then 10 and 1 units"),
+            ("random sets", "20 to 600 requests; work differs by a factor of 3 to 100, deadlines by 2 to 50"),
+        ]),
+        plot: None,
+    }
+}
