@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use millrace_plugin::{AwaitedContext, Grant, Intake, Place, PrincipalMemory, Waiting};
+use millrace_plugin::{Grant, Intake, Place, PrincipalMemory, Waiting};
 use millrace_schedule::FlowNumber;
 use millrace_schedule::cpu::{
     CpuFlowAccount, CpuPrincipal, CpuQueueLimits, CpuQueues, CpuScheduleError, CpuScheduler,
@@ -12,6 +12,7 @@ use millrace_schedule::cpu::{
 use millrace_units::{Cycles, Instant, PathId, PrincipalId};
 
 use crate::pending::core_time::CoreTime;
+use crate::pending::grants::Grants;
 use crate::pending::loads::PrincipalLoads;
 use crate::pending::principal_counts::{PrincipalCounts, PrincipalDrops};
 
@@ -21,8 +22,6 @@ const LIMITS: CpuQueueLimits = CpuQueueLimits { packets: 1 << 14, bytes: 1 << 25
 const MOST_IN_SLICE: u64 = 64;
 /// Time until flows that were set aside are looked at again.
 const LOOK: Duration = Duration::from_micros(200);
-/// Maximum number of flows that were set aside and are looked at in an iteration.
-const MOST_LOOKED_AT: u32 = 32;
 /// Time after a packet of a principal for which the receive rings must have room for its next packets.
 const ACTIVE: Duration = Duration::from_secs(1);
 
@@ -83,8 +82,7 @@ pub(crate) struct ForProcessor {
     latest: Option<Instant>,
     /// Packets that have begun to wait. Scratch memory.
     pub arrived: Vec<Waiting>,
-    /// Contexts that take packets of a flow that goes on. Scratch memory.
-    granted: Vec<AwaitedContext>,
+    grants: Grants,
 }
 
 impl ForProcessor {
@@ -104,7 +102,7 @@ impl ForProcessor {
             principals: Vec::new(),
             latest: None,
             arrived: Vec::new(),
-            granted: Vec::with_capacity(MOST_LOOKED_AT as usize),
+            grants: Grants::default(),
         }
     }
 
@@ -213,30 +211,10 @@ impl ForProcessor {
         self.queues.set_aside(id);
     }
 
-    /// Lets flows that were set aside go on if their stage takes packets, as `intake` tells for their first one: one
-    /// flow for each context whose calls another process runs, any number for others. Looks at a limited number of
-    /// flows. Principals take turns at a context, those first that have waited longer.
+    /// Lets flows that were set aside go on if their stage takes packets, as `intake` tells for their first one.
     pub fn look_aside(&mut self, intake: impl Fn(&Waiting) -> Intake, now: Instant) {
-        let Self { scheduler, granted, queues, .. } = self;
-        granted.clear();
-        for is_again in [false, true] {
-            let mut was_latest = false;
-            let can_go_on = |first: &Waiting| {
-                let Intake { most, awaited } = intake(first);
-                let Some(context) = awaited.filter(|_| most > 0) else { return most > 0 };
-                let is_latest = context.latest_payer == first.payer && !is_again;
-                if is_latest || granted.contains(&context) {
-                    was_latest |= is_latest;
-                    return false;
-                }
-                granted.push(context);
-                true
-            };
-            queues.look_aside(MOST_LOOKED_AT, can_go_on, |id| scheduler.wake(id, now));
-            if !was_latest {
-                return;
-            }
-        }
+        let Self { scheduler, grants, queues, .. } = self;
+        grants.look_aside(queues, intake, |id| scheduler.wake(id, now));
     }
 
     /// Takes all flows back that were set aside.

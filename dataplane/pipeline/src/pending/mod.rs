@@ -3,6 +3,7 @@
 pub(crate) mod core_time;
 pub(crate) mod for_processor;
 pub(crate) mod from_plugins;
+mod grants;
 pub(crate) mod loads;
 pub(crate) mod principal_counts;
 

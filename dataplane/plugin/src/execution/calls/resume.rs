@@ -1,6 +1,7 @@
 //! Resumes suspended calls of instances, and releases the packets that wait for them.
 
 use std::cmp::Reverse;
+use std::time::Duration;
 
 use millrace_packet::{BATCH_SIZE, DropReason};
 use millrace_plugin_abi::{Backlogs, Fault, Known, NoQueues, Packets, Position, Progress, Verdict};
@@ -323,22 +324,32 @@ fn slice(
             abort(hosted, format!("{spent}; `bind --budget` raises the budget"), now, news)
         }
         Progress::Awaited => {
-            let awaited = call.awaited.get_or_insert(Awaited::since(now));
-            awaited.seen = now;
-            hosted.latest_payer = call.payer;
-            let (took, most) = (now.since(awaited.began), call_limits.awaited(members.len()));
-            if took < most {
-                return Outcome::Suspended;
-            }
-            let most = most.saturating_mul(hosted.instance.patience());
-            if took < most {
-                return Outcome::Suspended;
-            }
+            let Some(most) = limit_of(hosted, call, call_limits, now) else { return Outcome::Suspended };
             hosted.pace.begin_again();
             let text = format!("its process gave no answer to a call for {} ms", most.as_millis());
             abort(hosted, text, now, news)
         }
     }
+}
+
+/// Notes that another process still runs a call. Returns the time limit of the call if it is over.
+fn limit_of(
+    hosted: &mut Hosted,
+    call: &mut Call,
+    call_limits: &CallLimits,
+    now: Instant,
+) -> Option<Duration> {
+    let awaited = call.awaited.get_or_insert(Awaited::since(now));
+    awaited.seen = now;
+    if call.place.is_some() {
+        hosted.latest_payer = call.payer;
+    }
+    let (took, most) = (now.since(awaited.began), call_limits.awaited(call.packets.len()));
+    if took < most {
+        return None;
+    }
+    let most = most.saturating_mul(hosted.instance.patience());
+    (took >= most).then_some(most)
 }
 
 /// Aborts the instance's call, which has exceeded its time limit. `text` describes the fault.
