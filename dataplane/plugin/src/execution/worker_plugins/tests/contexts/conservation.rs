@@ -169,7 +169,7 @@ impl World {
         keep_all(&mut self.worker, sent);
     }
 
-    /// Lets a principal pay for all calls.
+    /// Lets a principal pay for all calls, whose packets come from its queue: it is the stage's turn.
     fn paid(mut self) -> Self {
         unbind(&mut self.worker, 0);
         let action = Action::Instance(InstanceId(0));
@@ -180,7 +180,9 @@ impl World {
             PluginChange::Bind { binding, gate, filter: 80, priority: 0, action, call_limits },
         );
         self.path = path_of(&mut self.worker, 80);
-        (self.worker.calls.is_scheduled, self.worker.calls.running) = (true, Some(PAYER));
+        let turn = Place { path: self.path, position: Position::Early, stage: 0 };
+        self.worker.calls.is_scheduled = true;
+        (self.worker.calls.running, self.worker.calls.turn) = (Some(PAYER), Some(turn));
         self.is_paid = true;
         self
     }
