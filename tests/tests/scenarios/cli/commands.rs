@@ -184,7 +184,7 @@ fn lookup_and_clear_answer() {
 
 /// Nouns of `show` in the singular, each with the name of an existing object. The name is empty if there is
 /// only one object.
-const NOUNS: [(&str, &str); 28] = [
+const NOUNS: [(&str, &str); 29] = [
     ("port", "r1"),
     ("route", "10.2.0.0/24"),
     ("neighbour", "10.2.0.2"),
