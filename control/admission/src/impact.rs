@@ -122,6 +122,7 @@ impl<'a> Use<'a> {
         let average = cycles.fixed + input.packets_per_second * (cycles.packet + cycles.byte * input.bytes);
         match (self.request.class, host.cycles) {
             (Class::Global, Cycles::Dynamic { .. }) => return None,
+            (_, Cycles::Static { .. }) if cycles.fixed > 0.0 => return None,
             (Class::Global, Cycles::Static { per_packet, global }) => {
                 self.add(global, worst / per_packet);
                 self.add(global + 2, worst / per_packet);

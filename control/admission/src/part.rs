@@ -34,12 +34,6 @@ impl Part {
         if self == Self::UNBOUNDED { f64::INFINITY } else { self.0 as f64 / Self::WHOLE.0 as f64 }
     }
 
-    /// Returns the number of units of 10⁻¹².
-    #[must_use]
-    pub const fn units(self) -> u64 {
-        self.0
-    }
-
     /// Returns the sum; `None` where it exceeds the largest number.
     #[must_use]
     pub fn plus(self, other: Self) -> Option<Self> {

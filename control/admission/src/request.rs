@@ -57,7 +57,8 @@ pub struct Needs {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Cycles {
-    /// Cycles per second, independent of packets.
+    /// Cycles per second, independent of packets. A service with such cycles doesn't run on statically scheduled
+    /// processors, which have cycles for packets only.
     #[serde(default)]
     pub fixed: f64,
     /// Cycles per packet on average.

@@ -152,10 +152,4 @@ impl Utilization {
             self.of(component).less(less).plus(more).is_some_and(|sum| sum <= limit)
         })
     }
-
-    /// Whether no component exceeds its limit.
-    #[must_use]
-    pub fn is_within_limits(&self) -> bool {
-        self.used.iter().zip(&self.limits).all(|(used, limit)| used <= limit)
-    }
 }

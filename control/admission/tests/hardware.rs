@@ -80,6 +80,19 @@ fn a_flows_service_uses_a_static_processor_by_its_worst_case() {
 }
 
 #[test]
+fn cycles_without_packets_need_a_dynamic_processor() {
+    let mut service = medium(false);
+    let cycles = Cycles { fixed: 1e6, packet: 100.0, ..Cycles::default() };
+    service.needs.cycles = [("any".to_owned(), cycles)].into();
+    let candidate = Candidate::of(&ixp1200(), &service).expect("a right request");
+    assert_eq!(candidate.choices.iter().map(|choice| choice.processor).collect::<Vec<_>>(), [1, 2]);
+    assert_near(
+        share(&ixp1200(), &service, "SA", "SA"),
+        (1e6 + 400.0 * (189.0 + 189.0 + 513.0 + 100.0)) / 199.1e6,
+    );
+}
+
+#[test]
 fn output_counts_apart_from_input() {
     let mut filter = medium(false);
     filter.output = Some(Stream { packets_per_second: 100.0, ..filter.input });

@@ -7,7 +7,6 @@ mod known;
 mod routes;
 
 use crate::component::{Component, Role};
-use crate::part::Part;
 
 pub use error::{Fault, HardwareError};
 pub use file::{Modes, Transfer};
@@ -190,14 +189,5 @@ impl Hardware {
             _ => 1.0,
         };
         self.components.iter().map(weight).collect()
-    }
-
-    /// Sets the limit of each component that `limit` knows.
-    pub fn provision(&mut self, limit: impl Fn(&str) -> Option<Part>) {
-        for component in &mut self.components {
-            if let Some(limit) = limit(&component.name) {
-                component.limit = limit;
-            }
-        }
     }
 }

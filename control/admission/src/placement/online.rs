@@ -32,7 +32,6 @@ pub struct ServiceId(u64);
 /// Promises of a router: every placed service with its choice.
 #[derive(Clone, Debug)]
 pub struct Promises {
-    components: Vec<Component>,
     utilization: Utilization,
     placed: BTreeMap<ServiceId, Placed>,
     next: u64,
@@ -75,24 +74,13 @@ impl Promises {
     /// Returns a router that has promised nothing.
     #[must_use]
     pub fn new(components: &[Component]) -> Self {
-        Self {
-            components: components.to_vec(),
-            utilization: Utilization::new(components),
-            placed: BTreeMap::new(),
-            next: 0,
-        }
+        Self { utilization: Utilization::new(components), placed: BTreeMap::new(), next: 0 }
     }
 
     /// Returns the utilisation vector.
     #[must_use]
     pub const fn utilization(&self) -> &Utilization {
         &self.utilization
-    }
-
-    /// Returns the components with their limits.
-    #[must_use]
-    pub fn components(&self) -> &[Component] {
-        &self.components
     }
 
     /// Returns the placed services with their choices.
