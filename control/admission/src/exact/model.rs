@@ -1,11 +1,12 @@
 //! Mixed-integer model of a placement problem.
 //!
-//! Each choice of a service is a binary variable. The largest use by flows of a statically scheduled processor is a
-//! sum of steps: step k may be taken only after step k - 1, and a service of level k needs step k.
+//! Each choice of a service is a binary variable. The largest use by flows of a statically scheduled processor is
+//! either given ([`Ceiling`]), or a sum of steps: step k may be taken only after step k - 1, and a service of level k
+//! needs step k.
 
 use good_lp::solvers::{Solution, SolutionStatus};
 use good_lp::{
-    Expression, ProblemVariables, SolverModel, Variable, WithInitialSolution, WithTimeLimit, variable,
+    Expression, ProblemVariables, ResolutionError, SolverModel, Variable, WithMipGap, WithTimeLimit, variable,
 };
 
 use super::ExactError;
@@ -36,9 +37,20 @@ struct Step {
     variable: Variable,
 }
 
+/// Given largest use by flows of a statically scheduled processor.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Ceiling {
+    /// Component of [`Role::Flow`].
+    pub flow: usize,
+    /// Its use.
+    pub level: Part,
+}
+
 /// Variables, objective and constraints.
 pub(super) struct Model<'a> {
     problem: &'a Problem,
+    ceiling: Option<Ceiling>,
+    is_whole: bool,
     variables: ProblemVariables,
     chosen: Vec<Chosen>,
     /// For each component of [`Role::Flow`] its steps, lowest first.
@@ -54,29 +66,24 @@ pub(super) struct Values {
 }
 
 impl<'a> Model<'a> {
-    pub(super) fn new(problem: &'a Problem) -> Self {
-        Self::with(problem, true)
-    }
-
-    /// Returns the model whose variables may take any value from 0 to 1.
-    pub(super) fn relaxed(problem: &'a Problem) -> Self {
-        Self::with(problem, false)
-    }
-
-    fn with(problem: &'a Problem, is_whole: bool) -> Self {
+    /// Returns the model; with `is_whole`, services can't be split among choices.
+    pub(super) fn new(problem: &'a Problem, ceiling: Option<Ceiling>, is_whole: bool) -> Self {
         let mut variables = ProblemVariables::new();
         let mut add = || variables.add(if is_whole { variable().binary() } else { variable().min(0).max(1) });
         let empty = problem.nothing().utilization;
         let mut chosen = Vec::new();
         for (service, candidate) in problem.candidates.iter().enumerate() {
             for (choice, found) in candidate.choices.iter().enumerate() {
-                if empty.fits(&found.impact) {
+                if empty.fits(&found.impact) && below(ceiling, found.impact.flow) {
                     chosen.push(Chosen { service, choice, variable: add() });
                 }
             }
         }
         let flows = problem.components.iter().enumerate().filter(|(_, known)| known.role == Role::Flow);
-        let flows: Vec<usize> = flows.map(|(index, _)| index).collect();
+        let flows: Vec<usize> = flows
+            .map(|(index, _)| index)
+            .filter(|flow| ceiling.is_none_or(|known| known.flow != *flow))
+            .collect();
         let mut steps = Vec::new();
         for flow in flows {
             let mut levels: Vec<Part> =
@@ -86,18 +93,17 @@ impl<'a> Model<'a> {
             let of_flow = levels.into_iter().map(|level| Step { level, variable: add() }).collect();
             steps.push((flow, of_flow));
         }
-        Self { problem, variables, chosen, steps }
+        Self { problem, ceiling, is_whole, variables, chosen, steps }
     }
 
-    /// Solves the model from a start. Returns the choice of each service, and whether the search is finished.
+    /// Solves the model. Returns the choice of each service, and whether the search is finished.
     pub(super) fn solve(
         self,
-        start: &[Option<usize>],
         solver: Solver,
         seconds: f64,
     ) -> Result<(Vec<Option<usize>>, bool), ExactError> {
         let services = self.problem.candidates.len();
-        let values = self.values(Some(start), solver, seconds)?;
+        let values = self.values(solver, seconds)?;
         let mut choices = vec![None; services];
         for (service, choice, _) in values.chosen.iter().filter(|(.., value)| *value > 0.5) {
             if let Some(slot) = choices.get_mut(*service) {
@@ -108,49 +114,29 @@ impl<'a> Model<'a> {
     }
 
     /// Returns the values of the best solution found within a time.
-    pub(super) fn values(
-        self,
-        start: Option<&[Option<usize>]>,
-        solver: Solver,
-        seconds: f64,
-    ) -> Result<Values, ExactError> {
-        let initial = start.map(|start| self.initial(start)).unwrap_or_default();
+    pub(super) fn values(self, solver: Solver, seconds: f64) -> Result<Values, ExactError> {
         let constraints = self.constraints();
         let objective: Expression = self.chosen.iter().map(|chosen| chosen.variable).sum();
-        let unsolved = self.variables.maximise(objective.clone());
+        // Numbers of services are whole: a solution within less than 1 of the bound is a largest one.
+        let gap = if self.is_whole { 0.9 / self.problem.candidates.len().max(1) as f32 } else { 0.0 };
+        let unsolved = self.variables.maximise(objective);
         let (values, finished) = match solver {
             Solver::Microlp => {
-                let mut model = unsolved.using(good_lp::microlp).with_time_limit(seconds);
-                if !initial.is_empty() {
-                    model = model.with_initial_solution(initial);
-                }
+                let model = unsolved.using(good_lp::microlp).with_time_limit(seconds);
+                let model = model.with_mip_gap(gap).map_err(|error| ExactError::Solver(error.to_string()))?;
                 let solution = constraints.into_iter().fold(model, SolverModel::with).solve();
-                read(&solution.map_err(|error| ExactError::Solver(error.to_string()))?, &self.chosen)
+                read(solution, &self.chosen)?
             }
             #[cfg(feature = "highs")]
             Solver::Highs => {
-                let mut model = unsolved.using(good_lp::highs).with_time_limit(seconds);
-                if !initial.is_empty() {
-                    model = model.with_initial_solution(initial);
-                }
+                let model = unsolved.using(good_lp::highs).with_time_limit(seconds);
+                let model = model.with_mip_gap(gap).map_err(|error| ExactError::Solver(error.to_string()))?;
                 let solution = constraints.into_iter().fold(model, SolverModel::with).solve();
-                read(&solution.map_err(|error| ExactError::Solver(error.to_string()))?, &self.chosen)
+                read(solution, &self.chosen)?
             }
         };
         let objective = values.iter().map(|(.., value)| value).sum();
         Ok(Values { objective, chosen: values, finished })
-    }
-
-    fn initial(&self, start: &[Option<usize>]) -> Vec<(Variable, f64)> {
-        let is_chosen = |chosen: &Chosen| start.get(chosen.service) == Some(&Some(chosen.choice));
-        let choices =
-            self.chosen.iter().map(|chosen| (chosen.variable, f64::from(u8::from(is_chosen(chosen)))));
-        let steps = self.steps.iter().flat_map(|(flow, steps)| {
-            let taken = self.chosen.iter().filter(|chosen| is_chosen(chosen));
-            let largest = taken.filter_map(|chosen| level(self.problem, chosen, *flow)).max();
-            steps.iter().map(move |step| (step.variable, f64::from(u8::from(Some(step.level) <= largest))))
-        });
-        choices.chain(steps).collect()
     }
 
     fn constraints(&self) -> Vec<good_lp::Constraint> {
@@ -187,9 +173,11 @@ impl<'a> Model<'a> {
                 }
             }
         }
-        for (component, sum) in self.problem.components.iter().zip(uses) {
+        for (index, (component, sum)) in self.problem.components.iter().zip(uses).enumerate() {
+            let used = self.ceiling.filter(|known| known.flow + 1 == index);
             if component.limit != Part::UNBOUNDED {
-                constraints.push(sum.leq(component.limit.number()));
+                constraints
+                    .push(sum.leq(component.limit.number() - used.map_or(0.0, |known| known.level.number())));
             }
         }
         let mut service = usize::MAX;
@@ -208,13 +196,47 @@ impl<'a> Model<'a> {
     }
 }
 
+/// Whether a choice keeps to a given largest use by flows.
+fn below(ceiling: Option<Ceiling>, flow: Option<(usize, Part)>) -> bool {
+    let pair = ceiling.zip(flow).filter(|(ceiling, (flow, _))| ceiling.flow == *flow);
+    pair.is_none_or(|(ceiling, (_, part))| part <= ceiling.level)
+}
+
+/// Returns the levels that the largest use by flows of the first statically scheduled processor can have; none
+/// without such a processor.
+pub(super) fn ceilings(problem: &Problem) -> Vec<Ceiling> {
+    let Some(flow) = problem.components.iter().position(|component| component.role == Role::Flow) else {
+        return Vec::new();
+    };
+    let empty = problem.nothing().utilization;
+    let choices = problem.candidates.iter().flat_map(|candidate| &candidate.choices);
+    let fitting = choices.filter(|choice| empty.fits(&choice.impact));
+    let parts = fitting.filter_map(|choice| choice.impact.flow.filter(|(component, _)| *component == flow));
+    let mut levels: Vec<Part> = parts.map(|(_, part)| part).chain([Part::ZERO]).collect();
+    levels.sort_unstable();
+    levels.dedup();
+    levels.into_iter().map(|level| Ceiling { flow, level }).collect()
+}
+
 /// Returns a choice's use of a component of [`Role::Flow`].
 fn level(problem: &Problem, chosen: &Chosen, flow: usize) -> Option<Part> {
     let found = problem.candidates.get(chosen.service)?.choices.get(chosen.choice)?;
     found.impact.flow.filter(|(component, _)| *component == flow).map(|(_, part)| part)
 }
 
-fn read(solution: &impl Solution, chosen: &[Chosen]) -> (Vec<(usize, usize, f64)>, bool) {
-    let values = chosen.iter().map(|known| (known.service, known.choice, solution.value(known.variable)));
-    (values.collect(), matches!(solution.status(), SolutionStatus::Optimal))
+/// Returns the values of the choices, and whether the search is finished: no values if the time ended before any
+/// solution.
+fn read(
+    solution: Result<impl Solution, ResolutionError>,
+    chosen: &[Chosen],
+) -> Result<(Vec<(usize, usize, f64)>, bool), ExactError> {
+    match solution {
+        Ok(solution) => {
+            let value = |known: &Chosen| (known.service, known.choice, solution.value(known.variable));
+            let finished = matches!(solution.status(), SolutionStatus::Optimal | SolutionStatus::GapLimit);
+            Ok((chosen.iter().map(value).collect(), finished))
+        }
+        Err(ResolutionError::Other(_)) => Ok((Vec::new(), false)),
+        Err(error) => Err(ExactError::Solver(error.to_string())),
+    }
 }

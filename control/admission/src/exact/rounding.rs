@@ -14,7 +14,7 @@ use crate::placement::prices::Certified;
 /// # Errors
 /// The solver gave no answer.
 pub fn place(problem: &Problem, solver: Solver, seconds: f64) -> Result<Certified, ExactError> {
-    let mut values = Model::relaxed(problem).values(None, solver, seconds)?;
+    let mut values = Model::new(problem, None, false).values(solver, seconds)?;
     values.chosen.sort_by(|(.., one), (.., other)| other.total_cmp(one));
     let mut placement = problem.nothing();
     for (service, choice, _) in values.chosen {
