@@ -13,6 +13,13 @@ use millrace_admission::workload::Workload;
 use proptest::prelude::*;
 
 fn hardware(name: &str) -> Hardware {
+    if name == "two cards" {
+        let card = "[[processor]]\nname = \"U2\"\nkind = \"microengine\"\nscheduling = \"static\"\n\
+                    cycles-per-packet = 500\n\n[[path]]\nfrom = \"Port\"\nto = \"U2\"\ntransfer = \"packet\"\n\n";
+        let text =
+            known("ixp1200").expect("known hardware").replacen("[[path]]", &format!("{card}[[path]]"), 1);
+        return Hardware::parse(&text).expect("the file is right");
+    }
     Hardware::parse(known(name).expect("known hardware")).expect("the file is right")
 }
 
@@ -80,7 +87,7 @@ proptest! {
 
     #[test]
     fn answers_keep_limits_and_the_bound(
-        name in prop::sample::select(vec!["ixp1200", "pmc694", "pentium"]), mix in mixes(), seed: u64,
+        name in prop::sample::select(vec!["ixp1200", "pmc694", "pentium", "two cards"]), mix in mixes(), seed: u64,
     ) {
         let hardware = hardware(name);
         let mut problem = Workload::generate(&hardware, mix, seed).problem;
@@ -102,9 +109,9 @@ proptest! {
 
     #[test]
     fn exact_reference_equals_every_placement_tried(
-        name in prop::sample::select(vec!["ixp1200", "pmc694", "pentium"]), mix in mixes(), seed: u64,
+        name in prop::sample::select(vec!["ixp1200", "pmc694", "pentium", "two cards"]), mix in mixes(), seed: u64,
     ) {
-        let problem = small_problem(name, mix, seed, 7);
+        let problem = small_problem(name, mix, seed, 6);
         let most = brute_force(&problem, &mut Vec::new());
         let certified = prices::place(&problem);
         prop_assert!(certified.placement.count() <= most && most <= certified.bound);
@@ -212,6 +219,16 @@ fn global_services_and_the_largest_of_flows_share_a_static_processor() {
     };
     let mut requests = vec![request("a", Class::PerFlow, 150.0), request("b", Class::PerFlow, 400.0)];
     requests.extend(["c", "d", "e"].map(|name| request(name, Class::Global, 200.0)));
+    // Two cards: each global service and each flow's service takes one of both.
+    let two = Problem::new(&hardware("two cards"), &requests).expect("right requests");
+    let mut two = Problem { candidates: two.candidates[..4].to_vec(), ..two };
+    two.components
+        .iter_mut()
+        .filter(|known| known.name == "U2")
+        .for_each(|known| known.limit = Part::at_least(0.7));
+    let most = brute_force(&two, &mut Vec::new());
+    let exact = exact::solve(&two, &prices::place(&two), Solver::Microlp, 60.0).expect("an answer");
+    assert_eq!((exact.placement.count(), exact.proof), (most, Proof::Solver));
     let problem = Problem::new(&hardware("ixp1200"), &requests).expect("right requests");
     // 150 and three times 200 fit in 768 cycles per packet; with 400, only one 200 does.
     let certified = prices::place(&problem);

@@ -120,23 +120,21 @@ impl<'a> Model<'a> {
         // Numbers of services are whole: a solution within less than 1 of the bound is a largest one.
         let gap = if self.is_whole { 0.9 / self.problem.candidates.len().max(1) as f32 } else { 0.0 };
         let unsolved = self.variables.maximise(objective);
-        let (values, finished) = match solver {
+        match solver {
             Solver::Microlp => {
                 let model = unsolved.using(good_lp::microlp).with_time_limit(seconds);
                 let model = model.with_mip_gap(gap).map_err(|error| ExactError::Solver(error.to_string()))?;
                 let solution = constraints.into_iter().fold(model, SolverModel::with).solve();
-                read(solution, &self.chosen)?
+                read(solution, &self.chosen)
             }
             #[cfg(feature = "highs")]
             Solver::Highs => {
                 let model = unsolved.using(good_lp::highs).with_time_limit(seconds);
                 let model = model.with_mip_gap(gap).map_err(|error| ExactError::Solver(error.to_string()))?;
                 let solution = constraints.into_iter().fold(model, SolverModel::with).solve();
-                read(solution, &self.chosen)?
+                read(solution, &self.chosen)
             }
-        };
-        let objective = values.iter().map(|(.., value)| value).sum();
-        Ok(Values { objective, chosen: values, finished })
+        }
     }
 
     fn constraints(&self) -> Vec<good_lp::Constraint> {
@@ -224,19 +222,19 @@ fn level(problem: &Problem, chosen: &Chosen, flow: usize) -> Option<Part> {
     found.impact.flow.filter(|(component, _)| *component == flow).map(|(_, part)| part)
 }
 
-/// Returns the values of the choices, and whether the search is finished: no values if the time ended before any
-/// solution.
-fn read(
-    solution: Result<impl Solution, ResolutionError>,
-    chosen: &[Chosen],
-) -> Result<(Vec<(usize, usize, f64)>, bool), ExactError> {
+/// Returns the values of the choices: none if the time ended before any solution.
+fn read(solution: Result<impl Solution, ResolutionError>, chosen: &[Chosen]) -> Result<Values, ExactError> {
     match solution {
         Ok(solution) => {
             let value = |known: &Chosen| (known.service, known.choice, solution.value(known.variable));
-            let finished = matches!(solution.status(), SolutionStatus::Optimal | SolutionStatus::GapLimit);
-            Ok((chosen.iter().map(value).collect(), finished))
+            let chosen: Vec<_> = chosen.iter().map(value).collect();
+            Ok(Values {
+                objective: chosen.iter().map(|(.., value)| value).sum(),
+                chosen,
+                finished: matches!(solution.status(), SolutionStatus::Optimal | SolutionStatus::GapLimit),
+            })
         }
-        Err(ResolutionError::Other(_)) => Ok((Vec::new(), false)),
+        Err(ResolutionError::Other(_)) => Ok(Values { objective: 0.0, chosen: Vec::new(), finished: false }),
         Err(error) => Err(ExactError::Solver(error.to_string())),
     }
 }
