@@ -6,7 +6,8 @@ use std::collections::BTreeMap;
 use millrace_admission::deadline::Grant;
 use millrace_classify::FilterExpression;
 use millrace_config::{
-    Bind, Bits, Change as ConfigChange, CpuShare, Filter, FilterAction, OnFault, Principal, Reservation, Text,
+    Bind, Bits, Change as ConfigChange, CpuShare, Filter, FilterAction, LinkReservation, OnFault, Principal,
+    Reservation, Text,
 };
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -105,21 +106,11 @@ impl ReserveFlow {
         punctual.grant(model, self.port.as_deref()).map(Some)
     }
 
-    fn plan(
-        self,
-        inner: &Inner,
-        grant: Option<&Grant>,
-    ) -> Result<(Principal, Vec<ConfigChange>), ControlError> {
-        let model = &inner.model;
-        let name = self.principal.clone().unwrap_or_else(|| free_name(model));
-        if model.principals.iter().any(|one| *one.name == *name) {
-            return Err(ControlError::conflict(format!(
-                "principal {name:?} exists already: release it with `flow release {name}`, or give another name"
-            )));
-        }
-        let link = match (self.link, &self.port) {
+    /// Returns the rate to reserve; none if a deadline decides about it.
+    fn link(&self, has_deadline: bool) -> Result<BTreeMap<String, LinkReservation>, ControlError> {
+        Ok(match (self.link, &self.port) {
             (Some(rate), Some(port)) => BTreeMap::from([(port.clone(), Reservation::Own(rate))]),
-            (None, _) if grant.is_some() => BTreeMap::new(),
+            (None, _) if has_deadline => BTreeMap::new(),
             (None, None) if self.cpu.is_some() => BTreeMap::new(),
             (None, None) => {
                 return Err(ControlError::invalid(
@@ -134,7 +125,22 @@ impl ReserveFlow {
             (None, Some(_)) => {
                 return Err(ControlError::invalid("port needs a rate to reserve there: give link, too"));
             }
-        };
+        })
+    }
+
+    fn plan(
+        self,
+        inner: &Inner,
+        grant: Option<&Grant>,
+    ) -> Result<(Principal, Vec<ConfigChange>), ControlError> {
+        let model = &inner.model;
+        let name = self.principal.clone().unwrap_or_else(|| free_name(model));
+        if model.principals.iter().any(|one| *one.name == *name) {
+            return Err(ControlError::conflict(format!(
+                "principal {name:?} exists already: release it with `flow release {name}`, or give another name"
+            )));
+        }
+        let link = self.link(grant.is_some())?;
         let filter: FilterExpression = parse_filter(&self.filter)?;
         let named = json!({"name": name}).as_object().cloned().unwrap_or_default();
         let cpu = self.cpu.map(Reservation::Own);
