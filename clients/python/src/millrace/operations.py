@@ -20,6 +20,19 @@ class Operations(Transport):
         """GET /: resources and their methods. Role: viewer."""
         return self.json('GET', '/')
 
+    def get_admission(
+        self,
+    ) -> types.AdmissionView:
+        """GET /admission: what may be promised of each component, and what is promised. Role: viewer."""
+        return self.json('GET', '/admission')
+
+    def patch_admission(
+        self,
+        body: dict[str, Any],
+    ) -> types.AdmissionView:
+        """PATCH /admission: changes how much may be promised; null restores the default. Role: admin."""
+        return self.json('PATCH', '/admission', body=body)
+
     def get_audit(
         self,
         *,

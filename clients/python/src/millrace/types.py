@@ -7,6 +7,18 @@ from __future__ import annotations
 
 from typing import Any, Literal, NotRequired, TypeAlias, TypedDict
 
+class AdmissionView(TypedDict):
+    """What the router may promise, and what it has promised."""
+    components: list[ComponentView]
+    """Components: the processors, the workers, each port with a rate, and memory."""
+    cpu: str
+    """Part of the processor time that may be promised, such as `90 %`."""
+    link: str
+    """Part of the rate of each port that may be promised, such as `90 %`."""
+    memory: NotRequired[str | None]
+    """Largest sum of the principals' memory; absent if unlimited."""
+
+
 class AmbiguousView(TypedDict):
     """Two overlapping filters whose winner is hard to predict."""
     decided_by: str
@@ -134,6 +146,14 @@ class CandidateView(TypedDict):
     """Priority of the filter; of several filters that match, the highest priority wins."""
 
 
+class ClaimView(TypedDict):
+    """Promised amount of a component."""
+    amount: float
+    """Amount in the unit of the component."""
+    by: str
+    """Name of the principal, or `nodes of the scheduler` for guarantees that a port's own nodes have."""
+
+
 class Cleared(TypedDict):
     """Result of clearing the counters."""
     cleared: bool
@@ -148,6 +168,22 @@ class CompareConfiguration(TypedDict):
     text: NotRequired[str | None]
     """Text of the configuration. Without it, compares the base: the configuration last applied or saved, or used
     at the start."""
+
+
+class ComponentView(TypedDict):
+    """Component of the router."""
+    claims: list[ClaimView]
+    """Promised amounts."""
+    component: str
+    """`processors`, `workers`, `link PORT` or `memory`."""
+    left: NotRequired[float | None]
+    """Amount that can still be promised; absent if unlimited."""
+    promised: float
+    """Sum of the promised amounts."""
+    unit: str
+    """Unit of the amounts: `%` of one processor, `bit/s` on the wire, or `bytes`."""
+    whole: NotRequired[float | None]
+    """Amount that may be promised; absent if unlimited."""
 
 
 class ConfigurationView(TypedDict):
@@ -270,6 +306,17 @@ class CreatedTokenView(TypedDict):
     """Time of the last use, date and time in UTC; absent if no use is known."""
     used_from: str | None
     """Client address of the last use."""
+
+
+class DeadlineView(TypedDict):
+    """Granted deadline of the packets of a reservation."""
+    bound: int
+    """Longest time in the router, in microseconds, if no more packets arrive than asked for. It is at most the
+    deadline that was asked for."""
+    link: NotRequired[int | None]
+    """Part of the deadline at the link, in microseconds; absent without a port."""
+    processor: NotRequired[int | None]
+    """Part of the deadline at the processor, in microseconds; absent without processor time."""
 
 
 class DetailPart(TypedDict):
@@ -1762,6 +1809,8 @@ class ReservationView(TypedDict):
     """Reservation for the flows of a filter, after a change or as it would be."""
     changes: list[str]
     """Changes, as commands."""
+    deadline: NotRequired[DeadlineView | None]
+    """Granted deadline; absent if none was asked for."""
     left: LeftView
     """Resources that principals can still reserve afterwards."""
     principal: str
@@ -1789,6 +1838,25 @@ class ReserveFlow(TypedDict):
     """Name of the new principal. Default: `flow-` and the lowest free number."""
     priority: NotRequired[int]
     """Priority of filter and binding. Default 0."""
+    punctual: NotRequired[ReserveFlowPunctual | None]
+    """Deadline of each packet, instead of `cpu` and `link`: the router finds the shares that meet it, of the
+    processor if `cost` is given, and of the link if `port` is given."""
+
+
+class ReserveFlowPunctual(TypedDict):
+    """Deadline of each packet, instead of `cpu` and `link`: the router finds the shares that meet it, of the
+    processor if `cost` is given, and of the link if `port` is given."""
+    burst: NotRequired[int]
+    """Largest number of packets that arrive at once. Default 1."""
+    cost: NotRequired[str | None]
+    """Longest processor time of the plugins' calls for a packet. Default: none, so no processor time is
+    reserved."""
+    deadline: str
+    """Longest time in the router, 100 us to 10 s."""
+    rate: int
+    """Largest number of packets per second."""
+    size: NotRequired[str | None]
+    """Largest size of a packet on the wire. Default 1,538 bytes."""
 
 
 class ResourceView(TypedDict):
