@@ -122,3 +122,45 @@ fn reservations_are_refused_beyond_the_rate_and_are_part_of_the_configuration() 
     assert_eq!(nodes(&router), ["all"]);
     router.assert_conservation();
 }
+
+#[test]
+fn promises_stay_within_what_admission_allows_and_a_deadline_gets_its_shares() {
+    let Some(_ground) = Ground::enter_alone(&["ping"]) else { return };
+    let line = Line::new();
+    let router = shaped(&line);
+    router.ask(&["admission", "set", "link=50%", "cpu=50%", "memory=8MiB"]);
+    // Half of 8 Mb/s, and half of the 50 % that core leaves of a processor.
+    let asked = ["flow", "reserve", "proto udp dport 9001", "--link", "5mbit", "--port", "r2"];
+    let refused = ["admission promises 50 %", "4.00 Mb/s are left"];
+    router.try_ask(&asked).assert_refused(1, &refused);
+    router.try_ask(&["flow", "reserve", "proto tcp", "--cpu", "30%"]).assert_refused(1, &["leave 25 %"]);
+    router
+        .try_ask(&["principal", "add", "big", "memory=9MiB"])
+        .assert_refused(1, &["leave 8MiB of the 8MiB"]);
+    let deadline =
+        ["--deadline", "20ms", "--rate", "50", "--cost", "200us", "--size", "1000B", "--port", "r2"];
+    let asked = [&["flow", "reserve", "proto udp dport 9001", "--principal", "call"][..], &deadline].concat();
+    let explained = router.ask(&[&["admission", "explain", "proto udp dport 9001"][..], &deadline].concat());
+    assert!(explained.contains("would reserve for principal flow-1"), "{explained}");
+    let shown = router.ask(&asked);
+    assert!(shown.contains("a packet takes ") && shown.contains(" at the processor, "), "{shown}");
+    let late = ["flow", "reserve", "proto tcp", "--deadline", "1ms", "--rate", "9", "--port", "r2"];
+    router.try_ask(&late).assert_refused(1, &["deadline of 1ms"]);
+    let promised = |component: &str| {
+        let admission = router.json(&["admission", "show"]);
+        let all = admission["components"].as_array().cloned().unwrap_or_default();
+        all.iter().find(|one| one["component"] == component).cloned().unwrap_or_default()
+    };
+    let of_link = promised("link r2");
+    assert_eq!((&of_link["claims"][0]["by"], of_link["whole"].as_f64()), (&json!("call"), Some(4e6)));
+    assert!(promised("workers")["promised"].as_f64() > Some(1.0), "{}", promised("workers"));
+    // Less than what is promised is refused. A release gives everything back.
+    router.try_ask(&["admission", "set", "link=1%"]).assert_refused(1, &["\"call\"", "promises 1 %"]);
+    router.ask(&["flow", "release", "call"]);
+    for component in ["link r2", "workers", "processors"] {
+        assert_eq!(promised(component)["promised"], 0.0, "{component}");
+    }
+    router.ask(&["admission", "set", "link=", "cpu=", "memory="]);
+    assert!(!router.ask(&["show", "configuration"]).contains("[admission]"));
+    router.assert_conservation();
+}
