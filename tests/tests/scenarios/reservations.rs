@@ -145,7 +145,7 @@ fn promises_stay_within_what_admission_allows_and_a_deadline_gets_its_shares() {
     let shown = router.ask(&asked);
     assert!(shown.contains("a packet takes ") && shown.contains(" at the processor, "), "{shown}");
     let late = ["flow", "reserve", "proto tcp", "--deadline", "1ms", "--rate", "9", "--port", "r2"];
-    router.try_ask(&late).assert_refused(1, &["deadline of 1ms"]);
+    router.try_ask(&late).assert_refused(1, &["deadline of 1ms", "must exceed"]);
     let promised = |component: &str| {
         let admission = router.json(&["admission", "show"]);
         let all = admission["components"].as_array().cloned().unwrap_or_default();

@@ -85,7 +85,7 @@ fn bound(value: &Value) -> String {
     let part = |name: &str, key| time(key).map(|time| format!("{time} at the {name}"));
     let parts: Vec<_> =
         [part("processor", "processor"), part("link", "link")].into_iter().flatten().collect();
-    format!("\na packet takes {bound} at most: {}, and waits", parts.join(", "))
+    format!("\na packet takes {bound} at most: {}, the rest for other work", parts.join(", "))
 }
 
 /// Returns the resources that principals can still reserve, in one line.

@@ -23,6 +23,9 @@ pub struct Size<const LEAST: u64, const MOST: u64>(u64);
 pub type QueueSize = Size<0, { u32::MAX as u64 }>;
 
 impl<const LEAST: u64, const MOST: u64> Size<LEAST, MOST> {
+    /// Largest size in bytes.
+    pub const MOST: u64 = MOST;
+
     /// Returns the size of `bytes` bytes, clamped to the range.
     pub const fn clamped(bytes: u64) -> Self {
         Self(clamp(bytes, LEAST, MOST))

@@ -101,7 +101,8 @@ impl<const LEAST: u32, const MOST: u32> FromStr for Part<LEAST, MOST> {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let share: ProcessorShare<0> = text.parse()?;
+        let no_part = |_| format!("{text:?} is no part: write, for example, \"50 %\"");
+        let share: ProcessorShare<0> = text.parse().map_err(no_part)?;
         match (LEAST..=MOST).contains(&share.ppm()) {
             true => Ok(Self(ProcessorShare(share.ppm()))),
             false => {

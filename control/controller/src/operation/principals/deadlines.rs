@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use millrace_admission::deadline::{Criterion, Demand, FlowRequest, Grant, Ledger, Resource, Stage};
-use millrace_config::{Bits, CpuShare, Deadline, Principal, Reservation, Size, Time};
+use millrace_admission::deadline::{Criterion, Demand, FlowRequest, Grant, Ledger, Resource, Stage, Unit};
+use millrace_config::{Bits, CpuShare, Deadline, Principal, QueueLimit, Reservation, Size, Time};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
@@ -14,14 +14,21 @@ use crate::model::Model;
 use crate::model::principals::Owners;
 use crate::view::DeadlineView;
 
-/// Name of the processor in requests to the ledger.
-const PROCESSOR: &str = "processor";
+/// Name of the processor in requests to the ledger. No port has it: names have no blanks.
+const PROCESSOR: &str = "the processor";
 /// Nanoseconds in a second. A cycle of the ledger's processor is a nanosecond.
 const NANOSECONDS: u64 = 1_000_000_000;
 /// Parts per million in a percent.
 const PERCENT: f64 = 10_000.0;
-/// Largest packet that another flow may send before a packet, in bytes on the wire.
+/// Largest packet without `size`, in bytes on the wire.
 const LONGEST: u32 = 1_538;
+/// Bytes on the wire that a packet has beside those that the MTU counts: two VLAN tags, header, checksum, preamble
+/// and gap of Ethernet.
+const FRAMING: u32 = 46;
+/// Slices of core that may precede a slice of a principal in one go, at most (`BURST_QUANTA` of the workers).
+const CORE_SLICES: u64 = 4;
+/// Slices for which a call that has used up its time may go on.
+const LATE_SLICES: u64 = 2;
 
 /// Packets of flows, of which each is to leave within a deadline.
 #[derive(Clone, Copy, Debug, Deserialize, JsonSchema)]
@@ -49,40 +56,76 @@ fn one() -> u32 {
 }
 
 impl Punctual {
-    /// Splits the deadline over the processor and the link of `port`, so that the same part of each stays free
-    /// (Pradhan, Gopalan and Chiueh, 2001, section 5).
+    /// Splits the deadline over the processor and the link of `port`, so that it takes the same part of what is left
+    /// of each (Pradhan, Gopalan and Chiueh, 2001, section 5).
     ///
     /// # Errors
     /// The request is invalid, or what is left does not meet the deadline: the error says what would.
     pub(crate) fn grant(self, model: &Model, port: Option<&str>) -> Result<Grant, ControlError> {
-        if self.rate == 0 {
-            return Err(ControlError::invalid("rate must be at least 1 packet per second"));
-        }
+        self.check(model, port)?;
         let mut ledger = Ledger::new(Criterion::Balance);
         let mut stages = Vec::new();
         let refused = |error: &dyn std::fmt::Display| ControlError::conflict(format!("no deadline: {error}"));
         if let Some(cost) = self.cost {
             let capacity = (left(model) * PERCENT).min(Whole::of_worker(model) as f64) as u32;
-            let processor = Resource::processor(NANOSECONDS, capacity, model.fixed.plugins.slice.duration());
+            let processor = Resource::processor(NANOSECONDS, capacity, blocking(model));
             ledger.set(PROCESSOR, processor).map_err(|error| refused(&error))?;
             stages.push(stage(PROCESSOR, cost.microseconds() * 1_000));
         }
         if let Some(port) = port {
-            model.port(port)?;
+            let mtu = u32::from(model.port(port)?.settings.mtu);
             let (rate, left) = Owners(model).rate_at(port).ok_or_else(|| {
                 ControlError::conflict(format!(
                     "the scheduler of port {port:?} has no rate: set one with `scheduler set {port} rate=RATE`"
                 ))
             })?;
-            let longest = self.size.map_or(LONGEST, |size| size.bytes_u32().max(LONGEST));
+            let longest = self.bytes().max(mtu + FRAMING);
             ledger.set(port, Resource::link(rate, left, longest)).map_err(|error| refused(&error))?;
-            let bytes = self.size.map_or(u64::from(LONGEST), Size::bytes);
-            stages.push(stage(port, bytes * 8));
+            stages.push(stage(port, u64::from(self.bytes()) * 8));
         }
         let interval = Duration::from_nanos(NANOSECONDS / u64::from(self.rate));
         let request = FlowRequest { deadline: self.deadline.duration(), interval, burst: self.burst, stages };
         ledger.plan(&request).map_err(|error| refused(&error))
     }
+
+    fn check(self, model: &Model, port: Option<&str>) -> Result<(), ControlError> {
+        let invalid = |text: &str| Err(ControlError::invalid(text));
+        match self {
+            Self { rate, .. } if !(1..=1_000_000_000).contains(&rate) => {
+                invalid("rate must be 1 to 1,000,000,000 packets per second")
+            }
+            Self { burst: 0, .. } => invalid("burst must be at least 1 packet"),
+            Self { cost: None, .. } if port.is_none() => {
+                invalid("give cost, or port, or both: the deadline is split over them")
+            }
+            Self { cost: Some(_), .. } if model.router.workers > 1 => Err(ControlError::conflict(format!(
+                "no deadline with cost at {} workers: shares move between workers only each 10 ms; use one \
+                 worker, or give a deadline without cost",
+                model.router.workers
+            ))),
+            _ if self.waiting() > QueueLimit::MOST => invalid("burst times size must be at most 32 MiB"),
+            _ => Ok(()),
+        }
+    }
+
+    /// Returns the size of a packet on the wire in bytes.
+    fn bytes(self) -> u32 {
+        self.size.map_or(LONGEST, Size::bytes_u32)
+    }
+
+    /// Returns the bytes that wait at most, when a burst arrives.
+    fn waiting(self) -> u64 {
+        u64::from(self.bytes()) * u64::from(self.burst)
+    }
+}
+
+/// Returns the longest time that a packet waits at the processor for other work: for a call that goes on after its
+/// slice, and for core, which may be ahead of its share.
+fn blocking(model: &Model) -> Duration {
+    let slice = u64::try_from(model.fixed.plugins.slice.duration().as_nanos()).unwrap_or(u64::MAX);
+    let rest = 1_000_000 - u64::from(model.router.core_ceiling.ppm());
+    let core = slice.saturating_mul(CORE_SLICES).saturating_mul(1_000_000) / rest.max(1);
+    Duration::from_nanos(slice.saturating_mul(LATE_SLICES).saturating_add(core))
 }
 
 fn stage(resource: &str, work: u64) -> Stage {
@@ -90,17 +133,20 @@ fn stage(resource: &str, work: u64) -> Stage {
 }
 
 /// Returns the settings of a principal that holds a grant.
-pub(super) fn with_grant(principal: Principal, grant: &Grant) -> Principal {
-    let mut held = Principal { link: BTreeMap::new(), ..principal };
+pub(super) fn with_grant(principal: Principal, punctual: Punctual, grant: &Grant) -> Principal {
+    let waiting = Some(punctual.waiting()).filter(|waiting| *waiting > Principal::USUAL_QUEUE);
+    let mut held = Principal { link: BTreeMap::new(), queue: waiting.map(QueueLimit::clamped), ..principal };
     for stage in &grant.stages {
-        match &*stage.resource {
-            PROCESSOR => {
-                let ppm = u32::try_from(stage.share).unwrap_or(u32::MAX);
-                held.cpu = Some(Reservation::Own(CpuShare::clamped(ppm)));
-                held.deadline = Some(Deadline::clamped(microseconds(stage.time)));
+        match stage.unit {
+            Unit::Processor { .. } => {
+                // The share does the work also within the time in whole microseconds.
+                let deadline = Deadline::clamped(microseconds(stage.time));
+                let share = stage.unit.share_for(stage.work, deadline.microseconds() * 1_000);
+                let ppm = u32::try_from(share.unwrap_or(u64::MAX).max(stage.share)).unwrap_or(u32::MAX);
+                (held.cpu, held.deadline) = (Some(Reservation::Own(CpuShare::clamped(ppm))), Some(deadline));
             }
-            port => {
-                held.link.insert(port.to_owned(), Reservation::Own(Bits(stage.share)));
+            Unit::Link => {
+                held.link.insert(stage.resource.clone(), Reservation::Own(Bits(stage.share)));
             }
         }
     }
@@ -110,10 +156,15 @@ pub(super) fn with_grant(principal: Principal, grant: &Grant) -> Principal {
 /// Returns the view of a granted deadline.
 pub(super) fn view(grant: &Grant) -> DeadlineView {
     let of = |is_processor: bool| {
-        let found = grant.stages.iter().find(|stage| (stage.resource == PROCESSOR) == is_processor);
+        let is_wanted = |unit: Unit| matches!(unit, Unit::Processor { .. }) == is_processor;
+        let found = grant.stages.iter().find(|stage| is_wanted(stage.unit));
         found.map(|stage| microseconds(stage.time))
     };
-    DeadlineView { bound: microseconds(grant.bound()), processor: of(true), link: of(false) }
+    DeadlineView {
+        bound: microseconds(grant.bound() + Duration::from_nanos(999)),
+        processor: of(true),
+        link: of(false),
+    }
 }
 
 fn microseconds(time: Duration) -> u64 {
@@ -144,11 +195,11 @@ mod tests {
         let view = view(&grant);
         assert!(view.bound <= 10_000, "{view:?}");
         let named = Config::parse("[[principal]]\nname = \"a\"\n", "f").unwrap().principal.remove(0);
-        let held = with_grant(named, &grant);
+        let held = with_grant(named, asked(10_000, 100), &grant);
         let (cpu, deadline) = (held.reserved_cpu().unwrap(), held.deadline.unwrap());
         // The share does the 100 us of a packet within the deadline at the processor.
-        let takes = 100.0 * 1e6 / f64::from(cpu.ppm());
-        assert!(takes <= deadline.microseconds() as f64 + 1.0, "{takes} us, {deadline}");
+        assert!(u64::from(cpu.ppm()) * deadline.microseconds() >= 100 * 1_000_000, "{cpu}, {deadline}");
+        assert_eq!(held.queue, None);
         let link = held.reserved_link("wan").unwrap().0 as f64;
         let takes = f64::from(LONGEST) * 8.0 * 1e6 / link;
         assert!(takes <= view.link.unwrap() as f64 + 1.0, "{takes} us, {view:?}");
@@ -157,11 +208,33 @@ mod tests {
     #[test]
     fn refusals_say_what_fits() {
         let model = model();
-        let late = asked(1_000, 10).grant(&model, Some("wan")).unwrap_err().to_string();
+        let refused = |asked: Punctual, port| asked.grant(&model, port).unwrap_err().to_string();
+        let late = refused(asked(1_600, 10), Some("wan"));
         assert!(late.contains("no deadline: ") && late.contains("allow"), "{late}");
+        let blocked = refused(asked(600, 10), Some("wan"));
+        assert!(blocked.contains("must exceed"), "{blocked}");
         let fast = asked(100_000, 9_000).grant(&model, Some("wan")).unwrap_err().to_string();
         assert!(fast.contains("is left"), "{fast}");
-        let nothing = Punctual { cost: None, ..asked(10_000, 10) }.grant(&model, None).unwrap_err();
-        assert!(nothing.to_string().contains("no work"), "{nothing}");
+        let nothing = refused(Punctual { cost: None, ..asked(10_000, 10) }, None);
+        assert!(nothing.contains("give cost, or port"), "{nothing}");
+        for wrong in [Punctual { burst: 0, ..asked(9_000, 10) }, asked(9_000, 0), asked(9_000, u32::MAX)] {
+            assert!(matches!(wrong.grant(&model, None), Err(ControlError::Invalid(_))), "{wrong:?}");
+        }
+        let mut several = model.clone();
+        several.router.workers = 2;
+        let error = asked(10_000, 10).grant(&several, None).unwrap_err().to_string();
+        assert!(error.contains("at 2 workers"), "{error}");
+    }
+
+    #[test]
+    fn burst_has_room_in_the_queues_and_a_port_may_be_named_processor() {
+        let text = "[[port]]\nname = \"processor\"\nkind = \"memory\"\n[port.scheduler]\nrate = \"20mbit\"\n\
+                    node = [{ name = \"all\", kind = \"fifo\" }]\n[[principal]]\nname = \"a\"\n";
+        let config = Config::parse(text, "f").unwrap();
+        let asked = Punctual { burst: 500, ..asked(5_000_000, 10) };
+        let grant = asked.grant(&Model::planned(&config).unwrap(), Some("processor")).unwrap();
+        let held = with_grant(config.principal[0].clone(), asked, &grant);
+        assert_eq!(held.queue.map(QueueLimit::bytes), Some(500 * 1_538));
+        assert!(held.reserved_link("processor").is_some() && held.reserved_cpu().is_some(), "{held:?}");
     }
 }

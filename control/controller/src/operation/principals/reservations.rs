@@ -84,8 +84,9 @@ impl Operation for ReserveFlow {
             let (dry_run, death) = (self.dry_run, &inner.supervision.death);
             death.refuse_silent(Need::Filters)?;
             let grant = self.grant(&inner.model)?;
-            let (principal, changes) = self.plan(inner, grant.as_ref())?;
-            let deadline = grant.as_ref().map(deadlines::view);
+            let (principal, changes) =
+                self.plan(inner, grant.as_ref().map(|(asked, grant)| (*asked, grant)))?;
+            let deadline = grant.as_ref().map(|(_, grant)| deadlines::view(grant));
             let view = view_of(&mut inner.model, &principal, &changes)?;
             let view = ReservationView { deadline, ..view };
             Ok((if dry_run { Vec::new() } else { changes }, view))
@@ -96,14 +97,14 @@ impl Operation for ReserveFlow {
 
 impl ReserveFlow {
     /// Returns the shares that meet the deadline, if one is asked for.
-    fn grant(&self, model: &Model) -> Result<Option<Grant>, ControlError> {
+    fn grant(&self, model: &Model) -> Result<Option<(Punctual, Grant)>, ControlError> {
         let Some(punctual) = self.punctual else { return Ok(None) };
         if self.cpu.is_some() || self.link.is_some() {
             return Err(ControlError::invalid(
                 "a deadline decides about the shares: give no cpu and no link beside it, but cost and port",
             ));
         }
-        punctual.grant(model, self.port.as_deref()).map(Some)
+        punctual.grant(model, self.port.as_deref()).map(|grant| Some((punctual, grant)))
     }
 
     /// Returns the rate to reserve; none if a deadline decides about it.
@@ -131,7 +132,7 @@ impl ReserveFlow {
     fn plan(
         self,
         inner: &Inner,
-        grant: Option<&Grant>,
+        grant: Option<(Punctual, &Grant)>,
     ) -> Result<(Principal, Vec<ConfigChange>), ControlError> {
         let model = &inner.model;
         let name = self.principal.clone().unwrap_or_else(|| free_name(model));
@@ -146,7 +147,7 @@ impl ReserveFlow {
         let cpu = self.cpu.map(Reservation::Own);
         let principal = Principal { cpu, link, ..read_settings("the request", named)? };
         let principal = match grant {
-            Some(grant) => deadlines::with_grant(principal, grant),
+            Some((punctual, grant)) => deadlines::with_grant(principal, punctual, grant),
             None => principal,
         };
         let principal = valid(principal)?;
