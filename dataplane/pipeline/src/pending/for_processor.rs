@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use millrace_plugin::{Grant, Intake, Place, PrincipalMemory, Waiting};
+use millrace_plugin::{AwaitedContext, Grant, Intake, Place, PrincipalMemory, Waiting};
 use millrace_schedule::FlowNumber;
 use millrace_schedule::cpu::{
     CpuFlowAccount, CpuPrincipal, CpuQueueLimits, CpuQueues, CpuScheduleError, CpuScheduler,
@@ -215,6 +215,12 @@ impl ForProcessor {
     pub fn look_aside(&mut self, intake: impl Fn(&Waiting) -> Intake, now: Instant) {
         let Self { scheduler, grants, queues, .. } = self;
         grants.look_aside(queues, intake, |id| scheduler.wake(id, now));
+    }
+
+    /// Whether a context takes packets of another principal in this iteration, which was set aside before.
+    #[inline]
+    pub fn is_granted_to_other(&self, context: &AwaitedContext, payer: PrincipalId) -> bool {
+        self.grants.is_of_other(context, payer)
     }
 
     /// Takes all flows back that were set aside.

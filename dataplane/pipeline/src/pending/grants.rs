@@ -13,8 +13,8 @@ const MOST_LOOKED_AT: u32 = 32;
 /// Looks at the flows that were set aside.
 #[derive(Debug)]
 pub(crate) struct Grants {
-    /// Contexts that take packets of a flow which goes on. Scratch memory.
-    contexts: Vec<AwaitedContext>,
+    /// Contexts that take packets of a flow which goes on in this iteration, with the principal of the flow.
+    contexts: Vec<(AwaitedContext, Option<PrincipalId>)>,
 }
 
 impl Default for Grants {
@@ -24,6 +24,12 @@ impl Default for Grants {
 }
 
 impl Grants {
+    /// Whether a context takes packets of another principal in this iteration. A new flow doesn't overtake it.
+    #[inline]
+    pub fn is_of_other(&self, context: &AwaitedContext, payer: PrincipalId) -> bool {
+        self.contexts.iter().any(|(granted, to)| granted.is_same(context) && *to != Some(payer))
+    }
+
     /// Lets flows go on if their stage takes packets, as `intake` tells for their first one. Looks at a limited number
     /// of flows. `woken` gets the principals of those that go on.
     pub fn look_aside(
@@ -40,11 +46,11 @@ impl Grants {
                 let Intake { most, awaited } = intake(first);
                 let Some(context) = awaited.filter(|_| most > 0) else { return most > 0 };
                 let is_latest = context.latest_payer == first.payer && !is_again;
-                if is_latest || contexts.contains(&context) {
+                if is_latest || contexts.iter().any(|(granted, _)| granted.is_same(&context)) {
                     was_latest |= is_latest;
                     return false;
                 }
-                contexts.push(context);
+                contexts.push((context, first.payer));
                 true
             };
             queues.look_aside(MOST_LOOKED_AT, can_go_on, &mut woken);

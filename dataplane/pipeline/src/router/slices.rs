@@ -156,8 +156,9 @@ impl<'a> Slices<'a> {
         for _ in 0..MOST_SET_ASIDE {
             let first = waiting.first(payer)?;
             let stage = PaidStages::of(self.router.gates.plugins()).at(first.place);
-            let Intake { most, .. } = self.intake(first, stage);
-            if most > 0 {
+            let Intake { most, awaited } = self.intake(first, stage);
+            let is_next = !awaited.is_some_and(|context| waiting.is_granted_to_other(&context, payer));
+            if most > 0 && is_next {
                 let place = waiting.next_place(payer, now)?;
                 return Some(Turn { place, stage, most });
             }

@@ -38,6 +38,14 @@ pub struct AwaitedContext {
     pub latest_payer: Option<PrincipalId>,
 }
 
+impl AwaitedContext {
+    /// Whether both are the same context, also after a call.
+    #[inline]
+    pub fn is_same(&self, other: &Self) -> bool {
+        self.key == other.key
+    }
+}
+
 /// Packets that an instance takes from the queue of a stage.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Intake {

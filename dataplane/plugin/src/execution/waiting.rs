@@ -159,8 +159,8 @@ impl WaitingRoom {
         self.backlogs.iter().any(|backlog| backlog.context.instance == instance)
     }
 
-    /// Whether packets for the context wait in their queues: while a call is running that no principal's time
-    /// ends, and while other packets wait for the context.
+    /// Whether packets for the context stay in their queues: nobody pays for its running call, or none runs and
+    /// others are next.
     #[inline]
     pub fn is_closed(&self, context: ContextKey) -> bool {
         !self.backlogs.is_empty()

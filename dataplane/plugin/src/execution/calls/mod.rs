@@ -26,6 +26,7 @@ use crate::execution::waiting::{Answer, Errand, Place, Ticket, WaitingRoom};
 use crate::flow_state::FlowStateBlocks;
 use crate::path::{Stage, Step};
 use crate::principal_memory::PrincipalMemory;
+use crate::slab::Key;
 
 use decision::Ports;
 pub use group::{Group, Stop, Watch};
@@ -126,15 +127,21 @@ impl Calls {
     ) -> Option<Ticket> {
         let payer = payer?;
         if self.running == Some(payer) {
-            let is_closed =
-                matches!(stage.step, Step::Instance(instance) if self.waiting.has_closed_context(instance));
-            let queues =
-                is_closed || binding.call_limits.queue.is_some() || self.occupied.contains(&binding.order);
+            let queues = matches!(stage.step, Step::Instance(instance) if self.is_limited(instance))
+                || binding.call_limits.queue.is_some()
+                || self.occupied.contains(&binding.order);
             if !queues || self.turn == Some(place) {
                 return None;
             }
         }
         Some(self.waiting.defer(payer, place))
+    }
+
+    /// Whether packets for an instance wait in their queues, although their principal runs: another process runs
+    /// its calls, which have few packets, or a context takes none.
+    fn is_limited(&self, instance: Key) -> bool {
+        let first = self.instances.context(ContextKey::first(instance));
+        first.is_some_and(|hosted| hosted.pace.is_awaited()) || self.waiting.has_closed_context(instance)
     }
 
     /// Notes that a binding has begun (`is_new`) or ended. The memory of its instance counts at the principal that

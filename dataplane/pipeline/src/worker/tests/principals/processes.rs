@@ -105,7 +105,7 @@ const ITERATION: Duration = Duration::from_micros(100);
 #[test]
 fn flood_of_one_principal_costs_another_one_at_a_process_no_packet_and_one_call_of_time() {
     const EACH: Duration = Duration::from_millis(3);
-    for (flows, is_preceded) in [(1_u8, false), (3, false), (1, true)] {
+    for (flows, is_preceded) in [(1_u8, false), (3, false), (10, false), (1, true), (3, true)] {
         let mut shared = Shared::new(EACH, [6000, 1 << 20, 1 << 20]);
         if is_preceded {
             shared.precede();
@@ -124,7 +124,8 @@ fn flood_of_one_principal_costs_another_one_at_a_process_no_packet_and_one_call_
             assert!(took <= 2 * EACH + 5 * ITERATION, "{flows} flows, {is_preceded}: {took:?}");
         }
         let counts = shared.world.counts();
-        assert!(counts[&1].drops.queue > 4000, "{counts:?}");
+        // Beyond a number of new flows in a batch, further ones are dropped at reception.
+        assert!(counts[&1].drops.queue > 1000, "{counts:?}");
         assert_eq!(counts[&2].drops.total(), 0, "{counts:?}");
         // Its packets wait in its own queues, and take no more than their thresholds.
         let stages = if is_preceded { 2 } else { 1 };
@@ -132,6 +133,24 @@ fn flood_of_one_principal_costs_another_one_at_a_process_no_packet_and_one_call_
         assert_eq!(*shared.most.lock().unwrap(), 1);
         shared.world.check();
     }
+}
+
+/// The burst comes from an earlier stage while the process is free.
+#[test]
+fn burst_from_an_earlier_stage_waits_in_its_queue() {
+    const EACH: Duration = Duration::from_millis(3);
+    let mut shared = Shared::new(EACH, [1 << 20; 3]);
+    shared.precede();
+    // The cost of the earlier stage is known from the first packet.
+    shared.world.send(1, 0);
+    shared.time_to((1, 0));
+    (0..100).for_each(|_| _ = shared.world.iterate());
+    (1..51).for_each(|number| shared.world.send(1, number));
+    shared.world.iterate();
+    shared.world.send(2, 0);
+    let took = shared.time_to((2, 0));
+    assert!(took <= 2 * EACH + 5 * ITERATION, "{took:?}");
+    shared.world.check();
 }
 
 #[test]
@@ -158,7 +177,7 @@ fn calls_of_a_process_take_a_millisecond_or_a_packet() {
         shared.world.check();
         let calls = *shared.most.lock().unwrap();
         // Time is seen in steps of an iteration.
-        assert!((most..=most + most / 4).contains(&calls) || calls == 64, "{micros} us: {calls} packets");
+        assert!((most..=most + most / 4).contains(&calls), "{micros} us: {calls} packets");
     }
 }
 
