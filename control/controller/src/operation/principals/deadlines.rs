@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use millrace_admission::deadline::{Criterion, Demand, FlowRequest, Grant, Ledger, Resource, Stage, Unit};
 use millrace_config::{Bits, CpuShare, Deadline, Principal, QueueLimit, Reservation, Size, Time};
+use millrace_units::count;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
@@ -99,9 +100,9 @@ impl Punctual {
                 invalid("give cost, or port, or both: the deadline is split over them")
             }
             Self { cost: Some(_), .. } if model.router.workers > 1 => Err(ControlError::conflict(format!(
-                "no deadline with cost at {} workers: shares move between workers only each 10 ms; use one \
-                 worker, or give a deadline without cost",
-                model.router.workers
+                "no deadline with cost at {}: shares move between workers only each 10 ms; use one worker, or give \
+                 a deadline without cost",
+                count(model.router.workers, "worker")
             ))),
             _ if self.waiting() > QueueLimit::MOST => invalid("burst times size must be at most 32 MiB"),
             _ => Ok(()),
