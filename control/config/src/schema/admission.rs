@@ -20,6 +20,20 @@ pub struct Admission {
     pub memory: Option<MemoryLimit>,
 }
 
+impl Admission {
+    /// Returns the settings that allow what either of two settings allows.
+    pub(crate) fn looser(&self, other: &Self) -> Self {
+        let larger =
+            |one: PromisedPart, other: PromisedPart| if one.ppm() < other.ppm() { other } else { one };
+        let memory = self.memory.zip(other.memory);
+        Self {
+            cpu: larger(self.cpu, other.cpu),
+            link: larger(self.link, other.link),
+            memory: memory.map(|(one, other)| if one.bytes() < other.bytes() { other } else { one }),
+        }
+    }
+}
+
 impl Default for Admission {
     fn default() -> Self {
         let whole = PromisedPart::clamped(1_000_000);

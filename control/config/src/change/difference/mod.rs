@@ -12,7 +12,7 @@ use super::commands::{changed, object};
 use crate::Resource;
 use crate::change::{Change, Heir};
 use crate::schema::scheduler::Scheduler;
-use crate::schema::{Bind, Config, Filter, Gate, Instance, Plugin, Port, Principal};
+use crate::schema::{Admission, Bind, Config, Filter, Gate, Instance, Plugin, Port, Principal};
 pub use restart::{Owner, Restart, Submission};
 
 /// Keys of `[router]` that can change while the router runs.
@@ -96,13 +96,9 @@ impl Config {
     pub fn difference(&self, to: &Self) -> Difference {
         let mut all = Difference::default();
         router(self, to, &mut all);
-        // A part that grows precedes the reservations that need it; one that shrinks follows them.
-        let grows = to.admission.link.ppm() >= self.admission.link.ppm();
-        let admission = (self.admission != to.admission)
-            .then(|| Change::Admission { from: self.admission.clone(), to: to.admission.clone() });
-        if grows {
-            all.changes.extend(admission.clone());
-        }
+        // What grows precedes the reservations that need it; what shrinks follows them.
+        let between = self.admission.looser(&to.admission);
+        all.changes.extend(set_admission(&self.admission, &between));
         let plugins = compare(&self.plugin, &to.plugin, |plugin| &plugin.file);
         let ports = compare(&self.port, &to.port, |port| &*port.name);
         let gates = compare(&self.gate, &to.gate, |gate| &*gate.name);
@@ -136,14 +132,16 @@ impl Config {
             let (from, to) = (self.control_plane.clone(), to.control_plane.clone());
             changes.push(Change::ControlPlane { from: Box::new(from), to: Box::new(to) });
         }
-        if !grows {
-            changes.extend(admission);
-        }
+        changes.extend(set_admission(&between, &to.admission));
         if self.place != to.place {
             changes.push(Change::Place { from: self.place.clone(), to: to.place.clone() });
         }
         all
     }
+}
+
+fn set_admission(from: &Admission, to: &Admission) -> Option<Change> {
+    (from != to).then(|| Change::Admission { from: from.clone(), to: to.clone() })
 }
 
 impl Config {

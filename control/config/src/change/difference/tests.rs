@@ -251,3 +251,20 @@ fn every_change_reverts_its_inverse() {
     direct.sort();
     assert_eq!(commands, direct);
 }
+
+#[test]
+fn promises_grow_before_the_reservations_that_need_them_and_shrink_after_them() {
+    let file = |cpu: &str, link: &str, memory: &str, share: &str| {
+        format!(
+            "[admission]\ncpu = \"{cpu}\"\nlink = \"{link}\"\nmemory = \"{memory}\"\n[[principal]]\nname = \"a\"\n\
+             cpu = \"{share}\"\n"
+        )
+    };
+    // The part of the processor grows, that of the links shrinks, and so does the memory.
+    let changed = commands(&file("50 %", "90 %", "2MiB", "10 %"), &file("80 %", "60 %", "1MiB", "30 %"));
+    let expected =
+        ["admission set 'cpu=80 %'", "principal set a 'cpu=30 %'", "admission set 'link=60 %' memory=1MiB"];
+    assert_eq!(changed, expected);
+    let without = file("50 %", "90 %", "2MiB", "10 %").replace("memory = \"2MiB\"\n", "");
+    assert_eq!(commands(&without, &file("50 %", "90 %", "2MiB", "10 %")), ["admission set memory=2MiB"]);
+}
