@@ -18,7 +18,7 @@ const ROUND: u64 = 8;
 /// Time of principals that core may owe them, in quanta.
 const MOST_OWED: u64 = 200;
 /// Time that core may use ahead of its share with [`CoreOrder::First`], in quanta.
-const BURST_QUANTA: i64 = 4;
+pub const CORE_BURST: u64 = 4;
 /// Iterations with a full batch, without [`CALM`] between them, after which a worker is overloaded. So many
 /// batches fill no receive ring.
 const FULL: u32 = 4;
@@ -148,7 +148,7 @@ impl CoreTime {
         self.counts.used += Cycles(used);
         let (share, quantum) = (share(settings), settings.quantum.0);
         let most = match self.settings.order {
-            CoreOrder::First => i64::try_from(quantum).unwrap_or(i64::MAX).saturating_mul(BURST_QUANTA),
+            CoreOrder::First => i64::try_from(quantum.saturating_mul(CORE_BURST)).unwrap_or(i64::MAX),
             CoreOrder::Share => 0,
         };
         let least = if wanted { part(quantum.saturating_mul(MOST_OWED), -share) } else { 0 };

@@ -44,7 +44,7 @@ pub struct PrincipalDrops {
     pub queue: u64,
     /// Packets refused because the principal had no memory left.
     pub memory: u64,
-    /// Packets shed because core was overloaded. Those of core include those of all principals.
+    /// Packets shed because core was overloaded. The count of core includes the packets of all principals.
     pub core_ceiling: u64,
 }
 

@@ -144,9 +144,11 @@ impl<'a> Slices<'a> {
             }
             None => 0,
         };
-        Payers::of(self.router.gates.plugins_mut()).end_turn();
+        // What the calls leave behind belongs to their turn.
         self.router.follow_up(now);
-        Payers::of(self.router.gates.plugins_mut()).set_running(None);
+        let mut payers = Payers::of(self.router.gates.plugins_mut());
+        payers.end_turn();
+        payers.set_running(None);
         (turn.and_then(|turn| turn.stage), packets)
     }
 

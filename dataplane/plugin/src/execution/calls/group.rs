@@ -110,11 +110,17 @@ impl Group<'_> {
         }
     }
 
-    /// Removes all members but the first `most`, with the reason `why`.
+    /// Removes all members but the first `most`, with the reason `why`. Returns their number and their bytes.
     #[cold]
-    pub(crate) fn take_beyond(&mut self, most: usize, why: Taken) {
-        let taken = self.members.drain(most.min(self.members.len())..);
-        self.taken.extend(taken.map(|member| (member, why)));
+    pub(crate) fn take_beyond(&mut self, most: usize, why: Taken) -> (u32, u64) {
+        let Group { packets, members, taken, .. } = self;
+        let mut load = (0, 0);
+        taken.extend(members.drain(most.min(members.len())..).map(|member| {
+            load.0 += 1;
+            load.1 += packets[usize::from(member)].len() as u64;
+            (member, why)
+        }));
+        load
     }
 
     /// Removes the members that exceed a token bucket. Returns their number.

@@ -308,10 +308,12 @@ fn slice(
     call.slices += 1;
     match progress {
         Progress::Done => {
-            if let Some(Awaited { began, seen }) = call.awaited.filter(|_| !members.is_empty()) {
-                hosted.pace.note(members.len(), seen.since(began));
+            let failed = hosted.has_failed(now, news);
+            match call.awaited.filter(|_| !members.is_empty()) {
+                Some(_) if failed => hosted.pace.begin_again(),
+                Some(Awaited { began, seen }) => hosted.pace.note(members.len(), seen.since(began)),
+                None => {}
             }
-            hosted.has_failed(now, news);
             Outcome::Decided
         }
         Progress::Suspended => {

@@ -96,11 +96,14 @@ impl Calls {
         }
         let most = hosted.most_in_call();
         let is_whole = group.members.len() <= most;
-        if !is_whole {
-            group.take_beyond(most, Taken::Keep(self.waiting.queue(context, (place, passed_on), payer)));
-        }
+        let behind = match is_whole {
+            true => (0, 0),
+            false => {
+                group.take_beyond(most, Taken::Keep(self.waiting.queue(context, (place, passed_on), payer)))
+            }
+        };
         let payer_backlog = payer.map(|_| self.meter.payer_backlog());
-        let what = (part, place.position, payer_backlog);
+        let what = (part, place.position, (behind, payer_backlog));
         let outcome = call(hosted, what, &mut self.states, group, now, news);
         self.meter.charge(&mut hosted.counts.cycles);
         match outcome {
@@ -228,7 +231,7 @@ impl Calls {
 #[inline]
 fn call(
     hosted: &mut Hosted,
-    (part, position, payer): (Part, Position, Option<PayerBacklog>),
+    (part, position, (waiting, payer)): (Part, Position, ((u32, u64), Option<PayerBacklog>)),
     states: &mut FlowStateBlocks,
     group: &mut Group<'_>,
     now: Instant,
@@ -240,8 +243,7 @@ fn call(
     if let Some(shadow) = &mut hosted.shadow {
         shadow.watch(group.packets, group.keys, group.members);
     }
-    // No packets wait for the context: packets only wait during a call, and then this function isn't called.
-    let known = Known { queues: group.queues, waiting: (0, 0), payer };
+    let known = Known { queues: group.queues, waiting, payer };
     let mut packets = Packets::new(group.packets, group.keys, group.members, group.verdicts)
         .with_known(known)
         .as_copies(position == Position::Copy);

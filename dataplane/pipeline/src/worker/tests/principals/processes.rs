@@ -38,7 +38,7 @@ impl Instance for Process {
     }
 }
 
-/// Numbers of the instances, which are those of their first bindings.
+/// Numbers of the instances; the first binding of each has the same number.
 const FIRST: u32 = 1;
 const SECOND: u32 = 20;
 
