@@ -45,6 +45,7 @@ pub use measurement::{Bound, Measurement, Quantiles, Samples, Series, Subject, T
 pub use memory::traffic::{Distribution, Size};
 pub use memory::words::{Words, word};
 pub use memory::workload::{Amount, EmptyGates, Stages, Workers, Workload};
+pub use report::escaped::escaped;
 pub use report::{Entry, FailedBench, Machine, Platform, Report, run_all};
 
 /// Benchmark that can be run by name.
@@ -71,6 +72,27 @@ pub struct Options<'a> {
     pub case: Option<String>,
     /// Callback for progress lines, without newline.
     pub progress: &'a mut dyn FnMut(&str),
+}
+
+impl Options<'_> {
+    /// Runs the cases of a benchmark whose names contain the requested text.
+    pub(crate) fn run_cases(
+        &mut self,
+        bench: &'static str,
+        cases: &[(&str, Run)],
+    ) -> Result<Vec<Measurement>, BenchError> {
+        let wanted = self.case.clone().unwrap_or_default();
+        let cases: Vec<_> = cases.iter().filter(|(name, _)| name.contains(&wanted)).collect();
+        if cases.is_empty() {
+            return Err(BenchError::measurement(bench, format!("no case matches {wanted:?}")));
+        }
+        let mut results = Vec::new();
+        for (_, run) in cases {
+            interrupt::check()?;
+            results.extend(run(self)?);
+        }
+        Ok(results)
+    }
 }
 
 const fn bench(name: &'static str, summary: &'static str, run: Run) -> Bench {

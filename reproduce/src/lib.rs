@@ -5,7 +5,6 @@
 #![forbid(unsafe_code)]
 
 mod cache;
-mod escaped;
 mod experiment;
 pub mod page;
 mod plot;
@@ -18,7 +17,6 @@ mod vera;
 use std::path::Path;
 
 pub use cache::CacheError;
-pub use escaped::escaped;
 pub use experiment::{Choice, Experiment, Report, Statement};
 pub use plot::{Plot, Series};
 pub use table::{Row, Table};
@@ -59,23 +57,18 @@ pub fn named(name: &str) -> Vec<Entry> {
 }
 
 /// Runs an experiment, or reads its result from the folder `cache`. `content` stands for the program that runs: a
-/// result of another program is not used.
-///
-/// # Errors
-/// The result can't be written.
+/// result of another program is not used. The second value tells whether the result is kept.
 pub fn run(
     entry: &Entry,
     cache: Option<&Path>,
     content: &[u8],
     progress: &mut dyn FnMut(f64),
-) -> Result<Experiment, CacheError> {
+) -> (Experiment, Result<(), CacheError>) {
     let file = cache.map(|folder| cache::file(folder, entry.name, SETS, content));
     if let Some(known) = file.as_deref().and_then(cache::read) {
-        return Ok(known);
+        return (known, Ok(()));
     }
     let experiment = (entry.run)(&mut Run { sets: SETS, progress });
-    if let Some(file) = file {
-        cache::write(&file, &experiment)?;
-    }
-    Ok(experiment)
+    let kept = file.map_or(Ok(()), |file| cache::write(&file, &experiment));
+    (experiment, kept)
 }

@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use serde::{Deserialize, Serialize};
 
-use crate::escaped::escaped;
+use millrace_bench::escaped;
 
 /// Plot of several series over the same points.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

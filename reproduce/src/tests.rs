@@ -65,7 +65,11 @@ fn splits_of_deadlines_admit_as_in_the_paper() {
         assert_eq!(experiment.name, entry.name);
         let wrong: Vec<_> = experiment.statements.iter().filter(|statement| !statement.holds).collect();
         // In few sets, prices may admit a little less than in 1,000.
-        assert!(wrong.iter().all(|statement| statement.text.starts_with("prices")), "{wrong:?}");
+        let is_near = |statement: &Statement| {
+            let percent: Option<f64> = statement.ours.split(' ').find_map(|word| word.parse().ok());
+            statement.text.starts_with("prices") && percent.is_some_and(|percent| percent >= 96.0)
+        };
+        assert!(wrong.iter().all(|statement| is_near(statement)), "{wrong:?}");
         assert!(!experiment.ours.rows.is_empty());
     }
     let figure = quick(&named("srishti-figure-1")[0], 1);
@@ -101,16 +105,21 @@ fn values_outside_their_range_as_rounded_are_listed() {
 fn results_are_kept_by_content() {
     let folder = std::env::temp_dir().join(format!("millrace-reproduce-{}", std::process::id()));
     let entry = named("vera-table-4.3")[0];
-    let mut runs = 0;
-    let mut get = |content: &[u8]| {
-        let known = std::fs::read_dir(&folder).map(Iterator::count).unwrap_or_default();
-        let experiment = run(&entry, Some(&folder), content, &mut |_| {}).expect("a result");
-        runs += std::fs::read_dir(&folder).expect("the folder").count() - known;
+    let get = |content: &[u8]| {
+        let (experiment, kept) = run(&entry, Some(&folder), content, &mut |_| {});
+        kept.expect("the result is kept");
         experiment
     };
     let first = get(b"program");
-    assert_eq!(get(b"program"), first);
+    // A changed file shows that the second answer is read from it.
+    let file = std::fs::read_dir(&folder).expect("the folder").flatten().next().expect("a file").path();
+    let text = std::fs::read_to_string(&file).expect("a result");
+    std::fs::write(&file, text.replace(&first.title, "kept")).expect("a result");
+    assert_eq!(get(b"program").title, "kept");
     assert_eq!(get(b"other program"), first);
-    assert_eq!(runs, 2, "one file for each program");
+    assert_eq!(std::fs::read_dir(&folder).expect("the folder").count(), 2, "one file for each program");
+    // Without a folder for it, the result is there, too.
+    let (experiment, kept) = run(&entry, Some(&file.join("below a file")), b"program", &mut |_| {});
+    assert_eq!((experiment, kept.is_err()), (first, true));
     std::fs::remove_dir_all(&folder).expect("the folder");
 }

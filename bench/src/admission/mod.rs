@@ -6,27 +6,14 @@
 
 mod deadlines;
 
-use crate::interrupt::check;
-use crate::{BenchError, Measurement, Options};
-
-type Case = fn(&mut Options<'_>) -> Result<Vec<Measurement>, BenchError>;
+use crate::{BenchError, Measurement, Options, Run};
 
 /// Name of each case, and its function.
-const CASES: [(&str, Case); 1] = [("deadlines", deadlines::run)];
+const CASES: [(&str, Run); 1] = [("deadlines", deadlines::run)];
 
 /// Runs all cases, or the requested cases.
 pub(crate) fn run(options: &mut Options<'_>) -> Result<Vec<Measurement>, BenchError> {
-    let wanted = options.case.clone().unwrap_or_default();
-    let cases: Vec<_> = CASES.iter().filter(|(name, _)| name.contains(&wanted)).collect();
-    if cases.is_empty() {
-        return Err(failed(format!("no case matches {wanted:?}")));
-    }
-    let mut results = Vec::new();
-    for (_, run) in cases {
-        check()?;
-        results.extend(run(options)?);
-    }
-    Ok(results)
+    options.run_cases("admission", &CASES)
 }
 
 fn failed(problem: impl std::fmt::Display) -> BenchError {

@@ -45,14 +45,12 @@ use crate::interrupt::check;
 use crate::levels::cycles_of_a_nanosecond;
 use crate::memory::setup::{CAPACITY, Pipeline};
 use crate::testbed::process::SessionFirst;
-use crate::{BenchError, Measurement, Options};
+use crate::{BenchError, Measurement, Options, Run};
 
 pub(crate) use decision::run_measured;
 
-type Case = fn(&mut Options<'_>) -> Result<Vec<Measurement>, BenchError>;
-
 /// Name of each case, and its function.
-const CASES: [(&str, Case); 11] = [
+const CASES: [(&str, Run); 11] = [
     ("decision", decision::run),
     ("plain", plain::run),
     ("shares", shares::run),
@@ -81,18 +79,8 @@ const PATIENCE: Duration = Duration::from_secs(5);
 
 /// Runs all cases, or the requested cases.
 pub(crate) fn run(options: &mut Options<'_>) -> Result<Vec<Measurement>, BenchError> {
-    let wanted = options.case.clone().unwrap_or_default();
-    let cases: Vec<_> = CASES.iter().filter(|(name, _)| name.contains(&wanted)).collect();
-    if cases.is_empty() {
-        return Err(failed(format!("no case matches {wanted:?}")));
-    }
     let _first = SessionFirst::begin();
-    let mut results = Vec::new();
-    for (_, run) in cases {
-        check()?;
-        results.extend(run(options)?);
-    }
-    Ok(results)
+    options.run_cases("cpu", &CASES)
 }
 
 fn failed(problem: impl std::fmt::Display) -> BenchError {

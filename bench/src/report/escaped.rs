@@ -1,7 +1,8 @@
 //! Escaping of special characters in HTML.
 
 /// Escapes the special characters of a text for use in HTML, including attributes.
-pub(super) fn escaped(text: &str) -> String {
+#[must_use]
+pub fn escaped(text: &str) -> String {
     let mut safe = String::with_capacity(text.len());
     for letter in text.chars() {
         match letter {

@@ -1,6 +1,6 @@
 //! Results of several benchmarks and their machine, as JSON and as an HTML page.
 
-mod escaped;
+pub(crate) mod escaped;
 mod machine;
 mod page;
 mod picture;

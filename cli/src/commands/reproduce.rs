@@ -32,8 +32,10 @@ pub fn reproduce(asked: &Reproduce, json: bool) -> Result<(), Failure> {
                 last = percent;
             }
         };
-        let experiment = millrace_reproduce::run(entry, cache.as_deref(), &program, &mut progress);
-        let experiment = experiment.map_err(Failure::new)?;
+        let (experiment, kept) = millrace_reproduce::run(entry, cache.as_deref(), &program, &mut progress);
+        if let Err(error) = kept {
+            eprintln!("millrace: {error}: the next run computes it again");
+        }
         if !json {
             show(&experiment, false, || text(&experiment));
         }

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use millrace_admission::hardware::{Hardware, known};
 use millrace_admission::scenario::{Outcome, Scenario, Use};
-use millrace_reproduce::escaped;
+use millrace_bench::escaped;
 use millrace_reproduce::page::page;
 use millrace_units::count;
 

@@ -295,34 +295,4 @@ mod tests {
             assert!(outcome.ratios()[0] < 1.03, "{cycles} {bytes}: {outcome:?}");
         }
     }
-
-    /// Prints figures: `cargo test --release -p millrace-admission simulation -- --ignored --nocapture`. The
-    /// variable `PACKETS` gives the number of packets.
-    #[test]
-    #[ignore = "takes minutes"]
-    fn many_packets_meet_their_deadlines() {
-        let wanted = std::env::var("PACKETS").ok().and_then(|text| text.parse().ok());
-        let packets = wanted.unwrap_or(10_000_000) / 10;
-        let mut all = 0;
-        for seed in 1..=10 {
-            let steady = seed % 2 == 0;
-            let outcome =
-                check(SimulationSettings { packets, seed, steady, varies: seed % 4 == 1, rogue: false });
-            let ratios = outcome.ratios();
-            all += outcome.packets();
-            assert!(!steady || outcome.used.iter().all(|part| *part >= 0.95), "{:?}", outcome.used);
-            assert!(ratios[0] <= 1.5, "{ratios:?}");
-            println!(
-                "{} flows, {} packets, promised {:.4?}, used {:.4?}, bound / worst {:.3} to {:.3}, median {:.3}",
-                ratios.len(),
-                outcome.packets(),
-                outcome.promised,
-                outcome.used,
-                ratios[0],
-                ratios[ratios.len() - 1],
-                ratios[ratios.len() / 2],
-            );
-        }
-        println!("{all} packets, none late");
-    }
 }

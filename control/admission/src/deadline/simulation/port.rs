@@ -31,7 +31,7 @@ impl Item for Frame {
 
 pub(super) struct Port {
     scheduler: LinkScheduler<Frame>,
-    /// Number after those of the flows.
+    /// Number of the traffic without a deadline: one more than the last flow's.
     other: usize,
     next: u64,
 }
