@@ -52,7 +52,7 @@ pub fn reserve(client: &Client, reservation: &FlowReservation, json: bool) -> Re
         "cpu": cpu,
         "link": link,
         "port": port,
-        "punctual": punctual(reservation),
+        "deadline": deadline(reservation),
         "instance": instance,
         "gate": gate,
         "priority": priority,
@@ -66,16 +66,16 @@ pub fn reserve(client: &Client, reservation: &FlowReservation, json: bool) -> Re
 }
 
 /// Returns the deadline that is asked for, as the API takes it; `null` without one.
-fn punctual(asked: &FlowReservation) -> Value {
+fn deadline(asked: &FlowReservation) -> Value {
     let FlowReservation { deadline, rate, cost, size, burst, .. } = asked;
     if deadline.is_none() {
         return Value::Null;
     }
-    let mut punctual = json!({"deadline": deadline, "rate": rate, "cost": cost, "size": size});
+    let mut request = json!({"time": deadline, "rate": rate, "cost": cost, "size": size});
     if let Some(burst) = burst {
-        punctual["burst"] = (*burst).into();
+        request["burst"] = (*burst).into();
     }
-    punctual
+    request
 }
 
 /// Returns the granted deadline in one line, after a line break; empty without one.

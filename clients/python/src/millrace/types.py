@@ -1822,6 +1822,9 @@ class ReserveFlow(TypedDict):
     to the flows, and a binding that the principal pays for. All or nothing."""
     cpu: NotRequired[str | None]
     """Reserved processor time, of one processor."""
+    deadline: NotRequired[ReserveFlowDeadline | None]
+    """Deadline of each packet, instead of `cpu` and `link`: the router finds the shares that meet it, of the
+    processor if `cost` is given, and of the link if `port` is given."""
     dry_run: NotRequired[bool]
     """Whether to check the reservation only: nothing changes. Default `false`."""
     filter: str
@@ -1838,12 +1841,9 @@ class ReserveFlow(TypedDict):
     """Name of the new principal. Default: `flow-` and the lowest free number."""
     priority: NotRequired[int]
     """Priority of filter and binding. Default 0."""
-    punctual: NotRequired[ReserveFlowPunctual | None]
-    """Deadline of each packet, instead of `cpu` and `link`: the router finds the shares that meet it, of the
-    processor if `cost` is given, and of the link if `port` is given."""
 
 
-class ReserveFlowPunctual(TypedDict):
+class ReserveFlowDeadline(TypedDict):
     """Deadline of each packet, instead of `cpu` and `link`: the router finds the shares that meet it, of the
     processor if `cost` is given, and of the link if `port` is given."""
     burst: NotRequired[int]
@@ -1851,12 +1851,12 @@ class ReserveFlowPunctual(TypedDict):
     cost: NotRequired[str | None]
     """Longest processor time of the plugins' calls for a packet. Default: none, so no processor time is
     reserved."""
-    deadline: str
-    """Longest time in the router, 100 us to 10 s."""
     rate: int
     """Largest number of packets per second."""
     size: NotRequired[str | None]
     """Largest size of a packet on the wire. Default 1,538 bytes."""
+    time: str
+    """Longest time in the router, 100 us to 10 s."""
 
 
 class ResourceView(TypedDict):

@@ -17,7 +17,7 @@ const WHOLE: u64 = 1_000_000;
 type Excess = (usize, String);
 
 /// Checks that the reserved shares of the principals that pay for bindings fit on the workers. If `is_here`, also
-/// checks that those of all principals fit on this machine.
+/// checks that the shares of all principals fit on this machine.
 ///
 /// # Errors
 /// Names the first principal beyond this, with its position in the file.

@@ -50,7 +50,7 @@ pub use self::ports::{
     RemoveNeighbour, SetControlPlane, SetPort, SetSettings,
 };
 pub use self::principals::{
-    AddPrincipal, GetAdmission, GetPromises, ListPrincipals, Punctual, ReleaseFlow, RemovePrincipal,
+    AddPrincipal, DeadlineRequest, GetAdmission, GetPromises, ListPrincipals, ReleaseFlow, RemovePrincipal,
     ReserveFlow, SetAdmission, SetPrincipal,
 };
 pub use self::routes::{

@@ -26,7 +26,7 @@ use crate::request::reading::read_settings;
 use crate::router::{Inner, Seen};
 use crate::view::{PrincipalView, PromisesView};
 pub use admission::{GetAdmission, SetAdmission};
-pub use deadlines::Punctual;
+pub use deadlines::DeadlineRequest;
 pub use reservations::{ReleaseFlow, ReserveFlow};
 
 /// Keys of a principal that can change.

@@ -18,7 +18,7 @@ const ON_THE_WAY: u64 = 20_000;
 /// Maximum slack of a link, in bytes: the most that may be sent ahead of the link's rate.
 const MOST_SLACK: u64 = 1_000_000_000;
 /// Length of a full-size packet on the wire, in bytes.
-const PACKET: u64 = 1538;
+pub(crate) const PACKET: u32 = 1538;
 
 impl Schedulers {
     /// Returns the changes that create the schedulers of all ports.
@@ -221,7 +221,9 @@ pub(crate) fn link_rate(rate: Option<Bits>) -> LinkRate {
     let rate = rate.map(|Bits(bits)| Rate(bits));
     let slack = rate.map_or(0, |rate| {
         // The jitter is at most a tenth of the lateness, on any link.
-        let ahead = rate.bytes_in(LATENESS).max(2 * PACKET) - PACKET - rate.bytes_in(ON_THE_WAY);
+        let ahead = rate.bytes_in(LATENESS).max(2 * u64::from(PACKET))
+            - u64::from(PACKET)
+            - rate.bytes_in(ON_THE_WAY);
         ahead.min(MOST_SLACK)
     });
     LinkRate { rate, slack: slack as u32 }

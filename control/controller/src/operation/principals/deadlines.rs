@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use millrace_admission::deadline::{Criterion, Demand, FlowRequest, Grant, Ledger, Resource, Stage, Unit};
 use millrace_config::{Bits, CpuShare, Deadline, Principal, QueueLimit, Reservation, Size, Time};
+use millrace_pipeline::CORE_BURST;
 use millrace_units::count;
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -13,6 +14,7 @@ use crate::ControlError;
 use crate::admission::shares::{Whole, left};
 use crate::model::Model;
 use crate::model::principals::Owners;
+use crate::model::schedulers::changes::PACKET;
 use crate::view::DeadlineView;
 
 /// Name of the processor in requests to the ledger. No port has it: names have no blanks.
@@ -21,22 +23,18 @@ const PROCESSOR: &str = "the processor";
 const NANOSECONDS: u64 = 1_000_000_000;
 /// Parts per million in a percent.
 const PERCENT: f64 = 10_000.0;
-/// Largest packet without `size`, in bytes on the wire.
-const LONGEST: u32 = 1_538;
 /// Bytes on the wire that a packet has beside those that the MTU counts: two VLAN tags, header, checksum, preamble
 /// and gap of Ethernet.
 const FRAMING: u32 = 46;
-/// Slices of core that may precede a slice of a principal in one go, at most (`BURST_QUANTA` of the workers).
-const CORE_SLICES: u64 = 4;
 /// Slices for which a call that has used up its time may go on.
 const LATE_SLICES: u64 = 2;
 
-/// Packets of flows, of which each is to leave within a deadline.
+/// Deadline of each packet of flows, and what these flows send.
 #[derive(Clone, Copy, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub struct Punctual {
+pub struct DeadlineRequest {
     /// Longest time in the router, 100 us to 10 s.
-    pub deadline: Deadline,
+    pub time: Deadline,
     /// Largest number of packets per second.
     #[schemars(range(min = 1))]
     pub rate: u32,
@@ -56,7 +54,7 @@ fn one() -> u32 {
     1
 }
 
-impl Punctual {
+impl DeadlineRequest {
     /// Splits the deadline over the processor and the link of `port`, so that it takes the same part of what is left
     /// of each (Pradhan, Gopalan and Chiueh, 2001, section 5).
     ///
@@ -85,7 +83,7 @@ impl Punctual {
             stages.push(stage(port, u64::from(self.bytes()) * 8));
         }
         let interval = Duration::from_nanos(NANOSECONDS / u64::from(self.rate));
-        let request = FlowRequest { deadline: self.deadline.duration(), interval, burst: self.burst, stages };
+        let request = FlowRequest { deadline: self.time.duration(), interval, burst: self.burst, stages };
         ledger.plan(&request).map_err(|error| refused(&error))
     }
 
@@ -111,7 +109,7 @@ impl Punctual {
 
     /// Returns the size of a packet on the wire in bytes.
     fn bytes(self) -> u32 {
-        self.size.map_or(LONGEST, Size::bytes_u32)
+        self.size.map_or(PACKET, Size::bytes_u32)
     }
 
     /// Returns the bytes that wait at most, when a burst arrives.
@@ -125,7 +123,7 @@ impl Punctual {
 fn blocking(model: &Model) -> Duration {
     let slice = u64::try_from(model.fixed.plugins.slice.duration().as_nanos()).unwrap_or(u64::MAX);
     let rest = 1_000_000 - u64::from(model.router.core_ceiling.ppm());
-    let core = slice.saturating_mul(CORE_SLICES).saturating_mul(1_000_000) / rest.max(1);
+    let core = slice.saturating_mul(CORE_BURST).saturating_mul(1_000_000) / rest.max(1);
     Duration::from_nanos(slice.saturating_mul(LATE_SLICES).saturating_add(core))
 }
 
@@ -134,8 +132,8 @@ fn stage(resource: &str, work: u64) -> Stage {
 }
 
 /// Returns the settings of a principal that holds a grant.
-pub(super) fn with_grant(principal: Principal, punctual: Punctual, grant: &Grant) -> Principal {
-    let waiting = Some(punctual.waiting()).filter(|waiting| *waiting > Principal::USUAL_QUEUE);
+pub(super) fn with_grant(principal: Principal, request: DeadlineRequest, grant: &Grant) -> Principal {
+    let waiting = Some(request.waiting()).filter(|waiting| *waiting > Principal::USUAL_QUEUE);
     let mut held = Principal { link: BTreeMap::new(), queue: waiting.map(QueueLimit::clamped), ..principal };
     for stage in &grant.stages {
         match stage.unit {
@@ -184,9 +182,9 @@ mod tests {
         Model::planned(&Config::parse(text, "f").unwrap()).unwrap()
     }
 
-    fn asked(deadline: u64, rate: u32) -> Punctual {
+    fn asked(deadline: u64, rate: u32) -> DeadlineRequest {
         let cost = Some(Time::clamped(100));
-        Punctual { deadline: Deadline::clamped(deadline), rate, burst: 1, size: None, cost }
+        DeadlineRequest { time: Deadline::clamped(deadline), rate, burst: 1, size: None, cost }
     }
 
     #[test]
@@ -202,23 +200,25 @@ mod tests {
         assert!(u64::from(cpu.ppm()) * deadline.microseconds() >= 100 * 1_000_000, "{cpu}, {deadline}");
         assert_eq!(held.queue, None);
         let link = held.reserved_link("wan").unwrap().0 as f64;
-        let takes = f64::from(LONGEST) * 8.0 * 1e6 / link;
+        let takes = f64::from(PACKET) * 8.0 * 1e6 / link;
         assert!(takes <= view.link.unwrap() as f64 + 1.0, "{takes} us, {view:?}");
     }
 
     #[test]
     fn refusals_say_what_fits() {
         let model = model();
-        let refused = |asked: Punctual, port| asked.grant(&model, port).unwrap_err().to_string();
+        let refused = |asked: DeadlineRequest, port| asked.grant(&model, port).unwrap_err().to_string();
         let late = refused(asked(1_600, 10), Some("wan"));
         assert!(late.contains("no deadline: ") && late.contains("allow"), "{late}");
         let blocked = refused(asked(600, 10), Some("wan"));
         assert!(blocked.contains("must exceed"), "{blocked}");
         let fast = asked(100_000, 9_000).grant(&model, Some("wan")).unwrap_err().to_string();
         assert!(fast.contains("is left"), "{fast}");
-        let nothing = refused(Punctual { cost: None, ..asked(10_000, 10) }, None);
+        let nothing = refused(DeadlineRequest { cost: None, ..asked(10_000, 10) }, None);
         assert!(nothing.contains("give cost, or port"), "{nothing}");
-        for wrong in [Punctual { burst: 0, ..asked(9_000, 10) }, asked(9_000, 0), asked(9_000, u32::MAX)] {
+        for wrong in
+            [DeadlineRequest { burst: 0, ..asked(9_000, 10) }, asked(9_000, 0), asked(9_000, u32::MAX)]
+        {
             assert!(matches!(wrong.grant(&model, None), Err(ControlError::Invalid(_))), "{wrong:?}");
         }
         let mut several = model.clone();
@@ -232,7 +232,7 @@ mod tests {
         let text = "[[port]]\nname = \"processor\"\nkind = \"memory\"\n[port.scheduler]\nrate = \"20mbit\"\n\
                     node = [{ name = \"all\", kind = \"fifo\" }]\n[[principal]]\nname = \"a\"\n";
         let config = Config::parse(text, "f").unwrap();
-        let asked = Punctual { burst: 500, ..asked(5_000_000, 10) };
+        let asked = DeadlineRequest { burst: 500, ..asked(5_000_000, 10) };
         let grant = asked.grant(&Model::planned(&config).unwrap(), Some("processor")).unwrap();
         let held = with_grant(config.principal[0].clone(), asked, &grant);
         assert_eq!(held.queue.map(QueueLimit::bytes), Some(500 * 1_538));

@@ -13,7 +13,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::json;
 
-use super::deadlines::Punctual;
+use super::deadlines::DeadlineRequest;
 use super::trial::left_after;
 use super::{deadlines, find, planned, refuse_same_as, valid};
 use crate::ControlError;
@@ -56,7 +56,7 @@ pub struct ReserveFlow {
     /// Deadline of each packet, instead of `cpu` and `link`: the router finds the shares that meet it, of the
     /// processor if `cost` is given, and of the link if `port` is given.
     #[serde(default)]
-    pub punctual: Option<Punctual>,
+    pub deadline: Option<DeadlineRequest>,
     /// Instance to bind to the flows. Default: none.
     #[serde(default)]
     pub instance: Option<String>,
@@ -97,14 +97,14 @@ impl Operation for ReserveFlow {
 
 impl ReserveFlow {
     /// Returns the shares that meet the deadline, if one is asked for.
-    fn grant(&self, model: &Model) -> Result<Option<(Punctual, Grant)>, ControlError> {
-        let Some(punctual) = self.punctual else { return Ok(None) };
+    fn grant(&self, model: &Model) -> Result<Option<(DeadlineRequest, Grant)>, ControlError> {
+        let Some(asked) = self.deadline else { return Ok(None) };
         if self.cpu.is_some() || self.link.is_some() {
             return Err(ControlError::invalid(
                 "a deadline decides about the shares: give no cpu and no link beside it, but cost and port",
             ));
         }
-        punctual.grant(model, self.port.as_deref()).map(|grant| Some((punctual, grant)))
+        asked.grant(model, self.port.as_deref()).map(|grant| Some((asked, grant)))
     }
 
     /// Returns the rate to reserve; none if a deadline decides about it.
@@ -132,7 +132,7 @@ impl ReserveFlow {
     fn plan(
         self,
         inner: &Inner,
-        grant: Option<(Punctual, &Grant)>,
+        grant: Option<(DeadlineRequest, &Grant)>,
     ) -> Result<(Principal, Vec<ConfigChange>), ControlError> {
         let model = &inner.model;
         let name = self.principal.clone().unwrap_or_else(|| free_name(model));
@@ -147,7 +147,7 @@ impl ReserveFlow {
         let cpu = self.cpu.map(Reservation::Own);
         let principal = Principal { cpu, link, ..read_settings("the request", named)? };
         let principal = match grant {
-            Some((punctual, grant)) => deadlines::with_grant(principal, punctual, grant),
+            Some((asked, grant)) => deadlines::with_grant(principal, asked, grant),
             None => principal,
         };
         let principal = valid(principal)?;
