@@ -42,7 +42,7 @@ const PRINCIPALS: &str = "principal=name | cpu | same as=same_as | weight | cpu 
 const PROMISES: &str = "principal | bindings | promised %=promised | reserved | limit %=limit \
     | delivered % 1 s=windows/0/delivered | due=windows/0/entitled | 10 s=windows/1/delivered \
     | due=windows/1/entitled | 60 s=windows/2/delivered | due=windows/2/entitled | kept=windows/2/kept \
-    | throttled | missed=deadlines_missed | waiting | dropped";
+    | throttled | missed=deadlines_missed | longest us=longest_wait | of=longest_promised | waiting | dropped";
 
 /// Columns of the processor time of core, below the promises.
 pub const CORE_INPUTS: &str = "core for packets of=port | used s=used_seconds | used % 1 s=windows/0/used \
@@ -50,7 +50,7 @@ pub const CORE_INPUTS: &str = "core for packets of=port | used s=used_seconds | 
 
 /// Columns of the reserved rates below the promises.
 pub const LINKS: &str = "principal | port | promised b/s=promised | delivered b/s 1 s=windows/0/delivered \
-    | 10 s=windows/1/delivered | 60 s=windows/2/delivered | waiting | dropped";
+    | 10 s=windows/1/delivered | 60 s=windows/2/delivered | longest us=longest_wait | of=longest_promised | waiting | dropped";
 
 const RATES: &str = "port=name | rx/s=rx_rate | tx/s=tx_rate | rx b/s=rx_bits | tx b/s=tx_bits \
     | drops/s=drop_rate";

@@ -34,9 +34,9 @@ pub use plugins::{
 };
 pub use ports::{NeighbourView, PortView};
 pub use principals::{
-    CoreInputView, CoreInputWindowView, DeadlineView, LeftView, LinkPromiseView, LinkView, LinkWindowView,
-    PrincipalDropsView, PrincipalUsageView, PrincipalView, PromiseView, PromiseWindowView, PromisesView,
-    ReservationView,
+    CoreInputView, CoreInputWindowView, DeadlineView, DeadlinesView, LeftView, LinkPromiseView, LinkView,
+    LinkWindowView, PrincipalDropsView, PrincipalUsageView, PrincipalView, PromiseView, PromiseWindowView,
+    PromisesView, ReservationView,
 };
 pub use routes::{NextHopView, QueuesView, RouteView};
 pub use schedulers::{

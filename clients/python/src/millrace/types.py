@@ -900,6 +900,11 @@ class LinkPromiseView(TypedDict):
     Counters are at most about one second old, and start when the queue of the principal is added."""
     dropped: int
     """Number of packets that the queue dropped."""
+    longest_promised: int | None
+    """Longest time, in microseconds, in which the port's longest packet leaves, if the packets don't exceed the
+    rate; `null` if the scheduler has no rate."""
+    longest_wait: int
+    """Longest time that a packet has waited in the queue, in microseconds, at most about one second ago."""
     port: str
     """Name of the port."""
     principal: str
@@ -1653,6 +1658,11 @@ class PromiseView(TypedDict):
     """Packets lost, by cause."""
     limit: float | None
     """Largest processor time, in percent; `null` without a limit."""
+    longest_promised: int | None
+    """Longest time, in microseconds, from the arrival of a slice's first packet to the end of its call, if the
+    packets need no more than the share; `null` without a deadline."""
+    longest_wait: int
+    """Longest such time so far, in microseconds; 0 without a deadline."""
     packets: int
     """Number of packets that got the processor."""
     principal: str

@@ -3,7 +3,8 @@
 //! A share is of the router. Each worker gets the part that the principal lacks: its share, less what it used
 //! at the other workers. So a principal whose flows are all at one worker has its whole share there, and time
 //! that nobody else wants at one worker leaves more to others at the other ones. A part changes by half of
-//! the difference in each round, because all parts of a principal change together.
+//! the difference in each round, because all parts of a principal change together. A principal with a deadline
+//! always keeps an equal part at each worker, because its packets can't wait for the next round.
 
 use std::collections::BTreeMap;
 
@@ -31,6 +32,8 @@ pub(super) struct Demand {
 pub(super) enum Claim {
     /// Reserved share of the router, in parts per million of a processor.
     Reserved(f64),
+    /// Reserved share of a principal with a deadline: at least an equal part at each worker.
+    Firm(f64),
     /// Weight in what reserved shares leave.
     Weight(f64),
 }
@@ -58,7 +61,7 @@ impl Division {
         self.principals.retain(|id, _| claims.contains_key(id));
         for (id, claim, demands) in demands {
             let equal = match claim {
-                Claim::Reserved(share) => share / demands.len() as f64,
+                Claim::Reserved(share) | Claim::Firm(share) => share / demands.len() as f64,
                 Claim::Weight(_) => 0.0,
             };
             let new = || Parts {
@@ -74,12 +77,12 @@ impl Division {
         }
         let shares = self.shares_by_weight(&claims);
         for (id, parts) in &mut self.principals {
-            let share = match claims.get(id) {
-                Some(Claim::Reserved(share)) => *share,
-                Some(Claim::Weight(weight)) => weight * shares,
-                None => 0.0,
-            };
-            parts.follow(share);
+            match claims.get(id) {
+                Some(Claim::Reserved(share)) => parts.follow(*share, KEPT),
+                Some(Claim::Firm(share)) => parts.follow(*share, 1.0),
+                Some(Claim::Weight(weight)) => parts.follow(weight * shares, KEPT),
+                None => {}
+            }
         }
         self.fit(&claims, capacity);
     }
@@ -103,32 +106,46 @@ impl Division {
         if weights > 0.0 { used.max(1.0) / weights } else { 1.0 }
     }
 
-    /// Reduces the reserved parts at workers where they exceed the capacity, in proportion.
+    /// Reduces the reserved parts at workers where they exceed the capacity, in proportion, and firm parts down to
+    /// equal ones only.
     fn fit(&mut self, claims: &BTreeMap<PrincipalId, Claim>, capacity: f64) {
-        let is_reserved = |id: &PrincipalId| matches!(claims.get(id), Some(Claim::Reserved(_)));
+        let least = |id: &PrincipalId, workers: usize| match claims.get(id) {
+            Some(Claim::Firm(share)) => Some(share / workers as f64),
+            Some(Claim::Reserved(_)) => Some(0.0),
+            Some(Claim::Weight(_)) | None => None,
+        };
         let workers = self.principals.values().map(|parts| parts.parts.len()).max().unwrap_or(0);
         for worker in 0..workers {
-            let reserved = self.principals.iter().filter(|(id, _)| is_reserved(id));
-            let sum: f64 = reserved.map(|(_, parts)| parts.parts[worker]).sum();
-            if sum > capacity {
-                let reserved = self.principals.iter_mut().filter(|(id, _)| is_reserved(id));
-                reserved.for_each(|(_, parts)| parts.parts[worker] *= capacity / sum);
+            let (mut firm, mut sum) = (0.0, 0.0);
+            for (id, parts) in &self.principals {
+                let Some(least) = least(id, workers) else { continue };
+                (firm, sum) = (firm + least, sum + parts.parts[worker]);
+            }
+            if sum <= capacity {
+                continue;
+            }
+            let kept = (capacity - firm).max(0.0) / (sum - firm);
+            for (id, parts) in &mut self.principals {
+                let Some(least) = least(id, workers) else { continue };
+                let part = &mut parts.parts[worker];
+                *part = least + (*part - least) * kept;
             }
         }
     }
 }
 
 impl Parts {
-    /// Moves the parts towards what the principal lacks of its share at each worker.
-    fn follow(&mut self, share: f64) {
-        let least = KEPT * share / self.parts.len() as f64;
+    /// Moves the parts towards what the principal lacks of its share at each worker. `kept`: part of an equal
+    /// division that each worker keeps at least.
+    fn follow(&mut self, share: f64, kept: f64) {
+        let least = kept * share / self.parts.len() as f64;
         let used: f64 = self.used.iter().sum();
         for ((part, own), demand) in self.parts.iter_mut().zip(&self.used).zip(&self.demands) {
             let lacks = match demand.is_backlogged {
                 true => share - (used - own),
                 false => own * GROWTH,
             };
-            *part += (lacks.clamp(least, share.max(least)) - *part) / 2.0;
+            *part = (*part + (lacks.clamp(least, share.max(least)) - *part) / 2.0).max(least);
         }
     }
 }
@@ -145,7 +162,7 @@ mod tests {
         let mut left = WHOLE;
         let mut used = vec![0.0; parts.len()];
         for (used, (claim, part, wants)) in used.iter_mut().zip(parts) {
-            if let (Claim::Reserved(_), true) = (claim, wants) {
+            if let (Claim::Reserved(_) | Claim::Firm(_), true) = (claim, wants) {
                 *used = *part;
                 left -= part;
             }
@@ -192,9 +209,13 @@ mod tests {
                 let reserved = principals
                     .iter()
                     .zip(&parts)
-                    .filter(|((claim, _), _)| matches!(claim, Claim::Reserved(_)));
+                    .filter(|((claim, _), _)| matches!(claim, Claim::Reserved(_) | Claim::Firm(_)));
                 let sum: f64 = reserved.map(|(_, parts)| parts[worker]).sum();
                 assert!(sum <= CAPACITY + 1.0, "{sum}");
+                for ((claim, _), parts) in principals.iter().zip(&parts) {
+                    let Claim::Firm(share) = claim else { continue };
+                    assert!(parts[worker] >= share / workers as f64 - 1.0, "{parts:?}");
+                }
             }
         }
         used.iter().map(|used| used.iter().sum::<f64>() / 1e4).collect()
@@ -221,6 +242,18 @@ mod tests {
         // B leaves the first worker to A as far as it can.
         let got = run(&[a, b, others]);
         assert!(got[0] > 37.0 && got[1] > 37.0, "{got:?}");
+    }
+
+    #[test]
+    fn principal_with_a_deadline_keeps_an_equal_part_at_each_worker() {
+        let others: (Claim, &[bool]) = (Claim::Weight(1.0), &[true, true]);
+        // All packets at one worker: the whole share is there, as for others.
+        assert_near(&[(Claim::Firm(400_000.0), &[true, false]), others], &[40.0, 160.0]);
+        let firm: (Claim, &[bool]) = (Claim::Firm(500_000.0), &[true, false]);
+        let greedy: (Claim, &[bool]) = (Claim::Reserved(400_000.0), &[true, true]);
+        // Others leave it half of its share at the least.
+        let got = run(&[firm, greedy, others]);
+        assert!(got[0] >= 25.0 && got[1] > 30.0, "{got:?}");
     }
 
     #[test]

@@ -7,6 +7,7 @@ use millrace_units::{Instant, QueueId};
 
 use crate::ControlError;
 use crate::model::Model;
+use crate::principals::bounds::{link_bound, microseconds};
 use crate::schedulers::view::nodes_of;
 use crate::view::{LinkPromiseView, LinkWindowView};
 use crate::workers::Workers;
@@ -25,6 +26,8 @@ struct Count {
     sent: u64,
     waiting: u64,
     dropped: u64,
+    /// Longest time that a packet has waited.
+    longest_wait: Duration,
 }
 
 /// Counters of the queues of principals over the last minute, about one a second, the oldest first.
@@ -54,9 +57,10 @@ impl LinkPromises {
                 };
                 let dropped = view.drops.iter().map(|(_, packets)| packets).sum();
                 let (sent, waiting) = (view.sent_wire_bytes, view.held_packets.into());
+                let longest_wait = view.longest_wait.unwrap_or_default();
                 counts.insert(
                     (one.name.to_string(), port.to_owned()),
-                    Count { at: *at, sent, waiting, dropped },
+                    Count { at: *at, sent, waiting, dropped, longest_wait },
                 );
             }
         }
@@ -81,7 +85,12 @@ impl LinkPromises {
                 |port: &String| Some(((one.name.to_string(), port.clone()), one.reserved_link(port)?.0));
             one.link.keys().filter_map(own)
         });
-        links.map(|(place, promised)| self.view_of(place, promised)).collect()
+        links
+            .map(|(place, promised)| {
+                let longest = link_bound(model, &place.1, promised).map(microseconds);
+                LinkPromiseView { longest_promised: longest, ..self.view_of(place, promised) }
+            })
+            .collect()
     }
 
     /// Returns the number of packets that the queues of a principal at ports dropped.
@@ -94,8 +103,18 @@ impl LinkPromises {
         let last = self.0.back().and_then(|counts| counts.get(&place)).copied().unwrap_or_default();
         let windows = WINDOWS.iter().filter_map(|seconds| self.window(&place, *seconds)).collect();
         let (principal, port) = place;
-        let Count { sent, waiting, dropped, .. } = last;
-        LinkPromiseView { principal, port, promised, sent_wire_bytes: sent, waiting, dropped, windows }
+        let Count { sent, waiting, dropped, longest_wait, .. } = last;
+        LinkPromiseView {
+            principal,
+            port,
+            promised,
+            sent_wire_bytes: sent,
+            waiting,
+            dropped,
+            longest_promised: None,
+            longest_wait: microseconds(longest_wait),
+            windows,
+        }
     }
 
     /// Returns the rate in the last `seconds`, or since the first sample if that is later; `None` before the
@@ -127,13 +146,17 @@ mod tests {
         for second in 0..=70_u64 {
             let sent = 125_000 * (second + second.saturating_sub(50));
             let at = Instant::ZERO + Duration::from_secs(second);
-            promises.keep(BTreeMap::from([(place.clone(), Count { at, sent, waiting: 3, dropped: 1 })]));
+            promises.keep(BTreeMap::from([(
+                place.clone(),
+                Count { at, sent, waiting: 3, dropped: 1, longest_wait: Duration::from_micros(7) },
+            )]));
         }
         let view = promises.view_of(place.clone(), 5_000_000);
         let rates: Vec<u64> = view.windows.iter().map(|window| window.delivered).collect();
         assert_eq!(rates, [2_000_000, 2_000_000, 1_333_333]);
         assert_eq!((promises.dropped("video"), promises.dropped("other")), (1, 0));
         assert_eq!((view.waiting, view.dropped, view.sent_wire_bytes), (3, 1, 125_000 * 90));
+        assert_eq!(view.longest_wait, 7);
         // The queue was removed and added again.
         let at = Instant::ZERO + Duration::from_secs(71);
         promises.keep(BTreeMap::from([(place.clone(), Count { at, sent: 10, ..Count::default() })]));

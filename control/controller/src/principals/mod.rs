@@ -4,6 +4,7 @@
 //! needs no control groups and no rights to them. All functions run on the control thread: other threads may
 //! not write the kernel's files (`control/confine`).
 
+pub(crate) mod bounds;
 mod core_inputs;
 mod division;
 mod limits;

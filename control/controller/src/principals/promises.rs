@@ -12,8 +12,9 @@ use serde_json::json;
 use super::shares::Promised;
 use crate::events::Events;
 use crate::model::Model;
+use crate::principals::bounds::{microseconds, processor_bound};
 use crate::principals::links::LinkPromises;
-use crate::view::{PrincipalDropsView, PromiseView, PromiseWindowView};
+use crate::view::{DeadlinesView, PrincipalDropsView, PromiseView, PromiseWindowView};
 
 /// Lengths of the reported windows, in seconds.
 pub(super) const WINDOWS: [u64; 3] = [1, 10, 60];
@@ -132,8 +133,12 @@ impl Promises {
                 waiting_bytes: account.waiting_bytes,
                 dropped: account.drops.total(),
                 drops: PrincipalDropsView::of(&account.drops, links.dropped(name)),
-                deadlines_met: account.deadlines_met,
-                deadlines_missed: account.deadlines_missed,
+                deadlines: DeadlinesView {
+                    met: account.deadlines_met,
+                    missed: account.deadlines_missed,
+                    longest_promised: processor_bound(model, name).map(microseconds),
+                    longest_wait: microseconds(account.longest_wait),
+                },
                 windows: windows.collect(),
             }
         };

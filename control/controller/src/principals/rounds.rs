@@ -54,6 +54,9 @@ impl Rounds {
                 is_backlogged: *waiting > 0,
             };
             let claim = match settings.cpu.share {
+                CpuShare::Absolute(share) if settings.cpu.deadline.is_some() => {
+                    Claim::Firm(f64::from(share) * count as f64)
+                }
                 CpuShare::Absolute(share) => Claim::Reserved(f64::from(share) * count as f64),
                 CpuShare::Weight(weight) => Claim::Weight(weight.into()),
             };

@@ -173,6 +173,11 @@ pub struct LinkPromiseView {
     pub waiting: u64,
     /// Number of packets that the queue dropped.
     pub dropped: u64,
+    /// Longest time, in microseconds, in which the port's longest packet leaves, if the packets don't exceed the
+    /// rate; `null` if the scheduler has no rate.
+    pub longest_promised: Option<u64>,
+    /// Longest time that a packet has waited in the queue, in microseconds, at most about one second ago.
+    pub longest_wait: u64,
     /// Rates over the last 1, 10 and 60 s.
     pub windows: Vec<LinkWindowView>,
 }
@@ -216,12 +221,27 @@ pub struct PromiseView {
     pub dropped: u64,
     /// Packets lost, by cause.
     pub drops: PrincipalDropsView,
-    /// Number of slices that began within the deadline of their first packet; 0 without a deadline.
-    pub deadlines_met: u64,
-    /// Number of slices that began later.
-    pub deadlines_missed: u64,
+    /// Deadlines at the processor.
+    #[serde(flatten)]
+    pub deadlines: DeadlinesView,
     /// Processor time over the last 1, 10 and 60 s.
     pub windows: Vec<PromiseWindowView>,
+}
+
+/// Deadlines of a principal at the processor.
+#[derive(Clone, Copy, Debug, Default, Serialize, JsonSchema)]
+pub struct DeadlinesView {
+    /// Number of slices that began within the deadline of their first packet; 0 without a deadline.
+    #[serde(rename = "deadlines_met")]
+    pub met: u64,
+    /// Number of slices that began later.
+    #[serde(rename = "deadlines_missed")]
+    pub missed: u64,
+    /// Longest time, in microseconds, from the arrival of a slice's first packet to the end of its call, if the
+    /// packets need no more than the share; `null` without a deadline.
+    pub longest_promised: Option<u64>,
+    /// Longest such time so far, in microseconds; 0 without a deadline.
+    pub longest_wait: u64,
 }
 
 /// Packets that a principal lost, by cause.

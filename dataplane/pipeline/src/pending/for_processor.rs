@@ -44,6 +44,10 @@ struct Known {
     /// Slices that began within the deadline, and after it.
     met: u64,
     missed: u64,
+    /// Arrival of the earliest packet of the current slice and of an unfinished one, if the principal has a deadline.
+    arrival: Option<Instant>,
+    /// Longest time from the arrival of a slice's first packet to the end of its call.
+    longest_wait: Duration,
     /// Packets shed because core was overloaded.
     shed: u64,
     /// Flow of its last slice.
@@ -54,7 +58,18 @@ struct Known {
 
 impl Known {
     fn new(id: PrincipalId, settings: CpuPrincipal) -> Self {
-        Self { id, settings, packets: 0, met: 0, missed: 0, shed: 0, flow: FlowNumber(0), owed: Cycles(0) }
+        Self {
+            id,
+            settings,
+            packets: 0,
+            met: 0,
+            missed: 0,
+            arrival: None,
+            longest_wait: Duration::ZERO,
+            shed: 0,
+            flow: FlowNumber(0),
+            owed: Cycles(0),
+        }
     }
 }
 
@@ -188,6 +203,7 @@ impl ForProcessor {
             if let Some(deadline) = known.settings.deadline {
                 let count = if now.since(arrival) <= deadline { &mut known.met } else { &mut known.missed };
                 *count += 1;
+                known.arrival = Some(known.arrival.map_or(arrival, |begun| begun.min(arrival)));
             }
         }
         Some(place)
@@ -260,6 +276,9 @@ impl ForProcessor {
         self.loads.set_waiting(payer, self.queues.load(payer).0);
         let owed = self.known_mut(payer).map_or(used, |known| {
             known.packets += packets;
+            if let Some(arrival) = known.arrival.take_if(|_| !is_unfinished) {
+                known.longest_wait = known.longest_wait.max(now.since(arrival));
+            }
             std::mem::take(&mut known.owed) + used
         });
         match self.known_mut(payer) {
@@ -406,6 +425,7 @@ impl ForProcessor {
                 drops: PrincipalDrops { queue: dropped, memory: memory.dropped, core_ceiling: known.shed },
                 deadlines_met: known.met,
                 deadlines_missed: known.missed,
+                longest_wait: known.longest_wait,
             };
             (known.id, counts)
         });

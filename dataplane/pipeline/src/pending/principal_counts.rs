@@ -35,6 +35,8 @@ pub struct PrincipalCounts {
     pub deadlines_met: u64,
     /// Slices that began after it.
     pub deadlines_missed: u64,
+    /// Longest time from the arrival of a slice's first packet to the end of its call; zero without a deadline.
+    pub longest_wait: Duration,
 }
 
 /// Packets that a principal lost at a worker, by cause.

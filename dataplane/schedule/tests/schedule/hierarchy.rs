@@ -1,5 +1,7 @@
 //! Construction, changes and views of trees.
 
+use std::time::Duration;
+
 use crate::support::*;
 
 #[test]
@@ -101,6 +103,35 @@ fn threshold(bytes: u32) -> NodeKind {
 fn assert_conserved(view: &QueueView) {
     let held = u64::from(view.held_packets);
     assert_eq!(view.offered_packets, view.sent_packets + view.moved_packets + held + view.drops.packets());
+}
+
+#[test]
+fn longest_wait_of_a_leaf_with_a_guarantee_counts_from_its_last_change() {
+    let mut port = port(Some(8_000_000));
+    add(&mut port, 0, None, Share::Only, NodeKind::Hfsc);
+    let guaranteed = |rate| {
+        let real_time = Some(Curves::sharing(Rate(rate)).link_sharing.unwrap());
+        Share::Curves(Curves { real_time, ..Curves::default() })
+    };
+    add(&mut port, 1, 0, guaranteed(4_000_000), fifo());
+    add(&mut port, 2, 0, Share::Curves(Curves::sharing(Rate(1_000_000))), fifo());
+    let longest = |port: &LinkScheduler<Frame>, node| port.report().view(NodeId(node)).unwrap().longest_wait;
+    assert_eq!((longest(&port, 1), longest(&port, 2)), (Some(Duration::ZERO), None));
+    let milliseconds = Instant::from_millis;
+    for (node, arrival, departure) in [(1, 0, 5), (1, 10, 12), (2, 20, 40)] {
+        let frame = frame(node, arrival, 1000);
+        assert!(port.enqueue(
+            NodeId(node),
+            FlowNumber(node),
+            frame,
+            milliseconds(arrival.into()),
+            &mut never
+        ));
+        assert!(port.dequeue(milliseconds(departure), &mut never).is_some());
+    }
+    assert_eq!((longest(&port, 1), longest(&port, 2)), (Some(Duration::from_millis(5)), None));
+    port.edit().set_share(NodeId(1), guaranteed(2_000_000), milliseconds(50)).unwrap();
+    assert_eq!(longest(&port, 1), Some(Duration::ZERO));
 }
 
 #[test]

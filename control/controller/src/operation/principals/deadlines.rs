@@ -5,8 +5,6 @@ use std::time::Duration;
 
 use millrace_admission::deadline::{Criterion, Demand, FlowRequest, Grant, Ledger, Resource, Stage, Unit};
 use millrace_config::{Bits, CpuShare, Deadline, Principal, QueueLimit, Reservation, Size, Time};
-use millrace_pipeline::CORE_BURST;
-use millrace_units::count;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
@@ -15,6 +13,7 @@ use crate::admission::shares::{Whole, left};
 use crate::model::Model;
 use crate::model::principals::Owners;
 use crate::model::schedulers::changes::PACKET;
+use crate::principals::bounds::{longest_packet, microseconds, processor_blocking};
 use crate::view::DeadlineView;
 
 /// Name of the processor in requests to the ledger. No port has it: names have no blanks.
@@ -23,12 +22,6 @@ const PROCESSOR: &str = "the processor";
 const NANOSECONDS: u64 = 1_000_000_000;
 /// Parts per million in a percent.
 const PERCENT: f64 = 10_000.0;
-/// Bytes on the wire that a packet has beside those that the MTU counts: two VLAN tags, header, checksum, preamble
-/// and gap of Ethernet.
-const FRAMING: u32 = 46;
-/// Slices for which a call that has used up its time may go on.
-const LATE_SLICES: u64 = 2;
-
 /// Deadline of each packet of flows, and what these flows send.
 #[derive(Clone, Copy, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
@@ -61,25 +54,31 @@ impl DeadlineRequest {
     /// # Errors
     /// The request is invalid, or what is left does not meet the deadline: the error says what would.
     pub(crate) fn grant(self, model: &Model, port: Option<&str>) -> Result<Grant, ControlError> {
-        self.check(model, port)?;
+        self.check(port)?;
         let mut ledger = Ledger::new(Criterion::Balance);
         let mut stages = Vec::new();
         let refused = |error: &dyn std::fmt::Display| ControlError::conflict(format!("no deadline: {error}"));
         if let Some(cost) = self.cost {
-            let capacity = (left(model) * PERCENT).min(Whole::of_worker(model) as f64) as u32;
-            let processor = Resource::processor(NANOSECONDS, capacity, blocking(model));
+            // Each worker has the whole share of a packet ready, because packets may come to any of them.
+            let left = left(model) * PERCENT / workers(model) as f64;
+            let capacity = left.min(Whole::of_worker(model) as f64) as u32;
+            let processor = Resource::processor(NANOSECONDS, capacity, processor_blocking(model));
             ledger.set(PROCESSOR, processor).map_err(|error| refused(&error))?;
             stages.push(stage(PROCESSOR, cost.microseconds() * 1_000));
         }
         if let Some(port) = port {
-            let mtu = u32::from(model.port(port)?.settings.mtu);
             let (rate, left) = Owners(model).rate_at(port).ok_or_else(|| {
                 ControlError::conflict(format!(
                     "the scheduler of port {port:?} has no rate: set one with `scheduler set {port} rate=RATE`"
                 ))
             })?;
-            let longest = self.bytes().max(mtu + FRAMING);
-            ledger.set(port, Resource::link(rate, left, longest)).map_err(|error| refused(&error))?;
+            let longest = self.bytes().max(longest_packet(model, port).unwrap_or_default());
+            let mut link = Resource::link(rate, left, longest);
+            if workers(model) > 1 {
+                // Another worker may send the packet, after the call that it is in.
+                link.blocking += processor_blocking(model);
+            }
+            ledger.set(port, link).map_err(|error| refused(&error))?;
             stages.push(stage(port, u64::from(self.bytes()) * 8));
         }
         let interval = Duration::from_nanos(NANOSECONDS / u64::from(self.rate));
@@ -87,7 +86,7 @@ impl DeadlineRequest {
         ledger.plan(&request).map_err(|error| refused(&error))
     }
 
-    fn check(self, model: &Model, port: Option<&str>) -> Result<(), ControlError> {
+    fn check(self, port: Option<&str>) -> Result<(), ControlError> {
         let invalid = |text: &str| Err(ControlError::invalid(text));
         match self {
             Self { rate, .. } if !(1..=1_000_000_000).contains(&rate) => {
@@ -97,11 +96,6 @@ impl DeadlineRequest {
             Self { cost: None, .. } if port.is_none() => {
                 invalid("give cost, or port, or both: the deadline is split over them")
             }
-            Self { cost: Some(_), .. } if model.router.workers > 1 => Err(ControlError::conflict(format!(
-                "no deadline with cost at {}: shares move between workers only each 10 ms; use one worker, or give \
-                 a deadline without cost",
-                count(model.router.workers, "worker")
-            ))),
             _ if self.waiting() > QueueLimit::MOST => invalid("burst times size must be at most 32 MiB"),
             _ => Ok(()),
         }
@@ -118,13 +112,9 @@ impl DeadlineRequest {
     }
 }
 
-/// Returns the longest time that a packet waits at the processor for other work: for a call that goes on after its
-/// slice, and for core, which may be ahead of its share.
-fn blocking(model: &Model) -> Duration {
-    let slice = u64::try_from(model.fixed.plugins.slice.duration().as_nanos()).unwrap_or(u64::MAX);
-    let rest = 1_000_000 - u64::from(model.router.core_ceiling.ppm());
-    let core = slice.saturating_mul(CORE_BURST).saturating_mul(1_000_000) / rest.max(1);
-    Duration::from_nanos(slice.saturating_mul(LATE_SLICES).saturating_add(core))
+/// Returns the number of workers.
+pub(super) fn workers(model: &Model) -> u64 {
+    model.router.workers as u64
 }
 
 fn stage(resource: &str, work: u64) -> Stage {
@@ -132,7 +122,13 @@ fn stage(resource: &str, work: u64) -> Stage {
 }
 
 /// Returns the settings of a principal that holds a grant.
-pub(super) fn with_grant(principal: Principal, request: DeadlineRequest, grant: &Grant) -> Principal {
+/// `workers`: number of workers, each of which gets the share of the processor.
+pub(super) fn with_grant(
+    principal: Principal,
+    request: DeadlineRequest,
+    grant: &Grant,
+    workers: u64,
+) -> Principal {
     let waiting = Some(request.waiting()).filter(|waiting| *waiting > Principal::USUAL_QUEUE);
     let mut held = Principal { link: BTreeMap::new(), queue: waiting.map(QueueLimit::clamped), ..principal };
     for stage in &grant.stages {
@@ -141,7 +137,8 @@ pub(super) fn with_grant(principal: Principal, request: DeadlineRequest, grant: 
                 // The share does the work also within the time in whole microseconds.
                 let deadline = Deadline::clamped(microseconds(stage.time));
                 let share = stage.unit.share_for(stage.work, deadline.microseconds() * 1_000);
-                let ppm = u32::try_from(share.unwrap_or(u64::MAX).max(stage.share)).unwrap_or(u32::MAX);
+                let share = share.unwrap_or(u64::MAX).max(stage.share).saturating_mul(workers);
+                let ppm = u32::try_from(share).unwrap_or(u32::MAX);
                 (held.cpu, held.deadline) = (Some(Reservation::Own(CpuShare::clamped(ppm))), Some(deadline));
             }
             Unit::Link => {
@@ -164,10 +161,6 @@ pub(super) fn view(grant: &Grant) -> DeadlineView {
         processor: of(true),
         link: of(false),
     }
-}
-
-fn microseconds(time: Duration) -> u64 {
-    u64::try_from(time.as_micros()).unwrap_or(u64::MAX)
 }
 
 #[cfg(test)]
@@ -194,7 +187,7 @@ mod tests {
         let view = view(&grant);
         assert!(view.bound <= 10_000, "{view:?}");
         let named = Config::parse("[[principal]]\nname = \"a\"\n", "f").unwrap().principal.remove(0);
-        let held = with_grant(named, asked(10_000, 100), &grant);
+        let held = with_grant(named, asked(10_000, 100), &grant, 1);
         let (cpu, deadline) = (held.reserved_cpu().unwrap(), held.deadline.unwrap());
         // The share does the 100 us of a packet within the deadline at the processor.
         assert!(u64::from(cpu.ppm()) * deadline.microseconds() >= 100 * 1_000_000, "{cpu}, {deadline}");
@@ -221,10 +214,24 @@ mod tests {
         {
             assert!(matches!(wrong.grant(&model, None), Err(ControlError::Invalid(_))), "{wrong:?}");
         }
-        let mut several = model.clone();
+    }
+
+    #[test]
+    fn each_worker_has_the_share_of_a_packet_and_another_may_send_it() {
+        let mut several = model();
         several.router.workers = 2;
-        let error = asked(10_000, 10).grant(&several, None).unwrap_err().to_string();
-        assert!(error.contains("at 2 workers"), "{error}");
+        let (one, two) = (model(), several);
+        let wanted = asked(10_000, 100);
+        let granted = |model: &Model, port| wanted.grant(model, port).unwrap();
+        let (alone, shared) = (granted(&one, None), granted(&two, None));
+        assert_eq!((alone.stages[0].share, alone.bound()), (shared.stages[0].share, shared.bound()));
+        let named = Config::parse("[[principal]]\nname = \"a\"\n", "f").unwrap().principal.remove(0);
+        let ppm = |grant: &Grant, workers| {
+            with_grant(named.clone(), wanted, grant, workers).reserved_cpu().unwrap().ppm()
+        };
+        assert_eq!(ppm(&shared, 2), 2 * ppm(&alone, 1));
+        let blocking = |model: &Model| granted(model, Some("wan")).stage("wan").unwrap().blocking;
+        assert_eq!(blocking(&two), blocking(&one) + processor_blocking(&two));
     }
 
     #[test]
@@ -234,7 +241,7 @@ mod tests {
         let config = Config::parse(text, "f").unwrap();
         let asked = DeadlineRequest { burst: 500, ..asked(5_000_000, 10) };
         let grant = asked.grant(&Model::planned(&config).unwrap(), Some("processor")).unwrap();
-        let held = with_grant(config.principal[0].clone(), asked, &grant);
+        let held = with_grant(config.principal[0].clone(), asked, &grant, 1);
         assert_eq!(held.queue.map(QueueLimit::bytes), Some(500 * 1_538));
         assert!(held.reserved_link("processor").is_some() && held.reserved_cpu().is_some(), "{held:?}");
     }

@@ -147,7 +147,7 @@ impl ReserveFlow {
         let cpu = self.cpu.map(Reservation::Own);
         let principal = Principal { cpu, link, ..read_settings("the request", named)? };
         let principal = match grant {
-            Some((asked, grant)) => deadlines::with_grant(principal, asked, grant),
+            Some((asked, grant)) => deadlines::with_grant(principal, asked, grant, deadlines::workers(model)),
             None => principal,
         };
         let principal = valid(principal)?;

@@ -21,6 +21,8 @@ pub(crate) struct Class {
     pub sharing: Sharing,
     /// Whether the class has a real-time curve.
     pub has_guarantee: bool,
+    /// Longest time that a packet of a class with a real-time curve has waited, in microseconds.
+    pub longest_wait: u32,
     pub share: LinkShare,
     pub guarantee: Guarantee,
 }
@@ -143,7 +145,8 @@ impl Class {
     pub fn new(parent: u32, inner: u32, curves: &Curves) -> Self {
         let (share, guarantee) = Default::default();
         let (demand, sharing) = (Demand::None, Sharing::Idle);
-        let mut class = Self { parent, inner, demand, sharing, has_guarantee: false, share, guarantee };
+        let mut class =
+            Self { parent, inner, demand, sharing, has_guarantee: false, longest_wait: 0, share, guarantee };
         class.set_curves(curves, 0);
         class
     }
@@ -152,6 +155,7 @@ impl Class {
     pub fn set_curves(&mut self, curves: &Curves, now: u64) {
         self.guarantee.curve = curves.real_time;
         self.has_guarantee = curves.real_time.is_some();
+        self.longest_wait = 0;
         if let Some(curve) = &curves.real_time {
             self.guarantee.deadlines = Running::new(curve, now, self.guarantee.cumulative);
         }

@@ -13,6 +13,8 @@ mod real_time;
 #[cfg(test)]
 mod tests;
 
+use std::time::Duration;
+
 use millrace_units::Instant;
 
 pub use curve::{Curve, Curves};
@@ -134,6 +136,22 @@ impl Hfsc {
     /// Returns the curves of a class.
     pub fn curves(&self, index: u32) -> Curves {
         self.classes[index].curves()
+    }
+
+    /// Notes how long a packet of a leaf waited, if the leaf has a real-time curve.
+    #[inline]
+    pub fn note_wait(&mut self, index: u32, waited: Duration) {
+        let class = &mut self.classes[index];
+        if class.has_guarantee {
+            let waited = u32::try_from(waited.as_micros()).unwrap_or(u32::MAX);
+            class.longest_wait = class.longest_wait.max(waited);
+        }
+    }
+
+    /// Returns the longest time that a packet of a class has waited; `None` without a real-time curve.
+    pub fn longest_wait(&self, index: u32) -> Option<Duration> {
+        let class = self.classes.find(index).filter(|class| class.has_guarantee)?;
+        Some(Duration::from_micros(class.longest_wait.into()))
     }
 
     /// Returns the parent of a class.

@@ -3,6 +3,8 @@
 //! A leaf that gets its first packet becomes ready, and makes its ancestors ready. A node that must wait is
 //! not ready, until its timer expires.
 
+use std::time::Duration;
+
 use millrace_units::Instant;
 
 use super::ScheduleError;
@@ -34,6 +36,8 @@ pub(super) struct Departure {
     pub load: Load,
     pub length: u32,
     pub wire: u32,
+    /// Time that the packet waited.
+    pub waited: Duration,
 }
 
 impl<T: Item> Tree<T> {
@@ -193,6 +197,7 @@ impl<T: Item> Tree<T> {
     pub fn settle(&mut self, leaf: u32, gone: Departure, now: Instant) {
         let mut node = leaf;
         let mut next = self.next_length(leaf, now);
+        self.note_wait(leaf, gone.waited);
         loop {
             let Node { parent, slot, kind, .. } = self.nodes[node];
             let is_class = matches!(kind, Kind::Hfsc { .. });
@@ -215,6 +220,15 @@ impl<T: Item> Tree<T> {
                 next = self.next_length(parent, now);
             }
             node = parent;
+        }
+    }
+
+    /// Notes how long a packet of a leaf waited, if the leaf has a real-time curve.
+    #[inline]
+    fn note_wait(&mut self, leaf: u32, waited: Duration) {
+        let Node { parent, slot, .. } = self.nodes[leaf];
+        if let Some(Kind::Hfsc { hierarchy, .. }) = self.nodes.find(parent).map(|above| above.kind) {
+            self.disciplines.hierarchies[hierarchy].note_wait(slot, waited);
         }
     }
 

@@ -73,10 +73,10 @@ pub(super) fn of_core_inputs(inputs: &[CoreInputView]) -> Family {
     )
 }
 
-pub(super) fn of_links(links: &[LinkPromiseView]) -> [Family; 3] {
+pub(super) fn of_links(links: &[LinkPromiseView]) -> [Family; 4] {
+    let labels =
+        |one: &LinkPromiseView| vec![("principal", one.principal.clone()), ("port", one.port.clone())];
     let samples = |value: fn(&LinkPromiseView) -> u64| {
-        let labels =
-            |one: &LinkPromiseView| vec![("principal", one.principal.clone()), ("port", one.port.clone())];
         links.iter().map(|one| (labels(one), count(value(one)))).collect()
     };
     [
@@ -95,7 +95,17 @@ pub(super) fn of_links(links: &[LinkPromiseView]) -> [Family; 3] {
             "Packets dropped by the queue of a principal with a reserved rate",
             samples(|one| one.dropped),
         ),
+        gauge(
+            "principal_link_longest_wait_seconds",
+            "Longest time that a packet has waited in the queue of a principal with a reserved rate",
+            links.iter().map(|one| (labels(one), seconds(one.longest_wait))).collect(),
+        ),
     ]
+}
+
+/// Returns microseconds as seconds.
+fn seconds(micros: u64) -> f64 {
+    micros as f64 / 1e6
 }
 
 /// Account of a principal at the workers: name, description, and value.
@@ -113,19 +123,24 @@ pub(super) fn of_promises(promises: &[PromiseView]) -> Vec<Family> {
             count(one.throttled)
         }),
         ("principal_deadlines_met", "Slices that began within the deadline of a principal", |one| {
-            count(one.deadlines_met)
+            count(one.deadlines.met)
         }),
         ("principal_deadlines_missed", "Slices that began after the deadline of a principal", |one| {
-            count(one.deadlines_missed)
+            count(one.deadlines.missed)
         }),
     ];
-    const MEASURED: [OfPromise; 2] = [
+    const MEASURED: [OfPromise; 3] = [
         ("principal_promised_percent", "Promised share at the workers, in percent of a processor", |one| {
             one.promised
         }),
         ("principal_waiting_packets", "Packets of a principal that wait for the processor", |one| {
             count(one.waiting)
         }),
+        (
+            "principal_longest_wait_seconds",
+            "Longest time from a packet's arrival to the end of its call",
+            |one| seconds(one.deadlines.longest_wait),
+        ),
     ];
     let samples = |value: fn(&PromiseView) -> f64| {
         let sample = |one: &PromiseView| (vec![("principal", one.principal.clone())], value(one));

@@ -111,6 +111,28 @@ fn packets_above_the_threshold_are_dropped_for_a_reason_of_their_own() {
 }
 
 #[test]
+fn longest_wait_of_a_principal_with_a_deadline_lasts_until_the_end_of_its_calls() {
+    for deadline in [None, Some(Duration::from_millis(1))] {
+        let mut world = World::new();
+        let (reply, answer) = sync_channel(1);
+        let cpu = CpuPrincipal { share: CpuShare::Absolute(100_000), limit: None, deadline };
+        let settings = PrincipalSettings { cpu, queue: 1 << 20 };
+        world.tell(PrincipalCommand::Set(PrincipalId(1), settings, reply));
+        answer.try_recv().unwrap().unwrap();
+        world.bind(1, 1, Some(1), (200_000, 0));
+        (0..40).for_each(|number| world.send(1, number));
+        let begun = world.now;
+        world.check();
+        let longest = world.counts()[&1].longest_wait;
+        let most = world.now.since(begun);
+        match deadline {
+            Some(_) => assert!(longest.abs_diff(most) <= Duration::from_micros(300), "{longest:?}, {most:?}"),
+            None => assert_eq!(longest, Duration::ZERO),
+        }
+    }
+}
+
+#[test]
 fn packets_above_the_memory_of_their_principal_are_dropped_for_a_reason_of_their_own() {
     let mut world = World::new();
     for id in [1, 2] {

@@ -103,7 +103,11 @@ impl<T: Item> PacedTree<T> {
         }
         node.ready = more;
         if node.parent != NONE {
-            tree.settle(leaf, Departure { load, length: held.length, wire }, now);
+            tree.settle(
+                leaf,
+                Departure { load, length: held.length, wire, waited: now.since(held.arrival) },
+                now,
+            );
         }
         Some(held)
     }

@@ -4,6 +4,8 @@ mod backlog;
 #[expect(clippy::indexing_slicing, reason = "views of nodes, of which one is made for each node")]
 mod node_view;
 
+use std::time::Duration;
+
 pub use self::backlog::LeafBacklog;
 pub use self::node_view::{NodeView, in_tree};
 use super::guarantees::Served;
@@ -108,6 +110,7 @@ impl<T: Item> TreeReport<'_, T> {
             held_bytes: totals.held.bytes(),
             peak_bytes: totals.peak_bytes,
             peak_packets: totals.peak_packets,
+            longest_wait: self.longest_wait(entry),
             queues: 0,
             drops: self.tree.own_drops(node),
         };
@@ -126,6 +129,13 @@ impl<T: Item> TreeReport<'_, T> {
             _ => {}
         }
         Some(view)
+    }
+
+    /// Returns the longest time that a packet of a node has waited; `None` without a real-time curve.
+    fn longest_wait(&self, node: &Node) -> Option<Duration> {
+        let Tree { nodes, disciplines, .. } = self.tree;
+        let Kind::Hfsc { hierarchy, .. } = nodes.find(node.parent)?.kind else { return None };
+        disciplines.hierarchies[hierarchy].longest_wait(node.slot)
     }
 
     /// Whether another subtree has priority over a node: a priority scheduler above the node has another
