@@ -39,6 +39,7 @@ mod veth;
 use std::path::PathBuf;
 
 pub use against::against;
+pub use cpu::gaps::table::{GapDeviations, gap_deviations};
 pub use error::BenchError;
 pub use family::Family;
 pub use measurement::{Bound, Measurement, Quantiles, Samples, Series, Subject, Timeline, shown};

@@ -24,7 +24,7 @@ mod contexts;
 mod control;
 mod decision;
 mod fluid;
-mod gaps;
+pub(crate) mod gaps;
 mod isolation;
 mod object;
 mod pair;

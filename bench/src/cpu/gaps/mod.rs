@@ -5,6 +5,7 @@
 //! Millrace runs a sandboxed plugin in a worker under the real clock, with the default slice.
 
 mod model;
+pub(crate) mod table;
 
 use std::sync::Arc;
 use std::time::Duration;
