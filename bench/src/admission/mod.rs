@@ -3,13 +3,15 @@
 //! | case | measures |
 //! |---|---|
 //! | `deadlines` | time of a decision, admitted flows beside an exact oracle, and simulated delays beside bounds |
+//! | `placement` | placement of services beside a bound, time of a decision, arrivals refused that would fit |
 
 mod deadlines;
+mod placement;
 
 use crate::{BenchError, Measurement, Options, Run};
 
 /// Name of each case, and its function.
-const CASES: [(&str, Run); 1] = [("deadlines", deadlines::run)];
+const CASES: [(&str, Run); 2] = [("deadlines", deadlines::run), ("placement", placement::run)];
 
 /// Runs all cases, or the requested cases.
 pub(crate) fn run(options: &mut Options<'_>) -> Result<Vec<Measurement>, BenchError> {
