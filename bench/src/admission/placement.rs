@@ -13,35 +13,13 @@ use millrace_admission::hardware::{Hardware, known};
 use millrace_admission::part::Part;
 use millrace_admission::placement::online::{self, Promises};
 use millrace_admission::placement::{Problem, prices};
-use millrace_admission::workload::{Mix, Workload};
+use millrace_admission::workload::{MIXES, Mix, Workload};
 
 use super::failed;
 use crate::interrupt::check;
 use crate::statistics::extremes;
 use crate::{BenchError, Bound, Measurement, Options};
 
-/// Mixes of table 4.5.
-const MIXES: [Mix; 19] = [
-    [3, 51, 45, 1],
-    [5, 49, 45, 1],
-    [7, 47, 45, 1],
-    [9, 45, 45, 1],
-    [11, 43, 45, 1],
-    [13, 41, 45, 1],
-    [15, 39, 45, 1],
-    [9, 15, 75, 1],
-    [9, 25, 65, 1],
-    [9, 35, 55, 1],
-    [9, 55, 35, 1],
-    [9, 65, 25, 1],
-    [9, 75, 15, 1],
-    [9, 45, 33, 13],
-    [9, 45, 35, 11],
-    [9, 45, 37, 9],
-    [9, 45, 39, 7],
-    [9, 45, 41, 5],
-    [9, 45, 43, 3],
-];
 /// Mix in the middle of the table.
 const USUAL: Mix = [9, 45, 45, 1];
 /// Workloads of each mix.

@@ -2,6 +2,7 @@
 
 mod algorithms;
 mod appendix;
+mod exact;
 mod figures;
 mod performance;
 mod table_4_2;
@@ -28,6 +29,7 @@ pub const EXPERIMENTS: &[Entry] = &[
     Entry { name: "vera-table-4.7", title: "Parameters of the PMC694 router", run: table_4_7::run },
     Entry { name: "vera-table-4.8", title: "Workloads of the PMC694 router", run: table_4_8::run },
     Entry { name: "vera-table-4.9", title: "Algorithms on the PMC694 router", run: table_4_9::run },
+    Entry { name: "vera-exact-reference", title: "Largest numbers of services, by solvers", run: exact::run },
     Entry { name: "vera-figure-4.1", title: "Ratio of tiny to small services", run: figures::tiny_to_small },
     Entry {
         name: "vera-figure-4.2",

@@ -24,6 +24,25 @@ pub enum Solver {
     Highs,
 }
 
+impl Solver {
+    /// All solvers of this program.
+    pub const ALL: &'static [Self] = &[
+        Self::Microlp,
+        #[cfg(feature = "highs")]
+        Self::Highs,
+    ];
+
+    /// Returns the name.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Microlp => "microlp",
+            #[cfg(feature = "highs")]
+            Self::Highs => "HiGHS",
+        }
+    }
+}
+
 /// Variable of a choice.
 struct Chosen {
     service: usize,

@@ -17,6 +17,28 @@ pub use minimum_impact::minimum_impact;
 /// Percentages of tiny, small, medium and large services.
 pub type Mix = [u32; 4];
 
+/// Mixes of the experiments with the IXP1200 router (table 4.5).
+pub const MIXES: [Mix; 19] = [
+    [3, 51, 45, 1],
+    [5, 49, 45, 1],
+    [7, 47, 45, 1],
+    [9, 45, 45, 1],
+    [11, 43, 45, 1],
+    [13, 41, 45, 1],
+    [15, 39, 45, 1],
+    [9, 15, 75, 1],
+    [9, 25, 65, 1],
+    [9, 35, 55, 1],
+    [9, 55, 35, 1],
+    [9, 65, 25, 1],
+    [9, 75, 15, 1],
+    [9, 45, 33, 13],
+    [9, 45, 35, 11],
+    [9, 45, 37, 9],
+    [9, 45, 39, 7],
+    [9, 45, 41, 5],
+    [9, 45, 43, 3],
+];
 /// Generated workload.
 #[derive(Clone, Debug)]
 pub struct Workload {
