@@ -4,14 +4,17 @@
 //! |---|---|
 //! | `deadlines` | time of a decision, admitted flows beside an exact oracle, and simulated delays beside bounds |
 //! | `placement` | placement of services beside a bound, time of a decision, arrivals refused that would fit |
+//! | `veth` | late packets of flows with a deadline at 90 % of what is promised, through a full link |
 
 mod deadlines;
 mod placement;
+mod veth;
 
 use crate::{BenchError, Measurement, Options, Run};
 
 /// Name of each case, and its function.
-const CASES: [(&str, Run); 2] = [("deadlines", deadlines::run), ("placement", placement::run)];
+const CASES: [(&str, Run); 3] =
+    [("deadlines", deadlines::run), ("placement", placement::run), ("veth", veth::run)];
 
 /// Runs all cases, or the requested cases.
 pub(crate) fn run(options: &mut Options<'_>) -> Result<Vec<Measurement>, BenchError> {
