@@ -17,6 +17,7 @@ mod error;
 mod family;
 mod flow_table;
 mod gates;
+pub mod hardware;
 mod headers;
 pub mod instructions;
 mod interrupt;

@@ -20,9 +20,9 @@ mod traffic;
 
 use std::path::PathBuf;
 
-use clap::{Args, CommandFactory as _, FromArgMatches as _, Parser, Subcommand, ValueEnum};
+use clap::{CommandFactory as _, FromArgMatches as _, Parser, Subcommand, ValueEnum};
 
-pub use admission::{AdmissionAction, Reproduce};
+pub use admission::{AdmissionAction, HardwareAction, Reproduce};
 pub use bench::{Bench, BenchWorkload, LabAction, Replay};
 pub use configuration::{
     Apply, Confirm, ControlPlaneAction, Diff, History, HistoryAction, Rollback, RouterAction, Save,
@@ -33,7 +33,7 @@ pub use instance::{Control, InstanceAction};
 pub use place::{Place, PlaceAction};
 pub use plugin::{PluginAction, PluginTest, PluginUpgrade};
 pub use principal::{Exec, PrincipalAction};
-pub use run::{Check, Doctor, Driver, Init, Mode, OnDeath, Run};
+pub use run::{Check, Doctor, Driver, Init, Mode, OnDeath, Run, Shell};
 pub use scheduler::{PortAction, QueueAction, SchedulerAction};
 pub use seeing::{Capture, Drops, Lookup, Trace};
 pub use show::{Audit, Events, Noun, Rates, Show, Top};
@@ -265,6 +265,12 @@ While a revision is unconfirmed, only `save -` works.")]
         after_help = "Examples:\n  millrace admission show            # promised and left, by component\n  millrace admission set link=90%    # keep a tenth of each port's rate free\n  millrace admission simulate examples/admission/ixp1200.toml   # without a router"
     )]
     Admission(AdmissionAction),
+    /// Measure this machine's processors and switches.
+    #[command(
+        subcommand,
+        after_help = "Examples:\n  millrace hardware measure\n  millrace hardware measure --out router.toml\n\n`millrace show hardware` shows the processors, ports and switches of a running router."
+    )]
+    Hardware(HardwareAction),
     /// Configure egress queueing and shaping.
     #[command(
         subcommand,
@@ -487,14 +493,4 @@ Exit status 1 if a conclusion of a paper doesn't show.")]
         /// Order from the parent router process.
         order: Vec<String>,
     },
-}
-
-/// Arguments of `shell`.
-#[derive(Debug, Args)]
-pub struct Shell {
-    /// File with commands (default: terminal or standard input).
-    pub file: Option<PathBuf>,
-    /// Continue after failed commands; exit with the status of the last failed command.
-    #[arg(long, short)]
-    pub keep_going: bool,
 }

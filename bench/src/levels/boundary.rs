@@ -34,7 +34,7 @@ const DELAY: u32 = 1000;
 const BINDS: f64 = 0.95;
 
 /// Boundary of the processor hierarchy. Packets cross it on their way to a destination address.
-pub(super) struct Boundary {
+pub(crate) struct Boundary {
     pub case: &'static str,
     /// Destination address of the packets.
     pub to: Ipv4Addr,
@@ -44,15 +44,17 @@ pub(super) struct Boundary {
 
 /// Results of one run of the router, in nanoseconds per packet unless stated otherwise.
 #[derive(Clone, Copy, Debug, Default)]
-struct Run {
+pub(crate) struct Run {
     /// Forwarded packets in millions per second.
-    rate: f64,
+    pub rate: f64,
     /// CPU time of the sender per packet, including the generation of the packet.
     below: f64,
+    /// CPU time of the offload per packet.
+    pub offload: f64,
     /// CPU time per packet that the kernel spends on behalf of the worker.
     kernel: f64,
     /// Time of the worker per packet without a delay, extrapolated from runs with two delays.
-    worker: f64,
+    pub worker: f64,
 }
 
 /// Measures the rate of the offload alone, and its time per packet.
@@ -61,22 +63,11 @@ pub(super) fn through_offload(
     size: Size,
     options: &mut Options<'_>,
 ) -> Result<Vec<Measurement>, BenchError> {
-    let frames = vec![frame(SINK, size)];
     let (mut rates, mut alone) = (Vec::new(), Vec::new());
     for _ in 0..RUNS {
-        alone.push({
-            let _sink = sink(&network.r, "r1")?;
-            rate_at(network, (&frames, FLOWS), (&network.r, "r1"))?
-        });
-        let _sink = sink(&network.s, "s0")?;
-        let router = Router::start(&options.binary, network, Some(WORKER))?;
-        let mut load = Load::of(network, GENERATOR_PROCESSOR, frames.clone(), FLOWS)?;
-        go_down(&router, &load, FLOW_COUNT, FLOW_COUNT)?;
-        load.set_run(FRAMES_OF_A_CALL);
-        rates.push(counted(network, "s0", &load, UNLIMITED)?);
-        load.set_rate(0);
-        load.check()?;
-        router.stop()?;
+        let [with, without] = offload_rates(network, size, options)?;
+        rates.push(with);
+        alone.push(without);
     }
     let takes = 1e3 / median(&rates) - 1e3 / median(&alone);
     let case = format!("{OFFLOAD}, {}", size.words());
@@ -85,6 +76,32 @@ pub(super) fn through_offload(
         .beside_runs("generator and receiver only", &alone)
         .peer_about(Subject::Generator);
     Ok(vec![rate, Measurement::of(format!("{case}: offload time"), takes, "ns")])
+}
+
+/// Returns the rate of the offload alone, and of the generator and receiver without it, in millions of packets
+/// per second.
+fn offload_rates(network: &Network, size: Size, options: &Options<'_>) -> Result<[f64; 2], BenchError> {
+    let frames = vec![frame(SINK, size)];
+    let alone = {
+        let _sink = sink(&network.r, "r1")?;
+        rate_at(network, (&frames, FLOWS), (&network.r, "r1"))?
+    };
+    let _sink = sink(&network.s, "s0")?;
+    let router = Router::start(&options.binary, network, Some(WORKER))?;
+    let mut load = Load::of(network, GENERATOR_PROCESSOR, frames, FLOWS)?;
+    go_down(&router, &load, FLOW_COUNT, FLOW_COUNT)?;
+    load.set_run(FRAMES_OF_A_CALL);
+    let rate = counted(network, "s0", &load, UNLIMITED)?;
+    load.set_rate(0);
+    load.check()?;
+    router.stop()?;
+    Ok([rate, alone])
+}
+
+/// Returns the time of the offload for a packet that it forwards itself, in nanoseconds.
+pub(crate) fn offload_time(network: &Network, size: Size, options: &Options<'_>) -> Result<f64, BenchError> {
+    let [rate, alone] = offload_rates(network, size, options)?;
+    Ok(1e3 / rate - 1e3 / alone)
 }
 
 impl Boundary {
@@ -96,19 +113,12 @@ impl Boundary {
         size: Size,
         options: &mut Options<'_>,
     ) -> Result<Vec<Measurement>, BenchError> {
-        let _sink = sink(&network.s, self.device)?;
-        let (mut runs, mut alone) = (Vec::new(), Vec::new());
-        for _ in 0..RUNS {
-            let run = self.run(network, size, options)?;
-            alone.push(made_alone(network, (frame(SINK, size), run.rate))?);
-            runs.push(run);
-        }
+        let runs = (0..RUNS).map(|_| self.run(network, size, options)).collect::<Result<Vec<_>, _>>()?;
         let of = |figure: fn(&Run) -> f64| runs.iter().map(figure).collect::<Vec<f64>>();
         let case = format!("{}, {}", self.case, size.words());
-        let offload: Vec<f64> = runs.iter().zip(&alone).map(|(run, alone)| run.below - alone).collect();
         let figures = [
             ("rate", of(|run| run.rate), "Mpps"),
-            ("offload time", offload, "ns"),
+            ("offload time", of(|run| run.offload), "ns"),
             ("spare time of the offload processor", of(|run| spare(run.rate, run.below)), "ns"),
             ("worker time", of(|run| run.worker), "ns"),
             ("kernel part of the worker time", of(|run| run.kernel), "ns"),
@@ -122,7 +132,9 @@ impl Boundary {
         Ok(figures.iter().map(measured).collect())
     }
 
-    fn run(&self, network: &Network, size: Size, options: &Options<'_>) -> Result<Run, BenchError> {
+    /// Measures one run of the router.
+    pub fn run(&self, network: &Network, size: Size, options: &Options<'_>) -> Result<Run, BenchError> {
+        let _sink = sink(&network.s, self.device)?;
         let router = Router::start(&options.binary, network, Some(WORKER))?;
         router.tell(&["place", "proto udp", "worker"])?;
         let mut load = Load::of(network, GENERATOR_PROCESSOR, vec![frame(self.to, size)], FLOWS)?;
@@ -143,7 +155,8 @@ impl Boundary {
         router.stop()?;
         // The worker's time is at most the interval between packets. The extrapolation can exceed it, since
         // calls of the plugin cost more than no calls.
-        Ok(Run { rate, below, kernel, worker: worker.min(1e3 / rate) })
+        let offload = below - made_alone(network, (frame(SINK, size), rate))?;
+        Ok(Run { rate, below, offload, kernel, worker: worker.min(1e3 / rate) })
     }
 
     /// Extrapolates the worker's time per packet without a delay from two runs, the second with twice the

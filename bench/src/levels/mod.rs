@@ -20,19 +20,27 @@ use std::time::Duration;
 use millrace_offload::Flows;
 use millrace_workbench::cycles;
 
-use self::boundary::{Boundary, through_offload};
+use self::boundary::through_offload;
 use crate::memory::traffic::Size;
 use crate::testbed::frame::udp;
 use crate::testbed::network::{BESIDE, Network, SINK};
 use crate::testbed::process::SessionFirst;
 use crate::{BenchError, Measurement, Options};
 
+pub(crate) use self::boundary::{Boundary, offload_time};
+pub(crate) use self::rings::hand_over_time;
+
 /// Number of repetitions; the result is their median.
 const RUNS: usize = 3;
 /// Flows of the generated packets: 256 source ports.
 const FLOWS: Flows = Flows { addresses: 0, ports: 256, sequence: false, timestamp: false };
 const FLOW_COUNT: u64 = 256;
-const SIZES: [Size; 2] = [Size::Shortest, Size::Longest];
+pub(crate) const SIZES: [Size; 2] = [Size::Shortest, Size::Longest];
+/// Boundary to a worker, over the rings of a socket.
+pub(crate) const TO_WORKER: Boundary = Boundary { case: "offload to worker to port", to: SINK, device: "s0" };
+/// Boundary to the kernel, by the hand-over of a worker.
+pub(crate) const TO_KERNEL: Boundary =
+    Boundary { case: "offload to worker to kernel to port", to: BESIDE, device: "s1" };
 
 /// Runs all cases, or the requested cases.
 pub(crate) fn run(options: &mut Options<'_>) -> Result<Vec<Measurement>, BenchError> {
@@ -42,14 +50,10 @@ pub(crate) fn run(options: &mut Options<'_>) -> Result<Vec<Measurement>, BenchEr
     let _first = SessionFirst::begin();
     network.connect_beside()?;
     let mut results = Vec::new();
-    let boundaries = [
-        Boundary { case: "offload to worker to port", to: SINK, device: "s0" },
-        Boundary { case: "offload to worker to kernel to port", to: BESIDE, device: "s1" },
-    ];
     for size in SIZES.into_iter().filter(|size| is_wanted(boundary::OFFLOAD, *size)) {
         results.extend(through_offload(&network, size, options)?);
     }
-    for boundary in boundaries {
+    for boundary in [TO_WORKER, TO_KERNEL] {
         for size in SIZES.into_iter().filter(|size| is_wanted(boundary.case, *size)) {
             results.extend(boundary.measure(&network, size, options)?);
         }

@@ -27,11 +27,9 @@ pub(super) fn measure(size: Size, options: &mut Options<'_>) -> Result<Vec<Measu
         (options.progress)("the case with two workers is left out: it needs two processors");
         return Ok(Vec::new());
     }
-    let (case, setup) = (Case { family: Family::V4, flows: FLOWS }, Setup { size, ..Setup::default() });
     let (mut handed, mut direct, mut takes) = (Vec::new(), Vec::new(), Vec::new());
     for _ in 0..REPETITIONS {
-        let of = |spread| rate(case, setup, WORKERS, spread).map(|rate| rate / 1e6);
-        let (with, without) = (of(Spread::Anywhere)?, of(Spread::AtTheirs)?);
+        let [with, without] = rates(size)?;
         takes.push(hand_over(with, without));
         handed.push(with);
         direct.push(without);
@@ -45,6 +43,19 @@ pub(super) fn measure(size: Size, options: &mut Options<'_>) -> Result<Vec<Measu
     let rate = Measurement::median_of(format!("{name}: rate"), &handed, "Mpps")
         .beside_runs("without hand-over", &direct);
     Ok(vec![rate, Measurement::median_of(format!("{name}: hand-over time, both workers"), &takes, "ns")])
+}
+
+/// Returns the rates of two workers with and without hand-overs, in millions of packets per second.
+fn rates(size: Size) -> Result<[f64; 2], BenchError> {
+    let (case, setup) = (Case { family: Family::V4, flows: FLOWS }, Setup { size, ..Setup::default() });
+    let of = |spread| rate(case, setup, WORKERS, spread).map(|rate| rate / 1e6);
+    Ok([of(Spread::Anywhere)?, of(Spread::AtTheirs)?])
+}
+
+/// Returns the time of both workers together for one hand-over, in nanoseconds: the median of repetitions.
+pub(crate) fn hand_over_time(size: Size) -> Result<f64, BenchError> {
+    let times = (0..REPETITIONS).map(|_| rates(size).map(|[with, without]| hand_over(with, without)));
+    Ok(median(&times.collect::<Result<Vec<_>, _>>()?))
 }
 
 /// Returns the workers' time for one hand-over in nanoseconds. `with` and `without` are the total rates with

@@ -1,4 +1,4 @@
-//! Arguments of `admission` and `reproduce`.
+//! Arguments of `admission`, `hardware` and `reproduce`.
 
 use std::path::PathBuf;
 
@@ -46,6 +46,28 @@ Exit status 1 if a request is refused.")]
         /// Write the result to FILE as an HTML page.
         #[arg(long, value_name = "FILE")]
         html: Option<PathBuf>,
+    },
+}
+
+/// Subcommands of `hardware`.
+#[derive(Debug, Subcommand)]
+pub enum HardwareAction {
+    /// Measure processors and switches, and write a hardware file.
+    #[command(after_help = "\
+Examples:
+  millrace hardware measure                     # write hardware.toml to the state directory
+  millrace hardware measure --out router.toml
+  millrace hardware measure --workers 1 --json
+
+Takes up to a minute, on an otherwise idle machine. Without root, or on a machine with one processor, the file
+lacks the switches between the levels. `millrace admission simulate` takes the file as hardware.")]
+    Measure {
+        /// Write the hardware to FILE (default: hardware.toml in the state directory).
+        #[arg(long, value_name = "FILE")]
+        out: Option<PathBuf>,
+        /// Number of workers (default: two, or one on a machine with one processor).
+        #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u8).range(1..=16))]
+        workers: Option<u8>,
     },
 }
 

@@ -126,3 +126,13 @@ pub struct Doctor {
     /// Devices to check (default: all devices except loopback).
     pub devices: Vec<String>,
 }
+
+/// Arguments of `shell`.
+#[derive(Debug, Args)]
+pub struct Shell {
+    /// File with commands (default: terminal or standard input).
+    pub file: Option<PathBuf>,
+    /// Continue after failed commands; exit with the status of the last failed command.
+    #[arg(long, short)]
+    pub keep_going: bool,
+}

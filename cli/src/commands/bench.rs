@@ -217,7 +217,7 @@ fn accept(baseline: &Path, json: bool) -> Result<(), Failure> {
 }
 
 /// Calls `work` with benchmark options that name this binary as the one to measure.
-fn with_options<T>(work: impl FnOnce(&mut Options<'_>) -> Result<T, BenchError>) -> Result<T, Failure> {
+pub fn with_options<T>(work: impl FnOnce(&mut Options<'_>) -> Result<T, BenchError>) -> Result<T, Failure> {
     let binary = std::env::current_exe().map_err(|error| {
         Failure::new(format!("can't determine the path of the running millrace binary: {error}"))
     })?;

@@ -5,6 +5,7 @@ mod bench;
 mod configure;
 mod doctor;
 mod forwarding;
+mod hardware;
 mod lab;
 mod manual;
 mod nouns;
@@ -68,6 +69,7 @@ pub fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
         Command::Router(router) => router::router(&remote()?, &router, json)?,
         Command::ControlPlane(asked) => control_plane::control_plane(&remote()?, &asked, json)?,
         Command::Admission(asked) => admission::admission(remote, &asked, json)?,
+        Command::Hardware(asked) => hardware::hardware(&asked, &arguments.connection.socket, json)?,
         Command::Port(port) => scheduler::port(&remote()?, &port, json)?,
         Command::Queue(queue) => scheduler::queue(&remote()?, &queue, json)?,
         Command::Scheduler(scheduler) => scheduler::scheduler(&remote()?, &scheduler, json)?,

@@ -43,7 +43,7 @@ pub use device::genetlink::FeatureNews;
 pub use error::{InjectError, OffloadError};
 pub use flow_cache::{
     FlowCache, FlowCacheWriter, FlowSlot, KEY_BYTES, LoadedVariant, OffloadSent, PolicerPlace, RX_QUEUES,
-    VariantMaps, VariantObject,
+    VARIANTS, VariantMaps, VariantObject,
 };
 pub use host_output::HostCatch;
 pub use injector::{BatchSender, Flows, FrameSink, FrameSource, KernelHandback};

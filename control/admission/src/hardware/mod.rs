@@ -4,6 +4,7 @@ mod check;
 mod error;
 mod file;
 mod known;
+mod measured;
 mod routes;
 
 use crate::component::{Component, Role};
@@ -11,6 +12,7 @@ use crate::component::{Component, Role};
 pub use error::{Fault, HardwareError};
 pub use file::{Modes, Transfer};
 pub use known::{KNOWN, known};
+pub use measured::{Line, Measured, MeasuredPort, Offload};
 
 /// Checked description of a router's hardware.
 #[derive(Clone, Debug)]

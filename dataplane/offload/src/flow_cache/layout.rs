@@ -9,7 +9,7 @@ pub(crate) const PORTS: usize = 256;
 /// Number of token buckets that programs and workers share.
 pub(crate) const POLICERS: usize = 1024;
 /// Maximum number of loaded eBPF variants of plugins.
-pub(crate) const VARIANTS: usize = 256;
+pub const VARIANTS: usize = 256;
 /// Maximum number of workers that fill the cache.
 pub(crate) const WORKERS: usize = 64;
 /// Maximum number of receive queues of a port.
