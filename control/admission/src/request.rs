@@ -15,7 +15,12 @@ pub struct Request {
     /// Group of ports whose packets arrive; the first of the hardware if absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub port: Option<String>,
+    /// File of a plugin whose manifest declares the needs, from the folder of the scenario; absent if the request
+    /// has `needs` itself.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub plugin: Option<String>,
     /// Needs of the service.
+    #[serde(default)]
     pub needs: Needs,
     /// Packets that arrive; not given for a global service.
     #[serde(default)]
@@ -122,6 +127,9 @@ pub enum RequestError {
     /// Service that no processor of the hardware can run.
     #[error("request {0:?}: it declares no cycles for any processor")]
     Nowhere(String),
+    /// Request with needs and a plugin that declares them.
+    #[error("request {0:?}: give either plugin or needs: the manifest of the plugin declares its needs")]
+    Twice(String),
 }
 
 impl Cycles {
@@ -141,6 +149,21 @@ impl Needs {
 }
 
 impl Request {
+    /// Returns the request with the needs that a plugin's manifest declares. `output` is the number of packets that
+    /// leave the plugin for each packet that arrives; it counts unless the request states its output.
+    ///
+    /// # Errors
+    /// The request has needs of its own.
+    pub fn declared(self, needs: Needs, output: f64) -> Result<Self, RequestError> {
+        if self.needs != Needs::default() {
+            return Err(RequestError::Twice(self.name));
+        }
+        let leaving = Stream { packets_per_second: self.input.packets_per_second * output, ..self.input };
+        let changes_rate = output != 1.0;
+        let output = self.output.or_else(|| changes_rate.then_some(leaving));
+        Ok(Self { needs, output, plugin: None, ..self })
+    }
+
     /// Returns the packets that leave.
     #[must_use]
     pub fn leaving(&self) -> Stream {

@@ -14,6 +14,7 @@ fn medium(whole_packet: bool) -> Request {
         name: "medium".to_owned(),
         class: Class::PerFlow,
         port: None,
+        plugin: None,
         needs: Needs { cycles: [("any".to_owned(), cycles)].into(), whole_packet, ..Needs::default() },
         input: Stream { packets_per_second: 400.0, bytes: 1000.0, bytes_maximum: None },
         output: None,
@@ -172,4 +173,18 @@ fn clusters_reach_processors_of_other_machines() {
     assert_near(share(&hardware, &request, "P2", "net.packets"), 2.0 * 400.0 / 1e6);
     assert_near(share(&hardware, &request, "P2", "P2.memory"), 0.1);
     assert_near(share(&hardware, &request, "P2", "P2"), 400.0 * 3_500.0 / 733e6);
+}
+
+#[test]
+fn declared_needs_complete_a_request() {
+    let asked = Request { needs: Needs::default(), ..medium(false) };
+    let complete = asked.clone().declared(medium(false).needs, 1.0).expect("no needs of its own");
+    assert_eq!(complete, medium(false));
+    let doubled = asked.clone().declared(medium(false).needs, 2.0).expect("no needs of its own");
+    assert_near(doubled.leaving().packets_per_second, 800.0);
+    let stated = Request { output: Some(Stream { packets_per_second: 7.0, ..asked.input }), ..asked };
+    let kept = stated.declared(medium(false).needs, 2.0).expect("no needs of its own");
+    assert_near(kept.leaving().packets_per_second, 7.0);
+    let twice = medium(false).declared(medium(false).needs, 1.0);
+    assert_eq!(twice, Err(RequestError::Twice("medium".to_owned())));
 }

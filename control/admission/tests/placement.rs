@@ -215,7 +215,7 @@ fn global_services_and_the_largest_of_flows_share_a_static_processor() {
         let cycles = Cycles { packet, ..Cycles::default() };
         let needs = Needs { cycles: [("microengine".to_owned(), cycles)].into(), ..Needs::default() };
         let input = Stream { packets_per_second: 100.0, bytes: 100.0, bytes_maximum: None };
-        Request { name: name.to_owned(), class, port: None, needs, input, output: None }
+        Request { name: name.to_owned(), class, port: None, plugin: None, needs, input, output: None }
     };
     let mut requests = vec![request("a", Class::PerFlow, 150.0), request("b", Class::PerFlow, 400.0)];
     requests.extend(["c", "d", "e"].map(|name| request(name, Class::Global, 200.0)));

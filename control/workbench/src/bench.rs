@@ -4,12 +4,14 @@ use std::time::{Duration, Instant as Clock};
 
 use millrace_packet::Pool;
 use millrace_pipeline::cycles;
-use millrace_plugin_abi::{Instance, PluginError};
+use millrace_plugin::Cost;
+use millrace_plugin_abi::{Instance, PluginError, Runtime};
 use millrace_units::Instant;
 use serde::Serialize;
 use serde_json::{Map, Value};
 
 use crate::frames::sized;
+use crate::impact::{Point, cost};
 use crate::inspect::Outline;
 use crate::ready::{Call, Flows, Ready, instance_of};
 use crate::{Module, WorkbenchError};
@@ -18,11 +20,14 @@ use crate::{Module, WorkbenchError};
 const BATCHES: [usize; 4] = [1, 8, 32, 64];
 /// Length of the packets in bytes, link header included.
 const BYTES: usize = 128;
+/// Lengths of packets to measure, in calls of [`SIZED`] packets.
+const SIZES: [usize; 3] = [64, 512, 1500];
+const SIZED: usize = 32;
 /// Maximum number of measured calls per batch size. The warm-up before them makes at most as many calls, and
 /// takes at most a tenth of [`PATIENCE`].
 const ROUNDS: usize = 20_000;
-/// Maximum time to measure one batch size.
-const PATIENCE: Duration = Duration::from_millis(500);
+/// Maximum time to measure one batch size, or one length of packets.
+const PATIENCE: Duration = Duration::from_millis(400);
 /// Number of instances that are created to measure the resident memory of one instance.
 const INSTANCES: usize = 8;
 
@@ -49,6 +54,12 @@ pub struct Costs {
     pub packet: usize,
     /// Costs of calls, by their number of packets.
     pub batches: Vec<BatchCost>,
+    /// Costs of calls of 32 packets, by the length of the packets.
+    pub sizes: Vec<BatchCost>,
+    /// Cost as measured, in the form of a manifest; `None` on a machine without a time-stamp counter.
+    pub measured: Option<Value>,
+    /// Cost that the manifest declares; `None` if it declares none.
+    pub declared: Option<Value>,
 }
 
 /// Time of calls with a given number of packets.
@@ -56,6 +67,8 @@ pub struct Costs {
 pub struct BatchCost {
     /// Number of packets per call.
     pub packets: usize,
+    /// Length of the packets in bytes, link header included.
+    pub bytes: usize,
     /// Number of measured calls.
     pub rounds: usize,
     /// Number of calls that were suspended at the end of their slice.
@@ -75,7 +88,7 @@ pub struct Spread {
     pub p99: f64,
 }
 
-/// Measures a plugin with settings, in two to three seconds plus its compile time.
+/// Measures a plugin with settings, in about three seconds plus its compile time.
 pub fn measure(module: &Module, settings: &Map<String, Value>) -> Result<Costs, WorkbenchError> {
     let compiled = module.compile()?;
     let plugin = module.load(&compiled)?;
@@ -85,7 +98,13 @@ pub fn measure(module: &Module, settings: &Map<String, Value>) -> Result<Costs, 
     let create = milliseconds(begin.elapsed());
     let resident = resident(|| instance_of(&*plugin, settings))?;
     let pool = Pool::new(1024).map_err(|error| WorkbenchError::Memory(error.to_string()))?;
-    let batches = BATCHES.map(|packets| batch(&mut *instance, &pool, packets));
+    let batches = BATCHES.map(|packets| batch(&mut *instance, &pool, packets, BYTES));
+    let batches = batches.into_iter().collect::<Result<Vec<_>, _>>()?;
+    let sizes = SIZES.map(|bytes| batch(&mut *instance, &pool, SIZED, bytes));
+    let sizes = sizes.into_iter().collect::<Result<Vec<_>, _>>()?;
+    let initial = Outline::read(module.bytes()).memory;
+    let kind = if compiled.runtime() == Runtime::Contained { "worker" } else { "process" };
+    let measured = measured(kind, &batches, &sizes, initial.max(resident) as f64);
     Ok(Costs {
         plugin: plugin.name().to_owned(),
         version: plugin.version().to_owned(),
@@ -93,11 +112,25 @@ pub fn measure(module: &Module, settings: &Map<String, Value>) -> Result<Costs, 
         code,
         compile: milliseconds(compiled.took),
         create,
-        memory: Outline::read(module.bytes()).memory,
+        memory: initial,
         resident,
         packet: BYTES,
-        batches: batches.into_iter().collect::<Result<_, _>>()?,
+        batches,
+        sizes,
+        measured: measured.map(|cost| cost.written()),
+        declared: compiled.manifest().calls.cost.as_ref().map(Cost::written),
     })
+}
+
+/// Returns the measured cost on a kind of processor; `None` without cycles.
+fn measured(kind: &str, batches: &[BatchCost], sizes: &[BatchCost], memory: f64) -> Option<Cost> {
+    let point = |batch: &BatchCost| {
+        let (packets, bytes) = (batch.packets as f64, batch.bytes as f64);
+        Some(Point { packets, bytes, cycles: batch.cycles?.median * packets })
+    };
+    let points = |of: &[BatchCost]| of.iter().map(point).collect::<Option<Vec<_>>>();
+    let most = batches.first()?.cycles?.p99;
+    cost(kind, &points(batches)?, &points(sizes)?, most, memory)
 }
 
 fn milliseconds(time: Duration) -> f64 {
@@ -120,9 +153,14 @@ fn resident_pages() -> u64 {
     text.split_whitespace().nth(1).and_then(|pages| pages.parse().ok()).unwrap_or(0)
 }
 
-/// Measures calls with a given number of packets.
-fn batch(instance: &mut dyn Instance, pool: &Pool, packets: usize) -> Result<BatchCost, WorkbenchError> {
-    let frames: Vec<_> = (0..packets).map(|index| sized(BYTES, 1000 + index as u16)).collect();
+/// Measures calls with a given number of packets of `bytes` bytes.
+fn batch(
+    instance: &mut dyn Instance,
+    pool: &Pool,
+    packets: usize,
+    bytes: usize,
+) -> Result<BatchCost, WorkbenchError> {
+    let frames: Vec<_> = (0..packets).map(|index| sized(bytes, 1000 + index as u16)).collect();
     round(instance, pool, &frames, ROUNDS, PATIENCE / 10)?;
     let rounds = round(instance, pool, &frames, ROUNDS, PATIENCE)?;
     let each = |figure: fn(&Round) -> Option<f64>| {
@@ -130,6 +168,7 @@ fn batch(instance: &mut dyn Instance, pool: &Pool, packets: usize) -> Result<Bat
     };
     Ok(BatchCost {
         packets,
+        bytes,
         rounds: rounds.len(),
         suspended: rounds.iter().filter(|round| round.slices > 0).count(),
         nanoseconds: Spread::of(each(|round| Some(round.nanoseconds as f64)).unwrap_or_default()),
@@ -209,6 +248,8 @@ mod tests {
             assert!(batch.cycles.is_some() == cycles().is_some());
         }
         assert_eq!((costs.memory, costs.packet), (4 << 16, 128));
+        assert_eq!(costs.sizes.iter().map(|batch| batch.bytes).collect::<Vec<_>>(), SIZES);
+        assert_eq!((costs.measured.is_some(), costs.declared), (cycles().is_some(), None));
         assert!(costs.code > 0 && costs.compile > 0.0 && costs.module == module.bytes().len());
     }
 

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use millrace_plugin::native::{check_object, is_object};
-use millrace_plugin::{DeclaredCalls, Manifest, wasm};
+use millrace_plugin::{Cost, DeclaredCalls, Manifest, wasm};
 use millrace_plugin_abi::MapShape;
 use serde::Serialize;
 use serde_json::{Map, Value};
@@ -66,34 +66,25 @@ pub struct Inspection {
 }
 
 /// Calls that a plugin declares.
-#[derive(Clone, Copy, PartialEq, Debug, Serialize)]
+#[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct CallsStatement {
     /// Number of contexts of an instance at each worker: copies with a call each.
     pub contexts: u8,
     /// Requested interval of periodic calls, which have no packets, in milliseconds; `None` for no periodic
     /// calls.
     pub period: Option<u64>,
-    /// Cost of calls that the plugin declares; `None` if it declares none.
-    pub cost: Option<CostStatement>,
+    /// Cost that the plugin declares, as in its manifest; `None` if it declares none.
+    pub cost: Option<Value>,
 }
 
 impl CallsStatement {
-    fn of(DeclaredCalls { contexts, period, cost }: DeclaredCalls) -> Self {
+    fn of(DeclaredCalls { contexts, period, cost }: &DeclaredCalls) -> Self {
         Self {
-            contexts,
+            contexts: *contexts,
             period: period.map(|period| period.as_millis() as u64),
-            cost: cost.map(|cost| CostStatement { packet: cost.packet, byte: cost.byte }),
+            cost: cost.as_ref().map(Cost::written),
         }
     }
-}
-
-/// Cost of calls that a plugin declares, in cycles.
-#[derive(Clone, Copy, PartialEq, Debug, Serialize)]
-pub struct CostStatement {
-    /// Cycles per packet.
-    pub packet: f64,
-    /// Cycles per byte.
-    pub byte: f64,
 }
 
 /// Map that a plugin declares.
@@ -148,7 +139,7 @@ pub fn inspect(module: &Module) -> Result<Inspection, WorkbenchError> {
         maps: manifest.maps.iter().map(MapStatement::of).collect(),
         host_companion: manifest.host_companion.clone(),
         state_version: manifest.state.version,
-        calls: CallsStatement::of(manifest.calls),
+        calls: CallsStatement::of(&manifest.calls),
         bytes: module.bytes().len(),
         sha256: hex(&Sha256::digest(module.bytes())),
         memory: outline.memory,

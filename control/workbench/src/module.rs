@@ -148,6 +148,11 @@ impl Module {
         }
     }
 
+    /// Returns the same file with other bytes.
+    pub(crate) fn changed(&self, bytes: Vec<u8>) -> Self {
+        Self { file: self.file.clone(), bytes }
+    }
+
     pub(crate) fn refused(&self, problem: String) -> WorkbenchError {
         WorkbenchError::Refused { file: self.file.clone(), problem }
     }

@@ -33,8 +33,8 @@ pub use call_limits::{CallLimits, OnFault, ProcessorWait};
 pub use control_error::PluginControlError;
 pub use declaration::limits::Limits;
 pub use declaration::manifest::{
-    Cost, DeclaredCalls, DeclaredState, MOST_CONTEXTS, MOST_FLOW_STATE, MOST_MANIFEST, MOST_NAME,
-    MOST_SERVICE_STATE, Manifest, ManifestError,
+    ANY_KIND, Cost, DeclaredCalls, DeclaredState, KindCost, MOST_CONTEXTS, MOST_FLOW_STATE, MOST_MANIFEST,
+    MOST_NAME, MOST_SERVICE_STATE, Manifest, ManifestError,
 };
 pub use declaration::settings::without_router;
 pub use declaration::with_companion::WithCompanion;

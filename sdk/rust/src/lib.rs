@@ -40,6 +40,8 @@ extern crate alloc;
 extern crate std;
 
 mod backlog;
+#[doc(hidden)]
+pub mod cost;
 pub mod exceptions;
 #[cfg(target_os = "linux")]
 pub mod executable;

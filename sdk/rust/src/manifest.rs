@@ -25,7 +25,7 @@
 ///     state_version: 2,      // enables `save` and `restore`
 ///     contexts: 4,           // copies of an instance at each worker, each with a call of its own
 ///     period: 1000,          // milliseconds between two calls of `periodic`
-///     cost: { packet: 50, byte: 0 },
+///     cost: { packet: 50, byte: 0 },  // cycles; or JSON with the cost by kind of processor
 ///     flow_ends: true,       // enables `flow_ended`
 ///     hears: true,           // enables `message`: messages of the other part
 /// }
@@ -50,7 +50,7 @@ macro_rules! millrace_plugin {
         $(, state_version: $state_version:literal)?
         $(, contexts: $contexts:literal)?
         $(, period: $period:literal)?
-        $(, cost: { packet: $per_packet:literal, byte: $per_byte:literal $(,)? })?
+        $(, cost: $cost:tt)?
         $(, flow_ends: $flow_ends:tt)?
         $(, hears: $hears:tt)?
         $(,)?
@@ -75,7 +75,7 @@ macro_rules! millrace_plugin {
                 $(, ",\"state-version\":", $state_version)?
                 $(, ",\"contexts\":", $contexts)?
                 $(, ",\"period\":", $period)?
-                $(, ",\"cost\":{\"packet\":", $per_packet, ",\"byte\":", $per_byte, "}")?,
+                $(, ",\"cost\":", $crate::cost::cost!($cost))?,
                 "}"
             ));
             const FEATURES: $crate::Features = $crate::features::of_capabilities(&[$($capability $(, $capabilities)*)?])

@@ -4,10 +4,12 @@ use std::fmt::Write as _;
 use std::path::Path;
 
 use millrace_admission::hardware::{Hardware, known};
+use millrace_admission::request::{Cycles, Needs};
 use millrace_admission::scenario::{Outcome, Scenario, Use};
 use millrace_bench::escaped;
 use millrace_reproduce::page::page;
 use millrace_units::count;
+use millrace_workbench::{Cost, KindCost, Module, inspect};
 
 use crate::output::{self, Failure, show, write_file};
 
@@ -18,7 +20,7 @@ const BAR: usize = 40;
 pub fn simulate(file: &Path, html: Option<&Path>, json: bool) -> Result<(), Failure> {
     let wrong =
         |file: &Path, error: &dyn std::fmt::Display| Failure::new(format!("{}: {error}", file.display()));
-    let scenario =
+    let mut scenario =
         Scenario::parse(&output::read(file)?).map_err(|error| wrong(file, &error.to_string().trim()))?;
     let hardware = match known(&scenario.hardware) {
         Some(text) => Hardware::parse(text).map_err(|error| wrong(Path::new(&scenario.hardware), &error))?,
@@ -27,6 +29,13 @@ pub fn simulate(file: &Path, html: Option<&Path>, json: bool) -> Result<(), Fail
             Hardware::parse(&output::read(&path)?).map_err(|error| wrong(&path, &error))?
         }
     };
+    for request in &mut scenario.requests {
+        let Some(plugin) = &request.plugin else { continue };
+        let plugin = file.parent().unwrap_or(Path::new("")).join(plugin);
+        let cost = declared_cost(&plugin)?;
+        let declared = request.clone().declared(needs(&cost), cost.output);
+        *request = declared.map_err(|error| wrong(file, &error))?;
+    }
     let outcome = scenario.place(&hardware).map_err(|error| wrong(file, &error))?;
     show(&outcome, json, || text(&outcome));
     if let Some(html) = html {
@@ -34,6 +43,33 @@ pub fn simulate(file: &Path, html: Option<&Path>, json: bool) -> Result<(), Fail
     }
     let refused = outcome.requests.len() - outcome.placed;
     if refused == 0 { Ok(()) } else { Err(Failure::new(format!("{} refused", count(refused, "request")))) }
+}
+
+/// Returns the cost that the manifest of a plugin declares.
+fn declared_cost(plugin: &Path) -> Result<Cost, Failure> {
+    let inspection = Module::read(plugin).and_then(|module| inspect(&module)).map_err(Failure::new)?;
+    let Some(cost) = &inspection.calls.cost else {
+        let remedy = "`millrace plugin bench FILE --write` measures and declares it";
+        return Err(Failure::new(format!("{}: the manifest declares no cost; {remedy}", plugin.display())));
+    };
+    Cost::read(cost).map_err(Failure::new)
+}
+
+/// Returns the needs of a service whose plugin declares this cost. A call may have one packet, so each packet bears
+/// the cost of a call.
+fn needs(cost: &Cost) -> Needs {
+    let cycles = |kind: &KindCost| Cycles {
+        fixed: kind.fixed,
+        packet: kind.call + kind.packet,
+        packet_maximum: kind.packet_maximum.map(|most| kind.call + most),
+        byte: kind.byte,
+    };
+    Needs {
+        cycles: cost.on.iter().map(|(kind, cost)| (kind.clone(), cycles(cost))).collect(),
+        whole_packet: cost.whole_packet,
+        memory_bytes: cost.memory,
+        code_slots: cost.code,
+    }
 }
 
 fn text(outcome: &Outcome) -> String {
@@ -107,4 +143,26 @@ fn html_page(outcome: &Outcome) -> String {
     }
     body.push_str("</table>\n");
     page("Placement", &body)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn packet_bears_the_declared_cost_of_a_call() {
+        let kind = KindCost { fixed: 5.0, call: 300.0, packet: 50.0, packet_maximum: Some(80.0), byte: 0.5 };
+        let cost = Cost {
+            on: [("worker".to_owned(), kind)].into(),
+            memory: 7.0,
+            code: 1.0,
+            whole_packet: true,
+            ..Cost::default()
+        };
+        let needs = needs(&cost);
+        let expected = Cycles { fixed: 5.0, packet: 350.0, packet_maximum: Some(380.0), byte: 0.5 };
+        assert_eq!(needs.on("worker"), Some(&expected));
+        assert_eq!(needs.on("offload"), None);
+        assert_eq!((needs.memory_bytes, needs.code_slots, needs.whole_packet), (7.0, 1.0, true));
+    }
 }

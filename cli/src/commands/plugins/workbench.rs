@@ -1,10 +1,11 @@
 //! The commands `plugin test` and `plugin bench`, which need no router.
 
 use std::path::Path;
+use std::{fs, io};
 
 use millrace_units::count;
 use millrace_workbench::{
-    Costs, Exchange, Expectation, Message, Module, Trial, TrialOptions, measure, try_out,
+    Cost, Costs, Exchange, Expectation, Message, Module, Trial, TrialOptions, measure, try_out, with_cost,
 };
 use serde_json::{Map, Value, json};
 
@@ -94,23 +95,64 @@ fn print_trial(trial: &Trial) {
     }
 }
 
-/// Measures the cost of a plugin on this machine.
-pub fn bench(file: &Path, settings: &[String], json: bool) -> Result<(), Failure> {
+/// Measures the cost of a plugin on this machine. With `write`, writes it into the manifest of the module.
+pub fn bench(file: &Path, settings: &[String], write: bool, json: bool) -> Result<(), Failure> {
     let settings: Map<String, Value> = pairs(settings)?;
     let module = Module::read(file).map_err(Failure::new)?;
     let costs = measure(&module, &settings).map_err(Failure::new)?;
+    if write {
+        let Some(measured) = &costs.measured else {
+            return Err(Failure::new(
+                "this machine has no time-stamp counter, so there are no cycles to write",
+            ));
+        };
+        let changed = written(measured, costs.declared.as_ref())
+            .and_then(|cost| with_cost(&module, &cost).map_err(Failure::new))?;
+        replace(file, &changed)?;
+    }
     show(&costs, json, || described(&costs));
+    if write {
+        eprintln!(
+            "cost written to {}: a signature of the file is no longer valid, and a build from its sources has the \
+             cost of the sources",
+            file.display()
+        );
+    }
     Ok(())
+}
+
+/// Returns the declared cost with the measured kinds of processors and memory.
+fn written(measured: &Value, declared: Option<&Value>) -> Result<Cost, Failure> {
+    let measured = Cost::read(measured).map_err(Failure::new)?;
+    let Some(declared) = declared else { return Ok(measured) };
+    let mut cost = Cost::read(declared).map_err(Failure::new)?;
+    cost.memory = measured.memory;
+    cost.on.extend(measured.on);
+    Ok(cost)
+}
+
+/// Replaces a file at once: a reader gets the old or the new contents.
+fn replace(file: &Path, bytes: &[u8]) -> Result<(), Failure> {
+    let failed = |error: io::Error| Failure::new(format!("can't write {}: {error}", file.display()));
+    let mut name = file.as_os_str().to_owned();
+    name.push(".new");
+    let new = Path::new(&name);
+    fs::write(new, bytes).map_err(failed)?;
+    let permissions = fs::metadata(file).map_err(failed)?.permissions();
+    fs::set_permissions(new, permissions).map_err(failed)?;
+    fs::rename(new, file).map_err(failed)
 }
 
 /// Describes the costs of a plugin in lines and a table.
 fn described(costs: &Costs) -> String {
     let columns = "packets in a call=packets | ns a packet=nanoseconds/median | 99 %=nanoseconds/p99 \
         | cycles a packet=cycles/median | 99 %=cycles/p99 | calls=rounds | suspended";
+    let cost = |cost: &Option<Value>| cost.as_ref().map_or("none".to_owned(), Value::to_string);
     format!(
         "plugin {} {}, packets of {} bytes\n\
         module {} bytes, compiled in {:.1} ms to {} bytes\n\
-        an instance starts in {:.2} ms, with {} bytes of memory, {} of them used\n{}",
+        an instance starts in {:.2} ms, with {} bytes of memory, {} of them used\n{}{}\
+        measured cost: {}\ndeclared cost: {}\n",
         costs.plugin,
         costs.version,
         costs.packet,
@@ -120,7 +162,10 @@ fn described(costs: &Costs) -> String {
         costs.create,
         costs.memory,
         costs.resident,
-        table(rows(&json!(costs.batches)), columns)
+        table(rows(&json!(costs.batches)), columns),
+        table(rows(&json!(costs.sizes)), &columns.replace("packets in a call=packets", "bytes")),
+        cost(&costs.measured),
+        cost(&costs.declared)
     )
 }
 

@@ -315,6 +315,7 @@ mod tests {
             name: "service".to_owned(),
             class: Class::PerFlow,
             port: None,
+            plugin: None,
             needs: Needs {
                 cycles: [("any".to_owned(), cycles)].into(),
                 memory_bytes: 1e6,

@@ -99,6 +99,7 @@ impl ServiceClass {
             name: format!("{}-{number}", self.name()),
             class,
             port: None,
+            plugin: None,
             needs: Needs {
                 cycles: BTreeMap::from([("any".to_owned(), on_any)]),
                 whole_packet,

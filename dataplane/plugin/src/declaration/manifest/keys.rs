@@ -57,7 +57,6 @@ fn wanted(key: &str) -> &'static str {
         "settings" => "a JSON Schema, which is an object",
         "maps" => "a list of {name, key, value, entries}",
         "contexts" => "a whole number from 1 to 16",
-        "cost" => "{packet, byte}, each in cycles",
         _ => "a whole number",
     }
 }

@@ -3,6 +3,7 @@
 //! `docs/plugin-abi.md` lists the keys. WebAssembly modules and shared objects have the same manifest.
 
 mod check;
+mod cost;
 mod keys;
 
 use std::collections::BTreeMap;
@@ -10,10 +11,10 @@ use std::time::Duration;
 
 use millrace_plugin_abi::binary::{ABI_VERSION, DEFAULT_WINDOW};
 use millrace_plugin_abi::{Features, MapShape, NotOffered, Position, RequestKinds};
-use serde::Deserialize;
 use serde_json::{Map, Value};
 
 use check::check;
+pub use cost::{ANY_KIND, Cost, KindCost};
 use keys::{capabilities, check_known, features, maps, needed, optional, positions};
 
 /// Maximum bytes of a manifest.
@@ -63,18 +64,6 @@ pub enum ManifestError {
     Features(#[from] NotOffered),
 }
 
-/// Cost of a plugin's calls as the plugin declares it.
-#[derive(Clone, Copy, PartialEq, Debug, Default, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Cost {
-    /// Cycles per packet.
-    #[serde(default)]
-    pub packet: f64,
-    /// Cycles per byte.
-    #[serde(default)]
-    pub byte: f64,
-}
-
 /// State that a plugin keeps, as the plugin declares it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct DeclaredState {
@@ -87,7 +76,7 @@ pub struct DeclaredState {
 }
 
 /// Calls of a plugin's instances, as the plugin declares them.
-#[derive(Clone, Copy, PartialEq, Debug)]
+#[derive(Clone, PartialEq, Debug)]
 pub struct DeclaredCalls {
     /// Number of contexts of an instance at each worker, 1 to [`MOST_CONTEXTS`]. Each context is a copy of the
     /// instance with a call of its own.
@@ -172,7 +161,7 @@ impl Manifest {
             calls: DeclaredCalls {
                 contexts: optional(&keys, "contexts")?.unwrap_or(1),
                 period: optional::<u32>(&keys, "period")?.map(|millis| Duration::from_millis(millis.into())),
-                cost: optional(&keys, "cost")?,
+                cost: keys.get("cost").map(Cost::read).transpose()?,
             },
         };
         check(&manifest)?;

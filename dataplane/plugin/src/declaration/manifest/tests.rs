@@ -56,7 +56,7 @@ fn values_of_a_wrong_type_are_refused_with_the_right_type() {
     assert_eq!(refusal("window", json!("x")), whole);
     let names = "the manifest's \"counters\": [1] is not right; give a list of names";
     assert_eq!(refusal("counters", json!([1])), names);
-    let cost = "the manifest's \"cost\": {\"bite\":1} is not right; give {packet, byte}, each in cycles";
+    let cost = "the manifest's \"cost\": bite: unknown key: did you mean \"byte\"?";
     assert_eq!(refusal("cost", json!({"bite": 1})), cost);
     assert!(refusal("abi", json!(-1)).ends_with("give a whole number"));
 }
@@ -81,7 +81,8 @@ fn everything_that_is_given_is_read() {
     assert_eq!((manifest.window, manifest.state.flow, manifest.state.version), (1536, 256, 3));
     assert_eq!(manifest.calls.contexts, 8);
     assert_eq!(manifest.calls.period, Some(Duration::from_millis(20)));
-    assert_eq!(manifest.calls.cost, Some(Cost { packet: 50.0, byte: 0.5 }));
+    let expected = KindCost { packet: 50.0, byte: 0.5, ..KindCost::default() };
+    assert_eq!(manifest.calls.cost.unwrap().of_kind("worker"), Some(&expected));
 }
 
 #[test]
