@@ -1,6 +1,10 @@
 //! Arguments of the commands for principals.
 
 use clap::{Args, Subcommand};
+use millrace_config::Time;
+
+/// Time over which `principal resize` measures.
+pub type ResizeTime = Time<1_000_000, 3_600_000_000>;
 
 /// Subcommands of `principal`.
 #[derive(Debug, Subcommand)]
@@ -53,6 +57,27 @@ Changes apply to running processes at once.")]
     Remove {
         /// Name of the principal.
         name: String,
+    },
+    /// Propose a reserved share from the measured use, or reserve it.
+    #[command(after_help = "\
+Examples:
+  millrace principal resize video                          # measure for 10 s, and propose `cpu`
+  millrace principal resize video --over 1m --margin 50
+  millrace principal resize video --apply                  # also change `cpu`, if it can be promised
+
+The proposal is the 95th percentile of the processor time at the workers, with a margin.")]
+    Resize {
+        /// Name of the principal.
+        name: String,
+        /// Time to measure, 1s to 1h.
+        #[arg(long, value_name = "TIME", default_value = "10s")]
+        over: ResizeTime,
+        /// Margin above the measured use, in percent of it.
+        #[arg(long, value_name = "PERCENT", default_value_t = 20, value_parser = clap::value_parser!(u16).range(..=1000))]
+        margin: u16,
+        /// Reserve the proposed share.
+        #[arg(long)]
+        apply: bool,
     },
     /// List principals with shares, limits and usage.
     #[command(after_help = "Examples:\n  millrace principal list\n  millrace principal list --json")]

@@ -1,5 +1,7 @@
 //! The commands `principal` and `exec`.
 
+mod resize;
+
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -44,6 +46,10 @@ pub fn principal(client: &Client, action: &PrincipalAction, json: bool) -> Resul
                 Some(_) => format!("principal {name} removed; its processes continue without limits"),
             };
             done(&value, &line, json);
+        }
+        PrincipalAction::Resize { name, over, margin, apply } => {
+            let asked = (name.as_str(), over.duration(), f64::from(*margin));
+            resize::resize(client, &path(name), asked, *apply, json)?;
         }
         PrincipalAction::List => show(client, Noun::Principals, json)?,
         PrincipalAction::Show { name, flows: false, .. } => print(&client.get(&path(name))?, "", json),
