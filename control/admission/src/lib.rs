@@ -8,6 +8,7 @@
 //! - [`placement`] chooses processors, by one algorithm a file.
 //! - [`deadline`] splits the deadline of a packet over processor and link, and bounds delays.
 //! - [`exact`] finds the largest placement by a solver, to measure the algorithms against.
+//! - [`levels`] describes a router on a general-purpose machine by its levels.
 //! - [`scenario`] places requests on a described router.
 //! - [`workload`] draws the random workloads of VERA's experiments.
 #![forbid(unsafe_code)]
@@ -17,6 +18,7 @@ pub mod deadline;
 pub mod exact;
 pub mod hardware;
 pub mod impact;
+pub mod levels;
 pub mod norm;
 pub mod part;
 pub mod placement;

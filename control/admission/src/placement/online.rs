@@ -106,13 +106,18 @@ impl Promises {
                 None => return Err(self.refusal(&candidate)),
             },
         };
+        Ok(Admitted { id: self.hold(candidate, choice, movable), choice, moves })
+    }
+
+    /// Adds a service at one of its choices, whether it fits or not: a promise that was made before.
+    pub fn hold(&mut self, candidate: Candidate, choice: usize, movable: bool) -> ServiceId {
         let id = ServiceId(self.next);
         self.next += 1;
         if let Some(found) = candidate.choices.get(choice) {
             self.utilization.add(&found.impact);
         }
         self.placed.insert(id, Placed { candidate, choice, movable });
-        Ok(Admitted { id, choice, moves })
+        id
     }
 
     /// Removes a service. Returns whether it was placed.
