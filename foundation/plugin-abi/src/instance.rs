@@ -120,6 +120,11 @@ pub trait Plugin: Send + Sync {
         1
     }
 
+    /// Returns the declared cost of calls: cycles per packet and per byte; `None` if the plugin declares none.
+    fn cost(&self) -> Option<(f64, f64)> {
+        None
+    }
+
     /// Returns the plugin's host companion, if it has one. Each instance of this plugin then has an instance
     /// of the host companion at the host level, and exchanges messages with it.
     fn host_companion(&self) -> Option<&dyn Plugin> {

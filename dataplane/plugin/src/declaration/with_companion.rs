@@ -89,6 +89,10 @@ impl Plugin for WithCompanion {
         self.plugin.contexts()
     }
 
+    fn cost(&self) -> Option<(f64, f64)> {
+        self.plugin.cost()
+    }
+
     fn maps(&self) -> &[MapShape] {
         self.plugin.maps()
     }

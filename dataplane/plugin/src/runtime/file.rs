@@ -59,6 +59,10 @@ macro_rules! impl_plugin {
                     self.manifest().calls.contexts
                 }
 
+                fn cost(&self) -> Option<(f64, f64)> {
+                    self.manifest().calls.cost.map(|cost| (cost.packet, cost.byte))
+                }
+
                 fn maps(&self) -> &[MapShape] {
                     &self.manifest().maps
                 }
