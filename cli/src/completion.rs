@@ -56,7 +56,7 @@ const ARGUMENTS: [(&[Names], &str); 11] = [
     (&[QUEUES], "queue show queue, queue set queue"),
     (
         &[INSTANCES],
-        "bind instance, unbind instance, control instance, instance set name, instance rename name, \
+        "bind instance, unbind instance, control instance, instance set name, instance move name, instance rename name, \
          instance release name, instance free name, instance map name, flow reserve instance, \
          admission explain instance",
     ),
@@ -67,7 +67,7 @@ const ARGUMENTS: [(&[Names], &str); 11] = [
     ),
     (
         &[PLUGINS],
-        "instance create plugin, plugin manual name, plugin upgrade name, plugin rollback name, \
+        "instance create plugin, admission place plugin, plugin manual name, plugin upgrade name, plugin rollback name, \
          plugin unload name",
     ),
     (&[FILTERS], "filter remove which"),

@@ -2,6 +2,7 @@
 
 use serde_json::{Map, Value};
 
+use crate::arguments::{Service, ServiceLevel};
 use crate::output::Failure;
 
 /// Parses `KEY=VALUE` arguments into an object. A value that is valid JSON becomes that JSON; any other value
@@ -32,6 +33,53 @@ pub fn changes(arguments: &[String]) -> Result<Map<String, Value>, Failure> {
         *value = Value::Null;
     }
     Ok(settings)
+}
+
+/// Returns the settings without those that restore a default.
+pub fn without_defaults(mut settings: Map<String, Value>) -> Map<String, Value> {
+    settings.retain(|_, value| !value.is_null());
+    settings
+}
+
+impl Service {
+    /// Returns the given keys of the service; `null` restores a default.
+    pub fn changes(&self) -> Result<Map<String, Value>, Failure> {
+        let Self { level, rate, size, packet, byte } = self;
+        let mut changes = Map::new();
+        let mut put = |key: &str, value: Value| drop(changes.insert(key.to_owned(), value));
+        if let Some(level) = level {
+            put(
+                "level",
+                match level {
+                    ServiceLevel::Offload => "offload".into(),
+                    ServiceLevel::Worker => "worker".into(),
+                    ServiceLevel::Host => "host".into(),
+                    ServiceLevel::Auto => Value::Null,
+                },
+            );
+        }
+        if let Some(rate) = rate {
+            put("rate", (*rate).into());
+        }
+        if let Some(size) = size {
+            put("size", size.as_str().into());
+        }
+        for (key, cycles) in [("packet", packet), ("byte", byte)] {
+            match cycles.as_deref() {
+                None => {}
+                Some("default") => put(key, Value::Null),
+                Some(text) => {
+                    let number: f64 = text.parse().map_err(|_| {
+                        Failure::usage(format!(
+                            "--{key} {text:?} is no number of cycles: write 120, or default"
+                        ))
+                    })?;
+                    put(key, number.into());
+                }
+            }
+        }
+        Ok(changes)
+    }
 }
 
 #[cfg(test)]

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
 
+use super::instance::Service;
 use super::traffic::FlowReservation;
 
 /// Subcommands of `admission`.
@@ -11,14 +12,32 @@ use super::traffic::FlowReservation;
 pub enum AdmissionAction {
     /// Show what may be promised of each component, and what is promised to whom.
     #[command(
-        after_help = "Examples:\n  millrace admission show\n  millrace admission show --json\n\nComponents: the processors of the machine; the time that core leaves at the workers, for principals that pay\nfor calls; the rate of each port's scheduler; and memory."
+        after_help = "Examples:\n  millrace admission show\n  millrace admission show --json\n  millrace admission show --html promises.html\n\nComponents: the processors of the machine; the time that core leaves at the workers, for principals that pay\nfor calls and for services; the other levels of services; the rate of each port's scheduler; and memory."
     )]
-    Show,
+    Show {
+        /// Write the result to FILE as an HTML page.
+        #[arg(long, value_name = "FILE")]
+        html: Option<PathBuf>,
+    },
     /// Check a reservation: what it would change and what would be left, or what it lacks.
     #[command(
         after_help = "Examples:\n  millrace admission explain 'proto udp dport 5060' --link 1mbit --port wan\n  millrace admission explain 'src 10.1.0.0/16' --cpu 5%\n\nTakes the arguments of `flow reserve`, and changes nothing."
     )]
     Explain(Box<FlowReservation>),
+    /// Show at which level a service would go, and what would be left.
+    #[command(
+        after_help = "Examples:\n  millrace admission place statistics --rate 100000 --size 300B --packet 120\n  millrace admission place statistics --instance s1 --rate 500000 --level worker\n\nTakes the load of `instance create`, and changes nothing."
+    )]
+    Place {
+        /// Plugin of the service (see `plugin list`).
+        plugin: String,
+        /// Instance that would get the load (default: a new one).
+        #[arg(long)]
+        instance: Option<String>,
+        /// Declared load and level.
+        #[command(flatten)]
+        service: Service,
+    },
     /// Change how much may be promised.
     #[command(after_help = "\
 Examples:

@@ -1,6 +1,6 @@
 //! Arguments of the commands for instances.
 
-use clap::{Args, Subcommand};
+use clap::{Args, Subcommand, ValueEnum};
 
 /// Subcommands of `instance`.
 #[derive(Debug, Subcommand)]
@@ -10,6 +10,7 @@ pub enum InstanceAction {
 Examples:
   millrace instance create statistics stats1
   millrace instance create port-filter pf1 ports=80,8000-8080 protocol=tcp
+  millrace instance create statistics s1 --rate 100000 --size 300B --packet 120
 
 `millrace plugin inspect PLUGIN` lists the settings of a plugin.")]
     Create {
@@ -20,6 +21,23 @@ Examples:
         /// Settings of the plugin.
         #[arg(value_name = "KEY=VALUE")]
         settings: Vec<String>,
+        /// Declared load and level.
+        #[command(flatten)]
+        service: Service,
+    },
+    /// Move an instance to another level, or change its load.
+    #[command(after_help = "\
+Examples:
+  millrace instance move s1 --level worker
+  millrace instance move s1 --level auto --rate 50000
+
+No packet is lost. A move between worker and host hands the state of the instance over, and needs the role admin.")]
+    Move {
+        /// Name of the instance.
+        name: String,
+        /// Declared load and level.
+        #[command(flatten)]
+        service: Service,
     },
     /// Change settings of an instance.
     #[command(after_help = "\
@@ -77,6 +95,39 @@ Keys and values are hexadecimal. At most 4,096 entries are shown.")]
         /// Map to show (default: list all maps).
         map: Option<String>,
     },
+}
+
+/// Declared load of an instance, and its level.
+#[derive(Clone, Debug, Args)]
+pub struct Service {
+    /// Level of the instance; auto: the router chooses.
+    #[arg(long)]
+    pub level: Option<ServiceLevel>,
+    /// Packets per second on average (default: no load).
+    #[arg(long, value_name = "PACKETS")]
+    pub rate: Option<u32>,
+    /// Size of packets on average (default: 1538B).
+    #[arg(long)]
+    pub size: Option<String>,
+    /// Cycles per packet, or default: as the plugin's manifest says.
+    #[arg(long, value_name = "CYCLES")]
+    pub packet: Option<String>,
+    /// Cycles per byte, or default: as the plugin's manifest says.
+    #[arg(long, value_name = "CYCLES")]
+    pub byte: Option<String>,
+}
+
+/// Level of an instance.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub enum ServiceLevel {
+    /// eBPF variant of the plugin.
+    Offload,
+    /// Workers.
+    Worker,
+    /// Processes beside the workers.
+    Host,
+    /// Chosen by the router.
+    Auto,
 }
 
 /// Arguments of `control`.

@@ -10,7 +10,7 @@ use crate::arguments::{Bind, Control, GateAction, InstanceAction, Lookup, Noun, 
 use crate::client::{Client, segment};
 use crate::commands::observe::show::show;
 use crate::output::{self, Failure, done, plain, print, rows, table, write};
-use crate::pairs::{changes, pairs};
+use crate::pairs::{changes, pairs, without_defaults};
 
 /// Prints the metrics in OpenMetrics text, as they are served. Refuses `--json`.
 pub fn metrics(client: &Client, json: bool) -> Result<(), Failure> {
@@ -23,15 +23,19 @@ pub fn metrics(client: &Client, json: bool) -> Result<(), Failure> {
 /// Creates, frees and lists instances.
 pub fn instance(client: &Client, action: &InstanceAction, json: bool) -> Result<(), Failure> {
     match action {
-        InstanceAction::Create { plugin, name, settings } => {
-            let body = json!({"plugin": plugin, "name": name, "settings": pairs(settings)?});
+        InstanceAction::Create { plugin, name, settings, service } => {
+            let mut body = json!({"plugin": plugin, "name": name, "settings": pairs(settings)?});
+            let service = service.changes()?;
+            if !service.is_empty() {
+                body["service"] = without_defaults(service).into();
+            }
             let value = client.send(Method::POST, "/instances", Some(&body))?;
             let line = match value["health"].as_str() {
                 Some("quarantined") => {
                     let why = plain(&value["last_fault"]);
                     format!("instance {name} of {plugin} created, in quarantine: {why}")
                 }
-                _ => format!("instance {name} of {plugin} created"),
+                _ => format!("instance {name} of {plugin} created{}", at_level(&value)),
             };
             done(&value, &line, json);
         }
@@ -39,6 +43,11 @@ pub fn instance(client: &Client, action: &InstanceAction, json: bool) -> Result<
             let body = json!({"settings": changes(settings)?});
             let value = client.send(Method::PATCH, &format!("/instances/{}", segment(name)), Some(&body))?;
             done(&value, &format!("instance {name} changed, settings: {}", value["settings"]), json);
+        }
+        InstanceAction::Move { name, service } => {
+            let path = format!("/instances/{}/move", segment(name));
+            let value = client.send(Method::POST, &path, Some(&service.changes()?.into()))?;
+            done(&value, &format!("instance {name} moved{}", at_level(&value)), json);
         }
         InstanceAction::Rename { name, to } => {
             let body = json!({"name": to});
@@ -60,6 +69,14 @@ pub fn instance(client: &Client, action: &InstanceAction, json: bool) -> Result<
         InstanceAction::Map { name, map: Some(map) } => show_map(client, name, map, json)?,
     }
     Ok(())
+}
+
+/// Returns where an instance with a declared load or level is; empty for other instances.
+fn at_level(instance: &Value) -> String {
+    match instance["service"].is_null() {
+        true => String::new(),
+        false => format!(", at level {}", plain(&instance["level"])),
+    }
 }
 
 fn list_maps(client: &Client, name: &str, json: bool) -> Result<(), Failure> {

@@ -27,7 +27,7 @@ use millrace_units::{GateId, InstanceId, PortId};
 
 use crate::ControlError;
 use crate::model::own_routes::OwnRoutes;
-use crate::model::placements::Placed;
+use crate::model::placements::Placements;
 use crate::model::principals::{Payer, PrincipalIds};
 use crate::model::schedulers::Schedulers;
 
@@ -72,8 +72,8 @@ pub(crate) struct Model {
     /// Configured routes by prefix, in the form of the configuration.
     pub routes: BTreeMap<IpNet, millrace_config::Route>,
     pub neighbours: Vec<millrace_config::Neighbour>,
-    /// Placements of flows and instances; the first placement that matches a flow decides.
-    pub placements: Vec<Placed>,
+    /// Placements of flows and instances, and the services.
+    pub placements: Placements,
     /// Configured router-wide settings.
     pub router: millrace_config::Router,
     /// Configured control-plane policing.

@@ -12,10 +12,11 @@ use millrace_repository::Memory;
 use millrace_units::PortId;
 use serde_json::Value;
 
+use crate::admission::services;
 use crate::error::Unplannable;
 use crate::flows::placement::check_placements;
 use crate::model::own_routes::OwnRoutes;
-use crate::model::placements::Placed;
+use crate::model::placements::Placements;
 use crate::model::ports::plan_ports;
 use crate::model::principals::PrincipalIds;
 use crate::model::schedulers::Schedulers;
@@ -57,7 +58,7 @@ impl Model {
             own_routes: OwnRoutes::default(),
             routes: BTreeMap::new(),
             neighbours: Vec::new(),
-            placements: config.place.iter().map(Placed::of).collect(),
+            placements: Placements::of(config),
             router: config.router.clone(),
             control_plane: config.control_plane.clone(),
             admission: config.admission.clone(),
@@ -208,7 +209,19 @@ fn add_plugins(
         let at = [Step::Key("filter"), Step::Entry(index), Step::Key("action")];
         wrong.unless_named(model.add_filter(filter), config, &at);
     }
+    place_services(model, config, &missing, wrong);
     Ok(())
+}
+
+/// Places the configured services, in the order of their instances.
+fn place_services(model: &mut Model, config: &Config, missing: &HashSet<&str>, wrong: &mut Unplannable) {
+    for (index, instance) in config.instance.iter().enumerate() {
+        let Some(service) = instance.service.filter(|_| !missing.contains(&*instance.name)) else { continue };
+        let at = [Step::Key("instance"), Step::Entry(index), Step::Key("service")];
+        let no_cache = services::planned_cache(model);
+        let placed = services::place(model, &instance.name, Some(service), no_cache);
+        wrong.unless(placed.map_err(|error| error.placed(config, &at)));
+    }
 }
 
 fn load_plugin(

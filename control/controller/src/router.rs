@@ -1,7 +1,7 @@
 //! Running router: its state, the accessors of its parts, and changes that concern several parts.
 
 mod audit;
-mod instances;
+pub(crate) mod instances;
 mod parts;
 mod plugins;
 mod schedulers;

@@ -269,7 +269,7 @@ fn bring_up(inner: &mut Inner, mirrored: Option<(Vec<Claimed>, Mirrored)>) -> Re
     set_host_path(&mut inner.devices, &mut inner.workers)?;
     set_witness(&mut inner.devices)?;
     inner.offload.begin(&mut inner.devices, &inner.model, &mut inner.workers)?;
-    if !inner.model.placements.is_empty() {
+    if !inner.model.placements.pinned.is_empty() {
         tell_placements(&inner.model, &mut inner.offload, &mut inner.workers)?;
     }
     let own = OwnDevice::prepare(&mut inner.model.ports)?;

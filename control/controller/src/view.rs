@@ -16,7 +16,7 @@ mod status;
 mod tokens;
 mod trace;
 
-pub use admission::{AdmissionView, ClaimView, ComponentView};
+pub use admission::{AdmissionView, ClaimView, ComponentView, ServicePlaceView};
 pub use configuration::{
     AppliedView, ConfigurationView, ConfirmTime, Confirmed, DifferenceView, Pending, RevisionTextView,
     RevisionView, Saved,
@@ -28,9 +28,9 @@ pub use hardware::{CpuView, HardwarePortView, HardwareView, ProcessorView, Switc
 pub use placement::{OffloadBudgetView, PlacementView, PlacementsView};
 pub use plugins::{
     AmbiguousView, BindingView, CallCountsView, CallsView, CandidateView, EbpfVariantView, GateCheckView,
-    GateExplanationView, GateLinksView, GateView, HeldView, HostCompanionView, InstanceView, MapEntryView,
-    MapShapeView, MapView, MessagesView, NamedFilterView, PluginDetailView, PluginInterfaceView, PluginView,
-    ReleaseView, ShadowView, ShadowedView, UpgradeView,
+    GateExplanationView, GateLinksView, GateView, HeldView, HostCompanionView, InstancePlaceView,
+    InstanceView, MapEntryView, MapShapeView, MapView, MessagesView, NamedFilterView, PluginDetailView,
+    PluginInterfaceView, PluginView, ReleaseView, ShadowView, ShadowedView, UpgradeView,
 };
 pub use ports::{NeighbourView, PortView};
 pub use principals::{

@@ -2,19 +2,25 @@
 
 mod simulate;
 
+use std::fmt::Write as _;
+
 use hyper::Method;
+use millrace_bench::escaped;
+use millrace_reproduce::page::page;
 use millrace_units::{BitRate, write_size};
 use serde_json::{Value, json};
 
 use super::forwarding::flow::reserve;
 use crate::arguments::{AdmissionAction, FlowReservation};
 use crate::client::Client;
-use crate::output::{Failure, done, plain, rows, show, table};
-use crate::pairs::changes;
+use crate::output::{Failure, done, plain, rows, show, table, write_file};
+use crate::pairs::{changes, without_defaults};
 
 const COMPONENTS: &str = "component | promised | of=whole | left | use=bar | to";
 /// Width of a full bar, in characters.
 const BAR: usize = 20;
+/// Width of a full bar of a page, in pixels.
+const PAGE_BAR: f64 = 400.0;
 
 /// Shows what is promised, explains a reservation, changes how much may be promised, or places services on
 /// described hardware. `remote` connects to the router.
@@ -25,9 +31,18 @@ pub fn admission(
 ) -> Result<(), Failure> {
     match action {
         AdmissionAction::Simulate { file, html } => simulate::simulate(file, html.as_deref(), json)?,
-        AdmissionAction::Show => {
+        AdmissionAction::Show { html } => {
             let value = remote()?.get("/admission")?;
             show(&value, json, || listed(&value));
+            if let Some(html) = html {
+                write_file("page", html, &promises_page(&value))?;
+            }
+        }
+        AdmissionAction::Place { plugin, instance, service } => {
+            let service = without_defaults(service.changes()?);
+            let body = json!({"plugin": plugin, "instance": instance, "service": service});
+            let value = remote()?.send(Method::POST, "/admission/explain", Some(&body))?;
+            show(&value, json, || format!("{}\n{}", would_go(plugin, &value), listed(&value)));
         }
         AdmissionAction::Explain(asked) => {
             reserve(&remote()?, &FlowReservation { dry_run: true, ..(**asked).clone() }, json)?;
@@ -61,12 +76,57 @@ pub fn listed(value: &Value) -> String {
     table(&components, COMPONENTS)
 }
 
+/// Returns the level at which a service would go, and the moves that make room for it.
+fn would_go(plugin: &str, value: &Value) -> String {
+    let moves = value["moves"].as_object().into_iter().flatten();
+    let moves: String = moves.map(|(name, level)| format!("; {name} moves to {}", plain(level))).collect();
+    format!("an instance of {plugin} would go to level {}{moves}; promised then:", plain(&value["level"]))
+}
+
+/// Returns the components as a page, each with the promised amounts side by side in one bar.
+fn promises_page(value: &Value) -> String {
+    let mut body =
+        String::from("<table>\n<tr><th>component</th><th>promised</th><th></th><th>to</th></tr>\n");
+    for component in rows(&value["components"]) {
+        let of = |value: &Value| escaped(&amount(value, &component["unit"]));
+        let whole =
+            component["whole"].as_f64().or(component["promised"].as_f64()).filter(|whole| *whole > 0.0);
+        let (mut bars, mut names) = (String::new(), Vec::new());
+        for (index, claim) in rows(&component["claims"]).iter().enumerate() {
+            let share = claim["amount"].as_f64().zip(whole).map_or(0.0, |(amount, whole)| amount / whole);
+            let by = format!("{} {}", escaped(&plain(&claim["by"])), of(&claim["amount"]));
+            // Neighbours in the bar differ in their shade.
+            let (width, opacity) =
+                (share.clamp(0.0, 1.0) * PAGE_BAR, if index % 2 == 0 { "1" } else { "0.6" });
+            // Writing to a string can't fail.
+            let _ = write!(
+                bars,
+                "<span class=\"bar\" title=\"{by}\" style=\"width:{width:.1}px;opacity:{opacity}\"></span>"
+            );
+            names.push(by);
+        }
+        let _ = writeln!(
+            body,
+            "<tr><td>{}</td><td>{} of {}</td><td style=\"text-align:left\"><div style=\"width:{PAGE_BAR}px;\
+             outline:1px solid #ccc;overflow:hidden;white-space:nowrap;font-size:0\">{bars}</div></td><td \
+             style=\"text-align:left\">{}</td></tr>",
+            escaped(&plain(&component["component"])),
+            of(&component["promised"]),
+            of(&component["whole"]),
+            names.join(", ")
+        );
+    }
+    body.push_str("</table>\n");
+    page("Promises", &body)
+}
+
 /// Writes an amount of a component; `-` if it is unlimited.
 fn amount(value: &Value, unit: &Value) -> String {
     let Some(number) = value.as_f64() else { return "-".to_owned() };
     match unit.as_str() {
         Some("bit/s") => BitRate(number).to_string(),
         Some("bytes") => write_size(number as u64),
+        Some(unit) if unit != "%" => format!("{} {unit}", (number * 100.0).round() / 100.0),
         _ => format!("{} %", (number * 100.0).round() / 100.0),
     }
 }

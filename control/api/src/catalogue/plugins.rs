@@ -2,13 +2,15 @@
 
 use millrace_controller::operation::{
     ControlInstance, CreateInstance, FreeInstance, GetInstanceMap, GetPlugin, ListInstanceMaps,
-    ListInstances, ListPlugins, ListQuarantine, LoadPlugin, ReleaseInstance, RollBackPlugin, SetInstance,
-    UnloadPlugin, UpgradePlugin,
+    ListInstances, ListPlugins, ListQuarantine, LoadPlugin, MoveInstance, ReleaseInstance, RollBackPlugin,
+    SetInstance, UnloadPlugin, UpgradePlugin,
 };
 use millrace_controller::view::InstanceView;
 use millrace_controller::{NewPlugin, PageQuery, Upgrade};
+use serde_json::{Map, Value};
 
 use crate::endpoint::{Endpoint, Resource};
+use crate::http::naming::Settings;
 use crate::resources::{at, create, instances, show};
 
 /// Returns the resources of plugins.
@@ -69,6 +71,13 @@ pub(super) fn instances() -> Vec<Resource> {
                 Endpoint::delete::<FreeInstance>("removes an instance and its bindings").tagged(),
                 instances::free_instance,
             ),
+        Resource::new("/instances/{name}/move").on(
+            Endpoint::post::<MoveInstance>(
+                "moves an instance to another level, or changes its declared load; null restores a default",
+            )
+            .body::<Settings<Map<String, Value>>>(),
+            instances::move_instance,
+        ),
         Resource::new("/instances/{name}/release").on(
             Endpoint::post::<ReleaseInstance>("releases an instance from quarantine"),
             at::<ReleaseInstance>,

@@ -18,7 +18,7 @@ use crate::served::paging::pages;
 
 /// Returns the resources of the router, its ports and their neighbours.
 pub(super) fn router() -> Vec<Resource> {
-    vec![
+    let mut resources = vec![
         Resource::new("/").on(Endpoint::own::<ListView>("resources and their methods"), list),
         Resource::new("/openapi.json")
             .on(Endpoint::own::<Map<String, Value>>("the API description, in OpenAPI 3.1"), description),
@@ -56,8 +56,9 @@ pub(super) fn router() -> Vec<Resource> {
                 settings::set_settings,
             ),
         control_plane::resource(),
-        admission::resource(),
-    ]
+    ];
+    resources.extend(admission::resources());
+    resources
 }
 
 /// Returns the resource of the ports' neighbours.

@@ -5,7 +5,7 @@ use axum::http::{StatusCode, Uri};
 use axum::response::{IntoResponse, Response};
 use millrace_controller::operation::{
     ControlHostCompanion, ControlInstance, CreateInstance, FreeInstance, GetPlugin, ListInstances,
-    RenameInstance, RollBackPlugin, SetInstance, UnloadPlugin, UpgradePlugin,
+    MoveInstance, RenameInstance, RollBackPlugin, SetInstance, UnloadPlugin, UpgradePlugin,
 };
 use millrace_controller::view::{InstanceView, PluginDetailView};
 use millrace_controller::{ControlError, PageQuery, Upgrade};
@@ -15,6 +15,7 @@ use serde_json::{Map, Value};
 
 use super::{Answer, named};
 use crate::http::extract::{Arguments, Body, InPath};
+use crate::http::naming::Settings;
 use crate::http::problem::Problem;
 use crate::http::tag::{Condition, WithTag};
 use crate::served::Session;
@@ -89,6 +90,14 @@ pub(crate) async fn create_instance(
 ) -> Result<Response, Problem> {
     let instance = session.execute(new).await?;
     Ok((StatusCode::CREATED, WithTag(instance)).into_response())
+}
+
+pub(crate) async fn move_instance(
+    session: Session,
+    InPath(name): InPath<String>,
+    Settings(changes): Settings<Map<String, Value>>,
+) -> Answer<InstanceView> {
+    session.execute(MoveInstance { name, changes }).await.map(Json)
 }
 
 pub(crate) async fn free_instance(

@@ -9,6 +9,7 @@ use super::nodes::{Nodes, default_leaf};
 use crate::schema::scheduler::{FlowQueue, Scheduler, SchedulerNode};
 use crate::schema::{
     Bind, Filter, Gate, Neighbour, ObjectRuntime, OnFault, Placement, Plugin, Principal, Route, RouteKind,
+    Service,
 };
 
 /// Quotes a word for a shell.
@@ -149,6 +150,27 @@ fn flatten(outer: &str, settings: Map<String, Value>, flat: &mut Map<String, Val
             value => drop(flat.insert(key, value)),
         }
     }
+}
+
+/// Returns the options that turn one declared load and level of an instance into another. Each follows a blank.
+pub(crate) fn service(from: Option<&Service>, to: Option<&Service>) -> String {
+    let none = Service::default();
+    let (from, to) = (from.unwrap_or(&none), to.unwrap_or(&none));
+    let mut words = String::new();
+    if from.rate != to.rate {
+        words += &format!(" --rate {}", to.rate);
+    }
+    for (option, was, is, default) in [
+        ("size", from.size.map(|one| text(&one)), to.size.map(|one| text(&one)), "1538B"),
+        ("packet", from.packet.map(|one| one.to_string()), to.packet.map(|one| one.to_string()), "default"),
+        ("byte", from.byte.map(|one| one.to_string()), to.byte.map(|one| one.to_string()), "default"),
+        ("level", from.level.map(|one| text(&one)), to.level.map(|one| text(&one)), "auto"),
+    ] {
+        if was != is {
+            words += &format!(" --{option} {}", is.as_deref().unwrap_or(default));
+        }
+    }
+    words
 }
 
 /// Returns the commands that turn one list of placements into another. If the order of the remaining

@@ -11,7 +11,7 @@ use serde_json::{Map, Value};
 use crate::schema::scheduler::Scheduler;
 use crate::schema::{
     Admission, Bind, ControlPlane, Filter, Gate, GateTable, Instance, Neighbour, Placement, Plugin, Port,
-    Principal, Route, Router,
+    Principal, Route, Router, Service,
 };
 use commands::changed;
 
@@ -79,6 +79,15 @@ pub enum Change {
     AddInstance(Instance),
     /// Removal of an instance.
     RemoveInstance(Instance),
+    /// Change of an instance's declared load or level.
+    SetService {
+        /// Name of the instance.
+        instance: String,
+        /// Previous load and level.
+        from: Option<Service>,
+        /// New load and level.
+        to: Option<Service>,
+    },
     /// Change of an instance's settings.
     SetInstance {
         /// Previous instance.
@@ -200,6 +209,7 @@ impl Change {
             Self::SetGate { gate, from, to } => Self::SetGate { gate, from: to, to: from },
             Self::AddInstance(instance) => Self::RemoveInstance(instance),
             Self::RemoveInstance(instance) => Self::AddInstance(instance),
+            Self::SetService { instance, from, to } => Self::SetService { instance, from: to, to: from },
             Self::SetInstance { from, to } => Self::SetInstance { from: to, to: from },
             Self::Bind(bind) => Self::Unbind(bind),
             Self::Unbind(bind) => Self::Bind(bind),
@@ -252,12 +262,16 @@ impl Change {
             Self::RemoveGate(gate) => format!("gate remove {}", &*gate.name),
             Self::SetGate { gate, to, .. } => format!("gate set {gate} --table {}", commands::text(to)),
             Self::AddInstance(instance) => format!(
-                "instance create {} {}{}",
+                "instance create {} {}{}{}",
                 &*instance.plugin,
                 &*instance.name,
-                settings(&instance.settings)
+                settings(&instance.settings),
+                commands::service(None, instance.service.as_ref())
             ),
             Self::RemoveInstance(instance) => format!("instance free {}", &*instance.name),
+            Self::SetService { instance, from, to } => {
+                format!("instance move {instance}{}", commands::service(from.as_ref(), to.as_ref()))
+            }
             Self::SetInstance { from, to } => {
                 format!("instance set {}{}", &*to.name, settings(&from.settings_to(to)))
             }

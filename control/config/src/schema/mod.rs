@@ -11,6 +11,7 @@ pub(crate) mod principal;
 mod route;
 mod router;
 pub(crate) mod scheduler;
+mod service;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -29,6 +30,7 @@ pub use port::{Device, Impair, Port, PortKind, ReversePath};
 pub use principal::Principal;
 pub use route::{Neighbour, Route, RouteKind};
 pub use router::{Boot, CoreOrder, CpuScheduler, Forwarding, OnDeath, PollMode, Router, Shed};
+pub use service::{Service, ServiceLevel};
 
 /// Configuration of a router.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]

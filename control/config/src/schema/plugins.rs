@@ -8,6 +8,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
+use super::service::Service;
 use crate::values::quantity::{Size, Time};
 use crate::values::{Named, Text, is_default};
 
@@ -158,6 +159,9 @@ pub struct Instance {
     /// Settings of the instance, which the plugin's manual page lists.
     #[serde(default, skip_serializing_if = "Map::is_empty")]
     pub settings: Map<String, Value>,
+    /// Declared load of the instance, and its level.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub service: Option<Service>,
 }
 
 /// Binding of an instance to flows at a gate.

@@ -3,9 +3,11 @@
 use millrace_config::{Bits, Principal};
 
 use super::memory;
-use super::shares::{Whole, percent, promised};
+use super::services;
+use super::time::{Used, Whole, percent};
 use crate::model::Model;
 use crate::model::PortPlan;
+use crate::model::placements::PlacedService;
 use crate::model::schedulers::links::{guaranteed, links};
 use crate::view::{AdmissionView, ClaimView, ComponentView};
 
@@ -14,25 +16,38 @@ const OWN_NODES: &str = "nodes of the scheduler";
 
 /// Returns what may be promised of each component, what is promised, and to whom.
 pub(crate) fn view(model: &Model) -> AdmissionView {
+    view_with(model, &model.placements.services)
+}
+
+/// Works like [`view`] with these services instead of those of the model.
+pub(crate) fn view_with(model: &Model, placed: &[PlacedService]) -> AdmissionView {
     let (whole, principals) = (Whole::of(&model.router, &model.admission), &model.principals);
-    let cpu = |name: &str, whole: u64, counts: &dyn Fn(&Principal) -> bool| {
-        let claims = principals.iter().filter(|one| counts(one)).filter_map(|one| {
+    let services = services::used_by_each(model, placed);
+    let cpu = |name: &str, whole: u64, counts: &dyn Fn(&Principal) -> bool, of: fn(Used) -> u64| {
+        let shares = principals.iter().filter(|one| counts(one)).filter_map(|one| {
             Some(ClaimView { by: one.name.to_string(), amount: percent(one.reserved_cpu()?.ppm().into()) })
         });
+        let services = services.iter().filter(|(_, used)| of(*used) > 0);
+        let of_services = services.map(|(placed, used)| ClaimView {
+            by: format!("instance {}", placed.instance),
+            amount: percent(of(*used)),
+        });
+        let claims: Vec<_> = shares.chain(of_services).collect();
         let component = ComponentView {
             component: name.to_owned(),
             unit: "%",
             whole: Some(percent(whole)),
-            promised: percent(promised(model, counts)),
+            promised: claims.iter().map(|claim| claim.amount).sum(),
             left: None,
-            claims: claims.collect(),
+            claims,
         };
         component.complete()
     };
     let mut components = vec![
-        cpu("processors", whole.of_processors(), &|_| true),
-        cpu("workers", whole.of_workers(), &|one| model.pays(&one.name)),
+        cpu("processors", whole.of_processors(), &|_| true, |used| used.worker + used.host),
+        cpu("workers", whole.of_workers(), &|one| model.pays(&one.name), |used| used.worker),
     ];
+    components.extend(services::levels(model, placed));
     components.extend(model.ports.iter().filter_map(|plan| link(model, plan)));
     let claims = principals
         .iter()

@@ -4,9 +4,11 @@
 
 mod components;
 pub(crate) mod memory;
+pub(crate) mod services;
 pub(crate) mod shares;
+pub(crate) mod time;
 
-pub(crate) use components::view;
+pub(crate) use components::{view, view_with};
 
 use millrace_config::Config;
 

@@ -2,16 +2,14 @@
 
 use std::collections::BTreeSet;
 
-use millrace_config::{Admission, Config, CpuShare, Filter, Principal, PromisedPart, Router, Step};
+use millrace_config::{Admission, Config, CpuShare, Filter, Principal, Router, Step};
 use millrace_units::count;
 
+use super::services::used;
+use super::time::{Whole, percent, promised};
 use crate::ControlError;
 use crate::model::Model;
 use crate::model::principals::Owners;
-use crate::principals::processors;
-
-/// Parts per million in a whole processor.
-const WHOLE: u64 = 1_000_000;
 
 /// Reserved share that doesn't fit: the index of its principal, and the problem.
 type Excess = (usize, String);
@@ -49,7 +47,8 @@ pub(crate) fn check_running(
     let named: BTreeSet<&str> = Owners(model).bound_principals().chain(payer).collect();
     let payers: BTreeSet<&str> = named.into_iter().map(|name| Principal::payer(principals, name)).collect();
     let pays = |name: &str| payers.contains(name);
-    let checked = check(principals, Whole::of(&model.router, &model.admission), pays);
+    let whole = Whole::of(&model.router, &model.admission).beside(used(model));
+    let checked = check(principals, whole, pays);
     checked.map_err(|(_, problem)| ControlError::conflict(problem))
 }
 
@@ -71,71 +70,41 @@ pub(crate) fn check_filter(model: &Model, filter: &Filter) -> Result<(), Control
 /// # Errors
 /// Names the first principal beyond this.
 pub(crate) fn check_with(model: &Model, router: &Router, admission: &Admission) -> Result<(), ControlError> {
-    let checked = check(&model.principals, Whole::of(router, admission), |name| model.pays(name));
+    let (used, whole) = (used(model), Whole::of(router, admission));
+    if used.worker > whole.of_workers() || used.worker + used.host > whole.of_processors() {
+        return Err(ControlError::conflict(format!(
+            "the services use {} % at the workers and {} % at the host, but only {} % at the workers and {} % in all \
+             could be promised: free or move instances first",
+            percent(used.worker),
+            percent(used.host),
+            percent(whole.of_workers()),
+            percent(whole.of_processors())
+        )));
+    }
+    let checked = check(&model.principals, whole.beside(used), |name| model.pays(name));
     checked.map_err(|(_, problem)| ControlError::conflict(problem))
-}
-
-/// Processor time that may be promised.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Whole<'a> {
-    /// Number of processors; `None` on a machine that may not be the router's.
-    processors: Option<usize>,
-    router: &'a Router,
-    part: PromisedPart,
-}
-
-impl<'a> Whole<'a> {
-    /// Returns the time of this machine's processors, and of the workers.
-    pub fn of(router: &'a Router, admission: &Admission) -> Self {
-        Self { processors: Some(processors()), router, part: admission.cpu }
-    }
-
-    /// Returns the time of all processors, in parts per million of one.
-    pub fn of_processors(self) -> u64 {
-        self.processors.map_or(u64::MAX, |processors| self.part.of(processors as u64 * WHOLE))
-    }
-
-    /// Returns the time that `core-ceiling` leaves of all workers, in parts per million of one processor.
-    pub fn of_workers(self) -> u64 {
-        self.part.of(self.router.workers as u64 * (WHOLE - u64::from(self.router.core_ceiling.ppm())))
-    }
-
-    /// Returns the time that flows of one worker can get at most, in parts per million of its processor.
-    pub fn of_worker(model: &Model) -> u64 {
-        model.admission.cpu.of(WHOLE - u64::from(model.router.core_ceiling.ppm()))
-    }
-
-    /// Returns the end of a sentence that names the time.
-    fn limited(self, what: String) -> String {
-        match u64::from(self.part.ppm()) {
-            WHOLE => what,
-            _ => format!("{what}, of which admission promises {}", self.part),
-        }
-    }
 }
 
 /// Returns the processor time that principals can still reserve for bindings, in percent of one processor.
 pub(crate) fn left(model: &Model) -> f64 {
-    let whole = Whole::of(&model.router, &model.admission);
-    let of_machine = whole.of_processors().saturating_sub(promised(model, |_| true));
-    let of_workers = whole.of_workers().saturating_sub(promised(model, |one| model.pays(&one.name)));
+    let (whole, used) = (Whole::of(&model.router, &model.admission), used(model));
+    let of_machine = whole.of_processors().saturating_sub(used.worker + used.host);
+    let of_machine = of_machine.saturating_sub(promised(model, |_| true));
+    let of_workers = whole.of_workers().saturating_sub(used.worker);
+    let of_workers = of_workers.saturating_sub(promised(model, |one| model.pays(&one.name)));
     percent(of_machine.min(of_workers))
 }
 
-/// Returns the sum of the shares of the principals that `counts` selects, in parts per million.
-pub(crate) fn promised(model: &Model, counts: impl Fn(&Principal) -> bool) -> u64 {
-    let shares = model.principals.iter().filter(|one| counts(one)).filter_map(Principal::reserved_cpu);
-    shares.map(|share| u64::from(share.ppm())).sum()
-}
-
 fn check(principals: &[Principal], whole: Whole<'_>, pays: impl Fn(&str) -> bool) -> Result<(), Excess> {
-    let Whole { processors, router, .. } = whole;
+    let Whole { processors, router, used, .. } = whole;
     if let Some(processors) = processors {
-        let on = whole.limited(count(processors, "processor"));
-        fit(principals, whole.of_processors(), &on, |_| true)?;
+        let all = used.worker + used.host;
+        let on = whole.limited(count(processors, "processor"), all);
+        fit(principals, whole.of_processors().saturating_sub(all), &on, |_| true)?;
     }
     let on = format!("{}, which keep {} each for core", count(router.workers, "worker"), router.core_ceiling);
-    fit(principals, whole.of_workers(), &whole.limited(on), |one| pays(&one.name))
+    let left = whole.of_workers().saturating_sub(used.worker);
+    fit(principals, left, &whole.limited(on, used.worker), |one| pays(&one.name))
 }
 
 /// Checks that the shares of the principals that `counts` selects add up to `whole` parts per million at most.
@@ -167,13 +136,12 @@ fn fit(
     Ok(())
 }
 
-pub(crate) fn percent(ppm: u64) -> f64 {
-    ppm as f64 / 10_000.0
-}
-
 #[cfg(test)]
 mod tests {
+    use millrace_config::PromisedPart;
+
     use super::*;
+    use crate::admission::time::Used;
 
     fn config(entries: &str) -> Config {
         Config::parse(entries, "f").unwrap()
@@ -188,7 +156,7 @@ mod tests {
         let checked = |processors| {
             check(
                 &config.principal,
-                Whole { processors: Some(processors), router: &config.router, part },
+                Whole { processors: Some(processors), router: &config.router, part, used: Used::default() },
                 |_| false,
             )
         };
@@ -233,7 +201,7 @@ mod tests {
         let checked = |workers, payers: &[&str]| {
             let router = Router { workers, ..config.router.clone() };
             let part = PromisedPart::clamped(1_000_000);
-            let whole = Whole { processors: Some(4), router: &router, part };
+            let whole = Whole { processors: Some(4), router: &router, part, used: Used::default() };
             check(&config.principal, whole, |name| payers.contains(&name)).map_err(|(index, _)| index)
         };
         assert_eq!((checked(1, &["a"]), checked(1, &["b"])), (Ok(()), Ok(())));
@@ -246,8 +214,12 @@ mod tests {
         let text = "[admission]\ncpu = \"50 %\"\n[[principal]]\nname = \"a\"\ncpu = \"60 %\"\n";
         let config = config(text);
         let checked = |processors| {
-            let whole =
-                Whole { processors: Some(processors), router: &config.router, part: config.admission.cpu };
+            let whole = Whole {
+                processors: Some(processors),
+                router: &config.router,
+                part: config.admission.cpu,
+                used: Used::default(),
+            };
             check(&config.principal, whole, |_| false).map_err(|(_, problem)| problem)
         };
         let problem = checked(1).unwrap_err();

@@ -22,6 +22,7 @@ use crate::plugins::load::report_loaded;
 use crate::plugins::quarantine::Freed;
 use crate::ports::control_plane::limits_of;
 use crate::principals::after;
+use crate::router::instances::set_service;
 use crate::router::{Inner, Router};
 use crate::routes::configured::Refused;
 use crate::settings::Progress;
@@ -198,12 +199,15 @@ fn stands(model: &Model, tables: &GateTables, change: &Change) -> bool {
             now == *to.as_deref().unwrap_or(&none)
         }
         Change::Place { to, .. } => {
-            model.placements.iter().eq(&to.iter().map(Placed::of).collect::<Vec<_>>())
+            model.placements.pinned.iter().eq(&to.iter().map(Placed::of).collect::<Vec<_>>())
         }
         Change::SetInstance { to, .. } => {
             let id = plugins.instance(&to.name).ok();
             id.and_then(|id| plugins.instance_registry().settings_of(id))
                 .is_some_and(|settings| *settings == to.settings)
+        }
+        Change::SetService { instance, to, .. } => {
+            model.placements.service(instance).map(|placed| &placed.service) == to.as_ref()
         }
         Change::AddGate(gate) => plugins.gate(&gate.name).is_ok(),
         Change::RemoveGate(gate) => plugins.gate(&gate.name).is_err(),
@@ -289,7 +293,7 @@ impl Inner {
                 self.change_scheduler(port, heir, change).map(drop)
             }
             Change::Place { to, .. } => {
-                self.model.placements = to.iter().map(Placed::of).collect();
+                self.model.placements.pinned = to.iter().map(Placed::of).collect();
                 tell_placements(&self.model, &mut self.offload, &mut self.workers)
             }
             Change::AddPrincipal(_) | Change::RemovePrincipal(_) | Change::SetPrincipal { .. } => {
@@ -309,7 +313,8 @@ impl Inner {
             Change::SetGate { gate, to, .. } => {
                 self.gates().set_table(gate, table_kind(*to).name()).map(drop)
             }
-            Change::AddInstance(new) => self.create_instance(&new.plugin, &new.name, &new.settings).map(drop),
+            Change::AddInstance(new) => self.create_instance(new).map(drop),
+            Change::SetService { instance, to, .. } => set_service(self, instance, *to).map(drop),
             Change::RemoveInstance(instance) => {
                 // Undo and rollback run no code that is in quarantine.
                 self.free_instance(&instance.name, Freed::Held).map(drop)

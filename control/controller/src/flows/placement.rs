@@ -85,16 +85,16 @@ pub(crate) fn set_placement(
     let what = placeable(model, offload, new, filter)?;
     let resolved = Resolved::of(&what, model)?;
     let before = model.placements.clone();
-    let known = model.placements.iter().position(|placed| placed.what == what);
+    let known = model.placements.pinned.iter().position(|placed| placed.what == what);
     let level = match new.level {
         WantedLevel::Offload => Some(Level::Offload),
         WantedLevel::Worker => Some(Level::Worker),
         WantedLevel::Auto => None,
     };
     match (level, known) {
-        (Some(level), Some(known)) => model.placements[known].level = level,
+        (Some(level), Some(known)) => model.placements.pinned[known].level = level,
         (Some(level), None) => model.add_placement(Placed { what: what.clone(), level })?,
-        (None, Some(known)) => drop(model.placements.remove(known)),
+        (None, Some(known)) => drop(model.placements.pinned.remove(known)),
         (None, None) => {
             return Err(ControlError::not_found(format!(
                 "no placement for {:?}: `place list` shows all placements",
@@ -138,7 +138,7 @@ fn placeable(
             may_be_placed(new.level, offload)?;
             let known = Placeable::Instance(name.to_owned());
             return match (new.level, offload.stays_up(id, &model.plugins)) {
-                (WantedLevel::Offload, Some(why)) if model.placed_instance(name).is_none() => {
+                (WantedLevel::Offload, Some(why)) if model.placements.pin(name).is_none() => {
                     Err(ControlError::conflict(format!("instance {name:?} can't be offloaded: {why}")))
                 }
                 _ => Ok(known),
@@ -181,7 +181,7 @@ pub(crate) fn tell_placements(
         Placeable::Instance(_) => None,
     };
     let flows: Vec<Placement> =
-        model.placements.iter().filter_map(placement).collect::<Result<_, ControlError>>()?;
+        model.placements.pinned.iter().filter_map(placement).collect::<Result<_, ControlError>>()?;
     offload.place(&flows, model, workers)
 }
 

@@ -33,6 +33,12 @@ address = ["10.1.0.1/24"]
 /// Duration that includes at least two checks of the workers.
 const ROUNDS: Duration = Duration::from_millis(2500);
 
+/// Returns an instance without settings.
+fn instance(plugin: &str, name: &str) -> millrace_config::Instance {
+    let (plugin, name) = (plugin.into(), name.into());
+    millrace_config::Instance { plugin, name, settings: Map::new(), service: None }
+}
+
 fn with_router(work: impl AsyncFn(Router)) {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     runtime.block_on(async {
@@ -184,7 +190,7 @@ fn instances_are_created_and_freed_after_the_thread_of_host_companions_has_ended
             inner.plugins.host_level.message(COMPANION, Vec::new());
             while inner.plugins.host_level.report().is_ok_and(|reports| !reports.is_empty()) {}
             std::thread::sleep(Duration::from_millis(100));
-            inner.create_instance("null", "n", &Map::new()).unwrap();
+            inner.create_instance(&instance("null", "n")).unwrap();
             inner.free_instance("n", Freed::Released).unwrap();
             put_companion(&mut inner);
             assert_eq!(inner.plugins.host_level.report().unwrap().len(), 1);
@@ -232,7 +238,7 @@ fn an_instance_that_one_worker_can_t_create_exists_nowhere() {
         {
             let mut inner = router.lock();
             inner.model.plugins.add_plugin(Arc::new(Fickle::default())).unwrap();
-            let refused = inner.create_instance("fickle", "f", &Map::new()).map(drop).unwrap_err();
+            let refused = inner.create_instance(&instance("fickle", "f")).map(drop).unwrap_err();
             assert!(refused.to_string().contains("no room"), "{refused}");
             assert!(inner.model.plugins.instance("f").is_err());
         }

@@ -1,6 +1,8 @@
 //! Configured placements of flows and instances.
 
-use millrace_config::{MOST_PLACED_COMPARISONS, MOST_PLACEMENTS, Placeable, PlacementLevel, Text};
+use millrace_config::{
+    Config, MOST_PLACED_COMPARISONS, MOST_PLACEMENTS, Placeable, PlacementLevel, Service, ServiceLevel, Text,
+};
 use millrace_pipeline::Level;
 use millrace_units::count;
 
@@ -12,6 +14,59 @@ use crate::model::Model;
 pub(crate) struct Placed {
     pub what: Placeable,
     pub level: Level,
+}
+
+/// Placements of flows and instances, and the services.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub(crate) struct Placements {
+    /// Configured placements; the first placement that matches a flow decides.
+    pub pinned: Vec<Placed>,
+    /// Instances with a declared load or level, in the order of their admission.
+    pub services: Vec<PlacedService>,
+}
+
+/// Instance with a declared load or level, at its level.
+#[derive(Clone, PartialEq, Debug)]
+pub(crate) struct PlacedService {
+    /// Name of the instance.
+    pub instance: String,
+    /// Name of its plugin.
+    pub plugin: &'static str,
+    /// Configured load and level.
+    pub service: Service,
+    /// Level of the instance.
+    pub level: ServiceLevel,
+}
+
+impl Placements {
+    /// Returns the placements of a configuration, without services.
+    pub fn of(config: &Config) -> Self {
+        Self { pinned: config.place.iter().map(Placed::of).collect(), services: Vec::new() }
+    }
+
+    /// Returns the level to which a placement pins an instance's packets; `None` without a placement.
+    pub fn pin(&self, instance: &str) -> Option<Level> {
+        let is_it = |placed: &&Placed| matches!(&placed.what, Placeable::Instance(name) if name == instance);
+        self.pinned.iter().find(is_it).map(|placed| placed.level)
+    }
+
+    /// Returns the service of an instance.
+    pub fn service(&self, instance: &str) -> Option<&PlacedService> {
+        self.services.iter().find(|placed| placed.instance == instance)
+    }
+
+    /// Adds a service, or replaces the service of the instance.
+    pub fn put(&mut self, placed: PlacedService) {
+        match self.services.iter_mut().find(|known| known.instance == placed.instance) {
+            Some(known) => *known = placed,
+            None => self.services.push(placed),
+        }
+    }
+
+    /// Removes the service of an instance.
+    pub fn remove_service(&mut self, instance: &str) {
+        self.services.retain(|placed| placed.instance != instance);
+    }
 }
 
 impl Placed {
@@ -35,22 +90,26 @@ impl Placed {
 }
 
 impl Model {
-    /// Returns the configured level of an instance's packets; `None` without a placement.
+    /// Returns the level of an instance's packets, by a placement or else as a service; `None` without either.
     pub(crate) fn placed_instance(&self, instance: &str) -> Option<Level> {
-        let is_it = |placed: &&Placed| matches!(&placed.what, Placeable::Instance(name) if name == instance);
-        self.placements.iter().find(is_it).map(|placed| placed.level)
+        self.placements.pin(instance).or_else(|| {
+            Some(match self.placements.service(instance)?.level {
+                ServiceLevel::Offload => Level::Offload,
+                ServiceLevel::Worker | ServiceLevel::Host => Level::Worker,
+            })
+        })
     }
 
     /// Adds a placement. Refuses a placement above the maximum number of placements, or above the maximum
     /// number of comparisons that all placements need for a flow.
     pub(crate) fn add_placement(&mut self, placed: Placed) -> Result<(), ControlError> {
-        if self.placements.len() >= MOST_PLACEMENTS {
+        if self.placements.pinned.len() >= MOST_PLACEMENTS {
             return Err(ControlError::conflict(format!(
                 "the maximum of {MOST_PLACEMENTS} placements is reached: remove one with `place FLOW auto`"
             )));
         }
         let own = placed.what.comparisons();
-        let others: usize = self.placements.iter().map(|placed| placed.what.comparisons()).sum();
+        let others: usize = self.placements.pinned.iter().map(|placed| placed.what.comparisons()).sum();
         if own + others > MOST_PLACED_COMPARISONS {
             return Err(ControlError::conflict(format!(
                 "placement {:?} takes {} for a flow, the other placements take {others}, and the limit is \
@@ -59,18 +118,21 @@ impl Model {
                 count(own, "comparison")
             )));
         }
-        self.placements.push(placed);
+        self.placements.pinned.push(placed);
         Ok(())
     }
 }
 
-pub(crate) fn forget_instance(placements: &mut Vec<Placed>, instance: &str) {
+pub(crate) fn forget_instance(placements: &mut Placements, instance: &str) {
     let is_it = |placed: &Placed| matches!(&placed.what, Placeable::Instance(name) if name == instance);
-    placements.retain(|placed| !is_it(placed));
+    placements.pinned.retain(|placed| !is_it(placed));
 }
 
-pub(crate) fn rename_instance(placements: &mut [Placed], from: &str, to: &str) {
-    for placed in placements {
+pub(crate) fn rename_instance(placements: &mut Placements, from: &str, to: &str) {
+    for placed in placements.services.iter_mut().filter(|placed| placed.instance == from) {
+        to.clone_into(&mut placed.instance);
+    }
+    for placed in &mut placements.pinned {
         if let Placeable::Instance(name) = &mut placed.what
             && name == from
         {

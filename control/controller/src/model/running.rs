@@ -35,7 +35,7 @@ impl Model {
             instance: running_instances(self),
             bind: Vec::new(),
             filter: Vec::new(),
-            place: self.placements.iter().map(Placed::written).collect(),
+            place: self.placements.pinned.iter().map(Placed::written).collect(),
             principal: self.principals.clone(),
             origin: Default::default(),
         };
@@ -108,6 +108,7 @@ fn running_instances(model: &Model) -> Vec<Instance> {
         plugin: plugin.into(),
         name: name.into(),
         settings: model.plugins.instance_registry().settings_of(id).cloned().unwrap_or_default(),
+        service: model.placements.service(name).map(|placed| placed.service),
     };
     model.plugins.instance_names().map(instance).collect()
 }

@@ -146,8 +146,9 @@ impl Operation for ListPlacements {
         let (placed, resolved) = {
             let inner = router.lock();
             let resolved = |placed: &Placed| Resolved::of(&placed.what, &inner.model);
-            let resolved: Vec<_> = inner.model.placements.iter().map(resolved).collect::<Result<_, _>>()?;
-            (inner.model.placements.clone(), resolved)
+            let resolved: Vec<_> =
+                inner.model.placements.pinned.iter().map(resolved).collect::<Result<_, _>>()?;
+            (inner.model.placements.pinned.clone(), resolved)
         };
         let concerned: Vec<_> = resolved.iter().map(Resolved::compile).collect::<Result<_, _>>()?;
         let (counts, all) = count_flows(router, &concerned).await?;

@@ -1,16 +1,21 @@
 //! Operations on instances of plugins.
 
+use millrace_config::{ObjectRuntime, Role, Service, ServiceLevel};
 use millrace_pipeline::PluginCommand;
-use millrace_plugin_abi::{Message, Reply};
+use millrace_plugin_abi::{Message, Plugin, Reply, Runtime};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
+use crate::model::Model;
 use crate::model::placements::rename_instance;
 use crate::operation::kinds::{Acting, Action, Change, Changing, Query, Reading};
+use crate::operation::upgrade::move_to_runtime;
 use crate::operation::{Effect, Operation};
 use crate::plugins::host_level::PATIENCE;
 use crate::plugins::quarantine::Freed;
+use crate::request::merge_patch::patched;
+use crate::router::instances::set_service;
 use crate::view::InstanceView;
 use crate::workers::ask::Ask;
 use crate::workers::tsc;
@@ -56,6 +61,9 @@ pub struct CreateInstance {
     /// Settings of the instance; omitted settings have their defaults.
     #[serde(default)]
     pub settings: Map<String, Value>,
+    /// Declared load of the instance, and its level; omitted without either.
+    #[serde(default)]
+    pub service: Option<Service>,
 }
 
 impl Operation for CreateInstance {
@@ -63,14 +71,16 @@ impl Operation for CreateInstance {
     type Kind = Change;
 
     /// # Errors
-    /// Returns an error for an unknown plugin, a name in use, or an invalid setting. For a role below
+    /// Returns an error for an unknown plugin, a name in use, an invalid setting, or a load for which no level has
+    /// room. For a role below
     /// `admin`, returns [`ControlError::Forbidden`] if the plugin is a shared object and another instance of
     /// it is in quarantine. Nothing has changed then.
     async fn carry_out(self, router: &Changing) -> Result<InstanceView, ControlError> {
-        let Self { plugin, name, settings } = self;
+        let Self { plugin, name, settings, service } = self;
         let mut inner = router.to_change()?;
         inner.quarantine().may_create(&plugin, router.caller().least())?;
-        inner.create_instance(&plugin, &name, &settings)
+        let (plugin, name) = (plugin.as_str().into(), name.as_str().into());
+        inner.create_instance(&millrace_config::Instance { plugin, name, settings, service })
     }
 }
 
@@ -95,6 +105,77 @@ impl Operation for SetInstance {
         let mut inner = router.to_change()?;
         inner.quarantine().may_replace(&self.name, router.caller().least())?;
         inner.set_instance(&self.name, &self.settings)
+    }
+}
+
+/// Moves an instance to another level, or changes its declared load, while packets pass through the instance. A move
+/// between worker and host replaces the instance, and hands its state over.
+#[derive(Clone, Debug)]
+pub struct MoveInstance {
+    /// Name of the instance.
+    pub name: String,
+    /// Keys of the service to change; `null` restores the default of a key.
+    pub changes: Map<String, Value>,
+}
+
+impl Operation for MoveInstance {
+    type Answer = InstanceView;
+    type Kind = Action;
+    const EFFECT: Effect = Effect::Forwarding;
+    const TAKES_MEMORY: bool = true;
+    const NO_INVERSE: &'static str = "another move moves the instance back";
+
+    /// # Errors
+    /// Returns an error for an unknown instance, for an invalid key, for a level at which the instance can't run, or
+    /// if the level has no room. Nothing has changed then. Returns [`ControlError::Forbidden`] if the instance moves
+    /// between worker and host, and the caller's role is below `admin`.
+    async fn carry_out(self, acting: &Acting) -> Result<InstanceView, ControlError> {
+        let Self { name, changes } = self;
+        let router = acting.router();
+        let (service, plugin, runtimes) = {
+            let inner = router.to_change()?;
+            let plugin = inner.model.plugins.plugin_of(&name)?;
+            let service = inner.model.placements.service(&name).map(|placed| placed.service);
+            let service: Service = patched(&service.unwrap_or_default(), &changes)?;
+            (service, plugin.name(), other_runtime(&inner.model, &name, &*plugin, service)?)
+        };
+        if let Some((_, to)) = runtimes {
+            acting.caller().may(Role::Admin)?;
+            move_to_runtime(router, plugin, to).await?;
+        }
+        let kept = Some(service).filter(|service| *service != Service::default());
+        let moved = router.to_change().and_then(|mut inner| set_service(&mut inner, &name, kept));
+        if let (Err(_), Some((from, _))) = (&moved, runtimes) {
+            move_to_runtime(router, plugin, from).await?;
+        }
+        moved
+    }
+}
+
+/// Returns the runtimes of an instance's plugin before and after a move; `None` if the runtime stays.
+///
+/// # Errors
+/// The plugin has other instances, which would move, too.
+fn other_runtime(
+    model: &Model,
+    instance: &str,
+    plugin: &dyn Plugin,
+    service: Service,
+) -> Result<Option<(ObjectRuntime, ObjectRuntime)>, ControlError> {
+    let runtimes = match (plugin.runtime(), service.level) {
+        (Runtime::Process, Some(ServiceLevel::Worker)) => (ObjectRuntime::Process, ObjectRuntime::InProcess),
+        (Runtime::Trusted, Some(ServiceLevel::Host)) => (ObjectRuntime::InProcess, ObjectRuntime::Process),
+        _ => return Ok(None),
+    };
+    let names = model.plugins.instance_names().filter(|(.., kind)| *kind == plugin.name());
+    let others: Vec<&str> = names.map(|(_, name, _)| name).filter(|name| *name != instance).collect();
+    match others.as_slice() {
+        [] => Ok(Some(runtimes)),
+        others => Err(ControlError::conflict(format!(
+            "instance {instance:?} shares its runtime with other instances of plugin {}: {}; free them first",
+            plugin.name(),
+            others.join(", ")
+        ))),
     }
 }
 

@@ -33,8 +33,8 @@ pub use self::filters::{
 };
 pub use self::flows::{FlushFlows, ListFlows, ListPlacements, Lookup, PlaceFlows};
 pub use self::instances::{
-    ControlHostCompanion, ControlInstance, CreateInstance, FreeInstance, ListInstances, RenameInstance,
-    SetInstance,
+    ControlHostCompanion, ControlInstance, CreateInstance, FreeInstance, ListInstances, MoveInstance,
+    RenameInstance, SetInstance,
 };
 use self::kinds::{Kind, Reading};
 pub use self::observe::{
@@ -50,8 +50,8 @@ pub use self::ports::{
     RemoveNeighbour, SetControlPlane, SetPort, SetSettings,
 };
 pub use self::principals::{
-    AddPrincipal, DeadlineRequest, GetAdmission, GetPromises, ListPrincipals, ReleaseFlow, RemovePrincipal,
-    ReserveFlow, SetAdmission, SetPrincipal,
+    AddPrincipal, DeadlineRequest, ExplainService, GetAdmission, GetPromises, ListPrincipals, ReleaseFlow,
+    RemovePrincipal, ReserveFlow, SetAdmission, SetPrincipal,
 };
 pub use self::routes::{
     AddRoute, AddRoutes, ListRoutes, LookupRoute, RemoveRoute, RemoveRoutes, ReplaceRoute,

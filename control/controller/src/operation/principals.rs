@@ -25,7 +25,7 @@ use crate::request::merge_patch::{all_known, patched};
 use crate::request::reading::read_settings;
 use crate::router::{Inner, Seen};
 use crate::view::{PrincipalView, PromisesView};
-pub use admission::{GetAdmission, SetAdmission};
+pub use admission::{ExplainService, GetAdmission, SetAdmission};
 pub use deadlines::DeadlineRequest;
 pub use reservations::{ReleaseFlow, ReserveFlow};
 

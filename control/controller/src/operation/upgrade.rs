@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::mpsc::Receiver;
 use std::time::{Duration, Instant};
 
+use millrace_config::ObjectRuntime;
 use millrace_pipeline::PluginCommand;
 use millrace_plugin::{Inheritance, ShadowReport, Successors};
 use millrace_plugin_abi::Plugin;
@@ -145,6 +146,40 @@ async fn upgrade_to_file(
     }
     view.shadow = shadow;
     Ok(view)
+}
+
+/// Moves the instances of a plugin that is a shared object to another runtime. They keep settings, bindings and
+/// state, and no packet is lost.
+///
+/// # Errors
+/// The file can't be loaded or has changed, or the instances can't hand their state over. The plugin keeps its
+/// runtime then.
+pub(super) async fn move_to_runtime(
+    router: &Router,
+    name: &str,
+    runtime: ObjectRuntime,
+) -> Result<(), ControlError> {
+    let (before, file) = {
+        let inner = router.to_change()?;
+        let file = inner.model.files.iter().find(|(known, _)| *known == name).map(|(_, file)| file.clone());
+        (inner.model.plugins.plugin_named(name)?, file)
+    };
+    let refused = |problem: &str| Err(ControlError::conflict(format!("plugin {name}: {problem}")));
+    let Some(file) = file else { return refused("it was not loaded from a file") };
+    let loaded =
+        router.read_plugin(&NewPlugin { runtime, ..NewPlugin::configured(&file) }, Some(name)).await?;
+    if loaded.plugin.version() != before.version() {
+        return refused("its file has another version now: use `plugin upgrade` first");
+    }
+    let mut inner = router.to_change()?;
+    if !Arc::ptr_eq(&before, &inner.model.plugins.plugin_named(name)?) {
+        return refused("another request has replaced it in the meantime: try again");
+    }
+    inner.replace(&loaded.plugin, Inheritance::Required)?;
+    for (_, file) in inner.model.files.iter_mut().filter(|(known, _)| *known == name) {
+        file.runtime = runtime;
+    }
+    Ok(())
 }
 
 /// Notes an event for a new version of a plugin.

@@ -1,11 +1,14 @@
 //! Creates, configures and frees instances.
 
+use millrace_config::{Instance as NewInstance, Service};
 use millrace_plugin::Inheritance;
 use millrace_plugin_abi::Instance;
 use serde_json::{Map, Value};
 
 use super::Inner;
 use crate::ControlError;
+use crate::admission::services::{self, Demand};
+use crate::flows::placement::tell_placements;
 use crate::model::Model;
 use crate::model::placements::forget_instance;
 use crate::plugins::quarantine::Freed;
@@ -13,21 +16,27 @@ use crate::plugins::upgrade::{handed_on, succeed_all};
 use crate::view::InstanceView;
 
 impl Inner {
-    pub fn create_instance(
-        &mut self,
-        plugin: &str,
-        name: &str,
-        settings: &Map<String, Value>,
-    ) -> Result<InstanceView, ControlError> {
+    /// Creates an instance, at the level of its service if it has one.
+    pub fn create_instance(&mut self, new: &NewInstance) -> Result<InstanceView, ControlError> {
+        let (plugin, name, settings): (&str, &str, _) = (&new.plugin, &new.name, &new.settings);
         let companion = host_companion_to_be(&self.model, plugin, name, settings)?;
+        let placements = self.model.placements.clone();
+        let decide = |service| {
+            let plugin = self.model.plugins.plugin_named(plugin)?;
+            let demand = Demand { instance: name, plugin: &*plugin, service };
+            services::decide(&self.model, demand, self.offload.why_no_cache())
+        };
+        let decided = new.service.map(decide).transpose()?;
         let changes = self.model.create_instance(plugin, name, settings.clone())?;
         let id = self.model.plugins.instance(name)?;
         self.plugins.host_level.put(id, companion, (0, true))?;
         self.supervision.tell_names(&self.model.plugins, &self.workers);
+        let moved = decided.is_some_and(|decision| decision.carry_out(&mut self.model.placements));
         if let Err(error) = self.gates().tell(changes) {
             // A worker that doesn't answer still creates the instance when it resumes, so the instance stays
             // in the model.
             if !error.is_failure() {
+                self.model.placements = placements;
                 self.model.plugins.free_instance(name)?;
                 self.plugins.host_level.remove(id);
                 self.supervision.tell_names(&self.model.plugins, &self.workers);
@@ -35,6 +44,9 @@ impl Inner {
             return Err(error);
         }
         self.offload.load_variant(id, &self.model, &mut self.workers)?;
+        if moved {
+            tell_placements(&self.model, &mut self.offload, &mut self.workers)?;
+        }
         self.plugins.find_instance(name, &self.model, &self.offload, &mut self.workers)
     }
 
@@ -76,6 +88,7 @@ impl Inner {
         self.plugins.host_level.remove(id);
         self.gates().tell(changes)?;
         self.offload.unload_variant(id, &mut self.workers)?;
+        self.model.placements.remove_service(name);
         // While a configuration is being applied, its own changes set the placements, so they are left alone
         // here.
         if self.settings.unless_applying().is_ok() {
@@ -84,6 +97,27 @@ impl Inner {
         self.supervision.tell_names(&self.model.plugins, &self.workers);
         Ok(view)
     }
+}
+
+/// Sets the declared load and level of an instance, and moves the instance to its level while packets pass.
+///
+/// # Errors
+/// The errors of [`services::decide`]. Nothing has changed then.
+pub(crate) fn set_service(
+    inner: &mut Inner,
+    name: &str,
+    service: Option<Service>,
+) -> Result<InstanceView, ControlError> {
+    let Inner { model, offload, workers, plugins, .. } = inner;
+    model.plugins.instance(name)?;
+    let before = model.placements.clone();
+    if services::place(model, name, service, offload.why_no_cache())?
+        && let Err(error) = tell_placements(model, offload, workers)
+    {
+        model.placements = before;
+        return Err(error);
+    }
+    plugins.find_instance(name, model, offload, workers)
 }
 
 /// Creates the host companion for a new instance. Returns `None` if the instance starts in quarantine, or its

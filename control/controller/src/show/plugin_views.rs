@@ -2,16 +2,18 @@
 
 use std::collections::BTreeMap;
 
+use millrace_config::ServiceLevel;
 use millrace_pipeline::Snapshot;
 use millrace_plugin::{InstanceReport, MessageCounts};
+use millrace_plugin_abi::Runtime;
 use millrace_units::InstanceId;
 
 use super::{Counts, described};
 use crate::ControlError;
 use crate::model::Model;
 use crate::view::{
-    CallCountsView, EbpfVariantView, HostCompanionView, InstanceView, MessagesView, PluginDetailView,
-    PluginView,
+    CallCountsView, EbpfVariantView, HostCompanionView, InstancePlaceView, InstanceView, MessagesView,
+    PluginDetailView, PluginView,
 };
 
 /// Returns the views of all instances. `stays_up` returns the reason why packets of an instance stay at the
@@ -31,6 +33,7 @@ pub(crate) fn instances(
         let host_companion =
             id.and_then(|id| host_companion(&instance.name, companions.get(&id)?, &report, model));
         InstanceView {
+            place: place(model, &instance.name, id.map(stays_up)),
             host_companion,
             name: instance.name,
             plugin: instance.plugin,
@@ -38,8 +41,6 @@ pub(crate) fn instances(
             settings: instance.settings.into(),
             number: id.map_or(u16::MAX, |id| id.0),
             health: report.health.name(),
-            level: id.map_or("worker", |id| if stays_up(id).is_some() { "worker" } else { "offload" }),
-            why_worker: id.and_then(stays_up),
             calls: CallCountsView {
                 faults: report.faults,
                 last_fault: Some(report.last_fault).filter(|text| !text.is_empty()),
@@ -60,6 +61,21 @@ pub(crate) fn instances(
         view
     };
     model.plugins.instances().into_iter().map(view).collect()
+}
+
+/// Returns the level of an instance. `why` is the reason why its packets aren't offloaded; `None` for an unknown
+/// instance.
+fn place(model: &Model, name: &str, why: Option<Option<String>>) -> InstancePlaceView {
+    let runtime = model.plugins.plugin_of(name).map(|plugin| plugin.runtime());
+    InstancePlaceView {
+        level: match (&why, runtime) {
+            (Some(None), _) => ServiceLevel::Offload.name(),
+            (_, Ok(Runtime::Process | Runtime::Executable)) => ServiceLevel::Host.name(),
+            _ => ServiceLevel::Worker.name(),
+        },
+        why_worker: why.flatten(),
+        service: model.placements.service(name).map(|placed| placed.service),
+    }
 }
 
 /// Returns the view of an instance's host companion. Its message counters come from the reports of the

@@ -1,5 +1,7 @@
 //! Views of admission: what the router may promise, and what it has promised.
 
+use std::collections::BTreeMap;
+
 use schemars::JsonSchema;
 use serde::Serialize;
 
@@ -13,16 +15,18 @@ pub struct AdmissionView {
     /// Largest sum of the principals' memory; absent if unlimited.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub memory: Option<String>,
-    /// Components: the processors, the workers, each port with a rate, and memory.
+    /// Components: the processors, the levels, each port with a rate, and memory.
     pub components: Vec<ComponentView>,
 }
 
 /// Component of the router.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct ComponentView {
-    /// `processors`, `workers`, `link PORT` or `memory`.
+    /// `processors`, `workers`, `host`, `ring`, `offload instructions`, `offload variants`, `link PORT` or `memory`.
+    /// The levels beside the workers are there once a service is.
     pub component: String,
-    /// Unit of the amounts: `%` of one processor, `bit/s` on the wire, or `bytes`.
+    /// Unit of the amounts: `%` of one processor, `bit/s` on the wire, `bytes`, `packets/s`, `instructions` or
+    /// `variants`.
     pub unit: &'static str,
     /// Amount that may be promised; absent if unlimited.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -47,8 +51,20 @@ impl ComponentView {
 /// Promised amount of a component.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct ClaimView {
-    /// Name of the principal, or `nodes of the scheduler` for guarantees that a port's own nodes have.
+    /// Name of the principal, `instance NAME` for a service, or `nodes of the scheduler` for guarantees that a port's
+    /// own nodes have.
     pub by: String,
     /// Amount in the unit of the component.
     pub amount: f64,
+}
+
+/// Level at which a service would go, and what would be promised then.
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+pub struct ServicePlaceView {
+    /// Level: `offload`, `worker` or `host`.
+    pub level: &'static str,
+    /// Instances that would move to make room, with their new levels.
+    pub moves: BTreeMap<String, &'static str>,
+    /// Components with the service.
+    pub components: Vec<ComponentView>,
 }

@@ -12,7 +12,7 @@ use super::commands::{changed, object};
 use crate::Resource;
 use crate::change::{Change, Heir};
 use crate::schema::scheduler::Scheduler;
-use crate::schema::{Admission, Bind, Config, Filter, Gate, Instance, Plugin, Port, Principal};
+use crate::schema::{Admission, Bind, Config, Filter, Gate, Instance, Plugin, Port, Principal, Service};
 pub use restart::{Owner, Restart, Submission};
 
 /// Keys of `[router]` that can change while the router runs.
@@ -122,7 +122,8 @@ impl Config {
         changes.extend(bindings.after);
         changes.extend(fewer_nodes);
         set_neighbours_and_routes(self, to, changes);
-        changes.extend(instances.gone.iter().rev().map(|one| Change::RemoveInstance((*one).clone())));
+        let without_service = |one: &&Instance| Instance { service: None, ..(*one).clone() };
+        changes.extend(instances.gone.iter().rev().map(|one| Change::RemoveInstance(without_service(one))));
         changes.extend(gates.gone.iter().rev().flat_map(|gate| remove_gate(gate)));
         changes.extend(plugins.gone.into_iter().rev().cloned().map(Change::RemovePlugin));
         // Principals are removed after the bindings that name them.
@@ -181,6 +182,10 @@ fn add_gates_and_instances(
     wanted: &[Instance],
     changes: &mut Vec<Change>,
 ) {
+    // What instances no longer need precedes the loads that may need it.
+    changes.extend(instances.gone.iter().filter_map(|from| set_service(from, None)));
+    let kept = instances.changed.iter().filter(|(from, to)| *from.plugin == *to.plugin && shrinks(from, to));
+    changes.extend(kept.filter_map(|(from, to)| set_service(from, to.service)));
     changes.extend(anew.instances.iter().rev().map(|(from, _)| Change::RemoveInstance((*from).clone())));
     changes.extend(anew.gates.iter().rev().map(|(from, _)| Change::RemoveGate((*from).clone())));
     changes.extend(anew.gates.iter().flat_map(|(_, to)| add_gate(to)));
@@ -192,9 +197,24 @@ fn add_gates_and_instances(
         if instances.new.iter().any(&is) || anew.instances.iter().any(|(_, to)| is(to)) {
             changes.push(Change::AddInstance(instance.clone()));
         } else if let Some((from, to)) = instances.changed.iter().find(|(_, to)| is(to)) {
-            changes.push(Change::SetInstance { from: (*from).clone(), to: (*to).clone() });
+            if from.settings != to.settings {
+                changes.push(Change::SetInstance { from: (*from).clone(), to: (*to).clone() });
+            }
+            changes.extend(set_service(from, to.service).filter(|_| !shrinks(from, to)));
         }
     }
+}
+
+/// Whether an instance's declared load shrinks.
+fn shrinks(from: &Instance, to: &Instance) -> bool {
+    let rate = |instance: &Instance| instance.service.map_or(0, |service| service.rate);
+    rate(to) < rate(from)
+}
+
+/// Returns the change of an instance's declared load and level; `None` if nothing changes.
+fn set_service(from: &Instance, to: Option<Service>) -> Option<Change> {
+    let instance = from.name.to_string();
+    (from.service != to).then_some(Change::SetService { instance, from: from.service, to })
 }
 
 /// Adds the changes of static neighbours and routes.

@@ -268,3 +268,30 @@ fn promises_grow_before_the_reservations_that_need_them_and_shrink_after_them() 
     let without = file("50 %", "90 %", "2MiB", "10 %").replace("memory = \"2MiB\"\n", "");
     assert_eq!(commands(&without, &file("50 %", "90 %", "2MiB", "10 %")), ["admission set memory=2MiB"]);
 }
+
+#[test]
+fn load_that_shrinks_precedes_load_that_grows() {
+    let config = |loads: &[(&str, u32)]| {
+        let entry = |(name, rate): &(&str, u32)| {
+            format!(
+                "[[instance]]\nplugin = \"null\"\nname = \"{name}\"\nservice = {{ rate = {rate}, packet = 10 }}\n"
+            )
+        };
+        loads.iter().map(entry).collect::<String>()
+    };
+    let both = config(&[("a", 10), ("b", 90)]);
+    assert_eq!(
+        commands(&both, &config(&[("a", 80), ("b", 20)])),
+        ["instance move b --rate 20", "instance move a --rate 80"]
+    );
+    let (a, c) = ("[[instance]]\nplugin = \"null\"\nname = \"a\"\n", config(&[("c", 90)]));
+    assert_eq!(
+        commands(&both, &format!("{a}service = {{ level = \"worker\", byte = 0.5 }}\n{c}")),
+        [
+            "instance move b --rate 0 --packet default",
+            "instance move a --rate 0 --packet default --byte 0.5 --level worker",
+            "instance create null c --rate 90 --packet 10",
+            "instance free b",
+        ]
+    );
+}

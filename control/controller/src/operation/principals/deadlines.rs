@@ -9,7 +9,8 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 
 use crate::ControlError;
-use crate::admission::shares::{Whole, left};
+use crate::admission::shares::left;
+use crate::admission::time::Whole;
 use crate::model::Model;
 use crate::model::principals::Owners;
 use crate::model::schedulers::changes::PACKET;

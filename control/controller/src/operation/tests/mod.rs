@@ -230,7 +230,10 @@ async fn the_inverse_of_every_change_restores_the_configuration() {
     let bound = json!({"instance": "pf", "gate": "audit", "filter": "proto tcp", "priority": 2});
     all.change(Bind(read(bound))).await;
     all.change(Unbind { instance: name("pf"), gate: name("firewall"), filter: name("in lan") }).await;
-    all.change(CreateInstance { plugin: name("null"), name: name("o"), settings: Map::new() }).await;
+    all.change(CreateInstance { plugin: name("null"), name: name("o"), settings: Map::new(), service: None })
+        .await;
+    let service = Some(read(json!({"rate": 100, "packet": 50})));
+    all.change(CreateInstance { plugin: name("null"), name: name("o"), settings: Map::new(), service }).await;
     all.change(SetInstance { name: name("pf"), settings: settings(json!({"ports": "81"})) }).await;
     all.change(RenameInstance { name: name("n"), to: name("m") }).await;
     all.change(FreeInstance { name: name("pf") }).await;
@@ -310,6 +313,8 @@ async fn every_query_leaves_configuration_and_revision_as_they_are() {
     all.query(GetHardware).await;
     all.query(GetControlPlane).await;
     all.query(GetAdmission).await;
+    all.query(read::<ExplainService>(json!({"plugin": "null", "service": {"rate": 100, "packet": 50}})))
+        .await;
     all.query(GetSettings).await;
     all.query(LookupRoute { address: name("10.9.0.1") }).await;
     all.query(ListRoutes::default()).await;

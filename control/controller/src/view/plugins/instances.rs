@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use millrace_config::Service;
 use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::Value;
@@ -32,17 +33,27 @@ pub struct InstanceView {
     pub counters: BTreeMap<&'static str, u64>,
     /// Host companion of the instance; absent if the plugin has none.
     pub host_companion: Option<HostCompanionView>,
-    /// Lowest level at which the instance treats packets: `offload` if the plugin's eBPF variant is loaded
-    /// and may be called, else `worker`.
-    pub level: &'static str,
-    /// Reason why packets of the instance are not offloaded; absent if they may be offloaded.
-    pub why_worker: Option<String>,
+    /// Level of the instance.
+    #[serde(flatten)]
+    pub place: InstancePlaceView,
     /// Packets of the instance's bindings.
     pub packets: u64,
     /// Packets per second since the last request.
     pub packet_rate: f64,
     /// Bindings of the instance.
     pub bindings: Vec<BindingView>,
+}
+
+/// Level of an instance, and its declared load.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct InstancePlaceView {
+    /// Lowest level at which the instance treats packets: `offload` if the plugin's eBPF variant is loaded
+    /// and may be called; else `host` if the plugin runs in processes, or `worker`.
+    pub level: &'static str,
+    /// Reason why packets of the instance are not offloaded; absent if they may be offloaded.
+    pub why_worker: Option<String>,
+    /// Declared load of the instance, and its configured level; absent without either.
+    pub service: Option<Service>,
 }
 
 /// Faults, processor time and memory of an instance.

@@ -1,0 +1,52 @@
+//! Services: instances with a declared load, for which the router keeps room.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::values::is_default;
+use crate::values::quantity::Size;
+
+/// Declared load of an instance, and the level at which the instance treats packets. The router admits the instance
+/// only where the load fits, and keeps room for it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
+pub struct Service {
+    /// Packets per second on average, for all bindings of the instance together. Default 0: no load is declared.
+    #[serde(skip_serializing_if = "is_default")]
+    pub rate: u32,
+    /// Size of packets on average, 64 to 65,536 bytes. Default 1,538 bytes.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub size: Option<Size<64, 65_536>>,
+    /// Processor cycles per packet. Default: as declared by the plugin's manifest.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub packet: Option<f64>,
+    /// Processor cycles per byte. Default: as declared by the plugin's manifest.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub byte: Option<f64>,
+    /// Level of the instance. Default: the router chooses.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub level: Option<ServiceLevel>,
+}
+
+/// Level at which an instance treats packets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum ServiceLevel {
+    /// The eBPF variant of the plugin treats packets of offloaded flows.
+    Offload,
+    /// The workers treat all packets.
+    Worker,
+    /// Processes beside the workers treat all packets.
+    Host,
+}
+
+impl ServiceLevel {
+    /// Returns the name of the level.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Offload => "offload",
+            Self::Worker => "worker",
+            Self::Host => "host",
+        }
+    }
+}

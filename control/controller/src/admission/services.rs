@@ -1,0 +1,447 @@
+//! Placement of services: chooses the level at which an instance with a declared load runs.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+
+use millrace_admission::hardware::Hardware;
+use millrace_admission::impact::{Candidate, Choice, Impact};
+use millrace_admission::levels::{HOST, Levels, OffloadLevel, RING_RATE, WORKER};
+use millrace_admission::part::Part;
+use millrace_admission::placement::Algorithm;
+use millrace_admission::placement::online::{Promises, Refused, ServiceId};
+use millrace_admission::request::{Class, Cycles, Needs, Request, Stream};
+use millrace_config::{Service, ServiceLevel};
+use millrace_offload::VARIANTS;
+use millrace_pipeline::EBPF_VARIANT_LIMIT;
+use millrace_plugin_abi::{Plugin, Runtime};
+
+use super::time::{Used, WHOLE, Whole, percent, promised};
+use crate::ControlError;
+use crate::flows::flow_cache::why_no_cache;
+use crate::model::placements::{PlacedService, Placements};
+use crate::model::{Model, PortPlan};
+use crate::principals::processors;
+use crate::view::{ClaimView, ComponentView};
+use crate::workers::tsc;
+
+/// Size of packets of a service that declares none, in bytes.
+const USUAL_SIZE: u32 = 1_538;
+/// Packets per second of a service that declares no rate: next to nothing.
+const NO_RATE: f64 = 1e-9;
+/// Largest number of services that move to make room for another.
+const MOST_MOVES: usize = 2;
+/// Parts per million in a whole processor.
+const PARTS: f64 = WHOLE as f64;
+
+/// Levels in the order of the distance from the ports.
+pub(crate) const LEVELS: [ServiceLevel; 3] =
+    [ServiceLevel::Offload, ServiceLevel::Worker, ServiceLevel::Host];
+
+/// Place of a service, and the moves that make room for it.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Decision {
+    pub placed: PlacedService,
+    /// Instances that move, with their new levels.
+    pub moves: Vec<(String, ServiceLevel)>,
+}
+
+/// Service to place.
+#[derive(Clone, Copy)]
+pub(crate) struct Demand<'a> {
+    /// Name of the instance.
+    pub instance: &'a str,
+    pub plugin: &'a dyn Plugin,
+    pub service: Service,
+}
+
+/// Chooses the level of a service on a router. `no_cache` is the reason why no flow is offloaded. A service of the
+/// same name that is placed already doesn't count.
+///
+/// # Errors
+/// The service is invalid, its level is impossible for its plugin, or no level has room.
+pub(crate) fn decide(
+    model: &Model,
+    demand: Demand<'_>,
+    no_cache: Option<&'static str>,
+) -> Result<Decision, ControlError> {
+    let machine = Machine::of(model, no_cache)?;
+    let others = model.placements.services.iter().filter(|placed| placed.instance != demand.instance);
+    let placed = others.map(|placed| Ok((placed, model.plugins.plugin_named(placed.plugin)?)));
+    let placed = placed.collect::<Result<Vec<_>, ControlError>>()?;
+    let placed: Vec<Standing<'_>> = placed
+        .iter()
+        .map(|(placed, plugin)| {
+            let is_pinned =
+                placed.service.level.is_some() || model.placements.pin(&placed.instance).is_some();
+            let demand = Demand { instance: &placed.instance, plugin: &**plugin, service: placed.service };
+            Standing { demand, level: placed.level, is_pinned }
+        })
+        .collect();
+    machine.decide(&placed, demand)
+}
+
+/// Admits a service of an instance that exists, with the moves that make room for it; `None` removes it. Returns
+/// whether the level of an instance has changed.
+///
+/// # Errors
+/// The errors of [`decide`].
+pub(crate) fn place(
+    model: &mut Model,
+    instance: &str,
+    service: Option<Service>,
+    no_cache: Option<&'static str>,
+) -> Result<bool, ControlError> {
+    let level = |model: &Model| model.placements.service(instance).map(|placed| placed.level);
+    let before = level(model);
+    let Some(service) = service else {
+        model.placements.remove_service(instance);
+        return Ok(before.is_some());
+    };
+    let plugin = model.plugins.plugin_of(instance)?;
+    let decision = decide(model, Demand { instance, plugin: &*plugin, service }, no_cache)?;
+    Ok(decision.carry_out(&mut model.placements) || before != level(model))
+}
+
+impl Decision {
+    /// Records the decision in the placements. Returns whether another instance moves.
+    pub fn carry_out(self, placements: &mut Placements) -> bool {
+        placements.put(self.placed);
+        for (name, level) in &self.moves {
+            for placed in placements.services.iter_mut().filter(|placed| placed.instance == *name) {
+                placed.level = *level;
+            }
+        }
+        !self.moves.is_empty()
+    }
+}
+
+/// Returns the reason why no flow is offloaded with the configured settings; `None` where flows may be.
+pub(crate) fn planned_cache(model: &Model) -> Option<&'static str> {
+    why_no_cache(model.ports.iter().any(PortPlan::is_kernel), model.router.offloaded_flows)
+}
+
+/// Returns the components of the levels beside the workers; none without services.
+pub(super) fn levels(model: &Model, services: &[PlacedService]) -> Vec<ComponentView> {
+    if services.is_empty() {
+        return Vec::new();
+    }
+    let Ok(machine) = Machine::of(model, planned_cache(model)) else { return Vec::new() };
+    let impacts: Vec<_> = services
+        .iter()
+        .filter_map(|placed| Some((placed, choice(&machine, model, placed)?.impact)))
+        .collect();
+    let levels = &machine.levels;
+    let offload = levels.offload.map(|level| (f64::from(level.instructions), f64::from(level.variants)));
+    let host = levels.host / machine.frequency * 100.0;
+    let described = [
+        (HOST, "host", "%", host),
+        ("ring.packets", "ring", "packets/s", f64::from(RING_RATE)),
+        ("offload.flow", "offload instructions", "instructions", offload.unwrap_or_default().0),
+        ("offload.code", "offload variants", "variants", offload.unwrap_or_default().1),
+    ];
+    let view = |(name, component, unit, whole): (&str, &str, &'static str, f64)| {
+        let index = machine.hardware.component(name)?;
+        let claims = impacts.iter().filter_map(|(placed, impact)| {
+            let amount = impact.of(index).number() * whole;
+            let by = format!("instance {}", placed.instance);
+            (amount > 0.0).then_some(ClaimView { by, amount })
+        });
+        let claims: Vec<_> = claims.collect();
+        let amounts = claims.iter().map(|claim| claim.amount);
+        // Each packet passes one service's eBPF variant.
+        let promised = if name == "offload.flow" { amounts.fold(0.0, f64::max) } else { amounts.sum() };
+        let component = ComponentView {
+            component: component.to_owned(),
+            unit,
+            whole: Some(whole),
+            promised,
+            left: None,
+            claims,
+        };
+        Some(component.complete())
+    };
+    described.into_iter().filter_map(view).collect()
+}
+
+/// Returns the processor time that the placed services of a router use.
+pub(crate) fn used(model: &Model) -> Used {
+    let each = used_by_each(model, &model.placements.services);
+    each.iter().fold(Used::default(), |sum, (_, one)| Used {
+        worker: sum.worker.saturating_add(one.worker),
+        host: sum.host.saturating_add(one.host),
+    })
+}
+
+/// Returns services, each with the processor time that it uses.
+pub(super) fn used_by_each<'s>(
+    model: &Model,
+    services: &'s [PlacedService],
+) -> Vec<(&'s PlacedService, Used)> {
+    if services.is_empty() {
+        return Vec::new();
+    }
+    let Ok(machine) = Machine::of(model, planned_cache(model)) else { return Vec::new() };
+    let used = |placed| Some(machine.used(&choice(&machine, model, placed)?.impact));
+    services.iter().map(|placed| (placed, used(placed).unwrap_or_default())).collect()
+}
+
+/// Returns the place of a service with its impact.
+fn choice(machine: &Machine, model: &Model, placed: &PlacedService) -> Option<Choice> {
+    let plugin = model.plugins.plugin_named(placed.plugin).ok()?;
+    let demand = Demand { instance: &placed.instance, plugin: &*plugin, service: placed.service };
+    machine.candidate(demand, Some(placed.level)).ok()?.choices.pop()
+}
+
+/// Levels of a router, with the shares that principals hold.
+struct Machine {
+    hardware: Hardware,
+    levels: Levels,
+    workers: usize,
+    /// Cycles per second of a processor.
+    frequency: f64,
+    /// Time of all processors that may be promised, and of it the shares of principals, in parts per million.
+    processors: (u64, u64),
+    /// Shares that principals hold at the workers, in parts per million.
+    shares: u64,
+    /// Reason why no flow is offloaded.
+    no_cache: Option<&'static str>,
+}
+
+/// Service that is placed.
+struct Standing<'a> {
+    demand: Demand<'a>,
+    level: ServiceLevel,
+    /// Whether a level is configured, so that the service can't move.
+    is_pinned: bool,
+}
+
+impl Machine {
+    fn of(model: &Model, no_cache: Option<&'static str>) -> Result<Self, ControlError> {
+        let (router, frequency) = (&model.router, tsc::frequency() as f64);
+        let whole = Whole::of(router, &model.admission);
+        let beside = processors().saturating_sub(router.workers);
+        let offload = OffloadLevel { instructions: EBPF_VARIANT_LIMIT, variants: VARIANTS as u32 };
+        let levels = Levels {
+            offload: no_cache.is_none().then_some(offload),
+            worker: whole.of_workers() as f64 / PARTS * frequency,
+            host: model.admission.cpu.of(beside as u64 * WHOLE) as f64 / PARTS * frequency,
+        };
+        Ok(Self {
+            hardware: described(&levels)?,
+            levels,
+            workers: router.workers,
+            frequency,
+            processors: (whole.of_processors(), promised(model, |_| true)),
+            shares: promised(model, |one| model.pays(&one.name)),
+            no_cache,
+        })
+    }
+
+    /// Chooses the level of a service beside others.
+    fn decide(&self, placed: &[Standing<'_>], demand: Demand<'_>) -> Result<Decision, ControlError> {
+        let candidate = self.candidate(demand, demand.service.level)?;
+        let mut promises = self.held();
+        let mut names = BTreeMap::new();
+        for standing in placed {
+            let id = self.hold(&mut promises, standing)?;
+            names.insert(id, standing.demand.instance);
+        }
+        let algorithm = Levels::algorithm(&self.hardware);
+        let fits = |rate: u32| {
+            let service = Service { rate, ..demand.service };
+            let candidate = self.candidate(Demand { service, ..demand }, service.level).ok()?;
+            self.admitted(promises.clone(), candidate, &algorithm)
+        };
+        let Some((level, moves)) = fits(demand.service.rate) else {
+            let refused = promises.refusal(&candidate);
+            let most = largest(demand.service.rate, |rate| fits(rate).is_some());
+            return Err(self.refusal(demand, &refused, most));
+        };
+        let moves = moves.into_iter().filter_map(|(id, level)| Some((names.get(&id)?.to_string(), level)));
+        let Demand { instance, plugin, service } = demand;
+        let placed = PlacedService { instance: instance.to_owned(), plugin: plugin.name(), service, level };
+        Ok(Decision { placed, moves: moves.collect() })
+    }
+
+    /// Admits a service. Returns its level and the moves of others; `None` if it fits nowhere.
+    fn admitted(
+        &self,
+        mut promises: Promises,
+        candidate: Candidate,
+        algorithm: &Algorithm,
+    ) -> Option<(ServiceLevel, Vec<(ServiceId, ServiceLevel)>)> {
+        let admitted = promises.admit(candidate, false, algorithm, MOST_MOVES).ok()?;
+        let level = |id: ServiceId| {
+            let (_, candidate, choice) = promises.services().find(|(known, ..)| *known == id)?;
+            self.level(candidate.choices.get(choice)?)
+        };
+        let used = promises.services().filter_map(|(_, candidate, choice)| candidate.choices.get(choice));
+        // The shares are among the promises; here, all shares count, and not only those at the workers.
+        let services = used.map(|choice| self.used(&choice.impact)).map(|used| used.worker + used.host);
+        let (whole, shares) = self.processors;
+        if services.sum::<u64>().saturating_sub(self.shares).saturating_add(shares) > whole {
+            return None;
+        }
+        let moves = admitted.moves.iter().filter_map(|(id, _)| Some((*id, level(*id)?)));
+        Some((level(admitted.id)?, moves.collect()))
+    }
+
+    /// Returns the promises to principals.
+    fn held(&self) -> Promises {
+        let mut promises = Promises::new(&self.hardware.components);
+        let share = self.shares as f64 / PARTS * self.frequency / self.levels.worker;
+        if let (Some(component), Some(processor)) =
+            (self.hardware.component(WORKER), self.hardware.processor(WORKER))
+        {
+            let impact = Impact { sums: vec![(component, Part::at_least(share))], flow: None };
+            let choices = vec![Choice { processor, impact }];
+            promises.hold(Candidate { name: "principals".to_owned(), choices }, 0, false);
+        }
+        promises
+    }
+
+    /// Adds a placed service to promises.
+    fn hold(&self, promises: &mut Promises, standing: &Standing<'_>) -> Result<ServiceId, ControlError> {
+        let pin = standing.is_pinned.then_some(standing.level);
+        let candidate = self.candidate(standing.demand, pin)?;
+        let is_it = |choice: &Choice| self.level(choice) == Some(standing.level);
+        let choice = candidate.choices.iter().position(is_it);
+        // A level that is no longer there holds nothing.
+        Ok(promises.hold(candidate, choice.unwrap_or(usize::MAX), !standing.is_pinned))
+    }
+
+    /// Returns the possible places of a service with their impacts; only `pin` if it is given.
+    fn candidate(&self, demand: Demand<'_>, pin: Option<ServiceLevel>) -> Result<Candidate, ControlError> {
+        let Demand { instance, plugin, service } = demand;
+        let named = |problem: String| ControlError::conflict(format!("instance {instance:?}: {problem}"));
+        let mut cycles = BTreeMap::new();
+        let mut reasons = Vec::new();
+        for level in LEVELS.into_iter().filter(|level| pin.is_none_or(|pin| pin == *level)) {
+            match self.impossible(level, plugin) {
+                Some(why) => reasons.push(format!("level {}: {why}", level.name())),
+                None => drop(cycles.insert(level.name().to_owned(), cost(level, demand)?)),
+            }
+        }
+        if cycles.is_empty() {
+            return Err(named(reasons.join("; ")));
+        }
+        let request = Request {
+            name: instance.to_owned(),
+            class: Class::PerFlow,
+            port: None,
+            needs: Needs { cycles, code_slots: self.workers as f64, ..Needs::default() },
+            input: Stream {
+                packets_per_second: if service.rate == 0 { NO_RATE } else { f64::from(service.rate) },
+                bytes: f64::from(service.size.map_or(USUAL_SIZE, |size| size.bytes_u32())),
+                bytes_maximum: None,
+            },
+            output: None,
+        };
+        Candidate::of(&self.hardware, &request).map_err(|error| ControlError::invalid(error.to_string()))
+    }
+
+    /// Returns the reason why instances of a plugin can't run at a level; `None` if they can.
+    fn impossible(&self, level: ServiceLevel, plugin: &dyn Plugin) -> Option<String> {
+        let in_process = matches!(plugin.runtime(), Runtime::Process | Runtime::Executable);
+        let movable = match plugin.runtime() {
+            Runtime::Process | Runtime::Trusted => "; `instance move` moves it",
+            _ => "",
+        };
+        match level {
+            ServiceLevel::Offload if plugin.ebpf_variant().is_none() => {
+                Some("its plugin has no eBPF variant".to_owned())
+            }
+            ServiceLevel::Offload => self.no_cache.map(|why| format!("no flow is offloaded: {why}")),
+            ServiceLevel::Worker if in_process => Some(format!("its plugin runs in processes{movable}")),
+            ServiceLevel::Host if !in_process => {
+                Some(format!("its plugin is {}{movable}", plugin.runtime().text()))
+            }
+            ServiceLevel::Host if self.levels.host <= 0.0 => {
+                Some("no processor is left beside the workers".to_owned())
+            }
+            ServiceLevel::Worker | ServiceLevel::Host => None,
+        }
+    }
+
+    fn level(&self, choice: &Choice) -> Option<ServiceLevel> {
+        let name = &self.hardware.processors.get(choice.processor)?.name;
+        LEVELS.into_iter().find(|level| level.name() == name)
+    }
+
+    /// Returns the processor time of an impact.
+    fn used(&self, impact: &Impact) -> Used {
+        let of = |name: &str, cycles: f64| {
+            let share = self.hardware.component(name).map_or(0.0, |component| impact.of(component).number());
+            (share * cycles / self.frequency * PARTS).ceil() as u64
+        };
+        Used { worker: of(WORKER, self.levels.worker), host: of(HOST, self.levels.host) }
+    }
+
+    /// Returns the error for a service without room, with what each level lacks, and the largest rate that fits.
+    fn refusal(&self, demand: Demand<'_>, refused: &Refused, most: u32) -> ControlError {
+        let Demand { instance, plugin, service } = demand;
+        let mut text = format!("instance {instance:?}: no room for {} packets/s", service.rate);
+        // Writing to a string can't fail.
+        for level in LEVELS.into_iter().filter(|level| service.level.is_none_or(|pin| pin == *level)) {
+            let processor = self.hardware.processor(level.name());
+            let lack = refused.lacks.iter().find(|(index, _)| Some(*index) == processor);
+            let why = match (lack, self.impossible(level, plugin)) {
+                (_, Some(why)) => why,
+                (Some((_, lack)), None) => {
+                    let component = self.hardware.components.get(lack.component);
+                    format!("lacks {} of {}", lack.missing, component.map_or("-", |one| &one.name))
+                }
+                (None, None) => {
+                    format!("lacks time of the {} % of all processors", percent(self.processors.0))
+                }
+            };
+            let _ = write!(text, "; level {}: {why}", level.name());
+        }
+        let remedy = match most {
+            0 => "free or move other instances".to_owned(),
+            most => format!("{most} packets/s would fit; or free or move other instances"),
+        };
+        ControlError::conflict(format!("{text}: {remedy}"))
+    }
+}
+
+/// Returns the hardware of levels.
+fn described(levels: &Levels) -> Result<Hardware, ControlError> {
+    levels.hardware().map_err(|error| ControlError::conflict(format!("no service can be placed: {error}")))
+}
+
+/// Returns the cycles of a service at a level; at the offload, instructions.
+fn cost(level: ServiceLevel, demand: Demand<'_>) -> Result<Cycles, ControlError> {
+    let Demand { instance, plugin, service } = demand;
+    if level == ServiceLevel::Offload {
+        return Ok(Cycles { packet: f64::from(EBPF_VARIANT_LIMIT), ..Cycles::default() });
+    }
+    let declared = plugin.cost();
+    let packet = service.packet.or(declared.map(|(packet, _)| packet));
+    let byte = service.byte.or(declared.map(|(_, byte)| byte)).unwrap_or_default();
+    match packet {
+        Some(packet) => Ok(Cycles { packet, byte, ..Cycles::default() }),
+        None if service.rate == 0 => Ok(Cycles { byte, ..Cycles::default() }),
+        None => Err(ControlError::invalid(format!(
+            "instance {instance:?}: the manifest of plugin {} declares no cost: give the cycles per packet, too",
+            plugin.name()
+        ))),
+    }
+}
+
+/// Returns the largest rate up to `most` that fits. If a rate fits, each lower rate does.
+fn largest(most: u32, fits: impl Fn(u32) -> bool) -> u32 {
+    let (mut low, mut high) = (0, most);
+    while low < high {
+        let middle = low + (high - low).div_ceil(2);
+        if fits(middle) {
+            low = middle;
+        } else {
+            high = middle - 1;
+        }
+    }
+    low
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,211 @@
+use millrace_config::Config;
+use millrace_plugin_abi::{EbpfVariant, Instance, PluginError, Position};
+use proptest::prelude::*;
+use serde_json::{Map, Value};
+
+use super::*;
+
+/// Plugin of a runtime, with or without an eBPF variant and a declared cost.
+struct Kind(Runtime, bool, Option<(f64, f64)>);
+
+impl Plugin for Kind {
+    fn name(&self) -> &'static str {
+        "kind"
+    }
+
+    fn runtime(&self) -> Runtime {
+        self.0
+    }
+
+    fn version(&self) -> &'static str {
+        "1.0.0"
+    }
+
+    fn summary(&self) -> &'static str {
+        ""
+    }
+
+    fn positions(&self) -> &[Position] {
+        &Position::ALL
+    }
+
+    fn messages(&self) -> &[(&'static str, &'static str)] {
+        &[]
+    }
+
+    fn cost(&self) -> Option<(f64, f64)> {
+        self.2
+    }
+
+    fn ebpf_variant(&self) -> Option<EbpfVariant> {
+        self.1.then_some(EbpfVariant { object: &[], settings: 0, counters: 0 })
+    }
+
+    fn create(&self, _: &Map<String, Value>) -> Result<Box<dyn Instance>, PluginError> {
+        Err(PluginError::unknown_message("kind", "any", &[]))
+    }
+}
+
+const SANDBOXED: Kind = Kind(Runtime::Contained, false, Some((100.0, 0.0)));
+const OFFLOADED: Kind = Kind(Runtime::BuiltIn, true, Some((100.0, 0.0)));
+const PROCESS: Kind = Kind(Runtime::Process, false, Some((100.0, 1.0)));
+
+/// Machine with a worker of 1e9 cycles per second, the host with another 1e9, and two eBPF variants.
+fn machine() -> Machine {
+    let offload = Some(OffloadLevel { instructions: EBPF_VARIANT_LIMIT, variants: 2 });
+    let levels = Levels { offload, worker: 1e9, host: 1e9 };
+    Machine {
+        hardware: described(&levels).unwrap(),
+        levels,
+        workers: 1,
+        frequency: 1e9,
+        processors: (2_000_000, 0),
+        shares: 0,
+        no_cache: None,
+    }
+}
+
+fn service(rate: u32) -> Service {
+    Service { rate, ..Service::default() }
+}
+
+fn demand(plugin: &dyn Plugin, rate: u32) -> Demand<'_> {
+    Demand { instance: "new", plugin, service: service(rate) }
+}
+
+fn level(machine: &Machine, placed: &[Standing<'_>], demand: Demand<'_>) -> Result<ServiceLevel, String> {
+    machine.decide(placed, demand).map(|decision| decision.placed.level).map_err(|error| error.to_string())
+}
+
+#[test]
+fn services_go_where_their_plugin_runs_and_room_is_left() {
+    let machine = machine();
+    assert_eq!(level(&machine, &[], demand(&SANDBOXED, 1_000_000)), Ok(ServiceLevel::Worker));
+    assert_eq!(level(&machine, &[], demand(&OFFLOADED, 9_000_000)), Ok(ServiceLevel::Offload));
+    assert_eq!(level(&machine, &[], demand(&PROCESS, 500_000)), Ok(ServiceLevel::Host));
+    let worker = Service { level: Some(ServiceLevel::Worker), ..service(1) };
+    let pinned = Demand { service: worker, ..demand(&OFFLOADED, 1) };
+    assert_eq!(level(&machine, &[], pinned), Ok(ServiceLevel::Worker));
+    let uncached = Machine { no_cache: Some("no port has a kernel device"), ..machine };
+    assert_eq!(level(&uncached, &[], demand(&OFFLOADED, 1_000)), Ok(ServiceLevel::Worker));
+}
+
+#[test]
+fn impossible_levels_are_refused_with_the_reason() {
+    let refused = |plugin: &dyn Plugin, at| {
+        let service = Service { level: Some(at), ..service(1) };
+        level(&machine(), &[], Demand { service, ..demand(plugin, 1) }).unwrap_err()
+    };
+    for (plugin, at, why) in [
+        (&SANDBOXED, ServiceLevel::Offload, "level offload: its plugin has no eBPF variant"),
+        (&SANDBOXED, ServiceLevel::Host, "level host: its plugin is sandboxed: a WebAssembly module"),
+        (
+            &PROCESS,
+            ServiceLevel::Worker,
+            "level worker: its plugin runs in processes; `instance move` moves it",
+        ),
+    ] {
+        let error = refused(plugin, at);
+        assert!(error.contains(why), "{error}");
+    }
+    let unknown = Kind(Runtime::Contained, false, None);
+    let error = level(&machine(), &[], demand(&unknown, 1)).unwrap_err();
+    assert!(error.contains("declares no cost: give the cycles per packet"), "{error}");
+    assert_eq!(level(&machine(), &[], demand(&unknown, 0)), Ok(ServiceLevel::Worker), "no load");
+    let negative = Service { packet: Some(-1.0), ..service(1) };
+    let error = level(&machine(), &[], Demand { service: negative, ..demand(&SANDBOXED, 1) }).unwrap_err();
+    assert!(error.contains("-1 is not a finite number"), "{error}");
+}
+
+#[test]
+fn refusal_names_the_lack_and_the_rate_that_fits() {
+    let machine = Machine { shares: 250_000, processors: (2_000_000, 250_000), ..machine() };
+    let error = level(&machine, &[], demand(&SANDBOXED, 8_000_000)).unwrap_err();
+    assert!(error.contains("level worker: lacks 5.00 % of worker"), "{error}");
+    assert!(error.contains("7500000 packets/s would fit"), "{error}");
+    let error = level(&machine, &[], demand(&PROCESS, 20_000_000)).unwrap_err();
+    assert!(error.contains("level host: lacks"), "{error}");
+}
+
+#[test]
+fn offloaded_service_moves_to_make_room() {
+    let machine = machine();
+    let standing = |instance: &'static str, is_pinned| Standing {
+        demand: Demand { instance, ..demand(&OFFLOADED, 1_000_000) },
+        level: ServiceLevel::Offload,
+        is_pinned,
+    };
+    let offload = Service { level: Some(ServiceLevel::Offload), ..service(9_500_000) };
+    let asked = Demand { service: offload, ..demand(&OFFLOADED, 0) };
+    let decided = machine.decide(&[standing("a", true), standing("b", false)], asked).unwrap();
+    assert_eq!(decided.moves, [("b".to_owned(), ServiceLevel::Worker)]);
+    let error = level(&machine, &[standing("a", true), standing("b", true)], asked).unwrap_err();
+    assert!(error.contains("level offload: lacks 50.00 % of offload.code"), "{error}");
+}
+
+#[test]
+fn configured_services_are_placed_and_refused_with_their_position() {
+    let text = |rate: &str| {
+        format!(
+            "[[instance]]\nplugin = \"null\"\nname = \"a\"\n[instance.service]\nrate = 1000\npacket = 100\n\
+             [[instance]]\nplugin = \"null\"\nname = \"b\"\n[instance.service]\nrate = {rate}\npacket = 100000\n"
+        )
+    };
+    let planned = |rate| Model::planned(&Config::parse(&text(rate), "f").unwrap());
+    let model = planned("10").unwrap();
+    let levels: Vec<_> = model.placements.services.iter().map(|placed| placed.level).collect();
+    assert_eq!(levels, [ServiceLevel::Worker; 2]);
+    assert!(used(&model).worker > 0 && used(&model).host == 0);
+    let error = planned("4000000").unwrap_err().to_string();
+    assert!(error.contains("f:10:1") && error.contains("\"b\": no room for 4000000 packets/s"), "{error}");
+}
+
+/// Change of the services in the property below: index of the plugin, rate, level, and whether it is removed.
+fn changes() -> impl Strategy<Value = Vec<(u8, u32, Option<u8>, bool)>> {
+    let one = (0..6_u8, 0..12_000_000_u32, prop::option::of(0..3_u8), prop::bool::weighted(0.3));
+    prop::collection::vec(one, 1..24)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(24))]
+
+    /// The slow twin adds the declared cycles up by hand.
+    #[test]
+    fn promises_never_exceed_the_machine(changes in changes()) {
+        let machine = machine();
+        let kinds = [&SANDBOXED, &OFFLOADED, &PROCESS];
+        let mut placements = Placements::default();
+        for (index, rate, pin, is_removed) in changes {
+            let name = format!("i{index}");
+            if is_removed {
+                placements.remove_service(&name);
+                continue;
+            }
+            let kind = |name: &str| kinds[usize::from(name.as_bytes()[1] % 3)];
+            let pin = pin.map(|pin| LEVELS[usize::from(pin)]);
+            let service = Service { level: pin, ..service(rate) };
+            let others: Vec<_> = placements.services.clone();
+            let standing: Vec<_> = others.iter().filter(|placed| placed.instance != name).map(|placed| Standing {
+                demand: Demand { instance: &placed.instance, plugin: kind(&placed.instance), service: placed.service },
+                level: placed.level,
+                is_pinned: placed.service.level.is_some(),
+            }).collect();
+            let asked = Demand { instance: &name, plugin: kind(&name), service };
+            let Ok(decided) = machine.decide(&standing, asked) else {
+                prop_assert_eq!(&others, &placements.services);
+                continue;
+            };
+            prop_assert!(decided.moves.len() <= MOST_MOVES);
+            prop_assert!(pin.is_none_or(|pin| pin == decided.placed.level));
+            decided.carry_out(&mut placements);
+            let sum = |level: ServiceLevel, cycles: f64| -> f64 {
+                let own = placements.services.iter().filter(|placed| placed.level == level);
+                own.map(|placed| f64::from(placed.service.rate) * cycles).sum()
+            };
+            let host = sum(ServiceLevel::Host, 100.0 + f64::from(USUAL_SIZE));
+            let worker = sum(ServiceLevel::Worker, 100.0) + sum(ServiceLevel::Host, 300.0);
+            let offloaded = placements.services.iter().filter(|placed| placed.level == ServiceLevel::Offload);
+            prop_assert!(worker <= 1e9 && host <= 1e9 && offloaded.count() <= 2, "{:?}", placements.services);
+        }
+    }
+}
