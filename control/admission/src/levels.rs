@@ -134,6 +134,7 @@ mod tests {
             name: "a".to_owned(),
             class: Class::PerFlow,
             port: None,
+            plugin: None,
             needs: Needs {
                 cycles: kinds.into_iter().map(|(kind, cycles)| (kind.to_owned(), cycles)).collect(),
                 code_slots: 1.0,

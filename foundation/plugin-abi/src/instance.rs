@@ -57,6 +57,17 @@ impl Runtime {
     }
 }
 
+/// Cycles that a plugin declares for its calls on a kind of processor.
+#[derive(Clone, Copy, PartialEq, Debug, Default)]
+pub struct DeclaredCycles {
+    /// Cycles per call, whatever its number of packets.
+    pub call: f64,
+    /// Cycles per packet, on average.
+    pub packet: f64,
+    /// Cycles per byte.
+    pub byte: f64,
+}
+
 /// Plugin type.
 pub trait Plugin: Send + Sync {
     /// Returns the plugin's name, by which users create instances.
@@ -120,8 +131,9 @@ pub trait Plugin: Send + Sync {
         1
     }
 
-    /// Returns the declared cost of calls: cycles per packet and per byte; `None` if the plugin declares none.
-    fn cost(&self) -> Option<(f64, f64)> {
+    /// Returns the cycles that the plugin declares for calls on a kind of processor, such as `worker` or `process`;
+    /// `None` if it declares none.
+    fn declared_cycles(&self, _kind: &str) -> Option<DeclaredCycles> {
         None
     }
 

@@ -329,6 +329,7 @@ impl Machine {
             name: instance.to_owned(),
             class: Class::PerFlow,
             port: None,
+            plugin: None,
             needs: Needs { cycles, code_slots: self.workers as f64, ..Needs::default() },
             input: Stream {
                 packets_per_second: if service.rate == 0 { NO_RATE } else { f64::from(service.rate) },
@@ -416,9 +417,10 @@ fn cost(level: ServiceLevel, demand: Demand<'_>) -> Result<Cycles, ControlError>
     if level == ServiceLevel::Offload {
         return Ok(Cycles { packet: f64::from(EBPF_VARIANT_LIMIT), ..Cycles::default() });
     }
-    let declared = plugin.cost();
-    let packet = service.packet.or(declared.map(|(packet, _)| packet));
-    let byte = service.byte.or(declared.map(|(_, byte)| byte)).unwrap_or_default();
+    let kind = if level == ServiceLevel::Host { "process" } else { level.name() };
+    let declared = plugin.declared_cycles(kind);
+    let packet = service.packet.or(declared.map(|cycles| cycles.packet));
+    let byte = service.byte.or(declared.map(|cycles| cycles.byte)).unwrap_or_default();
     match packet {
         Some(packet) => Ok(Cycles { packet, byte, ..Cycles::default() }),
         None if service.rate == 0 => Ok(Cycles { byte, ..Cycles::default() }),

@@ -2,7 +2,9 @@
 
 use std::sync::Arc;
 
-use millrace_plugin_abi::{Features, Instance, MapShape, Message, Plugin, PluginError, Position, Runtime};
+use millrace_plugin_abi::{
+    DeclaredCycles, Features, Instance, MapShape, Message, Plugin, PluginError, Position, Runtime,
+};
 use serde_json::{Map, Value};
 
 use crate::Manifest;
@@ -89,12 +91,12 @@ impl Plugin for WithCompanion {
         self.plugin.contexts()
     }
 
-    fn cost(&self) -> Option<(f64, f64)> {
-        self.plugin.cost()
-    }
-
     fn maps(&self) -> &[MapShape] {
         self.plugin.maps()
+    }
+
+    fn declared_cycles(&self, kind: &str) -> Option<DeclaredCycles> {
+        self.plugin.declared_cycles(kind)
     }
 
     fn host_companion(&self) -> Option<&dyn Plugin> {

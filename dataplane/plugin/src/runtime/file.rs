@@ -59,8 +59,8 @@ macro_rules! impl_plugin {
                     self.manifest().calls.contexts
                 }
 
-                fn cost(&self) -> Option<(f64, f64)> {
-                    self.manifest().calls.cost.map(|cost| (cost.packet, cost.byte))
+                fn declared_cycles(&self, kind: &str) -> Option<millrace_plugin_abi::DeclaredCycles> {
+                    self.manifest().calls.cost.as_ref()?.declared_on(kind)
                 }
 
                 fn maps(&self) -> &[MapShape] {

@@ -1,5 +1,5 @@
 use millrace_config::Config;
-use millrace_plugin_abi::{EbpfVariant, Instance, PluginError, Position};
+use millrace_plugin_abi::{DeclaredCycles, EbpfVariant, Instance, PluginError, Position};
 use proptest::prelude::*;
 use serde_json::{Map, Value};
 
@@ -33,8 +33,8 @@ impl Plugin for Kind {
         &[]
     }
 
-    fn cost(&self) -> Option<(f64, f64)> {
-        self.2
+    fn declared_cycles(&self, _kind: &str) -> Option<DeclaredCycles> {
+        self.2.map(|(packet, byte)| DeclaredCycles { packet, byte, ..DeclaredCycles::default() })
     }
 
     fn ebpf_variant(&self) -> Option<EbpfVariant> {

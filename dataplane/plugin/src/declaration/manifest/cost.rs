@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 
+use millrace_plugin_abi::DeclaredCycles;
 use millrace_units::remedy;
 use serde_json::{Map, Value};
 
@@ -55,6 +56,12 @@ impl Cost {
     /// Returns the cost on a kind of processor; `None` if the plugin declares none there.
     pub fn of_kind(&self, kind: &str) -> Option<&KindCost> {
         self.on.get(kind).or_else(|| self.on.get(ANY_KIND))
+    }
+
+    /// Returns the cycles of calls on a kind of processor; `None` if the plugin declares none there.
+    pub fn declared_on(&self, kind: &str) -> Option<DeclaredCycles> {
+        let KindCost { call, packet, byte, .. } = *self.of_kind(kind)?;
+        Some(DeclaredCycles { call, packet, byte })
     }
 
     /// Reads the value of the manifest's key `cost`.
@@ -223,6 +230,7 @@ mod tests {
         assert_eq!(cost.of_kind("worker").unwrap().fixed, 1000.0);
         assert_eq!(cost.of_kind("offload").unwrap().packet_maximum, Some(60.0));
         assert_eq!(cost.of_kind("process"), None);
+        assert_eq!(cost.declared_on("worker"), Some(DeclaredCycles { call: 0.0, packet: 80.0, byte: 1.0 }));
         assert_eq!((cost.memory, cost.code, cost.whole_packet, cost.output), (65536.0, 1.0, true, 2.0));
     }
 
