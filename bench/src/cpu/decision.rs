@@ -178,9 +178,7 @@ impl Worker {
         self.now += used.at(FREQUENCY);
         scheduler.charge(payer, used, self.now);
         queues.charge(payer, used);
-        if let Some(upcoming) = scheduler.prefetch_upcoming() {
-            queues.prefetch(upcoming);
-        }
+        queues.prefetch(scheduler.prefetch_upcoming());
         if !queues.is_backlogged(payer) {
             scheduler.sleep(payer, self.now);
         }

@@ -16,9 +16,9 @@ pub(crate) use opened::Opened;
 /// Index that means "no slot, queue or node".
 pub(crate) const NONE: u32 = u32::MAX;
 
-/// Packet taken from a queue, with the values noted at its arrival.
+/// Packet taken from a queue, with the values noted at its arrival. `F` is `()` where the flow isn't noted.
 #[derive(Debug)]
-pub struct Held<T> {
+pub struct Held<T, F = FlowNumber> {
     /// Packet.
     pub item: T,
     /// Time of arrival in the queue.
@@ -26,7 +26,7 @@ pub struct Held<T> {
     /// Length in bytes at arrival.
     pub length: u32,
     /// Flow of the packet.
-    pub flow: FlowNumber,
+    pub flow: F,
 }
 
 /// Packet count and byte count in one word, so that one addition updates both.
@@ -72,18 +72,18 @@ impl Load {
 }
 
 #[derive(Debug)]
-struct Slot<T> {
+struct Slot<T, F> {
     item: Option<T>,
     arrival: Instant,
     length: u32,
-    flow: FlowNumber,
+    flow: F,
     next: u32,
 }
 
-impl<T> Slot<T> {
+impl<T, F> Slot<T, F> {
     /// Puts a packet into an empty slot.
     #[inline]
-    fn fill(&mut self, item: T, arrival: Instant, length: u32, flow: FlowNumber) {
+    fn fill(&mut self, item: T, arrival: Instant, length: u32, flow: F) {
         // The replaced value is `None`, so `forget` skips only a drop without effect.
         std::mem::forget(self.item.replace(item));
         (self.arrival, self.length, self.flow) = (arrival, length, flow);
@@ -125,10 +125,10 @@ impl Default for List {
     }
 }
 
-/// Storage of all packets of a port.
+/// Storage of all packets of a port, with the flow of each.
 #[derive(Debug)]
-pub(crate) struct Arena<T> {
-    slots: Vec<Slot<T>>,
+pub(crate) struct Arena<T, F = FlowNumber> {
+    slots: Vec<Slot<T, F>>,
     free: u32,
     pub load: Load,
     limit_bytes: u32,
@@ -138,7 +138,7 @@ pub(crate) struct Arena<T> {
     half: Load,
 }
 
-impl<T> Arena<T> {
+impl<T, F: Copy> Arena<T, F> {
     /// Creates memory for `packets` packets and `bytes` bytes. The system provides the memory at first use.
     pub fn new(packets: u32, bytes: u32) -> Self {
         let slots = Vec::with_capacity(packets as usize);
@@ -169,14 +169,14 @@ impl<T> Arena<T> {
 
     /// Appends a new slot to the slice. Returns its index.
     #[cold]
-    fn grow(&mut self, slot: Slot<T>) -> u32 {
+    fn grow(&mut self, slot: Slot<T, F>) -> u32 {
         self.slots.push(slot);
         self.slots.len() as u32 - 1
     }
 
     /// Appends a packet to `list`. The caller ensures that the port has room.
     #[inline]
-    pub fn push(&mut self, list: &mut List, held: Held<T>) {
+    pub fn push(&mut self, list: &mut List, held: Held<T, F>) {
         let Held { item, arrival, length, flow } = held;
         let load = Load::of_packet(length);
         self.load = self.load.plus(load);
@@ -199,7 +199,7 @@ impl<T> Arena<T> {
 
     /// Removes and returns the first packet of `list`; `None` if the list is empty.
     #[inline]
-    pub fn pop(&mut self, list: &mut List) -> Option<Held<T>> {
+    pub fn pop(&mut self, list: &mut List) -> Option<Held<T, F>> {
         let index = list.head;
         let slot = self.slots.get_mut(index as usize)?;
         let item = slot.item.take()?;
@@ -238,7 +238,7 @@ impl<T> Arena<T> {
         &mut self,
         list: &mut List,
         load: Load,
-        arrivals: impl Iterator<Item = (T, u32, FlowNumber)>,
+        arrivals: impl Iterator<Item = (T, u32, F)>,
         now: Instant,
     ) {
         let (mut index, mut last) = (self.free, NONE);
@@ -306,23 +306,28 @@ impl<T> Arena<T> {
         prefetch_slice_element(&self.slots, list.head as usize);
     }
 
-    /// Prefetches the first slots of `list`, and those before the last one, up to 1 KiB each. Packets that arrived
-    /// together are in adjacent slots. After an odd number of departures, a list of reused slots begins within such
-    /// a group, and continues at the beginning of the group, before its last slot.
+    /// Prefetches the first slots of `list`, up to 1 KiB. Packets that arrived together are in adjacent slots, in
+    /// ascending or descending order. Unless all packets of the list are adjacent, the order of the first ones is
+    /// unknown, so the slots on both sides of the first one are prefetched.
     #[inline]
     pub fn prefetch_run(&self, list: &List) {
-        let (step, lines) = ((64 / size_of::<Slot<T>>()).max(1), 16);
-        for line in 0..lines.min(list.packets() as usize / step) {
-            let (forward, back) = (list.head as usize, list.tail as usize);
-            prefetch_slice_element(&self.slots, forward.wrapping_add(line * step));
-            prefetch_slice_element(&self.slots, back.wrapping_sub(line * step));
-        }
+        let step = (64 / size_of::<Slot<T, F>>()).max(1);
+        let lines = 16.min(list.packets() as usize / step + 1);
+        let is_run = list.head.abs_diff(list.tail).wrapping_add(1) == list.packets();
+        let (up, down) = match (is_run, list.tail < list.head) {
+            (false, _) => (lines / 2, lines / 2),
+            (true, false) => (lines, 0),
+            (true, true) => (0, lines),
+        };
+        let head = list.head as usize;
+        (0..up).for_each(|line| prefetch_slice_element(&self.slots, head.wrapping_add(line * step)));
+        (0..down).for_each(|line| prefetch_slice_element(&self.slots, head.wrapping_sub(line * step)));
     }
 
     /// Returns the memory of one packet's slot, in bytes.
     #[cfg(test)]
     pub const fn slot_size() -> usize {
-        size_of::<Slot<T>>()
+        size_of::<Slot<T, F>>()
     }
 }
 
@@ -339,6 +344,36 @@ mod tests {
     #[test]
     fn a_slot_for_a_packet_of_the_router_is_half_a_cache_line() {
         assert_eq!(Arena::<millrace_packet::Packet>::slot_size(), 32);
+    }
+
+    /// Takes `batch` packets from the front of a list.
+    fn take(arena: &mut Arena<u32>, list: &mut List, batch: usize) -> Vec<u32> {
+        let (mut taken, mut offered) = (Vec::new(), 0);
+        let mut opened = arena.open();
+        let wanted = |_: &u32| {
+            offered += 1;
+            offered <= batch
+        };
+        let gone = opened.pop_wanted(list, wanted, |item| taken.push(item));
+        opened.close();
+        assert_eq!(gone.packets() as usize, taken.len());
+        taken
+    }
+
+    #[test]
+    fn slots_of_a_list_with_batches_are_in_one_run() {
+        let (mut arena, mut list) = (Arena::new(200, 200), List::EMPTY);
+        (0..33).for_each(|number| arena.push(&mut list, held(number, 1)));
+        for batch in [32, 33, 32, 32].into_iter().cycle().take(50) {
+            let taken = take(&mut arena, &mut list, batch);
+            taken.into_iter().for_each(|item| arena.push(&mut list, held(item, 1)));
+            let next = |place: &u32| arena.slots.get(*place as usize).map(|slot| slot.next);
+            let places: Vec<u32> = std::iter::successors(Some(list.head), next).take(33).collect();
+            let steps: Vec<i64> =
+                places.windows(2).map(|two| i64::from(two[1]) - i64::from(two[0])).collect();
+            assert!(steps.iter().all(|step| step.abs() == 1 && *step == steps[0]), "{batch}: {places:?}");
+            assert_eq!(list.head.abs_diff(list.tail), 32);
+        }
     }
 
     proptest! {
@@ -359,9 +394,14 @@ mod tests {
                         arena.push(&mut lists[which], held(number as u32, length));
                         twins[which].push_back((number as u32, length));
                     }
-                } else {
+                } else if length % 2 == 0 {
                     let taken = arena.pop(&mut lists[which]).map(|held| (held.item, held.length));
                     prop_assert_eq!(taken, twins[which].pop_front());
+                } else {
+                    let batch = length as usize % 7;
+                    let due = twins[which].drain(..batch.min(twins[which].len())).map(|(item, _)| item);
+                    let due: Vec<u32> = due.collect();
+                    prop_assert_eq!(take(&mut arena, &mut lists[which], batch), due);
                 }
                 prop_assert_eq!(lists[which].packets() as usize, twins[which].len());
                 prop_assert_eq!(lists[which].bytes(), twins[which].iter().map(|(_, length)| length).sum::<u32>());

@@ -47,12 +47,16 @@ impl Group {
 pub(crate) struct Heap {
     groups: Vec<Group>,
     length: usize,
-    /// Item that most recently rose to the third level of the heap, or above it; [`NONE`] at first.
+    /// Item that most recently rose to the third level of the heap, or above it, or that will rise there from the
+    /// end of the heap; [`NONE`] at first.
     risen: u32,
 }
 
 /// Position of the first member.
 const FIRST: usize = WIDTH - 1;
+/// Number of members behind the noted one at the end of the heap. With equal keys, the end moves up to the first
+/// position member by member, so that none rises from level to level.
+const AHEAD: usize = 4;
 /// Groups of the third level.
 const THIRD_LEVEL: Range<usize> = 2..6;
 /// Position from which on a sinking member prefetches the groups below all of its children: members in front of it
@@ -92,10 +96,17 @@ impl Heap {
     }
 
     /// Returns the item that most recently rose to the third level of the heap or above it, because other items
-    /// sank, or with its own key. This item is among the 20 candidates for the next heads, unless others overtake it.
+    /// sank, or with its own key; or an item near the end of the heap, while items with equal keys leave. This item
+    /// is among the 20 candidates for the next heads, unless others overtake it.
     #[inline]
     pub fn risen(&self) -> u32 {
         self.risen
+    }
+
+    /// Returns the item that [rose](Self::risen) since the last call; [`NONE`] if none did.
+    #[inline]
+    pub fn take_risen(&mut self) -> u32 {
+        std::mem::replace(&mut self.risen, NONE)
     }
 
     #[inline]
@@ -137,6 +148,9 @@ impl Heap {
         self.length -= 1;
         if place != end {
             self.replace(positions, place, last);
+            if self.at(FIRST).item == last.item {
+                self.risen = self.at(end.saturating_sub(AHEAD).max(FIRST)).item;
+            }
         }
     }
 

@@ -285,9 +285,7 @@ impl ForProcessor {
             Some(known) if is_unfinished => known.owed = owed,
             _ => self.queues.charge(payer, owed),
         }
-        if let Some(upcoming) = self.scheduler.prefetch_upcoming() {
-            self.queues.prefetch(upcoming);
-        }
+        self.queues.prefetch(self.scheduler.prefetch_upcoming());
     }
 
     /// Whether no packet waits, and no principal has a call or an event that is due.

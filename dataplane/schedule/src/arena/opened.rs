@@ -8,23 +8,23 @@ use crate::FlowNumber;
 /// Slots of an arena while a batch of packets enters or leaves. [`close`](Self::close) writes the changes
 /// back to the arena.
 #[derive(Debug)]
-pub(crate) struct Opened<'a, T> {
-    slots: &'a mut [Slot<T>],
+pub(crate) struct Opened<'a, T, F = FlowNumber> {
+    slots: &'a mut [Slot<T, F>],
     free: u32,
     load: Load,
     noted: (&'a mut u32, &'a mut Load),
 }
 
-impl<T> Arena<T> {
+impl<T, F: Copy> Arena<T, F> {
     /// Borrows the arena for a batch; [`close`](Opened::close) writes the changes back.
     #[inline(always)]
-    pub fn open(&mut self) -> Opened<'_, T> {
+    pub fn open(&mut self) -> Opened<'_, T, F> {
         let (free, load) = (self.free, self.load);
         Opened { slots: &mut self.slots, free, load, noted: (&mut self.free, &mut self.load) }
     }
 }
 
-impl<T> Opened<'_, T> {
+impl<T, F: Copy> Opened<'_, T, F> {
     /// Returns the current load of the arena.
     #[inline(always)]
     pub fn load(&self) -> Load {
@@ -43,7 +43,7 @@ impl<T> Opened<'_, T> {
     pub fn push(
         &mut self,
         list: &mut List,
-        (item, length, flow): (T, u32, FlowNumber),
+        (item, length, flow): (T, u32, F),
         now: Instant,
     ) -> Result<(), T> {
         let index = self.free;
@@ -69,36 +69,13 @@ impl<T> Opened<'_, T> {
         list: &mut List,
         most: usize,
         mut wanted: impl FnMut(u32) -> bool,
-        out: impl FnMut(T),
-    ) -> Load {
-        self.pop_slots(list, most, |slot| wanted(slot.length), out)
-    }
-
-    /// Takes packets from the head of `list` while `wanted` accepts the next one. Passes the packets to `out`
-    /// and returns their load. Their slots become free in list order.
-    #[inline(always)]
-    pub fn pop_wanted(
-        &mut self,
-        list: &mut List,
-        mut wanted: impl FnMut(&T) -> bool,
-        out: impl FnMut(T),
-    ) -> Load {
-        self.pop_slots(list, usize::MAX, |slot| slot.item.as_ref().is_some_and(&mut wanted), out)
-    }
-
-    #[inline(always)]
-    fn pop_slots(
-        &mut self,
-        list: &mut List,
-        most: usize,
-        mut wanted: impl FnMut(&Slot<T>) -> bool,
         mut out: impl FnMut(T),
     ) -> Load {
         let (first, mut head, mut last, mut gone, mut left) =
             (list.head, list.head, NONE, Load::NOTHING, most);
         while left > 0
             && let Some(slot) = self.slots.get_mut(head as usize)
-            && wanted(slot)
+            && wanted(slot.length)
             && let Some(item) = slot.item.take()
         {
             gone = gone.plus(Load::of_packet(slot.length));
@@ -108,12 +85,42 @@ impl<T> Opened<'_, T> {
         }
         if let Some(slot) = self.slots.get_mut(last as usize) {
             slot.next = std::mem::replace(&mut self.free, first);
-            list.head = head;
-            if head == NONE {
-                list.tail = NONE;
-            }
-            (self.load, list.load) = (self.load.minus(gone), list.load.minus(gone));
+            self.shorten(list, head, gone);
         }
         gone
+    }
+
+    /// Takes packets from the head of `list` while `wanted` accepts the next one. Passes the packets to `out`
+    /// and returns their load. Their slots become free in reverse order. So the slots of a list whose packets
+    /// leave and arrive in batches stay in ascending or descending order: [`Arena::prefetch_run`] finds them.
+    #[inline(always)]
+    pub fn pop_wanted(
+        &mut self,
+        list: &mut List,
+        mut wanted: impl FnMut(&T) -> bool,
+        mut out: impl FnMut(T),
+    ) -> Load {
+        let (mut head, mut gone) = (list.head, Load::NOTHING);
+        while let Some(slot) = self.slots.get_mut(head as usize)
+            && slot.item.as_ref().is_some_and(&mut wanted)
+            && let Some(item) = slot.item.take()
+        {
+            gone = gone.plus(Load::of_packet(slot.length));
+            let next = std::mem::replace(&mut slot.next, self.free);
+            self.free = std::mem::replace(&mut head, next);
+            out(item);
+        }
+        self.shorten(list, head, gone);
+        gone
+    }
+
+    /// Ends the removal of packets with the load `gone` from the front of `list`, before `head`.
+    #[inline(always)]
+    fn shorten(&mut self, list: &mut List, head: u32, gone: Load) {
+        list.head = head;
+        if head == NONE {
+            list.tail = NONE;
+        }
+        (self.load, list.load) = (self.load.minus(gone), list.load.minus(gone));
     }
 }

@@ -200,15 +200,20 @@ impl FairShare {
         Some(member)
     }
 
-    /// Returns a member that gets the processor soon, and prefetches it. While others are served, each member
-    /// comes up here before its turn; [`NONE`] before the first.
+    /// Returns up to two members that get the processor soon, and prefetches them; [`NONE`] for others. While
+    /// others are served, each member comes up here before its turn: under WF2Q+ among the eligible members, or
+    /// before it becomes eligible.
     #[inline]
-    pub fn prefetch_upcoming(&self) -> u32 {
-        let is_worst_case = self.discipline == Discipline::WorstCaseFair;
-        let member = if is_worst_case { self.eligible.risen() } else { self.waiting.risen() };
+    pub fn prefetch_upcoming(&mut self) -> [u32; 2] {
+        let upcoming = [self.eligible.take_risen(), self.waiting.take_risen()];
+        upcoming.iter().for_each(|member| self.prefetch(*member));
+        upcoming
+    }
+
+    #[inline]
+    fn prefetch(&self, member: u32) {
         prefetch_slice_element(self.members.all(), member as usize);
         prefetch_slice_element(&self.positions, member as usize);
-        member
     }
 
     /// Charges cycles to a member, whether it is backlogged or not.
@@ -307,6 +312,7 @@ impl FairShare {
             && start <= self.virtual_time
         {
             self.waiting.remove(&mut self.positions, member);
+            self.prefetch(self.waiting.risen());
             let finish = self.finish(member);
             self.eligible.push(&mut self.positions, finish, member);
         }

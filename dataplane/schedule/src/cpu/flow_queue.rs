@@ -32,7 +32,8 @@ impl Linked for FlowQueue {
     }
 }
 
-/// Queues of a principal.
+/// Queues of a principal, in one cache line.
+#[repr(align(64))]
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Backlog {
     /// Queues in the order of turns.
@@ -50,6 +51,8 @@ pub(super) struct Backlog {
     pub dropped: u64,
     pub is_known: bool,
 }
+
+const _: () = assert!(size_of::<Backlog>() == 64);
 
 impl Backlog {
     pub const UNKNOWN: Self = Self {

@@ -70,7 +70,7 @@ struct Latest {
 /// Packets that wait for the processor, by principal and flow.
 #[derive(Debug)]
 pub struct CpuQueues<T> {
-    arena: Arena<T>,
+    arena: Arena<T, ()>,
     queues: Slots<FlowQueue>,
     stages: StageQueues,
     /// Principals with queues that are set aside, and their number.
@@ -79,8 +79,8 @@ pub struct CpuQueues<T> {
     backlogs: Slots<Backlog>,
     flows: FlowTable,
     latest: Latest,
-    /// Principals that were prefetched last, the latest first; [`NONE`] at first.
-    upcoming: [u32; 2],
+    /// Principals of the last two calls of [`prefetch`](Self::prefetch), the latest first; [`NONE`] for nobody.
+    upcoming: [[u32; 2]; 2],
     limits: CpuQueueLimits,
     quantum: i64,
 }
@@ -98,7 +98,7 @@ impl<T> CpuQueues<T> {
             backlogs: Slots::default(),
             flows: FlowTable::new(limits.flows, seed),
             latest: Latest { principal: 0, flow: FlowNumber(0), queue: NONE },
-            upcoming: [NONE; 2],
+            upcoming: [[NONE; 2]; 2],
             limits,
             quantum: i64::try_from(quantum.0).unwrap_or(i64::MAX).max(1),
         }
@@ -178,7 +178,7 @@ impl<T> CpuQueues<T> {
             self.count_drop(number, Some(queue));
             return Err((item, CpuDrop::Memory));
         };
-        self.arena.push(list, Held { item, arrival: now, length, flow });
+        self.arena.push(list, Held { item, arrival: now, length, flow: () });
         let backlog = &mut self.backlogs[number];
         backlog.packets += 1;
         backlog.bytes += u64::from(length);
@@ -225,21 +225,27 @@ impl<T> CpuQueues<T> {
         backlog.bytes -= u64::from(gone.bytes());
     }
 
-    /// Prefetches the packets of a principal that gets the processor soon. To be called once in a slice: each
-    /// call prefetches one of the links from a principal to its first packet, for the last three principals.
+    /// Prefetches the packets of principals that get the processor soon. To be called once in a slice: each call
+    /// prefetches one of the links from a principal to its packets, for the principals of the last three calls.
     #[inline]
-    pub fn prefetch(&mut self, PrincipalId(number): PrincipalId) {
+    pub fn prefetch(&mut self, upcoming: [Option<PrincipalId>; 2]) {
+        let upcoming = upcoming.map(|principal| principal.map_or(NONE, |PrincipalId(number)| number));
         let [before, earlier] = self.upcoming;
-        prefetch_whole_element(self.backlogs.all(), number as usize);
-        if let Some(backlog) = self.backlogs.find(before) {
-            prefetch_whole_element(self.queues.all(), backlog.turns.first as usize);
+        self.upcoming = [upcoming, before];
+        for number in upcoming.into_iter().filter(|number| *number != NONE) {
+            prefetch_whole_element(self.backlogs.all(), number as usize);
         }
-        if let Some(queue) =
-            self.backlogs.find(earlier).and_then(|backlog| self.queues.find(backlog.turns.first))
-        {
-            self.arena.prefetch_run(&queue.stages.current.list);
+        for number in before {
+            if let Some(backlog) = self.backlogs.find(number) {
+                prefetch_whole_element(self.queues.all(), backlog.turns.first as usize);
+            }
         }
-        self.upcoming = [number, before];
+        for number in earlier {
+            let queue = self.backlogs.find(number).and_then(|backlog| self.queues.find(backlog.turns.first));
+            if let Some(queue) = queue {
+                self.arena.prefetch_run(&queue.stages.current.list);
+            }
+        }
     }
 
     /// Charges cycles to the flow and the stage whose turn it is, and ends their turns if they have used them

@@ -22,6 +22,8 @@ const WEIGHTED: u32 = 0;
 /// Period of servers without a deadline, under the kind `edf`.
 const PERIOD: Duration = Duration::from_millis(10);
 
+/// Principal, in two cache lines.
+#[repr(align(64))]
 #[derive(Clone, Copy, Debug)]
 struct Principal {
     settings: CpuPrincipal,
@@ -31,6 +33,8 @@ struct Principal {
     is_throttled: bool,
     account: CpuAccount,
 }
+
+const _: () = assert!(size_of::<Option<Principal>>() == 128);
 
 /// CPU scheduler of a worker.
 #[derive(Debug)]
@@ -266,16 +270,18 @@ impl CpuScheduler {
         self.note_quiet();
     }
 
-    /// Returns a principal that gets the processor soon, if one is known, and prefetches it. To be called after
-    /// each slice.
+    /// Returns principals that get the processor soon, as far as they are known, and prefetches them. To be called
+    /// after each slice.
     #[inline]
-    pub fn prefetch_upcoming(&self) -> Option<PrincipalId> {
-        let number = match self.settings.kind {
+    pub fn prefetch_upcoming(&mut self) -> [Option<PrincipalId>; 2] {
+        let upcoming = match self.settings.kind {
             CpuSchedulerKind::EarliestDeadline => self.servers.prefetch_upcoming(),
             _ => self.weighted.prefetch_upcoming(),
         };
-        prefetch_whole_element(self.principals.all(), number as usize);
-        (number != NONE).then_some(PrincipalId(number))
+        upcoming.map(|number| {
+            prefetch_whole_element(self.principals.all(), number as usize);
+            (number != NONE).then_some(PrincipalId(number))
+        })
     }
 
     /// Whether some principal with work may run now.

@@ -188,14 +188,20 @@ impl Servers {
         Some(server)
     }
 
-    /// Returns a server that gets the processor soon, and prefetches it; [`NONE`] if none is known.
+    /// Returns up to two servers that get the processor soon, and prefetches them; [`NONE`] for others: one with a
+    /// budget, and one that gets a budget soon.
     #[inline]
-    pub fn prefetch_upcoming(&self) -> u32 {
-        let server = if self.ready.is_empty() { self.idle.risen() } else { self.ready.risen() };
+    pub fn prefetch_upcoming(&mut self) -> [u32; 2] {
+        let upcoming = [self.ready.take_risen(), self.exhausted.take_risen()];
+        upcoming.iter().for_each(|server| self.prefetch(*server));
+        upcoming
+    }
+
+    #[inline]
+    fn prefetch(&self, server: u32) {
         prefetch_whole_element(self.servers.all(), server as usize);
         prefetch_slice_element(&self.positions, server as usize);
         prefetch_slice_element(&self.exhausted_positions, server as usize);
-        server
     }
 
     /// Charges cycles to a server. Service on idle time costs no budget.
@@ -264,6 +270,7 @@ impl Servers {
         }
         let is_backlogged = self.contains(server);
         self.exhausted.remove(&mut self.exhausted_positions, server);
+        self.prefetch(self.exhausted.risen());
         if is_backlogged {
             self.idle.remove(&mut self.positions, server);
             self.ready.push(&mut self.positions, deadline, server);

@@ -9,6 +9,7 @@ mod limits;
 mod scale;
 mod settings;
 mod stage_queues;
+mod upcoming;
 
 use std::time::Duration;
 
