@@ -4,6 +4,7 @@
 //! and all queues of the port share one limit. The slot freed last is used first, because it is still in the
 //! CPU cache.
 
+mod held_back;
 mod opened;
 
 use millrace_memory::prefetch_slice_element;
@@ -11,6 +12,8 @@ use millrace_units::Instant;
 
 use crate::FlowNumber;
 
+use held_back::HeldBack;
+pub(crate) use held_back::reserve_for;
 pub(crate) use opened::Opened;
 
 /// Index that means "no slot, queue or node".
@@ -133,17 +136,62 @@ pub(crate) struct Arena<T, F = FlowNumber> {
     pub load: Load,
     limit_bytes: u32,
     limit_packets: u32,
-    /// Half of the port's packet limit and byte limit. While the port's load is below this half, no queue can
-    /// hold more than the port's free space.
+    /// Half of the port's packet limit and byte limit, without what is held back. While the port's load is below
+    /// this half, no queue can hold more than the port's free space.
     half: Load,
+    held_back: HeldBack,
 }
 
 impl<T, F: Copy> Arena<T, F> {
     /// Creates memory for `packets` packets and `bytes` bytes. The system provides the memory at first use.
     pub fn new(packets: u32, bytes: u32) -> Self {
         let slots = Vec::with_capacity(packets as usize);
-        let half = Load(u64::from(packets / 2) << 32 | u64::from(bytes / 2));
-        Self { slots, free: NONE, load: Load::NOTHING, limit_bytes: bytes, limit_packets: packets, half }
+        let (load, held_back) = (Load::NOTHING, HeldBack::default());
+        let (limit_bytes, limit_packets) = (bytes, packets);
+        let mut new = Self { slots, free: NONE, load, limit_bytes, limit_packets, half: load, held_back };
+        new.change_reserve(load, load);
+        new
+    }
+
+    /// Changes a [reserve](reserve_for) from `before` to `after`. A larger one takes effect when packets that are in
+    /// its way have left.
+    pub fn change_reserve(&mut self, before: Load, after: Load) {
+        let half = |packets: u32, bytes: u32| Load(u64::from(packets / 2) << 32 | u64::from(bytes / 2));
+        self.held_back.change(before, after, half(self.limit_packets, self.limit_bytes));
+        let part = self.held_back.part;
+        self.half = half(self.limit_packets - part.packets(), self.limit_bytes - part.bytes());
+    }
+
+    /// Whether memory is held back, and a packet may find no other.
+    #[inline]
+    pub fn is_tight(&self, length: u32) -> bool {
+        self.is_tight_for(1, length)
+    }
+
+    /// Whether memory is held back, and one of these packets may find no other.
+    #[inline]
+    pub fn is_tight_for(&self, packets: usize, bytes: u32) -> bool {
+        self.held_back.part != Load::NOTHING
+            && (self.load.packets() as usize + packets > self.half.packets() as usize
+                || u64::from(self.load.bytes()) + u64::from(bytes) > u64::from(self.half.bytes()))
+    }
+
+    /// Sets whether the next packet is [within](Self::is_within) a reserve.
+    pub fn entitle(&mut self, is_entitled: bool) {
+        self.held_back.is_entitled = is_entitled;
+    }
+
+    /// Whether what has this reserve and holds `load` stays within the reserve with one more packet.
+    pub fn is_within(&self, reserve: Load, load: Load, length: u32) -> bool {
+        let part = self.held_back.part_of(reserve);
+        load.packets() < part.packets()
+            && u64::from(load.bytes()) + u64::from(length) <= u64::from(part.bytes())
+    }
+
+    /// Whether the memory has space for a packet, with what is held back.
+    #[inline]
+    pub fn has_space(&self, length: u32) -> bool {
+        self.load.packets() < self.limit_packets && length <= self.limit_bytes - self.load.bytes()
     }
 
     /// Whether every queue of the port [has room](Self::has_room) for the packets of `more`, and the
@@ -157,14 +205,16 @@ impl<T, F: Copy> Arena<T, F> {
     }
 
     /// Whether the port can take a packet of `length` bytes into a queue that holds the load `queue`. A queue
-    /// may hold no more than the free space of the port, so that one full queue leaves room for others.
-    /// (Choudhury and Hahne, "Dynamic Queue Length Thresholds for Shared-Memory Packet Switches", 1998, with
+    /// may hold no more than the free space of the port, so that one full queue leaves room for others. Space
+    /// that is held back is free only for an [entitled](Self::entitle) packet. (Choudhury and Hahne, "Dynamic Queue Length Thresholds for Shared-Memory Packet Switches", 1998, with
     /// a factor of 1.)
     #[inline]
     pub fn has_room(&self, queue: Load, length: u32) -> bool {
-        let packets = self.limit_packets - self.load.packets();
-        let bytes = self.limit_bytes - self.load.bytes();
+        let HeldBack { part, is_entitled, .. } = self.held_back;
+        let packets = (self.limit_packets - self.load.packets()).saturating_sub(part.packets());
+        let bytes = (self.limit_bytes - self.load.bytes()).saturating_sub(part.bytes());
         queue.packets() < packets && queue.bytes() <= bytes && length <= bytes
+            || is_entitled && self.has_space(length)
     }
 
     /// Appends a new slot to the slice. Returns its index.
@@ -222,7 +272,9 @@ impl<T, F: Copy> Arena<T, F> {
     pub fn has_room_for(&self, load: Load, more: Load, threshold: u32) -> bool {
         let others = self.load.minus(load);
         let used = self.slots.len() as u32 - self.load.packets();
-        let (packets, bytes) = (self.limit_packets - others.packets(), self.limit_bytes - others.bytes());
+        let part = self.held_back.part;
+        let packets = (self.limit_packets - part.packets()).saturating_sub(others.packets());
+        let bytes = (self.limit_bytes - part.bytes()).saturating_sub(others.bytes());
         // A list that holds at most half of the space that other lists leave never exceeds the free space.
         let most = u64::from(threshold.min(bytes / 2));
         more.packets() <= used
@@ -378,8 +430,14 @@ mod tests {
 
     proptest! {
         #[test]
-        fn lists_in_one_arena_are_queues(steps in prop::collection::vec((0_usize..4, any::<bool>(), 1_u32..2000), 0..400)) {
+        fn lists_in_one_arena_are_queues(
+            steps in prop::collection::vec((0_usize..4, any::<bool>(), 1_u32..2000), 0..400),
+            reserve in (0_u32..15, 0_u32..15_000),
+        ) {
             let mut arena = Arena::new(20, 20_000);
+            arena.change_reserve(Load::NOTHING, Load(u64::from(reserve.0) << 32 | u64::from(reserve.1)));
+            // At most half of the memory is held back.
+            let (kept, kept_bytes) = (reserve.0.min(10), reserve.1.min(10_000));
             let mut lists = [List::EMPTY; 4];
             let mut twins: [VecDeque<(u32, u32)>; 4] = Default::default();
             for (number, (which, put, length)) in steps.into_iter().enumerate() {
@@ -387,8 +445,9 @@ mod tests {
                     let total: u32 = twins.iter().flatten().map(|(_, length)| length).sum();
                     let count = twins.iter().flatten().count();
                     let own: u32 = twins[which].iter().map(|(_, length)| length).sum();
-                    let free = 20_000 - total;
-                    let room = twins[which].len() < 20 - count && own <= free && length <= free;
+                    let free = 20_000_u32.saturating_sub(kept_bytes + total);
+                    let slots = 20_usize.saturating_sub(kept as usize + count);
+                    let room = twins[which].len() < slots && own <= free && length <= free;
                     prop_assert_eq!(arena.has_room(lists[which].load, length), room);
                     if room {
                         arena.push(&mut lists[which], held(number as u32, length));

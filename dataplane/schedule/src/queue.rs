@@ -20,6 +20,9 @@ impl Default for QueueSettings {
     }
 }
 
+/// Flag in a queue's quantum: the other bits are the index of a reserved rate.
+pub(crate) const RESERVED: u32 = 1 << 31;
+
 /// Queue of packets. While the queue is in a round, `next` is the next queue of the round. Otherwise, the
 /// queue's owner may use `next` for other values.
 #[repr(C, align(64))]
@@ -44,6 +47,12 @@ pub(crate) struct Queue {
 const _: () = assert!(size_of::<Queue>() == 64);
 
 impl Queue {
+    /// Whether the flow of the queue has a reserved rate.
+    #[inline]
+    pub fn is_reserved(&self) -> bool {
+        self.quantum & RESERVED != 0
+    }
+
     pub fn new(threshold: u32) -> Self {
         Self {
             list: List::EMPTY,

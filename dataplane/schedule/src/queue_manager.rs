@@ -3,7 +3,7 @@
 use millrace_units::Instant;
 
 use crate::aqm::{Aqm, AqmState, CodelQueue, RedVerdict};
-use crate::arena::{Arena, Held, Load, NONE, Opened};
+use crate::arena::{Arena, Held, Load, NONE, Opened, reserve_for};
 use crate::queue::{Cold, Queue, QueueSettings, QueueView};
 use crate::slots::Slots;
 use crate::{Arrival, DropCause, DropSink, FlowNumber, Item, LinkOverhead};
@@ -12,7 +12,10 @@ use crate::{Arrival, DropCause, DropSink, FlowNumber, Item, LinkOverhead};
 pub const MOST_QUEUES: u32 = 65_536;
 
 /// Limits of a port's queues. A queue, or an FQ-CoDel leaf, refuses packets while it holds more than the free
-/// space of the port. So a single queue gets at most half of the memory.
+/// space of the port. So a single queue gets at most half of the memory. A part of it is held back for leaves below an
+/// H-FSC with a real-time curve, and for flows with a reserved rate: for each its burst, but at least a jumbo frame, and
+/// a jumbo frame more; half of the memory at most. While such a leaf or flow holds less, its packets find room, whatever
+/// the others hold.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct BufferLimits {
     /// Number of queues, 1 to 65,536; 8,192 by default. Each takes 64 bytes once it is used.
@@ -122,6 +125,9 @@ impl<T: Item> QueueManager<T> {
     /// Closes an empty queue and forgets its counters.
     pub fn close(&mut self, index: u32) {
         self.forget_cold(index);
+        if self.queue(index).is_reserved() {
+            self.arena.change_reserve(reserve_for(0), Load::NOTHING);
+        }
         self.queues.release(index);
     }
 
@@ -253,7 +259,10 @@ impl<T: Item> QueueManager<T> {
         if queue.list.bytes() > queue.threshold {
             return self.refuse(index, item, DropCause::Threshold, sink);
         }
-        if !self.arena.has_room(queue.list.load, length) {
+        let load = queue.list.load;
+        let is_within =
+            |arena: &Arena<T>| arena.has_space(length) && arena.is_within(reserve_for(0), load, length);
+        if !self.arena.has_room(load, length) && !(queue.is_reserved() && is_within(&self.arena)) {
             return self.refuse(index, item, DropCause::BufferFull, sink);
         }
         // Only packets that stay get a mark and count as marked.

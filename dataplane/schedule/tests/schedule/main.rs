@@ -7,6 +7,7 @@ mod batches;
 mod changes_together;
 mod fair_queues;
 mod flow_leaves;
+mod held_back;
 mod hfsc;
 mod hierarchy;
 mod marks;

@@ -1,12 +1,12 @@
 //! Quanta of flows: the common quantum, quanta of single flows, and reserved rates.
 
 use crate::Item;
+use crate::arena::{Load, reserve_for};
 use crate::link::round::MOST_QUANTUM;
+use crate::queue::RESERVED;
 use crate::queue_manager::QueueManager;
 use crate::rate::Rate;
 
-/// Flag in a queue's quantum field: the other bits are the index of a reservation.
-const RESERVED: u32 = 1 << 31;
 /// Units of credit per byte. Whole bytes are too coarse for the credit of a reservation: a small rate gets
 /// less than a byte per round.
 const BYTE: u64 = 1 << 32;
@@ -45,6 +45,7 @@ impl Weights {
         self.set_quantum(queues, queue, RESERVED | self.reservations.len() as u32);
         self.reservations.push(Reservation { queue, rate, rest: 0 });
         self.reserved += rate.0;
+        queues.arena.change_reserve(Load::NOTHING, reserve_for(0));
     }
 
     /// Ends the reservation of a queue, if it has one. The queue then has the common quantum.
@@ -56,6 +57,7 @@ impl Weights {
         let index = (number & !RESERVED) as usize;
         let gone = self.reservations.swap_remove(index);
         self.reserved -= gone.rate.0;
+        queues.arena.change_reserve(reserve_for(0), Load::NOTHING);
         self.set_quantum(queues, queue, 0);
         if let Some(moved) = self.reservations.get(index) {
             queues.queue_mut(moved.queue).quantum = RESERVED | index as u32;

@@ -18,6 +18,7 @@ mod nodes;
 mod other_drops;
 mod pacer;
 mod report;
+mod reserves;
 mod timers;
 mod tree;
 

@@ -13,6 +13,7 @@ use super::leaves::Leaves;
 use super::node::{NodeKind, Share};
 use super::nodes::{Kind, Node, Nodes};
 use super::other_drops::OtherDrops;
+use super::reserves::Reserves;
 use super::timers::Timers;
 use crate::arena::{Held, Load, NONE};
 use crate::link::discipline::Discipline;
@@ -28,6 +29,7 @@ pub(super) struct Tree<T> {
     pub leaves: Leaves<T>,
     pub timers: Timers,
     pub other_drops: OtherDrops,
+    pub reserves: Reserves,
 }
 
 /// Departure from a leaf: load that left, including drops, and the length of the sent packet.
@@ -49,6 +51,7 @@ impl<T: Item> Tree<T> {
             leaves: Leaves::new(limits, overhead),
             timers: Timers::default(),
             other_drops: OtherDrops::default(),
+            reserves: Reserves::default(),
         }
     }
 

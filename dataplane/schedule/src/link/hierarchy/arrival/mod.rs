@@ -26,6 +26,38 @@ pub(super) fn enqueue<T: Item>(
     now: Instant,
     sink: &mut impl DropSink<T>,
 ) -> bool {
+    if tree.leaves.queues.arena.is_tight(item.length()) {
+        return enqueue_tightly(tree, node, flow, item, now, sink);
+    }
+    enqueue_at(tree, node, flow, item, now, sink)
+}
+
+/// Enqueues a packet while memory is short for those without a guarantee.
+#[cold]
+fn enqueue_tightly<T: Item>(
+    tree: &mut Tree<T>,
+    node: NodeId,
+    flow: FlowNumber,
+    item: T,
+    now: Instant,
+    sink: &mut impl DropSink<T>,
+) -> bool {
+    let is_within = tree.is_within_reserve(node, item.length());
+    tree.leaves.queues.arena.entitle(is_within);
+    let stays = enqueue_at(tree, node, flow, item, now, sink);
+    tree.leaves.queues.arena.entitle(false);
+    stays
+}
+
+#[inline]
+fn enqueue_at<T: Item>(
+    tree: &mut Tree<T>,
+    node: NodeId,
+    flow: FlowNumber,
+    item: T,
+    now: Instant,
+    sink: &mut impl DropSink<T>,
+) -> bool {
     let Some(&Node { kind, ready, parent, .. }) = tree.nodes.find(node.0) else {
         tree.other_drops.refuse(item, sink);
         return false;
@@ -99,7 +131,10 @@ pub(super) fn enqueue_batch<T: Item>(
     sink: &mut impl DropSink<T>,
 ) {
     let Some(leaf) = batch.first().map(|first| first.leaf) else { return };
-    let bytes = bytes_for(leaf, batch);
+    let bytes = bytes_for(leaf, batch).filter(|bytes| {
+        let bytes = u32::try_from(*bytes).unwrap_or(u32::MAX);
+        !tree.leaves.queues.arena.is_tight_for(batch.len(), bytes)
+    });
     let before = tree.leaves.load();
     match (tree.nodes.kind(leaf.0), bytes) {
         (Some(Kind::Fifo(fifo)), Some(bytes)) => {

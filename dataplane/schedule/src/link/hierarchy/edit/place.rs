@@ -30,6 +30,7 @@ impl<T: Item> Places<'_, T> {
         let queue = if let Kind::Fifo(fifo) = kind { fifo.0 } else { NONE };
         let child = Child { node: node.0, queue };
         let slot = self.tree.disciplines.attach(above, share, child, is_inner_class);
+        self.tree.hold_back(node, share);
         let entry = &mut self.tree.nodes[node.0];
         (entry.parent, entry.slot) = (parent, slot);
         if let Kind::Hfsc { hierarchy, .. } = above
@@ -49,6 +50,7 @@ impl<T: Item> Places<'_, T> {
         if let Some(above) = self.tree.nodes.kind(parent) {
             self.tree.disciplines.detach(above, slot);
             self.tree.nodes[node.0].parent = NONE;
+            self.tree.hold_back(node, &Share::Only);
         }
     }
 
@@ -92,6 +94,7 @@ impl<T: Item> Places<'_, T> {
             (Some(Kind::Hfsc { hierarchy, .. }), Share::Curves(curves)) => {
                 let active = self.pause_classes(node);
                 self.tree.disciplines.hierarchies[hierarchy].set_curves(slot, curves, self.now);
+                self.tree.hold_back(node, share);
                 self.resume_classes(&active);
             }
             _ => {}
