@@ -35,8 +35,8 @@ pub struct Bound<S, F> {
     pub priority: i32,
     /// Limits of calls if the action is an instance; payer and queue if it gives a principal.
     pub call_limits: CallLimits,
-    /// Number under which users see the binding. Each new binding gets a higher number; numbers are never
-    /// reused.
+    /// Number under which users see the binding. Each new binding gets a higher number; another binding never
+    /// gets the same.
     pub number: u64,
 }
 
@@ -52,6 +52,8 @@ pub struct BindingRegistry<S, F> {
     /// Number of bindings that each principal pays for.
     payers: BTreeMap<PrincipalId, usize>,
     next_number: u64,
+    /// Numbers of the bindings removed since the last [`begin`](Self::begin); `None` outside of a transaction.
+    former: Option<HashMap<Identity<S>, u64>>,
 }
 
 impl<S, F> BindingRegistry<S, F> {
@@ -63,7 +65,19 @@ impl<S, F> BindingRegistry<S, F> {
             by_number: HashMap::new(),
             payers: BTreeMap::new(),
             next_number: 0,
+            former: None,
         }
+    }
+
+    /// Begins a transaction: until [`end`](Self::end), a binding that is removed and added again keeps its
+    /// number.
+    pub(super) fn begin(&mut self) {
+        self.former = Some(HashMap::new());
+    }
+
+    /// Ends a transaction.
+    pub(super) fn end(&mut self) {
+        self.former = None;
     }
 
     /// Returns the number of bindings.
@@ -149,11 +163,15 @@ impl<S: Clone + Eq + Hash, F: Clone> BindingRegistry<S, F> {
         if self.bindings.len() >= MOST_BINDINGS {
             return Err(Error::Full { kind: "binding", limit: MOST_BINDINGS });
         }
-        let bound = Bound { number: self.next_number, ..bound };
+        let identity = bound.identity();
+        let number = self.former.as_mut().and_then(|former| former.remove(&identity)).unwrap_or_else(|| {
+            self.next_number += 1;
+            self.next_number - 1
+        });
+        let bound = Bound { number, ..bound };
         // Take a freed id, or the next id after all ids in use.
         let binding = self.free.pop().unwrap_or(BindingId(self.bindings.len() as u32));
-        self.next_number += 1;
-        let (change, identity) = (bind(binding, &bound), bound.identity());
+        let change = bind(binding, &bound);
         self.by_number.insert(bound.number, binding);
         self.note_payer(&bound);
         self.bindings.insert(binding, bound);
@@ -172,7 +190,11 @@ impl<S: Clone + Eq + Hash, F: Clone> BindingRegistry<S, F> {
         };
         self.free.push(binding);
         self.by_number.remove(&bound.number);
-        self.by_filter.remove(&bound.identity());
+        let identity = bound.identity();
+        self.by_filter.remove(&identity);
+        if let Some(former) = &mut self.former {
+            former.insert(identity, bound.number);
+        }
         self.forget_payer(&bound);
         Ok(unbind(binding, &bound))
     }

@@ -10,31 +10,46 @@ use crate::{Gate, GateOrder, PluginChange};
 /// Maximum number of gates: gate ids have 8 bits.
 const MOST_GATES: usize = 256;
 
-/// Gates in the order in which packets pass them.
+/// Gates of a router.
 #[derive(Clone, Debug)]
-pub(super) struct GateRegistry(Vec<Gate>);
+pub(super) struct GateRegistry {
+    /// Gates in the order in which packets pass them.
+    gates: Vec<Gate>,
+    /// Gates removed since the last [`begin`](Self::begin); `None` outside of a transaction.
+    former: Option<Vec<Gate>>,
+}
 
 impl Default for GateRegistry {
     fn default() -> Self {
-        Self(Gate::defaults())
+        Self { gates: Gate::defaults(), former: None }
     }
 }
 
 impl GateRegistry {
+    /// Begins a transaction: until [`end`](Self::end), a gate that is removed and created again keeps its order.
+    pub fn begin(&mut self) {
+        self.former = Some(Vec::new());
+    }
+
+    /// Ends a transaction.
+    pub fn end(&mut self) {
+        self.former = None;
+    }
+
     /// Returns all gates.
     pub fn all(&self) -> &[Gate] {
-        &self.0
+        &self.gates
     }
 
     /// Returns the gate with this name.
     pub fn named(&self, name: &str) -> Result<&Gate, Error> {
-        let found = self.0.iter().find(|gate| gate.name == name);
-        found.ok_or_else(|| Error::unknown("gate", name, self.0.iter().map(|gate| gate.name.as_str())))
+        let found = self.gates.iter().find(|gate| gate.name == name);
+        found.ok_or_else(|| Error::unknown("gate", name, self.gates.iter().map(|gate| gate.name.as_str())))
     }
 
     /// Returns the gate with this id.
     pub fn get(&self, id: GateId) -> Option<&Gate> {
-        self.0.iter().find(|gate| gate.id == id)
+        self.gates.iter().find(|gate| gate.id == id)
     }
 
     /// Returns the name of a gate; empty for an unknown id.
@@ -53,17 +68,17 @@ impl GateRegistry {
         if self.named(name).is_ok() {
             return Err(Error::Taken { kind: "gate", name: name.to_owned() });
         }
-        let order = self.order(position, order)?;
-        let id = GateId(free(self.0.iter().map(|gate| gate.id.index()), MOST_GATES, "gate")? as u8);
+        let order = self.order(position, order.or_else(|| self.former_order(name, position)))?;
+        let id = GateId(free(self.gates.iter().map(|gate| gate.id.index()), MOST_GATES, "gate")? as u8);
         let gate = Gate { id, name: name.to_owned(), position, order };
-        let place = self.0.partition_point(|other| other.place() < gate.place());
+        let place = self.gates.partition_point(|other| other.place() < gate.place());
         let change = add(&gate);
-        self.0.insert(place, gate);
+        self.gates.insert(place, gate);
         Ok((id, change))
     }
 
     fn order(&self, position: Position, order: Option<GateOrder>) -> Result<GateOrder, Error> {
-        let mut here = self.0.iter().filter(|gate| gate.position == position);
+        let mut here = self.gates.iter().filter(|gate| gate.position == position);
         let Some(order) = order else {
             let last = here.next_back().map_or(0, |gate| gate.order.0);
             return last.checked_add(GateOrder::STEP).map(GateOrder).ok_or(Error::NoOrderLeft { position });
@@ -74,9 +89,20 @@ impl GateRegistry {
         }
     }
 
+    /// Returns the order that a gate had when it was removed, if it is still free.
+    fn former_order(&self, name: &str, position: Position) -> Option<GateOrder> {
+        let mut former = self.former.iter().flatten().rev();
+        let order = former.find(|gate| gate.name == name && gate.position == position)?.order;
+        self.order(position, Some(order)).ok()
+    }
+
     /// Removes a gate.
     pub fn remove(&mut self, id: GateId) {
-        self.0.retain(|gate| gate.id != id);
+        let gone = self.gates.extract_if(.., |gate| gate.id == id);
+        match &mut self.former {
+            Some(former) => former.extend(gone),
+            None => gone.for_each(drop),
+        }
     }
 }
 

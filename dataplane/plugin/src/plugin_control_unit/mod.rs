@@ -87,6 +87,19 @@ impl<S: Clone + Eq + Hash + fmt::Display, F: Clone> PluginControlUnit<S, F> {
         }
     }
 
+    /// Begins a transaction: until [`end`](Self::end), a binding or gate that is removed and added again keeps its
+    /// number or order.
+    pub fn begin(&mut self) {
+        self.bindings.begin();
+        self.gates.begin();
+    }
+
+    /// Ends a transaction.
+    pub fn end(&mut self) {
+        self.bindings.end();
+        self.gates.end();
+    }
+
     /// Returns the registered plugins.
     pub fn plugin_registry(&self) -> &PluginRegistry {
         &self.plugins
