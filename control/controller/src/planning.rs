@@ -278,9 +278,12 @@ fn check_all_links(model: &Model, config: &Config, wrong: &mut Unplannable) {
     for PortPlan { id, config: port, .. } in &model.ports {
         let (scheduler, links) = (model.schedulers.configured(*id), links(&config.principal, &port.name));
         let checked = check_links(scheduler.as_ref(), &port.name, &links.reserved, config.admission.link);
-        wrong.unless(checked.map_err(|(link, error)| {
-            let entry = Step::Entry(link.principal);
-            error.placed(config, &[Step::Key("principal"), entry, Step::Key("link"), Step::Key(&port.name)])
+        wrong.unless(checked.map_err(|(link, error)| match link.map(|link| Step::Entry(link.principal)) {
+            Some(entry) => {
+                let path = [Step::Key("principal"), entry, Step::Key("link"), Step::Key(&port.name)];
+                error.placed(config, &path)
+            }
+            None => Unplanned { part: Part::Whole, error }.placed(config, &port.name),
         }));
     }
 }

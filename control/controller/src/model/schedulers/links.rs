@@ -98,24 +98,25 @@ pub(crate) fn check_names(scheduler: &Scheduler) -> Result<(), ControlError> {
     }
 }
 
-/// Checks that a port can hold the rates that principals reserve there, beside the guarantees of its own nodes.
-/// Only `part` of its rate may be promised.
+/// Checks that a port can hold the rates that principals reserve there, and the guarantees of its own nodes. Only
+/// `part` of its rate may be promised.
 ///
 /// # Errors
-/// Returns the first reservation that does not fit, and what would be right.
+/// Returns the first reservation that does not fit, or none if the own nodes alone don't, and what would be right.
 pub(crate) fn check_links<'l>(
     scheduler: Option<&Scheduler>,
     port: &str,
     links: &'l [Link],
     part: PromisedPart,
-) -> Result<(), (&'l Link, ControlError)> {
+) -> Result<(), (Option<&'l Link>, ControlError)> {
+    scheduler.map_or(Ok(()), |own| check_own(own, port, part)).map_err(|error| (None, error))?;
     let mut taken = scheduler.map_or(0, guaranteed);
     for link in links {
         let wrong = |problem: String| {
             let name = &link.name;
             let rate = BitRate(link.rate as f64);
             Err((
-                link,
+                Some(link),
                 ControlError::conflict(format!("principal {name:?}: link {port} = {rate}: {problem}")),
             ))
         };
@@ -145,6 +146,21 @@ pub(crate) fn check_links<'l>(
         taken += link.rate;
     }
     Ok(())
+}
+
+/// Checks that the guarantees of a port's own nodes fit into the promised `part` of its rate. The tree itself checks
+/// them against the whole rate.
+fn check_own(scheduler: &Scheduler, port: &str, part: PromisedPart) -> Result<(), ControlError> {
+    let (Some(Bits(rate)), own) = (scheduler.rate, guaranteed(scheduler)) else { return Ok(()) };
+    let most = part.of(rate);
+    if most == rate || own <= most {
+        return Ok(());
+    }
+    let [whole, own, most, lack] = [rate, own, most, own - most].map(|rate| BitRate(rate as f64));
+    Err(ControlError::conflict(format!(
+        "port {port:?}: its own nodes guarantee {own}, but of the {whole} of its link, admission promises {part}: {lack} \
+         are missing; guarantee at most {most}, or promise more with `admission set link=PART`"
+    )))
 }
 
 /// Returns the rate that further principals can reserve, in bits per second; `None` without a rate of the port.
@@ -299,7 +315,7 @@ mod tests {
         let all = config(HFSC, &(principal("a", "4mbit") + &principal("b", "2mbit")));
         let (own, links) = (all.port[0].scheduler.clone().unwrap(), links(&all.principal, "wan"));
         let (link, error) = check_links(Some(&own), "wan", &links.reserved, WHOLE).unwrap_err();
-        assert_eq!(link.principal, 1);
+        assert_eq!(link.unwrap().principal, 1);
         let text = error.to_string();
         assert!(text.contains("principal \"b\": link wan = 2.00 Mb/s: of the 20.00 Mb/s"), "{text}");
         assert!(text.contains("1.00 Mb/s are left"), "{text}");
@@ -307,6 +323,13 @@ mod tests {
         let (_, error) =
             check_links(Some(&own), "wan", &links.reserved[..1], PromisedPart::clamped(900_000)).unwrap_err();
         assert!(error.to_string().contains("admission promises 90 %, 3.00 Mb/s are left"), "{error}");
+        // The 15 Mb/s of the own nodes fit into 75 % of 20 Mb/s, not into 70 %.
+        check_links(Some(&own), "wan", &[], PromisedPart::clamped(750_000)).unwrap();
+        let (link, error) = check_links(Some(&own), "wan", &[], PromisedPart::clamped(700_000)).unwrap_err();
+        assert!(link.is_none());
+        let text = error.to_string();
+        assert!(text.contains("own nodes guarantee 15.00 Mb/s") && text.contains("promises 70 %"), "{text}");
+        assert!(text.contains("1.00 Mb/s are missing; guarantee at most 14.00 Mb/s"), "{text}");
         assert_eq!(left(&own, &links, WHOLE), Some(0));
         let sum: u64 =
             with_links(&own, &links).node[2..].iter().map(|node| node.real_time.unwrap().then.0).sum();
