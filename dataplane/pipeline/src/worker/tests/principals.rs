@@ -400,6 +400,22 @@ fn principal_that_waits_for_the_call_of_another_one_gives_it_the_processor() {
     world.check();
 }
 
+#[test]
+fn waiting_packets_of_a_removed_principal_continue_in_their_order() {
+    let mut world = World::new();
+    world.set_principal(1, 1, 1 << 20);
+    world.bind(1, 1, Some(1), (200_000, 0));
+    for number in 0..50 {
+        world.send(1, number);
+    }
+    world.iterate();
+    assert!(world.counts()[&1].waiting > 40, "{:?}", world.counts());
+    world.unbind(1);
+    world.tell(PrincipalCommand::Remove(PrincipalId(1)));
+    assert!(world.counts().get(&1).is_none_or(|gone| gone.waiting == 0), "{:?}", world.counts());
+    world.check();
+}
+
 /// Step of a random history.
 #[derive(Clone, Copy, Debug)]
 enum Step {
