@@ -97,8 +97,8 @@ impl CallLimits {
     /// Minimum time limit of a call that another process runs. The system may give the processor to other
     /// processes first, so this limit is in real time, and long.
     pub const LEAST_AWAITED: Duration = Duration::from_millis(100);
-    /// Time by which each packet but the first extends this limit.
-    const FURTHER_AWAITED: Duration = Duration::from_millis(10);
+    /// Time of each packet of such a call, if that is more.
+    pub(crate) const EACH_AWAITED: Duration = Duration::from_millis(10);
 
     /// Returns the principal that pays for the calls of a binding on a path. `of_path`: payer that a filter on the
     /// path gives; it takes the place of `principal`, unless the binding names a principal itself.
@@ -120,8 +120,7 @@ impl CallLimits {
     /// Returns the time limit of a call with this number of packets that another process runs. Packets that
     /// suddenly take longer than those before are no fault.
     pub fn awaited(&self, packets: usize) -> Duration {
-        let further = packets.saturating_sub(1) as u32;
-        self.call.max(Self::LEAST_AWAITED) + Self::FURTHER_AWAITED.saturating_mul(further)
+        self.call.max(Self::LEAST_AWAITED).max(Self::EACH_AWAITED.saturating_mul(packets as u32))
     }
 
     /// Returns the number of slices that a call with this number of packets may take: 1 or more. `slice` is

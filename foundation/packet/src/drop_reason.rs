@@ -105,6 +105,8 @@ drop_reasons! {
     PrincipalQueueFull = "principal_queue_full",
     /// The principal has no memory left for waiting packets.
     PrincipalMemory = "principal_memory",
+    /// The principal has used up its part of the memory and queues in which the packets of all principals wait.
+    PrincipalPart = "principal_part",
     /// Core is overloaded and at its share of the processor, and the packet has no promise.
     CoreCeiling = "core_ceiling",
     /// A plugin instance failed, is pausing after that, or is in quarantine.

@@ -3,10 +3,11 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use millrace_packet::DropReason;
 use millrace_plugin::{AwaitedContext, Grant, Intake, Place, PrincipalMemory, Waiting};
 use millrace_schedule::FlowNumber;
 use millrace_schedule::cpu::{
-    CpuFlowAccount, CpuPrincipal, CpuQueueLimits, CpuQueues, CpuScheduleError, CpuScheduler,
+    CpuDrop, CpuFlowAccount, CpuPrincipal, CpuQueueLimits, CpuQueues, CpuScheduleError, CpuScheduler,
     CpuSchedulerSettings, CpuShare, CpuStage,
 };
 use millrace_units::{Cycles, Instant, PathId, PrincipalId};
@@ -17,7 +18,7 @@ use crate::pending::loads::PrincipalLoads;
 use crate::pending::principal_counts::{PrincipalCounts, PrincipalDrops};
 
 /// Limits of all packets of a worker that wait for the processor.
-const LIMITS: CpuQueueLimits = CpuQueueLimits { packets: 1 << 14, bytes: 1 << 25, flows: 1 << 12 };
+const LIMITS: CpuQueueLimits = CpuQueueLimits { packets: 1 << 14, bytes: 1 << 25, flows: 1 << 13 };
 /// Maximum number of packets in a slice.
 const MOST_IN_SLICE: u64 = 64;
 /// Time until flows that were set aside are looked at again.
@@ -176,12 +177,21 @@ impl ForProcessor {
     /// Queues a packet at a stage. Its principal has work from now on.
     ///
     /// # Errors
-    /// The packet, if too many wait, or it has no known principal.
-    pub fn push(&mut self, waiting: Waiting, stage: CpuStage, now: Instant) -> Result<(), Waiting> {
-        let Some(payer) = waiting.payer else { return Err(waiting) };
+    /// The packet with the reason to drop it, if too many wait, or it has no known principal.
+    pub fn push(
+        &mut self,
+        waiting: Waiting,
+        stage: CpuStage,
+        now: Instant,
+    ) -> Result<(), (Waiting, DropReason)> {
+        let Some(payer) = waiting.payer else { return Err((waiting, DropReason::PrincipalQueueFull)) };
         let flow = flow_number(waiting.packet.hash, payer);
         let length = waiting.packet.len() as u32;
-        self.queues.push(payer, (flow, stage), (waiting, length), now).map_err(|(waiting, _)| waiting)?;
+        let pushed = self.queues.push(payer, (flow, stage), (waiting, length), now);
+        pushed.map_err(|(waiting, why)| match why {
+            CpuDrop::Part => (waiting, DropReason::PrincipalPart),
+            CpuDrop::Threshold | CpuDrop::Principal => (waiting, DropReason::PrincipalQueueFull),
+        })?;
         self.loads.set_waiting(payer, self.queues.load(payer).0);
         self.latest = Some(now);
         // A flow that is set aside has no work.

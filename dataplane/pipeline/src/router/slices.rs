@@ -225,9 +225,7 @@ impl<'a> Slices<'a> {
             latest = Some((packet.place, stage));
             match waiting.push(packet, stage, now) {
                 Ok(()) => self.memory().set_queued(payer, waiting.waiting_bytes(payer)),
-                Err(refused) => {
-                    self.router.disposal().drop_packet(refused.packet, DropReason::PrincipalQueueFull);
-                }
+                Err((refused, why)) => self.router.disposal().drop_packet(refused.packet, why),
             }
         }
         waiting.arrived = arrived;

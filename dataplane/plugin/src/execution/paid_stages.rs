@@ -93,9 +93,9 @@ impl<'a, T: BindingTable> PaidStages<'a, T> {
         let Calls { instances, waiting, .. } = &self.plugins.calls;
         let context = instances.context_of(*instance, &first.key);
         let Some(hosted) = instances.context(context) else { return Intake::ALL };
-        let most = if waiting.is_closed(context) { 0 } else { hosted.most_in_call() as u64 };
+        let most = if waiting.is_closed(context) { 0 } else { hosted.most_in_call(first.payer) as u64 };
         let context = AwaitedContext { key: context, latest_payer: hosted.latest_payer };
-        Intake { most, awaited: hosted.pace.is_awaited().then_some(context) }
+        Intake { most, awaited: hosted.paces.is_awaited().then_some(context) }
     }
 
     /// Returns the principals that pay for the stages of a path, except the stages of copies. Without paid stages,

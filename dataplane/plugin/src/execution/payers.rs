@@ -70,9 +70,10 @@ impl<'a> Payers<'a> {
         waiting.append(&mut self.calls.waiting.for_processor);
     }
 
-    /// Lets the calls that a removed principal has paid for continue without a payer.
+    /// Lets the calls that a removed principal has paid for continue without a payer, and forgets its earlier ones.
     pub fn forget(&mut self, payer: PrincipalId) {
         self.calls.waiting.forget_payer(payer);
+        self.calls.instances.forget_payer(payer);
     }
 }
 

@@ -2,7 +2,10 @@
 
 use std::time::Duration;
 
-use millrace_units::Cycles;
+use millrace_units::{Cycles, Instant};
+
+use super::limit::Limit;
+use super::settings::CpuPrincipal;
 
 /// Processor time of a principal.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -16,3 +19,17 @@ pub struct CpuAccount {
     /// Times that the limit stopped the principal.
     pub throttled: u64,
 }
+
+/// Principal of a scheduler, in two cache lines.
+#[repr(align(64))]
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Principal {
+    pub settings: CpuPrincipal,
+    pub limit: Option<Limit>,
+    /// Time since which the principal has work.
+    pub work_since: Option<Instant>,
+    pub is_throttled: bool,
+    pub account: CpuAccount,
+}
+
+const _: () = assert!(size_of::<Option<Principal>>() == 128);

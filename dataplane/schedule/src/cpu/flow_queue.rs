@@ -3,7 +3,7 @@
 use super::chain::{Chain, Linked};
 use super::stage_queues::FlowStages;
 use crate::FlowNumber;
-use crate::arena::NONE;
+use crate::arena::{Load, NONE};
 
 /// Queue of a flow, or of the flows of a principal without a queue of their own.
 #[derive(Clone, Copy, Debug)]
@@ -46,8 +46,11 @@ pub(super) struct Backlog {
     pub shared: u32,
     /// Maximum number of bytes in a queue.
     pub threshold: u32,
-    pub packets: u32,
-    pub bytes: u64,
+    /// All waiting packets.
+    pub load: Load,
+    /// Number of queues of flows, and of further queues for flows that wait at several stages.
+    pub queues: u32,
+    pub later: u32,
     pub dropped: u64,
     pub is_known: bool,
 }
@@ -61,8 +64,9 @@ impl Backlog {
         next: NONE,
         shared: NONE,
         threshold: 0,
-        packets: 0,
-        bytes: 0,
+        load: Load::NOTHING,
+        queues: 0,
+        later: 0,
         dropped: 0,
         is_known: false,
     };

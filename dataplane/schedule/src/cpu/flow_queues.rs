@@ -2,8 +2,13 @@
 //!
 //! The queues of a principal take turns by deficit round robin in cycles (Shreedhar and Varghese, 1995): a
 //! queue keeps its turn until it has used a quantum, and a queue that used more waits until later quanta have
-//! paid for the excess, also if it is empty meanwhile. All queues share one bounded memory. A flow without
-//! packets and without excess has no queue, and no debt outlives the last packet of its principal.
+//! paid for the excess, also if it is empty meanwhile. A flow without packets and without excess has no queue, and
+//! no debt outlives the last packet of its principal.
+//!
+//! All queues share one bounded memory, and bounded numbers of queues. A principal gets no more of each than is
+//! free, and a queue no more than what its principal may still get (dynamic thresholds with a factor of one:
+//! Choudhury and Hahne, IEEE/ACM Transactions on Networking 6(2), 1998). So `k` floods leave one part of `k + 1` to
+//! others.
 //!
 //! The packets of a flow that wait at several stages of its path wait in a queue for each stage
 //! (`stage_queues.rs`).
@@ -18,7 +23,7 @@ use super::chain::Chain;
 use super::flow_queue::{Backlog, FlowQueue};
 use super::stage_queues::{CpuStage, FlowStages, MOST_DEBT, StageQueues};
 use crate::FlowNumber;
-use crate::arena::{Arena, Held, List, NONE};
+use crate::arena::{Arena, Held, List, Load, NONE};
 use crate::flow_table::FlowTable;
 use crate::slots::Slots;
 
@@ -29,8 +34,8 @@ pub struct CpuQueueLimits {
     pub packets: u32,
     /// Maximum number of bytes.
     pub bytes: u32,
-    /// Maximum number of flow queues. Further flows share a queue of their principal. As many further queues
-    /// exist for flows that wait at several stages.
+    /// Maximum number of flow queues. A principal gets as many as are free; its further flows share a queue. As many
+    /// further queues exist for flows that wait at several stages.
     pub flows: u32,
 }
 
@@ -39,8 +44,9 @@ pub struct CpuQueueLimits {
 pub enum CpuDrop {
     /// The flow's queue at the stage would exceed the principal's threshold.
     Threshold,
-    /// The queue holds as much as is free in the memory of all queues, or all queues are in use.
-    Memory,
+    /// The principal has used up its part of the memory or of the queues for several stages, which all principals
+    /// share.
+    Part,
     /// No such principal.
     Principal,
 }
@@ -163,7 +169,7 @@ impl<T> CpuQueues<T> {
         let refusal = if u64::from(load.bytes()) + u64::from(length) > threshold {
             Some(CpuDrop::Threshold)
         } else {
-            (!self.arena.has_room(load, length)).then_some(CpuDrop::Memory)
+            (!self.arena.has_room(load.plus(backlog.load), length)).then_some(CpuDrop::Part)
         };
         if let Some(why) = refusal {
             self.count_drop(number, known);
@@ -174,14 +180,14 @@ impl<T> CpuQueues<T> {
             None => self.begin_queue(number, (flow, stage)),
         };
         self.latest = Latest { principal: number, flow, queue };
-        let Some(list) = self.stages.list(&mut self.queues[queue].stages, stage, self.quantum) else {
+        let backlog = &mut self.backlogs[number];
+        let flow_stages = (&mut self.queues[queue].stages, &mut backlog.later);
+        let Some(list) = self.stages.list(flow_stages, stage, self.quantum) else {
             self.count_drop(number, Some(queue));
-            return Err((item, CpuDrop::Memory));
+            return Err((item, CpuDrop::Part));
         };
         self.arena.push(list, Held { item, arrival: now, length, flow: () });
-        let backlog = &mut self.backlogs[number];
-        backlog.packets += 1;
-        backlog.bytes += u64::from(length);
+        backlog.load = backlog.load.plus(Load::of_packet(length));
         Ok(())
     }
 
@@ -221,8 +227,7 @@ impl<T> CpuQueues<T> {
         let mut opened = self.arena.open();
         let gone = opened.pop_wanted(&mut self.queues[backlog.turns.first].stages.current.list, wanted, out);
         opened.close();
-        backlog.packets -= gone.packets();
-        backlog.bytes -= u64::from(gone.bytes());
+        backlog.load = backlog.load.minus(gone);
     }
 
     /// Prefetches the packets of principals that get the processor soon. To be called once in a slice: each call
@@ -251,17 +256,13 @@ impl<T> CpuQueues<T> {
     /// Charges cycles to the flow and the stage whose turn it is, and ends their turns if they have used them
     /// up or are empty. An empty queue stays until it has paid its debt.
     pub fn charge(&mut self, PrincipalId(number): PrincipalId, Cycles(cycles): Cycles) {
-        let Some(first) =
-            self.backlogs.find(number).map(|backlog| backlog.turns.first).filter(|it| *it != NONE)
-        else {
-            return;
-        };
+        let Some(backlog) = self.backlogs.find_mut(number).filter(|it| !it.turns.is_empty()) else { return };
         let quantum = self.quantum;
-        let queue = &mut self.queues[first];
+        let queue = &mut self.queues[backlog.turns.first];
         let most_debt = quantum.saturating_mul(MOST_DEBT);
         queue.deficit = queue.deficit.saturating_sub_unsigned(cycles).max(-most_debt);
         queue.used = queue.used.saturating_add(cycles);
-        self.stages.charge(&mut queue.stages, cycles, quantum);
+        self.stages.charge((&mut queue.stages, &mut backlog.later), cycles, quantum);
         while let Some(queue) = self.first_of(number) {
             match (queue.deficit > 0, queue.stages.current.list.is_empty()) {
                 (true, true) => self.end_queue(number),
@@ -376,13 +377,14 @@ impl<T> CpuQueues<T> {
     /// Whether packets wait for a principal.
     #[inline]
     pub fn is_backlogged(&self, PrincipalId(number): PrincipalId) -> bool {
-        self.backlogs.find(number).is_some_and(|backlog| backlog.packets > 0)
+        self.backlogs.find(number).is_some_and(|backlog| backlog.load != Load::NOTHING)
     }
 
     /// Returns the number of waiting packets of a principal, their bytes, and the number of packets that might
     /// not wait.
     pub fn load(&self, PrincipalId(number): PrincipalId) -> (u32, u64, u64) {
-        self.backlogs.find(number).map_or((0, 0, 0), |it| (it.packets, it.bytes, it.dropped))
+        let backlog = self.backlogs.find(number);
+        backlog.map_or((0, 0, 0), |it| (it.load.packets(), it.load.bytes().into(), it.dropped))
     }
 
     /// Returns the account of a flow's queue; `None` if the flow has no queue of its own under the principal.
@@ -441,14 +443,15 @@ impl<T> CpuQueues<T> {
         own.or_else(|| (shared != NONE).then_some(shared))
     }
 
-    /// Whether a flow can get a queue of its own: its number is in no other principal's use, and a queue is
-    /// free.
-    fn may_begin(&self, flow: FlowNumber) -> bool {
-        self.flows.get(flow).is_none() && self.queues.in_use() < self.limits.flows
+    /// Whether a flow can get a queue of its own: its number is in no other principal's use, and its principal has
+    /// fewer queues than are free.
+    fn may_begin(&self, principal: u32, flow: FlowNumber) -> bool {
+        let free = self.limits.flows.saturating_sub(self.queues.in_use());
+        self.flows.get(flow).is_none() && self.backlogs[principal].queues < free
     }
 
     fn begin_queue(&mut self, principal: u32, (flow, stage): (FlowNumber, CpuStage)) -> u32 {
-        let own = self.may_begin(flow).then_some(flow);
+        let own = self.may_begin(principal, flow).then_some(flow);
         let deficit = self.quantum;
         let stages = FlowStages::new(stage, deficit);
         let flow_queue = FlowQueue { stages, principal, flow: own, next: NONE, deficit, used: 0, dropped: 0 };
@@ -457,7 +460,9 @@ impl<T> CpuQueues<T> {
             Some(flow) => self.flows.insert(flow, queue),
             None => self.backlogs[principal].shared = queue,
         }
-        self.backlogs[principal].turns.push(queue, &mut self.queues);
+        let backlog = &mut self.backlogs[principal];
+        backlog.queues += 1;
+        backlog.turns.push(queue, &mut self.queues);
         queue
     }
 
@@ -471,6 +476,7 @@ impl<T> CpuQueues<T> {
             Some(flow) => self.flows.remove(flow),
             None => self.backlogs[principal].shared = NONE,
         }
+        self.backlogs[principal].queues -= 1;
         self.queues.release(queue);
     }
 

@@ -14,7 +14,7 @@
 //! 3. principals with a deadline whose budget is used up, on otherwise idle time.
 //!
 //! Below it, the flows of a principal take turns, and the stages of a flow before which packets wait:
-//! [`CpuQueues`].
+//! [`CpuQueues`]. Beside it, principals take turns at plugin processes by the same shares: [`CpuTurns`].
 //!
 //! The kind `edf` gives every principal a constant-bandwidth server. The caller reports measured cycles after
 //! each slice, so a slice that took too long leaves a debt. Virtual time stands still during core work. The
@@ -31,12 +31,14 @@ mod scheduler;
 mod server;
 mod settings;
 mod stage_queues;
+mod turns;
 
 pub use account::CpuAccount;
 pub use flow_queues::{CpuDrop, CpuFlowAccount, CpuQueueLimits, CpuQueues};
 pub use scheduler::CpuScheduler;
 pub use settings::{CpuPrincipal, CpuScheduleError, CpuSchedulerKind, CpuSchedulerSettings, CpuShare};
 pub use stage_queues::CpuStage;
+pub use turns::CpuTurns;
 
 #[cfg(test)]
 mod tests;

@@ -5,7 +5,7 @@ use std::time::Duration;
 use millrace_memory::prefetch_whole_element;
 use millrace_units::{Cycles, Instant, PrincipalId};
 
-use super::account::CpuAccount;
+use super::account::{CpuAccount, Principal};
 use super::fair_share::FairShare;
 use super::level::{ABSOLUTE, Debt, Level, discipline, level};
 use super::limit::Limit;
@@ -21,20 +21,6 @@ use crate::slots::Slots;
 const WEIGHTED: u32 = 0;
 /// Period of servers without a deadline, under the kind `edf`.
 const PERIOD: Duration = Duration::from_millis(10);
-
-/// Principal, in two cache lines.
-#[repr(align(64))]
-#[derive(Clone, Copy, Debug)]
-struct Principal {
-    settings: CpuPrincipal,
-    limit: Option<Limit>,
-    /// Time since which the principal has work.
-    work_since: Option<Instant>,
-    is_throttled: bool,
-    account: CpuAccount,
-}
-
-const _: () = assert!(size_of::<Option<Principal>>() == 128);
 
 /// CPU scheduler of a worker.
 #[derive(Debug)]
@@ -320,6 +306,11 @@ impl CpuScheduler {
         let lasting = principal.work_since.map_or(Duration::ZERO, |since| now.since(since));
         let CpuAccount { backlogged, .. } = principal.account;
         Some(CpuAccount { backlogged: backlogged + lasting, ..principal.account })
+    }
+
+    /// Returns the share of a principal in 1e-9 of a processor, as if all had work: 1 at least.
+    pub fn share(&self, id: PrincipalId) -> u32 {
+        self.principal(id).map_or(1, |principal| self.servers.weighted.share(principal.settings.share))
     }
 
     fn principal(&self, PrincipalId(number): PrincipalId) -> Option<&Principal> {

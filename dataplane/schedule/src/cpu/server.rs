@@ -7,7 +7,7 @@ use std::time::Duration;
 use millrace_memory::{prefetch_slice_element, prefetch_whole_element};
 use millrace_units::{Cycles, Instant};
 
-use super::settings::WHOLE;
+use super::settings::{CpuShare, WHOLE};
 use crate::arena::NONE;
 use crate::heap::Heap;
 use crate::slots::Slots;
@@ -37,6 +37,19 @@ pub(super) struct WeightedCapacity {
     pub parts: u32,
     /// Sum of the weights.
     pub weights: u64,
+}
+
+impl WeightedCapacity {
+    /// Returns a share in 1e-9 of a processor, if all principals with weights have work: 1 at least.
+    pub fn share(&self, share: CpuShare) -> u32 {
+        let parts = match share {
+            CpuShare::Absolute(parts) => u64::from(parts) * 1000,
+            CpuShare::Weight(weight) => {
+                u64::from(self.parts) * 1000 * u64::from(weight) / self.weights.max(1)
+            }
+        };
+        u32::try_from(parts).unwrap_or(u32::MAX).max(1)
+    }
 }
 
 /// Constant-bandwidth servers, by number of their principal.

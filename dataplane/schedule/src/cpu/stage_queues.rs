@@ -108,12 +108,13 @@ impl StageQueues {
         self.find(flow, stage).map_or(List::EMPTY.load, |place| self.later[place].queue.list.load)
     }
 
-    /// Returns the list for the next packet of a flow at a stage; `None` if it needs a queue and no memory is
-    /// left. The latest weight of a stage counts from its next turn on.
+    /// Returns the list for the next packet of a flow at a stage; `None` if it needs a queue, and its principal has
+    /// as many as are free. `held`: number of queues of the principal here. The latest weight of a stage counts
+    /// from its next turn on.
     #[inline]
     pub fn list<'a>(
         &'a mut self,
-        flow: &'a mut FlowStages,
+        (flow, held): (&'a mut FlowStages, &mut u32),
         stage: CpuStage,
         quantum: i64,
     ) -> Option<&'a mut List> {
@@ -127,8 +128,11 @@ impl StageQueues {
         }
         let place = match self.find(flow, stage) {
             Some(place) => place,
-            None if self.later.in_use() >= self.most => return None,
-            None => self.append(flow, StageQueue::new(stage, quantum)),
+            None if *held >= self.most.saturating_sub(self.later.in_use()) => return None,
+            None => {
+                *held += 1;
+                self.append(flow, StageQueue::new(stage, quantum))
+            }
         };
         let queue = &mut self.later[place].queue;
         queue.stage = stage;
@@ -136,8 +140,8 @@ impl StageQueues {
     }
 
     /// Charges cycles to the stage whose turn it is, and ends its turn if it has used it up or has no more
-    /// packets.
-    pub fn charge(&mut self, flow: &mut FlowStages, cycles: u64, quantum: i64) {
+    /// packets. `held`: number of queues of the flow's principal here.
+    pub fn charge(&mut self, (flow, held): (&mut FlowStages, &mut u32), cycles: u64, quantum: i64) {
         let most_debt = quantum.saturating_mul(MOST_DEBT);
         flow.current.deficit = flow.current.deficit.saturating_sub_unsigned(cycles).max(-most_debt);
         while !flow.is_alone() {
@@ -146,6 +150,7 @@ impl StageQueues {
                 (true, false) => return,
                 (true, true) => {
                     let Some(next) = self.pop_later(flow) else { return };
+                    *held = held.saturating_sub(1);
                     flow.current = next;
                 }
                 (false, _) => {

@@ -104,9 +104,14 @@ pub(super) struct World {
 
 impl World {
     pub fn new() -> Self {
+        Self::with_frames(1 << 15)
+    }
+
+    /// `frames`: packet memory of the worker.
+    fn with_frames(frames: u32) -> Self {
         pretended::begin();
         let fib = SharedFib::new().unwrap();
-        let pool = Pool::new(1 << 15).unwrap();
+        let pool = Pool::new(frames).unwrap();
         let (mut worker, link) = Worker::new(pool, fib.reader(), Box::new(NoHost), 1).unwrap();
         let (device, wire) = Memory::new(MAC, 1500);
         worker.add_device(DeviceId(0), Box::new(device));

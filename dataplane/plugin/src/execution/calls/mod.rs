@@ -141,7 +141,7 @@ impl Calls {
     /// its calls, which have few packets, or a context takes none.
     fn is_limited(&self, instance: Key) -> bool {
         let first = self.instances.context(ContextKey::first(instance));
-        first.is_some_and(|hosted| hosted.pace.is_awaited()) || self.waiting.has_closed_context(instance)
+        first.is_some_and(|hosted| hosted.paces.is_awaited()) || self.waiting.has_closed_context(instance)
     }
 
     /// Notes that a binding has begun (`is_new`) or ended. The memory of its instance counts at the principal that

@@ -116,7 +116,8 @@ impl<T: BindingTable> Resumption<'_, T> {
             }
         }
         let hosted = self.calls.instances.context(backlog.context);
-        backlog.begin_call(hosted.map_or(usize::MAX, |hosted| hosted.most_in_call()))
+        let payer = backlog.payer();
+        backlog.begin_call(hosted.map_or(usize::MAX, |hosted| hosted.most_in_call(payer)))
     }
 
     /// Resumes a call without packets. Returns whether the call has ended.
@@ -310,8 +311,10 @@ fn slice(
         Progress::Done => {
             let failed = hosted.has_failed(now, news);
             match call.awaited.filter(|_| !members.is_empty()) {
-                Some(_) if failed => hosted.pace.begin_again(),
-                Some(Awaited { began, seen }) => hosted.pace.note(members.len(), seen.since(began)),
+                Some(_) if failed => hosted.paces.begin_again(call.payer),
+                Some(Awaited { began, seen }) => {
+                    hosted.paces.note(call.payer, members.len(), seen.since(began))
+                }
                 None => {}
             }
             Outcome::Decided
@@ -327,7 +330,7 @@ fn slice(
         }
         Progress::Awaited => {
             let Some(most) = limit_of(hosted, call, call_limits, now) else { return Outcome::Suspended };
-            hosted.pace.begin_again();
+            hosted.paces.begin_again(call.payer);
             let text = format!("its process gave no answer to a call for {} ms", most.as_millis());
             abort(hosted, text, now, news)
         }

@@ -94,7 +94,7 @@ impl Calls {
             group.take_all(Taken::Keep(self.waiting.queue(context, (place, passed_on), payer)));
             return false;
         }
-        let most = hosted.most_in_call();
+        let most = hosted.most_in_call(payer);
         let is_whole = group.members.len() <= most;
         let behind = match is_whole {
             true => (0, 0),

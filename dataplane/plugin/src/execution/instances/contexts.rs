@@ -70,6 +70,7 @@ impl Contexts {
         hosted.clear_counts();
         hosted.set_variant(self.first.variant.clone());
         hosted.set_memory_account(self.first.memory_account());
+        hosted.paces = self.first.paces.renewed(hosted.paces.is_awaited());
         self.further.push(hosted);
     }
 
@@ -175,10 +176,18 @@ impl Contexts {
             (None, false) => {}
         }
         self.payers.retain(|(_, bindings)| *bindings > 0);
+        let pays = self.payers.iter().any(|(known, _)| *known == payer);
+        self.iter_mut()
+            .for_each(|hosted| if pays { hosted.paces.add(payer) } else { hosted.paces.forget(payer) });
         match self.payers.as_slice() {
             [(payer, _)] => *payer,
             _ => None,
         }
+    }
+
+    /// Forgets the calls of a removed principal.
+    pub fn forget_payer(&mut self, payer: PrincipalId) {
+        self.iter_mut().for_each(|hosted| hosted.paces.forget(Some(payer)));
     }
 
     /// Lets the memory of all contexts count in the account of a principal, or in none.

@@ -7,7 +7,7 @@ use millrace_units::{Instant, PrincipalId};
 
 use super::counts::{Counts, InstanceReport};
 use super::news::{ContextId, Failure, Given, News};
-use super::pace::Pace;
+use super::pace::Paces;
 use crate::declaration::limits::Limits;
 use crate::execution::health::{Health, Record};
 use crate::execution::pulse::Pulse;
@@ -29,8 +29,8 @@ pub(crate) struct Hosted {
     looks: bool,
     /// Whether the instance may change packets.
     pub writes: bool,
-    /// Number of packets that a call may have.
-    pub pace: Pace,
+    /// Number of packets that a call may have, by its payer.
+    pub paces: Paces,
     /// Principal that paid for the latest call that another process ran; `None` if nobody did.
     pub latest_payer: Option<PrincipalId>,
     /// Shadow instance, whose verdicts are compared with this instance's verdicts.
@@ -50,7 +50,7 @@ impl Hosted {
             has_output: instance.has_output(),
             looks: instance.looks_at_packets(),
             writes: instance.writes_packets(),
-            pace: Pace::new(instance.is_awaited()),
+            paces: Paces::new(instance.is_awaited()),
             latest_payer: None,
             id,
             instance,
@@ -122,10 +122,11 @@ impl Hosted {
         news.tell(Failure { instance: self.id.instance, fault, health: self.record.health });
     }
 
-    /// Returns the maximum number of packets of a call. An instance that isn't running handles all at once.
+    /// Returns the maximum number of packets of a call for which a principal pays. An instance that isn't running
+    /// handles all at once.
     #[inline]
-    pub fn most_in_call(&self) -> usize {
-        if self.record.health == Health::Well { self.pace.most() } else { usize::MAX }
+    pub fn most_in_call(&self, payer: Option<PrincipalId>) -> usize {
+        if self.record.health == Health::Well { self.paces.most(payer) } else { usize::MAX }
     }
 
     /// Whether the instance failed and restarts after a pause.
@@ -174,7 +175,7 @@ impl Hosted {
         (self.has_output, self.record) = (self.instance.has_output(), Record::default());
         self.looks = self.instance.looks_at_packets();
         self.writes = self.instance.writes_packets();
-        self.pace = Pace::new(self.instance.is_awaited());
+        self.paces = self.paces.renewed(self.instance.is_awaited());
         self.take_outputs(news);
         old
     }

@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use millrace_packet::{FlowKey, Pool};
 use millrace_plugin_abi::{Fault, Instance};
-use millrace_units::{InstanceId, Instant, PortId};
+use millrace_units::{InstanceId, Instant, PortId, PrincipalId};
 
 use crate::declaration::limits::Limits;
 use crate::execution::pulse::Pulse;
@@ -216,6 +216,11 @@ impl Instances {
     /// Returns the contexts of an instance, and the list to which their calls add failures and outputs.
     pub(crate) fn contexts_mut(&mut self, key: Key) -> Option<(&mut Contexts, &mut News)> {
         Some((self.slab.get_mut(key)?, &mut self.news))
+    }
+
+    /// Forgets the calls of a removed principal.
+    pub(crate) fn forget_payer(&mut self, payer: PrincipalId) {
+        self.slab.iter_mut().for_each(|contexts| contexts.forget_payer(payer));
     }
 
     /// Returns the number of contexts of an instance; 0 if there is no such instance.

@@ -59,7 +59,7 @@ fn threshold_memory_and_unknown_principal_are_told_apart() {
     assert_eq!(push(&mut queues, first, 200), None);
     assert_eq!(push(&mut queues, first, 100), Some(CpuDrop::Threshold));
     assert_eq!(push(&mut queues, second, 60_000), None);
-    assert_eq!(push(&mut queues, second, 60_000), Some(CpuDrop::Memory));
+    assert_eq!(push(&mut queues, second, 60_000), Some(CpuDrop::Part));
     assert_eq!((queues.load(first), queues.load(second)), ((1, 200, 1), (1, 60_000, 1)));
     let mut drained = 0;
     queues.remove(first, |_, _| drained += 1);

@@ -6,9 +6,11 @@ mod disciplines;
 mod flow_queues;
 mod fluid;
 mod limits;
+mod parts;
 mod scale;
 mod settings;
 mod stage_queues;
+mod turns;
 mod upcoming;
 
 use std::time::Duration;

@@ -162,6 +162,30 @@ fn packets_above_the_memory_of_their_principal_are_dropped_for_a_reason_of_their
     assert_eq!(drops(&world), dropped);
 }
 
+/// Each flow of the flood waits with few packets, and all of them would take nearly all places.
+#[test]
+fn flood_over_many_flows_leaves_other_principals_their_part() {
+    let mut world = World::with_frames(512);
+    (1..4).for_each(|id| world.set_principal(id, 1, 1 << 20));
+    world.bind(1, 1, Some(1), (200_000, 0));
+    world.bind_also(1, (2, 2), 2);
+    world.bind_at(GATE, 1, (3, "dst 10.0.0.64/26"), Some(3));
+    for number in 0..20 {
+        (64..128).for_each(|flow| world.send(flow, number));
+        world.iterate();
+        for flow in [1, 2] {
+            world.send(flow, number);
+        }
+        world.iterate();
+    }
+    let counts = world.counts();
+    assert_eq!([counts[&1].drops.total(), counts[&2].drops.total()], [0, 0], "{counts:?}");
+    let port = world.worker.router.ports.get(PortId(1)).unwrap();
+    let dropped = port.count.drops.get(DropReason::PrincipalPart);
+    assert!(dropped > 500 && counts[&3].drops.queue == dropped, "{dropped}: {counts:?}");
+    world.check();
+}
+
 #[test]
 fn flow_report_has_the_account_of_the_flow_at_its_principal() {
     let mut world = World::new();

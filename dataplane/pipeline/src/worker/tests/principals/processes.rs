@@ -81,6 +81,11 @@ impl Shared {
         }
     }
 
+    /// Leaves the process to the first principal.
+    fn leave_to_first(&mut self) {
+        (1..10).filter(|flow| owner(*flow) != 1).for_each(|flow| self.world.unbind(flow));
+    }
+
     fn add(&mut self, number: u32) {
         let (each, most, seen) = (self.each.clone(), self.most.clone(), self.world.seen.clone());
         let seen = if number == FIRST { seen } else { Seen::default() };
@@ -171,8 +176,11 @@ fn principals_at_a_process_have_as_many_calls() {
 
 #[test]
 fn calls_of_a_process_take_a_millisecond_or_a_packet() {
-    for (micros, most) in [(1, 64), (50, 20), (3000, 1)] {
+    for (micros, is_alone, most) in [(1, true, 64), (50, true, 20), (3000, true, 1), (1, false, 10)] {
         let mut shared = Shared::new(Duration::from_micros(micros), [1 << 20; 3]);
+        if is_alone {
+            shared.leave_to_first();
+        }
         (0..400).for_each(|number| shared.world.send(1, number));
         shared.world.check();
         let calls = *shared.most.lock().unwrap();
@@ -184,14 +192,36 @@ fn calls_of_a_process_take_a_millisecond_or_a_packet() {
 /// A slow plugin is slowed down, not failed.
 #[test]
 fn packets_that_suddenly_take_longer_are_no_fault() {
-    let mut shared = Shared::new(Duration::from_micros(1), [1 << 20; 3]);
-    (0..400).for_each(|number| shared.world.send(1, number));
-    while *shared.most.lock().unwrap() < 64 {
-        shared.world.iterate();
+    for (is_alone, most) in [(true, 64), (false, 10)] {
+        let mut shared = Shared::new(Duration::from_micros(1), [1 << 20; 3]);
+        if is_alone {
+            shared.leave_to_first();
+        }
+        (0..200).for_each(|number| shared.world.send(1, number));
+        let is_quick = (0..100).any(|_| {
+            shared.world.iterate();
+            *shared.most.lock().unwrap() == most
+        });
+        assert!(is_quick, "{most}");
+        *shared.each.lock().unwrap() = Duration::from_millis(10);
+        shared.world.check();
+        assert_eq!(shared.world.seen.lock().unwrap().len(), 200);
     }
-    *shared.each.lock().unwrap() = Duration::from_millis(9);
+}
+
+/// The other one waits for one call, which has few packets.
+#[test]
+fn packets_that_suddenly_take_longer_delay_others_for_the_stated_time() {
+    let mut shared = Shared::new(Duration::from_micros(1), [1 << 20; 3]);
+    (0..200).for_each(|number| shared.world.send(1, number));
+    (0..20).for_each(|_| _ = shared.world.iterate());
+    assert_eq!(*shared.most.lock().unwrap(), 10);
+    *shared.each.lock().unwrap() = Duration::from_millis(10);
+    shared.world.iterate();
+    shared.world.send(2, 0);
+    let took = shared.time_to((2, 0));
+    assert!(took <= Duration::from_millis(100 + 10) + 5 * ITERATION, "{took:?}");
     shared.world.check();
-    assert_eq!(shared.world.seen.lock().unwrap().len(), 400);
 }
 
 /// Step of a random history.
