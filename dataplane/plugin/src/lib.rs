@@ -46,12 +46,14 @@ pub use execution::classify::{Classified, GateResult, Standing};
 pub use execution::direction::Direction;
 pub use execution::health::Health;
 pub use execution::instances::{Failure, Given, InstanceReport, Instances, MessageCounts};
-pub use execution::paid_stages::{AwaitedContext, Intake, PaidStage, PaidStages};
+pub use execution::paid_stages::{Intake, PaidStage, PaidStages};
 pub use execution::payers::{Paid, Payers};
 pub use execution::pulse::{Calling, Pulse};
 pub use execution::shadow::{Reported, ShadowReport};
 pub use execution::succession::{Inheritance, Inherited, Successed, Succession, Successor};
-pub use execution::waiting::{Answer, End, Kept, Place, Released, Taken, Ticket, Waiting};
+pub use execution::waiting::{
+    Answer, AwaitedContext, End, Kept, Place, Released, Served, Taken, Ticket, Waiting,
+};
 pub use execution::worker_plugins::{BindingTreatment, WorkerPlugins};
 pub use flow_state::{FlowStateBlocks, FlowStateCounts, StateRef};
 pub use gate::{Gate, GateOrder};

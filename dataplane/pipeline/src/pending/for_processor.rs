@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use millrace_packet::DropReason;
-use millrace_plugin::{AwaitedContext, Grant, Intake, Place, PrincipalMemory, Waiting};
+use millrace_plugin::{AwaitedContext, Grant, Intake, Place, PrincipalMemory, Served, Waiting};
 use millrace_schedule::FlowNumber;
 use millrace_schedule::cpu::{
     CpuDrop, CpuFlowAccount, CpuPrincipal, CpuQueueLimits, CpuQueues, CpuScheduleError, CpuScheduler,
@@ -162,6 +162,7 @@ impl ForProcessor {
         self.queues.remove(id, |order, packet| waiting.push((order, packet)));
         // Unknown principals have nothing to remove.
         let _ = self.scheduler.remove(id);
+        self.grants.forget(id);
         self.principals.retain(|known| known.id != id);
         self.loads.set_waiting(id, 0);
         waiting
@@ -237,16 +238,25 @@ impl ForProcessor {
         self.queues.set_aside(id);
     }
 
-    /// Lets flows that were set aside go on if their stage takes packets, as `intake` tells for their first one.
-    pub fn look_aside(&mut self, intake: impl Fn(&Waiting) -> Intake, now: Instant) {
+    /// Charges the ended calls of other processes, and lets flows that were set aside go on as [`Grants::look_aside`]
+    /// does.
+    pub fn look_aside(
+        &mut self,
+        served: impl Iterator<Item = Served>,
+        looks: (impl Fn(&Waiting) -> Intake, impl Fn(&AwaitedContext) -> Option<bool>),
+        now: Instant,
+    ) {
         let Self { scheduler, grants, queues, .. } = self;
-        grants.look_aside(queues, intake, |id| scheduler.wake(id, now));
+        served.for_each(|call| grants.charge(call));
+        let mut woken = Vec::new();
+        grants.look_aside(queues, looks, |id| scheduler.share(id), now, |id| woken.push(id));
+        woken.into_iter().for_each(|id| scheduler.wake(id, now));
     }
 
-    /// Whether a context takes packets of another principal in this iteration, which was set aside before.
-    #[inline]
-    pub fn is_granted_to_other(&self, context: &AwaitedContext, payer: PrincipalId) -> bool {
-        self.grants.is_of_other(context, payer)
+    /// Whether packets of a principal go on to a context now: the context `takes` packets, and it is the turn of the
+    /// principal.
+    pub fn takes_turn(&mut self, context: AwaitedContext, payer: PrincipalId, takes: bool) -> bool {
+        self.grants.takes_turn(context, (payer, self.scheduler.share(payer)), takes)
     }
 
     /// Takes all flows back that were set aside.

@@ -1,62 +1,144 @@
 //! Flows that were set aside and may go on: their port or their instance takes packets again.
 //!
-//! An instance whose calls another process runs makes one call at a time. So one flow goes on for each such context,
-//! and principals take turns: the one that paid for the latest call comes after all others that wait.
+//! A context of an instance whose calls another process runs makes one call at a time. There, principals take turns
+//! by their shares of the processor and the measured time of their calls ([`CpuTurns`]). The context stays free for
+//! the principal whose turn it is, until it has the processor, but no longer than [`GRANT`].
 
-use millrace_plugin::{AwaitedContext, Intake, Waiting};
-use millrace_schedule::cpu::CpuQueues;
-use millrace_units::PrincipalId;
+use std::time::Duration;
 
-/// Maximum number of flows that are looked at in an iteration.
+use millrace_plugin::{AwaitedContext, Intake, Served, Waiting};
+use millrace_schedule::cpu::{CpuQueues, CpuTurns};
+use millrace_units::{Instant, PrincipalId};
+
+/// Maximum number of flows that are looked at in an iteration, and of those of a principal whose turn it is.
 const MOST_LOOKED_AT: u32 = 32;
+/// Time for which a context stays free for the principal whose turn it is.
+const GRANT: Duration = Duration::from_millis(1);
 
-/// Looks at the flows that were set aside.
+/// Turns at a context.
 #[derive(Debug)]
-pub(crate) struct Grants {
-    /// Contexts that take packets of a flow which goes on in this iteration, with the principal of the flow.
-    contexts: Vec<(AwaitedContext, Option<PrincipalId>)>,
+struct Turns {
+    context: AwaitedContext,
+    /// Principals that may have packets for the context. Whether they have any is checked at their turn.
+    waiting: CpuTurns,
+    /// Principal whose turn it is, and since when.
+    grant: Option<(PrincipalId, Instant)>,
 }
 
-impl Default for Grants {
-    fn default() -> Self {
-        Self { contexts: Vec::with_capacity(MOST_LOOKED_AT as usize) }
+impl Turns {
+    /// Gives the turn to the next principal for which `finds` a flow, if the context `takes` packets. Returns the
+    /// principal.
+    fn give(
+        &mut self,
+        takes: bool,
+        now: Instant,
+        mut finds: impl FnMut(AwaitedContext, PrincipalId) -> bool,
+    ) -> Option<PrincipalId> {
+        match self.grant {
+            Some((_, since)) if takes && now.since(since) < GRANT => return None,
+            Some((payer, _)) if takes => self.waiting.leave(payer),
+            _ => {}
+        }
+        self.grant = None;
+        if !takes {
+            return None;
+        }
+        for _ in 0..MOST_LOOKED_AT {
+            let payer = self.waiting.next()?;
+            if finds(self.context, payer) {
+                self.grant = Some((payer, now));
+                return Some(payer);
+            }
+            self.waiting.leave(payer);
+        }
+        None
     }
+}
+
+/// Turns at the contexts whose calls other processes run, and the look at flows that were set aside.
+#[derive(Debug, Default)]
+pub(crate) struct Grants {
+    contexts: Vec<Turns>,
 }
 
 impl Grants {
-    /// Whether a context takes packets of another principal in this iteration. A new flow doesn't overtake it.
-    #[inline]
-    pub fn is_of_other(&self, context: &AwaitedContext, payer: PrincipalId) -> bool {
-        self.contexts.iter().any(|(granted, to)| granted.is_same(context) && *to != Some(payer))
+    /// Notes that a principal has packets for a context; `share`: weight of its turns. Returns whether it is its turn,
+    /// so that its packets go on now, if the context `takes` packets.
+    pub fn takes_turn(
+        &mut self,
+        context: AwaitedContext,
+        (payer, share): (PrincipalId, u32),
+        takes: bool,
+    ) -> bool {
+        let Some(turns) = self.turns(context) else { return false };
+        turns.waiting.join(payer, share);
+        let is_next = match turns.grant {
+            Some((granted, _)) => granted == payer,
+            None => takes && turns.waiting.next() == Some(payer),
+        };
+        if takes && is_next {
+            turns.grant = None;
+        }
+        takes && is_next
     }
 
-    /// Lets flows go on if their stage takes packets, as `intake` tells for their first one. Looks at a limited number
-    /// of flows. `woken` gets the principals of those that go on.
+    /// Charges an ended call to its principal.
+    pub fn charge(&mut self, Served { context, payer, took }: Served) {
+        if let Some(turns) = self.turns(context) {
+            turns.waiting.charge(payer, took);
+        }
+    }
+
+    /// Forgets a removed principal.
+    pub fn forget(&mut self, payer: PrincipalId) {
+        for turns in &mut self.contexts {
+            turns.waiting.forget(payer);
+            turns.grant.take_if(|(granted, _)| *granted == payer);
+        }
+    }
+
+    /// Lets flows go on if their stage takes packets, as `intake` tells for their first one; for a context whose calls
+    /// another process runs, a flow of the principal whose turn it is. Looks at a limited number of flows. `takes`:
+    /// whether a context takes packets; `None` if it exists no longer. `share`: weight of the turns of a principal.
+    /// `woken` gets the principals of flows that go on.
     pub fn look_aside(
         &mut self,
         queues: &mut CpuQueues<Waiting>,
-        intake: impl Fn(&Waiting) -> Intake,
+        (intake, takes): (impl Fn(&Waiting) -> Intake, impl Fn(&AwaitedContext) -> Option<bool>),
+        share: impl Fn(PrincipalId) -> u32,
+        now: Instant,
         mut woken: impl FnMut(PrincipalId),
     ) {
-        let contexts = &mut self.contexts;
-        contexts.clear();
-        for is_again in [false, true] {
-            let mut was_latest = false;
-            let can_go_on = |first: &Waiting| {
-                let Intake { most, awaited } = intake(first);
-                let Some(context) = awaited.filter(|_| most > 0) else { return most > 0 };
-                let is_latest = context.latest_payer == first.payer && !is_again;
-                if is_latest || contexts.iter().any(|(granted, _)| granted.is_same(&context)) {
-                    was_latest |= is_latest;
-                    return false;
-                }
-                contexts.push((context, first.payer));
-                true
-            };
-            queues.look_aside(MOST_LOOKED_AT, can_go_on, &mut woken);
-            if !was_latest {
-                return;
+        let can_go_on = |first: &Waiting| match (intake(first), first.payer) {
+            (Intake { awaited: Some(context), .. }, Some(payer)) => {
+                self.takes_turn(context, (payer, share(payer)), false)
             }
+            (Intake { most, .. }, _) => most > 0,
+        };
+        queues.look_aside(MOST_LOOKED_AT, can_go_on, &mut woken);
+        self.contexts.retain_mut(|turns| {
+            let Some(takes) = takes(&turns.context) else { return false };
+            let finds = |context, payer| {
+                let wants = |first: &Waiting| {
+                    let Intake { most, awaited } = intake(first);
+                    most > 0 && awaited == Some(context)
+                };
+                queues.first(payer).is_some_and(wants) || queues.look_at(payer, MOST_LOOKED_AT, wants)
+            };
+            turns.give(takes, now, finds).into_iter().for_each(&mut woken);
+            true
+        });
+    }
+
+    /// Returns the turns at a context, which may be new.
+    fn turns(&mut self, context: AwaitedContext) -> Option<&mut Turns> {
+        let place = self.contexts.iter().position(|turns| turns.context == context);
+        if place.is_none() {
+            self.contexts.push(Turns { context, waiting: CpuTurns::default(), grant: None });
+        }
+        match place {
+            Some(place) => self.contexts.get_mut(place),
+            None => self.contexts.last_mut(),
         }
     }
 }

@@ -86,8 +86,7 @@ impl<'a> Slices<'a> {
     fn run(&mut self, core: CoreWork, now: Instant) -> bool {
         let Some(mut waiting) = self.router.pending.for_processor.take() else { return false };
         self.queue_for_processor(&mut waiting, now);
-        let stage_of = |place| PaidStages::of(self.router.gates.plugins()).at(place);
-        waiting.look_aside(|first| self.intake(first, stage_of(first.place)), now);
+        self.look_aside(&mut waiting, now);
         let settings = *waiting.scheduler.settings();
         let start = cycles();
         let used = core.begun.zip(start).map_or(0, |(begun, now)| now.saturating_sub(begun));
@@ -120,6 +119,14 @@ impl<'a> Slices<'a> {
         waiting.core.count_principals(elapsed);
         self.router.pending.for_processor = Some(waiting);
         ran
+    }
+
+    /// Lets flows that were set aside go on.
+    fn look_aside(&mut self, waiting: &mut ForProcessor, now: Instant) {
+        let served: Vec<_> = Payers::of(self.router.gates.plugins_mut()).take_served().collect();
+        let stages = PaidStages::of(self.router.gates.plugins());
+        let intake = |first: &Waiting| self.intake(first, stages.at(first.place));
+        waiting.look_aside(served.into_iter(), (intake, |context: &_| stages.takes(context)), now);
     }
 
     /// Runs a slice of a principal: a suspended call, or packets of one flow. Returns the stage of the packets
@@ -159,8 +166,8 @@ impl<'a> Slices<'a> {
             let first = waiting.first(payer)?;
             let stage = PaidStages::of(self.router.gates.plugins()).at(first.place);
             let Intake { most, awaited } = self.intake(first, stage);
-            let is_next = !awaited.is_some_and(|context| waiting.is_granted_to_other(&context, payer));
-            if most > 0 && is_next {
+            let goes_on = awaited.map_or(most > 0, |context| waiting.takes_turn(context, payer, most > 0));
+            if goes_on {
                 let place = waiting.next_place(payer, now)?;
                 return Some(Turn { place, stage, most });
             }

@@ -5,8 +5,7 @@ use millrace_units::{Cycles, PathId, PrincipalId, QueueId};
 
 use crate::execution::bindings::Binding;
 use crate::execution::calls::Calls;
-use crate::execution::instances::ContextKey;
-use crate::execution::waiting::{Place, Ticket, Waiting};
+use crate::execution::waiting::{AwaitedContext, Place, Ticket, Waiting};
 use crate::execution::worker_plugins::WorkerPlugins;
 use crate::path::{Stage, Step};
 use crate::{BindingTable, ProcessorWait};
@@ -29,29 +28,12 @@ pub struct PaidStage {
     pub cost: Option<Cycles>,
 }
 
-/// Context of an instance whose calls another process runs. It makes one call at a time, so it takes packets of one
-/// queue until its call ends.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct AwaitedContext {
-    key: ContextKey,
-    /// Principal that paid for its latest call. Others that wait come first.
-    pub latest_payer: Option<PrincipalId>,
-}
-
-impl AwaitedContext {
-    /// Whether both are the same context, also after a call.
-    #[inline]
-    pub fn is_same(&self, other: &Self) -> bool {
-        self.key == other.key
-    }
-}
-
 /// Packets that an instance takes from the queue of a stage.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Intake {
     /// Maximum number of packets; 0 while others have to pass first.
     pub most: u64,
-    /// Context that takes them, if another process runs its calls.
+    /// Context that takes them, if another process runs its calls. Principals take turns there.
     pub awaited: Option<AwaitedContext>,
 }
 
@@ -94,8 +76,14 @@ impl<'a, T: BindingTable> PaidStages<'a, T> {
         let context = instances.context_of(*instance, &first.key);
         let Some(hosted) = instances.context(context) else { return Intake::ALL };
         let most = if waiting.is_closed(context) { 0 } else { hosted.most_in_call(first.payer) as u64 };
-        let context = AwaitedContext { key: context, latest_payer: hosted.latest_payer };
-        Intake { most, awaited: hosted.paces.is_awaited().then_some(context) }
+        let awaits = hosted.paces.is_awaited() && hosted.is_running();
+        Intake { most, awaited: awaits.then_some(AwaitedContext::of(context)) }
+    }
+
+    /// Whether a context takes packets, because none of its calls runs; `None` if it exists no longer.
+    pub fn takes(&self, context: &AwaitedContext) -> Option<bool> {
+        let Calls { instances, waiting, .. } = &self.plugins.calls;
+        instances.context(context.key).map(|_| !waiting.is_closed(context.key))
     }
 
     /// Returns the principals that pay for the stages of a path, except the stages of copies. Without paid stages,

@@ -3,7 +3,7 @@
 use millrace_units::PrincipalId;
 
 use crate::execution::calls::{Calls, CycleClock, Grant};
-use crate::execution::waiting::{Place, Waiting, WaitingRoom};
+use crate::execution::waiting::{Place, Served, Waiting, WaitingRoom};
 use crate::execution::worker_plugins::WorkerPlugins;
 use crate::principal_memory::PrincipalMemory;
 
@@ -68,6 +68,11 @@ impl<'a> Payers<'a> {
     #[inline]
     pub fn take_waiting(&mut self, waiting: &mut Vec<Waiting>) {
         waiting.append(&mut self.calls.waiting.for_processor);
+    }
+
+    /// Takes the calls of other processes that have ended.
+    pub fn take_served(&mut self) -> impl Iterator<Item = Served> {
+        self.calls.waiting.served.drain(..)
     }
 
     /// Lets the calls that a removed principal has paid for continue without a payer, and forgets its earlier ones.

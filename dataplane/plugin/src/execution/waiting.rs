@@ -13,12 +13,14 @@ mod answers;
 mod backlog;
 mod held;
 mod packet;
+mod served;
 
 pub(crate) use answers::each_answer;
 pub use answers::{Answer, Answers};
 pub(crate) use backlog::{Awaited, Backlog, Behind, Call};
 use held::HeldPackets;
 pub use packet::{End, Kept, Released, Taken, Waiting};
+pub use served::{AwaitedContext, Served};
 use std::time::Duration;
 
 use millrace_packet::Packet;
@@ -143,6 +145,8 @@ pub(crate) struct WaitingRoom {
     upgrades: Vec<Upgrade>,
     /// Packets that instances hold until a time.
     pub held: HeldPackets,
+    /// Calls of other processes that have ended, until the pipeline notes their turns.
+    pub served: Vec<Served>,
     /// Packets that wait for the processor, until the pipeline queues them.
     pub for_processor: Vec<Waiting>,
 }

@@ -20,6 +20,19 @@ pub struct CpuAccount {
     pub throttled: u64,
 }
 
+/// Account of a flow's queue since the queue began.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct CpuFlowAccount {
+    /// Cycles charged to the flow.
+    pub used: Cycles,
+    /// Packets that wait.
+    pub packets: u32,
+    /// Bytes of these packets.
+    pub bytes: u64,
+    /// Packets that were refused.
+    pub dropped: u64,
+}
+
 /// Principal of a scheduler, in two cache lines.
 #[repr(align(64))]
 #[derive(Clone, Copy, Debug)]

@@ -40,8 +40,10 @@ pub(super) struct Backlog {
     pub turns: Chain,
     /// Queues that are set aside.
     pub aside: Chain,
-    /// Next principal with queues that are set aside.
+    /// Next principal whose queues that are set aside will be looked at.
     pub next: u32,
+    /// Whether the queues that are set aside will be looked at.
+    pub awaits_look: bool,
     /// Queue of the flows without one of their own; [`NONE`] if it is empty.
     pub shared: u32,
     /// Maximum number of bytes in a queue.
@@ -62,6 +64,7 @@ impl Backlog {
         turns: Chain::EMPTY,
         aside: Chain::EMPTY,
         next: NONE,
+        awaits_look: false,
         shared: NONE,
         threshold: 0,
         load: Load::NOTHING,

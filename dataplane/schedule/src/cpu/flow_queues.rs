@@ -19,6 +19,7 @@
 use millrace_memory::prefetch_whole_element;
 use millrace_units::{Cycles, Instant, PrincipalId};
 
+use super::account::CpuFlowAccount;
 use super::chain::Chain;
 use super::flow_queue::{Backlog, FlowQueue};
 use super::stage_queues::{CpuStage, FlowStages, MOST_DEBT, StageQueues};
@@ -49,19 +50,6 @@ pub enum CpuDrop {
     Part,
     /// No such principal.
     Principal,
-}
-
-/// Account of a flow's queue since the queue began.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct CpuFlowAccount {
-    /// Cycles charged to the flow.
-    pub used: Cycles,
-    /// Packets that wait.
-    pub packets: u32,
-    /// Bytes of these packets.
-    pub bytes: u64,
-    /// Packets that were refused.
-    pub dropped: u64,
 }
 
 /// Queue of the packet that arrived last. Packets of a flow often arrive together.
@@ -280,9 +268,8 @@ impl<T> CpuQueues<T> {
     pub fn set_aside(&mut self, PrincipalId(number): PrincipalId) {
         let Some(queue) = self.pop_turn(number) else { return };
         let backlog = &mut self.backlogs[number];
-        let is_first = backlog.aside.is_empty();
         backlog.aside.push(queue, &mut self.queues);
-        if is_first {
+        if !backlog.awaits_look {
             self.await_look(number);
         }
         // The next queue may be empty, and stay only for its debt.
@@ -320,6 +307,31 @@ impl<T> CpuQueues<T> {
         });
     }
 
+    /// Looks at up to `most` queues of a principal that are set aside, those first that were not looked at for longest.
+    /// The first one whose first packet `can_go_on` accepts takes turns again. Returns whether there is one.
+    pub fn look_at(
+        &mut self,
+        PrincipalId(number): PrincipalId,
+        most: u32,
+        mut can_go_on: impl FnMut(&T) -> bool,
+    ) -> bool {
+        let Some(backlog) = self.backlogs.find_mut(number) else { return false };
+        let last = backlog.aside.last;
+        for _ in 0..most {
+            let Some(queue) = backlog.aside.pop(&self.queues) else { return false };
+            let first = self.arena.first(&self.queues[queue].stages.current.list);
+            if first.is_some_and(&mut can_go_on) {
+                backlog.turns.push(queue, &mut self.queues);
+                return true;
+            }
+            backlog.aside.push(queue, &mut self.queues);
+            if queue == last {
+                return false;
+            }
+        }
+        false
+    }
+
     /// Lets all queues that are set aside take turns again.
     pub fn take_back(&mut self) {
         self.each_aside(u32::MAX, Self::join_turns);
@@ -332,6 +344,7 @@ impl<T> CpuQueues<T> {
         for _ in 0..most {
             let Some(number) = self.aside.pop(&self.backlogs) else { break };
             self.principals_aside -= 1;
+            self.backlogs[number].awaits_look = false;
             let goes_on = look(self, number);
             match self.backlogs[number].aside.is_empty() {
                 false if goes_on => went_on.push(number, &mut self.backlogs),
@@ -350,6 +363,7 @@ impl<T> CpuQueues<T> {
     /// Puts a principal behind those whose queues will be looked at.
     fn await_look(&mut self, number: u32) {
         self.aside.push(number, &mut self.backlogs);
+        self.backlogs[number].awaits_look = true;
         self.principals_aside += 1;
     }
 

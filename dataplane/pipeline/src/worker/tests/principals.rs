@@ -161,6 +161,11 @@ impl World {
         answer.try_recv().unwrap().unwrap();
     }
 
+    /// Changes the weight of a principal.
+    fn set_weight(&mut self, id: u32, weight: u32) {
+        self.set_principal(id, weight, 1 << 20);
+    }
+
     /// Adds an instance, and binds it to the packets of a flow.
     pub fn bind(&mut self, number: u32, flow: u8, principal: Option<u32>, (cycles, suspensions): (u64, u32)) {
         let id = InstanceId(number as u16);

@@ -13,7 +13,7 @@ use crate::execution::bindings::Bindings;
 use crate::execution::instances::{ContextKey, Hosted, News};
 use crate::execution::recheck::{Malformed, recheck_behind};
 use crate::execution::waiting::{
-    Asked, Awaited, Backlog, Behind, Call, End, Errand, Place, Released, Waiting,
+    Asked, Awaited, AwaitedContext, Backlog, Behind, Call, End, Errand, Place, Released, Served, Waiting,
 };
 use crate::fault::{FaultKind, overrun};
 use crate::flow_state::FlowStateBlocks;
@@ -145,7 +145,7 @@ impl<T: BindingTable> Resumption<'_, T> {
     /// Resumes a call with packets. Returns whether the call has ended.
     fn resume_packets(&mut self, place: Place, backlog: &mut Backlog) -> bool {
         let Backlog { context, call, behind, .. } = backlog;
-        let Calls { instances, states, verdicts, meter, memory, running, .. } = &mut *self.calls;
+        let Calls { instances, states, verdicts, meter, memory, running, waiting, .. } = &mut *self.calls;
         let Some((hosted, news)) = instances.get_mut(*context) else {
             memory.resume(call.payer, call.load());
             release(call, place, self.released);
@@ -169,6 +169,10 @@ impl<T: BindingTable> Resumption<'_, T> {
             return false;
         }
         memory.resume(call.payer, call.load());
+        if let (Some(Awaited { began, .. }), Some(payer)) = (call.awaited, call.payer) {
+            let context = AwaitedContext::of(*context);
+            waiting.served.push(Served { context, payer, took: self.now.since(began) });
+        }
         let (calls, released) = (&mut *self.calls, &mut *self.released);
         let (context, on_fault, now) = (*context, limits.on_fault, self.now);
         let written = call.written;
@@ -346,9 +350,6 @@ fn limit_of(
 ) -> Option<Duration> {
     let awaited = call.awaited.get_or_insert(Awaited::since(now));
     awaited.seen = now;
-    if call.place.is_some() {
-        hosted.latest_payer = call.payer;
-    }
     let (took, most) = (now.since(awaited.began), call_limits.awaited(call.packets.len()));
     if took < most {
         return None;

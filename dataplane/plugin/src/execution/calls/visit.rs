@@ -110,7 +110,6 @@ impl Calls {
             Outcome::Untouched => return is_whole,
             Outcome::Suspended | Outcome::Awaited => {
                 let awaited = (outcome == Outcome::Awaited).then(|| Awaited::since(now));
-                hosted.latest_payer = payer;
                 let call = Call::begun((payer, payer_backlog), hosted.writes, awaited);
                 group.take_all(Taken::Keep(self.waiting.suspend(context, (place, passed_on), call)));
             }

@@ -31,8 +31,6 @@ pub(crate) struct Hosted {
     pub writes: bool,
     /// Number of packets that a call may have, by its payer.
     pub paces: Paces,
-    /// Principal that paid for the latest call that another process ran; `None` if nobody did.
-    pub latest_payer: Option<PrincipalId>,
     /// Shadow instance, whose verdicts are compared with this instance's verdicts.
     pub shadow: Option<Box<Shadow>>,
     /// Pulse of the worker: publishes its current instance call.
@@ -51,7 +49,6 @@ impl Hosted {
             looks: instance.looks_at_packets(),
             writes: instance.writes_packets(),
             paces: Paces::new(instance.is_awaited()),
-            latest_payer: None,
             id,
             instance,
             limits,
@@ -126,7 +123,13 @@ impl Hosted {
     /// handles all at once.
     #[inline]
     pub fn most_in_call(&self, payer: Option<PrincipalId>) -> usize {
-        if self.record.health == Health::Well { self.paces.most(payer) } else { usize::MAX }
+        if self.is_running() { self.paces.most(payer) } else { usize::MAX }
+    }
+
+    /// Whether the instance neither pauses nor is in quarantine.
+    #[inline]
+    pub fn is_running(&self) -> bool {
+        self.record.health == Health::Well
     }
 
     /// Whether the instance failed and restarts after a pause.

@@ -7,7 +7,12 @@ use super::*;
 struct Process {
     /// Time of a packet.
     each: Arc<Mutex<Duration>>,
+    /// Factors of this time, by principal.
+    factors: Arc<Mutex<[u32; 3]>>,
+    began: Instant,
     ends: Instant,
+    /// Principal and time of each call.
+    calls: Arc<Mutex<Vec<(u32, Duration)>>>,
     seen: Seen,
     /// Greatest number of packets in a call.
     most: Arc<Mutex<usize>>,
@@ -17,7 +22,9 @@ impl Instance for Process {
     fn process(&mut self, packets: &mut Packets<'_>, now: Instant) -> Progress {
         let mut most = self.most.lock().unwrap();
         *most = packets.len().max(*most);
-        self.ends = now + *self.each.lock().unwrap() * packets.len() as u32;
+        let factor = self.factors.lock().unwrap()[payer(packets) as usize - 1];
+        self.began = now;
+        self.ends = now + *self.each.lock().unwrap() * factor * packets.len() as u32;
         Progress::Awaited
     }
 
@@ -29,6 +36,7 @@ impl Instance for Process {
         if now < self.ends {
             return Progress::Awaited;
         }
+        self.calls.lock().unwrap().push((payer(packets), now.since(self.began)));
         note(&self.seen, packets);
         Progress::Done
     }
@@ -47,10 +55,19 @@ fn owner(flow: u32) -> u32 {
     (flow - 1) % 3 + 1
 }
 
+/// Returns the principal that pays for the packets of a call.
+fn payer(packets: &mut Packets<'_>) -> u32 {
+    let (key, _) = packets.get_mut(0);
+    let IpAddr::V4(destination) = key.destination() else { panic!("{key:?}") };
+    owner(destination.octets()[3].into())
+}
+
 /// World with a process at which three principals have flows: the first one 1, 4 and 7, and so on.
 struct Shared {
     world: World,
     each: Arc<Mutex<Duration>>,
+    factors: Arc<Mutex<[u32; 3]>>,
+    calls: Arc<Mutex<Vec<(u32, Duration)>>>,
     most: Arc<Mutex<usize>>,
 }
 
@@ -61,7 +78,9 @@ impl Shared {
         for (id, queue) in (1..).zip(queues) {
             world.set_principal(id, 1, queue);
         }
-        let mut shared = Self { world, each: Arc::new(Mutex::new(each)), most: Arc::default() };
+        let each = Arc::new(Mutex::new(each));
+        let factors = Arc::new(Mutex::new([1; 3]));
+        let mut shared = Self { world, each, factors, calls: Arc::default(), most: Arc::default() };
         shared.add(FIRST);
         for flow in 1..10 {
             shared.world.bind_instance(FIRST, (flow, flow as u8), Some(owner(flow)));
@@ -87,9 +106,13 @@ impl Shared {
     }
 
     fn add(&mut self, number: u32) {
-        let (each, most, seen) = (self.each.clone(), self.most.clone(), self.world.seen.clone());
-        let seen = if number == FIRST { seen } else { Seen::default() };
-        let instance = Process { each, ends: Instant::ZERO, seen, most };
+        let (each, factors, most) = (self.each.clone(), self.factors.clone(), self.most.clone());
+        let (seen, calls) = match number {
+            FIRST => (self.world.seen.clone(), self.calls.clone()),
+            _ => Default::default(),
+        };
+        let (began, ends) = (Instant::ZERO, Instant::ZERO);
+        let instance = Process { each, factors, began, ends, calls, seen, most };
         let id = InstanceId(number as u16);
         self.world.change(PluginChange::AddInstance { id, instance: Box::new(instance) });
     }
@@ -158,20 +181,71 @@ fn burst_from_an_earlier_stage_waits_in_its_queue() {
     shared.world.check();
 }
 
-#[test]
-fn principals_at_a_process_have_as_many_calls() {
-    let mut shared = Shared::new(Duration::from_millis(2), [1 << 20; 3]);
-    for number in 0..200 {
-        // The first principals have more flows.
-        [1, 4, 7, 2, 5, 3].into_iter().for_each(|flow| shared.world.send(flow, number));
+/// Returns the greatest excess of one principal's time over that of another, by weight, above what one call of each
+/// allows: over all intervals of calls.
+fn excess(calls: &[(u32, Duration)], weights: [u32; 3]) -> f64 {
+    let by_weight = |id: u32, took: Duration| took.as_secs_f64() / f64::from(weights[id as usize - 1]);
+    let longest = |id| {
+        let own = calls.iter().filter(|(payer, _)| *payer == id);
+        own.map(|(_, took)| by_weight(id, *took)).fold(0.0, f64::max)
+    };
+    let mut greatest = f64::MIN;
+    for (one, other) in [(1, 2), (1, 3), (2, 3), (2, 1), (3, 1), (3, 2)] {
+        // The greatest sum of an interval is the greatest rise above the lowest sum before.
+        let (mut sum, mut lowest, mut most) = (0.0_f64, 0.0_f64, 0.0_f64);
+        for (payer, took) in calls {
+            let sign = f64::from(u8::from(*payer == one)) - f64::from(u8::from(*payer == other));
+            sum += sign * by_weight(*payer, *took);
+            (lowest, most) = (lowest.min(sum), most.max(sum - lowest));
+        }
+        greatest = greatest.max(most - longest(one) - longest(other));
     }
-    (0..3000).for_each(|_| _ = shared.world.iterate());
-    let packets: Vec<_> = shared.world.counts().values().map(|counts| counts.packets).collect();
-    let [first, second, third, _] = packets[..] else { panic!("{packets:?}") };
-    assert!(first.abs_diff(second) <= 2 && first.abs_diff(third) <= 2, "{packets:?}");
-    // An iteration passes between two calls.
-    assert!(first > 43, "{packets:?}");
+    greatest
+}
+
+/// Returns the calls of a process while each principal has packets, with all flows in the first `flows` of each.
+fn backlogged_calls(
+    weights: [u32; 3],
+    factors: [u32; 3],
+    flows: usize,
+    is_preceded: bool,
+) -> Vec<(u32, Duration)> {
+    const PACKETS: u16 = 40;
+    let mut shared = Shared::new(Duration::from_millis(1), [1 << 20; 3]);
+    if is_preceded {
+        shared.precede();
+    }
+    *shared.factors.lock().unwrap() = factors;
+    (1..).zip(weights).for_each(|(id, weight)| shared.world.set_weight(id, weight));
+    for number in 0..PACKETS {
+        // The first principals have more flows.
+        for flow in [1, 2, 3, 4, 5, 7].into_iter().take(3 + flows) {
+            shared.world.send(flow, number);
+        }
+    }
+    (0..10).for_each(|_| _ = shared.world.iterate());
+    let mut calls = 0;
+    let is_busy = |world: &World| (1..4).all(|id| world.counts()[&id].waiting > 2);
+    while is_busy(&shared.world) {
+        (0..10).for_each(|_| _ = shared.world.iterate());
+        calls = shared.calls.lock().unwrap().len();
+    }
     shared.world.check();
+    let all = shared.calls.lock().unwrap();
+    all[..calls].to_vec()
+}
+
+#[test]
+fn time_at_a_process_follows_weights_whatever_packets_cost() {
+    for (weights, is_preceded) in [([1, 1, 1], false), ([1, 2, 5], false), ([4, 1, 1], true)] {
+        let calls = backlogged_calls(weights, [1, 2, 3], 3, is_preceded);
+        let sum =
+            |id| calls.iter().filter(|(payer, _)| *payer == id).map(|(_, took)| *took).sum::<Duration>();
+        let by_weight = [1, 2, 3].map(|id| sum(id).as_micros() / u128::from(weights[id as usize - 1]));
+        let above = excess(&calls, weights);
+        assert!(above <= 1e-6, "{weights:?}: {above} s, {by_weight:?}");
+        assert!(calls.len() > 20, "{weights:?}: {}", calls.len());
+    }
 }
 
 #[test]
@@ -243,6 +317,22 @@ fn random_move() -> impl Strategy<Value = Move> {
         1 => (1_u32..6).prop_map(Move::Unbind),
         1 => (1_u32..6, prop::option::of(1_u32..4)).prop_map(|(number, owner)| Move::Rebind(number, owner)),
     ]
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(6))]
+
+    /// Over any interval, each principal with packets has its share of the time at a process, within one call.
+    #[test]
+    fn each_interval_at_a_process_is_fair(
+        weights in prop::array::uniform3(1_u32..8),
+        factors in prop::array::uniform3(1_u32..6),
+        flows in 0_usize..4,
+    ) {
+        let calls = backlogged_calls(weights, factors, flows, false);
+        let above = excess(&calls, weights);
+        prop_assert!(above <= 1e-6, "{above} s: {calls:?}");
+    }
 }
 
 proptest! {
