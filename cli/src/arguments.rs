@@ -22,7 +22,7 @@ use std::path::PathBuf;
 
 use clap::{CommandFactory as _, FromArgMatches as _, Parser, Subcommand, ValueEnum};
 
-pub use admission::{AdmissionAction, HardwareAction, Reproduce};
+pub use admission::{AdmissionAction, AllowanceAction, HardwareAction, Reproduce};
 pub use bench::{Bench, BenchWorkload, LabAction, Replay};
 pub use configuration::{
     Apply, Confirm, ControlPlaneAction, Diff, History, HistoryAction, Rollback, RouterAction, Save,
@@ -271,6 +271,12 @@ While a revision is unconfirmed, only `save -` works.")]
         after_help = "Examples:\n  millrace hardware measure\n  millrace hardware measure --out router.toml\n\n`millrace show hardware` shows the processors, ports and switches of a running router."
     )]
     Hardware(HardwareAction),
+    /// Manage allowances: what users may request and hold.
+    #[command(
+        subcommand,
+        after_help = "Examples:\n  millrace allowance add students 'user=[\"alice\"]' cpu=30% link.wan=10mbit principals=4\n  millrace allowance list\n\nWithout an allowance, admins may request everything, and others no shares."
+    )]
+    Allowance(AllowanceAction),
     /// Configure egress queueing and shaping.
     #[command(
         subcommand,

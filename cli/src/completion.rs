@@ -39,12 +39,13 @@ const FILTERS: Names = named("/filters", "/id", "/match");
 const QUEUES: Names = named("/queues", "/name", "/port");
 const NODES: Names = Names { within: "/nodes", ..named("/schedulers", "/name", "/kind") };
 const PRINCIPALS: Names = named("/principals", "/name", "/cpu");
+const ALLOWANCES: Names = named("/allowances", "/name", "/cpu");
 const TOKENS: Names = named("/tokens", "/name", "/role");
 const REASONS: Names = named("/drops", "/reason", "/meaning");
 
 /// Arguments that are completed with names of objects. Each item has the queries for the names, and the
 /// arguments as command paths, separated by commas.
-const ARGUMENTS: [(&[Names], &str); 11] = [
+const ARGUMENTS: [(&[Names], &str); 12] = [
     (&[PORTS, GATES, INSTANCES], "capture place"),
     (
         &[PORTS],
@@ -77,6 +78,7 @@ const ARGUMENTS: [(&[Names], &str); 11] = [
         "principal set name, principal remove name, principal show name, exec principal, flow release name, \
          bind principal",
     ),
+    (&[ALLOWANCES], "allowance set name, allowance remove name, allowance show name"),
     (&[TOKENS], "token revoke name"),
 ];
 

@@ -1,4 +1,4 @@
-//! Arguments of `admission`, `hardware` and `reproduce`.
+//! Arguments of `admission`, `allowance`, `hardware` and `reproduce`.
 
 use std::path::PathBuf;
 
@@ -87,6 +87,62 @@ lacks the switches between the levels. `millrace admission simulate` takes the f
         /// Number of workers (default: two, or one on a machine with one processor).
         #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u8).range(1..=16))]
         workers: Option<u8>,
+    },
+}
+
+/// Subcommands of `allowance`.
+#[derive(Debug, Subcommand)]
+pub enum AllowanceAction {
+    /// Add an allowance.
+    #[command(after_help = "\
+Examples:
+  millrace allowance add students 'user=[\"alice\",\"token lab\"]' cpu=30% link.wan=10mbit memory=256MiB
+  millrace allowance add operators 'role=[\"operator\"]' 'level=[\"worker\"]' principals=4
+
+Settings:
+  user        users, named as in the audit log: alice, token lab, instance nat
+  role        roles: viewer, operator, admin
+  level       levels at which instances and flows may run: offload, worker, host (default: all)
+  processor   processors on which they may run, as in `show hardware` (default: all)
+  cpu         largest sum of the `cpu` of a user's principals (default: unlimited)
+  link.PORT   largest sum of reserved rates there; at other ports, nothing (default: unlimited)
+  memory      largest sum of the `memory` of a user's principals (default: unlimited)
+  principals  largest number of a user's principals (default: unlimited)")]
+    Add {
+        /// Name of the new allowance.
+        name: String,
+        /// Users, levels and amounts.
+        #[arg(value_name = "KEY=VALUE", required = true)]
+        settings: Vec<String>,
+    },
+    /// Change an allowance.
+    #[command(after_help = "\
+Examples:
+  millrace allowance set students cpu=40%
+  millrace allowance set students memory=   # restore the default
+
+What users hold already stays, also above a lower allowance.")]
+    Set {
+        /// Name of the allowance.
+        name: String,
+        /// Settings to change; an empty value restores a default.
+        #[arg(value_name = "KEY=VALUE", required = true)]
+        settings: Vec<String>,
+    },
+    /// Remove an allowance.
+    #[command(after_help = "Examples:\n  millrace allowance remove students\n\nWhat its users hold stays.")]
+    Remove {
+        /// Name of the allowance.
+        name: String,
+    },
+    /// List allowances, with use and limit of each user.
+    #[command(after_help = "Examples:\n  millrace allowance list\n  millrace allowance list --json")]
+    List,
+    /// Show an allowance, with use and limit of each user.
+    #[command(after_help = "Examples:\n  millrace allowance show students")]
+    Show {
+        /// Name of the allowance.
+        name: String,
     },
 }
 

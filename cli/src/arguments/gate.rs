@@ -81,6 +81,9 @@ pub struct Bind {
     /// Weight of this queue among the queues of a flow, 1 to 100 (default: 1).
     #[arg(long, value_name = "WEIGHT", requires = "queue")]
     pub queue_weight: Option<u32>,
+    /// Check it only, and show what would be promised and left.
+    #[arg(long)]
+    pub dry_run: bool,
 }
 
 /// Arguments of `unbind`.

@@ -24,6 +24,9 @@ Examples:
         /// Declared load and level.
         #[command(flatten)]
         service: Service,
+        /// Check it only, and show what would be promised and left.
+        #[arg(long)]
+        dry_run: bool,
     },
     /// Move an instance to another level, or change its load.
     #[command(after_help = "\

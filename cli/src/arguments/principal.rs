@@ -14,8 +14,10 @@ pub enum PrincipalAction {
 Examples:
   millrace principal add video cpu=5% cpu-limit=20% memory=8MiB
   millrace principal add backup weight=30 'disk=2 MB/s' processes=64
+  millrace principal add bulk cpu=30% --dry-run   # check it, and show what would be left
 
 Settings:
+  owner      user whose allowances it counts for (default: the user who adds it)
   cpu        reserved processor time, of one processor, while others need it too
   cpu.same-as  principal that pays for the calls instead
   weight     weight among the principals without `cpu`, 1 to 10000 (default: 100)
@@ -34,6 +36,9 @@ Settings:
         /// Shares and limits.
         #[arg(value_name = "KEY=VALUE")]
         settings: Vec<String>,
+        /// Check it only, and show what would be promised and left.
+        #[arg(long)]
+        dry_run: bool,
     },
     /// Change shares and limits of a principal.
     #[command(after_help = "\
@@ -49,6 +54,9 @@ Changes apply to running processes at once.")]
         /// Settings to change; an empty value restores a default.
         #[arg(value_name = "KEY=VALUE", required = true)]
         settings: Vec<String>,
+        /// Check it only, and show what would be promised and left.
+        #[arg(long)]
+        dry_run: bool,
     },
     /// Remove a principal.
     #[command(

@@ -127,6 +127,9 @@ pub enum Noun {
     Router,
     /// Components, and what is promised of each.
     Admission,
+    /// Allowances of users: what they may request, and hold.
+    #[value(alias = "allowance")]
+    Allowances,
     /// Classes of control-plane policing.
     ControlPlane,
     /// Latest events.

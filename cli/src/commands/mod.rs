@@ -70,6 +70,7 @@ pub fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
         Command::ControlPlane(asked) => control_plane::control_plane(&remote()?, &asked, json)?,
         Command::Admission(asked) => admission::admission(remote, &asked, json)?,
         Command::Hardware(asked) => hardware::hardware(&asked, &arguments.connection.socket, json)?,
+        Command::Allowance(asked) => admission::allowance::allowance(&remote()?, &asked, json)?,
         Command::Port(port) => scheduler::port(&remote()?, &port, json)?,
         Command::Queue(queue) => scheduler::queue(&remote()?, &queue, json)?,
         Command::Scheduler(scheduler) => scheduler::scheduler(&remote()?, &scheduler, json)?,

@@ -34,7 +34,7 @@ const FILTERS: &str = "id | gate | priority | match | action | packets | bytes |
 const TOKENS: &str = "token=name | role | created | by=created_by/name | expires | expired \
     | last used=used | from=used_from";
 
-const PRINCIPALS: &str = "principal=name | cpu | same as=same_as | weight | cpu limit=cpu_limit | link | cpu s=usage/cpu_seconds \
+const PRINCIPALS: &str = "principal=name | owner | cpu | same as=same_as | weight | cpu limit=cpu_limit | link | cpu s=usage/cpu_seconds \
     | throttled s=usage/throttled_seconds | memory bytes=usage/memory | peak=usage/memory_peak \
     | plugins=usage/plugin_memory | flow state=usage/flow_state | waiting=usage/waiting | of=memory | oom kills=usage/oom_kills | disk read=usage/disk_read | written=usage/disk_written \
     | of B/s=disk | processes=usage/processes | of=processes";
@@ -125,6 +125,9 @@ pub const fn describe(noun: Noun) -> Described {
         Noun::Router => object("/router").by("router show"),
         Noun::ControlPlane => list("/control-plane", "/classes", "/class", "").by("control-plane show"),
         Noun::Admission => list("/admission", "/components", "/component", "").by("admission show"),
+        Noun::Allowances => {
+            list("/allowances", "", "/name", "").by("allowance list").one_by("allowance show")
+        }
         Noun::Events => list("/events?last=10000", "/events", "/number", "").by("events"),
         Noun::Audit => list("/audit?last=10000", "", "/who/name", "").by("audit"),
         Noun::Rates => list("/rates", "/ports", "/name", RATES).by("rates --count 1"),

@@ -8,7 +8,9 @@ use serde_json::{Value, json};
 
 use crate::arguments::{Bind, Control, GateAction, InstanceAction, Lookup, Noun, Unbind};
 use crate::client::{Client, segment};
+use crate::commands::admission::tried;
 use crate::commands::observe::show::show;
+use crate::commands::principal::trial;
 use crate::output::{self, Failure, done, plain, print, rows, table, write};
 use crate::pairs::{changes, pairs, without_defaults};
 
@@ -23,13 +25,18 @@ pub fn metrics(client: &Client, json: bool) -> Result<(), Failure> {
 /// Creates, frees and lists instances.
 pub fn instance(client: &Client, action: &InstanceAction, json: bool) -> Result<(), Failure> {
     match action {
-        InstanceAction::Create { plugin, name, settings, service } => {
+        InstanceAction::Create { plugin, name, settings, service, dry_run } => {
             let mut body = json!({"plugin": plugin, "name": name, "settings": pairs(settings)?});
             let service = service.changes()?;
             if !service.is_empty() {
                 body["service"] = without_defaults(service).into();
             }
-            let value = client.send(Method::POST, "/instances", Some(&body))?;
+            let path = format!("/instances{}", trial(*dry_run));
+            let value = client.send(Method::POST, &path, Some(&body))?;
+            if *dry_run {
+                tried(&value, json);
+                return Ok(());
+            }
             let line = match value["health"].as_str() {
                 Some("quarantined") => {
                     let why = plain(&value["last_fault"]);
@@ -139,7 +146,12 @@ pub fn bind(client: &Client, bind: &Bind, json: bool) -> Result<(), Failure> {
         "queue": bind.queue,
         "queue_weight": bind.queue_weight,
     });
-    let value = client.send(Method::POST, "/bindings", Some(&body))?;
+    let path = format!("/bindings{}", trial(bind.dry_run));
+    let value = client.send(Method::POST, &path, Some(&body))?;
+    if bind.dry_run {
+        tried(&value, json);
+        return Ok(());
+    }
     let filter = plain(&value["filter"]);
     done(&value, &format!("{} bound at gate {}, filter: {filter}", bind.instance, bind.gate), json);
     crate::commands::forwarding::filter::warn_shadowed(&value);

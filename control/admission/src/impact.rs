@@ -36,14 +36,16 @@ impl Candidate {
     /// Returns the choices of a request.
     ///
     /// # Errors
-    /// A number outside its range, an unknown kind of processor or group of ports, or no cycles at all.
+    /// A number outside its range, an unknown kind of processor, machine or group of ports, or no cycles at all.
     pub fn of(hardware: &Hardware, request: &Request) -> Result<Self, RequestError> {
         let port = check(hardware, request)?;
         let choice = |processor| {
             let impact = Use::new(hardware, request, port).on(processor)?;
             Some(Choice { processor, impact })
         };
-        let choices = (0..hardware.processors.len()).filter_map(choice).collect();
+        let processors = hardware.processors.iter().enumerate();
+        let may_run = processors.filter(|(_, processor)| request.may_run_on(processor));
+        let choices = may_run.filter_map(|(processor, _)| choice(processor)).collect();
         Ok(Self { name: request.name.clone(), choices })
     }
 }
@@ -71,6 +73,10 @@ fn check(hardware: &Hardware, request: &Request) -> Result<usize, RequestError> 
             let known = kinds().collect::<Vec<_>>().join(", ");
             return Err(RequestError::Kind { request: request.name.clone(), kind: kind.clone(), known });
         }
+    }
+    if let Some(place) = request.on.iter().find(|place| !hardware.has_place(place)) {
+        let known = hardware.places().into_iter().collect::<Vec<_>>().join(", ");
+        return Err(RequestError::Place { request: request.name.clone(), place: place.clone(), known });
     }
     if request.needs.cycles.is_empty() {
         return Err(RequestError::Nowhere(request.name.clone()));

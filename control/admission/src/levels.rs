@@ -135,6 +135,8 @@ mod tests {
             class: Class::PerFlow,
             port: None,
             plugin: None,
+            on: Vec::new(),
+            user: None,
             needs: Needs {
                 cycles: kinds.into_iter().map(|(kind, cycles)| (kind.to_owned(), cycles)).collect(),
                 code_slots: 1.0,

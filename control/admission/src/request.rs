@@ -4,6 +4,8 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
+use crate::hardware::Processor;
+
 /// Request to place a service.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
@@ -19,6 +21,12 @@ pub struct Request {
     /// has `needs` itself.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub plugin: Option<String>,
+    /// Machines and processors that may host the service; all if empty.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub on: Vec<String>,
+    /// User who asks, whose allowances apply.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub user: Option<String>,
     /// Needs of the service.
     #[serde(default)]
     pub needs: Needs,
@@ -124,6 +132,16 @@ pub enum RequestError {
         /// Groups of ports of the hardware.
         known: String,
     },
+    /// Machine or processor that the hardware lacks.
+    #[error("request {request:?}: there is no machine or processor {place:?}; here: {known}")]
+    Place {
+        /// Name of the request.
+        request: String,
+        /// Unknown machine or processor.
+        place: String,
+        /// Machines and processors of the hardware.
+        known: String,
+    },
     /// Service that no processor of the hardware can run.
     #[error("request {0:?}: it declares no cycles for any processor")]
     Nowhere(String),
@@ -168,6 +186,12 @@ impl Request {
     #[must_use]
     pub fn leaving(&self) -> Stream {
         self.output.unwrap_or(self.input)
+    }
+
+    /// Whether a processor may host the service.
+    #[must_use]
+    pub fn may_run_on(&self, processor: &Processor) -> bool {
+        self.on.is_empty() || self.on.iter().any(|place| processor.is_in(place))
     }
 
     /// Returns every number with its key, whether it must be above 0, for checks.

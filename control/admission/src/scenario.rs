@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::hardware::Hardware;
+use crate::impact::Candidate;
 use crate::norm::Norm;
 use crate::placement::{Algorithm, Placement, Problem, prices};
 use crate::request::{Request, RequestError};
@@ -17,9 +18,22 @@ pub struct Scenario {
     /// Algorithm.
     #[serde(default)]
     pub algorithm: Method,
+    /// Machines and processors that users may use; users without an allowance may use all.
+    #[serde(default)]
+    pub allowance: Vec<Allowance>,
     /// Requests in the order of arrival.
     #[serde(default, rename = "request")]
     pub requests: Vec<Request>,
+}
+
+/// Places that users may use.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Allowance {
+    /// Users.
+    pub user: Vec<String>,
+    /// Machines and processors.
+    pub on: Vec<String>,
 }
 
 /// Algorithm of a scenario.
@@ -101,9 +115,12 @@ impl Scenario {
     /// Places the requests.
     ///
     /// # Errors
-    /// The first faulty request.
+    /// The first faulty request, or the first one whose user has an allowance with an unknown place.
     pub fn place(&self, hardware: &Hardware) -> Result<Outcome, RequestError> {
-        let problem = Problem::new(hardware, &self.requests)?;
+        let mut problem = Problem::new(hardware, &self.requests)?;
+        for (request, candidate) in self.requests.iter().zip(&mut problem.candidates) {
+            self.allow(hardware, request, candidate)?;
+        }
         let certified = prices::place(&problem);
         let placement = match self.algorithm(hardware) {
             Some(algorithm) => problem.place(&algorithm),
@@ -117,6 +134,22 @@ impl Scenario {
             requests: decisions(&problem, &placement),
             components: uses(&problem, &placement),
         })
+    }
+
+    /// Removes the choices that the allowances of the user of a request don't permit.
+    fn allow(
+        &self,
+        hardware: &Hardware,
+        request: &Request,
+        candidate: &mut Candidate,
+    ) -> Result<(), RequestError> {
+        let concerns = |one: &&Allowance| request.user.as_ref().is_some_and(|user| one.user.contains(user));
+        for allowance in self.allowance.iter().filter(concerns) {
+            // The places of an allowance are checked like those of a request.
+            let allowed = Candidate::of(hardware, &Request { on: allowance.on.clone(), ..request.clone() })?;
+            candidate.choices.retain(|choice| allowed.choices.contains(choice));
+        }
+        Ok(())
     }
 
     fn algorithm(&self, hardware: &Hardware) -> Option<Algorithm> {
@@ -138,7 +171,7 @@ fn decisions(problem: &Problem, placement: &Placement) -> Vec<Decision> {
         component: problem.components.get(lack.component).map(|known| known.name.clone()).unwrap_or_default(),
         missing: lack.missing.number(),
     };
-    let decision = |(candidate, choice): (&crate::impact::Candidate, &Option<usize>)| {
+    let decision = |(candidate, choice): (&Candidate, &Option<usize>)| {
         let chosen = choice.and_then(|choice| candidate.choices.get(choice));
         let refusing = candidate.choices.iter().filter(|_| chosen.is_none());
         let lacks = refusing.filter_map(|choice| {

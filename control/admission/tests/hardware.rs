@@ -15,6 +15,8 @@ fn medium(whole_packet: bool) -> Request {
         class: Class::PerFlow,
         port: None,
         plugin: None,
+        on: Vec::new(),
+        user: None,
         needs: Needs { cycles: [("any".to_owned(), cycles)].into(), whole_packet, ..Needs::default() },
         input: Stream { packets_per_second: 400.0, bytes: 1000.0, bytes_maximum: None },
         output: None,

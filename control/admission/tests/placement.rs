@@ -9,6 +9,7 @@ use millrace_admission::placement::online::{self, Promises};
 use millrace_admission::placement::{Algorithm, Problem, improve, prices};
 use millrace_admission::random::Random;
 use millrace_admission::request::{Class, Cycles, Needs, Request, Stream};
+use millrace_admission::scenario::Scenario;
 use millrace_admission::workload::Workload;
 use proptest::prelude::*;
 
@@ -215,7 +216,17 @@ fn global_services_and_the_largest_of_flows_share_a_static_processor() {
         let cycles = Cycles { packet, ..Cycles::default() };
         let needs = Needs { cycles: [("microengine".to_owned(), cycles)].into(), ..Needs::default() };
         let input = Stream { packets_per_second: 100.0, bytes: 100.0, bytes_maximum: None };
-        Request { name: name.to_owned(), class, port: None, plugin: None, needs, input, output: None }
+        Request {
+            name: name.to_owned(),
+            class,
+            port: None,
+            plugin: None,
+            on: Vec::new(),
+            user: None,
+            needs,
+            input,
+            output: None,
+        }
     };
     let mut requests = vec![request("a", Class::PerFlow, 150.0), request("b", Class::PerFlow, 400.0)];
     requests.extend(["c", "d", "e"].map(|name| request(name, Class::Global, 200.0)));
@@ -231,4 +242,37 @@ fn global_services_and_the_largest_of_flows_share_a_static_processor() {
     assert_eq!((certified.placement.count(), certified.bound), (4, 4));
     let exact = exact::solve(&problem, &certified, Solver::Microlp, 60.0).expect("an answer");
     assert_eq!((exact.placement.count(), exact.proof), (4, Proof::Solver));
+}
+
+#[test]
+fn requests_and_allowances_name_machines_and_processors() {
+    let text = known("ixp1200").expect("known hardware");
+    let card = "[[processor]]\nname = \"U2\"\nkind = \"microengine\"\nmachine = \"card 2\"\n\
+                scheduling = \"static\"\ncycles-per-packet = 500\n\n[[path]]\nfrom = \"Port\"\nto = \"U2\"\n\
+                transfer = \"packet\"\n\n";
+    let hardware = Hardware::parse(&text.replacen("[[path]]", &format!("{card}[[path]]"), 1)).expect("right");
+    let place = |more: &str, allowance: &str| {
+        let text = format!(
+            "hardware = \"two cards\"\n{allowance}[[request]]\nname = \"a\"\nclass = \"per-flow\"\n{more}\n\
+             needs.cycles.microengine = {{ packet = 100 }}\ninput = {{ packets-per-second = 100, bytes = 100 }}\n"
+        );
+        let placed = Scenario::parse(&text).expect("the scenario is right").place(&hardware);
+        placed.map(|outcome| outcome.requests[0].processor.clone()).map_err(|error| error.to_string())
+    };
+    let allowance = |on: &str| format!("[[allowance]]\nuser = [\"alice\"]\non = [\"{on}\"]\n");
+    let placed = |name: &str| Ok(Some(name.to_owned()));
+    assert_eq!(place("on = [\"card 2\"]", ""), placed("U2"));
+    assert_eq!(place("on = [\"ixp1200\"]", ""), placed("UE"));
+    assert_eq!(place("on = [\"UE\", \"SA\"]", ""), placed("UE"));
+    assert_eq!(place("user = \"alice\"", &allowance("card 2")), placed("U2"));
+    assert_eq!(place("user = \"bob\"\non = [\"UE\"]", &allowance("card 2")), placed("UE"));
+    // Both the request and all allowances must permit the processor.
+    assert_eq!(place("user = \"alice\"\non = [\"UE\"]", &allowance("card 2")), Ok(None));
+    assert_eq!(place("user = \"alice\"", &(allowance("card 2") + &allowance("ixp1200"))), Ok(None));
+    let error = place("on = [\"card 3\"]", "").unwrap_err();
+    assert!(
+        error.contains("no machine or processor \"card 3\"; here: ") && error.contains("card 2"),
+        "{error}"
+    );
+    assert!(place("user = \"alice\"", &allowance("card 3")).unwrap_err().contains("card 3"));
 }

@@ -6,6 +6,7 @@ use axum::middleware;
 use axum::routing::{MethodFilter, MethodRouter, on};
 use millrace_controller::{Effect, Operation, Role};
 use schemars::{JsonSchema, Schema, SchemaGenerator};
+use serde::Deserialize;
 
 use crate::http::extract::{refuse_arguments, refuse_body};
 use crate::http::tag::{refuse_condition, spare};
@@ -13,6 +14,16 @@ use crate::served::Served;
 
 /// Function that generates the JSON Schema of a type, including the types of its fields.
 pub(crate) type Describe = fn(&mut SchemaGenerator) -> Schema;
+
+/// Query arguments of a request that can be tried.
+#[derive(Clone, Copy, Debug, Default, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct TrialQuery {
+    /// Whether to check the request only, and answer what would be promised and left: nothing changes. `dry-run` is
+    /// read as well.
+    #[serde(default, alias = "dry-run")]
+    pub dry_run: bool,
+}
 
 /// Method of a resource, as described to clients.
 #[derive(Clone)]
@@ -45,6 +56,8 @@ pub(crate) struct Endpoint {
     pub tagged: bool,
     /// Whether the answer may be a page of a list, with a `Link` to the next page.
     pub paged: bool,
+    /// Whether the request can only be tried, with the argument `dry_run`. The answer then is a trial.
+    pub tried: bool,
 }
 
 /// Content of a request's body.
@@ -80,6 +93,7 @@ impl Endpoint {
             resumes: false,
             tagged: false,
             paged: false,
+            tried: false,
         }
     }
 
@@ -177,6 +191,11 @@ impl Endpoint {
     /// and answers 304 to a read whose `If-None-Match` has it.
     pub fn tagged(self) -> Self {
         Self { tagged: true, ..self }
+    }
+
+    /// Lets clients only try the request, by the argument `dry_run`.
+    pub fn tried(self) -> Self {
+        Self { tried: true, ..self.arguments::<TrialQuery>() }
     }
 
     /// Lets clients request the answer in pages.

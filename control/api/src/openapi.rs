@@ -1,5 +1,6 @@
 //! OpenAPI 3.1 description of the API, generated from the endpoints and the types of requests and answers.
 
+use millrace_controller::view::TrialView;
 use schemars::generate::SchemaSettings;
 use schemars::{Schema, SchemaGenerator};
 use serde_json::{Map, Value, json};
@@ -67,6 +68,7 @@ fn describe(
     parameters.extend(headers(endpoint));
     let answer = answer(endpoint, answers);
     let problem = json!({"$ref": "#/components/responses/Problem"});
+    let trial: Option<Value> = endpoint.tried.then(|| answers.subschema_for::<TrialView>().into());
     let mut described = json!({
         "operationId": operation_id(path, endpoint.method),
         "summary": endpoint.summary,
@@ -75,6 +77,18 @@ fn describe(
         "security": [{"token": [endpoint.role]}],
         "responses": {endpoint.status.to_string(): answer, "4XX": problem, "5XX": problem},
     });
+    match trial {
+        Some(trial) if endpoint.status == 200 => {
+            let schema = &mut described["responses"]["200"]["content"][JSON]["schema"];
+            *schema = json!({"anyOf": [schema.take(), trial]});
+        }
+        Some(trial) => {
+            let text = "With `dry_run`: nothing was changed.";
+            described["responses"]["200"] =
+                json!({"description": text, "content": {JSON: {"schema": trial}}});
+        }
+        None => {}
+    }
     if endpoint.tagged && endpoint.method == "GET" {
         described["responses"]["304"] =
             json!({"description": "The resource still has the ETag of `If-None-Match`."});

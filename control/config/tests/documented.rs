@@ -28,6 +28,7 @@ const TABLES: [(&str, &str); 20] = [
     ("[[place]]", "Placement"),
     ("[control-plane]", "ControlPlane"),
     ("[admission]", "Admission"),
+    ("[[admission.allowance]]", "Allowance"),
     ("[[principal]]", "Principal"),
 ];
 
@@ -128,7 +129,7 @@ fn every_key_occurs_in_an_example() {
     for (heading, name) in TABLES {
         for key in keys_of(&definitions()[name]) {
             let used = all.contains(&format!("\n{key} ="))
-                || ["[port.{}]", "[[port.scheduler.{}]]"]
+                || ["[port.{}]", "[[port.scheduler.{}]]", "[[admission.{}]]"]
                     .iter()
                     .any(|form| all.contains(&form.replace("{}", &key)));
             assert!(used || rare.contains(&&*key) || key.starts_with("forward-"), "{heading} {key}");

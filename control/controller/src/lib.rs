@@ -47,6 +47,8 @@ mod start;
 pub mod view;
 mod workers;
 
+/// Settings of a new allowance.
+pub use millrace_config::Allowance as NewAllowance;
 /// Settings of a principal that owns resources.
 pub use millrace_config::Principal as PrincipalSettings;
 pub use millrace_config::{Role, SchedulerNode};

@@ -16,7 +16,9 @@ mod status;
 mod tokens;
 mod trace;
 
-pub use admission::{AdmissionView, ClaimView, ComponentView, ServicePlaceView};
+pub use admission::{
+    AdmissionView, AllowanceView, ClaimView, ComponentView, HoldingView, ServicePlaceView, TrialView,
+};
 pub use configuration::{
     AppliedView, ConfigurationView, ConfirmTime, Confirmed, DifferenceView, Pending, RevisionTextView,
     RevisionView, Saved,
@@ -35,8 +37,8 @@ pub use plugins::{
 pub use ports::{NeighbourView, PortView};
 pub use principals::{
     CoreInputView, CoreInputWindowView, DeadlineView, DeadlinesView, LeftView, LinkPromiseView, LinkView,
-    LinkWindowView, PrincipalDropsView, PrincipalUsageView, PrincipalView, PromiseView, PromiseWindowView,
-    PromisesView, ReservationView,
+    LinkWindowView, PrincipalDropsView, PrincipalGroupView, PrincipalUsageView, PrincipalView, PromiseView,
+    PromiseWindowView, PromisesView, ReservationView,
 };
 pub use routes::{NextHopView, QueuesView, RouteView};
 pub use schedulers::{

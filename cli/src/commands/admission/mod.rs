@@ -1,5 +1,6 @@
 //! The command `admission`: what may be promised to principals, and what is; placement on described hardware.
 
+pub mod allowance;
 mod simulate;
 
 use std::fmt::Write as _;
@@ -54,6 +55,12 @@ pub fn admission(
         }
     }
     Ok(())
+}
+
+/// Prints what a tried request would change, and what would be promised and left.
+pub fn tried(value: &Value, json: bool) {
+    let made = || rows(&value["changes"]).iter().map(|change| format!("would run: {}\n", plain(change)));
+    show(value, json, || made().collect::<String>() + &listed(value));
 }
 
 /// Returns the components as a table, with the used part of each as a bar.
@@ -121,7 +128,7 @@ fn promises_page(value: &Value) -> String {
 }
 
 /// Writes an amount of a component; `-` if it is unlimited.
-fn amount(value: &Value, unit: &Value) -> String {
+pub fn amount(value: &Value, unit: &Value) -> String {
     let Some(number) = value.as_f64() else { return "-".to_owned() };
     match unit.as_str() {
         Some("bit/s") => BitRate(number).to_string(),

@@ -38,6 +38,7 @@ fn show_value(mut value: Value, noun: Noun, json: bool) {
         Noun::Audit if !json => print!("{}", events::audit_of(&value)),
         Noun::Places if !json => print!("{}", place::listed(&value)),
         Noun::ControlPlane if !json => print!("{}", control_plane::listed(&value)),
+        Noun::Allowances if !json => print!("{}", admission::allowance::listed(&value)),
         Noun::Admission if !json => print!("{}", admission::listed(&value)),
         Noun::Rates if !json => print(&value["ports"], describe(noun).columns, false),
         Noun::Promises if !json => {

@@ -12,6 +12,7 @@ use serde_json::{Map, Value};
 
 use crate::arguments::{Exec, Noun, PrincipalAction};
 use crate::client::{Client, segment};
+use crate::commands::admission::tried;
 use crate::commands::forwarding::flow::flows_path;
 use crate::commands::observe::show::show;
 use crate::output::{self, Failure, done, lines, print, rows, table};
@@ -26,17 +27,27 @@ const FLOWS: &str = "flow | cycles=payments/0/cycles | waiting=payments/0/waitin
 /// Adds, changes, removes and shows principals.
 pub fn principal(client: &Client, action: &PrincipalAction, json: bool) -> Result<(), Failure> {
     match action {
-        PrincipalAction::Add { name, settings } => {
+        PrincipalAction::Add { name, settings, dry_run } => {
             let mut body = nested(changes(settings)?)?;
             if body.insert("name".to_owned(), name.as_str().into()).is_some() {
                 return Err(Failure::usage("name is no setting: give it once, before the settings"));
             }
-            let value = client.send(Method::POST, "/principals", Some(&Value::Object(body)))?;
+            let path = format!("/principals{}", trial(*dry_run));
+            let value = client.send(Method::POST, &path, Some(&Value::Object(body)))?;
+            if *dry_run {
+                tried(&value, json);
+                return Ok(());
+            }
             done(&value, &format!("principal {name} added"), json);
         }
-        PrincipalAction::Set { name, settings } => {
+        PrincipalAction::Set { name, settings, dry_run } => {
             let body = Value::Object(nested(changes(settings)?)?);
-            let value = client.send(Method::PATCH, &path(name), Some(&body))?;
+            let path = format!("{}{}", path(name), trial(*dry_run));
+            let value = client.send(Method::PATCH, &path, Some(&body))?;
+            if *dry_run {
+                tried(&value, json);
+                return Ok(());
+            }
             done(&value, &format!("principal {name} changed: {}", settings.join(" ")), json);
         }
         PrincipalAction::Remove { name } => {
@@ -83,7 +94,7 @@ fn flows_of(name: &str, flows: &[Value]) -> String {
 }
 
 /// Returns settings in which each key of the form `OUTER.INNER` is inside the setting `OUTER`.
-fn nested(settings: Map<String, Value>) -> Result<Map<String, Value>, Failure> {
+pub fn nested(settings: Map<String, Value>) -> Result<Map<String, Value>, Failure> {
     let mut nested = Map::new();
     settings.into_iter().try_for_each(|(key, value)| nest(&mut nested, &key, value))?;
     Ok(nested)
@@ -105,6 +116,11 @@ fn nest(nested: &mut Map<String, Value>, key: &str, value: Value) -> Result<(), 
         }
         _ => parts.insert(inner.to_owned(), value).map_or(Ok(()), |_| twice(key)),
     }
+}
+
+/// Returns the query of a request that is only tried, or an empty text.
+pub fn trial(dry_run: bool) -> &'static str {
+    if dry_run { "?dry_run=true" } else { "" }
 }
 
 fn path(name: &str) -> String {

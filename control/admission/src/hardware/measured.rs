@@ -316,6 +316,8 @@ mod tests {
             class: Class::PerFlow,
             port: None,
             plugin: None,
+            on: Vec::new(),
+            user: None,
             needs: Needs {
                 cycles: [("any".to_owned(), cycles)].into(),
                 memory_bytes: 1e6,

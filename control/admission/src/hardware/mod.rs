@@ -7,6 +7,8 @@ mod known;
 mod measured;
 mod routes;
 
+use std::collections::BTreeSet;
+
 use crate::component::{Component, Role};
 
 pub use error::{Fault, HardwareError};
@@ -153,6 +155,14 @@ pub enum End {
     Processor(usize),
 }
 
+impl Processor {
+    /// Whether a place is this processor or its machine, by name.
+    #[must_use]
+    pub fn is_in(&self, place: &str) -> bool {
+        self.name == place || self.machine == place
+    }
+}
+
 impl Hardware {
     /// Reads and checks a description in TOML.
     ///
@@ -173,6 +183,18 @@ impl Hardware {
     #[must_use]
     pub fn processor(&self, name: &str) -> Option<usize> {
         self.processors.iter().position(|processor| processor.name == name)
+    }
+
+    /// Whether a machine or processor has this name.
+    #[must_use]
+    pub fn has_place(&self, place: &str) -> bool {
+        self.processors.iter().any(|processor| processor.is_in(place))
+    }
+
+    /// Returns the names of all machines and processors.
+    #[must_use]
+    pub fn places(&self) -> BTreeSet<&str> {
+        self.processors.iter().flat_map(|one| [one.machine.as_str(), one.name.as_str()]).collect()
     }
 
     /// Returns the index of a component.

@@ -100,6 +100,8 @@ impl ServiceClass {
             class,
             port: None,
             plugin: None,
+            on: Vec::new(),
+            user: None,
             needs: Needs {
                 cycles: BTreeMap::from([("any".to_owned(), on_any)]),
                 whole_packet,

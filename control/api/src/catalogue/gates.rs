@@ -8,7 +8,7 @@ use millrace_controller::{NewBinding, PageQuery};
 
 use crate::endpoint::{Endpoint, Resource};
 use crate::resources;
-use crate::resources::{create, run, show};
+use crate::resources::{create, run, show, trial};
 
 /// Returns the resources of gates and bindings.
 pub(super) fn gates() -> Vec<Resource> {
@@ -43,7 +43,7 @@ pub(super) fn gates() -> Vec<Resource> {
                     .paged(),
                 resources::gates::bindings,
             )
-            .on(Endpoint::create::<Bind>("binds an instance").body::<NewBinding>(), create::<Bind>)
+            .on(Endpoint::create::<Bind>("binds an instance").body::<NewBinding>().tried(), trial::bind)
             .on(Endpoint::delete::<Unbind>("removes a binding").body::<Unbind>(), run::<Unbind>),
     ]
 }

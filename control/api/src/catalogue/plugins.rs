@@ -53,7 +53,7 @@ pub(super) fn instances() -> Vec<Resource> {
                 instances::list_instances,
             )
             .on(
-                Endpoint::create::<CreateInstance>("creates an instance").body::<CreateInstance>(),
+                Endpoint::create::<CreateInstance>("creates an instance").body::<CreateInstance>().tried(),
                 instances::create_instance,
             ),
         Resource::new("/instances/{name}")

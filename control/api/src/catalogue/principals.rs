@@ -9,18 +9,23 @@ use serde_json::{Map, Value};
 
 use crate::endpoint::{Endpoint, Resource};
 use crate::http::naming::Settings;
-use crate::resources::{principals, show};
+use crate::resources::{admission, principals, show};
 
-/// Returns the resources of principals.
+/// Returns the resources of principals and of the allowances of their owners.
 pub(super) fn principals() -> Vec<Resource> {
+    let [all, one] = admission::allowances();
     vec![
+        all,
+        one,
         Resource::new("/principals")
             .on(
                 Endpoint::get::<ListPrincipals>("principals, with shares, limits and usage"),
                 show::<ListPrincipals>,
             )
             .on(
-                Endpoint::create::<AddPrincipal>("adds a principal").body::<Settings<PrincipalSettings>>(),
+                Endpoint::create::<AddPrincipal>("adds a principal")
+                    .body::<Settings<PrincipalSettings>>()
+                    .tried(),
                 principals::add,
             ),
         Resource::new("/promises").on(
@@ -40,7 +45,8 @@ pub(super) fn principals() -> Vec<Resource> {
                     "changes shares and limits of a principal; null restores the default",
                 )
                 .body::<Settings<Map<String, Value>>>()
-                .tagged(),
+                .tagged()
+                .tried(),
                 principals::set,
             )
             .on(

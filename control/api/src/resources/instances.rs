@@ -5,7 +5,7 @@ use axum::http::{StatusCode, Uri};
 use axum::response::{IntoResponse, Response};
 use millrace_controller::operation::{
     ControlHostCompanion, ControlInstance, CreateInstance, FreeInstance, GetPlugin, ListInstances,
-    MoveInstance, RenameInstance, RollBackPlugin, SetInstance, UnloadPlugin, UpgradePlugin,
+    MoveInstance, RenameInstance, RollBackPlugin, SetInstance, Trial, UnloadPlugin, UpgradePlugin,
 };
 use millrace_controller::view::{InstanceView, PluginDetailView};
 use millrace_controller::{ControlError, PageQuery, Upgrade};
@@ -13,7 +13,9 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
+use super::trial::tried;
 use super::{Answer, named};
+use crate::endpoint::TrialQuery;
 use crate::http::extract::{Arguments, Body, InPath};
 use crate::http::naming::Settings;
 use crate::http::problem::Problem;
@@ -86,8 +88,12 @@ pub(crate) async fn find_instance(
 
 pub(crate) async fn create_instance(
     session: Session,
+    Arguments(query): Arguments<TrialQuery>,
     Body(new): Body<CreateInstance>,
 ) -> Result<Response, Problem> {
+    if query.dry_run {
+        return tried(&session, Trial::CreateInstance(new)).await;
+    }
     let instance = session.execute(new).await?;
     Ok((StatusCode::CREATED, WithTag(instance)).into_response())
 }

@@ -14,6 +14,7 @@ pub(crate) mod routes;
 pub(crate) mod schedulers;
 pub(crate) mod settings;
 pub(crate) mod status;
+pub(crate) mod trial;
 
 use axum::Json;
 use axum::http::StatusCode;

@@ -7,14 +7,16 @@ use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse, Response};
 use millrace_controller::PrincipalSettings;
 use millrace_controller::operation::{
-    AddPrincipal, GetPromises, ListPrincipals, RemovePrincipal, SetPrincipal,
+    AddPrincipal, GetPromises, ListPrincipals, RemovePrincipal, SetPrincipal, Trial,
 };
 use millrace_controller::view::{PrincipalView, PromisesView};
 use serde_json::{Map, Value};
 use tokio::time::{Interval, MissedTickBehavior};
 
+use super::trial::tried;
 use super::{Answer, named};
-use crate::http::extract::InPath;
+use crate::endpoint::TrialQuery;
+use crate::http::extract::{Arguments, InPath};
 use crate::http::naming::Settings;
 use crate::http::problem::Problem;
 use crate::http::streaming::{Ending, Source, accepts_stream, as_events, message};
@@ -34,20 +36,28 @@ pub(crate) async fn find(
 
 pub(crate) async fn add(
     session: Session,
+    Arguments(query): Arguments<TrialQuery>,
     Settings(settings): Settings<PrincipalSettings>,
-) -> Result<impl IntoResponse, Problem> {
+) -> Result<Response, Problem> {
+    if query.dry_run {
+        return tried(&session, Trial::AddPrincipal(AddPrincipal(settings))).await;
+    }
     let view = session.execute(AddPrincipal(settings)).await?;
-    Ok((StatusCode::CREATED, WithTag(view)))
+    Ok((StatusCode::CREATED, WithTag(view)).into_response())
 }
 
 pub(crate) async fn set(
     session: Session,
     InPath(name): InPath<String>,
     condition: Condition,
+    Arguments(query): Arguments<TrialQuery>,
     Settings(changes): Settings<Map<String, Value>>,
-) -> Result<WithTag<PrincipalView>, Problem> {
+) -> Result<Response, Problem> {
     condition.check(principal(&session, &name)).await?;
-    session.execute(SetPrincipal { name, changes }).await.map(WithTag)
+    if query.dry_run {
+        return tried(&session, Trial::SetPrincipal(SetPrincipal { name, changes })).await;
+    }
+    session.execute(SetPrincipal { name, changes }).await.map(|view| WithTag(view).into_response())
 }
 
 pub(crate) async fn remove(

@@ -22,6 +22,7 @@ mod bodies;
 mod every_operation;
 mod lists;
 mod noted;
+mod promises;
 mod resources;
 mod streams;
 mod words;

@@ -8,8 +8,8 @@ use serde_json::{Map, Value};
 use super::nodes::{Nodes, default_leaf};
 use crate::schema::scheduler::{FlowQueue, Scheduler, SchedulerNode};
 use crate::schema::{
-    Bind, Filter, Gate, Neighbour, ObjectRuntime, OnFault, Placement, Plugin, Principal, Route, RouteKind,
-    Service,
+    Admission, Allowance, Bind, Filter, Gate, Neighbour, ObjectRuntime, OnFault, Placement, Plugin,
+    Principal, Route, RouteKind, Service,
 };
 
 /// Quotes a word for a shell.
@@ -121,6 +121,29 @@ pub(crate) fn add_principal(principal: &Principal) -> String {
     format!("principal add {}{settings}", &*principal.name)
 }
 
+/// Returns the commands that change how much may be promised, and the allowances.
+pub(crate) fn admission(from: &Admission, to: &Admission) -> Vec<String> {
+    let settings = |changes: &Map<String, Value>| -> String {
+        changes.iter().map(|(key, value)| format!(" {}", setting(key, value))).collect()
+    };
+    let named = |list: &[Allowance], name: &str| list.iter().find(|one| *one.name == *name).map(flat);
+    let gone = from.allowance.iter().filter(|one| named(&to.allowance, &one.name).is_none());
+    let gone = gone.map(|one| format!("allowance remove {}", &*one.name));
+    let kept = to.allowance.iter().filter_map(|one| {
+        let name = &*one.name;
+        let before = named(&from.allowance, name);
+        let verb = if before.is_some() { "set" } else { "add" };
+        let mut changes = difference(&before.unwrap_or_default(), &flat(one));
+        changes.remove("name");
+        (verb == "add" || !changes.is_empty())
+            .then(|| format!("allowance {verb} {name}{}", settings(&changes)))
+    });
+    let mut whole = changed(from, to);
+    whole.remove("allowance");
+    let whole = (!whole.is_empty()).then(|| format!("admission set{}", settings(&whole)));
+    whole.into_iter().chain(gone).chain(kept).collect()
+}
+
 pub(crate) fn set_principal(from: &Principal, to: &Principal) -> String {
     let (mut from, to) = (flat(from), flat(to));
     // An amount of its own replaces that of another principal, and the other way round.
@@ -135,10 +158,10 @@ pub(crate) fn set_principal(from: &Principal, to: &Principal) -> String {
     format!("principal set {}{settings}", to["name"].as_str().unwrap_or_default())
 }
 
-/// Returns a principal as a JSON object. The key of a setting inside another one is `OUTER.INNER`.
-fn flat(principal: &Principal) -> Map<String, Value> {
+/// Returns a table as a JSON object. The key of a setting inside another one is `OUTER.INNER`.
+fn flat(table: &impl serde::Serialize) -> Map<String, Value> {
     let mut flat = Map::new();
-    flatten("", object(principal), &mut flat);
+    flatten("", object(table), &mut flat);
     flat
 }
 

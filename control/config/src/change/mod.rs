@@ -245,7 +245,7 @@ impl Change {
             Self::ControlPlane { from, to } => {
                 format!("control-plane set{}", settings(&changed(&**from, &**to)))
             }
-            Self::Admission { from, to } => format!("admission set{}", settings(&changed(from, to))),
+            Self::Admission { from, to } => return commands::admission(from, to),
             Self::AddPlugin(plugin) => commands::add_plugin(plugin),
             Self::RemovePlugin(plugin) => {
                 format!("plugin unload {}", commands::quoted(&plugin.file.display()))

@@ -1,5 +1,6 @@
 //! Checks a configuration across its tables.
 
+mod allowances;
 mod port_files;
 mod ports;
 mod principals;
@@ -73,6 +74,7 @@ pub(crate) fn check(config: &Config, left_out: &LeftOut, found: &mut Found) -> W
     checker.each("neighbour", &config.neighbour, |neighbour| checker.known("port", &neighbour.port));
     checker.places();
     checker.principals();
+    checker.allowances();
     checker.each("gate", &config.gate, |gate| checker.gate(gate));
     checker.each("bind", &config.bind, |bind| checker.binding(bind));
     checker.each("filter", &config.filter, |filter| checker.filter(filter));

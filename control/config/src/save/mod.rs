@@ -146,7 +146,13 @@ impl Saving<'_> {
         for (key, value) in runs.iter().filter(|(key, value)| file.get(*key) != Some(value)) {
             // A default value is not written.
             let value = Some(value).filter(|value| usual.get(key) != Some(value));
-            set(table, key, value)?;
+            let merged = match (file.get(key), table.get_mut(key), value) {
+                (Some(from), Some(own), Some(to)) => merge_value(own, from, to)?,
+                _ => false,
+            };
+            if !merged {
+                set(table, key, value)?;
+            }
         }
         for key in file.keys().filter(|key| !runs.contains_key(*key)) {
             table.remove(key);

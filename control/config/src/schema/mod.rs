@@ -1,6 +1,7 @@
 //! Schema of the configuration. Each kind of object is a TOML table; keys are field names with hyphens.
 
 mod admission;
+mod allowance;
 pub(crate) mod api;
 mod control_plane;
 mod gate;
@@ -21,6 +22,7 @@ use crate::values::is_default;
 use api::Api;
 
 pub use admission::Admission;
+pub use allowance::Allowance;
 pub use control_plane::ControlPlane;
 pub use gate::{Filter, Gate, GateTable, Placeable, Placement, PlacementLevel};
 pub use plugins::{

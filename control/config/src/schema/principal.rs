@@ -29,6 +29,10 @@ pub type MemoryLimit = Size<4_096, { 1 << 50 }>;
 pub struct Principal {
     /// Name of the principal.
     pub name: Named,
+    /// User whose allowance the principal counts for, named as in the audit log. Default: nobody; for a principal
+    /// added by a request, the user who made it. A file that names no owner leaves the owner as it is.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub owner: Option<String>,
     /// Processor time reserved for the principal while others need it too, of one processor: `"5 %"`. All
     /// principals together reserve at most 100 % of each processor. With `{ same-as = "NAME" }`, another
     /// principal pays for the calls. Default: a share by `weight`.

@@ -29,7 +29,7 @@ pub struct Service {
 }
 
 /// Level at which an instance treats packets.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum ServiceLevel {
     /// The eBPF variant of the plugin treats packets of offloaded flows.

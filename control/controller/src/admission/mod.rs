@@ -2,6 +2,7 @@
 //! scheduler is checked against what the router may promise of each component: the processors, the workers, the
 //! rates of the ports, and memory.
 
+pub(crate) mod allowances;
 mod components;
 pub(crate) mod memory;
 pub(crate) mod services;

@@ -330,6 +330,8 @@ impl Machine {
             class: Class::PerFlow,
             port: None,
             plugin: None,
+            on: Vec::new(),
+            user: None,
             needs: Needs { cycles, code_slots: self.workers as f64, ..Needs::default() },
             input: Stream {
                 packets_per_second: if service.rate == 0 { NO_RATE } else { f64::from(service.rate) },

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use millrace_config::{Change, Config, Difference, Role, Submission};
+use millrace_config::{Change, Config, Difference, Principal, Role, Submission};
 use millrace_repository::Memory;
 use millrace_store::{Draft, Revision, State, Who};
 use millrace_telemetry::EventKind;
@@ -13,6 +13,7 @@ use serde_json::json;
 use tokio::task::JoinHandle;
 
 use super::{Failed, Transaction, except_for};
+use crate::admission::allowances::{self as permitted, Requester};
 use crate::background::blocking;
 use crate::configuration::confirm::wait_for_confirmation;
 use crate::events::Events;
@@ -55,25 +56,37 @@ impl Apply {
     /// # Errors
     /// Returns the problems of the text, the settings that need a restart, or the failed change and the
     /// reason.
-    pub(crate) async fn apply(&self, router: &Router, who: &Who) -> Result<AppliedView, ControlError> {
-        let result = self.apply_at_once(router, who).await;
-        report(router.events(), self, who, &result);
+    pub(crate) async fn apply(&self, router: &Router, by: &Requester) -> Result<AppliedView, ControlError> {
+        let result = self.apply_at_once(router, by).await;
+        report(router.events(), self, &by.who, &result);
         result
     }
 
-    async fn apply_at_once(&self, router: &Router, who: &Who) -> Result<AppliedView, ControlError> {
+    async fn apply_at_once(&self, router: &Router, by: &Requester) -> Result<AppliedView, ControlError> {
         let origin = self.origin.as_deref().unwrap_or("configuration");
         let candidate = router.candidate(&self.text, origin).await?;
-        Transaction::begin(router)?.apply(candidate, self, who).await
+        Transaction::begin(router)?.apply(candidate, self, by).await
+    }
+
+    /// Returns the request with the owners of principals in its text, as the candidate has them.
+    fn with_owners(&self, candidate: &Config) -> Result<Self, ControlError> {
+        let origin = self.origin.as_deref().unwrap_or("configuration");
+        let mut file = Config::parse(&self.text, origin)?;
+        let text = match file.keep_owners(&candidate.principal).is_empty() {
+            true => self.text.clone(),
+            false => file.save_into(&self.text, origin)?,
+        };
+        Ok(Self { text, ..self.clone() })
     }
 }
 
 impl Router {
     /// Returns the changes that a configuration text would make, as commands.
     pub(crate) async fn difference(&self, text: &str, origin: &str) -> Result<DifferenceView, ControlError> {
-        let candidate = self.candidate(text, origin).await?;
+        let mut candidate = self.candidate(text, origin).await?;
         let inner = self.lock();
         inner.settings.unless_applying()?;
+        candidate.keep_owners(&inner.model.principals);
         let difference = inner.model.running(&inner.tables).difference(&candidate);
         Ok(DifferenceView {
             origin: origin.to_owned(),
@@ -167,9 +180,9 @@ impl Transaction {
         &self,
         candidate: Config,
         order: &Apply,
-        who: &Who,
+        by: &Requester,
     ) -> Result<AppliedView, ControlError> {
-        let origin = order.origin.as_deref().unwrap_or("configuration");
+        let (who, origin) = (&by.who, order.origin.as_deref().unwrap_or("configuration"));
         let before = Arc::new(self.0.running());
         if let Some(number) = order.if_revision {
             self.expect_revision(number).await?;
@@ -181,6 +194,8 @@ impl Transaction {
                 "the running configuration differs from the expected one: nothing was changed".into(),
             ));
         }
+        let candidate = self.owned(&before, candidate, by)?;
+        let order = &order.with_owners(&candidate)?;
         // The store is read in parallel with the changes.
         let missing = missing(&self.0, &before);
         let changes = self.transition(&before, &candidate).await?;
@@ -222,6 +237,21 @@ impl Transaction {
             runs: Some(revision.number),
             shadowed: self.0.never_winning(|_| true).await,
         })
+    }
+
+    /// Returns the candidate with the owners of its principals: those that run, and the user for new principals if an
+    /// allowance concerns the user. Checks that the allowances of the user permit the changes.
+    fn owned(&self, before: &Config, mut candidate: Config, by: &Requester) -> Result<Config, ControlError> {
+        candidate.keep_owners(&before.principal);
+        if by.allowance(&before.admission).is_none() {
+            return Ok(candidate);
+        }
+        let is_new = |one: &&mut Principal| before.principal.iter().all(|other| other.name != one.name);
+        for one in candidate.principal.iter_mut().filter(is_new).filter(|one| one.owner.is_none()) {
+            one.owner = by.owner();
+        }
+        permitted::check(&self.0.lock().model, by, &before.difference(&candidate).changes)?;
+        Ok(candidate)
     }
 
     /// Changes the running configuration from `from` to `to`. Returns the changes.

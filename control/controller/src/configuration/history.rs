@@ -8,6 +8,7 @@ use serde::Deserialize;
 use super::Transaction;
 use super::apply::{Apply, report, without_restart};
 use crate::ControlError;
+use crate::admission::allowances::Requester;
 use crate::background::blocking;
 use crate::router::Router;
 use crate::settings::Base;
@@ -55,7 +56,12 @@ impl RollBack {
     ///
     /// # Errors
     /// Returns the errors of [`Apply`], or an error if the target revision doesn't exist.
-    pub(crate) async fn roll_back(self, router: &Router, who: &Who) -> Result<AppliedView, ControlError> {
+    pub(crate) async fn roll_back(
+        self,
+        router: &Router,
+        by: &Requester,
+    ) -> Result<AppliedView, ControlError> {
+        let who = &by.who;
         let transaction = Transaction::begin_despite_waiting(router)?;
         if let Some(number) = self.if_revision {
             transaction.expect_revision(number).await?;
@@ -81,7 +87,7 @@ impl RollBack {
         };
         apply.comment = self.comment;
         apply.confirm = self.confirm;
-        let result = transaction.apply(candidate, &apply, who).await;
+        let result = transaction.apply(candidate, &apply, by).await;
         report(router.events(), &apply, who, &result);
         match (result, withdrawn) {
             (Err(error), Some((revision, _))) => Err(only_withdrawn(router, revision, who, error)),

@@ -11,6 +11,7 @@ use ipnet::IpNet;
 use millrace_config::{Change, Filter, Route};
 
 use super::{Failed, Transaction, except_for};
+use crate::admission::allowances::{self as permitted, Requester};
 use crate::admission::shares::check_filter;
 use crate::background::{blocking, detached};
 use crate::filters::check::{Shadows, compared, named_shadows, shadows};
@@ -44,7 +45,7 @@ impl Router {
         &self,
         entries: Vec<T>,
         read: fn(T) -> Result<U, ControlError>,
-        try_all: fn(&mut Inner, Numbered<U>, &mut Wrong) -> Vec<Change>,
+        try_all: impl FnOnce(&mut Inner, Numbered<U>, &mut Wrong) -> Vec<Change> + Send + 'static,
         done: fn(&Inner, &[Change]) -> R,
     ) -> Result<R, ControlError> {
         let count = entries.len();
@@ -150,15 +151,23 @@ pub(crate) fn try_removals(
     prefixes.into_iter().filter_map(removal).collect()
 }
 
-/// Checks which filters can be added. The model stays unchanged.
-pub(crate) fn try_filters(inner: &mut Inner, filters: Numbered<Filter>, wrong: &mut Wrong) -> Vec<Change> {
+/// Checks which filters the user can add. The model stays unchanged.
+pub(crate) fn try_filters(
+    inner: &mut Inner,
+    by: &Requester,
+    filters: Numbered<Filter>,
+    wrong: &mut Wrong,
+) -> Vec<Change> {
     let (before, mut conflicts) = (inner.model.plugins.clone(), FilterConflicts::of(&inner.model));
     let addition = |(number, filter): (usize, Filter)| {
         let right = inner.supervision.death.refuse_silent(Need::Filters);
         let right = right.and_then(|()| conflicts.add(&inner.model, &filter));
         let right =
             right.and_then(|()| refuse_unreachable(&filter, &inner.model, &inner.kernel, &inner.devices));
-        let right = right.and_then(|()| check_filter(&inner.model, &filter));
+        let right = right.and_then(|()| {
+            permitted::check(&inner.model, by, &[Change::AddFilter(filter.clone())])?;
+            check_filter(&inner.model, &filter)
+        });
         let added = right.and_then(|()| inner.model.add_filter(&filter));
         wrong.unless(number, added).map(|_| Change::AddFilter(filter))
     };

@@ -4,7 +4,7 @@
 
 use std::net::IpAddr;
 
-use millrace_config::{Change, Config, Neighbour, Submission, Text};
+use millrace_config::{Admission, Change, Config, Neighbour, Submission, Text};
 use millrace_units::Message;
 use serde_json::{Map, Value};
 
@@ -50,8 +50,10 @@ pub(crate) fn plan_admission(
     changes: &Map<String, Value>,
 ) -> Result<Vec<Change>, ControlError> {
     let from = model.admission.clone();
-    let to = patched_known("setting of admission", &from, changes)?;
+    let without = Admission { allowance: Vec::new(), ..from.clone() };
+    let to = patched_known("setting of admission", &without, changes)?;
     let to = checked(Config { admission: to, ..Config::default() })?.admission;
+    let to = Admission { allowance: from.allowance.clone(), ..to };
     check_with(model, &model.router, &to)?;
     check_memory(&model.principals, &to)?;
     Owners(model).check_links(&model.principals, to.link)?;

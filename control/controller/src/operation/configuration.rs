@@ -38,8 +38,8 @@ impl Operation for Apply {
     /// Returns the problems of the text, the settings that need a restart, or the failed change and the
     /// reason. The earlier configuration keeps running then.
     async fn carry_out(self, acting: &Acting) -> Result<AppliedView, ControlError> {
-        let (router, who) = (acting.router().clone(), acting.caller().who.clone());
-        detached("apply the configuration", async move { self.apply(&router, &who).await }).await
+        let (router, by) = (acting.router().clone(), acting.caller().requester());
+        detached("apply the configuration", async move { self.apply(&router, &by).await }).await
     }
 }
 
@@ -95,8 +95,8 @@ impl Operation for RollBack {
     /// Returns the errors of [`Apply`], or an error if the revision doesn't exist. Nothing has changed then,
     /// unless the error says that the waiting revision is rolled back.
     async fn carry_out(self, acting: &Acting) -> Result<AppliedView, ControlError> {
-        let (router, who) = (acting.router().clone(), acting.caller().who.clone());
-        detached("roll back", async move { self.roll_back(&router, &who).await }).await
+        let (router, by) = (acting.router().clone(), acting.caller().requester());
+        detached("roll back", async move { self.roll_back(&router, &by).await }).await
     }
 }
 

@@ -3,19 +3,21 @@
 use std::collections::{BTreeSet, HashSet};
 
 use millrace_classify::{FilterExpression, analyse};
+use millrace_config::{Change as ConfigChange, Filter, Text};
 use millrace_plugin::BindingId;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
+use crate::admission::allowances::{self as permitted, Requester};
 use crate::admission::shares::{check_filter, check_running};
 use crate::background::blocking;
-use crate::configuration::lists::{AddedFilters, numbers_of, try_filters};
+use crate::configuration::lists::{AddedFilters, Numbered, numbers_of, try_filters};
 use crate::filters::check::{Entries, PAIRS, entries, view};
 use crate::filters::conflicts::FilterConflicts;
 use crate::filters::explain::{Winners, explain_gate, giver_of_principal};
 use crate::filters::{new_filter, parse_filter, refuse_unreachable};
-use crate::model::call_limits;
 use crate::model::packets::ReadPacket;
+use crate::model::{Model, call_limits};
 use crate::operation::Operation;
 use crate::operation::kinds::{Change, Changing, Query, Reading};
 use crate::request::page::{Page, PageQuery};
@@ -24,7 +26,7 @@ use crate::router::Inner;
 use crate::view::{BindingView, GateCheckView, GateExplanationView, GateView};
 use crate::workers::ask::Ask;
 use crate::workers::death::Need;
-use crate::{ControlError, show};
+use crate::{ControlError, Wrong, show};
 
 /// Lists all bindings, or a page of them, ordered by id: the bindings of instances, and the filters whose
 /// action is no instance.
@@ -76,18 +78,44 @@ impl Operation for Bind {
     /// Returns an error for an unknown instance, gate, port or principal, an invalid filter, an existing
     /// binding, a principal whose reserved share the workers lack, or a wrong weight.
     async fn carry_out(self, router: &Changing) -> Result<BindingView, ControlError> {
-        let Self(new) = self;
+        let new = self.0.clone();
         let filter = parse_filter(&new.filter)?;
         let mut inner = router.to_change()?;
         inner.supervision.death.refuse_silent(Need::Bindings)?;
+        self.plan(&inner.model, &router.caller().requester())?;
         let queue = millrace_config::Bind::stage_queue(new.queue, new.queue_weight);
         let queue = queue.map_err(ControlError::invalid)?;
         let payer = inner.model.payer(&new.instance, (new.principal.as_deref(), new.queue))?;
-        check_running(&inner.model, &inner.model.principals, new.principal.as_deref())?;
         let call_limits = call_limits((new.on_fault, new.budget, new.packet_budget), payer, queue);
         let bound = inner.model.bind(&new.instance, &new.gate, filter, new.priority, call_limits)?;
         inner.tell_shares()?;
         inner.gates().bound(bound)
+    }
+}
+
+impl Bind {
+    /// Returns the change, if the reserved shares fit and the user may make it.
+    ///
+    /// # Errors
+    /// Returns an error for an invalid filter, a share that the workers lack, or what an allowance refuses.
+    pub(super) fn plan(self, model: &Model, by: &Requester) -> Result<ConfigChange, ControlError> {
+        let Self(new) = self;
+        let filter: FilterExpression = parse_filter(&new.filter)?;
+        check_running(model, &model.principals, new.principal.as_deref())?;
+        let change = ConfigChange::Bind(millrace_config::Bind {
+            instance: new.instance.as_str().into(),
+            gate: new.gate.as_str().into(),
+            filter: Text::of(filter),
+            priority: new.priority,
+            on_fault: new.on_fault,
+            principal: new.principal.as_deref().map(Into::into),
+            budget: new.budget,
+            packet_budget: new.packet_budget,
+            queue: new.queue,
+            queue_weight: new.queue_weight,
+        });
+        permitted::check(model, by, std::slice::from_ref(&change))?;
+        Ok(change)
     }
 }
 
@@ -147,6 +175,11 @@ impl Operation for AddFilter {
         let mut inner = router.to_change()?;
         inner.supervision.death.refuse_silent(Need::Filters)?;
         FilterConflicts::with_conditions_of(&inner.model, &filter).add(&inner.model, &filter)?;
+        permitted::check(
+            &inner.model,
+            &router.caller().requester(),
+            &[ConfigChange::AddFilter(filter.clone())],
+        )?;
         check_filter(&inner.model, &filter)?;
         refuse_unreachable(&filter, &inner.model, &inner.kernel, &inner.devices)?;
         let bound = inner.model.add_filter(&filter)?;
@@ -384,7 +417,11 @@ impl Operation for AddFilters {
     /// [`AddFilter`](crate::operation::AddFilter).
     async fn carry_out(self, router: &Changing) -> Result<AddedFilters, ControlError> {
         let numbers = |inner: &Inner, changes: &[millrace_config::Change]| numbers_of(&inner.model, changes);
-        let ids = router.make_list(self.0, |new| new_filter(&new), try_filters, numbers).await?;
+        let by = router.caller().requester();
+        let try_all = move |inner: &mut Inner, filters: Numbered<Filter>, wrong: &mut Wrong| {
+            try_filters(inner, &by, filters, wrong)
+        };
+        let ids = router.make_list(self.0, |new| new_filter(&new), try_all, numbers).await?;
         let meant: HashSet<u64> = ids.iter().copied().collect();
         let shadowed = router.never_winning(|number| meant.contains(&number)).await;
         Ok(AddedFilters { ids, shadowed })

@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::time::Instant;
 
 use millrace_classify::CompiledSelection;
+use millrace_config::ServiceLevel;
 use millrace_pipeline::{
     FlowCommand, FlowPage, FlowReport, FlowScan, ObservationCommand, ReplyTo, SchedulerCommand,
 };
@@ -11,6 +12,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 
 use crate::ControlError;
+use crate::admission::allowances::check_level;
 use crate::filters::parse_filter;
 use crate::flows::placement::{Concerned, Count, Resolved, budget, counts_of, set_placement};
 use crate::flows::{AT_ONCE, LIMIT, MEASURE, MOST, Measured, Top, lookup, rate, view};
@@ -188,6 +190,13 @@ impl Operation for PlaceFlows {
         let (placed, resolved) = {
             let mut guard = router.to_change()?;
             let inner = &mut *guard;
+            let level = match new.level {
+                WantedLevel::Offload => Some(ServiceLevel::Offload),
+                WantedLevel::Worker => Some(ServiceLevel::Worker),
+                WantedLevel::Auto => None,
+            };
+            let (by, what) = (router.caller().requester(), format!("flow {:?}", new.flow.trim()));
+            level.map_or(Ok(()), |level| check_level(&inner.model, &by, &what, level))?;
             set_placement(&mut inner.model, &mut inner.offload, &mut inner.workers, &new, filter)?
         };
         let (counts, _) = count_flows(router, &[resolved.compile()?]).await?;

@@ -1,12 +1,13 @@
 //! Operations on instances of plugins.
 
-use millrace_config::{ObjectRuntime, Role, Service, ServiceLevel};
+use millrace_config::{Change as ConfigChange, Instance, ObjectRuntime, Role, Service, ServiceLevel};
 use millrace_pipeline::PluginCommand;
 use millrace_plugin_abi::{Message, Plugin, Reply, Runtime};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
+use crate::admission::allowances::{Requester, check};
 use crate::model::Model;
 use crate::model::placements::rename_instance;
 use crate::operation::kinds::{Acting, Action, Change, Changing, Query, Reading};
@@ -76,11 +77,27 @@ impl Operation for CreateInstance {
     /// `admin`, returns [`ControlError::Forbidden`] if the plugin is a shared object and another instance of
     /// it is in quarantine. Nothing has changed then.
     async fn carry_out(self, router: &Changing) -> Result<InstanceView, ControlError> {
-        let Self { plugin, name, settings, service } = self;
         let mut inner = router.to_change()?;
+        self.clone().plan(&inner.model, &router.caller().requester())?;
+        let Self { plugin, name, settings, service } = self;
         inner.quarantine().may_create(&plugin, router.caller().least())?;
         let (plugin, name) = (plugin.as_str().into(), name.as_str().into());
         inner.create_instance(&millrace_config::Instance { plugin, name, settings, service })
+    }
+}
+
+impl CreateInstance {
+    /// Returns the change, if the user may make it.
+    ///
+    /// # Errors
+    /// Returns an error for an unknown plugin, or what an allowance of the user refuses.
+    pub(super) fn plan(self, model: &Model, by: &Requester) -> Result<ConfigChange, ControlError> {
+        let Self { plugin, name, settings, service } = self;
+        model.plugins.plugin_named(&plugin)?;
+        let instance = Instance { plugin: plugin.as_str().into(), name: name.as_str().into(), settings, service };
+        let change = ConfigChange::AddInstance(instance);
+        check(model, by, std::slice::from_ref(&change))?;
+        Ok(change)
     }
 }
 

@@ -226,7 +226,7 @@ impl Changing {
         &self,
         entries: Vec<T>,
         read: fn(T) -> Result<U, ControlError>,
-        try_all: fn(&mut Inner, Numbered<U>, &mut Wrong) -> Vec<config::Change>,
+        try_all: impl FnOnce(&mut Inner, Numbered<U>, &mut Wrong) -> Vec<config::Change> + Send + 'static,
         done: fn(&Inner, &[config::Change]) -> R,
     ) -> Result<R, ControlError> {
         self.router.make_list(entries, read, try_all, done).await

@@ -50,8 +50,9 @@ pub use self::ports::{
     RemoveNeighbour, SetControlPlane, SetPort, SetSettings,
 };
 pub use self::principals::{
-    AddPrincipal, DeadlineRequest, ExplainService, GetAdmission, GetPromises, ListPrincipals, ReleaseFlow,
-    RemovePrincipal, ReserveFlow, SetAdmission, SetPrincipal,
+    AddAllowance, AddPrincipal, DeadlineRequest, ExplainService, GetAdmission, GetPromises, ListAllowances,
+    ListPrincipals, ReleaseFlow, RemoveAllowance, RemovePrincipal, ReserveFlow, SetAdmission, SetAllowance,
+    SetPrincipal, Trial,
 };
 pub use self::routes::{
     AddRoute, AddRoutes, ListRoutes, LookupRoute, RemoveRoute, RemoveRoutes, ReplaceRoute,

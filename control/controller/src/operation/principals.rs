@@ -1,6 +1,7 @@
 //! Operations on principals.
 
 mod admission;
+mod allowances;
 mod deadlines;
 mod reservations;
 mod trial;
@@ -13,6 +14,7 @@ use serde::Deserialize;
 use serde_json::{Map, Value};
 
 use crate::ControlError;
+use crate::admission::allowances::{self as permitted, Requester};
 use crate::admission::memory::check_memory;
 use crate::admission::shares::check_running;
 use crate::configuration::single::checked;
@@ -26,12 +28,25 @@ use crate::request::reading::read_settings;
 use crate::router::{Inner, Seen};
 use crate::view::{PrincipalView, PromisesView};
 pub use admission::{ExplainService, GetAdmission, SetAdmission};
+pub use allowances::{AddAllowance, ListAllowances, RemoveAllowance, SetAllowance};
 pub use deadlines::DeadlineRequest;
 pub use reservations::{ReleaseFlow, ReserveFlow};
+pub use trial::Trial;
 
 /// Keys of a principal that can change.
-const SETTINGS: [&str; 10] =
-    ["cpu", "weight", "cpu-limit", "deadline", "queue", "link", "memory", "disk", "process", "processes"];
+const SETTINGS: [&str; 11] = [
+    "owner",
+    "cpu",
+    "weight",
+    "cpu-limit",
+    "deadline",
+    "queue",
+    "link",
+    "memory",
+    "disk",
+    "process",
+    "processes",
+];
 
 /// Key of the name of another principal in a reservation.
 const SAME_AS: &str = "same-as";
@@ -79,7 +94,8 @@ impl Operation for GetPromises {
     }
 }
 
-/// Adds a principal, and creates its control group.
+/// Adds a principal, and creates its control group. The principal belongs to the caller, unless an admin names
+/// another owner.
 #[derive(Clone, Debug, Deserialize)]
 pub struct AddPrincipal(
     /// Principal to add.
@@ -89,24 +105,29 @@ pub struct AddPrincipal(
 impl Operation for AddPrincipal {
     type Answer = PrincipalView;
     type Kind = Change;
-    const EFFECT: Effect = Effect::Protection;
+    const EFFECT: Effect = Effect::Shares;
 
     /// # Errors
-    /// Returns an error for an invalid name or setting, a name in use, reserved shares above all processors,
-    /// or a machine without usable control groups. Nothing has changed then.
+    /// Returns an error for an invalid name or setting, a name in use, reserved shares above all processors or
+    /// above an allowance of the caller, or a machine without usable control groups. Nothing has changed then.
     async fn carry_out(self, router: &Changing) -> Result<PrincipalView, ControlError> {
-        let principal = valid(self.0)?;
-        let plan = move |inner: &mut Inner| {
-            if inner.model.principals.iter().any(|one| one.name == principal.name) {
-                return Err(ControlError::conflict(format!(
-                    "principal {:?} exists already: change it with `principal set`",
-                    &*principal.name
-                )));
-            }
-            let name = principal.name.to_string();
-            planned(inner, ConfigChange::AddPrincipal(principal)).map(|change| (change, name))
-        };
+        let (by, name) = (router.caller().requester(), self.0.name.to_string());
+        let plan = move |inner: &mut Inner| Ok((self.plan(&inner.model, &by)?, name));
         router.change(plan, |inner, name| view(inner, &name)).await
+    }
+}
+
+impl AddPrincipal {
+    fn plan(self, model: &Model, by: &Requester) -> Result<Vec<ConfigChange>, ControlError> {
+        let principal = valid(self.0)?;
+        let owner = principal.owner.clone().or_else(|| by.owner());
+        if model.principals.iter().any(|one| one.name == principal.name) {
+            return Err(ControlError::conflict(format!(
+                "principal {:?} exists already: change it with `principal set`",
+                &*principal.name
+            )));
+        }
+        planned(model, by, ConfigChange::AddPrincipal(Principal { owner, ..principal }))
     }
 }
 
@@ -122,25 +143,29 @@ pub struct SetPrincipal {
 impl Operation for SetPrincipal {
     type Answer = PrincipalView;
     type Kind = Change;
-    const EFFECT: Effect = Effect::Protection;
+    const EFFECT: Effect = Effect::Shares;
     const TAKES_MEMORY: bool = false;
 
     /// # Errors
-    /// Returns an error for an unknown principal, an invalid setting, reserved shares above all processors, or
-    /// a value that the kernel refuses. Nothing has changed then.
+    /// Returns an error for an unknown principal, an invalid setting, reserved shares above all processors or
+    /// above an allowance of the caller, or a value that the kernel refuses. Nothing has changed then.
     async fn carry_out(self, router: &Changing) -> Result<PrincipalView, ControlError> {
-        let Self { name, changes } = self;
-        check_changes(&name, &changes)?;
-        let plan = move |inner: &mut Inner| {
-            let from = find(inner, &name)?.clone();
-            let to = valid(patched(&from, &merged(&from, changes)?)?)?;
-            let change = match from == to {
-                true => Vec::new(),
-                false => planned(inner, ConfigChange::SetPrincipal { from, to })?,
-            };
-            Ok((change, name))
-        };
+        check_changes(&self.name, &self.changes)?;
+        let (by, name) = (router.caller().requester(), self.name.clone());
+        let plan = move |inner: &mut Inner| Ok((self.plan(&inner.model, &by)?, name));
         router.change(plan, |inner, name| view(inner, &name)).await
+    }
+}
+
+impl SetPrincipal {
+    fn plan(self, model: &Model, by: &Requester) -> Result<Vec<ConfigChange>, ControlError> {
+        check_changes(&self.name, &self.changes)?;
+        let from = find(model, &self.name)?.clone();
+        let to = valid(patched(&from, &merged(&from, self.changes)?)?)?;
+        match from == to {
+            true => Ok(Vec::new()),
+            false => planned(model, by, ConfigChange::SetPrincipal { from, to }),
+        }
     }
 }
 
@@ -154,18 +179,21 @@ pub struct RemovePrincipal {
 impl Operation for RemovePrincipal {
     type Answer = PrincipalView;
     type Kind = Change;
-    const EFFECT: Effect = Effect::Protection;
+    const EFFECT: Effect = Effect::Shares;
     const TAKES_MEMORY: bool = false;
 
     /// # Errors
-    /// Returns an error for an unknown principal, for one that pays for bindings, or if a process can't be moved
+    /// Returns an error for an unknown principal, for one that an allowance keeps from the caller or that pays for bindings, or if a process can't be moved
     /// out of the group.
     async fn carry_out(self, router: &Changing) -> Result<PrincipalView, ControlError> {
+        let by = router.caller().requester();
         let plan = move |inner: &mut Inner| {
             let before = view(inner, &self.name)?;
-            let principal = find(inner, &self.name)?.clone();
+            let principal = find(&inner.model, &self.name)?.clone();
             refuse_named(&inner.model, &self.name)?;
-            Ok((vec![ConfigChange::RemovePrincipal(principal)], before))
+            let changes = vec![ConfigChange::RemovePrincipal(principal)];
+            permitted::check(&inner.model, &by, &changes)?;
+            Ok((changes, before))
         };
         router.change(plan, |_, before| Ok(before)).await
     }
@@ -298,17 +326,22 @@ fn refuse_named(model: &Model, name: &str) -> Result<(), ControlError> {
     Err(ControlError::conflict(format!("principal {name:?} {problem}")))
 }
 
-/// Returns a change as a list, if the principals after it can run together.
-pub(super) fn planned(inner: &Inner, change: ConfigChange) -> Result<Vec<ConfigChange>, ControlError> {
-    let principals = after(&inner.model.principals, &change);
-    check_running(&inner.model, &principals, None)?;
-    check_memory(&principals, &inner.model.admission)?;
-    Owners(&inner.model).check_principals(&principals)?;
-    Ok(vec![change])
+/// Returns a change as a list, if the principals after it can run together, and the user may make it.
+pub(super) fn planned(
+    model: &Model,
+    by: &Requester,
+    change: ConfigChange,
+) -> Result<Vec<ConfigChange>, ControlError> {
+    let (principals, changes) = (after(&model.principals, &change), vec![change]);
+    permitted::check(model, by, &changes)?;
+    check_running(model, &principals, None)?;
+    check_memory(&principals, &model.admission)?;
+    Owners(model).check_principals(&principals)?;
+    Ok(changes)
 }
 
-pub(super) fn find<'a>(inner: &'a Inner, name: &str) -> Result<&'a Principal, ControlError> {
-    let principals = &inner.model.principals;
+pub(super) fn find<'a>(model: &'a Model, name: &str) -> Result<&'a Principal, ControlError> {
+    let principals = &model.principals;
     let found = principals.iter().find(|principal| *principal.name == *name);
     let known = || principals.iter().map(|principal| &*principal.name);
     found.ok_or_else(|| ControlError::unknown("principal", name, known()))
@@ -316,5 +349,5 @@ pub(super) fn find<'a>(inner: &'a Inner, name: &str) -> Result<&'a Principal, Co
 
 fn view(inner: &mut Inner, name: &str) -> Result<PrincipalView, ControlError> {
     let counters = inner.seen().light_snapshot()?.principals;
-    inner.principals.view(find(inner, name)?, &inner.model, &counters)
+    inner.principals.view(find(&inner.model, name)?, &inner.model, &counters)
 }

@@ -29,7 +29,7 @@ use millrace_units::PrincipalId;
 use crate::ControlError;
 use crate::model::Model;
 use crate::model::principals::payers_of_processes;
-use crate::view::{LinkView, PrincipalDropsView, PrincipalUsageView, PrincipalView};
+use crate::view::{LinkView, PrincipalDropsView, PrincipalGroupView, PrincipalUsageView, PrincipalView};
 use crate::workers::Workers;
 use core_inputs::CoreInputs;
 use limits::limits;
@@ -299,6 +299,7 @@ impl Principals {
         let directories = held.into_iter().flat_map(|held| held.group.directories());
         Ok(PrincipalView {
             name: principal.name.to_string(),
+            owner: principal.owner.clone(),
             cpu: principal.reserved_cpu(),
             same_as: principal.same_as(Resource::Cpu).map(|other| (**other).to_owned()),
             weight: principal.weight.or(principal.cpu.is_none().then_some(Principal::USUAL_WEIGHT)),
@@ -311,8 +312,10 @@ impl Principals {
             processes: principal.processes,
             process: principal.process.clone(),
             usage: PrincipalUsageView::of(&usage.unwrap_or_default(), &counts, drops),
-            obstacle,
-            directories: directories.map(|path| path.display().to_string()).collect(),
+            group: PrincipalGroupView {
+                obstacle,
+                directories: directories.map(|path| path.display().to_string()).collect(),
+            },
         })
     }
 }

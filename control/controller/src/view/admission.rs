@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use millrace_config::{Bits, CpuShare, MemoryLimit, Role, ServiceLevel};
 use schemars::JsonSchema;
 use serde::Serialize;
 
@@ -66,5 +67,57 @@ pub struct ServicePlaceView {
     /// Instances that would move to make room, with their new levels.
     pub moves: BTreeMap<String, &'static str>,
     /// Components with the service.
+    pub components: Vec<ComponentView>,
+}
+
+/// What users may request and hold at most, and what they hold.
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+pub struct AllowanceView {
+    /// Name of the allowance.
+    pub name: String,
+    /// Users, named as in the audit log.
+    pub user: Vec<String>,
+    /// Roles whose users the allowance concerns.
+    pub role: Vec<Role>,
+    /// Levels at which instances and flows may run; empty for all.
+    pub level: Vec<ServiceLevel>,
+    /// Processors on which they may run; empty for all.
+    pub processor: Vec<String>,
+    /// Largest sum of the users' `cpu`, for each user; absent if unlimited.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cpu: Option<CpuShare>,
+    /// Largest sums of reserved rates, by port; empty if unlimited.
+    pub link: BTreeMap<String, Bits>,
+    /// Largest sum of the users' `memory`, for each user; absent if unlimited.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub memory: Option<MemoryLimit>,
+    /// Largest number of principals, for each user; absent if unlimited.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub principals: Option<u32>,
+    /// What each named user holds, and the user who asks if the allowance concerns that user by a role.
+    pub held: Vec<HoldingView>,
+}
+
+/// What the principals of a user hold.
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+pub struct HoldingView {
+    /// User.
+    pub user: String,
+    /// Reserved processor time, in percent of one processor.
+    pub cpu: f64,
+    /// Reserved rates in bits per second, by port.
+    pub link: BTreeMap<String, u64>,
+    /// Memory in bytes.
+    pub memory: u64,
+    /// Number of principals.
+    pub principals: u64,
+}
+
+/// What a request would change, and what would be promised and left afterwards.
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+pub struct TrialView {
+    /// Changes, as commands.
+    pub changes: Vec<String>,
+    /// Components after these changes.
     pub components: Vec<ComponentView>,
 }

@@ -38,6 +38,8 @@ impl LinkView {
 pub struct PrincipalView {
     /// Name of the principal.
     pub name: String,
+    /// User whose allowances the principal counts for.
+    pub owner: Option<String>,
     /// Reserved processor time, of one processor.
     pub cpu: Option<CpuShare>,
     /// Principal that pays for the calls instead.
@@ -62,6 +64,14 @@ pub struct PrincipalView {
     pub process: Vec<String>,
     /// Usage since the group was created.
     pub usage: PrincipalUsageView,
+    /// Control group of the principal.
+    #[serde(flatten)]
+    pub group: PrincipalGroupView,
+}
+
+/// Control group of a principal.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct PrincipalGroupView {
     /// Reason why the principal has no control group, or why its group doesn't limit the memory of a plugin's
     /// processes; `null` without such a reason.
     pub obstacle: Option<String>,

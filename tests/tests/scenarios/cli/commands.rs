@@ -184,7 +184,7 @@ fn lookup_and_clear_answer() {
 
 /// Nouns of `show` in the singular, each with the name of an existing object. The name is empty if there is
 /// only one object.
-const NOUNS: [(&str, &str); 29] = [
+const NOUNS: [(&str, &str); 30] = [
     ("port", "r1"),
     ("route", "10.2.0.0/24"),
     ("neighbour", "10.2.0.2"),
@@ -201,6 +201,7 @@ const NOUNS: [(&str, &str); 29] = [
     ("revision", "REVISION"),
     ("control-plane", "icmp"),
     ("admission", "workers"),
+    ("allowance", ""),
     ("event", "1"),
     ("audit", "root"),
     ("rate", "r1"),

@@ -50,6 +50,13 @@ pub(super) const CHANGES: &[(&str, &str, &str)] = &[
     ("PATCH /schedulers/{port}/{node}", "/schedulers/wan/bulk", r#"{"quantum": "3000B"}"#),
     ("DELETE /schedulers/{port}/{node}", "/schedulers/wan/flows", r#"{"to": "bulk"}"#),
     ("PATCH /queues/{port}/{queue}", "/queues/wan/bulk", r#"{"quantum": "2000B"}"#),
+    (
+        "POST /allowances",
+        "",
+        r#"{"name": "a", "user": ["u"], "cpu": "5 %", "link": {"wan": "1mbit"}, "level": ["worker"]}"#,
+    ),
+    ("PATCH /allowances/{name}", "/allowances/a", r#"{"memory": "8MiB"}"#),
+    ("DELETE /allowances/{name}", "/allowances/a", ""),
     ("POST /principals", "", r#"{"name": "p", "cpu_limit": "50 %"}"#),
     ("PATCH /principals/{name}", "/principals/p", r#"{"memory": "8MiB"}"#),
     ("DELETE /principals/{name}", "/principals/p", ""),

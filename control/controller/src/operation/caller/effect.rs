@@ -16,6 +16,8 @@ pub enum Effect {
     Forwarding,
     /// Stores the running configuration, which the next start may use.
     Store,
+    /// Reserves shares of the router, within the allowances of the caller.
+    Shares,
     /// Changes limits that protect the router itself.
     Protection,
     /// Replaces the configuration, which may load code.
@@ -33,7 +35,7 @@ impl Effect {
     pub const fn least_role(self) -> Role {
         match self {
             Self::Look => Role::Viewer,
-            Self::Packets | Self::DryRun | Self::Forwarding | Self::Store => Role::Operator,
+            Self::Packets | Self::DryRun | Self::Forwarding | Self::Store | Self::Shares => Role::Operator,
             Self::Protection | Self::Configuration | Self::Code | Self::ReadAccess | Self::Access => {
                 Role::Admin
             }
@@ -58,6 +60,7 @@ impl Effect {
             Self::DryRun => "checks a submitted configuration, and runs no code of plugins",
             Self::Forwarding => "changes forwarding with the plugins that are loaded",
             Self::Store => "stores the running configuration, which the next start may use",
+            Self::Shares => "reserves shares of the router within an allowance; an admin also without one",
             Self::Protection => "changes limits that protect the router itself",
             Self::Configuration => "replaces the configuration, which may load code",
             Self::Code => "loads, replaces or unloads code",

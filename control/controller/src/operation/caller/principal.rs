@@ -6,6 +6,7 @@ use millrace_config::Role;
 use millrace_store::{AuditEntry, Outcome, Who};
 
 use crate::ControlError;
+use crate::admission::allowances::Requester;
 
 /// Authenticated caller of operations. A caller without a role may do nothing.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -67,6 +68,11 @@ impl Principal {
             ),
         };
         Err(ControlError::Forbidden(needed, problem))
+    }
+
+    /// Returns the principal as the user who makes a request for shares.
+    pub(crate) fn requester(&self) -> Requester {
+        Requester { who: self.who.clone(), role: self.role }
     }
 
     /// Returns the role, or `viewer` if there is none.

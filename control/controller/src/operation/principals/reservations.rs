@@ -17,6 +17,7 @@ use super::deadlines::DeadlineRequest;
 use super::trial::left_after;
 use super::{deadlines, find, planned, refuse_same_as, valid};
 use crate::ControlError;
+use crate::admission::allowances::{self as permitted, Requester};
 use crate::admission::shares::check_running;
 use crate::filters::parse_filter;
 use crate::model::Model;
@@ -74,18 +75,20 @@ pub struct ReserveFlow {
 impl Operation for ReserveFlow {
     type Answer = ReservationView;
     type Kind = Change;
-    const EFFECT: Effect = Effect::Protection;
+    const EFFECT: Effect = Effect::Shares;
 
     /// # Errors
     /// Returns an error for a name in use, an unknown port, instance or gate, an invalid or conflicting filter,
-    /// or a share that the processors, the workers or the port lack. Nothing has changed then.
+    /// or a share that the processors, the workers, the port or an allowance of the caller lack. Nothing has changed then.
     async fn carry_out(self, router: &Changing) -> Result<ReservationView, ControlError> {
+        let by = router.caller().requester();
         let plan = move |inner: &mut Inner| {
             let (dry_run, death) = (self.dry_run, &inner.supervision.death);
             death.refuse_silent(Need::Filters)?;
             let grant = self.grant(&inner.model)?;
             let (principal, changes) =
-                self.plan(inner, grant.as_ref().map(|(asked, grant)| (*asked, grant)))?;
+                self.plan(&inner.model, &by, grant.as_ref().map(|(asked, grant)| (*asked, grant)))?;
+            permitted::check(&inner.model, &by, &changes)?;
             let deadline = grant.as_ref().map(|(_, grant)| deadlines::view(grant));
             let view = view_of(&mut inner.model, &principal, &changes)?;
             let view = ReservationView { deadline, ..view };
@@ -131,10 +134,10 @@ impl ReserveFlow {
 
     fn plan(
         self,
-        inner: &Inner,
+        model: &Model,
+        by: &Requester,
         grant: Option<(DeadlineRequest, &Grant)>,
     ) -> Result<(Principal, Vec<ConfigChange>), ControlError> {
-        let model = &inner.model;
         let name = self.principal.clone().unwrap_or_else(|| free_name(model));
         if model.principals.iter().any(|one| *one.name == *name) {
             return Err(ControlError::conflict(format!(
@@ -145,13 +148,13 @@ impl ReserveFlow {
         let filter: FilterExpression = parse_filter(&self.filter)?;
         let named = json!({"name": name}).as_object().cloned().unwrap_or_default();
         let cpu = self.cpu.map(Reservation::Own);
-        let principal = Principal { cpu, link, ..read_settings("the request", named)? };
+        let principal = Principal { owner: by.owner(), cpu, link, ..read_settings("the request", named)? };
         let principal = match grant {
             Some((asked, grant)) => deadlines::with_grant(principal, asked, grant, deadlines::workers(model)),
             None => principal,
         };
         let principal = valid(principal)?;
-        let mut changes = planned(inner, ConfigChange::AddPrincipal(principal.clone()))?;
+        let mut changes = planned(model, by, ConfigChange::AddPrincipal(principal.clone()))?;
         check_running(model, &after(&model.principals, &changes[0]), Some(&name))?;
         // Only a share of the processor concerns the calls of plugins.
         let action = match principal.cpu {
@@ -193,15 +196,17 @@ pub struct ReleaseFlow {
 impl Operation for ReleaseFlow {
     type Answer = ReservationView;
     type Kind = Change;
-    const EFFECT: Effect = Effect::Protection;
+    const EFFECT: Effect = Effect::Shares;
     const TAKES_MEMORY: bool = false;
 
     /// # Errors
-    /// Returns an error for an unknown principal, or one that another principal names in `same-as`.
+    /// Returns an error for an unknown principal, one that another principal names in `same-as`, or one that an
+    /// allowance keeps from the caller.
     async fn carry_out(self, router: &Changing) -> Result<ReservationView, ControlError> {
+        let by = router.caller().requester();
         let plan = move |inner: &mut Inner| {
             let model = &inner.model;
-            let principal = find(inner, &self.name)?.clone();
+            let principal = find(model, &self.name)?.clone();
             refuse_same_as(model, &self.name)?;
             let bindings = Owners(model).bindings_of(&self.name).into_iter().filter_map(|id| {
                 let bound = model.plugins.binding(id)?;
@@ -213,6 +218,7 @@ impl Operation for ReleaseFlow {
                 filters.filter_map(|id| model.plugins.binding(id)).map(|bound| model.running_filter(bound));
             let mut changes: Vec<_> = bindings.chain(filters.map(ConfigChange::RemoveFilter)).collect();
             changes.push(ConfigChange::RemovePrincipal(principal.clone()));
+            permitted::check(model, &by, &changes)?;
             let view = view_of(&mut inner.model, &principal, &changes)?;
             Ok((changes, view))
         };

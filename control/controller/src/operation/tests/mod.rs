@@ -1,5 +1,8 @@
 //! Tests of the execution of operations, and of the guarantees that each kind of operation gives.
 
+mod allowances;
+mod promises;
+
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use std::future::poll_fn;
@@ -203,6 +206,12 @@ async fn the_inverse_of_every_change_restores_the_configuration() {
     all.change(SetPort { name: name("lan"), changes: settings(json!({"input-weight": 3})) }).await;
     all.change(SetControlPlane { changes: settings(json!({"icmp": 500})) }).await;
     all.change(SetAdmission { changes: settings(json!({"link": "90 %", "memory": "1GiB"})) }).await;
+    let allowance = json!({"name": "a", "user": ["u"], "cpu": "5 %", "link": {"wan": "1mbit"}});
+    all.change(AddAllowance(read(allowance.clone()))).await;
+    all.router.execute(&Principal::router(), AddAllowance(read(allowance))).await.unwrap();
+    let changes = settings(json!({"link": {"lan": "1mbit"}, "cpu": null}));
+    all.change(SetAllowance { name: name("a"), changes }).await;
+    all.change(RemoveAllowance { name: name("a") }).await;
     all.change(SetSettings { changes: settings(json!({"icmp-rate": 7})) }).await;
     let neighbour = json!({"port": "wan", "address": "10.2.0.9", "mac": "02:00:00:00:00:09"});
     all.change(AddNeighbour(read(neighbour))).await;
@@ -315,6 +324,8 @@ async fn every_query_leaves_configuration_and_revision_as_they_are() {
     all.query(GetAdmission).await;
     all.query(read::<ExplainService>(json!({"plugin": "null", "service": {"rate": 100, "packet": 50}})))
         .await;
+    all.query(ListAllowances).await;
+    all.query(Trial::AddPrincipal(read(json!({"name": "p"})))).await;
     all.query(GetSettings).await;
     all.query(LookupRoute { address: name("10.9.0.1") }).await;
     all.query(ListRoutes::default()).await;

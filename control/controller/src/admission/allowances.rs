@@ -1,0 +1,337 @@
+//! Checks that a user requests no more than the allowances that concern the user.
+
+use std::collections::BTreeMap;
+
+use millrace_config::{
+    Admission, Allowance, Change, CpuShare, FilterAction, MemoryLimit, PlacementLevel, Principal, Resource,
+    Role, ServiceLevel,
+};
+use millrace_store::Who;
+use millrace_units::{here, write_rate, write_size};
+
+use super::time::percent;
+use crate::ControlError;
+use crate::model::{Model, PortPlan};
+use crate::principals::after;
+use crate::view::{AllowanceView, HoldingView};
+
+/// User who makes a request.
+#[derive(Clone, Debug)]
+pub(crate) struct Requester {
+    /// Identity, as in the audit log.
+    pub who: Who,
+    /// Role; `None` for a user who may do nothing.
+    pub role: Option<Role>,
+}
+
+impl Requester {
+    /// Returns the owner of the principals that the user adds; `None` for the router itself.
+    pub fn owner(&self) -> Option<String> {
+        (!self.is_router()).then(|| self.who.name.clone())
+    }
+
+    fn is_router(&self) -> bool {
+        self.who == Who::router()
+    }
+
+    fn is_admin(&self) -> bool {
+        self.role >= Some(Role::Admin)
+    }
+
+    /// Returns the first allowance that concerns the user.
+    pub fn allowance<'a>(&self, admission: &'a Admission) -> Option<&'a Allowance> {
+        self.allowances(admission).next()
+    }
+
+    fn allowances<'a>(&self, admission: &'a Admission) -> impl Iterator<Item = &'a Allowance> {
+        let all = admission.allowance.iter();
+        all.filter(|one| !self.is_router() && one.concerns(&self.who.name, self.role))
+    }
+}
+
+/// Checks that a user may make these changes: that they concern only principals of the user, stay within what each
+/// allowance of the user permits, and use only its levels and processors. Admins without an allowance may make any
+/// change, and other users without an allowance any that concerns no principal.
+///
+/// # Errors
+/// Names the allowance, what it lacks, and what would fit.
+pub(crate) fn check(model: &Model, by: &Requester, changes: &[Change]) -> Result<(), ControlError> {
+    let user = &*by.who.name;
+    let concerns_principals = |change: &Change| {
+        matches!(change, Change::AddPrincipal(_) | Change::RemovePrincipal(_) | Change::SetPrincipal { .. })
+    };
+    let mut allowances = by.allowances(&model.admission).peekable();
+    if allowances.peek().is_none() {
+        return match by.is_router() || by.is_admin() || !changes.iter().any(concerns_principals) {
+            true => Ok(()),
+            false => Err(ControlError::Forbidden(
+                Role::Admin,
+                format!(
+                    "principals need the role admin, or an allowance, but no allowance concerns {user}: an admin \
+                     can add one with `allowance add`"
+                ),
+            )),
+        };
+    }
+    let wanted = changes.iter().fold(model.principals.clone(), |all, change| after(&all, change));
+    allowances.try_for_each(|allowance| {
+        let checked = check_owners(by, &model.principals, &wanted)
+            .and_then(|()| changes.iter().try_for_each(|change| check_change(model, user, &wanted, change)))
+            .and_then(|()| check_amounts(allowance, user, &model.principals, &wanted))
+            .and_then(|()| check_levels(model, allowance, changes));
+        checked.map_err(|problem| refusal(allowance, by, problem))
+    })
+}
+
+/// Checks that all added, changed and removed principals belong to the user.
+fn check_owners(by: &Requester, before: &[Principal], wanted: &[Principal]) -> Result<(), String> {
+    let foreign = |one: &&Principal| !one.belongs_to(&by.who.name);
+    let gone_or_new = |one: &&Principal, others: &[Principal]| !others.contains(one);
+    let changed = before.iter().filter(|one| gone_or_new(one, wanted));
+    let new = wanted.iter().filter(|one| gone_or_new(one, before));
+    if let Some(one) = changed.chain(new.clone()).find(foreign) {
+        let owner = one.owner.as_deref().map_or("nobody".to_owned(), |owner| format!("{owner:?}"));
+        return Err(format!("principal {:?} belongs to {owner}: only its owner may change it", &*one.name));
+    }
+    for one in new {
+        let earlier = before.iter().find(|other| other.name == one.name);
+        let (weight, process) = earlier.map_or((None, &[][..]), |other| (other.weight, &other.process));
+        let key = match (one.weight == weight, one.process == process) {
+            _ if by.is_admin() => None,
+            (false, _) => Some("weight"),
+            (_, false) => Some("process"),
+            _ => None,
+        };
+        if let Some(key) = key {
+            return Err(format!(
+                "principal {:?}: `{key}` needs the role admin: leave it as it is",
+                &*one.name
+            ));
+        }
+        let shared = one.resources().filter_map(|resource| one.same_as(resource));
+        for other in shared.filter(|other| ***other != *Principal::DEFAULT) {
+            check_own(wanted, &by.who.name, other)?;
+        }
+    }
+    Ok(())
+}
+
+/// Checks that a principal belongs to the user.
+fn check_own(principals: &[Principal], user: &str, name: &str) -> Result<(), String> {
+    match principals.iter().find(|one| *one.name == *name) {
+        Some(one) if !one.belongs_to(user) => {
+            let own = principals.iter().filter(|one| one.belongs_to(user)).map(|one| &*one.name);
+            Err(format!("principal {name:?} belongs to another user; {}", here("own principal", own)))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Checks that a binding or filter names only principals of the user, and that a change leaves allowances alone.
+fn check_change(model: &Model, user: &str, wanted: &[Principal], change: &Change) -> Result<(), String> {
+    match change {
+        Change::Admission { to, .. } if to.allowance != model.admission.allowance => {
+            Err("it concerns the user who asks: only other users may change allowances".to_owned())
+        }
+        Change::Bind(bind) => bind.principal.as_deref().map_or(Ok(()), |name| check_own(wanted, user, name)),
+        Change::AddFilter(filter) => {
+            let named = match filter.action.value() {
+                FilterAction::Queue(queue) => queue.strip_prefix(Principal::QUEUE_PREFIX),
+                action => action.principal(),
+            };
+            named.map_or(Ok(()), |name| check_own(wanted, user, name))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Amounts that the principals of a user hold.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+struct Held {
+    /// Reserved processor time in parts per million of a processor.
+    cpu: u64,
+    /// Reserved rates in bits per second, by port.
+    link: BTreeMap<String, u64>,
+    /// Memory in bytes.
+    memory: u64,
+    /// Number of principals.
+    principals: u64,
+}
+
+impl Held {
+    fn of(principals: &[Principal], user: &str) -> Self {
+        let own = || principals.iter().filter(|one| one.belongs_to(user));
+        let mut link = BTreeMap::new();
+        for one in own() {
+            for resource in one.resources() {
+                if let Resource::Link(port) = resource
+                    && let Some(rate) = one.reserved_link(port)
+                {
+                    *link.entry(port.to_owned()).or_default() += rate.0;
+                }
+            }
+        }
+        Self {
+            cpu: own().filter_map(Principal::reserved_cpu).map(|share| u64::from(share.ppm())).sum(),
+            link,
+            memory: own().filter_map(|one| one.memory).map(MemoryLimit::bytes).sum(),
+            principals: own().count() as u64,
+        }
+    }
+}
+
+/// Checks that the principals of the user stay within the amounts of an allowance. What already exceeds one, because
+/// it was lowered, may stay but not grow.
+fn check_amounts(
+    allowance: &Allowance,
+    user: &str,
+    before: &[Principal],
+    wanted: &[Principal],
+) -> Result<(), String> {
+    let (before, wanted) = (Held::of(before, user), Held::of(wanted, user));
+    let within = |what: &str, most: Option<u64>, (had, wants): (u64, u64), write: &dyn Fn(u64) -> String| {
+        let Some(most) = most.filter(|most| wants > *most && wants > had) else { return Ok(()) };
+        let left = most.saturating_sub(had);
+        let fits = match left {
+            0 => "release some first".to_owned(),
+            left => format!("ask for at most {}", write(left)),
+        };
+        let (asked, left, most) = (write(wants - had), write(left), write(most));
+        Err(format!("{what}: {asked} more are asked for, but {left} of {most} are left: {fits}"))
+    };
+    let percents = |ppm: u64| format!("{} %", percent(ppm));
+    let cpu = allowance.cpu.map(|share: CpuShare| u64::from(share.ppm()));
+    within("cpu", cpu, (before.cpu, wanted.cpu), &percents)?;
+    let memory = allowance.memory.map(MemoryLimit::bytes);
+    within("memory", memory, (before.memory, wanted.memory), &write_size)?;
+    let number = |number: u64| number.to_string();
+    let most = allowance.principals.map(u64::from);
+    within("principals", most, (before.principals, wanted.principals), &number)?;
+    for (port, wants) in wanted.link.iter().filter(|_| !allowance.link.is_empty()) {
+        let had = before.link.get(port).copied().unwrap_or_default();
+        let most = allowance.link.get(port).map_or(0, |most| most.0);
+        within(&format!("link {port}"), Some(most), (had, *wants), &write_rate)?;
+    }
+    Ok(())
+}
+
+/// Checks that instances, bindings and flows of changes run only at the levels and processors of an allowance.
+fn check_levels(model: &Model, allowance: &Allowance, changes: &[Change]) -> Result<(), String> {
+    for change in changes {
+        let (what, levels) = levels(model, changes, change);
+        levels.into_iter().try_for_each(|level| permits(model, allowance, &what, level))?;
+    }
+    Ok(())
+}
+
+/// Checks that a user may let an instance or flows run at a level.
+///
+/// # Errors
+/// Names the allowance that refuses the level or one of its processors.
+pub(crate) fn check_level(
+    model: &Model,
+    by: &Requester,
+    what: &str,
+    level: ServiceLevel,
+) -> Result<(), ControlError> {
+    let mut allowances = by.allowances(&model.admission);
+    allowances
+        .try_for_each(|one| permits(model, one, what, level).map_err(|problem| refusal(one, by, problem)))
+}
+
+fn permits(model: &Model, allowance: &Allowance, what: &str, level: ServiceLevel) -> Result<(), String> {
+    if !allowance.has_level(level) {
+        let known = allowance.level.iter().map(|level| level.name());
+        return Err(format!("{what} runs at the level {}; {}", level.name(), here("level", known)));
+    }
+    match processors(model, level).find(|one| !allowance.has_processor(one)) {
+        None => Ok(()),
+        Some(other) => {
+            let known = allowance.processor.iter().map(String::as_str);
+            Err(format!("{what} runs on the processor {other:?}; {}", here("processor", known)))
+        }
+    }
+}
+
+fn refusal(allowance: &Allowance, by: &Requester, problem: String) -> ControlError {
+    ControlError::conflict(format!("allowance {:?} of {}: {problem}", &*allowance.name, by.who.name))
+}
+
+/// Returns the levels at which a change makes an instance or flows run, and their name. An instance may be created
+/// by another one of the changes.
+fn levels(model: &Model, changes: &[Change], change: &Change) -> (String, Vec<ServiceLevel>) {
+    let of_instance = |name: &str| {
+        let new = changes.iter().find_map(|change| match change {
+            Change::AddInstance(one) if *one.name == *name => Some(&*one.plugin),
+            _ => None,
+        });
+        let plugin = new.or_else(|| model.plugins.plugin_of(name).ok().map(|plugin| plugin.name()));
+        (format!("instance {name:?}"), plugin.map_or_else(Vec::new, |plugin| of_plugin(model, plugin)))
+    };
+    match change {
+        Change::AddInstance(one) => of_instance(&one.name),
+        Change::Bind(bind) => of_instance(&bind.instance),
+        Change::AddFilter(filter) => match filter.action.value() {
+            FilterAction::Instance(name) | FilterAction::Copy(name) => of_instance(name),
+            _ => (String::new(), Vec::new()),
+        },
+        Change::Place { from, to } => {
+            let mut new = to.iter().filter(|one| !from.contains(one));
+            match new.next() {
+                None => (String::new(), Vec::new()),
+                Some(one) => {
+                    let levels = std::iter::once(one).chain(new).map(|one| match one.level {
+                        PlacementLevel::Offload => ServiceLevel::Offload,
+                        PlacementLevel::Worker => ServiceLevel::Worker,
+                    });
+                    (format!("flow {:?}", one.flow.written()), levels.collect())
+                }
+            }
+        }
+        _ => (String::new(), Vec::new()),
+    }
+}
+
+/// Returns the levels of the instances of a plugin. A plugin that is not loaded yet may need the host.
+fn of_plugin(model: &Model, name: &str) -> Vec<ServiceLevel> {
+    let Ok(plugin) = model.plugins.plugin_named(name) else { return vec![ServiceLevel::Host] };
+    match (plugin.runtime().has_processes(), plugin.host_companion().is_some()) {
+        (true, _) => vec![ServiceLevel::Host],
+        (false, true) => vec![ServiceLevel::Worker, ServiceLevel::Host],
+        (false, false) => vec![ServiceLevel::Worker],
+    }
+}
+
+/// Returns the names of the processors of a level.
+fn processors(model: &Model, level: ServiceLevel) -> Box<dyn Iterator<Item = String> + '_> {
+    match level {
+        ServiceLevel::Host => Box::new(std::iter::once("host".to_owned())),
+        ServiceLevel::Worker => Box::new((0..model.router.workers).map(|worker| format!("worker {worker}"))),
+        ServiceLevel::Offload => {
+            let ports = model.ports.iter().filter(|plan| plan.is_kernel());
+            Box::new(ports.map(|plan: &PortPlan| format!("xdp {}", plan.settings.name)))
+        }
+    }
+}
+
+/// Returns an allowance with what its users hold: those it names, and the user who asks if it concerns that user.
+pub(crate) fn view(model: &Model, allowance: &Allowance, by: &Requester) -> AllowanceView {
+    let asks = Some(&by.who.name).filter(|name| allowance.concerns(name, by.role));
+    let others = asks.filter(|name| !allowance.user.contains(name));
+    let held = |user: &String| {
+        let Held { cpu, link, memory, principals } = Held::of(&model.principals, user);
+        HoldingView { user: user.clone(), cpu: percent(cpu), link, memory, principals }
+    };
+    AllowanceView {
+        name: allowance.name.to_string(),
+        user: allowance.user.clone(),
+        role: allowance.role.clone(),
+        level: allowance.level.clone(),
+        processor: allowance.processor.clone(),
+        cpu: allowance.cpu,
+        link: allowance.link.clone(),
+        memory: allowance.memory,
+        principals: allowance.principals,
+        held: allowance.user.iter().chain(others).map(held).collect(),
+    }
+}
