@@ -22,6 +22,7 @@ const SAME: &[(&str, &str, &str)] = &[
     ("filter", "post /filters", "filter add"),
     ("place", "put /placements", "place"),
     ("principal", "post /principals", "principal add"),
+    ("admission.allowance", "post /allowances", "allowance add"),
     ("port.scheduler.node", "post /schedulers/{port}", "scheduler add"),
 ];
 
@@ -33,6 +34,7 @@ const BESIDE: &[(&str, &str)] = &[
     ("port", "whose scheduler it is"),
     ("node", "its name: `--node` where it is one of several things that are named"),
     ("settings", "KEY=VALUE, of the thing itself"),
+    ("dry_run", "in the query of the request"),
     ("filter", "a filter in commands is an argument, `match` the key of a table that is called filter"),
 ];
 

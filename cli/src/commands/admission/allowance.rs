@@ -104,7 +104,7 @@ mod tests {
             let line = text.lines().find(|line| line.contains(component)).unwrap_or_default();
             line.split("  ").map(str::trim).filter(|cell| !cell.is_empty()).collect::<Vec<_>>().join("|")
         };
-        assert_eq!(row(" level "), "students|alice, operator|level|worker", "{text}");
+        assert_eq!(row(" level "), "students|alice, operator|level|-|worker", "{text}");
         assert_eq!(row(" cpu "), "students|alice|cpu|12.5 %|30 %", "{text}");
         assert_eq!(row(" memory "), "students|alice|memory|8MiB|unlimited", "{text}");
         assert!(row("link wan").ends_with("|10mbit") && row("principals ").ends_with("|2|4"), "{text}");

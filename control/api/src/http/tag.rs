@@ -100,10 +100,11 @@ impl Tagged for QueueView {
 
 impl Tagged for PrincipalView {
     fn settings(&self) -> Value {
-        let Self { name, cpu, same_as, weight, cpu_limit, deadline, queue, .. } = self;
+        let Self { name, owner, cpu, same_as, weight, cpu_limit, deadline, queue, .. } = self;
         let Self { link, memory, disk, processes, process, .. } = self;
         json!([
-            name, cpu, same_as, weight, cpu_limit, deadline, queue, link, memory, disk, processes, process
+            name, owner, cpu, same_as, weight, cpu_limit, deadline, queue, link, memory, disk, processes,
+            process
         ])
     }
 }
