@@ -52,7 +52,7 @@ pub use execution::pulse::{Calling, Pulse};
 pub use execution::shadow::{Reported, ShadowReport};
 pub use execution::succession::{Inheritance, Inherited, Successed, Succession, Successor};
 pub use execution::waiting::{
-    Answer, AwaitedContext, End, Kept, Place, Released, Served, Taken, Ticket, Waiting,
+    Answer, AwaitedContext, End, Kept, PassedOn, Place, Released, Served, Taken, Ticket, Waiting,
 };
 pub use execution::worker_plugins::{BindingTreatment, WorkerPlugins};
 pub use flow_state::{FlowStateBlocks, FlowStateCounts, StateRef};

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use millrace_packet::DropReason;
-use millrace_plugin::{AwaitedContext, Grant, Intake, Place, PrincipalMemory, Served, Waiting};
+use millrace_plugin::{AwaitedContext, Grant, Intake, PassedOn, Place, PrincipalMemory, Served, Waiting};
 use millrace_schedule::FlowNumber;
 use millrace_schedule::cpu::{
     CpuDrop, CpuFlowAccount, CpuPrincipal, CpuQueueLimits, CpuQueues, CpuScheduleError, CpuScheduler,
@@ -202,13 +202,13 @@ impl ForProcessor {
         Ok(())
     }
 
-    /// Returns the stage whose packets run in the principal's next slice. Their flow is the running one from now
-    /// on.
+    /// Returns the stage whose packets run in the principal's next slice, and the instance there. Their flow is the
+    /// running one from now on.
     #[inline]
-    pub fn next_place(&mut self, id: PrincipalId, now: Instant) -> Option<Place> {
+    pub fn next_entry(&mut self, id: PrincipalId, now: Instant) -> Option<(Place, PassedOn)> {
         let first = self.queues.first(id)?;
-        let (place, flow, arrival) =
-            (first.place, flow_number(first.packet.hash, id), self.queues.first_arrival(id)?);
+        let (entry, flow, arrival) =
+            (first.entry(), flow_number(first.packet.hash, id), self.queues.first_arrival(id)?);
         if let Some(known) = self.known_mut(id) {
             known.flow = flow;
             if let Some(deadline) = known.settings.deadline {
@@ -217,7 +217,7 @@ impl ForProcessor {
                 known.arrival = Some(known.arrival.map_or(arrival, |begun| begun.min(arrival)));
             }
         }
-        Some(place)
+        Some(entry)
     }
 
     /// Returns the stages at which packets of the principal's running flow wait, by their order.
@@ -268,7 +268,7 @@ impl ForProcessor {
     /// their number. `cost`: cycles of a packet; `None` takes one packet. `most`: maximum number of packets.
     pub fn take(
         &mut self,
-        (id, place): (PrincipalId, Place),
+        (id, entry): (PrincipalId, (Place, PassedOn)),
         (cost, most): (Option<Cycles>, u64),
         mut out: impl FnMut(Waiting),
     ) -> u64 {
@@ -278,7 +278,7 @@ impl ForProcessor {
         let taken = std::cell::Cell::new(0);
         self.queues.take(
             id,
-            |next| taken.get() < most && next.place == place,
+            |next| taken.get() < most && next.entry() == entry,
             |waiting| {
                 taken.set(taken.get() + 1);
                 out(waiting);

@@ -6,7 +6,7 @@ use std::collections::HashSet;
 
 use millrace_packet::DropReason;
 use millrace_plugin::{
-    Intake, Paid, PaidStage, PaidStages, Payers, Place, PrincipalMemory, Released, Waiting,
+    Intake, Paid, PaidStage, PaidStages, PassedOn, Payers, Place, PrincipalMemory, Released, Waiting,
 };
 use millrace_schedule::cpu::CpuStage;
 use millrace_units::{Cycles, Instant, PrincipalId, QueueId};
@@ -14,6 +14,7 @@ use millrace_units::{Cycles, Instant, PrincipalId, QueueId};
 use crate::pending::for_processor::{ForProcessor, Slice};
 use crate::router::Router;
 use crate::tsc::cycles;
+use crate::work::Work;
 
 /// Cycles charged for a packet on processors without a time-stamp counter.
 const NOMINAL: u64 = 1000;
@@ -65,7 +66,8 @@ impl Router {
 /// Stage whose packets run in a slice.
 #[derive(Clone, Copy, Debug)]
 struct Turn {
-    place: Place,
+    /// Place of the stage, and the instance there.
+    entry: (Place, PassedOn),
     /// The stage; `None` if its binding was removed.
     stage: Option<PaidStage>,
     /// Maximum number of packets.
@@ -141,7 +143,7 @@ impl<'a> Slices<'a> {
         let turn = if resumes { None } else { self.next_turn(waiting, payer, now) };
         let mut payers = Payers::of(self.router.gates.plugins_mut());
         payers.set_running(Some(payer));
-        payers.begin_turn(turn.map(|turn| turn.place), waiting.occupied(payer));
+        payers.begin_turn(turn.map(|turn| turn.entry.0), waiting.occupied(payer));
         let packets = match turn {
             Some(turn) => self.run_packets(waiting, (payer, granted), turn, now),
             None if resumes => {
@@ -156,7 +158,8 @@ impl<'a> Slices<'a> {
         let mut payers = Payers::of(self.router.gates.plugins_mut());
         payers.end_turn();
         payers.set_running(None);
-        (turn.and_then(|turn| turn.stage), packets)
+        let own = turn.filter(|turn| !turn.entry.1.is_passed());
+        (own.and_then(|turn| turn.stage), packets)
     }
 
     /// Returns the stage whose packets run next. Sets flows aside whose port or instance does not take their
@@ -168,8 +171,8 @@ impl<'a> Slices<'a> {
             let Intake { most, awaited } = self.intake(first, stage);
             let goes_on = awaited.map_or(most > 0, |context| waiting.takes_turn(context, payer, most > 0));
             if goes_on {
-                let place = waiting.next_place(payer, now)?;
-                return Some(Turn { place, stage, most });
+                let entry = waiting.next_entry(payer, now)?;
+                return Some(Turn { entry, stage, most });
             }
             waiting.set_aside(payer);
         }
@@ -198,20 +201,27 @@ impl<'a> Slices<'a> {
         &mut self,
         waiting: &mut ForProcessor,
         (payer, granted): (PrincipalId, Cycles),
-        Turn { place, stage, most }: Turn,
+        Turn { entry, stage, most }: Turn,
         now: Instant,
     ) -> u64 {
         let cost = stage.and_then(|stage| stage.cost).filter(|_| self.router.observation.trace.is_none());
         let mut work = std::mem::take(&mut self.router.scratch.spare);
         work.begin();
-        let packets = waiting.take((payer, place), (cost, most), |packet| {
+        let packets = waiting.take((payer, entry), (cost, most), |packet| {
             let released = Released { waiting: packet, direction: None, end: None };
             self.router.gate_run().add_released(&mut work, released);
         });
         Payers::of(self.router.gates.plugins_mut()).grant(waiting.grant(payer, granted));
-        self.router.resume_at(place, &mut work, now);
+        self.resume_at(entry, &mut work, now);
         self.router.scratch.spare = work;
         packets
+    }
+
+    /// Passes packets of one entry through the stages from there.
+    fn resume_at(&mut self, entry: (Place, PassedOn), work: &mut Work, now: Instant) {
+        Payers::of(self.router.gates.plugins_mut()).enter(Some(entry));
+        self.router.resume_at(entry.0, work, now);
+        Payers::of(self.router.gates.plugins_mut()).enter(None);
     }
 
     /// Queues the packets that have begun to wait for the processor, and wakes the principals of calls.
@@ -283,7 +293,7 @@ impl<'a> Slices<'a> {
         let mut work = std::mem::take(&mut self.router.scratch.spare);
         let (mut passed, mut flows) = (0, HashSet::new());
         for (_, packet) in packets {
-            let (place, flow) = (packet.place, packet.packet.hash);
+            let (entry, flow) = (packet.entry(), packet.packet.hash);
             if passed >= MOST_AT_ONCE && flows.contains(&flow) {
                 self.router.disposal().drop_packet(packet.packet, DropReason::PrincipalQueueFull);
                 continue;
@@ -293,7 +303,7 @@ impl<'a> Slices<'a> {
             self.router
                 .gate_run()
                 .add_released(&mut work, Released { waiting: packet, direction: None, end: None });
-            self.router.resume_at(place, &mut work, now);
+            self.resume_at(entry, &mut work, now);
             if Paid::of(self.router.gates.plugins()).arrived() == wait_again {
                 passed += 1;
                 flows.insert(flow);

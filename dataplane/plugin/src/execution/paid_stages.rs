@@ -73,7 +73,9 @@ impl<'a, T: BindingTable> PaidStages<'a, T> {
             return Intake::ALL;
         };
         let Calls { instances, waiting, .. } = &self.plugins.calls;
-        let context = instances.context_of(*instance, &first.key);
+        let passed_on = first.passed_on.to.map(|to| instances.key(to));
+        let Some(instance) = passed_on.unwrap_or(Some(*instance)) else { return Intake::ALL };
+        let context = instances.context_of(instance, &first.key);
         let Some(hosted) = instances.context(context) else { return Intake::ALL };
         let most = if waiting.is_closed(context) { 0 } else { hosted.most_in_call(first.payer) as u64 };
         let awaits = hosted.paces.is_awaited() && hosted.is_running();

@@ -3,7 +3,7 @@
 use millrace_units::PrincipalId;
 
 use crate::execution::calls::{Calls, CycleClock, Grant};
-use crate::execution::waiting::{Place, Served, Waiting, WaitingRoom};
+use crate::execution::waiting::{PassedOn, Place, Served, Waiting, WaitingRoom};
 use crate::execution::worker_plugins::WorkerPlugins;
 use crate::principal_memory::PrincipalMemory;
 
@@ -48,6 +48,12 @@ impl<'a> Payers<'a> {
         self.calls.occupied.clear();
         self.calls.occupied.extend(occupied);
         self.calls.meter.start();
+    }
+
+    /// Notes that packets continue at an [entry](Waiting::entry); `None` once they have passed the stage.
+    #[inline]
+    pub fn enter(&mut self, entry: Option<(Place, PassedOn)>) {
+        self.calls.entry = entry.filter(|(_, passed_on)| passed_on.is_passed());
     }
 
     /// Grants the running principal processor time from now on. Its instances may read it.

@@ -19,7 +19,7 @@ pub(crate) use answers::each_answer;
 pub use answers::{Answer, Answers};
 pub(crate) use backlog::{Awaited, Backlog, Behind, Call};
 use held::HeldPackets;
-pub use packet::{End, Kept, Released, Taken, Waiting};
+pub use packet::{End, Kept, PassedOn, Released, Taken, Waiting};
 pub use served::{AwaitedContext, Served};
 use std::time::Duration;
 
@@ -84,7 +84,7 @@ enum Wish {
 struct Noted {
     wish: Wish,
     place: Place,
-    passed_on: u8,
+    passed_on: PassedOn,
     payer: Option<PrincipalId>,
 }
 
@@ -177,7 +177,7 @@ impl WaitingRoom {
     }
 
     /// Records that packets belong to a suspended call of the context.
-    pub fn suspend(&mut self, context: ContextKey, at: (Place, u8), call: Call) -> Ticket {
+    pub fn suspend(&mut self, context: ContextKey, at: (Place, PassedOn), call: Call) -> Ticket {
         let payer = call.payer;
         self.backlogs.push(Backlog::new(context, call));
         self.ticket(Wish::Call(context), at, payer)
@@ -195,13 +195,18 @@ impl WaitingRoom {
     }
 
     /// Records that packets wait for the end of a context's call.
-    pub fn queue(&mut self, context: ContextKey, at: (Place, u8), payer: Option<PrincipalId>) -> Ticket {
+    pub fn queue(
+        &mut self,
+        context: ContextKey,
+        at: (Place, PassedOn),
+        payer: Option<PrincipalId>,
+    ) -> Ticket {
         self.ticket(Wish::Free(context), at, payer)
     }
 
     /// Records that packets wait at a stage until the CPU scheduler gives the processor to `payer`.
-    pub fn defer(&mut self, payer: PrincipalId, place: Place) -> Ticket {
-        self.ticket(Wish::Processor, (place, 0), Some(payer))
+    pub fn defer(&mut self, payer: PrincipalId, at: (Place, PassedOn)) -> Ticket {
+        self.ticket(Wish::Processor, at, Some(payer))
     }
 
     /// Returns the stage of a packet that waits for the processor; `None` for other tickets.
@@ -213,10 +218,15 @@ impl WaitingRoom {
     /// Records that an instance holds a packet until a time. Afterwards the packet continues at the next
     /// stage. Returns the packet's ticket.
     pub fn hold(&mut self, instance: Key, until: Instant, place: Place) -> Ticket {
-        self.ticket(Wish::Until(instance.slot, until), (place.next(), 0), None)
+        self.ticket(Wish::Until(instance.slot, until), (place.next(), PassedOn::default()), None)
     }
 
-    fn ticket(&mut self, wish: Wish, (place, passed_on): (Place, u8), payer: Option<PrincipalId>) -> Ticket {
+    fn ticket(
+        &mut self,
+        wish: Wish,
+        (place, passed_on): (Place, PassedOn),
+        payer: Option<PrincipalId>,
+    ) -> Ticket {
         self.tickets.push(Noted { wish, place, passed_on, payer });
         Ticket(self.tickets.len() as u32 - 1)
     }

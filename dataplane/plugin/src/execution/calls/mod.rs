@@ -22,7 +22,7 @@ use millrace_units::{Instant, PrincipalId};
 use crate::CallLimits;
 use crate::execution::bindings::Binding;
 use crate::execution::instances::{ContextKey, Instances};
-use crate::execution::waiting::{Answer, Errand, Place, Ticket, WaitingRoom};
+use crate::execution::waiting::{Answer, Errand, PassedOn, Place, Ticket, WaitingRoom};
 use crate::flow_state::FlowStateBlocks;
 use crate::path::{Stage, Step};
 use crate::principal_memory::PrincipalMemory;
@@ -60,6 +60,8 @@ pub(crate) struct Calls {
     pub running: Option<PrincipalId>,
     /// Stage whose packets have left its queue and run now.
     pub turn: Option<Place>,
+    /// Stage at which packets continue that an instance has passed on to another one.
+    pub entry: Option<(Place, PassedOn)>,
     /// Stages at which earlier packets of the running flow wait, by their order.
     pub occupied: Vec<u32>,
     /// Meter of the instances' processor time.
@@ -86,6 +88,7 @@ impl Default for Calls {
             is_scheduled: false,
             running: None,
             turn: None,
+            entry: None,
             // A stage of a path for each gate at most.
             occupied: Vec::with_capacity(1 << 8),
             meter: Meter::default(),
@@ -126,6 +129,7 @@ impl Calls {
         place: Place,
     ) -> Option<Ticket> {
         let payer = payer?;
+        let passed_on = self.passed_on(place);
         if self.running == Some(payer) {
             let queues = matches!(stage.step, Step::Instance(instance) if self.is_limited(instance))
                 || binding.call_limits.queue.is_some()
@@ -134,14 +138,28 @@ impl Calls {
                 return None;
             }
         }
-        Some(self.waiting.defer(payer, place))
+        Some(self.waiting.defer(payer, (place, passed_on)))
     }
 
     /// Whether packets for an instance wait in their queues, although their principal runs: another process runs
     /// its calls, which have few packets, or a context takes none.
     fn is_limited(&self, instance: Key) -> bool {
+        self.is_awaited(instance) || self.waiting.has_closed_context(instance)
+    }
+
+    /// Whether another process runs the calls of an instance.
+    fn is_awaited(&self, instance: Key) -> bool {
         let first = self.instances.context(ContextKey::first(instance));
-        first.is_some_and(|hosted| hosted.paces.is_awaited()) || self.waiting.has_closed_context(instance)
+        first.is_some_and(|hosted| hosted.paces.is_awaited())
+    }
+
+    /// Returns the instances that have passed on the packets which enter a stage.
+    #[inline]
+    pub fn passed_on(&self, place: Place) -> PassedOn {
+        match self.entry {
+            Some((entered, passed_on)) if entered == place => passed_on,
+            _ => PassedOn::default(),
+        }
     }
 
     /// Notes that a binding has begun (`is_new`) or ended. The memory of its instance counts at the principal that

@@ -13,7 +13,8 @@ use crate::execution::bindings::Bindings;
 use crate::execution::instances::{ContextKey, Hosted, News};
 use crate::execution::recheck::{Malformed, recheck_behind};
 use crate::execution::waiting::{
-    Asked, Awaited, AwaitedContext, Backlog, Behind, Call, End, Errand, Place, Released, Served, Waiting,
+    Asked, Awaited, AwaitedContext, Backlog, Behind, Call, End, Errand, PassedOn, Place, Released, Served,
+    Waiting,
 };
 use crate::fault::{FaultKind, overrun};
 use crate::flow_state::FlowStateBlocks;
@@ -245,11 +246,11 @@ impl Finished<'_> {
             return self.release(waiting, None, Some(End::Drop(DropReason::PluginFailed)));
         }
         let who = (self.context, position);
-        let decision = self.calls.decide(verdict, who, waiting.passed_on, self.on_fault, self.now);
+        let decision = self.calls.decide(verdict, who, waiting.passed_on.times, self.on_fault, self.now);
         if let Decision::PassOn(target) = decision {
             return self.pass_on(target, waiting);
         }
-        (waiting.place, waiting.passed_on) = (self.place.next(), 0);
+        (waiting.place, waiting.passed_on) = (self.place.next(), PassedOn::default());
         match decision {
             Decision::Hold(until) => self.calls.waiting.held.push(self.context.instance.slot, until, waiting),
             Decision::Direct(direction) => self.release(waiting, Some(direction), None),
@@ -262,9 +263,13 @@ impl Finished<'_> {
         }
     }
 
-    /// Passes a packet on to the instance `target`, which may be the instance that gave the verdict.
+    /// Passes a packet on to the instance `target`, which may be the instance that gave the verdict. If another process
+    /// runs its calls, the packet waits for the turn of its payer.
     fn pass_on(&mut self, target: Key, mut waiting: Waiting) {
-        waiting.passed_on += 1;
+        waiting.passed_on = waiting.passed_on.next(self.calls.instances.id(target));
+        if waiting.payer.is_some() && self.calls.is_awaited(target) {
+            return self.calls.waiting.for_processor.push(waiting);
+        }
         let target = self.calls.instances.context_of(target, &waiting.key);
         let Calls { waiting: room, memory, .. } = &mut *self.calls;
         if target == self.context {

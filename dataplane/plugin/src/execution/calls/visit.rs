@@ -10,7 +10,7 @@ use super::{Calls, Outcome};
 use crate::OnFault;
 use crate::execution::bindings::Binding;
 use crate::execution::instances::{ContextKey, Hosted, News, context_of};
-use crate::execution::waiting::{Awaited, Call, End, Place, Taken};
+use crate::execution::waiting::{Awaited, Call, End, PassedOn, Place, Taken};
 use crate::flow_state::FlowStateBlocks;
 use crate::path::Part;
 use crate::slab::Key;
@@ -23,8 +23,8 @@ pub(crate) struct Visit {
     pub part: Part,
     /// Principal that pays for the call; `None` while no CPU scheduler divides the processor.
     pub payer: Option<PrincipalId>,
-    /// Number of times that instances have passed these packets on to another instance in a row.
-    pub passed_on: u8,
+    /// Instances that have passed these packets on to another one.
+    pub passed_on: PassedOn,
 }
 
 impl Calls {
@@ -158,32 +158,43 @@ impl Calls {
                 return true;
             }
             let who = (context, visit.place.position);
-            let why = match self.decide(verdict, who, visit.passed_on, binding.call_limits.on_fault, now) {
-                Decision::Pass => return true,
-                Decision::Direct(direction) => {
-                    directed.push((*member, direction));
-                    return true;
-                }
-                Decision::Queue(queue) => {
-                    packets[usize::from(*member)].queue = queue;
-                    return true;
-                }
-                Decision::PassOn(target) => {
-                    self.send_on(*member, target, &mut onward);
-                    return false;
-                }
-                Decision::Hold(until) => Taken::Keep(self.waiting.hold(visit.instance, until, visit.place)),
-                Decision::End(end) => {
-                    binding.counts.end(Some(end));
-                    Taken::End(end)
-                }
-            };
+            let why =
+                match self.decide(verdict, who, visit.passed_on.times, binding.call_limits.on_fault, now) {
+                    Decision::Pass => return true,
+                    Decision::Direct(direction) => {
+                        directed.push((*member, direction));
+                        return true;
+                    }
+                    Decision::Queue(queue) => {
+                        packets[usize::from(*member)].queue = queue;
+                        return true;
+                    }
+                    Decision::PassOn(target) => {
+                        self.send_on(*member, target, &mut onward);
+                        return false;
+                    }
+                    Decision::Hold(until) => {
+                        Taken::Keep(self.waiting.hold(visit.instance, until, visit.place))
+                    }
+                    Decision::End(end) => {
+                        binding.counts.end(Some(end));
+                        Taken::End(end)
+                    }
+                };
             taken.push((*member, why));
             false
         });
         for (instance, part) in onward {
-            let next = Visit { instance, part: Part::default(), passed_on: visit.passed_on + 1, ..visit };
-            self.hand_on(next, part, binding, group, now);
+            let passed_on = visit.passed_on.next(self.instances.id(instance));
+            let next = Visit { instance, part: Part::default(), passed_on, ..visit };
+            match visit.payer.filter(|_| self.is_awaited(instance)) {
+                Some(payer) => {
+                    let ticket = self.waiting.defer(payer, (visit.place, passed_on));
+                    group.taken.extend(part.iter().map(|member| (*member, Taken::Keep(ticket))));
+                    self.spare.push(part);
+                }
+                None => self.hand_on(next, part, binding, group, now),
+            }
         }
     }
 

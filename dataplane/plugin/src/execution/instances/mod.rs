@@ -181,6 +181,11 @@ impl Instances {
         self.slab.key(id.0.into())
     }
 
+    /// Returns the id of an instance; `None` if there is no such instance.
+    pub(crate) fn id(&self, key: Key) -> Option<InstanceId> {
+        self.get(key).map(Contexts::id)
+    }
+
     /// Returns the properties of an instance that its bindings store.
     pub(crate) fn bound(&self, id: InstanceId) -> Option<BoundInstance> {
         let key = self.key(id)?;

@@ -6,7 +6,7 @@ use millrace_packet::{FlowKey, Packet};
 use millrace_plugin_abi::PayerBacklog;
 use millrace_units::{Instant, PrincipalId};
 
-use super::{Asked, Errand, Place, Waiting};
+use super::{Asked, Errand, PassedOn, Place, Waiting};
 use crate::execution::instances::{ContextKey, MOST_IN_CALL};
 use crate::flow_state::{FlowStateBlocks, StateRef};
 
@@ -32,7 +32,7 @@ pub(crate) struct Call {
     pub numbers: Vec<u32>,
     /// Stage of all packets of the call; `None` for a call without packets.
     pub place: Option<Place>,
-    pub(super) passed_on: u8,
+    pub(super) passed_on: PassedOn,
     /// Principal that pays for the call; `None` if it runs without waiting for the CPU scheduler.
     pub payer: Option<PrincipalId>,
     /// What the instance may know about this principal.

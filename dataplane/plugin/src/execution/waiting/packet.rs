@@ -4,7 +4,29 @@ use super::{Place, Ticket};
 use crate::execution::direction::Direction;
 use crate::flow_state::StateRef;
 use millrace_packet::{DropReason, FlowKey, Packet};
-use millrace_units::PrincipalId;
+use millrace_units::{InstanceId, PrincipalId};
+
+/// Instances that have passed a packet on to another instance in a row, at one stage.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct PassedOn {
+    /// Instance that gets the packet in place of the stage's own; `None` if no instance has passed it on.
+    pub(crate) to: Option<InstanceId>,
+    /// Number of these instances.
+    pub(crate) times: u8,
+}
+
+impl PassedOn {
+    /// Returns the same for a packet that another instance passes on to `to`.
+    pub(crate) fn next(self, to: Option<InstanceId>) -> Self {
+        Self { to, times: self.times.saturating_add(1) }
+    }
+
+    /// Whether an instance has passed the packet on.
+    #[inline]
+    pub fn is_passed(self) -> bool {
+        self.to.is_some()
+    }
+}
 
 /// Packet that waits for an instance, with all data to continue in the pipeline.
 #[derive(Debug)]
@@ -19,10 +41,18 @@ pub struct Waiting {
     pub place: Place,
     /// Reference to the state block of the packet's flow.
     pub state: StateRef,
-    /// Number of times that instances have passed the packet on to another instance in a row.
-    pub passed_on: u8,
+    /// Instances that have passed the packet on to another one.
+    pub passed_on: PassedOn,
     /// Principal that pays for the stage; `None` if the worker calls its instance at once.
     pub payer: Option<PrincipalId>,
+}
+
+impl Waiting {
+    /// Returns where the packet continues: its stage, and the instance there.
+    #[inline]
+    pub fn entry(&self) -> (Place, PassedOn) {
+        (self.place, self.passed_on)
+    }
 }
 
 /// Packet whose wait for an instance is over.

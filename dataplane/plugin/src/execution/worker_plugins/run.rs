@@ -7,7 +7,7 @@ use super::WorkerPlugins;
 use crate::execution::calls::{Group, Stop, Visit, Watch};
 use crate::execution::instances::Contexts;
 use crate::execution::waiting::{Kept, Place, Taken, Ticket};
-use crate::path::{Refusal, Step};
+use crate::path::{Part, Refusal, Step};
 use crate::{Action, BindingId, BindingTable};
 
 impl<T: BindingTable> WorkerPlugins<T> {
@@ -54,6 +54,16 @@ impl<T: BindingTable> WorkerPlugins<T> {
                 group.take_all(Taken::Keep(ticket));
                 return None;
             }
+            let passed_on = calls.passed_on(place);
+            if let Some(to) = passed_on.to {
+                // The stage has counted the packets already. Without the instance, they continue at the next stage.
+                if let Some(instance) = calls.instances.key(to) {
+                    let visit = Visit { place, instance, part: Part::default(), payer, passed_on };
+                    calls.visit(visit, binding, group, now);
+                    *group.bytes = None;
+                }
+                continue;
+            }
             let instance = binding.action.instance();
             let at = Stop { gate: binding.gate, binding: BindingId(stage.binding.slot), instance };
             watch.before(group, at);
@@ -62,7 +72,7 @@ impl<T: BindingTable> WorkerPlugins<T> {
             match stage.step {
                 Step::Instance(instance) => {
                     group.enter_queue(binding.call_limits.link_queue);
-                    let visit = Visit { place, instance, part: stage.part, payer, passed_on: 0 };
+                    let visit = Visit { place, instance, part: stage.part, payer, passed_on };
                     if !calls.visit(visit, binding, group, now) {
                         *group.bytes = None;
                     }

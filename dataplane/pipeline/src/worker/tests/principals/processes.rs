@@ -47,11 +47,11 @@ impl Instance for Process {
 }
 
 /// Numbers of the instances; the first binding of each has the same number.
-const FIRST: u32 = 1;
-const SECOND: u32 = 20;
+pub(super) const FIRST: u32 = 1;
+pub(super) const SECOND: u32 = 20;
 
 /// Returns the principal of a flow.
-fn owner(flow: u32) -> u32 {
+pub(super) fn owner(flow: u32) -> u32 {
     (flow - 1) % 3 + 1
 }
 
@@ -63,9 +63,9 @@ fn payer(packets: &mut Packets<'_>) -> u32 {
 }
 
 /// World with a process at which three principals have flows: the first one 1, 4 and 7, and so on.
-struct Shared {
-    world: World,
-    each: Arc<Mutex<Duration>>,
+pub(super) struct Shared {
+    pub world: World,
+    pub each: Arc<Mutex<Duration>>,
     factors: Arc<Mutex<[u32; 3]>>,
     calls: Arc<Mutex<Vec<(u32, Duration)>>>,
     most: Arc<Mutex<usize>>,
@@ -73,7 +73,7 @@ struct Shared {
 
 impl Shared {
     /// `each`: time of a packet; `queues`: bytes of a flow queue of each principal.
-    fn new(each: Duration, queues: [u32; 3]) -> Self {
+    pub fn new(each: Duration, queues: [u32; 3]) -> Self {
         let mut world = World::new();
         for (id, queue) in (1..).zip(queues) {
             world.set_principal(id, 1, queue);
@@ -118,7 +118,7 @@ impl Shared {
     }
 
     /// Returns the time from now until the process has handled a packet.
-    fn time_to(&mut self, packet: (u8, u16)) -> Duration {
+    pub fn time_to(&mut self, packet: (u8, u16)) -> Duration {
         let start = self.world.now;
         while !self.world.seen.lock().unwrap().contains(&packet) {
             self.world.iterate();
@@ -128,7 +128,7 @@ impl Shared {
     }
 }
 
-const ITERATION: Duration = Duration::from_micros(100);
+pub(super) const ITERATION: Duration = Duration::from_micros(100);
 
 #[test]
 fn flood_of_one_principal_costs_another_one_at_a_process_no_packet_and_one_call_of_time() {
