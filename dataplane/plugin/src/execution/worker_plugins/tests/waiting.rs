@@ -315,13 +315,13 @@ fn call_of_another_process_is_limited_in_real_time_only() {
     }
     send_and_keep(&mut worker, &pool, path, &[12], at(6));
     assert!((worker.waiting(), Paid::of(&worker).awaits()) == (3, true));
-    // Of the 110 ms, 10 are for the second packet.
-    assert_eq!(released(&mut worker, at(109)), []);
+    // Two packets have no more time than one.
+    assert_eq!(released(&mut worker, at(99)), []);
     let failed = |source| (source, Some(End::Drop(DropReason::PluginFailed)));
-    assert_eq!(released(&mut worker, at(110)), [failed(10), failed(11), failed(12)]);
+    assert_eq!(released(&mut worker, at(100)), [failed(10), failed(11), failed(12)]);
     let report = worker.instances().reports().next().unwrap().1;
     assert_eq!((report.faults["overrun"], report.suspensions), (1, 0));
-    assert_eq!(report.last_fault, "its process gave no answer to a call for 110 ms");
+    assert_eq!(report.last_fault, "its process gave no answer to a call for 100 ms");
     assert!(!Paid::of(&worker).awaits());
 }
 
