@@ -6,11 +6,11 @@ use millrace_workbench::cycles;
 use serde_json::{Map, Value};
 
 /// Name of the plugin, and of its instances.
-pub(super) const BURN: &str = "burn";
+pub(crate) const BURN: &str = "burn";
 
 /// Plugin whose instances use this number of cycles for each packet. Its packets pass.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Burn {
+pub(crate) struct Burn {
     pub cycles: u64,
 }
 

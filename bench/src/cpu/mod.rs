@@ -18,7 +18,7 @@
 //! clock, in this thread. Other work on its processor delays the thread, and the running principal pays for that
 //! time. So use an otherwise idle machine. As root, the benchmark raises the priority of its session.
 
-mod burn;
+pub(crate) mod burn;
 mod burst;
 mod contexts;
 mod control;
@@ -33,7 +33,7 @@ mod process;
 mod shares;
 mod switch;
 mod third_level;
-mod wire;
+pub(crate) mod wire;
 
 use std::time::{Duration, Instant as Clock};
 
@@ -88,18 +88,18 @@ fn failed(problem: impl std::fmt::Display) -> BenchError {
 }
 
 /// Returns the cycles per second of the time-stamp counter.
-fn frequency() -> Result<u64, BenchError> {
+pub(crate) fn frequency() -> Result<u64, BenchError> {
     let cycles = cycles_of_a_nanosecond().ok_or_else(|| failed("the processor has no time-stamp counter"))?;
     Ok((cycles * 1e9) as u64)
 }
 
 /// Returns the settings of a scheduler at a processor of `frequency` cycles per second.
-fn settings(kind: CpuSchedulerKind, frequency: u64) -> CpuSchedulerSettings {
+pub(crate) fn settings(kind: CpuSchedulerKind, frequency: u64) -> CpuSchedulerSettings {
     CpuSchedulerSettings { kind, quantum: Cycles::in_time(QUANTUM, frequency), frequency, capacity: CAPACITY }
 }
 
 /// Returns the number of times that the kernel has taken the processor from this thread for other work.
-fn preemptions() -> i64 {
+pub(crate) fn preemptions() -> i64 {
     getrusage(UsageWho::RUSAGE_THREAD).map_or(0, |usage| usage.involuntary_context_switches())
 }
 
@@ -116,7 +116,7 @@ fn settle(pipeline: &mut Pipeline) -> Result<(), BenchError> {
 }
 
 /// Runs the worker under the real clock for `time`.
-fn drive(pipeline: &mut Pipeline, time: Duration) -> Result<(), BenchError> {
+pub(crate) fn drive(pipeline: &mut Pipeline, time: Duration) -> Result<(), BenchError> {
     let start = Clock::now();
     while start.elapsed() < time {
         check()?;

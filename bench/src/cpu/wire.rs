@@ -20,12 +20,12 @@ use crate::memory::setup::{IN_MAC, MTU, OUT_MAC};
 const RING: usize = 2048;
 /// Offsets of the numbers in a frame.
 const WORK: usize = 44;
-pub(super) const FLOW: usize = 48;
-pub(super) const TIME: usize = 52;
+pub(crate) const FLOW: usize = 48;
+pub(crate) const TIME: usize = 52;
 
 /// Arrival pattern of a flow.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Pace {
+pub(crate) enum Pace {
     /// A packet arrives after each interval, also if the ring is full.
     Every(Duration),
     /// This number of packets is in the router: a packet arrives for each packet that leaves.
@@ -34,7 +34,7 @@ pub(super) enum Pace {
 
 /// Flow of equal packets to an input port.
 #[derive(Clone, Debug)]
-pub(super) struct Flow {
+pub(crate) struct Flow {
     /// Index of the input port.
     pub port: usize,
     /// Template of the packets.
@@ -46,7 +46,7 @@ pub(super) struct Flow {
 
 /// Packets of a flow so far.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Seen {
+pub(crate) struct Seen {
     /// Packets that have arrived at the router, including lost ones.
     pub sent: u64,
     /// Packets that have left the router.
@@ -68,7 +68,7 @@ struct State {
 }
 
 /// Port that receives packets from the wire, or sends packets to it.
-pub(super) struct End {
+pub(crate) struct End {
     state: Rc<RefCell<State>>,
     /// Index of the input port; `None` for the output port.
     input: Option<usize>,
@@ -77,7 +77,7 @@ pub(super) struct End {
 }
 
 /// Far end of all ports.
-pub(super) struct Wire(Rc<RefCell<State>>);
+pub(crate) struct Wire(Rc<RefCell<State>>);
 
 impl Wire {
     /// Creates a wire with flows to `inputs` input ports. No packet arrives before [`start`](Self::start).

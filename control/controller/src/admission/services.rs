@@ -131,13 +131,12 @@ pub(super) fn levels(model: &Model, services: &[PlacedService]) -> Vec<Component
         .filter_map(|placed| Some((placed, choice(&machine, model, placed)?.impact)))
         .collect();
     let levels = &machine.levels;
-    let offload = levels.offload.map(|level| (f64::from(level.instructions), f64::from(level.variants)));
+    let variants = levels.offload.map_or(0.0, |level| f64::from(level.variants));
     let host = levels.host / machine.frequency * 100.0;
     let described = [
         (HOST, "host", "%", host),
         ("ring.packets", "ring", "packets/s", f64::from(RING_RATE)),
-        ("offload.flow", "offload instructions", "instructions", offload.unwrap_or_default().0),
-        ("offload.code", "offload variants", "variants", offload.unwrap_or_default().1),
+        ("offload.code", "offload", "eBPF variants", variants),
     ];
     let view = |(name, component, unit, whole): (&str, &str, &'static str, f64)| {
         let index = machine.hardware.component(name)?;
@@ -147,9 +146,7 @@ pub(super) fn levels(model: &Model, services: &[PlacedService]) -> Vec<Component
             (amount > 0.0).then_some(ClaimView { by, amount })
         });
         let claims: Vec<_> = claims.collect();
-        let amounts = claims.iter().map(|claim| claim.amount);
-        // Each packet passes one service's eBPF variant.
-        let promised = if name == "offload.flow" { amounts.fold(0.0, f64::max) } else { amounts.sum() };
+        let promised = claims.iter().map(|claim| claim.amount).sum();
         let component = ComponentView {
             component: component.to_owned(),
             unit,

@@ -23,11 +23,11 @@ pub struct AdmissionView {
 /// Component of the router.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct ComponentView {
-    /// `processors`, `workers`, `host`, `ring`, `offload instructions`, `offload variants`, `link PORT` or `memory`.
+    /// `processors`, `workers`, `host`, `ring`, `offload`, `link PORT` or `memory`.
     /// The levels beside the workers are there once a service is.
     pub component: String,
-    /// Unit of the amounts: `%` of one processor, `bit/s` on the wire, `bytes`, `packets/s`, `instructions` or
-    /// `variants`.
+    /// Unit of the amounts: `%` of one processor, `bit/s` on the wire, `bytes`, `packets/s` or
+    /// `eBPF variants`.
     pub unit: &'static str,
     /// Amount that may be promised; absent if unlimited.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -44,8 +44,10 @@ pub struct ComponentView {
 impl ComponentView {
     /// Returns the component with the amount that is left.
     pub(crate) fn complete(self) -> Self {
-        let left = self.whole.map(|whole| (whole - self.promised).max(0.0));
-        Self { left, ..self }
+        // The sum of no amounts is -0.
+        let promised = self.promised + 0.0;
+        let left = self.whole.map(|whole| (whole - promised).max(0.0));
+        Self { promised, left, ..self }
     }
 }
 

@@ -8,6 +8,7 @@ pub mod host_companions;
 mod live_traffic;
 mod memory;
 mod monitors;
+mod moves;
 mod quarantine;
 mod shared_objects;
 mod signatures;

@@ -1,0 +1,52 @@
+//! Moves of services between levels while packets pass.
+
+use std::time::Duration;
+
+use millrace_testkit::{Flow, Ground, Line};
+
+use crate::plugins::files::{build_for, read};
+use crate::plugins::shared_objects::trusting;
+use crate::support::to;
+
+/// Number of moves of each instance in each direction.
+const MOVES: usize = 3;
+
+#[test]
+fn moved_services_lose_no_packet_and_keep_their_state() {
+    let Some(_ground) = Ground::enter_alone(&["ping", "cc"]) else { return };
+    let line = Line::new();
+    let object = build_for(&line, "native", "hello", |source| source);
+    let router = trusting(&line, "");
+    line.h1.run("ping -c 1 10.2.0.2");
+    let load = ["--rate", "100000", "--size", "100B", "--packet", "500"];
+    let level = |name: &str| router.row("instances", "name", name)["level"].clone();
+    router.ask(&[&["instance", "create", "statistics", "s"][..], &load].concat());
+    router.ask(&["plugin", "load", object.to_str().unwrap()]);
+    router.ask(&[&["instance", "create", "hello", "c"][..], &load].concat());
+    assert_eq!((level("s"), level("c")), ("offload".into(), "host".into()));
+    for (name, gate) in [("s", "monitor"), ("c", "process")] {
+        router.ask(&["bind", name, "--gate", gate, "--filter", "proto udp dport 9000"]);
+    }
+    let flow = Flow::start(&line.h1, &line.h2, to("10.2.0.2:9000"), 500, 64);
+    flow.wait_for_arrival();
+    for _ in 0..MOVES {
+        for (name, from, to) in [("s", "offload", "worker"), ("c", "host", "worker")] {
+            let moved = router.ask(&["instance", "move", name, "--level", to]);
+            assert_eq!(moved.trim(), format!("instance {name} moved, at level {to}"));
+            flow.go_on(Duration::from_millis(60));
+            router.ask(&["instance", "move", name, "--level", from]);
+            flow.go_on(Duration::from_millis(60));
+            assert_eq!(level(name), from);
+        }
+    }
+    let report = flow.finish();
+    assert_eq!((report.lost(), report.reordered, report.duplicated), (0, 0, 0), "{report:?}");
+    assert_eq!(read(&router, "c", "packets"), report.sent);
+    assert_eq!(router.json(&["control", "s", "read"])["total"]["packets"], report.sent);
+    router.try_ask(&["instance", "move", "s", "--level", "host"]).assert_refused(1, &["built in"]);
+    let much = ["instance", "move", "s", "--level", "worker", "--rate", "4000000000"];
+    router.try_ask(&much).assert_refused(1, &["lacks", "of worker", "would fit"]);
+    let claims = router.json(&["admission", "show"]).to_string();
+    assert!(claims.contains("instance s") && claims.contains("instance c"), "{claims}");
+    router.assert_conservation();
+}
