@@ -13,7 +13,8 @@ const ROUTES: &str = "to | kind | next hops=next_hops | source | protocol | queu
 const NEIGHBOURS: &str = "address | port | mac | state";
 
 const INSTANCES: &str = "instance=name | plugin | level | settings | health | packets | packets/s=packet_rate \
-    | cpu s=cpu_seconds | memory bytes=memory | last fault=last_fault | counters | bindings";
+    | cpu s=cpu_seconds | cycles/packet 50 %=packet_cycles/median | 95 %=packet_cycles/p95 | 99 %=packet_cycles/p99 \
+    | declared=declared_cycles/packet | memory bytes=memory | last fault=last_fault | counters | bindings";
 
 const GATES: &str = "gate=name | position | table | reason for the table=table_reason | bytes=memory | links \
     | bindings";

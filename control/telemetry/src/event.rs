@@ -113,6 +113,8 @@ kinds! {
     InstanceRestarted "instance-restarted" Information,
     /// An instance is in quarantine. Subject: the instance.
     InstanceQuarantined "instance-quarantined" Error,
+    /// An instance used more processor time than its plugin declares. Subject: the instance.
+    ImpactExceeded "impact-exceeded" Warning,
     /// An instance was released from quarantine. Subject: the instance.
     InstanceReleased "instance-released" Information,
     /// A configuration was applied. Subject: its source.

@@ -45,7 +45,7 @@ pub use execution::change::{PluginChange, Remains};
 pub use execution::classify::{Classified, GateResult, Standing};
 pub use execution::direction::Direction;
 pub use execution::health::Health;
-pub use execution::instances::{Failure, Given, InstanceReport, Instances, MessageCounts};
+pub use execution::instances::{CostHistogram, Failure, Given, InstanceReport, Instances, MessageCounts};
 pub use execution::paid_stages::{Intake, PaidStage, PaidStages};
 pub use execution::payers::{Paid, Payers};
 pub use execution::pulse::{Calling, Pulse};

@@ -208,6 +208,7 @@ impl Inner {
         self.principals.take_processes(&self.model.principals);
         let counters = self.seen().light_snapshot()?;
         self.observation.observe(&self.model, &counters);
+        self.observation.observe_impacts(&self.model, &counters.instances);
         let Principals { shares, promises, core_inputs, overloads, links, .. } = &mut self.principals;
         let promised = shares.promised(&self.model, self.workers.len());
         promises.sample(counters.at, &counters.principals, &promised);

@@ -3,6 +3,7 @@
 pub(crate) mod audit;
 pub(crate) mod capture;
 pub(crate) mod counters;
+mod impacts;
 pub(crate) mod last_drops;
 pub(crate) mod trace;
 pub(crate) mod words;
@@ -15,7 +16,7 @@ use millrace_host::{HostChange, HostNeighbour};
 use millrace_packet::DropReason;
 use millrace_pipeline::thread;
 use millrace_pipeline::{NeighbourChange, NeighbourKnowledge, Snapshot};
-use millrace_plugin::{Failure, Health};
+use millrace_plugin::{Failure, Health, InstanceReport};
 use millrace_telemetry::EventKind;
 use millrace_units::{InstanceId, Instant, PortId};
 use millrace_wire::MacAddr;
@@ -25,6 +26,7 @@ use crate::events::Events;
 use crate::model::{Model, PortPlan};
 use crate::ports::devices::PortsByDevice;
 use crate::workers::memory_guard::MemoryGuard;
+use impacts::Impacts;
 
 /// Maximum number of neighbours remembered to detect changes.
 const MOST_NEIGHBOURS: usize = 65_536;
@@ -45,6 +47,7 @@ pub(crate) struct Observed {
     missed: HashMap<PortId, (u64, u32)>,
     /// Names of the values that are above their threshold.
     exceeded: HashSet<String>,
+    impacts: Impacts,
 }
 
 /// Observation of the router: its events, captures and traces.
@@ -317,6 +320,11 @@ impl Observation {
         let details = json!({"used": used, "limit": all, "percent": percent});
         let text = format!("{what} is {percent} % full: {used} of {all}");
         self.observe_threshold(what, percent >= FULL.0, percent < FULL.1, text, details);
+    }
+
+    /// Compares the cycles of instances with those that their plugins declare. Call this about once a second.
+    pub fn observe_impacts(&mut self, model: &Model, reports: &[(InstanceId, InstanceReport)]) {
+        self.observed.impacts.judge(model, reports, &self.events);
     }
 
     /// Checks whether memory is short. Notes an event when a shortage begins or ends.

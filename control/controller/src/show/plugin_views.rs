@@ -12,8 +12,7 @@ use super::{Counts, described};
 use crate::ControlError;
 use crate::model::Model;
 use crate::view::{
-    CallCountsView, EbpfVariantView, HostCompanionView, InstancePlaceView, InstanceView, MessagesView,
-    PluginDetailView, PluginView,
+    CallCountsView, DeclaredCyclesView, EbpfVariantView, HostCompanionView, InstancePlaceView, InstanceView, MessagesView, PacketCyclesView, PluginDetailView, PluginView,
 };
 
 /// Returns the views of all instances. `stays_up` returns the reason why packets of an instance stay at the
@@ -30,6 +29,8 @@ pub(crate) fn instances(
         let id = model.plugins.instance(&instance.name).ok();
         let report = snapshot.instances.iter().find(|(known, _)| Some(*known) == id);
         let report = report.map(|(_, report)| report.clone()).unwrap_or_default();
+        let declared =
+            model.plugins.plugin_of(&instance.name).ok().and_then(|plugin| plugin.declared_cycles("worker"));
         let host_companion =
             id.and_then(|id| host_companion(&instance.name, companions.get(&id)?, &report, model));
         InstanceView {
@@ -47,6 +48,8 @@ pub(crate) fn instances(
                 suspensions: report.suspensions,
                 cpu_seconds: report.used.0 as f64 / frequency as f64,
                 memory: report.memory,
+                packet_cycles: PacketCyclesView::of(&report.costs),
+                declared_cycles: declared.map(DeclaredCyclesView::of),
             },
             drops: report.drops,
             counters: report.counters,

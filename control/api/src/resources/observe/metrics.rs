@@ -271,6 +271,16 @@ fn of_instances(instances: &[InstanceView]) -> Vec<Family> {
     let well = sum(|one| (one.health == "well").into());
     let suspensions = sum(|one| one.calls.suspensions);
     let used = instances.iter().map(|one| (labels(one), one.calls.cpu_seconds)).collect();
+    let cycles = instances.iter().flat_map(|one| {
+        let measured = one.calls.packet_cycles.into_iter();
+        measured.flat_map(move |cycles| {
+            [("0.5", cycles.median), ("0.95", cycles.p95), ("0.99", cycles.p99)].map(|(quantile, value)| {
+                let mut labels = labels(one);
+                labels.push(("quantile", quantile.to_owned()));
+                (labels, value)
+            })
+        })
+    });
     let faults = instances.iter().flat_map(|one| {
         one.calls.faults.iter().map(move |(kind, &faults)| {
             let mut labels = labels(one);
@@ -304,6 +314,11 @@ fn of_instances(instances: &[InstanceView]) -> Vec<Family> {
             "instance_cpu_seconds",
             "Processor time of an instance's packets that principals paid for",
             used,
+        ),
+        gauge(
+            "instance_packet_cycles",
+            "Cycles per packet of an instance's calls that principals paid for",
+            cycles.collect(),
         ),
         gauge("instance_healthy", "1 if an instance is healthy, 0 during a pause or quarantine", well),
     ]

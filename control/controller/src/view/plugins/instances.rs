@@ -1,5 +1,7 @@
 //! Views of plugin instances.
 
+use millrace_plugin::CostHistogram;
+use millrace_plugin_abi::DeclaredCycles;
 use std::collections::BTreeMap;
 
 use millrace_config::Service;
@@ -69,6 +71,55 @@ pub struct CallCountsView {
     pub cpu_seconds: f64,
     /// Memory of a sandboxed instance in bytes, at all workers.
     pub memory: u64,
+    /// Cycles per packet of calls that principals paid for; absent before the first packet.
+    pub packet_cycles: Option<PacketCyclesView>,
+    /// Cycles that the plugin declares for its calls at a worker; absent if it declares none.
+    pub declared_cycles: Option<DeclaredCyclesView>,
+}
+
+/// Measured cycles per packet. Each packet has the mean of its call.
+#[derive(Clone, Copy, Debug, Serialize, JsonSchema)]
+pub struct PacketCyclesView {
+    /// Number of measured packets.
+    pub packets: u64,
+    /// Mean.
+    pub mean: f64,
+    /// Cycles per packet that half of the packets don't exceed, to 12.5 %.
+    pub median: f64,
+    /// 95th percentile, to 12.5 %.
+    pub p95: f64,
+    /// 99th percentile, to 12.5 %.
+    pub p99: f64,
+}
+
+impl PacketCyclesView {
+    pub(crate) fn of(costs: &CostHistogram) -> Option<Self> {
+        let packets = costs.packets();
+        Some(Self {
+            packets,
+            mean: costs.cycles() as f64 / packets.max(1) as f64,
+            median: costs.percentile(50)?,
+            p95: costs.percentile(95)?,
+            p99: costs.percentile(99)?,
+        })
+    }
+}
+
+/// Cycles that a plugin declares for its calls at a worker.
+#[derive(Clone, Copy, Debug, Serialize, JsonSchema)]
+pub struct DeclaredCyclesView {
+    /// Cycles per call, whatever its number of packets.
+    pub call: f64,
+    /// Cycles per packet, on average.
+    pub packet: f64,
+    /// Cycles per byte.
+    pub byte: f64,
+}
+
+impl DeclaredCyclesView {
+    pub(crate) fn of(DeclaredCycles { call, packet, byte }: DeclaredCycles) -> Self {
+        Self { call, packet, byte }
+    }
 }
 
 /// Quarantine entry for the next start. A call of the instance ended the router, or the instance was freed in

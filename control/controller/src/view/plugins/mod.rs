@@ -11,7 +11,9 @@ pub use gates::{
     GateView, NamedFilterView, ShadowedView,
 };
 pub use host_companion::{HostCompanionView, MessagesView};
-pub use instances::{CallCountsView, HeldView, InstancePlaceView, InstanceView, ReleaseView};
+pub use instances::{
+    CallCountsView, DeclaredCyclesView, HeldView, InstancePlaceView, InstanceView, PacketCyclesView, ReleaseView,
+};
 pub use maps::{MapEntryView, MapView};
 pub use upgrade::{ShadowView, UpgradeView};
 

@@ -58,14 +58,18 @@ impl Meter {
         PayerBacklog { packets, bytes, allowance: left }
     }
 
-    /// Adds the cycles since the last reading to `account`, if the meter runs.
+    /// Reads the counter if the meter runs, without a charge: the beginning of a call.
     #[inline]
-    pub fn charge(&mut self, account: &mut u64) {
-        if let Some(last) = self.last
-            && let Some(now) = self.clock.and_then(|clock| clock())
-        {
-            *account = account.wrapping_add(now.saturating_sub(last));
-            self.last = Some(now);
-        }
+    pub fn read(&self) -> Option<u64> {
+        self.last.and(self.clock.and_then(|clock| clock()))
+    }
+
+    /// Adds the cycles since the last reading to `account`, if the meter runs. Returns the reading.
+    #[inline]
+    pub fn charge(&mut self, account: &mut u64) -> Option<u64> {
+        let (last, now) = (self.last?, self.clock.and_then(|clock| clock())?);
+        *account = account.wrapping_add(now.saturating_sub(last));
+        self.last = Some(now);
+        Some(now)
     }
 }

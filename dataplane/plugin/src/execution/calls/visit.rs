@@ -104,8 +104,12 @@ impl Calls {
         };
         let payer_backlog = payer.map(|_| self.meter.payer_backlog());
         let what = (part, place.position, (behind, payer_backlog));
+        let (packets, begun) = (group.members.len() as u64, self.meter.read());
         let outcome = call(hosted, what, &mut self.states, group, now, news);
-        self.meter.charge(&mut hosted.counts.cycles);
+        let ended = self.meter.charge(&mut hosted.counts.cycles);
+        if let (Some(begun), Some(ended)) = (begun, ended) {
+            hosted.counts.costs.record(ended.saturating_sub(begun), packets);
+        }
         match outcome {
             Outcome::Untouched => return is_whole,
             Outcome::Suspended | Outcome::Awaited => {

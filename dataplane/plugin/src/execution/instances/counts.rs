@@ -6,6 +6,7 @@ use millrace_plugin_abi::{Fault, Instance, Verdict};
 
 use millrace_units::Cycles;
 
+use super::cost_histogram::CostHistogram;
 use crate::execution::health::Health;
 
 /// Number of messages between an instance and its host companion.
@@ -43,6 +44,8 @@ pub(crate) struct Counts {
     pub suspensions: u64,
     /// Processor time of the packets that principals paid for, in cycles.
     pub cycles: u64,
+    /// Cycles per packet of the calls that principals paid for, without the worker's work around them.
+    pub costs: CostHistogram,
     /// Number of packets that the instance dropped, indexed by the plugin's own drop reason.
     drops: Box<[u64; REASONS]>,
     /// For each counter, the difference between the value that users see and the instance's own value. It
@@ -59,6 +62,7 @@ impl Default for Counts {
             last_fault: String::new(),
             suspensions: 0,
             cycles: 0,
+            costs: CostHistogram::default(),
             drops: Box::new([0; REASONS]),
             offsets: BTreeMap::new(),
             messages: MessageCounts::default(),
@@ -112,6 +116,7 @@ impl Counts {
         }
         self.suspensions += ended.suspensions;
         self.cycles += ended.used.0;
+        self.costs.add(&ended.costs);
         self.messages.add(ended.messages);
         ended.drops.into_iter().for_each(|(reason, packets)| self.dropped(reason, packets));
         for (name, count) in ended.counters {
@@ -136,6 +141,7 @@ impl Counts {
             last_fault: self.last_fault.clone(),
             suspensions: self.suspensions,
             used: Cycles(self.cycles),
+            costs: self.costs.clone(),
             memory: instance.memory(),
             drops: drops.collect(),
             counters: self.counters(instance),
@@ -157,6 +163,8 @@ pub struct InstanceReport {
     pub suspensions: u64,
     /// Processor time of the packets that principals paid for.
     pub used: Cycles,
+    /// Cycles per packet of the calls with these packets, up to their first suspension.
+    pub costs: CostHistogram,
     /// Bytes of memory of a sandboxed instance.
     pub memory: u64,
     /// Number of packets that the instance dropped, by the plugin's own drop reason.
@@ -179,6 +187,7 @@ impl InstanceReport {
         }
         self.suspensions += other.suspensions;
         self.used += other.used;
+        self.costs.add(&other.costs);
         self.memory += other.memory;
         self.messages.add(other.messages);
         for (reason, count) in other.drops {

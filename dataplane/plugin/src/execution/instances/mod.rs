@@ -1,6 +1,7 @@
 //! Instances of a worker: their slots, limits, timers, and uncollected failures and outputs.
 
 mod contexts;
+mod cost_histogram;
 mod counts;
 mod hosted;
 mod news;
@@ -21,6 +22,7 @@ use crate::offload_steps::LoadedVariant;
 use crate::slab::{Key, Slab};
 
 pub(crate) use contexts::{ContextKey, Contexts, context_of};
+pub use cost_histogram::CostHistogram;
 pub use counts::{InstanceReport, MessageCounts};
 pub(crate) use hosted::Hosted;
 use news::ContextId;

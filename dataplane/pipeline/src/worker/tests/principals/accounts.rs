@@ -216,3 +216,21 @@ fn flow_report_has_the_account_of_the_flow_at_its_principal() {
     assert_eq!(payments(1), [FlowPayment { principal: PrincipalId(1), account: Some(account) }]);
     world.check();
 }
+
+#[test]
+fn report_of_an_instance_has_the_cycles_per_packet_of_its_calls() {
+    let (mut world, calls) = (World::new(), Calls::default());
+    world.set_principal(1, 1, 1 << 20);
+    let instance = Box::new(Observant { cycles: 5_000, suspends: false, calls: Arc::clone(&calls) });
+    world.change(PluginChange::AddInstance { id: InstanceId(1), instance });
+    world.rebind(1, 1, Some(1));
+    (0..40).for_each(|number| world.send(1, number));
+    world.check();
+    let mut reports = world.worker.router.gates.plugins().instances().reports();
+    let costs = reports.find(|(id, _)| *id == InstanceId(1)).unwrap().1.costs;
+    let made = calls.lock().unwrap().len() as u64;
+    assert_eq!((costs.packets(), costs.calls()), (40, made));
+    let median = costs.percentile(50).unwrap();
+    assert!((median - 5_000.0).abs() < 0.125 * 5_000.0, "{median}");
+    assert!(costs.cycles() >= 40 * 5_000 && costs.cycles() < 41 * 5_000, "{costs:?}");
+}

@@ -1,0 +1,127 @@
+//! Comparison of the cycles that instances use with those that their plugins declare.
+
+use std::collections::BTreeMap;
+
+use millrace_plugin::InstanceReport;
+use millrace_plugin_abi::DeclaredCycles;
+use millrace_telemetry::EventKind;
+use millrace_units::InstanceId;
+use serde_json::json;
+
+use crate::events::Events;
+use crate::model::Model;
+
+/// Samples of a window, one about each second.
+const WINDOW: u32 = 10;
+/// Part of the declared cycles that the use may exceed.
+const TOLERANCE: f64 = 0.1;
+/// Smallest number of packets in a window that is judged.
+const LEAST: u64 = 100;
+/// Bytes of a packet for which the declared cycles per byte are counted: lengths aren't measured.
+const BYTES: f64 = 1514.0;
+
+/// Use of an instance at the start of a window.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Use {
+    cycles: u64,
+    packets: u64,
+    calls: u64,
+}
+
+/// Uses of all instances at the start of the window.
+#[derive(Debug, Default)]
+pub(crate) struct Impacts {
+    samples: u32,
+    begun: BTreeMap<InstanceId, Use>,
+}
+
+impl Impacts {
+    /// At the end of each window, notes an event for each instance that used more than its plugin declares. Call
+    /// this about once a second.
+    pub fn judge(&mut self, model: &Model, reports: &[(InstanceId, InstanceReport)], events: &Events) {
+        self.samples += 1;
+        if self.samples < WINDOW {
+            return;
+        }
+        self.samples = 0;
+        let now: BTreeMap<InstanceId, Use> =
+            reports.iter().map(|(id, report)| (*id, Use::of(report))).collect();
+        for (id, now) in &now {
+            let name = model.plugins.instance_name(*id);
+            let Ok(plugin) = model.plugins.plugin_of(name) else { continue };
+            let runs_at_worker = !plugin.runtime().has_processes();
+            let Some(declared) = plugin.declared_cycles("worker").filter(|_| runs_at_worker) else { continue };
+            let begun = self.begun.get(id).copied().unwrap_or_default();
+            if let Some((used, allowed)) = now.since(begun).excess(&declared) {
+                let percent = (used / allowed - 1.0) * 100.0;
+                let text = format!(
+                    "instance {name} uses {used:.0} cycles a packet, {percent:.0} % more than the {allowed:.0} that \
+                     plugin {} declares",
+                    plugin.name()
+                );
+                let details =
+                    json!({"instance": name, "plugin": plugin.name(), "used": used, "declared": allowed});
+                events.note(EventKind::ImpactExceeded, name, text, details);
+            }
+        }
+        self.begun = now;
+    }
+}
+
+impl Use {
+    fn of(report: &InstanceReport) -> Self {
+        Self { cycles: report.costs.cycles(), packets: report.costs.packets(), calls: report.costs.calls() }
+    }
+
+    /// Returns the use since an earlier one. An instance that was replaced starts from zero.
+    fn since(self, earlier: Self) -> Self {
+        if self.packets < earlier.packets || self.cycles < earlier.cycles || self.calls < earlier.calls {
+            return self;
+        }
+        Self {
+            cycles: self.cycles - earlier.cycles,
+            packets: self.packets - earlier.packets,
+            calls: self.calls - earlier.calls,
+        }
+    }
+
+    /// Returns used and declared cycles per packet if the use exceeds the declared cycles by more than the
+    /// tolerance.
+    fn excess(self, declared: &DeclaredCycles) -> Option<(f64, f64)> {
+        if self.packets < LEAST {
+            return None;
+        }
+        let packets = self.packets as f64;
+        let used = self.cycles as f64 / packets;
+        let calls = declared.call * self.calls as f64 / packets;
+        let allowed = calls + declared.packet + declared.byte * BYTES;
+        (used > allowed * (1.0 + TOLERANCE)).then_some((used, allowed))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const DECLARED: DeclaredCycles = DeclaredCycles { call: 300.0, packet: 100.0, byte: 0.0 };
+
+    #[test]
+    fn use_beyond_the_tolerance_is_an_excess() {
+        let of = |cycles| Use { cycles, packets: 1000, calls: 100 };
+        // 30 cycles of calls and 100 cycles a packet.
+        assert_eq!(of(142_000).excess(&DECLARED), None);
+        assert_eq!(of(144_000).excess(&DECLARED), Some((144.0, 130.0)));
+        let few = Use { cycles: 1_000_000, packets: 99, calls: 99 };
+        assert_eq!(few.excess(&DECLARED), None, "too few packets");
+        let bytes = DeclaredCycles { byte: 1.0, ..DECLARED };
+        assert_eq!(of(144_000).excess(&bytes), None);
+    }
+
+    #[test]
+    fn use_of_a_window_begins_anew_after_a_replacement() {
+        let (early, late) =
+            (Use { cycles: 10, packets: 2, calls: 1 }, Use { cycles: 30, packets: 5, calls: 4 });
+        assert_eq!(late.since(early), Use { cycles: 20, packets: 3, calls: 3 });
+        assert_eq!(early.since(late), early);
+    }
+}
