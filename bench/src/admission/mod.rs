@@ -15,12 +15,8 @@ mod veth;
 use crate::{BenchError, Measurement, Options, Run};
 
 /// Name of each case, and its function.
-const CASES: [(&str, Run); 4] = [
-    ("adds", adds::run),
-    ("deadlines", deadlines::run),
-    ("placement", placement::run),
-    ("veth", veth::run),
-];
+const CASES: [(&str, Run); 4] =
+    [("adds", adds::run), ("deadlines", deadlines::run), ("placement", placement::run), ("veth", veth::run)];
 
 /// Runs all cases, or the requested cases.
 pub(crate) fn run(options: &mut Options<'_>) -> Result<Vec<Measurement>, BenchError> {

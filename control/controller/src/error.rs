@@ -102,6 +102,33 @@ impl Wrong {
     }
 }
 
+/// Outcome of the steps of a change at the workers. A worker that doesn't answer stops no step: it has the command,
+/// and carries it out when it resumes. So the model and the commands to workers stay in step.
+#[derive(Debug, Default)]
+pub(crate) struct Steps(Option<ControlError>);
+
+impl Steps {
+    /// Returns the value of a step; `None` if a worker didn't answer.
+    ///
+    /// # Errors
+    /// Returns any other error of the step, which ends the change.
+    pub fn note<T>(&mut self, step: Result<T, ControlError>) -> Result<Option<T>, ControlError> {
+        match step {
+            Ok(value) => Ok(Some(value)),
+            Err(error @ ControlError::Silent(_)) => {
+                self.0.get_or_insert(error);
+                Ok(None)
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Returns the first error of a worker that didn't answer.
+    pub fn end(self) -> Result<(), ControlError> {
+        self.0.map_or(Ok(()), Err)
+    }
+}
+
 /// Collector of the errors found while a configuration is planned.
 #[derive(Debug, Default)]
 pub(crate) struct Unplannable {

@@ -49,6 +49,8 @@ impl std::fmt::Debug for Router {
 pub(crate) struct Shared {
     pub inner: Mutex<Inner>,
     pub stop: Notify,
+    /// Held by the operation that changes the router. The next ones wait in order.
+    pub turn: tokio::sync::Mutex<()>,
     /// Notified when a plugin requests a change.
     pub requested: Notify,
     /// Signal by which the workers wake control.

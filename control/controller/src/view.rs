@@ -29,7 +29,11 @@ pub use flows::{FlowLevelView, FlowPaymentView, FlowView, FlowsView, Flushed, Lo
 pub use hardware::{CpuView, HardwarePortView, HardwareView, ProcessorView, SwitchView};
 pub use placement::{OffloadBudgetView, PlacementView, PlacementsView};
 pub use plugins::{
-    AmbiguousView, BindingView, CallCountsView, CallsView, CandidateView, DeclaredCyclesView, EbpfVariantView, GateCheckView, GateExplanationView, GateLinksView, GateView, HeldView, HostCompanionView, InstancePlaceView, InstanceView, MapEntryView, MapShapeView, MapView, MessagesView, NamedFilterView, PacketCyclesView, PluginDetailView, PluginInterfaceView, PluginView, ReleaseView, ShadowedView, ShadowView, UpgradeView,
+    AmbiguousView, BindingView, CallCountsView, CallsView, CandidateView, DeclaredCyclesView,
+    EbpfVariantView, GateCheckView, GateExplanationView, GateLinksView, GateView, HeldView,
+    HostCompanionView, InstancePlaceView, InstanceView, MapEntryView, MapShapeView, MapView, MessagesView,
+    NamedFilterView, PacketCyclesView, PluginDetailView, PluginInterfaceView, PluginView, ReleaseView,
+    ShadowView, ShadowedView, UpgradeView,
 };
 pub use ports::{NeighbourView, PortView};
 pub use principals::{

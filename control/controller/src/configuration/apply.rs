@@ -65,7 +65,7 @@ impl Apply {
     async fn apply_at_once(&self, router: &Router, by: &Requester) -> Result<AppliedView, ControlError> {
         let origin = self.origin.as_deref().unwrap_or("configuration");
         let candidate = router.candidate(&self.text, origin).await?;
-        Transaction::begin(router)?.apply(candidate, self, by).await
+        Transaction::begin(router).await?.apply(candidate, self, by).await
     }
 
     /// Returns the request with the owners of principals in its text, as the candidate has them.

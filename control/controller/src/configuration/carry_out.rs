@@ -9,8 +9,9 @@ use millrace_plugin::{Action, BindingId};
 use millrace_plugin_abi::Runtime;
 use serde_json::{Map, Value};
 
-use super::{Failed, Transaction};
+use super::{Failed, Transaction, undone};
 use crate::background::detached;
+use crate::error::Steps;
 use crate::filters::gates::Gates;
 use crate::flows::placement::tell_placements;
 use crate::model::placements::Placed;
@@ -19,7 +20,6 @@ use crate::model::running::{gate_table, running_bind};
 use crate::model::{Model, options, table_kind};
 use crate::plugins::enter_plugin;
 use crate::plugins::load::report_loaded;
-use crate::plugins::quarantine::Freed;
 use crate::ports::control_plane::limits_of;
 use crate::principals::after;
 use crate::router::instances::set_service;
@@ -47,22 +47,42 @@ struct Stopped {
 impl Router {
     /// Makes a planned list of changes: all of them or none. `plan` returns the changes and a value for
     /// `answer`. After the changes, `answer` gets this value and makes the result, before other transactions
-    /// may start. Dropping the returned future doesn't stop the work.
+    /// may start. Dropping the returned future doesn't stop the work. Waits while another such list is made.
     ///
     /// # Errors
-    /// Returns the error of `plan`, the reason why a change failed, or the error of `answer`. If only
-    /// `answer` failed, the changes stay in force.
+    /// Returns the error of `plan`, the reason why a change failed, or the error of `answer`. Nothing has
+    /// changed then. A worker that doesn't answer makes the changes when it resumes, and undoes them at once.
     pub(crate) async fn change<P: Send + 'static, A: Send + 'static>(
         &self,
         plan: impl FnOnce(&mut Inner) -> Result<(Vec<Change>, P), ControlError> + Send + 'static,
         answer: impl FnOnce(&mut Inner, P) -> Result<A, ControlError> + Send + 'static,
     ) -> Result<A, ControlError> {
+        let answer = |router: Self, planned| async move { answer(&mut router.lock(), planned) };
+        self.change_and_ask(plan, answer).await
+    }
+
+    /// Makes a planned list of changes like [`change`](Self::change). `answer` may wait.
+    pub(crate) async fn change_and_ask<P, A, F>(
+        &self,
+        plan: impl FnOnce(&mut Inner) -> Result<(Vec<Change>, P), ControlError> + Send + 'static,
+        answer: impl FnOnce(Self, P) -> F + Send + 'static,
+    ) -> Result<A, ControlError>
+    where
+        P: Send + 'static,
+        A: Send + 'static,
+        F: Future<Output = Result<A, ControlError>> + Send + 'static,
+    {
         let router = self.clone();
         let work = async move {
-            let transaction = Transaction::begin(&router)?;
-            let (changes, planned) = plan(&mut router.lock())?;
+            let _turn = router.0.turn.lock().await;
+            let transaction = Transaction::begin_now(&router)?;
+            let planned = plan(&mut router.lock());
+            let (changes, planned) = planned.map_err(|error| undone(error, &[]))?;
             transaction.make(&changes).await.map_err(Failed::into_error)?;
-            answer(&mut router.lock(), planned)
+            match answer(router.clone(), planned).await {
+                Ok(answer) => Ok(answer),
+                Err(error) => Err(undone(error, &transaction.unmake(&changes).await)),
+            }
         };
         detached("make the changes", work).await
     }
@@ -84,12 +104,13 @@ impl Transaction {
     }
 
     /// Makes all changes of a rollback that can be made, and returns the failed ones. If the kernel refuses a
-    /// route, the route stays configured, and control offers it to the kernel again later.
+    /// route, the route stays configured, and control offers it to the kernel again later. A change that a
+    /// worker doesn't answer has not failed: the worker makes it when it resumes.
     pub(super) async fn make_what_can_be(&self, mut back: Vec<Change>) -> Vec<String> {
         let mut remains = Vec::new();
         loop {
             let stopped = self.make_until_refused(&back, Refused::IsWanted).await;
-            let Err(Stopped { step, error, .. }) = stopped else {
+            let Err(Stopped { made, step, error }) = stopped else {
                 return remains;
             };
             let problem = format!("{}: {error}", back[step]);
@@ -97,8 +118,12 @@ impl Transaction {
                 // When the router ends, it removes its kernel state anyway.
                 return vec![problem];
             }
-            tracing::error!("a change could not be undone: {problem}");
-            remains.push(problem);
+            if made > step && matches!(error, ControlError::Silent(_)) {
+                tracing::warn!("a change is undone later: {problem}");
+            } else {
+                tracing::error!("a change could not be undone: {problem}");
+                remains.push(problem);
+            }
             back.drain(..=step);
             if back.is_empty() {
                 return remains;
@@ -127,7 +152,10 @@ impl Transaction {
             }
             at += made;
             self.0.lock().settings.applying = Some(Progress { made: at, of: changes.len() });
-            tokio::task::yield_now().await;
+            // A single change lets no other task in between.
+            if at < changes.len() {
+                tokio::task::yield_now().await;
+            }
         }
         Ok(())
     }
@@ -268,8 +296,10 @@ impl Inner {
         match change {
             Change::Router { to, .. } => {
                 set_router(to, &mut self.model);
-                self.tell_shares()?;
-                tell_options(&self.model, &mut self.workers)
+                let mut steps = Steps::default();
+                steps.note(self.tell_shares())?;
+                steps.note(tell_options(&self.model, &mut self.workers))?;
+                steps.end()
             }
             Change::ControlPlane { to, .. } => {
                 self.model.control_plane = (**to).clone();
@@ -285,12 +315,7 @@ impl Inner {
             Change::SetScheduler { port, from, to, heir } => {
                 let none = Scheduler::default();
                 let (from, to) = (from.as_deref().unwrap_or(&none), to.as_deref().unwrap_or(&none));
-                let heir = heir.of(from, to);
-                let change = |scheduler: &mut Scheduler| {
-                    *scheduler = to.clone();
-                    Ok(())
-                };
-                self.change_scheduler(port, heir, change).map(drop)
+                self.change_scheduler(port, heir.of(from, to), Some(to))
             }
             Change::Place { to, .. } => {
                 self.model.placements.pinned = to.iter().map(Placed::of).collect();
@@ -307,17 +332,18 @@ impl Inner {
             }
             Change::AddGate(gate) => {
                 let position = gate.position.as_ref().map_or("", |position| position.written());
-                self.gates().create(&gate.name, position).map(drop)
+                let mut steps = Steps::default();
+                steps.note(self.gates().create(&gate.name, position))?;
+                steps.note(self.gates().set_table(&gate.name, table_kind(gate.table)))?;
+                steps.end()
             }
-            Change::RemoveGate(gate) => self.gates().remove(&gate.name).map(drop),
-            Change::SetGate { gate, to, .. } => {
-                self.gates().set_table(gate, table_kind(*to).name()).map(drop)
-            }
-            Change::AddInstance(new) => self.create_instance(new).map(drop),
-            Change::SetService { instance, to, .. } => set_service(self, instance, *to).map(drop),
+            Change::RemoveGate(gate) => self.gates().remove(&gate.name),
+            Change::SetGate { gate, to, .. } => self.gates().set_table(gate, table_kind(*to)),
+            Change::AddInstance(new) => self.create_instance(new),
+            Change::SetService { instance, to, .. } => set_service(self, instance, *to),
             Change::RemoveInstance(instance) => {
                 // Undo and rollback run no code that is in quarantine.
-                self.free_instance(&instance.name, Freed::Held).map(drop)
+                self.free_instance(&instance.name)
             }
             Change::SetInstance { from, to } => self.configure_instance(&to.name, &from.settings_to(to)),
             other => Err(ControlError::System(format!("internal error: no handler for `{other}`"))),
@@ -330,8 +356,9 @@ impl Inner {
         let Self { model, tables, workers, principals, .. } = self;
         let (commands, outcome) = Gates { model, tables, workers }.plan_bindings(group);
         let made = commands.len();
-        let told = principals.shares.follow(model, workers);
-        let told = told.and_then(|()| Gates { model, tables, workers }.tell_and_wait(commands));
+        let shares = principals.shares.follow(model, workers);
+        // The model has the changes in any case.
+        let told = shares.and(Gates { model, tables, workers }.tell_and_wait(commands));
         self.principals.place_plugins(&self.model, self.plugins.loader.process_groups());
         (made, told.and(outcome))
     }
@@ -375,7 +402,8 @@ impl Inner {
         self.principals.follow(&wanted)?;
         self.model.principal_ids.follow(&wanted);
         self.model.principals = wanted;
-        self.tell_shares()?;
+        let mut steps = Steps::default();
+        steps.note(self.tell_shares())?;
         let all = &self.model.principals;
         let is_moved =
             |one: &&Principal| Principal::payer(all, &one.name) != Principal::payer(before, &one.name);
@@ -384,9 +412,10 @@ impl Inner {
         let moved = all.iter().filter(is_moved).flat_map(named);
         let again: Vec<Change> = moved.flat_map(|id| bind_again(&self.model, id)).collect();
         for group in again.chunks(BINDINGS_TOGETHER) {
-            self.change_bindings(group).1?;
+            steps.note(self.change_bindings(group).1)?;
         }
-        self.follow_links(before)
+        steps.note(self.follow_links(before))?;
+        steps.end()
     }
 
     /// Gives an instance its settings from a configuration. Exception: if the instance belongs to a shared
@@ -396,14 +425,20 @@ impl Inner {
     /// # Errors
     /// The errors of [`set_instance`](Self::set_instance).
     fn configure_instance(&mut self, name: &str, settings: &Map<String, Value>) -> Result<(), ControlError> {
-        let id = self.model.plugins.instance(name)?;
-        let runtime = self.model.plugins.plugin_of(name)?.runtime();
-        if runtime != Runtime::Trusted || self.quarantine().report(id)?.is_none() {
-            return self.set_instance(name, settings).map(drop);
+        if !self.waits_for_release(name)? {
+            return self.set_instance(name, settings);
         }
+        let id = self.model.plugins.instance(name)?;
         let (_, settings) = self.model.plugins.instance_registry().with_settings(name, settings, 0)?;
         self.model.plugins.instance_registry_mut().note_settings(id, settings);
         Ok(())
+    }
+
+    /// Whether an instance belongs to a shared object, and is in quarantine for faults.
+    pub(crate) fn waits_for_release(&mut self, name: &str) -> Result<bool, ControlError> {
+        let id = self.model.plugins.instance(name)?;
+        let runtime = self.model.plugins.plugin_of(name)?.runtime();
+        Ok(runtime == Runtime::Trusted && self.quarantine().report(id)?.is_some())
     }
 }
 

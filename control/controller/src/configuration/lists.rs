@@ -59,7 +59,7 @@ impl Router {
         let (entries, mut wrong) = blocking("read the list", read_all).await?;
         let router = self.clone();
         let work = async move {
-            let transaction = Transaction::begin(&router)?;
+            let transaction = Transaction::begin(&router).await?;
             let changes = try_all(&mut router.lock(), entries, &mut wrong);
             wrong.refuse(count)?;
             transaction.make(&changes).await.map_err(|failed| refused(count, failed))?;
@@ -88,7 +88,7 @@ fn refused(entries: usize, failed: Failed) -> ControlError {
         [] if matches!(failed.error, ControlError::System(_) | ControlError::Silent(_))
             || failed.step >= entries =>
         {
-            failed.error
+            failed.into_error()
         }
         [] => ControlError::List(Refused { entries, wrong: 1, errors: vec![(failed.step, failed.error)] }),
         remains => ControlError::System(format!(

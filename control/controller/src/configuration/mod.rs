@@ -34,11 +34,17 @@ use crate::settings::Progress;
 pub(crate) struct Transaction(Router);
 
 impl Transaction {
-    /// Begins a transaction.
+    /// Begins a transaction, after the operations before it.
     ///
     /// # Errors
     /// Returns the errors of [`Router::to_change`].
-    pub fn begin(router: &Router) -> Result<Self, ControlError> {
+    pub async fn begin(router: &Router) -> Result<Self, ControlError> {
+        let _turn = router.0.turn.lock().await;
+        Self::begin_now(router)
+    }
+
+    /// Begins a transaction. The caller has the turn.
+    fn begin_now(router: &Router) -> Result<Self, ControlError> {
         let mut inner = router.to_change()?;
         Ok(Self::of(router, &mut inner))
     }
@@ -55,13 +61,16 @@ impl Transaction {
 
     fn of(router: &Router, inner: &mut Inner) -> Self {
         inner.settings.applying = Some(Progress::default());
+        inner.model.plugins.begin();
         Self(router.clone())
     }
 }
 
 impl Drop for Transaction {
     fn drop(&mut self) {
-        self.0.lock().settings.applying = None;
+        let mut inner = self.0.lock();
+        inner.settings.applying = None;
+        inner.model.plugins.end();
     }
 }
 
@@ -81,11 +90,17 @@ struct Failed {
 impl Failed {
     /// Returns the failure as an error that names no step.
     fn into_error(self) -> ControlError {
-        if self.remains.is_empty() {
-            return self.error;
-        }
-        let remains = except_for(&self.remains);
-        ControlError::System(format!("{}; the changes before it are undone{remains}", self.error))
+        undone(self.error, &self.remains)
+    }
+}
+
+/// Returns the error of an operation whose changes are undone, except for `remains`.
+fn undone(error: ControlError, remains: &[String]) -> ControlError {
+    let remains = except_for(remains);
+    match error {
+        ControlError::Silent(text) => ControlError::Silent(format!("{text}; nothing was changed{remains}")),
+        error if remains.is_empty() => error,
+        error => ControlError::System(format!("{error}; the changes before it are undone{remains}")),
     }
 }
 

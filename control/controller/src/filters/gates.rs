@@ -2,7 +2,7 @@
 
 use millrace_classify::shadowed_by;
 use millrace_config::Change;
-use millrace_pipeline::{FilterCommand, GateTable, GateTables};
+use millrace_pipeline::{FilterCommand, GateTable, GateTables, TableKind};
 use millrace_plugin::BindingId;
 use millrace_plugin_abi::Position;
 use millrace_units::GateId;
@@ -10,6 +10,7 @@ use millrace_units::GateId;
 use super::{UNREACHED, is_for_groups};
 use crate::ControlError;
 use crate::filters::check::{MOST_COMPARED, named};
+use crate::model::running::running_bind;
 use crate::model::{Bound, Model, PluginChange};
 use crate::show::{self, Counts};
 use crate::view::{BindingView, GateView, NamedFilterView};
@@ -41,34 +42,33 @@ impl Gates<'_> {
         Ok(())
     }
 
-    pub fn create(&mut self, name: &str, position: &str) -> Result<GateView, ControlError> {
+    /// Creates a gate at control and at the workers.
+    pub fn create(&mut self, name: &str, position: &str) -> Result<(), ControlError> {
         let position: Position = position.parse().map_err(ControlError::invalid)?;
         let (_, change) = self.model.plugins.create_gate(name, position, None)?;
-        self.tell(vec![change])?;
-        self.find(name)
+        self.tell_and_wait(vec![change])
     }
 
-    pub fn set_table(&mut self, name: &str, table: &str) -> Result<GateView, ControlError> {
-        let kind = table.parse().map_err(ControlError::invalid)?;
+    /// Sets the kind of a gate's filter table, at control and at the workers.
+    pub fn set_table(&mut self, name: &str, kind: TableKind) -> Result<(), ControlError> {
         let id = self.model.plugins.gate(name)?.id;
         if let Some(table) = self.tables.set_kind(id, kind) {
             self.workers.tell(|| FilterCommand::SetTable(id, table.clone()))?;
             self.workers.barrier()?;
             self.say_moved(id, false);
         }
-        self.find(name)
+        Ok(())
     }
 
-    pub fn remove(&mut self, name: &str) -> Result<GateView, ControlError> {
-        self.model.plugins.gate(name)?;
-        let view = self.find(name)?;
+    /// Removes a gate at control and at the workers.
+    pub fn remove(&mut self, name: &str) -> Result<(), ControlError> {
         let change = self.model.plugins.remove_gate(name)?;
-        self.tell(vec![change])?;
-        Ok(view)
+        self.tell_and_wait(vec![change])
     }
 
     /// Returns the gate of this name, with its bindings.
-    fn find(&mut self, name: &str) -> Result<GateView, ControlError> {
+    pub fn find(&mut self, name: &str) -> Result<GateView, ControlError> {
+        self.model.plugins.gate(name)?;
         let counts = self.workers.filter_counts()?;
         let mut gates = show::gates(&counts, self.model, self.tables).into_iter();
         let found = gates.find(|gate| gate.name == name);
@@ -90,23 +90,17 @@ impl Gates<'_> {
         self.workers.barrier()
     }
 
-    /// Sends a new binding to the workers. Returns the view of the binding when the workers have it.
-    pub(crate) fn bound(
-        &mut self,
-        (id, change): (BindingId, PluginChange),
-    ) -> Result<BindingView, ControlError> {
-        let gate = self.model.plugins.binding(id).map(|bound| bound.gate);
-        let moved = gate.is_some_and(|gate| self.has_moved(gate));
-        self.tell(vec![change])?;
-        self.workers.barrier()?;
-        gate.into_iter().for_each(|gate| self.say_moved(gate, moved));
-        let view = |bound: &Bound| BindingView {
+    /// Returns the view of a binding or filter that was just added. `known` tells whether its gate had too many
+    /// filters for the configured kind of table before.
+    pub fn added(&self, id: BindingId, known: bool) -> Result<BindingView, ControlError> {
+        let missing = || ControlError::System("internal error: the new filter can't be found".into());
+        let bound = self.model.plugins.binding(id).ok_or_else(missing)?;
+        self.say_moved(bound.gate, known);
+        Ok(BindingView {
             shadowed_by: self.shadowed_by(id, bound.gate),
             unreached: is_for_groups(&bound.filter).then(|| UNREACHED.to_owned()),
             ..show::binding(id, bound, &Counts::default(), self.model)
-        };
-        let missing = || ControlError::System("internal error: the new filter can't be found".into());
-        self.model.plugins.binding(id).map(view).ok_or_else(missing)
+        })
     }
 
     /// Returns the filters that shadow a binding; an empty list if the binding can win. Returns `None` if the
@@ -128,7 +122,7 @@ impl Gates<'_> {
     }
 
     /// Whether a gate has too many filters for the configured kind of table, and so uses another kind.
-    fn has_moved(&self, gate: GateId) -> bool {
+    pub fn has_moved(&self, gate: GateId) -> bool {
         self.tables.table(gate).is_some_and(|table| table.moved().is_some())
     }
 
@@ -140,19 +134,17 @@ impl Gates<'_> {
         }
     }
 
-    /// Removes bindings; the workers drop all of them between two batches. Returns the last view of each.
-    pub(crate) fn unbind(&mut self, ids: &[BindingId]) -> Result<Vec<BindingView>, ControlError> {
+    /// Plans the removal of bindings and filters. Returns the last view of each.
+    pub fn plan_removal(
+        &mut self,
+        ids: &[BindingId],
+    ) -> Result<(Vec<Change>, Vec<BindingView>), ControlError> {
         let views = show::binding_views(ids, &self.workers.counts_of(ids)?, self.model);
-        let plugins = &mut self.model.plugins;
-        let changes = ids.iter().map(|id| plugins.remove_binding(*id)).collect::<Result<_, _>>()?;
-        self.tell(changes)?;
-        self.workers.barrier()?;
-        Ok(views)
-    }
-
-    /// Removes bindings like [`unbind`](Self::unbind), and returns the last view of the first.
-    pub(crate) fn unbind_one(&mut self, ids: &[BindingId]) -> Result<BindingView, ControlError> {
-        let removed = self.unbind(ids)?.into_iter().next();
-        removed.ok_or_else(|| ControlError::System("internal error: the removed filter has no view".into()))
+        let bound = ids.iter().filter_map(|id| self.model.plugins.binding(*id));
+        let removal = |bound: &Bound| match bound.action.instance() {
+            Some(id) => Change::Unbind(running_bind(self.model, bound, self.model.plugins.instance_name(id))),
+            None => Change::RemoveFilter(self.model.running_filter(bound)),
+        };
+        Ok((bound.map(removal).collect(), views))
     }
 }

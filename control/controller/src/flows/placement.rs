@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use std::sync::OnceLock;
 
 use millrace_classify::{CompiledSelection, Selection};
-use millrace_config::{Config, Placeable, PlacementLevel, Step};
+use millrace_config::{Change, Config, Placeable, PlacementLevel, Step};
 use millrace_offload::LongestPath;
 use millrace_pipeline::{
     BUDGET, EBPF_VARIANT_CALL, EBPF_VARIANT_LIMIT, FORWARD, FlowReport, Level, Placement, StaysUp,
@@ -73,15 +73,14 @@ impl Concerned {
     }
 }
 
-/// Sets, changes or removes a placement, and waits until the workers have it. `filter` is the parsed filter
-/// of the request. Returns the placement and its target; a removed placement has the level `Offload`.
-pub(crate) fn set_placement(
+/// Plans a new, changed or removed placement. `filter` is the parsed filter of the request. Returns the change,
+/// the placement and its target; a removed placement has the level `Offload`.
+pub(crate) fn plan_placement(
     model: &mut Model,
-    offload: &mut Offload,
-    workers: &mut Workers,
+    offload: &Offload,
     new: &NewPlacement,
     filter: Result<Selection, ControlError>,
-) -> Result<(Placed, Resolved), ControlError> {
+) -> Result<(Change, Placed, Resolved), ControlError> {
     let what = placeable(model, offload, new, filter)?;
     let resolved = Resolved::of(&what, model)?;
     let before = model.placements.clone();
@@ -102,11 +101,10 @@ pub(crate) fn set_placement(
             )));
         }
     }
-    if let Err(error) = tell_placements(model, offload, workers) {
-        model.placements = before;
-        return Err(error);
-    }
-    Ok((Placed { what, level: level.unwrap_or(Level::Offload) }, resolved))
+    let after = std::mem::replace(&mut model.placements, before);
+    let written = |placed: &[Placed]| placed.iter().map(Placed::written).collect();
+    let change = Change::Place { from: written(&model.placements.pinned), to: written(&after.pinned) };
+    Ok((change, Placed { what, level: level.unwrap_or(Level::Offload) }, resolved))
 }
 
 /// Counts the flows of each target, and all flows. A flow that belongs to several targets counts only for the

@@ -25,13 +25,6 @@ impl Router {
         (made, settled.and(outcome))
     }
 
-    /// Makes a single change of a route. When this returns, the change applies to the next packet.
-    pub(crate) async fn change_route(&self, change: Change) -> Result<(), ControlError> {
-        let mut changed = Changed::new(Refused::IsError);
-        let (_, outcome) = self.to_change()?.configured_routes().change(&[change], &mut changed);
-        self.settle(changed).await.and(outcome)
-    }
-
     /// Waits until the mirror reports the routes changed in the kernel, and the workers have all changes.
     async fn settle(&self, changed: Changed) -> Result<(), ControlError> {
         {

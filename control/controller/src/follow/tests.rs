@@ -12,10 +12,10 @@ use millrace_plugin_abi::{
 use millrace_units::InstanceId;
 use serde_json::{Map, Value, json};
 
-use crate::operation::{AddRoute, GetSummary, Principal};
-use crate::plugins::quarantine::Freed;
+use crate::operation::{GetSummary, Principal};
 use crate::request::NewRoute;
 use crate::router::Inner;
+use crate::routes::changes::parse_route;
 use crate::workers::handle::silence::Silence;
 use crate::workers::memory_guard::MemoryGuard;
 use crate::{ControlError, Router, StartOptions, start};
@@ -117,9 +117,14 @@ fn an_own_route_that_a_silent_worker_did_not_get_is_sent_again() {
             port: None,
             kind: Default::default(),
         };
+        let route = parse_route(&new).unwrap();
         silence.after(0, 1);
-        let refused = router.execute(&Principal::router(), AddRoute(new)).await.map(drop).unwrap_err();
-        assert!(matches!(&refused, ControlError::Silent(_)), "{refused}");
+        {
+            let mut inner = router.lock();
+            inner.model.add_route(&route).unwrap();
+            let refused = inner.tell_own(&[*route.to.value()]).unwrap_err();
+            assert!(matches!(&refused, ControlError::Silent(_)), "{refused}");
+        }
         assert!(!has_route());
         tokio::select! {
             biased;
@@ -191,7 +196,7 @@ fn instances_are_created_and_freed_after_the_thread_of_host_companions_has_ended
             while inner.plugins.host_level.report().is_ok_and(|reports| !reports.is_empty()) {}
             std::thread::sleep(Duration::from_millis(100));
             inner.create_instance(&instance("null", "n")).unwrap();
-            inner.free_instance("n", Freed::Released).unwrap();
+            inner.free_instance("n").unwrap();
             put_companion(&mut inner);
             assert_eq!(inner.plugins.host_level.report().unwrap().len(), 1);
         }
@@ -238,7 +243,7 @@ fn an_instance_that_one_worker_can_t_create_exists_nowhere() {
         {
             let mut inner = router.lock();
             inner.model.plugins.add_plugin(Arc::new(Fickle::default())).unwrap();
-            let refused = inner.create_instance(&instance("fickle", "f")).map(drop).unwrap_err();
+            let refused = inner.create_instance(&instance("fickle", "f")).unwrap_err();
             assert!(refused.to_string().contains("no room"), "{refused}");
             assert!(inner.model.plugins.instance("f").is_err());
         }

@@ -123,9 +123,10 @@ impl Model {
     }
 }
 
-pub(crate) fn forget_instance(placements: &mut Placements, instance: &str) {
+/// Returns the placements without those of an instance.
+pub(crate) fn without_instance(placements: &[Placed], instance: &str) -> Vec<Placed> {
     let is_it = |placed: &Placed| matches!(&placed.what, Placeable::Instance(name) if name == instance);
-    placements.pinned.retain(|placed| !is_it(placed));
+    placements.iter().filter(|placed| !is_it(placed)).cloned().collect()
 }
 
 pub(crate) fn rename_instance(placements: &mut Placements, from: &str, to: &str) {

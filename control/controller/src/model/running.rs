@@ -10,6 +10,7 @@ use millrace_plugin::{Action, CallLimits, Policer, Way};
 use millrace_plugin_abi::DEFAULT_GATES;
 use millrace_units::GateId;
 
+use crate::ControlError;
 use crate::model::placements::Placed;
 use crate::model::{Bound, Model};
 
@@ -103,6 +104,14 @@ pub(crate) fn running_bind(model: &Model, bound: &Bound, instance: &str) -> Bind
     }
 }
 
+/// Returns the instance of this name.
+pub(crate) fn running_instance(model: &Model, name: &str) -> Result<Instance, ControlError> {
+    let (id, plugin) = (model.plugins.instance(name)?, model.plugins.plugin_of(name)?.name());
+    let settings = model.plugins.instance_registry().settings_of(id).cloned().unwrap_or_default();
+    let service = model.placements.service(name).map(|placed| placed.service);
+    Ok(Instance { plugin: plugin.into(), name: name.into(), settings, service })
+}
+
 fn running_instances(model: &Model) -> Vec<Instance> {
     let instance = |(id, name, plugin): (_, &str, &'static str)| Instance {
         plugin: plugin.into(),
@@ -133,7 +142,12 @@ fn running_gate(gate: &millrace_plugin::Gate, tables: &GateTables) -> Gate {
 
 /// Returns the table kind of a gate in the form of the configuration.
 pub(crate) fn gate_table(gate: GateId, tables: &GateTables) -> GateTable {
-    match tables.table(gate).map(|table| table.kind()).unwrap_or_default() {
+    written_table(tables.table(gate).map(|table| table.kind()).unwrap_or_default())
+}
+
+/// Returns a table kind in the form of the configuration.
+pub(crate) fn written_table(kind: TableKind) -> GateTable {
+    match kind {
         TableKind::Linear => GateTable::Linear,
         TableKind::TupleSpace => GateTable::TupleSpace,
         TableKind::CuttingTree => GateTable::CuttingTree,

@@ -50,7 +50,9 @@ impl Impacts {
             let name = model.plugins.instance_name(*id);
             let Ok(plugin) = model.plugins.plugin_of(name) else { continue };
             let runs_at_worker = !plugin.runtime().has_processes();
-            let Some(declared) = plugin.declared_cycles("worker").filter(|_| runs_at_worker) else { continue };
+            let Some(declared) = plugin.declared_cycles("worker").filter(|_| runs_at_worker) else {
+                continue;
+            };
             let begun = self.begun.get(id).copied().unwrap_or_default();
             if let Some((used, allowed)) = now.since(begun).excess(&declared) {
                 let percent = (used / allowed - 1.0) * 100.0;

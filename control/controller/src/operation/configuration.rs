@@ -222,7 +222,7 @@ impl Operation for Keep {
     /// at the next start than the running configuration.
     async fn carry_out(self, acting: &Acting) -> Result<Revision, ControlError> {
         let (router, who) = (acting.router(), &acting.caller().who);
-        let _transaction = Transaction::begin(router)?;
+        let _transaction = Transaction::begin(router).await?;
         let (running, kept) = acting.kept();
         let (by, role) = (who.clone(), acting.caller().least());
         let order = Self { comment: Some(self.comment.unwrap_or_else(|| "saved".to_owned())), ..self };

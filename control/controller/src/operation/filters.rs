@@ -3,8 +3,10 @@
 use std::collections::{BTreeSet, HashSet};
 
 use millrace_classify::{FilterExpression, analyse};
-use millrace_config::{Change as ConfigChange, Filter, Text};
-use millrace_plugin::BindingId;
+use millrace_config::{self as config, Change as ConfigChange, Filter, Gate, GateTable, Text};
+use millrace_plugin::{Action, BindingId};
+use millrace_plugin_abi::Position;
+use millrace_units::{GateId, InstanceId};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
@@ -16,8 +18,9 @@ use crate::filters::check::{Entries, PAIRS, entries, view};
 use crate::filters::conflicts::FilterConflicts;
 use crate::filters::explain::{Winners, explain_gate, giver_of_principal};
 use crate::filters::{new_filter, parse_filter, refuse_unreachable};
+use crate::model::Model;
 use crate::model::packets::ReadPacket;
-use crate::model::{Model, call_limits};
+use crate::model::running::{gate_table, written_table};
 use crate::operation::Operation;
 use crate::operation::kinds::{Change, Changing, Query, Reading};
 use crate::request::page::{Page, PageQuery};
@@ -78,18 +81,26 @@ impl Operation for Bind {
     /// Returns an error for an unknown instance, gate, port or principal, an invalid filter, an existing
     /// binding, a principal whose reserved share the workers lack, or a wrong weight.
     async fn carry_out(self, router: &Changing) -> Result<BindingView, ControlError> {
-        let new = self.0.clone();
-        let filter = parse_filter(&new.filter)?;
-        let mut inner = router.to_change()?;
-        inner.supervision.death.refuse_silent(Need::Bindings)?;
-        self.plan(&inner.model, &router.caller().requester())?;
-        let queue = millrace_config::Bind::stage_queue(new.queue, new.queue_weight);
-        let queue = queue.map_err(ControlError::invalid)?;
-        let payer = inner.model.payer(&new.instance, (new.principal.as_deref(), new.queue))?;
-        let call_limits = call_limits((new.on_fault, new.budget, new.packet_budget), payer, queue);
-        let bound = inner.model.bind(&new.instance, &new.gate, filter, new.priority, call_limits)?;
-        inner.tell_shares()?;
-        inner.gates().bound(bound)
+        let bind = configured_bind(&self.0)?;
+        let by = router.caller().requester();
+        let plan = move |inner: &mut Inner| {
+            inner.supervision.death.refuse_silent(Need::Bindings)?;
+            // These errors come before that of a missing share.
+            let instance = inner.model.plugins.instance(&bind.instance)?;
+            let gate = inner.model.plugins.gate(&bind.gate)?.id;
+            inner.model.payer(&bind.instance, (bind.principal.as_deref(), bind.queue))?;
+            check_running(&inner.model, &inner.model.principals, bind.principal.as_deref())?;
+            let moved = inner.gates().has_moved(gate);
+            let change = self.plan(&inner.model, &by)?;
+            Ok((vec![change], (instance, gate, bind, moved)))
+        };
+        let answer =
+            |inner: &mut Inner, (instance, gate, bind, moved): (InstanceId, GateId, config::Bind, bool)| {
+                let registry = inner.model.plugins.binding_registry();
+                let id = registry.find(&Action::Instance(instance), gate, bind.filter.value(), bind.priority);
+                inner.gates().added(id.ok_or_else(not_added)?, moved)
+            };
+        router.change(plan, answer).await
     }
 }
 
@@ -99,24 +110,44 @@ impl Bind {
     /// # Errors
     /// Returns an error for an invalid filter, a share that the workers lack, or what an allowance refuses.
     pub(super) fn plan(self, model: &Model, by: &Requester) -> Result<ConfigChange, ControlError> {
-        let Self(new) = self;
-        let filter: FilterExpression = parse_filter(&new.filter)?;
-        check_running(model, &model.principals, new.principal.as_deref())?;
-        let change = ConfigChange::Bind(millrace_config::Bind {
-            instance: new.instance.as_str().into(),
-            gate: new.gate.as_str().into(),
-            filter: Text::of(filter),
-            priority: new.priority,
-            on_fault: new.on_fault,
-            principal: new.principal.as_deref().map(Into::into),
-            budget: new.budget,
-            packet_budget: new.packet_budget,
-            queue: new.queue,
-            queue_weight: new.queue_weight,
-        });
+        let bind = configured_bind(&self.0)?;
+        check_running(model, &model.principals, bind.principal.as_deref())?;
+        let change = ConfigChange::Bind(bind);
         permitted::check(model, by, std::slice::from_ref(&change))?;
         Ok(change)
     }
+}
+
+/// Returns a requested binding in the form of the configuration.
+fn configured_bind(new: &NewBinding) -> Result<config::Bind, ControlError> {
+    let filter: FilterExpression = parse_filter(&new.filter)?;
+    config::Bind::stage_queue(new.queue, new.queue_weight).map_err(ControlError::invalid)?;
+    Ok(config::Bind {
+        instance: new.instance.as_str().into(),
+        gate: new.gate.as_str().into(),
+        filter: Text::of(filter),
+        priority: new.priority,
+        on_fault: new.on_fault,
+        principal: new.principal.as_deref().map(Into::into),
+        budget: new.budget,
+        packet_budget: new.packet_budget,
+        queue: new.queue,
+        queue_weight: new.queue_weight,
+    })
+}
+
+/// Returns the error for a new binding or filter that can't be found.
+fn not_added() -> ControlError {
+    ControlError::System("internal error: the new filter can't be found".into())
+}
+
+/// Returns the changes of a removal, with the view of the first removed binding or filter.
+fn with_first(
+    (changes, views): (Vec<config::Change>, Vec<BindingView>),
+) -> Result<(Vec<config::Change>, BindingView), ControlError> {
+    let first = views.into_iter().next();
+    let missing = || ControlError::System("internal error: the removed filter has no view".into());
+    Ok((changes, first.ok_or_else(missing)?))
 }
 
 /// Removes all bindings of an instance to a filter at a gate, whatever their priority. When the operation is
@@ -144,18 +175,20 @@ impl Operation for Unbind {
     async fn carry_out(self, router: &Changing) -> Result<BindingView, ControlError> {
         let Self { instance, gate, filter } = self;
         let filter: FilterExpression = parse_filter(&filter)?;
-        let mut inner = router.to_change()?;
-        let written = filter.to_string();
-        let is_it = |one: &millrace_plugin::BindingDescription| {
-            one.instance.as_ref() == Some(&instance) && one.gate == gate && one.filter == written
+        let plan = move |inner: &mut Inner| {
+            let written = filter.to_string();
+            let is_it = |one: &millrace_plugin::BindingDescription| {
+                one.instance.as_ref() == Some(&instance) && one.gate == gate && one.filter == written
+            };
+            let described = inner.model.plugins.bindings().into_iter().filter(is_it);
+            let there: Vec<BindingId> = described.map(|described| described.id).collect();
+            if there.is_empty() {
+                // This call fails, and its error tells which name is unknown.
+                inner.model.plugins.deregister_instance(&instance, &gate, &filter, None)?;
+            }
+            with_first(inner.gates().plan_removal(&there)?)
         };
-        let described = inner.model.plugins.bindings().into_iter().filter(is_it);
-        let there: Vec<BindingId> = described.map(|described| described.id).collect();
-        if there.is_empty() {
-            // This call fails, and its error tells which name is unknown.
-            inner.model.plugins.deregister_instance(&instance, &gate, &filter, None)?;
-        }
-        inner.gates().unbind_one(&there)
+        router.change(plan, |_, view| Ok(view)).await
     }
 }
 
@@ -172,23 +205,28 @@ impl Operation for AddFilter {
     /// reserved share the workers lack. Nothing has changed then.
     async fn carry_out(self, router: &Changing) -> Result<BindingView, ControlError> {
         let filter = new_filter(&self.0)?;
-        let mut inner = router.to_change()?;
-        inner.supervision.death.refuse_silent(Need::Filters)?;
-        FilterConflicts::with_conditions_of(&inner.model, &filter).add(&inner.model, &filter)?;
-        permitted::check(
-            &inner.model,
-            &router.caller().requester(),
-            &[ConfigChange::AddFilter(filter.clone())],
-        )?;
-        check_filter(&inner.model, &filter)?;
-        refuse_unreachable(&filter, &inner.model, &inner.kernel, &inner.devices)?;
-        let bound = inner.model.add_filter(&filter)?;
-        inner.tell_shares()?;
-        inner.gates().bound(bound)
+        let by = router.caller().requester();
+        let plan = move |inner: &mut Inner| {
+            inner.supervision.death.refuse_silent(Need::Filters)?;
+            FilterConflicts::with_conditions_of(&inner.model, &filter).add(&inner.model, &filter)?;
+            let change = ConfigChange::AddFilter(filter.clone());
+            permitted::check(&inner.model, &by, std::slice::from_ref(&change))?;
+            check_filter(&inner.model, &filter)?;
+            refuse_unreachable(&filter, &inner.model, &inner.kernel, &inner.devices)?;
+            let gate = filter.gate.as_deref().or(filter.action.value().default_gate());
+            let gate = gate.and_then(|gate| inner.model.plugins.gate(gate).ok()).map(|gate| gate.id);
+            let moved = gate.is_some_and(|gate| inner.gates().has_moved(gate));
+            Ok((vec![change], (filter, moved)))
+        };
+        let answer = |inner: &mut Inner, (filter, moved): (config::Filter, bool)| {
+            let id = inner.model.find_filter(&filter)?;
+            inner.gates().added(id, moved)
+        };
+        router.change(plan, answer).await
     }
 }
 
-/// Removes filters and bindings by their ids. Each worker drops all of these filters and bindings together,
+/// Removes filters and bindings by their ids: all of them, or none. Each worker drops up to 64 of them together,
 /// between two batches.
 #[derive(Clone, Debug)]
 pub struct RemoveFilters {
@@ -204,16 +242,18 @@ impl Operation for RemoveFilters {
     /// # Errors
     /// Returns an error if one of the ids doesn't exist. Nothing has changed then.
     async fn carry_out(self, router: &Changing) -> Result<Vec<BindingView>, ControlError> {
-        let mut inner = router.to_change()?;
-        let plugins = &inner.model.plugins;
-        let numbered = |number: u64| {
-            plugins.binding_registry().numbered(number).ok_or_else(|| {
-                ControlError::not_found(format!("no filter has the id {number}: `filter list` shows all"))
-            })
-        };
         let numbers = BTreeSet::from_iter(self.ids);
-        let ids = numbers.into_iter().map(numbered).collect::<Result<Vec<_>, _>>()?;
-        inner.gates().unbind(&ids)
+        let plan = move |inner: &mut Inner| {
+            let plugins = &inner.model.plugins;
+            let numbered = |number: u64| {
+                plugins.binding_registry().numbered(number).ok_or_else(|| {
+                    ControlError::not_found(format!("no filter has the id {number}: `filter list` shows all"))
+                })
+            };
+            let ids = numbers.into_iter().map(numbered).collect::<Result<Vec<_>, _>>()?;
+            inner.gates().plan_removal(&ids)
+        };
+        router.change(plan, |_, views| Ok(views)).await
     }
 }
 
@@ -233,12 +273,14 @@ impl Operation for RemoveFilter {
         let OldFilter { filter, action, gate, priority } = self.0;
         let written =
             new_filter(&NewFilter { filter, action, gate, priority: priority.unwrap_or_default() })?;
-        let mut inner = router.to_change()?;
-        let id = match priority {
-            Some(_) => inner.model.find_filter(&written)?,
-            None => inner.model.find_only_filter(&written)?,
+        let plan = move |inner: &mut Inner| {
+            let id = match priority {
+                Some(_) => inner.model.find_filter(&written)?,
+                None => inner.model.find_only_filter(&written)?,
+            };
+            with_first(inner.gates().plan_removal(&[id])?)
         };
-        inner.gates().unbind_one(&[id])
+        router.change(plan, |_, view| Ok(view)).await
     }
 }
 
@@ -358,7 +400,12 @@ impl Operation for CreateGate {
     /// # Errors
     /// Returns an error for an unknown position or a name in use.
     async fn carry_out(self, router: &Changing) -> Result<GateView, ControlError> {
-        router.to_change()?.gates().create(&self.name, &self.position)
+        let Self { name, position } = self;
+        let position: Position = position.parse().map_err(ControlError::invalid)?;
+        let (position, table) = (Some(Text::of(position)), GateTable::default());
+        let gate = Gate { name: name.as_str().into(), position, table };
+        let plan = move |_: &mut Inner| Ok((vec![config::Change::AddGate(gate)], ()));
+        router.change(plan, move |inner, ()| inner.gates().find(&name)).await
     }
 }
 
@@ -379,7 +426,13 @@ impl Operation for SetGateTable {
     /// # Errors
     /// Returns an error for an unknown gate or kind of table.
     async fn carry_out(self, router: &Changing) -> Result<GateView, ControlError> {
-        router.to_change()?.gates().set_table(&self.name, &self.table)
+        let Self { name, table } = self;
+        let kind = table.parse().map_err(ControlError::invalid)?;
+        let plan = move |inner: &mut Inner| {
+            let from = gate_table(inner.model.plugins.gate(&name)?.id, &inner.tables);
+            Ok((vec![config::Change::SetGate { gate: name.clone(), from, to: written_table(kind) }], name))
+        };
+        router.change(plan, |inner, name| inner.gates().find(&name)).await
     }
 }
 
@@ -398,7 +451,17 @@ impl Operation for RemoveGate {
     /// # Errors
     /// Returns an error if the gate is unknown or in use.
     async fn carry_out(self, router: &Changing) -> Result<GateView, ControlError> {
-        router.to_change()?.gates().remove(&self.name)
+        let plan = move |inner: &mut Inner| {
+            let view = inner.gates().find(&self.name)?;
+            let gate = inner.model.plugins.gate(&self.name)?;
+            let gate = Gate {
+                name: gate.name.as_str().into(),
+                position: Some(Text::of(gate.position)),
+                table: gate_table(gate.id, &inner.tables),
+            };
+            Ok((vec![config::Change::RemoveGate(gate)], view))
+        };
+        router.change(plan, |_, view| Ok(view)).await
     }
 }
 
@@ -416,7 +479,7 @@ impl Operation for AddFilters {
     /// Returns [`ControlError::List`] with the faulty entries, for the reasons of
     /// [`AddFilter`](crate::operation::AddFilter).
     async fn carry_out(self, router: &Changing) -> Result<AddedFilters, ControlError> {
-        let numbers = |inner: &Inner, changes: &[millrace_config::Change]| numbers_of(&inner.model, changes);
+        let numbers = |inner: &Inner, changes: &[config::Change]| numbers_of(&inner.model, changes);
         let by = router.caller().requester();
         let try_all = move |inner: &mut Inner, filters: Numbered<Filter>, wrong: &mut Wrong| {
             try_filters(inner, &by, filters, wrong)

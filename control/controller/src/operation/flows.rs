@@ -14,7 +14,7 @@ use serde::Deserialize;
 use crate::ControlError;
 use crate::admission::allowances::check_level;
 use crate::filters::parse_filter;
-use crate::flows::placement::{Concerned, Count, Resolved, budget, counts_of, set_placement};
+use crate::flows::placement::{Concerned, Count, Resolved, budget, counts_of, plan_placement};
 use crate::flows::{AT_ONCE, LIMIT, MEASURE, MOST, Measured, Top, lookup, rate, view};
 use crate::model::packets::ReadPacket;
 use crate::model::placements::Placed;
@@ -23,6 +23,7 @@ use crate::observe::words::Names;
 use crate::operation::kinds::{Acting, Action, Change, Changing, Query, Reading};
 use crate::operation::{Effect, Operation};
 use crate::request::{FlowOrder, FlowQuery, NewPlacement, WantedLevel};
+use crate::router::Inner;
 use crate::view::{FlowsView, Flushed, LookupView, PlacementView, PlacementsView};
 
 /// Lists the flows that a filter selects, in the requested order and up to a limit.
@@ -187,21 +188,25 @@ impl Operation for PlaceFlows {
         let Self(new) = self;
         // Parsing a long filter takes time, so it is done before the state is locked.
         let filter = parse_filter(new.flow.trim());
-        let (placed, resolved) = {
-            let mut guard = router.to_change()?;
-            let inner = &mut *guard;
-            let level = match new.level {
+        let level = new.level;
+        let by = router.caller().requester();
+        let plan = move |inner: &mut Inner| {
+            let wanted = match level {
                 WantedLevel::Offload => Some(ServiceLevel::Offload),
                 WantedLevel::Worker => Some(ServiceLevel::Worker),
                 WantedLevel::Auto => None,
             };
-            let (by, what) = (router.caller().requester(), format!("flow {:?}", new.flow.trim()));
-            level.map_or(Ok(()), |level| check_level(&inner.model, &by, &what, level))?;
-            set_placement(&mut inner.model, &mut inner.offload, &mut inner.workers, &new, filter)?
+            let what = format!("flow {:?}", new.flow.trim());
+            wanted.map_or(Ok(()), |level| check_level(&inner.model, &by, &what, level))?;
+            let (change, placed, resolved) = plan_placement(&mut inner.model, &inner.offload, &new, filter)?;
+            Ok((vec![change], (placed, resolved.compile()?)))
         };
-        let (counts, _) = count_flows(router, &[resolved.compile()?]).await?;
-        let view = counts[0].view(&placed, &router.lock().model);
-        Ok(if new.level == WantedLevel::Auto { PlacementView { level: "auto", ..view } } else { view })
+        let answer = async move |router: Reading, (placed, concerned): (Placed, Concerned)| {
+            let (counts, _) = count_flows(&router, &[concerned]).await?;
+            let view = counts[0].view(&placed, &router.lock().model);
+            Ok(if level == WantedLevel::Auto { PlacementView { level: "auto", ..view } } else { view })
+        };
+        router.change_and_ask(plan, answer).await
     }
 }
 

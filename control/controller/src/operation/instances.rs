@@ -1,6 +1,8 @@
 //! Operations on instances of plugins.
 
-use millrace_config::{Change as ConfigChange, Instance, ObjectRuntime, Role, Service, ServiceLevel};
+use millrace_config::{
+    self as config, Change as ConfigChange, Instance, ObjectRuntime, Role, Service, ServiceLevel,
+};
 use millrace_pipeline::PluginCommand;
 use millrace_plugin_abi::{Message, Plugin, Reply, Runtime};
 use schemars::JsonSchema;
@@ -9,14 +11,15 @@ use serde_json::{Map, Value};
 
 use crate::admission::allowances::{Requester, check};
 use crate::model::Model;
-use crate::model::placements::rename_instance;
+use crate::model::placements::{Placed, rename_instance, without_instance};
+use crate::model::running::{running_bind, running_instance};
 use crate::operation::kinds::{Acting, Action, Change, Changing, Query, Reading};
 use crate::operation::upgrade::move_to_runtime;
 use crate::operation::{Effect, Operation};
 use crate::plugins::host_level::PATIENCE;
-use crate::plugins::quarantine::Freed;
+use crate::plugins::quarantine::releases_by_freeing;
 use crate::request::merge_patch::patched;
-use crate::router::instances::set_service;
+use crate::router::Inner;
 use crate::view::InstanceView;
 use crate::workers::ask::Ask;
 use crate::workers::tsc;
@@ -77,12 +80,13 @@ impl Operation for CreateInstance {
     /// `admin`, returns [`ControlError::Forbidden`] if the plugin is a shared object and another instance of
     /// it is in quarantine. Nothing has changed then.
     async fn carry_out(self, router: &Changing) -> Result<InstanceView, ControlError> {
-        let mut inner = router.to_change()?;
-        self.clone().plan(&inner.model, &router.caller().requester())?;
-        let Self { plugin, name, settings, service } = self;
-        inner.quarantine().may_create(&plugin, router.caller().least())?;
-        let (plugin, name) = (plugin.as_str().into(), name.as_str().into());
-        inner.create_instance(&millrace_config::Instance { plugin, name, settings, service })
+        let (role, by) = (router.caller().least(), router.caller().requester());
+        let plan = move |inner: &mut Inner| {
+            inner.quarantine().may_create(&self.plugin, role)?;
+            let name = self.name.clone();
+            Ok((vec![self.plan(&inner.model, &by)?], name))
+        };
+        router.change(plan, |inner, name| inner.instance_view(&name)).await
     }
 }
 
@@ -94,7 +98,8 @@ impl CreateInstance {
     pub(super) fn plan(self, model: &Model, by: &Requester) -> Result<ConfigChange, ControlError> {
         let Self { plugin, name, settings, service } = self;
         model.plugins.plugin_named(&plugin)?;
-        let instance = Instance { plugin: plugin.as_str().into(), name: name.as_str().into(), settings, service };
+        let instance =
+            Instance { plugin: plugin.as_str().into(), name: name.as_str().into(), settings, service };
         let change = ConfigChange::AddInstance(instance);
         check(model, by, std::slice::from_ref(&change))?;
         Ok(change)
@@ -119,9 +124,24 @@ impl Operation for SetInstance {
     /// Returns an error for an unknown instance or an invalid setting. Returns [`ControlError::Forbidden`] in
     /// the same cases as [`CreateInstance`]. Nothing has changed then.
     async fn carry_out(self, router: &Changing) -> Result<InstanceView, ControlError> {
-        let mut inner = router.to_change()?;
-        inner.quarantine().may_replace(&self.name, router.caller().least())?;
-        inner.set_instance(&self.name, &self.settings)
+        let Self { name, settings } = self;
+        let role = router.caller().least();
+        let plan = move |inner: &mut Inner| {
+            inner.quarantine().may_replace(&name, role)?;
+            let from = running_instance(&inner.model, &name)?;
+            let (_, after) = inner.model.plugins.instance_registry().with_settings(&name, &settings, 0)?;
+            let to = config::Instance { settings: after, ..from.clone() };
+            let starts = inner.waits_for_release(&name)?;
+            Ok((vec![config::Change::SetInstance { from, to }], (name, starts)))
+        };
+        let answer = |inner: &mut Inner, (name, starts): (String, bool)| {
+            // The change itself starts no code in quarantine.
+            if starts {
+                inner.set_instance(&name, &Map::new())?;
+            }
+            inner.instance_view(&name)
+        };
+        router.change(plan, answer).await
     }
 }
 
@@ -161,7 +181,12 @@ impl Operation for MoveInstance {
             move_to_runtime(router, plugin, to).await?;
         }
         let kept = Some(service).filter(|service| *service != Service::default());
-        let moved = router.to_change().and_then(|mut inner| set_service(&mut inner, &name, kept));
+        let plan = move |inner: &mut Inner| {
+            let from = inner.model.placements.service(&name).map(|placed| placed.service);
+            let change = ConfigChange::SetService { instance: name.as_str().into(), from, to: kept };
+            Ok((vec![change], name))
+        };
+        let moved = router.change(plan, |inner, name| inner.instance_view(&name)).await;
         if let (Err(_), Some((from, _))) = (&moved, runtimes) {
             move_to_runtime(router, plugin, from).await?;
         }
@@ -215,21 +240,27 @@ impl Operation for RenameInstance {
     /// returns [`ControlError::Forbidden`] in two cases: the new name has a quarantine entry, or the instance
     /// is in quarantine and belongs to a shared object.
     async fn carry_out(self, router: &Changing) -> Result<InstanceView, ControlError> {
-        let (name, to) = (self.name.as_str(), self.to.as_str());
-        let mut guard = router.to_change()?;
-        let inner = &mut *guard;
-        inner.quarantine().may_rename(name, to, router.caller().least())?;
-        inner.model.plugins.instance_registry_mut().rename(name, to)?;
-        let plugin = inner.model.plugins.plugin_of(to)?.name();
-        if let Err(error) = inner.model.repository.quarantine_mut().rename(name, plugin, to) {
-            inner.model.plugins.instance_registry_mut().rename(to, name)?;
-            let what = format!("store the new name {to:?} of the quarantined instance {name:?}");
-            return Err(ControlError::system(&what, error));
-        }
-        rename_instance(&mut inner.model.placements, name, to);
-        inner.supervision.tell_names(&inner.model.plugins, &inner.workers);
-        inner.plugins.find_instance(to, &inner.model, &inner.offload, &mut inner.workers)
+        let role = router.caller().least();
+        let plan = move |inner: &mut Inner| Ok((Vec::new(), rename(inner, &self.name, &self.to, role)?));
+        router.change(plan, |_, view| Ok(view)).await
     }
+}
+
+/// Renames an instance. This concerns control alone: workers know no names.
+fn rename(inner: &mut Inner, name: &str, to: &str, role: Role) -> Result<InstanceView, ControlError> {
+    inner.quarantine().may_rename(name, to, role)?;
+    // The view comes first: it is all that workers could fail to answer.
+    let view = inner.instance_view(name)?;
+    inner.model.plugins.instance_registry_mut().rename(name, to)?;
+    let plugin = inner.model.plugins.plugin_of(to)?.name();
+    if let Err(error) = inner.model.repository.quarantine_mut().rename(name, plugin, to) {
+        inner.model.plugins.instance_registry_mut().rename(to, name)?;
+        let what = format!("store the new name {to:?} of the quarantined instance {name:?}");
+        return Err(ControlError::system(&what, error));
+    }
+    rename_instance(&mut inner.model.placements, name, to);
+    inner.supervision.tell_names(&inner.model.plugins, &inner.workers);
+    Ok(InstanceView { name: to.to_owned(), ..view })
 }
 
 /// Removes the bindings of an instance and frees the instance. If the caller is an admin, also releases the
@@ -248,7 +279,32 @@ impl Operation for FreeInstance {
     /// # Errors
     /// Returns an error for an unknown instance.
     async fn carry_out(self, router: &Changing) -> Result<InstanceView, ControlError> {
-        router.to_change()?.free_instance(&self.name, Freed::by(router.caller().least()))
+        let releases = releases_by_freeing(router.caller().least());
+        let plan = move |inner: &mut Inner| {
+            let view = inner.instance_view(&self.name)?;
+            let instance = running_instance(&inner.model, &self.name)?;
+            let plugin = inner.model.plugins.plugin_of(&self.name)?.name();
+            let id = inner.model.plugins.instance(&self.name)?;
+            let own = inner.model.plugins.bindings_by_age();
+            let own = own.filter(|(_, bound)| bound.action.instance() == Some(id)).map(|(_, bound)| bound);
+            let unbind = |bound| config::Change::Unbind(running_bind(&inner.model, bound, &self.name));
+            let mut changes: Vec<_> = own.map(unbind).collect();
+            let written = |placed: &[Placed]| placed.iter().map(Placed::written).collect::<Vec<_>>();
+            let from = written(&inner.model.placements.pinned);
+            let to = written(&without_instance(&inner.model.placements.pinned, &self.name));
+            if from != to {
+                changes.push(config::Change::Place { from, to });
+            }
+            changes.push(config::Change::RemoveInstance(instance));
+            Ok((changes, (self.name, plugin, view)))
+        };
+        let answer = move |inner: &mut Inner, (name, plugin, view): (String, &str, InstanceView)| {
+            if releases {
+                inner.quarantine().forget(&name, plugin)?;
+            }
+            Ok(view)
+        };
+        router.change(plan, answer).await
     }
 }
 

@@ -92,7 +92,7 @@ impl Kind for Action {
 }
 
 /// Access of a query: the state of the router, without a way to change it.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Reading {
     router: Router,
     caller: Principal,
@@ -204,7 +204,8 @@ impl Deref for Changing {
 }
 
 impl Changing {
-    /// Locks the state for a single change.
+    /// Locks the state for a change that concerns control alone. A change that workers make, too, is a
+    /// [`change`](Self::change): undone if one of them doesn't answer.
     ///
     /// # Errors
     /// Returns the errors of [`Router::to_change`].
@@ -232,9 +233,19 @@ impl Changing {
         self.router.make_list(entries, read, try_all, done).await
     }
 
-    /// Makes a single change of a route.
-    pub(crate) async fn change_route(&self, change: config::Change) -> Result<(), ControlError> {
-        self.router.change_route(change).await
+    /// Makes planned changes as a transaction, as [`Router::change_and_ask`] does.
+    pub(crate) async fn change_and_ask<P, A, F>(
+        &self,
+        plan: impl FnOnce(&mut Inner) -> Result<(Vec<config::Change>, P), ControlError> + Send + 'static,
+        answer: impl FnOnce(Reading, P) -> F + Send + 'static,
+    ) -> Result<A, ControlError>
+    where
+        P: Send + 'static,
+        A: Send + 'static,
+        F: Future<Output = Result<A, ControlError>> + Send + 'static,
+    {
+        let reading = self.0.clone();
+        self.router.change_and_ask(plan, |_, planned| answer(reading, planned)).await
     }
 
     /// Reads and compiles a plugin file, without adding the plugin to the router.

@@ -34,8 +34,8 @@ impl Operation for AddRoute {
     async fn carry_out(self, router: &Changing) -> Result<RouteView, ControlError> {
         let route = parse_route(&self.0)?;
         let prefix = *route.to.value();
-        router.change_route(millrace_config::Change::AddRoute(route)).await?;
-        router.lock().seen().route_views().added(prefix)
+        let plan = move |_: &mut Inner| Ok((vec![millrace_config::Change::AddRoute(route)], ()));
+        router.change(plan, move |inner, ()| inner.seen().route_views().added(prefix)).await
     }
 }
 
@@ -57,16 +57,15 @@ impl Operation for RemoveRoute {
     /// configured one; this error names the owner of the route.
     async fn carry_out(self, router: &Changing) -> Result<RouteView, ControlError> {
         let prefix = parse_prefix(&self.to)?;
-        let (view, route) = {
-            let mut inner = router.lock();
+        let plan = move |inner: &mut Inner| {
             let seen = inner.seen();
             let views = seen.route_views();
             let route = views.ours(prefix)?;
             let view = views.installed(prefix).or_else(|| views.of_prefix(prefix));
-            (view.unwrap_or_else(|| show::wanted_route(&route, seen.model)), route)
+            let view = view.unwrap_or_else(|| show::wanted_route(&route, seen.model));
+            Ok((vec![millrace_config::Change::RemoveRoute(route)], view))
         };
-        router.change_route(millrace_config::Change::RemoveRoute(route)).await?;
-        Ok(view)
+        router.change(plan, |_, view| Ok(view)).await
     }
 }
 

@@ -18,11 +18,11 @@ use crate::operation::kinds::{Change, Changing, Query, Reading};
 use crate::request::NodeRemoval;
 use crate::request::merge_patch::{all_known, patched};
 use crate::router::{Inner, Seen};
+use crate::schedulers::node_changes;
 use crate::schedulers::node_changes::SETTINGS;
 use crate::schedulers::node_removal::plan_removal;
-use crate::schedulers::queues::{flow_queue_reports, flow_queue_view, queues_of, tell_reserved};
+use crate::schedulers::queues::{flow_queue_reports, flow_queue_view, queues_of};
 use crate::schedulers::view::SchedulerViews;
-use crate::schedulers::{node_changes, schedule};
 use crate::view::{FlowQueueView, QueueView, RemovedNodeView, SchedulerView};
 
 /// Reads the scheduler settings of a port; `None` if the port has no scheduler.
@@ -65,12 +65,11 @@ impl Operation for AddSchedulerNode {
     /// parent, or settings out of range.
     async fn carry_out(self, router: &Changing) -> Result<SchedulerView, ControlError> {
         let Self { port, node } = self;
-        let mut inner = router.to_change()?;
-        let id = inner.edit_scheduler(&port, |scheduler| {
+        let change = move |scheduler: &mut Scheduler, _: &str| {
             scheduler.node.push(node);
             Ok(())
-        })?;
-        scheduler_view(&mut inner.seen(), id)
+        };
+        edit(router, port, change).await
     }
 }
 
@@ -96,7 +95,7 @@ impl Operation for SetSchedulerNode {
     /// # Errors
     /// Returns an error for an unknown port or node, or invalid settings. Nothing has changed then.
     async fn carry_out(self, router: &Changing) -> Result<SchedulerView, ControlError> {
-        set_node(router, &self.port, &self.name, &self.changes)
+        set_node(router, self.port, self.name, self.changes).await
     }
 }
 
@@ -131,12 +130,11 @@ impl Operation for SetScheduler {
             ));
         }
         all_known("setting of a port's scheduler", &changes, SETTINGS.into_iter())?;
-        let mut inner = router.to_change()?;
-        let id = inner.edit_scheduler(&port, |scheduler| {
-            *scheduler = patched(unless_empty(scheduler, &port)?, &changes)?;
+        let change = move |scheduler: &mut Scheduler, port: &str| {
+            *scheduler = patched(unless_empty(scheduler, port)?, &changes)?;
             Ok(())
-        })?;
-        scheduler_view(&mut inner.seen(), id)
+        };
+        edit(router, port, change).await
     }
 }
 
@@ -201,7 +199,7 @@ impl Operation for SetQueue {
     /// Returns an error for an unknown port or queue, or invalid settings. Nothing has changed then.
     async fn carry_out(self, router: &Changing) -> Result<(), ControlError> {
         let Self { port, queue, flow, changes } = self;
-        let Some(flow) = flow else { return set_node(router, &port, &queue, &changes).map(drop) };
+        let Some(flow) = flow else { return set_node(router, port, queue, changes).await.map(drop) };
         // Parsing a long text takes time, so it is done before the state is locked.
         let flow = one_flow(&flow).map_err(ControlError::invalid)?;
         if queue.starts_with(Principal::QUEUE_PREFIX) {
@@ -209,20 +207,15 @@ impl Operation for SetQueue {
                 "queue {queue:?} is the queue of a principal: its flows have no settings of their own"
             )));
         }
-        let mut guard = router.to_change()?;
-        let inner = &mut *guard;
-        let id = inner.model.port(&port)?.id;
-        let old = inner.model.schedulers.clone();
-        let change = inner.model.change_flow(&port, &queue, &flow, &changes)?;
-        let after = inner.model.schedulers.of(id).cloned().unwrap_or_default();
-        let checked = inner.model.schedulers.check(&after).map_err(ControlError::from);
-        let done = checked
-            .and_then(|()| schedule(id, vec![change], &mut inner.devices, &inner.model, &mut inner.workers));
-        done.inspect_err(|_| inner.model.schedulers = old.clone())?;
-        let before = old.of(id).cloned().unwrap_or_default();
-        inner.observation.note_reservations(&port, &before, &after);
-        inner.queueing.remember_flows(&inner.model, &before.flow, &after.flow);
-        tell_reserved(&inner.model, &mut inner.workers)
+        let plan = move |inner: &mut Inner| {
+            let flows = inner.model.changed_flows(&port, &queue, &flow, &changes)?;
+            let change = |scheduler: &mut Scheduler| {
+                scheduler.flow = flows;
+                Ok(())
+            };
+            Ok((inner.plan_scheduler(&port, change)?.0, ()))
+        };
+        router.change(plan, |_, ()| Ok(())).await
     }
 }
 
@@ -278,21 +271,30 @@ impl Operation for ListSchedulers {
 ///
 /// # Errors
 /// Returns the errors of [`SetSchedulerNode`].
-fn set_node(
+async fn set_node(
     router: &Changing,
-    port: &str,
-    name: &str,
-    changes: &Map<String, Value>,
+    port: String,
+    name: String,
+    changes: Map<String, Value>,
 ) -> Result<SchedulerView, ControlError> {
     if changes.contains_key("name") {
         return Err(ControlError::invalid(
             "the name of a node can't be changed: remove the node, and add another",
         ));
     }
-    let mut inner = router.to_change()?;
-    let id =
-        inner.edit_scheduler(port, |scheduler| node_changes::set_node(scheduler, port, name, changes))?;
-    scheduler_view(&mut inner.seen(), id)
+    let change =
+        move |scheduler: &mut Scheduler, port: &str| node_changes::set_node(scheduler, port, &name, &changes);
+    edit(router, port, change).await
+}
+
+/// Changes the scheduler of a port by `change`, which also gets the name of the port.
+async fn edit(
+    router: &Changing,
+    port: String,
+    change: impl FnOnce(&mut Scheduler, &str) -> Result<(), ControlError> + Send + 'static,
+) -> Result<SchedulerView, ControlError> {
+    let plan = move |inner: &mut Inner| inner.plan_scheduler(&port, |scheduler| change(scheduler, &port));
+    router.change(plan, |inner, id| scheduler_view(&mut inner.seen(), id)).await
 }
 
 /// Returns the view of the scheduler of a port.

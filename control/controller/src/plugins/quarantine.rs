@@ -13,21 +13,10 @@ use crate::observe::Observation;
 use crate::view::ReleaseView;
 use crate::workers::Workers;
 
-/// Effect of freeing an instance on the instance's quarantine entry.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Freed {
-    /// The quarantine entry is removed.
-    Released,
-    /// If the instance belongs to a shared object, the quarantine entry stays: an instance that is created
-    /// again under this name does not run.
-    Held,
-}
-
-impl Freed {
-    /// Returns the effect of freeing an instance by a caller with this role.
-    pub fn by(role: Role) -> Self {
-        if role >= Role::Admin { Self::Released } else { Self::Held }
-    }
+/// Whether a caller with this role releases an instance from quarantine by freeing it. Otherwise, if the instance
+/// belongs to a shared object, its entry stays: an instance that is created again under this name does not run.
+pub(crate) fn releases_by_freeing(role: Role) -> bool {
+    role >= Role::Admin
 }
 
 /// Instances in quarantine: at the workers, and as entries on disk.
@@ -172,20 +161,21 @@ impl Quarantine<'_> {
             .map_err(|error| ControlError::system("release the instance from quarantine", error))
     }
 
-    /// Updates the quarantine entry of an instance that is about to be freed. An instance that is in
-    /// quarantine and belongs to a shared object keeps or gets an entry, unless an admin frees it.
-    pub fn free(&mut self, id: InstanceId, name: &str, freed: Freed) -> Result<(), ControlError> {
+    /// Ensures that an instance that is about to be freed has a quarantine entry, if it is in quarantine and belongs
+    /// to a shared object. Returns whether an entry must stay.
+    pub fn keep(&mut self, id: InstanceId, name: &str) -> Result<bool, ControlError> {
         let plugin = self.model.plugins.plugin_of(name)?;
         let (runtime, plugin) = (plugin.runtime(), plugin.name());
-        if freed == Freed::Released || runtime != Runtime::Trusted {
-            return self.forget(name, plugin);
+        if runtime != Runtime::Trusted {
+            return Ok(false);
         }
         if self.model.repository.quarantine().find(name, plugin).is_some() {
-            return Ok(());
+            return Ok(true);
         }
-        let Some(why) = self.report(id)? else { return Ok(()) };
+        let Some(why) = self.report(id)? else { return Ok(true) };
         let since = since_1970().as_secs();
-        self.hold(Held { instance: name.to_owned(), plugin: plugin.to_owned(), since, why })
+        self.hold(Held { instance: name.to_owned(), plugin: plugin.to_owned(), since, why })?;
+        Ok(true)
     }
 }
 
@@ -229,8 +219,8 @@ mod tests {
     #[test]
     fn only_admins_release_by_freeing() {
         assert_eq!(
-            [Role::Viewer, Role::Operator, Role::Admin].map(Freed::by),
-            [Freed::Held, Freed::Held, Freed::Released]
+            [Role::Viewer, Role::Operator, Role::Admin].map(releases_by_freeing),
+            [false, false, true]
         );
     }
 }

@@ -27,6 +27,7 @@ use millrace_principals::{
 use millrace_units::PrincipalId;
 
 use crate::ControlError;
+use crate::error::Steps;
 use crate::model::Model;
 use crate::model::principals::payers_of_processes;
 use crate::view::{LinkView, PrincipalDropsView, PrincipalGroupView, PrincipalUsageView, PrincipalView};
@@ -159,13 +160,15 @@ impl Principals {
     /// # Errors
     /// A worker doesn't answer, or refuses a setting.
     pub fn tell(&mut self, model: &Model, workers: &mut Workers) -> Result<(), ControlError> {
-        self.shares.follow(model, workers)?;
+        let mut steps = Steps::default();
+        steps.note(self.shares.follow(model, workers))?;
         // A group that someone has removed has no processes.
         let used = |name: &str| {
             let held = self.groups.iter().find(|held| held.group.name() == name);
             held.and_then(|held| held.group.usage().ok()?.memory).unwrap_or_default()
         };
-        self.memory.follow(model, used, workers)
+        steps.note(self.memory.follow(model, used, workers))?;
+        steps.end()
     }
 
     /// Returns the reason why nothing limits the memory of processes of a principal; `None` if its group does.

@@ -8,6 +8,7 @@ use millrace_schedule::cpu::{CpuPrincipal, CpuSchedulerKind, CpuSchedulerSetting
 use millrace_units::{Cycles, PrincipalId};
 
 use crate::ControlError;
+use crate::error::Steps;
 use crate::model::Model;
 use crate::model::principals::PrincipalIds;
 use crate::principals::rounds::Rounds;
@@ -43,28 +44,31 @@ impl WorkerShares {
         if self.told == wanted && self.scheduler == Some(scheduler.0) && self.core == scheduler.1 {
             return Ok(());
         }
-        self.rounds.end(&self.told, workers)?;
+        let mut steps = Steps::default();
+        steps.note(self.rounds.end(&self.told, workers))?;
         let gone: Vec<PrincipalId> =
             self.told.keys().filter(|id| !wanted.contains_key(*id)).copied().collect();
         for id in gone {
-            workers.tell(|| PrincipalCommand::Remove(id))?;
+            steps.note(workers.tell(|| PrincipalCommand::Remove(id)))?;
             self.told.remove(&id);
         }
         // A capacity that shrinks takes effect after the shares that shrink with it.
         let shrinks = self.scheduler.is_some_and(|told| told.capacity > scheduler.0.capacity);
         if !shrinks {
-            self.configure(scheduler, workers)?;
+            steps.note(self.configure(scheduler, workers))?;
         }
         let mut changed: Vec<_> =
             wanted.into_iter().filter(|(id, settings)| self.told.get(id) != Some(settings)).collect();
         // Shares that shrink come first, because the others may need what they leave.
         changed.sort_by_key(|(id, settings)| reserved(settings) > self.told.get(id).map_or(0, reserved));
         for (id, settings) in changed {
-            let answers = workers.ask(|reply| PrincipalCommand::Set(id, settings, reply))?;
-            answers.into_iter().try_for_each(|answer| answer.map_err(|error| refused(&error, model, id)))?;
+            let answers = steps.note(workers.ask(|reply| PrincipalCommand::Set(id, settings, reply)))?;
+            let mut answers = answers.into_iter().flatten();
+            answers.try_for_each(|answer| answer.map_err(|error| refused(&error, model, id)))?;
             self.told.insert(id, settings);
         }
-        self.configure(scheduler, workers)
+        steps.note(self.configure(scheduler, workers))?;
+        steps.end()
     }
 
     /// Divides the shares over several workers by the work there. Returns whether anybody has a share to
@@ -91,13 +95,15 @@ impl WorkerShares {
         if self.scheduler == Some(wanted) && self.core == core {
             return Ok(());
         }
-        let answers = workers.ask(|reply| PrincipalCommand::Configure(wanted, core, reply))?;
+        let mut steps = Steps::default();
+        let answers = steps.note(workers.ask(|reply| PrincipalCommand::Configure(wanted, core, reply)))?;
         answers
             .into_iter()
+            .flatten()
             .collect::<Result<(), _>>()
             .map_err(|error| ControlError::System(error.to_string()))?;
         (self.scheduler, self.core) = (Some(wanted), core);
-        Ok(())
+        steps.end()
     }
 
     /// Returns the promises to core, and to the principals that pay for bindings.

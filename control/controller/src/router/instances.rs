@@ -8,16 +8,20 @@ use serde_json::{Map, Value};
 use super::Inner;
 use crate::ControlError;
 use crate::admission::services::{self, Demand};
+use crate::error::Steps;
 use crate::flows::placement::tell_placements;
 use crate::model::Model;
-use crate::model::placements::forget_instance;
-use crate::plugins::quarantine::Freed;
 use crate::plugins::upgrade::{handed_on, succeed_all};
 use crate::view::InstanceView;
 
 impl Inner {
-    /// Creates an instance, at the level of its service if it has one.
-    pub fn create_instance(&mut self, new: &NewInstance) -> Result<InstanceView, ControlError> {
+    /// Returns the view of an instance.
+    pub fn instance_view(&mut self, name: &str) -> Result<InstanceView, ControlError> {
+        self.plugins.find_instance(name, &self.model, &self.offload, &mut self.workers)
+    }
+
+    /// Creates an instance at control and at the workers, at the level of its service if it has one.
+    pub fn create_instance(&mut self, new: &NewInstance) -> Result<(), ControlError> {
         let (plugin, name, settings): (&str, &str, _) = (&new.plugin, &new.name, &new.settings);
         let companion = host_companion_to_be(&self.model, plugin, name, settings)?;
         let placements = self.model.placements.clone();
@@ -32,9 +36,9 @@ impl Inner {
         self.plugins.host_level.put(id, companion, (0, true))?;
         self.supervision.tell_names(&self.model.plugins, &self.workers);
         let moved = decided.is_some_and(|decision| decision.carry_out(&mut self.model.placements));
-        if let Err(error) = self.gates().tell(changes) {
-            // A worker that doesn't answer still creates the instance when it resumes, so the instance stays
-            // in the model.
+        let mut steps = Steps::default();
+        let told = self.gates().tell_and_wait(changes);
+        if let Err(error) = steps.note(told) {
             if !error.is_failure() {
                 self.model.placements = placements;
                 self.model.plugins.free_instance(name)?;
@@ -43,18 +47,15 @@ impl Inner {
             }
             return Err(error);
         }
-        self.offload.load_variant(id, &self.model, &mut self.workers)?;
+        steps.note(self.offload.load_variant(id, &self.model, &mut self.workers))?;
         if moved {
-            tell_placements(&self.model, &mut self.offload, &mut self.workers)?;
+            steps.note(tell_placements(&self.model, &mut self.offload, &mut self.workers))?;
         }
-        self.plugins.find_instance(name, &self.model, &self.offload, &mut self.workers)
+        steps.end()
     }
 
-    pub fn set_instance(
-        &mut self,
-        name: &str,
-        settings: &Map<String, Value>,
-    ) -> Result<InstanceView, ControlError> {
+    /// Changes settings of an instance, at control and at the workers; `null` removes a setting.
+    pub fn set_instance(&mut self, name: &str, settings: &Map<String, Value>) -> Result<(), ControlError> {
         let plugins = &mut self.model.plugins;
         let plugin = plugins.plugin_of(name)?;
         let version = plugin.state_version();
@@ -68,7 +69,7 @@ impl Inner {
         let succeeded =
             succeed_all(&mut self.workers, vec![successors], Inheritance::Tried, (version, version));
         // A worker that does not answer still switches to the new instance when it resumes. So the model gets
-        // the new settings.
+        // the new settings. The transaction sets the old ones again.
         if succeeded.as_ref().err().is_none_or(ControlError::is_failure) {
             self.model.plugins.instance_registry_mut().note_settings(id, settings);
             self.model.plugins.instance_registry_mut().note_maps(id, maps);
@@ -77,25 +78,28 @@ impl Inner {
         if companion.is_some() {
             self.plugins.host_level.put(id, companion, handed_on(&*plugin, &*plugin))?;
         }
-        self.plugins.find_instance(name, &self.model, &self.offload, &mut self.workers)
+        Ok(())
     }
 
-    pub fn free_instance(&mut self, name: &str, freed: Freed) -> Result<InstanceView, ControlError> {
+    /// Frees an instance at control and at the workers, with its bindings. An instance that is in quarantine and
+    /// belongs to a shared object keeps its entry, or gets one; another instance loses its entry.
+    pub fn free_instance(&mut self, name: &str) -> Result<(), ControlError> {
         let id = self.model.plugins.instance(name)?;
-        let view = self.plugins.find_instance(name, &self.model, &self.offload, &mut self.workers)?;
-        self.quarantine().free(id, name, freed)?;
+        let plugin = self.model.plugins.plugin_of(name)?.name();
+        let is_kept = self.quarantine().keep(id, name)?;
         let changes = self.model.plugins.free_instance(name)?;
         self.plugins.host_level.remove(id);
-        self.gates().tell(changes)?;
-        self.offload.unload_variant(id, &mut self.workers)?;
         self.model.placements.remove_service(name);
-        // While a configuration is being applied, its own changes set the placements, so they are left alone
-        // here.
-        if self.settings.unless_applying().is_ok() {
-            forget_instance(&mut self.model.placements, name);
-        }
         self.supervision.tell_names(&self.model.plugins, &self.workers);
-        Ok(view)
+        let mut steps = Steps::default();
+        let told = self.gates().tell_and_wait(changes);
+        steps.note(told)?;
+        steps.note(self.offload.unload_variant(id, &mut self.workers))?;
+        steps.end()?;
+        match is_kept {
+            true => Ok(()),
+            false => self.quarantine().forget(name, plugin),
+        }
     }
 }
 
@@ -107,17 +111,21 @@ pub(crate) fn set_service(
     inner: &mut Inner,
     name: &str,
     service: Option<Service>,
-) -> Result<InstanceView, ControlError> {
-    let Inner { model, offload, workers, plugins, .. } = inner;
+) -> Result<(), ControlError> {
+    let Inner { model, offload, workers, .. } = inner;
     model.plugins.instance(name)?;
     let before = model.placements.clone();
     if services::place(model, name, service, offload.why_no_cache())?
         && let Err(error) = tell_placements(model, offload, workers)
     {
-        model.placements = before;
+        // A worker that does not answer still gets the placements when it resumes. So the model has them. The
+        // transaction sets the old ones again.
+        if !error.is_failure() {
+            model.placements = before;
+        }
         return Err(error);
     }
-    plugins.find_instance(name, model, offload, workers)
+    Ok(())
 }
 
 /// Creates the host companion for a new instance. Returns `None` if the instance starts in quarantine, or its

@@ -1,11 +1,12 @@
 //! Changes of a port's scheduler, both in the model and at the worker.
 
-use millrace_config::{Fate, Fates, Principal, Scheduler, default_leaf};
+use millrace_config::{Change, Fate, Fates, Heir, Principal, Scheduler, default_leaf};
 use millrace_plugin::Action;
 use millrace_units::PortId;
 
 use super::Inner;
 use crate::ControlError;
+use crate::error::Steps;
 use crate::model::principals::Owners;
 use crate::model::schedulers::leaf;
 use crate::model::schedulers::links::{check_names, links, with_links, without_links};
@@ -14,21 +15,20 @@ use crate::schedulers::schedule;
 use crate::schedulers::view::{say_beyond_link, say_beyond_room};
 
 impl Inner {
-    /// Changes the scheduler of a port for a request. In contrast to
-    /// [`change_scheduler`](Self::change_scheduler), the rates that principals reserve must fit afterwards.
-    pub fn edit_scheduler(
-        &mut self,
+    /// Plans a change of a port's scheduler for a request. The rates that principals reserve must fit afterwards.
+    pub fn plan_scheduler(
+        &self,
         port: &str,
         change: impl FnOnce(&mut Scheduler) -> Result<(), ControlError>,
-    ) -> Result<PortId, ControlError> {
+    ) -> Result<(Vec<Change>, PortId), ControlError> {
         let id = self.model.port(port)?.id;
-        let mut configured = self.model.schedulers.configured(id).unwrap_or_default();
-        change(&mut configured)?;
-        Owners(&self.model).check_links_at(port, &configured)?;
-        self.change_scheduler(port, None, |scheduler| {
-            *scheduler = configured;
-            Ok(())
-        })
+        let from = self.model.schedulers.configured(id);
+        let mut to = from.clone().unwrap_or_default();
+        change(&mut to)?;
+        Owners(&self.model).check_links_at(port, &to)?;
+        let (from, to) = (from.map(Box::new), Some(Box::new(to)));
+        let port = port.to_owned();
+        Ok((vec![Change::SetScheduler { port, from, to, heir: Heir::Any }], id))
     }
 
     /// Gives the ports named by principals before or after a change of principals the queues of all principals.
@@ -49,25 +49,26 @@ impl Inner {
                 differs.then(|| (port.to_owned(), default_leaf(&configured).map(str::to_owned)))
             })
             .collect();
+        let mut steps = Steps::default();
         for (port, default) in changed {
-            self.change_scheduler(&port, default.as_deref(), |_| Ok(()))?;
+            steps.note(self.change_scheduler(&port, default.as_deref(), None))?;
         }
-        Ok(())
+        steps.end()
     }
 
-    /// Changes the scheduler of a port in the model, then at the worker. After a refusal nothing has changed.
+    /// Changes the scheduler of a port in the model, then at the worker; without a scheduler, only the queues of
+    /// principals follow. After a refusal nothing has changed.
     /// Packets of removed nodes move to leaf `to`.
     pub fn change_scheduler(
         &mut self,
         port: &str,
         to: Option<&str>,
-        change: impl FnOnce(&mut Scheduler) -> Result<(), ControlError>,
-    ) -> Result<PortId, ControlError> {
+        configured: Option<&Scheduler>,
+    ) -> Result<(), ControlError> {
         let id = self.model.port(port)?.id;
         let mut planned = self.model.schedulers.clone();
         let before = planned.of(id).cloned().unwrap_or_default();
-        let mut configured = without_links(&before);
-        change(&mut configured)?;
+        let configured = configured.cloned().unwrap_or_else(|| without_links(&before));
         check_names(&configured)?;
         let after = Owners(&self.model).with_links(port, &configured);
         let used = self.model.plugins.bindings_by_age().map(|(_, bound)| match bound.action {
@@ -91,19 +92,21 @@ impl Inner {
         let flows = self.model.flow_changes(port, &flows_before, &after.flow);
         changes.extend(flows.inspect_err(|_| self.model.schedulers = old.clone())?);
         let told = schedule(id, changes, &mut self.devices, &self.model, &mut self.workers);
-        told.inspect_err(|error| {
+        let told = told.inspect_err(|error| {
             // A worker that doesn't answer still makes the change when it resumes, so the new plan stays.
             if !error.is_failure() {
                 self.model.schedulers = old;
             }
-        })?;
+        });
+        let mut steps = Steps::default();
+        steps.note(told)?;
         self.queueing.begin_rates(port, &fates, &before, &after);
-        tell_reserved(&self.model, &mut self.workers)?;
-        self.devices.set_host_outputs(&self.model, &mut self.workers)?;
+        steps.note(tell_reserved(&self.model, &mut self.workers))?;
+        steps.note(self.devices.set_host_outputs(&self.model, &mut self.workers))?;
         say_beyond_link(id, &self.model, &self.devices, &self.kernel);
         say_beyond_room(id, &self.model, &mut self.workers);
         self.observation.note_reservations(port, &before, &after);
         self.queueing.remember_flows(&self.model, &before.flow, &after.flow);
-        Ok(id)
+        steps.end()
     }
 }

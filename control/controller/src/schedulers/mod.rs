@@ -12,7 +12,6 @@ use millrace_units::PortId;
 use crate::ControlError;
 use crate::model::Model;
 use crate::ports::devices::Devices;
-use crate::workers::handle::WorkerHandle;
 use crate::workers::{Workers, owner_of};
 
 /// Maximum number of scheduler changes that a worker makes between two batches.
@@ -49,7 +48,7 @@ pub(crate) fn schedule(
         |(piece, changes)| worker.begin(|reply| SchedulerCommand::Change(port, changes, piece, reply));
     let asked: Vec<_> = pieces(changes).map(&mut tell).collect::<Result<_, _>>()?;
     for answer in asked {
-        WorkerHandle::finish(answer)?.map_err(|error| model.schedulers.refusal(error))?;
+        worker.finish(&answer)?.map_err(|error| model.schedulers.refusal(error))?;
     }
     Ok(())
 }

@@ -142,6 +142,22 @@ impl Model {
         self.schedulers.note_flow(id, queue, flow, said);
         Ok(change)
     }
+
+    /// Returns the settings of a port's flows after a change of those of one flow, as
+    /// [`change_flow`](Self::change_flow) would store them.
+    pub(crate) fn changed_flows(
+        &mut self,
+        port: &str,
+        queue: &str,
+        flow: &str,
+        changes: &Map<String, Value>,
+    ) -> Result<Vec<FlowQueue>, ControlError> {
+        let id = self.port(port)?.id;
+        let before = self.schedulers.clone();
+        let changed = self.change_flow(port, queue, flow, changes);
+        let after = std::mem::replace(&mut self.schedulers, before);
+        changed.map(|_| after.configured(id).unwrap_or_default().flow)
+    }
 }
 
 /// Sends the flows with reservations to the workers.

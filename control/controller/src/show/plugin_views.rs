@@ -12,7 +12,8 @@ use super::{Counts, described};
 use crate::ControlError;
 use crate::model::Model;
 use crate::view::{
-    CallCountsView, DeclaredCyclesView, EbpfVariantView, HostCompanionView, InstancePlaceView, InstanceView, MessagesView, PacketCyclesView, PluginDetailView, PluginView,
+    CallCountsView, DeclaredCyclesView, EbpfVariantView, HostCompanionView, InstancePlaceView, InstanceView,
+    MessagesView, PacketCyclesView, PluginDetailView, PluginView,
 };
 
 /// Returns the views of all instances. `stays_up` returns the reason why packets of an instance stay at the

@@ -102,7 +102,7 @@ fn start_worker(
     let (link, thread_number) =
         receiver.recv().map_err(|error| ControlError::system("start a worker", error))??;
     let seen = WorkerThread { pulse: link.pulse.clone(), thread: thread_number };
-    Ok((WorkerHandle::new(link, wake, seen), thread))
+    Ok((WorkerHandle::new(number, link, wake, seen), thread))
 }
 
 fn make_worker(making: Making) -> Result<(Worker, WorkerLink), ControlError> {

@@ -1,5 +1,6 @@
 //! Handle to a worker: sends commands and questions to it, and waits for answers.
 
+use std::cell::Cell;
 use std::sync::atomic::{Ordering, fence};
 use std::sync::mpsc::{Receiver, sync_channel};
 use std::time::Duration;
@@ -13,18 +14,24 @@ use crate::workers::watchdog::WorkerThread;
 /// Maximum time to wait for an answer. A worker answers between two batches, usually within microseconds;
 /// only a hanging worker takes longer.
 const PATIENCE: Duration = Duration::from_secs(5);
+/// Maximum time to wait for an answer of a worker that did not answer the last question.
+const RENEWED_PATIENCE: Duration = Duration::from_millis(100);
 
 /// Worker on a thread of its own.
 #[derive(Debug)]
 pub(crate) struct WorkerHandle {
+    /// Number of the worker, counted from 0.
+    number: usize,
     link: WorkerLink,
     wake: Wake,
     seen: WorkerThread,
+    /// Whether the worker did not answer the last question.
+    is_silent: Cell<bool>,
 }
 
 impl WorkerHandle {
-    pub fn new(link: WorkerLink, wake: Wake, seen: WorkerThread) -> Self {
-        Self { link, wake, seen }
+    pub fn new(number: usize, link: WorkerLink, wake: Wake, seen: WorkerThread) -> Self {
+        Self { number, link, wake, seen, is_silent: Cell::new(false) }
     }
 
     pub fn watched(&self) -> WorkerThread {
@@ -64,7 +71,7 @@ impl WorkerHandle {
             self.wake.signal();
             std::thread::sleep(Duration::from_millis(1));
         }
-        Err(silent())
+        Err(self.silent())
     }
 
     /// Asks the worker a question, and waits for the answer.
@@ -73,7 +80,7 @@ impl WorkerHandle {
         question: impl FnOnce(ReplyTo<T>) -> C,
     ) -> Result<T, ControlError> {
         let answer = self.begin(question)?;
-        Self::finish(answer).map_err(|error| if self.has_ended() { ended() } else { error })
+        self.finish(&answer).map_err(|error| if self.has_ended() { ended() } else { error })
     }
 
     /// Asks the worker a question without waiting. [`finish`](Self::finish) waits for the answer.
@@ -87,8 +94,16 @@ impl WorkerHandle {
     }
 
     /// Waits for the answer to an earlier question.
-    pub fn finish<T>(answer: Receiver<T>) -> Result<T, ControlError> {
-        answer.recv_timeout(PATIENCE).map_err(|_| silent())
+    pub fn finish<T>(&self, answer: &Receiver<T>) -> Result<T, ControlError> {
+        let patience = if self.is_silent.get() { RENEWED_PATIENCE } else { PATIENCE };
+        let answered = answer.recv_timeout(patience);
+        self.is_silent.set(answered.is_err());
+        answered.map_err(|_| self.silent())
+    }
+
+    fn silent(&self) -> ControlError {
+        let (number, seconds) = (self.number, PATIENCE.as_secs());
+        ControlError::Silent(format!("worker {number} did not answer within {seconds} s"))
     }
 
     /// Returns the next event that the worker reported; `None` if there is none.
@@ -99,10 +114,6 @@ impl WorkerHandle {
 
 #[cfg(test)]
 pub(crate) mod silence;
-
-fn silent() -> ControlError {
-    ControlError::Silent(format!("the data plane did not answer within {} s", PATIENCE.as_secs()))
-}
 
 /// Returns the error of a worker whose thread has ended.
 pub(crate) fn ended() -> ControlError {

@@ -131,7 +131,9 @@ impl Workers {
         let asked: Vec<_> = each
             .map(|(number, worker)| worker.begin(|reply| question(number, reply)))
             .collect::<Result<_, _>>()?;
-        let answered: Result<Vec<T>, ControlError> = asked.into_iter().map(WorkerHandle::finish).collect();
+        let answers = self.workers.iter().zip(&asked);
+        let answered: Result<Vec<T>, ControlError> =
+            answers.map(|(worker, answer)| worker.finish(answer)).collect();
         answered.map_err(|error| if self.has_one_ended() { ended() } else { error })
     }
 

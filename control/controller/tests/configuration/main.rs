@@ -178,7 +178,20 @@ fn others() -> Vec<String> {
             "",
         )
         .replace("queue flows", "drop"),
+        with_principals(),
     ]
+}
+
+/// Returns `BASE` with principals of every kind: shares, weights, rates and chains of `same-as`.
+fn with_principals() -> String {
+    let fifo = BASE.replace("kind = \"flow-queues\", rate = \"10mbit\", queues = 16", "kind = \"fifo\"");
+    let principals = "[[principal]]\nname = \"video\"\ncpu = \"5 %\"\ncpu-limit = \"20 %\"\n\
+                      link = { wan = \"2mbit\" }\nqueue = \"64KiB\"\ndeadline = \"5ms\"\n\
+                      [[principal]]\nname = \"bulk\"\nweight = 7\nlink = { wan = { same-as = \"video\" } }\n\
+                      [[principal]]\nname = \"twin\"\ncpu = { same-as = \"video\" }\n\
+                      [[filter]]\nmatch = \"proto udp dport 9\"\naction = \"principal bulk\"\n\
+                      [[filter]]\nmatch = \"proto udp dport 7\"\naction = \"queue principal:video\"\n";
+    format!("{}{principals}", fifo.replace("queue flows", "drop"))
 }
 
 #[test]

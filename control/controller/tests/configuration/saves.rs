@@ -55,3 +55,23 @@ fn manual_file_changes_are_not_overwritten_by_save() {
         save(&router, &file, false).await.unwrap();
     });
 }
+
+#[test]
+fn apply_rollback_save_and_restart_carry_principals() {
+    with_router(async |router| {
+        let text = with_principals();
+        assert!(!apply(&router, &text).await.unwrap().is_empty());
+        assert_runs(&router, &text).await;
+        back(&router).await;
+        assert_runs(&router, BASE).await;
+        assert!(!running(&router).await.contains("[[principal]]"));
+        back(&router).await;
+        assert_runs(&router, &text).await;
+        let saved = save(&router, BASE, false).await.unwrap();
+        let again =
+            start(Config::parse(&saved, "saved.toml").unwrap(), StartOptions::default()).await.unwrap();
+        assert_runs(&again, &text).await;
+        assert_eq!(running(&again).await, running(&router).await);
+        again.shutdown().await.unwrap();
+    });
+}

@@ -147,6 +147,7 @@ async fn instances_and_flows_run_only_at_allowed_levels_and_processors() {
         plugin: "null".to_owned(),
         name: name.to_owned(),
         settings: Map::new(),
+        service: None,
     };
     router.execute(&lab(), create("w")).await.unwrap();
     let place = |level: &str| PlaceFlows(read(json!({"flow": "proto udp dport 7", "level": level})));
@@ -238,6 +239,7 @@ async fn trial_says_what_is_left_or_lacks_and_changes_nothing() {
             plugin: plugin.to_owned(),
             name: name.to_owned(),
             settings: Map::new(),
+            service: None,
         })
     };
     let trial = router.execute(&lab(), create("null", "v")).await.unwrap();

@@ -2,6 +2,7 @@
 
 mod allowances;
 mod promises;
+mod silent;
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
@@ -19,6 +20,7 @@ use super::*;
 use crate::configuration::Save;
 use crate::model::packets::ReadPacket;
 use crate::operation::kinds::{Change, Query};
+use crate::workers::handle::silence::Silence;
 use crate::workers::memory_guard::MemoryGuard;
 use crate::{CaptureRequest, FlowQuery, RouteQuery, StartOptions, TraceRequest, start};
 
@@ -137,11 +139,19 @@ fn of_kind(kind: &str) -> BTreeSet<String> {
 struct Tried {
     router: Router,
     names: BTreeSet<String>,
+    /// With it, worker 1 leaves each question of each change unanswered once.
+    silence: Option<Silence>,
 }
 
 impl Tried {
     async fn new() -> Self {
-        Self { router: started().await, names: BTreeSet::new() }
+        Self { router: started().await, names: BTreeSet::new(), silence: None }
+    }
+
+    async fn with_silence() -> Self {
+        let all = Self::new().await;
+        let silence = Silence::before(all.router.lock().workers.get(1));
+        Self { silence: Some(silence), ..all }
     }
 
     fn note<O>(&mut self) -> String {
@@ -155,11 +165,15 @@ impl Tried {
     }
 
     /// Executes a change, and undoes it by the inverses of the resulting configuration changes. The
-    /// configuration must be the same as before.
-    async fn change<O: Operation<Kind = Change>>(&mut self, operation: O) {
+    /// configuration must be the same as before. A change that a worker doesn't answer must change nothing.
+    async fn change<O: Operation<Kind = Change> + Clone>(&mut self, operation: O) {
         let name = self.note::<O>();
         let before = self.router.running();
-        if let Err(error) = self.router.execute(&Principal::router(), operation).await {
+        let outcome = match &self.silence {
+            Some(silence) => silent::leave_unanswered(&self.router, silence, &name, &operation).await,
+            None => self.router.execute(&Principal::router(), operation).await.map(drop),
+        };
+        if let Err(error) = outcome {
             assert!(["LoadPlugin", "UnloadPlugin"].contains(&&*name), "{name}: {error}");
         }
         let changes = before.difference(&self.router.running()).changes;
@@ -202,6 +216,19 @@ fn no_control_groups() -> Option<String> {
 #[tokio::test]
 async fn the_inverse_of_every_change_restores_the_configuration() {
     let mut all = Tried::new().await;
+    try_changes(&mut all).await;
+    all.end("Change").await;
+}
+
+#[tokio::test]
+async fn a_change_that_a_worker_does_not_answer_changes_nothing() {
+    let mut all = Tried::with_silence().await;
+    try_changes(&mut all).await;
+    all.end("Change").await;
+}
+
+/// Tries every change.
+async fn try_changes(all: &mut Tried) {
     let name = |name: &str| name.to_owned();
     all.change(SetPort { name: name("lan"), changes: settings(json!({"input-weight": 3})) }).await;
     all.change(SetControlPlane { changes: settings(json!({"icmp": 500})) }).await;
@@ -257,8 +284,7 @@ async fn the_inverse_of_every_change_restores_the_configuration() {
     all.change(SetQueue { port: port.clone(), queue: name("bulk"), flow: None, changes }).await;
     let removal = read(json!({"to": "bulk"}));
     all.change(RemoveSchedulerNode { port, node: name("flows"), removal }).await;
-    change_principals(&mut all).await;
-    all.end("Change").await;
+    change_principals(all).await;
 }
 
 /// Tries the changes of principals.

@@ -5,7 +5,7 @@ use proptest::prelude::*;
 
 use super::allowances::{lab, with_allowance};
 use super::*;
-use crate::admission::shares::Whole;
+use crate::admission::time::Whole;
 use crate::configuration::Apply;
 use crate::workers::handle::silence::Silence;
 

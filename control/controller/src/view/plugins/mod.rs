@@ -12,7 +12,8 @@ pub use gates::{
 };
 pub use host_companion::{HostCompanionView, MessagesView};
 pub use instances::{
-    CallCountsView, DeclaredCyclesView, HeldView, InstancePlaceView, InstanceView, PacketCyclesView, ReleaseView,
+    CallCountsView, DeclaredCyclesView, HeldView, InstancePlaceView, InstanceView, PacketCyclesView,
+    ReleaseView,
 };
 pub use maps::{MapEntryView, MapView};
 pub use upgrade::{ShadowView, UpgradeView};

@@ -7,8 +7,8 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use millrace_pipeline::{
-    Command, CounterCommand, FilterCommand, NeighbourCommand, PluginCommand, ReplyTo, RouteCommand,
-    SchedulerCommand, WorkerLink,
+    Command, CounterCommand, FilterCommand, FlowCommand, NeighbourCommand, PluginCommand, PrincipalCommand,
+    ReplyTo, RouteCommand, SchedulerCommand, WorkerLink,
 };
 use rtrb::{Consumer, Producer, RingBuffer};
 
@@ -56,6 +56,11 @@ impl Silence {
         let _turn = self.turn.lock().unwrap();
         self.plan.answered.store(answered, Ordering::Relaxed);
         self.plan.lost.store(lost, Ordering::Relaxed);
+    }
+
+    /// Whether none of the `lost` answers is lost yet.
+    pub fn is_whole(&self, lost: u64) -> bool {
+        self.plan.lost.load(Ordering::Relaxed) == lost
     }
 
     /// Whether the plan still contains questions whose answers will be lost.
@@ -114,6 +119,8 @@ fn is_question(command: &Command) -> bool {
             | Command::Routes(RouteCommand::Set(..) | RouteCommand::Forget(..) | RouteCommand::Waiting(..))
             | Command::Neighbours(NeighbourCommand::TakeUsed(_))
             | Command::Filters(FilterCommand::Count(..))
+            | Command::Flows(FlowCommand::Scan(..))
+            | Command::Principals(PrincipalCommand::Configure(..) | PrincipalCommand::Set(..))
             | Command::Plugins(PluginCommand::Replace(..))
             | Command::Schedulers(SchedulerCommand::Change(..))
             | Command::Counters(CounterCommand::Snapshot(_) | CounterCommand::Summary(_))
@@ -134,6 +141,13 @@ fn unheard(question: Command) -> Command {
         .into(),
         Command::Neighbours(NeighbourCommand::TakeUsed(_)) => NeighbourCommand::TakeUsed(nobody()).into(),
         Command::Filters(FilterCommand::Count(from, _)) => FilterCommand::Count(from, nobody()).into(),
+        Command::Principals(PrincipalCommand::Configure(settings, core, _)) => {
+            PrincipalCommand::Configure(settings, core, nobody()).into()
+        }
+        Command::Principals(PrincipalCommand::Set(id, settings, _)) => {
+            PrincipalCommand::Set(id, settings, nobody()).into()
+        }
+        Command::Flows(FlowCommand::Scan(scan, _)) => FlowCommand::Scan(scan, nobody()).into(),
         Command::Plugins(PluginCommand::Replace(id, successor, _)) => {
             PluginCommand::Replace(id, successor, nobody()).into()
         }

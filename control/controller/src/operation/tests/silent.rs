@@ -1,0 +1,154 @@
+//! Changes of which a worker leaves a question unanswered.
+
+use std::sync::Arc;
+
+use millrace_pipeline::PluginCommand;
+use millrace_plugin_abi::{
+    Instance, Instant, Message, Packets, Plugin, PluginError, Position, Progress, Reply,
+};
+
+use super::*;
+
+/// Number of questions without an answer: one, or all, also those of the undo steps.
+const LOST: [u64; 2] = [1, u64::MAX];
+
+/// Executes a change again and again, and leaves a later question unanswered each time, until all are answered.
+/// Nothing must have changed after each failure. Returns the outcome of the last execution.
+pub(super) async fn leave_unanswered<O: Operation<Kind = Change> + Clone>(
+    router: &Router,
+    silence: &Silence,
+    name: &str,
+    operation: &O,
+) -> Result<(), ControlError> {
+    let (running, mut before) = (router.running(), seen(router).await);
+    for (answered, lost) in (0..).flat_map(|answered| LOST.map(|lost| (answered, lost))) {
+        silence.after(answered, lost);
+        let outcome = router.execute(&Principal::router(), operation.clone()).await.map(drop);
+        let is_answered = silence.is_whole(lost);
+        silence.after(0, 0);
+        if is_answered {
+            let is_own = ["LoadPlugin", "UnloadPlugin", "SetAdmission"].contains(&name);
+            assert!(answered > 0 || is_own, "{name} asks no worker");
+            return outcome;
+        }
+        if outcome.is_ok() {
+            // The question was only for a warning in the log.
+            let changes = router.running().difference(&running).changes;
+            router.change(move |_| Ok((changes, ())), |_, ()| Ok(())).await.unwrap();
+            before = seen(router).await;
+            continue;
+        }
+        // Control does this every second: it sends routes again that a worker may lack.
+        router.lock().tell_own(&[]).unwrap();
+        let context = format!("{name}, question {answered}, {lost} lost: {outcome:?}");
+        let error = outcome.expect_err(&context).to_string();
+        assert!(error.contains("worker 1 did not answer within 5 s; nothing was changed"), "{context}");
+        assert!(!error.contains("except for"), "{context}");
+        let after = seen(router).await;
+        let different = after.lines().zip(before.lines()).find(|(after, before)| after != before);
+        assert_eq!(different, None, "{context}");
+        assert_eq!(after.len(), before.len(), "{context}");
+    }
+    Ok(())
+}
+
+/// Returns the state that control and workers report.
+async fn seen(router: &Router) -> String {
+    let own = Principal::router();
+    let packet = |packet: &str| Lookup { packet: packet.to_owned() };
+    let mut all = router.execute(&own, GetConfiguration).await.unwrap().text;
+    for one in ["dst 10.9.0.1 proto tcp dport 25", "dst 10.6.0.1 proto udp dport 9", "dst 10.7.0.1 proto tcp"]
+    {
+        let lookup = packet(&format!("src 10.1.0.7 {one} in lan"));
+        write!(all, "{:#?}", router.execute(&own, lookup).await.unwrap()).unwrap();
+    }
+    macro_rules! add {
+        ($($query:expr),*) => {
+            $(write!(all, "\n{:#?}", router.execute(&own, $query).await.unwrap()).unwrap();)*
+        };
+    }
+    add!(ListBindings::default(), ListGates, ListInstances, ListSchedulers, ListNeighbours, ListPlacements);
+    add!(ListRoutes::default(), GetSettings, GetAdmission);
+    // Rates depend on the time since the last read, and the sizes of tables on what they held. Counters of a
+    // scheduler's node begin anew when it has been below another root.
+    let stays = |line: &&str| {
+        let key = line.trim_start();
+        !["memory: ", "delivered: ", "sent_", "peak_"].iter().any(|other| key.starts_with(other))
+    };
+    all.lines().filter(stays).collect::<Vec<_>>().join("\n")
+}
+
+/// Plugin and instance of a version, which the instance tells.
+#[derive(Clone, Debug)]
+struct Versioned(&'static str);
+
+impl Plugin for Versioned {
+    fn name(&self) -> &'static str {
+        "versioned"
+    }
+
+    fn version(&self) -> &'static str {
+        self.0
+    }
+
+    fn summary(&self) -> &'static str {
+        "Tells its version."
+    }
+
+    fn positions(&self) -> &'static [Position] {
+        &Position::ALL
+    }
+
+    fn messages(&self) -> &'static [(&'static str, &'static str)] {
+        &[("version", "Tells the version.")]
+    }
+
+    fn create(&self, _: &Map<String, Value>) -> Result<Box<dyn Instance>, PluginError> {
+        Ok(Box::new(self.clone()))
+    }
+}
+
+impl Instance for Versioned {
+    fn process(&mut self, _: &mut Packets<'_>, _: Instant) -> Progress {
+        Progress::Done
+    }
+
+    fn control(&mut self, _: &Message) -> Reply {
+        Ok(json!(self.0))
+    }
+}
+
+/// Returns the version of instance `v` at each worker.
+fn versions(router: &Router) -> Vec<Value> {
+    let mut inner = router.lock();
+    let id = inner.model.plugins.instance("v").unwrap();
+    let message = Message { name: "version".to_owned(), arguments: Map::new() };
+    let replies = inner.workers.ask(|reply| PluginCommand::Control(id, message.clone(), reply)).unwrap();
+    replies.into_iter().flat_map(Option::unwrap).map(Result::unwrap).collect()
+}
+
+#[tokio::test]
+async fn a_version_that_a_worker_does_not_answer_is_taken_back_everywhere() {
+    let router = started().await;
+    let silence = Silence::before(router.lock().workers.get(1));
+    {
+        let mut inner = router.lock();
+        inner.model.plugins.add_plugin(Arc::new(Versioned("2.0.0"))).unwrap();
+        let (plugin, name) = ("versioned".into(), "v".into());
+        let instance = millrace_config::Instance { plugin, name, settings: Map::new(), service: None };
+        inner.create_instance(&instance).unwrap();
+        inner.plugins.previous.insert("versioned", Arc::new(Versioned("1.0.0")));
+    }
+    let back = RollBackPlugin { name: "versioned".to_owned() };
+    for lost in LOST {
+        silence.after(0, lost);
+        let refused = router.execute(&Principal::router(), back.clone()).await.map(drop).unwrap_err();
+        silence.after(0, 0);
+        let refused = refused.to_string();
+        assert!(refused.contains("worker 1 did not answer") && refused.contains("2.0.0 keeps"), "{refused}");
+        assert_eq!(versions(&router), ["2.0.0", "2.0.0"], "{lost} lost");
+    }
+    router.execute(&Principal::router(), back).await.unwrap();
+    assert_eq!(versions(&router), ["1.0.0", "1.0.0"]);
+    router.shutdown().await.unwrap();
+}
