@@ -125,9 +125,9 @@ pub enum Change {
     /// Change of a principal's shares and limits.
     SetPrincipal {
         /// Previous principal.
-        from: Principal,
+        from: Box<Principal>,
         /// New principal.
-        to: Principal,
+        to: Box<Principal>,
     },
     /// Change of the flow placements.
     Place {

@@ -184,16 +184,7 @@ impl Transaction {
     ) -> Result<AppliedView, ControlError> {
         let (who, origin) = (&by.who, order.origin.as_deref().unwrap_or("configuration"));
         let before = Arc::new(self.0.running());
-        if let Some(number) = order.if_revision {
-            self.expect_revision(number).await?;
-        }
-        if let Some(expected) = &order.only_if
-            && before.to_text()? != *expected
-        {
-            return Err(ControlError::Changed(
-                "the running configuration differs from the expected one: nothing was changed".into(),
-            ));
-        }
+        self.expect(order, &before).await?;
         let candidate = self.owned(&before, candidate, by)?;
         let order = &order.with_owners(&candidate)?;
         // The store is read in parallel with the changes.
@@ -237,6 +228,19 @@ impl Transaction {
             runs: Some(revision.number),
             shadowed: self.0.never_winning(|_| true).await,
         })
+    }
+
+    /// Checks that the configuration and the revision that a request expects are running.
+    async fn expect(&self, order: &Apply, running: &Config) -> Result<(), ControlError> {
+        if let Some(number) = order.if_revision {
+            self.expect_revision(number).await?;
+        }
+        match &order.only_if {
+            Some(expected) if running.to_text()? != *expected => Err(ControlError::Changed(
+                "the running configuration differs from the expected one: nothing was changed".into(),
+            )),
+            _ => Ok(()),
+        }
     }
 
     /// Returns the candidate with the owners of its principals: those that run, and the user for new principals if an

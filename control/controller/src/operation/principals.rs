@@ -164,7 +164,10 @@ impl SetPrincipal {
         let to = valid(patched(&from, &merged(&from, self.changes)?)?)?;
         match from == to {
             true => Ok(Vec::new()),
-            false => planned(model, by, ConfigChange::SetPrincipal { from, to }),
+            false => {
+                let (from, to) = (Box::new(from), Box::new(to));
+                planned(model, by, ConfigChange::SetPrincipal { from, to })
+            }
         }
     }
 }

@@ -12,7 +12,7 @@ fn changes_and_their_inverses_lead_to_the_same_principals() {
     let [c, b] = ["c", "b"].map(|name| {
         config(&format!("principal = [{{ name = \"{name}\", processes = 5 }}]")).principal.remove(0)
     });
-    let set = Change::SetPrincipal { from: before[1].clone(), to: b };
+    let set = Change::SetPrincipal { from: Box::new(before[1].clone()), to: Box::new(b) };
     for change in [Change::AddPrincipal(c), set, Change::RemovePrincipal(before[1].clone())] {
         let changed = after(&before, &change);
         assert_ne!(changed, before);

@@ -235,7 +235,10 @@ fn set_neighbours_and_routes(from: &Config, to: &Config, changes: &mut Vec<Chang
 /// Returns the changes that set and add principals, and that release the reserved shares of the principals
 /// that go and pay for bindings now. Changes that release shares come first.
 fn set_principals(principals: &Compared<'_, Principal>, paying: &[&Principal]) -> Vec<Change> {
-    let set = |from: &Principal, to: Principal| Change::SetPrincipal { from: from.clone(), to };
+    let set = |from: &Principal, to: Principal| Change::SetPrincipal {
+        from: Box::new(from.clone()),
+        to: Box::new(to),
+    };
     let gone = paying.iter().filter(|one| one.reserved_cpu().is_some());
     let released = gone.map(|one| set(one, without_share(one)));
     let (fewer, more): (Vec<_>, Vec<_>) =

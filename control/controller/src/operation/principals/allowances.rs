@@ -53,7 +53,10 @@ impl Operation for AddAllowance {
             true => Err(ControlError::conflict(format!(
                 "allowance {name:?} exists already: change it with `allowance set`"
             ))),
-            false => Ok(all.push(self.0)),
+            false => {
+                all.push(self.0);
+                Ok(())
+            }
         })
         .await
     }
