@@ -5,6 +5,9 @@ use serde_json::{Map, Value};
 use crate::arguments::{Service, ServiceLevel};
 use crate::output::Failure;
 
+/// Setting inside a reservation: name of the principal that reserves the amount.
+const SAME_AS: &str = "same-as";
+
 /// Parses `KEY=VALUE` arguments into an object. A value that is valid JSON becomes that JSON; any other value
 /// becomes a string.
 pub fn pairs(arguments: &[String]) -> Result<Map<String, Value>, Failure> {
@@ -82,6 +85,31 @@ impl Service {
     }
 }
 
+/// Returns settings in which each key of the form `OUTER.INNER` is inside the setting `OUTER`.
+pub fn nested(settings: Map<String, Value>) -> Result<Map<String, Value>, Failure> {
+    let mut nested = Map::new();
+    settings.into_iter().try_for_each(|(key, value)| nest(&mut nested, &key, value))?;
+    Ok(nested)
+}
+
+/// Inserts a setting. `same-as` is inside the setting before it, whose name may contain dots, such as a port.
+fn nest(nested: &mut Map<String, Value>, key: &str, value: Value) -> Result<(), Failure> {
+    let twice = |key: &str| Err(Failure::usage(format!("{key} is given both whole and in parts")));
+    let (outer, inner) = match key.split_once('.') {
+        Some(parts) => parts,
+        None => return nested.insert(key.to_owned(), value).map_or(Ok(()), |_| twice(key)),
+    };
+    let parts = nested.entry(outer).or_insert_with(|| Value::Object(Map::new()));
+    let Value::Object(parts) = parts else { return twice(outer) };
+    match inner.rsplit_once('.') {
+        Some((inner, SAME_AS)) => {
+            let other = Value::Object(Map::from_iter([(SAME_AS.to_owned(), value)]));
+            parts.insert(inner.to_owned(), other).map_or(Ok(()), |_| twice(&format!("{outer}.{inner}")))
+        }
+        _ => parts.insert(inner.to_owned(), value).map_or(Ok(()), |_| twice(key)),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use serde_json::json;
@@ -97,5 +125,24 @@ mod tests {
         let nameless = pairs(&["=5".into()]).unwrap_err();
         assert_eq!(nameless.code, 2);
         assert!(nameless.message.starts_with("\"=5\" has no key"), "{}", nameless.message);
+    }
+
+    #[test]
+    fn dotted_keys_are_inner_settings() {
+        let settings = |text: &[&str]| {
+            let text: Vec<String> = text.iter().map(|text| (*text).to_owned()).collect();
+            changes(&text).and_then(nested).map(Value::Object).ok()
+        };
+        assert_eq!(
+            settings(&["link.wan=10mbit", "link.lan=", "memory=8MiB", "cpu.same-as=a"]),
+            Some(json!({"link": {"wan": "10mbit", "lan": null}, "memory": "8MiB", "cpu": {"same-as": "a"}}))
+        );
+        assert_eq!(
+            settings(&["link.eth0.7.same-as=a", "link.eth0.8=1mbit"]),
+            Some(json!({"link": {"eth0.7": {"same-as": "a"}, "eth0.8": "1mbit"}}))
+        );
+        assert_eq!(settings(&["link.wan=1mbit", "link.wan.same-as=a"]), None);
+        assert_eq!(settings(&["cpu=5%", "cpu.same-as=a"]), None);
+        assert_eq!(settings(&["cpu.same-as=a", "cpu=5%"]), None);
     }
 }

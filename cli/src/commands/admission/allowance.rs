@@ -4,12 +4,10 @@ use hyper::Method;
 use serde_json::{Value, json};
 
 use super::amount;
-use crate::arguments::{AllowanceAction, Noun};
+use crate::arguments::AllowanceAction;
 use crate::client::{Client, segment};
-use crate::commands::observe::show;
-use crate::commands::principal::nested;
-use crate::output::{Failure, done, plain, rows, table};
-use crate::pairs::changes;
+use crate::output::{Failure, done, plain, rows, show, table};
+use crate::pairs::{changes, nested};
 
 const COLUMNS: &str = "allowance | user | component | holds | of";
 
@@ -34,10 +32,13 @@ pub fn allowance(client: &Client, action: &AllowanceAction, json: bool) -> Resul
             let value = client.send(Method::DELETE, &path(name), None)?;
             done(&value, &format!("allowance {name} removed; what its users hold stays"), json);
         }
-        AllowanceAction::List => show::show(client, Noun::Allowances, json)?,
+        AllowanceAction::List => {
+            let value = client.get("/allowances")?;
+            show(&value, json, || listed(&value));
+        }
         AllowanceAction::Show { name } => {
             let value = client.get(&path(name))?;
-            crate::output::show(&value, json, || listed(&json!([value])));
+            show(&value, json, || listed(&json!([value])));
         }
     }
     Ok(())

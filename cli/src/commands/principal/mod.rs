@@ -8,7 +8,7 @@ use std::process::Command;
 use hyper::Method;
 use millrace_principals::Launch;
 use nix::unistd::geteuid;
-use serde_json::{Map, Value};
+use serde_json::Value;
 
 use crate::arguments::{Exec, Noun, PrincipalAction};
 use crate::client::{Client, segment};
@@ -16,10 +16,8 @@ use crate::commands::admission::tried;
 use crate::commands::forwarding::flow::flows_path;
 use crate::commands::observe::show::show;
 use crate::output::{self, Failure, done, lines, print, rows, table};
-use crate::pairs::changes;
+use crate::pairs::{changes, nested};
 
-/// Setting inside a reservation: name of the principal that reserves the amount.
-const SAME_AS: &str = "same-as";
 /// Columns of the flows of a principal.
 const FLOWS: &str = "flow | cycles=payments/0/cycles | waiting=payments/0/waiting \
     | bytes=payments/0/waiting_bytes | dropped=payments/0/dropped | worker";
@@ -93,31 +91,6 @@ fn flows_of(name: &str, flows: &[Value]) -> String {
     }
 }
 
-/// Returns settings in which each key of the form `OUTER.INNER` is inside the setting `OUTER`.
-pub fn nested(settings: Map<String, Value>) -> Result<Map<String, Value>, Failure> {
-    let mut nested = Map::new();
-    settings.into_iter().try_for_each(|(key, value)| nest(&mut nested, &key, value))?;
-    Ok(nested)
-}
-
-/// Inserts a setting. `same-as` is inside the setting before it, whose name may contain dots, such as a port.
-fn nest(nested: &mut Map<String, Value>, key: &str, value: Value) -> Result<(), Failure> {
-    let twice = |key: &str| Err(Failure::usage(format!("{key} is given both whole and in parts")));
-    let (outer, inner) = match key.split_once('.') {
-        Some(parts) => parts,
-        None => return nested.insert(key.to_owned(), value).map_or(Ok(()), |_| twice(key)),
-    };
-    let parts = nested.entry(outer).or_insert_with(|| Value::Object(Map::new()));
-    let Value::Object(parts) = parts else { return twice(outer) };
-    match inner.rsplit_once('.') {
-        Some((inner, SAME_AS)) => {
-            let other = Value::Object(Map::from_iter([(SAME_AS.to_owned(), value)]));
-            parts.insert(inner.to_owned(), other).map_or(Ok(()), |_| twice(&format!("{outer}.{inner}")))
-        }
-        _ => parts.insert(inner.to_owned(), value).map_or(Ok(()), |_| twice(key)),
-    }
-}
-
 /// Returns the query of a request that is only tried, or an empty text.
 pub fn trial(dry_run: bool) -> &'static str {
     if dry_run { "?dry_run=true" } else { "" }
@@ -167,25 +140,6 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-
-    #[test]
-    fn dotted_keys_are_inner_settings() {
-        let settings = |text: &[&str]| {
-            let text: Vec<String> = text.iter().map(|text| (*text).to_owned()).collect();
-            changes(&text).and_then(nested).map(Value::Object).ok()
-        };
-        assert_eq!(
-            settings(&["link.wan=10mbit", "link.lan=", "memory=8MiB", "cpu.same-as=a"]),
-            Some(json!({"link": {"wan": "10mbit", "lan": null}, "memory": "8MiB", "cpu": {"same-as": "a"}}))
-        );
-        assert_eq!(
-            settings(&["link.eth0.7.same-as=a", "link.eth0.8=1mbit"]),
-            Some(json!({"link": {"eth0.7": {"same-as": "a"}, "eth0.8": "1mbit"}}))
-        );
-        assert_eq!(settings(&["link.wan=1mbit", "link.wan.same-as=a"]), None);
-        assert_eq!(settings(&["cpu=5%", "cpu.same-as=a"]), None);
-        assert_eq!(settings(&["cpu.same-as=a", "cpu=5%"]), None);
-    }
 
     #[test]
     fn flows_show_their_accounts_at_the_principal() {
