@@ -23,6 +23,7 @@ const RUST: &[(&str, &str)] = &[
 /// Folders whose Rust files are copied to a project in Rust: their places, and their sources.
 const RUST_FOLDERS: &[(&str, &str)] = &[
     ("millrace/sdk/src", "../../sdk/rust/src"),
+    ("millrace/sdk/src/manifest", "../../sdk/rust/src/manifest"),
     ("millrace/sdk/src/testing", "../../sdk/rust/src/testing"),
     ("millrace/process/src", "../../sdk/process/src"),
     ("millrace/plugin-abi/src/process", "../../foundation/plugin-abi/src/process"),

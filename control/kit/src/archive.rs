@@ -60,8 +60,9 @@ mod tests {
     use super::*;
 
     /// Folders of copies in a project, with their sources.
-    const COPIES: [(&str, &str); 5] = [
+    const COPIES: [(&str, &str); 6] = [
         ("millrace/sdk/src/", "sdk/rust/src"),
+        ("millrace/sdk/src/manifest/", "sdk/rust/src/manifest"),
         ("millrace/sdk/src/testing/", "sdk/rust/src/testing"),
         ("millrace/process/src/", "sdk/process/src"),
         ("millrace/plugin-abi/src/process/", "foundation/plugin-abi/src/process"),

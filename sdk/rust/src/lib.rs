@@ -40,8 +40,6 @@ extern crate alloc;
 extern crate std;
 
 mod backlog;
-#[doc(hidden)]
-pub mod cost;
 pub mod exceptions;
 #[cfg(target_os = "linux")]
 pub mod executable;

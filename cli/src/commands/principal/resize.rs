@@ -3,6 +3,7 @@
 use std::time::{Duration, Instant};
 
 use hyper::Method;
+use millrace_units::count;
 use serde_json::json;
 
 use crate::client::Client;
@@ -47,10 +48,10 @@ pub fn resize(
         let done = if apply { "now reserved" } else { "proposed" };
         let now = before.as_str().map_or("none".to_owned(), str::to_owned);
         format!(
-            "principal {name}: {:.2} % used (95th percentile of {} samples), {share} {done} (margin {margin} %), \
+            "principal {name}: {:.2} % used (95th percentile of {}), {share} {done} (margin {margin} %), \
              {now} before\n",
             proposal.used,
-            uses.len()
+            count(uses.len(), "sample")
         )
     });
     Ok(())

@@ -259,6 +259,21 @@ fn of_drops(drops: &[DropView]) -> Family {
     counter("dropped_packets", "Packets dropped, by reason and port; - stands for none", samples)
 }
 
+/// Returns the percentiles of the cycles per packet of each instance.
+fn packet_cycles(instances: &[InstanceView]) -> Vec<Sample> {
+    let of_instance = |one: &InstanceView| {
+        let measured = one.calls.packet_cycles;
+        let percentiles =
+            measured.map(|cycles| [("0.5", cycles.median), ("0.95", cycles.p95), ("0.99", cycles.p99)]);
+        let sample = |(quantile, value): (&str, f64)| {
+            let instance = [("plugin_instance", one.name.clone()), ("plugin", one.plugin.to_owned())];
+            (instance.into_iter().chain([("quantile", quantile.to_owned())]).collect(), value)
+        };
+        percentiles.into_iter().flatten().map(sample).collect::<Vec<_>>()
+    };
+    instances.iter().flat_map(of_instance).collect()
+}
+
 fn of_instances(instances: &[InstanceView]) -> Vec<Family> {
     let labels =
         |one: &InstanceView| vec![("plugin_instance", one.name.clone()), ("plugin", one.plugin.to_owned())];
@@ -271,16 +286,6 @@ fn of_instances(instances: &[InstanceView]) -> Vec<Family> {
     let well = sum(|one| (one.health == "well").into());
     let suspensions = sum(|one| one.calls.suspensions);
     let used = instances.iter().map(|one| (labels(one), one.calls.cpu_seconds)).collect();
-    let cycles = instances.iter().flat_map(|one| {
-        let measured = one.calls.packet_cycles.into_iter();
-        measured.flat_map(move |cycles| {
-            [("0.5", cycles.median), ("0.95", cycles.p95), ("0.99", cycles.p99)].map(|(quantile, value)| {
-                let mut labels = labels(one);
-                labels.push(("quantile", quantile.to_owned()));
-                (labels, value)
-            })
-        })
-    });
     let faults = instances.iter().flat_map(|one| {
         one.calls.faults.iter().map(move |(kind, &faults)| {
             let mut labels = labels(one);
@@ -318,7 +323,7 @@ fn of_instances(instances: &[InstanceView]) -> Vec<Family> {
         gauge(
             "instance_packet_cycles",
             "Cycles per packet of an instance's calls that principals paid for",
-            cycles.collect(),
+            packet_cycles(instances),
         ),
         gauge("instance_healthy", "1 if an instance is healthy, 0 during a pause or quarantine", well),
     ]

@@ -106,10 +106,7 @@ impl Calls {
         let what = (part, place.position, (behind, payer_backlog));
         let (packets, begun) = (group.members.len() as u64, self.meter.read());
         let outcome = call(hosted, what, &mut self.states, group, now, news);
-        let ended = self.meter.charge(&mut hosted.counts.cycles);
-        if let (Some(begun), Some(ended)) = (begun, ended) {
-            hosted.counts.costs.record(ended.saturating_sub(begun), packets);
-        }
+        hosted.counts.costs.record_call((begun, self.meter.charge(&mut hosted.counts.cycles)), packets);
         match outcome {
             Outcome::Untouched => return is_whole,
             Outcome::Suspended | Outcome::Awaited => {

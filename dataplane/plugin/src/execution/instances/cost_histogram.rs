@@ -24,6 +24,14 @@ impl Default for CostHistogram {
 }
 
 impl CostHistogram {
+    /// Counts a call between two readings of the counter; nothing without readings.
+    #[inline]
+    pub fn record_call(&mut self, readings: (Option<u64>, Option<u64>), packets: u64) {
+        if let (Some(begun), Some(ended)) = readings {
+            self.record(ended.saturating_sub(begun), packets);
+        }
+    }
+
     /// Counts a call with packets that took `cycles` together.
     #[inline]
     pub fn record(&mut self, cycles: u64, packets: u64) {

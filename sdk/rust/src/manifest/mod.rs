@@ -1,5 +1,10 @@
 //! Macro that declares a plugin, and compile-time checks of the plugin's manifest.
 
+mod values;
+
+#[doc(hidden)]
+pub use values::{cost, objects};
+
 /// Declares the plugin of a crate from a type that implements [`Plugin`](crate::Plugin): manifest and exports.
 ///
 /// The keys are those of `docs/plugin-abi.md`, in the same order; values are literals. The first three keys
@@ -75,7 +80,7 @@ macro_rules! millrace_plugin {
                 $(, ",\"state-version\":", $state_version)?
                 $(, ",\"contexts\":", $contexts)?
                 $(, ",\"period\":", $period)?
-                $(, ",\"cost\":", $crate::cost::cost!($cost))?,
+                $(, ",\"cost\":", $crate::manifest::cost!($cost))?,
                 "}"
             ));
             const FEATURES: $crate::Features = $crate::features::of_capabilities(&[$($capability $(, $capabilities)*)?])
@@ -265,20 +270,6 @@ macro_rules! __millrace_given {
 }
 #[doc(hidden)]
 pub use crate::__millrace_given as given;
-
-/// Formats the declarations of maps as JSON, for a manifest.
-#[macro_export]
-#[doc(hidden)]
-macro_rules! __millrace_objects {
-    ($map:expr, $key:expr, $value:expr, $entries:expr; $($rest:tt)+) => {
-        concat!($crate::__millrace_objects!($map, $key, $value, $entries;), ",", $crate::__millrace_objects!($($rest)+))
-    };
-    ($map:expr, $key:expr, $value:expr, $entries:expr;) => {
-        concat!("{\"name\":", stringify!($map), ",\"key\":", $key, ",\"value\":", $value, ",\"entries\":", $entries, "}")
-    };
-}
-#[doc(hidden)]
-pub use crate::__millrace_objects as objects;
 
 /// Positions whose gates plugins can be bound at.
 pub const POSITIONS: [&str; 5] = ["early", "route", "late", "queue", "copy"];
