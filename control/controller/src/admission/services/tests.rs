@@ -48,7 +48,7 @@ impl Plugin for Kind {
 
 const SANDBOXED: Kind = Kind(Runtime::Contained, false, Some((100.0, 0.0)));
 const OFFLOADED: Kind = Kind(Runtime::BuiltIn, true, Some((100.0, 0.0)));
-const PROCESS: Kind = Kind(Runtime::Process, false, Some((100.0, 1.0)));
+const PROCESS: Kind = Kind(Runtime::Process, false, Some((100.0, 0.0)));
 
 /// Machine with a worker of 1e9 cycles per second, the host with another 1e9, and two eBPF variants.
 fn machine() -> Machine {
@@ -202,7 +202,7 @@ proptest! {
                 let own = placements.services.iter().filter(|placed| placed.level == level);
                 own.map(|placed| f64::from(placed.service.rate) * cycles).sum()
             };
-            let host = sum(ServiceLevel::Host, 100.0 + f64::from(USUAL_SIZE));
+            let host = sum(ServiceLevel::Host, 100.0);
             let worker = sum(ServiceLevel::Worker, 100.0) + sum(ServiceLevel::Host, 300.0);
             let offloaded = placements.services.iter().filter(|placed| placed.level == ServiceLevel::Offload);
             prop_assert!(worker <= 1e9 && host <= 1e9 && offloaded.count() <= 2, "{:?}", placements.services);
