@@ -44,7 +44,7 @@ impl Turns {
             return None;
         }
         for _ in 0..MOST_LOOKED_AT {
-            let payer = self.waiting.next()?;
+            let payer = self.waiting.first()?;
             if finds(self.context, payer) {
                 self.grant = Some((payer, now));
                 return Some(payer);
@@ -74,7 +74,7 @@ impl Grants {
         turns.waiting.join(payer, share);
         let is_next = match turns.grant {
             Some((granted, _)) => granted == payer,
-            None => takes && turns.waiting.next() == Some(payer),
+            None => takes && turns.waiting.first() == Some(payer),
         };
         if takes && is_next {
             turns.grant = None;

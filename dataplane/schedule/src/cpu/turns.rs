@@ -48,7 +48,7 @@ impl CpuTurns {
 
     /// Returns the principal whose turn is next; `None` if none waits.
     #[inline]
-    pub fn next(&mut self) -> Option<PrincipalId> {
+    pub fn first(&mut self) -> Option<PrincipalId> {
         self.shares.next().map(PrincipalId)
     }
 

@@ -217,7 +217,7 @@ mod tests {
                 let micros = took.as_micros() as usize;
                 *own = match micros {
                     0 => 64.min(2 * *own),
-                    ..=2000 => (1000 * packets / micros).clamp(1, 64.min(2 * *own)),
+                    1..=2000 => (1000 * packets / micros).clamp(1, 64.min(2 * *own)),
                     _ => 1,
                 };
             }

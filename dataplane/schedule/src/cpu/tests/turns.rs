@@ -65,7 +65,7 @@ proptest! {
                     leave(&mut twins, &mut virtual_time, number as usize);
                 }
                 Step::Serve(time, stays) => {
-                    let next = turns.next();
+                    let next = turns.first();
                     prop_assert_eq!(next.is_some(), lowest(&twins).is_some());
                     let Some(PrincipalId(number)) = next else { continue };
                     let own = number as usize;
@@ -116,15 +116,15 @@ fn long_turn_counts_until_it_is_paid_and_forgetting_clears_it() {
     turns.charge(first, Duration::from_millis(100));
     turns.join(second, 1);
     let mut before = 0;
-    while turns.next() == Some(second) {
+    while turns.first() == Some(second) {
         turns.charge(second, Duration::from_millis(1));
         before += 1;
     }
     assert!((100..=101).contains(&before), "{before}");
     turns.charge(first, Duration::from_secs(1));
     turns.forget(first);
-    assert!(!turns.waits(first) && turns.next() == Some(second));
+    assert!(!turns.waits(first) && turns.first() == Some(second));
     turns.join(first, 1);
     turns.charge(second, Duration::from_millis(2));
-    assert_eq!(turns.next(), Some(first));
+    assert_eq!(turns.first(), Some(first));
 }
