@@ -127,18 +127,8 @@ pub async fn start(mut config: Config, options: StartOptions) -> Result<Router, 
     });
     let events = inner.observation.events.clone();
     let (inner, memory_guard) = (Mutex::new(inner), OnceLock::new());
-    let (stop, requested) = (Notify::new(), Notify::new());
-    let shared = Shared {
-        inner,
-        turn: Default::default(),
-        stop,
-        requested,
-        control_wake,
-        events,
-        audit,
-        tokens,
-        memory_guard,
-    };
+    let (stop, requested, turn) = (Notify::new(), Notify::new(), Default::default());
+    let shared = Shared { inner, turn, stop, requested, control_wake, events, audit, tokens, memory_guard };
     let router = Router(Arc::new(shared));
     match result {
         Ok(()) => {

@@ -262,7 +262,8 @@ impl<T: Item> QueueManager<T> {
         let load = queue.list.load;
         let is_within =
             |arena: &Arena<T>| arena.has_space(length) && arena.is_within(reserve_for(0), load, length);
-        if !self.arena.has_room(load, length) && !(queue.is_reserved() && is_within(&self.arena)) {
+        let has_room = self.arena.has_room(load, length) || queue.is_reserved() && is_within(&self.arena);
+        if !has_room {
             return self.refuse(index, item, DropCause::BufferFull, sink);
         }
         // Only packets that stay get a mark and count as marked.

@@ -6,7 +6,6 @@ use millrace_pipeline::{
     Command, GateTables, NeighbourChange, NeighbourCommand, NeighbourKnowledge, Options,
 };
 use millrace_plugin::{Action, BindingId};
-use millrace_plugin_abi::Runtime;
 use serde_json::{Map, Value};
 
 use super::{Failed, Transaction, undone};
@@ -426,20 +425,13 @@ impl Inner {
     /// # Errors
     /// The errors of [`set_instance`](Self::set_instance).
     fn configure_instance(&mut self, name: &str, settings: &Map<String, Value>) -> Result<(), ControlError> {
-        if !self.waits_for_release(name)? {
+        if !self.quarantine().waits_for_release(name)? {
             return self.set_instance(name, settings);
         }
         let id = self.model.plugins.instance(name)?;
         let (_, settings) = self.model.plugins.instance_registry().with_settings(name, settings, 0)?;
         self.model.plugins.instance_registry_mut().note_settings(id, settings);
         Ok(())
-    }
-
-    /// Whether an instance belongs to a shared object, and is in quarantine for faults.
-    pub(crate) fn waits_for_release(&mut self, name: &str) -> Result<bool, ControlError> {
-        let id = self.model.plugins.instance(name)?;
-        let runtime = self.model.plugins.plugin_of(name)?.runtime();
-        Ok(runtime == Runtime::Trusted && self.quarantine().report(id)?.is_some())
     }
 }
 

@@ -86,7 +86,7 @@ impl Operation for CreateInstance {
             let name = self.name.clone();
             Ok((vec![self.plan(&inner.model, &by)?], name))
         };
-        router.change(plan, |inner, name| inner.instance_view(&name)).await
+        router.change(plan, |inner, name| instance_view(inner, &name)).await
     }
 }
 
@@ -131,7 +131,7 @@ impl Operation for SetInstance {
             let from = running_instance(&inner.model, &name)?;
             let (_, after) = inner.model.plugins.instance_registry().with_settings(&name, &settings, 0)?;
             let to = config::Instance { settings: after, ..from.clone() };
-            let starts = inner.waits_for_release(&name)?;
+            let starts = inner.quarantine().waits_for_release(&name)?;
             Ok((vec![config::Change::SetInstance { from, to }], (name, starts)))
         };
         let answer = |inner: &mut Inner, (name, starts): (String, bool)| {
@@ -139,7 +139,7 @@ impl Operation for SetInstance {
             if starts {
                 inner.set_instance(&name, &Map::new())?;
             }
-            inner.instance_view(&name)
+            instance_view(inner, &name)
         };
         router.change(plan, answer).await
     }
@@ -186,7 +186,7 @@ impl Operation for MoveInstance {
             let change = ConfigChange::SetService { instance: name.as_str().into(), from, to: kept };
             Ok((vec![change], name))
         };
-        let moved = router.change(plan, |inner, name| inner.instance_view(&name)).await;
+        let moved = router.change(plan, |inner, name| instance_view(inner, &name)).await;
         if let (Err(_), Some((from, _))) = (&moved, runtimes) {
             move_to_runtime(router, plugin, from).await?;
         }
@@ -246,11 +246,16 @@ impl Operation for RenameInstance {
     }
 }
 
+/// Returns the view of an instance.
+fn instance_view(inner: &mut Inner, name: &str) -> Result<InstanceView, ControlError> {
+    inner.plugins.find_instance(name, &inner.model, &inner.offload, &mut inner.workers)
+}
+
 /// Renames an instance. This concerns control alone: workers know no names.
 fn rename(inner: &mut Inner, name: &str, to: &str, role: Role) -> Result<InstanceView, ControlError> {
     inner.quarantine().may_rename(name, to, role)?;
     // The view comes first: it is all that workers could fail to answer.
-    let view = inner.instance_view(name)?;
+    let view = instance_view(inner, name)?;
     inner.model.plugins.instance_registry_mut().rename(name, to)?;
     let plugin = inner.model.plugins.plugin_of(to)?.name();
     if let Err(error) = inner.model.repository.quarantine_mut().rename(name, plugin, to) {
@@ -281,7 +286,7 @@ impl Operation for FreeInstance {
     async fn carry_out(self, router: &Changing) -> Result<InstanceView, ControlError> {
         let releases = releases_by_freeing(router.caller().least());
         let plan = move |inner: &mut Inner| {
-            let view = inner.instance_view(&self.name)?;
+            let view = instance_view(inner, &self.name)?;
             let instance = running_instance(&inner.model, &self.name)?;
             let plugin = inner.model.plugins.plugin_of(&self.name)?.name();
             let id = inner.model.plugins.instance(&self.name)?;

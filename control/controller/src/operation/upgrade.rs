@@ -324,21 +324,21 @@ fn add(mut sum: ShadowView, report: ShadowReport) -> ShadowView {
     sum
 }
 
-impl Inner {
-    /// Gives all workers the version `old` of a plugin, since a worker that didn't answer still switches to the new one
-    /// when it resumes. `versions` are the state versions of the old and the new one.
-    fn restore_version(&mut self, old: &dyn Plugin, versions: (u32, u32)) -> Result<(), ControlError> {
-        let successors = self.model.plugins.successors(old, self.workers.len())?;
-        let maps: Vec<_> = successors.iter().map(|one| (one.id, one.maps.clone())).collect();
-        let versions = (versions.1, versions.0);
-        // If the worker still doesn't answer, it nevertheless gets the old version at last.
-        if succeed_all(&mut self.workers, successors, Inheritance::Tried, versions).is_ok() {
-            let registry = self.model.plugins.instance_registry_mut();
-            maps.into_iter().for_each(|(id, maps)| registry.note_maps(id, maps));
-        }
-        Ok(())
+/// Gives all workers the version `old` of a plugin, since a worker that didn't answer still switches to the new one
+/// when it resumes. `versions` are the state versions of the old and the new one.
+fn restore_version(inner: &mut Inner, old: &dyn Plugin, versions: (u32, u32)) -> Result<(), ControlError> {
+    let successors = inner.model.plugins.successors(old, inner.workers.len())?;
+    let maps: Vec<_> = successors.iter().map(|one| (one.id, one.maps.clone())).collect();
+    let versions = (versions.1, versions.0);
+    // If the worker still doesn't answer, it nevertheless gets the old version at last.
+    if succeed_all(&mut inner.workers, successors, Inheritance::Tried, versions).is_ok() {
+        let registry = inner.model.plugins.instance_registry_mut();
+        maps.into_iter().for_each(|(id, maps)| registry.note_maps(id, maps));
     }
+    Ok(())
+}
 
+impl Inner {
     /// Replaces a plugin by another version: at all workers, or at none.
     fn replace(
         &mut self,
@@ -358,7 +358,7 @@ impl Inner {
             Ok(all) => all,
             Err(problem) => {
                 if matches!(problem, ControlError::Silent(_)) {
-                    self.restore_version(&*old, versions)?;
+                    restore_version(self, &*old, versions)?;
                 }
                 unloaded
                     .into_iter()

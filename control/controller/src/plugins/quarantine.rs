@@ -114,6 +114,13 @@ impl Quarantine<'_> {
         Ok(quarantined.map(|(_, report)| report.last_fault))
     }
 
+    /// Whether an instance belongs to a shared object, and is in quarantine for faults.
+    pub fn waits_for_release(&mut self, name: &str) -> Result<bool, ControlError> {
+        let id = self.model.plugins.instance(name)?;
+        let runtime = self.model.plugins.plugin_of(name)?.runtime();
+        Ok(runtime == Runtime::Trusted && self.report(id)?.is_some())
+    }
+
     /// Removes the quarantine entries for a name that no instance has. Returns the error `otherwise` if there
     /// is no entry for the name.
     pub(crate) fn release_absent(

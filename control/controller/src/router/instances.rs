@@ -12,14 +12,8 @@ use crate::error::Steps;
 use crate::flows::placement::tell_placements;
 use crate::model::Model;
 use crate::plugins::upgrade::{handed_on, succeed_all};
-use crate::view::InstanceView;
 
 impl Inner {
-    /// Returns the view of an instance.
-    pub fn instance_view(&mut self, name: &str) -> Result<InstanceView, ControlError> {
-        self.plugins.find_instance(name, &self.model, &self.offload, &mut self.workers)
-    }
-
     /// Creates an instance at control and at the workers, at the level of its service if it has one.
     pub fn create_instance(&mut self, new: &NewInstance) -> Result<(), ControlError> {
         let (plugin, name, settings): (&str, &str, _) = (&new.plugin, &new.name, &new.settings);

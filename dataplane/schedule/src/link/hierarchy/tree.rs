@@ -65,6 +65,21 @@ impl<T: Item> Tree<T> {
         self.nodes.parent_kind(node).map_or(Share::Only, |parent| self.disciplines.share(parent, node.slot))
     }
 
+    /// Holds memory back for a node with this share of its parent, in place of an earlier reserve.
+    pub fn hold_back(&mut self, node: NodeId, share: &Share) {
+        let (before, after) = self.reserves.set(node, share);
+        self.leaves.queues.arena.change_reserve(before, after);
+    }
+
+    /// Whether a packet for a leaf is within the reserve of the leaf, or of a node above it.
+    pub fn is_within_reserve(&self, leaf: NodeId, length: u32) -> bool {
+        let arena = &self.leaves.queues.arena;
+        self.nodes.path_up(leaf).any(|node| {
+            let reserve = self.reserves.of(node);
+            reserve.is_some_and(|reserve| arena.is_within(reserve, self.held_by(node.0), length))
+        })
+    }
+
     /// Creates the scheduler of a node. If `anyway` is set, a leaf gets its own queue even if all queues of
     /// the port are in use.
     pub fn build(&mut self, node: NodeId, kind: &NodeKind, anyway: bool) -> Result<Kind, ScheduleError> {

@@ -81,6 +81,34 @@ fn send(
     }
 }
 
+/// Offers packets of a length to a leaf, in batches or one by one. Returns the number of dropped ones.
+fn offer(
+    port: &mut Port,
+    (leaf, number, length): (u32, u32, u32),
+    count: u32,
+    now: u64,
+    batches: bool,
+) -> u64 {
+    let mut dropped = 0;
+    let mut sink = |_: Frame, cause: DropCause| {
+        assert_eq!(cause, DropCause::BufferFull);
+        dropped += 1;
+    };
+    let frames: Vec<_> = (0..count).map(|more| frame(leaf, number + more, length)).collect();
+    let (node, flow) = (NodeId(leaf), FlowNumber(leaf));
+    if !batches {
+        for frame in frames {
+            port.enqueue(node, flow, frame, at(now), &mut sink);
+        }
+        return dropped;
+    }
+    for part in frames.chunks(32) {
+        let arrival = |frame: &Frame| millrace_schedule::Arrival { leaf: node, flow, item: frame.clone() };
+        port.enqueue_batch(&mut part.iter().map(arrival).collect(), at(now), &mut sink);
+    }
+    dropped
+}
+
 /// Leaf with a guarantee: its rate in Mb/s, and the bytes that its curve grants at once.
 fn guaranteed() -> impl Strategy<Value = (u64, u64)> {
     (1_u64..8, prop_oneof![Just(0), 1_000_u64..30_000])
@@ -149,27 +177,8 @@ proptest! {
                 }
                 offered += 1;
             }
-            let frames: Vec<_> = (0..count).map(|more| frame(leaf, number + more, length)).collect();
+            let dropped = offer(&mut port, (leaf, number, length), count, now, batches);
             number += count;
-            let mut dropped = 0_u64;
-            let mut sink = |_: Frame, cause: DropCause| {
-                assert_eq!(cause, DropCause::BufferFull);
-                dropped += 1;
-            };
-            if batches {
-                for part in frames.chunks(32) {
-                    let arrival = |frame: &Frame| millrace_schedule::Arrival {
-                        leaf: NodeId(leaf),
-                        flow: FlowNumber(leaf),
-                        item: frame.clone(),
-                    };
-                    port.enqueue_batch(&mut part.iter().map(arrival).collect(), at(now), &mut sink);
-                }
-            } else {
-                for frame in frames {
-                    port.enqueue(NodeId(leaf), FlowNumber(leaf), frame, at(now), &mut sink);
-                }
-            }
             prop_assert_eq!(dropped, expected.len() as u64);
             lost += dropped;
             prop_assert_eq!((u64::from(port.held_packets()), u64::from(port.held_bytes())), twin.all());
