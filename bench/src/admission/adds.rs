@@ -235,6 +235,9 @@ fn problem(loads: &[Load], own: f64, frequency: u64) -> Result<Problem, BenchErr
         name: format!("service {number}"),
         class: Class::PerFlow,
         port: None,
+        plugin: None,
+        on: Vec::new(),
+        user: None,
         needs: Needs {
             cycles: [("any".to_owned(), Cycles { packet: load.cycles + own, ..Cycles::default() })].into(),
             ..Needs::default()

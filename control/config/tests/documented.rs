@@ -8,7 +8,7 @@ use millrace_config::Config;
 use serde_json::{Map, Value};
 
 /// Tables of the configuration: heading in the document, and name in the schema.
-const TABLES: [(&str, &str); 20] = [
+const TABLES: [(&str, &str); 21] = [
     ("[router]", "Router"),
     ("[api]", "Api"),
     ("[[port]]", "Port"),
