@@ -256,18 +256,15 @@ impl CpuScheduler {
         self.note_quiet();
     }
 
-    /// Returns principals that get the processor soon, as far as they are known, and prefetches them. To be called
-    /// after each slice.
+    /// Returns principals that get the processor soon, if known, and prefetches them. To be called after each slice.
     #[inline]
     pub fn prefetch_upcoming(&mut self) -> [Option<PrincipalId>; 2] {
         let upcoming = match self.settings.kind {
             CpuSchedulerKind::EarliestDeadline => self.servers.prefetch_upcoming(),
             _ => self.weighted.prefetch_upcoming(),
         };
-        upcoming.map(|number| {
-            prefetch_whole_element(self.principals.all(), number as usize);
-            (number != NONE).then_some(PrincipalId(number))
-        })
+        upcoming.iter().for_each(|number| prefetch_whole_element(self.principals.all(), *number as usize));
+        upcoming.map(|number| (number != NONE).then_some(PrincipalId(number)))
     }
 
     /// Whether some principal with work may run now.
@@ -287,10 +284,8 @@ impl CpuScheduler {
     }
 
     pub(super) fn is_at_rest(&self) -> bool {
-        self.absolute.is_empty()
-            & self.servers.is_empty()
-            & self.throttled.is_empty()
-            & self.servers.is_replenished()
+        let Self { absolute, servers, throttled, .. } = self;
+        absolute.is_empty() & servers.is_empty() & throttled.is_empty() & servers.is_replenished()
     }
 
     /// Returns the time at which a principal that must wait may run again, if one has to wait.
