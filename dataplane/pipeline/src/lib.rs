@@ -96,7 +96,7 @@ pub use offloaded_flows::{
 pub use options::{ClassLimit, ClassLimits, Options};
 pub use parse::tags::Tags;
 pub use parse::{Parsed, parse};
-pub use pending::core_time::{CORE_BURST, CoreCounts, CoreOrder, CoreSettings, Shed};
+pub use pending::core_time::{CORE_BURST, CoreCounts, CoreInputOrder, CoreOrder, CoreSettings, Shed};
 pub use pending::for_processor::PrincipalSettings;
 pub use pending::loads::PrincipalLoads;
 pub use pending::principal_counts::{PrincipalCounts, PrincipalDrops, PrincipalUse};

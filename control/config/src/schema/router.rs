@@ -62,8 +62,8 @@ pub struct Router {
     /// Processor time of a worker for receiving, forwarding and sending packets when principals need the rest.
     /// Principals can reserve this rest with `cpu`. Default 50 %.
     pub core_ceiling: CoreCeiling,
-    /// Whether a worker forwards packets first, up to `core-ceiling`, or in turn with principals. Default
-    /// `first`.
+    /// Whether a worker forwards packets first, up to `core-ceiling`, or in turn with principals, with one
+    /// share or one for each input port. Default `first`.
     pub core: CoreOrder,
     /// Packets that a worker drops at reception, as `core_ceiling`, when it receives more than it can forward
     /// and principals have shares. Default `plain`.
@@ -117,6 +117,9 @@ pub enum CoreOrder {
     First,
     /// Core has the share `core-ceiling`, and takes turns with principals.
     Share,
+    /// As `share`. In addition, each input port has a part of core's share by its `input-weight`: an overloaded worker
+    /// drops only packets of ports beyond their part.
+    ShareByInput,
 }
 
 /// Packets that an overloaded worker drops at reception. Each value includes the values before it.

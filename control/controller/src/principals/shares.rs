@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use millrace_config::{CoreOrder, CpuScheduler, Principal, Shed};
-use millrace_pipeline::{CoreSettings, PrincipalCommand, PrincipalSettings};
+use millrace_pipeline::{CoreInputOrder, CoreSettings, PrincipalCommand, PrincipalSettings};
 use millrace_schedule::cpu::{CpuPrincipal, CpuSchedulerKind, CpuSchedulerSettings, CpuShare};
 use millrace_units::{Cycles, PrincipalId};
 
@@ -186,7 +186,11 @@ fn core_settings(model: &Model) -> CoreSettings {
     CoreSettings {
         order: match model.router.core {
             CoreOrder::First => millrace_pipeline::CoreOrder::First,
-            CoreOrder::Share => millrace_pipeline::CoreOrder::Share,
+            CoreOrder::Share | CoreOrder::ShareByInput => millrace_pipeline::CoreOrder::Share,
+        },
+        inputs: match model.router.core {
+            CoreOrder::First | CoreOrder::Share => CoreInputOrder::Together,
+            CoreOrder::ShareByInput => CoreInputOrder::Each,
         },
         shed: match model.router.shed {
             Shed::Nothing => millrace_pipeline::Shed::Nothing,

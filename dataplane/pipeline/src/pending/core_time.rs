@@ -6,6 +6,9 @@ use std::time::Duration;
 use millrace_schedule::cpu::CpuSchedulerSettings;
 use millrace_units::{Cycles, Instant};
 
+use super::core_inputs::{CoreInputs, CreditBounds};
+use crate::ports::DeviceId;
+
 /// Parts per million in a whole processor.
 const WHOLE: i64 = 1_000_000;
 /// Longest time that is accounted for at once: a quarter of an hour. A million times this fits into 63 bits.
@@ -57,6 +60,17 @@ pub enum Shed {
     ByWeight,
 }
 
+/// Input ports inside core.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum CoreInputOrder {
+    /// All are one principal: core sheds packets of each port.
+    #[default]
+    Together,
+    /// Each is a principal, with a part of the share of core in proportion to its input weight: core sheds packets
+    /// of ports that have used more than their part.
+    Each,
+}
+
 /// Settings of core.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct CoreSettings {
@@ -64,6 +78,8 @@ pub struct CoreSettings {
     pub order: CoreOrder,
     /// Packets that may be shed.
     pub shed: Shed,
+    /// Whether input ports have shares of their own.
+    pub inputs: CoreInputOrder,
 }
 
 /// Counters of core.
@@ -86,6 +102,8 @@ pub(crate) struct CoreTime {
     /// Time that principals used in this iteration.
     principals: u64,
     pub counts: CoreCounts,
+    /// Time by input port; empty with [`CoreInputOrder::Together`].
+    inputs: CoreInputs,
     /// Whether a batch of this iteration was full, and whether a latest one was.
     was_full: bool,
     is_full: bool,
@@ -97,8 +115,24 @@ pub(crate) struct CoreTime {
 impl CoreTime {
     /// Changes the settings.
     pub fn set(&mut self, settings: CoreSettings) {
+        if settings.inputs == CoreInputOrder::Together {
+            self.inputs = CoreInputs::default();
+        }
         self.settings = settings;
         self.note_overload();
+    }
+
+    /// Counts time for packets of a device with an input weight.
+    #[inline]
+    pub fn count_input(&mut self, device: DeviceId, weight: usize, Cycles(time): Cycles) {
+        if self.settings.inputs == CoreInputOrder::Each {
+            self.inputs.count(device, weight, time);
+        }
+    }
+
+    /// Whether core sheds packets of a device if it [must shed](Self::must_shed).
+    pub fn sheds_of(&self, device: DeviceId) -> bool {
+        self.settings.inputs == CoreInputOrder::Together || self.inputs.is_over(device)
     }
 
     /// Returns the time that principals get after `used` cycles of core work: at least a quantum, or two if no
@@ -140,6 +174,9 @@ impl CoreTime {
         if self.credit < 0 {
             self.credit = 0;
         }
+        if self.settings.inputs == CoreInputOrder::Each {
+            self.inputs.end_alone();
+        }
     }
 
     fn divide(&mut self, elapsed: u64, wanted: bool, settings: &CpuSchedulerSettings) {
@@ -147,13 +184,18 @@ impl CoreTime {
         let used = elapsed - principals;
         self.counts.used += Cycles(used);
         let (share, quantum) = (share(settings), settings.quantum.0);
+        let burst = i64::try_from(quantum.saturating_mul(CORE_BURST)).unwrap_or(i64::MAX);
         let most = match self.settings.order {
-            CoreOrder::First => i64::try_from(quantum.saturating_mul(CORE_BURST)).unwrap_or(i64::MAX),
+            CoreOrder::First => burst,
             CoreOrder::Share => 0,
         };
         let least = if wanted { part(quantum.saturating_mul(MOST_OWED), -share) } else { 0 };
         let credit = self.credit + part(principals, share) - part(used, WHOLE - share);
         self.credit = credit.clamp(least.min(most), most);
+        if self.settings.inputs == CoreInputOrder::Each {
+            let bounds = CreditBounds { least: least.min(0), most: burst };
+            self.inputs.end(part(elapsed, share), part(used, WHOLE), bounds);
+        }
     }
 
     /// Returns the number of further batches to take from a device that has more packets than an iteration takes.
@@ -294,7 +336,7 @@ mod tests {
     fn run(order: CoreOrder, ceiling: u32, load: u64) -> (f64, u64) {
         let settings = settings(ceiling);
         let mut core = CoreTime::default();
-        core.set(CoreSettings { order, shed: Shed::Plain });
+        core.set(CoreSettings { order, ..CoreSettings::default() });
         let (mut now, mut arrived, mut used, mut longest) = (0_u64, 0_u64, 0_u64, 0);
         while now < 1_000_000_000 {
             arrived = (arrived + load * (now / 1_000_000 + 1)).min(load * (now / 1_000_000 + 1));
@@ -344,7 +386,7 @@ mod tests {
     #[test]
     fn overload_sheds_new_flows_then_plain_packets_then_principals_by_weight() {
         let mut core = CoreTime::default();
-        core.set(CoreSettings { order: CoreOrder::First, shed: Shed::ByWeight });
+        core.set(CoreSettings { shed: Shed::ByWeight, ..CoreSettings::default() });
         let mut now = Instant::from_millis(1);
         let mut seen = Vec::new();
         for _ in 0..400 {
@@ -386,13 +428,13 @@ mod tests {
             [(Shed::NewFlows, false, false), (Shed::Plain, true, false), (Shed::ByWeight, true, true)]
         {
             let mut core = CoreTime::default();
-            core.set(CoreSettings { order: CoreOrder::First, shed });
+            core.set(CoreSettings { shed, ..CoreSettings::default() });
             (0..2000).for_each(|ms| receive(&mut core, Some(true), Instant::from_millis(ms)));
             assert_eq!((core.sheds_plain(false), core.sheds_weight(100)), (plain, weight), "{shed:?}");
             assert_eq!(core.further_batches(), BATCHES);
         }
         let mut core = CoreTime::default();
-        core.set(CoreSettings { order: CoreOrder::First, shed: Shed::Nothing });
+        core.set(CoreSettings { shed: Shed::Nothing, ..CoreSettings::default() });
         (0..2000).for_each(|ms| receive(&mut core, Some(true), Instant::from_millis(ms)));
         assert_eq!(core.further_batches(), 0);
     }

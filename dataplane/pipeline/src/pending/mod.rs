@@ -1,5 +1,6 @@
 //! Packets that wait inside an iteration for another pass through the stages.
 
+mod core_inputs;
 pub(crate) mod core_time;
 pub(crate) mod for_processor;
 pub(crate) mod from_plugins;
@@ -10,10 +11,12 @@ pub(crate) mod principal_counts;
 use std::sync::Arc;
 
 use millrace_packet::Packet;
+use millrace_units::Cycles;
 
 use crate::pending::for_processor::ForProcessor;
 use crate::pending::from_plugins::FromPlugins;
 use crate::pending::loads::PrincipalLoads;
+use crate::ports::DeviceId;
 
 /// Maximum number of times that a packet is classified again.
 const MOST_PASSES: u8 = 4;
@@ -56,6 +59,22 @@ impl Pending {
     #[inline]
     pub fn must_shed(&self) -> bool {
         self.for_processor.as_ref().is_some_and(|waiting| waiting.core.must_shed())
+    }
+
+    /// Whether core has used more than its share while overloaded, and packets of a device are among those to shed.
+    #[inline]
+    pub fn must_shed_of(&self, device: DeviceId) -> bool {
+        self.for_processor
+            .as_ref()
+            .is_some_and(|waiting| waiting.core.must_shed() && waiting.core.sheds_of(device))
+    }
+
+    /// Counts time of core for packets of a device with an input weight.
+    #[inline]
+    pub fn count_core(&mut self, device: DeviceId, weight: usize, time: Cycles) {
+        if let Some(waiting) = &mut self.for_processor {
+            waiting.core.count_input(device, weight, time);
+        }
     }
 
     /// Returns the number of further batches to take where a batch was full.

@@ -49,10 +49,11 @@ impl<'a> Shedding<'a> {
         true
     }
 
-    /// Takes a batch through all stages. Drops the packets to be shed if core has used more than its share.
+    /// Takes a batch through all stages. Drops the packets to be shed if core has used more than its share, and
+    /// the device more than its part of it.
     #[inline]
     pub fn process(&mut self, device: DeviceId, work: &mut Work, now: Instant) {
-        match self.router.pending.must_shed() {
+        match self.router.pending.must_shed_of(device) {
             false => self.router.process(device, work, now),
             true => self.shed(device, work, now),
         }

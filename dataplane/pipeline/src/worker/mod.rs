@@ -294,6 +294,7 @@ impl Worker {
                 reading = cycles();
                 let time = reading.map_or(0, |now| now.saturating_sub(before));
                 self.router.ports.count_core(id, Cycles(time));
+                self.router.pending.count_core(id, weight, Cycles(time));
             }
         }
         received + self.hosts.receive(&mut self.router, &mut self.work, now)

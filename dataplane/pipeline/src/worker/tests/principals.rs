@@ -242,6 +242,21 @@ impl World {
         self.sent += 1;
     }
 
+    /// Adds a port with the next number of a device, and returns its wire.
+    pub fn add_port(&mut self, device: u16) -> MemoryHandle {
+        let (port, wire) = Memory::new(MAC, 1500);
+        self.worker.add_device(DeviceId(device), Box::new(port));
+        let settings = PortSettings { mac: MAC, addresses: Vec::new(), ..settings(device, Tags::NONE) };
+        self.tell(PortCommand::Set(PortId(device + 1), settings));
+        wire
+    }
+
+    /// Sends a packet to a further port.
+    pub fn send_at(&mut self, wire: &MemoryHandle, flow: u8, number: u16) {
+        wire.inject(&frame(flow, number));
+        self.sent += 1;
+    }
+
     pub fn iterate(&mut self) -> Iteration {
         self.now += Duration::from_micros(100);
         let now = self.now;
