@@ -75,8 +75,8 @@ const ARGUMENTS: [(&[Names], &str); 12] = [
     (&[REASONS], "drops reason"),
     (
         &[PRINCIPALS],
-        "principal set name, principal remove name, principal show name, exec principal, flow release name, \
-         bind principal",
+        "principal set name, principal remove name, principal resize name, principal show name, exec principal, \
+         flow release name, bind principal",
     ),
     (&[ALLOWANCES], "allowance set name, allowance remove name, allowance show name"),
     (&[TOKENS], "token revoke name"),
