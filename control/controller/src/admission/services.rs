@@ -14,6 +14,7 @@ use millrace_config::{Service, ServiceLevel};
 use millrace_offload::VARIANTS;
 use millrace_pipeline::EBPF_VARIANT_LIMIT;
 use millrace_plugin_abi::{Plugin, Runtime};
+use millrace_units::count;
 
 use super::time::{Used, WHOLE, Whole, percent, promised};
 use crate::ControlError;
@@ -380,7 +381,8 @@ impl Machine {
     /// Returns the error for a service without room, with what each level lacks, and the largest rate that fits.
     fn refusal(&self, demand: Demand<'_>, refused: &Refused, most: u32) -> ControlError {
         let Demand { instance, plugin, service } = demand;
-        let mut text = format!("instance {instance:?}: no room for {} packets/s", service.rate);
+        let mut text =
+            format!("instance {instance:?}: no room for {} per second", count(service.rate, "packet"));
         // Writing to a string can't fail.
         for level in LEVELS.into_iter().filter(|level| service.level.is_none_or(|pin| pin == *level)) {
             let processor = self.hardware.processor(level.name());
@@ -399,7 +401,9 @@ impl Machine {
         }
         let remedy = match most {
             0 => "free or move other instances".to_owned(),
-            most => format!("{most} packets/s would fit; or free or move other instances"),
+            most => {
+                format!("{} per second would fit; or free or move other instances", count(most, "packet"))
+            }
         };
         ControlError::conflict(format!("{text}: {remedy}"))
     }

@@ -122,7 +122,7 @@ fn refusal_names_the_lack_and_the_rate_that_fits() {
     let machine = Machine { shares: 250_000, processors: (2_000_000, 250_000), ..machine() };
     let error = level(&machine, &[], demand(&SANDBOXED, 8_000_000)).unwrap_err();
     assert!(error.contains("level worker: lacks 5.00 % of worker"), "{error}");
-    assert!(error.contains("7500000 packets/s would fit"), "{error}");
+    assert!(error.contains("7500000 packets per second would fit"), "{error}");
     let error = level(&machine, &[], demand(&PROCESS, 20_000_000)).unwrap_err();
     assert!(error.contains("level host: lacks"), "{error}");
 }
@@ -157,7 +157,10 @@ fn configured_services_are_placed_and_refused_with_their_position() {
     assert_eq!(levels, [ServiceLevel::Worker; 2]);
     assert!(used(&model).worker > 0 && used(&model).host == 0);
     let error = planned("4000000").unwrap_err().to_string();
-    assert!(error.contains("f:10:1") && error.contains("\"b\": no room for 4000000 packets/s"), "{error}");
+    assert!(
+        error.contains("f:10:1") && error.contains("\"b\": no room for 4000000 packets per second"),
+        "{error}"
+    );
 }
 
 /// Change of the services in the property below: index of the plugin, rate, level, and whether it is removed.
