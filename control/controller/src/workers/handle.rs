@@ -15,7 +15,7 @@ use crate::workers::watchdog::WorkerThread;
 /// only a hanging worker takes longer.
 const PATIENCE: Duration = Duration::from_secs(5);
 /// Maximum time to wait for an answer of a worker that did not answer the last question.
-const RENEWED_PATIENCE: Duration = Duration::from_millis(100);
+const RENEWED_PATIENCE: Duration = Duration::from_secs(1);
 
 /// Worker on a thread of its own.
 #[derive(Debug)]
