@@ -44,6 +44,26 @@ impl Calls {
         }
     }
 
+    /// Calls the instance to which another one has passed the members of a group on. Returns whether there is one. The
+    /// stage has counted the members already. If the instance was removed, they continue at the next stage.
+    #[inline]
+    pub(crate) fn visit_passed_on(
+        &mut self,
+        (place, payer): (Place, Option<PrincipalId>),
+        binding: &mut Binding,
+        group: &mut Group<'_>,
+        now: Instant,
+    ) -> bool {
+        let passed_on = self.passed_on(place);
+        let Some(to) = passed_on.to else { return false };
+        if let Some(instance) = self.instances.key(to) {
+            let visit = Visit { place, instance, part: Part::default(), payer, passed_on };
+            self.visit(visit, binding, group, now);
+            *group.bytes = None;
+        }
+        true
+    }
+
     /// Calls each context of an instance with the members whose flows belong to it. Returns the same as
     /// [`visit`](Self::visit).
     #[cold]

@@ -16,6 +16,9 @@ pub struct PassedOn {
 }
 
 impl PassedOn {
+    /// No instance has passed the packet on.
+    pub(crate) const NONE: Self = Self { to: None, times: 0 };
+
     /// Returns the same for a packet that another instance passes on to `to`.
     pub(crate) fn next(self, to: Option<InstanceId>) -> Self {
         Self { to, times: self.times.saturating_add(1) }

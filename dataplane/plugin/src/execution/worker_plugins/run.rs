@@ -6,8 +6,8 @@ use millrace_units::{Instant, PathId};
 use super::WorkerPlugins;
 use crate::execution::calls::{Group, Stop, Visit, Watch};
 use crate::execution::instances::Contexts;
-use crate::execution::waiting::{Kept, Place, Taken, Ticket};
-use crate::path::{Part, Refusal, Step};
+use crate::execution::waiting::{Kept, PassedOn, Place, Taken, Ticket};
+use crate::path::{Refusal, Step};
 use crate::{Action, BindingId, BindingTable};
 
 impl<T: BindingTable> WorkerPlugins<T> {
@@ -41,8 +41,7 @@ impl<T: BindingTable> WorkerPlugins<T> {
         watch: &mut impl Watch,
     ) -> Option<Refusal> {
         let Self { paths, bindings, calls, .. } = self;
-        let stages = paths.stages_at(from.path, from.position);
-        for (number, stage) in (0..).zip(stages).skip(from.stage.into()) {
+        for (number, stage) in (0..).zip(paths.stages_at(from.path, from.position)).skip(from.stage.into()) {
             if group.members.is_empty() {
                 return None;
             }
@@ -54,14 +53,7 @@ impl<T: BindingTable> WorkerPlugins<T> {
                 group.take_all(Taken::Keep(ticket));
                 return None;
             }
-            let passed_on = calls.passed_on(place);
-            if let Some(to) = passed_on.to {
-                // The stage has counted the packets already. Without the instance, they continue at the next stage.
-                if let Some(instance) = calls.instances.key(to) {
-                    let visit = Visit { place, instance, part: Part::default(), payer, passed_on };
-                    calls.visit(visit, binding, group, now);
-                    *group.bytes = None;
-                }
+            if calls.visit_passed_on((place, payer), binding, group, now) {
                 continue;
             }
             let instance = binding.action.instance();
@@ -72,7 +64,7 @@ impl<T: BindingTable> WorkerPlugins<T> {
             match stage.step {
                 Step::Instance(instance) => {
                     group.enter_queue(binding.call_limits.link_queue);
-                    let visit = Visit { place, instance, part: stage.part, payer, passed_on };
+                    let visit = Visit { place, instance, part: stage.part, payer, passed_on: PassedOn::NONE };
                     if !calls.visit(visit, binding, group, now) {
                         *group.bytes = None;
                     }
