@@ -47,7 +47,6 @@ use crate::usage::one_line;
 
 /// Default path of the router's Unix socket.
 pub const DEFAULT_SOCKET: &str = "/run/millrace/millrace.sock";
-
 /// Heading of the common options in help.
 const COMMON: &str = "Common options";
 
@@ -381,8 +380,7 @@ The shell keeps typed commands in ~/.local/state/millrace/history.")]
     /// Manage API tokens for remote access.
     #[command(
         subcommand,
-        after_help = "\
-Examples:
+        after_help = "Examples:
   millrace token create ci --role operator --expires 30d > ci.token
   millrace token list
   millrace token revoke ci

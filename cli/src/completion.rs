@@ -59,7 +59,7 @@ const ARGUMENTS: [(&[Names], &str); 12] = [
         &[INSTANCES],
         "bind instance, unbind instance, control instance, instance set name, instance move name, instance rename name, \
          instance release name, instance free name, instance map name, flow reserve instance, \
-         admission explain instance",
+         admission explain instance, admission place instance",
     ),
     (
         &[GATES],

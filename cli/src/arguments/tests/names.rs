@@ -35,6 +35,11 @@ const BESIDE: &[(&str, &str)] = &[
     ("node", "its name: `--node` where it is one of several things that are named"),
     ("settings", "KEY=VALUE, of the thing itself"),
     ("dry_run", "in the query of the request"),
+    ("level", "in `service`, the declared load of an instance"),
+    ("rate", "in `service`"),
+    ("size", "in `service`"),
+    ("packet", "in `service`"),
+    ("byte", "in `service`"),
     ("filter", "a filter in commands is an argument, `match` the key of a table that is called filter"),
 ];
 

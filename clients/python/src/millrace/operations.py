@@ -33,6 +33,48 @@ class Operations(Transport):
         """PATCH /admission: changes how much may be promised; null restores the default. Role: admin."""
         return self.json('PATCH', '/admission', body=body)
 
+    def post_admission_explain(
+        self,
+        body: types.ExplainService,
+    ) -> types.ServicePlaceView:
+        """POST /admission/explain: shows at which level a service would go, and what would be left. Role: viewer."""
+        return self.json('POST', '/admission/explain', body=body)
+
+    def get_allowances(
+        self,
+    ) -> list[types.AllowanceView]:
+        """GET /allowances: allowances, with what their users hold. Role: viewer."""
+        return self.json('GET', '/allowances')
+
+    def post_allowances(
+        self,
+        body: types.Allowance,
+    ) -> types.AllowanceView:
+        """POST /allowances: adds an allowance. Role: admin."""
+        return self.json('POST', '/allowances', body=body)
+
+    def get_allowances_name(
+        self,
+        name: str,
+    ) -> types.AllowanceView:
+        """GET /allowances/{name}: an allowance. Role: viewer."""
+        return self.json('GET', f'/allowances/{self.segment(name)}')
+
+    def patch_allowances_name(
+        self,
+        name: str,
+        body: dict[str, Any],
+    ) -> types.AllowanceView:
+        """PATCH /allowances/{name}: changes an allowance; null restores the default. Role: admin."""
+        return self.json('PATCH', f'/allowances/{self.segment(name)}', body=body)
+
+    def delete_allowances_name(
+        self,
+        name: str,
+    ) -> types.AllowanceView:
+        """DELETE /allowances/{name}: removes an allowance; what its users hold stays. Role: admin."""
+        return self.json('DELETE', f'/allowances/{self.segment(name)}')
+
     def get_audit(
         self,
         *,
@@ -53,9 +95,11 @@ class Operations(Transport):
     def post_bindings(
         self,
         body: types.NewBinding,
-    ) -> types.BindingView:
+        *,
+        dry_run: bool | None = None,
+    ) -> types.TrialView:
         """POST /bindings: binds an instance. Role: operator."""
-        return self.json('POST', '/bindings', body=body)
+        return self.json('POST', '/bindings', query={'dry_run': dry_run}, body=body)
 
     def delete_bindings(
         self,
@@ -316,9 +360,11 @@ class Operations(Transport):
     def post_instances(
         self,
         body: types.NewInstance,
-    ) -> types.InstanceView:
+        *,
+        dry_run: bool | None = None,
+    ) -> types.TrialView:
         """POST /instances: creates an instance. Role: operator."""
-        return self.json('POST', '/instances', body=body)
+        return self.json('POST', '/instances', query={'dry_run': dry_run}, body=body)
 
     def get_instances_name(
         self,
@@ -368,6 +414,14 @@ class Operations(Transport):
     ) -> types.MapView:
         """GET /instances/{name}/maps/{map}: a shared map, with up to 4,096 entries. Role: viewer."""
         return self.json('GET', f'/instances/{self.segment(name)}/maps/{self.segment(map)}')
+
+    def post_instances_name_move(
+        self,
+        name: str,
+        body: dict[str, Any],
+    ) -> types.InstanceView:
+        """POST /instances/{name}/move: moves an instance to another level, or changes its declared load; null restores a default. Role: operator."""
+        return self.json('POST', f'/instances/{self.segment(name)}/move', body=body)
 
     def post_instances_name_release(
         self,
@@ -509,9 +563,11 @@ class Operations(Transport):
     def post_principals(
         self,
         body: types.Principal,
-    ) -> types.PrincipalView:
-        """POST /principals: adds a principal. Role: admin."""
-        return self.json('POST', '/principals', body=body)
+        *,
+        dry_run: bool | None = None,
+    ) -> types.TrialView:
+        """POST /principals: adds a principal. Role: operator."""
+        return self.json('POST', '/principals', query={'dry_run': dry_run}, body=body)
 
     def get_principals_name(
         self,
@@ -525,10 +581,11 @@ class Operations(Transport):
         name: str,
         body: dict[str, Any],
         *,
+        dry_run: bool | None = None,
         if_match: str | None = None,
-    ) -> types.PrincipalView:
-        """PATCH /principals/{name}: changes shares and limits of a principal; null restores the default. Role: admin."""
-        return self.json('PATCH', f'/principals/{self.segment(name)}', body=body, if_match=if_match)
+    ) -> types.PrincipalView | types.TrialView:
+        """PATCH /principals/{name}: changes shares and limits of a principal; null restores the default. Role: operator."""
+        return self.json('PATCH', f'/principals/{self.segment(name)}', query={'dry_run': dry_run}, body=body, if_match=if_match)
 
     def delete_principals_name(
         self,
@@ -536,7 +593,7 @@ class Operations(Transport):
         *,
         if_match: str | None = None,
     ) -> types.PrincipalView:
-        """DELETE /principals/{name}: removes a principal; its processes continue without limits. Role: admin."""
+        """DELETE /principals/{name}: removes a principal; its processes continue without limits. Role: operator."""
         return self.json('DELETE', f'/principals/{self.segment(name)}', if_match=if_match)
 
     def get_promises(
@@ -608,14 +665,14 @@ class Operations(Transport):
         self,
         body: types.ReserveFlow,
     ) -> types.ReservationView:
-        """POST /reservations: reserves processor time or a rate for flows: adds a principal, a filter and a binding together. Role: admin."""
+        """POST /reservations: reserves processor time or a rate for flows: adds a principal, a filter and a binding together. Role: operator."""
         return self.json('POST', '/reservations', body=body)
 
     def delete_reservations_name(
         self,
         name: str,
     ) -> types.ReservationView:
-        """DELETE /reservations/{name}: removes a principal with its filters and bindings. Role: admin."""
+        """DELETE /reservations/{name}: removes a principal with its filters and bindings. Role: operator."""
         return self.json('DELETE', f'/reservations/{self.segment(name)}')
 
     def get_revisions(

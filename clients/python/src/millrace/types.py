@@ -10,13 +10,62 @@ from typing import Any, Literal, NotRequired, TypeAlias, TypedDict
 class AdmissionView(TypedDict):
     """What the router may promise, and what it has promised."""
     components: list[ComponentView]
-    """Components: the processors, the workers, each port with a rate, and memory."""
+    """Components: the processors, the levels, each port with a rate, and memory."""
     cpu: str
     """Part of the processor time that may be promised, such as `90 %`."""
     link: str
     """Part of the rate of each port that may be promised, such as `90 %`."""
     memory: NotRequired[str | None]
     """Largest sum of the principals' memory; absent if unlimited."""
+
+
+class Allowance(TypedDict):
+    """What each of the named users, and each user of the named roles, may request and hold at most. If several
+    allowances concern a user, all of them apply. An admin whom no allowance concerns may request everything."""
+    cpu: NotRequired[str | None]
+    """Largest sum of the `cpu` of the user's principals. Default: unlimited."""
+    level: NotRequired[list[Literal['offload'] | Literal['worker'] | Literal['host']]]
+    """Levels at which instances and flows of the user may run. Default: all."""
+    link: NotRequired[dict[str, str]]
+    """Largest sums of the rates that the user's principals reserve, by port. At other ports, they reserve
+    nothing. Default: unlimited at all ports."""
+    memory: NotRequired[str | None]
+    """Largest sum of the `memory` of the user's principals. Default: unlimited."""
+    name: str
+    """Name of the allowance."""
+    principals: NotRequired[int | None]
+    """Largest number of the user's principals, 0 to 10,000. Default: unlimited."""
+    processor: NotRequired[list[str]]
+    """Processors on which they may run, named as in `show hardware`: `"host"`, `"worker 0"`, `"xdp wan"`. A
+    binding runs on all workers. Default: all."""
+    role: NotRequired[list[Literal['viewer'] | Literal['operator'] | Literal['admin']]]
+    """Roles: the allowance concerns each of their users. Default: none."""
+    user: NotRequired[list[str]]
+    """Users, named as in the audit log: `"alice"`, `"token ci"`, `"instance nat"`. Default: none."""
+
+
+class AllowanceView(TypedDict):
+    """What users may request and hold at most, and what they hold."""
+    cpu: NotRequired[str | None]
+    """Largest sum of the users' `cpu`, for each user; absent if unlimited."""
+    held: list[HoldingView]
+    """What each named user holds, and the user who asks if the allowance concerns that user by a role."""
+    level: list[ServiceLevel]
+    """Levels at which instances and flows may run; empty for all."""
+    link: dict[str, str]
+    """Largest sums of reserved rates, by port; empty if unlimited."""
+    memory: NotRequired[str | None]
+    """Largest sum of the users' `memory`, for each user; absent if unlimited."""
+    name: str
+    """Name of the allowance."""
+    principals: NotRequired[int | None]
+    """Largest number of principals, for each user; absent if unlimited."""
+    processor: list[str]
+    """Processors on which they may run; empty for all."""
+    role: list[Role]
+    """Roles whose users the allowance concerns."""
+    user: list[str]
+    """Users, named as in the audit log."""
 
 
 class AmbiguousView(TypedDict):
@@ -151,7 +200,8 @@ class ClaimView(TypedDict):
     amount: float
     """Amount in the unit of the component."""
     by: str
-    """Name of the principal, or `nodes of the scheduler` for guarantees that a port's own nodes have."""
+    """Name of the principal, `instance NAME` for a service, or `nodes of the scheduler` for guarantees that a
+    port's own nodes have."""
 
 
 class Cleared(TypedDict):
@@ -175,13 +225,14 @@ class ComponentView(TypedDict):
     claims: list[ClaimView]
     """Promised amounts."""
     component: str
-    """`processors`, `workers`, `link PORT` or `memory`."""
+    """`processors`, `workers`, `host`, `ring`, `offload`, `link PORT` or `memory`. The levels beside the workers
+    are there once a service is."""
     left: NotRequired[float | None]
     """Amount that can still be promised; absent if unlimited."""
     promised: float
     """Sum of the promised amounts."""
     unit: str
-    """Unit of the amounts: `%` of one processor, `bit/s` on the wire, or `bytes`."""
+    """Unit of the amounts: `%` of one processor, `bit/s` on the wire, `bytes`, `packets/s` or `eBPF variants`."""
     whole: NotRequired[float | None]
     """Amount that may be promised; absent if unlimited."""
 
@@ -241,7 +292,7 @@ class CoreInputWindowView(TypedDict):
     """Processor time, in percent of one processor."""
 
 
-CoreOrder: TypeAlias = Literal['first'] | Literal['share']
+CoreOrder: TypeAlias = Literal['first'] | Literal['share'] | Literal['share-by-input']
 """Place of core, which forwards packets, among the principals."""
 
 
@@ -317,6 +368,16 @@ class DeadlineView(TypedDict):
     """Part of the deadline at the link, in microseconds; absent without a port."""
     processor: NotRequired[int | None]
     """Part of the deadline at the processor, in microseconds; absent without processor time."""
+
+
+class DeclaredCyclesView(TypedDict):
+    """Cycles that a plugin declares for its calls at a worker."""
+    byte: float
+    """Cycles per byte."""
+    call: float
+    """Cycles per call, whatever its number of packets."""
+    packet: float
+    """Cycles per packet, on average."""
 
 
 class DetailPart(TypedDict):
@@ -412,7 +473,7 @@ class Event(TypedDict):
     """Time of the event (date and time, UTC); of several combined events, the time of the last."""
 
 
-EventKind: TypeAlias = Literal['router-started'] | Literal['worker-panicked'] | Literal['link-up'] | Literal['link-down'] | Literal['device-gone'] | Literal['device-back'] | Literal['qdisc-bypassed'] | Literal['qdisc-removed'] | Literal['neighbour-learned'] | Literal['neighbour-changed'] | Literal['neighbour-lost'] | Literal['neighbour-failed'] | Literal['address-conflict'] | Literal['route-missing'] | Literal['route-back'] | Literal['plugin-loaded'] | Literal['plugin-unloaded'] | Literal['plugin-upgraded'] | Literal['plugin-rolled-back'] | Literal['plugin-fault'] | Literal['instance-restarted'] | Literal['instance-quarantined'] | Literal['instance-released'] | Literal['configuration-applied'] | Literal['configuration-refused'] | Literal['configuration-confirmed'] | Literal['configuration-rolled-back'] | Literal['configuration-saved'] | Literal['reservation-set'] | Literal['reservation-removed'] | Literal['promise-broken'] | Literal['promise-kept'] | Literal['overloaded'] | Literal['overload-ended'] | Literal['threshold-exceeded'] | Literal['threshold-cleared'] | Literal['handler-panicked'] | Literal['audit-failed']
+EventKind: TypeAlias = Literal['router-started'] | Literal['worker-panicked'] | Literal['link-up'] | Literal['link-down'] | Literal['device-gone'] | Literal['device-back'] | Literal['qdisc-bypassed'] | Literal['qdisc-removed'] | Literal['neighbour-learned'] | Literal['neighbour-changed'] | Literal['neighbour-lost'] | Literal['neighbour-failed'] | Literal['address-conflict'] | Literal['route-missing'] | Literal['route-back'] | Literal['plugin-loaded'] | Literal['plugin-unloaded'] | Literal['plugin-upgraded'] | Literal['plugin-rolled-back'] | Literal['plugin-fault'] | Literal['instance-restarted'] | Literal['instance-quarantined'] | Literal['impact-exceeded'] | Literal['instance-released'] | Literal['configuration-applied'] | Literal['configuration-refused'] | Literal['configuration-confirmed'] | Literal['configuration-rolled-back'] | Literal['configuration-saved'] | Literal['reservation-set'] | Literal['reservation-removed'] | Literal['promise-broken'] | Literal['promise-kept'] | Literal['overloaded'] | Literal['overload-ended'] | Literal['threshold-exceeded'] | Literal['threshold-cleared'] | Literal['handler-panicked'] | Literal['audit-failed']
 """Kind of an event."""
 
 
@@ -426,6 +487,30 @@ class EventPage(TypedDict):
     """Number of the newest entry."""
     next: int
     """Value of `since` for the entries that follow this page."""
+
+
+class ExplainService(TypedDict):
+    """Explains at which level a service would go, and what would be left. Nothing changes."""
+    instance: NotRequired[str | None]
+    """Name of the instance; an instance of this name no longer counts. Default: a new instance."""
+    plugin: str
+    """Plugin of the service."""
+    service: ExplainServiceService
+    """Declared load of the service, and its level."""
+
+
+class ExplainServiceService(TypedDict):
+    """Declared load of the service, and its level."""
+    byte: NotRequired[float | None]
+    """Processor cycles per byte. Default: as declared by the plugin's manifest."""
+    level: NotRequired[Literal['offload'] | Literal['worker'] | Literal['host'] | None]
+    """Level of the instance. Default: the router chooses."""
+    packet: NotRequired[float | None]
+    """Processor cycles per packet. Default: as declared by the plugin's manifest."""
+    rate: NotRequired[int]
+    """Packets per second on average, for all bindings of the instance together. Default 0: no load is declared."""
+    size: NotRequired[str | None]
+    """Size of packets on average, 64 to 65,536 bytes. Default 1,538 bytes."""
 
 
 class FilterView(TypedDict):
@@ -764,6 +849,20 @@ class HeldView(TypedDict):
     """Reason of the quarantine."""
 
 
+class HoldingView(TypedDict):
+    """What the principals of a user hold."""
+    cpu: float
+    """Reserved processor time, in percent of one processor."""
+    link: dict[str, int]
+    """Reserved rates in bits per second, by port."""
+    memory: int
+    """Memory in bytes."""
+    principals: int
+    """Number of principals."""
+    user: str
+    """User."""
+
+
 class HostCompanionView(TypedDict):
     """Host companion of an instance."""
     down: MessagesView
@@ -819,6 +918,8 @@ class InstanceView(TypedDict):
     """Counters that the plugin defines, by name."""
     cpu_seconds: float
     """Processor time of the packets that principals paid for, in seconds."""
+    declared_cycles: DeclaredCyclesView | None
+    """Cycles that the plugin declares for its calls at a worker; absent if it declares none."""
     drops: dict[str, Any]
     """Number of packets dropped, by drop reason. The instance defines these reasons by number."""
     faults: dict[str, int]
@@ -831,19 +932,23 @@ class InstanceView(TypedDict):
     """Text of the last fault."""
     level: str
     """Lowest level at which the instance treats packets: `offload` if the plugin's eBPF variant is loaded and
-    may be called, else `worker`."""
+    may be called; else `host` if the plugin runs in processes, or `worker`."""
     memory: int
     """Memory of a sandboxed instance in bytes, at all workers."""
     name: str
     """Name of the instance."""
     number: int
     """Number of the instance, by which plugins send packets to it."""
+    packet_cycles: PacketCyclesView | None
+    """Cycles per packet of calls that principals paid for; absent before the first packet."""
     packet_rate: float
     """Packets per second since the last request."""
     packets: int
     """Packets of the instance's bindings."""
     plugin: str
     """Name of the plugin."""
+    service: Service | None
+    """Declared load of the instance, and its configured level; absent without either."""
     settings: Any
     """Settings of the instance."""
     suspensions: int
@@ -1126,8 +1231,24 @@ class NewInstance(TypedDict):
     """Name of the instance."""
     plugin: str
     """Name of the plugin."""
+    service: NotRequired[NewInstanceService | None]
+    """Declared load of the instance, and its level; omitted without either."""
     settings: NotRequired[dict[str, Any]]
     """Settings of the instance; omitted settings have their defaults."""
+
+
+class NewInstanceService(TypedDict):
+    """Declared load of the instance, and its level; omitted without either."""
+    byte: NotRequired[float | None]
+    """Processor cycles per byte. Default: as declared by the plugin's manifest."""
+    level: NotRequired[Literal['offload'] | Literal['worker'] | Literal['host'] | None]
+    """Level of the instance. Default: the router chooses."""
+    packet: NotRequired[float | None]
+    """Processor cycles per packet. Default: as declared by the plugin's manifest."""
+    rate: NotRequired[int]
+    """Packets per second on average, for all bindings of the instance together. Default 0: no load is declared."""
+    size: NotRequired[str | None]
+    """Size of packets on average, 64 to 65,536 bytes. Default 1,538 bytes."""
 
 
 class NewNeighbour(TypedDict):
@@ -1276,6 +1397,20 @@ class OnDeathView(TypedDict):
 
 Outcome: TypeAlias = Literal['done'] | Literal['refused'] | Literal['failed'] | Literal['abandoned']
 """Outcome of a request, as logged."""
+
+
+class PacketCyclesView(TypedDict):
+    """Measured cycles per packet. Each packet has the mean of its call."""
+    mean: float
+    """Mean."""
+    median: float
+    """Cycles per packet that half of the packets don't exceed, to 12.5 %."""
+    p95: float
+    """95th percentile, to 12.5 %."""
+    p99: float
+    """99th percentile, to 12.5 %."""
+    packets: int
+    """Number of measured packets."""
 
 
 class Pending(TypedDict):
@@ -1511,6 +1646,9 @@ class Principal(TypedDict):
     `principal_memory`, and lets no instance grow. Default: unlimited."""
     name: str
     """Name of the principal."""
+    owner: NotRequired[str | None]
+    """User whose allowance the principal counts for, named as in the audit log. Default: nobody; for a principal
+    added by a request, the user who made it. A file that names no owner leaves the owner as it is."""
     process: NotRequired[list[str]]
     """Names of commands or systemd units whose running processes belong to the principal, too: `["bgpd"]`.
     Default: none."""
@@ -1590,6 +1728,8 @@ class PrincipalView(TypedDict):
     obstacle: str | None
     """Reason why the principal has no control group, or why its group doesn't limit the memory of a plugin's
     processes; `null` without such a reason."""
+    owner: str | None
+    """User whose allowances the principal counts for."""
     process: list[str]
     """Names of commands or systemd units whose running processes belong to the principal, too."""
     processes: int | None
@@ -2004,8 +2144,8 @@ class Router(TypedDict):
     """Source of the configuration at a start: the file, or the last good revision if there is one. Default
     `file`."""
     core: CoreOrder
-    """Whether a worker forwards packets first, up to `core-ceiling`, or in turn with principals. Default
-    `first`."""
+    """Whether a worker forwards packets first, up to `core-ceiling`, or in turn with principals, with one share
+    or one for each input port. Default `first`."""
     core_ceiling: str
     """Processor time of a worker for receiving, forwarding and sending packets when principals need the rest.
     Principals can reserve this rest with `cpu`. Default 50 %."""
@@ -2222,6 +2362,35 @@ class SchedulerView(TypedDict):
     none."""
 
 
+class Service(TypedDict):
+    """Declared load of an instance, and the level at which the instance treats packets. The router admits the
+    instance only where the load fits, and keeps room for it."""
+    byte: NotRequired[float | None]
+    """Processor cycles per byte. Default: as declared by the plugin's manifest."""
+    level: NotRequired[ServiceLevel | None]
+    """Level of the instance. Default: the router chooses."""
+    packet: NotRequired[float | None]
+    """Processor cycles per packet. Default: as declared by the plugin's manifest."""
+    rate: NotRequired[int]
+    """Packets per second on average, for all bindings of the instance together. Default 0: no load is declared."""
+    size: NotRequired[str | None]
+    """Size of packets on average, 64 to 65,536 bytes. Default 1,538 bytes."""
+
+
+ServiceLevel: TypeAlias = Literal['offload'] | Literal['worker'] | Literal['host']
+"""Level at which an instance treats packets."""
+
+
+class ServicePlaceView(TypedDict):
+    """Level at which a service would go, and what would be promised then."""
+    components: list[ComponentView]
+    """Components with the service."""
+    level: str
+    """Level: `offload`, `worker` or `host`."""
+    moves: dict[str, str]
+    """Instances that would move to make room, with their new levels."""
+
+
 Severity: TypeAlias = Literal['information'] | Literal['warning'] | Literal['error']
 """Severity of an event."""
 
@@ -2432,6 +2601,14 @@ class TraceView(TypedDict):
     """Time of arrival: date and time, UTC."""
     verdict: str
     """Result for the packet: where it went, or why it was dropped."""
+
+
+class TrialView(TypedDict):
+    """What a request would change, and what would be promised and left afterwards."""
+    changes: list[str]
+    """Changes, as commands."""
+    components: list[ComponentView]
+    """Components after these changes."""
 
 
 class Unbind(TypedDict):

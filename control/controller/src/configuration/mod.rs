@@ -61,7 +61,7 @@ impl Transaction {
 
     fn of(router: &Router, inner: &mut Inner) -> Self {
         inner.settings.applying = Some(Progress::default());
-        inner.model.plugins.begin();
+        inner.model.plugins.set_transaction(true);
         Self(router.clone())
     }
 }
@@ -70,7 +70,7 @@ impl Drop for Transaction {
     fn drop(&mut self) {
         let mut inner = self.0.lock();
         inner.settings.applying = None;
-        inner.model.plugins.end();
+        inner.model.plugins.set_transaction(false);
     }
 }
 

@@ -83,5 +83,5 @@ fn object(variant: &EbpfVariant) -> VariantObject<'_> {
 
 /// Whether the placements allow the XDP program to call the variant of an instance.
 pub(super) fn may_be_asked(model: &Model, instance: &str) -> bool {
-    model.placed_instance(instance) != Some(Level::Worker)
+    model.placements.level_of(instance) != Some(Level::Worker)
 }

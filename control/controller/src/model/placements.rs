@@ -39,6 +39,16 @@ pub(crate) struct PlacedService {
 }
 
 impl Placements {
+    /// Returns the level of an instance's packets, by a placement or else as a service; `None` without either.
+    pub fn level_of(&self, instance: &str) -> Option<Level> {
+        self.pin(instance).or_else(|| {
+            Some(match self.service(instance)?.level {
+                ServiceLevel::Offload => Level::Offload,
+                ServiceLevel::Worker | ServiceLevel::Host => Level::Worker,
+            })
+        })
+    }
+
     /// Returns the placements of a configuration, without services.
     pub fn of(config: &Config) -> Self {
         Self { pinned: config.place.iter().map(Placed::of).collect(), services: Vec::new() }
@@ -90,16 +100,6 @@ impl Placed {
 }
 
 impl Model {
-    /// Returns the level of an instance's packets, by a placement or else as a service; `None` without either.
-    pub(crate) fn placed_instance(&self, instance: &str) -> Option<Level> {
-        self.placements.pin(instance).or_else(|| {
-            Some(match self.placements.service(instance)?.level {
-                ServiceLevel::Offload => Level::Offload,
-                ServiceLevel::Worker | ServiceLevel::Host => Level::Worker,
-            })
-        })
-    }
-
     /// Adds a placement. Refuses a placement above the maximum number of placements, or above the maximum
     /// number of comparisons that all placements need for a flow.
     pub(crate) fn add_placement(&mut self, placed: Placed) -> Result<(), ControlError> {

@@ -87,17 +87,16 @@ impl<S: Clone + Eq + Hash + fmt::Display, F: Clone> PluginControlUnit<S, F> {
         }
     }
 
-    /// Begins a transaction: until [`end`](Self::end), a binding or gate that is removed and added again keeps its
+    /// Begins a transaction, or ends it. In a transaction, a binding or gate that is removed and added again keeps its
     /// number or order.
-    pub fn begin(&mut self) {
-        self.bindings.begin();
-        self.gates.begin();
-    }
-
-    /// Ends a transaction.
-    pub fn end(&mut self) {
-        self.bindings.end();
-        self.gates.end();
+    pub fn set_transaction(&mut self, is_running: bool) {
+        if is_running {
+            self.bindings.begin();
+            self.gates.begin();
+        } else {
+            self.bindings.end();
+            self.gates.end();
+        }
     }
 
     /// Returns the registered plugins.

@@ -20,6 +20,18 @@ pub struct CpuAccount {
     pub throttled: u64,
 }
 
+/// Reason why a packet may not wait.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum CpuDrop {
+    /// The flow's queue at the stage would exceed the principal's threshold.
+    Threshold,
+    /// The principal has used up its part of the memory or of the queues for several stages, which all principals
+    /// share.
+    Part,
+    /// No such principal.
+    Principal,
+}
+
 /// Account of a flow's queue since the queue began.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct CpuFlowAccount {

@@ -19,7 +19,7 @@
 use millrace_memory::prefetch_whole_element;
 use millrace_units::{Cycles, Instant, PrincipalId};
 
-use super::account::CpuFlowAccount;
+use super::account::{CpuDrop, CpuFlowAccount};
 use super::chain::Chain;
 use super::flow_queue::{Backlog, FlowQueue};
 use super::stage_queues::{CpuStage, FlowStages, MOST_DEBT, StageQueues};
@@ -38,18 +38,6 @@ pub struct CpuQueueLimits {
     /// Maximum number of flow queues. A principal gets as many as are free; its further flows share a queue. As many
     /// further queues exist for flows that wait at several stages.
     pub flows: u32,
-}
-
-/// Reason why a packet may not wait.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum CpuDrop {
-    /// The flow's queue at the stage would exceed the principal's threshold.
-    Threshold,
-    /// The principal has used up its part of the memory or of the queues for several stages, which all principals
-    /// share.
-    Part,
-    /// No such principal.
-    Principal,
 }
 
 /// Queue of the packet that arrived last. Packets of a flow often arrive together.

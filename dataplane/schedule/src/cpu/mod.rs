@@ -33,8 +33,8 @@ mod settings;
 mod stage_queues;
 mod turns;
 
-pub use account::{CpuAccount, CpuFlowAccount};
-pub use flow_queues::{CpuDrop, CpuQueueLimits, CpuQueues};
+pub use account::{CpuAccount, CpuDrop, CpuFlowAccount};
+pub use flow_queues::{CpuQueueLimits, CpuQueues};
 pub use scheduler::CpuScheduler;
 pub use settings::{CpuPrincipal, CpuScheduleError, CpuSchedulerKind, CpuSchedulerSettings, CpuShare};
 pub use stage_queues::CpuStage;

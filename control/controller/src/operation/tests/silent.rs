@@ -27,7 +27,15 @@ pub(super) async fn leave_unanswered<O: Operation<Kind = Change> + Clone>(
         let is_answered = silence.is_whole(lost);
         silence.after(0, 0);
         if is_answered {
-            let is_own = ["LoadPlugin", "UnloadPlugin", "SetAdmission"].contains(&name);
+            let is_own = [
+                "LoadPlugin",
+                "UnloadPlugin",
+                "SetAdmission",
+                "AddAllowance",
+                "SetAllowance",
+                "RemoveAllowance",
+            ];
+            let is_own = is_own.contains(&name);
             assert!(answered > 0 || is_own, "{name} asks no worker");
             return outcome;
         }

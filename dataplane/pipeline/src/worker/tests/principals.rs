@@ -169,9 +169,11 @@ impl World {
 
     /// Adds an instance, and binds it to the packets of a flow.
     pub fn bind(&mut self, number: u32, flow: u8, principal: Option<u32>, (cycles, suspensions): (u64, u32)) {
-        let id = InstanceId(number as u16);
         let instance = Slow { cycles, suspensions, left: 0, seen: self.seen.clone() };
-        self.change(PluginChange::AddInstance { id, instance: Box::new(instance) });
+        self.change(PluginChange::AddInstance {
+            id: InstanceId(number as u16),
+            instance: Box::new(instance),
+        });
         self.rebind(number, flow, principal);
     }
 
@@ -409,9 +411,7 @@ fn principal_that_waits_for_the_call_of_another_one_gives_it_the_processor() {
     world.bind(3, 3, Some(3), (50_000, 0));
     world.send(1, 0);
     world.iterate();
-    for number in 0..500 {
-        world.send(3, number);
-    }
+    (0..500).for_each(|number| world.send(3, number));
     world.send(2, 0);
     let is_seen = |world: &World, flow: u8| world.seen.lock().unwrap().iter().any(|(seen, _)| *seen == flow);
     let iterations = (0..200).find(|_| {
@@ -431,9 +431,7 @@ fn waiting_packets_of_a_removed_principal_continue_in_their_order() {
     let mut world = World::new();
     world.set_principal(1, 1, 1 << 20);
     world.bind(1, 1, Some(1), (200_000, 0));
-    for number in 0..50 {
-        world.send(1, number);
-    }
+    (0..50).for_each(|number| world.send(1, number));
     world.iterate();
     assert!(world.counts()[&1].waiting > 40, "{:?}", world.counts());
     world.unbind(1);
@@ -493,9 +491,7 @@ proptest! {
                 Step::Give(owner) => world.give(owner),
                 Step::Remove(id) => world.tell(PrincipalCommand::Remove(PrincipalId(id))),
                 Step::Add(id) => world.set_principal(id, id, 1 << 20),
-                Step::Limit(id, limit) => {
-                    world.tell(PrincipalCommand::LimitMemory(PrincipalId(id), limit));
-                }
+                Step::Limit(id, most) => world.tell(PrincipalCommand::LimitMemory(PrincipalId(id), most)),
             }
         }
         world.check();
