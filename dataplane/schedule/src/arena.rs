@@ -136,6 +136,9 @@ pub(crate) struct Arena<T, F = FlowNumber> {
     pub load: Load,
     limit_bytes: u32,
     limit_packets: u32,
+    /// Limits without what is held back.
+    open_bytes: u32,
+    open_packets: u32,
     /// Half of the port's packet limit and byte limit, without what is held back. While the port's load is below
     /// this half, no queue can hold more than the port's free space.
     half: Load,
@@ -148,7 +151,18 @@ impl<T, F: Copy> Arena<T, F> {
         let slots = Vec::with_capacity(packets as usize);
         let (load, held_back) = (Load::NOTHING, HeldBack::default());
         let (limit_bytes, limit_packets) = (bytes, packets);
-        let mut new = Self { slots, free: NONE, load, limit_bytes, limit_packets, half: load, held_back };
+        let (open_bytes, open_packets, half) = (bytes, packets, load);
+        let mut new = Self {
+            slots,
+            free: NONE,
+            load,
+            limit_bytes,
+            limit_packets,
+            open_bytes,
+            open_packets,
+            half,
+            held_back,
+        };
         new.change_reserve(load, load);
         new
     }
@@ -159,7 +173,9 @@ impl<T, F: Copy> Arena<T, F> {
         let half = |packets: u32, bytes: u32| Load(u64::from(packets / 2) << 32 | u64::from(bytes / 2));
         self.held_back.change(before, after, half(self.limit_packets, self.limit_bytes));
         let part = self.held_back.part;
-        self.half = half(self.limit_packets - part.packets(), self.limit_bytes - part.bytes());
+        self.open_packets = self.limit_packets - part.packets();
+        self.open_bytes = self.limit_bytes - part.bytes();
+        self.half = half(self.open_packets, self.open_bytes);
     }
 
     /// Whether memory is held back, and a packet may find no other.
@@ -210,11 +226,10 @@ impl<T, F: Copy> Arena<T, F> {
     /// a factor of 1.)
     #[inline]
     pub fn has_room(&self, queue: Load, length: u32) -> bool {
-        let HeldBack { part, is_entitled, .. } = self.held_back;
-        let packets = (self.limit_packets - self.load.packets()).saturating_sub(part.packets());
-        let bytes = (self.limit_bytes - self.load.bytes()).saturating_sub(part.bytes());
+        let packets = self.open_packets.saturating_sub(self.load.packets());
+        let bytes = self.open_bytes.saturating_sub(self.load.bytes());
         queue.packets() < packets && queue.bytes() <= bytes && length <= bytes
-            || is_entitled && self.has_space(length)
+            || self.held_back.is_entitled && self.has_space(length)
     }
 
     /// Appends a new slot to the slice. Returns its index.
@@ -272,9 +287,8 @@ impl<T, F: Copy> Arena<T, F> {
     pub fn has_room_for(&self, load: Load, more: Load, threshold: u32) -> bool {
         let others = self.load.minus(load);
         let used = self.slots.len() as u32 - self.load.packets();
-        let part = self.held_back.part;
-        let packets = (self.limit_packets - part.packets()).saturating_sub(others.packets());
-        let bytes = (self.limit_bytes - part.bytes()).saturating_sub(others.bytes());
+        let packets = self.open_packets.saturating_sub(others.packets());
+        let bytes = self.open_bytes.saturating_sub(others.bytes());
         // A list that holds at most half of the space that other lists leave never exceeds the free space.
         let most = u64::from(threshold.min(bytes / 2));
         more.packets() <= used

@@ -248,6 +248,7 @@ impl Operation for RenameInstance {
 
 /// Returns the view of an instance.
 fn instance_view(inner: &mut Inner, name: &str) -> Result<InstanceView, ControlError> {
+    inner.model.plugins.instance(name)?;
     inner.plugins.find_instance(name, &inner.model, &inner.offload, &mut inner.workers)
 }
 

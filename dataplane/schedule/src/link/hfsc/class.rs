@@ -21,7 +21,7 @@ pub(crate) struct Class {
     pub sharing: Sharing,
     /// Whether the class has a real-time curve.
     pub has_guarantee: bool,
-    /// Longest time that a packet of a class with a real-time curve has waited, in microseconds.
+    /// Longest time that a packet of a class with a real-time curve has waited, in units of 1,024 ns.
     pub longest_wait: u32,
     pub share: LinkShare,
     pub guarantee: Guarantee,

@@ -26,6 +26,9 @@ use crate::slots::Slots;
 pub(crate) use class::ROOT as HIERARCHY_ROOT;
 use class::{Class, Inner, ROOT};
 
+/// Binary logarithm of the nanoseconds in a unit of the longest wait: a unit is about a microsecond.
+const WAIT_SHIFT: u32 = 10;
+
 /// Criterion that chose the next leaf.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 enum Criterion {
@@ -140,18 +143,18 @@ impl Hfsc {
 
     /// Notes how long a packet of a leaf waited, if the leaf has a real-time curve.
     #[inline]
-    pub fn note_wait(&mut self, index: u32, waited: Duration) {
+    pub fn note_wait(&mut self, index: u32, arrival: Instant, now: Instant) {
         let class = &mut self.classes[index];
         if class.has_guarantee {
-            let waited = u32::try_from(waited.as_micros()).unwrap_or(u32::MAX);
-            class.longest_wait = class.longest_wait.max(waited);
+            let waited = now.as_nanos().saturating_sub(arrival.as_nanos()) >> WAIT_SHIFT;
+            class.longest_wait = class.longest_wait.max(waited.min(u32::MAX.into()) as u32);
         }
     }
 
     /// Returns the longest time that a packet of a class has waited; `None` without a real-time curve.
     pub fn longest_wait(&self, index: u32) -> Option<Duration> {
         let class = self.classes.find(index).filter(|class| class.has_guarantee)?;
-        Some(Duration::from_micros(class.longest_wait.into()))
+        Some(Duration::from_nanos(u64::from(class.longest_wait) << WAIT_SHIFT))
     }
 
     /// Returns the parent of a class.

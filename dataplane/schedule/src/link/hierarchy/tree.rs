@@ -3,8 +3,6 @@
 //! A leaf that gets its first packet becomes ready, and makes its ancestors ready. A node that must wait is
 //! not ready, until its timer expires.
 
-use std::time::Duration;
-
 use millrace_units::Instant;
 
 use super::ScheduleError;
@@ -38,8 +36,8 @@ pub(super) struct Departure {
     pub load: Load,
     pub length: u32,
     pub wire: u32,
-    /// Time that the packet waited.
-    pub waited: Duration,
+    /// Arrival of the packet.
+    pub arrival: Instant,
 }
 
 impl<T: Item> Tree<T> {
@@ -215,7 +213,6 @@ impl<T: Item> Tree<T> {
     pub fn settle(&mut self, leaf: u32, gone: Departure, now: Instant) {
         let mut node = leaf;
         let mut next = self.next_length(leaf, now);
-        self.note_wait(leaf, gone.waited);
         loop {
             let Node { parent, slot, kind, .. } = self.nodes[node];
             let is_class = matches!(kind, Kind::Hfsc { .. });
@@ -223,6 +220,11 @@ impl<T: Item> Tree<T> {
             above.totals.left(gone.load);
             above.totals.sent(gone.length, gone.wire);
             let (kind, has_parent) = (above.kind, above.parent != NONE);
+            if let Kind::Hfsc { hierarchy, .. } = kind
+                && node == leaf
+            {
+                self.disciplines.hierarchies[hierarchy].note_wait(slot, gone.arrival, now);
+            }
             // An H-FSC hierarchy updates its inner classes itself, once, for the leaf class.
             let is_inside = is_class && matches!(kind, Kind::Hfsc { .. });
             let at = self.disciplines.served(kind, (slot, is_inside), gone.wire, next, now);
@@ -238,15 +240,6 @@ impl<T: Item> Tree<T> {
                 next = self.next_length(parent, now);
             }
             node = parent;
-        }
-    }
-
-    /// Notes how long a packet of a leaf waited, if the leaf has a real-time curve.
-    #[inline]
-    fn note_wait(&mut self, leaf: u32, waited: Duration) {
-        let Node { parent, slot, .. } = self.nodes[leaf];
-        if let Some(Kind::Hfsc { hierarchy, .. }) = self.nodes.find(parent).map(|above| above.kind) {
-            self.disciplines.hierarchies[hierarchy].note_wait(slot, waited);
         }
     }
 

@@ -103,11 +103,7 @@ impl<T: Item> PacedTree<T> {
         }
         node.ready = more;
         if node.parent != NONE {
-            tree.settle(
-                leaf,
-                Departure { load, length: held.length, wire, waited: now.since(held.arrival) },
-                now,
-            );
+            tree.settle(leaf, Departure { load, length: held.length, wire, arrival: held.arrival }, now);
         }
         Some(held)
     }

@@ -33,7 +33,7 @@ pub struct NodeView {
     pub peak_bytes: u32,
     /// Peak of waiting packets.
     pub peak_packets: u32,
-    /// Longest time that a packet has waited, to the microsecond; `None` without a real-time curve.
+    /// Longest time that a packet has waited, to about a microsecond; `None` without a real-time curve.
     pub longest_wait: Option<Duration>,
     /// Number of queues in use: 1 for a FIFO, the queues of flows, the hash queues of FQ-CoDel; 0 for other
     /// kinds.
