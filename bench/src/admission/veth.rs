@@ -125,7 +125,7 @@ fn start(options: &Options<'_>, network: &Network) -> Result<Router, BenchError>
         &["scheduler", "add", "r2", "rest", "--kind", "fifo"][..],
         &["scheduler", "set", "r2", &format!("rate={LINK}mbit"), "default=rest"],
         &["instance", "create", "statistics", "counts"],
-        &["bind", "counts", &all],
+        &["bind", "counts", "--gate", "monitor", "--filter", &all],
     ] {
         router.tell(arguments)?;
     }
