@@ -136,8 +136,10 @@ fn start(options: &Options<'_>, network: &Network) -> Result<Router, BenchError>
 fn reserve(router: &Router) -> Result<u16, BenchError> {
     for number in 0..MOST {
         check()?;
-        if ask(router, number).is_err() {
-            return Some(number).filter(|number| *number > 0).ok_or_else(|| failed("no flow was granted"));
+        match ask(router, number) {
+            Err(error) if number == 0 => return Err(error),
+            Err(_) => return Ok(number),
+            Ok(_) => {}
         }
     }
     Err(failed("every request was granted"))
@@ -146,7 +148,7 @@ fn reserve(router: &Router) -> Result<u16, BenchError> {
 /// Asks for a flow with a deadline.
 fn ask(router: &Router, number: u16) -> Result<String, BenchError> {
     let filter = format!("proto udp dport {}", FIRST + number);
-    let (rate, size) = (PROMISED.to_string(), SIZE.to_string());
+    let (rate, size) = (PROMISED.to_string(), format!("{SIZE}B"));
     let deadline = format!("{}ms", DEADLINE.as_millis());
     let request = ["flow", "reserve", &filter, "--deadline", &deadline, "--rate", &rate, "--size", &size];
     router.tell(&[&request[..], &["--cost", COST, "--port", "r2"]].concat())
