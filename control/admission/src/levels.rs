@@ -12,9 +12,12 @@ pub const OFFLOAD: &str = "offload";
 /// Kind of the workers.
 pub const WORKER: &str = "worker";
 /// Kind of the processors for plugins that run in processes.
+pub const PROCESS: &str = "process";
+/// Name of the processor of kind [`PROCESS`], which is the level `host`.
 pub const HOST: &str = "host";
 
-/// Packets per second that the ring between a worker and a process carries.
+/// Packets per second that the ring between a worker and a process carries, as assumed: a tenth of what the ring itself
+/// carried in `bench levels`.
 pub const RING_RATE: u32 = 10_000_000;
 /// Cycles per packet that a worker spends to exchange it with a process on another processor: the largest figure
 /// that `bench cpu --case process` accepts.
@@ -43,7 +46,7 @@ pub struct OffloadLevel {
 }
 
 impl Levels {
-    /// Returns the description of the levels. Its processors have the names of their kinds.
+    /// Returns the description of the levels. Its processors have the names of the levels.
     ///
     /// # Errors
     /// A capacity is not finite, or the workers have none.
@@ -85,16 +88,16 @@ impl Levels {
             );
             lowest = OFFLOAD;
         }
-        let dynamic = |name: &str, cycles: f64| {
+        let dynamic = |name: &str, kind: &str, cycles: f64| {
             format!(
-                "[[processor]]\nname = \"{name}\"\nkind = \"{name}\"\nscheduling = \"dynamic\"\n\
+                "[[processor]]\nname = \"{name}\"\nkind = \"{kind}\"\nscheduling = \"dynamic\"\n\
                  cycles-per-second = {cycles:?}\n"
             )
         };
-        text += &dynamic(WORKER, self.worker);
+        text += &dynamic(WORKER, WORKER, self.worker);
         text += &path(lowest, WORKER, "");
         if self.host > 0.0 {
-            text += &dynamic(HOST, self.host);
+            text += &dynamic(HOST, PROCESS, self.host);
             let _ = write!(text, "[[switch]]\nname = \"ring\"\npackets-per-second = {RING_RATE}\n");
             let rest = format!(
                 "switches = [{{ name = \"ring\" }}]\nup = [{{ send = {{ packet = {RING_CYCLES} }} }}]\ndown = [{{}}]\n"
@@ -129,7 +132,7 @@ mod tests {
     fn service_at_the_host_uses_the_worker_for_its_ring() {
         let hardware = ALL.hardware().unwrap();
         let cycles = Cycles { packet: 1_000.0, ..Cycles::default() };
-        let kinds = [(HOST, cycles), (OFFLOAD, Cycles { packet: 50.0, ..cycles })];
+        let kinds = [(PROCESS, cycles), (OFFLOAD, Cycles { packet: 50.0, ..cycles })];
         let request = Request {
             name: "a".to_owned(),
             class: Class::PerFlow,

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 
 use millrace_admission::hardware::Hardware;
 use millrace_admission::impact::{Candidate, Choice, Impact};
-use millrace_admission::levels::{HOST, Levels, OffloadLevel, RING_RATE, WORKER};
+use millrace_admission::levels::{HOST, Levels, OFFLOAD, OffloadLevel, PROCESS, RING_RATE, WORKER};
 use millrace_admission::part::Part;
 use millrace_admission::placement::Algorithm;
 use millrace_admission::placement::online::{Promises, Refused, ServiceId};
@@ -317,7 +317,7 @@ impl Machine {
         for level in LEVELS.into_iter().filter(|level| pin.is_none_or(|pin| pin == *level)) {
             match self.impossible(level, plugin) {
                 Some(why) => reasons.push(format!("level {}: {why}", level.name())),
-                None => drop(cycles.insert(level.name().to_owned(), cost(level, demand)?)),
+                None => drop(cycles.insert(kind(level).to_owned(), cost(level, demand)?)),
             }
         }
         if cycles.is_empty() {
@@ -414,14 +414,22 @@ fn described(levels: &Levels) -> Result<Hardware, ControlError> {
     levels.hardware().map_err(|error| ControlError::conflict(format!("no service can be placed: {error}")))
 }
 
+/// Returns the kind of the processors of a level, as manifests and hardware files name it.
+fn kind(level: ServiceLevel) -> &'static str {
+    match level {
+        ServiceLevel::Offload => OFFLOAD,
+        ServiceLevel::Worker => WORKER,
+        ServiceLevel::Host => PROCESS,
+    }
+}
+
 /// Returns the cycles of a service at a level; at the offload, instructions.
 fn cost(level: ServiceLevel, demand: Demand<'_>) -> Result<Cycles, ControlError> {
     let Demand { instance, plugin, service } = demand;
     if level == ServiceLevel::Offload {
         return Ok(Cycles { packet: f64::from(EBPF_VARIANT_LIMIT), ..Cycles::default() });
     }
-    let kind = if level == ServiceLevel::Host { "process" } else { level.name() };
-    let declared = plugin.declared_cycles(kind);
+    let declared = plugin.declared_cycles(kind(level));
     let packet = service.packet.or(declared.map(|cycles| cycles.packet));
     let byte = service.byte.or(declared.map(|cycles| cycles.byte)).unwrap_or_default();
     match packet {
