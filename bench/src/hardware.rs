@@ -9,13 +9,11 @@ use millrace_admission::hardware::{Line, Measured, MeasuredPort, Offload};
 use millrace_offload::{VARIANTS, link_speed};
 use millrace_pipeline::EBPF_VARIANT_LIMIT;
 
+use crate::cpu::process::time_of_exchange;
 use crate::levels::{
     Boundary, SIZES, TO_KERNEL, TO_WORKER, cycles_of_a_nanosecond, hand_over_time, offload_time,
 };
 use crate::memory::traffic::Size;
-use crate::plugins::call::round_trip;
-use crate::plugins::shared_ring::Idle;
-use crate::statistics::median;
 use crate::testbed::network::Network;
 use crate::testbed::process::SessionFirst;
 use crate::{BenchError, Options, interrupt};
@@ -140,11 +138,15 @@ impl Survey<'_, '_> {
             let times = |size, _: &Options<'_>| Ok([hand_over_time(size)? / 2.0]);
             measured.worker_rings = self.lines("worker rings", times)?.map(|[line]| line);
         }
-        let idle = if measured.processors < 2 { Idle::Yield } else { Idle::Spin };
-        // A call carries the window of a packet, whatever the size of the packet is.
+        // A call carries the windows of packets, whatever their sizes are, so one figure is that of all sizes.
+        let mut known = None;
         let times = |_, options: &Options<'_>| {
-            let trips = round_trip(&options.binary, idle)?;
-            Ok([median(&trips.iter().map(|(nanoseconds, _)| *nanoseconds).collect::<Vec<_>>())])
+            let time = match known {
+                Some(time) => time,
+                None => time_of_exchange(&options.binary)?,
+            };
+            known = Some(time);
+            Ok([time])
         };
         measured.process_rings = self.lines("process rings", times)?.map(|[line]| line);
         Ok(measured)

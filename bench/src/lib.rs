@@ -41,6 +41,7 @@ use std::path::PathBuf;
 
 pub use against::against;
 pub use cpu::gaps::table::{GapDeviations, gap_deviations};
+pub use cpu::gaps::{LIMIT as GAP_LIMIT, RUNS as GAP_RUNS};
 pub use error::BenchError;
 pub use family::Family;
 pub use measurement::{Bound, Measurement, Quantiles, Samples, Series, Subject, Timeline, shown};

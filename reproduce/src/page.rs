@@ -2,9 +2,10 @@
 
 use std::fmt::Write as _;
 
+use millrace_bench::escaped;
+
 use crate::experiment::{Experiment, Report};
 use crate::table::{Row, Table};
-use millrace_bench::escaped;
 
 const STYLE: &str = "body{font:15px/1.4 sans-serif;max-width:72em;margin:2em auto;padding:0 1em}\
     table{border-collapse:collapse;margin:1em 0}td,th{border:1px solid #ccc;padding:2px 8px;text-align:right}\

@@ -2,9 +2,8 @@
 
 use std::fmt::Write as _;
 
-use serde::{Deserialize, Serialize};
-
 use millrace_bench::escaped;
+use serde::{Deserialize, Serialize};
 
 /// Plot of several series over the same points.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

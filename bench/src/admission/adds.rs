@@ -16,11 +16,9 @@ use millrace_admission::norm::Norm;
 use millrace_admission::placement::{Algorithm, Placement, Problem, prices};
 use millrace_admission::random::Random;
 use millrace_admission::request::{Class, Cycles, Needs, Request, Stream};
-use millrace_plugin_abi::{Instance, Plugin, PluginError, Position};
 use millrace_schedule::cpu::{CpuSchedulerKind, CpuShare};
 use millrace_units::PrincipalId;
 use millrace_workbench::cycles;
-use serde_json::{Map, Value};
 
 use super::failed;
 use crate::cpu::burn::Burn;
@@ -65,38 +63,6 @@ struct Load {
     rate: f64,
 }
 
-/// Plugin of a service, with a name of its own.
-struct Service {
-    name: &'static str,
-    burn: Burn,
-}
-
-impl Plugin for Service {
-    fn name(&self) -> &'static str {
-        self.name
-    }
-
-    fn version(&self) -> &'static str {
-        self.burn.version()
-    }
-
-    fn summary(&self) -> &'static str {
-        self.burn.summary()
-    }
-
-    fn positions(&self) -> &[Position] {
-        &Position::ALL
-    }
-
-    fn messages(&self) -> &[(&'static str, &'static str)] {
-        &[]
-    }
-
-    fn create(&self, settings: &Map<String, Value>) -> Result<Box<dyn Instance>, PluginError> {
-        self.burn.create(settings)
-    }
-}
-
 /// Use of a worker in a run.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Used {
@@ -125,7 +91,7 @@ pub(super) fn run(options: &mut Options<'_>) -> Result<Vec<Measurement>, BenchEr
             table.ran(predicted, quiet(&placed, own, frequency, TIME)?);
         }
     }
-    Ok(table.report(options))
+    table.report(options)
 }
 
 /// Placed services by algorithm, and runs.
@@ -173,7 +139,13 @@ impl Table {
         self.predicted.push(100.0 * predicted);
     }
 
-    fn report(&self, options: &mut Options<'_>) -> Vec<Measurement> {
+    /// # Errors
+    /// Other work disturbed more runs than not: the others may be chance.
+    fn report(&self, options: &mut Options<'_>) -> Result<Vec<Measurement>, BenchError> {
+        if self.errors.len() < self.disturbed.max(1) {
+            let all = self.errors.len() + self.disturbed;
+            return Err(failed(format!("adds: other work disturbed {} of {all} runs", self.disturbed)));
+        }
         let mut results = Vec::new();
         for (name, counts) in &self.placed {
             let mean = counts.iter().sum::<f64>() / counts.len().max(1) as f64;
@@ -199,7 +171,7 @@ impl Table {
         results.push(error.promising(Bound::AtMost, LIMIT));
         results.push(lost.promising(Bound::AtMost, 0.0));
         results.push(Measurement::of("adds, runs left out", self.disturbed as f64, "runs"));
-        results
+        Ok(results)
     }
 }
 
@@ -298,8 +270,7 @@ fn measure(loads: &[Load], own: f64, frequency: u64, time: Duration) -> Result<U
     for ((number, load), name) in (0..).zip(loads).zip(NAMES) {
         let promised = load.rate * (load.cycles + own) / frequency as f64 * 1e6;
         pipeline.add_principal(PrincipalId(number), CpuShare::Absolute(promised.ceil() as u32))?;
-        let burn = Burn { cycles: load.cycles as u64 };
-        pipeline.create_instance(Arc::new(Service { name, burn }), name)?;
+        pipeline.create_instance(Arc::new(Burn { name, cycles: load.cycles as u64 }), name)?;
         let filter = format!("src 31.0.0.{}/32", number + 1);
         pipeline.bind_instance(name, "monitor", &filter, Some(PrincipalId(number)))?;
     }

@@ -2,8 +2,8 @@
 //!
 //! Flows are reserved until a request is refused. All of them then send at once, again and again, and other packets
 //! without a reservation fill the link. Meanwhile further requests are refused. A packet is late if it takes longer
-//! than its deadline and the jitter of the machine: the longest delay of the same packets through a router without
-//! other work.
+//! than its deadline and the jitter of the machine: the longest delay of the packets of one flow through a router
+//! without other work.
 
 use std::net::UdpSocket;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -26,11 +26,15 @@ const DEADLINE: Duration = Duration::from_millis(10);
 /// Packets of a flow per second, as promised and as sent.
 const PROMISED: u32 = 100;
 const SENT: u32 = 90;
+/// Promised minimum: part of the link that the flows' declared rates take, in percent.
+const LEAST_PROMISED: f64 = 75.0;
 /// Payload of a packet, and its size on the wire.
 const PAYLOAD: usize = 934;
 const SIZE: u32 = 1_000;
 /// Processor time of a packet that is reserved.
 const COST: &str = "20us";
+/// Words of the error for a deadline that can't be kept.
+const REFUSAL: &str = "no deadline: ";
 /// Most flows: the link has room for fewer.
 const MOST: u16 = 100;
 /// UDP port of the first flow, and of the packets without a reservation.
@@ -57,16 +61,15 @@ pub(super) fn run(options: &mut Options<'_>) -> Result<Vec<Measurement>, BenchEr
         return Err(failed("`veth` needs two processors"));
     }
     let network = Network::new()?;
-    let flows = MOST.min(link_flows());
     let router = start(options, &network)?;
-    let alone = send(&network, flows, false, ALONE, || Ok(()))?;
+    let alone = send(&network, 1, false, ALONE, || Ok(()))?;
     router.stop()?;
     let jitter = longest(&alone.delays);
     let router = start(options, &network)?;
     let reserved = reserve(&router)?;
     let mut refused = 0;
     let seen = send(&network, reserved, true, TIME, || {
-        if ask(&router, MOST).is_ok() {
+        if ask(&router, MOST)? {
             return Err(failed("a request was granted although an equal one had been refused"));
         }
         refused += 1;
@@ -74,12 +77,6 @@ pub(super) fn run(options: &mut Options<'_>) -> Result<Vec<Measurement>, BenchEr
     })?;
     router.stop()?;
     Ok(results(reserved, refused, jitter, &seen, options))
-}
-
-/// Returns the flows that a link of this rate can send.
-fn link_flows() -> u16 {
-    let bits = u64::from(LINK) * 1_000_000 / (u64::from(SIZE) * 8 * u64::from(PROMISED));
-    u16::try_from(bits).unwrap_or(MOST)
 }
 
 fn results(
@@ -93,6 +90,8 @@ fn results(
     let late = seen.delays.iter().filter(|delay| **delay > deadline + jitter).count() as u64;
     let lost = seen.sent.saturating_sub(seen.delays.len() as u64);
     let most = longest(&seen.delays);
+    let bits = f64::from(reserved) * f64::from(SIZE * 8 * PROMISED);
+    let promised = bits / f64::from(LINK * 1_000_000) * 100.0;
     (options.progress)(&format!(
         "veth: {reserved} flows, {refused} more refused meanwhile; {} packets, longest {most:.2} ms of {deadline} ms, \
          jitter {jitter:.2} ms",
@@ -100,7 +99,8 @@ fn results(
     ));
     let distribution = Quantiles::of("delay, ms").with(Subject::Millrace, "reserved", &seen.delays);
     vec![
-        Measurement::of("veth, reserved flows", f64::from(reserved), "flows"),
+        Measurement::of("veth, part of the link that is promised as rates", promised, "%")
+            .promising(Bound::AtLeast, LEAST_PROMISED),
         Measurement::of(
             "veth, packets later than deadline and jitter, or lost",
             (late + lost) as f64,
@@ -136,22 +136,27 @@ fn start(options: &Options<'_>, network: &Network) -> Result<Router, BenchError>
 fn reserve(router: &Router) -> Result<u16, BenchError> {
     for number in 0..MOST {
         check()?;
-        match ask(router, number) {
-            Err(error) if number == 0 => return Err(error),
-            Err(_) => return Ok(number),
-            Ok(_) => {}
+        if !ask(router, number)? {
+            return Ok(number);
         }
     }
     Err(failed("every request was granted"))
 }
 
-/// Asks for a flow with a deadline.
-fn ask(router: &Router, number: u16) -> Result<String, BenchError> {
+/// Asks for a flow with a deadline. Returns whether it was granted.
+///
+/// # Errors
+/// The request failed for another reason than that the deadline can't be kept.
+fn ask(router: &Router, number: u16) -> Result<bool, BenchError> {
     let filter = format!("proto udp dport {}", FIRST + number);
     let (rate, size) = (PROMISED.to_string(), format!("{SIZE}B"));
     let deadline = format!("{}ms", DEADLINE.as_millis());
     let request = ["flow", "reserve", &filter, "--deadline", &deadline, "--rate", &rate, "--size", &size];
-    router.tell(&[&request[..], &["--cost", COST, "--port", "r2"]].concat())
+    match router.tell(&[&request[..], &["--cost", COST, "--port", "r2"]].concat()) {
+        Ok(_) => Ok(true),
+        Err(error) if error.to_string().contains(REFUSAL) => Ok(false),
+        Err(error) => Err(error),
+    }
 }
 
 /// Sends the packets of `flows` flows for `time`, all at once in each interval, and perhaps a flood beside them.
@@ -193,8 +198,9 @@ fn send(
             }
         }
         let panicked = |_| failed("a thread panicked");
-        let sent = sending.join().map_err(panicked)??;
+        let sent = sending.join();
         done.store(true, Ordering::Relaxed);
+        let sent = sent.map_err(panicked)??;
         flooding.map(|thread| thread.join().map_err(panicked)).transpose()?;
         let mut delays = Vec::new();
         for thread in receiving {
@@ -252,8 +258,8 @@ mod tests {
         let mut options =
             Options { binary: std::path::PathBuf::new(), workload: None, case: None, progress: &mut |_| {} };
         let seen = Seen { sent: 5, delays: vec![1.0, 10.5, 11.0, 12.1] };
-        let results = results(3, 1, 2.0, &seen, &mut options);
+        let results = results(20, 1, 2.0, &seen, &mut options);
+        assert_eq!((results[0].ours, results[0].holds), (80.0, Some(true)));
         assert_eq!((results[1].ours, results[1].holds, results[2].ours), (2.0, Some(false), 12.1));
-        assert!(link_flows() < MOST);
     }
 }

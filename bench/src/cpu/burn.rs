@@ -5,18 +5,19 @@ use millrace_units::Instant;
 use millrace_workbench::cycles;
 use serde_json::{Map, Value};
 
-/// Name of the plugin, and of its instances.
+/// Usual name of the plugin, and of its instances.
 pub(crate) const BURN: &str = "burn";
 
 /// Plugin whose instances use this number of cycles for each packet. Its packets pass.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Burn {
+    pub name: &'static str,
     pub cycles: u64,
 }
 
 impl Plugin for Burn {
     fn name(&self) -> &'static str {
-        BURN
+        self.name
     }
 
     fn version(&self) -> &'static str {
@@ -51,6 +52,6 @@ impl Instance for Burn {
     }
 
     fn control(&mut self, message: &Message) -> Reply {
-        Err(PluginError::unknown_message(BURN, &message.name, &[]))
+        Err(PluginError::unknown_message(self.name, &message.name, &[]))
     }
 }

@@ -88,7 +88,7 @@ fn measure(interval: Duration, frequency: u64, time: Duration) -> Result<Run, Be
     pipeline.add_input(Place::numbered(2), wire.input(1));
     pipeline.schedule_cpu(settings(CpuSchedulerKind::default(), frequency))?;
     let Cycles(cost) = Cycles::in_time(PACKET, frequency);
-    pipeline.create_instance(Arc::new(Burn { cycles: cost }), BURN)?;
+    pipeline.create_instance(Arc::new(Burn { name: BURN, cycles: cost }), BURN)?;
     for (number, share) in (0..).zip(SHARES) {
         pipeline.add_principal(PrincipalId(number), CpuShare::Absolute(share))?;
         let filter = format!("src 31.0.0.{}/32", number + 1);

@@ -29,7 +29,7 @@ mod isolation;
 mod object;
 mod pair;
 mod plain;
-mod process;
+pub(crate) mod process;
 mod shares;
 mod switch;
 mod third_level;

@@ -72,6 +72,30 @@ pub(super) fn run(options: &mut Options<'_>) -> Result<Vec<Measurement>, BenchEr
     Ok(results)
 }
 
+/// Returns the nanoseconds that a worker takes to exchange a packet with a plugin process, in calls of [`BATCH`]
+/// packets. The process has a processor of its own if the machine has two.
+pub(crate) fn time_of_exchange(binary: &Path) -> Result<f64, BenchError> {
+    if !can_compile() {
+        return Err(failed("there is no C compiler `cc` for the plugin that is called"));
+    }
+    let is_beside = std::thread::available_parallelism().is_ok_and(|count| count.get() > 1);
+    let (other, idle) = match is_beside {
+        true => (OTHER, std::hint::spin_loop as fn()),
+        false => (WORKER, std::thread::yield_now as fn()),
+    };
+    let plugin = in_processes(&compile(STATEMENT)?, on_processor(other, || keeper(binary))??)?;
+    on_processor(WORKER, || {
+        let mut bench = Bench::new(&plugin, BATCH, idle)?;
+        let times = (0..REPETITIONS).map(|_| {
+            check()?;
+            let (nanoseconds, _) = cost_of(CALLS, || bench.batch.call(&mut *bench.instance, idle));
+            bench.require_pass()?;
+            Ok(nanoseconds / BATCH as f64)
+        });
+        Ok(median(&times.collect::<Result<Vec<f64>, BenchError>>()?))
+    })?
+}
+
 /// Instance under test, with the packets of a call.
 struct Bench {
     instance: Box<dyn Instance>,

@@ -160,7 +160,7 @@ fn router(
     let mut pipeline = Pipeline::between(case, setup, wire.input(0), wire.output())?;
     pipeline.schedule_cpu(settings(kind, frequency))?;
     let Cycles(cycles) = Cycles::in_time(PACKET, frequency);
-    pipeline.create_instance(Arc::new(Burn { cycles }), BURN)?;
+    pipeline.create_instance(Arc::new(Burn { name: BURN, cycles }), BURN)?;
     for (number, share) in (0..).zip(principals) {
         pipeline.add_principal(PrincipalId(number), *share)?;
         if number < BUSY {

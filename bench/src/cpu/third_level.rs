@@ -49,14 +49,13 @@ struct Work {
 /// Stage that uses cycles for each packet and records them.
 #[derive(Clone, Debug)]
 struct Stage {
-    gate: &'static str,
     burn: Burn,
     work: Arc<Mutex<Work>>,
 }
 
 impl Plugin for Stage {
     fn name(&self) -> &'static str {
-        self.gate
+        self.burn.name
     }
 
     fn version(&self) -> &'static str {
@@ -86,7 +85,7 @@ impl Instance for Stage {
         let progress = self.burn.process(packets, now);
         let used = start.zip(cycles()).map_or(0, |(start, end)| end - start);
         let Ok(mut work) = self.work.lock() else { return progress };
-        let stage = usize::from(self.gate != GATES[0]);
+        let stage = usize::from(self.burn.name != GATES[0]);
         work.stages[stage].0 += count;
         work.stages[stage].1 += used;
         // All calls of a run get the same time.
@@ -151,7 +150,7 @@ fn measure(queues: Option<[u16; 2]>, packets: u64, frequency: u64) -> Result<Wor
     let Cycles(cycles) = Cycles::in_time(PACKET, frequency);
     for (number, gate) in GATES.into_iter().enumerate() {
         let name = format!("stage-{gate}");
-        let stage = Stage { gate, burn: Burn { cycles }, work: work.clone() };
+        let stage = Stage { burn: Burn { name: gate, cycles }, work: work.clone() };
         pipeline.create_instance(Arc::new(stage), &name)?;
         let (call, queue) = (CallLimits::DEFAULT_PAID_CALL, queues.map(|weights| weights[number]));
         let limits = CallLimits { call, principal: Some(payer), queue, ..CallLimits::default() };

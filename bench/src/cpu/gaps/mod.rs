@@ -15,7 +15,7 @@ use millrace_schedule::cpu::{CpuSchedulerKind, CpuShare};
 use millrace_testkit::Random;
 use millrace_units::{Cycles, PrincipalId};
 
-use self::model::{Control, deviation_of};
+use self::model::modelled;
 use super::wire::{Flow, Pace, Wire};
 use super::{drive, failed, frequency, preemptions, settings};
 use crate::family::Family;
@@ -35,18 +35,16 @@ const TABLE: [(u64, [f64; 3]); 4] = [
 ];
 /// Lengths of the invocations in milliseconds, all equally frequent.
 const INVOCATIONS: [u64; 7] = [3, 6, 9, 12, 15, 18, 21];
-/// Number of packets in the model.
-const PACKETS: usize = 20_000;
 /// Number of runs of the worker; the result is their median. Other work of the machine rarely disturbs most of
 /// them.
-const RUNS: usize = 5;
+pub const RUNS: usize = 5;
 /// Number of gaps in a run of the worker, and minimum duration of a run.
 const GAPS: u32 = 250;
 const TIME: Duration = Duration::from_secs(1);
 /// Number of packets of the plugin in the router.
 const WINDOW: u64 = 2;
 /// Promised maximum of our deviation in milliseconds.
-const LIMIT: f64 = 0.2;
+pub const LIMIT: f64 = 0.2;
 const PAPER: &str = "Srishti, 2001";
 const PLUGIN: &str = "bench";
 /// Loop iterations of the packets from which the length of an iteration is estimated.
@@ -56,9 +54,7 @@ pub(super) fn run(options: &mut Options<'_>) -> Result<Vec<Measurement>, BenchEr
     let mut results = Vec::new();
     let worker = Sandboxed::new()?;
     for (gap, printed) in TABLE {
-        let ways = [Control::Timer, Control::Return, Control::Both];
-        let found = ways.map(|control| deviation_of(control, Duration::from_millis(gap), PACKETS));
-        let [timer, returned, both] = found.map(|found| found.unwrap_or(f64::NAN));
+        let [timer, returned, both] = modelled(gap);
         let (mut ours, mut alone, mut disturbed) = (Vec::new(), Vec::new(), 0);
         for _ in 0..RUNS {
             let before = preemptions();

@@ -17,12 +17,14 @@ const FREQUENCY: u64 = 1_000_000_000;
 const TIMER: Duration = Duration::from_millis(10);
 /// Processor time of a plain packet.
 const PACKET: Duration = Duration::from_micros(10);
+/// Number of packets of the plain flow.
+const PACKETS: usize = 20_000;
 const PLAIN: PrincipalId = PrincipalId(0);
 const APPLICATION: PrincipalId = PrincipalId(1);
 
 /// Times at which the scheduler gets control from the application.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Control {
+enum Control {
     /// At each interrupt of the timer.
     Timer,
     /// When an invocation returns.
@@ -41,9 +43,18 @@ struct Model {
     left: Duration,
 }
 
+/// Returns the deviations for a gap in milliseconds, with control at the timer, at returns, and at both. Not a number
+/// if the scheduler refuses the model's principals.
+pub(super) fn modelled(gap: u64) -> [f64; 3] {
+    let gap = Duration::from_millis(gap);
+    let found =
+        [Control::Timer, Control::Return, Control::Both].map(|control| deviation_of(control, gap, PACKETS));
+    found.map(|found| found.unwrap_or(f64::NAN))
+}
+
 /// Returns the standard deviation of the received gap of a plain flow in milliseconds, over `packets` packets.
 /// The flow sends a packet after each `gap`. Returns `None` if the scheduler refuses the model's principals.
-pub(super) fn deviation_of(control: Control, gap: Duration, packets: usize) -> Option<f64> {
+fn deviation_of(control: Control, gap: Duration, packets: usize) -> Option<f64> {
     let mut model = Model::new(control)?;
     let mut received = Vec::with_capacity(packets);
     while received.len() < packets {

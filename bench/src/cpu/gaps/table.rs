@@ -2,11 +2,13 @@
 
 use std::time::Duration;
 
-use super::model::{Control, deviation_of};
-use super::{PACKETS, Sandboxed, TABLE};
+use super::model::modelled;
+use super::{Sandboxed, TABLE};
+use crate::BenchError;
+use crate::statistics::median;
 
 /// Line of the table: a gap of the plain flow, and standard deviations of the received gap, all in milliseconds.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct GapDeviations {
     /// Gap of the plain flow.
     pub gap: u64,
@@ -14,21 +16,26 @@ pub struct GapDeviations {
     pub printed: [f64; 3],
     /// Deviations of the model in the same three ways. Not a number if the scheduler refuses the model.
     pub model: [f64; 3],
-    /// Deviation of a worker that runs a sandboxed plugin; `None` if it can't be measured.
-    pub millrace: Option<f64>,
+    /// Median deviation of a worker that runs a sandboxed plugin, or the reason why it was not measured.
+    pub millrace: Result<f64, String>,
 }
 
-/// Returns the table. The worker runs for `time` with each of the four gaps. `progress` receives the finished share,
-/// from 0 to 1.
-pub fn gap_deviations(time: Duration, progress: &mut dyn FnMut(f64)) -> Vec<GapDeviations> {
-    let worker = Sandboxed::new().ok();
+/// Returns the table, with `runs` runs of the worker for each of the four gaps. A run takes one to three seconds.
+/// `progress` receives the finished share, from 0 to 1.
+pub fn gap_deviations(runs: usize, progress: &mut dyn FnMut(f64)) -> Vec<GapDeviations> {
     let line = |(index, (gap, printed)): (usize, (u64, [f64; 3]))| {
-        let each = Duration::from_millis(gap);
-        let model = [Control::Timer, Control::Return, Control::Both]
-            .map(|control| deviation_of(control, each, PACKETS).unwrap_or(f64::NAN));
-        let millrace = worker.as_ref().and_then(|worker| worker.deviation(each, time, true).ok());
+        let millrace = measured(gap, runs).map_err(|error| error.to_string());
         progress((index + 1) as f64 / TABLE.len() as f64);
-        GapDeviations { gap, printed, model, millrace }
+        GapDeviations { gap, printed, model: modelled(gap), millrace }
     };
     TABLE.into_iter().enumerate().map(line).collect()
+}
+
+fn measured(gap: u64, runs: usize) -> Result<f64, BenchError> {
+    if runs == 0 {
+        return Err(super::failed("no run was asked for"));
+    }
+    let worker = Sandboxed::new()?;
+    let deviations = (0..runs).map(|_| worker.run(Duration::from_millis(gap), true));
+    Ok(median(&deviations.collect::<Result<Vec<_>, _>>()?))
 }

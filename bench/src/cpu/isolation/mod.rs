@@ -173,7 +173,7 @@ fn report_runtime(
 impl Slow {
     fn built_in(frequency: u64) -> Self {
         let Cycles(cycles) = Cycles::in_time(PACKET, frequency);
-        Self { runtime: "built-in", plugin: Arc::new(Burn { cycles }), work: Vec::new() }
+        Self { runtime: "built-in", plugin: Arc::new(Burn { name: BURN, cycles }), work: Vec::new() }
     }
 
     fn sandboxed(sandboxed: &Sandboxed, frequency: u64) -> Result<Self, BenchError> {

@@ -29,7 +29,7 @@ pub struct Measured {
     pub worker_rings: Option<Line>,
     /// Additional time of core for a packet that the worker passes to the kernel.
     pub kernel_hand_over: Option<Line>,
-    /// Time of a worker for a call of a process, there and back.
+    /// Time of a worker for a packet of a full call to a process, there and back.
     pub process_rings: Option<Line>,
 }
 
@@ -157,7 +157,7 @@ impl Measured {
             text,
             &format!("\n# Cycles that core leaves: its ceiling is {:.0} %.", self.core_ceiling * 100.0),
         );
-        for worker in 0..self.workers {
+        for worker in 0..self.reachable_workers() {
             self.processor(text, &worker_name(worker), "worker", left);
         }
         if self.process_rings.is_some() {
@@ -176,9 +176,14 @@ impl Measured {
         }
     }
 
+    /// Returns the number of workers that packets reach: without rings between workers, only the first.
+    fn reachable_workers(&self) -> usize {
+        if self.worker_rings.is_some() { self.workers } else { self.workers.min(1) }
+    }
+
     /// Returns the number of levels that share the machine's processors and memory.
     fn levels(&self) -> usize {
-        self.workers
+        self.reachable_workers()
             + usize::from(self.process_rings.is_some())
             + usize::from(self.kernel_hand_over.is_some())
     }
@@ -208,7 +213,7 @@ impl Measured {
         }
         if let Some(line) = self.worker_rings {
             switch(text, "worker rings");
-            for worker in 1..self.workers {
+            for worker in 1..self.reachable_workers() {
                 let both = [time(line, None), time(line, None)];
                 path(text, (&worker_name(0), &worker_name(worker)), Some(("worker rings", core)), both);
             }
@@ -238,7 +243,7 @@ impl Measured {
             let optional = [("process", self.process_rings), ("host", self.kernel_hand_over)];
             let optional =
                 optional.into_iter().filter(|(_, line)| line.is_some()).map(|(name, _)| name.to_owned());
-            for name in (0..self.workers).map(worker_name).chain(optional) {
+            for name in (0..self.reachable_workers()).map(worker_name).chain(optional) {
                 put(text, &format!("{name:?} = {share:.4}"));
             }
         }
@@ -362,7 +367,7 @@ mod tests {
     fn file_without_optional_figures_has_only_workers() {
         let bare = Measured {
             processors: 4,
-            workers: 1,
+            workers: 2,
             cycles_per_second: 1e9,
             core_ceiling: 0.5,
             name: "bare".to_owned(),

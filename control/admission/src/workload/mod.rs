@@ -39,6 +39,7 @@ pub const MIXES: [Mix; 19] = [
     [9, 45, 41, 5],
     [9, 45, 43, 3],
 ];
+
 /// Generated workload.
 #[derive(Clone, Debug)]
 pub struct Workload {
