@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use crate::component::Role;
-use crate::hardware::{Hardware, HardwareError};
+use crate::hardware::{End, Hardware, HardwareError};
 use crate::norm::Norm;
 use crate::placement::Algorithm;
 
@@ -16,13 +16,6 @@ pub const PROCESS: &str = "process";
 /// Name of the processor of kind [`PROCESS`], which is the level `host`.
 pub const HOST: &str = "host";
 
-/// Packets per second that the ring between a worker and a process carries, as assumed: a tenth of what the ring itself
-/// carried in `bench levels`.
-pub const RING_RATE: u32 = 10_000_000;
-/// Cycles per packet that a worker spends to exchange it with a process on another processor: the largest figure
-/// that `bench cpu --case process` accepts.
-const RING_CYCLES: u32 = 300;
-
 /// Levels of a router with their capacities.
 ///
 /// Flows are spread over the workers by their hashes, so that the workers are one processor.
@@ -34,6 +27,43 @@ pub struct Levels {
     pub worker: f64,
     /// Cycles per second of the processors beside the workers; 0 if there are none.
     pub host: f64,
+    /// Ring between the workers and the host.
+    pub ring: Ring,
+}
+
+/// Capacity and cost of the ring between a worker and the processes of plugins.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Ring {
+    /// Transfers per second that the ring carries: two for each packet, there and back.
+    pub transfers_per_second: f64,
+    /// Cycles that the worker spends to exchange a packet.
+    pub cycles: f64,
+}
+
+impl Ring {
+    /// Figures of a machine that was not measured: a tenth of what the ring itself carried in `bench levels`, and the
+    /// largest cost that `bench cpu --case process` accepts.
+    pub const ASSUMED: Self = Self { transfers_per_second: 10_000_000.0, cycles: 300.0 };
+
+    /// Returns the figures of a hardware file for packets of `bytes`, on a machine with `frequency` cycles per second;
+    /// `None` if the file describes no ring to processes.
+    ///
+    /// # Errors
+    /// The text is no hardware file.
+    pub fn of_file(text: &str, bytes: f64, frequency: f64) -> Result<Option<Self>, HardwareError> {
+        let hardware = Hardware::parse(text)?;
+        let is_ring = |path: &&crate::hardware::Path| {
+            let kind = |index: usize| hardware.processors.get(index).map(|one| &*one.kind);
+            let from = match path.from {
+                End::Processor(index) => kind(index),
+                End::Port(_) => None,
+            };
+            (from, kind(path.to)) == (Some(WORKER), Some(PROCESS))
+        };
+        let seconds = hardware.paths.iter().find(is_ring).and_then(|path| path.seconds(bytes));
+        let measured = |seconds| Self { transfers_per_second: 2.0 / seconds, cycles: seconds * frequency };
+        Ok(seconds.filter(|seconds| *seconds > 0.0).map(measured))
+    }
 }
 
 /// Capacity of the offload level.
@@ -98,9 +128,11 @@ impl Levels {
         text += &path(lowest, WORKER, "");
         if self.host > 0.0 {
             text += &dynamic(HOST, PROCESS, self.host);
-            let _ = write!(text, "[[switch]]\nname = \"ring\"\npackets-per-second = {RING_RATE}\n");
+            let Ring { transfers_per_second, cycles } = self.ring;
+            let _ =
+                write!(text, "[[switch]]\nname = \"ring\"\npackets-per-second = {transfers_per_second:?}\n");
             let rest = format!(
-                "switches = [{{ name = \"ring\" }}]\nup = [{{ send = {{ packet = {RING_CYCLES} }} }}]\ndown = [{{}}]\n"
+                "switches = [{{ name = \"ring\" }}]\nup = [{{ send = {{ packet = {cycles:?} }} }}]\ndown = [{{}}]\n"
             );
             text += &path(WORKER, HOST, &rest);
         }
@@ -111,11 +143,16 @@ impl Levels {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::hardware::{Line, Measured};
     use crate::impact::Candidate;
     use crate::request::{Class, Cycles, Needs, Request, Stream};
 
-    const ALL: Levels =
-        Levels { offload: Some(OffloadLevel { instructions: 200, variants: 4 }), worker: 1e9, host: 2e9 };
+    const ALL: Levels = Levels {
+        offload: Some(OffloadLevel { instructions: 200, variants: 4 }),
+        worker: 1e9,
+        host: 2e9,
+        ring: Ring::ASSUMED,
+    };
 
     fn names(levels: Levels) -> Vec<String> {
         levels.hardware().unwrap().components.into_iter().map(|component| component.name).collect()
@@ -126,6 +163,33 @@ mod tests {
         assert_eq!(names(Levels { offload: None, host: 0.0, ..ALL }), ["ports.in", "ports.out", "worker"]);
         assert!(Levels { worker: 0.0, ..ALL }.hardware().is_err(), "without cycles");
         assert!(Levels { worker: f64::NAN, ..ALL }.hardware().is_err(), "no number");
+    }
+
+    #[test]
+    fn ring_has_the_figures_of_a_measured_machine() {
+        let measured = Measured {
+            name: "m".to_owned(),
+            processors: 2,
+            workers: 1,
+            cycles_per_second: 2e9,
+            core_ceiling: 0.5,
+            process_rings: Some(Line { packet: 100.0, byte: 0.0 }),
+            ..Measured::default()
+        };
+        let text = measured.written().unwrap();
+        let ring = Ring::of_file(&text, 1_538.0, 2e9).unwrap().unwrap();
+        assert!(
+            (ring.transfers_per_second - 2e7).abs() < 1.0 && (ring.cycles - 200.0).abs() < 1e-6,
+            "{ring:?}"
+        );
+        let share = |ring| {
+            let hardware = Levels { ring, ..ALL }.hardware().unwrap();
+            hardware.component("ring.packets").is_some()
+        };
+        assert!(share(ring));
+        let bare = Measured { process_rings: None, ..measured };
+        assert_eq!(Ring::of_file(&bare.written().unwrap(), 64.0, 2e9).unwrap(), None);
+        assert!(Ring::of_file("name = 1", 64.0, 2e9).unwrap_err().to_string().contains("name"));
     }
 
     #[test]

@@ -68,6 +68,7 @@ pub use offline::replay;
 pub use operation::{Call, Caller, Effect, Operation, Principal, Trace};
 pub use overrides::Overrides;
 pub use plan::{Plan, plan};
+pub use planning::state_directory;
 pub use plugins::built_in::manual_page;
 pub use ports::packet_file::PacketFile;
 pub use request::page::{Page, PageQuery};
@@ -76,7 +77,7 @@ pub use request::{
     NodeRemoval, OldFilter, OldNeighbour, RouteQuery, Upgrade, WantedLevel,
 };
 pub use router::Router;
-pub use start::{Source, StartOptions, check, check_rest, revisions, start, state_directory};
+pub use start::{Source, StartOptions, check, check_rest, revisions, start};
 pub use view::{ConfirmTime, CrashView, Pending};
 pub use workers::crash_capture::crashes;
 pub use workers::memory_guard::MemoryGuard;

@@ -2,13 +2,14 @@
 //! together.
 
 use std::collections::{BTreeMap, HashSet};
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use millrace_config::{Config, ConfigErrors, Scheduler, Step};
 use millrace_pipeline::Options;
 use millrace_plugin::{Limits, Manifest};
 use millrace_plugin_abi::Plugin;
-use millrace_repository::Memory;
+use millrace_repository::{Memory, usual_state_directory};
 use millrace_units::PortId;
 use serde_json::Value;
 
@@ -28,6 +29,15 @@ use crate::plugins::load::{Admitted, admit_new, enter, log, repository};
 use crate::plugins::loader::Loader;
 use crate::ports::control_plane::limits_of;
 use crate::{ControlError, NewPlugin};
+
+/// Returns the configured state directory, or the default; `None` if the setting is `none`.
+pub fn state_directory(config: &Config) -> Option<PathBuf> {
+    match &config.plugins.state {
+        Some(none) if none.as_os_str() == "none" => None,
+        Some(directory) => Some(directory.clone()),
+        None => usual_state_directory(),
+    }
+}
 
 impl Model {
     /// Plans the router of a configuration without state of earlier runs.
@@ -58,7 +68,7 @@ impl Model {
             own_routes: OwnRoutes::default(),
             routes: BTreeMap::new(),
             neighbours: Vec::new(),
-            placements: Placements::of(config),
+            placements: Placements::of(config, services::known_ring(state_directory(config).as_deref())),
             router: config.router.clone(),
             control_plane: config.control_plane.clone(),
             admission: config.admission.clone(),
@@ -219,7 +229,8 @@ fn place_services(model: &mut Model, config: &Config, missing: &HashSet<&str>, w
         let Some(service) = instance.service.filter(|_| !missing.contains(&*instance.name)) else { continue };
         let at = [Step::Key("instance"), Step::Entry(index), Step::Key("service")];
         let no_cache = services::planned_cache(model);
-        let placed = services::place(model, &instance.name, Some(service), no_cache);
+        let placed = services::refuse_placed(model, &instance.name, Some(service));
+        let placed = placed.and_then(|()| services::place(model, &instance.name, Some(service), no_cache));
         wrong.unless(placed.map_err(|error| error.placed(config, &at)));
     }
 }

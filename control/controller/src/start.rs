@@ -3,7 +3,7 @@
 mod workers;
 
 use std::collections::HashMap;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::{Arc, Mutex, OnceLock};
 
 use millrace_config::{Config, Forwarding, PollMode};
@@ -12,7 +12,7 @@ use millrace_host::{Actions, HostChange, HostLink, HostState, Mirror, MirrorOpti
 use millrace_offload::own_program_ids;
 use millrace_pipeline::thread::Wake;
 use millrace_pipeline::{GateTables, PortCommand};
-use millrace_repository::{Held, Memory, usual_state_directory};
+use millrace_repository::{Held, Memory};
 use millrace_store::{Draft, State, Store, Who};
 use millrace_wire::MacAddr;
 use tokio::sync::Notify;
@@ -29,6 +29,7 @@ use crate::model::{Model, PortPlan};
 use crate::observe::Observation;
 use crate::observe::counters::Counters;
 use crate::overrides::Overrides;
+use crate::planning::state_directory;
 use crate::plugins::Plugins;
 use crate::plugins::host_level::HostLevel;
 use crate::plugins::loader::Loader;
@@ -411,14 +412,5 @@ fn mode_name(mode: PollMode) -> &'static str {
         PollMode::Poll => "poll",
         PollMode::Interrupt => "interrupt",
         PollMode::Adaptive => "adaptive",
-    }
-}
-
-/// Returns the configured state directory, or the default; `None` if the setting is `none`.
-pub fn state_directory(config: &Config) -> Option<PathBuf> {
-    match &config.plugins.state {
-        Some(none) if none.as_os_str() == "none" => None,
-        Some(directory) => Some(directory.clone()),
-        None => usual_state_directory(),
     }
 }

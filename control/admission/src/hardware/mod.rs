@@ -155,6 +155,16 @@ pub enum End {
     Processor(usize),
 }
 
+impl Path {
+    /// Returns the seconds on the switches for a transfer of `bytes` there and one back; `None` where no mode carries
+    /// them.
+    #[must_use]
+    pub fn seconds(&self, bytes: f64) -> Option<f64> {
+        let seconds = |modes: &[Modes]| Some(modes.iter().find(|mode| mode.carries(bytes))?.seconds(bytes));
+        Some(seconds(&self.up)? + seconds(&self.down)?)
+    }
+}
+
 impl Processor {
     /// Whether a place is this processor or its machine, by name.
     #[must_use]

@@ -4,11 +4,12 @@ use std::collections::BTreeMap;
 
 use millrace_config::{
     Admission, Allowance, Change, CpuShare, FilterAction, MemoryLimit, PlacementLevel, Principal, Resource,
-    Role, ServiceLevel,
+    Role, Service, ServiceLevel,
 };
 use millrace_store::Who;
 use millrace_units::{here, write_rate, write_size};
 
+use super::services::{self, Demand, planned_cache};
 use super::time::percent;
 use crate::ControlError;
 use crate::model::{Model, PortPlan};
@@ -51,29 +52,21 @@ impl Requester {
 
 /// Checks that a user may make these changes: that they concern only principals of the user, stay within what each
 /// allowance of the user permits, and use only its levels and processors. Admins without an allowance may make any
-/// change, and other users without an allowance any that concerns no principal.
+/// change, and other users without an allowance any that concerns no principal. Only admins declare loads of
+/// instances: a load reserves processor time that counts to no principal.
 ///
 /// # Errors
 /// Names the allowance, what it lacks, and what would fit.
 pub(crate) fn check(model: &Model, by: &Requester, changes: &[Change]) -> Result<(), ControlError> {
-    let user = &*by.who.name;
-    let concerns_principals = |change: &Change| {
-        matches!(change, Change::AddPrincipal(_) | Change::RemovePrincipal(_) | Change::SetPrincipal { .. })
-    };
-    let mut allowances = by.allowances(&model.admission).peekable();
-    if allowances.peek().is_none() {
-        return match by.is_router() || by.is_admin() || !changes.iter().any(concerns_principals) {
-            true => Ok(()),
-            false => Err(ControlError::Forbidden(
-                Role::Admin,
-                format!(
-                    "principals need the role admin, or an allowance, but no allowance concerns {user}: an admin \
-                     can add one with `allowance add`"
-                ),
-            )),
-        };
+    if by.is_router() {
+        return Ok(());
     }
+    let user = &*by.who.name;
     let wanted = changes.iter().fold(model.principals.clone(), |all, change| after(&all, change));
+    let mut allowances = by.allowances(&model.admission).peekable();
+    if !by.is_admin() {
+        check_role(by, allowances.peek().is_some(), &wanted, changes)?;
+    }
     allowances.try_for_each(|allowance| {
         let checked = check_owners(by, &model.principals, &wanted)
             .and_then(|()| changes.iter().try_for_each(|change| check_change(model, user, &wanted, change)))
@@ -81,6 +74,70 @@ pub(crate) fn check(model: &Model, by: &Requester, changes: &[Change]) -> Result
             .and_then(|()| check_levels(model, allowance, changes));
         checked.map_err(|problem| refusal(allowance, by, problem))
     })
+}
+
+/// Checks that changes need no more than a role below `admin`.
+fn check_role(
+    by: &Requester,
+    has_allowance: bool,
+    wanted: &[Principal],
+    changes: &[Change],
+) -> Result<(), ControlError> {
+    let user = &*by.who.name;
+    let forbidden = |problem: String| Err(ControlError::Forbidden(Role::Admin, problem));
+    if let Some(instance) = changes.iter().find_map(changed_load) {
+        return forbidden(format!(
+            "instance {instance:?}: a declared load needs the role admin, because it reserves processor time that \
+             counts to no principal: reserve time for a principal instead, and bind the instance with it"
+        ));
+    }
+    let concerns_principals = |change: &Change| {
+        matches!(change, Change::AddPrincipal(_) | Change::RemovePrincipal(_) | Change::SetPrincipal { .. })
+    };
+    if has_allowance {
+        return Ok(());
+    }
+    if changes.iter().any(concerns_principals) {
+        return forbidden(format!(
+            "principals need the role admin, or an allowance, but no allowance concerns {user}: an admin can add \
+             one with `allowance add`"
+        ));
+    }
+    let is_foreign = |name: &&str| {
+        let found = wanted.iter().find(|one| *one.name == **name);
+        found.is_some_and(|one| one.owner.as_deref().is_some_and(|owner| owner != user))
+    };
+    match changes.iter().filter_map(named_principal).find(is_foreign) {
+        Some(name) => forbidden(format!("principal {name:?} belongs to another user")),
+        None => Ok(()),
+    }
+}
+
+/// Returns the instance whose declared load a change sets, changes or removes.
+fn changed_load(change: &Change) -> Option<&str> {
+    let load = |service: &Option<Service>| service.map(|one| Service { level: None, ..one });
+    let has_load = |service: &Option<Service>| service.is_some_and(|one| one.rate > 0);
+    match change {
+        Change::AddInstance(one) | Change::RemoveInstance(one) => {
+            has_load(&one.service).then_some(&*one.name)
+        }
+        Change::SetService { instance, from, to } => {
+            (load(from) != load(to) && (has_load(from) || has_load(to))).then_some(&**instance)
+        }
+        _ => None,
+    }
+}
+
+/// Returns the principal that a binding or filter names.
+fn named_principal(change: &Change) -> Option<&str> {
+    match change {
+        Change::Bind(bind) => bind.principal.as_deref(),
+        Change::AddFilter(filter) => match filter.action.value() {
+            FilterAction::Queue(queue) => queue.strip_prefix(Principal::QUEUE_PREFIX),
+            action => action.principal(),
+        },
+        _ => None,
+    }
 }
 
 /// Checks that all added, changed and removed principals belong to the user.
@@ -133,15 +190,7 @@ fn check_change(model: &Model, user: &str, wanted: &[Principal], change: &Change
         Change::Admission { to, .. } if to.allowance != model.admission.allowance => {
             Err("it concerns the user who asks: only other users may change allowances".to_owned())
         }
-        Change::Bind(bind) => bind.principal.as_deref().map_or(Ok(()), |name| check_own(wanted, user, name)),
-        Change::AddFilter(filter) => {
-            let named = match filter.action.value() {
-                FilterAction::Queue(queue) => queue.strip_prefix(Principal::QUEUE_PREFIX),
-                action => action.principal(),
-            };
-            named.map_or(Ok(()), |name| check_own(wanted, user, name))
-        }
-        _ => Ok(()),
+        change => named_principal(change).map_or(Ok(()), |name| check_own(wanted, user, name)),
     }
 }
 
@@ -268,8 +317,14 @@ fn levels(model: &Model, changes: &[Change], change: &Change) -> (String, Vec<Se
         let plugin = new.or_else(|| model.plugins.plugin_of(name).ok().map(|plugin| plugin.name()));
         (format!("instance {name:?}"), plugin.map_or_else(Vec::new, |plugin| of_plugin(model, plugin)))
     };
+    let of_service = |name: &str, service: Option<Service>| {
+        let (what, mut levels) = of_instance(name);
+        levels.extend(service.and_then(|service| level_of(model, changes, name, service)));
+        (what, levels)
+    };
     match change {
-        Change::AddInstance(one) => of_instance(&one.name),
+        Change::AddInstance(one) => of_service(&one.name, one.service),
+        Change::SetService { instance, to, .. } => of_service(instance, *to),
         Change::Bind(bind) => of_instance(&bind.instance),
         Change::AddFilter(filter) => match filter.action.value() {
             FilterAction::Instance(name) | FilterAction::Copy(name) => of_instance(name),
@@ -290,6 +345,21 @@ fn levels(model: &Model, changes: &[Change], change: &Change) -> (String, Vec<Se
         }
         _ => (String::new(), Vec::new()),
     }
+}
+
+/// Returns the level at which the router would place a service; `None` for one that it would refuse.
+fn level_of(model: &Model, changes: &[Change], name: &str, service: Service) -> Option<ServiceLevel> {
+    let named = changes.iter().find_map(|change| match change {
+        Change::AddInstance(one) if *one.name == *name => Some(&*one.plugin),
+        _ => None,
+    });
+    let plugin = match named {
+        Some(named) => model.plugins.plugin_named(named),
+        None => model.plugins.plugin_of(name),
+    };
+    let plugin = plugin.ok()?;
+    let decided = services::decide(model, Demand::of(name, &*plugin, service), planned_cache(model));
+    service.level.or_else(|| Some(decided.ok()?.placed.level))
 }
 
 /// Returns the levels of the instances of a plugin. A plugin that is not loaded yet may need the host.

@@ -4,10 +4,10 @@ use millrace_config::{Bits, Principal};
 
 use super::memory;
 use super::services;
-use super::time::{Used, Whole, percent};
+use super::time::{Whole, percent};
 use crate::model::Model;
 use crate::model::PortPlan;
-use crate::model::placements::PlacedService;
+use crate::model::placements::{PlacedService, Used};
 use crate::model::schedulers::links::{guaranteed, links};
 use crate::view::{AdmissionView, ClaimView, ComponentView};
 
@@ -22,16 +22,13 @@ pub(crate) fn view(model: &Model) -> AdmissionView {
 /// Works like [`view`] with these services instead of those of the model.
 pub(crate) fn view_with(model: &Model, placed: &[PlacedService]) -> AdmissionView {
     let (whole, principals) = (Whole::of(&model.router, &model.admission), &model.principals);
-    let services = services::used_by_each(model, placed);
     let cpu = |name: &str, whole: u64, counts: &dyn Fn(&Principal) -> bool, of: fn(Used) -> u64| {
         let shares = principals.iter().filter(|one| counts(one)).filter_map(|one| {
             Some(ClaimView { by: one.name.to_string(), amount: percent(one.reserved_cpu()?.ppm().into()) })
         });
-        let services = services.iter().filter(|(_, used)| of(*used) > 0);
-        let of_services = services.map(|(placed, used)| ClaimView {
-            by: format!("instance {}", placed.instance),
-            amount: percent(of(*used)),
-        });
+        let services = placed.iter().filter(|one| of(one.used) > 0);
+        let of_services = services
+            .map(|one| ClaimView { by: format!("instance {}", one.instance), amount: percent(of(one.used)) });
         let claims: Vec<_> = shares.chain(of_services).collect();
         let component = ComponentView {
             component: name.to_owned(),

@@ -2,10 +2,11 @@
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
+use std::path::Path;
 
 use millrace_admission::hardware::Hardware;
 use millrace_admission::impact::{Candidate, Choice, Impact};
-use millrace_admission::levels::{HOST, Levels, OFFLOAD, OffloadLevel, PROCESS, RING_RATE, WORKER};
+use millrace_admission::levels::{HOST, Levels, OFFLOAD, OffloadLevel, PROCESS, Ring, WORKER};
 use millrace_admission::part::Part;
 use millrace_admission::placement::Algorithm;
 use millrace_admission::placement::online::{Promises, Refused, ServiceId};
@@ -16,15 +17,17 @@ use millrace_pipeline::EBPF_VARIANT_LIMIT;
 use millrace_plugin_abi::{Plugin, Runtime};
 use millrace_units::count;
 
-use super::time::{Used, WHOLE, Whole, percent, promised};
+use super::time::{WHOLE, Whole, percent, promised};
 use crate::ControlError;
 use crate::flows::flow_cache::why_no_cache;
-use crate::model::placements::{PlacedService, Placements};
+use crate::model::placements::{PlacedService, Placements, Used};
 use crate::model::{Model, PortPlan};
 use crate::principals::processors;
 use crate::view::{ClaimView, ComponentView};
 use crate::workers::tsc;
 
+/// Name of the hardware file in the state directory.
+pub const HARDWARE_FILE: &str = "hardware.toml";
 /// Size of packets of a service that declares none, in bytes.
 const USUAL_SIZE: u32 = 1_538;
 /// Packets per second of a service that declares no rate: next to nothing.
@@ -42,8 +45,15 @@ pub(crate) const LEVELS: [ServiceLevel; 3] =
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Decision {
     pub placed: PlacedService,
-    /// Instances that move, with their new levels.
-    pub moves: Vec<(String, ServiceLevel)>,
+    /// Instances that move, with their new places.
+    pub moves: Vec<(String, Place)>,
+}
+
+/// Level of a service, and the processor time that it uses there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Place {
+    pub level: ServiceLevel,
+    used: Used,
 }
 
 /// Service to place.
@@ -52,7 +62,16 @@ pub(crate) struct Demand<'a> {
     /// Name of the instance.
     pub instance: &'a str,
     pub plugin: &'a dyn Plugin,
+    /// Runtime that the plugin has, or gets by a move.
+    pub runtime: Runtime,
     pub service: Service,
+}
+
+impl<'a> Demand<'a> {
+    /// Returns the service of an instance whose plugin keeps its runtime.
+    pub fn of(instance: &'a str, plugin: &'a dyn Plugin, service: Service) -> Self {
+        Self { instance, plugin, runtime: plugin.runtime(), service }
+    }
 }
 
 /// Chooses the level of a service on a router. `no_cache` is the reason why no flow is offloaded. A service of the
@@ -72,13 +91,30 @@ pub(crate) fn decide(
     let placed: Vec<Standing<'_>> = placed
         .iter()
         .map(|(placed, plugin)| {
-            let is_pinned =
-                placed.service.level.is_some() || model.placements.pin(&placed.instance).is_some();
-            let demand = Demand { instance: &placed.instance, plugin: &**plugin, service: placed.service };
-            Standing { demand, level: placed.level, is_pinned }
+            let is_pinned = placed.service.level.is_some();
+            let demand = Demand::of(&placed.instance, &**plugin, placed.service);
+            Standing { demand, place: Place { level: placed.level, used: placed.used }, is_pinned }
         })
         .collect();
     machine.decide(&placed, demand)
+}
+
+/// Refuses a service for an instance whose packets a placement already pins to a level.
+///
+/// # Errors
+/// Names the placement, and how to remove it.
+pub(crate) fn refuse_placed(
+    model: &Model,
+    instance: &str,
+    service: Option<Service>,
+) -> Result<(), ControlError> {
+    match service.and(model.placements.pin(instance)) {
+        None => Ok(()),
+        Some(_) => Err(ControlError::conflict(format!(
+            "instance {instance:?} has a placement, which decides its level: remove it first with \
+             `place \"instance {instance}\" auto`"
+        ))),
+    }
 }
 
 /// Admits a service of an instance that exists, with the moves that make room for it; `None` removes it. Returns
@@ -99,7 +135,7 @@ pub(crate) fn place(
         return Ok(before.is_some());
     };
     let plugin = model.plugins.plugin_of(instance)?;
-    let decision = decide(model, Demand { instance, plugin: &*plugin, service }, no_cache)?;
+    let decision = decide(model, Demand::of(instance, &*plugin, service), no_cache)?;
     Ok(decision.carry_out(&mut model.placements) || before != level(model))
 }
 
@@ -107,9 +143,9 @@ impl Decision {
     /// Records the decision in the placements. Returns whether another instance moves.
     pub fn carry_out(self, placements: &mut Placements) -> bool {
         placements.put(self.placed);
-        for (name, level) in &self.moves {
+        for (name, Place { level, used }) in &self.moves {
             for placed in placements.services.iter_mut().filter(|placed| placed.instance == *name) {
-                placed.level = *level;
+                (placed.level, placed.used) = (*level, *used);
             }
         }
         !self.moves.is_empty()
@@ -119,6 +155,29 @@ impl Decision {
 /// Returns the reason why no flow is offloaded with the configured settings; `None` where flows may be.
 pub(crate) fn planned_cache(model: &Model) -> Option<&'static str> {
     why_no_cache(model.ports.iter().any(PortPlan::is_kernel), model.router.offloaded_flows)
+}
+
+/// Returns the ring to plugin processes as `hardware measure` has described it in the state directory. Without such a
+/// file, or with an invalid one, returns the assumed figures.
+pub(crate) fn known_ring(state: Option<&Path>) -> Ring {
+    let Some(file) = state.map(|state| state.join(HARDWARE_FILE)) else { return Ring::ASSUMED };
+    let text = match std::fs::read_to_string(&file) {
+        Ok(text) => text,
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ring::ASSUMED,
+        Err(error) => return assumed(&file, &error),
+    };
+    match Ring::of_file(&text, f64::from(USUAL_SIZE), tsc::frequency() as f64) {
+        Ok(ring) => ring.unwrap_or(Ring::ASSUMED),
+        Err(error) => assumed(&file, &error),
+    }
+}
+
+fn assumed(file: &Path, error: &dyn std::error::Error) -> Ring {
+    tracing::warn!(
+        "{}: {error}: services are placed with assumed figures; measure again with `millrace hardware measure`",
+        file.display()
+    );
+    Ring::ASSUMED
 }
 
 /// Returns the components of the levels beside the workers; none without services.
@@ -136,7 +195,7 @@ pub(super) fn levels(model: &Model, services: &[PlacedService]) -> Vec<Component
     let host = levels.host / machine.frequency * 100.0;
     let described = [
         (HOST, "host", "%", host),
-        ("ring.packets", "ring", "packets/s", f64::from(RING_RATE)),
+        ("ring.packets", "ring", "transfers/s", levels.ring.transfers_per_second),
         ("offload.code", "offload", "eBPF variants", variants),
     ];
     let view = |(name, component, unit, whole): (&str, &str, &'static str, f64)| {
@@ -163,30 +222,16 @@ pub(super) fn levels(model: &Model, services: &[PlacedService]) -> Vec<Component
 
 /// Returns the processor time that the placed services of a router use.
 pub(crate) fn used(model: &Model) -> Used {
-    let each = used_by_each(model, &model.placements.services);
-    each.iter().fold(Used::default(), |sum, (_, one)| Used {
-        worker: sum.worker.saturating_add(one.worker),
-        host: sum.host.saturating_add(one.host),
+    model.placements.services.iter().fold(Used::default(), |sum, PlacedService { used, .. }| Used {
+        worker: sum.worker.saturating_add(used.worker),
+        host: sum.host.saturating_add(used.host),
     })
-}
-
-/// Returns services, each with the processor time that it uses.
-pub(super) fn used_by_each<'s>(
-    model: &Model,
-    services: &'s [PlacedService],
-) -> Vec<(&'s PlacedService, Used)> {
-    if services.is_empty() {
-        return Vec::new();
-    }
-    let Ok(machine) = Machine::of(model, planned_cache(model)) else { return Vec::new() };
-    let used = |placed| Some(machine.used(&choice(&machine, model, placed)?.impact));
-    services.iter().map(|placed| (placed, used(placed).unwrap_or_default())).collect()
 }
 
 /// Returns the place of a service with its impact.
 fn choice(machine: &Machine, model: &Model, placed: &PlacedService) -> Option<Choice> {
     let plugin = model.plugins.plugin_named(placed.plugin).ok()?;
-    let demand = Demand { instance: &placed.instance, plugin: &*plugin, service: placed.service };
+    let demand = Demand::of(&placed.instance, &*plugin, placed.service);
     machine.candidate(demand, Some(placed.level)).ok()?.choices.pop()
 }
 
@@ -208,7 +253,7 @@ struct Machine {
 /// Service that is placed.
 struct Standing<'a> {
     demand: Demand<'a>,
-    level: ServiceLevel,
+    place: Place,
     /// Whether a level is configured, so that the service can't move.
     is_pinned: bool,
 }
@@ -223,6 +268,7 @@ impl Machine {
             offload: no_cache.is_none().then_some(offload),
             worker: whole.of_workers() as f64 / PARTS * frequency,
             host: model.admission.cpu.of(beside as u64 * WHOLE) as f64 / PARTS * frequency,
+            ring: model.placements.ring,
         };
         Ok(Self {
             hardware: described(&levels)?,
@@ -241,8 +287,7 @@ impl Machine {
         let mut promises = self.held();
         let mut names = BTreeMap::new();
         for standing in placed {
-            let id = self.hold(&mut promises, standing)?;
-            names.insert(id, standing.demand.instance);
+            names.insert(self.hold(&mut promises, standing), standing.demand.instance);
         }
         let algorithm = Levels::algorithm(&self.hardware);
         let fits = |rate: u32| {
@@ -250,28 +295,31 @@ impl Machine {
             let candidate = self.candidate(Demand { service, ..demand }, service.level).ok()?;
             self.admitted(promises.clone(), candidate, &algorithm)
         };
-        let Some((level, moves)) = fits(demand.service.rate) else {
+        let Some((place, moves)) = fits(demand.service.rate) else {
             let refused = promises.refusal(&candidate);
             let most = largest(demand.service.rate, |rate| fits(rate).is_some());
             return Err(self.refusal(demand, &refused, most));
         };
-        let moves = moves.into_iter().filter_map(|(id, level)| Some((names.get(&id)?.to_string(), level)));
-        let Demand { instance, plugin, service } = demand;
-        let placed = PlacedService { instance: instance.to_owned(), plugin: plugin.name(), service, level };
+        let moves = moves.into_iter().filter_map(|(id, place)| Some((names.get(&id)?.to_string(), place)));
+        let Demand { instance, plugin, service, .. } = demand;
+        let Place { level, used } = place;
+        let placed =
+            PlacedService { instance: instance.to_owned(), plugin: plugin.name(), service, level, used };
         Ok(Decision { placed, moves: moves.collect() })
     }
 
-    /// Admits a service. Returns its level and the moves of others; `None` if it fits nowhere.
+    /// Admits a service. Returns its place and the moves of others; `None` if it fits nowhere.
     fn admitted(
         &self,
         mut promises: Promises,
         candidate: Candidate,
         algorithm: &Algorithm,
-    ) -> Option<(ServiceLevel, Vec<(ServiceId, ServiceLevel)>)> {
+    ) -> Option<(Place, Vec<(ServiceId, Place)>)> {
         let admitted = promises.admit(candidate, false, algorithm, MOST_MOVES).ok()?;
-        let level = |id: ServiceId| {
+        let place = |id: ServiceId| {
             let (_, candidate, choice) = promises.services().find(|(known, ..)| *known == id)?;
-            self.level(candidate.choices.get(choice)?)
+            let choice = candidate.choices.get(choice)?;
+            Some(Place { level: self.level(choice)?, used: self.used(&choice.impact) })
         };
         let used = promises.services().filter_map(|(_, candidate, choice)| candidate.choices.get(choice));
         // The shares are among the promises; here, all shares count, and not only those at the workers.
@@ -280,42 +328,55 @@ impl Machine {
         if services.sum::<u64>().saturating_sub(self.shares).saturating_add(shares) > whole {
             return None;
         }
-        let moves = admitted.moves.iter().filter_map(|(id, _)| Some((*id, level(*id)?)));
-        Some((level(admitted.id)?, moves.collect()))
+        let moves = admitted.moves.iter().filter_map(|(id, _)| Some((*id, place(*id)?)));
+        Some((place(admitted.id)?, moves.collect()))
     }
 
     /// Returns the promises to principals.
     fn held(&self) -> Promises {
         let mut promises = Promises::new(&self.hardware.components);
-        let share = self.shares as f64 / PARTS * self.frequency / self.levels.worker;
-        if let (Some(component), Some(processor)) =
-            (self.hardware.component(WORKER), self.hardware.processor(WORKER))
-        {
-            let impact = Impact { sums: vec![(component, Part::at_least(share))], flow: None };
-            let choices = vec![Choice { processor, impact }];
-            promises.hold(Candidate { name: "principals".to_owned(), choices }, 0, false);
-        }
+        let shares = Used { worker: self.shares, host: 0 };
+        promises.hold(self.fixed("principals", shares), 0, false);
         promises
     }
 
     /// Adds a placed service to promises.
-    fn hold(&self, promises: &mut Promises, standing: &Standing<'_>) -> Result<ServiceId, ControlError> {
-        let pin = standing.is_pinned.then_some(standing.level);
-        let candidate = self.candidate(standing.demand, pin)?;
-        let is_it = |choice: &Choice| self.level(choice) == Some(standing.level);
-        let choice = candidate.choices.iter().position(is_it);
-        // A level that is no longer there holds nothing.
-        Ok(promises.hold(candidate, choice.unwrap_or(usize::MAX), !standing.is_pinned))
+    fn hold(&self, promises: &mut Promises, standing: &Standing<'_>) -> ServiceId {
+        let Standing { demand, place, is_pinned } = standing;
+        let candidate = self.candidate(*demand, is_pinned.then_some(place.level));
+        let is_it = |choice: &Choice| self.level(choice) == Some(place.level);
+        let found = candidate.ok().and_then(|candidate| {
+            let choice = candidate.choices.iter().position(is_it)?;
+            Some((candidate, choice))
+        });
+        match found {
+            Some((candidate, choice)) => promises.hold(candidate, choice, !is_pinned),
+            // Its plugin or the router has changed, so that it would be refused now. It keeps what it was promised.
+            None => promises.hold(self.fixed(demand.instance, place.used), 0, false),
+        }
+    }
+
+    /// Returns a candidate that uses this processor time, and has no other place.
+    fn fixed(&self, name: &str, used: Used) -> Candidate {
+        let part = |name: &str, used: u64, cycles: f64| {
+            let part = used as f64 / PARTS * self.frequency / cycles;
+            Some((self.hardware.component(name).filter(|_| used > 0)?, Part::at_least(part)))
+        };
+        let sums = [part(WORKER, used.worker, self.levels.worker), part(HOST, used.host, self.levels.host)];
+        let impact = Impact { sums: sums.into_iter().flatten().collect(), flow: None };
+        let processor = self.hardware.processor(WORKER);
+        let choices = processor.map(|processor| Choice { processor, impact }).into_iter().collect();
+        Candidate { name: name.to_owned(), choices }
     }
 
     /// Returns the possible places of a service with their impacts; only `pin` if it is given.
     fn candidate(&self, demand: Demand<'_>, pin: Option<ServiceLevel>) -> Result<Candidate, ControlError> {
-        let Demand { instance, plugin, service } = demand;
+        let Demand { instance, service, .. } = demand;
         let named = |problem: String| ControlError::conflict(format!("instance {instance:?}: {problem}"));
         let mut cycles = BTreeMap::new();
         let mut reasons = Vec::new();
         for level in LEVELS.into_iter().filter(|level| pin.is_none_or(|pin| pin == *level)) {
-            match self.impossible(level, plugin) {
+            match self.impossible(level, demand) {
                 Some(why) => reasons.push(format!("level {}: {why}", level.name())),
                 None => drop(cycles.insert(kind(level).to_owned(), cost(level, demand)?)),
             }
@@ -342,9 +403,9 @@ impl Machine {
     }
 
     /// Returns the reason why instances of a plugin can't run at a level; `None` if they can.
-    fn impossible(&self, level: ServiceLevel, plugin: &dyn Plugin) -> Option<String> {
-        let in_process = matches!(plugin.runtime(), Runtime::Process | Runtime::Executable);
-        let movable = match plugin.runtime() {
+    fn impossible(&self, level: ServiceLevel, Demand { plugin, runtime, .. }: Demand<'_>) -> Option<String> {
+        let in_process = matches!(runtime, Runtime::Process | Runtime::Executable);
+        let movable = match runtime {
             Runtime::Process | Runtime::Trusted => "; `instance move` moves it",
             _ => "",
         };
@@ -354,9 +415,7 @@ impl Machine {
             }
             ServiceLevel::Offload => self.no_cache.map(|why| format!("no flow is offloaded: {why}")),
             ServiceLevel::Worker if in_process => Some(format!("its plugin runs in processes{movable}")),
-            ServiceLevel::Host if !in_process => {
-                Some(format!("its plugin is {}{movable}", plugin.runtime().text()))
-            }
+            ServiceLevel::Host if !in_process => Some(format!("its plugin is {}{movable}", runtime.text())),
             ServiceLevel::Host if self.levels.host <= 0.0 => {
                 Some("no processor is left beside the workers".to_owned())
             }
@@ -380,14 +439,14 @@ impl Machine {
 
     /// Returns the error for a service without room, with what each level lacks, and the largest rate that fits.
     fn refusal(&self, demand: Demand<'_>, refused: &Refused, most: u32) -> ControlError {
-        let Demand { instance, plugin, service } = demand;
+        let Demand { instance, service, .. } = demand;
         let mut text =
             format!("instance {instance:?}: no room for {} per second", count(service.rate, "packet"));
         // Writing to a string can't fail.
         for level in LEVELS.into_iter().filter(|level| service.level.is_none_or(|pin| pin == *level)) {
             let processor = self.hardware.processor(level.name());
             let lack = refused.lacks.iter().find(|(index, _)| Some(*index) == processor);
-            let why = match (lack, self.impossible(level, plugin)) {
+            let why = match (lack, self.impossible(level, demand)) {
                 (_, Some(why)) => why,
                 (Some((_, lack)), None) => {
                     let component = self.hardware.components.get(lack.component);
@@ -425,12 +484,13 @@ fn kind(level: ServiceLevel) -> &'static str {
 
 /// Returns the cycles of a service at a level; at the offload, instructions.
 fn cost(level: ServiceLevel, demand: Demand<'_>) -> Result<Cycles, ControlError> {
-    let Demand { instance, plugin, service } = demand;
+    let Demand { instance, plugin, service, .. } = demand;
     if level == ServiceLevel::Offload {
         return Ok(Cycles { packet: f64::from(EBPF_VARIANT_LIMIT), ..Cycles::default() });
     }
     let declared = plugin.declared_cycles(kind(level));
-    let packet = service.packet.or(declared.map(|cycles| cycles.packet));
+    // A call may have a single packet.
+    let packet = service.packet.or(declared.map(|cycles| cycles.call + cycles.packet));
     let byte = service.byte.or(declared.map(|cycles| cycles.byte)).unwrap_or_default();
     match packet {
         Some(packet) => Ok(Cycles { packet, byte, ..Cycles::default() }),

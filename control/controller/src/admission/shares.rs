@@ -141,7 +141,7 @@ mod tests {
     use millrace_config::PromisedPart;
 
     use super::*;
-    use crate::admission::time::Used;
+    use crate::model::placements::Used;
 
     fn config(entries: &str) -> Config {
         Config::parse(entries, "f").unwrap()

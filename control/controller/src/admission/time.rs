@@ -3,19 +3,11 @@
 use millrace_config::{Admission, Principal, PromisedPart, Router};
 
 use crate::model::Model;
+use crate::model::placements::Used;
 use crate::principals::processors;
 
 /// Parts per million in a whole processor.
 pub(super) const WHOLE: u64 = 1_000_000;
-
-/// Processor time of services, in parts per million of one processor.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Used {
-    /// At the workers.
-    pub worker: u64,
-    /// At the host.
-    pub host: u64,
-}
 
 /// Processor time that may be promised.
 #[derive(Clone, Copy, Debug)]

@@ -13,7 +13,7 @@ use crate::background::detached;
 use crate::error::Steps;
 use crate::filters::gates::Gates;
 use crate::flows::placement::tell_placements;
-use crate::model::placements::Placed;
+use crate::model::placements::{Placed, PlacedService};
 use crate::model::principals::Owners;
 use crate::model::running::{gate_table, running_bind};
 use crate::model::{Model, options, table_kind};
@@ -99,7 +99,10 @@ impl Transaction {
 
     /// Undoes changes, the last first. Returns the changes that could not be undone.
     pub(super) async fn unmake(&self, changes: &[Change]) -> Vec<String> {
-        self.make_what_can_be(changes.iter().rev().cloned().map(Change::inverse).collect()).await
+        let mut remains =
+            self.make_what_can_be(changes.iter().rev().cloned().map(Change::inverse).collect()).await;
+        remains.extend(self.0.lock().move_services_back(&self.1));
+        remains
     }
 
     /// Makes all changes of a rollback that can be made, and returns the failed ones. If the kernel refuses a
@@ -361,6 +364,19 @@ impl Inner {
         let told = shares.and(Gates { model, tables, workers }.tell_and_wait(commands));
         self.principals.place_plugins(&self.model, self.plugins.loader.process_groups());
         (made, told.and(outcome))
+    }
+
+    /// Moves services back that a transaction has moved to make room. Returns the problem if a worker did not
+    /// carry it out.
+    fn move_services_back(&mut self, before: &[PlacedService]) -> Option<String> {
+        if !self.model.placements.move_back(before) {
+            return None;
+        }
+        match tell_placements(&self.model, &mut self.offload, &mut self.workers) {
+            // A worker that does not answer makes the change when it resumes.
+            Ok(()) | Err(ControlError::Silent(_)) => None,
+            Err(error) => Some(format!("the levels of moved instances: {error}")),
+        }
     }
 
     /// Gives the workers the shares of all principals, and puts plugin processes into their groups.

@@ -26,12 +26,13 @@ pub use keep::{Keep, Save};
 pub use lists::AddedFilters;
 
 use crate::ControlError;
+use crate::model::placements::PlacedService;
 use crate::router::{Inner, Router};
 use crate::settings::Progress;
 
 /// Transaction of a router: its changes are made completely, or not at all. Other changes are refused until
-/// the transaction is dropped.
-pub(crate) struct Transaction(Router);
+/// the transaction is dropped. It knows the places of the services at its begin.
+pub(crate) struct Transaction(Router, Vec<PlacedService>);
 
 impl Transaction {
     /// Begins a transaction, after the operations before it.
@@ -62,7 +63,7 @@ impl Transaction {
     fn of(router: &Router, inner: &mut Inner) -> Self {
         inner.settings.applying = Some(Progress::default());
         inner.model.plugins.set_transaction(true);
-        Self(router.clone())
+        Self(router.clone(), inner.model.placements.services.clone())
     }
 }
 

@@ -134,6 +134,11 @@ fn placeable(
     match model.plugins.instance(name) {
         Ok(id) => {
             may_be_placed(new.level, offload)?;
+            if new.level != WantedLevel::Auto && model.placements.service(name).is_some() {
+                return Err(ControlError::conflict(format!(
+                    "instance {name:?} has a declared load or level: move it with `instance move {name} --level …`"
+                )));
+            }
             let known = Placeable::Instance(name.to_owned());
             return match (new.level, offload.stays_up(id, &model.plugins)) {
                 (WantedLevel::Offload, Some(why)) if model.placements.pin(name).is_none() => {

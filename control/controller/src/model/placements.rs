@@ -1,5 +1,6 @@
 //! Configured placements of flows and instances.
 
+use millrace_admission::levels::Ring;
 use millrace_config::{
     Config, MOST_PLACED_COMPARISONS, MOST_PLACEMENTS, Placeable, PlacementLevel, Service, ServiceLevel, Text,
 };
@@ -17,12 +18,14 @@ pub(crate) struct Placed {
 }
 
 /// Placements of flows and instances, and the services.
-#[derive(Clone, PartialEq, Debug, Default)]
+#[derive(Clone, PartialEq, Debug)]
 pub(crate) struct Placements {
     /// Configured placements; the first placement that matches a flow decides.
     pub pinned: Vec<Placed>,
     /// Instances with a declared load or level, in the order of their admission.
     pub services: Vec<PlacedService>,
+    /// Ring between workers and plugin processes.
+    pub ring: Ring,
 }
 
 /// Instance with a declared load or level, at its level.
@@ -36,6 +39,17 @@ pub(crate) struct PlacedService {
     pub service: Service,
     /// Level of the instance.
     pub level: ServiceLevel,
+    /// Processor time that was admitted there.
+    pub used: Used,
+}
+
+/// Processor time of services, in parts per million of one processor.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Used {
+    /// At the workers.
+    pub worker: u64,
+    /// At the host.
+    pub host: u64,
 }
 
 impl Placements {
@@ -50,8 +64,8 @@ impl Placements {
     }
 
     /// Returns the placements of a configuration, without services.
-    pub fn of(config: &Config) -> Self {
-        Self { pinned: config.place.iter().map(Placed::of).collect(), services: Vec::new() }
+    pub fn of(config: &Config, ring: Ring) -> Self {
+        Self { pinned: config.place.iter().map(Placed::of).collect(), services: Vec::new(), ring }
     }
 
     /// Returns the level to which a placement pins an instance's packets; `None` without a placement.
@@ -71,6 +85,20 @@ impl Placements {
             Some(known) => *known = placed,
             None => self.services.push(placed),
         }
+    }
+
+    /// Moves services back to where `before` has them, if they still have the load of that time. Returns whether a
+    /// service has moved.
+    pub fn move_back(&mut self, before: &[PlacedService]) -> bool {
+        let mut has_moved = false;
+        for placed in &mut self.services {
+            let earlier = before.iter().find(|one| one.instance == placed.instance);
+            if let Some(earlier) = earlier.filter(|one| one.service == placed.service && *one != placed) {
+                *placed = earlier.clone();
+                has_moved = true;
+            }
+        }
+        has_moved
     }
 
     /// Removes the service of an instance.

@@ -10,6 +10,7 @@ use serde::Deserialize;
 use serde_json::{Map, Value};
 
 use crate::admission::allowances::{Requester, check};
+use crate::admission::services::{Demand, decide, refuse_placed};
 use crate::model::Model;
 use crate::model::placements::{Placed, rename_instance, without_instance};
 use crate::model::running::{running_bind, running_instance};
@@ -100,6 +101,7 @@ impl CreateInstance {
         model.plugins.plugin_named(&plugin)?;
         let instance =
             Instance { plugin: plugin.as_str().into(), name: name.as_str().into(), settings, service };
+        refuse_placed(model, &instance.name, instance.service)?;
         let change = ConfigChange::AddInstance(instance);
         check(model, by, std::slice::from_ref(&change))?;
         Ok(change)
@@ -165,33 +167,53 @@ impl Operation for MoveInstance {
     /// # Errors
     /// Returns an error for an unknown instance, for an invalid key, for a level at which the instance can't run, or
     /// if the level has no room. Nothing has changed then. Returns [`ControlError::Forbidden`] if the instance moves
-    /// between worker and host, and the caller's role is below `admin`.
+    /// between worker and host, or its declared load changes, and the caller's role is below `admin`.
     async fn carry_out(self, acting: &Acting) -> Result<InstanceView, ControlError> {
         let Self { name, changes } = self;
-        let router = acting.router();
-        let (service, plugin, runtimes) = {
+        let (router, by) = (acting.router(), acting.caller().requester());
+        let (kept, plugin, runtimes) = {
             let inner = router.to_change()?;
             let plugin = inner.model.plugins.plugin_of(&name)?;
             let service = inner.model.placements.service(&name).map(|placed| placed.service);
             let service: Service = patched(&service.unwrap_or_default(), &changes)?;
-            (service, plugin.name(), other_runtime(&inner.model, &name, &*plugin, service)?)
+            let runtimes = other_runtime(&inner.model, &name, &*plugin, service)?;
+            let kept = Some(service).filter(|service| *service != Service::default());
+            plan_move(&inner.model, &by, &name, kept)?;
+            // What would be refused moves no code.
+            let runtime = match runtimes {
+                None => plugin.runtime(),
+                Some((_, ObjectRuntime::InProcess)) => Runtime::Trusted,
+                Some((_, ObjectRuntime::Process)) => Runtime::Process,
+            };
+            let demand = Demand { runtime, ..Demand::of(&name, &*plugin, service) };
+            decide(&inner.model, demand, inner.offload.why_no_cache())?;
+            (kept, plugin.name(), runtimes)
         };
         if let Some((_, to)) = runtimes {
             acting.caller().may(Role::Admin)?;
             move_to_runtime(router, plugin, to).await?;
         }
-        let kept = Some(service).filter(|service| *service != Service::default());
-        let plan = move |inner: &mut Inner| {
-            let from = inner.model.placements.service(&name).map(|placed| placed.service);
-            let change = ConfigChange::SetService { instance: name.as_str().into(), from, to: kept };
-            Ok((vec![change], name))
-        };
+        let plan = move |inner: &mut Inner| Ok((vec![plan_move(&inner.model, &by, &name, kept)?], name));
         let moved = router.change(plan, |inner, name| instance_view(inner, &name)).await;
         if let (Err(_), Some((from, _))) = (&moved, runtimes) {
             move_to_runtime(router, plugin, from).await?;
         }
         moved
     }
+}
+
+/// Returns the change of the load and level of an instance, if the user may make it.
+fn plan_move(
+    model: &Model,
+    by: &Requester,
+    name: &str,
+    to: Option<Service>,
+) -> Result<ConfigChange, ControlError> {
+    refuse_placed(model, name, to)?;
+    let from = model.placements.service(name).map(|placed| placed.service);
+    let change = ConfigChange::SetService { instance: name.into(), from, to };
+    check(model, by, std::slice::from_ref(&change))?;
+    Ok(change)
 }
 
 /// Returns the runtimes of an instance's plugin before and after a move; `None` if the runtime stays.
@@ -283,14 +305,17 @@ impl Operation for FreeInstance {
     const TAKES_MEMORY: bool = false;
 
     /// # Errors
-    /// Returns an error for an unknown instance.
+    /// Returns an error for an unknown instance. For a role below `admin`, returns [`ControlError::Forbidden`] if
+    /// the instance has a declared load.
     async fn carry_out(self, router: &Changing) -> Result<InstanceView, ControlError> {
         let releases = releases_by_freeing(router.caller().least());
+        let by = router.caller().requester();
         let plan = move |inner: &mut Inner| {
             let view = instance_view(inner, &self.name)?;
             let instance = running_instance(&inner.model, &self.name)?;
             let plugin = inner.model.plugins.plugin_of(&self.name)?.name();
             let id = inner.model.plugins.instance(&self.name)?;
+            check(&inner.model, &by, &[config::Change::RemoveInstance(instance.clone())])?;
             let own = inner.model.plugins.bindings_by_age();
             let own = own.filter(|(_, bound)| bound.action.instance() == Some(id)).map(|(_, bound)| bound);
             let unbind = |bound| config::Change::Unbind(running_bind(&inner.model, bound, &self.name));

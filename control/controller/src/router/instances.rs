@@ -21,7 +21,7 @@ impl Inner {
         let placements = self.model.placements.clone();
         let decide = |service| {
             let plugin = self.model.plugins.plugin_named(plugin)?;
-            let demand = Demand { instance: name, plugin: &*plugin, service };
+            let demand = Demand::of(name, &*plugin, service);
             services::decide(&self.model, demand, self.offload.why_no_cache())
         };
         let decided = new.service.map(decide).transpose()?;

@@ -53,7 +53,7 @@ const PROCESS: Kind = Kind(Runtime::Process, false, Some((100.0, 0.0)));
 /// Machine with a worker of 1e9 cycles per second, the host with another 1e9, and two eBPF variants.
 fn machine() -> Machine {
     let offload = Some(OffloadLevel { instructions: EBPF_VARIANT_LIMIT, variants: 2 });
-    let levels = Levels { offload, worker: 1e9, host: 1e9 };
+    let levels = Levels { offload, worker: 1e9, host: 1e9, ring: Ring::ASSUMED };
     Machine {
         hardware: described(&levels).unwrap(),
         levels,
@@ -70,7 +70,7 @@ fn service(rate: u32) -> Service {
 }
 
 fn demand(plugin: &dyn Plugin, rate: u32) -> Demand<'_> {
-    Demand { instance: "new", plugin, service: service(rate) }
+    Demand::of("new", plugin, service(rate))
 }
 
 fn level(machine: &Machine, placed: &[Standing<'_>], demand: Demand<'_>) -> Result<ServiceLevel, String> {
@@ -132,15 +132,88 @@ fn offloaded_service_moves_to_make_room() {
     let machine = machine();
     let standing = |instance: &'static str, is_pinned| Standing {
         demand: Demand { instance, ..demand(&OFFLOADED, 1_000_000) },
-        level: ServiceLevel::Offload,
+        place: Place { level: ServiceLevel::Offload, used: Used::default() },
         is_pinned,
     };
     let offload = Service { level: Some(ServiceLevel::Offload), ..service(9_500_000) };
     let asked = Demand { service: offload, ..demand(&OFFLOADED, 0) };
     let decided = machine.decide(&[standing("a", true), standing("b", false)], asked).unwrap();
-    assert_eq!(decided.moves, [("b".to_owned(), ServiceLevel::Worker)]);
+    let used = Used { worker: 100_000, host: 0 };
+    assert_eq!(decided.moves, [("b".to_owned(), Place { level: ServiceLevel::Worker, used })]);
     let error = level(&machine, &[standing("a", true), standing("b", true)], asked).unwrap_err();
     assert!(error.contains("level offload: lacks 50.00 % of offload.code"), "{error}");
+}
+
+#[test]
+fn service_that_would_be_refused_now_keeps_what_it_was_promised_and_blocks_no_other() {
+    let unknown = Kind(Runtime::Contained, false, None);
+    let standing = Standing {
+        demand: Demand { instance: "old", ..demand(&unknown, 1_000_000) },
+        place: Place { level: ServiceLevel::Worker, used: Used { worker: 400_000, host: 0 } },
+        is_pinned: false,
+    };
+    let left = |rate| level(&machine(), std::slice::from_ref(&standing), demand(&SANDBOXED, rate));
+    assert_eq!(left(6_000_000), Ok(ServiceLevel::Worker));
+    assert!(left(6_000_100).unwrap_err().contains("6000000 packets per second would fit"));
+}
+
+#[test]
+fn move_is_admitted_with_the_runtime_that_it_brings() {
+    let service = Service { level: Some(ServiceLevel::Worker), ..service(1) };
+    let asked = Demand { service, runtime: Runtime::Trusted, ..demand(&PROCESS, 1) };
+    assert_eq!(level(&machine(), &[], asked), Ok(ServiceLevel::Worker));
+    let now = Demand { runtime: Runtime::Process, ..asked };
+    assert!(level(&machine(), &[], now).unwrap_err().contains("its plugin runs in processes"));
+}
+
+#[test]
+fn ring_of_a_measured_machine_is_known_by_its_file() {
+    let folder = std::env::temp_dir().join(format!("millrace-ring-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).unwrap();
+    assert_eq!((known_ring(None), known_ring(Some(&folder))), (Ring::ASSUMED, Ring::ASSUMED));
+    let measured = millrace_admission::hardware::Measured {
+        processors: 2,
+        workers: 1,
+        cycles_per_second: 1e9,
+        core_ceiling: 0.5,
+        process_rings: Some(millrace_admission::hardware::Line { packet: 400.0, byte: 0.0 }),
+        ..Default::default()
+    };
+    let file = folder.join(HARDWARE_FILE);
+    std::fs::write(&file, measured.written().unwrap()).unwrap();
+    let ring = known_ring(Some(&folder));
+    assert!((ring.transfers_per_second - 5e6).abs() < 1.0, "{ring:?}");
+    // A tenth of the host's cycles would be enough, but the ring carries no more.
+    let machine = machine();
+    let levels = Levels { ring, worker: 1e12, ..machine.levels };
+    let processors = (1_000 * WHOLE, 0);
+    let machine = Machine { hardware: described(&levels).unwrap(), levels, processors, ..machine };
+    let error = level(&machine, &[], demand(&PROCESS, 3_000_000)).unwrap_err();
+    assert!(
+        error.contains("of ring.packets") && error.contains("2500000 packets per second would fit"),
+        "{error}"
+    );
+    std::fs::write(&file, "name = 1").unwrap();
+    assert_eq!(known_ring(Some(&folder)), Ring::ASSUMED);
+    std::fs::remove_dir_all(&folder).unwrap();
+}
+
+#[test]
+fn services_of_the_same_load_move_back() {
+    let placed = |level, rate, used| PlacedService {
+        instance: "a".to_owned(),
+        plugin: "kind",
+        service: service(rate),
+        level,
+        used: Used { worker: used, host: 0 },
+    };
+    let before = [placed(ServiceLevel::Offload, 1, 0)];
+    let mut moved = Placements { pinned: Vec::new(), services: Vec::new(), ring: Ring::ASSUMED };
+    moved.put(placed(ServiceLevel::Worker, 1, 5));
+    assert!(moved.move_back(&before) && !moved.move_back(&before));
+    assert_eq!(moved.services, before);
+    moved.put(placed(ServiceLevel::Worker, 2, 5));
+    assert!(!moved.move_back(&before), "its load has changed");
 }
 
 #[test]
@@ -177,7 +250,7 @@ proptest! {
     fn promises_never_exceed_the_machine(changes in changes()) {
         let machine = machine();
         let kinds = [&SANDBOXED, &OFFLOADED, &PROCESS];
-        let mut placements = Placements::default();
+        let mut placements = Placements { pinned: Vec::new(), services: Vec::new(), ring: Ring::ASSUMED };
         for (index, rate, pin, is_removed) in changes {
             let name = format!("i{index}");
             if is_removed {
@@ -189,11 +262,11 @@ proptest! {
             let service = Service { level: pin, ..service(rate) };
             let others: Vec<_> = placements.services.clone();
             let standing: Vec<_> = others.iter().filter(|placed| placed.instance != name).map(|placed| Standing {
-                demand: Demand { instance: &placed.instance, plugin: kind(&placed.instance), service: placed.service },
-                level: placed.level,
+                demand: Demand::of(&placed.instance, kind(&placed.instance), placed.service),
+                place: Place { level: placed.level, used: placed.used },
                 is_pinned: placed.service.level.is_some(),
             }).collect();
-            let asked = Demand { instance: &name, plugin: kind(&name), service };
+            let asked = Demand::of(&name, kind(&name), service);
             let Ok(decided) = machine.decide(&standing, asked) else {
                 prop_assert_eq!(&others, &placements.services);
                 continue;

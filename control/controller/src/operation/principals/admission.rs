@@ -53,11 +53,11 @@ impl Operation for ExplainService {
         let (model, offload) = (seen.model, seen.offload);
         let plugin = model.plugins.plugin_named(&plugin)?;
         let instance = instance.as_deref().unwrap_or("new");
-        let demand = Demand { instance, plugin: &*plugin, service };
+        let demand = Demand::of(instance, &*plugin, service);
         let decision = services::decide(model, demand, offload.why_no_cache())?;
         let level = decision.placed.level.name();
         let moves = decision.moves.iter();
-        let moves = moves.map(|(instance, level)| (instance.clone(), level.name())).collect();
+        let moves = moves.map(|(instance, place)| (instance.clone(), place.level.name())).collect();
         let mut placements = model.placements.clone();
         decision.carry_out(&mut placements);
         let components = admission::view_with(model, &placements.services).components;

@@ -4,6 +4,7 @@ use millrace_config::{Bits, Change as ConfigChange, Principal};
 use millrace_plugin_abi::Runtime;
 
 use super::{AddPrincipal, SetPrincipal};
+use crate::admission::services::{self, Demand};
 use crate::admission::shares::left;
 use crate::filters::conflicts::FilterConflicts;
 use crate::model::Model;
@@ -97,7 +98,13 @@ fn make(model: &mut Model, change: &ConfigChange) -> Result<(), ControlError> {
             model.principal_ids.follow(&model.principals);
         }
         ConfigChange::AddInstance(new) => {
-            let runtime = model.plugins.plugin_named(&new.plugin)?.runtime();
+            let plugin = model.plugins.plugin_named(&new.plugin)?;
+            if let Some(service) = new.service {
+                let demand = Demand::of(&new.name, &*plugin, service);
+                let decided = services::decide(model, demand, services::planned_cache(model))?;
+                decided.carry_out(&mut model.placements);
+            }
+            let runtime = plugin.runtime();
             if runtime != Runtime::Trusted && !runtime.has_processes() {
                 model.create_instance(&new.plugin, &new.name, new.settings.clone())?;
             }

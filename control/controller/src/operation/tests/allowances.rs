@@ -124,7 +124,11 @@ async fn user_changes_and_names_only_own_principals_and_no_allowance() {
     refused(&router, &lab(), bind("foreign"), "no own principals here").await;
     let filter = json!({"match": "proto udp", "action": "principal foreign"});
     refused(&router, &lab(), AddFilter(read(filter.clone())), "\"foreign\" belongs to another user").await;
-    refused(&router, &lab(), AddFilters(vec![read(filter)]), "\"foreign\" belongs to another user").await;
+    refused(&router, &lab(), AddFilters(vec![read(filter.clone())]), "\"foreign\" belongs to another user")
+        .await;
+    // Neither does an allowance of another user give it away.
+    refused(&router, &operator, bind("foreign"), "\"foreign\" belongs to another user").await;
+    refused(&router, &operator, AddFilter(read(filter)), "\"foreign\" belongs to another user").await;
     add(&router, &lab(), json!({"name": "own", "cpu": "5 %"})).await.unwrap();
     router.execute(&lab(), bind("own")).await.unwrap();
     let alice = caller("alice", Role::Admin);
@@ -150,6 +154,15 @@ async fn instances_and_flows_run_only_at_allowed_levels_and_processors() {
         service: None,
     };
     router.execute(&lab(), create("w")).await.unwrap();
+    let create_with =
+        |level: Option<&str>| CreateInstance { service: Some(read(json!({"level": level}))), ..create("s") };
+    let refusal = "instance \"s\" runs at the level offload; levels here: worker";
+    refused(&router, &lab(), create_with(Some("offload")), refusal).await;
+    router.execute(&lab(), create_with(Some("worker"))).await.unwrap();
+    let move_to =
+        |level: &str| MoveInstance { name: "s".to_owned(), changes: settings(json!({"level": level})) };
+    refused(&router, &lab(), move_to("offload"), refusal).await;
+    router.execute(&lab(), move_to("worker")).await.unwrap();
     let place = |level: &str| PlaceFlows(read(json!({"flow": "proto udp dport 7", "level": level})));
     refused(&router, &lab(), place("offload"), "runs at the level offload; levels here: worker").await;
     router.execute(&lab(), place("worker")).await.unwrap();
@@ -165,6 +178,65 @@ async fn instances_and_flows_run_only_at_allowed_levels_and_processors() {
         "instance \"v\" runs on the processor \"worker 0\"; processors here: host",
     )
     .await;
+    router.shutdown().await.unwrap();
+}
+
+#[tokio::test]
+async fn only_admins_declare_change_and_free_loads() {
+    let router = with_allowance().await;
+    let operator = caller("token other", Role::Operator);
+    let create = |name: &str| CreateInstance {
+        plugin: "null".to_owned(),
+        name: name.to_owned(),
+        settings: Map::new(),
+        service: Some(read(json!({"rate": 1000, "packet": 100}))),
+    };
+    let root = caller("root", Role::Admin);
+    router.execute(&root, create("loaded")).await.unwrap();
+    let move_to = |changes: Value| MoveInstance { name: "loaded".to_owned(), changes: settings(changes) };
+    for by in [&operator, &lab()] {
+        let refusal = "a declared load needs the role admin";
+        refused(&router, by, create("other"), refusal).await;
+        refused(&router, by, Trial::CreateInstance(create("other")), refusal).await;
+        refused(&router, by, move_to(json!({"rate": 2000})), refusal).await;
+        refused(&router, by, move_to(json!({"packet": 1})), refusal).await;
+        refused(&router, by, move_to(json!({"rate": null})), refusal).await;
+        refused(&router, by, FreeInstance { name: "loaded".to_owned() }, refusal).await;
+    }
+    router.execute(&operator, move_to(json!({"level": "worker"}))).await.unwrap();
+    assert_eq!(router.running().instance.iter().filter(|one| one.service.is_some()).count(), 1);
+    router.execute(&root, FreeInstance { name: "loaded".to_owned() }).await.unwrap();
+    router.shutdown().await.unwrap();
+}
+
+#[tokio::test]
+async fn placements_and_services_do_not_decide_the_level_of_one_instance() {
+    let router = started().await;
+    let own = Principal::router();
+    let create = |name: &str, service: Value| CreateInstance {
+        plugin: "null".to_owned(),
+        name: name.to_owned(),
+        settings: Map::new(),
+        service: read(service),
+    };
+    let place = |name: &str, level: &str| {
+        PlaceFlows(read(json!({"flow": format!("instance {name}"), "level": level})))
+    };
+    let move_to = |name: &str| MoveInstance {
+        name: name.to_owned(),
+        changes: settings(json!({"rate": 10, "packet": 1})),
+    };
+    router.execute(&own, create("service", json!({"rate": 10, "packet": 1}))).await.unwrap();
+    router.execute(&own, create("placed", Value::Null)).await.unwrap();
+    router.execute(&own, place("placed", "worker")).await.unwrap();
+    refused(&router, &own, place("service", "worker"), "move it with `instance move service --level").await;
+    refused(&router, &own, move_to("placed"), "remove it first with `place \"instance placed\" auto`").await;
+    let mut both = router.running();
+    both.instance.iter_mut().for_each(|one| one.service = Some(read(json!({"rate": 10, "packet": 1}))));
+    refused(&router, &own, Apply { text: both.to_text().unwrap(), ..Apply::default() }, "has a placement")
+        .await;
+    router.execute(&own, place("placed", "auto")).await.unwrap();
+    router.execute(&own, move_to("placed")).await.unwrap();
     router.shutdown().await.unwrap();
 }
 
@@ -219,6 +291,7 @@ async fn trial_says_what_is_left_or_lacks_and_changes_nothing() {
     let bulk = |cpu: &str| json!({"name": "bulk", "cpu": cpu, "link": {"wan": "2mbit"}});
     let now = router.execute(&lab(), GetAdmission).await.unwrap();
     let processors = now.components[0].left.unwrap();
+    let left_now = |name: &str| now.components.iter().find(|one| one.component == name).unwrap().left;
     let trial = Trial::AddPrincipal(AddPrincipal(read(bulk("20 %"))));
     let trial = router.execute(&lab(), trial).await.unwrap();
     assert_eq!(trial.changes, ["principal add bulk 'cpu=20 %' link.wan=2mbit 'owner=token lab'"]);
@@ -246,6 +319,17 @@ async fn trial_says_what_is_left_or_lacks_and_changes_nothing() {
     assert_eq!(trial.changes, ["instance create null v"]);
     refused(&router, &lab(), create("null", "pf"), "pf").await;
     refused(&router, &lab(), create("nil", "v"), "nil").await;
+    let service = |rate: u32| {
+        Trial::CreateInstance(CreateInstance {
+            plugin: "null".to_owned(),
+            name: "s".to_owned(),
+            settings: Map::new(),
+            service: Some(read(json!({"rate": rate, "packet": 1000}))),
+        })
+    };
+    let trial = router.execute(&Principal::router(), service(100)).await.unwrap();
+    assert!(left(&trial, "workers") < left_now("workers"), "the load counts");
+    refused(&router, &Principal::router(), service(u32::MAX), "no room for 4294967295 packets").await;
     assert_eq!(router.running(), before);
     add(&router, &lab(), bulk("20 %")).await.unwrap();
     let trial =
