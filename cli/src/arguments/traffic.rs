@@ -307,11 +307,16 @@ its queue. With --instance, adds a binding that the principal pays for. All of i
     #[command(after_help = "\
 Examples:
   millrace flow release flow-1
+  millrace flow release flow-1 --drop
 
-Removes the principal, with the filters and bindings that name it.")]
+Removes the principal, with the filters and bindings that name it. Packets that wait for its processor time continue,
+or are dropped with --drop.")]
     Release {
         /// Name of the principal.
         name: String,
+        /// Drop the packets that wait for processor time of the principal.
+        #[arg(long)]
+        drop: bool,
     },
     /// Flush all flows, or the flows that a filter matches.
     #[command(after_help = "\

@@ -107,6 +107,8 @@ drop_reasons! {
     PrincipalMemory = "principal_memory",
     /// The principal has used up its part of the memory and queues in which the packets of all principals wait.
     PrincipalPart = "principal_part",
+    /// The principal for which the packet waited was released, and its packets were to be dropped.
+    PrincipalReleased = "principal_released",
     /// Core is overloaded and at its share of the processor, and the packet has no promise.
     CoreCeiling = "core_ceiling",
     /// A plugin instance failed, is pausing after that, or is in quarantine.

@@ -30,8 +30,10 @@ pub fn flow(client: &Client, action: &FlowAction, json: bool) -> Result<(), Fail
             show(&value["flows"], json, || flows.iter().map(lines).collect::<Vec<_>>().join("\n"));
         }
         FlowAction::Reserve(reservation) => reserve(client, reservation, json)?,
-        FlowAction::Release { name } => {
-            let value = client.send(Method::DELETE, &format!("/reservations/{}", segment(name)), None)?;
+        FlowAction::Release { name, drop } => {
+            let query = if *drop { "?drop=true" } else { "" };
+            let path = format!("/reservations/{}{query}", segment(name));
+            let value = client.send(Method::DELETE, &path, None)?;
             done(&value, &format!("{name} released{}", made(&value)), json);
         }
         FlowAction::Flush { flows } => {

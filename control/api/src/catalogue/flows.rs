@@ -4,7 +4,8 @@ use millrace_controller::FlowQuery;
 use millrace_controller::operation::{FlushFlows, ListFlows, Lookup, ReleaseFlow, ReserveFlow};
 
 use crate::endpoint::{Endpoint, Resource};
-use crate::resources::{ask, at, create, placement, run};
+use crate::resources::principals::{ReleaseQuery, release};
+use crate::resources::{ask, create, placement, run};
 
 /// Returns the resources of flows and of the lookup of a packet.
 pub(super) fn flows() -> Vec<Resource> {
@@ -26,8 +27,9 @@ pub(super) fn flows() -> Vec<Resource> {
             create::<ReserveFlow>,
         ),
         Resource::new("/reservations/{name}").on(
-            Endpoint::delete::<ReleaseFlow>("removes a principal with its filters and bindings"),
-            at::<ReleaseFlow>,
+            Endpoint::delete::<ReleaseFlow>("removes a principal with its filters and bindings")
+                .arguments::<ReleaseQuery>(),
+            release,
         ),
         placement::resource(),
         Resource::new("/lookup").on(

@@ -7,9 +7,11 @@ use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse, Response};
 use millrace_controller::PrincipalSettings;
 use millrace_controller::operation::{
-    AddPrincipal, GetPromises, ListPrincipals, RemovePrincipal, SetPrincipal, Trial,
+    AddPrincipal, GetPromises, ListPrincipals, ReleaseFlow, RemovePrincipal, SetPrincipal, Trial,
 };
-use millrace_controller::view::{PrincipalView, PromisesView};
+use millrace_controller::view::{PrincipalView, PromisesView, ReservationView};
+use schemars::JsonSchema;
+use serde::Deserialize;
 use serde_json::{Map, Value};
 use tokio::time::{Interval, MissedTickBehavior};
 
@@ -22,6 +24,24 @@ use crate::http::problem::Problem;
 use crate::http::streaming::{Ending, Source, accepts_stream, as_events, message};
 use crate::http::tag::{Condition, WithTag};
 use crate::served::Session;
+
+/// Query arguments of the release of a reservation.
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct ReleaseQuery {
+    /// Whether to drop the packets that wait for processor time of the principal, instead of letting them continue.
+    #[serde(default)]
+    drop: bool,
+}
+
+/// Releases a reservation.
+pub(crate) async fn release(
+    session: Session,
+    InPath(name): InPath<String>,
+    Arguments(query): Arguments<ReleaseQuery>,
+) -> Answer<ReservationView> {
+    session.execute(ReleaseFlow { name, drop: query.drop }).await.map(Json)
+}
 
 async fn principal(session: &Session, name: &str) -> Result<PrincipalView, Problem> {
     named("principal", session.execute(ListPrincipals).await?, |one| &one.name, name)

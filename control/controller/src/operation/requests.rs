@@ -192,7 +192,9 @@ async fn serve_request(router: &Router, caller: &Call, request: PluginRequest) -
             router.execute(caller, RemovePrincipal { name }).await.map(drop)
         }
         PluginRequest::ReserveFlow(flow) => router.execute(caller, *flow).await.map(drop),
-        PluginRequest::ReleaseFlow(name) => router.execute(caller, ReleaseFlow { name }).await.map(drop),
+        PluginRequest::ReleaseFlow(name) => {
+            router.execute(caller, ReleaseFlow { name, drop: false }).await.map(drop)
+        }
     }
 }
 

@@ -153,7 +153,7 @@ fn reservation_pays_at_once_and_is_released_whole() {
         let too_much = reserve(json!({"filter": "proto tcp", "cpu": "46 %"}));
         let error = ask(&router, too_much).await.unwrap_err().to_string();
         assert!(error.contains("45 %"), "{error}");
-        ask(&router, ReleaseFlow { name: "flow-1".into() }).await.unwrap();
+        ask(&router, ReleaseFlow { name: "flow-1".into(), drop: false }).await.unwrap();
         assert_eq!(ask(&router, GetConfiguration).await.unwrap().text, before);
     });
 }

@@ -23,6 +23,8 @@ pub enum PrincipalCommand {
     /// Limits the memory of a principal at this worker: flow state, waiting packets and sandboxed instances, in
     /// bytes; `None` lifts the limit.
     LimitMemory(PrincipalId, Option<u64>),
+    /// Drops the packets that wait for a principal.
+    DropWaiting(PrincipalId),
     /// Removes a principal. No binding may name it; its waiting packets continue.
     Remove(PrincipalId),
 }
@@ -35,6 +37,7 @@ impl PrincipalCommand {
             | Self::Set(..)
             | Self::Share(..)
             | Self::LimitMemory(..)
+            | Self::DropWaiting(_)
             | Self::Remove(_) => Invalidation::Nothing,
         }
     }
@@ -42,7 +45,7 @@ impl PrincipalCommand {
     pub(super) fn is_small(&self) -> bool {
         match self {
             Self::Set(..) | Self::LimitMemory(..) => true,
-            Self::Configure(..) | Self::Share(..) | Self::Remove(_) => false,
+            Self::Configure(..) | Self::Share(..) | Self::DropWaiting(_) | Self::Remove(_) => false,
         }
     }
 
@@ -83,6 +86,7 @@ impl PrincipalCommand {
                 }
             }
             Self::LimitMemory(id, limit) => memory(router).set_limit(id, limit),
+            Self::DropWaiting(id) => Slices::of(router).drop_waiting(id),
             Self::Remove(id) => Slices::of(router).remove(id, now),
         }
     }

@@ -276,6 +276,17 @@ impl<'a> Slices<'a> {
         self.router.pending.for_processor = Some(waiting);
     }
 
+    /// Drops the packets that wait for a principal.
+    pub fn drop_waiting(&mut self, id: PrincipalId) {
+        let Some(waiting) = &mut self.router.pending.for_processor else { return };
+        let mut drained = Vec::new();
+        waiting.drain(id, &mut drained);
+        self.memory().set_queued(id, 0);
+        for (_, packet) in drained {
+            self.router.disposal().drop_packet(packet.packet, DropReason::PrincipalReleased);
+        }
+    }
+
     /// Removes a principal. Its waiting packets continue, as after a change of bindings.
     pub fn remove(&mut self, id: PrincipalId, now: Instant) {
         let Some(waiting) = &mut self.router.pending.for_processor else { return };

@@ -9,6 +9,7 @@ use millrace_config::{
     Bind, Bits, Change as ConfigChange, CpuShare, Filter, FilterAction, LinkReservation, OnFault, Principal,
     Reservation, Text,
 };
+use millrace_pipeline::PrincipalCommand;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::json;
@@ -187,10 +188,13 @@ impl ReserveFlow {
 }
 
 /// Releases a reservation: removes a principal, with the bindings and filters that name it. All or nothing.
-#[derive(Clone, Debug, Deserialize)]
+#[derive(Clone, Debug)]
 pub struct ReleaseFlow {
     /// Name of the principal.
     pub name: String,
+    /// Whether to drop the packets that wait for processor time of the principal, instead of letting them continue.
+    /// They are dropped also if the release then fails.
+    pub drop: bool,
 }
 
 impl Operation for ReleaseFlow {
@@ -220,9 +224,22 @@ impl Operation for ReleaseFlow {
             changes.push(ConfigChange::RemovePrincipal(principal.clone()));
             permitted::check(model, &by, &changes)?;
             let view = view_of(&mut inner.model, &principal, &changes)?;
+            if self.drop {
+                drop_waiting(inner, &self.name)?;
+            }
             Ok((changes, view))
         };
         router.change(plan, |_, view| Ok(view)).await
+    }
+}
+
+/// Lets the workers drop the packets that wait for a principal. Packets of a principal without a share of its own wait
+/// for the one that pays, beside packets of others, and so continue.
+fn drop_waiting(inner: &mut Inner, name: &str) -> Result<(), ControlError> {
+    let Inner { model, workers, .. } = inner;
+    match model.principal_ids.id(name).filter(|_| model.pays(name)) {
+        Some(id) => workers.tell(|| PrincipalCommand::DropWaiting(id)),
+        None => Ok(()),
     }
 }
 

@@ -115,7 +115,7 @@ async fn user_changes_and_names_only_own_principals_and_no_allowance() {
     let refusal = "allowance \"students\" of token lab: principal \"foreign\" belongs to \"root\"";
     refused(&router, &lab(), set("foreign", json!({"cpu": "1 %"})), refusal).await;
     refused(&router, &lab(), RemovePrincipal { name: "foreign".to_owned() }, refusal).await;
-    refused(&router, &lab(), ReleaseFlow { name: "foreign".to_owned() }, refusal).await;
+    refused(&router, &lab(), ReleaseFlow { name: "foreign".to_owned(), drop: true }, refusal).await;
     let shared = json!({"name": "a", "cpu": {"same-as": "foreign"}});
     refused(&router, &lab(), AddPrincipal(read(shared)), "\"foreign\" belongs to another user").await;
     let bind = |principal: &str| {

@@ -305,7 +305,7 @@ async fn change_principals(all: &mut Tried) {
     let reservation = json!({"filter": "proto udp", "principal": "r", "link": "1mbit", "port": "wan"});
     all.change(read::<ReserveFlow>(reservation.clone())).await;
     all.router.execute(&Principal::router(), read::<ReserveFlow>(reservation)).await.unwrap();
-    all.change(ReleaseFlow { name: name("r") }).await;
+    all.change(ReleaseFlow { name: name("r"), drop: true }).await;
 }
 
 #[tokio::test]

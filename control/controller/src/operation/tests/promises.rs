@@ -85,7 +85,9 @@ async fn make(router: &Router, by: &Principal, step: Step) {
             let new = json!({"filter": filter, "principal": name(one), "cpu": format!("{cpu} %"), "instance": instance});
             drop(router.execute(by, read::<ReserveFlow>(new)).await);
         }
-        Step::Release(one) => drop(router.execute(by, ReleaseFlow { name: name(one) }).await),
+        Step::Release(one) => {
+            drop(router.execute(by, ReleaseFlow { name: name(one), drop: one % 2 == 0 }).await)
+        }
         Step::Bind(one, port) => {
             let filter = format!("proto tcp dport {port}");
             let new = json!({"instance": "pf", "gate": "audit", "filter": filter, "principal": name(one)});
@@ -157,7 +159,7 @@ async fn release_all(router: &Router) {
     for _ in 0..4 {
         for one in router.running().principal {
             let name = one.name.to_string();
-            drop(router.execute(&Principal::router(), ReleaseFlow { name }).await);
+            drop(router.execute(&Principal::router(), ReleaseFlow { name, drop: false }).await);
         }
     }
     let components = router.execute(&Principal::router(), GetAdmission).await.unwrap().components;

@@ -12,6 +12,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use millrace_classify::{CompiledExpression, CompiledSelection, Filter};
+use millrace_packet::DropReason;
 use millrace_plugin::{Action, BindingId, CallLimits, GateOrder, PluginChange};
 use millrace_plugin_abi::{Instance, Message, Packets, Position, Progress, Reply, Verdict};
 use millrace_port::MemoryHandle;
@@ -440,6 +441,26 @@ fn waiting_packets_of_a_removed_principal_continue_in_their_order() {
     world.check();
 }
 
+#[test]
+fn packets_that_wait_for_a_released_principal_are_dropped_on_request_and_no_others() {
+    let mut world = World::new();
+    for id in [1, 2] {
+        world.set_principal(id, 1, 1 << 20);
+        world.bind(id, id as u8, Some(id), (200_000, 0));
+        (0..50).for_each(|number| world.send(id as u8, number));
+    }
+    world.iterate();
+    let (first, other) = (world.counts()[&1].waiting, world.counts()[&2].waiting);
+    assert!(first > 40, "{:?}", world.counts());
+    world.tell(PrincipalCommand::DropWaiting(PrincipalId(1)));
+    world.unbind(1);
+    world.tell(PrincipalCommand::Remove(PrincipalId(1)));
+    assert!(world.counts()[&2].waiting + 2 >= other, "{:?}", world.counts());
+    world.check();
+    let port = world.worker.router.ports.get(PortId(1)).unwrap();
+    assert_eq!(port.count.drops.get(DropReason::PrincipalReleased), first);
+}
+
 /// Step of a random history.
 #[derive(Clone, Copy, Debug)]
 enum Step {
@@ -449,6 +470,7 @@ enum Step {
     Rebind(u32, Option<u32>),
     Give(Option<u32>),
     Remove(u32),
+    Drop(u32),
     Add(u32),
     Limit(u32, Option<u64>),
 }
@@ -461,6 +483,7 @@ fn step() -> impl Strategy<Value = Step> {
         2 => (1_u32..5, prop::option::of(1_u32..3)).prop_map(|(number, owner)| Step::Rebind(number, owner)),
         2 => prop::option::of(1_u32..3).prop_map(Step::Give),
         1 => (1_u32..3).prop_map(Step::Remove),
+        1 => (1_u32..3).prop_map(Step::Drop),
         1 => (1_u32..3).prop_map(Step::Add),
         1 => (1_u32..3, prop::option::of(0_u64..400)).prop_map(|(id, limit)| Step::Limit(id, limit)),
     ]
@@ -490,6 +513,7 @@ proptest! {
                 }
                 Step::Give(owner) => world.give(owner),
                 Step::Remove(id) => world.tell(PrincipalCommand::Remove(PrincipalId(id))),
+                Step::Drop(id) => world.tell(PrincipalCommand::DropWaiting(PrincipalId(id))),
                 Step::Add(id) => world.set_principal(id, id, 1 << 20),
                 Step::Limit(id, most) => world.tell(PrincipalCommand::LimitMemory(PrincipalId(id), most)),
             }
