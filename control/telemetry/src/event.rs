@@ -115,6 +115,8 @@ kinds! {
     InstanceQuarantined "instance-quarantined" Error,
     /// An instance used more processor time than its plugin declares. Subject: the instance.
     ImpactExceeded "impact-exceeded" Warning,
+    /// An instance moves to another level, because its load has grown. Subject: the instance.
+    ServiceMoved "service-moved" Information,
     /// An instance was released from quarantine. Subject: the instance.
     InstanceReleased "instance-released" Information,
     /// A configuration was applied. Subject: its source.

@@ -1,5 +1,7 @@
 //! Placement of services: chooses the level at which an instance with a declared load runs.
 
+pub(crate) mod loads;
+
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::path::Path;

@@ -209,6 +209,7 @@ impl Inner {
         let counters = self.seen().light_snapshot()?;
         self.observation.observe(&self.model, &counters);
         self.observation.observe_impacts(&self.model, &counters.instances);
+        self.move_grown_services(&counters)?;
         let Principals { shares, promises, core_inputs, overloads, links, .. } = &mut self.principals;
         let promised = shares.promised(&self.model, self.workers.len());
         promises.sample(counters.at, &counters.principals, &promised);

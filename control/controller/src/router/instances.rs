@@ -1,17 +1,23 @@
 //! Creates, configures and frees instances.
 
+use std::collections::BTreeMap;
+
 use millrace_config::{Instance as NewInstance, Service};
+use millrace_pipeline::Snapshot;
 use millrace_plugin::Inheritance;
 use millrace_plugin_abi::Instance;
+use millrace_units::InstanceId;
 use serde_json::{Map, Value};
 
 use super::Inner;
 use crate::ControlError;
+use crate::admission::services::loads::{Work, note_move};
 use crate::admission::services::{self, Demand};
 use crate::error::Steps;
 use crate::flows::placement::tell_placements;
 use crate::model::Model;
 use crate::plugins::upgrade::{handed_on, succeed_all};
+use crate::workers::ask::Ask;
 
 impl Inner {
     /// Creates an instance at control and at the workers, at the level of its service if it has one.
@@ -94,6 +100,39 @@ impl Inner {
             true => Ok(()),
             false => self.quarantine().forget(name, plugin),
         }
+    }
+}
+
+impl Inner {
+    /// Moves services whose load has grown beyond what was admitted, while packets pass. Does nothing while a
+    /// transaction runs.
+    ///
+    /// # Errors
+    /// A worker does not answer.
+    pub fn move_grown_services(&mut self, counters: &Snapshot) -> Result<(), ControlError> {
+        if self.settings.applying.is_some() || !self.observation.loads().is_due(&self.model, counters.at) {
+            return Ok(());
+        }
+        let counts = self.workers.filter_counts()?;
+        let Self { model, offload, workers, observation, .. } = self;
+        let mut packets = BTreeMap::new();
+        for (id, bound) in model.plugins.bindings_by_age() {
+            let Some(instance) = bound.action.instance() else { continue };
+            *packets.entry(instance).or_default() += counts.of(id).packets;
+        }
+        let work = |id: InstanceId| {
+            let report = counters.instances.iter().find(|(known, _)| *known == id).map(|(_, report)| report);
+            Work::of(packets.get(&id).copied().unwrap_or_default(), report)
+        };
+        let moves = observation.loads().moves(model, work, counters.at, offload.why_no_cache());
+        if moves.is_empty() {
+            return Ok(());
+        }
+        for placed in moves {
+            note_move(&placed, &observation.events);
+            model.placements.put(placed);
+        }
+        tell_placements(model, offload, workers)
     }
 }
 
