@@ -1,7 +1,9 @@
 //! Normal form of configurations: equivalent configurations become equal.
 
 use crate::schema::scheduler::Scheduler;
-use crate::schema::{Bind, Config, Filter, Gate, GateTable, OnDeath, OnFault, Port, Principal, Router};
+use crate::schema::{
+    Bind, Config, Filter, Gate, GateTable, OnDeath, OnFault, Port, Principal, Router, Service,
+};
 use crate::values::action::FilterAction;
 use crate::values::{Named, Text};
 
@@ -20,6 +22,9 @@ impl Config {
         }
         for neighbour in &mut self.neighbour {
             neighbour.mac = Text::of(*neighbour.mac.value());
+        }
+        for instance in &mut self.instance {
+            instance.service = instance.service.take().and_then(Service::normalized);
         }
         self.gate = self.gate.into_iter().filter_map(Gate::normalized).collect();
         self.bind = self.bind.into_iter().map(Bind::normalized).collect();
@@ -63,6 +68,14 @@ impl Gate {
             self.table = GateTable::Auto;
         }
         Some(self).filter(|gate| gate.position.is_some() || gate.table != GateTable::Auto)
+    }
+}
+
+impl Service {
+    /// Returns the service in normal form; `None` if all its keys are defaults.
+    fn normalized(mut self) -> Option<Self> {
+        self.size = self.size.filter(|size| size.bytes() != Self::USUAL_SIZE);
+        Some(self).filter(|service| *service != Self::default())
     }
 }
 

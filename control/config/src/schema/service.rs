@@ -4,7 +4,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::values::is_default;
-use crate::values::quantity::Size;
+use crate::values::quantity::{Size, cycles};
 
 /// Declared load of an instance, and the level at which the instance treats packets. The router admits the instance
 /// only where the load fits, and keeps room for it.
@@ -17,15 +17,22 @@ pub struct Service {
     /// Size of packets on average, 64 to 65,536 bytes. Default 1,538 bytes.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub size: Option<Size<64, 65_536>>,
-    /// Processor cycles per packet. Default: as declared by the plugin's manifest.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    /// Processor cycles per packet, at least 0. Default: as declared by the plugin's manifest.
+    #[serde(skip_serializing_if = "Option::is_none", deserialize_with = "cycles")]
+    #[schemars(range(min = 0.0))]
     pub packet: Option<f64>,
-    /// Processor cycles per byte. Default: as declared by the plugin's manifest.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    /// Processor cycles per byte, at least 0. Default: as declared by the plugin's manifest.
+    #[serde(skip_serializing_if = "Option::is_none", deserialize_with = "cycles")]
+    #[schemars(range(min = 0.0))]
     pub byte: Option<f64>,
     /// Level of the instance. Default: the router chooses.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub level: Option<ServiceLevel>,
+}
+
+impl Service {
+    /// Size of packets of a service that declares none, in bytes.
+    pub const USUAL_SIZE: u64 = 1_538;
 }
 
 /// Level at which an instance treats packets.

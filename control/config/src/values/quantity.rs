@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use millrace_units::{read_rate, read_size, read_time, write_rate, write_size, write_time};
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use serde::de::{Error, Unexpected};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use super::form::{read_written, written_value};
@@ -102,6 +103,16 @@ quantity!(
     [const LEAST: u64, const MOST: u64] Time<LEAST, MOST>,
     LEAST..=MOST, read_time, write_time, "a time such as \"10ms\""
 );
+
+/// Reads a number of processor cycles: finite, and at least 0.
+pub(crate) fn cycles<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<f64>, D::Error> {
+    let cycles = Option::<f64>::deserialize(deserializer)?;
+    match cycles.filter(|cycles| !cycles.is_finite() || *cycles < 0.0) {
+        Some(wrong) => Err(D::Error::invalid_value(Unexpected::Float(wrong), &"a finite number, 0 or more")),
+        // -0 becomes 0.
+        None => Ok(cycles.map(f64::abs)),
+    }
+}
 
 /// Average length of a queue: a size, or a number of packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -205,10 +205,22 @@ fn add_gates_and_instances(
     }
 }
 
-/// Whether an instance's declared load shrinks.
+/// Whether an instance's declared load only shrinks, so that it fits where it fitted before. A cost by default is the
+/// manifest's, which the configuration doesn't know: it is comparable with itself alone.
 fn shrinks(from: &Instance, to: &Instance) -> bool {
-    let rate = |instance: &Instance| instance.service.map_or(0, |service| service.rate);
-    rate(to) < rate(from)
+    let none = Service::default();
+    let [from, to] = [from, to].map(|instance| instance.service.as_ref().unwrap_or(&none));
+    let size = |service: &Service| service.size.map_or(Service::USUAL_SIZE, |size| size.bytes());
+    let cheaper =
+        |from: Option<f64>, to: Option<f64>| from == to || from.zip(to).is_some_and(|(from, to)| to <= from);
+    let stays = to.level.is_none() || to.level == from.level;
+    // Without packets, their size and cost don't matter.
+    let is_less = to.rate == 0
+        || (to.rate <= from.rate
+            && size(to) <= size(from)
+            && cheaper(from.packet, to.packet)
+            && cheaper(from.byte, to.byte));
+    stays && is_less
 }
 
 /// Returns the change of an instance's declared load and level; `None` if nothing changes.
