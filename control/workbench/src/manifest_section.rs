@@ -2,20 +2,12 @@
 
 use millrace_plugin::Cost;
 use serde_json::{Map, Value};
+use wasmparser::{Parser, Payload};
 
 use crate::{Module, WorkbenchError, inspect};
 
 /// Custom section with the manifest.
 const NAME: &str = "millrace.manifest";
-/// Bytes before the first section: magic number and version.
-const HEADER: usize = 8;
-
-/// Section of a module: its bytes with id and length, and the contents of the manifest's section.
-struct Section<'a> {
-    all: &'a [u8],
-    manifest: Option<&'a [u8]>,
-}
-
 /// Returns the module with `cost` in its manifest. All other sections stay as they are.
 ///
 /// # Errors
@@ -27,40 +19,31 @@ pub fn with_cost(module: &Module, cost: &Cost) -> Result<Vec<u8>, WorkbenchError
         return Err(module.refused(problem.to_owned()));
     }
     let wrong = || module.refused(format!("the custom section {NAME:?} can't be found"));
-    let mut rest = module.bytes().get(HEADER..).ok_or_else(wrong)?;
-    let mut changed = module.bytes().get(..HEADER).ok_or_else(wrong)?.to_vec();
-    let mut is_changed = false;
-    while !rest.is_empty() {
-        let section = section(rest).ok_or_else(wrong)?;
-        rest = rest.get(section.all.len()..).ok_or_else(wrong)?;
-        match section.manifest {
-            Some(manifest) => {
-                let mut keys: Map<String, Value> = serde_json::from_slice(manifest).map_err(|_| wrong())?;
+    let bytes = module.bytes();
+    // End of the last section, and of the part of the file that is copied.
+    let (mut end, mut copied) = (0, 0);
+    let mut changed = Vec::new();
+    for payload in Parser::new(0).parse_all(bytes) {
+        match payload.map_err(|_| wrong())? {
+            Payload::Version { range, .. } => end = range.end,
+            Payload::CustomSection(section) if section.name() == NAME => {
+                let mut keys: Map<String, Value> =
+                    serde_json::from_slice(section.data()).map_err(|_| wrong())?;
                 keys.insert("cost".to_owned(), cost.written());
+                // The id and the length of a section precede its range.
+                changed.extend(bytes.get(copied..end).ok_or_else(wrong)?);
                 changed.extend(written(&serde_json::to_vec(&keys).map_err(|_| wrong())?));
-                is_changed = true;
+                (end, copied) = (section.range().end, section.range().end);
             }
-            None => changed.extend(section.all),
+            other => end = other.as_section().map_or(end, |(_, range)| range.end),
         }
     }
+    if copied == 0 {
+        return Err(wrong());
+    }
+    changed.extend(bytes.get(copied..).ok_or_else(wrong)?);
     let new = module.changed(changed);
-    if is_changed { inspect(&new).map(|_| new.bytes().to_vec()) } else { Err(wrong()) }
-}
-
-/// Returns the first section; `None` for bytes that are no section.
-fn section(bytes: &[u8]) -> Option<Section<'_>> {
-    let id = bytes.first()?;
-    let (length, head) = number(bytes.get(1..)?)?;
-    let contents = bytes.get(1 + head..(1 + head).checked_add(length)?)?;
-    let all = bytes.get(..1 + head + length)?;
-    let is_custom = *id == 0;
-    let name =
-        number(contents).and_then(|(length, head)| Some((contents.get(head..head + length)?, head + length)));
-    let manifest = match name {
-        Some((name, end)) if is_custom && name == NAME.as_bytes() => contents.get(end..),
-        _ => None,
-    };
-    Some(Section { all, manifest })
+    inspect(&new).map(|_| new.bytes().to_vec())
 }
 
 /// Returns the manifest's section with these contents.
@@ -72,18 +55,6 @@ fn written(manifest: &[u8]) -> Vec<u8> {
     section.extend(leb(contents.len()));
     section.extend(contents);
     section
-}
-
-/// Reads an unsigned LEB128 number of at most 32 bits. Returns it with its number of bytes.
-fn number(bytes: &[u8]) -> Option<(usize, usize)> {
-    let mut value = 0_u64;
-    for (place, byte) in bytes.iter().enumerate().take(5) {
-        value |= u64::from(byte & 0x7f) << (7 * place);
-        if byte & 0x80 == 0 {
-            return Some((usize::try_from(value).ok()?, place + 1));
-        }
-    }
-    None
 }
 
 /// Writes an unsigned LEB128 number.
@@ -132,10 +103,35 @@ mod tests {
     }
 
     #[test]
-    fn numbers_are_written_as_they_are_read() {
-        for value in [0, 1, 127, 128, 300, 65_535, 4_294_967_295] {
-            assert_eq!(number(&leb(value)), Some((value, leb(value).len())));
+    fn other_sections_stay_wherever_the_manifest_is() {
+        let file = Written::new(&module("", ""));
+        let before = Module::read(file.path()).unwrap();
+        // A section may have a longer form of its length than it needs.
+        let odd = [0, 0x86, 0x80, 0x80, 0x80, 0x00, 3, b'o', b'd', b'd', 1, 2];
+        let last = before.changed([before.bytes(), &odd].concat());
+        let first = before.changed([&before.bytes()[..8], &odd, &before.bytes()[8..]].concat());
+        let long = json!({"on": {"worker": {"packet": 1}}, "memory": 1_234_567_890_u32});
+        for cost in [Cost::default(), Cost::read(&long).unwrap()] {
+            let alone = with_cost(&before, &cost).unwrap();
+            assert_eq!(with_cost(&last, &cost).unwrap(), [&alone, &odd[..]].concat());
+            assert_eq!(with_cost(&first, &cost).unwrap(), [&alone[..8], &odd, &alone[8..]].concat());
         }
-        assert_eq!(number(&[0x80; 6]), None);
+    }
+
+    #[test]
+    fn lengths_are_read_as_they_are_written() {
+        for length in [0, 1, 100, 126, 127, 128, 300, 16_383, 16_384, 65_535] {
+            let manifest = vec![b'x'; length];
+            let whole = [b"\0asm\x01\0\0\0", &written(&manifest)[..]].concat();
+            let section = Parser::new(0).parse_all(&whole).find_map(|payload| match payload.unwrap() {
+                Payload::CustomSection(section) => Some(section),
+                _ => None,
+            });
+            let section = section.unwrap();
+            assert_eq!(
+                (section.name(), section.data(), section.range().end),
+                (NAME, &manifest[..], whole.len())
+            );
+        }
     }
 }
