@@ -201,7 +201,7 @@ const NOUNS: [(&str, &str); 30] = [
     ("revision", "REVISION"),
     ("control-plane", "icmp"),
     ("admission", "workers"),
-    ("allowance", ""),
+    ("allowance", "students"),
     ("event", "1"),
     ("audit", "root"),
     ("rate", "r1"),
@@ -222,6 +222,11 @@ const NOUNS: [(&str, &str); 30] = [
 fn is_of(noun: &str, name: &str, shown: &str) -> bool {
     let mut rows = shown.lines().map(cells);
     match noun {
+        // An allowance has a row for each user and component.
+        "allowance" => {
+            let names: Vec<_> = rows.skip(1).map(|row| row.first().copied()).collect();
+            !names.is_empty() && names.iter().all(|one| *one == Some(name))
+        }
         "scheduler" => shown.starts_with(&format!("port {name} ")),
         "flow" => rows.any(|row| row == ["protocol", name.trim_start_matches("proto ")]),
         // For events, the name is the number of lines to show.
@@ -243,6 +248,9 @@ fn a_name_that_is_part_of_a_cell_or_stands_in_another_column_is_not_shown() {
     }
     assert!(!is_of("filter", "1", &format!("{table} 2         0  dport 26\n")), "two rows");
     assert!(!is_of("queue", "r2", "port  queue\nr21   r2\n"));
+    let rows = "allowance  user  component\na          u     level\na          u     cpu\n";
+    assert!(is_of("allowance", "a", rows) && !is_of("allowance", "a", "allowance  user\n"));
+    assert!(!is_of("allowance", "a", &format!("{rows}b          u     cpu\n")));
     assert!(!is_of("drop", "ttl", "packets  per second  reason\n 1  0.3  ttl_expired\n"));
     assert!(!is_of("event", "1", "1  2026  port-up\n2  2026  port-down\n"));
 }
@@ -259,6 +267,9 @@ fn every_noun_of_show_is_shown_whole_and_by_name() {
     router.ask(&["filter", "add", "dport 25", "--action", "drop"]);
     router.ask(&["scheduler", "add", "r2", "all", "--kind", "fifo"]);
     router.ask(&["token", "create", "ci", "--role", "viewer"]);
+    for name in ["students", "teachers"] {
+        router.ask(&["allowance", "add", name, "user=[\"alice\"]", "cpu=5%"]);
+    }
     router.ask(&["place", "proto udp dport 5201", "worker"]);
     router.ask(&["save", &line.file("saved.toml").display().to_string()]);
     let saved = std::fs::read_to_string(line.file("saved.toml")).unwrap();
