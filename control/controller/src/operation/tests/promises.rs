@@ -8,9 +8,13 @@ use super::*;
 use crate::admission::time::Whole;
 use crate::configuration::Apply;
 use crate::workers::handle::silence::Silence;
+use crate::workers::tsc::frequency;
 
 /// Amounts of a request: percent of a processor, Mbit/s at port `wan`, and MiB.
 type Amounts = (Option<u32>, Option<u32>, Option<u32>);
+
+/// Load of a service: packets per second, bytes of a packet, and cycles per packet and per byte.
+type Load = (u32, u32, u32, u32);
 
 #[derive(Clone, Debug)]
 enum Step {
@@ -22,6 +26,12 @@ enum Step {
     Reserve(usize, u32, bool),
     Release(usize),
     Bind(usize, u16),
+    /// Creates an instance with a service, with a configured level or none.
+    Create(usize, Load, Option<&'static str>),
+    /// Changes rate and level of an instance's service.
+    Move(usize, u32, Option<&'static str>),
+    /// Frees an instance, with its service.
+    Free(usize),
     /// Changes the promised parts of processors and links, in percent, and the memory in MiB.
     Admission(u32, u32, u32),
     /// Applies the running configuration with one more principal.
@@ -32,6 +42,20 @@ enum Step {
 fn amounts() -> impl Strategy<Value = Amounts> {
     let some = |most| proptest::option::of(1..most);
     (some(120_u32), some(12_u32), some(40_u32))
+}
+
+/// Loads of up to four processors.
+fn load() -> impl Strategy<Value = Load> {
+    (rate(), 64..=1_538_u32, 0..100_000_u32, 0..10_u32)
+}
+
+fn rate() -> impl Strategy<Value = u32> {
+    prop_oneof![1 => Just(0), 4 => 1..100_000_u32]
+}
+
+/// Ports in memory have no offload, and the plugins here no processes, so only the level `worker` is possible.
+fn level() -> impl Strategy<Value = Option<&'static str>> {
+    prop_oneof![3 => Just(None), 2 => Just(Some("worker")), 1 => Just(Some("offload")), 1 => Just(Some("host"))]
 }
 
 fn steps() -> impl Strategy<Value = Vec<(Step, bool, Option<u64>)>> {
@@ -45,6 +69,9 @@ fn steps() -> impl Strategy<Value = Vec<(Step, bool, Option<u64>)>> {
         1 => name().prop_map(Step::Release),
         3 => (name(), 1..9_u16).prop_map(|(name, port)| Step::Bind(name, port)),
         1 => (50..=100_u32, 50..=100_u32, 20..60_u32).prop_map(|(cpu, link, memory)| Step::Admission(cpu, link, memory)),
+        3 => (name(), load(), level()).prop_map(|(name, load, level)| Step::Create(name, load, level)),
+        3 => (name(), rate(), level()).prop_map(|(name, rate, level)| Step::Move(name, rate, level)),
+        1 => name().prop_map(Step::Free),
         2 => (name(), amounts()).prop_map(|(name, amounts)| Step::Apply(name, amounts)),
         1 => Just(Step::Restart),
     ];
@@ -59,6 +86,10 @@ fn wanted(name: usize, (cpu, link, memory): Amounts) -> Map<String, Value> {
     wanted.extend(link.map(|link| ("link".to_owned(), json!({"wan": format!("{link}mbit")}))));
     wanted.extend(memory.map(|memory| ("memory".to_owned(), format!("{memory}MiB").into())));
     wanted
+}
+
+fn instance(number: usize) -> String {
+    format!("i{number}")
 }
 
 /// Carries out a step. Most steps are refused; the state afterwards counts.
@@ -93,6 +124,16 @@ async fn make(router: &Router, by: &Principal, step: Step) {
             let new = json!({"instance": "pf", "gate": "audit", "filter": filter, "principal": name(one)});
             drop(router.execute(by, Bind(read(new))).await);
         }
+        Step::Create(one, (rate, size, packet, byte), level) => {
+            let load = json!({"rate": rate, "size": format!("{size}B"), "packet": packet, "byte": byte, "level": level});
+            let new = json!({"plugin": "null", "name": instance(one), "service": load});
+            drop(router.execute(by, read::<CreateInstance>(new)).await);
+        }
+        Step::Move(one, rate, level) => {
+            let changes = settings(json!({"rate": rate, "level": level}));
+            drop(router.execute(by, MoveInstance { name: instance(one), changes }).await);
+        }
+        Step::Free(one) => drop(router.execute(by, FreeInstance { name: instance(one) }).await),
         Step::Admission(cpu, link, memory) => {
             let changes = json!({"cpu": format!("{cpu} %"), "link": format!("{link} %"), "memory": format!("{memory}MiB")});
             drop(router.execute(by, SetAdmission { changes: settings(changes) }).await);
@@ -128,6 +169,37 @@ fn sums(config: &Config, counts: impl Fn(&millrace_config::Principal) -> bool) -
     sums
 }
 
+/// Returns the time of the services of a configuration at the workers, in parts per million of a processor, computed by
+/// hand, and their number.
+fn served(config: &Config) -> (f64, usize) {
+    let services = config.instance.iter().filter_map(|instance| instance.service.as_ref());
+    let cycles = services.clone().map(|service| {
+        let bytes = service.size.map_or(1_538.0, |size| size.bytes() as f64);
+        let each = service.packet.unwrap_or_default() + service.byte.unwrap_or_default() * bytes;
+        f64::from(service.rate) * each
+    });
+    (cycles.sum::<f64>() / frequency() as f64 * 1e6, services.count())
+}
+
+/// Checks what the router promises of each component beside `all`, the sums of the principals, and the time of the
+/// services, each of which the router may round up.
+async fn check_components(router: &Router, context: &str, all: [u64; 4], (time, services): (f64, usize)) {
+    let [cpu, paid, link, memory] = all.map(|sum| sum as f64);
+    let components = router.execute(&Principal::router(), GetAdmission).await.unwrap().components;
+    for one in components {
+        let (exact, rounding) = match &*one.component {
+            "processors" => ((cpu + time) / 1e4, 2e-4 * services as f64),
+            "workers" => ((paid + time) / 1e4, 2e-4 * services as f64),
+            "link wan" => (link, 0.0),
+            "memory" => (memory, 0.0),
+            _ => (0.0, 0.0),
+        };
+        let is_exact = (exact - 1e-6..=exact + rounding + 1e-6).contains(&one.promised);
+        assert!(is_exact, "{context}: {exact} and at most {rounding} of {one:?}");
+        assert!(one.whole.is_none_or(|whole| one.promised <= whole), "{context}: {one:?}");
+    }
+}
+
 /// Amounts of the allowance of `lab`, in the order of [`held`].
 const ALLOWED: [u64; 4] = [300_000, 2_000_000, 8 << 20, 2];
 
@@ -139,23 +211,30 @@ fn held(router: &Router) -> [u64; 4] {
     [cpu, link, memory, config.principal.iter().filter(|one| is_own(one)).count() as u64]
 }
 
-/// Checks that the running configuration promises no more than there is, and that `lab` holds no more than its
+/// Checks that the running configuration promises no more than there is of each component, and that `lab` holds no more than its
 /// allowance or than `most`: an admin may give a principal of `lab` more.
-fn check(router: &Router, context: &str, most: [u64; 4]) {
+async fn check(router: &Router, context: &str, most: [u64; 4]) {
     let config = router.running();
     let whole = Whole::of(&config.router, &config.admission);
     let rate = config.port.iter().find_map(|port| port.scheduler.as_ref()?.rate).unwrap().0;
     let memory = config.admission.memory.map_or(u64::MAX, |memory| memory.bytes());
     let limits = [whole.of_processors(), whole.of_workers(), config.admission.link.of(rate), memory];
     let all = sums(&config, |_| true);
-    assert!(all.iter().zip(&limits).all(|(sum, limit)| sum <= limit), "{context}: {all:?} of {limits:?}");
+    let (time, services) = served(&config);
+    let sums = [all[0] as f64 + time, all[1] as f64 + time, all[2] as f64, all[3] as f64];
+    let is_within = sums.iter().zip(&limits).all(|(sum, limit)| *sum <= *limit as f64);
+    assert!(is_within, "{context}: {sums:?} of {limits:?}");
+    check_components(router, context, all, (time, services)).await;
     let held = held(router);
     let within = held.iter().zip(ALLOWED).zip(most).all(|((held, allowed), most)| *held <= allowed.max(most));
     assert!(within, "{context}: {held:?}");
 }
 
-/// Releases all principals. Nothing may be promised then.
+/// Releases all principals, and frees all instances with a service. Nothing may be promised then.
 async fn release_all(router: &Router) {
+    for name in (0..4).map(instance) {
+        drop(router.execute(&Principal::router(), FreeInstance { name }).await);
+    }
     for _ in 0..4 {
         for one in router.running().principal {
             let name = one.name.to_string();
@@ -190,7 +269,7 @@ async fn try_steps(steps: Vec<(Step, bool, Option<u64>)>) {
         let most = if is_by_lab { held(&router) } else { [u64::MAX; 4] };
         make(&router, &if is_lab { lab() } else { Principal::router() }, step).await;
         silence.after(0, 0);
-        check(&router, &context, most);
+        check(&router, &context, most).await;
     }
     release_all(&router).await;
     router.shutdown().await.unwrap();
