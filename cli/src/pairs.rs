@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value};
 
-use crate::arguments::{Service, ServiceLevel};
+use crate::arguments::{Cycles, Service, ServiceLevel};
 use crate::output::Failure;
 
 /// Setting inside a reservation: name of the principal that reserves the amount.
@@ -46,7 +46,7 @@ pub fn without_defaults(mut settings: Map<String, Value>) -> Map<String, Value> 
 
 impl Service {
     /// Returns the given keys of the service; `null` restores a default.
-    pub fn changes(&self) -> Result<Map<String, Value>, Failure> {
+    pub fn changes(&self) -> Map<String, Value> {
         let Self { level, rate, size, packet, byte } = self;
         let mut changes = Map::new();
         let mut put = |key: &str, value: Value| drop(changes.insert(key.to_owned(), value));
@@ -68,20 +68,13 @@ impl Service {
             put("size", size.as_str().into());
         }
         for (key, cycles) in [("packet", packet), ("byte", byte)] {
-            match cycles.as_deref() {
+            match cycles {
                 None => {}
-                Some("default") => put(key, Value::Null),
-                Some(text) => {
-                    let number: f64 = text.parse().map_err(|_| {
-                        Failure::usage(format!(
-                            "--{key} {text:?} is no number of cycles: write 120, or default"
-                        ))
-                    })?;
-                    put(key, number.into());
-                }
+                Some(Cycles::Default) => put(key, Value::Null),
+                Some(Cycles::Number(number)) => put(key, (*number).into()),
             }
         }
-        Ok(changes)
+        changes
     }
 }
 

@@ -1,5 +1,7 @@
 //! Arguments of the commands for instances.
 
+use std::str::FromStr;
+
 use clap::{Args, Subcommand, ValueEnum};
 
 /// Subcommands of `instance`.
@@ -113,11 +115,34 @@ pub struct Service {
     #[arg(long)]
     pub size: Option<String>,
     /// Cycles per packet, or default: as the plugin's manifest says.
-    #[arg(long, value_name = "CYCLES")]
-    pub packet: Option<String>,
+    #[arg(long, value_name = "CYCLES", allow_negative_numbers = true)]
+    pub packet: Option<Cycles>,
     /// Cycles per byte, or default: as the plugin's manifest says.
-    #[arg(long, value_name = "CYCLES")]
-    pub byte: Option<String>,
+    #[arg(long, value_name = "CYCLES", allow_negative_numbers = true)]
+    pub byte: Option<Cycles>,
+}
+
+/// Number of processor cycles of an option.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Cycles {
+    /// As the plugin's manifest says.
+    Default,
+    /// Finite number of at least 0.
+    Number(f64),
+}
+
+impl FromStr for Cycles {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let number = || text.parse().ok().filter(|number: &f64| number.is_finite() && *number >= 0.0);
+        match text {
+            "default" => Ok(Self::Default),
+            _ => number()
+                .map(Self::Number)
+                .ok_or_else(|| "give a finite number, 0 or more, or default".to_owned()),
+        }
+    }
 }
 
 /// Level of an instance.
@@ -146,4 +171,33 @@ pub struct Control {
     /// Arguments of the message.
     #[arg(value_name = "KEY=VALUE")]
     pub arguments: Vec<String>,
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use crate::arguments::Arguments;
+
+    #[test]
+    fn cycles_are_finite_and_at_least_0_or_the_default() {
+        let parsed = |words: &[&str]| {
+            Arguments::try_parse_from(["millrace", "instance", "move", "s1"].iter().chain(words))
+        };
+        for option in ["--packet", "--byte"] {
+            for right in ["0", "120", "0.5", "default"] {
+                assert!(parsed(&[option, right]).is_ok(), "{option} {right}");
+            }
+            let refused = |wrong: &str, error: String| {
+                let text = format!(
+                    "invalid value '{wrong}' for '{option} <CYCLES>': give a finite number, 0 or more, or default"
+                );
+                assert!(error.contains(&text), "{error}");
+            };
+            for wrong in ["nan", "inf", "-inf", "-0.5", "many"] {
+                refused(wrong, parsed(&[&format!("{option}={wrong}")]).unwrap_err().to_string());
+            }
+            refused("-1", parsed(&[option, "-1"]).unwrap_err().to_string());
+        }
+    }
 }

@@ -27,7 +27,7 @@ pub fn instance(client: &Client, action: &InstanceAction, json: bool) -> Result<
     match action {
         InstanceAction::Create { plugin, name, settings, service, dry_run } => {
             let mut body = json!({"plugin": plugin, "name": name, "settings": pairs(settings)?});
-            let service = service.changes()?;
+            let service = service.changes();
             if !service.is_empty() {
                 body["service"] = without_defaults(service).into();
             }
@@ -53,7 +53,7 @@ pub fn instance(client: &Client, action: &InstanceAction, json: bool) -> Result<
         }
         InstanceAction::Move { name, service } => {
             let path = format!("/instances/{}/move", segment(name));
-            let value = client.send(Method::POST, &path, Some(&service.changes()?.into()))?;
+            let value = client.send(Method::POST, &path, Some(&service.changes().into()))?;
             done(&value, &format!("instance {name} moved{}", at_level(&value)), json);
         }
         InstanceAction::Rename { name, to } => {

@@ -40,7 +40,7 @@ pub fn admission(
             }
         }
         AdmissionAction::Place { plugin, instance, service } => {
-            let service = without_defaults(service.changes()?);
+            let service = without_defaults(service.changes());
             let body = json!({"plugin": plugin, "instance": instance, "service": service});
             let value = remote()?.send(Method::POST, "/admission/explain", Some(&body))?;
             show(&value, json, || format!("{}\n{}", would_go(plugin, &value), listed(&value)));
