@@ -73,7 +73,8 @@ Examples:
   millrace principal resize video --over 1m --margin 50
   millrace principal resize video --apply                  # also change `cpu`, if it can be promised
 
-The proposal is the 95th percentile of the processor time at the workers, with a margin.")]
+The proposal is the 95th percentile of the processor time at the workers or that of processes, whichever is more,
+with a margin.")]
     Resize {
         /// Name of the principal.
         name: String,
