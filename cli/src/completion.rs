@@ -51,7 +51,7 @@ const ARGUMENTS: [(&[Names], &str); 12] = [
         &[PORTS],
         "port set port, scheduler add port, scheduler set port, scheduler remove port, \
          scheduler show port, queue show port, queue set port, neighbour add port, \
-         neighbour remove port, flow reserve port, admission explain port",
+         neighbour remove port, flow reserve port",
     ),
     (&[NODES], "scheduler add under, scheduler set node, scheduler remove node, scheduler remove to"),
     (&[QUEUES], "queue show queue, queue set queue"),
@@ -59,12 +59,12 @@ const ARGUMENTS: [(&[Names], &str); 12] = [
         &[INSTANCES],
         "bind instance, unbind instance, control instance, instance set name, instance move name, instance rename name, \
          instance release name, instance free name, instance map name, flow reserve instance, \
-         admission explain instance, admission place instance",
+         admission place instance",
     ),
     (
         &[GATES],
         "bind gate, unbind gate, filter add gate, filter list gate, filter remove gate, gate set name, \
-         gate remove name, flow reserve gate, admission explain gate",
+         gate remove name, flow reserve gate",
     ),
     (
         &[PLUGINS],

@@ -5,7 +5,6 @@ use std::path::PathBuf;
 use clap::{Args, Subcommand};
 
 use super::instance::Service;
-use super::traffic::FlowReservation;
 
 /// Subcommands of `admission`.
 #[derive(Debug, Subcommand)]
@@ -19,11 +18,6 @@ pub enum AdmissionAction {
         #[arg(long, value_name = "FILE")]
         html: Option<PathBuf>,
     },
-    /// Check a reservation: what it would change and what would be left, or what it lacks.
-    #[command(
-        after_help = "Examples:\n  millrace admission explain 'proto udp dport 5060' --link 1mbit --port wan\n  millrace admission explain 'src 10.1.0.0/16' --cpu 5%\n\nTakes the arguments of `flow reserve`, and changes nothing."
-    )]
-    Explain(Box<FlowReservation>),
     /// Show at which level a service would go, and what would be left.
     #[command(
         after_help = "Examples:\n  millrace admission place statistics --rate 100000 --size 300B --packet 120\n  millrace admission place statistics --instance s1 --rate 500000 --level worker\n\nTakes the load of `instance create`, and changes nothing."

@@ -11,8 +11,7 @@ use millrace_reproduce::page::page;
 use millrace_units::{BitRate, write_size};
 use serde_json::{Value, json};
 
-use super::forwarding::flow::reserve;
-use crate::arguments::{AdmissionAction, FlowReservation};
+use crate::arguments::AdmissionAction;
 use crate::client::Client;
 use crate::output::{Failure, done, plain, rows, show, table, write_file};
 use crate::pairs::{changes, without_defaults};
@@ -23,8 +22,8 @@ const BAR: usize = 20;
 /// Width of a full bar of a page, in pixels.
 const PAGE_BAR: f64 = 400.0;
 
-/// Shows what is promised, explains a reservation, changes how much may be promised, or places services on
-/// described hardware. `remote` connects to the router.
+/// Shows what is promised, changes how much may be promised, or places services: at the router, or on described
+/// hardware. `remote` connects to the router.
 pub fn admission(
     remote: impl Fn() -> Result<Client, Failure>,
     action: &AdmissionAction,
@@ -42,11 +41,8 @@ pub fn admission(
         AdmissionAction::Place { plugin, instance, service } => {
             let service = without_defaults(service.changes());
             let body = json!({"plugin": plugin, "instance": instance, "service": service});
-            let value = remote()?.send(Method::POST, "/admission/explain", Some(&body))?;
+            let value = remote()?.send(Method::POST, "/admission/place", Some(&body))?;
             show(&value, json, || format!("{}\n{}", would_go(plugin, &value), listed(&value)));
-        }
-        AdmissionAction::Explain(asked) => {
-            reserve(&remote()?, &FlowReservation { dry_run: true, ..(**asked).clone() }, json)?;
         }
         AdmissionAction::Set { settings } => {
             let body = Value::Object(changes(settings)?);

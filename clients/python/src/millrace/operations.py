@@ -33,12 +33,12 @@ class Operations(Transport):
         """PATCH /admission: changes how much may be promised; null restores the default. Role: admin."""
         return self.json('PATCH', '/admission', body=body)
 
-    def post_admission_explain(
+    def post_admission_place(
         self,
         body: types.ExplainService,
     ) -> types.ServicePlaceView:
-        """POST /admission/explain: shows at which level a service would go, and what would be left. Role: viewer."""
-        return self.json('POST', '/admission/explain', body=body)
+        """POST /admission/place: shows at which level a service would go, and what would be left. Role: viewer."""
+        return self.json('POST', '/admission/place', body=body)
 
     def get_allowances(
         self,

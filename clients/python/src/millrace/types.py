@@ -502,11 +502,11 @@ class ExplainService(TypedDict):
 class ExplainServiceService(TypedDict):
     """Declared load of the service, and its level."""
     byte: NotRequired[float | None]
-    """Processor cycles per byte. Default: as declared by the plugin's manifest."""
+    """Processor cycles per byte, at least 0. Default: as declared by the plugin's manifest."""
     level: NotRequired[Literal['offload'] | Literal['worker'] | Literal['host'] | None]
     """Level of the instance. Default: the router chooses."""
     packet: NotRequired[float | None]
-    """Processor cycles per packet. Default: as declared by the plugin's manifest."""
+    """Processor cycles per packet, at least 0. Default: as declared by the plugin's manifest."""
     rate: NotRequired[int]
     """Packets per second on average, for all bindings of the instance together. Default 0: no load is declared."""
     size: NotRequired[str | None]
@@ -1240,11 +1240,11 @@ class NewInstance(TypedDict):
 class NewInstanceService(TypedDict):
     """Declared load of the instance, and its level; omitted without either."""
     byte: NotRequired[float | None]
-    """Processor cycles per byte. Default: as declared by the plugin's manifest."""
+    """Processor cycles per byte, at least 0. Default: as declared by the plugin's manifest."""
     level: NotRequired[Literal['offload'] | Literal['worker'] | Literal['host'] | None]
     """Level of the instance. Default: the router chooses."""
     packet: NotRequired[float | None]
-    """Processor cycles per packet. Default: as declared by the plugin's manifest."""
+    """Processor cycles per packet, at least 0. Default: as declared by the plugin's manifest."""
     rate: NotRequired[int]
     """Packets per second on average, for all bindings of the instance together. Default 0: no load is declared."""
     size: NotRequired[str | None]
@@ -2366,11 +2366,11 @@ class Service(TypedDict):
     """Declared load of an instance, and the level at which the instance treats packets. The router admits the
     instance only where the load fits, and keeps room for it."""
     byte: NotRequired[float | None]
-    """Processor cycles per byte. Default: as declared by the plugin's manifest."""
+    """Processor cycles per byte, at least 0. Default: as declared by the plugin's manifest."""
     level: NotRequired[ServiceLevel | None]
     """Level of the instance. Default: the router chooses."""
     packet: NotRequired[float | None]
-    """Processor cycles per packet. Default: as declared by the plugin's manifest."""
+    """Processor cycles per packet, at least 0. Default: as declared by the plugin's manifest."""
     rate: NotRequired[int]
     """Packets per second on average, for all bindings of the instance together. Default 0: no load is declared."""
     size: NotRequired[str | None]

@@ -29,10 +29,7 @@ pub(crate) fn resources() -> [Resource; 2] {
         );
     let explain =
         Endpoint::post::<ExplainService>("shows at which level a service would go, and what would be left");
-    [
-        admission,
-        Resource::new("/admission/explain").on(explain.body::<ExplainService>(), run::<ExplainService>),
-    ]
+    [admission, Resource::new("/admission/place").on(explain.body::<ExplainService>(), run::<ExplainService>)]
 }
 
 /// Returns the resources of all allowances, and of a single one.

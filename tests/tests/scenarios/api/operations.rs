@@ -23,7 +23,7 @@ const COMMANDS: &[(&str, &str)] = &[
     ("patch /control-plane", "control-plane set"),
     ("get /admission", "admission show"),
     ("patch /admission", "admission set"),
-    ("post /admission/explain", "admission place"),
+    ("post /admission/place", "admission place"),
     ("get /tokens", "token list"),
     ("post /tokens", "token create"),
     ("delete /tokens/{name}", "token revoke"),

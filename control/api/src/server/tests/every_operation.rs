@@ -73,7 +73,7 @@ pub(super) const OTHERS: &[(&str, &str, &str)] = &[
     ("DELETE /tokens/{name}", "/tokens/t", ""),
     ("DELETE /counters", "", ""),
     ("DELETE /flows", "", ""),
-    ("POST /admission/explain", "", r#"{"plugin": "null", "service": {"rate": 9, "packet": 50}}"#),
+    ("POST /admission/place", "", r#"{"plugin": "null", "service": {"rate": 9, "packet": 50}}"#),
     ("POST /lookup", "", r#"{"packet": "src 10.1.0.7 dst 10.9.0.1 proto udp in lan"}"#),
     ("POST /instances/{name}/control", "/instances/pf/control", r#"{"message": "read", "arguments": {}}"#),
     ("POST /configuration/diff", "", r#"{"text": ""}"#),
@@ -183,7 +183,7 @@ async fn every_change_is_audited_once_with_outcome_and_revision() {
         let (status, answer) = ask(&server, change).await;
         let noted = lines(&server).await.split_off(before);
         let (method, whole) = change.0.split_once(' ').unwrap();
-        if ["/lookup", "/admission/explain", "/configuration/save"].contains(&whole) {
+        if ["/lookup", "/admission/place", "/configuration/save"].contains(&whole) {
             assert_eq!(noted, Vec::<Value>::new(), "{change:?} changes nothing");
             continue;
         }

@@ -10,7 +10,8 @@ pub enum Effect {
     Look,
     /// Reads contents of packets.
     Packets,
-    /// Checks a submitted configuration without running code of plugins.
+    /// Checks a submitted request or configuration without a change, and without running code of shared objects and
+    /// executables.
     DryRun,
     /// Changes forwarding, using only plugins that are loaded.
     Forwarding,
@@ -57,7 +58,9 @@ impl Effect {
         match self {
             Self::Look => "reads configuration, counters and names",
             Self::Packets => "reads contents of packets",
-            Self::DryRun => "checks a submitted configuration, and runs no code of plugins",
+            Self::DryRun => {
+                "checks a request or a configuration: changes nothing, and runs no shared object or executable"
+            }
             Self::Forwarding => "changes forwarding with the plugins that are loaded",
             Self::Store => "stores the running configuration, which the next start may use",
             Self::Shares => "reserves shares of the router within an allowance; an admin also without one",
