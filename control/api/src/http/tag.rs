@@ -51,7 +51,7 @@ impl Tagged for RouterSettings {
 impl Tagged for InstanceView {
     fn settings(&self) -> Value {
         let bindings: Vec<Value> = self.bindings.iter().map(Tagged::settings).collect();
-        json!([self.name, self.plugin, self.settings, bindings])
+        json!([self.name, self.plugin, self.settings, self.place.service, bindings])
     }
 }
 

@@ -157,7 +157,11 @@ pub(crate) async fn change_instance(
     condition.check(instance(&session, &name)).await?;
     let changed = match (change.settings, change.name) {
         (Some(settings), None) => session.execute(SetInstance { name, settings }).await?,
-        (None, Some(to)) => session.execute(RenameInstance { name, to }).await?,
+        (None, Some(to)) => {
+            session.execute(RenameInstance { name, to: to.clone() }).await?;
+            // The bindings have the new name now, and so has the tag.
+            instance(&session, &to).await?
+        }
         _ => {
             let problem = "give either `settings` or `name`: a request changes one of them".to_owned();
             return Err(ControlError::invalid(problem).into());

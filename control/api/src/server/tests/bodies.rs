@@ -1,5 +1,7 @@
 //! Tests of request bodies, and of tags.
 
+use std::collections::BTreeSet;
+
 use super::*;
 
 /// Sends a request with a body of `length` bytes, but without the body's last byte.
@@ -149,6 +151,37 @@ async fn a_change_is_made_only_where_the_tag_holds() {
     let bound = headers["etag"].to_str().unwrap();
     assert_eq!(free(&format!("\"1\", {bound}")).await.0, 200);
     assert_eq!(free("*").await.0, 404);
+    server.end().await;
+}
+
+#[tokio::test]
+async fn tag_of_an_instance_covers_its_service() {
+    let server = Server::start().await;
+    let tag = async || {
+        let (_, headers, _) = server.answer("GET", "/instances/pf", "").await;
+        headers["etag"].to_str().unwrap().to_owned()
+    };
+    let mut tags = BTreeSet::from([tag().await]);
+    let moves =
+        [r#"{"rate": 9, "packet": 50}"#, r#"{"rate": 8}"#, r#"{"byte": 1}"#, r#"{"level": "worker"}"#];
+    for (count, service) in moves.into_iter().enumerate() {
+        let (status, answer) = server.ask("POST", "/instances/pf/move", service).await;
+        assert_eq!(status, StatusCode::OK, "{answer}");
+        tags.insert(tag().await);
+        assert_eq!(tags.len(), count + 2, "{service}");
+    }
+    server.end().await;
+}
+
+#[tokio::test]
+async fn renamed_instance_has_its_new_name_everywhere() {
+    let server = Server::start().await;
+    let (status, headers, renamed) = server.answer("PATCH", "/instances/pf", r#"{"name": "new"}"#).await;
+    assert_eq!((status, &renamed["name"]), (StatusCode::OK, &json!("new")));
+    let binding = &renamed["bindings"][0];
+    assert_eq!((&binding["instance"], &binding["action"]), (&json!("new"), &json!("instance new")));
+    let (_, read, _) = server.answer("GET", "/instances/new", "").await;
+    assert_eq!(headers["etag"], read["etag"], "a client may go on with the tag of the answer");
     server.end().await;
 }
 
