@@ -37,14 +37,46 @@ pub(crate) fn processor_bound(model: &Model, principal: &str) -> Option<Duration
 
 /// Returns the time in which a port sends the longest packet of a principal that reserves `share` bit/s and sends
 /// no faster; `None` if the port's scheduler has no rate.
+///
+/// One worker owns the port, and sends the packets of all workers: so a single packet of others is on the wire at most.
+/// But when the packet's turn comes, this worker may be in a call, or in the work of core.
 pub(crate) fn link_bound(model: &Model, port: &str, share: u64) -> Option<Duration> {
     let longest = longest_packet(model, port)?;
     let (rate, _) = Owners(model).rate_at(port)?;
     let own = Duration::from_nanos(Unit::Link.time_of(u64::from(longest) * 8, share));
-    Some(own + Resource::link(rate, share, longest).blocking)
+    Some(own + Resource::link(rate, share, longest).blocking + processor_blocking(model))
 }
 
 /// Returns a time in whole microseconds.
 pub(crate) fn microseconds(time: Duration) -> u64 {
     u64::try_from(time.as_micros()).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use millrace_config::Config;
+
+    use super::*;
+
+    #[test]
+    fn packet_waits_at_a_link_for_a_packet_of_others_and_for_the_worker_that_sends() {
+        let text = |workers: u32, slice: &str| {
+            format!(
+                "[router]\nworkers = {workers}\ncore-ceiling = \"50 %\"\n[plugins]\nslice = \"{slice}\"\n[[port]]\n\
+                 name = \"wan\"\nkind = \"memory\"\n[port.scheduler]\nrate = \"20mbit\"\nnode = [{{ name = \"all\", \
+                 kind = \"fifo\" }}]\n"
+            )
+        };
+        let model =
+            |workers, slice| Model::planned(&Config::parse(&text(workers, slice), "f").unwrap()).unwrap();
+        let bits = u64::from(longest_packet(&model(1, "50us"), "wan").unwrap()) * 8;
+        // The packet itself at 1 Mbit/s, and another one at the 20 Mbit/s of the port.
+        let wire = Duration::from_nanos(bits * 1_000 + bits * 50);
+        for (workers, slice, micros) in [(1, "50us", 50), (4, "50us", 50), (2, "1ms", 1_000)] {
+            let slices = LATE_SLICES + 2 * CORE_BURST;
+            let bound = link_bound(&model(workers, slice), "wan", 1_000_000).unwrap();
+            assert_eq!(bound, wire + Duration::from_micros(micros * slices), "{workers} workers, {slice}");
+        }
+        assert_eq!(link_bound(&model(1, "50us"), "lan", 1_000_000), None);
+    }
 }

@@ -68,6 +68,7 @@ impl DeadlineRequest {
             stages.push(stage(PROCESSOR, cost.microseconds() * 1_000));
         }
         if let Some(port) = port {
+            model.port(port)?;
             let (rate, left) = Owners(model).rate_at(port).ok_or_else(|| {
                 ControlError::conflict(format!(
                     "the scheduler of port {port:?} has no rate: set one with `scheduler set {port} rate=RATE`"
@@ -208,6 +209,8 @@ mod tests {
         assert!(blocked.contains("must exceed"), "{blocked}");
         let fast = asked(100_000, 9_000).grant(&model, Some("wan")).unwrap_err().to_string();
         assert!(fast.contains("is left"), "{fast}");
+        let unknown = refused(asked(10_000, 10), Some("lan"));
+        assert!(unknown.contains("no port is named \"lan\"") && unknown.contains("wan"), "{unknown}");
         let nothing = refused(DeadlineRequest { cost: None, ..asked(10_000, 10) }, None);
         assert!(nothing.contains("give cost, or port"), "{nothing}");
         for wrong in
