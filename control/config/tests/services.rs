@@ -33,8 +33,7 @@ fn cycles_are_finite_and_at_least_0() {
                 format!("\"instance[0].service.{key}\" is {shown}: give a finite number, 0 or more");
             assert!(error.starts_with("f:4:") && error.contains(&expected), "{wrong}: {error}");
         }
-        let service =
-            |number: &str| config([&format!("{key} = {number}"), ""]).instance[0].service.clone().unwrap();
+        let service = |number: &str| config([&format!("{key} = {number}"), ""]).instance[0].service.unwrap();
         assert_eq!(service("-0.0"), service("0"));
         assert_eq!(service("120"), service("120.0"));
     }

@@ -458,7 +458,7 @@ fn packets_that_wait_for_a_released_principal_are_dropped_on_request_and_no_othe
     assert!(world.counts()[&2].waiting + 2 >= other, "{:?}", world.counts());
     world.check();
     let port = world.worker.router.ports.get(PortId(1)).unwrap();
-    assert_eq!(port.count.drops.get(DropReason::PrincipalReleased), first.into());
+    assert_eq!(port.count.drops.get(DropReason::PrincipalReleased), u64::from(first));
 }
 
 /// Step of a random history.
