@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use millrace_testkit::{Flow, Ground, Line};
+use millrace_testkit::{Flow, Ground, Line, Millrace};
 
 use crate::plugins::files::{build_for, read};
 use crate::plugins::shared_objects::trusting;
@@ -48,5 +48,30 @@ fn moved_services_lose_no_packet_and_keep_their_state() {
     router.try_ask(&much).assert_refused(1, &["lacks", "of worker", "would fit"]);
     let claims = router.json(&["admission", "show"]).to_string();
     assert!(claims.contains("instance s") && claims.contains("instance c"), "{claims}");
+    router.assert_conservation();
+}
+
+#[test]
+fn service_whose_load_grows_moves_to_the_offload_and_loses_no_packet() {
+    let Some(_ground) = Ground::enter(&["ping"]) else { return };
+    let line = Line::new();
+    let router = Millrace::start(&line.r, "--port r1 --port r2");
+    line.h1.run("ping -c 1 10.2.0.2");
+    router.ask(&["instance", "create", "statistics", "s", "--rate", "10", "--packet", "100000"]);
+    let instance = || router.row("instances", "name", "s");
+    assert_eq!(instance()["level"], "worker", "ten packets a second are next to nothing");
+    router.ask(&["bind", "s", "--gate", "monitor", "--filter", "proto udp dport 9000"]);
+    let flow = Flow::start(&line.h1, &line.h2, to("10.2.0.2:9000"), 500, 64);
+    flow.wait_for_arrival();
+    let has_moved = || {
+        flow.go_on(Duration::from_millis(250));
+        instance()["level"] == "offload"
+    };
+    assert!((0..160).any(|_| has_moved()), "{}", instance());
+    let report = flow.finish();
+    assert_eq!((report.lost(), report.reordered, report.duplicated), (0, 0, 0), "{report:?}");
+    assert_eq!(instance()["service"]["rate"], 10, "its declared load stays");
+    let events = router.json(&["show", "events"]).to_string();
+    assert!(events.contains("service-moved"), "{events}");
     router.assert_conservation();
 }
