@@ -671,9 +671,11 @@ class Operations(Transport):
     def delete_reservations_name(
         self,
         name: str,
+        *,
+        drop: bool | None = None,
     ) -> types.ReservationView:
         """DELETE /reservations/{name}: removes a principal with its filters and bindings. Role: operator."""
-        return self.json('DELETE', f'/reservations/{self.segment(name)}')
+        return self.json('DELETE', f'/reservations/{self.segment(name)}', query={'drop': drop})
 
     def get_revisions(
         self,
