@@ -137,6 +137,29 @@ fn longest_wait_of_a_leaf_with_a_guarantee_counts_from_its_last_change() {
 }
 
 #[test]
+fn longest_wait_of_a_class_with_a_subtree_is_that_of_its_leaves() {
+    let mut port = port(Some(8_000_000));
+    add(&mut port, 0, None, Share::Only, NodeKind::Hfsc);
+    let real_time = Curves::sharing(Rate(4_000_000)).link_sharing;
+    let curves = |real_time| Share::Curves(Curves { real_time, ..Curves::sharing(Rate(4_000_000)) });
+    add(&mut port, 1, 0, curves(None), NodeKind::Hfsc);
+    add(&mut port, 2, 1, curves(real_time), NodeKind::Priority);
+    add(&mut port, 3, 2, Share::Level(0), fifo());
+    add(&mut port, 4, 2, Share::Level(1), NodeKind::DeficitRoundRobin);
+    add(&mut port, 5, 4, Share::Quantum(1500), fifo());
+    let milliseconds = Instant::from_millis;
+    for (node, arrival, departure) in [(5, 0, 7), (3, 10, 12), (5, 20, 23)] {
+        let frame = frame(node, arrival, 1000);
+        let arrival = milliseconds(arrival.into());
+        assert!(port.enqueue(NodeId(node), FlowNumber(node), frame, arrival, &mut never));
+        assert!(port.dequeue(milliseconds(departure), &mut never).is_some());
+    }
+    let longest = |node| port.report().view(NodeId(node)).unwrap().longest_wait;
+    assert!(longest(2).unwrap().abs_diff(Duration::from_millis(7)) < Duration::from_nanos(1024));
+    assert_eq!([0, 1, 3, 4, 5].map(longest), [None; 5]);
+}
+
+#[test]
 fn counters_before_and_behind_a_queue_agree() {
     let mut port = port(None);
     add(&mut port, 0, None, Share::Only, NodeKind::Priority);

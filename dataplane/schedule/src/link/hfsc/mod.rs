@@ -141,7 +141,7 @@ impl Hfsc {
         self.classes[index].curves()
     }
 
-    /// Notes how long a packet of a leaf waited, if the leaf has a real-time curve.
+    /// Notes how long a packet of a leaf class, or of a node below its node, waited, if the class has a real-time curve.
     #[inline]
     pub fn note_wait(&mut self, index: u32, arrival: Instant, now: Instant) {
         let class = &mut self.classes[index];

@@ -220,13 +220,13 @@ impl<T: Item> Tree<T> {
             above.totals.left(gone.load);
             above.totals.sent(gone.length, gone.wire);
             let (kind, has_parent) = (above.kind, above.parent != NONE);
+            // An H-FSC hierarchy updates its inner classes itself, once, for the leaf class.
+            let is_inside = is_class && matches!(kind, Kind::Hfsc { .. });
             if let Kind::Hfsc { hierarchy, .. } = kind
-                && node == leaf
+                && !is_inside
             {
                 self.disciplines.hierarchies[hierarchy].note_wait(slot, gone.arrival, now);
             }
-            // An H-FSC hierarchy updates its inner classes itself, once, for the leaf class.
-            let is_inside = is_class && matches!(kind, Kind::Hfsc { .. });
             let at = self.disciplines.served(kind, (slot, is_inside), gone.wire, next, now);
             if !matches!(kind, Kind::Hfsc { class, .. } if class != HIERARCHY_ROOT) {
                 if at > now {
