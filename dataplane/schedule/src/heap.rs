@@ -7,30 +7,44 @@ use millrace_memory::prefetch_slice_element;
 
 use crate::arena::NONE;
 
+/// Key by which a heap orders its items.
+pub(crate) trait Key: Copy + Ord {
+    /// Greatest key.
+    const GREATEST: Self;
+}
+
+impl Key for u64 {
+    const GREATEST: Self = Self::MAX;
+}
+
+impl Key for u128 {
+    const GREATEST: Self = Self::MAX;
+}
+
 #[derive(Clone, Copy, Debug)]
-struct Member {
-    key: u64,
+struct Member<K> {
+    key: K,
     item: u32,
 }
 
-impl Member {
+impl<K: Key> Member<K> {
     /// Empty entry, whose key is the greatest of all.
-    const NOBODY: Self = Self { key: u64::MAX, item: NONE };
+    const NOBODY: Self = Self { key: K::GREATEST, item: NONE };
 }
 
-/// The four children of a member, in one cache line, so that each level of the heap costs one cache miss at
-/// most.
+/// The four children of a member. With keys of 64 bits, they are in one cache line, so that each level of the heap
+/// costs one cache miss at most.
 #[repr(align(64))]
 #[derive(Clone, Copy, Debug)]
-struct Group([Member; WIDTH]);
+struct Group<K>([Member<K>; WIDTH]);
 
 const WIDTH: usize = 4;
-const _: () = assert!(size_of::<Group>() == 64);
+const _: () = assert!(size_of::<Group<u64>>() == 64);
 
-impl Group {
+impl<K: Key> Group<K> {
     /// Returns the child with the lowest key, and its index in the group.
     #[inline]
-    fn least(&self) -> (usize, Member) {
+    fn least(&self) -> (usize, Member<K>) {
         let Self([first, second, third, fourth]) = self;
         let left = if second.key < first.key { (1, *second) } else { (0, *first) };
         let right = if fourth.key < third.key { (3, *fourth) } else { (2, *third) };
@@ -44,8 +58,8 @@ impl Group {
 /// Positions are counted through all groups of four. The first member is alone, at the end of group 0. The
 /// children of position `p` are in group `p - 2`.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Heap {
-    groups: Vec<Group>,
+pub(crate) struct Heap<K = u64> {
+    groups: Vec<Group<K>>,
     length: usize,
     /// Item that most recently rose to the third level of the heap, or above it, or that will rise there from the
     /// end of the heap; [`NONE`] at first.
@@ -63,7 +77,7 @@ const THIRD_LEVEL: Range<usize> = 2..6;
 /// are in a near cache.
 const FAR: usize = 256;
 
-impl Heap {
+impl<K: Key> Heap<K> {
     /// Reserves space for `members` members, so that later calls allocate nothing.
     pub fn reserve(&mut self, members: usize) {
         let groups = (members + FIRST).div_ceil(WIDTH);
@@ -77,15 +91,15 @@ impl Heap {
 
     /// Returns the lowest key and its item.
     #[inline]
-    pub fn first(&self) -> Option<(u64, u32)> {
+    pub fn first(&self) -> Option<(K, u32)> {
         let Group(group) = self.groups.first().filter(|_| self.length > 0)?;
         Some((group[FIRST].key, group[FIRST].item))
     }
 
-    /// Returns the lowest key, or the greatest `u64` when the heap is empty.
+    /// Returns the lowest key, or the greatest key when the heap is empty.
     #[inline]
-    pub fn first_key(&self) -> u64 {
-        self.groups.first().map_or(u64::MAX, |Group(group)| group[FIRST].key)
+    pub fn first_key(&self) -> K {
+        self.groups.first().map_or(K::GREATEST, |Group(group)| group[FIRST].key)
     }
 
     /// Whether an item is in this heap. `positions` may hold its position in another heap.
@@ -110,19 +124,19 @@ impl Heap {
     }
 
     #[inline]
-    fn at(&self, place: usize) -> Member {
+    fn at(&self, place: usize) -> Member<K> {
         self.groups[place / WIDTH].0[place % WIDTH]
     }
 
     #[inline]
-    fn put(&mut self, positions: &mut [u32], place: usize, member: Member) {
+    fn put(&mut self, positions: &mut [u32], place: usize, member: Member<K>) {
         self.groups[place / WIDTH].0[place % WIDTH] = member;
         positions[member.item as usize] = place as u32;
     }
 
     /// Adds an item that is in none of the heaps that share `positions`.
     #[inline]
-    pub fn push(&mut self, positions: &mut [u32], key: u64, item: u32) {
+    pub fn push(&mut self, positions: &mut [u32], key: K, item: u32) {
         let place = self.length + FIRST;
         if place / WIDTH == self.groups.len() {
             self.groups.push(Group([Member::NOBODY; WIDTH]));
@@ -133,7 +147,7 @@ impl Heap {
 
     /// Changes the key of an item of this heap.
     #[inline]
-    pub fn update(&mut self, positions: &mut [u32], key: u64, item: u32) {
+    pub fn update(&mut self, positions: &mut [u32], key: K, item: u32) {
         let place = positions[item as usize] as usize;
         self.replace(positions, place, Member { key, item });
     }
@@ -157,7 +171,7 @@ impl Heap {
     /// Puts a new member at the position of another member, and moves the new member up or down as its key
     /// requires.
     #[inline]
-    fn replace(&mut self, positions: &mut [u32], place: usize, member: Member) {
+    fn replace(&mut self, positions: &mut [u32], place: usize, member: Member<K>) {
         if member.key < self.at(place).key {
             self.rise(positions, place, member);
         } else {
@@ -166,7 +180,7 @@ impl Heap {
     }
 
     #[inline]
-    fn rise(&mut self, positions: &mut [u32], mut place: usize, member: Member) {
+    fn rise(&mut self, positions: &mut [u32], mut place: usize, member: Member<K>) {
         while place > FIRST {
             let above = place / WIDTH + 2;
             let parent = self.at(above);
@@ -183,7 +197,7 @@ impl Heap {
     }
 
     #[inline]
-    fn sink(&mut self, positions: &mut [u32], mut place: usize, member: Member) {
+    fn sink(&mut self, positions: &mut [u32], mut place: usize, member: Member<K>) {
         while let Some(group) = self.groups.get(place - 2) {
             if place >= FAR {
                 let below = (place - 2) * WIDTH - 2;
@@ -201,7 +215,9 @@ impl Heap {
         }
         self.put(positions, place, member);
     }
+}
 
+impl Heap {
     /// Subtracts `by` from all keys, down to 0. The order stays.
     pub fn lower(&mut self, by: u64) {
         let members = self.groups.iter_mut().flat_map(|Group(group)| group);
@@ -220,7 +236,7 @@ mod tests {
     proptest! {
         #[test]
         fn the_first_is_the_least(steps in prop::collection::vec((0_u32..40, 0_u64..30, 0_u8..3), 1..400)) {
-            let (mut heap, mut positions) = (Heap::default(), vec![NONE; 40]);
+            let (mut heap, mut positions) = (Heap::<u64>::default(), vec![NONE; 40]);
             let mut twin: BTreeMap<u32, u64> = BTreeMap::new();
             for (item, key, step) in steps {
                 match (step, twin.contains_key(&item)) {

@@ -149,3 +149,17 @@ fn cpu_scheduler_allocates_nothing_after_add() {
         assert_eq!(ALLOCATIONS.get(), before, "{kind:?}");
     }
 }
+
+#[test]
+fn turns_allocate_nothing_once_each_principal_has_joined() {
+    let mut turns = CpuTurns::default();
+    (0..1000).for_each(|number| turns.join(PrincipalId(number), 1 + u64::from(number)));
+    let before = ALLOCATIONS.get();
+    for step in 0..100_000_u32 {
+        let Some(first) = turns.first() else { panic!("nobody waits") };
+        turns.charge(first, std::time::Duration::from_micros(step.into()));
+        turns.leave(first);
+        turns.join(first, 1 + u64::from(first.0 + step % 3));
+    }
+    assert_eq!(ALLOCATIONS.get(), before);
+}

@@ -303,9 +303,18 @@ impl CpuScheduler {
         Some(CpuAccount { backlogged: backlogged + lasting, ..principal.account })
     }
 
-    /// Returns the share of a principal in 1e-9 of a processor, as if all had work: 1 at least.
-    pub fn share(&self, id: PrincipalId) -> u32 {
+    /// Returns the share of a principal as if all had work: a millionth of a processor is 2^40. 1 at least.
+    pub fn share(&self, id: PrincipalId) -> u64 {
         self.principal(id).map_or(1, |principal| self.servers.weighted.share(principal.settings.share))
+    }
+
+    /// Whether a principal gets the processor once it has work: its limit allows it, and its server has a budget, or
+    /// nobody else has work.
+    pub fn can_run(&self, id: PrincipalId) -> bool {
+        let Some(principal) = self.principal(id) else { return false };
+        let has_budget = || self.level(id.0) != Level::Server || self.servers.has_budget(id.0);
+        let is_idle = || self.absolute.is_empty() && !self.servers.is_one_ready();
+        !principal.is_throttled && (has_budget() || is_idle())
     }
 
     fn principal(&self, PrincipalId(number): PrincipalId) -> Option<&Principal> {

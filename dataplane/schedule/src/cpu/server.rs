@@ -40,15 +40,15 @@ pub(super) struct WeightedCapacity {
 }
 
 impl WeightedCapacity {
-    /// Returns a share in 1e-9 of a processor, if all principals with weights have work: 1 at least.
-    pub fn share(&self, share: CpuShare) -> u32 {
-        let parts = match share {
-            CpuShare::Absolute(parts) => u64::from(parts) * 1000,
+    /// Returns a share, if all principals with weights have work: a millionth of a processor is 2^40. 1 at least.
+    pub fn share(&self, share: CpuShare) -> u64 {
+        let share = match share {
+            CpuShare::Absolute(parts) => u128::from(parts) << 40,
             CpuShare::Weight(weight) => {
-                u64::from(self.parts) * 1000 * u64::from(weight) / self.weights.max(1)
+                (u128::from(self.parts) << 40) * u128::from(weight) / u128::from(self.weights.max(1))
             }
         };
-        u32::try_from(parts).unwrap_or(u32::MAX).max(1)
+        u64::try_from(share).unwrap_or(u64::MAX).max(1)
     }
 }
 
@@ -184,6 +184,16 @@ impl Servers {
     /// Whether the server is backlogged.
     pub fn contains(&self, server: u32) -> bool {
         self.positions.get(server as usize).is_some_and(|position| *position != NONE)
+    }
+
+    /// Whether a server has a budget, or gets one when it is backlogged.
+    pub fn has_budget(&self, server: u32) -> bool {
+        !self.is_exhausted(server)
+    }
+
+    /// Whether a backlogged server has a budget.
+    pub fn is_one_ready(&self) -> bool {
+        !self.ready.is_empty()
     }
 
     /// Returns the server with a budget and the earliest deadline.

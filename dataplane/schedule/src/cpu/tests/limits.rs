@@ -119,3 +119,19 @@ fn charge_during_the_wait_prolongs_it() {
         assert_eq!(processor.scheduler.next_event(), Some(processor.now + until));
     }
 }
+
+#[test]
+fn principal_can_run_while_its_limit_allows_it_or_its_server_has_a_budget() {
+    let mut processor =
+        limited(CpuSchedulerKind::StartTimeFair, CpuPrincipal { limit: Some(1_000), ..weight(1) });
+    assert!(processor.scheduler.can_run(PrincipalId(0)) && !processor.scheduler.can_run(PrincipalId(1)));
+    processor.scheduler.charge(PrincipalId(0), Cycles(1_000_000), processor.now);
+    assert!(!processor.scheduler.can_run(PrincipalId(0)));
+    // A server without a budget runs on idle time only.
+    let mut processor = limited(CpuSchedulerKind::EarliestDeadline, absolute(1));
+    processor.scheduler.charge(PrincipalId(0), Cycles(1_000_000), processor.now);
+    assert!(processor.scheduler.can_run(PrincipalId(0)));
+    processor.scheduler.add(PrincipalId(1), absolute(1)).unwrap();
+    processor.scheduler.wake(PrincipalId(1), processor.now);
+    assert_eq!([0, 1].map(|id| processor.scheduler.can_run(PrincipalId(id))), [false, true]);
+}

@@ -6,7 +6,8 @@ use std::time::Duration;
 use millrace_units::PrincipalId;
 use proptest::prelude::*;
 
-use crate::cpu::CpuTurns;
+use crate::cpu::tests::scheduler;
+use crate::cpu::{CpuPrincipal, CpuScheduler, CpuSchedulerKind, CpuShare, CpuTurns};
 
 /// Principal of the reference. Virtual time is in nanoseconds times the product of all weights.
 #[derive(Clone, Copy, Default)]
@@ -54,7 +55,7 @@ proptest! {
         for step in steps {
             match step {
                 Step::Join(number) => {
-                    turns.join(PrincipalId(number), WEIGHTS[number as usize]);
+                    turns.join(PrincipalId(number), WEIGHTS[number as usize].into());
                     let twin = &mut twins[number as usize];
                     if !twin.waits {
                         *twin = Twin { tag: twin.tag.max(virtual_time), waits: true };
@@ -69,8 +70,7 @@ proptest! {
                     prop_assert_eq!(next.is_some(), lowest(&twins).is_some());
                     let Some(PrincipalId(number)) = next else { continue };
                     let own = number as usize;
-                    // Tags of the scheduler have 12 bits for fractions of a nanosecond.
-                    prop_assert!(twins[own].tag <= lowest(&twins).unwrap() + PRODUCT);
+                    prop_assert_eq!(Some(twins[own].tag), lowest(&twins));
                     virtual_time = virtual_time.max(twins[own].tag);
                     turns.charge(next.unwrap(), Duration::from_nanos(time));
                     let by_weight = u128::from(time) * PRODUCT / u128::from(WEIGHTS[own]);
@@ -79,7 +79,7 @@ proptest! {
                     for ((one, other), (least, most, difference)) in &mut pairs {
                         *difference += by_weight as i128 * (i128::from(*one == own) - i128::from(*other == own));
                         (*least, *most) = ((*least).min(*difference), (*most).max(*difference));
-                        let bound = longest[*one] + longest[*other] + 2 * PRODUCT as i128;
+                        let bound = longest[*one] + longest[*other];
                         prop_assert!(*most - *least <= bound, "{one} {other}: {least}..{most} of {bound}");
                     }
                     if !stays {
@@ -127,4 +127,47 @@ fn long_turn_counts_until_it_is_paid_and_forgetting_clears_it() {
     turns.join(first, 1);
     turns.charge(second, Duration::from_millis(2));
     assert_eq!(turns.first(), Some(first));
+}
+
+/// Returns a scheduler whose principals have these weights.
+fn with_weights(weights: &[u32]) -> CpuScheduler {
+    let mut scheduler = scheduler(CpuSchedulerKind::StartTimeFair, 500_000);
+    for (number, weight) in (0..).zip(weights) {
+        let principal = CpuPrincipal { share: CpuShare::Weight(*weight), limit: None, deadline: None };
+        scheduler.add(PrincipalId(number), principal).unwrap();
+    }
+    scheduler
+}
+
+fn any_weight() -> impl Strategy<Value = u32> {
+    (0_u32..7, 1_u32..10).prop_map(|(power, digit)| (10_u32.pow(power) * digit).min(1_000_000))
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(24))]
+
+    /// Each of a thousand principals has its share of the time, within one turn, with weights as the CPU scheduler
+    /// gives them.
+    #[test]
+    fn principals_of_any_weights_get_turns_in_proportion_within_one_turn(
+        weights in prop_oneof![prop::collection::vec(any_weight(), 1000), prop::collection::vec(any_weight(), 2..9)],
+        turn in (1_u32..7, 1_u64..10).prop_map(|(power, digit)| 10_u64.pow(power) * digit),
+    ) {
+        let scheduler = with_weights(&weights);
+        let (mut turns, mut times) = (CpuTurns::default(), vec![0_u64; weights.len()]);
+        for number in 0..weights.len() as u32 {
+            turns.join(PrincipalId(number), scheduler.share(PrincipalId(number)));
+        }
+        for _ in 0..20_000 {
+            let Some(PrincipalId(number)) = turns.first() else { panic!("nobody waits") };
+            turns.charge(PrincipalId(number), Duration::from_nanos(turn));
+            times[number as usize] += turn;
+        }
+        let by_weight = |(time, weight): (&u64, &u32)| *time as f64 / f64::from(*weight);
+        let least = times.iter().zip(&weights).map(by_weight).fold(f64::MAX, f64::min);
+        for (time, weight) in times.iter().zip(&weights) {
+            let ahead = *time as f64 - least * f64::from(*weight);
+            prop_assert!(ahead <= turn as f64 + 1.0, "weight {weight}: {ahead} ns ahead, turns of {turn} ns");
+        }
+    }
 }
