@@ -1,12 +1,14 @@
 //! Handle to a worker: sends commands and questions to it, and waits for answers.
 
 use std::cell::Cell;
+use std::collections::VecDeque;
 use std::sync::atomic::{Ordering, fence};
 use std::sync::mpsc::{Receiver, sync_channel};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use millrace_pipeline::thread::Wake;
 use millrace_pipeline::{Command, Event, PrincipalLoads, ReplyTo, WorkerLink};
+use rtrb::PushError;
 
 use crate::ControlError;
 use crate::workers::watchdog::WorkerThread;
@@ -27,11 +29,13 @@ pub(crate) struct WorkerHandle {
     seen: WorkerThread,
     /// Whether the worker did not answer the last question.
     is_silent: Cell<bool>,
+    /// Commands that found no room in the ring, in their order.
+    unsent: VecDeque<Command>,
 }
 
 impl WorkerHandle {
     pub fn new(number: usize, link: WorkerLink, wake: Wake, seen: WorkerThread) -> Self {
-        Self { number, link, wake, seen, is_silent: Cell::new(false) }
+        Self { number, link, wake, seen, is_silent: Cell::new(false), unsent: VecDeque::new() }
     }
 
     pub fn watched(&self) -> WorkerThread {
@@ -48,30 +52,47 @@ impl WorkerHandle {
         self.link.ended.load(Ordering::SeqCst)
     }
 
-    /// Sends a command to the worker. Waits while the command ring is full.
+    /// Sends a command to the worker. Waits while the command ring is full. A command that finds no room in time stays in
+    /// order, and later calls send it: so the worker carries out each command, in the order of calls, when it resumes.
+    ///
+    /// # Errors
+    /// [`ControlError::Silent`] if the ring stayed full: the worker gets the command later. Any other error: the worker
+    /// has ended.
     pub fn tell(&mut self, command: impl Into<Command>) -> Result<(), ControlError> {
-        let mut command = command.into();
         if self.has_ended() {
             return Err(ended());
         }
-        for _ in 0..PATIENCE.as_millis() {
-            match self.link.commands.push(command) {
-                Ok(()) => {
-                    self.wake.signal();
-                    // A worker that ends empties its command ring for the last time. This command may have
-                    // come after that, so the worker must be checked again.
-                    fence(Ordering::SeqCst);
-                    return if self.has_ended() { Err(ended()) } else { Ok(()) };
-                }
-                Err(rtrb::PushError::Full(back)) => command = back,
-            }
+        let patience = if self.unsent.is_empty() { PATIENCE } else { RENEWED_PATIENCE };
+        self.unsent.push_back(command.into());
+        let end = Instant::now() + patience;
+        while !self.send_on() {
             if self.has_ended() {
                 return Err(ended());
             }
-            self.wake.signal();
+            if Instant::now() >= end {
+                return Err(self.silent());
+            }
             std::thread::sleep(Duration::from_millis(1));
         }
-        Err(self.silent())
+        // A worker that ends empties its command ring for the last time. This command may have come after that, so the
+        // worker must be checked again.
+        fence(Ordering::SeqCst);
+        if self.has_ended() { Err(ended()) } else { Ok(()) }
+    }
+
+    /// Sends the commands on that found no room in the ring. Returns whether none is left.
+    fn send_on(&mut self) -> bool {
+        if self.unsent.is_empty() {
+            return true;
+        }
+        while let Some(command) = self.unsent.pop_front() {
+            if let Err(PushError::Full(back)) = self.link.commands.push(command) {
+                self.unsent.push_front(back);
+                break;
+            }
+        }
+        self.wake.signal();
+        self.unsent.is_empty()
     }
 
     /// Asks the worker a question, and waits for the answer.
@@ -106,14 +127,18 @@ impl WorkerHandle {
         ControlError::Silent(format!("worker {number} did not answer within {seconds} s"))
     }
 
-    /// Returns the next event that the worker reported; `None` if there is none.
+    /// Returns the next event that the worker reported; `None` if there is none. Sends the commands on that found no
+    /// room.
     pub fn next_event(&mut self) -> Option<Event> {
+        self.send_on();
         self.link.events.pop().ok()
     }
 }
 
 #[cfg(test)]
 pub(crate) mod silence;
+#[cfg(test)]
+mod tests;
 
 /// Returns the error of a worker whose thread has ended.
 pub(crate) fn ended() -> ControlError {

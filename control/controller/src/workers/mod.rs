@@ -84,8 +84,12 @@ impl Workers {
     }
 
     /// Sends a command to all workers.
+    ///
+    /// # Errors
+    /// Returns the first error of a worker that can't be reached. All workers get the command, as
+    /// [`WorkerHandle::tell`] does.
     pub fn tell<C: Into<Command>>(&mut self, command: impl Fn() -> C) -> Result<(), ControlError> {
-        self.workers.iter_mut().try_for_each(|worker| worker.tell(command()))
+        self.workers.iter_mut().map(|worker| worker.tell(command())).fold(Ok(()), Result::and)
     }
 
     /// Sends the stop command to all workers that have not ended.
@@ -103,14 +107,22 @@ impl Workers {
     }
 
     /// Sends each worker its own command: the list has one for each worker, in order.
+    ///
+    /// # Errors
+    /// As [`tell`](Self::tell).
     pub fn tell_each(&mut self, commands: Vec<impl Into<Command>>) -> Result<(), ControlError> {
-        self.workers.iter_mut().zip(commands).try_for_each(|(worker, command)| worker.tell(command))
+        let told = self.workers.iter_mut().zip(commands).map(|(worker, command)| worker.tell(command));
+        told.fold(Ok(()), Result::and)
     }
 
     /// Sends a change of a neighbour to all workers except worker `from`.
+    ///
+    /// # Errors
+    /// As [`tell`](Self::tell).
     pub fn tell_others(&mut self, from: usize, change: NeighbourChange) -> Result<(), ControlError> {
-        let mut others = self.workers.iter_mut().enumerate().filter(|(worker, _)| *worker != from);
-        others.try_for_each(|(_, worker)| worker.tell(NeighbourCommand::Set(vec![change])))
+        let others = self.workers.iter_mut().enumerate().filter(|(worker, _)| *worker != from);
+        let told = others.map(|(_, worker)| worker.tell(NeighbourCommand::Set(vec![change])));
+        told.fold(Ok(()), Result::and)
     }
 
     /// Asks all workers at the same time, and waits for their answers.
@@ -123,17 +135,19 @@ impl Workers {
 
     /// Asks all workers at the same time, and waits for their answers. `question` makes the question for the
     /// worker with a given number.
+    ///
+    /// # Errors
+    /// Returns the error of a worker that doesn't answer. All workers get the question.
     pub fn ask_each<T, C: Into<Command>>(
         &mut self,
         question: impl Fn(usize, ReplyTo<T>) -> C,
     ) -> Result<Vec<T>, ControlError> {
         let each = self.workers.iter_mut().enumerate();
-        let asked: Vec<_> = each
-            .map(|(number, worker)| worker.begin(|reply| question(number, reply)))
-            .collect::<Result<_, _>>()?;
-        let answers = self.workers.iter().zip(&asked);
+        let asked: Vec<_> =
+            each.map(|(number, worker)| worker.begin(|reply| question(number, reply))).collect();
+        let answers = self.workers.iter().zip(asked);
         let answered: Result<Vec<T>, ControlError> =
-            answers.map(|(worker, answer)| worker.finish(answer)).collect();
+            answers.map(|(worker, answer)| worker.finish(&answer?)).collect();
         answered.map_err(|error| if self.has_one_ended() { ended() } else { error })
     }
 
