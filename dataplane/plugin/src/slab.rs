@@ -96,6 +96,13 @@ impl<T> Slab<T> {
         found.value.as_ref().map(|_| Key { slot, generation: found.generation })
     }
 
+    /// Returns the key that the next value of a slot gets.
+    pub fn next_key(&self, slot: u32) -> Key {
+        let found = self.slots.get(slot as usize);
+        let generation = found.map_or(0, |slot| slot.generation.wrapping_add(slot.value.is_some().into()));
+        Key { slot, generation }
+    }
+
     /// Returns the key and the current value of a slot.
     #[inline]
     pub fn at(&self, slot: u32) -> Option<(Key, &T)> {
@@ -153,7 +160,10 @@ mod tests {
         assert_eq!((slab.at(3), slab.at(2), slab.at(4)), (Some((key, &'a')), None, None));
         assert_eq!(slab.take(3), Some('a'));
         assert_eq!((slab.get(key), slab.key(3), slab.is_empty()), (None, None, true));
+        let next = slab.next_key(3);
         slab.put(3, 'b');
+        assert_eq!(slab.key(3), Some(next));
+        assert_eq!((slab.next_key(3) == next, slab.next_key(9)), (false, Key { slot: 9, generation: 0 }));
         assert_eq!(slab.get_mut(key), None);
         assert_eq!(slab.put(3, 'c'), Some('b'));
         assert_eq!(slab.iter().collect::<Vec<_>>(), [(3, &'c')]);

@@ -45,9 +45,7 @@ struct Known {
     /// Slices that began within the deadline, and after it.
     met: u64,
     missed: u64,
-    /// Arrival of the earliest packet of the current slice and of an unfinished one, if the principal has a deadline.
-    arrival: Option<Instant>,
-    /// Longest time from the arrival of a slice's first packet to the end of its call.
+    /// Longest time for which a packet has waited for the processor.
     longest_wait: Duration,
     /// Packets shed because core was overloaded.
     shed: u64,
@@ -65,7 +63,6 @@ impl Known {
             packets: 0,
             met: 0,
             missed: 0,
-            arrival: None,
             longest_wait: Duration::ZERO,
             shed: 0,
             flow: FlowNumber(0),
@@ -83,6 +80,8 @@ pub(crate) struct Slice {
     pub packets: u64,
     /// Whether the principal has a call to resume.
     pub is_unfinished: bool,
+    /// Earliest time at which one of the packets began to wait whose calls have ended.
+    pub since: Option<Instant>,
 }
 
 /// Principals of a worker: their shares of the processor, and the packets that wait for it.
@@ -202,10 +201,10 @@ impl ForProcessor {
         Ok(())
     }
 
-    /// Returns the stage whose packets run in the principal's next slice, and the instance there. Their flow is the
-    /// running one from now on.
+    /// Returns the stage whose packets run in the principal's next slice, and the instance there, with the arrival of
+    /// the first packet. Their flow is the running one from now on.
     #[inline]
-    pub fn next_entry(&mut self, id: PrincipalId, now: Instant) -> Option<(Place, PassedOn)> {
+    pub fn next_entry(&mut self, id: PrincipalId, now: Instant) -> Option<((Place, PassedOn), Instant)> {
         let first = self.queues.first(id)?;
         let (entry, flow, arrival) =
             (first.entry(), flow_number(first.packet.hash, id), self.queues.first_arrival(id)?);
@@ -214,10 +213,9 @@ impl ForProcessor {
             if let Some(deadline) = known.settings.deadline {
                 let count = if now.since(arrival) <= deadline { &mut known.met } else { &mut known.missed };
                 *count += 1;
-                known.arrival = Some(known.arrival.map_or(arrival, |begun| begun.min(arrival)));
             }
         }
-        Some(entry)
+        Some((entry, arrival))
     }
 
     /// Returns the stages at which packets of the principal's running flow wait, by their order.
@@ -238,25 +236,26 @@ impl ForProcessor {
         self.queues.set_aside(id);
     }
 
-    /// Charges the ended calls of other processes, and lets flows that were set aside go on as [`Grants::look_aside`]
-    /// does.
+    /// Charges the ended calls of other processes to their principals.
+    pub fn charge_served(&mut self, served: impl Iterator<Item = Served>) {
+        served.for_each(|call| self.grants.charge(call));
+    }
+
+    /// Lets flows that were set aside go on as [`Grants::look_aside`] does.
     pub fn look_aside(
         &mut self,
-        served: impl Iterator<Item = Served>,
         looks: (impl Fn(&Waiting) -> Intake, impl Fn(&AwaitedContext) -> Option<bool>),
         now: Instant,
     ) {
         let Self { scheduler, grants, queues, .. } = self;
-        served.for_each(|call| grants.charge(call));
-        let mut woken = Vec::new();
-        grants.look_aside(queues, looks, |id| scheduler.share(id), now, |id| woken.push(id));
-        woken.into_iter().for_each(|id| scheduler.wake(id, now));
+        let woken = grants.look_aside(queues, looks, scheduler, now);
+        woken.for_each(|payer| scheduler.wake(payer, now));
     }
 
     /// Whether packets of a principal go on to a context now: the context `takes` packets, and it is the turn of the
     /// principal.
     pub fn takes_turn(&mut self, context: AwaitedContext, payer: PrincipalId, takes: bool) -> bool {
-        self.grants.takes_turn(context, (payer, self.scheduler.share(payer)), takes)
+        self.grants.takes_turn(context, payer, takes, &self.scheduler)
     }
 
     /// Takes all flows back that were set aside.
@@ -290,14 +289,14 @@ impl ForProcessor {
     /// Charges a slice to its principal, and to the flow and the stage whose turn it was. Their turn lasts
     /// until the end of the call that it began.
     pub fn charge(&mut self, slice: Slice, now: Instant) {
-        let Slice { payer, used, packets, is_unfinished } = slice;
+        let Slice { payer, used, packets, is_unfinished, since } = slice;
         self.scheduler.charge(payer, used, now);
         self.loads.add_used(payer, used);
         self.loads.set_waiting(payer, self.queues.load(payer).0);
         let owed = self.known_mut(payer).map_or(used, |known| {
             known.packets += packets;
-            if let Some(arrival) = known.arrival.take_if(|_| !is_unfinished) {
-                known.longest_wait = known.longest_wait.max(now.since(arrival));
+            if let Some(since) = since.filter(|_| known.settings.deadline.is_some()) {
+                known.longest_wait = known.longest_wait.max(now.since(since));
             }
             std::mem::take(&mut known.owed) + used
         });

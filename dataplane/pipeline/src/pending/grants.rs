@@ -2,12 +2,14 @@
 //!
 //! A context of an instance whose calls another process runs makes one call at a time. There, principals take turns
 //! by their shares of the processor and the measured time of their calls ([`CpuTurns`]). The context stays free for
-//! the principal whose turn it is, until it has the processor, but no longer than [`GRANT`].
+//! the principal whose turn it is, until it has the processor, but no longer than [`GRANT`]. A principal that can't get
+//! the processor, because its limit is used up, takes no turn until it can.
 
 use std::time::Duration;
+use std::vec::Drain;
 
 use millrace_plugin::{AwaitedContext, Intake, Served, Waiting};
-use millrace_schedule::cpu::{CpuQueues, CpuTurns};
+use millrace_schedule::cpu::{CpuQueues, CpuScheduler, CpuTurns};
 use millrace_units::{Instant, PrincipalId};
 
 /// Maximum number of flows that are looked at in an iteration, and of those of a principal whose turn it is.
@@ -26,25 +28,39 @@ struct Turns {
 }
 
 impl Turns {
+    /// Returns the next principal that can get the processor, of a limited number. Others wait no longer: they wait
+    /// anew when they are looked at and can.
+    fn next(&mut self, scheduler: &CpuScheduler) -> Option<PrincipalId> {
+        for _ in 0..MOST_LOOKED_AT {
+            let payer = self.waiting.first()?;
+            if scheduler.can_run(payer) {
+                return Some(payer);
+            }
+            self.waiting.leave(payer);
+        }
+        None
+    }
+
     /// Gives the turn to the next principal for which `finds` a flow, if the context `takes` packets. Returns the
     /// principal.
     fn give(
         &mut self,
         takes: bool,
+        scheduler: &CpuScheduler,
         now: Instant,
         mut finds: impl FnMut(AwaitedContext, PrincipalId) -> bool,
     ) -> Option<PrincipalId> {
-        match self.grant {
-            Some((_, since)) if takes && now.since(since) < GRANT => return None,
-            Some((payer, _)) if takes => self.waiting.leave(payer),
-            _ => {}
+        match self.grant.filter(|_| takes) {
+            Some((payer, since)) if now.since(since) < GRANT && scheduler.can_run(payer) => return None,
+            Some((payer, _)) => self.waiting.leave(payer),
+            None => {}
         }
         self.grant = None;
         if !takes {
             return None;
         }
         for _ in 0..MOST_LOOKED_AT {
-            let payer = self.waiting.first()?;
+            let payer = self.next(scheduler)?;
             if finds(self.context, payer) {
                 self.grant = Some((payer, now));
                 return Some(payer);
@@ -53,38 +69,46 @@ impl Turns {
         }
         None
     }
+
+    /// Notes that a principal has packets. Returns whether it is its turn, if the context `takes` packets.
+    fn takes(&mut self, payer: PrincipalId, takes: bool, scheduler: &CpuScheduler) -> bool {
+        self.waiting.join(payer, scheduler.share(payer));
+        let is_next = match self.grant {
+            Some((granted, _)) => granted == payer,
+            None => takes && self.next(scheduler) == Some(payer),
+        };
+        if takes && is_next {
+            self.grant = None;
+        }
+        takes && is_next
+    }
 }
 
 /// Turns at the contexts whose calls other processes run, and the look at flows that were set aside.
 #[derive(Debug, Default)]
 pub(crate) struct Grants {
     contexts: Vec<Turns>,
+    /// Principals of flows that go on. Scratch memory.
+    woken: Vec<PrincipalId>,
 }
 
 impl Grants {
-    /// Notes that a principal has packets for a context; `share`: weight of its turns. Returns whether it is its turn,
-    /// so that its packets go on now, if the context `takes` packets.
+    /// Notes that a principal has packets for a context. Returns whether it is its turn, so that its packets go on now,
+    /// if the context `takes` packets.
     pub fn takes_turn(
         &mut self,
         context: AwaitedContext,
-        (payer, share): (PrincipalId, u32),
+        payer: PrincipalId,
         takes: bool,
+        scheduler: &CpuScheduler,
     ) -> bool {
-        let Some(turns) = self.turns(context) else { return false };
-        turns.waiting.join(payer, share);
-        let is_next = match turns.grant {
-            Some((granted, _)) => granted == payer,
-            None => takes && turns.waiting.first() == Some(payer),
-        };
-        if takes && is_next {
-            turns.grant = None;
-        }
-        takes && is_next
+        let turns = turns_at(&mut self.contexts, context);
+        turns.is_some_and(|turns| turns.takes(payer, takes, scheduler))
     }
 
     /// Charges an ended call to its principal.
     pub fn charge(&mut self, Served { context, payer, took }: Served) {
-        if let Some(turns) = self.turns(context) {
+        if let Some(turns) = turns_at(&mut self.contexts, context) {
             turns.waiting.charge(payer, took);
         }
     }
@@ -99,24 +123,24 @@ impl Grants {
 
     /// Lets flows go on if their stage takes packets, as `intake` tells for their first one; for a context whose calls
     /// another process runs, a flow of the principal whose turn it is. Looks at a limited number of flows. `takes`:
-    /// whether a context takes packets; `None` if it exists no longer. `share`: weight of the turns of a principal.
-    /// `woken` gets the principals of flows that go on.
+    /// whether a context takes packets; `None` if it exists no longer. Returns the principals of flows that go on.
     pub fn look_aside(
         &mut self,
         queues: &mut CpuQueues<Waiting>,
         (intake, takes): (impl Fn(&Waiting) -> Intake, impl Fn(&AwaitedContext) -> Option<bool>),
-        share: impl Fn(PrincipalId) -> u32,
+        scheduler: &CpuScheduler,
         now: Instant,
-        mut woken: impl FnMut(PrincipalId),
-    ) {
+    ) -> Drain<'_, PrincipalId> {
+        let Self { contexts, woken } = self;
         let can_go_on = |first: &Waiting| match (intake(first), first.payer) {
             (Intake { awaited: Some(context), .. }, Some(payer)) => {
-                self.takes_turn(context, (payer, share(payer)), false)
+                let turns = turns_at(contexts, context).filter(|_| scheduler.can_run(payer));
+                turns.is_some_and(|turns| turns.takes(payer, false, scheduler))
             }
             (Intake { most, .. }, _) => most > 0,
         };
-        queues.look_aside(MOST_LOOKED_AT, can_go_on, &mut woken);
-        self.contexts.retain_mut(|turns| {
+        queues.look_aside(MOST_LOOKED_AT, can_go_on, |payer| woken.push(payer));
+        contexts.retain_mut(|turns| {
             let Some(takes) = takes(&turns.context) else { return false };
             let finds = |context, payer| {
                 let wants = |first: &Waiting| {
@@ -125,20 +149,21 @@ impl Grants {
                 };
                 queues.first(payer).is_some_and(wants) || queues.look_at(payer, MOST_LOOKED_AT, wants)
             };
-            turns.give(takes, now, finds).into_iter().for_each(&mut woken);
+            woken.extend(turns.give(takes, scheduler, now, finds));
             true
         });
+        woken.drain(..)
     }
+}
 
-    /// Returns the turns at a context, which may be new.
-    fn turns(&mut self, context: AwaitedContext) -> Option<&mut Turns> {
-        let place = self.contexts.iter().position(|turns| turns.context == context);
-        if place.is_none() {
-            self.contexts.push(Turns { context, waiting: CpuTurns::default(), grant: None });
-        }
-        match place {
-            Some(place) => self.contexts.get_mut(place),
-            None => self.contexts.last_mut(),
-        }
+/// Returns the turns at a context, which may be new.
+fn turns_at(contexts: &mut Vec<Turns>, context: AwaitedContext) -> Option<&mut Turns> {
+    let place = contexts.iter().position(|turns| turns.context == context);
+    if place.is_none() {
+        contexts.push(Turns { context, waiting: CpuTurns::default(), grant: None });
+    }
+    match place {
+        Some(place) => contexts.get_mut(place),
+        None => contexts.last_mut(),
     }
 }

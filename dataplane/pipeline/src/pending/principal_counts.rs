@@ -35,7 +35,8 @@ pub struct PrincipalCounts {
     pub deadlines_met: u64,
     /// Slices that began after it.
     pub deadlines_missed: u64,
-    /// Longest time from the arrival of a slice's first packet to the end of its call; zero without a deadline.
+    /// Longest time from the arrival of a slice's first packet until the worker has done the work of its call: to the
+    /// end of the call, or its hand-over to the process that runs it. Zero without a deadline.
     pub longest_wait: Duration,
 }
 

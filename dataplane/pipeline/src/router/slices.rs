@@ -72,6 +72,19 @@ struct Turn {
     stage: Option<PaidStage>,
     /// Maximum number of packets.
     most: u64,
+    /// Arrival of the first packet.
+    arrival: Instant,
+}
+
+/// Slice that has ended.
+#[derive(Clone, Copy, Debug)]
+struct Ran {
+    /// Stage of the packets that left the queue.
+    stage: Option<PaidStage>,
+    /// Number of these packets.
+    packets: u64,
+    /// Earliest time at which one of the packets began to wait whose calls have ended.
+    since: Option<Instant>,
 }
 
 /// Principals of a router, with the router whose packets they run.
@@ -99,7 +112,8 @@ impl<'a> Slices<'a> {
         {
             let paying = Paid::of(self.router.gates.plugins()).blocker_of(payer).unwrap_or(payer);
             let granted = settings.quantum.min(allowance - elapsed);
-            let (stage, packets) = self.run_slice(&mut waiting, (paying, granted), time);
+            let Ran { stage, packets, since: arrival } =
+                self.run_slice(&mut waiting, (paying, granted), time);
             let before = elapsed;
             elapsed = since(start, before, packets);
             time = now + elapsed.at(settings.frequency);
@@ -108,7 +122,8 @@ impl<'a> Slices<'a> {
                 self.router.gates.plugins_mut().bindings.note_cost(stage.binding, used, packets);
             }
             let is_unfinished = Paid::of(self.router.gates.plugins()).has_call_of(paying);
-            waiting.charge(Slice { payer: paying, used, packets, is_unfinished }, time);
+            let slice = Slice { payer: paying, used, packets, is_unfinished, since: arrival };
+            waiting.charge(slice, time);
             self.memory().set_queued(paying, waiting.waiting_bytes(paying));
             self.queue_for_processor(&mut waiting, time);
             for ran in [paying, payer] {
@@ -125,25 +140,24 @@ impl<'a> Slices<'a> {
 
     /// Lets flows that were set aside go on.
     fn look_aside(&mut self, waiting: &mut ForProcessor, now: Instant) {
-        let served: Vec<_> = Payers::of(self.router.gates.plugins_mut()).take_served().collect();
+        waiting.charge_served(Payers::of(self.router.gates.plugins_mut()).take_served());
         let stages = PaidStages::of(self.router.gates.plugins());
         let intake = |first: &Waiting| self.intake(first, stages.at(first.place));
-        waiting.look_aside(served.into_iter(), (intake, |context: &_| stages.takes(context)), now);
+        waiting.look_aside((intake, |context: &_| stages.takes(context)), now);
     }
 
-    /// Runs a slice of a principal: a suspended call, or packets of one flow. Returns the stage of the packets
-    /// that left the queue, and their number.
+    /// Runs a slice of a principal: a suspended call, or packets of one flow.
     fn run_slice(
         &mut self,
         waiting: &mut ForProcessor,
         (payer, granted): (PrincipalId, Cycles),
         now: Instant,
-    ) -> (Option<PaidStage>, u64) {
+    ) -> Ran {
         let resumes = Paid::of(self.router.gates.plugins()).has_call_of(payer);
         let turn = if resumes { None } else { self.next_turn(waiting, payer, now) };
         let mut payers = Payers::of(self.router.gates.plugins_mut());
         payers.set_running(Some(payer));
-        payers.begin_turn(turn.map(|turn| turn.entry.0), waiting.occupied(payer));
+        payers.begin_turn(turn.map(|turn| (turn.entry.0, turn.arrival)), waiting.occupied(payer));
         let packets = match turn {
             Some(turn) => self.run_packets(waiting, (payer, granted), turn, now),
             None if resumes => {
@@ -156,10 +170,10 @@ impl<'a> Slices<'a> {
         // What the calls leave behind belongs to their turn.
         self.router.follow_up(now);
         let mut payers = Payers::of(self.router.gates.plugins_mut());
-        payers.end_turn();
+        let since = payers.end_turn();
         payers.set_running(None);
         let own = turn.filter(|turn| !turn.entry.1.is_passed());
-        (own.and_then(|turn| turn.stage), packets)
+        Ran { stage: own.and_then(|turn| turn.stage), packets, since }
     }
 
     /// Returns the stage whose packets run next. Sets flows aside whose port or instance does not take their
@@ -171,8 +185,8 @@ impl<'a> Slices<'a> {
             let Intake { most, awaited } = self.intake(first, stage);
             let goes_on = awaited.map_or(most > 0, |context| waiting.takes_turn(context, payer, most > 0));
             if goes_on {
-                let entry = waiting.next_entry(payer, now)?;
-                return Some(Turn { entry, stage, most });
+                let (entry, arrival) = waiting.next_entry(payer, now)?;
+                return Some(Turn { entry, stage, most, arrival });
             }
             waiting.set_aside(payer);
         }
@@ -201,7 +215,7 @@ impl<'a> Slices<'a> {
         &mut self,
         waiting: &mut ForProcessor,
         (payer, granted): (PrincipalId, Cycles),
-        Turn { entry, stage, most }: Turn,
+        Turn { entry, stage, most, .. }: Turn,
         now: Instant,
     ) -> u64 {
         let cost = stage.and_then(|stage| stage.cost).filter(|_| self.router.observation.trace.is_none());

@@ -73,19 +73,20 @@ impl<'a, T: BindingTable> PaidStages<'a, T> {
             return Intake::ALL;
         };
         let Calls { instances, waiting, .. } = &self.plugins.calls;
-        let passed_on = first.passed_on.to.map(|to| instances.key(to));
+        let passed_on = first.passed_on.to.map(|to| instances.added_with(to));
         let Some(instance) = passed_on.unwrap_or(Some(*instance)) else { return Intake::ALL };
         let context = instances.context_of(instance, &first.key);
         let Some(hosted) = instances.context(context) else { return Intake::ALL };
         let most = if waiting.is_closed(context) { 0 } else { hosted.most_in_call(first.payer) as u64 };
         let awaits = hosted.paces.is_awaited() && hosted.is_running();
-        Intake { most, awaited: awaits.then_some(AwaitedContext::of(context)) }
+        Intake { most, awaited: AwaitedContext::of(context, instances).filter(|_| awaits) }
     }
 
     /// Whether a context takes packets, because none of its calls runs; `None` if it exists no longer.
     pub fn takes(&self, context: &AwaitedContext) -> Option<bool> {
         let Calls { instances, waiting, .. } = &self.plugins.calls;
-        instances.context(context.key).map(|_| !waiting.is_closed(context.key))
+        let key = context.key(instances)?;
+        instances.context(key).map(|_| !waiting.is_closed(key))
     }
 
     /// Returns the principals that pay for the stages of a path, except the stages of copies. Without paid stages,

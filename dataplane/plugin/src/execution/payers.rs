@@ -1,6 +1,6 @@
 //! Calls and packets that wait for the processor, and the principals that pay for them.
 
-use millrace_units::PrincipalId;
+use millrace_units::{Instant, PrincipalId};
 
 use crate::execution::calls::{Calls, CycleClock, Grant};
 use crate::execution::waiting::{PassedOn, Place, Served, Waiting, WaitingRoom};
@@ -39,12 +39,13 @@ impl<'a> Payers<'a> {
         self.calls.running = principal;
     }
 
-    /// Notes that packets of `stage` run from its queue; `None` for packets of a call that is resumed. They
-    /// wait again at each later stage with a queue, and at each stage in `occupied`: there, earlier packets of
-    /// their flow wait. Stages are given by [`PaidStage::order`](crate::PaidStage::order).
+    /// Notes that packets of `stage` run from its queue, the first of which began to wait at a time; `None` for packets
+    /// of a call that is resumed. They wait again at each later stage with a queue, and at each stage in `occupied`:
+    /// there, earlier packets of their flow wait. Stages are given by [`PaidStage::order`](crate::PaidStage::order).
     #[inline]
-    pub fn begin_turn(&mut self, stage: Option<Place>, occupied: impl Iterator<Item = u32>) {
-        self.calls.turn = stage;
+    pub fn begin_turn(&mut self, stage: Option<(Place, Instant)>, occupied: impl Iterator<Item = u32>) {
+        self.calls.turn = stage.map(|(place, _)| place);
+        self.calls.waiting.since = stage.map(|(_, arrival)| arrival);
         self.calls.occupied.clear();
         self.calls.occupied.extend(occupied);
         self.calls.meter.start();
@@ -62,12 +63,14 @@ impl<'a> Payers<'a> {
         self.calls.meter.grant(grant);
     }
 
-    /// Notes that no packets from queues run any more.
+    /// Notes that no packets from queues run any more. Returns the earliest time at which one of the packets began to
+    /// wait for the processor whose calls have ended, or were handed over to another process.
     #[inline]
-    pub fn end_turn(&mut self) {
+    pub fn end_turn(&mut self) -> Option<Instant> {
         self.calls.turn = None;
         self.calls.meter.stop();
         self.calls.occupied.clear();
+        self.calls.waiting.since.take()
     }
 
     /// Moves the packets that have begun to wait for the processor to the end of `waiting`.

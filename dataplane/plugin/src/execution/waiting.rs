@@ -17,7 +17,7 @@ mod served;
 
 pub(crate) use answers::each_answer;
 pub use answers::{Answer, Answers};
-pub(crate) use backlog::{Awaited, Backlog, Behind, Call};
+pub(crate) use backlog::{Awaited, Backlog, Behind, Call, CallTimes, earliest};
 use held::HeldPackets;
 pub use packet::{End, Kept, PassedOn, Released, Taken, Waiting};
 pub use served::{AwaitedContext, Served};
@@ -86,6 +86,7 @@ struct Noted {
     place: Place,
     passed_on: PassedOn,
     payer: Option<PrincipalId>,
+    since: Option<Instant>,
 }
 
 /// Purpose of a call.
@@ -149,6 +150,9 @@ pub(crate) struct WaitingRoom {
     pub served: Vec<Served>,
     /// Packets that wait for the processor, until the pipeline queues them.
     pub for_processor: Vec<Waiting>,
+    /// Earliest time at which a packet of the slice in service began to wait for the processor. Packets that join a
+    /// call, or wait for its end, take it along.
+    pub since: Option<Instant>,
 }
 
 impl WaitingRoom {
@@ -227,7 +231,7 @@ impl WaitingRoom {
         (place, passed_on): (Place, PassedOn),
         payer: Option<PrincipalId>,
     ) -> Ticket {
-        self.tickets.push(Noted { wish, place, passed_on, payer });
+        self.tickets.push(Noted { wish, place, passed_on, payer, since: self.since });
         Ticket(self.tickets.len() as u32 - 1)
     }
 
@@ -246,11 +250,12 @@ impl WaitingRoom {
         memory: &PrincipalMemory,
     ) -> Option<Packet> {
         let Kept { packet, key, destination, state } = kept;
-        let Some(Noted { wish, place, passed_on, payer }) = self.tickets.get(ticket.0 as usize).copied()
+        let Some(Noted { wish, place, passed_on, payer, since }) =
+            self.tickets.get(ticket.0 as usize).copied()
         else {
             return Some(packet);
         };
-        let waiting = Waiting { packet, key, destination, place, state, passed_on, payer };
+        let waiting = Waiting { packet, key, destination, place, state, passed_on, payer, since };
         match wish {
             Wish::Until(slot, _) | Wish::Free(ContextKey { instance: Key { slot, .. }, .. })
                 if !self.has_room(slot, most) =>
@@ -463,7 +468,7 @@ impl WaitingRoom {
     /// Whether another process runs a call.
     #[inline]
     pub fn awaits(&self) -> bool {
-        self.backlogs.iter().any(|backlog| backlog.call.awaited.is_some())
+        self.backlogs.iter().any(|backlog| backlog.call.times.awaited.is_some())
     }
 
     /// Returns the paths that waiting packets use: the paths of their stages, and their accounting paths.

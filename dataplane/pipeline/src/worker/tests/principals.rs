@@ -157,15 +157,14 @@ impl World {
     }
 
     pub fn set_principal(&mut self, id: u32, weight: u32, queue: u32) {
-        let (reply, answer) = sync_channel(1);
         let cpu = CpuPrincipal { share: CpuShare::Weight(weight), limit: None, deadline: None };
-        self.tell(PrincipalCommand::Set(PrincipalId(id), PrincipalSettings { cpu, queue }, reply));
-        answer.try_recv().unwrap().unwrap();
+        self.set_cpu(id, cpu, queue);
     }
 
-    /// Changes the weight of a principal.
-    fn set_weight(&mut self, id: u32, weight: u32) {
-        self.set_principal(id, weight, 1 << 20);
+    pub fn set_cpu(&mut self, id: u32, cpu: CpuPrincipal, queue: u32) {
+        let (reply, answer) = sync_channel(1);
+        self.tell(PrincipalCommand::Set(PrincipalId(id), PrincipalSettings { cpu, queue }, reply));
+        answer.try_recv().unwrap().unwrap();
     }
 
     /// Adds an instance, and binds it to the packets of a flow.

@@ -72,4 +72,12 @@ impl Meter {
         self.last = Some(now);
         Some(now)
     }
+
+    /// Charges as [`charge`](Self::charge) does. Returns the cycles of a part of a call that began at the reading
+    /// `begun`, if the meter runs.
+    #[inline]
+    pub fn charge_part(&mut self, begun: Option<u64>, account: &mut u64) -> Option<u64> {
+        let ended = self.charge(account)?;
+        Some(ended.saturating_sub(begun?))
+    }
 }

@@ -41,13 +41,23 @@ enum Outcome {
     /// The call read no packet, so every packet passes.
     Untouched,
     /// The verdicts are written.
-    Decided,
+    Decided {
+        /// Whether the instance failed in the call.
+        failed: bool,
+    },
     /// The call is suspended, and resumes in the next iteration.
     Suspended,
     /// Another process runs the call.
     Awaited,
     /// The instance is not running after a fault, or failed in this call.
     Failed,
+}
+
+impl Outcome {
+    /// Whether the instance has completed the call without a fault.
+    fn is_complete(self) -> bool {
+        matches!(self, Self::Untouched | Self::Decided { failed: false })
+    }
 }
 
 /// Instances of a worker, with all data that their calls need besides packets and bindings.

@@ -13,8 +13,8 @@ use crate::execution::bindings::Bindings;
 use crate::execution::instances::{ContextKey, Hosted, News};
 use crate::execution::recheck::{Malformed, recheck_behind};
 use crate::execution::waiting::{
-    Asked, Awaited, AwaitedContext, Backlog, Behind, Call, End, Errand, PassedOn, Place, Released, Served,
-    Waiting,
+    Asked, Awaited, AwaitedContext, Backlog, Behind, Call, CallTimes, End, Errand, PassedOn, Place, Released,
+    Served, Waiting, earliest,
 };
 use crate::fault::{FaultKind, overrun};
 use crate::flow_state::FlowStateBlocks;
@@ -139,7 +139,7 @@ impl<T: BindingTable> Resumption<'_, T> {
         if let Errand::Control(answer) = std::mem::take(&mut backlog.call.errand) {
             answer(reply);
         }
-        (backlog.call.slices, backlog.call.awaited) = (0, None);
+        (backlog.call.slices, backlog.call.times) = (0, CallTimes::default());
         true
     }
 
@@ -164,14 +164,21 @@ impl<T: BindingTable> Resumption<'_, T> {
             call.payer_backlog = Some(meter.payer_backlog());
         }
         let known = Known { queues: self.queues, waiting: behind.load(), payer: call.payer_backlog };
+        let (is_first, begun) = (call.slices == 0, meter.read());
         let outcome = slice(hosted, call, verdicts, (states, part, known), &limits, self.now, news);
-        meter.charge(&mut hosted.counts.cycles);
-        if outcome == Outcome::Suspended {
+        call.times.add(is_first, meter.charge_part(begun, &mut hosted.counts.cycles));
+        let is_suspended = outcome == Outcome::Suspended;
+        if running.is_some() {
+            waiting.since = earliest(waiting.since, call.times.end_wait(is_suspended));
+        }
+        if is_suspended {
             return false;
         }
+        hosted.counts.call(outcome.is_complete(), call.times.cycles, call.packets.len());
         memory.resume(call.payer, call.load());
-        if let (Some(Awaited { began, .. }), Some(payer)) = (call.awaited, call.payer) {
-            let context = AwaitedContext::of(*context);
+        if let (Some(Awaited { began, .. }), Some(payer)) = (call.times.awaited, call.payer)
+            && let Some(context) = AwaitedContext::of(*context, instances)
+        {
             waiting.served.push(Served { context, payer, took: self.now.since(began) });
         }
         let (calls, released) = (&mut *self.calls, &mut *self.released);
@@ -266,7 +273,8 @@ impl Finished<'_> {
     /// Passes a packet on to the instance `target`, which may be the instance that gave the verdict. If another process
     /// runs its calls, the packet waits for the turn of its payer.
     fn pass_on(&mut self, target: Key, mut waiting: Waiting) {
-        waiting.passed_on = waiting.passed_on.next(self.calls.instances.id(target));
+        waiting.passed_on = waiting.passed_on.next(self.calls.instances.origin(target));
+        waiting.since = self.calls.waiting.since.or(Some(self.now));
         if waiting.payer.is_some() && self.calls.is_awaited(target) {
             return self.calls.waiting.for_processor.push(waiting);
         }
@@ -319,14 +327,14 @@ fn slice(
     match progress {
         Progress::Done => {
             let failed = hosted.has_failed(now, news);
-            match call.awaited.filter(|_| !members.is_empty()) {
+            match call.times.awaited.filter(|_| !members.is_empty()) {
                 Some(_) if failed => hosted.paces.begin_again(call.payer),
                 Some(Awaited { began, seen }) => {
                     hosted.paces.note(call.payer, members.len(), seen.since(began))
                 }
                 None => {}
             }
-            Outcome::Decided
+            Outcome::Decided { failed }
         }
         Progress::Suspended => {
             hosted.counts.suspensions += 1;
@@ -353,7 +361,7 @@ fn limit_of(
     call_limits: &CallLimits,
     now: Instant,
 ) -> Option<Duration> {
-    let awaited = call.awaited.get_or_insert(Awaited::since(now));
+    let awaited = call.times.awaited.get_or_insert(Awaited::since(now));
     awaited.seen = now;
     let (took, most) = (now.since(awaited.began), call_limits.awaited(call.packets.len()));
     if took < most {

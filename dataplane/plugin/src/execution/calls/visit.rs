@@ -10,7 +10,7 @@ use super::{Calls, Outcome};
 use crate::OnFault;
 use crate::execution::bindings::Binding;
 use crate::execution::instances::{ContextKey, Hosted, News, context_of};
-use crate::execution::waiting::{Awaited, Call, End, PassedOn, Place, Taken};
+use crate::execution::waiting::{Call, CallTimes, End, PassedOn, Place, Taken};
 use crate::flow_state::FlowStateBlocks;
 use crate::path::Part;
 use crate::slab::Key;
@@ -56,7 +56,7 @@ impl Calls {
     ) -> bool {
         let passed_on = self.passed_on(place);
         let Some(to) = passed_on.to else { return false };
-        if let Some(instance) = self.instances.key(to) {
+        if let Some(instance) = self.instances.added_with(to) {
             let visit = Visit { place, instance, part: Part::default(), payer, passed_on };
             self.visit(visit, binding, group, now);
             *group.bytes = None;
@@ -124,14 +124,15 @@ impl Calls {
         };
         let payer_backlog = payer.map(|_| self.meter.payer_backlog());
         let what = (part, place.position, (behind, payer_backlog));
-        let (packets, begun) = (group.members.len() as u64, self.meter.read());
+        let (packets, begun) = (group.members.len(), self.meter.read());
         let outcome = call(hosted, what, &mut self.states, group, now, news);
-        hosted.counts.costs.record_call((begun, self.meter.charge(&mut hosted.counts.cycles)), packets);
+        let cycles = self.meter.charge_part(begun, &mut hosted.counts.cycles);
+        hosted.counts.call(outcome.is_complete(), cycles, packets);
         match outcome {
             Outcome::Untouched => return is_whole,
             Outcome::Suspended | Outcome::Awaited => {
-                let awaited = (outcome == Outcome::Awaited).then(|| Awaited::since(now));
-                let call = Call::begun((payer, payer_backlog), hosted.writes, awaited);
+                let times = CallTimes::begun(cycles, (outcome == Outcome::Awaited).then_some(now));
+                let call = Call::begun((payer, payer_backlog), hosted.writes, times);
                 group.take_all(Taken::Keep(self.waiting.suspend(context, (place, passed_on), call)));
             }
             Outcome::Failed if binding.call_limits.on_fault == OnFault::Bypass => {
@@ -148,7 +149,7 @@ impl Calls {
                 binding.counts.drops += group.members.len() as u64;
                 group.take_all(Taken::End(End::Drop(DropReason::PluginFailed)));
             }
-            Outcome::Decided => {
+            Outcome::Decided { .. } => {
                 if hosted.writes
                     && let Some(malformed) = group.drop_malformed(place.position, &mut binding.counts)
                 {
@@ -206,7 +207,7 @@ impl Calls {
             false
         });
         for (instance, part) in onward {
-            let passed_on = visit.passed_on.next(self.instances.id(instance));
+            let passed_on = visit.passed_on.next(self.instances.origin(instance));
             let next = Visit { instance, part: Part::default(), passed_on, ..visit };
             match visit.payer.filter(|_| self.is_awaited(instance)) {
                 Some(payer) => {
@@ -293,8 +294,7 @@ fn call(
         }
         Progress::Done => {
             // The verdicts of undecided packets already report the fault.
-            hosted.has_failed(now, news);
-            Outcome::Decided
+            Outcome::Decided { failed: hosted.has_failed(now, news) }
         }
     };
     if let Some(shadow) = &mut hosted.shadow {

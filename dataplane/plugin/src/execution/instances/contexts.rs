@@ -48,6 +48,8 @@ pub(crate) fn context_of(flow: &FlowKey, contexts: u8) -> u8 {
 
 /// All contexts of an instance: one or more.
 pub(crate) struct Contexts {
+    /// Key with which the instance was added. An upgrade may give it another key, but this one stays.
+    origin: Key,
     first: Hosted,
     further: Vec<Hosted>,
     /// Number of the context that was called last. It has the fault history of the instance.
@@ -58,8 +60,8 @@ pub(crate) struct Contexts {
 
 impl Contexts {
     /// Creates the only context of a new instance.
-    pub fn new(first: Hosted) -> Self {
-        Self { first, further: Vec::new(), latest: 0, payers: Vec::new() }
+    pub fn new(origin: Key, first: Hosted) -> Self {
+        Self { origin, first, further: Vec::new(), latest: 0, payers: Vec::new() }
     }
 
     /// Adds a context with a copy of the instance.
@@ -193,6 +195,11 @@ impl Contexts {
     /// Lets the memory of all contexts count in the account of a principal, or in none.
     pub fn set_memory_account(&mut self, account: Option<&Arc<MemoryAccount>>) {
         self.iter_mut().for_each(|hosted| hosted.set_memory_account(account.cloned()));
+    }
+
+    /// Returns the key with which the instance was added.
+    pub fn origin(&self) -> Key {
+        self.origin
     }
 
     /// Returns the id of the instance.

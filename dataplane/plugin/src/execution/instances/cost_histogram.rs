@@ -6,7 +6,7 @@ const PARTS: usize = 4;
 const OCTAVES: usize = 40;
 const BUCKETS: usize = PARTS * OCTAVES;
 
-/// Histogram of cycles per packet. Each packet of a call counts with the mean of its call, so that it needs no
+/// Histogram of cycles per packet of completed calls. Each packet of a call counts with the mean of its call, so that it needs no
 /// reading of the clock for each packet.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct CostHistogram {
@@ -24,14 +24,6 @@ impl Default for CostHistogram {
 }
 
 impl CostHistogram {
-    /// Counts a call between two readings of the counter; nothing without readings.
-    #[inline]
-    pub fn record_call(&mut self, readings: (Option<u64>, Option<u64>), packets: u64) {
-        if let (Some(begun), Some(ended)) = readings {
-            self.record(ended.saturating_sub(begun), packets);
-        }
-    }
-
     /// Counts a call with packets that took `cycles` together.
     #[inline]
     pub fn record(&mut self, cycles: u64, packets: u64) {

@@ -44,7 +44,8 @@ pub(crate) struct Counts {
     pub suspensions: u64,
     /// Processor time of the packets that principals paid for, in cycles.
     pub cycles: u64,
-    /// Cycles per packet of the calls that principals paid for, without the worker's work around them.
+    /// Cycles per packet of the completed calls that principals paid for, without the worker's work around them. A
+    /// suspended call counts once, with the cycles of all its parts.
     pub costs: CostHistogram,
     /// Number of packets that the instance dropped, indexed by the plugin's own drop reason.
     drops: Box<[u64; REASONS]>,
@@ -80,6 +81,14 @@ impl Counts {
     /// Records the reason for a quarantine that didn't begin with a fault of this instance.
     pub fn quarantine(&mut self, why: String) {
         self.last_fault = why;
+    }
+
+    /// Counts a call with packets, if it is complete and all its `cycles` were measured.
+    #[inline]
+    pub fn call(&mut self, is_complete: bool, cycles: Option<u64>, packets: usize) {
+        if let Some(cycles) = cycles.filter(|_| is_complete) {
+            self.costs.record(cycles, packets as u64);
+        }
     }
 
     /// Counts dropped packets.
@@ -163,7 +172,7 @@ pub struct InstanceReport {
     pub suspensions: u64,
     /// Processor time of the packets that principals paid for.
     pub used: Cycles,
-    /// Cycles per packet of the calls with these packets, up to their first suspension.
+    /// Cycles per packet of the completed calls with these packets.
     pub costs: CostHistogram,
     /// Bytes of memory of a sandboxed instance.
     pub memory: u64,

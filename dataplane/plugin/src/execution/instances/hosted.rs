@@ -178,7 +178,7 @@ impl Hosted {
         (self.has_output, self.record) = (self.instance.has_output(), Record::default());
         self.looks = self.instance.looks_at_packets();
         self.writes = self.instance.writes_packets();
-        self.paces = self.paces.renewed(self.instance.is_awaited());
+        self.paces.succeed(self.instance.is_awaited());
         self.take_outputs(news);
         old
     }

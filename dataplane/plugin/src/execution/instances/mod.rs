@@ -148,7 +148,8 @@ impl Instances {
     ) -> Option<Vec<Box<dyn Instance>>> {
         let context = ContextId { instance: id, number: 0 };
         let hosted = Hosted::new(context, instance, self.limits, self.pulse.clone());
-        let old = self.slab.put(id.0.into(), Contexts::new(hosted)).map(Contexts::into_instances);
+        let contexts = Contexts::new(self.slab.next_key(id.0.into()), hosted);
+        let old = self.slab.put(id.0.into(), contexts).map(Contexts::into_instances);
         self.note_timers(self.key(id));
         old
     }
@@ -183,9 +184,15 @@ impl Instances {
         self.slab.key(id.0.into())
     }
 
-    /// Returns the id of an instance; `None` if there is no such instance.
-    pub(crate) fn id(&self, key: Key) -> Option<InstanceId> {
-        self.get(key).map(Contexts::id)
+    /// Returns the key with which an instance was added; `None` if there is no such instance.
+    pub(crate) fn origin(&self, key: Key) -> Option<Key> {
+        self.get(key).map(Contexts::origin)
+    }
+
+    /// Returns the key of the instance that was added with the key `origin`; `None` if it was removed.
+    pub(crate) fn added_with(&self, origin: Key) -> Option<Key> {
+        let (key, contexts) = self.slab.at(origin.slot)?;
+        (contexts.origin() == origin).then_some(key)
     }
 
     /// Returns the properties of an instance that its bindings store.

@@ -65,6 +65,11 @@ impl Paces {
         Self { is_awaited, payers: self.payers.iter().map(|(payer, _)| (*payer, Pace::NEW)).collect() }
     }
 
+    /// Keeps the paces for a successor of the instance, whose calls another process runs or not.
+    pub fn succeed(&mut self, is_awaited: bool) {
+        self.is_awaited = is_awaited;
+    }
+
     /// Whether another process runs the calls.
     #[inline]
     pub fn is_awaited(&self) -> bool {
@@ -94,14 +99,18 @@ impl Paces {
     /// Notes the end of a call with packets. `unfinished`: time after its begin at which the call was last seen
     /// unfinished. The worker may look seldom, so the time of its end says less.
     pub fn note(&mut self, payer: Option<PrincipalId>, packets: usize, unfinished: Duration) {
-        if let Some(pace) = self.pace(payer) {
+        if self.is_awaited
+            && let Some(pace) = self.pace(payer)
+        {
             pace.note(packets, unfinished);
         }
     }
 
     /// Begins with a packet again, after a call that failed.
     pub fn begin_again(&mut self, payer: Option<PrincipalId>) {
-        if let Some(pace) = self.pace(payer) {
+        if self.is_awaited
+            && let Some(pace) = self.pace(payer)
+        {
             *pace = Pace::NEW;
         }
     }
@@ -122,11 +131,8 @@ impl Paces {
         self.payers.binary_search_by_key(&payer, |(known, _)| *known)
     }
 
-    /// Returns the pace of a payer, which may be new; `None` if the worker itself runs the calls.
+    /// Returns the pace of a payer, which may be new.
     fn pace(&mut self, payer: Option<PrincipalId>) -> Option<&mut Pace> {
-        if !self.is_awaited {
-            return None;
-        }
         let place = self.find(payer).unwrap_or_else(|place| {
             self.payers.insert(place, (payer, Pace::NEW));
             place
@@ -193,6 +199,19 @@ mod tests {
         paces.begin_again(FIRST);
         paces.add(SECOND);
         assert!(!paces.is_awaited() && paces.most(FIRST) == usize::MAX);
+    }
+
+    #[test]
+    fn payers_and_their_paces_stay_in_an_upgrade() {
+        let mut paces = Paces::new(false);
+        paces.add(FIRST);
+        paces.add(SECOND);
+        // A process succeeds an instance that the worker calls. Both payers are known.
+        paces.succeed(true);
+        assert_eq!(calls(&mut paces, FIRST, [1; 6]), [1, 2, 4, 8, 10, 10]);
+        assert_eq!(calls(&mut paces, SECOND, [3000, 3000]), [1, 1]);
+        paces.succeed(true);
+        assert_eq!((paces.most(FIRST), paces.most(SECOND)), (10, 1));
     }
 
     proptest! {

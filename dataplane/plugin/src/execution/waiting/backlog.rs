@@ -18,6 +18,43 @@ pub(crate) struct Awaited {
     pub seen: Instant,
 }
 
+/// Measured times of a call.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct CallTimes {
+    /// Times of a call that another process runs; `None` for other calls.
+    pub awaited: Option<Awaited>,
+    /// Cycles of its parts so far; `None` if the first part was not measured.
+    pub cycles: Option<u64>,
+    /// Earliest time at which one of its packets began to wait for the processor; `None` if nobody pays.
+    pub since: Option<Instant>,
+}
+
+/// Returns the earlier one of two known times.
+pub(crate) fn earliest(one: Option<Instant>, other: Option<Instant>) -> Option<Instant> {
+    one.into_iter().chain(other).min()
+}
+
+impl CallTimes {
+    /// Returns the times of a call after its first part. `awaited`: when another process got it, if it runs there.
+    pub fn begun(cycles: Option<u64>, awaited: Option<Instant>) -> Self {
+        Self { awaited: awaited.map(Awaited::since), cycles, since: None }
+    }
+
+    /// Ends the wait of the packets after a part of the call, unless it `is_suspended` and the worker runs it: once another
+    /// process has a call, it uses no processor time of the worker. Returns when the wait began, once.
+    pub fn end_wait(&mut self, is_suspended: bool) -> Option<Instant> {
+        self.since.take_if(|_| !is_suspended || self.awaited.is_some())
+    }
+
+    /// Adds the cycles of the next part; `is_first`: of the first one.
+    pub fn add(&mut self, is_first: bool, cycles: Option<u64>) {
+        self.cycles = match is_first {
+            true => cycles,
+            false => self.cycles.map(|sum| sum.saturating_add(cycles.unwrap_or(0))),
+        };
+    }
+}
+
 /// Running call, with its packets and their data.
 #[derive(Default)]
 pub(crate) struct Call {
@@ -39,8 +76,7 @@ pub(crate) struct Call {
     pub payer_backlog: Option<PayerBacklog>,
     /// Number of slices so far.
     pub slices: u32,
-    /// Times of a call that another process runs; `None` for other calls.
-    pub awaited: Option<Awaited>,
+    pub times: CallTimes,
     /// Whether the instance of the call may have written to the packets.
     pub written: bool,
 }
@@ -58,9 +94,9 @@ impl Call {
     pub fn begun(
         (payer, payer_backlog): (Option<PrincipalId>, Option<PayerBacklog>),
         written: bool,
-        awaited: Option<Awaited>,
+        times: CallTimes,
     ) -> Self {
-        Self { slices: 1, written, payer, payer_backlog, awaited, ..Self::default() }
+        Self { slices: 1, written, payer, payer_backlog, times, ..Self::default() }
     }
 
     /// Whether a call is running.
@@ -77,6 +113,7 @@ impl Call {
         self.place = Some(waiting.place);
         self.passed_on = waiting.passed_on;
         self.payer = waiting.payer;
+        self.times.since = earliest(self.times.since, waiting.since);
     }
 
     /// Resolves the flow state references of the packets into block numbers.
@@ -93,13 +130,13 @@ impl Call {
     /// Ends the call: passes the index and the data of each packet to `each`. The packets continue at
     /// `place`.
     pub fn finish(&mut self, place: Place, mut each: impl FnMut(usize, Waiting)) {
-        let (passed_on, payer) = (self.passed_on, self.payer);
+        let (passed_on, payer, since) = (self.passed_on, self.payer, None);
         let rest = self.keys.drain(..).zip(self.destinations.drain(..)).zip(self.states.drain(..));
         for (number, (packet, ((key, destination), state))) in self.packets.drain(..).zip(rest).enumerate() {
-            each(number, Waiting { packet, key, destination, place, state, passed_on, payer });
+            each(number, Waiting { packet, key, destination, place, state, passed_on, payer, since });
         }
         (self.place, self.payer, self.slices, self.written) = (None, None, 0, false);
-        (self.payer_backlog, self.awaited, self.bytes) = (None, None, 0);
+        (self.payer_backlog, self.times, self.bytes) = (None, CallTimes::default(), 0);
     }
 }
 
@@ -146,7 +183,7 @@ impl Backlog {
     /// another process runs: the worker only asks for its result.
     pub fn payer(&self) -> Option<PrincipalId> {
         match self.call.is_under_way() {
-            true if self.call.awaited.is_some() => None,
+            true if self.call.times.awaited.is_some() => None,
             true => self.call.payer,
             false => self.behind.packets.front().and_then(|waiting| waiting.payer),
         }

@@ -3,14 +3,16 @@
 use super::{Place, Ticket};
 use crate::execution::direction::Direction;
 use crate::flow_state::StateRef;
+use crate::slab::Key;
 use millrace_packet::{DropReason, FlowKey, Packet};
-use millrace_units::{InstanceId, PrincipalId};
+use millrace_units::{Instant, PrincipalId};
 
 /// Instances that have passed a packet on to another instance in a row, at one stage.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct PassedOn {
-    /// Instance that gets the packet in place of the stage's own; `None` if no instance has passed it on.
-    pub(crate) to: Option<InstanceId>,
+    /// Instance that gets the packet in place of the stage's own, by the key with which it was added; `None` if no
+    /// instance has passed it on.
+    pub(crate) to: Option<Key>,
     /// Number of these instances.
     pub(crate) times: u8,
 }
@@ -20,7 +22,7 @@ impl PassedOn {
     pub(crate) const NONE: Self = Self { to: None, times: 0 };
 
     /// Returns the same for a packet that another instance passes on to `to`.
-    pub(crate) fn next(self, to: Option<InstanceId>) -> Self {
+    pub(crate) fn next(self, to: Option<Key>) -> Self {
         Self { to, times: self.times.saturating_add(1) }
     }
 
@@ -48,6 +50,8 @@ pub struct Waiting {
     pub passed_on: PassedOn,
     /// Principal that pays for the stage; `None` if the worker calls its instance at once.
     pub payer: Option<PrincipalId>,
+    /// Earliest time at which a packet of its slice began to wait for the processor; `None` before its slice.
+    pub(crate) since: Option<Instant>,
 }
 
 impl Waiting {

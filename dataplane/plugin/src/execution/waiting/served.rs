@@ -4,18 +4,26 @@ use std::time::Duration;
 
 use millrace_units::PrincipalId;
 
-use crate::execution::instances::ContextKey;
+use crate::execution::instances::{ContextKey, Instances};
+use crate::slab::Key;
 
 /// Context of an instance whose calls another process runs. It makes one call at a time, so it takes packets of one
 /// queue until its call ends.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct AwaitedContext {
-    pub(crate) key: ContextKey,
+    /// Key with which the instance was added, so that the principals keep their turns in an upgrade.
+    origin: Key,
+    number: u8,
 }
 
 impl AwaitedContext {
-    pub(crate) fn of(key: ContextKey) -> Self {
-        Self { key }
+    pub(crate) fn of(context: ContextKey, instances: &Instances) -> Option<Self> {
+        Some(Self { origin: instances.origin(context.instance)?, number: context.number })
+    }
+
+    /// Returns the key of the context; `None` if its instance was removed.
+    pub(crate) fn key(self, instances: &Instances) -> Option<ContextKey> {
+        Some(ContextKey { instance: instances.added_with(self.origin)?, number: self.number })
     }
 }
 

@@ -1,6 +1,7 @@
 //! Accounts of flows and principals, and packets dropped above their limits.
 
-use millrace_plugin_abi::PayerBacklog;
+use millrace_plugin::CostHistogram;
+use millrace_plugin_abi::{Fault, PayerBacklog};
 
 use super::*;
 
@@ -114,11 +115,7 @@ fn packets_above_the_threshold_are_dropped_for_a_reason_of_their_own() {
 fn longest_wait_of_a_principal_with_a_deadline_lasts_until_the_end_of_its_calls() {
     for deadline in [None, Some(Duration::from_millis(1))] {
         let mut world = World::new();
-        let (reply, answer) = sync_channel(1);
-        let cpu = CpuPrincipal { share: CpuShare::Absolute(100_000), limit: None, deadline };
-        let settings = PrincipalSettings { cpu, queue: 1 << 20 };
-        world.tell(PrincipalCommand::Set(PrincipalId(1), settings, reply));
-        answer.try_recv().unwrap().unwrap();
+        world.set_cpu(1, CpuPrincipal { share: CpuShare::Absolute(100_000), limit: None, deadline }, 1 << 20);
         world.bind(1, 1, Some(1), (200_000, 0));
         (0..40).for_each(|number| world.send(1, number));
         let begun = world.now;
@@ -130,6 +127,31 @@ fn longest_wait_of_a_principal_with_a_deadline_lasts_until_the_end_of_its_calls(
             None => assert_eq!(longest, Duration::ZERO),
         }
     }
+}
+
+/// Its packet waits behind those of another principal, for the end of the suspended call of a third one.
+#[test]
+fn longest_wait_of_a_principal_includes_the_wait_for_suspended_calls_of_others() {
+    let mut world = World::new();
+    [2, 3].into_iter().for_each(|id| world.set_principal(id, 1, 1 << 20));
+    let deadline = Some(Duration::from_millis(1));
+    world.set_cpu(1, CpuPrincipal { share: CpuShare::Absolute(100_000), limit: None, deadline }, 1 << 20);
+    world.bind(1, 1, Some(2), (100_000, 20));
+    world.bind_also(1, (2, 2), 3);
+    world.bind_also(1, (3, 3), 1);
+    for flow in [1, 2] {
+        world.send(flow, 0);
+        (0..3).for_each(|_| _ = world.iterate());
+    }
+    world.send(3, 0);
+    let begun = world.now;
+    while !world.seen.lock().unwrap().contains(&(3, 0)) {
+        world.iterate();
+    }
+    let (longest, took) = (world.counts()[&1].longest_wait, world.now.since(begun));
+    assert!(took > Duration::from_millis(2), "{took:?}");
+    assert!(longest.abs_diff(took) <= Duration::from_micros(300), "{longest:?}, {took:?}");
+    world.check();
 }
 
 #[test]
@@ -217,20 +239,53 @@ fn flow_report_has_the_account_of_the_flow_at_its_principal() {
     world.check();
 }
 
-#[test]
-fn report_of_an_instance_has_the_cycles_per_packet_of_its_calls() {
-    let (mut world, calls) = (World::new(), Calls::default());
+/// Returns the cycles per packet that an instance reports after 40 packets.
+fn costs_of(instance: Box<dyn Instance>) -> CostHistogram {
+    let mut world = World::new();
     world.set_principal(1, 1, 1 << 20);
-    let instance = Box::new(Observant { cycles: 5_000, suspends: false, calls: Arc::clone(&calls) });
     world.change(PluginChange::AddInstance { id: InstanceId(1), instance });
     world.rebind(1, 1, Some(1));
     (0..40).for_each(|number| world.send(1, number));
     world.check();
     let mut reports = world.worker.router.gates.plugins().instances().reports();
-    let costs = reports.find(|(id, _)| *id == InstanceId(1)).unwrap().1.costs;
-    let made = calls.lock().unwrap().len() as u64;
-    assert_eq!((costs.packets(), costs.calls()), (40, made));
-    let median = costs.percentile(50).unwrap();
-    assert!((median - 5_000.0).abs() < 0.125 * 5_000.0, "{median}");
-    assert!(costs.cycles() >= 40 * 5_000 && costs.cycles() < 41 * 5_000, "{costs:?}");
+    reports.find(|(id, _)| *id == InstanceId(1)).unwrap().1.costs
+}
+
+#[test]
+fn report_of_an_instance_has_the_cycles_per_packet_of_its_calls() {
+    for suspends in [false, true] {
+        let calls = Calls::default();
+        let costs = costs_of(Box::new(Observant { cycles: 5_000, suspends, calls: Arc::clone(&calls) }));
+        let made = calls.lock().unwrap().len() as u64;
+        assert_eq!((costs.packets(), costs.calls()), (40, made), "{suspends}");
+        let median = costs.percentile(50).unwrap();
+        assert!((median - 5_000.0).abs() < 0.125 * 5_000.0, "{suspends}: {median}");
+        assert!(costs.cycles() >= 40 * 5_000 && costs.cycles() < 41 * 5_000, "{suspends}: {costs:?}");
+    }
+}
+
+/// Instance whose calls fail.
+struct Failing(Option<Fault>);
+
+impl Instance for Failing {
+    fn process(&mut self, packets: &mut Packets<'_>, _now: Instant) -> Progress {
+        pretended::pass(5_000);
+        packets.for_each(|_, _| Verdict::Pass);
+        self.0 = Some(Fault { kind: "test", text: String::new() });
+        Progress::Done
+    }
+
+    fn take_fault(&mut self) -> Option<Fault> {
+        self.0.take()
+    }
+
+    fn control(&mut self, _message: &Message) -> Reply {
+        Ok(Default::default())
+    }
+}
+
+#[test]
+fn failed_calls_are_not_in_the_cycles_per_packet() {
+    let costs = costs_of(Box::new(Failing(None)));
+    assert_eq!((costs.packets(), costs.calls(), costs.cycles()), (0, 0, 0));
 }

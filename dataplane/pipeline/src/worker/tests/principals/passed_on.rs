@@ -98,6 +98,21 @@ fn packets_passed_on_wait_for_the_process_until_it_ends() {
     }
 }
 
+#[test]
+fn packets_passed_on_never_reach_a_later_instance_with_the_same_number() {
+    let mut shared = shared(Way::Worker, Duration::from_millis(1), 1 << 20);
+    (0..30).for_each(|number| shared.world.send(1, number));
+    (0..40).for_each(|_| _ = shared.world.iterate());
+    assert!(shared.world.counts()[&1].waiting > 10);
+    let (id, seen) = (InstanceId(FIRST as u16), Seen::default());
+    shared.world.change(PluginChange::RemoveInstance { id });
+    let later = Slow { cycles: 1000, suspensions: 0, left: 0, seen: Arc::clone(&seen) };
+    shared.world.change(PluginChange::AddInstance { id, instance: Box::new(later) });
+    // They continue at the next stage.
+    shared.world.check();
+    assert_eq!(*seen.lock().unwrap(), []);
+}
+
 /// Step of a random history.
 #[derive(Clone, Copy, Debug)]
 enum Move {

@@ -216,7 +216,7 @@ fn backlogged_calls(
         shared.precede();
     }
     *shared.factors.lock().unwrap() = factors;
-    (1..).zip(weights).for_each(|(id, weight)| shared.world.set_weight(id, weight));
+    (1..).zip(weights).for_each(|(id, weight)| shared.world.set_principal(id, weight, 1 << 20));
     for number in 0..PACKETS {
         // The first principals have more flows.
         for flow in [1, 2, 3, 4, 5, 7].into_iter().take(3 + flows) {
@@ -295,6 +295,29 @@ fn packets_that_suddenly_take_longer_delay_others_for_the_stated_time() {
     shared.world.send(2, 0);
     let took = shared.time_to((2, 0));
     assert!(took <= Duration::from_millis(100 + 10) + 5 * ITERATION, "{took:?}");
+    shared.world.check();
+}
+
+/// The wait for the process counts, and the call of the process doesn't.
+#[test]
+fn longest_wait_for_a_process_ends_when_it_has_the_call() {
+    const EACH: Duration = Duration::from_millis(3);
+    let mut shared = Shared::new(EACH, [1 << 20; 3]);
+    let deadline = Some(Duration::from_millis(1));
+    shared.world.set_cpu(
+        1,
+        CpuPrincipal { share: CpuShare::Absolute(100_000), limit: None, deadline },
+        1 << 20,
+    );
+    let longest = |shared: &Shared| shared.world.counts()[&1].longest_wait;
+    shared.world.send(1, 0);
+    shared.time_to((1, 0));
+    assert!(longest(&shared) < 3 * ITERATION, "{:?}", longest(&shared));
+    shared.world.send(2, 0);
+    (0..5).for_each(|_| _ = shared.world.iterate());
+    shared.world.send(1, 1);
+    let took = shared.time_to((1, 1));
+    assert!(longest(&shared).abs_diff(took - EACH) <= 3 * ITERATION, "{:?} of {took:?}", longest(&shared));
     shared.world.check();
 }
 

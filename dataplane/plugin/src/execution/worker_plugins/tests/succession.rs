@@ -1,6 +1,8 @@
 //! Tests of upgrades of instances, and of shadow instances.
 
 use super::*;
+use crate::execution::instances::ContextKey;
+use crate::execution::waiting::AwaitedContext;
 
 /// Instance that counts packets, and hands the count over to a successor with the same version of the state
 /// format.
@@ -85,6 +87,28 @@ fn with_keeper() -> (WorkerPlugins<ByPort>, PathId) {
     let path = path_of(&mut worker, 80);
     send(&mut worker, path, Position::Early, &[1, 2, 3]);
     (worker, path)
+}
+
+/// The upgrade to another format of the flow state gives the instance another key.
+#[test]
+fn turns_at_a_context_stay_in_an_upgrade_and_end_with_the_instance() {
+    let (mut worker, _) = with_keeper();
+    let key = |worker: &WorkerPlugins<ByPort>| worker.calls.instances.key(InstanceId(0)).unwrap();
+    let context = |worker: &WorkerPlugins<ByPort>| {
+        AwaitedContext::of(ContextKey::first(key(worker)), &worker.calls.instances).unwrap()
+    };
+    let (before, old) = (context(&worker), key(&worker));
+    for flow_state in [8, 16] {
+        let keeper = Keeper { count: 0, takes: 1, flow_state, common: vec![0] };
+        succeed(&mut worker, successor(keeper, Inheritance::Required, false));
+        assert_eq!(context(&worker), before);
+        assert_eq!(before.key(&worker.calls.instances), Some(ContextKey::first(key(&worker))));
+    }
+    assert_ne!(key(&worker), old);
+    let keeper = Box::new(Keeper { count: 0, takes: 0, flow_state: 0, common: vec![0] });
+    drop(worker.apply(PluginChange::AddInstance { id: InstanceId(0), instance: keeper }));
+    assert_eq!(before.key(&worker.calls.instances), None);
+    assert_ne!(context(&worker), before);
 }
 
 #[test]
