@@ -63,12 +63,13 @@ impl Model {
         loader: &Loader,
         built_in: Vec<Arc<dyn Plugin>>,
     ) -> Result<Self, ControlError> {
+        let ring = services::ring::known_ring(state_directory(config).as_deref());
         let mut model = Self {
             ports: plan_ports(config)?,
             own_routes: OwnRoutes::default(),
             routes: BTreeMap::new(),
             neighbours: Vec::new(),
-            placements: Placements::of(config, services::known_ring(state_directory(config).as_deref())),
+            placements: Placements::of(config, ring),
             router: config.router.clone(),
             control_plane: config.control_plane.clone(),
             admission: config.admission.clone(),

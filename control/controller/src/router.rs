@@ -17,6 +17,7 @@ use tokio::sync::Notify;
 
 use crate::ControlError;
 use crate::access::tokens::Tokens;
+use crate::admission::services::loads::Loads;
 use crate::events::Events;
 use crate::flows::offload::Offload;
 use crate::kernel::Kernel;
@@ -83,6 +84,8 @@ pub(crate) struct Inner {
     pub observation: Observation,
     pub counters: Counters,
     pub principals: Principals,
+    /// Measured loads of services.
+    pub loads: Loads,
 }
 
 impl Inner {

@@ -18,6 +18,7 @@ use millrace_wire::MacAddr;
 use tokio::sync::Notify;
 
 use crate::access::tokens::Tokens;
+use crate::admission::services::loads::Loads;
 use crate::filters::check::never_winning;
 use crate::flows::flow_cache::make_cache;
 use crate::flows::offload::Offload;
@@ -189,6 +190,7 @@ fn begun(
         principals: Principals::default(),
         model,
         workers,
+        loads: Loads::default(),
     })
 }
 

@@ -1,14 +1,14 @@
 //! Placement of services: chooses the level at which an instance with a declared load runs.
 
 pub(crate) mod loads;
+pub(crate) mod ring;
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
-use std::path::Path;
 
 use millrace_admission::hardware::Hardware;
 use millrace_admission::impact::{Candidate, Choice, Impact};
-use millrace_admission::levels::{HOST, Levels, OFFLOAD, OffloadLevel, PROCESS, Ring, WORKER};
+use millrace_admission::levels::{HOST, Levels, OFFLOAD, OffloadLevel, PROCESS, WORKER};
 use millrace_admission::part::Part;
 use millrace_admission::placement::Algorithm;
 use millrace_admission::placement::online::{Promises, Refused, ServiceId};
@@ -28,8 +28,6 @@ use crate::principals::processors;
 use crate::view::{ClaimView, ComponentView};
 use crate::workers::tsc;
 
-/// Name of the hardware file in the state directory.
-pub const HARDWARE_FILE: &str = "hardware.toml";
 /// Size of packets of a service that declares none, in bytes.
 const USUAL_SIZE: u32 = 1_538;
 /// Packets per second of a service that declares no rate: next to nothing.
@@ -157,29 +155,6 @@ impl Decision {
 /// Returns the reason why no flow is offloaded with the configured settings; `None` where flows may be.
 pub(crate) fn planned_cache(model: &Model) -> Option<&'static str> {
     why_no_cache(model.ports.iter().any(PortPlan::is_kernel), model.router.offloaded_flows)
-}
-
-/// Returns the ring to plugin processes as `hardware measure` has described it in the state directory. Without such a
-/// file, or with an invalid one, returns the assumed figures.
-pub(crate) fn known_ring(state: Option<&Path>) -> Ring {
-    let Some(file) = state.map(|state| state.join(HARDWARE_FILE)) else { return Ring::ASSUMED };
-    let text = match std::fs::read_to_string(&file) {
-        Ok(text) => text,
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ring::ASSUMED,
-        Err(error) => return assumed(&file, &error),
-    };
-    match Ring::of_file(&text, f64::from(USUAL_SIZE), tsc::frequency() as f64) {
-        Ok(ring) => ring.unwrap_or(Ring::ASSUMED),
-        Err(error) => assumed(&file, &error),
-    }
-}
-
-fn assumed(file: &Path, error: &dyn std::error::Error) -> Ring {
-    tracing::warn!(
-        "{}: {error}: services are placed with assumed figures; measure again with `millrace hardware measure`",
-        file.display()
-    );
-    Ring::ASSUMED
 }
 
 /// Returns the components of the levels beside the workers; none without services.

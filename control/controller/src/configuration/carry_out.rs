@@ -101,7 +101,7 @@ impl Transaction {
     pub(super) async fn unmake(&self, changes: &[Change]) -> Vec<String> {
         let mut remains =
             self.make_what_can_be(changes.iter().rev().cloned().map(Change::inverse).collect()).await;
-        remains.extend(self.0.lock().move_services_back(&self.1));
+        remains.extend(move_services_back(&mut self.0.lock(), &self.1));
         remains
     }
 
@@ -265,6 +265,19 @@ fn set_router(settings: &millrace_config::Router, model: &mut Model) {
     model.options = Options { control_plane, ..options(settings, model.options.instances) };
 }
 
+/// Moves services back that a transaction has moved to make room. Returns the problem if a worker did not
+/// carry it out.
+fn move_services_back(inner: &mut Inner, before: &[PlacedService]) -> Option<String> {
+    if !inner.model.placements.move_back(before) {
+        return None;
+    }
+    match tell_placements(&inner.model, &mut inner.offload, &mut inner.workers) {
+        // A worker that does not answer makes the change when it resumes.
+        Ok(()) | Err(ControlError::Silent(_)) => None,
+        Err(error) => Some(format!("the levels of moved instances: {error}")),
+    }
+}
+
 /// Sends the model's options to the workers, and waits until the options are in force.
 fn tell_options(model: &Model, workers: &mut Workers) -> Result<(), ControlError> {
     workers.tell(|| Command::Options(model.options.clone()))?;
@@ -364,19 +377,6 @@ impl Inner {
         let told = shares.and(Gates { model, tables, workers }.tell_and_wait(commands));
         self.principals.place_plugins(&self.model, self.plugins.loader.process_groups());
         (made, told.and(outcome))
-    }
-
-    /// Moves services back that a transaction has moved to make room. Returns the problem if a worker did not
-    /// carry it out.
-    fn move_services_back(&mut self, before: &[PlacedService]) -> Option<String> {
-        if !self.model.placements.move_back(before) {
-            return None;
-        }
-        match tell_placements(&self.model, &mut self.offload, &mut self.workers) {
-            // A worker that does not answer makes the change when it resumes.
-            Ok(()) | Err(ControlError::Silent(_)) => None,
-            Err(error) => Some(format!("the levels of moved instances: {error}")),
-        }
     }
 
     /// Gives the workers the shares of all principals, and puts plugin processes into their groups.

@@ -28,6 +28,7 @@ use crate::plugins::host_level::HostSays;
 use crate::ports::claim::Claim;
 use crate::ports::device::KernelDevice;
 use crate::principals::Principals;
+use crate::router::instances::move_grown_services;
 use crate::router::{Inner, Router};
 use crate::routes::configured::wanted_among;
 use crate::routes::from_kernel;
@@ -209,7 +210,7 @@ impl Inner {
         let counters = self.seen().light_snapshot()?;
         self.observation.observe(&self.model, &counters);
         self.observation.observe_impacts(&self.model, &counters.instances);
-        self.move_grown_services(&counters)?;
+        move_grown_services(self, &counters)?;
         let Principals { shares, promises, core_inputs, overloads, links, .. } = &mut self.principals;
         let promised = shares.promised(&self.model, self.workers.len());
         promises.sample(counters.at, &counters.principals, &promised);

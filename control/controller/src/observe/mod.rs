@@ -22,7 +22,6 @@ use millrace_units::{InstanceId, Instant, PortId};
 use millrace_wire::MacAddr;
 use serde_json::{Value, json};
 
-use crate::admission::services::loads::Loads;
 use crate::events::Events;
 use crate::model::{Model, PortPlan};
 use crate::ports::devices::PortsByDevice;
@@ -49,7 +48,6 @@ pub(crate) struct Observed {
     /// Names of the values that are above their threshold.
     exceeded: HashSet<String>,
     impacts: Impacts,
-    loads: Loads,
 }
 
 /// Observation of the router: its events, captures and traces.
@@ -327,11 +325,6 @@ impl Observation {
     /// Compares the cycles of instances with those that their plugins declare. Call this about once a second.
     pub fn observe_impacts(&mut self, model: &Model, reports: &[(InstanceId, InstanceReport)]) {
         self.observed.impacts.judge(model, reports, &self.events);
-    }
-
-    /// Returns the measured loads of services.
-    pub fn loads(&mut self) -> &mut Loads {
-        &mut self.observed.loads
     }
 
     /// Checks whether memory is short. Notes an event when a shortage begins or ends.

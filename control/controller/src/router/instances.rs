@@ -103,37 +103,35 @@ impl Inner {
     }
 }
 
-impl Inner {
-    /// Moves services whose load has grown beyond what was admitted, while packets pass. Does nothing while a
-    /// transaction runs.
-    ///
-    /// # Errors
-    /// A worker does not answer.
-    pub fn move_grown_services(&mut self, counters: &Snapshot) -> Result<(), ControlError> {
-        if self.settings.applying.is_some() || !self.observation.loads().is_due(&self.model, counters.at) {
-            return Ok(());
-        }
-        let counts = self.workers.filter_counts()?;
-        let Self { model, offload, workers, observation, .. } = self;
-        let mut packets = BTreeMap::new();
-        for (id, bound) in model.plugins.bindings_by_age() {
-            let Some(instance) = bound.action.instance() else { continue };
-            *packets.entry(instance).or_default() += counts.of(id).packets;
-        }
-        let work = |id: InstanceId| {
-            let report = counters.instances.iter().find(|(known, _)| *known == id).map(|(_, report)| report);
-            Work::of(packets.get(&id).copied().unwrap_or_default(), report)
-        };
-        let moves = observation.loads().moves(model, work, counters.at, offload.why_no_cache());
-        if moves.is_empty() {
-            return Ok(());
-        }
-        for placed in moves {
-            note_move(&placed, &observation.events);
-            model.placements.put(placed);
-        }
-        tell_placements(model, offload, workers)
+/// Moves services whose load has grown beyond what was admitted, while packets pass. Does nothing while a
+/// transaction runs.
+///
+/// # Errors
+/// A worker does not answer.
+pub(crate) fn move_grown_services(inner: &mut Inner, counters: &Snapshot) -> Result<(), ControlError> {
+    if inner.settings.applying.is_some() || !inner.loads.is_due(&inner.model, counters.at) {
+        return Ok(());
     }
+    let counts = inner.workers.filter_counts()?;
+    let Inner { model, offload, workers, observation, loads, .. } = inner;
+    let mut packets = BTreeMap::new();
+    for (id, bound) in model.plugins.bindings_by_age() {
+        let Some(instance) = bound.action.instance() else { continue };
+        *packets.entry(instance).or_default() += counts.of(id).packets;
+    }
+    let work = |id: InstanceId| {
+        let report = counters.instances.iter().find(|(known, _)| *known == id).map(|(_, report)| report);
+        Work::of(packets.get(&id).copied().unwrap_or_default(), report)
+    };
+    let moves = loads.moves(model, work, counters.at, offload.why_no_cache());
+    if moves.is_empty() {
+        return Ok(());
+    }
+    for placed in moves {
+        note_move(&placed, &observation.events);
+        model.placements.put(placed);
+    }
+    tell_placements(model, offload, workers)
 }
 
 /// Sets the declared load and level of an instance, and moves the instance to its level while packets pass.

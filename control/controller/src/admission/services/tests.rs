@@ -1,8 +1,10 @@
+use millrace_admission::levels::Ring;
 use millrace_config::Config;
 use millrace_plugin_abi::{DeclaredCycles, EbpfVariant, Instance, PluginError, Position};
 use proptest::prelude::*;
 use serde_json::{Map, Value};
 
+use super::ring::{HARDWARE_FILE, known_ring};
 use super::*;
 
 /// Plugin of a runtime, with or without an eBPF variant and a declared cost.

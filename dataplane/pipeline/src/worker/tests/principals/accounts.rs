@@ -1,5 +1,6 @@
 //! Accounts of flows and principals, and packets dropped above their limits.
 
+use millrace_packet::DropReason;
 use millrace_plugin::CostHistogram;
 use millrace_plugin_abi::{Fault, PayerBacklog};
 
@@ -288,4 +289,24 @@ impl Instance for Failing {
 fn failed_calls_are_not_in_the_cycles_per_packet() {
     let costs = costs_of(Box::new(Failing(None)));
     assert_eq!((costs.packets(), costs.calls(), costs.cycles()), (0, 0, 0));
+}
+
+#[test]
+fn packets_that_wait_for_a_released_principal_are_dropped_on_request_and_no_others() {
+    let mut world = World::new();
+    for id in [1, 2] {
+        world.set_principal(id, 1, 1 << 20);
+        world.bind(id, id as u8, Some(id), (200_000, 0));
+        (0..50).for_each(|number| world.send(id as u8, number));
+    }
+    world.iterate();
+    let (first, other) = (world.counts()[&1].waiting, world.counts()[&2].waiting);
+    assert!(first > 40, "{:?}", world.counts());
+    world.tell(PrincipalCommand::DropWaiting(PrincipalId(1)));
+    world.unbind(1);
+    world.tell(PrincipalCommand::Remove(PrincipalId(1)));
+    assert!(world.counts()[&2].waiting + 2 >= other, "{:?}", world.counts());
+    world.check();
+    let port = world.worker.router.ports.get(PortId(1)).unwrap();
+    assert_eq!(port.count.drops.get(DropReason::PrincipalReleased), u64::from(first));
 }
