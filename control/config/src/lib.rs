@@ -44,6 +44,7 @@ pub use values::flow::one_flow;
 pub use values::overhead::Overhead;
 pub use values::quantity::{Bits, CurveText, Length, QueueSize, Size, Time};
 pub use values::share::{ByteRate, CoreCeiling, ProcessorShare, PromisedPart};
+pub use values::worker_policy::WorkerPolicy;
 pub use values::{InputWeight, Named, Text, VlanIds, Written};
 
 impl Config {

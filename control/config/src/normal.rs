@@ -123,6 +123,8 @@ impl Router {
     pub(crate) fn keep_fixed(&mut self, from: &Self) {
         self.mode = from.mode;
         self.workers = from.workers;
+        self.worker_processors.clone_from(&from.worker_processors);
+        self.worker_policy = from.worker_policy;
         self.frames = from.frames;
         self.on_death = from.on_death;
         self.flows_max = from.flows_max;

@@ -111,7 +111,7 @@ fn of_processors(number: usize, isolated: &str) -> Finding {
         }
         (_, "") => {
             let reason = format!("{online}, none isolated from other threads of the kernel");
-            let remedy = "boot with isolcpus=LIST for the processors of workers";
+            let remedy = "boot with isolcpus=LIST, and set worker-processors in [router] to the same list";
             Finding::new(topic, Verdict::Partly, reason, Some(remedy))
         }
         (_, isolated) => {
@@ -125,7 +125,12 @@ fn of_processors(number: usize, isolated: &str) -> Finding {
 fn of_realtime(tried: Result<(), Refusal>) -> Finding {
     let topic = "real-time policy";
     match tried {
-        Ok(()) => Finding::new(topic, Verdict::Isolated, "SCHED_FIFO is allowed for workers", None),
+        Ok(()) => Finding::new(
+            topic,
+            Verdict::Isolated,
+            "SCHED_FIFO is allowed for workers: worker-policy in [router] sets it",
+            None,
+        ),
         Err((reason, remedy)) => Finding::new(topic, Verdict::Partly, reason, remedy.as_deref()),
     }
 }

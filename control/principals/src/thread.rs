@@ -167,6 +167,48 @@ impl ThreadSettings {
     }
 }
 
+/// Takes all threads of this process off some processors, so that only threads that are bound there later run
+/// on them. Does nothing if no other processor would be left. Threads and processes created later run where
+/// their creators do.
+///
+/// # Errors
+/// [`ThreadError::Bind`] if the kernel refuses the processors of a thread.
+pub fn keep_off(processors: &[Processor]) -> Result<(), ThreadError> {
+    let read = |error| ThreadError::Bind {
+        thread: 0,
+        wanted: "other than those of the workers".to_owned(),
+        why: io::Error::from(error).to_string(),
+        online: online(),
+    };
+    let allowed = sched_getaffinity(Pid::from_raw(0)).map_err(read)?;
+    let left: Vec<Processor> = (0..CpuSet::count())
+        .filter(|number| allowed.is_set(*number).unwrap_or(false))
+        .filter_map(|number| u16::try_from(number).ok().map(Processor))
+        .filter(|processor| !processors.contains(processor))
+        .collect();
+    if left.is_empty() {
+        return Ok(());
+    }
+    for thread in threads() {
+        match bind(thread, &left) {
+            // The thread has ended meanwhile.
+            Err(_) if !threads().contains(&thread) => {}
+            result => result?,
+        }
+    }
+    Ok(())
+}
+
+/// Returns the threads of this process.
+fn threads() -> Vec<Pid> {
+    let tasks = std::fs::read_dir("/proc/self/task").into_iter().flatten().flatten();
+    tasks.filter_map(|task| task.file_name().to_str()?.parse().ok()).map(Pid::from_raw).collect()
+}
+
+fn online() -> String {
+    read_if_present("/sys/devices/system/cpu/online".as_ref()).unwrap_or_default()
+}
+
 /// Returns the set of some processors.
 ///
 /// # Errors
@@ -191,8 +233,7 @@ fn bind(thread: Pid, processors: &[Processor]) -> Result<(), ThreadError> {
         Err(error) => io::Error::from(error).to_string(),
     };
     let wanted: Vec<String> = processors.iter().map(ToString::to_string).collect();
-    let online = read_if_present("/sys/devices/system/cpu/online".as_ref()).unwrap_or_default();
-    Err(ThreadError::Bind { thread: thread.as_raw(), wanted: wanted.join(","), why, online })
+    Err(ThreadError::Bind { thread: thread.as_raw(), wanted: wanted.join(","), why, online: online() })
 }
 
 fn remedy(error: &io::Error, policy: Policy, thread: Pid) -> String {

@@ -26,6 +26,7 @@ impl Checker<'_> {
         ] {
             self.within("router", key, value, range, unit);
         }
+        self.worker_processors();
         if router.flows_max != 0 {
             let flows = router.flows_max.into();
             self.within("router", "flows-max", flows, 1024..=1 << 24, ", or 0 for no flow table");
@@ -36,6 +37,22 @@ impl Checker<'_> {
                 .text(" and ")
                 .append(setting("router", "icmp-burst"))
                 .text(" must be 1 or more: the router must be able to send ICMP errors")
+        });
+    }
+
+    fn worker_processors(&self) {
+        let (key, router) = ("worker-processors", &self.config.router);
+        let processors = &router.worker_processors;
+        let twice = processors.iter().enumerate().find(|(place, one)| processors[..*place].contains(one));
+        self.value(twice.is_none(), "router", key, || {
+            let processor = twice.map(|(_, one)| one.to_string()).unwrap_or_default();
+            setting("router", key).text(format!(" has processor {processor} twice: give each worker its own"))
+        });
+        let (given, workers) = (processors.len(), router.workers);
+        let is_fitting = given == 0 || given == workers || twice.is_some();
+        self.value(is_fitting, "router", key, || {
+            setting("router", key)
+                .text(format!(" has {given} processors for {workers} workers: give one for each worker"))
         });
     }
 

@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::values::quantity::Time;
 use crate::values::share::CoreCeiling;
+use crate::values::worker_policy::WorkerPolicy;
 
 /// Router-wide settings.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -19,6 +20,12 @@ pub struct Router {
     pub mode: PollMode,
     /// Number of worker threads, 1 to 16. Each worker forwards a part of the flows. Default 1.
     pub workers: usize,
+    /// Processors of the workers, by number as in `/proc/cpuinfo`: one for each worker, in order. The router's
+    /// other threads run on the other processors. Default: the kernel chooses.
+    pub worker_processors: Vec<u16>,
+    /// Scheduling policy of the workers: `other`, `other NICE`, `fifo PRIORITY` or `round-robin PRIORITY`.
+    /// Default: that of the process.
+    pub worker_policy: Option<WorkerPolicy>,
     /// Number of memory frames in the packet memory of each worker, 1,024 to 4,194,304. A memory frame has
     /// 2,048 bytes. Default 32,768 (64 MiB).
     pub frames: u32,
@@ -82,6 +89,8 @@ impl Default for Router {
             boot: Boot::default(),
             mode: PollMode::default(),
             workers: 1,
+            worker_processors: Vec::new(),
+            worker_policy: None,
             frames: 32_768,
             on_death: None,
             ignore_kernel_policy: false,

@@ -7,6 +7,7 @@ pub(crate) mod overhead;
 pub(crate) mod quantity;
 pub(crate) mod reservation;
 pub(crate) mod share;
+pub(crate) mod worker_policy;
 
 use std::fmt;
 use std::ops::{Deref, Range};

@@ -4,12 +4,13 @@ use std::hash::{BuildHasher, Hasher};
 use std::sync::mpsc::{Receiver, Sender, channel, sync_channel};
 use std::thread::JoinHandle;
 
-use millrace_config::{Config, PollMode};
+use millrace_config::{Config, PollMode, Router, WorkerPolicy};
 use millrace_confine::Privileges;
 use millrace_forward::FibReader;
 use millrace_packet::Pool;
 use millrace_pipeline::thread::{IoMode, Wake};
 use millrace_pipeline::{Command, Handover, NoHost, Worker, WorkerLink};
+use millrace_principals::{Policy, Processor, ThreadSettings, keep_off};
 use nix::unistd::{Pid, gettid};
 
 use crate::ControlError;
@@ -26,6 +27,7 @@ pub(super) fn start_workers(
     route_table: &RouteTable,
     control_wake: &Wake,
 ) -> Result<(Workers, Threads, Receiver<WorkerPanic>), ControlError> {
+    keep_off(&processors(&config.router)).map_err(ControlError::refused)?;
     let failed = |error| ControlError::system("make an event descriptor", error);
     let count = config.router.workers.max(1);
     let wakes: Vec<Wake> = (0..count).map(|_| Wake::new()).collect::<Result<_, _>>().map_err(failed)?;
@@ -42,7 +44,8 @@ pub(super) fn start_workers(
     let (panic_sender, panics) = channel();
     for (number, (wake, handover)) in wakes.into_iter().zip(ways).enumerate() {
         let prefixes = route_table.reader();
-        let making = Making { frames: config.router.frames, prefixes, seed, handover };
+        let thread = thread_settings(&config.router, number);
+        let making = Making { frames: config.router.frames, prefixes, seed, handover, thread };
         let wakes = (wake, control_wake.clone());
         let started = start_worker(number, making, io_mode(config.router.mode), wakes, panic_sender.clone());
         match started {
@@ -67,9 +70,11 @@ struct Making {
     prefixes: FibReader,
     seed: u64,
     handover: Option<Handover>,
+    thread: ThreadSettings,
 }
 
-/// Starts the thread of a worker. The thread drops its privileges and maps its own packet memory.
+/// Starts the thread of a worker. The thread goes to its processor, drops its privileges, and maps its own
+/// packet memory.
 fn start_worker(
     number: usize,
     making: Making,
@@ -80,6 +85,7 @@ fn start_worker(
     let (sender, receiver) = sync_channel::<Result<(WorkerLink, Pid), ControlError>>(1);
     let worker_wake = wake.clone();
     let make = move || {
+        making.thread.apply(Pid::from_raw(0)).map_err(ControlError::refused)?;
         let confined = Privileges::Memory.leave_to_thread();
         confined.map_err(ControlError::refused)?;
         make_worker(making)
@@ -120,5 +126,22 @@ fn io_mode(mode: PollMode) -> IoMode {
         PollMode::Poll => IoMode::Poll,
         PollMode::Interrupt => IoMode::Interrupt,
         PollMode::Adaptive => IoMode::Adaptive,
+    }
+}
+
+/// Returns the configured processors of the workers.
+fn processors(router: &Router) -> Vec<Processor> {
+    router.worker_processors.iter().copied().map(Processor).collect()
+}
+
+fn thread_settings(router: &Router, worker: usize) -> ThreadSettings {
+    let policy = |policy| match policy {
+        WorkerPolicy::Other(nice) => Policy::Other { nice },
+        WorkerPolicy::Fifo(priority) => Policy::Fifo { priority },
+        WorkerPolicy::RoundRobin(priority) => Policy::RoundRobin { priority },
+    };
+    ThreadSettings {
+        processors: processors(router).get(worker).map(|processor| vec![*processor]),
+        policy: router.worker_policy.map(policy),
     }
 }

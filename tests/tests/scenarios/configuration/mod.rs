@@ -4,3 +4,4 @@ pub mod changes;
 mod lists;
 mod saving;
 mod wanted_routes;
+mod worker_threads;
