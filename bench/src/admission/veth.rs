@@ -12,11 +12,12 @@ use std::time::{Duration, Instant as Clock};
 use super::failed;
 use crate::interrupt::check;
 use crate::testbed::network::{Network, RECEIVER};
-use crate::testbed::process::{Processor, beside};
+use crate::testbed::process::{Processor, beside, command};
 use crate::testbed::router::Router;
+use crate::testbed::scratch::Scratch;
 use crate::{BenchError, Bound, Measurement, Options, Quantiles, Subject};
 
-/// Processor of the hosts, and of the router.
+/// Processor of the hosts, and of the worker.
 const HOSTS: Processor = 0;
 const ROUTER: Processor = 1;
 /// Rate of the link in megabits per second.
@@ -49,6 +50,22 @@ const ASKED: Duration = Duration::from_millis(500);
 /// Time after which a packet counts as lost.
 const PATIENCE: Duration = Duration::from_millis(500);
 
+/// Configuration of the router: its worker has a processor of its own.
+const CONFIGURATION: &str = r#"
+[router]
+on-death = "kernel"
+worker-processors = [1]
+worker-policy = "other -20"
+
+[[port]]
+name = "r1"
+driver = "af_xdp"
+
+[[port]]
+name = "r2"
+driver = "af_xdp"
+"#;
+
 /// Packets of a run.
 struct Seen {
     sent: u64,
@@ -69,7 +86,8 @@ pub(super) fn run(options: &mut Options<'_>) -> Result<Vec<Measurement>, BenchEr
     let reserved = reserve(&router)?;
     let mut refused = 0;
     let seen = send(&network, reserved, true, TIME, || {
-        if ask(&router, MOST)? {
+        // The client may not take the worker's processor.
+        if beside(HOSTS, || ask(&router, MOST))?? {
             return Err(failed("a request was granted although an equal one had been refused"));
         }
         refused += 1;
@@ -119,7 +137,12 @@ fn longest(delays: &[f64]) -> f64 {
 
 /// Starts a router whose second port has the rate of the link, with a plugin for the packets of all flows.
 fn start(options: &Options<'_>, network: &Network) -> Result<Router, BenchError> {
-    let router = Router::start(&options.binary, network, Some(ROUTER))?;
+    let scratch = Scratch::new()?;
+    let file = scratch.write("router.toml", CONFIGURATION.as_bytes())?;
+    let mut command = command(network.r.open()?, &options.binary.to_string_lossy(), None)?;
+    command.args(["run", "--config", &file, "--state", "none"]);
+    let socket = std::env::temp_dir().join(format!("{}.sock", network.r.name()));
+    let router = Router::launch(command, &options.binary, socket)?;
     let all = format!("proto udp dport {FIRST}-{}", FIRST + MOST);
     for arguments in [
         &["scheduler", "add", "r2", "rest", "--kind", "fifo"][..],
