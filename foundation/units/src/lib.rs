@@ -15,6 +15,7 @@ mod message;
 mod names;
 mod quantity;
 mod rate;
+mod split_mix;
 mod token_bucket;
 
 pub use account::{Amount, QueueAccount};
@@ -26,4 +27,5 @@ pub use message::{Message, Piece, Spelling};
 pub use names::{here, nearest, remedy};
 pub use quantity::{QuantityError, read_rate, read_size, read_time, write_rate, write_size, write_time};
 pub use rate::BitRate;
+pub use split_mix::SplitMix;
 pub use token_bucket::{TokenBucket, TokenRate};

@@ -8,7 +8,7 @@
 use std::fmt;
 use std::net::IpAddr;
 
-use millrace_units::PortId;
+use millrace_units::{PortId, SplitMix};
 
 /// Maximum number of next hops of a route.
 pub const MAX_NEXT_HOPS: usize = 64;
@@ -58,13 +58,10 @@ impl fmt::Display for NextHop {
     }
 }
 
-/// Spreads every input bit over all output bits: the finalizer of SplitMix64 (Steele, Lea and Flood 2014).
+/// Spreads every input bit over all output bits.
 #[inline]
 const fn mix(value: u64) -> u64 {
-    let value = value.wrapping_add(0x9e37_79b9_7f4a_7c15);
-    let value = (value ^ (value >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    let value = (value ^ (value >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    value ^ (value >> 31)
+    SplitMix::new(value).word()
 }
 
 /// Reason why a list of next hops is invalid.

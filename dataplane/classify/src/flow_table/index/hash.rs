@@ -1,7 +1,7 @@
 //! Keyed hash of flow keys.
 
 use millrace_packet::{Family, FlowKey};
-use millrace_units::PortId;
+use millrace_units::{PortId, SplitMix};
 
 /// Bit position of the ingress port in the last word of a key.
 const PORT_SHIFT: u32 = 48;
@@ -30,16 +30,10 @@ pub(in crate::flow_table) struct FlowHash {
 }
 
 impl FlowHash {
-    /// Derives the words of the hash from `seed` by SplitMix64 (Steele, Lea and Flood, OOPSLA 2014).
+    /// Derives the words of the hash from `seed` by [`SplitMix`].
     pub fn new(seed: u64) -> Self {
-        let mut state = seed;
-        let mut next = || {
-            state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
-            let mut word = state;
-            word = (word ^ word >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-            word = (word ^ word >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
-            word ^ word >> 31
-        };
+        let mut words = SplitMix::new(seed);
+        let mut next = || words.word();
         let secrets = std::array::from_fn(|_| next());
         Self { secrets, fold: [next(), next()], variant: next() | 1, port: next() | 1 }
     }
