@@ -31,6 +31,7 @@ mod plugins;
 mod report;
 mod route;
 mod schedule;
+mod services;
 mod shaping;
 mod statistics;
 mod takeover;
@@ -70,8 +71,8 @@ pub struct Options<'a> {
     pub binary: PathBuf,
     /// Workload of the router in memory. `None` selects all workloads that have a promise.
     pub workload: Option<Workload>,
-    /// Text that a case's name must contain, for the benchmarks `admission`, `offload`, `levels` and
-    /// `cpu`. `None` selects all cases.
+    /// Text that a case's name must contain, for the benchmarks `admission`, `offload`, `levels`,
+    /// `cpu` and `services`. `None` selects all cases.
     pub case: Option<String>,
     /// Callback for progress lines, without newline.
     pub progress: &'a mut dyn FnMut(&str),
@@ -106,7 +107,7 @@ const fn as_root(name: &'static str, summary: &'static str, run: Run) -> Bench {
     Bench { needs_root: true, ..bench(name, summary, run) }
 }
 
-const BENCHES: [Bench; 22] = [
+const BENCHES: [Bench; 23] = [
     bench(
         "admission",
         "time of decisions, admitted flows beside an exact oracle, and simulated delays beside bounds",
@@ -179,6 +180,7 @@ const BENCHES: [Bench; 22] = [
         route::run,
     ),
     bench("schedule", "queues and link schedulers alone, compared with a ring", schedule::run),
+    bench("services", "connections: cost, memory, and a flood of new ones", services::run),
     as_root(
         "shaping",
         "rates and shares on veth beside the kernel's HTB and TBF; voice through a full link",

@@ -1,6 +1,7 @@
 //! Fuzz targets: one module for each target.
 
 mod configuration;
+mod connections;
 mod decoders;
 mod ebpf_variants;
 mod input;
@@ -15,8 +16,9 @@ mod wasm_plugin;
 pub type Target = (&'static str, fn(&[u8]));
 
 /// All targets, by name. `tools/fuzz` reads the names here. Each target has a folder in `corpus/`.
-pub const TARGETS: [Target; 8] = [
+pub const TARGETS: [Target; 9] = [
     ("configuration", configuration::run),
+    ("connections", connections::run),
     ("decoders", decoders::run),
     ("interface", interface::run),
     ("netlink", netlink::run),

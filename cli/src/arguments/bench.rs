@@ -107,7 +107,7 @@ pub struct Bench {
     /// Read results that --json printed, instead of measuring; needs --html or --svg.
     #[arg(long, value_name = "FILE", conflicts_with_all = ["name", "against", "accept", "baseline"])]
     pub from: Option<PathBuf>,
-    /// Run only cases of `admission`, `offload`, `levels` or `cpu` with TEXT in their name.
+    /// Run only cases of `admission`, `offload`, `levels`, `cpu` or `services` with TEXT in their name.
     #[arg(long, value_name = "TEXT")]
     pub case: Option<String>,
     /// Workload of `bench memory`.

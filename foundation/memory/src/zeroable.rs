@@ -58,9 +58,10 @@ zero_is_a_value!(
 // SAFETY: elements of zeros are valid values, and an array has no other content.
 unsafe impl<T: Zeroable, const N: usize> Zeroable for [T; N] {}
 
-/// Declares a struct of [`Zeroable`] fields that is [`Zeroable`] itself.
+/// Declares a struct of [`Zeroable`] fields that is [`Zeroable`] itself, or an enum with a variant for zero.
 ///
-/// Accepts one plain struct without type parameters, with named or unnamed fields.
+/// Accepts one plain struct without type parameters, with named or unnamed fields. Accepts one enum without
+/// type parameters, whose first variant has no fields and the number 0, and represents it by `#[repr(u8)]`.
 ///
 /// ```
 /// millrace_memory::zeroable! {
@@ -89,6 +90,17 @@ unsafe impl<T: Zeroable, const N: usize> Zeroable for [T; N] {}
 /// ```
 #[macro_export]
 macro_rules! zeroable {
+    (
+        $(#[$meta:meta])* $visibility:vis enum $name:ident {
+            $(#[$first_meta:meta])* $first:ident = 0, $($others:tt)*
+        }
+    ) => {
+        $(#[$meta])* #[repr(u8)] $visibility enum $name {
+            $(#[$first_meta])* $first = 0, $($others)*
+        }
+        // SAFETY: zeros are the first variant: its number, in the first byte, is 0, and it has no fields.
+        unsafe impl $crate::Zeroable for $name {}
+    };
     (
         $(#[$meta:meta])* $visibility:vis struct $name:ident {
             $($(#[$field_meta:meta])* $field_visibility:vis $field:ident: $type:ty),* $(,)?

@@ -1,0 +1,51 @@
+//! Connections: both directions of a flow as one, with the states of their protocols.
+//!
+//! A [`ConnectionTable`] belongs to one thread. [`track`](ConnectionTable::track) finds or opens the connection
+//! of a packet, checks the packet against the connection's state, and advances the state. The state is that of
+//! the two hosts, as seen by a router between them: [TCP](tcp) with its windows, SCTP with its verification
+//! tags; UDP, ICMP queries and other protocols by the directions of their packets.
+//!
+//! The table allocates nothing after its creation. Callers pass the time, and take the connections that have
+//! ended as values.
+//!
+//! **Two connections never share a record.** A record belongs to one key, and a [`ConnectionRef`] becomes
+//! invalid when its connection ends.
+//!
+//! **A full table.** A connection is *assured* once its originator has answered the other side, which nobody
+//! with a forged source address can do. A new connection recycles the oldest one that is not assured: one that
+//! is still opening, or is over. It never recycles an assured one; if all are assured, the table refuses the
+//! new connection. So a flood from any number of sources ends no assured connection. Each source also has a
+//! maximum.
+//!
+//! **Invalid packets** change nothing: no state, no idle time.
+#![forbid(unsafe_code)]
+#![deny(clippy::indexing_slicing, clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+#![cfg_attr(test, allow(clippy::indexing_slicing, clippy::unwrap_used, clippy::expect_used, clippy::panic))]
+
+mod config;
+mod direction;
+mod exchange;
+mod hash;
+mod invalid;
+mod key;
+mod listed;
+mod query;
+mod quoted;
+mod record;
+mod sctp;
+mod state;
+#[expect(clippy::indexing_slicing, reason = "records and buckets by slots that the table gave")]
+mod table;
+mod tcp;
+mod timeouts;
+mod tracked;
+
+pub use config::{ConnectionConfig, ConnectionTableError};
+pub use direction::Direction;
+pub use invalid::Invalid;
+pub use key::{ConnectionKey, Orientation};
+pub use listed::Listed;
+pub use state::Transport;
+pub use table::{ConnectionTable, Packet};
+pub use timeouts::Timeouts;
+pub use tracked::{ConnectionRef, EndReason, Ended, Known, Refusal, Relation, Tracked};

@@ -1,0 +1,147 @@
+//! State of a connection, by protocol.
+
+use millrace_memory::zeroable;
+use millrace_wire::Protocol;
+
+use crate::direction::Direction;
+use crate::exchange::Exchange;
+use crate::invalid::Invalid;
+use crate::sctp::{Sctp, SctpPhase};
+use crate::tcp::{Segment, Tcp};
+
+/// Packet of a connection, from its transport header on.
+#[derive(Clone, Copy, Debug)]
+pub struct Transport<'a> {
+    /// Octets from the transport header on, as far as they are at hand. At least the transport header has to
+    /// be among them.
+    pub octets: &'a [u8],
+    /// Number of all octets from the transport header on.
+    pub length: usize,
+    /// Whether the packet is a later fragment, without a transport header.
+    pub is_later_fragment: bool,
+}
+
+zeroable! {
+    /// State of a connection, by protocol.
+    #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+    pub(crate) enum State {
+        /// No connection.
+        Free = 0,
+        /// TCP.
+        Tcp(Tcp),
+        /// SCTP.
+        Sctp(Sctp),
+        /// UDP and UDP-Lite.
+        Udp(Exchange),
+        /// ICMP and ICMPv6 queries.
+        Query(Exchange),
+        /// All other protocols.
+        Other(Exchange),
+    }
+}
+
+impl State {
+    /// Opens a connection by a packet of its originator. With `adopts`, a segment of TCP other than SYN opens
+    /// it, too.
+    ///
+    /// # Errors
+    /// The reason why the packet opens no connection.
+    pub fn open(protocol: Protocol, transport: &Transport<'_>, adopts: bool) -> Result<Self, Invalid> {
+        let Transport { octets, length, is_later_fragment } = *transport;
+        Ok(match protocol {
+            Protocol::TCP | Protocol::SCTP if is_later_fragment => return Err(Invalid::NotOpening),
+            Protocol::TCP => {
+                let segment = Segment::read(octets, length).ok_or(Invalid::Malformed)?;
+                let opened = Tcp::open(&segment);
+                Self::Tcp(if adopts { opened.or_else(|_| Tcp::adopt(&segment))? } else { opened? })
+            }
+            Protocol::SCTP => Self::Sctp(Sctp::open(octets)?),
+            Protocol::UDP | Protocol::UDP_LITE => Self::Udp(Exchange::Unanswered),
+            Protocol::ICMP | Protocol::ICMPV6 => Self::Query(Exchange::Unanswered),
+            _ => Self::Other(Exchange::Unanswered),
+        })
+    }
+
+    /// Advances by a packet. A later fragment changes no state of TCP and SCTP.
+    ///
+    /// # Errors
+    /// The reason why the packet is invalid; the state stays the same.
+    #[inline]
+    pub fn advance(&mut self, direction: Direction, transport: &Transport<'_>) -> Result<(), Invalid> {
+        match self {
+            Self::Tcp(_) | Self::Sctp(_) if transport.is_later_fragment => {}
+            Self::Tcp(tcp) => {
+                let segment = Segment::read(transport.octets, transport.length).ok_or(Invalid::Malformed)?;
+                tcp.advance(direction, &segment)?;
+            }
+            Self::Sctp(sctp) => sctp.advance(direction, transport.octets)?,
+            Self::Udp(exchange) | Self::Query(exchange) | Self::Other(exchange) => {
+                exchange.advance(direction);
+            }
+            Self::Free => return Err(Invalid::NotOpening),
+        }
+        Ok(())
+    }
+
+    /// Returns whether a packet opens a new connection in place of this one, which is over or was never
+    /// answered.
+    #[inline]
+    pub fn is_reopened_by(&self, direction: Direction, transport: &Transport<'_>) -> bool {
+        match self {
+            Self::Tcp(tcp) if !transport.is_later_fragment => {
+                // Of all segments, only SYN opens; its flags are in the fourteenth octet.
+                transport.octets.get(13).is_some_and(|flags| flags & 0x12 == 2)
+                    && Segment::read(transport.octets, transport.length)
+                        .is_some_and(|segment| tcp.is_reopened_by(direction, &segment))
+            }
+            _ => false,
+        }
+    }
+
+    /// Returns whether the other side has answered in a way that no forged source address can bring about.
+    /// Only such a connection is safe from being recycled for a new one.
+    #[inline]
+    pub fn is_assured(&self) -> bool {
+        match self {
+            Self::Free => false,
+            Self::Tcp(tcp) => !tcp.phase().is_over() && tcp.phase().is_past_handshake(),
+            Self::Sctp(sctp) => matches!(sctp.phase(), SctpPhase::Established | SctpPhase::Closing),
+            Self::Udp(exchange) | Self::Query(exchange) | Self::Other(exchange) => {
+                *exchange == Exchange::Stream
+            }
+        }
+    }
+
+    /// Returns whether the other side has answered.
+    #[inline]
+    pub fn is_answered(&self) -> bool {
+        match self {
+            Self::Free => false,
+            Self::Tcp(tcp) => tcp.phase().is_answered(),
+            Self::Sctp(sctp) => sctp.phase() != SctpPhase::Init,
+            Self::Udp(exchange) | Self::Query(exchange) | Self::Other(exchange) => {
+                *exchange != Exchange::Unanswered
+            }
+        }
+    }
+
+    /// Returns whether the sender of a direction may have sent a packet that an ICMP error quotes. Off-path
+    /// senders of errors don't know the sequence numbers of TCP (RFC 5927, 4.1).
+    pub fn has_sent(&self, direction: Direction, sequence: Option<u32>) -> bool {
+        match (self, sequence) {
+            (Self::Tcp(tcp), Some(sequence)) => tcp.has_sent(direction, sequence),
+            (Self::Tcp(_), None) => false,
+            (state, _) => *state != Self::Free,
+        }
+    }
+
+    /// Returns the name of the phase in lists.
+    pub fn phase(&self) -> &'static str {
+        match self {
+            Self::Free => "none",
+            Self::Tcp(tcp) => tcp.phase().name(),
+            Self::Sctp(sctp) => sctp.phase().name(),
+            Self::Udp(exchange) | Self::Query(exchange) | Self::Other(exchange) => exchange.name(),
+        }
+    }
+}

@@ -1,0 +1,323 @@
+//! The connection table.
+
+mod chains;
+mod list;
+mod sources;
+#[cfg(test)]
+mod tests;
+mod wheel;
+
+use millrace_packet::FlowKey;
+use millrace_units::Instant;
+
+use self::chains::{Chained, Chains};
+use self::list::List;
+use self::sources::Sources;
+use self::wheel::Wheel;
+use crate::config::{ConnectionConfig, ConnectionTableError};
+use crate::direction::Direction;
+use crate::hash::KeyHash;
+use crate::invalid::Invalid;
+use crate::key::{ConnectionKey, Orientation};
+use crate::listed::Listed;
+use crate::quoted::{Quoted, is_error};
+use crate::record::{Membership, Record};
+use crate::state::{State, Transport};
+use crate::timeouts::Timeouts;
+use crate::tracked::{ConnectionRef, EndReason, Ended, Known, Refusal, Relation, Tracked};
+
+impl Chained for Record {
+    #[inline]
+    fn next(&self) -> u32 {
+        self.chain
+    }
+
+    #[inline]
+    fn set_next(&mut self, slot: u32) {
+        self.chain = slot;
+    }
+}
+
+/// Table of connections. The description of this crate states its guarantees.
+#[derive(Debug)]
+pub struct ConnectionTable {
+    hash: KeyHash,
+    records: Chains<Record>,
+    sources: Sources,
+    /// Connections that are not assured, oldest first.
+    recyclable: List,
+    wheel: Wheel,
+    timeouts: Timeouts,
+    adopts: bool,
+    /// Serial number of the connection opened last.
+    serial: u32,
+}
+
+/// Packet to be tracked.
+#[derive(Clone, Copy, Debug)]
+pub struct Packet<'a> {
+    /// Flow key of the packet.
+    pub key: &'a FlowKey,
+    /// The packet from its transport header on.
+    pub transport: Transport<'a>,
+}
+
+impl ConnectionTable {
+    /// Bytes of memory that the table maps for each connection.
+    pub const BYTES_PER_CONNECTION: usize = Chains::<Record>::bytes_per_slot() + Sources::bytes_per_source();
+
+    /// Creates an empty table, and maps all its memory. The kernel allocates pages as they are used.
+    ///
+    /// # Errors
+    /// [`ConnectionTableError`] if the size is outside its range, or the kernel has no memory.
+    pub fn new(config: &ConnectionConfig, now: Instant) -> Result<Self, ConnectionTableError> {
+        let ConnectionConfig { maximum, per_source, timeouts, adopts, seed } = *config;
+        if !(1..=ConnectionConfig::LARGEST).contains(&maximum) {
+            return Err(ConnectionTableError::Size { given: maximum });
+        }
+        Ok(Self {
+            hash: KeyHash::new(seed),
+            records: Chains::new("connections", maximum)?,
+            // With one address more, the source of a new connection has room beside that of a recycled one.
+            sources: Sources::new(maximum + 1, per_source)?,
+            recyclable: List::default(),
+            wheel: Wheel::new(now),
+            timeouts,
+            adopts,
+            serial: 0,
+        })
+    }
+
+    /// Returns the number of connections.
+    #[inline]
+    pub fn len(&self) -> u32 {
+        self.records.len()
+    }
+
+    /// Returns whether there is no connection.
+    #[inline]
+    pub fn is_empty(&self) -> bool {
+        self.records.len() == 0
+    }
+
+    /// Returns the number of addresses that have opened connections.
+    pub fn sources(&self) -> u32 {
+        self.sources.len()
+    }
+
+    /// Tracks a packet: finds or opens its connection, and advances the connection's state. `hint` is the
+    /// connection of an earlier packet of the same flow, or the default.
+    ///
+    /// An invalid packet changes nothing. An ICMP error changes nothing either; it has the direction against
+    /// that of the packet that it quotes.
+    #[inline]
+    pub fn track(&mut self, packet: &Packet<'_>, hint: ConnectionRef, now: Instant) -> Tracked {
+        let octets = packet.transport.octets;
+        let Some((key, orientation)) = ConnectionKey::of(packet.key, octets) else {
+            return Tracked { known: self.relate(packet.key.protocol, octets), ended: None };
+        };
+        let slot = match self.slot_of(hint) {
+            Some(slot) if self.records.slots[slot as usize].key == key => Some(slot),
+            _ => self.slot_with(&key),
+        };
+        match slot {
+            Some(slot) => self.advance(slot, orientation, &packet.transport, now),
+            None => self.open(&key, orientation, &packet.transport, now),
+        }
+    }
+
+    /// Returns the connection with this key.
+    pub fn find(&self, key: &ConnectionKey) -> Option<ConnectionRef> {
+        self.slot_with(key).map(|slot| self.reference(slot))
+    }
+
+    /// Returns the word that the caller has stored for a connection; 0 if none, or if the connection has
+    /// ended.
+    #[inline]
+    pub fn word(&self, connection: ConnectionRef) -> u32 {
+        self.slot_of(connection).map_or(0, |slot| self.records.slots[slot as usize].word)
+    }
+
+    /// Stores a word for a connection. Does nothing if the connection has ended.
+    #[inline]
+    pub fn set_word(&mut self, connection: ConnectionRef, word: u32) {
+        if let Some(slot) = self.slot_of(connection) {
+            self.records.slots[slot as usize].word = word;
+        }
+    }
+
+    /// Ends a connection. Returns `None` if it has ended before.
+    pub fn remove(&mut self, connection: ConnectionRef) -> Option<Ended> {
+        let slot = self.slot_of(connection)?;
+        Some(self.end(slot, EndReason::Removed))
+    }
+
+    /// Ends the next connection whose idle time is over. Decreases `budget` by the number of steps. Returns
+    /// `None` if no idle time is over, or if the budget is used up.
+    pub fn expire(&mut self, now: Instant, budget: &mut u32) -> Option<Ended> {
+        let slot = self.wheel.expired(&mut self.records.slots, now, budget)?;
+        Some(self.release(slot, EndReason::Expired))
+    }
+
+    /// Returns all connections, in no particular order.
+    pub fn iter(&self) -> impl Iterator<Item = Listed> + '_ {
+        self.records.ever_used().filter_map(|slot| {
+            let record = &self.records.slots[slot as usize];
+            (record.state != State::Free).then(|| Listed {
+                key: record.key,
+                originator: record.originator(),
+                phase: record.state.phase(),
+                is_answered: record.state.is_answered(),
+                is_assured: record.state.is_assured(),
+                until: wheel::instant(record.expires),
+            })
+        })
+    }
+
+    /// Returns the connection of the packet that an ICMP error quotes.
+    #[cold]
+    fn relate(&self, protocol: u8, message: &[u8]) -> Result<Known, Refusal> {
+        if !is_error(protocol, message) {
+            return Err(Refusal::Invalid(Invalid::NotOpening));
+        }
+        let refused = Refusal::Invalid(Invalid::QuotesNothing);
+        let quoted = Quoted::read(protocol, message).ok_or(refused)?;
+        let slot = self.slot_with(&quoted.key).ok_or(refused)?;
+        let record = &self.records.slots[slot as usize];
+        let sender = record.direction(quoted.orientation);
+        if !record.state.has_sent(sender, quoted.sequence) {
+            return Err(refused);
+        }
+        let (connection, direction) = (self.reference(slot), sender.other());
+        Ok(Known { connection, direction, relation: Relation::Related })
+    }
+
+    #[inline]
+    fn advance(
+        &mut self,
+        slot: u32,
+        orientation: Orientation,
+        transport: &Transport<'_>,
+        now: Instant,
+    ) -> Tracked {
+        let record = &mut self.records.slots[slot as usize];
+        let direction = record.direction(orientation);
+        if record.state.is_reopened_by(direction, transport) {
+            let key = record.key;
+            let ended = self.end(slot, EndReason::Reopened);
+            let Tracked { known, .. } = self.open(&key, orientation, transport, now);
+            return Tracked { known, ended: Some(ended) };
+        }
+        if let Err(invalid) = record.state.advance(direction, transport) {
+            return Tracked { known: Err(Refusal::Invalid(invalid)), ended: None };
+        }
+        let relation = if record.state.is_answered() { Relation::Established } else { Relation::New };
+        self.prolong(slot, now);
+        Tracked { known: Ok(Known { connection: self.reference(slot), direction, relation }), ended: None }
+    }
+
+    /// Sets the end of a connection's idle time after a packet, and protects an assured connection.
+    #[inline]
+    fn prolong(&mut self, slot: u32, now: Instant) {
+        let record = &mut self.records.slots[slot as usize];
+        let expires = wheel::tick_after(now, self.timeouts.of(&record.state));
+        let is_sooner = wheel::is_after(record.expires, expires);
+        record.expires = expires;
+        let is_recyclable = !record.state.is_assured();
+        let was_recyclable = std::mem::replace(&mut record.is_recyclable, is_recyclable);
+        if is_sooner {
+            self.wheel.remove(&mut self.records.slots, slot);
+            self.wheel.add(&mut self.records.slots, slot);
+        }
+        match (was_recyclable, is_recyclable) {
+            (true, false) => self.recyclable.remove(&mut self.records.slots, Membership::Recyclable, slot),
+            (false, true) => self.recyclable.push(&mut self.records.slots, Membership::Recyclable, slot),
+            _ => {}
+        }
+    }
+
+    #[cold]
+    fn open(
+        &mut self,
+        key: &ConnectionKey,
+        orientation: Orientation,
+        transport: &Transport<'_>,
+        now: Instant,
+    ) -> Tracked {
+        let mut ended = None;
+        let known = self.try_open(key, orientation, transport, now, &mut ended);
+        Tracked { known, ended }
+    }
+
+    fn try_open(
+        &mut self,
+        key: &ConnectionKey,
+        orientation: Orientation,
+        transport: &Transport<'_>,
+        now: Instant,
+        ended: &mut Option<Ended>,
+    ) -> Result<Known, Refusal> {
+        if key.is_query() && orientation == Orientation::Backward {
+            return Err(Refusal::Invalid(Invalid::NotOpening));
+        }
+        let state = State::open(key.protocol(), transport, self.adopts).map_err(Refusal::Invalid)?;
+        let oldest = self.recyclable.first().filter(|_| self.records.is_full());
+        if self.records.is_full() && oldest.is_none() {
+            return Err(Refusal::TableFull);
+        }
+        let address = key.source(orientation);
+        let source = self.sources.add(&self.hash, address).ok_or(Refusal::SourceFull)?;
+        *ended = oldest.map(|slot| self.end(slot, EndReason::Recycled));
+        let slot = self.records.insert(self.hash.of(key)).ok_or(Refusal::TableFull)?;
+        self.serial = self.serial.wrapping_add(1).max(1);
+        let record = &mut self.records.slots[slot as usize];
+        (record.key, record.state, record.source, record.serial) = (*key, state, source, self.serial);
+        record.word = 0;
+        record.is_turned = orientation == Orientation::Backward;
+        record.is_recyclable = !state.is_assured();
+        record.expires = wheel::tick_after(now, self.timeouts.of(&state));
+        if record.is_recyclable {
+            self.recyclable.push(&mut self.records.slots, Membership::Recyclable, slot);
+        }
+        self.wheel.add(&mut self.records.slots, slot);
+        Ok(Known {
+            connection: self.reference(slot),
+            direction: Direction::Original,
+            relation: Relation::New,
+        })
+    }
+
+    fn end(&mut self, slot: u32, reason: EndReason) -> Ended {
+        self.wheel.remove(&mut self.records.slots, slot);
+        self.release(slot, reason)
+    }
+
+    /// Frees the record of a connection that has left the timing wheel.
+    fn release(&mut self, slot: u32, reason: EndReason) -> Ended {
+        if self.records.slots[slot as usize].is_recyclable {
+            self.recyclable.remove(&mut self.records.slots, Membership::Recyclable, slot);
+        }
+        let record = &mut self.records.slots[slot as usize];
+        (record.state, record.serial) = (State::Free, 0);
+        let ended = Ended { key: record.key, word: record.word, reason };
+        self.sources.remove(&self.hash, record.source);
+        self.records.remove(self.hash.of(&ended.key), slot);
+        ended
+    }
+
+    #[inline]
+    fn slot_with(&self, key: &ConnectionKey) -> Option<u32> {
+        self.records.find(self.hash.of(key), |record| record.key == *key)
+    }
+
+    #[inline]
+    fn slot_of(&self, connection: ConnectionRef) -> Option<u32> {
+        let record = self.records.slots.get(connection.slot as usize)?;
+        (connection.serial != 0 && record.serial == connection.serial).then_some(connection.slot)
+    }
+
+    #[inline]
+    fn reference(&self, slot: u32) -> ConnectionRef {
+        ConnectionRef { slot, serial: self.records.slots[slot as usize].serial }
+    }
+}

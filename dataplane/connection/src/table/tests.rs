@@ -1,0 +1,234 @@
+//! Tests of the connection table: cases, and random packets against a slow twin.
+
+mod twin;
+
+use std::net::Ipv4Addr;
+use std::time::Duration;
+
+use millrace_units::PortId;
+
+use super::*;
+
+/// Packet of a test: flow key and octets from the transport header on.
+#[derive(Clone, Debug)]
+struct Made {
+    key: FlowKey,
+    octets: Vec<u8>,
+}
+
+impl Made {
+    fn new(source: [u8; 4], destination: [u8; 4], protocol: u8, ports: (u16, u16), octets: Vec<u8>) -> Self {
+        let [source, destination] = [source, destination].map(Ipv4Addr::from);
+        Self { key: FlowKey::v4(source, destination, protocol, ports, PortId(1)), octets }
+    }
+
+    fn udp(source: [u8; 4], destination: [u8; 4], ports: (u16, u16)) -> Self {
+        Self::new(source, destination, 17, ports, vec![0; 8])
+    }
+
+    fn tcp(source: [u8; 4], destination: [u8; 4], ports: (u16, u16), flags: u8, numbers: (u32, u32)) -> Self {
+        let mut octets = vec![0; 20];
+        octets[4..8].copy_from_slice(&numbers.0.to_be_bytes());
+        octets[8..12].copy_from_slice(&numbers.1.to_be_bytes());
+        (octets[12], octets[13]) = (0x50, flags);
+        octets[14..16].copy_from_slice(&1000u16.to_be_bytes());
+        Self::new(source, destination, 6, ports, octets)
+    }
+
+    fn packet(&self) -> Packet<'_> {
+        let transport =
+            Transport { octets: &self.octets, length: self.octets.len(), is_later_fragment: false };
+        Packet { key: &self.key, transport }
+    }
+}
+
+const CONFIG: ConnectionConfig = ConnectionConfig {
+    maximum: 4,
+    per_source: 3,
+    timeouts: Timeouts {
+        opening: Duration::from_secs(5),
+        established: Duration::from_secs(100),
+        closing: Duration::from_secs(4),
+        closed: Duration::from_secs(1),
+        udp_unanswered: Duration::from_secs(2),
+        udp: Duration::from_secs(2000),
+        query: Duration::from_secs(3),
+        other: Duration::from_secs(6),
+    },
+    adopts: false,
+    seed: 7,
+};
+
+const A: [u8; 4] = [10, 0, 0, 1];
+const B: [u8; 4] = [10, 0, 0, 2];
+const C: [u8; 4] = [10, 0, 0, 3];
+
+fn table() -> ConnectionTable {
+    ConnectionTable::new(&CONFIG, Instant::ZERO).unwrap()
+}
+
+fn at(seconds: u64) -> Instant {
+    Instant::from_millis(seconds * 1000)
+}
+
+fn track(table: &mut ConnectionTable, made: &Made, now: Instant) -> Tracked {
+    table.track(&made.packet(), ConnectionRef::default(), now)
+}
+
+fn expire(table: &mut ConnectionTable, now: Instant) -> Vec<Ended> {
+    std::iter::from_fn(|| table.expire(now, &mut 1_000_000)).collect()
+}
+
+#[test]
+fn both_directions_are_one_connection() {
+    let mut table = table();
+    let there = track(&mut table, &Made::udp(B, A, (5, 53)), at(0)).known.unwrap();
+    let back = track(&mut table, &Made::udp(A, B, (53, 5)), at(0)).known.unwrap();
+    assert_eq!((there.direction, there.relation), (Direction::Original, Relation::New));
+    assert_eq!((back.direction, back.relation), (Direction::Reply, Relation::Established));
+    assert_eq!((there.connection, table.len()), (back.connection, 1));
+}
+
+#[test]
+fn word_belongs_to_one_connection() {
+    let mut table = table();
+    let first = track(&mut table, &Made::udp(A, B, (1, 2)), at(0)).known.unwrap().connection;
+    table.set_word(first, 9);
+    assert_eq!(table.word(first), 9);
+    assert_eq!(table.remove(first).unwrap().word, 9);
+    let next = track(&mut table, &Made::udp(A, B, (1, 2)), at(0)).known.unwrap().connection;
+    assert_eq!((table.word(first), table.word(next), table.remove(first)), (0, 0, None));
+    table.set_word(first, 5);
+    assert_eq!(table.word(next), 0);
+}
+
+#[test]
+fn connections_expire_by_state() {
+    let mut table = table();
+    track(&mut table, &Made::udp(A, B, (1, 2)), at(0)).known.unwrap();
+    track(&mut table, &Made::udp(A, C, (1, 2)), at(0)).known.unwrap();
+    track(&mut table, &Made::udp(C, A, (2, 1)), at(1)).known.unwrap();
+    assert!(expire(&mut table, at(2)).is_empty());
+    let ended = expire(&mut table, at(3));
+    assert_eq!(ended.len(), 1);
+    assert_eq!(ended[0].reason, EndReason::Expired);
+    assert!(expire(&mut table, at(2001)).is_empty());
+    assert_eq!(expire(&mut table, at(2002)).len(), 1);
+    assert!(table.is_empty() && table.sources() == 0);
+}
+
+#[test]
+fn shorter_idle_time_ends_a_connection_sooner() {
+    let mut table = table();
+    let packets = [
+        Made::tcp(A, B, (1, 2), 2, (10, 0)),
+        Made::tcp(B, A, (2, 1), 0x12, (70, 11)),
+        Made::tcp(A, B, (1, 2), 0x10, (11, 71)),
+    ];
+    for packet in &packets {
+        track(&mut table, packet, at(0)).known.unwrap();
+    }
+    assert!(expire(&mut table, at(50)).is_empty());
+    track(&mut table, &Made::tcp(A, B, (1, 2), 4, (11, 0)), at(50)).known.unwrap();
+    assert_eq!(expire(&mut table, at(52)).len(), 1);
+}
+
+#[test]
+fn full_table_recycles_the_oldest_that_is_not_assured() {
+    let mut table = table();
+    let stream = [Made::udp(A, B, (1, 2)), Made::udp(B, A, (2, 1)), Made::udp(A, B, (1, 2))];
+    for packet in &stream {
+        track(&mut table, packet, at(0)).known.unwrap();
+    }
+    for port in 0..3 {
+        track(&mut table, &Made::udp(B, C, (port, 9)), at(0)).known.unwrap();
+    }
+    let tracked = track(&mut table, &Made::udp(C, B, (8, 8)), at(0));
+    let ended = tracked.ended.unwrap();
+    let (oldest, _) = ConnectionKey::of(&Made::udp(B, C, (0, 9)).key, &[]).unwrap();
+    assert_eq!((ended.key, ended.reason), (oldest, EndReason::Recycled));
+    assert!(tracked.known.is_ok() && table.len() == 4);
+}
+
+#[test]
+fn table_of_assured_connections_refuses_new_ones() {
+    let mut table = table();
+    for (source, port) in [(A, 1), (A, 2), (C, 1), (C, 2)] {
+        for packet in [
+            Made::udp(source, B, (port, 2)),
+            Made::udp(B, source, (2, port)),
+            Made::udp(source, B, (port, 2)),
+        ] {
+            track(&mut table, &packet, at(0)).known.unwrap();
+        }
+    }
+    let refused = track(&mut table, &Made::udp(B, C, (7, 7)), at(0));
+    assert_eq!((refused.known, refused.ended), (Err(Refusal::TableFull), None));
+}
+
+#[test]
+fn source_has_a_maximum_and_costs_nobody_else_a_connection() {
+    let mut table = table();
+    for port in 0..3 {
+        track(&mut table, &Made::udp(A, B, (port, 9)), at(0)).known.unwrap();
+    }
+    track(&mut table, &Made::udp(B, C, (1, 9)), at(0)).known.unwrap();
+    let refused = track(&mut table, &Made::udp(A, C, (7, 9)), at(0));
+    assert_eq!((refused.known, refused.ended, table.len()), (Err(Refusal::SourceFull), None, 4));
+}
+
+#[test]
+fn syn_after_a_reset_opens_another_connection() {
+    let mut table = table();
+    let open = Made::tcp(A, B, (1, 2), 2, (10, 0));
+    let first = track(&mut table, &open, at(0)).known.unwrap().connection;
+    track(&mut table, &Made::tcp(B, A, (2, 1), 0x14, (0, 11)), at(0)).known.unwrap();
+    let tracked = track(&mut table, &Made::tcp(A, B, (1, 2), 2, (99, 0)), at(0));
+    assert_eq!(tracked.ended.unwrap().reason, EndReason::Reopened);
+    let known = tracked.known.unwrap();
+    assert!(known.connection != first && known.relation == Relation::New);
+}
+
+#[test]
+fn icmp_error_is_related_and_changes_nothing() {
+    let mut table = table();
+    track(&mut table, &Made::tcp(A, B, (1, 2), 2, (10, 0)), at(0)).known.unwrap();
+    let error = |sequence: u32| {
+        let mut octets = vec![3, 1, 0, 0, 0, 0, 0, 0, 0x45, 0, 0, 40, 0, 0, 0, 0, 60, 6, 0, 0];
+        octets.extend_from_slice(&A);
+        octets.extend_from_slice(&B);
+        octets.extend_from_slice(&[0, 1, 0, 2]);
+        octets.extend_from_slice(&sequence.to_be_bytes());
+        Made::new(C, A, 1, (0, 0), octets)
+    };
+    let known = track(&mut table, &error(10), at(0)).known.unwrap();
+    assert_eq!((known.direction, known.relation), (Direction::Reply, Relation::Related));
+    let nothing = Err(Refusal::Invalid(Invalid::QuotesNothing));
+    assert_eq!(track(&mut table, &error(5_000_000), at(0)).known, nothing);
+    assert_eq!(expire(&mut table, at(6)).len(), 1);
+    assert_eq!(track(&mut table, &error(10), at(6)).known, nothing);
+}
+
+#[test]
+fn reply_without_a_request_opens_nothing() {
+    let mut table = table();
+    let reply = Made::new(A, B, 1, (0, 0), vec![0, 0, 0, 0, 0, 7, 0, 1]);
+    let refused = Err(Refusal::Invalid(Invalid::NotOpening));
+    assert_eq!(track(&mut table, &reply, at(0)).known, refused);
+    let request = Made::new(B, A, 1, (0, 0), vec![8, 0, 0, 0, 0, 7, 0, 1]);
+    track(&mut table, &request, at(0)).known.unwrap();
+    assert_eq!(track(&mut table, &reply, at(0)).known.unwrap().relation, Relation::Established);
+}
+
+#[test]
+fn sizes_out_of_range_are_refused() {
+    for maximum in [0, ConnectionConfig::LARGEST + 1] {
+        let error = ConnectionTable::new(&ConnectionConfig { maximum, ..CONFIG }, Instant::ZERO).unwrap_err();
+        assert!(error.to_string().contains("a table holds 1 to 67108864"), "{error}");
+    }
+}
+
+#[test]
+fn connection_takes_at_most_192_bytes() {
+    assert_eq!((size_of::<Record>(), ConnectionTable::BYTES_PER_CONNECTION), (128, 168));
+}

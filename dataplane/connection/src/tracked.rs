@@ -1,0 +1,78 @@
+//! Results of tracking a packet.
+
+use crate::direction::Direction;
+use crate::invalid::Invalid;
+use crate::key::ConnectionKey;
+
+/// Reference to a connection, which becomes invalid when the connection ends. The default refers to none.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct ConnectionRef {
+    pub(crate) slot: u32,
+    pub(crate) serial: u32,
+}
+
+/// Relation of a packet to its connection.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Relation {
+    /// The packet opens the connection, or repeats its opening before an answer.
+    New,
+    /// Both sides have sent packets, or the packet is the first answer.
+    Established,
+    /// The packet is an ICMP error that quotes a packet of the connection.
+    Related,
+}
+
+/// Packet with a connection.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Known {
+    /// The connection.
+    pub connection: ConnectionRef,
+    /// Direction of the packet.
+    pub direction: Direction,
+    /// Relation of the packet to the connection.
+    pub relation: Relation,
+}
+
+/// Reason why a packet has no connection.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Refusal {
+    /// The packet is invalid.
+    Invalid(Invalid),
+    /// The source has its maximum of connections.
+    SourceFull,
+    /// The table is full of assured connections.
+    TableFull,
+}
+
+/// Reason why a connection ended.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum EndReason {
+    /// No packet came during the idle time.
+    Expired,
+    /// The table was full, and a new connection took the place of one that was not assured.
+    Recycled,
+    /// The same two endpoints opened another connection.
+    Reopened,
+    /// A caller removed the connection.
+    Removed,
+}
+
+/// Connection that has ended.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Ended {
+    /// Key of the connection.
+    pub key: ConnectionKey,
+    /// Word that the caller had stored.
+    pub word: u32,
+    /// Reason of the end.
+    pub reason: EndReason,
+}
+
+/// Result of tracking a packet.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Tracked {
+    /// Connection of the packet, or the reason why it has none.
+    pub known: Result<Known, Refusal>,
+    /// Connection that ended because of the packet.
+    pub ended: Option<Ended>,
+}
