@@ -8,7 +8,7 @@ const WRONG: &[(&str, &str, &str)] = &[
     ("[router]\nicmp-dscp = 64", "2:13", "0 to 63"),
     ("[router]\nflows-max = 5", "2:13", "1024 to 16777216"),
     ("[router]\nframes = 5", "2:10", "1024 to 4194304"),
-    ("[router]\nworkers = 2\nworker-processors = [1]", "3:21", "has 1 processors for 2 workers"),
+    ("[router]\nworkers = 2\nworker-processors = [1]", "3:21", "has 1 processor for 2 workers"),
     ("[router]\nworkers = 2\nworker-processors = [1, 1]", "3:21", "has processor 1 twice"),
     ("[router]\nworker-policy = \"fifo\"", "2:17", "write, for example, \"fifo 50\""),
     ("[router]\nnew-flows = 0", "2:13", "1 to 256"),

@@ -2,7 +2,7 @@
 
 use std::ops::RangeInclusive;
 
-use millrace_units::Message;
+use millrace_units::{Message, count};
 
 use super::Checker;
 use crate::schema::Plugins;
@@ -48,11 +48,10 @@ impl Checker<'_> {
             let processor = twice.map(|(_, one)| one.to_string()).unwrap_or_default();
             setting("router", key).text(format!(" has processor {processor} twice: give each worker its own"))
         });
-        let (given, workers) = (processors.len(), router.workers);
-        let is_fitting = given == 0 || given == workers || twice.is_some();
+        let is_fitting = [0, router.workers].contains(&processors.len()) || twice.is_some();
         self.value(is_fitting, "router", key, || {
-            setting("router", key)
-                .text(format!(" has {given} processors for {workers} workers: give one for each worker"))
+            let (given, workers) = (count(processors.len(), "processor"), count(router.workers, "worker"));
+            setting("router", key).text(format!(" has {given} for {workers}: give one for each worker"))
         });
     }
 
