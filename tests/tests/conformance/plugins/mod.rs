@@ -2,4 +2,5 @@
 
 mod held_packets;
 mod queue_gates;
+mod verdicts;
 mod writing_plugins;
