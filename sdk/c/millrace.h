@@ -75,7 +75,7 @@ struct millrace_packet {
     uint16_t source_port;      /* of TCP, UDP and similar protocols, else 0 */
     uint16_t destination_port;
     uint8_t verdict;           /* MILLRACE_PASS and the like */
-    uint8_t reason;            /* with MILLRACE_DROP: the plugin's own reason, 0 to 31 */
+    uint8_t reason;            /* with MILLRACE_DROP and MILLRACE_REJECT: the plugin's own reason, 0 to 31 */
     uint16_t target;           /* with MILLRACE_TO_PORT, _QUEUE and _INSTANCE: number of the target */
     uint32_t reserved;
     uint64_t until;            /* with MILLRACE_HOLD: end of the hold; with MILLRACE_TO_PORTS: a bit for each port */
@@ -131,7 +131,7 @@ enum { MILLRACE_MORE = 1, MILLRACE_COPY = 2, MILLRACE_FIRST = 4 };
 enum { MILLRACE_TTL = 1, MILLRACE_OPTIONS = 2, MILLRACE_FRAGMENT = 4, MILLRACE_CUT = 8 };
 
 /* Verdicts. A plugin that uses more than the first three names the feature in the manifest: to-ports,
- * to-queues, to-instances, classify, hold; as "features":["hold"]. */
+ * to-queues, to-instances, classify, hold, reject; as "features":["hold"]. */
 enum {
     MILLRACE_PASS = 0,
     MILLRACE_DROP = 1,
@@ -141,7 +141,8 @@ enum {
     MILLRACE_TO_QUEUE = 5,
     MILLRACE_TO_INSTANCE = 6,
     MILLRACE_CLASSIFY = 7,
-    MILLRACE_HOLD = 8
+    MILLRACE_HOLD = 8,
+    MILLRACE_REJECT = 9
 };
 
 /* Value of millrace_packet.transport when there is no readable transport header. */
@@ -203,6 +204,12 @@ static inline struct millrace_packet *millrace_packet(const struct millrace_call
 /* Drops a packet for a plugin's own reason, 0 to 31. */
 static inline void millrace_drop(struct millrace_packet *packet, uint8_t reason) {
     packet->verdict = MILLRACE_DROP;
+    packet->reason = reason;
+}
+
+/* Drops a packet for a plugin's own reason, 0 to 31, and lets the router send an ICMP error to its source. */
+static inline void millrace_reject(struct millrace_packet *packet, uint8_t reason) {
+    packet->verdict = MILLRACE_REJECT;
     packet->reason = reason;
 }
 

@@ -233,7 +233,7 @@ impl Bench {
         let Some(output) = &mut self.output else { return };
         let at = Instant::from_nanos(nanoseconds(at));
         let at = match verdict {
-            Verdict::Drop(_) | Verdict::Consume | Verdict::Fault => return,
+            Verdict::Drop(_) | Verdict::Reject(_) | Verdict::Consume | Verdict::Fault => return,
             Verdict::Hold(until) => until.max(at),
             _ => at,
         };
@@ -272,6 +272,8 @@ fn name(verdict: Verdict) -> String {
         Verdict::Pass => "pass".to_owned(),
         Verdict::Drop(0) => "drop".to_owned(),
         Verdict::Drop(reason) => format!("drop for {reason}"),
+        Verdict::Reject(0) => "reject".to_owned(),
+        Verdict::Reject(reason) => format!("reject for {reason}"),
         Verdict::Consume => "consume".to_owned(),
         Verdict::Hold(until) => format!("hold until {:.6}", until.as_nanos() as f64 / 1e9),
         Verdict::Port(port) => format!("port {port}"),

@@ -85,7 +85,7 @@ pub struct RawPacket {
     pub destination_port: u16,
     /// Verdict, one of [`verdict`]. Initially [`verdict::PASS`].
     pub verdict: u8,
-    /// Drop reason for [`verdict::DROP`], 0 to 31; the plugin defines its meaning.
+    /// Drop reason for [`verdict::DROP`] and [`verdict::REJECT`], 0 to 31; the plugin defines its meaning.
     pub reason: u8,
     /// Number of the port, queue or instance for [`verdict::PORT`], [`verdict::QUEUE`] and
     /// [`verdict::INSTANCE`].
@@ -131,6 +131,8 @@ pub mod verdict {
     pub const CLASSIFY: u8 = 7;
     /// The packet waits until the time `until`, and then continues.
     pub const HOLD: u8 = 8;
+    /// The router drops the packet, and sends an ICMP error to its source.
+    pub const REJECT: u8 = 9;
 }
 
 /// Description of an ended flow.

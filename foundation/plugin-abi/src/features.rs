@@ -54,9 +54,11 @@ impl Features {
     pub const CLASSIFY: Self = Self(1 << 16);
     /// The router holds packets until a time: the verdict `HOLD`.
     pub const HOLD: Self = Self(1 << 17);
+    /// The router answers packets with ICMP errors: the verdict `REJECT`.
+    pub const REJECT: Self = Self(1 << 18);
 
     /// Every feature with its name, in the order of the bits.
-    pub const NAMED: [(&str, Self); 18] = [
+    pub const NAMED: [(&str, Self); 19] = [
         ("flow-state", Self::FLOW_STATE),
         ("flow-ends", Self::FLOW_ENDS),
         ("service-state", Self::SERVICE_STATE),
@@ -75,6 +77,7 @@ impl Features {
         ("to-instances", Self::TO_INSTANCES),
         ("classify", Self::CLASSIFY),
         ("hold", Self::HOLD),
+        ("reject", Self::REJECT),
     ];
 
     /// Features that the router offers to plugins at the workers: all of them.
@@ -234,7 +237,7 @@ mod tests {
         assert_eq!(names[..4], ["flow-state", "flow-ends", "service-state", "saved-state"]);
         assert_eq!(names[4..10], ["counters", "maps", "timers", "log", "packet-bytes", "packet-make"]);
         assert_eq!(names[10..14], ["flow-backlog", "requests", "host-companion", "to-ports"]);
-        assert_eq!(names[14..], ["to-queues", "to-instances", "classify", "hold"]);
+        assert_eq!(names[14..], ["to-queues", "to-instances", "classify", "hold", "reject"]);
         for (bit, (name, feature)) in Features::NAMED.into_iter().enumerate() {
             assert_eq!((feature.0, Features::of_name(name)), (1 << bit, feature), "{name}");
         }
@@ -258,7 +261,7 @@ mod tests {
         let refused = Features::HOLD.and(Features(1 << 40)).check_at_workers().unwrap_err().to_string();
         let begin = "the plugin needs the feature bit 40 of the plugin interface, which this router does not \
                      offer at its workers; ";
-        assert!(refused.starts_with(begin) && refused.ends_with("classify, hold"), "{refused}");
+        assert!(refused.starts_with(begin) && refused.ends_with("classify, hold, reject"), "{refused}");
         let refused = Features::HOLD.and(Features::CLASSIFY).check_on_host_level().unwrap_err().to_string();
         assert_eq!(
             refused,

@@ -17,6 +17,10 @@ pub enum Verdict {
     /// The router drops the packet. The number, 0 to [`MOST_REASON`](Self::MOST_REASON), is a drop reason
     /// whose meaning the plugin defines. The router counts the instance's drops by reason.
     Drop(u8),
+    /// The router drops the packet, and sends an ICMP error to its source: communication administratively
+    /// prohibited. The number is a drop reason as with [`Drop`](Self::Drop). A copy is dropped without an
+    /// error.
+    Reject(u8),
     /// The instance has consumed the packet, and the router counts it as consumed.
     Consume,
     /// The packet waits until this time, and then continues. At copy gates the copy is consumed at once.

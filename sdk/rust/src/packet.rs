@@ -16,6 +16,9 @@ pub enum Verdict {
     Pass,
     /// The router drops the packet, and counts it under this drop reason of the plugin, 0 to 31.
     Drop(u8),
+    /// The router drops the packet, and sends an ICMP error to its source: communication administratively
+    /// prohibited. The drop reason is the plugin's own, 0 to 31.
+    Reject(u8),
     /// The plugin takes the packet: the router neither forwards it nor counts it as dropped.
     Consume,
     /// The packet leaves by the port with this number, whatever its route.
@@ -41,6 +44,7 @@ impl Verdict {
         match raw.verdict {
             verdict::PASS => Self::Pass,
             verdict::DROP => Self::Drop(raw.reason),
+            verdict::REJECT => Self::Reject(raw.reason),
             verdict::CONSUME => Self::Consume,
             verdict::PORT => Self::Port(raw.target),
             verdict::PORTS => Self::Ports(raw.until),
@@ -57,6 +61,7 @@ impl Verdict {
         let (number, reason, target, until) = match self {
             Self::Pass => (verdict::PASS, 0, 0, 0),
             Self::Drop(reason) => (verdict::DROP, reason, 0, 0),
+            Self::Reject(reason) => (verdict::REJECT, reason, 0, 0),
             Self::Consume => (verdict::CONSUME, 0, 0, 0),
             Self::Port(port) => (verdict::PORT, 0, port, 0),
             Self::Ports(ports) => (verdict::PORTS, 0, 0, ports),

@@ -2,12 +2,13 @@
 
 use millrace_forward::NO_ADJACENCY;
 use millrace_packet::Pool;
-use millrace_plugin::{End, Released, Waiting};
+use millrace_plugin::{Released, Waiting};
 use millrace_plugin_abi::Position;
 use millrace_units::Instant;
 use millrace_wire::MacAddr;
 
 use crate::forward::fib::Fib;
+use crate::gates::stage::fate_at_end;
 use crate::gates::{Copies, Gates, Outlet};
 use crate::observe::Observation;
 use crate::observe::capture::{Both, CaptureSink, GateTap};
@@ -108,11 +109,6 @@ impl GateRun<'_> {
         work.adjacencies[index] = NO_ADJACENCY;
         work.states[index] = self.gates.plugins().flow_states().resolve(state);
         work.destinations[index] = MacAddr(destination);
-        work.fates[index] = match end {
-            None => Fate::Forward,
-            Some(End::Drop(reason)) => Fate::Drop(reason),
-            Some(End::Consume) => Fate::Consumed,
-            Some(End::Classify) => Fate::Again,
-        };
+        work.fates[index] = end.map_or(Fate::Forward, fate_at_end);
     }
 }

@@ -482,9 +482,18 @@ pub(crate) fn refused_by(refusal: Refusal) -> Fate {
 #[inline]
 pub(crate) fn fate(why: Taken) -> Fate {
     match why {
-        Taken::End(End::Drop(reason)) => Fate::Drop(reason),
-        Taken::End(End::Consume) => Fate::Consumed,
-        Taken::End(End::Classify) => Fate::Again,
+        Taken::End(end) => fate_at_end(end),
         Taken::Keep(ticket) => Fate::Kept(ticket),
+    }
+}
+
+/// Returns the fate of a packet whose journey an instance has ended.
+#[inline]
+pub(crate) fn fate_at_end(end: End) -> Fate {
+    match end {
+        End::Drop(reason) => Fate::Drop(reason),
+        End::Reject => Fate::Refuse(IcmpError::AdminProhibited, DropReason::Plugin),
+        End::Consume => Fate::Consumed,
+        End::Classify => Fate::Again,
     }
 }

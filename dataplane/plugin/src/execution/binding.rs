@@ -130,7 +130,7 @@ impl BindingCounts {
     #[inline]
     pub(crate) fn end(&mut self, end: Option<End>) {
         match end {
-            Some(End::Drop(_)) => self.drops += 1,
+            Some(End::Drop(_) | End::Reject) => self.drops += 1,
             Some(End::Consume) => self.consumed += 1,
             Some(End::Classify) | None => {}
         }

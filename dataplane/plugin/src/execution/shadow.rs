@@ -144,6 +144,7 @@ fn in_words(verdict: Verdict) -> String {
     match verdict {
         Verdict::Pass => "passes it".to_owned(),
         Verdict::Drop(reason) => format!("drops it for reason {reason}"),
+        Verdict::Reject(reason) => format!("rejects it for reason {reason}"),
         Verdict::Consume => "consumes it".to_owned(),
         Verdict::Hold(until) => format!("holds it until {} ms", until.as_nanos() / 1_000_000),
         Verdict::Port(port) => format!("sends it by port {}", port.0),

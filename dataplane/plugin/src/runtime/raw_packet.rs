@@ -60,8 +60,11 @@ pub(crate) fn verdict_of(written: Written) -> Result<Verdict, WrongVerdict> {
     }
     match written.verdict {
         verdict::PASS => Ok(Verdict::Pass),
-        verdict::DROP if written.reason > MOST_TAG => Err(WrongVerdict::Reason(written.reason)),
+        verdict::DROP | verdict::REJECT if written.reason > MOST_TAG => {
+            Err(WrongVerdict::Reason(written.reason))
+        }
         verdict::DROP => Ok(Verdict::Drop(written.reason)),
+        verdict::REJECT => Ok(Verdict::Reject(written.reason)),
         verdict::CONSUME => Ok(Verdict::Consume),
         verdict::PORT => Ok(Verdict::Port(PortId(written.target))),
         verdict::PORTS => Ok(Verdict::Ports(written.until)),

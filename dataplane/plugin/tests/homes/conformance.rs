@@ -29,7 +29,7 @@ enum Event {
 }
 
 fn sent() -> impl Strategy<Value = Sent> {
-    let port = prop_oneof![7..16_u16, Just(53), Just(80), Just(666), Just(667)];
+    let port = prop_oneof![7..17_u16, Just(53), Just(80), Just(666), Just(667)];
     (0..=STATELESS, port, 0..300_usize, any::<u8>()).prop_map(|(flow, port, length, first)| {
         let bytes = (0..length).map(|index| first.wrapping_add(index as u8)).collect();
         Sent { flow, port, bytes }
@@ -130,7 +130,7 @@ fn compare(events: &[Event]) {
 #[test]
 fn rule_behaves_equally_in_all_runtimes() {
     let sent = |flow, port, length| Sent { flow, port, bytes: vec![0x11; length] };
-    let all_ports = (7..16).chain([53, 80, 666, 667]).map(|port| sent(port % 4, port, 250));
+    let all_ports = (7..17).chain([53, 80, 666, 667]).map(|port| sent(port % 4, port, 250));
     let events = [
         Event::Packets(all_ports.collect()),
         Event::Set(80),

@@ -5,7 +5,7 @@
 
 MILLRACE_PLUGIN("{\"abi\":1,\"name\":\"rule\",\"version\":\"0.1.0\",\"summary\":\"Does a little of everything.\","
                 "\"positions\":[\"early\"],"
-                "\"features\":[\"flow-ends\",\"to-ports\",\"to-instances\",\"classify\",\"hold\"],"
+                "\"features\":[\"flow-ends\",\"to-ports\",\"to-instances\",\"classify\",\"hold\",\"reject\"],"
                 "\"capabilities\":[\"log\",\"packet-read\",\"packet-write\",\"packet-resize\",\"packet-make\",\"timer\",\"flow-backlog\",\"map-read\",\"map-write\",\"message\"],"
                 "\"messages\":{\"read\":\"the counters\",\"set\":\"port=PORT: packets to it are dropped\"},"
                 "\"settings\":{\"type\":\"object\",\"properties\":{\"port\":{\"type\":\"integer\"}}},"
@@ -96,6 +96,9 @@ static void decide(struct millrace_packet *packet, uint64_t now) {
         break;
     case 14:
         packet->verdict = MILLRACE_CLASSIFY;
+        break;
+    case 16:
+        millrace_reject(packet, 9);
         break;
     case 15:
         own.waited += waiting_before(packet);

@@ -138,6 +138,7 @@ impl Rule {
             12 => return Verdict::Ports(6),
             13 => return Verdict::Instance(InstanceId(1)),
             14 => return Verdict::Classify,
+            16 => return Verdict::Reject(9),
             _ => {}
         }
         Verdict::Pass

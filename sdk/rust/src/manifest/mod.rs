@@ -17,7 +17,7 @@ pub use values::{cost, objects};
 ///     name: "shaper",
 ///     summary: "Holds packets of flows that send too much.",
 ///     positions: ["early", "late"],
-///     features: ["hold"],    // no other key implies these: to-ports, to-queues, to-instances, classify, hold
+///     features: ["hold"],    // no other key implies these: to-ports, to-queues, to-instances, classify, hold, reject
 ///     capabilities: ["log", "timer"],
 ///     messages: { "read": "the counters", "reset": "sets them to zero" },
 ///     settings: r#"{"type": "object", "properties": {"rate": {"type": "integer"}}, "additionalProperties": false}"#,

@@ -172,6 +172,30 @@ fn ports_send_one_equal_packet_each() {
 }
 
 #[test]
+fn source_of_a_rejected_packet_gets_an_icmp_error() {
+    for gate in ["security-in", "route", "process", "schedule"] {
+        let mut world = World::new(gate, "");
+        world.send(Verdict::Reject(REASON));
+        let [error] = &world.router.take("a")[..] else { panic!("{gate}: one packet goes back") };
+        let icmp = error.icmp();
+        // Destination unreachable, communication administratively prohibited (RFC 1812, 5.2.7.1).
+        assert_eq!((icmp.kind, icmp.code, icmp.destination), (3, 13, "10.1.0.2".parse().unwrap()), "{gate}");
+        assert_eq!((world.counts(), world.router.dropped(DropReason::Plugin)), ([0, 0, 0], 1), "{gate}");
+        world.send(Verdict::Pass);
+        assert_eq!(world.counts(), [0, 1, 0], "{gate}");
+    }
+    // The packet goes on; its copy is dropped without an error.
+    let mut world = World::new("tap", "");
+    world.send(Verdict::Reject(REASON));
+    assert_eq!(world.counts(), [0, 1, 0]);
+    // No error answers an error (RFC 1122, 3.2.2).
+    let mut world = World::new("process", "");
+    world.script.lock().unwrap().push_back(Verdict::Reject(REASON));
+    world.router.send("a", &Ipv4Frame::icmp(3, 1));
+    assert_eq!((world.counts(), world.router.dropped(DropReason::Plugin)), ([0, 0, 0], 1));
+}
+
+#[test]
 fn packet_enters_the_queue_that_the_verdict_names() {
     let scheduler = "name = \"b\"\nscheduler = { rate = \"1mbit\", default = \"rest\", node = [\n\
                      { name = \"top\", kind = \"priority\" },\n\

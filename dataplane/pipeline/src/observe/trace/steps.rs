@@ -194,6 +194,7 @@ fn outcome(
     {
         return match taken {
             Taken::End(End::Drop(reason)) => StageOutcome::Dropped(*reason),
+            Taken::End(End::Reject) => StageOutcome::Dropped(DropReason::Plugin),
             Taken::End(End::Consume) => StageOutcome::Consumed,
             Taken::End(End::Classify) => StageOutcome::Again,
             Taken::Keep(_) => StageOutcome::Kept,

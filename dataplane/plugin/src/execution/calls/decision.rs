@@ -36,11 +36,12 @@ impl Calls {
     ) -> Decision {
         let wrong = match verdict {
             Verdict::Pass => return Decision::Pass,
-            Verdict::Drop(reason) => {
+            Verdict::Drop(reason) | Verdict::Reject(reason) => {
                 if let Some((hosted, _)) = self.instances.get_mut(context) {
                     hosted.counts.dropped(reason, 1);
                 }
-                return Decision::End(End::Drop(DropReason::Plugin));
+                let answers = matches!(verdict, Verdict::Reject(_)) && position != Position::Copy;
+                return Decision::End(if answers { End::Reject } else { End::Drop(DropReason::Plugin) });
             }
             Verdict::Consume => return Decision::End(End::Consume),
             Verdict::Hold(until) if until <= now + LONGEST_HOLD => return Decision::Hold(until),

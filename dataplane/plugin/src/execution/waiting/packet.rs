@@ -98,6 +98,8 @@ pub struct Kept {
 pub enum End {
     /// The worker drops the packet for this reason.
     Drop(DropReason),
+    /// The worker drops the packet, and sends an ICMP error to its source.
+    Reject,
     /// The instance consumed the packet.
     Consume,
     /// The packet starts again at the classify stage.

@@ -147,6 +147,7 @@ impl Rule {
             12 => packet.set(Verdict::Ports(6)),
             13 => packet.set(Verdict::Instance(1)),
             14 => packet.set(Verdict::Classify),
+            16 => packet.set(Verdict::Reject(9)),
             15 => self.waited += waiting_before(packet),
             _ => {}
         }
@@ -233,7 +234,7 @@ millrace_plugin! {
     name: "rule",
     summary: "Does a little of everything.",
     positions: ["early"],
-    features: ["to-ports", "to-instances", "classify", "hold"],
+    features: ["to-ports", "to-instances", "classify", "hold", "reject"],
     capabilities: [
         "log", "packet-read", "packet-write", "packet-resize", "packet-make", "timer", "flow-backlog", "map-read",
         "map-write", "message",
