@@ -1,9 +1,15 @@
-//! `burst`: a burst at one port, beside busy principals with reserved shares. Core spends more of its time on
-//! that port. The principals keep their shares.
+//! `burst` and `share-by-input`: a burst at one port, beside busy principals with reserved shares. Core spends more of
+//! its time on that port. The principals keep their shares, whatever the place of core among them.
+//!
+//! | case | core |
+//! |---|---|
+//! | `burst` | comes first (`core = "first"`) |
+//! | `share-by-input` | is a principal with a share, without and with a part for each port (`share`, `share-by-input`) |
 
 use std::sync::Arc;
 use std::time::Duration;
 
+use millrace_pipeline::{CoreInputOrder, CoreOrder, CoreSettings, Shed};
 use millrace_schedule::cpu::{CpuSchedulerKind, CpuShare};
 use millrace_units::{Cycles, PrincipalId};
 use millrace_workbench::cycles;
@@ -15,6 +21,7 @@ use crate::family::Family;
 use crate::interrupt::check;
 use crate::memory::case::Case;
 use crate::memory::setup::{GatesSetup, Pipeline, Place, Setup, frame};
+use crate::statistics::median;
 use crate::{BenchError, Bound, Measurement, Options};
 
 /// Interval between plain packets at each port: 20,000 packets per second.
@@ -33,34 +40,55 @@ const ROUNDS: usize = 3;
 /// Promised maximum change of a principal's processor time, in percent of the processor. Beyond their shares,
 /// principals divide what core leaves idle, and a burst leaves less.
 const LIMIT: f64 = 1.0;
+/// Promised minimum of the port's part of the time of core, as a multiple of its part before the burst.
+const RISE: f64 = 1.2;
 
-/// Processor time in a run, in percent.
+/// Core as a principal with a share, without and with a part for each port.
+const SHARED: CoreSettings =
+    CoreSettings { order: CoreOrder::Share, shed: Shed::Plain, inputs: CoreInputOrder::Together };
+const BY_INPUT: CoreSettings = CoreSettings { inputs: CoreInputOrder::Each, ..SHARED };
+
+/// Figures of a run.
 #[derive(Clone, Debug, PartialEq)]
 struct Run {
-    /// Each principal, of the processor.
+    /// Processor time of each principal, in percent of the processor.
     principals: Vec<f64>,
-    /// First port, of the time of both ports.
+    /// Time of core for the first port, in percent of its time for both ports.
     first_port: f64,
 }
 
 pub(super) fn run(options: &mut Options<'_>) -> Result<Vec<Measurement>, BenchError> {
+    compare("burst at a port", CoreSettings::default(), options)
+}
+
+pub(super) fn run_by_input(options: &mut Options<'_>) -> Result<Vec<Measurement>, BenchError> {
+    let mut results = compare("core = share, burst at a port", SHARED, options)?;
+    results.extend(compare("core = share-by-input, burst at a port", BY_INPUT, options)?);
+    Ok(results)
+}
+
+/// Measures runs before and during the burst.
+fn compare(
+    name: &str,
+    core: CoreSettings,
+    options: &mut Options<'_>,
+) -> Result<Vec<Measurement>, BenchError> {
     let frequency = frequency()?;
     let (mut changes, mut before, mut during) = (Vec::new(), Vec::new(), Vec::new());
     for _ in 0..ROUNDS {
-        let [calm, burst] = [measure(INTERVAL, frequency, TIME)?, measure(BURST, frequency, TIME)?];
+        let calm = measure(core, INTERVAL, frequency, TIME)?;
+        let burst = measure(core, BURST, frequency, TIME)?;
         changes.push(change(&calm, &burst));
         before.push(calm.first_port);
         during.push(burst.first_port);
     }
+    let greatest = format!("{name}, greatest change of a principal");
+    let part = format!("{name}, its part of the time of core for ports");
     let results = vec![
-        Measurement::median_of(
-            "burst at a port, greatest change of a principal",
-            &changes,
-            "% of the processor",
-        )
-        .promising(Bound::AtMost, LIMIT),
-        Measurement::median_of("burst at a port, its part of the time of core for ports", &during, "%")
-            .beside_runs("before the burst", &before),
+        Measurement::median_of(greatest, &changes, "% of the processor").promising(Bound::AtMost, LIMIT),
+        Measurement::median_of(part, &during, "%")
+            .beside_runs("before the burst", &before)
+            .promising(Bound::AtLeast, RISE * median(&before)),
     ];
     for Measurement { case, ours, unit, .. } in &results {
         (options.progress)(&format!("{case}: {ours:.2} {unit}"));
@@ -75,7 +103,12 @@ fn change(calm: &Run, burst: &Run) -> f64 {
 }
 
 /// Runs a worker for `time`, with a plain packet at the first port in each `interval`.
-fn measure(interval: Duration, frequency: u64, time: Duration) -> Result<Run, BenchError> {
+fn measure(
+    core: CoreSettings,
+    interval: Duration,
+    frequency: u64,
+    time: Duration,
+) -> Result<Run, BenchError> {
     check()?;
     let flow =
         |port, net, flow, pace| Flow { port, frame: frame(Family::V4, net, flow), pace, work: Vec::new() };
@@ -86,7 +119,7 @@ fn measure(interval: Duration, frequency: u64, time: Duration) -> Result<Run, Be
     let setup = Setup { gates: GatesSetup::Empty, ..Setup::default() };
     let mut pipeline = Pipeline::between(case, setup, wire.input(0), wire.output())?;
     pipeline.add_input(Place::numbered(2), wire.input(1));
-    pipeline.schedule_cpu(settings(CpuSchedulerKind::default(), frequency))?;
+    pipeline.schedule_core(settings(CpuSchedulerKind::default(), frequency), core)?;
     let Cycles(cost) = Cycles::in_time(PACKET, frequency);
     pipeline.create_instance(Arc::new(Burn { name: BURN, cycles: cost }), BURN)?;
     for (number, share) in (0..).zip(SHARES) {
@@ -131,8 +164,10 @@ mod tests {
     #[test]
     fn burst_raises_the_part_of_its_port() {
         let time = Duration::from_millis(100);
-        let [calm, burst] =
-            [INTERVAL, BURST].map(|every| measure(every, frequency().unwrap(), time).unwrap());
-        assert!(burst.first_port > calm.first_port, "{calm:?} {burst:?}");
+        for core in [CoreSettings::default(), BY_INPUT] {
+            let run = |every| measure(core, every, frequency().unwrap(), time).unwrap();
+            let (calm, burst) = (run(INTERVAL), run(BURST));
+            assert!(burst.first_port > calm.first_port, "{core:?}: {calm:?} {burst:?}");
+        }
     }
 }

@@ -11,6 +11,7 @@
 //! | `third-level` | shares of the queued stages of a flow, and the longest run of its path |
 //! | `process` | calls of an instance in a process of its own, and its restart after a crash |
 //! | `burst` | shares of principals beside a burst at a port, and the time of core by port |
+//! | `share-by-input` | the same with core as a principal, without and with a part for each port |
 //! | `contexts` | calls that block, of an instance with one context and with several |
 //! | `switch` | a reserved flow beside best-effort packets of another worker to the same port (VERA, figure 3.6) |
 //!
@@ -50,7 +51,7 @@ use crate::{BenchError, Measurement, Options, Run};
 pub(crate) use decision::run_measured;
 
 /// Name of each case, and its function.
-const CASES: [(&str, Run); 11] = [
+const CASES: [(&str, Run); 12] = [
     ("decision", decision::run),
     ("plain", plain::run),
     ("shares", shares::run),
@@ -60,6 +61,7 @@ const CASES: [(&str, Run); 11] = [
     ("third-level", third_level::run),
     ("process", process::run),
     ("burst", burst::run),
+    ("share-by-input", burst::run_by_input),
     ("contexts", contexts::run),
     ("switch", switch::run),
 ];

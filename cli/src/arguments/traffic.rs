@@ -309,12 +309,12 @@ Examples:
   millrace flow release flow-1
   millrace flow release flow-1 --drop
 
-Removes the principal, with the filters and bindings that name it. Packets that wait for its processor time continue,
-or are dropped with --drop.")]
+Removes the principal, with the filters and bindings that name it. Packets that wait for its processor time, or in its
+queues at ports, continue, or are dropped with --drop.")]
     Release {
         /// Name of the principal.
         name: String,
-        /// Drop the packets that wait for processor time of the principal.
+        /// Drop the packets that wait for the principal, at the processor and at ports.
         #[arg(long)]
         drop: bool,
     },

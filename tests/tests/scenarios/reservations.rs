@@ -63,6 +63,26 @@ fn reserved_flow_gets_its_rate_beside_greedy_flows() {
 }
 
 #[test]
+fn released_reservation_drops_its_packets_at_the_port_on_request() {
+    let Some(_ground) = Ground::enter_alone(&["ping"]) else { return };
+    let line = Line::new();
+    let router = shaped(&line);
+    let flow = Flow::start(&line.h1, &line.h2, to("10.2.0.2:9002"), 2000, 1000);
+    let reserve = ["flow", "reserve", "proto udp dport 9002", "--link", "1mbit", "--port", "r2"];
+    for (release, drops) in
+        [(&["flow", "release", "flow-1"][..], false), (&["flow", "release", "flow-1", "--drop"], true)]
+    {
+        router.ask(&reserve);
+        let waiting = || link(&router, "flow-1")["waiting"].as_u64();
+        eventually("packets wait at the port", PATIENCE, || (waiting()? > 50).then_some(()));
+        router.ask(release);
+        assert_eq!(router.drops("principal_released") > 50, drops);
+    }
+    flow.finish();
+    router.assert_conservation();
+}
+
+#[test]
 fn reservations_are_refused_beyond_the_rate_and_are_part_of_the_configuration() {
     let Some(_ground) = Ground::enter(&["ping"]) else { return };
     let line = Line::new();

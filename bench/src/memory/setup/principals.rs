@@ -28,10 +28,19 @@ const QUANTUM: Cycles = Cycles(50_000);
 pub(crate) const CAPACITY: u32 = 800_000;
 
 impl Pipeline {
-    /// Sets the CPU scheduler of the worker.
+    /// Sets the CPU scheduler of the worker. Core comes first.
     pub fn schedule_cpu(&mut self, settings: CpuSchedulerSettings) -> Result<(), BenchError> {
+        self.schedule_core(settings, CoreSettings::default())
+    }
+
+    /// Sets the CPU scheduler of the worker, and the place of core in it.
+    pub fn schedule_core(
+        &mut self,
+        settings: CpuSchedulerSettings,
+        core: CoreSettings,
+    ) -> Result<(), BenchError> {
         let (reply, answer) = sync_channel(1);
-        self.tell(PrincipalCommand::Configure(settings, CoreSettings::default(), reply));
+        self.tell(PrincipalCommand::Configure(settings, core, reply));
         answer.try_recv().map_err(failed)?.map_err(failed)
     }
 

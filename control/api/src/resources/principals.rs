@@ -29,7 +29,8 @@ use crate::served::Session;
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct ReleaseQuery {
-    /// Whether to drop the packets that wait for processor time of the principal, instead of letting them continue.
+    /// Whether to drop the packets that wait for processor time of the principal, or in its queues at ports, instead of
+    /// letting them continue.
     #[serde(default)]
     drop: bool,
 }

@@ -122,6 +122,8 @@ pub enum Change {
     AddPrincipal(Principal),
     /// Removal of a principal.
     RemovePrincipal(Principal),
+    /// Removal of a principal. Packets that wait in its queues at ports are dropped.
+    ReleasePrincipal(Principal),
     /// Change of a principal's shares and limits.
     SetPrincipal {
         /// Previous principal.
@@ -221,7 +223,9 @@ impl Change {
             Self::AddNeighbour(neighbour) => Self::RemoveNeighbour(neighbour),
             Self::RemoveNeighbour(neighbour) => Self::AddNeighbour(neighbour),
             Self::AddPrincipal(principal) => Self::RemovePrincipal(principal),
-            Self::RemovePrincipal(principal) => Self::AddPrincipal(principal),
+            Self::RemovePrincipal(principal) | Self::ReleasePrincipal(principal) => {
+                Self::AddPrincipal(principal)
+            }
             Self::SetPrincipal { from, to } => Self::SetPrincipal { from: to, to: from },
             Self::Place { from, to } => Self::Place { from: to, to: from },
         }
@@ -285,7 +289,9 @@ impl Change {
             Self::AddNeighbour(neighbour) => commands::neighbour("add", neighbour),
             Self::RemoveNeighbour(neighbour) => commands::neighbour("remove", neighbour),
             Self::AddPrincipal(principal) => commands::add_principal(principal),
-            Self::RemovePrincipal(principal) => format!("principal remove {}", &*principal.name),
+            Self::RemovePrincipal(principal) | Self::ReleasePrincipal(principal) => {
+                format!("principal remove {}", &*principal.name)
+            }
             Self::SetPrincipal { from, to } => commands::set_principal(from, to),
             Self::Place { from, to } => return commands::places(from, to),
         }]

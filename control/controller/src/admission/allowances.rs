@@ -92,7 +92,8 @@ fn check_role(
         ));
     }
     let concerns_principals = |change: &Change| {
-        matches!(change, Change::AddPrincipal(_) | Change::RemovePrincipal(_) | Change::SetPrincipal { .. })
+        use Change::{AddPrincipal, ReleasePrincipal, RemovePrincipal, SetPrincipal};
+        matches!(change, AddPrincipal(_) | RemovePrincipal(_) | ReleasePrincipal(_) | SetPrincipal { .. })
     };
     if has_allowance {
         return Ok(());

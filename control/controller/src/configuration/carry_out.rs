@@ -16,6 +16,7 @@ use crate::flows::placement::tell_placements;
 use crate::model::placements::{Placed, PlacedService};
 use crate::model::principals::Owners;
 use crate::model::running::{gate_table, running_bind};
+use crate::model::schedulers::changes::Leftovers;
 use crate::model::{Model, options, table_kind};
 use crate::plugins::enter_plugin;
 use crate::plugins::load::report_loaded;
@@ -220,7 +221,9 @@ fn stands(model: &Model, tables: &GateTables, change: &Change) -> bool {
         Change::RemoveNeighbour(neighbour) => !model.neighbours.contains(neighbour),
         Change::AddPrincipal(to) => model.principals.contains(to),
         Change::SetPrincipal { to, .. } => model.principals.contains(to),
-        Change::RemovePrincipal(principal) => !model.principals.contains(principal),
+        Change::RemovePrincipal(principal) | Change::ReleasePrincipal(principal) => {
+            !model.principals.contains(principal)
+        }
         Change::AddInstance(instance) => plugins.instance(&instance.name).is_ok(),
         Change::RemoveInstance(instance) => plugins.instance(&instance.name).is_err(),
         Change::SetScheduler { port: name, to, .. } => {
@@ -331,15 +334,16 @@ impl Inner {
             Change::SetScheduler { port, from, to, heir } => {
                 let none = Scheduler::default();
                 let (from, to) = (from.as_deref().unwrap_or(&none), to.as_deref().unwrap_or(&none));
-                self.change_scheduler(port, heir.of(from, to), Some(to))
+                self.change_scheduler(port, Leftovers::to(heir.of(from, to)), Some(to))
             }
             Change::Place { to, .. } => {
                 self.model.placements.pinned = to.iter().map(Placed::of).collect();
                 tell_placements(&self.model, &mut self.offload, &mut self.workers)
             }
-            Change::AddPrincipal(_) | Change::RemovePrincipal(_) | Change::SetPrincipal { .. } => {
-                self.change_principals(change)
-            }
+            Change::AddPrincipal(_)
+            | Change::RemovePrincipal(_)
+            | Change::ReleasePrincipal(_)
+            | Change::SetPrincipal { .. } => self.change_principals(change),
             Change::AddNeighbour(neighbour) => self.add_neighbour(neighbour),
             Change::RemoveNeighbour(neighbour) => self.remove_neighbour(neighbour),
             Change::RemovePlugin(plugin) => {
@@ -403,18 +407,28 @@ impl Inner {
         let wanted = after(&self.model.principals, change);
         let before = self.model.principals.clone();
         self.model.schedulers.number_principals(&wanted)?;
-        self.set_principals(wanted, &before).inspect_err(|error| {
+        let released = match change {
+            Change::ReleasePrincipal(principal) => Some(&*principal.name),
+            _ => None,
+        };
+        self.set_principals(wanted, &before, released).inspect_err(|error| {
             // A worker that doesn't answer still makes the change when it resumes.
             if !error.is_failure() {
                 let wanted = std::mem::take(&mut self.model.principals);
                 // The error of the change counts.
-                let _ = self.set_principals(before, &wanted);
+                let _ = self.set_principals(before, &wanted, None);
             }
         })
     }
 
-    /// Replaces all principals, `before` until now: their groups, shares, payers and queues.
-    fn set_principals(&mut self, wanted: Vec<Principal>, before: &[Principal]) -> Result<(), ControlError> {
+    /// Replaces all principals, `before` until now: their groups, shares, payers and queues. Packets in the queues of
+    /// the principal `released` are dropped.
+    fn set_principals(
+        &mut self,
+        wanted: Vec<Principal>,
+        before: &[Principal],
+        released: Option<&str>,
+    ) -> Result<(), ControlError> {
         self.principals.follow(&wanted)?;
         self.model.principal_ids.follow(&wanted);
         self.model.principals = wanted;
@@ -430,7 +444,7 @@ impl Inner {
         for group in again.chunks(BINDINGS_TOGETHER) {
             steps.note(self.change_bindings(group).1)?;
         }
-        steps.note(self.follow_links(before))?;
+        steps.note(self.follow_links(before, released))?;
         steps.end()
     }
 

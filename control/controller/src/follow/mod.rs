@@ -121,8 +121,12 @@ impl Router {
     /// routes that a worker may lack. It also updates receive queues, offload capabilities, used neighbours
     /// and gate links.
     fn refresh(&self, pace: &mut Pace) -> Result<(), ControlError> {
-        if self.lock().workers.has_one_ended() {
-            return Err(ended());
+        {
+            let Inner { model, workers, plugins, observation, .. } = &mut *self.lock();
+            if workers.has_one_ended() {
+                return Err(ended());
+            }
+            plugins.late_releases.follow(model, observation);
         }
         if let Some(batch) = pace.undone.take() {
             self.follow(batch, pace)?;

@@ -233,13 +233,20 @@ impl Observation {
         self.events.note(EventKind::InstanceQuarantined, name, text, details);
     }
 
-    /// Notes that an instance was released from quarantine.
-    pub fn note_release(&mut self, instance: Option<InstanceId>, name: &str) {
-        if let Some(instance) = instance {
-            self.observed.quarantined.remove(&instance);
-        }
+    /// Whether an instance was in quarantine when its workers last reported it.
+    pub fn is_quarantined(&self, instance: InstanceId) -> bool {
+        self.observed.quarantined.contains(&instance)
+    }
+
+    /// Forgets that an instance was in quarantine, so that its next quarantine is noted.
+    pub fn forget_quarantine(&mut self, instance: InstanceId) {
+        self.observed.quarantined.remove(&instance);
+    }
+
+    /// Notes that an instance was released from quarantine. `exists`: whether the router has the instance.
+    pub fn note_release(&self, exists: bool, name: &str) {
         let text = format!("instance {name} was released from quarantine");
-        let details = json!({"instance": name, "exists": instance.is_some()});
+        let details = json!({"instance": name, "exists": exists});
         self.events.note(EventKind::InstanceReleased, name, text, details);
     }
 

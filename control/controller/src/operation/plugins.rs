@@ -1,7 +1,6 @@
 //! Operations on plugins, their versions, maps and quarantine.
 
 use millrace_config::Role;
-use millrace_plugin::Inheritance;
 use millrace_repository::Held;
 use millrace_telemetry::utc;
 use millrace_units::InstanceId;
@@ -14,7 +13,6 @@ use crate::plugins::enter_plugin;
 use crate::plugins::load::report_loaded;
 use crate::plugins::maps::{MOST_SHOWN, summary};
 use crate::plugins::quarantine::{Quarantine, role_to_release};
-use crate::plugins::upgrade::succeed_all;
 use crate::request::NewPlugin;
 use crate::router::Inner;
 use crate::show::hexadecimal;
@@ -201,25 +199,26 @@ impl Operation for ReleaseInstance {
     /// # Errors
     /// Returns an error if no instance of that name is in quarantine, if the instance can't start, or if the
     /// file of quarantine entries can't be written. For a role below `admin`, returns
-    /// [`ControlError::Forbidden`] if the release would let code without a sandbox run again.
+    /// [`ControlError::Forbidden`] if the release would let code without a sandbox run again. Returns
+    /// [`ControlError::Silent`] if a worker doesn't answer in time; the worker releases the instance when it resumes.
     async fn carry_out(self, acting: &Acting) -> Result<ReleaseView, ControlError> {
         let (name, role) = (self.name.as_str(), acting.caller().least());
         let mut guard = acting.router().to_change()?;
         let inner = &mut *guard;
-        let mut quarantine = Quarantine { model: &mut inner.model, workers: &mut inner.workers };
-        match quarantine.model.plugins.instance(name) {
-            Ok(id) if quarantine.is_quarantined(id)? => inner.release_here(id, name, role),
-            Ok(_) => {
-                let well = ControlError::conflict(format!("instance {name:?} is not in quarantine"));
-                quarantine.release_absent(&mut inner.observation, name, role, well)
-            }
-            Err(unknown) => quarantine.release_absent(&mut inner.observation, name, role, unknown.into()),
-        }
+        inner.plugins.late_releases.follow(&inner.model, &inner.observation);
+        let otherwise = match inner.model.plugins.instance(name) {
+            Ok(id) if needs_release(inner, id, name)? => return inner.release_here(id, name, role),
+            Ok(_) => ControlError::conflict(format!("instance {name:?} is not in quarantine")),
+            Err(unknown) => unknown.into(),
+        };
+        let Inner { model, workers, observation, .. } = inner;
+        Quarantine { model, workers }.release_absent(observation, name, role, otherwise)
     }
 }
 
 impl Inner {
-    /// Replaces an instance in quarantine by a new one with the same settings.
+    /// Replaces an instance in quarantine by a new one with the same settings. A worker that doesn't answer does so when
+    /// it resumes.
     fn release_here(&mut self, id: InstanceId, name: &str, role: Role) -> Result<ReleaseView, ControlError> {
         let plugin = self.model.plugins.plugin_of(name)?;
         if role < role_to_release(Some(plugin.runtime())) {
@@ -238,17 +237,35 @@ impl Inner {
         let held = self.model.repository.quarantine().find(name, plugin.name()).cloned();
         // The entry is removed first, because a crash of the new instance adds another entry.
         self.quarantine().forget(name, plugin.name())?;
-        if let Err(error) =
-            succeed_all(&mut self.workers, vec![successors], Inheritance::Renounced, (version, version))
-        {
+        if let Err(error) = self.plugins.late_releases.begin(&mut self.workers, successors, version) {
             self.quarantine().hold_again(held)?;
             return Err(error);
         }
         self.model.plugins.instance_registry_mut().note_maps(id, maps);
         self.model.plugins.instance_registry_mut().note_release(id);
         self.plugins.host_level.put(id, companion, (version, false))?;
-        self.observation.note_release(Some(id), name);
+        self.observation.forget_quarantine(id);
+        self.plugins.late_releases.check(id, name)?;
+        self.observation.note_release(true, name);
         tracing::info!(instance = name, "the instance is released from quarantine");
         Ok(ReleaseView { instance: name.to_owned(), exists: true })
+    }
+}
+
+/// Whether an instance is in quarantine. If a worker doesn't answer, the last report of the workers counts.
+///
+/// # Errors
+/// A worker that doesn't answer has yet to release the instance, or may have the instance in quarantine.
+fn needs_release(inner: &mut Inner, id: InstanceId, name: &str) -> Result<bool, ControlError> {
+    let is_reported = inner.observation.is_quarantined(id);
+    if !is_reported && !inner.model.plugins.is_held(id) {
+        inner.plugins.late_releases.check(id, name)?;
+    }
+    match inner.quarantine().is_quarantined(id) {
+        Err(ControlError::Silent(_)) if is_reported => Ok(true),
+        Err(ControlError::Silent(text)) => Err(ControlError::Silent(format!(
+            "instance {name:?}: {text}, so it is unknown whether the instance is in quarantine; nothing was changed"
+        ))),
+        other => other,
     }
 }

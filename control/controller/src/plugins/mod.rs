@@ -9,6 +9,7 @@ pub(crate) mod maps;
 #[cfg(debug_assertions)]
 pub(crate) mod panic_plugin;
 pub(crate) mod quarantine;
+pub(crate) mod release;
 pub(crate) mod upgrade;
 
 use std::collections::{HashMap, VecDeque};
@@ -24,6 +25,7 @@ use crate::model::Model;
 use crate::plugins::host_level::HostLevel;
 use crate::plugins::load::{Loaded, enter};
 use crate::plugins::loader::Loader;
+use crate::plugins::release::LateReleases;
 use crate::view::{InstanceView, PluginView};
 use crate::workers::Workers;
 use crate::workers::ask::Ask;
@@ -43,12 +45,15 @@ pub(crate) struct Plugins {
     pub(crate) requests: VecDeque<(String, Request)>,
     /// Version that each upgraded plugin had before its last upgrade.
     pub(crate) previous: HashMap<&'static str, Arc<dyn Plugin>>,
+    /// Releases from quarantine that some workers have not carried out yet.
+    pub(crate) late_releases: LateReleases,
 }
 
 impl Plugins {
     /// Creates the state of a starting router, without host companions or requests.
     pub fn new(loader: Loader, host_level: HostLevel) -> Self {
-        Self { loader, host_level, requests: VecDeque::new(), previous: HashMap::new() }
+        let (requests, previous) = (VecDeque::new(), HashMap::new());
+        Self { loader, host_level, requests, previous, late_releases: LateReleases::default() }
     }
 
     /// Starts the host companions of the existing instances.

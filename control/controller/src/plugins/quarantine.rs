@@ -125,7 +125,7 @@ impl Quarantine<'_> {
     /// is no entry for the name.
     pub(crate) fn release_absent(
         &mut self,
-        observation: &mut Observation,
+        observation: &Observation,
         name: &str,
         role: Role,
         otherwise: ControlError,
@@ -146,7 +146,7 @@ impl Quarantine<'_> {
         for plugin in plugins {
             self.forget(name, &plugin)?;
         }
-        observation.note_release(None, name);
+        observation.note_release(false, name);
         Ok(ReleaseView { instance: name.to_owned(), exists: false })
     }
 

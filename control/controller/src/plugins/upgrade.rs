@@ -88,7 +88,17 @@ fn succeed(
     id: InstanceId,
     successor: Successor,
 ) -> Result<(Vec<Box<dyn Instance>>, Inherited), ControlError> {
-    match worker.ask(|reply| PluginCommand::Replace(id, successor, reply))? {
+    succession(worker.ask(|reply| PluginCommand::Replace(id, successor, reply))?)
+}
+
+/// Returns the old copies and the outcome of the state hand-over, from the answer of a worker.
+///
+/// # Errors
+/// The reason why the instance was not replaced.
+pub(super) fn succession(
+    answer: Option<Succession>,
+) -> Result<(Vec<Box<dyn Instance>>, Inherited), ControlError> {
+    match answer {
         Some(Succession { contexts, inherited: Ok(inherited) }) => Ok((contexts, inherited)),
         Some(Succession { inherited: Err(problem), .. }) => Err(ControlError::conflict(problem)),
         None => Err(ControlError::conflict("internal error: the instance is missing at a worker".to_owned())),

@@ -384,7 +384,9 @@ pub(crate) fn after(principals: &[Principal], change: &Change) -> Vec<Principal>
     let mut after = principals.to_vec();
     match change {
         Change::AddPrincipal(principal) => after.push(principal.clone()),
-        Change::RemovePrincipal(principal) => after.retain(|one| one.name != principal.name),
+        Change::RemovePrincipal(principal) | Change::ReleasePrincipal(principal) => {
+            after.retain(|one| one.name != principal.name);
+        }
         Change::SetPrincipal { to, .. } => {
             after.iter_mut().filter(|one| one.name == to.name).for_each(|one| one.clone_from(to));
         }

@@ -89,6 +89,7 @@ impl Inner {
         let is_kept = self.quarantine().keep(id, name)?;
         let changes = self.model.plugins.free_instance(name)?;
         self.plugins.host_level.remove(id);
+        self.plugins.late_releases.forget(id);
         self.model.placements.remove_service(name);
         self.supervision.tell_names(&self.model.plugins, &self.workers);
         let mut steps = Steps::default();

@@ -8,8 +8,8 @@ use super::Inner;
 use crate::ControlError;
 use crate::error::Steps;
 use crate::model::principals::Owners;
-use crate::model::schedulers::leaf;
-use crate::model::schedulers::links::{check_names, links, with_links, without_links};
+use crate::model::schedulers::changes::Leftovers;
+use crate::model::schedulers::links::{check_names, links, queue_name, with_links, without_links};
 use crate::schedulers::queues::tell_reserved;
 use crate::schedulers::schedule;
 use crate::schedulers::view::{say_beyond_link, say_beyond_room};
@@ -32,11 +32,12 @@ impl Inner {
     }
 
     /// Gives the ports named by principals before or after a change of principals the queues of all principals.
-    /// Packets of removed queues move to the default queue of their port.
+    /// Packets of removed queues move to the default queue of their port, or are dropped if the queue is that of the
+    /// principal `released`.
     ///
     /// # Errors
     /// A scheduler can't hold the queues, or a worker doesn't answer.
-    pub fn follow_links(&mut self, before: &[Principal]) -> Result<(), ControlError> {
+    pub fn follow_links(&mut self, before: &[Principal], released: Option<&str>) -> Result<(), ControlError> {
         let changed: Vec<_> = self
             .model
             .ports
@@ -49,20 +50,21 @@ impl Inner {
                 differs.then(|| (port.to_owned(), default_leaf(&configured).map(str::to_owned)))
             })
             .collect();
+        let queue = released.map(queue_name);
         let mut steps = Steps::default();
         for (port, default) in changed {
-            steps.note(self.change_scheduler(&port, default.as_deref(), None))?;
+            let leftovers = Leftovers { to: default.as_deref(), released: queue.as_deref() };
+            steps.note(self.change_scheduler(&port, leftovers, None))?;
         }
         steps.end()
     }
 
     /// Changes the scheduler of a port in the model, then at the worker; without a scheduler, only the queues of
     /// principals follow. After a refusal nothing has changed.
-    /// Packets of removed nodes move to leaf `to`.
     pub fn change_scheduler(
         &mut self,
         port: &str,
-        to: Option<&str>,
+        leftovers: Leftovers<'_>,
         configured: Option<&Scheduler>,
     ) -> Result<(), ControlError> {
         let id = self.model.port(port)?.id;
@@ -80,8 +82,7 @@ impl Inner {
             true => planned.remove(id),
             false => planned.plan(id, port, &after)?,
         }
-        let to = to.map(|to| leaf(&after, to)).transpose()?.and_then(|to| planned.known(to));
-        let mut changes = planned.changes(&before, &after, to)?;
+        let mut changes = planned.changes(&before, &after, leftovers)?;
         // The new plan is stored first, because the text of a refusal may need the names of new nodes.
         let old = std::mem::replace(&mut self.model.schedulers, planned);
         let mut flows_before = before.flow.clone();

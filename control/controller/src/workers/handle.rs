@@ -19,6 +19,15 @@ const PATIENCE: Duration = Duration::from_secs(5);
 /// Maximum time to wait for an answer of a worker that did not answer the last question.
 const RENEWED_PATIENCE: Duration = Duration::from_secs(1);
 
+/// Answer of a worker to a question that it also carries out late.
+#[derive(Debug)]
+pub(crate) enum Answer<T> {
+    /// Answer in time.
+    Given(T),
+    /// Channel of the answer of a worker that did not answer in time.
+    Late(Receiver<T>),
+}
+
 /// Worker on a thread of its own.
 #[derive(Debug)]
 pub(crate) struct WorkerHandle {
@@ -120,6 +129,34 @@ impl WorkerHandle {
         let answered = answer.recv_timeout(patience);
         self.is_silent.set(answered.is_err());
         answered.map_err(|_| self.silent())
+    }
+
+    /// Asks the worker a question without waiting. A worker whose command ring stays full gets the question later.
+    /// [`wait_for`](Self::wait_for) waits for the answer.
+    ///
+    /// # Errors
+    /// The worker has ended.
+    pub fn pose<T, C: Into<Command>>(
+        &mut self,
+        question: impl FnOnce(ReplyTo<T>) -> C,
+    ) -> Result<Receiver<T>, ControlError> {
+        let (reply, answer) = sync_channel(1);
+        match self.tell(question(reply)) {
+            Ok(()) | Err(ControlError::Silent(_)) => Ok(answer),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Waits for the answer to a posed question, which may come late.
+    ///
+    /// # Errors
+    /// The worker has ended.
+    pub fn wait_for<T>(&self, answer: Receiver<T>) -> Result<Answer<T>, ControlError> {
+        match self.finish(&answer) {
+            Ok(given) => Ok(Answer::Given(given)),
+            Err(_) if self.has_ended() => Err(ended()),
+            Err(_) => Ok(Answer::Late(answer)),
+        }
     }
 
     fn silent(&self) -> ControlError {

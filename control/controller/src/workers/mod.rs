@@ -26,7 +26,7 @@ use crate::ControlError;
 use crate::model::Model;
 use crate::show::Counts;
 use crate::workers::ask::Ask;
-use crate::workers::handle::{WorkerHandle, ended};
+use crate::workers::handle::{Answer, WorkerHandle, ended};
 use crate::workers::watchdog::WorkerThread;
 
 /// Handles to the workers of a router, at least one.
@@ -149,6 +149,21 @@ impl Workers {
         let answered: Result<Vec<T>, ControlError> =
             answers.map(|(worker, answer)| worker.finish(&answer?)).collect();
         answered.map_err(|error| if self.has_one_ended() { ended() } else { error })
+    }
+
+    /// Asks all workers at the same time, as [`ask_each`](Self::ask_each) does. A worker that doesn't answer in time
+    /// carries the question out when it resumes, and answers late.
+    ///
+    /// # Errors
+    /// A worker has ended.
+    pub fn ask_with_late<T, C: Into<Command>>(
+        &mut self,
+        mut question: impl FnMut(usize, ReplyTo<T>) -> C,
+    ) -> Result<Vec<Answer<T>>, ControlError> {
+        let each = self.workers.iter_mut().enumerate();
+        let posed = each.map(|(number, worker)| worker.pose(|reply| question(number, reply)));
+        let posed: Vec<_> = posed.collect::<Result<_, ControlError>>()?;
+        self.workers.iter().zip(posed).map(|(worker, answer)| worker.wait_for(answer)).collect()
     }
 
     /// Waits until all workers have carried out all earlier commands.

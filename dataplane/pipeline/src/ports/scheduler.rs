@@ -85,6 +85,8 @@ pub enum ScheduleChange {
         /// Leaf that receives the packets; `None` drops them.
         to: Option<QueueId>,
     },
+    /// Removes the leaf of a released principal. Its packets are dropped as [`DropReason::PrincipalReleased`].
+    Release(QueueId),
     /// Sets the default leaf, for packets whose queue number belongs to no leaf.
     Default(QueueId),
     /// Sets the leaf of another number for the packets of a queue without a leaf of its own. `None`: the packets
@@ -240,11 +242,10 @@ impl PortScheduler {
             ScheduleChange::Move { node, parent, share } => {
                 self.tree.edit().move_to(id(*node), parent.map(id), *share, now)?;
             }
-            ScheduleChange::Remove { node, to } => {
-                let leftover = to.map_or(Leftover::Drop, |to| Leftover::MoveTo(id(to)));
-                let gone = self.tree.report().with_all_below(id(*node));
-                self.tree.edit().remove(id(*node), leftover, now, &mut sink(drops))?;
-                self.leaves.forget(gone.iter().map(|node| QueueId(node.0 as u16)), *to);
+            ScheduleChange::Remove { node, to } => self.remove((*node, *to), now, &mut sink(drops))?,
+            ScheduleChange::Release(leaf) => {
+                let released = &mut |packet, _| drops.push((packet, DropReason::PrincipalReleased));
+                self.remove((*leaf, None), now, released)?;
             }
             ScheduleChange::Default(node) => {
                 if !self.leaves.is_leaf(*node) {
@@ -258,6 +259,20 @@ impl PortScheduler {
             }
             ScheduleChange::Flow(node, key, treatment) => self.set_flow(*node, key, treatment)?,
         }
+        Ok(())
+    }
+
+    /// Removes a node and all nodes below it. Their packets move to leaf `to`, or `dropped` receives them.
+    fn remove(
+        &mut self,
+        (node, to): (QueueId, Option<QueueId>),
+        now: Instant,
+        dropped: &mut impl FnMut(Packet, DropCause),
+    ) -> Result<(), ScheduleError> {
+        let leftover = to.map_or(Leftover::Drop, |to| Leftover::MoveTo(id(to)));
+        let gone = self.tree.report().with_all_below(id(node));
+        self.tree.edit().remove(id(node), leftover, now, dropped)?;
+        self.leaves.forget(gone.iter().map(|node| QueueId(node.0 as u16)), to);
         Ok(())
     }
 

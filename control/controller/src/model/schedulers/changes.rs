@@ -9,7 +9,7 @@ use millrace_units::{PortId, QueueId};
 
 use crate::ControlError;
 use crate::model::schedulers::node_settings::{kind, share};
-use crate::model::schedulers::{Schedulers, default_leaf};
+use crate::model::schedulers::{Schedulers, default_leaf, leaf};
 
 /// Maximum delay of a worker, in nanoseconds, that a burst on the link still makes up for.
 const LATENESS: u64 = 200_000;
@@ -20,16 +20,31 @@ const MOST_SLACK: u64 = 1_000_000_000;
 /// Length of a full-size packet on the wire, in bytes.
 pub(crate) const PACKET: u32 = 1538;
 
+/// Treatment of the packets in removed nodes.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Leftovers<'a> {
+    /// Leaf to which the packets move; `None` drops them.
+    pub to: Option<&'a str>,
+    /// Queue of a released principal, whose packets are dropped in any case.
+    pub released: Option<&'a str>,
+}
+
+impl<'a> Leftovers<'a> {
+    /// Treatment without a released principal.
+    pub fn to(to: Option<&'a str>) -> Self {
+        Self { to, released: None }
+    }
+}
+
 impl Schedulers {
     /// Returns the changes that create the schedulers of all ports.
     pub fn begin(&self) -> Result<Vec<(PortId, Vec<ScheduleChange>)>, ControlError> {
         let none = Scheduler::default();
-        let changes = |scheduler| self.changes(&none, scheduler, None);
+        let changes = |scheduler| self.changes(&none, scheduler, Leftovers::default());
         self.all().map(|(port, scheduler)| Ok((port, changes(scheduler)?))).collect()
     }
 
-    /// Returns the changes that turn scheduler `before` into `after`. Packets of removed nodes move to leaf
-    /// `to`, or are dropped if `to` is `None`.
+    /// Returns the changes that turn scheduler `before` into `after`.
     ///
     /// A worker carries out a long list of changes in pieces, and forwards packets between the pieces.
     /// Therefore nodes are removed one at a time, from the leaves up. A leaf that moves to another parent
@@ -38,10 +53,10 @@ impl Schedulers {
         &self,
         before: &Scheduler,
         after: &Scheduler,
-        to: Option<QueueId>,
+        leftovers: Leftovers<'_>,
     ) -> Result<Vec<ScheduleChange>, ControlError> {
         let fates = Fates::of(before, after);
-        let mut changes = self.removals(before, after, &fates, to)?;
+        let mut changes = self.removals(before, after, &fates, leftovers)?;
         if before.node.is_empty() || link(before) != link(after) {
             changes.push(link(after));
         }
@@ -99,9 +114,10 @@ impl Schedulers {
         before: &Scheduler,
         after: &Scheduler,
         fates: &Fates<'_>,
-        to: Option<QueueId>,
+        Leftovers { to, released }: Leftovers<'_>,
     ) -> Result<Vec<ScheduleChange>, ControlError> {
         let number = |node: &SchedulerNode| self.known(&node.name).unwrap_or_default();
+        let to = to.map(|to| leaf(after, to)).transpose()?.and_then(|to| self.known(to));
         let mut changes = Vec::new();
         let goes = |name: &str| fates.get(name) == Fate::Goes;
         // Without `to`, packets of removed nodes are dropped. New packets go to the new default leaf at once,
@@ -113,7 +129,10 @@ impl Schedulers {
         let moves = |node: &&SchedulerNode| matches!(fates.get(&node.name), Fate::Leaf { moves: true, .. });
         let above = above_all(before, before.node.iter().filter(moves));
         let gone = || before.node.iter().rev().filter(|node| goes(&node.name));
-        let remove = |node: &SchedulerNode| ScheduleChange::Remove { node: number(node), to };
+        let remove = |node: &SchedulerNode| match released == Some(&*node.name) {
+            true => ScheduleChange::Release(number(node)),
+            false => ScheduleChange::Remove { node: number(node), to },
+        };
         changes.extend(gone().filter(|node| !above.contains(&*node.name)).map(remove));
         changes.extend(before.node.iter().filter(moves).map(|leaf| ScheduleChange::Apart(number(leaf))));
         changes.extend(gone().filter(|node| above.contains(&*node.name)).map(remove));
@@ -284,11 +303,37 @@ mod tests {
             let (before, after) = (scheduler(&before), scheduler(&after));
             schedulers.plan(PortId(0), "wan", &before).unwrap();
             schedulers.plan(PortId(0), "wan", &after).unwrap();
-            let changes = schedulers.changes(&before, &after, None).unwrap();
+            let changes = schedulers.changes(&before, &after, Leftovers::default()).unwrap();
             let names = changes.iter().map(|one| format!("{one:?}"));
             let names: Vec<_> = names.map(|one| one.split([' ', '(']).next().unwrap().to_owned()).collect();
             assert_eq!(names, expected, "{changes:?}");
         }
+    }
+
+    #[test]
+    fn only_the_leaf_of_a_released_principal_loses_its_packets() {
+        let all = r#"{ name = "all", kind = "fifo" }"#;
+        let leaf = |name: &str, kind: &str| {
+            format!(
+                r#"{{ name = "{name}", kind = "{kind}", under = "principal:*", link-sharing = "1mbit" }}"#
+            )
+        };
+        let top = r#"{ name = "principal:*", kind = "hfsc" }"#;
+        let [own, p, q] = [("all", "fifo"), ("principal:p", "flow-queues"), ("principal:q", "flow-queues")]
+            .map(|(name, kind)| leaf(name, kind));
+        let (before, after) = (scheduler(&format!("{top}, {own}, {p}, {q}")), scheduler(all));
+        let mut schedulers = Schedulers::default();
+        schedulers.plan(PortId(0), "wan", &before).unwrap();
+        schedulers.plan(PortId(0), "wan", &after).unwrap();
+        let leftovers = Leftovers { to: Some("all"), released: Some("principal:p") };
+        let changes = schedulers.changes(&before, &after, leftovers).unwrap();
+        let [p, q, all] = ["principal:p", "principal:q", "all"].map(|name| schedulers.known(name).unwrap());
+        assert_eq!(
+            changes[..2],
+            [ScheduleChange::Remove { node: q, to: Some(all) }, ScheduleChange::Release(p)]
+        );
+        let released = |change: &&ScheduleChange| matches!(change, ScheduleChange::Release(_));
+        assert_eq!(changes.iter().filter(released).count(), 1, "{changes:?}");
     }
 
     /// If planning took quadratic time, this test would take minutes.
@@ -306,7 +351,7 @@ mod tests {
         schedulers.plan(PortId(0), "wan", &large).unwrap();
         let mut other = large.clone();
         other.node[9000].kind = SchedulerKind::FqCodel;
-        let changes = schedulers.changes(&large, &other, None).unwrap();
+        let changes = schedulers.changes(&large, &other, Leftovers::default()).unwrap();
         assert_eq!(changes.len(), 3);
         // With 9 Gb/s for one leaf, the sum of all guarantees exceeds the link. The error names the first
         // leaf at which it does.

@@ -40,7 +40,7 @@ fn new_port_rate_reaches_dependent_nodes() {
     };
     let (before, after) = (of("1mbit"), of("2mbit"));
     let [from, to] = [&before, &after].map(|planned| planned.of(PortId(0)).unwrap());
-    let changes = after.changes(from, to, None).unwrap();
+    let changes = after.changes(from, to, changes::Leftovers::default()).unwrap();
     let set: Vec<_> = changes.iter().filter(|one| matches!(one, ScheduleChange::Set { .. })).collect();
     assert!(matches!(set[..], [ScheduleChange::Set { node: QueueId(2), .. }]), "{changes:?}");
 }

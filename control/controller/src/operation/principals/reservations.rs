@@ -192,8 +192,8 @@ impl ReserveFlow {
 pub struct ReleaseFlow {
     /// Name of the principal.
     pub name: String,
-    /// Whether to drop the packets that wait for processor time of the principal, instead of letting them continue.
-    /// They are dropped also if the release then fails.
+    /// Whether to drop the packets that wait for processor time of the principal, or in its queues at ports, instead of
+    /// letting them continue. They are dropped also if the release then fails.
     pub drop: bool,
 }
 
@@ -221,7 +221,10 @@ impl Operation for ReleaseFlow {
             let filters =
                 filters.filter_map(|id| model.plugins.binding(id)).map(|bound| model.running_filter(bound));
             let mut changes: Vec<_> = bindings.chain(filters.map(ConfigChange::RemoveFilter)).collect();
-            changes.push(ConfigChange::RemovePrincipal(principal.clone()));
+            changes.push(match self.drop {
+                true => ConfigChange::ReleasePrincipal(principal.clone()),
+                false => ConfigChange::RemovePrincipal(principal.clone()),
+            });
             permitted::check(model, &by, &changes)?;
             let view = view_of(&mut inner.model, &principal, &changes)?;
             if self.drop {

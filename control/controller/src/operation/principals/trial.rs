@@ -92,6 +92,7 @@ fn make(model: &mut Model, change: &ConfigChange) -> Result<(), ControlError> {
     match change {
         ConfigChange::AddPrincipal(_)
         | ConfigChange::RemovePrincipal(_)
+        | ConfigChange::ReleasePrincipal(_)
         | ConfigChange::SetPrincipal { .. } => {
             model.principals = after(&model.principals, change);
             model.schedulers.number_principals(&model.principals)?;

@@ -2,12 +2,17 @@
 
 use std::sync::Arc;
 
-use millrace_pipeline::PluginCommand;
+use millrace_pipeline::{CounterCommand, PluginCommand};
+use millrace_plugin::Health;
 use millrace_plugin_abi::{
     Instance, Instant, Message, Packets, Plugin, PluginError, Position, Progress, Reply,
 };
+use millrace_repository::Held;
+use millrace_telemetry::EventKind;
 
 use super::*;
+use crate::model::PluginChange;
+use crate::router::Inner;
 
 /// Number of questions without an answer: one, or all, also those of the undo steps.
 const LOST: [u64; 2] = [1, u64::MAX];
@@ -126,6 +131,15 @@ impl Instance for Versioned {
     }
 }
 
+/// Adds instance `v` of version 2.0.0.
+fn add_versioned(router: &Router) {
+    let mut inner = router.lock();
+    inner.model.plugins.add_plugin(Arc::new(Versioned("2.0.0"))).unwrap();
+    let (plugin, name) = ("versioned".into(), "v".into());
+    let instance = millrace_config::Instance { plugin, name, settings: Map::new(), service: None };
+    inner.create_instance(&instance).unwrap();
+}
+
 /// Returns the version of instance `v` at each worker.
 fn versions(router: &Router) -> Vec<Value> {
     let mut inner = router.lock();
@@ -139,14 +153,8 @@ fn versions(router: &Router) -> Vec<Value> {
 async fn a_version_that_a_worker_does_not_answer_is_taken_back_everywhere() {
     let router = started().await;
     let silence = Silence::before(router.lock().workers.get(1));
-    {
-        let mut inner = router.lock();
-        inner.model.plugins.add_plugin(Arc::new(Versioned("2.0.0"))).unwrap();
-        let (plugin, name) = ("versioned".into(), "v".into());
-        let instance = millrace_config::Instance { plugin, name, settings: Map::new(), service: None };
-        inner.create_instance(&instance).unwrap();
-        inner.plugins.previous.insert("versioned", Arc::new(Versioned("1.0.0")));
-    }
+    add_versioned(&router);
+    router.lock().plugins.previous.insert("versioned", Arc::new(Versioned("1.0.0")));
     let back = RollBackPlugin { name: "versioned".to_owned() };
     for lost in LOST {
         silence.after(0, lost);
@@ -159,4 +167,67 @@ async fn a_version_that_a_worker_does_not_answer_is_taken_back_everywhere() {
     router.execute(&Principal::router(), back).await.unwrap();
     assert_eq!(versions(&router), ["1.0.0", "1.0.0"]);
     router.shutdown().await.unwrap();
+}
+
+/// Puts instance `v` into quarantine. `is_held`: from its creation, by an entry on disk.
+fn quarantine(router: &Router, is_held: bool) {
+    let (why, since) = ("it hung".to_owned(), 0);
+    if is_held {
+        let (instance, plugin) = ("v".to_owned(), "versioned".to_owned());
+        let held = Held { instance, plugin, since, why };
+        router.lock().model.repository.quarantine_mut().put(held).unwrap();
+        return add_versioned(router);
+    }
+    add_versioned(router);
+    let mut inner = router.lock();
+    let id = inner.model.plugins.instance("v").unwrap();
+    inner.gates().tell_and_wait(vec![PluginChange::Quarantine { id, why: why.clone() }]).unwrap();
+    let Inner { model, observation, .. } = &mut *inner;
+    observation.note_quarantine(model, id, &why);
+}
+
+/// Returns whether instance `v` is in quarantine at a worker.
+fn is_quarantined(router: &Router, worker: usize) -> bool {
+    let mut inner = router.lock();
+    let id = inner.model.plugins.instance("v").unwrap();
+    let snapshot = inner.workers.get(worker).ask(CounterCommand::Snapshot).unwrap();
+    snapshot.instances.iter().any(|(known, report)| *known == id && report.health == Health::Quarantined)
+}
+
+/// Returns the number of events of releases.
+async fn releases(router: &Router) -> usize {
+    let events = router.execute(&Principal::router(), ListEvents::default()).await.unwrap();
+    events.events.iter().filter(|event| event.kind == EventKind::InstanceReleased).count()
+}
+
+#[tokio::test]
+async fn a_release_that_a_worker_does_not_answer_takes_effect_there_when_it_answers() {
+    for is_held in [true, false] {
+        let router = started().await;
+        let silence = Silence::before(router.lock().workers.get(1));
+        quarantine(&router, is_held);
+        assert_eq!([0, 1].map(|worker| is_quarantined(&router, worker)), [true; 2]);
+        let release = async || {
+            let (own, begun) = (Principal::router(), std::time::Instant::now());
+            let released = router.execute(&own, ReleaseInstance { name: "v".to_owned() }).await;
+            (released.map(drop).map_err(|error| error.to_string()), begun.elapsed().as_secs())
+        };
+        silence.hold(true);
+        let pending =
+            "instance \"v\": worker 1 has not answered: it releases the instance when it answers again";
+        let (refused, seconds) = release().await;
+        assert!(refused.unwrap_err().starts_with(pending) && seconds < 10, "{seconds} s");
+        // The others have released it, and a further request doesn't wait.
+        assert_eq!((is_quarantined(&router, 0), releases(&router).await), (false, 0));
+        let (refused, seconds) = release().await;
+        assert!(refused.unwrap_err().starts_with(pending) && seconds < 1, "{seconds} s");
+        silence.hold(false);
+        router.lock().workers.barrier().unwrap();
+        assert_eq!([0, 1].map(|worker| is_quarantined(&router, worker)), [false; 2]);
+        assert_eq!(versions(&router), ["2.0.0", "2.0.0"]);
+        let (refused, _) = release().await;
+        assert_eq!(refused.unwrap_err(), "instance \"v\" is not in quarantine");
+        assert_eq!(releases(&router).await, 1);
+        router.shutdown().await.unwrap();
+    }
 }

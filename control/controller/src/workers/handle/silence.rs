@@ -1,5 +1,5 @@
 //! Test double of a silent worker. The worker carries out all commands, but control gets no answers to
-//! selected questions.
+//! selected questions. Or the worker gets no commands for a while.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
@@ -22,6 +22,8 @@ struct Plan {
     /// Number of questions whose answers are lost, after the answered questions.
     lost: AtomicU64,
     over: AtomicBool,
+    /// Whether commands wait before the worker.
+    is_held: AtomicBool,
 }
 
 /// Makes a worker look silent in a test. A relay thread passes control's commands to the worker, and takes
@@ -58,6 +60,11 @@ impl Silence {
         self.plan.lost.store(lost, Ordering::Relaxed);
     }
 
+    /// Keeps all commands from the worker until `holds` is false. Questions time out.
+    pub fn hold(&self, holds: bool) {
+        self.plan.is_held.store(holds, Ordering::Relaxed);
+    }
+
     /// Whether none of the `lost` answers is lost yet.
     pub fn is_whole(&self, lost: u64) -> bool {
         self.plan.lost.load(Ordering::Relaxed) == lost
@@ -87,7 +94,8 @@ impl Plan {
         wake: impl Fn(),
     ) {
         while !self.over.load(Ordering::Relaxed) {
-            let Ok(command) = from.pop() else {
+            let is_held = self.is_held.load(Ordering::Relaxed);
+            let Some(command) = (!is_held).then(|| from.pop().ok()).flatten() else {
                 std::thread::sleep(Duration::from_micros(20));
                 continue;
             };

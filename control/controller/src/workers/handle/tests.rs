@@ -31,10 +31,12 @@ fn commands_that_find_a_full_ring_reach_the_worker_later_and_in_order() {
     let (replies, answered): (Vec<_>, Vec<_>) = (0..3).map(|_| sync_channel(1)).unzip();
     let told: Vec<_> = replies.into_iter().map(|reply| worker.tell(Command::Barrier(reply))).collect();
     assert!(matches!(&told[..], [Ok(()), Err(ControlError::Silent(_)), Err(ControlError::Silent(_))]));
+    let late = worker.pose(Command::Barrier).unwrap();
     for number in 0..3 {
         assert_eq!(answers(taken.pop().unwrap(), &answered), Some(number));
         assert!(worker.next_event().is_none());
     }
+    assert_eq!(answers(taken.pop().unwrap(), &[late]), Some(0));
     assert!(taken.pop().is_err());
     assert!(worker.tell(Command::Stop).is_ok() && matches!(taken.pop(), Ok(Command::Stop)));
 }

@@ -184,13 +184,17 @@ fn drops_of_fq_codel_for_a_refused_packet_are_counted() {
 #[test]
 fn packets_of_a_removed_node_are_dropped_and_counted() {
     let pool = Pool::new(16).unwrap();
-    let mut scheduler = scheduler(&[add(1, None, Share::Only, NodeKind::Fifo(Default::default()))]);
-    let mut drops = Vec::new();
-    scheduler.enqueue(packet(&pool, 1), Instant::ZERO, &mut drops);
-    let removed = ScheduleChange::Remove { node: QueueId(1), to: None };
-    scheduler.change(&removed, Instant::ZERO, &mut drops).unwrap();
-    assert_eq!(drops.iter().map(|(_, why)| *why).collect::<Vec<_>>(), [DropReason::QueueRemoved]);
-    assert!(!scheduler.takes_packets());
+    for (removed, reason) in [
+        (ScheduleChange::Remove { node: QueueId(1), to: None }, DropReason::QueueRemoved),
+        (ScheduleChange::Release(QueueId(1)), DropReason::PrincipalReleased),
+    ] {
+        let mut scheduler = scheduler(&[add(1, None, Share::Only, NodeKind::Fifo(Default::default()))]);
+        let mut drops = Vec::new();
+        scheduler.enqueue(packet(&pool, 1), Instant::ZERO, &mut drops);
+        scheduler.change(&removed, Instant::ZERO, &mut drops).unwrap();
+        assert_eq!(drops.iter().map(|(_, why)| *why).collect::<Vec<_>>(), [reason]);
+        assert!(!scheduler.takes_packets());
+    }
 }
 
 /// Removes nearly all of 40,000 leaves. Work that grows with the square of their number would take minutes.

@@ -321,6 +321,39 @@ fn longest_wait_for_a_process_ends_when_it_has_the_call() {
     shared.world.check();
 }
 
+/// Its flows wait for their turn when its limit, or the budget of its deadline, is used up. The process must not wait
+/// for them.
+#[test]
+fn principal_that_cannot_run_leaves_a_process_to_others() {
+    const EACH: Duration = Duration::from_millis(1);
+    const CALLS: u16 = 20;
+    let deadline = Some(Duration::from_millis(1));
+    for settings in [
+        CpuPrincipal { share: CpuShare::Weight(1), limit: Some(10_000), deadline: None },
+        CpuPrincipal { share: CpuShare::Absolute(10_000), limit: None, deadline },
+    ] {
+        let mut shared = Shared::new(EACH, [1 << 20; 3]);
+        shared.world.set_cpu(1, settings, 1 << 20);
+        shared.world.bind(SECOND, 10, Some(1), (10_000_000, 0));
+        // The third principal keeps the processor busy, so that a budget counts.
+        shared.world.bind(SECOND + 1, 11, Some(3), (100_000, 0));
+        shared.world.send(2, 0);
+        shared.world.iterate();
+        [1, 4, 7].into_iter().for_each(|flow| shared.world.send(flow, 0));
+        shared.world.iterate();
+        // The worker itself makes this call. Its 10 ms at 1 % of the processor last for a second.
+        shared.world.send(10, 0);
+        shared.world.iterate();
+        (0..1000).for_each(|number| shared.world.send(11, number));
+        (1..=CALLS).for_each(|number| shared.world.send(2, number));
+        let took = shared.time_to((2, CALLS));
+        assert!(took <= EACH + u32::from(CALLS) * (EACH + 3 * ITERATION), "{settings:?}: {took:?}");
+        let waiting = [1, 3].map(|id| shared.world.counts()[&id].waiting);
+        assert!(waiting[0] == 3 && waiting[1] > 0, "{settings:?}: {waiting:?}");
+        shared.world.check();
+    }
+}
+
 /// Step of a random history.
 #[derive(Clone, Copy, Debug)]
 enum Move {
