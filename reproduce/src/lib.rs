@@ -28,6 +28,8 @@ pub struct Entry {
     pub name: &'static str,
     /// Contents in a few words.
     pub title: &'static str,
+    /// Whether the experiment measures this machine. Its result is then not kept.
+    measures: bool,
     /// Runs the experiment.
     run: fn(&mut Run) -> Experiment,
 }
@@ -43,6 +45,18 @@ pub struct Run<'a> {
 /// Sets of five workloads over which intervals are computed.
 pub const SETS: u64 = 1_000;
 
+impl Entry {
+    /// Returns an experiment that computes its figures.
+    const fn computed(name: &'static str, title: &'static str, run: fn(&mut Run) -> Experiment) -> Self {
+        Self { name, title, measures: false, run }
+    }
+
+    /// Returns an experiment that measures this machine.
+    const fn measured(name: &'static str, title: &'static str, run: fn(&mut Run) -> Experiment) -> Self {
+        Self { name, title, measures: true, run }
+    }
+}
+
 /// Returns all experiments in the order of the papers.
 #[must_use]
 pub fn experiments() -> Vec<Entry> {
@@ -57,13 +71,14 @@ pub fn named(name: &str) -> Vec<Entry> {
 }
 
 /// Runs an experiment, or reads its result from the folder `cache`. `content` stands for the program that runs: a
-/// result of another program is not used. The second value tells whether the result is kept.
+/// result of another program is not used, nor one that was measured. The second value tells whether the result is kept.
 pub fn run(
     entry: &Entry,
     cache: Option<&Path>,
     content: &[u8],
     progress: &mut dyn FnMut(f64),
 ) -> (Experiment, Result<(), CacheError>) {
+    let cache = cache.filter(|_| !entry.measures);
     let file = cache.map(|folder| cache::file(folder, entry.name, SETS, content));
     if let Some(known) = file.as_deref().and_then(cache::read) {
         return (known, Ok(()));

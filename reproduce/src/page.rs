@@ -89,14 +89,17 @@ fn tables(printed: &Table, ours: &Table) -> String {
     html
 }
 
-/// Returns the printed value, ours, and its range.
+/// Returns the printed value, ours with the difference, and its range.
 fn cell(printed: Option<&Row>, ours: &Row, index: usize, digits: Option<usize>) -> String {
     let digits = digits.unwrap_or_default();
-    let value = |row: &Row| row.values.get(index).copied().flatten().map(|value| format!("{value:.digits$}"));
+    let number = |row: &Row| row.values.get(index).copied().flatten();
+    let difference = printed.and_then(number).zip(number(ours)).map(|(printed, ours)| ours - printed);
+    let difference = difference.map_or(String::new(), |value| format!(" <small>({value:+.digits$})</small>"));
+    let value = |row: &Row| number(row).map(|value| format!("{value:.digits$}"));
     let printed = printed.and_then(value).unwrap_or_default();
     let range = ours
         .ranges
         .get(index)
         .map_or(String::new(), |(low, high)| format!("<br><small>{low:.digits$} to {high:.digits$}</small>"));
-    format!("{printed}<br><b>{}</b>{range}", value(ours).unwrap_or_default())
+    format!("{printed}<br><b>{}</b>{difference}{range}", value(ours).unwrap_or_default())
 }

@@ -9,9 +9,9 @@ use crate::table::{Row, Table};
 use crate::{Entry, Run, SETS};
 
 pub const EXPERIMENTS: &[Entry] = &[
-    Entry { name: "srishti-table-1", title: "Disturbance of a plain flow by invocations", run: gaps },
-    Entry { name: "srishti-figure-1", title: "Utilization by admitted flows", run: figure },
-    Entry { name: "srishti-figure-1-mixed", title: "Admitted flows that differ", run: mixed },
+    Entry::measured("srishti-table-1", "Disturbance of a plain flow by invocations", gaps),
+    Entry::computed("srishti-figure-1", "Utilization by admitted flows", figure),
+    Entry::computed("srishti-figure-1-mixed", "Admitted flows that differ", mixed),
 ];
 
 const FIGURE: &str = "figure 1 and section 8";

@@ -140,3 +140,18 @@ fn results_are_kept_by_content() {
     assert_eq!((experiment, kept.is_err()), (first, true));
     std::fs::remove_dir_all(&folder).expect("the folder");
 }
+
+#[test]
+fn only_computed_results_are_kept() {
+    let folder = std::env::temp_dir().join(format!("millrace-reproduce-{}", std::process::id()));
+    let experiment = |_: &mut Run| Experiment { name: "made".to_owned(), ..Experiment::default() };
+    for (entry, files) in
+        [(Entry::measured("made", "", experiment), 0), (Entry::computed("made", "", experiment), 1)]
+    {
+        let (result, kept) = run(&entry, Some(&folder), b"program", &mut |_| {});
+        assert!(kept.is_ok() && result.name == "made");
+        let found = std::fs::read_dir(&folder).map_or(0, Iterator::count);
+        assert_eq!(found, files, "{}", entry.measures);
+    }
+    std::fs::remove_dir_all(folder).expect("the folder");
+}

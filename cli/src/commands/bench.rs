@@ -16,7 +16,7 @@ const COLUMNS: &str = "case | ours | spread | unit | peer | peer name=peer_name 
 /// Name of the benchmark that takes `--baseline` and `--accept`.
 const INSTRUCTIONS: &str = "instructions";
 const MEMORY: &str = "memory";
-const WITH_CASES: [&str; 4] = ["admission", "offload", "levels", "cpu"];
+const WITH_CASES: [&str; 5] = ["admission", "offload", "levels", "cpu", "services"];
 
 /// Runs a benchmark, or lists them.
 pub fn bench(bench: &Bench, json: bool) -> Result<(), Failure> {

@@ -80,13 +80,14 @@ fn cache() -> Option<PathBuf> {
     base.map(|base| base.join("millrace/reproduce"))
 }
 
-/// Returns an experiment as text: each value of ours beside the printed one.
+/// Returns an experiment as text: each value of ours beside the printed one and the difference.
 fn text(experiment: &Experiment) -> String {
     let verdict = if experiment.holds { "holds" } else { "DOESN'T HOLD" };
     let mut text = format!("{}: {} ({verdict})\n{}\n\n", experiment.name, experiment.title, experiment.paper);
     let rows: Vec<Value> = experiment.ours.rows.iter().map(|row| cells(experiment, &row.name)).collect();
     let columns = experiment.ours.columns.iter().enumerate().map(|(index, name)| format!("{name}=c{index}"));
-    let columns: Vec<String> = [String::from("ours/printed=name")].into_iter().chain(columns).collect();
+    let columns: Vec<String> =
+        [String::from("ours/printed (difference)=name")].into_iter().chain(columns).collect();
     text.push_str(&table(&rows, &columns.join(" | ")));
     for statement in &experiment.statements {
         let verdict = if statement.holds { "holds" } else { "DOESN'T HOLD" };
@@ -103,14 +104,17 @@ fn text(experiment: &Experiment) -> String {
     text
 }
 
-/// Returns a row: `ours/printed` for each column.
+/// Returns a row: ours, printed and their difference for each column.
 fn cells(experiment: &Experiment, name: &str) -> Value {
     let mut row = json!({"name": name});
     for (index, column) in experiment.ours.columns.iter().enumerate() {
         let digits = experiment.ours.digits.get(index).copied().unwrap_or_default();
         let shown = |table: &Table| table.value(name, column).map(|value| format!("{value:.digits$}"));
         let ours = shown(&experiment.ours).unwrap_or_else(|| "-".to_owned());
-        let cell = shown(&experiment.printed).map_or(ours.clone(), |printed| format!("{ours}/{printed}"));
+        let difference = experiment.difference.value(name, column);
+        let difference = difference.map_or(String::new(), |value| format!(" ({value:+.digits$})"));
+        let printed = shown(&experiment.printed);
+        let cell = printed.map_or(ours.clone(), |printed| format!("{ours}/{printed}{difference}"));
         row[format!("c{index}")] = cell.into();
     }
     row

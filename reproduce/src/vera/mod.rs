@@ -21,26 +21,18 @@ use crate::Entry;
 use crate::experiment::Choice;
 
 pub const EXPERIMENTS: &[Entry] = &[
-    Entry { name: "vera-table-4.2", title: "Classes of services", run: table_4_2::run },
-    Entry { name: "vera-table-4.3", title: "Parameters of all routers", run: table_4_3::run },
-    Entry { name: "vera-table-4.4", title: "Parameters of the IXP1200 router", run: table_4_4::run },
-    Entry { name: "vera-table-4.5", title: "Workloads of the IXP1200 router", run: table_4_5::run },
-    Entry { name: "vera-table-4.6", title: "Algorithms on the IXP1200 router", run: table_4_6::run },
-    Entry { name: "vera-table-4.7", title: "Parameters of the PMC694 router", run: table_4_7::run },
-    Entry { name: "vera-table-4.8", title: "Workloads of the PMC694 router", run: table_4_8::run },
-    Entry { name: "vera-table-4.9", title: "Algorithms on the PMC694 router", run: table_4_9::run },
-    Entry { name: "vera-exact-reference", title: "Largest numbers of services, by solvers", run: exact::run },
-    Entry { name: "vera-figure-4.1", title: "Ratio of tiny to small services", run: figures::tiny_to_small },
-    Entry {
-        name: "vera-figure-4.2",
-        title: "Ratio of small to medium services",
-        run: figures::small_to_medium,
-    },
-    Entry {
-        name: "vera-figure-4.3",
-        title: "Ratio of medium to large services",
-        run: figures::medium_to_large,
-    },
+    Entry::computed("vera-table-4.2", "Classes of services", table_4_2::run),
+    Entry::computed("vera-table-4.3", "Parameters of all routers", table_4_3::run),
+    Entry::computed("vera-table-4.4", "Parameters of the IXP1200 router", table_4_4::run),
+    Entry::computed("vera-table-4.5", "Workloads of the IXP1200 router", table_4_5::run),
+    Entry::computed("vera-table-4.6", "Algorithms on the IXP1200 router", table_4_6::run),
+    Entry::computed("vera-table-4.7", "Parameters of the PMC694 router", table_4_7::run),
+    Entry::computed("vera-table-4.8", "Workloads of the PMC694 router", table_4_8::run),
+    Entry::computed("vera-table-4.9", "Algorithms on the PMC694 router", table_4_9::run),
+    Entry::computed("vera-exact-reference", "Largest numbers of services, by solvers", exact::run),
+    Entry::computed("vera-figure-4.1", "Ratio of tiny to small services", figures::tiny_to_small),
+    Entry::computed("vera-figure-4.2", "Ratio of small to medium services", figures::small_to_medium),
+    Entry::computed("vera-figure-4.3", "Ratio of medium to large services", figures::medium_to_large),
 ];
 
 /// Returns a router of the paper. Its file is part of the program, and tests check it.

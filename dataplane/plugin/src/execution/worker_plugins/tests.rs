@@ -221,6 +221,7 @@ fn send(
     for (member, why) in sent.taken {
         verdicts[usize::from(member)] = match why {
             Taken::End(End::Drop(_)) => Verdict::Drop(0),
+            Taken::End(End::Reject) => Verdict::Reject(0),
             Taken::End(End::Consume) => Verdict::Consume,
             Taken::End(End::Classify) => Verdict::Classify,
             Taken::Keep(_) => Verdict::Hold(Instant::ZERO),
