@@ -9,10 +9,12 @@ use millrace_config::{
 use millrace_store::Who;
 use millrace_units::{here, write_rate, write_size};
 
+use super::permits::permits;
 use super::services::{self, Demand, planned_cache};
 use super::time::percent;
 use crate::ControlError;
-use crate::model::{Model, PortPlan};
+use crate::model::Model;
+use crate::model::placements::Owner;
 use crate::principals::after;
 use crate::view::{AllowanceView, HoldingView};
 
@@ -29,6 +31,12 @@ impl Requester {
     /// Returns the owner of the principals that the user adds; `None` for the router itself.
     pub fn owner(&self) -> Option<String> {
         (!self.is_router()).then(|| self.who.name.clone())
+    }
+
+    /// Returns the owner of the instances that the user creates; `None` if no allowance concerns the user.
+    pub fn owner_of_instances(&self, admission: &Admission) -> Option<Owner> {
+        self.allowance(admission)?;
+        Some(Owner { user: self.who.name.clone(), role: self.role })
     }
 
     fn is_router(&self) -> bool {
@@ -184,11 +192,18 @@ fn check_own(principals: &[Principal], user: &str, name: &str) -> Result<(), Str
     }
 }
 
-/// Checks that a binding or filter names only principals of the user, and that a change leaves allowances alone.
+/// Checks that a binding or filter names only principals of the user, that a new instance belongs to the user, and
+/// that a change leaves allowances alone.
 fn check_change(model: &Model, user: &str, wanted: &[Principal], change: &Change) -> Result<(), String> {
     match change {
         Change::Admission { to, .. } if to.allowance != model.admission.allowance => {
             Err("it concerns the user who asks: only other users may change allowances".to_owned())
+        }
+        Change::AddInstance(one)
+            if model.plugins.instance(&one.name).is_err() && one.owner.as_deref() != Some(user) =>
+        {
+            let owner = one.owner.as_deref().map_or("nobody".to_owned(), |owner| format!("{owner:?}"));
+            Err(format!("instance {:?} belongs to {owner}: make it your own", &*one.name))
         }
         change => named_principal(change).map_or(Ok(()), |name| check_own(wanted, user, name)),
     }
@@ -288,20 +303,6 @@ pub(crate) fn check_level(
         .try_for_each(|one| permits(model, one, what, level).map_err(|problem| refusal(one, by, problem)))
 }
 
-fn permits(model: &Model, allowance: &Allowance, what: &str, level: ServiceLevel) -> Result<(), String> {
-    if !allowance.has_level(level) {
-        let known = allowance.level.iter().map(|level| level.name());
-        return Err(format!("{what} runs at the level {}; {}", level.name(), here("level", known)));
-    }
-    match processors(model, level).find(|one| !allowance.has_processor(one)) {
-        None => Ok(()),
-        Some(other) => {
-            let known = allowance.processor.iter().map(String::as_str);
-            Err(format!("{what} runs on the processor {other:?}; {}", here("processor", known)))
-        }
-    }
-}
-
 fn refusal(allowance: &Allowance, by: &Requester, problem: String) -> ControlError {
     ControlError::conflict(format!("allowance {:?} of {}: {problem}", &*allowance.name, by.who.name))
 }
@@ -358,7 +359,12 @@ fn level_of(model: &Model, changes: &[Change], name: &str, service: Service) -> 
         None => model.plugins.plugin_of(name),
     };
     let plugin = plugin.ok()?;
-    let decided = services::decide(model, Demand::of(name, &*plugin, service), planned_cache(model));
+    let owner = changes.iter().find_map(|change| match change {
+        Change::AddInstance(one) if *one.name == *name => Owner::of(one),
+        _ => None,
+    });
+    let demand = Demand::of(name, &*plugin, service).owned_by(owner.as_ref());
+    let decided = services::decide(model, demand, planned_cache(model));
     service.level.or_else(|| Some(decided.ok()?.placed.level))
 }
 
@@ -369,18 +375,6 @@ fn of_plugin(model: &Model, name: &str) -> Vec<ServiceLevel> {
         (true, _) => vec![ServiceLevel::Host],
         (false, true) => vec![ServiceLevel::Worker, ServiceLevel::Host],
         (false, false) => vec![ServiceLevel::Worker],
-    }
-}
-
-/// Returns the names of the processors of a level.
-fn processors(model: &Model, level: ServiceLevel) -> Box<dyn Iterator<Item = String> + '_> {
-    match level {
-        ServiceLevel::Host => Box::new(std::iter::once("host".to_owned())),
-        ServiceLevel::Worker => Box::new((0..model.router.workers).map(|worker| format!("worker {worker}"))),
-        ServiceLevel::Offload => {
-            let ports = model.ports.iter().filter(|plan| plan.is_kernel());
-            Box::new(ports.map(|plan: &PortPlan| format!("xdp {}", plan.settings.name)))
-        }
     }
 }
 

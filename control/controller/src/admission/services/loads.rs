@@ -168,6 +168,20 @@ mod tests {
     }
 
     #[test]
+    fn service_with_a_grown_load_stays_where_the_allowance_of_its_owner_permits() {
+        let allowance =
+            "[[admission.allowance]]\nname = \"students\"\nuser = [\"alice\"]\nlevel = [\"worker\"]\n";
+        let owned = TEXT.replacen("name = \"a\"\n", "name = \"a\"\nowner = \"alice\"\n", 1);
+        let at = |seconds| Instant::ZERO + Duration::from_secs(seconds);
+        for (text, count) in [(owned.clone(), 1), (owned + allowance, 0)] {
+            let model = Model::planned(&Config::parse(&text, "f").unwrap()).unwrap();
+            let mut loads = Loads::default();
+            loads.moves(&model, |_| work(0), at(0), None);
+            assert_eq!(loads.moves(&model, |_| work(10_000_100), at(10), None).len(), count);
+        }
+    }
+
+    #[test]
     fn measured_cycles_count_instead_of_declared_ones() {
         let model = Model::planned(&Config::parse(TEXT, "f").unwrap()).unwrap();
         let at = |seconds| Instant::ZERO + Duration::from_secs(seconds);

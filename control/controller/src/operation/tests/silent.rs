@@ -143,7 +143,14 @@ async fn a_version_that_a_worker_does_not_answer_is_taken_back_everywhere() {
         let mut inner = router.lock();
         inner.model.plugins.add_plugin(Arc::new(Versioned("2.0.0"))).unwrap();
         let (plugin, name) = ("versioned".into(), "v".into());
-        let instance = millrace_config::Instance { plugin, name, settings: Map::new(), service: None };
+        let instance = millrace_config::Instance {
+            plugin,
+            name,
+            settings: Map::new(),
+            service: None,
+            owner: None,
+            owner_role: None,
+        };
         inner.create_instance(&instance).unwrap();
         inner.plugins.previous.insert("versioned", Arc::new(Versioned("1.0.0")));
     }
