@@ -235,6 +235,7 @@ fn place_services(model: &mut Model, config: &Config, missing: &HashSet<&str>, w
             placed.and_then(|()| services::place_configured(model, &instance.name, service, no_cache));
         wrong.unless(placed.map_err(|error| error.placed(config, &at)));
     }
+    model.placements.planned.clear();
 }
 
 fn load_plugin(

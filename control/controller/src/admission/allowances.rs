@@ -3,13 +3,13 @@
 use std::collections::BTreeMap;
 
 use millrace_config::{
-    Admission, Allowance, Change, CpuShare, FilterAction, MemoryLimit, PlacementLevel, Principal, Resource,
-    Role, Service, ServiceLevel,
+    Admission, Allowance, Change, CpuShare, FilterAction, Instance, MemoryLimit, PlacementLevel, Principal,
+    Resource, Role, Service, ServiceLevel,
 };
 use millrace_store::Who;
 use millrace_units::{here, write_rate, write_size};
 
-use super::permits::permits;
+use super::permits::{PlaceAt, permits};
 use super::services::{self, Demand, planned_cache};
 use super::time::percent;
 use crate::ControlError;
@@ -123,7 +123,7 @@ fn check_role(
 
 /// Returns the instance whose declared load a change sets, changes or removes.
 fn changed_load(change: &Change) -> Option<&str> {
-    let load = |service: &Option<Service>| service.map(|one| Service { level: None, ..one });
+    let load = |service: &Option<Service>| service.map(|one| Service { level: None, worker: None, ..one });
     let has_load = |service: &Option<Service>| service.is_some_and(|one| one.rate > 0);
     match change {
         Change::AddInstance(one) | Change::RemoveInstance(one) => {
@@ -299,8 +299,9 @@ pub(crate) fn check_level(
     level: ServiceLevel,
 ) -> Result<(), ControlError> {
     let mut allowances = by.allowances(&model.admission);
-    allowances
-        .try_for_each(|one| permits(model, one, what, level).map_err(|problem| refusal(one, by, problem)))
+    allowances.try_for_each(|one| {
+        permits(model, one, what, (level, None)).map_err(|problem| refusal(one, by, problem))
+    })
 }
 
 fn refusal(allowance: &Allowance, by: &Requester, problem: String) -> ControlError {
@@ -309,26 +310,30 @@ fn refusal(allowance: &Allowance, by: &Requester, problem: String) -> ControlErr
 
 /// Returns the levels at which a change makes an instance or flows run, and their name. An instance may be created
 /// by another one of the changes.
-fn levels(model: &Model, changes: &[Change], change: &Change) -> (String, Vec<ServiceLevel>) {
-    let of_instance = |name: &str| {
-        let new = changes.iter().find_map(|change| match change {
-            Change::AddInstance(one) if *one.name == *name => Some(&*one.plugin),
-            _ => None,
-        });
+fn levels(model: &Model, changes: &[Change], change: &Change) -> (String, Vec<PlaceAt>) {
+    let of_instance = |name: &str, worker: Option<u16>| {
+        let new = new_instance(changes, name).map(|one| &*one.plugin);
         let plugin = new.or_else(|| model.plugins.plugin_of(name).ok().map(|plugin| plugin.name()));
-        (format!("instance {name:?}"), plugin.map_or_else(Vec::new, |plugin| of_plugin(model, plugin)))
+        let levels = plugin.map_or_else(Vec::new, |plugin| of_plugin(model, plugin));
+        (format!("instance {name:?}"), levels.into_iter().map(|level| (level, worker)).collect::<Vec<_>>())
+    };
+    let of_bound = |name: &str| {
+        let new = new_instance(changes, name).and_then(|one| one.service);
+        of_instance(name, new.map_or_else(|| model.placements.worker_of(name), |service| service.worker))
     };
     let of_service = |name: &str, service: Option<Service>| {
-        let (what, mut levels) = of_instance(name);
-        levels.extend(service.and_then(|service| level_of(model, changes, name, service)));
+        let worker = service.and_then(|service| service.worker);
+        let (what, mut levels) = of_instance(name, worker);
+        let level = service.and_then(|service| level_of(model, changes, name, service));
+        levels.extend(level.map(|level| (level, worker)));
         (what, levels)
     };
     match change {
         Change::AddInstance(one) => of_service(&one.name, one.service),
         Change::SetService { instance, to, .. } => of_service(instance, *to),
-        Change::Bind(bind) => of_instance(&bind.instance),
+        Change::Bind(bind) => of_bound(&bind.instance),
         Change::AddFilter(filter) => match filter.action.value() {
-            FilterAction::Instance(name) | FilterAction::Copy(name) => of_instance(name),
+            FilterAction::Instance(name) | FilterAction::Copy(name) => of_bound(name),
             _ => (String::new(), Vec::new()),
         },
         Change::Place { from, to } => {
@@ -337,8 +342,8 @@ fn levels(model: &Model, changes: &[Change], change: &Change) -> (String, Vec<Se
                 None => (String::new(), Vec::new()),
                 Some(one) => {
                     let levels = std::iter::once(one).chain(new).map(|one| match one.level {
-                        PlacementLevel::Offload => ServiceLevel::Offload,
-                        PlacementLevel::Worker => ServiceLevel::Worker,
+                        PlacementLevel::Offload => (ServiceLevel::Offload, None),
+                        PlacementLevel::Worker => (ServiceLevel::Worker, None),
                     });
                     (format!("flow {:?}", one.flow.written()), levels.collect())
                 }
@@ -348,24 +353,26 @@ fn levels(model: &Model, changes: &[Change], change: &Change) -> (String, Vec<Se
     }
 }
 
+/// Returns the instance of this name that one of the changes creates.
+fn new_instance<'c>(changes: &'c [Change], name: &str) -> Option<&'c Instance> {
+    changes.iter().find_map(|change| match change {
+        Change::AddInstance(one) if *one.name == *name => Some(one),
+        _ => None,
+    })
+}
+
 /// Returns the level at which the router would place a service; `None` for one that it would refuse.
 fn level_of(model: &Model, changes: &[Change], name: &str, service: Service) -> Option<ServiceLevel> {
-    let named = changes.iter().find_map(|change| match change {
-        Change::AddInstance(one) if *one.name == *name => Some(&*one.plugin),
-        _ => None,
-    });
-    let plugin = match named {
-        Some(named) => model.plugins.plugin_named(named),
+    let new = new_instance(changes, name);
+    let plugin = match new {
+        Some(new) => model.plugins.plugin_named(&new.plugin),
         None => model.plugins.plugin_of(name),
     };
     let plugin = plugin.ok()?;
-    let owner = changes.iter().find_map(|change| match change {
-        Change::AddInstance(one) if *one.name == *name => Owner::of(one),
-        _ => None,
-    });
+    let owner = new.and_then(Owner::of);
     let demand = Demand::of(name, &*plugin, service).owned_by(owner.as_ref());
     let decided = services::decide(model, demand, planned_cache(model));
-    service.level.or_else(|| Some(decided.ok()?.placed.level))
+    service.pin().or_else(|| Some(decided.ok()?.placed.level))
 }
 
 /// Returns the levels of the instances of a plugin. A plugin that is not loaded yet may need the host.

@@ -3,6 +3,7 @@
 pub(crate) mod loads;
 mod machine;
 pub(crate) mod ring;
+mod worker_use;
 
 use millrace_admission::impact::Choice;
 use millrace_admission::levels::HOST;
@@ -89,7 +90,7 @@ fn decide_on(machine: &Machine<'_>, model: &Model, demand: Demand<'_>) -> Result
     let placed: Vec<Standing<'_>> = placed
         .iter()
         .map(|(placed, plugin)| {
-            let is_pinned = placed.service.level.is_some();
+            let is_pinned = placed.service.pin().is_some();
             let demand = Demand::of(&placed.instance, &**plugin, placed.service);
             Standing { demand, place: Place { level: placed.level, used: placed.used }, is_pinned }
         })

@@ -27,6 +27,8 @@ pub(crate) struct Placements {
     pub pinned: Vec<Placed>,
     /// Instances with a declared load or level, in the order of their admission.
     pub services: Vec<PlacedService>,
+    /// Workers of configured instances whose services the start has not placed yet, by the name of the instance.
+    pub planned: BTreeMap<String, u16>,
     /// Owners of instances, by the name of the instance.
     pub owners: BTreeMap<String, Owner>,
     /// Ring between workers and plugin processes.
@@ -79,10 +81,12 @@ impl Placements {
 
     /// Returns the placements of a configuration, without services.
     pub fn of(config: &Config, ring: Ring) -> Self {
+        let worker = |one: &Instance| Some((one.name.to_string(), one.service?.worker?));
         let owner = |one: &Instance| Some((one.name.to_string(), Owner::of(one)?));
         Self {
             pinned: config.place.iter().map(Placed::of).collect(),
             services: Vec::new(),
+            planned: config.instance.iter().filter_map(worker).collect(),
             owners: config.instance.iter().filter_map(owner).collect(),
             ring,
         }
@@ -97,6 +101,14 @@ impl Placements {
     /// Returns the service of an instance.
     pub fn service(&self, instance: &str) -> Option<&PlacedService> {
         self.services.iter().find(|placed| placed.instance == instance)
+    }
+
+    /// Returns the worker to which an instance is pinned; `None` if it runs at all workers.
+    pub fn worker_of(&self, instance: &str) -> Option<u16> {
+        match self.service(instance) {
+            Some(placed) => placed.service.worker,
+            None => self.planned.get(instance).copied(),
+        }
     }
 
     /// Adds a service, or replaces the service of the instance.

@@ -233,7 +233,7 @@ fn other_runtime(
     plugin: &dyn Plugin,
     service: Service,
 ) -> Result<Option<(ObjectRuntime, ObjectRuntime)>, ControlError> {
-    let runtimes = match (plugin.runtime(), service.level) {
+    let runtimes = match (plugin.runtime(), service.pin()) {
         (Runtime::Process, Some(ServiceLevel::Worker)) => (ObjectRuntime::Process, ObjectRuntime::InProcess),
         (Runtime::Trusted, Some(ServiceLevel::Host)) => (ObjectRuntime::InProcess, ObjectRuntime::Process),
         _ => return Ok(None),

@@ -87,7 +87,7 @@ impl Loads {
 }
 
 fn can_move(placed: &PlacedService) -> bool {
-    placed.service.level.is_none() && placed.level == ServiceLevel::Worker
+    placed.service.pin().is_none() && placed.level == ServiceLevel::Worker
 }
 
 /// Returns a service at the level that the router chooses for its work in some seconds, if the work exceeds what was

@@ -16,6 +16,7 @@ use millrace_pipeline::EBPF_VARIANT_LIMIT;
 use millrace_plugin_abi::Runtime;
 use millrace_units::count;
 
+use super::worker_use::WorkerUse;
 use super::{Decision, Demand, LEVELS, MOST_MOVES, PARTS, Place, USUAL_SIZE};
 use crate::ControlError;
 use crate::admission::permits::excluded;
@@ -24,6 +25,9 @@ use crate::model::Model;
 use crate::model::placements::{PlacedService, Used};
 use crate::principals::processors;
 use crate::workers::tsc;
+
+/// Workers of pinned instances, by the name of the instance.
+type Pins<'a> = BTreeMap<&'a str, u16>;
 
 /// Packets per second of a service that declares no rate: next to nothing.
 const NO_RATE: f64 = 1e-9;
@@ -79,7 +83,7 @@ impl<'m> Machine<'m> {
 
     /// Returns the machine for a service that starts: without allowances if they permit none of its levels.
     pub fn at_start(self, demand: Demand<'_>) -> Self {
-        let pin = demand.service.level;
+        let pin = demand.service.pin();
         let mut levels = LEVELS.into_iter().filter(|level| pin.is_none_or(|pin| pin == *level));
         let is_permitted = levels.any(|level| self.impossible(level, demand).is_none());
         Self { owners: self.owners.filter(|_| is_permitted), ..self }
@@ -87,22 +91,28 @@ impl<'m> Machine<'m> {
 
     /// Chooses the level of a service beside others.
     pub fn decide(&self, placed: &[Standing<'_>], demand: Demand<'_>) -> Result<Decision, ControlError> {
-        let candidate = self.candidate(demand, demand.service.level)?;
+        if let Some(problem) = demand.service.worker_problem(self.workers) {
+            return Err(ControlError::invalid(format!("instance {:?}: {problem}", demand.instance)));
+        }
+        let candidate = self.candidate(demand, demand.service.pin())?;
         let mut promises = self.held();
         let mut names = BTreeMap::new();
         for standing in placed {
             names.insert(self.hold(&mut promises, standing), standing.demand.instance);
         }
+        let pinned = placed.iter().map(|standing| standing.demand).chain([demand]);
+        let pins: Pins<'_> = pinned.filter_map(|one| Some((one.instance, one.service.worker?))).collect();
         let algorithm = Levels::algorithm(&self.hardware);
         let fits = |rate: u32| {
             let service = Service { rate, ..demand.service };
-            let candidate = self.candidate(Demand { service, ..demand }, service.level).ok()?;
-            self.admitted(promises.clone(), candidate, &algorithm)
+            let candidate = self.candidate(Demand { service, ..demand }, service.pin()).ok()?;
+            self.admitted(promises.clone(), candidate, &algorithm, &pins)
         };
         let Some((place, moves)) = fits(demand.service.rate) else {
             let refused = promises.refusal(&candidate);
             let most = largest(demand.service.rate, |rate| fits(rate).is_some());
-            return Err(self.refusal(demand, &refused, most));
+            let fullest = self.fullest(promises, candidate, &pins);
+            return Err(self.refusal(demand, (&refused, fullest), most));
         };
         let moves = moves.into_iter().filter_map(|(id, place)| Some((names.get(&id)?.to_string(), place)));
         let Demand { instance, plugin, service, .. } = demand;
@@ -118,7 +128,9 @@ impl<'m> Machine<'m> {
         mut promises: Promises,
         candidate: Candidate,
         algorithm: &Algorithm,
+        pins: &Pins<'_>,
     ) -> Option<(Place, Vec<(ServiceId, Place)>)> {
+        let before = self.worker_use(&promises, pins);
         let admitted = promises.admit(candidate, false, algorithm, MOST_MOVES).ok()?;
         let place = |id: ServiceId| {
             let (_, candidate, choice) = promises.services().find(|(known, ..)| *known == id)?;
@@ -132,8 +144,29 @@ impl<'m> Machine<'m> {
         if services.sum::<u64>().saturating_sub(self.shares).saturating_add(shares) > whole {
             return None;
         }
+        if self.worker_use(&promises, pins).exceeds(&before) {
+            return None;
+        }
         let moves = admitted.moves.iter().filter_map(|(id, _)| Some((*id, place(*id)?)));
         Some((place(admitted.id)?, moves.collect()))
+    }
+
+    /// Returns the use of single workers by promises.
+    fn worker_use(&self, promises: &Promises, pins: &Pins<'_>) -> WorkerUse {
+        let mut used = WorkerUse::new(self.workers, self.levels.worker / self.frequency * PARTS);
+        for (_, candidate, choice) in promises.services() {
+            let Some(choice) = candidate.choices.get(choice) else { continue };
+            used.add(pins.get(&*candidate.name).copied(), self.used(&choice.impact).worker);
+        }
+        used
+    }
+
+    /// Returns the worker that would lack the most with a candidate at the workers, and its missing part in percent.
+    fn fullest(&self, mut promises: Promises, candidate: Candidate, pins: &Pins<'_>) -> Option<(u16, f64)> {
+        let is_there = |choice: &Choice| self.level(choice) == Some(ServiceLevel::Worker);
+        let choice = candidate.choices.iter().position(is_there)?;
+        promises.hold(candidate, choice, false);
+        self.worker_use(&promises, pins).fullest()
     }
 
     /// Returns the promises to principals.
@@ -215,7 +248,7 @@ impl<'m> Machine<'m> {
         let owner = |model: &'m Model| model.placements.owners.get(demand.instance);
         let excluded = self.owners.and_then(|model| {
             let owner = demand.owner.or_else(|| owner(model))?;
-            excluded(model, owner, level)
+            excluded(model, owner, (level, demand.service.worker))
         });
         excluded.or_else(|| self.unable(level, demand))
     }
@@ -256,21 +289,28 @@ impl<'m> Machine<'m> {
     }
 
     /// Returns the error for a service without room, with what each level lacks, and the largest rate that fits.
-    fn refusal(&self, demand: Demand<'_>, refused: &Refused, most: u32) -> ControlError {
+    fn refusal(
+        &self,
+        demand: Demand<'_>,
+        (refused, fullest): (&Refused, Option<(u16, f64)>),
+        most: u32,
+    ) -> ControlError {
         let Demand { instance, service, .. } = demand;
         let mut text =
             format!("instance {instance:?}: no room for {} per second", count(service.rate, "packet"));
         // Writing to a string can't fail.
-        for level in LEVELS.into_iter().filter(|level| service.level.is_none_or(|pin| pin == *level)) {
+        for level in LEVELS.into_iter().filter(|level| service.pin().is_none_or(|pin| pin == *level)) {
             let processor = self.hardware.processor(level.name());
             let lack = refused.lacks.iter().find(|(index, _)| Some(*index) == processor);
-            let why = match (lack, self.impossible(level, demand)) {
-                (_, Some(why)) => why,
-                (Some((_, lack)), None) => {
+            let is_full = level == ServiceLevel::Worker && (lack.is_none() || service.worker.is_some());
+            let why = match (lack, self.impossible(level, demand), fullest.filter(|_| is_full)) {
+                (_, Some(why), _) => why,
+                (_, None, Some((worker, missing))) => format!("lacks {missing:.2} % of worker {worker}"),
+                (Some((_, lack)), None, None) => {
                     let component = self.hardware.components.get(lack.component);
                     format!("lacks {} of {}", lack.missing, component.map_or("-", |one| &one.name))
                 }
-                (None, None) => {
+                (None, None, None) => {
                     format!("lacks time of the {} % of all processors", percent(self.processors.0))
                 }
             };

@@ -357,7 +357,7 @@ proptest! {
             let standing: Vec<_> = others.iter().filter(|placed| placed.instance != name).map(|placed| Standing {
                 demand: Demand::of(&placed.instance, kind(&placed.instance), placed.service),
                 place: Place { level: placed.level, used: placed.used },
-                is_pinned: placed.service.level.is_some(),
+                is_pinned: placed.service.pin().is_some(),
             }).collect();
             let asked = Demand::of(&name, kind(&name), service);
             let Ok(decided) = machine.decide(&standing, asked) else {
