@@ -130,3 +130,23 @@ async fn packet_has_no_two_workers() {
     refused(&router, Apply { text: whole, ..Apply::default() }, "pinned to worker 1").await;
     router.shutdown().await.unwrap();
 }
+
+#[test]
+fn configured_bindings_run_at_the_worker_of_their_service() {
+    let text = |second: u16| {
+        let instance = |name: &str, gate: &str, worker: u16| {
+            format!(
+                "[[instance]]\nplugin = \"null\"\nname = \"{name}\"\nservice = {{ worker = {worker} }}\n\
+                 [[bind]]\ninstance = \"{name}\"\ngate = \"{gate}\"\nfilter = \"proto udp\"\n"
+            )
+        };
+        format!("{CONFIG}\n{}{}", instance("a", "audit", 1), instance("b", "empty", second))
+    };
+    let planned = |second| crate::model::Model::planned(&Config::parse(&text(second), "f").unwrap());
+    let model = planned(1).unwrap();
+    let workers = model.plugins.bindings_by_age().map(|(_, bound)| bound.call_limits.worker);
+    assert_eq!(workers.flatten().collect::<Vec<_>>(), [1, 1]);
+    assert!(model.placements.planned.is_empty());
+    let error = planned(0).unwrap_err().to_string();
+    assert!(error.contains("instance \"b\" is pinned to worker 0, but instance \"a\""), "{error}");
+}
