@@ -29,7 +29,7 @@ pub use configuration::{
 };
 pub use connection::Connection;
 pub use gate::{Bind, GateAction, Unbind};
-pub use instance::{Control, Cycles, InstanceAction, Service, ServiceLevel};
+pub use instance::{Control, Cycles, InstanceAction, Service, ServiceLevel, WorkerNumber};
 pub use place::{Place, PlaceAction};
 pub use plugin::{PluginAction, PluginTest, PluginUpgrade};
 pub use principal::{Exec, PrincipalAction};

@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value};
 
-use crate::arguments::{Cycles, Service, ServiceLevel};
+use crate::arguments::{Cycles, Service, ServiceLevel, WorkerNumber};
 use crate::output::Failure;
 
 /// Setting inside a reservation: name of the principal that reserves the amount.
@@ -47,7 +47,7 @@ pub fn without_defaults(mut settings: Map<String, Value>) -> Map<String, Value> 
 impl Service {
     /// Returns the given keys of the service; `null` restores a default.
     pub fn changes(&self) -> Map<String, Value> {
-        let Self { level, rate, size, packet, byte } = self;
+        let Self { level, worker, rate, size, packet, byte } = self;
         let mut changes = Map::new();
         let mut put = |key: &str, value: Value| drop(changes.insert(key.to_owned(), value));
         if let Some(level) = level {
@@ -60,6 +60,11 @@ impl Service {
                     ServiceLevel::Auto => Value::Null,
                 },
             );
+        }
+        match worker {
+            None => {}
+            Some(WorkerNumber::Auto) => put("worker", Value::Null),
+            Some(WorkerNumber::Number(number)) => put("worker", (*number).into()),
         }
         if let Some(rate) = rate {
             put("rate", (*rate).into());

@@ -35,6 +35,7 @@ Examples:
 Examples:
   millrace instance move s1 --level worker
   millrace instance move s1 --level auto --rate 50000
+  millrace instance move s1 --worker 1           # run it at worker 1 only
 
 No packet is lost. A move between worker and host hands the state of the instance over, and needs the role admin.")]
     Move {
@@ -108,6 +109,9 @@ pub struct Service {
     /// Level of the instance; auto: the router chooses.
     #[arg(long)]
     pub level: Option<ServiceLevel>,
+    /// Number of the only worker that runs it; auto: all workers.
+    #[arg(long, value_name = "WORKER")]
+    pub worker: Option<WorkerNumber>,
     /// Packets per second on average (default: no load).
     #[arg(long, value_name = "PACKETS")]
     pub rate: Option<u32>,
@@ -141,6 +145,28 @@ impl FromStr for Cycles {
             _ => number()
                 .map(Self::Number)
                 .ok_or_else(|| "give a finite number, 0 or more, or default".to_owned()),
+        }
+    }
+}
+
+/// Worker of an option.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum WorkerNumber {
+    /// All workers.
+    Auto,
+    /// Worker of this number.
+    Number(u16),
+}
+
+impl FromStr for WorkerNumber {
+    type Err = &'static str;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        match text {
+            "auto" => Ok(Self::Auto),
+            _ => {
+                text.parse().map(Self::Number).map_err(|_| "give the number of a worker, from 0 on, or auto")
+            }
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use crate::schema::scheduler::Scheduler;
 use crate::schema::{
-    Bind, Config, Filter, Gate, GateTable, OnDeath, OnFault, Port, Principal, Router, Service,
+    Bind, Config, Filter, Gate, GateTable, OnDeath, OnFault, Port, Principal, Router, Service, ServiceLevel,
 };
 use crate::values::action::FilterAction;
 use crate::values::{Named, Text};
@@ -75,6 +75,8 @@ impl Service {
     /// Returns the service in normal form; `None` if all its keys are defaults.
     fn normalized(mut self) -> Option<Self> {
         self.size = self.size.filter(|size| size.bytes() != Self::USUAL_SIZE);
+        // A worker implies its level.
+        self.level = self.level.filter(|level| self.worker.is_none() || *level != ServiceLevel::Worker);
         Some(self).filter(|service| *service != Self::default())
     }
 }

@@ -86,8 +86,25 @@ fn file_without_an_owner_keeps_the_owner_that_runs() {
     let owned =
         "[[principal]]\nname = \"a\"\nowner = \"alice\"\n[[principal]]\nname = \"b\"\nowner = \"bob\"\n";
     let mut file = parsed("[[principal]]\nname = \"a\"\n[[principal]]\nname = \"b\"\nowner = \"carol\"\n");
-    assert_eq!(file.keep_owners(&parsed(owned).principal), ["a"]);
+    assert_eq!(file.keep_owners(&parsed(owned)), ["a"]);
     let owners: Vec<_> = file.principal.iter().map(|one| one.owner.as_deref()).collect();
     assert_eq!(owners, [Some("alice"), Some("carol")]);
     assert!(file.principal[0].belongs_to("alice") && !file.principal[0].belongs_to("bob"));
+}
+
+#[test]
+fn running_instance_keeps_its_owner_whatever_a_file_says() {
+    let instance =
+        |name: &str, owner: &str| format!("[[instance]]\nplugin = \"null\"\nname = \"{name}\"\n{owner}");
+    let owner = |name: &str| format!("owner = \"{name}\"\nowner-role = \"operator\"\n");
+    let running = parsed(&(instance("a", &owner("alice")) + &instance("b", "")));
+    let text = instance("a", "") + &instance("b", &owner("bob")) + &instance("c", &owner("carol"));
+    let mut file = parsed(&text);
+    assert_eq!(file.keep_owners(&running), ["a", "b"]);
+    let owners: Vec<_> = file.instance.iter().map(|one| (one.owner.as_deref(), one.owner_role)).collect();
+    let operator = Some(Role::Operator);
+    assert_eq!(owners, [(Some("alice"), operator), (None, None), (Some("carol"), operator)]);
+    let without = parsed(&(instance("a", "") + &instance("b", ""))).normalized();
+    assert!(running.normalized().difference(&without).is_empty());
+    assert_eq!(parsed(&file.to_text().unwrap()).instance, file.instance);
 }

@@ -86,3 +86,39 @@ fn service_that_may_need_more_follows_in_the_order_of_the_file() {
         assert!(commands[1].starts_with("instance move b "), "{more}: {commands:?}");
     }
 }
+
+#[test]
+fn worker_is_one_of_the_router_and_excludes_other_levels() {
+    let text = |workers: u8, service: &str| {
+        format!(
+            "[router]\nworkers = {workers}\n[[instance]]\nplugin = \"null\"\nname = \"a\"\nservice = {{ {service} }}\n"
+        )
+    };
+    let config = |service: &str| Config::parse(&text(2, service), "f").unwrap().normalized();
+    for (workers, service, expected) in [
+        (
+            2,
+            "worker = 2",
+            "instance \"a\": there is no worker 2: the router has 2 workers, numbered from 0 on",
+        ),
+        (
+            1,
+            "worker = 1",
+            "instance \"a\": there is no worker 1: the router has 1 worker, numbered from 0 on",
+        ),
+        (2, "worker = 1, level = \"host\"", "worker 1 excludes the level host: give the worker or the level"),
+        (2, "worker = 1, level = \"offload\"", "worker 1 excludes the level offload"),
+        (2, "worker = 65536", "worker"),
+        (2, "worker = -1", "worker"),
+    ] {
+        let error = Config::parse(&text(workers, service), "f").unwrap_err().to_string();
+        assert!(error.contains(expected), "{error}");
+    }
+    let pinned = config("rate = 10, worker = 1");
+    assert_eq!(pinned, config("rate = 10, worker = 1, level = \"worker\""));
+    assert_eq!(Config::parse(&pinned.to_text().unwrap(), "f").unwrap().normalized(), pinned);
+    let commands = |from: &str, to: &str| config(from).difference(&config(to)).changes[0].commands();
+    assert_eq!(commands("rate = 10", "rate = 10, worker = 1"), ["instance move a --worker 1"]);
+    assert_eq!(commands("worker = 1", "level = \"host\""), ["instance move a --level host --worker auto"]);
+    assert_eq!(commands("worker = 0", "worker = 1"), ["instance move a --worker 1"]);
+}

@@ -262,6 +262,7 @@ pub(crate) fn call_limits(
         principal,
         queue,
         link_queue,
+        worker: None,
     }
 }
 

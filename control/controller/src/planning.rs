@@ -231,9 +231,11 @@ fn place_services(model: &mut Model, config: &Config, missing: &HashSet<&str>, w
         let at = [Step::Key("instance"), Step::Entry(index), Step::Key("service")];
         let no_cache = services::planned_cache(model);
         let placed = services::refuse_placed(model, &instance.name, Some(service));
-        let placed = placed.and_then(|()| services::place(model, &instance.name, Some(service), no_cache));
+        let placed =
+            placed.and_then(|()| services::place_configured(model, &instance.name, service, no_cache));
         wrong.unless(placed.map_err(|error| error.placed(config, &at)));
     }
+    model.placements.planned.clear();
 }
 
 fn load_plugin(

@@ -43,7 +43,7 @@ pub use filter::{
 pub use filter_table::{
     Ambiguous, Analysis, BoundedTable, CuttingTree, DagConfig, DagTable, Entry, Explanation, FilterId,
     FilterTable, LinearOracle, Links, MemoryBound, Moved, Outcome, OverMemory, Rank, Shadowed, TupleSpace,
-    VaryingBits, analyse, explain_in_order, in_order, shadowed_by,
+    VaryingBits, analyse, explain_in_order, in_order, overlap, shadowed_by,
 };
 pub use flow_table::{
     FlowAnswer, FlowIndex, FlowRecord, FlowTable, FlowTableConfig, FlowTableCounts, FlowTableError, Full,

@@ -69,6 +69,8 @@ pub struct CallLimits {
     pub queue: Option<u16>,
     /// Queue of the egress port for packets that nothing has assigned to a queue yet; 0 for none.
     pub link_queue: QueueId,
+    /// Worker that runs the instance for all packets of the binding. `None`: the workers that own their flows.
+    pub worker: Option<u16>,
 }
 
 impl Default for CallLimits {
@@ -89,6 +91,7 @@ impl CallLimits {
         principal: None,
         queue: None,
         link_queue: QueueId(0),
+        worker: None,
     };
     /// Default time limit of a call that a principal pays for. A slow plugin is slowed to its principal's
     /// share; only a call that never ends is a fault.

@@ -134,6 +134,8 @@ pub enum Refusal {
 pub(crate) enum Step {
     /// An instance handles the packets.
     Instance(Key),
+    /// An instance handles the packets at this other worker, which gets them before they enter the path.
+    HandOver(u16),
     /// The stage refuses the packets: no later stage gets them.
     Refuse(Refusal),
     /// The stage selects the queue of the packets.
@@ -160,6 +162,8 @@ struct Path {
     state: usize,
     /// Whether all stages are at the positions `early` and `late`.
     through: bool,
+    /// Other worker that must take the packets along the path; `None` for this worker.
+    worker: Option<u16>,
     /// Accounting paths: the first counts the packets, the second counts the copies that instances at copy
     /// gates send.
     accounts: (PathId, PathId),
@@ -180,6 +184,10 @@ impl Path {
             _ => usize::from(stage.part.offset) - Part::HEADER + stage.part.whole(),
         };
         let state = stages.iter().map(end).max().unwrap_or(0);
+        let worker = stages.iter().find_map(|stage| match stage.step {
+            Step::HandOver(worker) => Some(worker),
+            _ => None,
+        });
         let through = stages.iter().all(|stage| matches!(stage.position, Position::Early | Position::Late));
         Self {
             stages,
@@ -187,6 +195,7 @@ impl Path {
             hears,
             state,
             through,
+            worker,
             accounts: (EMPTY_PATH, EMPTY_PATH),
             users: 0,
             quiet: false,
@@ -339,6 +348,12 @@ impl Paths {
     #[inline]
     pub fn is_through(&self, id: PathId) -> bool {
         self.path(id).is_some_and(|path| path.through)
+    }
+
+    /// Returns the other worker that must take the packets along a path; `None` for this worker.
+    #[inline]
+    pub fn worker(&self, id: PathId) -> Option<u16> {
+        self.path(id).and_then(|path| path.worker)
     }
 
     /// Returns the stages of a path at a position.

@@ -36,6 +36,7 @@ const BESIDE: &[(&str, &str)] = &[
     ("settings", "KEY=VALUE, of the thing itself"),
     ("dry_run", "in the query of the request"),
     ("level", "in `service`, the declared load of an instance"),
+    ("worker", "in `service`"),
     ("rate", "in `service`"),
     ("size", "in `service`"),
     ("packet", "in `service`"),

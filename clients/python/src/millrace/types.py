@@ -511,6 +511,9 @@ class ExplainServiceService(TypedDict):
     """Packets per second on average, for all bindings of the instance together. Default 0: no load is declared."""
     size: NotRequired[str | None]
     """Size of packets on average, 64 to 65,536 bytes. Default 1,538 bytes."""
+    worker: NotRequired[int | None]
+    """Worker that treats all packets of the instance, by its number from 0 on. The level is `worker` then.
+    Default: each worker treats the packets of its flows."""
 
 
 class FilterView(TypedDict):
@@ -1249,6 +1252,9 @@ class NewInstanceService(TypedDict):
     """Packets per second on average, for all bindings of the instance together. Default 0: no load is declared."""
     size: NotRequired[str | None]
     """Size of packets on average, 64 to 65,536 bytes. Default 1,538 bytes."""
+    worker: NotRequired[int | None]
+    """Worker that treats all packets of the instance, by its number from 0 on. The level is `worker` then.
+    Default: each worker treats the packets of its flows."""
 
 
 class NewNeighbour(TypedDict):
@@ -2375,6 +2381,9 @@ class Service(TypedDict):
     """Packets per second on average, for all bindings of the instance together. Default 0: no load is declared."""
     size: NotRequired[str | None]
     """Size of packets on average, 64 to 65,536 bytes. Default 1,538 bytes."""
+    worker: NotRequired[int | None]
+    """Worker that treats all packets of the instance, by its number from 0 on. The level is `worker` then.
+    Default: each worker treats the packets of its flows."""
 
 
 ServiceLevel: TypeAlias = Literal['offload'] | Literal['worker'] | Literal['host']

@@ -188,6 +188,7 @@ pub(crate) fn service(from: Option<&Service>, to: Option<&Service>) -> String {
         ("packet", from.packet.map(|one| one.to_string()), to.packet.map(|one| one.to_string()), "default"),
         ("byte", from.byte.map(|one| one.to_string()), to.byte.map(|one| one.to_string()), "default"),
         ("level", from.level.map(|one| text(&one)), to.level.map(|one| text(&one)), "auto"),
+        ("worker", from.worker.map(|one| one.to_string()), to.worker.map(|one| one.to_string()), "auto"),
     ] {
         if was != is {
             words += &format!(" --{option} {}", is.as_deref().unwrap_or(default));

@@ -75,6 +75,7 @@ pub(crate) fn check(config: &Config, left_out: &LeftOut, found: &mut Found) -> W
     checker.places();
     checker.principals();
     checker.allowances();
+    checker.each("instance", &config.instance, |instance| checker.service(instance));
     checker.each("gate", &config.gate, |gate| checker.gate(gate));
     checker.each("bind", &config.bind, |bind| checker.binding(bind));
     checker.each("filter", &config.filter, |filter| checker.filter(filter));

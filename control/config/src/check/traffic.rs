@@ -9,7 +9,8 @@ use millrace_units::{Message, count, here};
 
 use super::{At, Checked, Checker, MOST_PLACED_COMPARISONS, MOST_PLACEMENTS, is_default};
 use crate::schema::{
-    Bind, Config, Filter, Gate, GateTable, OnDeath, Placeable, Placement, Port, PortKind, Route, RouteKind,
+    Bind, Config, Filter, Gate, GateTable, Instance, OnDeath, Placeable, Placement, Port, PortKind, Route,
+    RouteKind,
 };
 use crate::values::Text;
 
@@ -30,6 +31,18 @@ impl Checker<'_> {
     fn route(&self, route: &Route) -> Checked {
         route.port.as_ref().map_or(Ok(()), |port| self.known("port", port))?;
         route.check().map_err(|problem| (route.to.span(), problem.into()))
+    }
+
+    pub(super) fn service(&self, instance: &Instance) -> Checked {
+        // With faulty router settings, the number of workers is unknown.
+        let workers = match self.left_out.is_wrong("router") {
+            true => usize::MAX,
+            false => self.config.router.workers,
+        };
+        let problem = instance.service.and_then(|service| service.worker_problem(workers));
+        self.require(problem.is_none(), instance.name.span(), || {
+            format!("instance {:?}: {}", &*instance.name, problem.unwrap_or_default())
+        })
     }
 
     pub(super) fn gate(&self, gate: &Gate) -> Checked {

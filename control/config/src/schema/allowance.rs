@@ -94,14 +94,21 @@ impl Allowance {
 }
 
 impl Config {
-    /// Gives each principal without an owner the owner that it has in `running`. Returns the names of these
-    /// principals.
-    pub fn keep_owners(&mut self, running: &[Principal]) -> Vec<String> {
+    /// Gives each principal without an owner, and each instance, the owner that it has in `running`. Returns the
+    /// names of the principals and instances that got another owner.
+    pub fn keep_owners(&mut self, running: &Self) -> Vec<String> {
         let mut kept = Vec::new();
         for one in self.principal.iter_mut().filter(|one| one.owner.is_none()) {
-            one.owner =
-                running.iter().find(|known| known.name == one.name).and_then(|known| known.owner.clone());
+            let known = running.principal.iter().find(|known| known.name == one.name);
+            one.owner = known.and_then(|known| known.owner.clone());
             kept.extend(one.owner.is_some().then(|| one.name.to_string()));
+        }
+        for one in &mut self.instance {
+            let Some(known) = running.instance.iter().find(|known| known.name == one.name) else { continue };
+            if (&one.owner, one.owner_role) != (&known.owner, known.owner_role) {
+                (one.owner, one.owner_role) = (known.owner.clone(), known.owner_role);
+                kept.push(one.name.to_string());
+            }
         }
         kept
     }

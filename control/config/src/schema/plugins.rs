@@ -8,6 +8,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
+use super::api::Role;
 use super::service::Service;
 use crate::values::quantity::{Size, Time};
 use crate::values::{Named, Text, is_default};
@@ -162,6 +163,13 @@ pub struct Instance {
     /// Declared load of the instance, and its level.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub service: Option<Service>,
+    /// User who created the instance, named as in the audit log. The service runs only at levels that the allowances
+    /// of this user permit. Default: nobody. A running instance keeps its owner, whatever a file says.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub owner: Option<String>,
+    /// Role of the owner: allowances of the role count, too. Default: none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub owner_role: Option<Role>,
 }
 
 /// Binding of an instance to flows at a gate.

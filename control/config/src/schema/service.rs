@@ -1,5 +1,6 @@
 //! Services: instances with a declared load, for which the router keeps room.
 
+use millrace_units::count;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -28,11 +29,38 @@ pub struct Service {
     /// Level of the instance. Default: the router chooses.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub level: Option<ServiceLevel>,
+    /// Worker that treats all packets of the instance, by its number from 0 on. The level is `worker` then. Default:
+    /// each worker treats the packets of its flows.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub worker: Option<u16>,
 }
 
 impl Service {
     /// Size of packets of a service that declares none, in bytes.
     pub const USUAL_SIZE: u64 = 1_538;
+
+    /// Returns the level to which the service is pinned, by itself or by its worker.
+    #[must_use]
+    pub fn pin(&self) -> Option<ServiceLevel> {
+        self.level.or(self.worker.map(|_| ServiceLevel::Worker))
+    }
+
+    /// Returns the problem of the worker with the level, or with the number of workers of the router.
+    #[must_use]
+    pub fn worker_problem(&self, workers: usize) -> Option<String> {
+        let worker = self.worker?;
+        match self.level {
+            Some(level) if level != ServiceLevel::Worker => Some(format!(
+                "worker {worker} excludes the level {}: give the worker or the level",
+                level.name()
+            )),
+            _ if usize::from(worker) < workers => None,
+            _ => Some(format!(
+                "there is no worker {worker}: the router has {}, numbered from 0 on",
+                count(workers, "worker")
+            )),
+        }
+    }
 }
 
 /// Level at which an instance treats packets.

@@ -3,16 +3,18 @@
 use std::collections::BTreeMap;
 
 use millrace_config::{
-    Admission, Allowance, Change, CpuShare, FilterAction, MemoryLimit, PlacementLevel, Principal, Resource,
-    Role, Service, ServiceLevel,
+    Admission, Allowance, Change, CpuShare, FilterAction, Instance, MemoryLimit, PlacementLevel, Principal,
+    Resource, Role, Service, ServiceLevel,
 };
 use millrace_store::Who;
 use millrace_units::{here, write_rate, write_size};
 
+use super::permits::{PlaceAt, permits};
 use super::services::{self, Demand, planned_cache};
 use super::time::percent;
 use crate::ControlError;
-use crate::model::{Model, PortPlan};
+use crate::model::Model;
+use crate::model::placements::Owner;
 use crate::principals::after;
 use crate::view::{AllowanceView, HoldingView};
 
@@ -29,6 +31,12 @@ impl Requester {
     /// Returns the owner of the principals that the user adds; `None` for the router itself.
     pub fn owner(&self) -> Option<String> {
         (!self.is_router()).then(|| self.who.name.clone())
+    }
+
+    /// Returns the owner of the instances that the user creates; `None` if no allowance concerns the user.
+    pub fn owner_of_instances(&self, admission: &Admission) -> Option<Owner> {
+        self.allowance(admission)?;
+        Some(Owner { user: self.who.name.clone(), role: self.role })
     }
 
     fn is_router(&self) -> bool {
@@ -116,7 +124,7 @@ fn check_role(
 
 /// Returns the instance whose declared load a change sets, changes or removes.
 fn changed_load(change: &Change) -> Option<&str> {
-    let load = |service: &Option<Service>| service.map(|one| Service { level: None, ..one });
+    let load = |service: &Option<Service>| service.map(|one| Service { level: None, worker: None, ..one });
     let has_load = |service: &Option<Service>| service.is_some_and(|one| one.rate > 0);
     match change {
         Change::AddInstance(one) | Change::RemoveInstance(one) => {
@@ -185,11 +193,18 @@ fn check_own(principals: &[Principal], user: &str, name: &str) -> Result<(), Str
     }
 }
 
-/// Checks that a binding or filter names only principals of the user, and that a change leaves allowances alone.
+/// Checks that a binding or filter names only principals of the user, that a new instance belongs to the user, and
+/// that a change leaves allowances alone.
 fn check_change(model: &Model, user: &str, wanted: &[Principal], change: &Change) -> Result<(), String> {
     match change {
         Change::Admission { to, .. } if to.allowance != model.admission.allowance => {
             Err("it concerns the user who asks: only other users may change allowances".to_owned())
+        }
+        Change::AddInstance(one)
+            if model.plugins.instance(&one.name).is_err() && one.owner.as_deref() != Some(user) =>
+        {
+            let owner = one.owner.as_deref().map_or("nobody".to_owned(), |owner| format!("{owner:?}"));
+            Err(format!("instance {:?} belongs to {owner}: make it your own", &*one.name))
         }
         change => named_principal(change).map_or(Ok(()), |name| check_own(wanted, user, name)),
     }
@@ -285,22 +300,9 @@ pub(crate) fn check_level(
     level: ServiceLevel,
 ) -> Result<(), ControlError> {
     let mut allowances = by.allowances(&model.admission);
-    allowances
-        .try_for_each(|one| permits(model, one, what, level).map_err(|problem| refusal(one, by, problem)))
-}
-
-fn permits(model: &Model, allowance: &Allowance, what: &str, level: ServiceLevel) -> Result<(), String> {
-    if !allowance.has_level(level) {
-        let known = allowance.level.iter().map(|level| level.name());
-        return Err(format!("{what} runs at the level {}; {}", level.name(), here("level", known)));
-    }
-    match processors(model, level).find(|one| !allowance.has_processor(one)) {
-        None => Ok(()),
-        Some(other) => {
-            let known = allowance.processor.iter().map(String::as_str);
-            Err(format!("{what} runs on the processor {other:?}; {}", here("processor", known)))
-        }
-    }
+    allowances.try_for_each(|one| {
+        permits(model, one, what, (level, None)).map_err(|problem| refusal(one, by, problem))
+    })
 }
 
 fn refusal(allowance: &Allowance, by: &Requester, problem: String) -> ControlError {
@@ -309,26 +311,30 @@ fn refusal(allowance: &Allowance, by: &Requester, problem: String) -> ControlErr
 
 /// Returns the levels at which a change makes an instance or flows run, and their name. An instance may be created
 /// by another one of the changes.
-fn levels(model: &Model, changes: &[Change], change: &Change) -> (String, Vec<ServiceLevel>) {
-    let of_instance = |name: &str| {
-        let new = changes.iter().find_map(|change| match change {
-            Change::AddInstance(one) if *one.name == *name => Some(&*one.plugin),
-            _ => None,
-        });
+fn levels(model: &Model, changes: &[Change], change: &Change) -> (String, Vec<PlaceAt>) {
+    let of_instance = |name: &str, worker: Option<u16>| {
+        let new = new_instance(changes, name).map(|one| &*one.plugin);
         let plugin = new.or_else(|| model.plugins.plugin_of(name).ok().map(|plugin| plugin.name()));
-        (format!("instance {name:?}"), plugin.map_or_else(Vec::new, |plugin| of_plugin(model, plugin)))
+        let levels = plugin.map_or_else(Vec::new, |plugin| of_plugin(model, plugin));
+        (format!("instance {name:?}"), levels.into_iter().map(|level| (level, worker)).collect::<Vec<_>>())
+    };
+    let of_bound = |name: &str| {
+        let new = new_instance(changes, name).and_then(|one| one.service);
+        of_instance(name, new.map_or_else(|| model.placements.worker_of(name), |service| service.worker))
     };
     let of_service = |name: &str, service: Option<Service>| {
-        let (what, mut levels) = of_instance(name);
-        levels.extend(service.and_then(|service| level_of(model, changes, name, service)));
+        let worker = service.and_then(|service| service.worker);
+        let (what, mut levels) = of_instance(name, worker);
+        let level = service.and_then(|service| level_of(model, changes, name, service));
+        levels.extend(level.map(|level| (level, worker)));
         (what, levels)
     };
     match change {
         Change::AddInstance(one) => of_service(&one.name, one.service),
         Change::SetService { instance, to, .. } => of_service(instance, *to),
-        Change::Bind(bind) => of_instance(&bind.instance),
+        Change::Bind(bind) => of_bound(&bind.instance),
         Change::AddFilter(filter) => match filter.action.value() {
-            FilterAction::Instance(name) | FilterAction::Copy(name) => of_instance(name),
+            FilterAction::Instance(name) | FilterAction::Copy(name) => of_bound(name),
             _ => (String::new(), Vec::new()),
         },
         Change::Place { from, to } => {
@@ -337,8 +343,8 @@ fn levels(model: &Model, changes: &[Change], change: &Change) -> (String, Vec<Se
                 None => (String::new(), Vec::new()),
                 Some(one) => {
                     let levels = std::iter::once(one).chain(new).map(|one| match one.level {
-                        PlacementLevel::Offload => ServiceLevel::Offload,
-                        PlacementLevel::Worker => ServiceLevel::Worker,
+                        PlacementLevel::Offload => (ServiceLevel::Offload, None),
+                        PlacementLevel::Worker => (ServiceLevel::Worker, None),
                     });
                     (format!("flow {:?}", one.flow.written()), levels.collect())
                 }
@@ -348,19 +354,26 @@ fn levels(model: &Model, changes: &[Change], change: &Change) -> (String, Vec<Se
     }
 }
 
+/// Returns the instance of this name that one of the changes creates.
+fn new_instance<'c>(changes: &'c [Change], name: &str) -> Option<&'c Instance> {
+    changes.iter().find_map(|change| match change {
+        Change::AddInstance(one) if *one.name == *name => Some(one),
+        _ => None,
+    })
+}
+
 /// Returns the level at which the router would place a service; `None` for one that it would refuse.
 fn level_of(model: &Model, changes: &[Change], name: &str, service: Service) -> Option<ServiceLevel> {
-    let named = changes.iter().find_map(|change| match change {
-        Change::AddInstance(one) if *one.name == *name => Some(&*one.plugin),
-        _ => None,
-    });
-    let plugin = match named {
-        Some(named) => model.plugins.plugin_named(named),
+    let new = new_instance(changes, name);
+    let plugin = match new {
+        Some(new) => model.plugins.plugin_named(&new.plugin),
         None => model.plugins.plugin_of(name),
     };
     let plugin = plugin.ok()?;
-    let decided = services::decide(model, Demand::of(name, &*plugin, service), planned_cache(model));
-    service.level.or_else(|| Some(decided.ok()?.placed.level))
+    let owner = new.and_then(Owner::of);
+    let demand = Demand::of(name, &*plugin, service).owned_by(owner.as_ref());
+    let decided = services::decide(model, demand, planned_cache(model));
+    service.pin().or_else(|| Some(decided.ok()?.placed.level))
 }
 
 /// Returns the levels of the instances of a plugin. A plugin that is not loaded yet may need the host.
@@ -370,18 +383,6 @@ fn of_plugin(model: &Model, name: &str) -> Vec<ServiceLevel> {
         (true, _) => vec![ServiceLevel::Host],
         (false, true) => vec![ServiceLevel::Worker, ServiceLevel::Host],
         (false, false) => vec![ServiceLevel::Worker],
-    }
-}
-
-/// Returns the names of the processors of a level.
-fn processors(model: &Model, level: ServiceLevel) -> Box<dyn Iterator<Item = String> + '_> {
-    match level {
-        ServiceLevel::Host => Box::new(std::iter::once("host".to_owned())),
-        ServiceLevel::Worker => Box::new((0..model.router.workers).map(|worker| format!("worker {worker}"))),
-        ServiceLevel::Offload => {
-            let ports = model.ports.iter().filter(|plan| plan.is_kernel());
-            Box::new(ports.map(|plan: &PortPlan| format!("xdp {}", plan.settings.name)))
-        }
     }
 }
 

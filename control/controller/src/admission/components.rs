@@ -1,10 +1,12 @@
 //! Components of the router that principals reserve, and what is promised of each.
 
+use std::collections::BTreeSet;
+
 use millrace_config::{Bits, Principal};
 
 use super::memory;
 use super::services;
-use super::time::{Whole, percent};
+use super::time::{Whole, percent, promised};
 use crate::model::Model;
 use crate::model::PortPlan;
 use crate::model::placements::{PlacedService, Used};
@@ -13,6 +15,9 @@ use crate::view::{AdmissionView, ClaimView, ComponentView};
 
 /// Name of the claim of the nodes that a port's own scheduler guarantees a rate.
 const OWN_NODES: &str = "nodes of the scheduler";
+
+/// Name of the claim of principals and services that use all workers alike.
+const ALL_WORKERS: &str = "all workers";
 
 /// Returns what may be promised of each component, what is promised, and to whom.
 pub(crate) fn view(model: &Model) -> AdmissionView {
@@ -44,6 +49,7 @@ pub(crate) fn view_with(model: &Model, placed: &[PlacedService]) -> AdmissionVie
         cpu("processors", whole.of_processors(), &|_| true, |used| used.worker + used.host),
         cpu("workers", whole.of_workers(), &|one| model.pays(&one.name), |used| used.worker),
     ];
+    components.extend(workers(model, placed));
     components.extend(services::levels(model, placed));
     components.extend(model.ports.iter().filter_map(|plan| link(model, plan)));
     let claims = principals
@@ -64,6 +70,35 @@ pub(crate) fn view_with(model: &Model, placed: &[PlacedService]) -> AdmissionVie
         memory: model.admission.memory.map(|memory| memory.to_string()),
         components,
     }
+}
+
+/// Returns the workers to which services are pinned. What runs at all workers uses the same part of each.
+fn workers(model: &Model, placed: &[PlacedService]) -> Vec<ComponentView> {
+    let whole = percent(Whole::of_worker(model));
+    let numbers: BTreeSet<u16> = placed.iter().filter_map(|one| one.service.worker).collect();
+    let all = model.router.workers as f64;
+    let spread =
+        placed.iter().filter(|one| one.service.worker.is_none()).map(|one| one.used.worker).sum::<u64>();
+    let spread = percent(spread + promised(model, |one| model.pays(&one.name))) / all;
+    let view = |number: u16| {
+        let own = placed.iter().filter(|one| one.service.worker == Some(number));
+        let own = own.map(|one| ClaimView {
+            by: format!("instance {}", one.instance),
+            amount: percent(one.used.worker),
+        });
+        let rest = (spread > 0.0).then(|| ClaimView { by: ALL_WORKERS.to_owned(), amount: spread });
+        let claims: Vec<_> = own.chain(rest).collect();
+        let component = ComponentView {
+            component: format!("worker {number}"),
+            unit: "%",
+            whole: Some(whole),
+            promised: claims.iter().map(|claim| claim.amount).sum(),
+            left: None,
+            claims,
+        };
+        component.complete()
+    };
+    numbers.into_iter().map(view).collect()
 }
 
 /// Returns the rate of a port; `None` without a rate.

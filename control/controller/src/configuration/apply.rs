@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use millrace_config::{Change, Config, Difference, Principal, Role, Submission};
+use millrace_config::{Change, Config, Difference, Instance, Principal, Role, Submission};
 use millrace_repository::Memory;
 use millrace_store::{Draft, Revision, State, Who};
 use millrace_telemetry::EventKind;
@@ -68,11 +68,11 @@ impl Apply {
         Transaction::begin(router).await?.apply(candidate, self, by).await
     }
 
-    /// Returns the request with the owners of principals in its text, as the candidate has them.
+    /// Returns the request with the owners of principals and instances in its text, as the candidate has them.
     fn with_owners(&self, candidate: &Config) -> Result<Self, ControlError> {
         let origin = self.origin.as_deref().unwrap_or("configuration");
         let mut file = Config::parse(&self.text, origin)?;
-        let text = match file.keep_owners(&candidate.principal).is_empty() {
+        let text = match file.keep_owners(candidate).is_empty() {
             true => self.text.clone(),
             false => file.save_into(&self.text, origin)?,
         };
@@ -86,8 +86,9 @@ impl Router {
         let mut candidate = self.candidate(text, origin).await?;
         let inner = self.lock();
         inner.settings.unless_applying()?;
-        candidate.keep_owners(&inner.model.principals);
-        let difference = inner.model.running(&inner.tables).difference(&candidate);
+        let running = inner.model.running(&inner.tables);
+        candidate.keep_owners(&running);
+        let difference = running.difference(&candidate);
         Ok(DifferenceView {
             origin: origin.to_owned(),
             changes: commands(&difference.changes),
@@ -243,16 +244,19 @@ impl Transaction {
         }
     }
 
-    /// Returns the candidate with the owners of its principals: those that run, and the user for new principals if an
-    /// allowance concerns the user. Checks that the allowances of the user permit the changes.
+    /// Returns the candidate with the owners of its principals and instances: those that run, and the user for new ones
+    /// if an allowance concerns the user. Checks that the allowances of the user permit the changes.
     fn owned(&self, before: &Config, mut candidate: Config, by: &Requester) -> Result<Config, ControlError> {
-        candidate.keep_owners(&before.principal);
-        if by.allowance(&before.admission).is_none() {
-            return Ok(candidate);
-        }
+        candidate.keep_owners(before);
+        let Some(owner) = by.owner_of_instances(&before.admission) else { return Ok(candidate) };
         let is_new = |one: &&mut Principal| before.principal.iter().all(|other| other.name != one.name);
         for one in candidate.principal.iter_mut().filter(is_new).filter(|one| one.owner.is_none()) {
             one.owner = by.owner();
+        }
+        let is_new = |one: &&mut Instance| before.instance.iter().all(|other| other.name != one.name);
+        let is_own = |one: &&mut Instance| one.owner.as_ref().is_none_or(|user| *user == owner.user);
+        for one in candidate.instance.iter_mut().filter(is_new).filter(is_own) {
+            (one.owner, one.owner_role) = (Some(owner.user.clone()), owner.role);
         }
         permitted::check(&self.0.lock().model, by, &before.difference(&candidate).changes)?;
         Ok(candidate)

@@ -1,7 +1,7 @@
 //! Makes changes of the running configuration one after another. If a change fails, undoes the earlier
 //! changes.
 
-use millrace_config::{Change, Neighbour, Port, Principal, Scheduler, Together};
+use millrace_config::{Change, Neighbour, Port, Principal, Scheduler, Service, Together};
 use millrace_pipeline::{
     Command, GateTables, NeighbourChange, NeighbourCommand, NeighbourKnowledge, Options,
 };
@@ -12,6 +12,7 @@ use super::{Failed, Transaction, undone};
 use crate::background::detached;
 use crate::error::Steps;
 use crate::filters::gates::Gates;
+use crate::filters::pinned;
 use crate::flows::placement::tell_placements;
 use crate::model::placements::{Placed, PlacedService};
 use crate::model::principals::Owners;
@@ -309,6 +310,28 @@ fn bind_again(model: &Model, id: BindingId) -> Vec<Change> {
     }
 }
 
+/// Sets the declared load, level and worker of an instance. For another worker, binds the instance again.
+fn move_service(inner: &mut Inner, instance: &str, to: Option<Service>) -> Result<(), ControlError> {
+    let worker = to.and_then(|service| service.worker);
+    let is_moved = inner.model.placements.worker_of(instance) != worker;
+    if let Some(worker) = worker.filter(|_| is_moved) {
+        pinned::check_all(&inner.model, instance, worker)?;
+    }
+    set_service(inner, instance, to)?;
+    if !is_moved {
+        return Ok(());
+    }
+    let id = inner.model.plugins.instance(instance)?;
+    let all = inner.model.plugins.bindings_by_age();
+    let own = all.filter(|(_, bound)| bound.action.instance() == Some(id)).map(|(id, _)| id);
+    let again: Vec<Change> = own.flat_map(|id| bind_again(&inner.model, id)).collect();
+    let mut steps = Steps::default();
+    for group in again.chunks(BINDINGS_TOGETHER) {
+        steps.note(inner.change_bindings(group).1)?;
+    }
+    steps.end()
+}
+
 impl Inner {
     /// Makes a change other than a group of bindings or routes.
     fn make_one(&mut self, change: &Change) -> Result<(), ControlError> {
@@ -360,7 +383,7 @@ impl Inner {
             Change::RemoveGate(gate) => self.gates().remove(&gate.name),
             Change::SetGate { gate, to, .. } => self.gates().set_table(gate, table_kind(*to)),
             Change::AddInstance(new) => self.create_instance(new),
-            Change::SetService { instance, to, .. } => set_service(self, instance, *to),
+            Change::SetService { instance, to, .. } => move_service(self, instance, *to),
             Change::RemoveInstance(instance) => {
                 // Undo and rollback run no code that is in quarantine.
                 self.free_instance(&instance.name)

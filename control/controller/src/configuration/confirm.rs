@@ -213,8 +213,14 @@ action = "drop"
         let order = Apply { text, confirm: Some("1s".parse().unwrap()), ..Apply::default() };
         router.execute(&admin, order).await.unwrap();
         // The earlier configuration had an instance whose plugin is gone.
-        let gone =
-            Instance { plugin: "gone".into(), name: "g".into(), settings: Default::default(), service: None };
+        let gone = Instance {
+            plugin: "gone".into(),
+            name: "g".into(),
+            settings: Default::default(),
+            service: None,
+            owner: None,
+            owner_role: None,
+        };
         if let Some(waiting) = &mut router.lock().settings.waiting {
             Arc::make_mut(&mut waiting.before).instance.push(gone);
         }

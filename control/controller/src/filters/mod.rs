@@ -5,6 +5,7 @@ pub(crate) mod check;
 pub(crate) mod conflicts;
 pub(crate) mod explain;
 pub(crate) mod gates;
+pub(crate) mod pinned;
 pub(crate) mod selection;
 
 use std::net::IpAddr;
@@ -88,7 +89,12 @@ impl Model {
         call_limits: CallLimits,
     ) -> Result<(BindingId, PluginChange), ControlError> {
         let compiled = self.compile(&filter)?;
-        Ok(self.plugins.register_instance(instance, gate, filter, compiled, priority, call_limits)?)
+        let worker = self.placements.worker_of(instance);
+        if let Some(worker) = worker {
+            pinned::check(self, (instance, worker), self.plugins.gate(gate)?, &compiled)?;
+        }
+        let limits = CallLimits { worker, ..call_limits };
+        Ok(self.plugins.register_instance(instance, gate, filter, compiled, priority, limits)?)
     }
 
     /// Binds an instance as configured.

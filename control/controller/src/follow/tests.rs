@@ -36,7 +36,14 @@ const ROUNDS: Duration = Duration::from_millis(2500);
 /// Returns an instance without settings.
 fn instance(plugin: &str, name: &str) -> millrace_config::Instance {
     let (plugin, name) = (plugin.into(), name.into());
-    millrace_config::Instance { plugin, name, settings: Map::new(), service: None }
+    millrace_config::Instance {
+        plugin,
+        name,
+        settings: Map::new(),
+        service: None,
+        owner: None,
+        owner_role: None,
+    }
 }
 
 fn with_router(work: impl AsyncFn(Router)) {

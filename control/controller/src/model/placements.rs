@@ -1,8 +1,11 @@
 //! Configured placements of flows and instances.
 
+use std::collections::BTreeMap;
+
 use millrace_admission::levels::Ring;
 use millrace_config::{
-    Config, MOST_PLACED_COMPARISONS, MOST_PLACEMENTS, Placeable, PlacementLevel, Service, ServiceLevel, Text,
+    Config, Instance, MOST_PLACED_COMPARISONS, MOST_PLACEMENTS, Placeable, PlacementLevel, Role, Service,
+    ServiceLevel, Text,
 };
 use millrace_pipeline::Level;
 use millrace_units::count;
@@ -24,8 +27,21 @@ pub(crate) struct Placements {
     pub pinned: Vec<Placed>,
     /// Instances with a declared load or level, in the order of their admission.
     pub services: Vec<PlacedService>,
+    /// Workers of configured instances whose services the start has not placed yet, by the name of the instance.
+    pub planned: BTreeMap<String, u16>,
+    /// Owners of instances, by the name of the instance.
+    pub owners: BTreeMap<String, Owner>,
     /// Ring between workers and plugin processes.
     pub ring: Ring,
+}
+
+/// User whose allowances limit the levels of an instance's service.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Owner {
+    /// User, named as in the audit log.
+    pub user: String,
+    /// Role of the user.
+    pub role: Option<Role>,
 }
 
 /// Instance with a declared load or level, at its level.
@@ -65,7 +81,15 @@ impl Placements {
 
     /// Returns the placements of a configuration, without services.
     pub fn of(config: &Config, ring: Ring) -> Self {
-        Self { pinned: config.place.iter().map(Placed::of).collect(), services: Vec::new(), ring }
+        let worker = |one: &Instance| Some((one.name.to_string(), one.service?.worker?));
+        let owner = |one: &Instance| Some((one.name.to_string(), Owner::of(one)?));
+        Self {
+            pinned: config.place.iter().map(Placed::of).collect(),
+            services: Vec::new(),
+            planned: config.instance.iter().filter_map(worker).collect(),
+            owners: config.instance.iter().filter_map(owner).collect(),
+            ring,
+        }
     }
 
     /// Returns the level to which a placement pins an instance's packets; `None` without a placement.
@@ -77,6 +101,14 @@ impl Placements {
     /// Returns the service of an instance.
     pub fn service(&self, instance: &str) -> Option<&PlacedService> {
         self.services.iter().find(|placed| placed.instance == instance)
+    }
+
+    /// Returns the worker to which an instance is pinned; `None` if it runs at all workers.
+    pub fn worker_of(&self, instance: &str) -> Option<u16> {
+        match self.service(instance) {
+            Some(placed) => placed.service.worker,
+            None => self.planned.get(instance).copied(),
+        }
     }
 
     /// Adds a service, or replaces the service of the instance.
@@ -101,9 +133,27 @@ impl Placements {
         has_moved
     }
 
+    /// Records the owner of a new instance, if it has one.
+    pub fn own(&mut self, new: &Instance) {
+        self.owners.extend(Owner::of(new).map(|owner| (new.name.to_string(), owner)));
+    }
+
+    /// Removes the service and the owner of an instance.
+    pub fn remove_instance(&mut self, instance: &str) {
+        self.remove_service(instance);
+        self.owners.remove(instance);
+    }
+
     /// Removes the service of an instance.
     pub fn remove_service(&mut self, instance: &str) {
         self.services.retain(|placed| placed.instance != instance);
+    }
+}
+
+impl Owner {
+    /// Returns the owner of an instance in the form of the configuration; `None` for one that belongs to nobody.
+    pub fn of(instance: &Instance) -> Option<Self> {
+        Some(Self { user: instance.owner.clone()?, role: instance.owner_role })
     }
 }
 
@@ -160,6 +210,9 @@ pub(crate) fn without_instance(placements: &[Placed], instance: &str) -> Vec<Pla
 pub(crate) fn rename_instance(placements: &mut Placements, from: &str, to: &str) {
     for placed in placements.services.iter_mut().filter(|placed| placed.instance == from) {
         to.clone_into(&mut placed.instance);
+    }
+    if let Some(owner) = placements.owners.remove(from) {
+        placements.owners.insert(to.to_owned(), owner);
     }
     for placed in &mut placements.pinned {
         if let Placeable::Instance(name) = &mut placed.what

@@ -8,7 +8,7 @@ use millrace_config::{
 use millrace_pipeline::{GateTables, TableKind};
 use millrace_plugin::{Action, CallLimits, Policer, Way};
 use millrace_plugin_abi::DEFAULT_GATES;
-use millrace_units::GateId;
+use millrace_units::{GateId, InstanceId};
 
 use crate::ControlError;
 use crate::model::placements::Placed;
@@ -107,19 +107,24 @@ pub(crate) fn running_bind(model: &Model, bound: &Bound, instance: &str) -> Bind
 /// Returns the instance of this name.
 pub(crate) fn running_instance(model: &Model, name: &str) -> Result<Instance, ControlError> {
     let (id, plugin) = (model.plugins.instance(name)?, model.plugins.plugin_of(name)?.name());
-    let settings = model.plugins.instance_registry().settings_of(id).cloned().unwrap_or_default();
-    let service = model.placements.service(name).map(|placed| placed.service);
-    Ok(Instance { plugin: plugin.into(), name: name.into(), settings, service })
+    Ok(written_instance(model, id, name, plugin))
 }
 
 fn running_instances(model: &Model) -> Vec<Instance> {
-    let instance = |(id, name, plugin): (_, &str, &'static str)| Instance {
+    let names = model.plugins.instance_names();
+    names.map(|(id, name, plugin)| written_instance(model, id, name, plugin)).collect()
+}
+
+fn written_instance(model: &Model, id: InstanceId, name: &str, plugin: &str) -> Instance {
+    let owner = model.placements.owners.get(name);
+    Instance {
         plugin: plugin.into(),
         name: name.into(),
         settings: model.plugins.instance_registry().settings_of(id).cloned().unwrap_or_default(),
         service: model.placements.service(name).map(|placed| placed.service),
-    };
-    model.plugins.instance_names().map(instance).collect()
+        owner: owner.map(|owner| owner.user.clone()),
+        owner_role: owner.and_then(|owner| owner.role),
+    }
 }
 
 fn running_port(model: &Model, plan: &crate::model::PortPlan) -> Port {

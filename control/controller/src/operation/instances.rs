@@ -99,8 +99,15 @@ impl CreateInstance {
     pub(super) fn plan(self, model: &Model, by: &Requester) -> Result<ConfigChange, ControlError> {
         let Self { plugin, name, settings, service } = self;
         model.plugins.plugin_named(&plugin)?;
-        let instance =
-            Instance { plugin: plugin.as_str().into(), name: name.as_str().into(), settings, service };
+        let owner = by.owner_of_instances(&model.admission);
+        let instance = Instance {
+            plugin: plugin.as_str().into(),
+            name: name.as_str().into(),
+            settings,
+            service,
+            owner: owner.as_ref().map(|owner| owner.user.clone()),
+            owner_role: owner.and_then(|owner| owner.role),
+        };
         refuse_placed(model, &instance.name, instance.service)?;
         let change = ConfigChange::AddInstance(instance);
         check(model, by, std::slice::from_ref(&change))?;
@@ -166,7 +173,7 @@ impl Operation for MoveInstance {
 
     /// # Errors
     /// Returns an error for an unknown instance, for an invalid key, for a level at which the instance can't run, or
-    /// if the level has no room. Nothing has changed then. Returns [`ControlError::Forbidden`] if the instance moves
+    /// if the level has no room, or if an allowance of the owner excludes the level. Nothing has changed then. Returns [`ControlError::Forbidden`] if the instance moves
     /// between worker and host, or its declared load changes, and the caller's role is below `admin`.
     async fn carry_out(self, acting: &Acting) -> Result<InstanceView, ControlError> {
         let Self { name, changes } = self;
@@ -226,7 +233,7 @@ fn other_runtime(
     plugin: &dyn Plugin,
     service: Service,
 ) -> Result<Option<(ObjectRuntime, ObjectRuntime)>, ControlError> {
-    let runtimes = match (plugin.runtime(), service.level) {
+    let runtimes = match (plugin.runtime(), service.pin()) {
         (Runtime::Process, Some(ServiceLevel::Worker)) => (ObjectRuntime::Process, ObjectRuntime::InProcess),
         (Runtime::Trusted, Some(ServiceLevel::Host)) => (ObjectRuntime::InProcess, ObjectRuntime::Process),
         _ => return Ok(None),

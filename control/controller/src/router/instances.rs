@@ -16,6 +16,7 @@ use crate::admission::services::{self, Demand};
 use crate::error::Steps;
 use crate::flows::placement::tell_placements;
 use crate::model::Model;
+use crate::model::placements::Owner;
 use crate::plugins::upgrade::{handed_on, succeed_all};
 use crate::workers::ask::Ask;
 
@@ -27,12 +28,14 @@ impl Inner {
         let placements = self.model.placements.clone();
         let decide = |service| {
             let plugin = self.model.plugins.plugin_named(plugin)?;
-            let demand = Demand::of(name, &*plugin, service);
+            let owner = Owner::of(new);
+            let demand = Demand::of(name, &*plugin, service).owned_by(owner.as_ref());
             services::decide(&self.model, demand, self.offload.why_no_cache())
         };
         let decided = new.service.map(decide).transpose()?;
         let changes = self.model.create_instance(plugin, name, settings.clone())?;
         let id = self.model.plugins.instance(name)?;
+        self.model.placements.own(new);
         self.plugins.host_level.put(id, companion, (0, true))?;
         self.supervision.tell_names(&self.model.plugins, &self.workers);
         let moved = decided.is_some_and(|decision| decision.carry_out(&mut self.model.placements));
@@ -90,7 +93,7 @@ impl Inner {
         let changes = self.model.plugins.free_instance(name)?;
         self.plugins.host_level.remove(id);
         self.plugins.late_releases.forget(id);
-        self.model.placements.remove_service(name);
+        self.model.placements.remove_instance(name);
         self.supervision.tell_names(&self.model.plugins, &self.workers);
         let mut steps = Steps::default();
         let told = self.gates().tell_and_wait(changes);

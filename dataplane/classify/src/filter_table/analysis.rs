@@ -18,7 +18,7 @@
 use std::collections::{HashMap, HashSet};
 use std::hash::Hash;
 
-use crate::Field;
+use crate::{CompiledFilter, Field};
 
 use super::cover::{Cover, MOST, cover};
 use super::shape::Shape;
@@ -56,6 +56,11 @@ pub struct Ambiguous {
     pub loser: FilterId,
     /// Field in which the winner is more specific; `None` if the winner is only older.
     pub decided_by: Option<Field>,
+}
+
+/// Whether some packet matches both filters.
+pub fn overlap(one: &CompiledFilter, other: &CompiledFilter) -> bool {
+    Shape::of(one).overlaps(&Shape::of(other))
 }
 
 /// Finds the reason that none of the filters selected by `is_meant` can win. Returns the better filters that

@@ -44,7 +44,7 @@ use std::fmt;
 
 use crate::{Candidate, CompiledFilter, Field};
 
-pub use analysis::{Ambiguous, Analysis, Shadowed, analyse, shadowed_by};
+pub use analysis::{Ambiguous, Analysis, Shadowed, analyse, overlap, shadowed_by};
 pub use bounded::{BoundedTable, Moved};
 pub use cutting_tree::CuttingTree;
 pub use dag::{DagConfig, DagTable, Links};

@@ -10,12 +10,17 @@
 //! neighbours to the other workers. If no parcel has room for a packet, it is dropped as
 //! [`HandoverFull`](millrace_packet::DropReason::HandoverFull).
 //!
+//! An instance may be pinned to a worker. The owner of a flow with such an instance on its path hands the packets
+//! over to that worker, which runs the stages from classify on. So these packets have one more worker on their
+//! way, always the same one.
+//!
 //! Workers count packets handed over and taken over, and never clear these counters. Their difference is the
 //! number of packets between workers.
 
 use millrace_classify::FlowTable;
 use millrace_forward::NO_ADJACENCY;
 use millrace_packet::{DropReason, FlowKey, Packet};
+use millrace_plugin::Paths;
 use millrace_wire::Protocol;
 
 use crate::handover::{Errand, Handed, Handover, Transport};
@@ -36,13 +41,30 @@ pub(crate) fn steer(handover: &mut Handover, ports: &PortTable, work: &mut Work)
         work.complete(index);
         let packet = work.packets.at(index);
         if !is_neighbour_message(packet, &work.keys[index], ports) {
-            let transport = Transport::of(&work.keys[index], work.varying[index].tcp_flags);
-            work.fates[index] = match handover.put(owner, Errand::Flow, packet, transport, &[]) {
-                true => Fate::HandedOver,
-                false => Fate::Drop(DropReason::HandoverFull),
-            };
+            hand_over(handover, owner, work, index);
         }
     }
+}
+
+/// Hands packets over to the workers to which instances on their paths are pinned.
+#[cold]
+pub(crate) fn steer_pinned(handover: &mut Handover, paths: &Paths, work: &mut Work) {
+    for index in 0..work.packets.len() {
+        if work.fates[index].is_open()
+            && let Some(worker) = paths.worker(work.paths[index])
+        {
+            hand_over(handover, worker.into(), work, index);
+        }
+    }
+}
+
+/// Hands a packet over to another worker, which takes it through the stages from classify on.
+fn hand_over(handover: &mut Handover, to: usize, work: &mut Work, index: usize) {
+    let transport = Transport::of(&work.keys[index], work.varying[index].tcp_flags);
+    work.fates[index] = match handover.put(to, Errand::Flow, work.packets.at(index), transport, &[]) {
+        true => Fate::HandedOver,
+        false => Fate::Drop(DropReason::HandoverFull),
+    };
 }
 
 /// Parses a packet that another worker has parsed before.

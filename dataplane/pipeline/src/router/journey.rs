@@ -6,7 +6,7 @@ use millrace_units::Instant;
 
 use crate::fast_path::bare::leave_bare;
 use crate::forward::known::leave_known;
-use crate::ingress::steer::steer;
+use crate::ingress::steer::{steer, steer_pinned};
 use crate::observe::trace::{Pick, Probe};
 use crate::ports::DeviceId;
 use crate::router::Router;
@@ -136,6 +136,12 @@ impl Router {
         probe: P,
         now: Instant,
     ) {
+        if (position, stage) == (Position::Early, 0)
+            && self.gates.plugins().bindings.hands_over()
+            && let Some(handover) = &mut self.handover
+        {
+            steer_pinned(handover, &self.gates.plugins().paths, work);
+        }
         self.gates.group(work);
         let from = |here: Position| if here == position { stage } else { 0 };
         for here in [Position::Early, Position::Route, Position::Late] {

@@ -224,6 +224,7 @@ impl Worker {
 
     /// Makes the worker one of several. To be called before any other method.
     pub fn join(&mut self, handover: Handover) {
+        self.router.gates.plugins_mut().bindings.set_worker(handover.me() as u16);
         self.router.handover = Some(Box::new(handover));
     }
 

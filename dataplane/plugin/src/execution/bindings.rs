@@ -123,6 +123,10 @@ pub struct Bindings<T> {
     refusing: usize,
     /// Whether a change may have altered the paths of known flows.
     reclassify: bool,
+    /// Number of this worker.
+    worker: u16,
+    /// Number of bindings whose packets another worker must take.
+    handing: usize,
 }
 
 impl<T> fmt::Debug for Bindings<T> {
@@ -146,7 +150,18 @@ pub(crate) struct NewBinding<F> {
 impl<T: BindingTable> Bindings<T> {
     pub(crate) fn new() -> Self {
         let slab = Slab::with_room(BINDINGS);
-        Self { gates: Vec::new(), slab, judging: 0, refusing: 0, reclassify: false }
+        Self { gates: Vec::new(), slab, judging: 0, refusing: 0, reclassify: false, worker: 0, handing: 0 }
+    }
+
+    /// Sets the number of this worker. To be called before the first binding.
+    pub fn set_worker(&mut self, number: u16) {
+        self.worker = number;
+    }
+
+    /// Whether there is a binding whose packets another worker must take.
+    #[inline]
+    pub fn hands_over(&self) -> bool {
+        self.handing > 0
     }
 
     /// Returns the gates, in the order in which packets pass them.
@@ -264,7 +279,12 @@ impl<T: BindingTable> Bindings<T> {
         let Some(found) = self.gates.iter_mut().find(|found| found.id == gate) else { return };
         found.table.insert(filter, priority, id);
         found.bindings += 1;
-        let step = step_of(&action, found.position, instance, &call_limits);
+        let elsewhere = call_limits.worker.filter(|worker| instance.is_some() && *worker != self.worker);
+        let (step, instance) = match elsewhere {
+            Some(worker) => (Some(Step::HandOver(worker)), None),
+            None => (step_of(&action, found.position, instance, &call_limits), instance),
+        };
+        self.handing += usize::from(elsewhere.is_some());
         let judgement = Judgement::of(&action, found.position, names_transport);
         self.judging += usize::from(judgement != Judgement::None);
         self.refusing += usize::from(judgement == Judgement::Refuses);
@@ -312,6 +332,7 @@ impl<T: BindingTable> Bindings<T> {
         let binding = self.slab.take(slot)?;
         self.judging -= usize::from(binding.judgement != Judgement::None);
         self.refusing -= usize::from(binding.judgement == Judgement::Refuses);
+        self.handing -= usize::from(matches!(binding.step, Some(Step::HandOver(_))));
         Some(binding)
     }
 

@@ -241,7 +241,8 @@ impl<T: BindingTable> WorkerPlugins<T> {
         let stage = result.stage?;
         let binding = self.bindings.get(stage.binding)?;
         Some(match stage.step {
-            Step::Instance(key) => {
+            Step::Instance(_) | Step::HandOver(_) => {
+                let key = self.calls.instances.key(binding.action.instance()?)?;
                 let health = self.calls.instances.get(key)?.health(now);
                 let limits = binding.call_limits;
                 let payer = self.bindings.payer(&stage).filter(|_| self.calls.is_scheduled);
@@ -291,7 +292,7 @@ impl<T: BindingTable> WorkerPlugins<T> {
                 by_filter && matches!(action, Some(Action::Drop | Action::Reject))
             }
             Step::Police => by_policer,
-            Step::Queue(_) | Step::Principal(_) => false,
+            Step::Queue(_) | Step::Principal(_) | Step::HandOver(_) => false,
         };
         let stages = self.paths.stages(path).iter().filter(drops);
         stages.map(|stage| BindingId(stage.binding.slot)).take(if by_filter { 1 } else { usize::MAX })

@@ -75,3 +75,30 @@ fn service_whose_load_grows_moves_to_the_offload_and_loses_no_packet() {
     assert!(events.contains("service-moved"), "{events}");
     router.assert_conservation();
 }
+
+#[test]
+fn service_pinned_to_a_worker_gets_the_packets_of_all_workers() {
+    let Some(_ground) = Ground::enter(&["ping"]) else { return };
+    let line = Line::new();
+    let router = Millrace::start(&line.r, "--port r1 --port r2 --workers 2");
+    line.h1.run("ping -c 1 10.2.0.2");
+    let pin = |worker: &str| router.ask(&["instance", "move", "s", "--worker", worker]);
+    router.ask(&["instance", "create", "statistics", "s", "--worker", "1"]);
+    router.ask(&["bind", "s", "--gate", "monitor", "--filter", "proto udp dport 9000-9003"]);
+    let flows: Vec<Flow> = (9000..9004)
+        .map(|port| Flow::start(&line.h1, &line.h2, to(&format!("10.2.0.2:{port}")), 200, 64))
+        .collect();
+    flows.iter().for_each(Flow::wait_for_arrival);
+    for worker in ["0", "1", "auto", "1"] {
+        pin(worker);
+        flows.iter().for_each(|flow| flow.go_on(Duration::from_millis(30)));
+    }
+    router.try_ask(&["instance", "move", "s", "--worker", "2"]).assert_refused(1, &["2 workers"]);
+    router.try_ask(&["instance", "move", "s", "--level", "offload"]).assert_refused(1, &["excludes"]);
+    let reports: Vec<_> = flows.into_iter().map(Flow::finish).collect();
+    assert!(reports.iter().all(|report| (report.lost(), report.duplicated) == (0, 0)), "{reports:?}");
+    let sent: u64 = reports.iter().map(|report| report.sent).sum();
+    assert_eq!(router.json(&["control", "s", "read"])["total"]["packets"], sent);
+    assert_eq!(router.row("instances", "name", "s")["service"]["worker"], 1);
+    router.assert_conservation();
+}

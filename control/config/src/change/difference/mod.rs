@@ -213,7 +213,7 @@ fn shrinks(from: &Instance, to: &Instance) -> bool {
     let size = |service: &Service| service.size.map_or(Service::USUAL_SIZE, |size| size.bytes());
     let cheaper =
         |from: Option<f64>, to: Option<f64>| from == to || from.zip(to).is_some_and(|(from, to)| to <= from);
-    let stays = to.level.is_none() || to.level == from.level;
+    let stays = to.pin().is_none() || (to.pin(), to.worker) == (from.pin(), from.worker);
     // Without packets, their size and cost don't matter.
     let is_less = to.rate == 0
         || (to.rate <= from.rate

@@ -87,7 +87,7 @@ impl Loads {
 }
 
 fn can_move(placed: &PlacedService) -> bool {
-    placed.service.level.is_none() && placed.level == ServiceLevel::Worker
+    placed.service.pin().is_none() && placed.level == ServiceLevel::Worker
 }
 
 /// Returns a service at the level that the router chooses for its work in some seconds, if the work exceeds what was
@@ -165,6 +165,20 @@ mod tests {
         assert_eq!(loads.moves(&model, |_| work(20_000_100), at(30), Some("no flow is offloaded")), []);
         // A new instance begins at zero.
         assert_eq!(loads.moves(&model, |_| work(0), at(40), None), []);
+    }
+
+    #[test]
+    fn service_with_a_grown_load_stays_where_the_allowance_of_its_owner_permits() {
+        let allowance =
+            "[[admission.allowance]]\nname = \"students\"\nuser = [\"alice\"]\nlevel = [\"worker\"]\n";
+        let owned = TEXT.replacen("name = \"a\"\n", "name = \"a\"\nowner = \"alice\"\n", 1);
+        let at = |seconds| Instant::ZERO + Duration::from_secs(seconds);
+        for (text, count) in [(owned.clone(), 1), (owned + allowance, 0)] {
+            let model = Model::planned(&Config::parse(&text, "f").unwrap()).unwrap();
+            let mut loads = Loads::default();
+            loads.moves(&model, |_| work(0), at(0), None);
+            assert_eq!(loads.moves(&model, |_| work(10_000_100), at(10), None).len(), count);
+        }
     }
 
     #[test]

@@ -1,9 +1,11 @@
-use millrace_admission::levels::Ring;
+use millrace_admission::levels::{Levels, OffloadLevel, Ring};
 use millrace_config::Config;
+use millrace_pipeline::EBPF_VARIANT_LIMIT;
 use millrace_plugin_abi::{DeclaredCycles, EbpfVariant, Instance, PluginError, Position};
 use proptest::prelude::*;
 use serde_json::{Map, Value};
 
+use super::machine::described;
 use super::ring::{HARDWARE_FILE, known_ring};
 use super::*;
 
@@ -53,7 +55,7 @@ const OFFLOADED: Kind = Kind(Runtime::BuiltIn, true, Some((100.0, 0.0)));
 const PROCESS: Kind = Kind(Runtime::Process, false, Some((100.0, 0.0)));
 
 /// Machine with a worker of 1e9 cycles per second, the host with another 1e9, and two eBPF variants.
-fn machine() -> Machine {
+fn machine() -> Machine<'static> {
     let offload = Some(OffloadLevel { instructions: EBPF_VARIANT_LIMIT, variants: 2 });
     let levels = Levels { offload, worker: 1e9, host: 1e9, ring: Ring::ASSUMED };
     Machine {
@@ -64,6 +66,7 @@ fn machine() -> Machine {
         processors: (2_000_000, 0),
         shares: 0,
         no_cache: None,
+        owners: None,
     }
 }
 
@@ -75,7 +78,7 @@ fn demand(plugin: &dyn Plugin, rate: u32) -> Demand<'_> {
     Demand::of("new", plugin, service(rate))
 }
 
-fn level(machine: &Machine, placed: &[Standing<'_>], demand: Demand<'_>) -> Result<ServiceLevel, String> {
+fn level(machine: &Machine<'_>, placed: &[Standing<'_>], demand: Demand<'_>) -> Result<ServiceLevel, String> {
     machine.decide(placed, demand).map(|decision| decision.placed.level).map_err(|error| error.to_string())
 }
 
@@ -210,7 +213,7 @@ fn services_of_the_same_load_move_back() {
         used: Used { worker: used, host: 0 },
     };
     let before = [placed(ServiceLevel::Offload, 1, 0)];
-    let mut moved = Placements { pinned: Vec::new(), services: Vec::new(), ring: Ring::ASSUMED };
+    let mut moved = Placements::of(&Config::default(), Ring::ASSUMED);
     moved.put(placed(ServiceLevel::Worker, 1, 5));
     assert!(moved.move_back(&before) && !moved.move_back(&before));
     assert_eq!(moved.services, before);
@@ -238,6 +241,94 @@ fn configured_services_are_placed_and_refused_with_their_position() {
     );
 }
 
+/// Workers, and an instance of the built-in plugin with an eBPF variant that alice owns, with a load.
+const OWNED: &str = "[[instance]]\nplugin = \"statistics\"\nname = \"a\"\nowner = \"alice\"\nowner-role = \"admin\"\n\
+                     [instance.service]\nrate = 10\npacket = 100\n";
+
+fn allowance(keys: &str) -> String {
+    format!("{OWNED}[[admission.allowance]]\nname = \"students\"\n{keys}\n")
+}
+
+#[test]
+fn allowances_of_the_owner_exclude_levels_from_choice_and_from_pins() {
+    for keys in [
+        "user = [\"alice\"]\nlevel = [\"worker\"]",
+        "role = [\"admin\"]\nlevel = [\"worker\", \"host\"]",
+        "user = [\"alice\"]\nprocessor = [\"worker 0\", \"host\"]",
+    ] {
+        let text = format!("[[port]]\nname = \"lan\"\ndevice = \"lan0\"\n{}", allowance(keys));
+        let model = Model::planned(&Config::parse(&text, "f").unwrap()).unwrap();
+        assert_eq!(model.placements.service("a").map(|one| one.level), Some(ServiceLevel::Worker), "{keys}");
+        let plugin = model.plugins.plugin_of("a").unwrap();
+        let pinned = Service { level: Some(ServiceLevel::Offload), ..service(10) };
+        let asked = |instance: &'static str| Demand::of(instance, &*plugin, pinned);
+        let error = decide(&model, asked("a"), None).unwrap_err().to_string();
+        assert!(error.contains("level offload: allowance \"students\" of alice excludes it"), "{error}");
+        let others = decide(&model, asked("b"), None).unwrap();
+        assert_eq!(others.placed.level, ServiceLevel::Offload, "an instance of nobody");
+        let owner = model.placements.owners.get("a");
+        assert!(decide(&model, asked("b").owned_by(owner), None).is_err(), "a new instance of the owner");
+    }
+}
+
+#[test]
+fn service_without_room_at_the_levels_of_its_owner_names_the_allowance() {
+    let text = allowance("user = [\"alice\"]\nlevel = [\"worker\"]").replace("rate = 10", "rate = 400000000");
+    let error = Model::planned(&Config::parse(&text, "f").unwrap()).unwrap_err().to_string();
+    assert!(
+        error.contains("level offload: allowance \"students\" of alice excludes it; level worker: lacks"),
+        "{error}"
+    );
+}
+
+#[test]
+fn lowered_allowances_take_away_no_level_of_a_service_that_starts() {
+    let text = format!(
+        "[[port]]\nname = \"lan\"\ndevice = \"lan0\"\n{}",
+        allowance("user = [\"alice\"]\nlevel = [\"worker\"]")
+    );
+    let pinned = text.replace("rate = 10", "rate = 10\nlevel = \"offload\"");
+    let model = Model::planned(&Config::parse(&pinned, "f").unwrap()).unwrap();
+    assert_eq!(model.placements.service("a").map(|one| one.level), Some(ServiceLevel::Offload));
+    let levels = levels(&model, &model.placements.services);
+    assert!(levels.iter().any(|one| one.component == "offload" && one.claims.len() == 1), "it still counts");
+}
+
+#[test]
+fn service_moves_to_no_level_that_an_allowance_excludes_to_make_room_for_another() {
+    // The services fill the offload. Only the first one may move, and it is dear at the worker.
+    let standing = |name: &str, level: &str| {
+        format!(
+            "[[instance]]\nplugin = \"statistics\"\nname = \"{name}\"\nowner = \"{name}\"\nowner-role = \"admin\"\n\
+             [instance.service]\nrate = 1000000\npacket = 100\n{level}\n"
+        )
+    };
+    let allowance = "[[admission.allowance]]\nname = \"fast\"\nuser = [\"i0\"]\nlevel = [\"offload\"]\n";
+    let most = millrace_offload::VARIANTS;
+    let all: String = (0..most)
+        .map(|number| {
+            standing(
+                &format!("i{number}"),
+                match number {
+                    0 => "",
+                    _ => "level = \"offload\"",
+                },
+            )
+        })
+        .collect();
+    let moves = |more: &str| {
+        let text = format!("[[port]]\nname = \"lan\"\ndevice = \"lan0\"\n{all}{more}");
+        let model = Model::planned(&Config::parse(&text, "f").unwrap()).unwrap();
+        let plugin = model.plugins.plugin_of("i0").unwrap();
+        let pinned = Service { level: Some(ServiceLevel::Offload), packet: Some(100.0), ..service(10) };
+        let decided = decide(&model, Demand::of("new", &*plugin, pinned), None);
+        decided.map(|decision| decision.moves.len()).map_err(|error| error.to_string())
+    };
+    assert_eq!(moves(""), Ok(1));
+    let error = moves(allowance).unwrap_err();
+    assert!(error.contains("level offload: lacks"), "{error}");
+}
+
 /// Change of the services in the property below: index of the plugin, rate, level, and whether it is removed.
 fn changes() -> impl Strategy<Value = Vec<(u8, u32, Option<u8>, bool)>> {
     let one = (0..6_u8, 0..12_000_000_u32, prop::option::of(0..3_u8), prop::bool::weighted(0.3));
@@ -252,7 +343,7 @@ proptest! {
     fn promises_never_exceed_the_machine(changes in changes()) {
         let machine = machine();
         let kinds = [&SANDBOXED, &OFFLOADED, &PROCESS];
-        let mut placements = Placements { pinned: Vec::new(), services: Vec::new(), ring: Ring::ASSUMED };
+        let mut placements = Placements::of(&Config::default(), Ring::ASSUMED);
         for (index, rate, pin, is_removed) in changes {
             let name = format!("i{index}");
             if is_removed {
@@ -266,7 +357,7 @@ proptest! {
             let standing: Vec<_> = others.iter().filter(|placed| placed.instance != name).map(|placed| Standing {
                 demand: Demand::of(&placed.instance, kind(&placed.instance), placed.service),
                 place: Place { level: placed.level, used: placed.used },
-                is_pinned: placed.service.level.is_some(),
+                is_pinned: placed.service.pin().is_some(),
             }).collect();
             let asked = Demand::of(&name, kind(&name), service);
             let Ok(decided) = machine.decide(&standing, asked) else {

@@ -53,7 +53,9 @@ impl Operation for ExplainService {
         let (model, offload) = (seen.model, seen.offload);
         let plugin = model.plugins.plugin_named(&plugin)?;
         let instance = instance.as_deref().unwrap_or("new");
-        let demand = Demand::of(instance, &*plugin, service);
+        let owner = router.caller().requester().owner_of_instances(&model.admission);
+        let owner = owner.filter(|_| model.plugins.instance(instance).is_err());
+        let demand = Demand::of(instance, &*plugin, service).owned_by(owner.as_ref());
         let decision = services::decide(model, demand, offload.why_no_cache())?;
         let level = decision.placed.level.name();
         let moves = decision.moves.iter();

@@ -8,6 +8,7 @@ use crate::admission::services::{self, Demand};
 use crate::admission::shares::left;
 use crate::filters::conflicts::FilterConflicts;
 use crate::model::Model;
+use crate::model::placements::Owner;
 use crate::model::principals::Owners;
 use crate::operation::kinds::{Query, Reading};
 use crate::operation::{Bind, CreateInstance, Effect, Operation};
@@ -101,7 +102,8 @@ fn make(model: &mut Model, change: &ConfigChange) -> Result<(), ControlError> {
         ConfigChange::AddInstance(new) => {
             let plugin = model.plugins.plugin_named(&new.plugin)?;
             if let Some(service) = new.service {
-                let demand = Demand::of(&new.name, &*plugin, service);
+                let owner = Owner::of(new);
+                let demand = Demand::of(&new.name, &*plugin, service).owned_by(owner.as_ref());
                 let decided = services::decide(model, demand, services::planned_cache(model))?;
                 decided.carry_out(&mut model.placements);
             }

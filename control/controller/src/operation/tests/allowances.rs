@@ -210,6 +210,59 @@ async fn only_admins_declare_change_and_free_loads() {
 }
 
 #[tokio::test]
+async fn services_move_only_to_levels_of_their_owners_whoever_moves_them() {
+    let router = with_allowance().await;
+    let (alice, root) = (caller("alice", Role::Admin), caller("root", Role::Admin));
+    let create = |name: &str| CreateInstance {
+        plugin: "null".to_owned(),
+        name: name.to_owned(),
+        settings: Map::new(),
+        service: Some(read(json!({"rate": 10, "packet": 100}))),
+    };
+    let move_to =
+        |name: &str, changes: Value| MoveInstance { name: name.to_owned(), changes: settings(changes) };
+    let owner = |name: &str| {
+        let running = router.running();
+        let one = running.instance.iter().find(|one| *one.name == *name).unwrap();
+        (one.owner.clone(), one.owner_role)
+    };
+    router.execute(&alice, create("own")).await.unwrap();
+    router.execute(&root, create("other")).await.unwrap();
+    assert_eq!((owner("own"), owner("other")), ((Some("alice".to_owned()), Some(Role::Admin)), (None, None)));
+    let excluded = "level offload: allowance \"students\" of alice excludes it";
+    refused(&router, &root, move_to("own", json!({"level": "offload"})), excluded).await;
+    refused(&router, &root, move_to("other", json!({"level": "offload"})), "its plugin has no eBPF variant")
+        .await;
+    router.execute(&root, RenameInstance { name: "own".to_owned(), to: "mine".to_owned() }).await.unwrap();
+    refused(&router, &root, move_to("mine", json!({"level": "offload"})), excluded).await;
+    // Another user's file takes no service from its owner, and gives none away.
+    let running = router.running();
+    let mut file = running.clone();
+    file.instance.iter_mut().for_each(|one| (one.owner, one.owner_role) = (Some("bob".to_owned()), None));
+    let apply =
+        |config: &millrace_config::Config| Apply { text: config.to_text().unwrap(), ..Apply::default() };
+    router.execute(&root, apply(&file)).await.unwrap();
+    assert_eq!(router.running(), running);
+    let mut new = running.instance[0].clone();
+    (new.name, new.owner) = ("new".into(), Some("bob".to_owned()));
+    file = running.clone();
+    file.instance.push(new);
+    refused(&router, &alice, apply(&file), "instance \"new\" belongs to \"bob\": make it your own").await;
+    file.instance.iter_mut().for_each(|one| (one.owner, one.owner_role) = (None, None));
+    router.execute(&alice, apply(&file)).await.unwrap();
+    assert_eq!(owner("new"), (Some("alice".to_owned()), Some(Role::Admin)));
+    // What runs stays when an allowance changes, but a change of the service is checked.
+    let lower = SetAllowance { name: "students".to_owned(), changes: settings(json!({"level": ["host"]})) };
+    router.execute(&root, lower).await.unwrap();
+    refused(&router, &root, move_to("mine", json!({"rate": 20})), "level worker: allowance \"students\"")
+        .await;
+    router.execute(&root, FreeInstance { name: "mine".to_owned() }).await.unwrap();
+    router.execute(&root, create("mine")).await.unwrap();
+    assert_eq!(owner("mine"), (None, None));
+    router.shutdown().await.unwrap();
+}
+
+#[tokio::test]
 async fn placements_and_services_do_not_decide_the_level_of_one_instance() {
     let router = started().await;
     let own = Principal::router();

@@ -1,6 +1,7 @@
 //! Tests of the execution of operations, and of the guarantees that each kind of operation gives.
 
 mod allowances;
+mod pinned;
 mod promises;
 mod silent;
 

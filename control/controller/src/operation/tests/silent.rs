@@ -136,7 +136,8 @@ fn add_versioned(router: &Router) {
     let mut inner = router.lock();
     inner.model.plugins.add_plugin(Arc::new(Versioned("2.0.0"))).unwrap();
     let (plugin, name) = ("versioned".into(), "v".into());
-    let instance = millrace_config::Instance { plugin, name, settings: Map::new(), service: None };
+    let (settings, service, owner, owner_role) = (Map::new(), None, None, None);
+    let instance = millrace_config::Instance { plugin, name, settings, service, owner, owner_role };
     inner.create_instance(&instance).unwrap();
 }
 

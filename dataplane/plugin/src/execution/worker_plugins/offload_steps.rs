@@ -27,7 +27,7 @@ impl<T: BindingTable> WorkerPlugins<T> {
                     steps.add(stage, OffloadStep::Variant(loaded.instructions))?;
                     steps.variant = (loaded.place, loaded.instructions);
                 }
-                (_, Step::Instance(_)) => return Err(OffloadRefusal::Instance),
+                (_, Step::Instance(_) | Step::HandOver(_)) => return Err(OffloadRefusal::Instance),
                 (Position::Copy, _) => return Err(OffloadRefusal::Copy),
                 (_, Step::Principal(QueueId(0))) => steps.add(stage, OffloadStep::Count)?,
                 (_, Step::Queue(_) | Step::Principal(_)) => return Err(OffloadRefusal::Queue),

@@ -87,7 +87,7 @@ impl<T: BindingTable> WorkerPlugins<T> {
                 Step::Count if matches!(binding.action, Action::Drop | Action::Reject) => {
                     binding.counts.drops += group.members.len() as u64;
                 }
-                Step::Count => {}
+                Step::Count | Step::HandOver(_) => {}
             }
             watch.after(group, at, None);
         }
