@@ -2,12 +2,28 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::exact::{self, ExactError, Solver, rounding};
 use crate::hardware::Hardware;
 use crate::impact::Candidate;
 use crate::norm::Norm;
-use crate::placement::{Algorithm, Placement, Problem, prices};
+use crate::placement::prices::{self, Certified};
+use crate::placement::{Algorithm, Placement, Problem};
 use crate::request::{Request, RequestError};
 use crate::utilization_vector::Lack;
+
+/// Time limit of a solver, in seconds.
+const SOLVER_SECONDS: f64 = 60.0;
+
+/// Scenario that can't be placed.
+#[derive(Debug, thiserror::Error)]
+pub enum ScenarioError {
+    /// A request or an allowance is faulty.
+    #[error(transparent)]
+    Request(#[from] RequestError),
+    /// A solver gave no right answer.
+    #[error(transparent)]
+    Exact(#[from] ExactError),
+}
 
 /// File of a scenario.
 #[derive(Clone, Debug, Deserialize)]
@@ -45,10 +61,18 @@ pub enum Method {
     Prices,
     /// All requests at once, by Scan.
     Scan,
+    /// All requests at once, by reversed Scan.
+    ReversedScan,
+    /// All requests at once, by rounding the relaxed model.
+    Rounding,
+    /// All requests at once, by the exact reference, for a minute at most.
+    Exact,
     /// One after the other, by the largest component.
     Balanced,
     /// One after the other, by the Euclidean norm.
     L2Norm,
+    /// One after the other: the first processor of the hardware, then as Balanced.
+    Hybrid,
     /// One after the other, on the first processor from the ports on.
     Ordered,
 }
@@ -115,17 +139,15 @@ impl Scenario {
     /// Places the requests.
     ///
     /// # Errors
-    /// The first faulty request, or the first one whose user has an allowance with an unknown place.
-    pub fn place(&self, hardware: &Hardware) -> Result<Outcome, RequestError> {
+    /// The first faulty request, or the first one whose user has an allowance with an unknown place. A solver
+    /// that gives no right answer.
+    pub fn place(&self, hardware: &Hardware) -> Result<Outcome, ScenarioError> {
         let mut problem = Problem::new(hardware, &self.requests)?;
         for (request, candidate) in self.requests.iter().zip(&mut problem.candidates) {
             self.allow(hardware, request, candidate)?;
         }
-        let certified = prices::place(&problem);
-        let placement = match self.algorithm(hardware) {
-            Some(algorithm) => problem.place(&algorithm),
-            None => certified.placement,
-        };
+        let certified = self.place_all(hardware, &problem)?;
+        let placement = certified.placement;
         Ok(Outcome {
             hardware: hardware.name.clone(),
             algorithm: self.algorithm,
@@ -152,15 +174,28 @@ impl Scenario {
         Ok(())
     }
 
-    fn algorithm(&self, hardware: &Hardware) -> Option<Algorithm> {
-        let weights = || hardware.weights("", 1.0);
-        match self.algorithm {
-            Method::Prices => None,
-            Method::Scan => Some(Algorithm::Scan(Norm::Largest, weights())),
-            Method::Balanced => Some(Algorithm::LeastNorm(Norm::Largest, weights())),
-            Method::L2Norm => Some(Algorithm::LeastNorm(Norm::L2, weights())),
-            Method::Ordered => Some(Algorithm::Ordered((0..hardware.processors.len()).collect())),
-        }
+    /// Returns the placement of the algorithm, with the smallest bound that it and the prices prove.
+    fn place_all(&self, hardware: &Hardware, problem: &Problem) -> Result<Certified, ExactError> {
+        let weights = hardware.weights("", 1.0);
+        let certified = prices::place(problem);
+        let algorithm = match self.algorithm {
+            Method::Prices => return Ok(certified),
+            Method::Rounding => {
+                let rounded = rounding::place(problem, Solver::Microlp, SOLVER_SECONDS)?;
+                return Ok(Certified { bound: rounded.bound.min(certified.bound), ..rounded });
+            }
+            Method::Exact => {
+                let exact = exact::place(problem, Solver::Microlp, SOLVER_SECONDS)?;
+                return Ok(Certified { bound: exact.bound, placement: exact.placement });
+            }
+            Method::Scan => Algorithm::Scan(Norm::Largest, weights),
+            Method::ReversedScan => Algorithm::ReversedScan(Norm::Largest, weights),
+            Method::Balanced => Algorithm::LeastNorm(Norm::Largest, weights),
+            Method::L2Norm => Algorithm::LeastNorm(Norm::L2, weights),
+            Method::Hybrid => Algorithm::Hybrid(0, Norm::Largest, weights),
+            Method::Ordered => Algorithm::Ordered((0..hardware.processors.len()).collect()),
+        };
+        Ok(Certified { placement: problem.place(&algorithm), ..certified })
     }
 }
 

@@ -9,7 +9,7 @@ use millrace_admission::placement::online::{self, Promises};
 use millrace_admission::placement::{Algorithm, Problem, improve, prices};
 use millrace_admission::random::Random;
 use millrace_admission::request::{Class, Cycles, Needs, Request, Stream};
-use millrace_admission::scenario::Scenario;
+use millrace_admission::scenario::{Scenario, Use};
 use millrace_admission::workload::Workload;
 use proptest::prelude::*;
 
@@ -275,4 +275,31 @@ fn requests_and_allowances_name_machines_and_processors() {
         "{error}"
     );
     assert!(place("user = \"alice\"", &allowance("card 3")).unwrap_err().contains("card 3"));
+}
+
+#[test]
+fn scenarios_are_placed_by_each_algorithm_within_the_bound() {
+    let hardware = hardware("ixp1200");
+    // Of 768 cycles per packet, the small requests come first and leave too little for the large ones.
+    let request = |name: &str, packet: u32| {
+        format!(
+            "[[request]]\nname = \"{name}\"\nclass = \"per-flow\"\non = [\"UE\"]\nneeds.cycles.any = {{ packet = {packet} }}\n\
+             input = {{ packets-per-second = 100, bytes = 100 }}\n"
+        )
+    };
+    let requests: String = (0..40).map(|number| request(&format!("r{number}"), 100 + 37 * number)).collect();
+    let place = |algorithm: &str| {
+        let text = format!("hardware = \"ixp1200\"\nalgorithm = \"{algorithm}\"\n{requests}");
+        Scenario::parse(&text).expect("a scenario").place(&hardware).expect("an outcome")
+    };
+    let exact = place("exact");
+    assert_eq!(exact.placed, exact.bound);
+    for algorithm in
+        ["prices", "rounding", "scan", "reversed-scan", "balanced", "l2-norm", "hybrid", "ordered", "exact"]
+    {
+        let outcome = place(algorithm);
+        assert!(outcome.placed <= exact.placed && exact.placed <= outcome.bound, "{algorithm}");
+        let above = |used: &Use| used.limit.is_some_and(|limit| used.used > limit + 1e-9);
+        assert!(!outcome.components.iter().any(above), "{algorithm}: {:?}", outcome.components);
+    }
 }
