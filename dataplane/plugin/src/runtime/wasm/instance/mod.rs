@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use millrace_plugin_abi::binary::export;
 use millrace_plugin_abi::{
-    FlowEnd, Instance, Instant, MemoryAccount, Message, Packets, PluginError, Progress, Reply,
+    DeclaredCycles, FlowEnd, Instance, Instant, MemoryAccount, Message, Packets, PluginError, Progress, Reply,
 };
 use serde_json::{Map, Value};
 
@@ -159,6 +159,10 @@ impl Instance for WasmInstance {
 
     fn take_fault(&mut self) -> Option<millrace_plugin_abi::Fault> {
         self.process.take_fault()
+    }
+
+    fn worst_case(&self) -> Option<DeclaredCycles> {
+        self.manifest().calls.cost.as_ref()?.worst_case_on("worker")
     }
 
     fn misjudged(&self) -> u64 {
