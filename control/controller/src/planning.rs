@@ -28,6 +28,7 @@ use crate::plugins::built_in::{built_in_plugins, test_plugins};
 use crate::plugins::load::{Admitted, admit_new, enter, log, repository};
 use crate::plugins::loader::Loader;
 use crate::ports::control_plane::limits_of;
+use crate::workers::tsc;
 use crate::{ControlError, NewPlugin};
 
 /// Returns the configured state directory, or the default; `None` if the setting is `none`.
@@ -308,6 +309,7 @@ fn limits(plugins: &millrace_config::Plugins) -> Limits {
         slice: plugins.slice.duration(),
         faults: plugins.faults,
         fault_window: plugins.fault_window.duration(),
+        frequency: tsc::frequency(),
     }
 }
 

@@ -5,6 +5,7 @@ use std::fmt;
 use std::str::FromStr;
 use std::time::Duration;
 
+use millrace_plugin_abi::DeclaredCycles;
 use millrace_units::{GateId, PrincipalId, QueueId};
 
 /// Treatment of packets that arrive while the instance pauses after a fault, or whose call failed.
@@ -97,6 +98,12 @@ impl CallLimits {
     /// share; only a call that never ends is a fault.
     pub const DEFAULT_PAID_CALL: Duration = Duration::from_millis(100);
 
+    /// Multiple of its declared worst case that a call may take before it counts as a call that never ends.
+    const WORST_CASES: f64 = 10.0;
+    /// Maximum time limit of a call that follows from a declared worst case. The minimum is `DEFAULT_CALL`: slices
+    /// also pass while the system gives the processor to others, and that is no fault of the plugin.
+    pub const MOST_DECLARED: Duration = Duration::from_secs(1);
+
     /// Minimum time limit of a call that another process runs. The system may give the processor to other
     /// processes first, so this limit is in real time, and long.
     pub const LEAST_AWAITED: Duration = Duration::from_millis(100);
@@ -124,6 +131,26 @@ impl CallLimits {
     /// suddenly take longer than those before are no fault.
     pub fn awaited(&self, packets: usize) -> Duration {
         self.call.max(Self::LEAST_AWAITED).max(Self::EACH_AWAITED.saturating_mul(packets as u32))
+    }
+
+    /// Returns the limits of a call with these packets and bytes, for a plugin that declares a worst case in cycles.
+    /// 10 times the worst case takes the place of the default time limit, from [`DEFAULT_CALL`](Self::DEFAULT_CALL)
+    /// to [`MOST_DECLARED`](Self::MOST_DECLARED). `frequency` is the number of cycles per second.
+    #[must_use]
+    pub fn with_worst_case(
+        self,
+        worst_case: Option<DeclaredCycles>,
+        (packets, bytes): (u64, u64),
+        frequency: u64,
+    ) -> Self {
+        let is_default = self.call == Self::DEFAULT_PAID_CALL && self.packet.is_none();
+        let Some(DeclaredCycles { call, packet, byte }) = worst_case.filter(|_| is_default) else {
+            return self;
+        };
+        let cycles = call + packet * packets as f64 + byte * bytes as f64;
+        let seconds = Self::WORST_CASES * cycles / frequency.max(1) as f64;
+        let range = (Self::DEFAULT_CALL.as_secs_f64(), Self::MOST_DECLARED.as_secs_f64());
+        Self { call: Duration::from_secs_f64(seconds.clamp(range.0, range.1)), ..self }
     }
 
     /// Returns the number of slices that a call with this number of packets may take: 1 or more. `slice` is
@@ -159,6 +186,23 @@ mod tests {
         assert_eq!(call_limits.slices(64, SLICE), 3);
         assert_eq!(call_limits.slices(64, 2 * SLICE), 2);
         assert_eq!(CallLimits { call: Duration::ZERO, ..call_limits }.slices(64, SLICE), 1);
+    }
+
+    #[test]
+    fn declared_worst_case_replaces_the_default_time_limit() {
+        let default = CallLimits { call: CallLimits::DEFAULT_PAID_CALL, ..CallLimits::default() };
+        let worst_case = Some(DeclaredCycles { call: 1e6, packet: 1e6, byte: 100.0 });
+        let limit = |limits: CallLimits, load| limits.with_worst_case(worst_case, load, 1_000_000_000).call;
+        assert_eq!(limit(default, (1, 10_000)), Duration::from_millis(30));
+        assert_eq!(limit(default, (64, 10_000)), Duration::from_millis(660));
+        assert_eq!(limit(default, (256, 0)), CallLimits::MOST_DECLARED);
+        let given = CallLimits { call: Duration::from_millis(2), ..default };
+        let by_packet = CallLimits { packet: Some(Duration::from_millis(2)), ..default };
+        assert_eq!((limit(given, (1, 0)), limit(by_packet, (1, 0))), (given.call, by_packet.call));
+        let short = Some(DeclaredCycles { packet: 100.0, ..DeclaredCycles::default() });
+        assert_eq!(default.with_worst_case(short, (1, 0), 1_000_000_000).call, CallLimits::DEFAULT_CALL);
+        assert_eq!(default.with_worst_case(short, (1, 0), 0).call, CallLimits::MOST_DECLARED);
+        assert_eq!(default.with_worst_case(None, (1, 0), 1_000_000_000), default);
     }
 
     #[test]

@@ -292,6 +292,18 @@ pub trait Instance: Send {
         None
     }
 
+    /// Returns the cycles that a call takes at most, as the plugin declares them: `packet` is the maximum, not the
+    /// average. `None` if the plugin declares no maximum.
+    fn worst_case(&self) -> Option<DeclaredCycles> {
+        None
+    }
+
+    /// Returns the number of calls that the router cut because it had misjudged them as short. Such a call is no
+    /// fault: the instance has started again already, without its earlier state.
+    fn misjudged(&self) -> u64 {
+        0
+    }
+
     /// Returns the counts since the instance's creation, each with the name of the counter.
     fn counters(&self) -> Vec<(&'static str, u64)> {
         Vec::new()

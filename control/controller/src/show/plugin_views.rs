@@ -47,6 +47,7 @@ pub(crate) fn instances(
                 faults: report.faults,
                 last_fault: Some(report.last_fault).filter(|text| !text.is_empty()),
                 suspensions: report.suspensions,
+                misjudged: report.misjudged,
                 cpu_seconds: report.used.0 as f64 / frequency as f64,
                 memory: report.memory,
                 packet_cycles: PacketCyclesView::of(&report.costs),

@@ -12,10 +12,17 @@ pub struct Limits {
     pub faults: u32,
     /// Time without a fault after which earlier faults no longer count.
     pub fault_window: Duration,
+    /// Cycles per second, for the cycles that plugins declare.
+    pub frequency: u64,
 }
 
 impl Default for Limits {
     fn default() -> Self {
-        Self { slice: Duration::from_micros(50), faults: 8, fault_window: Duration::from_secs(60) }
+        Self {
+            slice: Duration::from_micros(50),
+            faults: 8,
+            fault_window: Duration::from_secs(60),
+            frequency: 1_000_000_000,
+        }
     }
 }

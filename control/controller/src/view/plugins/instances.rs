@@ -67,6 +67,9 @@ pub struct CallCountsView {
     pub last_fault: Option<String>,
     /// Number of times that a call was suspended at the end of its slice.
     pub suspensions: u64,
+    /// Number of calls that the router cut because it had misjudged them as short. The instance started again
+    /// without its earlier state; such a call is no fault.
+    pub misjudged: u64,
     /// Processor time of the packets that principals paid for, in seconds.
     pub cpu_seconds: f64,
     /// Memory of a sandboxed instance in bytes, at all workers.

@@ -64,6 +64,13 @@ impl Cost {
         Some(DeclaredCycles { call, packet, byte })
     }
 
+    /// Returns the most cycles of calls on a kind of processor; `None` if the plugin declares no maximum per packet
+    /// there.
+    pub fn worst_case_on(&self, kind: &str) -> Option<DeclaredCycles> {
+        let KindCost { call, packet_maximum, byte, .. } = *self.of_kind(kind)?;
+        Some(DeclaredCycles { call, packet: packet_maximum?, byte })
+    }
+
     /// Reads the value of the manifest's key `cost`.
     ///
     /// # Errors
@@ -230,6 +237,11 @@ mod tests {
         assert_eq!(cost.of_kind("worker").unwrap().fixed, 1000.0);
         assert_eq!(cost.of_kind("offload").unwrap().packet_maximum, Some(60.0));
         assert_eq!(cost.of_kind("process"), None);
+        assert_eq!(cost.worst_case_on("worker"), None);
+        assert_eq!(
+            cost.worst_case_on("offload"),
+            Some(DeclaredCycles { call: 0.0, packet: 60.0, byte: 0.0 })
+        );
         assert_eq!(cost.declared_on("worker"), Some(DeclaredCycles { call: 0.0, packet: 80.0, byte: 1.0 }));
         assert_eq!((cost.memory, cost.code, cost.whole_packet, cost.output), (65536.0, 1.0, true, 2.0));
     }

@@ -338,7 +338,7 @@ fn slice(
         }
         Progress::Suspended => {
             hosted.counts.suspensions += 1;
-            let most = hosted.record.patience(call_limits.slices(members.len(), hosted.limits.slice));
+            let most = hosted.most_slices(call_limits, call.load());
             if call.slices < most {
                 return Outcome::Suspended;
             }

@@ -42,6 +42,8 @@ pub(crate) struct Counts {
     last_fault: String,
     /// Number of slices whose end suspended a call.
     pub suspensions: u64,
+    /// Number of misjudged calls of replaced instances.
+    pub misjudged: u64,
     /// Processor time of the packets that principals paid for, in cycles.
     pub cycles: u64,
     /// Cycles per packet of the completed calls that principals paid for, without the worker's work around them. A
@@ -62,6 +64,7 @@ impl Default for Counts {
             faults: BTreeMap::new(),
             last_fault: String::new(),
             suspensions: 0,
+            misjudged: 0,
             cycles: 0,
             costs: CostHistogram::default(),
             drops: Box::new([0; REASONS]),
@@ -124,6 +127,7 @@ impl Counts {
             self.last_fault = ended.last_fault;
         }
         self.suspensions += ended.suspensions;
+        self.misjudged += ended.misjudged;
         self.cycles += ended.used.0;
         self.costs.add(&ended.costs);
         self.messages.add(ended.messages);
@@ -149,6 +153,7 @@ impl Counts {
             faults: self.faults.clone(),
             last_fault: self.last_fault.clone(),
             suspensions: self.suspensions,
+            misjudged: self.misjudged + instance.misjudged(),
             used: Cycles(self.cycles),
             costs: self.costs.clone(),
             memory: instance.memory(),
@@ -170,6 +175,8 @@ pub struct InstanceReport {
     pub last_fault: String,
     /// Number of slices whose end suspended a call.
     pub suspensions: u64,
+    /// Number of calls that the router cut because it had misjudged them as short.
+    pub misjudged: u64,
     /// Processor time of the packets that principals paid for.
     pub used: Cycles,
     /// Cycles per packet of the completed calls with these packets.
@@ -195,6 +202,7 @@ impl InstanceReport {
             self.last_fault = other.last_fault;
         }
         self.suspensions += other.suspensions;
+        self.misjudged += other.misjudged;
         self.used += other.used;
         self.costs.add(&other.costs);
         self.memory += other.memory;

@@ -2,12 +2,13 @@
 
 use std::sync::Arc;
 
-use millrace_plugin_abi::{Fault, Instance, MemoryAccount, Output};
+use millrace_plugin_abi::{DeclaredCycles, Fault, Instance, MemoryAccount, Output};
 use millrace_units::{Instant, PrincipalId};
 
 use super::counts::{Counts, InstanceReport};
 use super::news::{ContextId, Failure, Given, News};
 use super::pace::Paces;
+use crate::CallLimits;
 use crate::declaration::limits::Limits;
 use crate::execution::health::{Health, Record};
 use crate::execution::pulse::Pulse;
@@ -29,6 +30,8 @@ pub(crate) struct Hosted {
     looks: bool,
     /// Whether the instance may change packets.
     pub writes: bool,
+    /// Most cycles of a call, as the plugin declares them.
+    worst_case: Option<DeclaredCycles>,
     /// Number of packets that a call may have, by its payer.
     pub paces: Paces,
     /// Shadow instance, whose verdicts are compared with this instance's verdicts.
@@ -48,6 +51,7 @@ impl Hosted {
             has_output: instance.has_output(),
             looks: instance.looks_at_packets(),
             writes: instance.writes_packets(),
+            worst_case: instance.worst_case(),
             paces: Paces::new(instance.is_awaited()),
             id,
             instance,
@@ -126,6 +130,13 @@ impl Hosted {
         if self.is_running() { self.paces.most(payer) } else { usize::MAX }
     }
 
+    /// Returns the number of slices that a call with these packets and bytes may take.
+    pub fn most_slices(&self, call_limits: &CallLimits, (packets, bytes): (u64, u64)) -> u32 {
+        let Limits { slice, frequency, .. } = self.limits;
+        let limits = call_limits.with_worst_case(self.worst_case, (packets, bytes), frequency);
+        self.record.patience(limits.slices(packets as usize, slice))
+    }
+
     /// Whether the instance neither pauses nor is in quarantine.
     #[inline]
     pub fn is_running(&self) -> bool {
@@ -174,10 +185,12 @@ impl Hosted {
         self.instance.set_memory_account(None);
         instance.set_memory_account(self.memory.clone());
         let old = std::mem::replace(&mut self.instance, instance);
+        self.counts.misjudged += old.misjudged();
         self.counts.succeed(&before, &*self.instance);
         (self.has_output, self.record) = (self.instance.has_output(), Record::default());
         self.looks = self.instance.looks_at_packets();
         self.writes = self.instance.writes_packets();
+        self.worst_case = self.instance.worst_case();
         self.paces.succeed(self.instance.is_awaited());
         self.take_outputs(news);
         old

@@ -15,7 +15,7 @@ use std::net::Ipv4Addr;
 use std::time::Duration;
 
 use millrace_packet::{DropReason, FlowKey, Packet, Pool};
-use millrace_plugin_abi::{Fault, Instance, NoQueues, Packets, PluginError, Reply, Verdict};
+use millrace_plugin_abi::{DeclaredCycles, Fault, Instance, NoQueues, Packets, PluginError, Reply, Verdict};
 use millrace_units::{GateId, PrincipalId};
 
 use crate::{
@@ -237,6 +237,7 @@ struct Slow {
     left: u32,
     failed: bool,
     calls: Vec<Vec<u16>>,
+    worst_case: Option<DeclaredCycles>,
 }
 
 impl Slow {
@@ -270,6 +271,10 @@ impl Instance for Slow {
 
     fn writes_packets(&self) -> bool {
         false
+    }
+
+    fn worst_case(&self) -> Option<DeclaredCycles> {
+        self.worst_case
     }
 
     fn resume(&mut self, packets: &mut Packets<'_>, _now: Instant) -> Progress {

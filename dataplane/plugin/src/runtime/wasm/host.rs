@@ -29,6 +29,11 @@ pub(super) struct Data {
     /// Number of slices after whose end the current call still ran; 0 for a call that ends within its first
     /// slice. If the call runs on the worker's stack, each tick after the first slice counts like a slice.
     pub late: u32,
+    /// Whether the current call was cut, because it ran too long on the worker's stack.
+    pub is_cut: bool,
+    /// Whether the current call had an effect outside the plugin's memory, such as a written packet. Only of use
+    /// for a call on the worker's stack.
+    pub has_effect: bool,
     /// Maximum bytes of memory, tables and other data of an instance.
     pub most_memory: usize,
     /// Bytes in use that count towards `most_memory`.
@@ -73,6 +78,12 @@ fn parts<'a>(caller: &'a mut Caller<'_, Data>) -> Result<(&'a mut [u8], &'a mut 
         );
     };
     Ok(memory.data_and_store_mut(caller))
+}
+
+/// Returns the same as [`parts`], for a function with an effect outside the plugin's memory.
+fn parts_for_effect<'a>(caller: &'a mut Caller<'_, Data>) -> Result<(&'a mut [u8], &'a mut Data)> {
+    caller.data_mut().has_effect = true;
+    parts(caller)
 }
 
 fn slice(memory: &[u8], address: u32, bytes: u32) -> Result<&[u8], Trap> {
@@ -129,7 +140,7 @@ fn reply(mut caller: Caller<'_, Data>, address: u32, bytes: u32) -> Result<()> {
 }
 
 fn log(mut caller: Caller<'_, Data>, level: u32, address: u32, bytes: u32) -> Result<()> {
-    let (memory, data) = parts(&mut caller)?;
+    let (memory, data) = parts_for_effect(&mut caller)?;
     let line = slice(memory, address, bytes)?;
     data.shared.with(|exchange| exchange.log(level, line));
     Ok(())
@@ -162,6 +173,7 @@ fn packet_write(
     from: u32,
     bytes: u32,
 ) -> Result<u32> {
+    caller.data_mut().has_effect = true;
     let written = with_packet(&mut caller, number, |packet, memory| {
         Ok::<_, Trap>(raw_packet::write(packet, offset, slice(memory, from, bytes)?))
     })?;
@@ -169,12 +181,13 @@ fn packet_write(
 }
 
 fn packet_resize(mut caller: Caller<'_, Data>, number: u32, bytes: i32) -> Result<u32> {
+    caller.data_mut().has_effect = true;
     let done = with_packet(&mut caller, number, |packet, _| raw_packet::resize(packet, bytes))?;
     Ok(u32::from(done != Some(true)))
 }
 
 fn packet_make(mut caller: Caller<'_, Data>, address: u32, bytes: u32, port: u32) -> Result<u32> {
-    let (memory, data) = parts(&mut caller)?;
+    let (memory, data) = parts_for_effect(&mut caller)?;
     let content = slice(memory, address, bytes)?;
     Ok(u32::from(!data.shared.with(|exchange| exchange.make(content, port))))
 }
@@ -213,30 +226,31 @@ fn map_set(
     from: u32,
     length: u32,
 ) -> Result<i32> {
-    let (memory, data) = parts(&mut caller)?;
+    let (memory, data) = parts_for_effect(&mut caller)?;
     let key = Key::of(slice(memory, key, bytes)?);
     let value = slice(memory, from, length)?;
     Ok(data.shared.with(|exchange| exchange.maps.set(map, key, value)))
 }
 
 fn map_remove(mut caller: Caller<'_, Data>, map: u32, key: u32, bytes: u32) -> Result<i32> {
-    let (memory, data) = parts(&mut caller)?;
+    let (memory, data) = parts_for_effect(&mut caller)?;
     let key = Key::of(slice(memory, key, bytes)?);
     Ok(data.shared.with(|exchange| exchange.maps.remove(map, key)))
 }
 
 fn send(mut caller: Caller<'_, Data>, address: u32, bytes: u32) -> Result<u32> {
-    let (memory, data) = parts(&mut caller)?;
+    let (memory, data) = parts_for_effect(&mut caller)?;
     let message = slice(memory, address, bytes)?;
     Ok(u32::from(!data.shared.with(|exchange| exchange.outbox.send(message))))
 }
 
-fn count(caller: Caller<'_, Data>, counter: u32, number: u64) {
+fn count(mut caller: Caller<'_, Data>, counter: u32, number: u64) {
+    caller.data_mut().has_effect = true;
     caller.data().shared.with(|exchange| exchange.count(counter, number));
 }
 
 fn request(mut caller: Caller<'_, Data>, address: u32, bytes: u32) -> Result<u32> {
-    let (memory, data) = parts(&mut caller)?;
+    let (memory, data) = parts_for_effect(&mut caller)?;
     let json = slice(memory, address, bytes)?;
     Ok(u32::from(!data.shared.with(|exchange| exchange.outbox.request(json))))
 }

@@ -9,35 +9,58 @@ use std::future::poll_fn;
 use std::task::Poll;
 
 use millrace_plugin_abi::binary::{ABI_VERSION, export};
-use wasmtime::{
-    Error, Instance, Memory, Store, StoreContextMut, TypedFunc, UpdateDeadline, WasmParams, WasmResults,
-};
+use wasmtime::{Error, Instance, Memory, Store, TypedFunc, WasmParams, WasmResults};
 
 use super::code::WasmPlugin;
+use super::entry::{Entry, at, when_late};
 use super::host::Data;
-use super::shortness::Shortness;
 use super::staging::{Area, Step};
 use crate::Manifest;
 use crate::fault::{Fault, FaultKind};
 use crate::runtime::exchange::{Exchange, Job, Shared};
 use crate::runtime::service_state::ServiceState;
 
-/// Runs an instance of `plugin` with JSON `settings` until it fails.
-pub(super) async fn run(plugin: WasmPlugin, shared: Shared, settings: Vec<u8>, most_memory: usize) -> Fault {
-    // Take the best code, which may be better than that of the previous start.
-    let plugin = plugin.current();
-    match Life::begin(&plugin, shared, &settings, most_memory).await {
-        Ok((mut life, area)) => match life.serve(&area).await {
-            Ok(never) => match never {},
-            Err(fault) => fault,
-        },
-        Err(fault) => fault,
-    }
+/// End of a plugin's life.
+pub(super) struct End {
+    pub cause: Cause,
+    /// Number of short calls in a row after which the plugin's functions may run on the worker's stack in its
+    /// next life.
+    pub short_calls: u32,
 }
 
-/// Maximum number of ticks by which a call on the worker's stack may exceed its slice. A longer call is a
-/// fault.
-const MOST_OVERTIME: u32 = 20;
+/// Cause of the end of a plugin's life.
+pub(super) enum Cause {
+    Fault(Fault),
+    /// A call on the worker's stack wasn't short, so it was cut. `had_effect` states whether the call had an
+    /// effect outside the plugin's memory.
+    Misjudged {
+        had_effect: bool,
+    },
+}
+
+/// Start conditions of a plugin's life.
+pub(super) struct Start {
+    /// Settings as JSON.
+    pub settings: Vec<u8>,
+    /// Maximum bytes of memory and tables.
+    pub most_memory: usize,
+    /// Number of short calls in a row after which a function runs on the worker's stack; 0 for never.
+    pub short_calls: u32,
+}
+
+/// Runs an instance of `plugin` until it fails, or until a call on the worker's stack is cut.
+pub(super) async fn run(plugin: WasmPlugin, shared: Shared, start: Start) -> End {
+    // Take the best code, which may be better than that of the previous start.
+    let plugin = plugin.current();
+    let short_calls = start.short_calls;
+    match Life::begin(&plugin, shared, &start).await {
+        Ok((mut life, area)) => match life.serve(&area).await {
+            Ok(never) => match never {},
+            Err(fault) => life.end(fault),
+        },
+        Err(fault) => End { cause: Cause::Fault(fault), short_calls },
+    }
+}
 
 struct Life {
     plugin: WasmPlugin,
@@ -86,54 +109,13 @@ impl Exports {
             message: optional(instance, store, export::MESSAGE)?,
         })
     }
-}
 
-/// Exported function that is called often: its calls run on the worker's stack while they are short.
-struct Entry<P> {
-    function: TypedFunc<P, ()>,
-    place: &'static str,
-    shortness: Shortness,
-}
-
-impl<P: WasmParams + Sync> Entry<P> {
-    fn new(function: TypedFunc<P, ()>, place: &'static str, short_calls: u32) -> Self {
-        Self { function, place, shortness: Shortness::new(short_calls) }
-    }
-
-    /// Calls the function for `count` packets: on the worker's stack if its calls have been short. Otherwise
-    /// on its own stack, where the call can be suspended at the end of a slice.
-    async fn call(
-        &mut self,
-        store: &mut Store<Data>,
-        slice: u64,
-        parameters: P,
-        count: u32,
-    ) -> Result<(), Fault> {
-        if self.shortness.is_shown(count) {
-            return self.call_here(store, slice, parameters, count);
-        }
-        store.data_mut().late = 0;
-        store.set_epoch_deadline(slice);
-        let result = self.function.call_async(&mut *store, parameters).await;
-        self.shortness.note(count, store.data().late == 0);
-        result.map_err(at(self.place))
-    }
-
-    /// Calls the function on the worker's stack.
-    #[inline]
-    fn call_here(
-        &mut self,
-        store: &mut Store<Data>,
-        slice: u64,
-        parameters: P,
-        count: u32,
-    ) -> Result<(), Fault> {
-        (store.data_mut().on_worker, store.data_mut().late) = (true, 0);
-        store.set_epoch_deadline(slice);
-        let result = self.function.call(&mut *store, parameters);
-        store.data_mut().on_worker = false;
-        self.shortness.note(count, store.data().late == 0);
-        result.map_err(at(self.place))
+    /// Returns the largest number of short calls in a row that a function needs before it runs on the worker's
+    /// stack.
+    fn short_calls(&self) -> u32 {
+        let periodic = self.periodic.as_ref().map_or(0, |entry| entry.shortness.needed());
+        let flow_ended = self.flow_ended.as_ref().map_or(0, |entry| entry.shortness.needed());
+        self.packets.shortness.needed().max(periodic).max(flow_ended)
     }
 }
 
@@ -144,10 +126,6 @@ fn optional<P: WasmParams, R: WasmResults>(
 ) -> wasmtime::Result<Option<TypedFunc<P, R>>> {
     let Some(function) = instance.get_func(&mut *store, name) else { return Ok(None) };
     function.typed(&*store).map(Some)
-}
-
-fn at(place: &str) -> impl Fn(Error) -> Fault {
-    move |error| Fault::of_error(&error, place)
 }
 
 /// Converts an error at the start of a plugin into a fault. An error that is no trap counts as
@@ -184,12 +162,9 @@ fn counted_bytes(plugin: &WasmPlugin, most_memory: usize) -> Result<usize, Fault
 }
 
 impl Life {
-    async fn begin(
-        plugin: &WasmPlugin,
-        shared: Shared,
-        settings: &[u8],
-        most_memory: usize,
-    ) -> Result<(Self, Area), Fault> {
+    async fn begin(plugin: &WasmPlugin, shared: Shared, start: &Start) -> Result<(Self, Area), Fault> {
+        let Start { settings, most_memory, short_calls } = start;
+        let (most_memory, short_calls) = (*most_memory, *short_calls);
         let sandbox = plugin.sandbox();
         let bytes = counted_bytes(plugin, most_memory)?;
         shared.with(|exchange| exchange.memory.grow(bytes as u64, true));
@@ -200,6 +175,8 @@ impl Life {
             service: 0,
             on_worker: false,
             late: 0,
+            is_cut: false,
+            has_effect: false,
             most_memory,
             bytes,
         };
@@ -209,7 +186,7 @@ impl Life {
         store.epoch_deadline_callback(move |store| Ok(when_late(store, slice)));
         store.set_epoch_deadline(sandbox.slice());
         let instance = plugin.linked().instantiate_async(&mut store).await.map_err(at_begin)?;
-        let exports = Exports::of(&mut store, &instance, sandbox.short_calls()).map_err(at_begin)?;
+        let exports = Exports::of(&mut store, &instance, short_calls).map_err(at_begin)?;
         store.data_mut().memory = Some(exports.memory);
         let abi = exports.abi.call_async(&mut store, ()).await.map_err(at(export::ABI))?;
         if abi != ABI_VERSION {
@@ -226,6 +203,16 @@ impl Life {
         life.store.data_mut().area = Some(area);
         life.exchange(|exchange| exchange.maps.has_begun = true);
         Ok((life, area))
+    }
+
+    /// Returns the end of the life after a fault, or after the end of a call that was cut.
+    fn end(&self, fault: Fault) -> End {
+        let data = self.store.data();
+        let cause = match data.is_cut {
+            true => Cause::Misjudged { had_effect: data.has_effect },
+            false => Cause::Fault(fault),
+        };
+        End { cause, short_calls: self.exports.short_calls() }
     }
 
     /// Initializes the plugin with its settings.
@@ -473,18 +460,6 @@ impl Life {
             room = rest;
         }
         Ok(Ok(Message { address, bytes: bytes.max(1) as u32 }))
-    }
-}
-
-/// Decides whether a call is suspended, continues or is interrupted at the end of its slice.
-#[cold]
-fn when_late(mut store: StoreContextMut<'_, Data>, slice: u64) -> UpdateDeadline {
-    let data = store.data_mut();
-    data.late = data.late.saturating_add(1);
-    match data.on_worker {
-        false => UpdateDeadline::Yield(slice),
-        true if data.late <= MOST_OVERTIME => UpdateDeadline::Continue(1),
-        true => UpdateDeadline::Interrupt,
     }
 }
 

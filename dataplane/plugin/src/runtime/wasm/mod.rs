@@ -21,6 +21,7 @@
 
 mod code;
 mod compile;
+mod entry;
 #[cfg(feature = "fuzzing")]
 pub mod fuzzing;
 mod host;

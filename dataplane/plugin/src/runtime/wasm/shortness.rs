@@ -4,9 +4,16 @@
 //! Therefore a function runs on the worker's stack once enough consecutive calls have ended within their
 //! slice. A call with more packets than any of these calls still gets its own stack.
 //!
-//! If a call on the worker's stack exceeds its slice, it gets little more time before it is a fault. The
-//! function then needs twice as many short calls before it runs there again. This bounds the time that a
-//! plugin can take from other work of the worker.
+//! If a call on the worker's stack exceeds its slice, it gets little more time before it is cut. The function
+//! then needs twice as many short calls before it runs there again, or 1,024 times as many after a cut. This
+//! bounds the time that a plugin can take from other work of the worker.
+//!
+//! A cut is no fault of the plugin: the router misjudged the function. The instance starts again, and remembers
+//! the number of short calls that it needs.
+
+/// Factor of the needed short calls after a cut. A cut costs the instance its state, so it must be rare: after
+/// the second one, a function with the default number never runs on the worker's stack again within hours.
+const AFTER_CUT: u32 = 1024;
 
 /// Record of a function's recent calls.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -28,6 +35,17 @@ impl Shortness {
     #[inline]
     pub fn is_shown(&self, count: u32) -> bool {
         self.seen >= self.needed && count <= self.most
+    }
+
+    /// Returns the number of short calls in a row after which the function counts as short.
+    pub fn needed(&self) -> u32 {
+        self.needed
+    }
+
+    /// Records that a call on the worker's stack was cut.
+    #[cold]
+    pub fn misjudge(&mut self) {
+        *self = Self::new(self.needed.saturating_mul(AFTER_CUT));
     }
 
     /// Records a call with `count` packets. `short` states whether the call ended within its slice.
@@ -73,6 +91,16 @@ mod tests {
         }
         shortness.note(1, false);
         assert_eq!(calls_until_shown(&mut shortness), 32_768);
+    }
+
+    #[test]
+    fn function_whose_call_was_cut_needs_many_more_short_calls() {
+        let mut shortness = Shortness::new(4);
+        assert_eq!(calls_until_shown(&mut shortness), 4);
+        shortness.misjudge();
+        assert_eq!((shortness.needed(), calls_until_shown(&mut shortness)), (4096, 4096));
+        (0..3).for_each(|_| shortness.misjudge());
+        assert_eq!(shortness.needed(), u32::MAX);
     }
 
     #[test]

@@ -191,6 +191,30 @@ fn call_may_take_the_time_limit_of_its_binding() {
 }
 
 #[test]
+fn call_that_exceeds_ten_times_its_declared_worst_case_is_an_overrun() {
+    // 10 times 150,000 cycles at 1 GHz are 30 slices of 50 us; the default of 100 ms would be 2,000.
+    let worst_case = Some(DeclaredCycles { packet: 150_000.0, ..DeclaredCycles::default() });
+    let call_limits = CallLimits { call: CallLimits::DEFAULT_PAID_CALL, ..CallLimits::default() };
+    for (slices, faults) in [(29, 0), (u32::MAX, 1)] {
+        let mut worker = worker();
+        let slow = Box::new(Slow { slices, worst_case, ..Slow::default() });
+        change(&mut worker, PluginChange::AddInstance { id: InstanceId(0), instance: slow });
+        let (binding, gate, action) = (BindingId(0), GateId(0), Action::Instance(InstanceId(0)));
+        change(
+            &mut worker,
+            PluginChange::Bind { binding, gate, filter: 80, priority: 0, action, call_limits },
+        );
+        let path = path_of(&mut worker, 80);
+        let pool = Pool::new(64).unwrap();
+        send_and_keep(&mut worker, &pool, path, &[10], at(0));
+        (0..40).for_each(|_| drop(released(&mut worker, at(0))));
+        let report = worker.instances().reports().next().unwrap().1;
+        let overruns = report.faults.get("overrun").copied().unwrap_or_default();
+        assert_eq!((overruns, report.suspensions), (faults, 29 + faults));
+    }
+}
+
+#[test]
 fn messages_beyond_the_waiting_limit_are_refused_in_a_sentence() {
     let (mut worker, path) = with_slow(5);
     let pool = Pool::new(64).unwrap();

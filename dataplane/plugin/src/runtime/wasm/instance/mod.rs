@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use millrace_plugin_abi::binary::export;
 use millrace_plugin_abi::{
-    FlowEnd, Instance, Instant, MemoryAccount, Message, Packets, PluginError, Progress, Reply,
+    DeclaredCycles, FlowEnd, Instance, Instant, MemoryAccount, Message, Packets, PluginError, Progress, Reply,
 };
 use serde_json::{Map, Value};
 
@@ -43,8 +43,6 @@ impl Default for InstanceSettings {
 /// [`Verdict::Fault`](millrace_plugin_abi::Verdict::Fault) until [`restart`](Self::restart).
 pub struct WasmInstance {
     process: Process,
-    settings: Vec<u8>,
-    most_memory: usize,
     /// Name of the control message in progress.
     asked: Option<String>,
 }
@@ -67,7 +65,7 @@ impl WasmInstance {
     pub fn new(plugin: &WasmPlugin, settings: InstanceSettings) -> Result<Self, Fault> {
         let InstanceSettings { settings, most_memory } = settings;
         let settings = settings_json(plugin.manifest(), &settings)?;
-        let mut instance = Self { process: Process::new(plugin.clone()), settings, most_memory, asked: None };
+        let mut instance = Self { process: Process::new(plugin.clone(), settings, most_memory), asked: None };
         instance.restart()?;
         Ok(instance)
     }
@@ -78,7 +76,7 @@ impl WasmInstance {
     /// Those of [`new`](Self::new). The instance is dead after an error.
     pub fn restart(&mut self) -> Result<(), Fault> {
         self.asked = None;
-        self.process.restart(&self.settings, self.most_memory)
+        self.process.restart()
     }
 
     /// Returns the code of the instance.
@@ -161,6 +159,14 @@ impl Instance for WasmInstance {
 
     fn take_fault(&mut self) -> Option<millrace_plugin_abi::Fault> {
         self.process.take_fault()
+    }
+
+    fn worst_case(&self) -> Option<DeclaredCycles> {
+        self.manifest().calls.cost.as_ref()?.worst_case_on("worker")
+    }
+
+    fn misjudged(&self) -> u64 {
+        self.process.misjudged
     }
 
     fn restart(&mut self) -> Result<(), PluginError> {

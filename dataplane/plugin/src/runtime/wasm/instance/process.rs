@@ -5,13 +5,13 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
-use millrace_plugin_abi::{Packets, Progress};
+use millrace_plugin_abi::{Packets, Progress, Verdict};
 
 use crate::fault::{Fault, FaultKind};
 use crate::runtime::exchange::{Call, Exchange, Job, Shared};
 use crate::runtime::raw_packet::settle;
 use crate::runtime::wasm::code::WasmPlugin;
-use crate::runtime::wasm::life;
+use crate::runtime::wasm::life::{self, Cause, End, Start};
 use crate::runtime::wasm::ticker::Calls;
 
 /// Maximum number of slices of an initialization, or of a job that runs to its end.
@@ -24,19 +24,39 @@ pub(super) struct Process {
     calls: Arc<Calls>,
     /// Future that runs the plugin; `None` for a dead plugin. It must be dropped before `shared`, because it
     /// holds a second handle on the same exchange.
-    life: Option<Pin<Box<dyn Future<Output = Fault> + Send>>>,
+    life: Option<Pin<Box<dyn Future<Output = End> + Send>>>,
     pub shared: Shared,
     fault: Option<Fault>,
     /// Whether the caller has collected `fault`; also `true` if there is no fault.
     told: bool,
+    /// Settings of the plugin as JSON.
+    settings: Vec<u8>,
+    most_memory: usize,
+    /// Number of short calls in a row after which a function runs on the worker's stack; 0 for never. It survives
+    /// a restart, because a plugin whose calls aren't short remains so.
+    short_calls: u32,
+    /// Number of calls that were cut because the router had misjudged their function as short.
+    pub misjudged: u64,
 }
 
 impl Process {
     /// Prepares a plugin that doesn't run yet.
-    pub fn new(plugin: WasmPlugin) -> Self {
+    pub fn new(plugin: WasmPlugin, settings: Vec<u8>, most_memory: usize) -> Self {
+        let short_calls = plugin.sandbox().short_calls();
         let calls = plugin.sandbox().ticker().caller();
         let shared = Shared::new(plugin.manifest());
-        Self { plugin, calls, life: None, shared, fault: None, told: true }
+        Self {
+            plugin,
+            calls,
+            life: None,
+            shared,
+            fault: None,
+            told: true,
+            settings,
+            most_memory,
+            short_calls,
+            misjudged: 0,
+        }
     }
 
     /// Ends the plugin if it runs, and starts it again. The counters stay.
@@ -44,12 +64,14 @@ impl Process {
     /// # Errors
     /// [`Fault`] if the plugin refuses the settings ([`FaultKind::Init`]), traps, or takes more than 100
     /// slices.
-    pub fn restart(&mut self, settings: &[u8], most_memory: usize) -> Result<(), Fault> {
+    pub fn restart(&mut self) -> Result<(), Fault> {
         self.life = None;
         (self.fault, self.told) = (None, true);
         self.shared.with(Exchange::restart);
         let (plugin, shared) = (self.plugin.clone(), self.shared.for_store());
-        self.life = Some(Box::pin(life::run(plugin, shared, settings.to_vec(), most_memory)));
+        let (settings, most_memory, short_calls) =
+            (self.settings.clone(), self.most_memory, self.short_calls);
+        self.life = Some(Box::pin(life::run(plugin, shared, Start { settings, most_memory, short_calls })));
         if !self.finish() {
             self.overrun("its initialization");
         }
@@ -94,7 +116,7 @@ impl Process {
     }
 
     /// Continues a call with packets. If the plugin is dead, all packets get
-    /// [`Verdict::Fault`](millrace_plugin_abi::Verdict::Fault).
+    /// [`Verdict::Fault`].
     #[inline]
     pub fn go_on_with(&mut self, packets: &mut Packets<'_>) -> Progress {
         if self.life.is_none() {
@@ -119,13 +141,46 @@ impl Process {
         match polled {
             Poll::Pending if idle => Progress::Done,
             Poll::Pending => Progress::Suspended,
-            Poll::Ready(fault) => {
-                let settled = shared.with(|exchange| exchange.call.settled);
+            Poll::Ready(end) => self.end(end, packets),
+        }
+    }
+
+    /// Handles the end of the plugin's life during a poll.
+    #[cold]
+    fn end(&mut self, End { cause, short_calls }: End, packets: Option<&mut Packets<'_>>) -> Progress {
+        self.short_calls = short_calls;
+        match cause {
+            Cause::Misjudged { had_effect } => self.begin_again(had_effect, packets),
+            Cause::Fault(fault) => {
+                let settled = self.shared.with(|exchange| exchange.call.settled);
                 self.die(fault);
                 packets.into_iter().for_each(|packets| settle(packets, settled));
                 Progress::Done
             }
         }
+    }
+
+    /// Starts the plugin again after the cut of a call on the worker's stack. Its packets are as before, unless
+    /// the call `had_effect`: so the next poll repeats the call, which can then be suspended. After an effect,
+    /// the packets of the call get [`Verdict::Fault`], and the others continue.
+    #[cold]
+    fn begin_again(&mut self, had_effect: bool, packets: Option<&mut Packets<'_>>) -> Progress {
+        self.misjudged += 1;
+        let (mut call, job) = self.shared.with(|exchange| (exchange.call, exchange.jobs.pending.take()));
+        if self.restart().is_err() {
+            packets.into_iter().for_each(|packets| settle(packets, call.settled));
+            return Progress::Done;
+        }
+        let under_way = std::mem::take(&mut call.under_way);
+        if let Some(packets) = packets.filter(|_| had_effect) {
+            let end = packets.len().min(call.settled + under_way);
+            (call.settled..end).for_each(|place| packets.set_verdict(place, Verdict::Fault));
+            call.settled = end;
+            call.active &= end < packets.len();
+        }
+        let is_done = !call.active && job.is_none();
+        self.shared.with(|exchange| (exchange.call, exchange.jobs.pending) = (call, job));
+        if is_done { Progress::Done } else { Progress::Suspended }
     }
 
     /// Ends the plugin by a fault.
