@@ -133,10 +133,12 @@ kinds! {
     ReservationSet "reservation-set" Information,
     /// A rate or a service curve is no longer reserved. Subject: the port, and the queue, node or flow.
     ReservationRemoved "reservation-removed" Information,
-    /// A principal got less of the processor than promised, over 10 s. Subject: the principal.
+    /// A principal got less of the processor, or of a link, than promised, over 10 s. Subject: the principal.
     PromiseBroken "promise-broken" Error,
-    /// A principal gets its promised share of the processor again. Subject: the principal.
+    /// A principal gets its promised share of the processor, or of a link, again. Subject: the principal.
     PromiseKept "promise-kept" Information,
+    /// Slices of a principal began after its deadline, in the past 10 s. Subject: the principal.
+    DeadlinesMissed "deadlines-missed" Warning,
     /// Core or a principal has dropped packets for 10 s, because they need more than its share of the
     /// processor. Subject: the principal, or `core`.
     Overloaded "overloaded" Warning,

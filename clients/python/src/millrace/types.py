@@ -473,7 +473,7 @@ class Event(TypedDict):
     """Time of the event (date and time, UTC); of several combined events, the time of the last."""
 
 
-EventKind: TypeAlias = Literal['router-started'] | Literal['worker-panicked'] | Literal['link-up'] | Literal['link-down'] | Literal['device-gone'] | Literal['device-back'] | Literal['qdisc-bypassed'] | Literal['qdisc-removed'] | Literal['neighbour-learned'] | Literal['neighbour-changed'] | Literal['neighbour-lost'] | Literal['neighbour-failed'] | Literal['address-conflict'] | Literal['route-missing'] | Literal['route-back'] | Literal['plugin-loaded'] | Literal['plugin-unloaded'] | Literal['plugin-upgraded'] | Literal['plugin-rolled-back'] | Literal['plugin-fault'] | Literal['instance-restarted'] | Literal['instance-quarantined'] | Literal['impact-exceeded'] | Literal['service-moved'] | Literal['instance-released'] | Literal['configuration-applied'] | Literal['configuration-refused'] | Literal['configuration-confirmed'] | Literal['configuration-rolled-back'] | Literal['configuration-saved'] | Literal['reservation-set'] | Literal['reservation-removed'] | Literal['promise-broken'] | Literal['promise-kept'] | Literal['overloaded'] | Literal['overload-ended'] | Literal['threshold-exceeded'] | Literal['threshold-cleared'] | Literal['handler-panicked'] | Literal['audit-failed']
+EventKind: TypeAlias = Literal['router-started'] | Literal['worker-panicked'] | Literal['link-up'] | Literal['link-down'] | Literal['device-gone'] | Literal['device-back'] | Literal['qdisc-bypassed'] | Literal['qdisc-removed'] | Literal['neighbour-learned'] | Literal['neighbour-changed'] | Literal['neighbour-lost'] | Literal['neighbour-failed'] | Literal['address-conflict'] | Literal['route-missing'] | Literal['route-back'] | Literal['plugin-loaded'] | Literal['plugin-unloaded'] | Literal['plugin-upgraded'] | Literal['plugin-rolled-back'] | Literal['plugin-fault'] | Literal['instance-restarted'] | Literal['instance-quarantined'] | Literal['impact-exceeded'] | Literal['service-moved'] | Literal['instance-released'] | Literal['configuration-applied'] | Literal['configuration-refused'] | Literal['configuration-confirmed'] | Literal['configuration-rolled-back'] | Literal['configuration-saved'] | Literal['reservation-set'] | Literal['reservation-removed'] | Literal['promise-broken'] | Literal['promise-kept'] | Literal['deadlines-missed'] | Literal['overloaded'] | Literal['overload-ended'] | Literal['threshold-exceeded'] | Literal['threshold-cleared'] | Literal['handler-panicked'] | Literal['audit-failed']
 """Kind of an event."""
 
 
@@ -1035,6 +1035,12 @@ class LinkWindowView(TypedDict):
     """Rate of a principal at a port over a window."""
     delivered: int
     """Rate in bit/s on the wire, with the overhead of the link."""
+    dropped: int
+    """Number of packets that the queue dropped."""
+    entitled: int
+    """Rate due to the principal in bit/s: the reserved rate in the seconds throughout which its packets waited."""
+    kept: bool
+    """Whether the principal got the rate that was due, to 1 % and two packets."""
     seconds: float
     """Length of the window in seconds; shorter than asked for after a start."""
 
@@ -1832,10 +1838,18 @@ class PromiseView(TypedDict):
 
 class PromiseWindowView(TypedDict):
     """Processor time of a principal over a window, in percent of one processor."""
+    deadlines_met: int
+    """Number of slices that began within the deadline of their first packet."""
+    deadlines_missed: int
+    """Number of slices that began later."""
     delivered: float
     """Processor time that the principal got."""
+    drops: PrincipalDropsView
+    """Packets lost, by cause."""
     entitled: float
     """Processor time due to the principal: its promised share of the time in which it had work."""
+    idle: float
+    """Part of the promised share that the principal left, because it had no work."""
     kept: bool
     """Whether the principal got what was due, to 1 % and two slices."""
     seconds: float

@@ -28,6 +28,7 @@ use crate::plugins::host_level::HostSays;
 use crate::ports::claim::Claim;
 use crate::ports::device::KernelDevice;
 use crate::principals::Principals;
+use crate::principals::links::PortState;
 use crate::router::instances::move_grown_services;
 use crate::router::{Inner, Router};
 use crate::routes::configured::wanted_among;
@@ -221,7 +222,10 @@ impl Inner {
         core_inputs.sample(counters.at, &counters.ports);
         promises.judge(&self.model, &promised, &self.observation.events);
         overloads.judge(&self.model, &counters.principals, &self.observation.events);
-        links.sample(&self.model, &mut self.workers)
+        links.sample(&self.model, &mut self.workers)?;
+        let state = |port: &str| PortState::of(port, &self.model, &self.devices, &self.kernel);
+        links.judge(state, &self.observation.events);
+        Ok(())
     }
 
     /// Ends the router and stops the workers. Normally removes the router's programs and routes from the

@@ -6,8 +6,8 @@ use std::time::Duration;
 use millrace_pipeline::PortCount;
 use millrace_units::{Cycles, Instant, PortId, PrincipalId};
 
-use super::promises::WINDOWS;
 use super::shares::Promised;
+use super::windows::WINDOWS;
 use crate::model::Model;
 use crate::view::{CoreInputView, CoreInputWindowView};
 

@@ -1,19 +1,26 @@
 //! Rates on the wire that principals reserved at ports, beside what the schedulers sent.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 
+use millrace_config::{Principal, Resource};
+use millrace_telemetry::EventKind;
 use millrace_units::{Instant, QueueId};
+use serde_json::json;
 
 use crate::ControlError;
+use crate::events::Events;
+use crate::kernel::Kernel;
 use crate::model::Model;
+use crate::ports::devices::Devices;
 use crate::principals::bounds::{link_bound, microseconds};
-use crate::schedulers::view::nodes_of;
+use crate::principals::windows::{JUDGED, TOLERANCE, WINDOWS, growth};
+use crate::schedulers::view::{link_speed, nodes_of};
 use crate::view::{LinkPromiseView, LinkWindowView};
 use crate::workers::Workers;
 
-/// Lengths of the reported windows, in seconds.
-const WINDOWS: [u64; 3] = [1, 10, 60];
+/// Bits of two packets on the wire, by which a short window errs.
+const SLACK: f64 = 2.0 * 1_564.0 * 8.0;
 
 /// Principal and port of a reserved rate.
 type Place = (String, String);
@@ -25,14 +32,80 @@ struct Count {
     /// Bytes sent on the wire.
     sent: u64,
     waiting: u64,
+    /// Bytes of the waiting packets.
+    waiting_bytes: u64,
     dropped: u64,
     /// Longest time that a packet has waited.
     longest_wait: Duration,
+    /// Reserved rate in bit/s; 0 if other principals share it.
+    promised: u64,
+    /// Bits due to the principal since the first sample.
+    due: f64,
+}
+
+impl Count {
+    /// Returns the counters with what was due since `before`: the reserved rate, if packets waited all the time.
+    ///
+    /// Packets waited all the time if all bytes sent had waited before: the queue was never empty.
+    fn after(self, before: Option<&Self>) -> Self {
+        let Some(before) = before.filter(|before| before.sent <= self.sent) else { return self };
+        let has_waited = self.waiting > 0 && before.waiting > 0;
+        let is_due = has_waited && self.sent - before.sent <= before.waiting_bytes;
+        let rate = self.promised.min(before.promised) as f64;
+        let length = self.at.since(before.at).as_secs_f64();
+        Self { due: before.due + if is_due { rate * length } else { 0.0 }, ..self }
+    }
+}
+
+/// State of a port that tells why a promise at it is broken.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct PortState {
+    pub is_down: bool,
+    /// Speed of the link in bit/s, if the kernel knows it.
+    pub speed: Option<u64>,
+    /// Rate of the scheduler in bit/s.
+    pub rate: Option<u64>,
+    /// Sum of the reserved rates in bit/s.
+    pub reserved: u64,
+}
+
+impl PortState {
+    /// Returns the state of a port; the default for an unknown port.
+    pub fn of(port: &str, model: &Model, devices: &Devices, kernel: &Kernel) -> Self {
+        let Ok(plan) = model.port(port) else { return Self::default() };
+        let reserved = model.principals.iter().filter_map(|one| one.reserved_link(port));
+        Self {
+            is_down: !plan.settings.up,
+            speed: link_speed(plan.id, devices, kernel).map(|speed| speed.0),
+            rate: model.schedulers.configured(plan.id).and_then(|own| own.rate).map(|rate| rate.0),
+            reserved: reserved.map(|rate| rate.0).sum(),
+        }
+    }
+
+    /// Returns the likely cause of a broken promise.
+    fn cause(&self, port: &str) -> String {
+        let needed = self.rate.unwrap_or(self.reserved).max(self.reserved);
+        match self.speed.filter(|speed| *speed < needed) {
+            _ if self.is_down => format!("port {port} is down"),
+            Some(speed) if speed < self.reserved => {
+                format!("the link's {speed} bit/s are less than the reserved {} bit/s", self.reserved)
+            }
+            Some(speed) => format!("the link's {speed} bit/s are less than the scheduler's {needed} bit/s"),
+            None => {
+                "the device sends more slowly than the scheduler's rate, or an upper limit above the queue \
+                     is less than the reserved rate"
+                    .to_owned()
+            }
+        }
+    }
 }
 
 /// Counters of the queues of principals over the last minute, about one a second, the oldest first.
 #[derive(Debug, Default)]
-pub(crate) struct LinkPromises(VecDeque<BTreeMap<Place, Count>>);
+pub(crate) struct LinkPromises {
+    samples: VecDeque<BTreeMap<Place, Count>>,
+    broken: BTreeSet<Place>,
+}
 
 impl LinkPromises {
     /// Keeps the counters of all queues of principals. Call this about once a second.
@@ -55,13 +128,17 @@ impl LinkPromises {
                 let Some((view, at)) = nodes.get(&model.schedulers.queue_of_principal(&one.name)) else {
                     continue;
                 };
-                let dropped = view.drops.iter().map(|(_, packets)| packets).sum();
-                let (sent, waiting) = (view.sent_wire_bytes, view.held_packets.into());
-                let longest_wait = view.longest_wait.unwrap_or_default();
-                counts.insert(
-                    (one.name.to_string(), port.to_owned()),
-                    Count { at: *at, sent, waiting, dropped, longest_wait },
-                );
+                let count = Count {
+                    at: *at,
+                    sent: view.sent_wire_bytes,
+                    waiting: view.held_packets.into(),
+                    waiting_bytes: view.held_bytes.into(),
+                    dropped: view.drops.iter().map(|(_, packets)| packets).sum(),
+                    longest_wait: view.longest_wait.unwrap_or_default(),
+                    promised: judged_rate(model, &one.name, port),
+                    due: 0.0,
+                };
+                counts.insert((one.name.to_string(), port.to_owned()), count);
             }
         }
         self.keep(counts);
@@ -70,11 +147,48 @@ impl LinkPromises {
 
     fn keep(&mut self, counts: BTreeMap<Place, Count>) {
         if counts.is_empty() {
-            return self.0.clear();
+            return self.samples.clear();
         }
-        self.0.push_back(counts);
-        while self.0.len() > WINDOWS[2] as usize + 1 {
-            self.0.pop_front();
+        let before = self.samples.back();
+        let counts = counts.into_iter().map(|(place, count)| {
+            let count = count.after(before.and_then(|counts| counts.get(&place)));
+            (place, count)
+        });
+        let counts = counts.collect();
+        self.samples.push_back(counts);
+        while self.samples.len() > WINDOWS[2] as usize + 1 {
+            self.samples.pop_front();
+        }
+    }
+
+    /// Notes an event for each promise that is broken now or kept again. `state`: returns the state of a port.
+    pub fn judge(&mut self, state: impl Fn(&str) -> PortState, events: &Events) {
+        let Some(last) = self.samples.back() else { return self.broken.clear() };
+        self.broken.retain(|place| last.contains_key(place));
+        let places: Vec<Place> = last.keys().cloned().collect();
+        for place in places {
+            let Some(window) = self.window(&place, JUDGED) else { continue };
+            let is_broken = self.broken.contains(&place);
+            if window.seconds < JUDGED as f64 * 0.9 || window.is_kept != is_broken {
+                continue;
+            }
+            let (principal, port) = &place;
+            let LinkWindowView { entitled, delivered, dropped, .. } = window;
+            let details = json!({
+                "principal": principal, "port": port, "entitled": entitled, "delivered": delivered, "dropped": dropped
+            });
+            if window.is_kept {
+                let text = format!("{principal} gets its rate at port {port} again");
+                events.note(EventKind::PromiseKept, principal, text, details);
+                self.broken.remove(&place);
+                continue;
+            }
+            let cause = state(port).cause(port);
+            let text = format!(
+                "{principal} got {delivered} bit/s of port {port} instead of {entitled} bit/s for {JUDGED} s: {cause}"
+            );
+            events.note(EventKind::PromiseBroken, principal, text, details);
+            self.broken.insert(place);
         }
     }
 
@@ -95,12 +209,19 @@ impl LinkPromises {
 
     /// Returns the number of packets that the queues of a principal at ports dropped.
     pub fn dropped(&self, principal: &str) -> u64 {
-        let latest = self.0.back().into_iter().flatten();
+        let latest = self.samples.back().into_iter().flatten();
         latest.filter(|((name, _), _)| name == principal).map(|(_, count)| count.dropped).sum()
     }
 
+    /// Returns the number of packets that the queues of a principal at ports dropped in the last `seconds`.
+    pub fn lost(&self, principal: &str, seconds: u64) -> u64 {
+        let places = self.samples.back().into_iter().flat_map(BTreeMap::keys);
+        let own = places.filter(|(name, _)| name == principal);
+        own.filter_map(|place| Some(self.window(place, seconds)?.dropped)).sum()
+    }
+
     fn view_of(&self, place: Place, promised: u64) -> LinkPromiseView {
-        let last = self.0.back().and_then(|counts| counts.get(&place)).copied().unwrap_or_default();
+        let last = self.samples.back().and_then(|counts| counts.get(&place)).copied().unwrap_or_default();
         let windows = WINDOWS.iter().filter_map(|seconds| self.window(&place, *seconds)).collect();
         let (principal, port) = place;
         let Count { sent, waiting, dropped, longest_wait, .. } = last;
@@ -120,22 +241,47 @@ impl LinkPromises {
     /// Returns the rate in the last `seconds`, or since the first sample if that is later; `None` before the
     /// second sample.
     fn window(&self, place: &Place, seconds: u64) -> Option<LinkWindowView> {
-        let last = self.0.back()?.get(place)?;
+        let last = self.samples.back()?.get(place)?;
         // A queue that was added again starts at zero, and the samples before that don't count.
         let known = || {
-            let earlier = self.0.iter().rev().skip(1).map_while(|counts| counts.get(place));
+            let earlier = self.samples.iter().rev().skip(1).map_while(|counts| counts.get(place));
             earlier.take_while(|count| count.sent <= last.sent)
         };
         let least = Duration::from_millis(seconds * 1000 - 300);
         let first = known().find(|count| last.at.since(count.at) >= least).or_else(|| known().last())?;
         let length = last.at.since(first.at).as_secs_f64();
-        let delivered = (last.sent - first.sent) as f64 * 8.0 / length.max(1e-3);
-        Some(LinkWindowView { seconds: length, delivered: delivered.round() as u64 })
+        let rate = |bits: f64| bits / length.max(1e-3);
+        let (delivered, entitled) = (rate((last.sent - first.sent) as f64 * 8.0), rate(last.due - first.due));
+        let slack = entitled * TOLERANCE + rate(SLACK);
+        Some(LinkWindowView {
+            seconds: length,
+            delivered: delivered.round() as u64,
+            entitled: entitled.round() as u64,
+            is_kept: delivered + slack >= entitled,
+            dropped: growth(last.dropped, first.dropped),
+        })
+    }
+}
+
+/// Returns the rate by which the promise to a principal at a port is judged; 0 if other principals share the rate,
+/// because their queues take part of it.
+fn judged_rate(model: &Model, name: &str, port: &str) -> u64 {
+    let resource = Resource::Link(port);
+    let shares = |other: &Principal| {
+        other.same_as(resource).is_some()
+            && Principal::owner(&model.principals, &other.name, resource) == name
+    };
+    let own = model.principals.iter().find(|one| *one.name == *name);
+    match model.principals.iter().any(shares) {
+        true => 0,
+        false => own.and_then(|one| one.reserved_link(port)).map_or(0, |rate| rate.0),
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use millrace_telemetry::{Event, EventQuery};
+
     use super::*;
 
     #[test]
@@ -148,7 +294,14 @@ mod tests {
             let at = Instant::ZERO + Duration::from_secs(second);
             promises.keep(BTreeMap::from([(
                 place.clone(),
-                Count { at, sent, waiting: 3, dropped: 1, longest_wait: Duration::from_micros(7) },
+                Count {
+                    at,
+                    sent,
+                    waiting: 3,
+                    dropped: 1,
+                    longest_wait: Duration::from_micros(7),
+                    ..Count::default()
+                },
             )]));
         }
         let view = promises.view_of(place.clone(), 5_000_000);
@@ -161,5 +314,64 @@ mod tests {
         let at = Instant::ZERO + Duration::from_secs(71);
         promises.keep(BTreeMap::from([(place.clone(), Count { at, sent: 10, ..Count::default() })]));
         assert!(promises.view_of(place, 5_000_000).windows.is_empty());
+    }
+
+    /// Returns the events of a principal that reserves 1 Mb/s, while 100 kB wait: its queue sends `sent` bytes each
+    /// second for 20 s, then 125 kB.
+    fn judged(sent: u64, waiting: u64, state: &PortState) -> Vec<Event> {
+        let place = ("video".to_owned(), "wan".to_owned());
+        let (mut promises, events, mut total) = (LinkPromises::default(), Events::default(), 0);
+        for second in 0..=40_u64 {
+            let count = Count {
+                at: Instant::ZERO + Duration::from_secs(second),
+                sent: total,
+                waiting,
+                waiting_bytes: 100 * waiting,
+                promised: 1_000_000,
+                ..Count::default()
+            };
+            promises.keep(BTreeMap::from([(place.clone(), count)]));
+            promises.judge(|_| state.clone(), &events);
+            total += if second < 20 { sent } else { 125_000 };
+        }
+        events.page(&EventQuery::default()).events
+    }
+
+    #[test]
+    fn broken_promise_of_a_link_is_one_event_with_its_cause() {
+        let up = PortState { rate: Some(20_000_000), reserved: 5_000_000, ..PortState::default() };
+        for (state, cause) in [
+            (PortState { is_down: true, speed: Some(1), ..up.clone() }, "port wan is down"),
+            (
+                PortState { speed: Some(4_000_000), ..up.clone() },
+                "the link's 4000000 bit/s are less than the reserved",
+            ),
+            (
+                PortState { speed: Some(9_000_000), ..up.clone() },
+                "9000000 bit/s are less than the scheduler's 20000000",
+            ),
+            (PortState { speed: Some(20_000_000), ..up.clone() }, "the device sends more slowly"),
+            (up.clone(), "the device sends more slowly"),
+        ] {
+            let events = judged(50_000, 1_000, &state);
+            let kinds: Vec<_> = events.iter().map(|event| event.kind).collect();
+            assert_eq!(kinds, [EventKind::PromiseBroken, EventKind::PromiseKept]);
+            assert!(events[0].text.contains(cause), "{}", events[0].text);
+            assert_eq!((&*events[0].subject, &events[0].details["port"]), ("video", &json!("wan")));
+            assert_eq!(
+                (&events[0].details["entitled"], &events[0].details["delivered"]),
+                (&json!(1_000_000), &json!(400_000))
+            );
+        }
+    }
+
+    #[test]
+    fn promise_of_a_link_is_kept_without_waiting_packets_or_at_the_reserved_rate() {
+        let state = PortState::default();
+        assert_eq!(judged(50_000, 0, &state), []);
+        // Fewer bytes waited than were sent, so the queue may have been empty.
+        assert_eq!(judged(50_000, 10, &state), []);
+        assert_eq!(judged(125_000, 2_000, &state), []);
+        assert_eq!(judged(0, 1_000, &state).len(), 2);
     }
 }

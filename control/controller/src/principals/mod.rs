@@ -8,12 +8,13 @@ pub(crate) mod bounds;
 mod core_inputs;
 mod division;
 mod limits;
-mod links;
+pub(crate) mod links;
 mod memory;
 mod overload;
 mod promises;
 mod rounds;
 mod shares;
+mod windows;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

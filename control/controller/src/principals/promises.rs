@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 
-use millrace_pipeline::{PrincipalCounts, PrincipalUse};
+use millrace_pipeline::{PrincipalCounts, PrincipalDrops, PrincipalUse};
 use millrace_principals::processor_times;
 use millrace_telemetry::EventKind;
 use millrace_units::{Instant, PrincipalId};
@@ -14,16 +14,13 @@ use crate::events::Events;
 use crate::model::Model;
 use crate::principals::bounds::{microseconds, processor_bound};
 use crate::principals::links::LinkPromises;
+use crate::principals::windows::{JUDGED, TOLERANCE, WINDOWS, growth};
 use crate::view::{DeadlinesView, PrincipalDropsView, PromiseView, PromiseWindowView};
 
-/// Lengths of the reported windows, in seconds.
-pub(super) const WINDOWS: [u64; 3] = [1, 10, 60];
-/// Window over which a promise must be kept, in seconds.
-const JUDGED: u64 = 10;
 /// Slices of others for which a principal may have to wait.
 const SLICES: f64 = 2.0;
-/// Relative error of the shares that counts as kept.
-const TOLERANCE: f64 = 0.01;
+/// Time of a processor that the hypervisor must take to count as the cause of missed deadlines, in percent.
+const LEAST_STEAL: f64 = 2.0;
 
 /// Account of a principal at one time.
 #[derive(Clone, Copy, Debug, Default)]
@@ -50,6 +47,8 @@ pub(crate) struct Promises {
     /// Samples, the oldest first, about one a second.
     samples: VecDeque<Sample>,
     broken: BTreeSet<PrincipalId>,
+    /// Time of the last event about missed deadlines.
+    missed: BTreeMap<PrincipalId, Instant>,
 }
 
 impl Promises {
@@ -75,16 +74,19 @@ impl Promises {
         }
     }
 
-    /// Notes an event for each promise that is broken now or kept again.
+    /// Notes an event for each promise that is broken now or kept again, and for missed deadlines.
     pub fn judge(&mut self, model: &Model, promised: &[(PrincipalId, Promised)], events: &Events) {
-        self.broken.retain(|id| promised.iter().any(|(payer, _)| payer == id));
+        let is_there = |id: &PrincipalId| promised.iter().any(|(payer, _)| payer == id);
+        self.broken.retain(is_there);
+        self.missed.retain(|id, _| is_there(id));
         for (id, promised) in promised {
-            let (id, Some(window)) = (*id, self.window(*id, promised, JUDGED)) else { continue };
+            let (id, Some(window)) = (*id, self.window(*id, promised, JUDGED, 0)) else { continue };
+            let name = model.principal_ids.name(id);
+            self.judge_deadlines(id, name, &window, events);
             // Shorter windows are too coarse to judge.
             if window.seconds < JUDGED as f64 * 0.9 || window.is_kept != self.broken.contains(&id) {
                 continue;
             }
-            let name = model.principal_ids.name(id);
             let PromiseWindowView { entitled, delivered, steal, .. } = window;
             let details =
                 json!({"principal": name, "entitled": entitled, "delivered": delivered, "steal": steal});
@@ -95,15 +97,36 @@ impl Promises {
                 continue;
             }
             self.broken.insert(id);
-            let cause = match steal > (entitled - delivered) / 2.0 {
-                true => format!("the hypervisor took {steal:.1} % of a processor"),
-                false => "other processes, or long calls of trusted plugins, held the processor".to_owned(),
-            };
+            let cause = cause(steal, entitled - delivered);
             let text = format!(
                 "{name} got {delivered:.1} % of a processor instead of {entitled:.1} % for {JUDGED} s: {cause}"
             );
             events.note(EventKind::PromiseBroken, name, text, details);
         }
+    }
+
+    /// Notes an event if slices of a principal missed their deadline in the window: one in [`JUDGED`] seconds at
+    /// most.
+    fn judge_deadlines(&mut self, id: PrincipalId, name: &str, window: &PromiseWindowView, events: &Events) {
+        let Some(now) = self.samples.back().map(|sample| sample.at) else { return };
+        let is_recent = |noted: &Instant| now.since(*noted) < Duration::from_millis(JUDGED * 1000 - 300);
+        let PromiseWindowView { deadlines_met: met, deadlines_missed: missed, steal, .. } = *window;
+        if missed == 0 || self.missed.get(&id).is_some_and(is_recent) {
+            return;
+        }
+        self.missed.insert(id, now);
+        // A principal whose promise is kept, and that leaves nothing of it, asks for too much.
+        let cause = match window.is_kept && window.idle <= window.delivered * TOLERANCE {
+            true => "its packets need more than its share of the processor".to_owned(),
+            false => cause(steal, LEAST_STEAL),
+        };
+        let text = format!(
+            "{missed} of {} slices of {name} began after its deadline in {:.0} s: {cause}",
+            met + missed,
+            window.seconds
+        );
+        let details = json!({"principal": name, "met": met, "missed": missed, "steal": steal});
+        events.note(EventKind::DeadlinesMissed, name, text, details);
     }
 
     /// Returns promises beside what was delivered. `counts`: current accounts of the principals; `links`: what
@@ -119,7 +142,8 @@ impl Promises {
         let view = |(id, promised): &(PrincipalId, Promised)| {
             let name = model.principal_ids.name(*id);
             let account = counts.get(id).copied().unwrap_or_default();
-            let windows = WINDOWS.iter().filter_map(|seconds| self.window(*id, promised, *seconds));
+            let window = |seconds: &u64| self.window(*id, promised, *seconds, links.lost(name, *seconds));
+            let windows = WINDOWS.iter().filter_map(window);
             PromiseView {
                 principal: name.to_owned(),
                 bindings: model.bindings_paid_by(name),
@@ -146,8 +170,14 @@ impl Promises {
     }
 
     /// Returns what a principal got in the last `seconds`, or in the time since the first sample if that is
-    /// shorter; `None` before the second sample.
-    fn window(&self, id: PrincipalId, promised: &Promised, seconds: u64) -> Option<PromiseWindowView> {
+    /// shorter; `None` before the second sample. `link_queue`: packets that its queues at ports dropped.
+    fn window(
+        &self,
+        id: PrincipalId,
+        promised: &Promised,
+        seconds: u64,
+        link_queue: u64,
+    ) -> Option<PromiseWindowView> {
         let last = self.samples.back()?;
         let old_enough =
             |sample: &&Sample| last.at.since(sample.at) >= Duration::from_millis(seconds * 1000 - 300);
@@ -168,8 +198,30 @@ impl Promises {
             entitled,
             delivered,
             is_kept: delivered + slack >= entitled,
+            idle: (promised.share_within_limit() - entitled.max(delivered)).max(0.0),
+            deadlines_met: growth(now.counts.deadlines_met, before.counts.deadlines_met),
+            deadlines_missed: growth(now.counts.deadlines_missed, before.counts.deadlines_missed),
+            drops: PrincipalDropsView::of(&lost(&now.counts.drops, &before.counts.drops), link_queue),
             steal: percent(last.steal.saturating_sub(first.steal).as_secs_f64()),
         })
+    }
+}
+
+/// Returns the likely cause of processor time that a principal lacks. `steal`: time that the hypervisor took.
+/// Both are percent of a processor.
+fn cause(steal: f64, lacking: f64) -> String {
+    match steal > lacking / 2.0 {
+        true => format!("the hypervisor took {steal:.1} % of a processor"),
+        false => "other processes, or long calls of trusted plugins, held the processor".to_owned(),
+    }
+}
+
+/// Returns the packets lost since earlier counters.
+fn lost(now: &PrincipalDrops, before: &PrincipalDrops) -> PrincipalDrops {
+    PrincipalDrops {
+        queue: growth(now.queue, before.queue),
+        memory: growth(now.memory, before.memory),
+        core_ceiling: growth(now.core_ceiling, before.core_ceiling),
     }
 }
 
@@ -193,6 +245,8 @@ impl Account {
 
 #[cfg(test)]
 mod tests {
+    use millrace_config::Config;
+    use millrace_telemetry::{Event, EventQuery};
     use millrace_units::Cycles;
 
     use super::*;
@@ -235,7 +289,7 @@ mod tests {
             (0.0, 0.0, true),
         ] {
             let promises = sampled(30, wanted, used);
-            let window = promises.window(PAYER, &promised(), 10).unwrap();
+            let window = promises.window(PAYER, &promised(), 10, 0).unwrap();
             assert!((window.seconds - 10.0).abs() < 1e-9);
             assert!(
                 (window.wanted - 100.0 * wanted).abs() < 1e-6
@@ -248,9 +302,99 @@ mod tests {
     #[test]
     fn windows_without_history_cover_what_is_known() {
         let promises = sampled(3, 1.0, 0.2);
-        let lengths = WINDOWS.map(|seconds| promises.window(PAYER, &promised(), seconds).unwrap().seconds);
+        let lengths = WINDOWS.map(|seconds| promises.window(PAYER, &promised(), seconds, 0).unwrap().seconds);
         assert_eq!(lengths, [1.0, 3.0, 3.0]);
-        assert!(sampled(0, 1.0, 0.2).window(PAYER, &promised(), 1).is_none());
+        assert!(sampled(0, 1.0, 0.2).window(PAYER, &promised(), 1, 0).is_none());
         assert_eq!(sampled(200, 1.0, 0.2).samples.len(), 61);
+    }
+
+    /// Returns the events of a principal with the accounts that `account` returns for each second. The hypervisor
+    /// takes `steal` of each second.
+    fn judged(seconds: u64, steal: f64, account: impl Fn(f64) -> PrincipalCounts) -> Vec<Event> {
+        let (mut promises, mut noted) = (Promises::default(), Vec::new());
+        let text = "principal = [{ name = \"video\" }]";
+        let model = Model::planned(&Config::parse(text, "f").unwrap()).unwrap();
+        let id = model.principal_ids.id("video").unwrap();
+        for second in 0..=seconds {
+            let at = Instant::ZERO + Duration::from_secs(second);
+            promises.sample(at, &[(id, account(second as f64))], &[(id, promised())]);
+            promises.samples.back_mut().unwrap().steal = Duration::from_secs_f64(steal * second as f64);
+            // A log of its own for each second, because a log combines repeated events.
+            let events = Events::default();
+            promises.judge(&model, &[(id, promised())], &events);
+            noted.extend(events.page(&EventQuery::default()).events);
+        }
+        noted
+    }
+
+    /// Returns the account of a principal that always has work, and has used `used` seconds after `time`.
+    fn busy(time: f64, used: f64) -> PrincipalCounts {
+        let backlogged = Duration::from_secs_f64(time);
+        let used = Cycles((used * 1e9) as u64);
+        PrincipalCounts { used, backlogged, backlogged_sum: backlogged, ..PrincipalCounts::default() }
+    }
+
+    #[test]
+    fn broken_promise_is_one_event_with_its_cause_until_it_is_kept_again() {
+        let late = |time: f64| busy(time, 0.1 * time.min(20.0) + 0.2 * (time - 20.0).max(0.0));
+        for (steal, cause) in [
+            (0.0, "other processes, or long calls of trusted plugins, held the processor"),
+            (0.04, "other processes, or long calls of trusted plugins, held the processor"),
+            (0.3, "the hypervisor took 30.0 % of a processor"),
+        ] {
+            let events = judged(40, steal, late);
+            let kinds: Vec<_> = events.iter().map(|event| event.kind).collect();
+            assert_eq!(kinds, [EventKind::PromiseBroken, EventKind::PromiseKept]);
+            let text = format!("video got 10.0 % of a processor instead of 20.0 % for 10 s: {cause}");
+            assert_eq!((&*events[0].subject, &events[0].text), ("video", &text));
+        }
+        // Shorter than the window.
+        assert_eq!(judged(8, 0.0, late), []);
+        assert_eq!(judged(40, 0.3, |time| busy(time, 0.2 * time)), []);
+        // Without work.
+        assert_eq!(judged(40, 0.3, |_| PrincipalCounts::default()), []);
+    }
+
+    #[test]
+    fn missed_deadlines_are_one_event_in_ten_seconds_with_count_and_cause() {
+        let missing = |used: f64| {
+            move |time: f64| PrincipalCounts {
+                deadlines_met: 90 * time as u64,
+                deadlines_missed: 10 * time as u64,
+                ..busy(time, used * time)
+            }
+        };
+        for (used, steal, cause) in [
+            (0.2, 0.0, "its packets need more than its share of the processor"),
+            (0.1, 0.0, "other processes, or long calls"),
+            (0.1, 0.3, "the hypervisor took 30.0 %"),
+        ] {
+            let events = judged(25, steal, missing(used));
+            let mut missed = events.iter().filter(|event| event.kind == EventKind::DeadlinesMissed);
+            // At 1 s, and each 10 s.
+            let counts: Vec<_> = missed.clone().map(|event| event.details["missed"].clone()).collect();
+            assert_eq!(counts, [json!(10), json!(100), json!(100)]);
+            assert!(missed.all(|event| event.text.contains(cause)), "{events:?}");
+        }
+        let met = |time: f64| PrincipalCounts { deadlines_met: time as u64, ..busy(time, 0.2 * time) };
+        assert_eq!(judged(25, 0.3, met), []);
+    }
+
+    #[test]
+    fn windows_have_deadlines_losses_by_cause_and_the_idle_share() {
+        let mut promises = sampled(30, 0.5, 0.1);
+        for (second, sample) in promises.samples.iter_mut().enumerate() {
+            let second = second as u64;
+            let counts = &mut sample.accounts.get_mut(&PAYER).unwrap().counts;
+            counts.drops = PrincipalDrops { queue: second, memory: 2 * second, core_ceiling: 3 * second };
+            (counts.deadlines_met, counts.deadlines_missed) = (5 * second, second);
+        }
+        for seconds in [1, 10] {
+            let window = promises.window(PAYER, &promised(), seconds, 7).unwrap();
+            assert_eq!((window.deadlines_met, window.deadlines_missed), (5 * seconds, seconds));
+            let PrincipalDropsView { cpu_queue, memory, core_ceiling, link_queue } = window.drops;
+            assert_eq!([cpu_queue, memory, core_ceiling, link_queue], [seconds, 2 * seconds, 3 * seconds, 7]);
+            assert!((window.idle - 10.0).abs() < 0.1, "{window:?}");
+        }
     }
 }

@@ -81,7 +81,7 @@ fn warning(one: Option<String>, other: Option<String>) -> Option<String> {
 
 /// Returns the speed of a port's link. Returns `None` if the kernel doesn't know the speed, and for virtual
 /// devices, whose speed is only nominal.
-fn link_speed(port: PortId, devices: &Devices, kernel: &Kernel) -> Option<Bits> {
+pub(crate) fn link_speed(port: PortId, devices: &Devices, kernel: &Kernel) -> Option<Bits> {
     let ifindex = devices.kernel.get(&port)?.ifindex;
     let state = kernel.mirror.as_ref()?.state();
     let link = state.links().find(|link| link.ifindex == ifindex).filter(|link| link.kind.is_none())?;

@@ -199,6 +199,13 @@ pub struct LinkWindowView {
     pub seconds: f64,
     /// Rate in bit/s on the wire, with the overhead of the link.
     pub delivered: u64,
+    /// Rate due to the principal in bit/s: the reserved rate in the seconds throughout which its packets waited.
+    pub entitled: u64,
+    /// Whether the principal got the rate that was due, to 1 % and two packets.
+    #[serde(rename = "kept")]
+    pub is_kept: bool,
+    /// Number of packets that the queue dropped.
+    pub dropped: u64,
 }
 
 /// Promise to a principal, beside what the workers delivered.
@@ -288,8 +295,16 @@ pub struct PromiseWindowView {
     /// Whether the principal got what was due, to 1 % and two slices.
     #[serde(rename = "kept")]
     pub is_kept: bool,
+    /// Part of the promised share that the principal left, because it had no work.
+    pub idle: f64,
     /// Time that the hypervisor took from all processors.
     pub steal: f64,
+    /// Number of slices that began within the deadline of their first packet.
+    pub deadlines_met: u64,
+    /// Number of slices that began later.
+    pub deadlines_missed: u64,
+    /// Packets lost, by cause.
+    pub drops: PrincipalDropsView,
 }
 
 /// Reservation for the flows of a filter, after a change or as it would be.
