@@ -938,6 +938,9 @@ class InstanceView(TypedDict):
     may be called; else `host` if the plugin runs in processes, or `worker`."""
     memory: int
     """Memory of a sandboxed instance in bytes, at all workers."""
+    misjudged: int
+    """Number of calls that the router cut because it had misjudged them as short. The instance started again
+    without its earlier state; such a call is no fault."""
     name: str
     """Name of the instance."""
     number: int
@@ -2219,6 +2222,12 @@ class Router(TypedDict):
     shed: Shed
     """Packets that a worker drops at reception, as `core_ceiling`, when it receives more than it can forward and
     principals have shares. Default `plain`."""
+    worker_policy: str | None
+    """Scheduling policy of the workers: `other`, `other NICE`, `fifo PRIORITY` or `round-robin PRIORITY`.
+    Default: that of the process."""
+    worker_processors: list[int]
+    """Processors of the workers, by number as in `/proc/cpuinfo`: one for each worker, in order. The router's
+    other threads run on the other processors. Default: the kernel chooses."""
     workers: int
     """Number of worker threads, 1 to 16. Each worker forwards a part of the flows. Default 1."""
 
