@@ -4,9 +4,7 @@
 use std::net::{Ipv4Addr, Ipv6Addr};
 use std::time::Duration;
 
-use millrace_connection::{
-    ConnectionConfig, ConnectionRef, ConnectionTable, Packet, Timeouts, Transport,
-};
+use millrace_connection::{ConnectionConfig, ConnectionRef, ConnectionTable, Packet, Timeouts, Transport};
 use millrace_packet::FlowKey;
 use millrace_units::{Instant, PortId};
 

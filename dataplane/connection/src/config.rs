@@ -7,7 +7,7 @@ use crate::timeouts::Timeouts;
 pub struct ConnectionConfig {
     /// Maximum number of connections, 1 to [`LARGEST`](Self::LARGEST).
     pub maximum: u32,
-    /// Maximum number of connections that an address may have opened, 1 or more.
+    /// Maximum number of connections that an address may have opened; 0 counts as 1.
     pub per_source: u32,
     /// Idle times after which connections end.
     pub timeouts: Timeouts,

@@ -36,7 +36,8 @@ pub(super) struct Sources {
 impl Sources {
     /// Creates a table for `addresses` addresses, with at most `most` connections each.
     pub fn new(addresses: u32, most: u32) -> Result<Self, MemoryError> {
-        Ok(Self { chains: Chains::new("sources of connections", addresses)?, most })
+        // With a maximum of 0, an address would keep its slot without a connection.
+        Ok(Self { chains: Chains::new("sources of connections", addresses)?, most: most.max(1) })
     }
 
     /// Returns the bytes that the table maps for each address.
