@@ -59,10 +59,12 @@ worker-policy = "other -20"
 
 [[port]]
 name = "r1"
+device = "r1"
 driver = "af_xdp"
 
 [[port]]
 name = "r2"
+device = "r2"
 driver = "af_xdp"
 "#;
 
