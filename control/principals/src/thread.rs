@@ -168,15 +168,19 @@ impl ThreadSettings {
 }
 
 /// Takes all threads of this process off some processors, so that only threads that are bound there later run
-/// on them. Does nothing if no other processor would be left. Threads and processes created later run where
+/// on them. Does nothing without processors, or if no other processor would be left. Threads and processes created later run where
 /// their creators do.
 ///
 /// # Errors
 /// [`ThreadError::Bind`] if the kernel refuses the processors of a thread.
 pub fn keep_off(processors: &[Processor]) -> Result<(), ThreadError> {
+    if processors.is_empty() {
+        return Ok(());
+    }
+    let taken: Vec<String> = processors.iter().map(ToString::to_string).collect();
     let read = |error| ThreadError::Bind {
         thread: 0,
-        wanted: "other than those of the workers".to_owned(),
+        wanted: format!("other than {}", taken.join(",")),
         why: io::Error::from(error).to_string(),
         online: online(),
     };
