@@ -209,15 +209,19 @@ impl LinkPromises {
 
     /// Returns the number of packets that the queues of a principal at ports dropped.
     pub fn dropped(&self, principal: &str) -> u64 {
-        let latest = self.samples.back().into_iter().flatten();
-        latest.filter(|((name, _), _)| name == principal).map(|(_, count)| count.dropped).sum()
+        self.latest(principal).map(|(_, count)| count.dropped).sum()
     }
 
     /// Returns the number of packets that the queues of a principal at ports dropped in the last `seconds`.
     pub fn lost(&self, principal: &str, seconds: u64) -> u64 {
-        let places = self.samples.back().into_iter().flat_map(BTreeMap::keys);
-        let own = places.filter(|(name, _)| name == principal);
-        own.filter_map(|place| Some(self.window(place, seconds)?.dropped)).sum()
+        self.latest(principal).filter_map(|(place, _)| Some(self.window(place, seconds)?.dropped)).sum()
+    }
+
+    /// Returns the latest counters of the queues of a principal.
+    fn latest(&self, principal: &str) -> impl Iterator<Item = (&Place, &Count)> {
+        let from = (principal.to_owned(), String::new());
+        let latest = self.samples.back().into_iter().flat_map(move |counts| counts.range(from.clone()..));
+        latest.take_while(move |((name, _), _)| name == principal)
     }
 
     fn view_of(&self, place: Place, promised: u64) -> LinkPromiseView {
