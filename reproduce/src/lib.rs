@@ -71,7 +71,8 @@ pub fn named(name: &str) -> Vec<Entry> {
 }
 
 /// Runs an experiment, or reads its result from the folder `cache`. `content` stands for the program that runs: a
-/// result of another program is not used, nor one that was measured. The second value tells whether the result is kept.
+/// result of another program is not used. Results of measurements are neither read nor kept. The second value tells
+/// whether the result is kept.
 pub fn run(
     entry: &Entry,
     cache: Option<&Path>,

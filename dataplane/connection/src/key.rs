@@ -22,9 +22,9 @@ pub enum Orientation {
 zeroable! {
     /// Key of a connection: two endpoints and the protocol.
     ///
-    /// The first endpoint has the lower address and port. In ICMP queries, the first endpoint is the one that
-    /// asks, and the ports are the identifier and the type of the request. So two hosts can ping each other
-    /// with the same identifier. IPv4 addresses are in the first four bytes, followed by zeros.
+    /// The first endpoint has the lower address and port. In ICMP queries, the first endpoint sends the
+    /// requests, and the ports are the identifier and the type of the request. So two hosts can ping each
+    /// other with the same identifier. IPv4 addresses are in the first four bytes, followed by zeros.
     #[derive(Clone, Copy, PartialEq, Eq, Hash)]
     #[repr(C)]
     pub struct ConnectionKey {
@@ -82,8 +82,7 @@ impl ConnectionKey {
         Protocol(self.protocol)
     }
 
-    /// Returns the address and port from which packets of an orientation come, and those to which they go.
-    /// For ICMP queries, the ports are the identifier and the type of the request, in either orientation.
+    /// Returns the source and the destination of packets of an orientation: address and port of each. For ICMP queries, the ports are the identifier and the type of the request, in either orientation.
     pub fn endpoints(&self, orientation: Orientation) -> [(IpAddr, u16); 2] {
         let first = (address(self.family, &self.first), self.first_port);
         let second = (address(self.family, &self.second), self.second_port);

@@ -12,10 +12,10 @@
 //! invalid when its connection ends.
 //!
 //! **A full table.** A connection is *assured* once its originator has answered the other side, which nobody
-//! with a forged source address can do. A new connection recycles the oldest one that is not assured: one that
-//! is still opening, or is over. It never recycles an assured one; if all are assured, the table refuses the
-//! new connection. So a flood from any number of sources ends no assured connection. Each source also has a
-//! maximum.
+//! with a forged source address can do. A new connection in a full table recycles the oldest connection that
+//! is not assured, because its handshake is incomplete, or it is over. If all connections are assured, the
+//! table refuses the new one. So a flood from any number of sources ends no assured connection. Each source
+//! also has a maximum.
 //!
 //! **Invalid packets** change nothing: no state, no idle time.
 #![forbid(unsafe_code)]

@@ -28,8 +28,8 @@ impl Listed {
         self.key.protocol()
     }
 
-    /// Returns the originator's address and port, and those of the other side. For ICMP queries, the ports
-    /// are the identifier and the type of the request.
+    /// Returns address and port of the originator and of the other side. For ICMP queries, the ports are the
+    /// identifier and the type of the request.
     pub fn endpoints(&self) -> [(IpAddr, u16); 2] {
         self.key.endpoints(self.originator)
     }

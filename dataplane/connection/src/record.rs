@@ -38,6 +38,7 @@ zeroable! {
         pub is_turned: bool,
         /// Whether the record is in the list of connections that new ones may recycle.
         pub is_recyclable: bool,
+        /// Slot of the timing wheel, and its level.
         pub spoke: u8,
         pub level: u8,
     }

@@ -77,7 +77,8 @@ impl Sctp {
     /// Opens an association by the packet of its originator with an INIT chunk.
     ///
     /// # Errors
-    /// [`Invalid::NotOpening`] for any other packet, [`Invalid::Malformed`] for one that is cut.
+    /// [`Invalid::Malformed`] for a packet without a whole chunk header, [`Invalid::Tag`] for an invalid tag,
+    /// [`Invalid::NotOpening`] for a packet without INIT.
     pub fn open(transport: &[u8]) -> Result<Self, Invalid> {
         let packet = Packet::read(transport)?;
         let Some((chunk::INIT, _, value)) = chunks(packet.chunks).next() else {
@@ -97,8 +98,8 @@ impl Sctp {
     /// Advances by a packet.
     ///
     /// # Errors
-    /// [`Invalid::Tag`] for a packet with a wrong tag, [`Invalid::Malformed`] for one that is cut; the state
-    /// stays the same.
+    /// [`Invalid::Malformed`] for a packet without a whole chunk header, [`Invalid::Tag`] for a wrong tag; the
+    /// state stays the same.
     pub fn advance(&mut self, direction: Direction, transport: &[u8]) -> Result<(), Invalid> {
         let packet = Packet::read(transport)?;
         let mut next = *self;

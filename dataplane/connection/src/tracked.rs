@@ -49,7 +49,7 @@ pub enum Refusal {
 pub enum EndReason {
     /// No packet came during the idle time.
     Expired,
-    /// The table was full, and a new connection took the place of one that was not assured.
+    /// The table was full, and a new connection took the place of this one, which was not assured.
     Recycled,
     /// The same two endpoints opened another connection.
     Reopened,

@@ -151,7 +151,7 @@ impl Placements {
 }
 
 impl Owner {
-    /// Returns the owner of an instance in the form of the configuration; `None` for one that belongs to nobody.
+    /// Returns the owner of an instance in the form of the configuration; `None` without an owner.
     pub fn of(instance: &Instance) -> Option<Self> {
         Some(Self { user: instance.owner.clone()?, role: instance.owner_role })
     }

@@ -5,8 +5,8 @@
 //! the receiver answers with a challenge (RFC 5961) without advancing:
 //!
 //! - **SYN** of an open connection: only a closed connection opens again (RFC 5961, 4; RFC 9293, 3.10.7.4).
-//! - **RST**: it ends the connection only if its sequence number is the one that the receiver expects
-//!   (RFC 5961, 3). Any other RST in the window passes, and one outside is invalid.
+//! - **RST**: it ends the connection only with the sequence number that the receiver expects (RFC 5961, 3).
+//!   Any other RST in the window passes, and one outside is invalid.
 //! - **Acknowledgments** of data never sent, or long forgotten, are invalid (RFC 5961, 5).
 
 mod phase;

@@ -2,7 +2,7 @@
 //! packet once, and keep the order of each flow.
 //!
 //! The flow cache and its XDP program are simulated. A service at the host is an instance whose calls take several
-//! iterations, as those of a plugin process do. Each worker carries out a move at another time. When a service gets
+//! iterations, like calls of a plugin process. Each worker carries out a move at another time. When a service gets
 //! another worker, packets on their way to the former one may be overtaken. So the test lets them leave first.
 
 mod cache;
@@ -274,7 +274,7 @@ impl World {
         }
     }
 
-    /// Receives packets of a flow. The XDP program sends those of an offloaded flow at once.
+    /// Receives packets of a flow. The XDP program sends packets of an offloaded flow at once.
     fn send(&mut self, flow: u8, count: u8) {
         for _ in 0..count {
             let number = self.sent.entry(flow).or_default();
