@@ -23,6 +23,9 @@ pub(crate) struct Frame {
     pub(crate) annotations: Annotations,
 }
 
+/// Bit of a [`Frame::index`]: the frame is borrowed. Its bytes are in the memory of another thread, and read-only.
+pub(crate) const BORROWED: u32 = 1 << 31;
+
 impl Frame {
     /// Makes the metadata of the frame with an index; the frame is free.
     pub(crate) fn unused(pool: NonNull<PoolInner>, region: NonNull<u8>, index: u32) -> Self {
@@ -37,6 +40,12 @@ impl Frame {
             places: Places::NONE,
             annotations: Annotations::EMPTY,
         }
+    }
+
+    /// Returns whether this frame belongs to one chain alone, which may write its bytes.
+    #[inline]
+    pub(crate) fn is_own(&self) -> bool {
+        self.references.get() == 1 && self.index & BORROWED == 0
     }
 
     #[inline]

@@ -129,10 +129,18 @@ impl Packet {
         }
     }
 
-    /// Replaces frames shared with copies by frames of this packet alone. Returns `false`, and changes
-    /// nothing, if the pool has too few frames.
+    /// Makes the packet linear: copies the bytes of its later frames into its first frame. Returns `false`, and
+    /// changes nothing, if they don't fit. The bytes of a borrowed frame fit, unless bytes were appended to the
+    /// packet.
+    #[inline]
+    pub fn gather(&mut self) -> bool {
+        self.is_linear() || self.chain.gather()
+    }
+
+    /// Replaces frames that are shared with copies, or borrowed, by frames of this packet alone. Returns `false`,
+    /// and changes nothing, if the pool has too few frames.
     pub fn make_writable(&mut self, pool: &Pool) -> bool {
-        if !self.is_shared() {
+        if !self.is_shared() || self.chain.gather() {
             return true;
         }
         let Some(mut own) = pool.allocate() else { return false };
@@ -307,8 +315,8 @@ impl Packet {
     /// Splits off the first frame. Returns a packet of that frame alone, and the rest of the chain.
     ///
     /// # Errors
-    /// The packet, if its second frame is shared with a copy; call [`make_writable`](Self::make_writable)
-    /// first.
+    /// The packet, if its second frame is shared with a copy or borrowed; call
+    /// [`make_writable`](Self::make_writable) first.
     pub fn split(mut self) -> Result<(Packet, Option<Packet>), Packet> {
         if self.chain.is_second_shared() {
             return Err(self);
@@ -317,9 +325,14 @@ impl Packet {
         Ok((self, rest.map(|chain| Packet { chain })))
     }
 
-    /// Returns whether any frame is shared with a copy.
+    /// Returns whether any frame is shared with a copy or borrowed, and thus read-only.
     pub fn is_shared(&self) -> bool {
-        self.chain.frames().any(|frame| frame.references.get() > 1)
+        self.chain.frames().any(|frame| !frame.is_own())
+    }
+
+    /// Puts a borrowed frame behind the packet's only frame.
+    pub(crate) fn attach(&mut self, frame: NonNull<Frame>) {
+        self.chain.attach(frame);
     }
 }
 

@@ -90,7 +90,7 @@ impl Chain {
             // SAFETY: `frame` is in this chain, so it is alive; no reference to its fields outlives a
             // statement.
             let current = unsafe { frame.as_ref() };
-            let (here, is_own) = (usize::from(current.places.length), current.references.get() == 1);
+            let (here, is_own) = (usize::from(current.places.length), current.is_own());
             let next = NonNull::new(current.next);
             match next {
                 Some(next) if left > here => (left, frame) = (left - here, next),
@@ -112,7 +112,7 @@ impl Chain {
     pub fn append(&mut self, pool: &Pool, bytes: &[u8]) -> bool {
         let own = self.last();
         // SAFETY: the last frame of this chain, so alive.
-        let (is_own, before) = unsafe { ((*own).references.get() == 1, (*own).places.length) };
+        let (is_own, before) = unsafe { ((*own).is_own(), (*own).places.length) };
         if !is_own {
             return false;
         }
@@ -163,9 +163,39 @@ impl Chain {
         release(std::mem::replace(&mut self.head_mut().next, ptr::null_mut()));
     }
 
-    /// Returns whether the second frame is shared. If so, all later frames are shared too.
+    /// Returns whether the second frame is shared or borrowed. If so, all later frames are too.
     pub fn is_second_shared(&self) -> bool {
-        self.frames().nth(1).is_some_and(|frame| frame.references.get() > 1)
+        self.frames().nth(1).is_some_and(|frame| !frame.is_own())
+    }
+
+    /// Copies the bytes of all later frames behind the bytes of the first frame, and releases these frames.
+    /// Returns `false`, and changes nothing, if the first frame has too little room.
+    pub fn gather(&mut self) -> bool {
+        let places = self.head().places;
+        let end = usize::from(places.offset) + usize::from(places.length);
+        let length: usize = self.frames().skip(1).map(|frame| frame.bytes().len()).sum();
+        if end + length > FRAME_SIZE {
+            return false;
+        }
+        let mut to = end;
+        for frame in self.frames().skip(1) {
+            let bytes = frame.bytes();
+            // SAFETY: the bytes fit between `end` and the end of the first frame's buffer, which only this chain
+            // uses.
+            unsafe {
+                ptr::copy_nonoverlapping(bytes.as_ptr(), self.head().buffer.as_ptr().add(to), bytes.len())
+            };
+            to += bytes.len();
+        }
+        self.head_mut().places.length += length as u16;
+        self.release_rest();
+        true
+    }
+
+    /// Puts a borrowed frame behind a chain of one frame.
+    pub fn attach(&mut self, frame: NonNull<Frame>) {
+        debug_assert!(self.head().next.is_null(), "the chain has a second frame");
+        self.head_mut().next = frame.as_ptr();
     }
 
     /// Removes all frames after the first, and returns them as a chain. The second frame must not be shared.
