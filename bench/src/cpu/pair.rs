@@ -4,7 +4,7 @@ use std::sync::Barrier;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant as Clock};
 
-use millrace_pipeline::Handover;
+use millrace_pipeline::HandoverRings;
 use nix::unistd::Pid;
 
 use super::wire::{Seen, Wire};
@@ -33,11 +33,11 @@ pub(super) struct Run {
 /// Runs both workers for `time`. `owner` and `other` create them, each on its thread; the owner comes with the wire
 /// of its ports, whose arrivals begin when both workers are ready.
 pub(super) fn run_pair(
-    owner: impl FnOnce(Handover) -> Result<(Pipeline, Wire), BenchError> + Send,
-    other: impl FnOnce(Handover) -> Result<Pipeline, BenchError> + Send,
+    owner: impl FnOnce(HandoverRings) -> Result<(Pipeline, Wire), BenchError> + Send,
+    other: impl FnOnce(HandoverRings) -> Result<Pipeline, BenchError> + Send,
     time: Duration,
 ) -> Result<Run, BenchError> {
-    let mut ends = Handover::mesh(&[None, None]).into_iter();
+    let mut ends = HandoverRings::mesh(&[None, None]).into_iter();
     let (Some(first), Some(second)) = (ends.next(), ends.next()) else {
         return Err(failed("no hand-over between two workers"));
     };

@@ -7,7 +7,7 @@
 
 use std::time::Duration;
 
-use millrace_pipeline::Handover;
+use millrace_pipeline::HandoverRings;
 use millrace_port::memory::Generator;
 use millrace_schedule::{NodeKind, QueueSettings, Rate};
 use millrace_wire::MacAddr;
@@ -84,7 +84,7 @@ fn case() -> (Case, Setup) {
 }
 
 /// Creates the worker that owns the port, with the flow that may have a reservation.
-fn reserve(handover: Handover, reserved: bool) -> Result<(Pipeline, Wire), BenchError> {
+fn reserve(handover: HandoverRings, reserved: bool) -> Result<(Pipeline, Wire), BenchError> {
     let (case, setup) = case();
     let chosen = Chosen::Of { worker: OWNER, workers: WORKERS, seed: SEED };
     let (flow, frame) =
@@ -101,7 +101,7 @@ fn reserve(handover: Handover, reserved: bool) -> Result<(Pipeline, Wire), Bench
 }
 
 /// Creates the worker of the best-effort packets, which leave by the port of the other worker.
-fn flood(handover: Handover) -> Result<Pipeline, BenchError> {
+fn flood(handover: HandoverRings) -> Result<Pipeline, BenchError> {
     let (case, setup) = case();
     let mut frames = frames(case, setup, Chosen::Across { worker: OTHER, workers: WORKERS, seed: SEED });
     // The number of no flow: the wire counts only the reserved flow.

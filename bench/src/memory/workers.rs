@@ -8,7 +8,7 @@ use std::sync::Barrier;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use millrace_pipeline::Handover;
+use millrace_pipeline::HandoverRings;
 use nix::unistd::Pid;
 
 use super::case::Case;
@@ -38,7 +38,7 @@ pub(crate) fn rate(case: Case, setup: Setup, workers: usize, spread: Spread) -> 
     // There is at least one route per output port.
     let setup = Setup { routes: setup.routes.max(workers as u32), ..setup };
     let (ready, done) = (Barrier::new(workers), AtomicUsize::new(0));
-    let ends = Handover::mesh(&vec![None; workers]);
+    let ends = HandoverRings::mesh(&vec![None; workers]);
     let rates = std::thread::scope(|scope| {
         let start = |(worker, handover)| {
             let (ready, done) = (&ready, &done);

@@ -78,7 +78,7 @@ pub use forward::changes::{
 pub use gate_tables::links::GateLinks;
 pub use gate_tables::table::{GateTable, SharedTable, TableKind};
 pub use gate_tables::{GateTables, Published, WorkerTable};
-pub use handover::Handover;
+pub use handover::{Handover, HandoverRings};
 pub use lookup::{Lookup, LookupStep, Question, Verdict};
 pub use millrace_classify::flow_hash;
 pub use observe::capture::{CapturePlace, CaptureSink, CaptureSource, CapturedFrame, Direction, capture};

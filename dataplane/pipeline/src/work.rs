@@ -37,8 +37,8 @@ pub enum Fate {
     Resume,
     /// The packet is a finished frame, and is put into the queue of its `out_port` unchanged.
     Queue,
-    /// The packet was handed over to another worker.
-    HandedOver,
+    /// The packet goes to the worker with this number, which takes it through the stages from classify on.
+    HandOver(u16),
 }
 
 impl Fate {

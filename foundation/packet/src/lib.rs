@@ -31,7 +31,7 @@ pub use control_class::{CONTROL_CLASSES, ClassCounts, ControlClass};
 pub use drop_reason::{DropCounts, DropReason};
 pub use flow_key::{Family, FlowKey};
 pub use frame::FRAME_SIZE;
-pub use loan::{Borrower, EndedLoan, Lender, Loan};
+pub use loan::{Borrower, EndedLoan, FRONT, Lender, Loan};
 pub use offloaded_flow::{OffloadAction, OffloadEgress, OffloadTotals, OffloadedFlow};
 pub use opened::{Opened, Start};
 pub use packet::Packet;

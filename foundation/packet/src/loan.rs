@@ -17,8 +17,8 @@ use crate::{HEADROOM, Packet, Pool};
 
 /// Minimum length in bytes of lent packets: shorter ones cost less to copy.
 const LEAST: usize = 256;
-/// Bytes at the front of a lent packet that are copied, at least.
-const FRONT: usize = 128;
+/// Bytes at the front of a lent packet that the borrower's packet has in its first frame, at least.
+pub const FRONT: usize = 128;
 /// Bytes at the front of a lent packet that are copied, at most.
 pub(crate) const LONGEST_FRONT: usize = 160;
 /// Bytes from the start of the transport header on that are copied: a TCP header with all its options.

@@ -266,6 +266,13 @@ pub trait Instance: Send {
         true
     }
 
+    /// Returns whether the instance reads or writes bytes behind the headers in place, and not by
+    /// [`Packet::read`](millrace_packet::Packet::read). If so, the router copies these bytes of a packet that
+    /// another worker has lent. The router asks once, when the instance is added.
+    fn needs_linear_packets(&self) -> bool {
+        false
+    }
+
     /// Returns how many times longer than usual a call may wait for another process: 1 or more. It is above 1
     /// if the system limits the processor time of that process.
     fn patience(&self) -> u32 {

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use ipnet::IpNet;
 use millrace_packet::FlowKey;
-use millrace_pipeline::Handover;
+use millrace_pipeline::HandoverRings;
 use millrace_schedule::cpu::{CpuSchedulerKind, CpuShare};
 use millrace_units::PrincipalId;
 
@@ -61,7 +61,7 @@ fn flow(chosen: Chosen) -> Result<(FlowKey, Vec<u8>), BenchError> {
 
 /// Creates a worker with the binding of the plugin's flow.
 fn worker(
-    handover: Handover,
+    handover: HandoverRings,
     number: usize,
     slow: &Slow,
     paid: bool,

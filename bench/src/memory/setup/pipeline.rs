@@ -8,7 +8,7 @@ use std::time::Duration;
 use ipnet::IpNet;
 use millrace_forward::{Route, SharedFib};
 use millrace_pipeline::{
-    Command, CounterCommand, FilterCommand, GateTables, Handover, MOST_TRACED, NeighbourChange,
+    Command, CounterCommand, FilterCommand, GateTables, HandoverRings, MOST_TRACED, NeighbourChange,
     NeighbourCommand, NeighbourKnowledge, NoHost, ObservationCommand, Options, PluginCommand, PortCommand,
     PortSettings, ReversePath, RouteChange, RouteCommand, Snapshot, Stack, Tags, TraceOrder, TraceSource,
     Worker, WorkerLink, trace,
@@ -81,7 +81,7 @@ impl Pipeline {
     pub fn member(
         case: Case,
         setup: Setup,
-        handover: Handover,
+        handover: HandoverRings,
         worker: usize,
         chosen: Chosen,
     ) -> Result<Self, BenchError> {
@@ -94,7 +94,7 @@ impl Pipeline {
     pub fn member_between(
         case: Case,
         setup: Setup,
-        handover: Handover,
+        handover: HandoverRings,
         worker: usize,
         devices: [Box<dyn Port>; 2],
     ) -> Result<Self, BenchError> {
@@ -109,7 +109,7 @@ impl Pipeline {
         case: Case,
         setup: Setup,
         ports: &Ports,
-        handover: Option<Handover>,
+        handover: Option<HandoverRings>,
         worker_number: usize,
         [input, output]: [Box<dyn Port>; 2],
     ) -> Result<Self, BenchError> {

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use millrace_config::Config;
 use millrace_packet::{FlowKey, Pool};
 use millrace_pipeline::{
-    Command, CounterCommand, DeviceId, Event, Handover, NeighbourChange, NeighbourCommand,
+    Command, CounterCommand, DeviceId, Event, Handover, HandoverRings, NeighbourChange, NeighbourCommand,
     NeighbourKnowledge, NoHost, ReplyTo, Snapshot, Worker, WorkerLink, flow_hash,
 };
 use millrace_port::Port;
@@ -37,7 +37,7 @@ pub(super) struct OfflineWorkers {
 impl OfflineWorkers {
     pub fn new(config: &Config, routes: &RouteTable) -> Result<Self, ControlError> {
         let count = config.router.workers.max(1);
-        let mut ways = Handover::mesh(&vec![None; count]);
+        let mut ways = HandoverRings::mesh(&vec![None; count]);
         let mut workers = Vec::new();
         for _ in 0..count {
             let pool = Pool::new(config.router.frames)

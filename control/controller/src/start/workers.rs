@@ -9,7 +9,7 @@ use millrace_confine::Privileges;
 use millrace_forward::FibReader;
 use millrace_packet::Pool;
 use millrace_pipeline::thread::{IoMode, Wake};
-use millrace_pipeline::{Command, Handover, NoHost, Worker, WorkerLink};
+use millrace_pipeline::{Command, HandoverRings, NoHost, Worker, WorkerLink};
 use millrace_principals::{Policy, Processor, ThreadSettings, keep_off};
 use nix::unistd::{Pid, gettid};
 
@@ -31,11 +31,11 @@ pub(super) fn start_workers(
     let failed = |error| ControlError::system("make an event descriptor", error);
     let count = config.router.workers.max(1);
     let wakes: Vec<Wake> = (0..count).map(|_| Wake::new()).collect::<Result<_, _>>().map_err(failed)?;
-    let ways: Vec<Option<Handover>> = match count {
+    let ways: Vec<Option<HandoverRings>> = match count {
         1 => vec![None],
         _ => {
             let sleepers: Vec<_> = wakes.iter().cloned().map(Some).collect();
-            Handover::mesh(&sleepers).into_iter().map(Some).collect()
+            HandoverRings::mesh(&sleepers).into_iter().map(Some).collect()
         }
     };
     // All workers have the same seed, so they agree on each flow's owner and next hop.
@@ -69,7 +69,7 @@ struct Making {
     frames: u32,
     prefixes: FibReader,
     seed: u64,
-    handover: Option<Handover>,
+    handover: Option<HandoverRings>,
     thread: ThreadSettings,
 }
 

@@ -13,7 +13,7 @@ use millrace_wire::{EtherType, MacAddr};
 use crate::egress::errors::{ErrorMaker, ErrorPath, ErrorTables, IcmpErrors, source_of};
 use crate::egress::queueing::Queueing;
 use crate::forward::tables::ForwardingTables;
-use crate::handover::Handover;
+use crate::handover::{Handover, Transport};
 use crate::observe::event::Event;
 use crate::observe::trace::{Probe, TraceEnd, TraceStep, Waits};
 use crate::options::Options;
@@ -49,7 +49,7 @@ impl Disposal<'_> {
     /// Removes the first packets from a batch and carries out their fates. `notes`: indices of these packets
     /// in the other fields of `work`; its length is the number of packets.
     pub fn dispose_first(&mut self, work: &mut Work, notes: Range<usize>, now: Instant) {
-        let Work { packets, keys, states, fates, destinations, .. } = work;
+        let Work { packets, keys, varying, states, fates, destinations, .. } = work;
         let (mut index, tapped) = (notes.start, self.queueing.observation.is_tapped());
         let mut packets = packets.drain_front(notes.len());
         while let Some(first) = packets.as_slice().first() {
@@ -87,7 +87,10 @@ impl Disposal<'_> {
                 }
                 Fate::Again => self.classify_again(packet),
                 Fate::Resume => self.pending.resumed.push(packet),
-                Fate::HandedOver => self.queueing.observation.totals.handed += 1,
+                Fate::HandOver(worker) => {
+                    let transport = Transport::of(&keys[index], varying[index].tcp_flags);
+                    self.queueing.hand_over(worker, packet, transport);
+                }
             }
             index += 1;
         }
@@ -111,13 +114,16 @@ impl Disposal<'_> {
             }
             Fate::Again => observation.write(mark, TraceStep::Again, now),
             Fate::Consumed => observation.end(mark, TraceEnd::Consumed, now),
-            Fate::HandedOver => {
-                observation.write(mark, TraceStep::HandedOver, now);
-                observation.gone();
-            }
-            Fate::Forward | Fate::Queue | Fate::Drop(_) | Fate::Host | Fate::Own | Fate::Resume => {}
+            Fate::Forward
+            | Fate::Queue
+            | Fate::Drop(_)
+            | Fate::Host
+            | Fate::Own
+            | Fate::Resume
+            | Fate::HandOver(_) => {}
         }
         let leaves = matches!(fate, Fate::Forward | Fate::Queue);
+        let may_be_handed = leaves || matches!(fate, Fate::HandOver(_));
         let queued = leaves.then(|| ports.queue_of(packet));
         let (handed, to_host) = (observation.totals.handed, observation.totals.to_host);
         observation.note_dropped(0);
@@ -125,7 +131,7 @@ impl Disposal<'_> {
         let observation = &mut *self.queueing.observation;
         if fate == Fate::Own && observation.totals.to_host > to_host {
             observation.end(mark, TraceEnd::Own, now);
-        } else if leaves && observation.totals.handed > handed {
+        } else if may_be_handed && observation.totals.handed > handed {
             (0..observation.totals.handed - handed).for_each(|_| observation.gone());
             observation.write(mark, TraceStep::HandedOver, now);
         } else if let Some(step) =
@@ -246,7 +252,9 @@ impl Disposal<'_> {
     }
 
     /// Delivers a packet to the router's own stack.
-    fn deliver(&mut self, packet: Packet, now: Instant) {
+    fn deliver(&mut self, mut packet: Packet, now: Instant) {
+        // The own stack reads whole messages in the first frame.
+        packet.gather();
         if !self.punt.control_plane.enters(&packet, self.queueing.ports, now) {
             return self.drop_packet(packet, DropReason::ControlPlane);
         }

@@ -8,7 +8,7 @@ use millrace_units::{Instant, PortId};
 
 use crate::accounts::Ledger;
 use crate::gates::Gates;
-use crate::handover::{Errand, Handover};
+use crate::handover::{Errand, Handover, Transport};
 use crate::observe::Observation;
 use crate::observe::capture::Direction;
 use crate::ports::scheduler::{Piece, QueueDrops, ScheduleChange};
@@ -105,9 +105,24 @@ impl Queueing<'_> {
         }
         filters.clear();
         filters.extend(self.gates.plugins().paths.bindings_of(packet.counts_for));
-        match handover.put_to_device(device, Errand::Transmit, &packet, filters) {
-            true => self.observation.totals.handed += 1,
-            false => self.drop_packet(packet, DropReason::HandoverFull),
+        let put = handover.put_to_device(device, Errand::Transmit, packet, filters);
+        self.note_handed(put);
+    }
+
+    /// Hands a packet over to another worker, which takes it through the stages from classify on.
+    pub fn hand_over(&mut self, to: u16, packet: Packet, transport: Transport) {
+        let put = match self.handover.as_deref_mut() {
+            Some(handover) => handover.put(to.into(), Errand::Flow, packet, transport, &[]),
+            None => Err(packet),
+        };
+        self.note_handed(put);
+    }
+
+    /// Counts a packet that was handed over, or drops a packet for which no parcel has room.
+    fn note_handed(&mut self, put: Result<(), Packet>) {
+        match put {
+            Ok(()) => self.observation.totals.handed += 1,
+            Err(packet) => self.drop_packet(packet, DropReason::HandoverFull),
         }
     }
 

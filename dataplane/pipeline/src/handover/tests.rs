@@ -1,20 +1,52 @@
 use millrace_packet::Pool;
 
+use super::parcels::{FULL, LOANS, PARCELS, UNDER_WAY};
 use super::*;
+
+fn workers(count: usize) -> Vec<Handover> {
+    HandoverRings::mesh(&vec![None; count]).into_iter().map(|rings| Handover::new(rings, 4096)).collect()
+}
+
+/// Packet memory of a sender and of a receiver, and the two.
+struct Two {
+    pools: [Pool; 2],
+    first: Handover,
+    second: Handover,
+}
+
+impl Two {
+    fn new(frames: u32) -> Self {
+        let mut ends = workers(2);
+        let (second, first) = (ends.pop().unwrap(), ends.pop().unwrap());
+        Self { pools: [0, 1].map(|_| Pool::new(frames).unwrap()), first, second }
+    }
+
+    fn packet(&self, length: usize, first: u8) -> Packet {
+        let bytes: Vec<u8> = (0..length).map(|at| first.wrapping_add(at as u8)).collect();
+        self.pools[0].packet_from(&bytes).unwrap()
+    }
+
+    fn put(&mut self, packet: Packet) -> Result<(), Packet> {
+        self.first.put(1, Errand::Flow, packet, Transport::default(), &[])
+    }
+}
 
 #[test]
 fn packets_leave_unchanged_until_all_parcels_are_full() {
-    let pool = Pool::new(64).unwrap();
-    let mut ends = Handover::mesh(&[None, None, None]);
+    let (pool, other) = (Pool::new(64).unwrap(), Pool::new(4096).unwrap());
+    let mut ends = workers(3);
     let (mut third, mut first) = (ends.pop().unwrap(), ends.swap_remove(0));
-    let mut packet = pool.packet_from(&[7; 5000]).unwrap();
-    packet.set_network(14);
-    (packet.port, packet.out_port, packet.exceptions) = (PortId(3), PortId(4), Exceptions::TTL);
-    assert!(third.next(0).is_none() && third.fall_asleep());
-    let mut put = 0;
-    packet.next_hop = NextHopIndex(70_000);
+    assert!(third.next(0, &other).is_none() && third.fall_asleep());
     let transport = Transport { protocol: 6, ports: (5, 60_000), tcp_flags: Some(0) };
-    while first.put(2, Errand::Transmit, &packet, transport, &[5, u64::MAX]) {
+    let packet = || {
+        let mut packet = pool.packet_from(&[7; 5000]).unwrap();
+        packet.set_network(14);
+        (packet.port, packet.out_port, packet.exceptions) = (PortId(3), PortId(4), Exceptions::TTL);
+        packet.next_hop = NextHopIndex(70_000);
+        packet
+    };
+    let mut put = 0;
+    while first.put(2, Errand::Transmit, packet(), transport, &[5, u64::MAX]).is_ok() {
         put += 1;
     }
     assert!(put >= PARCELS * FULL / 5020, "{put}");
@@ -23,42 +55,122 @@ fn packets_leave_unchanged_until_all_parcels_are_full() {
     assert!(!first.is_waiting());
     for _ in 0..put {
         first.publish();
-        let handed = third.next(0).unwrap();
-        assert_eq!((handed.errand, handed.network, handed.bytes), (Errand::Transmit, 14, &[7; 5000][..]));
+        let handed = third.next(0, &other).unwrap();
+        let taken = handed.packet.as_ref().unwrap();
+        assert_eq!((handed.errand, taken.network_offset()), (Errand::Transmit, 14));
+        assert_eq!(taken.to_vec(), [7; 5000]);
         assert_eq!((handed.port, handed.out_port), (PortId(3), PortId(4)));
         assert_eq!((handed.exceptions, handed.next_hop), (Exceptions::TTL, NextHopIndex(70_000)));
         assert_eq!(handed.transport, transport);
         assert_eq!(handed.counts_for, [5u64, u64::MAX].map(u64::to_le_bytes).concat());
     }
-    assert!(third.next(0).is_none() && third.next(1).is_none());
-    assert!(first.put(2, Errand::Flow, &packet, Transport::default(), &[]), "parcels come back");
+    assert!(third.next(0, &other).is_none() && third.next(1, &other).is_none());
+    assert!(first.put(2, Errand::Flow, packet(), Transport::default(), &[]).is_ok(), "parcels come back");
 }
 
 #[test]
 fn partly_filled_parcel_is_sent_unless_many_are_under_way() {
-    let pool = Pool::new(8).unwrap();
-    let mut ends = Handover::mesh(&[None, None]);
-    let (mut second, mut first) = (ends.pop().unwrap(), ends.pop().unwrap());
-    let packet = pool.packet_from(&[1; 60]).unwrap();
+    let mut two = Two::new(256);
     let mut sent = 0;
     for _ in 0..100 {
-        assert!(first.put(1, Errand::Flow, &packet, Transport::default(), &[]));
-        sent += first.publish();
+        two.put(two.packet(60, 1)).unwrap();
+        sent += two.first.publish();
     }
     assert_eq!(sent, UNDER_WAY);
-    assert!(first.is_waiting());
+    assert!(two.first.is_waiting());
     let mut taken = 0;
-    while second.next(0).is_some() {
+    while two.second.next(0, &two.pools[1]).is_some() {
         taken += 1;
-        sent += first.publish();
+        sent += two.first.publish();
     }
     assert_eq!(sent, UNDER_WAY + 1);
     assert_eq!(taken, 100);
 }
 
 #[test]
+fn packet_of_1500_bytes_crosses_with_at_most_192_bytes_and_its_memory_comes_back() {
+    let mut two = Two::new(16);
+    let mut packet = two.packet(1500, 3);
+    packet.set_transport(54);
+    let bytes = packet.to_vec();
+    two.put(packet).unwrap();
+    assert!(two.first.bytes_to(1) <= 192, "{}", two.first.bytes_to(1));
+    two.first.publish();
+    let taken = two.second.next(0, &two.pools[1]).unwrap().packet.unwrap();
+    assert_eq!(taken.to_vec(), bytes);
+    assert!(taken.data().len() <= 160, "the rest stays where it is");
+    two.second.publish();
+    two.first.publish();
+    assert_eq!((two.pools[0].in_use(), two.pools[1].in_use()), (1, 1));
+    drop(taken);
+    two.second.publish();
+    two.first.publish();
+    assert_eq!((two.pools[0].in_use(), two.pools[1].in_use()), (0, 0));
+}
+
+#[test]
+fn packets_beyond_the_loans_are_copied_in_order() {
+    let count = usize::from(LOANS) + 100;
+    let mut two = Two::new(2048);
+    for number in 0..count {
+        two.put(two.packet(1000, number as u8)).unwrap();
+    }
+    two.first.publish();
+    assert_eq!(two.pools[0].in_use(), u32::from(LOANS));
+    let mut kept = Vec::new();
+    for number in 0..count {
+        let taken = two.second.next(0, &two.pools[1]).unwrap().packet.unwrap();
+        assert_eq!((taken.len(), taken.data()[0]), (1000, number as u8));
+        kept.push(taken);
+        two.first.publish();
+    }
+    assert_eq!(kept.iter().filter(|packet| packet.is_linear()).count(), 100);
+    drop(kept);
+    two.second.publish();
+    two.first.publish();
+    assert_eq!((two.pools[0].in_use(), two.pools[1].in_use()), (0, 0));
+}
+
+#[test]
+fn receiver_without_memory_gives_the_loan_back() {
+    let mut two = Two::new(4);
+    let all: Vec<Packet> = std::iter::from_fn(|| two.pools[1].allocate()).collect();
+    two.put(two.packet(1500, 0)).unwrap();
+    two.put(two.packet(100, 9)).unwrap();
+    two.first.publish();
+    assert!(two.second.next(0, &two.pools[1]).unwrap().packet.is_none());
+    drop(all);
+    let second = two.second.next(0, &two.pools[1]).unwrap().packet.unwrap();
+    assert_eq!(second.data()[0], 9, "the record behind it is read");
+    two.second.publish();
+    two.first.publish();
+    assert_eq!(two.pools[0].in_use(), 0);
+}
+
+#[test]
+fn packet_may_go_on_to_a_third_worker_and_back() {
+    let pools: Vec<Pool> = (0..3).map(|_| Pool::new(8).unwrap()).collect();
+    let mut ends = workers(3);
+    let bytes: Vec<u8> = (0..1400).map(|at| at as u8).collect();
+    let mut packet = pools[0].packet_from(&bytes).unwrap();
+    for (from, to) in [(0, 1), (1, 2), (2, 0)] {
+        ends[from].put(to, Errand::Flow, packet, Transport::default(), &[]).unwrap();
+        assert!(ends[from].bytes_to(to) <= 192, "{from} to {to}");
+        ends[from].publish();
+        packet = ends[to].next(from, &pools[to]).unwrap().packet.unwrap();
+        assert_eq!(packet.to_vec(), bytes);
+    }
+    drop(packet);
+    // A loan ends one publication after the loan that depends on it.
+    for _ in 0..5 {
+        ends.iter_mut().for_each(|end| drop(end.publish()));
+    }
+    assert_eq!(pools.iter().map(Pool::in_use).collect::<Vec<_>>(), [0, 0, 0]);
+}
+
+#[test]
 fn every_flow_and_every_device_has_one_owner() {
-    let ends = Handover::mesh(&[None, None, None]);
+    let ends = workers(3);
     for hash in (0..64).map(|number| u32::wrapping_mul(number, 0x9e37_79b9)) {
         assert_eq!(ends.iter().filter(|end| end.owner_of_flow(hash).is_none()).count(), 1);
     }

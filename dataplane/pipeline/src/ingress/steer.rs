@@ -19,18 +19,18 @@
 
 use millrace_classify::FlowTable;
 use millrace_forward::NO_ADJACENCY;
-use millrace_packet::{DropReason, FlowKey, Packet};
+use millrace_packet::{FlowKey, Packet};
 use millrace_plugin::Paths;
 use millrace_wire::Protocol;
 
-use crate::handover::{Errand, Handed, Handover, Transport};
+use crate::handover::{Handed, Handover, Transport};
 use crate::parse::{ether_type_of, parse};
 use crate::ports::PortTable;
 use crate::work::{Alike, Fate, Work};
 
 /// Hands packets over to the workers that own their flows. Packets of this worker's own flows stay in the
 /// batch.
-pub(crate) fn steer(handover: &mut Handover, ports: &PortTable, work: &mut Work) {
+pub(crate) fn steer(handover: &Handover, ports: &PortTable, work: &mut Work) {
     work.reading.alike = Alike::No;
     for index in 0..work.packets.len() {
         let packet = work.packets.at(index);
@@ -41,30 +41,21 @@ pub(crate) fn steer(handover: &mut Handover, ports: &PortTable, work: &mut Work)
         work.complete(index);
         let packet = work.packets.at(index);
         if !is_neighbour_message(packet, &work.keys[index], ports) {
-            hand_over(handover, owner, work, index);
+            work.fates[index] = Fate::HandOver(owner as u16);
         }
     }
 }
 
 /// Hands packets over to the workers to which instances on their paths are pinned.
 #[cold]
-pub(crate) fn steer_pinned(handover: &mut Handover, paths: &Paths, work: &mut Work) {
+pub(crate) fn steer_pinned(paths: &Paths, work: &mut Work) {
     for index in 0..work.packets.len() {
         if work.fates[index].is_open()
             && let Some(worker) = paths.worker(work.paths[index])
         {
-            hand_over(handover, worker.into(), work, index);
+            work.fates[index] = Fate::HandOver(worker);
         }
     }
-}
-
-/// Hands a packet over to another worker, which takes it through the stages from classify on.
-fn hand_over(handover: &mut Handover, to: usize, work: &mut Work, index: usize) {
-    let transport = Transport::of(&work.keys[index], work.varying[index].tcp_flags);
-    work.fates[index] = match handover.put(to, Errand::Flow, work.packets.at(index), transport, &[]) {
-        true => Fate::HandedOver,
-        false => Fate::Drop(DropReason::HandoverFull),
-    };
 }
 
 /// Parses a packet that another worker has parsed before.

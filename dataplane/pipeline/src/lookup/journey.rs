@@ -227,7 +227,7 @@ impl<'a> Journey<'a> {
             | Fate::Consumed
             | Fate::Kept(_)
             | Fate::Again
-            | Fate::HandedOver => self.send(),
+            | Fate::HandOver(_) => self.send(),
         }
     }
 

@@ -154,14 +154,15 @@ impl PuntStage<'_> {
             let device = self.ports.get(packet.port).map(|entry| entry.settings.device);
             match (device, &mut self.handover) {
                 (Some(device), Some(handover)) if !handover.owns(device) => {
-                    match handover.put_to_device(device, Errand::Host, &packet, &[]) {
-                        true => {
+                    let mark = packet.trace;
+                    match handover.put_to_device(device, Errand::Host, packet, &[]) {
+                        Ok(()) => {
                             self.observation.totals.handed += 1;
-                            if packet.trace != 0 {
-                                self.observation.trace_handed_over(packet.trace);
+                            if mark != 0 {
+                                self.observation.trace_handed_over(mark);
                             }
                         }
-                        false => self.observation.drop_packet(
+                        Err(packet) => self.observation.drop_packet(
                             packet,
                             DropReason::HandoverFull,
                             self.ports,

@@ -22,7 +22,7 @@ impl Router {
         {
             return self.journey_watched(work, Pick::Chosen, now);
         }
-        if let Some(handover) = &mut self.handover {
+        if let Some(handover) = &self.handover {
             steer(handover, &self.ports, work);
         }
         self.journey(work, now);
@@ -138,9 +138,9 @@ impl Router {
     ) {
         if (position, stage) == (Position::Early, 0)
             && self.gates.plugins().bindings.hands_over()
-            && let Some(handover) = &mut self.handover
+            && self.handover.is_some()
         {
-            steer_pinned(handover, &self.gates.plugins().paths, work);
+            steer_pinned(&self.gates.plugins().paths, work);
         }
         self.gates.group(work);
         let from = |here: Position| if here == position { stage } else { 0 };

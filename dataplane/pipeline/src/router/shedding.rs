@@ -70,7 +70,7 @@ impl<'a> Shedding<'a> {
         {
             return router.journey_watched(work, Pick::Chosen, now);
         }
-        if let Some(handover) = &mut router.handover {
+        if let Some(handover) = &router.handover {
             steer(handover, &router.ports, work);
         }
         self.shed_in_journey(work, now);

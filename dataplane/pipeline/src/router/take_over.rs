@@ -34,11 +34,11 @@ impl Router {
         let mut count = 0;
         work.begin();
         while count < BATCH_SIZE
-            && let Some(handed) = handover.next(from)
+            && let Some(handed) = handover.next(from, &self.pool)
         {
             count += 1;
             self.observation.totals.taken += 1;
-            self.unpack(&handed, work, now);
+            self.unpack(handed, work, now);
         }
         self.handover = Some(handover);
         if !work.packets.is_empty() {
@@ -52,12 +52,11 @@ impl Router {
         count
     }
 
-    fn unpack(&mut self, handed: &Handed<'_>, work: &mut Work, now: Instant) {
-        let Some(mut packet) = self.pool.packet_from(handed.bytes) else {
+    fn unpack(&mut self, mut handed: Handed<'_>, work: &mut Work, now: Instant) {
+        let Some(mut packet) = handed.packet.take() else {
             self.observation.totals.dropped += 1;
             return self.ports.count_drop(handed.port, DropReason::NoMemory);
         };
-        packet.set_network(handed.network);
         (packet.port, packet.out_port) = (handed.port, handed.out_port);
         packet.trace = handed.trace;
         match handed.errand {
@@ -76,9 +75,11 @@ impl Router {
                 if packet.trace != 0 {
                     self.observation.trace_for_kernel(&packet, now);
                 }
+                // The kernel needs the whole frame. A frame that doesn't fit is copied once more.
+                packet.gather();
                 self.punt.for_kernel.push(packet);
             }
-            Errand::Flow => read_handed(&self.classifier.flows, packet, handed, work),
+            Errand::Flow => read_handed(&self.classifier.flows, packet, &handed, work),
         }
     }
 }

@@ -23,7 +23,7 @@ impl Router {
         let mut room = self.observation.trace.as_mut().map(|tracer| tracer.take_room()).unwrap_or_default();
         self.observation.find_traced(work, pick, &mut room.traced, now);
         if pick == Pick::Chosen
-            && let Some(handover) = &mut self.handover
+            && let Some(handover) = &self.handover
         {
             steer(handover, &self.ports, work);
         }

@@ -24,7 +24,7 @@ use rtrb::{Consumer, Producer, RingBuffer};
 
 use crate::commands::{Command, CounterCommand, DeviceCommand, PortCommand, answer, set_options, set_port};
 use crate::egress::transmit::{for_each_queue, most_waiting, transmit};
-use crate::handover::Handover;
+use crate::handover::{Handover, HandoverRings};
 use crate::observe::event::Event;
 use crate::pending::loads::PrincipalLoads;
 use crate::ports::DeviceId;
@@ -223,7 +223,8 @@ impl Worker {
     }
 
     /// Makes the worker one of several. To be called before any other method.
-    pub fn join(&mut self, handover: Handover) {
+    pub fn join(&mut self, rings: HandoverRings) {
+        let handover = Handover::new(rings, self.router.pool.capacity());
         self.router.gates.plugins_mut().bindings.set_worker(handover.me() as u16);
         self.router.handover = Some(Box::new(handover));
     }

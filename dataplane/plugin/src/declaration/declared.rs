@@ -4,6 +4,7 @@
 use std::collections::HashSet;
 use std::sync::{Mutex, PoisonError};
 
+use millrace_packet::FRONT;
 use millrace_plugin_abi::{Message, PluginError};
 use serde_json::{Map, Value};
 
@@ -107,6 +108,12 @@ pub(crate) fn parse_reply(reply: &[u8]) -> Result<Value, String> {
 /// Whether the manifest requests a capability to change packets.
 pub(crate) fn writes_packets(manifest: &Manifest) -> bool {
     ["packet-write", "packet-resize"].iter().any(|capability| manifest.has_capability(capability))
+}
+
+/// Whether the plugin reads or writes more bytes of a packet in place than those that every packet has in its
+/// first frame.
+pub(crate) fn needs_linear_packets(manifest: &Manifest) -> bool {
+    writes_packets(manifest) || usize::from(manifest.window) > FRONT
 }
 
 #[cfg(test)]

@@ -88,6 +88,10 @@ macro_rules! methods_without_plugin_code {
             self.manifest().calls.period.is_some() || self.manifest().has_capability("timer")
         }
 
+        fn needs_linear_packets(&self) -> bool {
+            crate::declaration::declared::needs_linear_packets(self.manifest())
+        }
+
         fn take_output(&mut self) -> Option<millrace_plugin_abi::Output> {
             self.shared().with(|exchange| exchange.outbox.take())
         }

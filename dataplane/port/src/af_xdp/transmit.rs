@@ -101,7 +101,15 @@ impl Transmitter {
     /// Sends a packet of several memory frames, or a packet for which the ring has no room. Drops a packet of
     /// a wrong length.
     #[cold]
-    fn send_uncommon(&mut self, socket: &mut Socket, lent: &mut LentFrames, limit: usize, packet: Packet) {
+    fn send_uncommon(
+        &mut self,
+        socket: &mut Socket,
+        lent: &mut LentFrames,
+        limit: usize,
+        mut packet: Packet,
+    ) {
+        // The kernel sends only from this worker's memory, so the borrowed part of a packet is copied.
+        packet.gather();
         let length = packet.len();
         if length > limit {
             return self.drops.add(DropReason::LinkOversize, 1);

@@ -1,10 +1,15 @@
 //! Several workers: the router sends the same as with one worker, and the packets of a flow stay in order.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::Duration;
 
+use millrace_plugin_abi::{
+    Instance, Instant, Message, Packets, Plugin, PluginError, Position, Progress, Reply, Verdict,
+};
 use millrace_testkit::Random;
 use millrace_tests::{Frame, Ipv4Frame, Ipv6Frame, NdFrame, Scenario, station};
+use serde_json::{Map, Value};
 
 /// Settings that in effect disable the limits on ICMP errors. The limits apply per worker, so results would
 /// differ.
@@ -19,7 +24,10 @@ fn router(workers: usize, more: &str) -> Scenario {
 
 /// Returns the frames of a packet of one of many flows, with its number in the payload.
 fn frames(random: &mut Random, number: u32) -> Vec<Vec<u8>> {
-    let payload = [number.to_be_bytes().as_slice(), &[0; 36]].concat();
+    // The bytes of long packets stay in the memory of the worker that received them.
+    let length = *random.pick(&[36, 36, 200, 600, 1400]);
+    let rest: Vec<u8> = (0..length).map(|_| random.below(256) as u8).collect();
+    let payload = [number.to_be_bytes().as_slice(), &rest].concat();
     let (source, destination) = (1000 + random.below(40) as u16, *random.pick(&[53, 80, 443]));
     let v4 = || Ipv4Frame::udp().ports(source, destination).payload(&payload).id(number as u16);
     let v6 = || Ipv6Frame::udp().ports(source, destination).payload(&payload);
@@ -215,4 +223,77 @@ fn counters_are_cleared_after_uneven_handovers() {
     }
     let summary = router.router.summary();
     assert_eq!((summary.received, summary.transmitted, summary.unaccounted), (50, 50, 0), "{summary:?}");
+}
+
+/// Plugin that overwrites the last byte of each packet in place.
+struct Stamp;
+
+impl Plugin for Stamp {
+    fn name(&self) -> &'static str {
+        "stamp"
+    }
+
+    fn version(&self) -> &'static str {
+        "1.0.0"
+    }
+
+    fn summary(&self) -> &'static str {
+        "Overwrites the last byte of each packet."
+    }
+
+    fn positions(&self) -> &[Position] {
+        &[Position::Early, Position::Route, Position::Late, Position::Queue]
+    }
+
+    fn messages(&self) -> &[(&'static str, &'static str)] {
+        &[]
+    }
+
+    fn create(&self, _: &Map<String, Value>) -> Result<Box<dyn Instance>, PluginError> {
+        Ok(Box::new(Stamp))
+    }
+}
+
+impl Instance for Stamp {
+    fn process(&mut self, packets: &mut Packets<'_>, _now: Instant) -> Progress {
+        packets.for_each(|_, packet| {
+            if let Some(last) = packet.data_mut().last_mut() {
+                *last = 0xa5;
+            }
+            Verdict::Pass
+        });
+        Progress::Done
+    }
+
+    fn needs_linear_packets(&self) -> bool {
+        true
+    }
+
+    fn control(&mut self, _: &Message) -> Reply {
+        Ok(Value::Null)
+    }
+}
+
+#[test]
+fn instance_writes_bytes_that_another_worker_has_lent() {
+    for (gate, waits) in [("firewall", ""), ("schedule", ""), ("firewall", "queue = true\n")] {
+        let standard = millrace_tests::STANDARD;
+        let text = format!(
+            "[router]\nworkers = 4\n{standard}[[instance]]\nplugin = \"stamp\"\nname = \"stamp\"\n\
+             [[principal]]\nname = \"payer\"\ncpu = \"10 %\"\n\
+             [[bind]]\ninstance = \"stamp\"\ngate = \"{gate}\"\nfilter = \"*\"\nprincipal = \"payer\"\n{waits}"
+        );
+        let mut router = Scenario::with_plugin(&text, Arc::new(Stamp));
+        for source in 1..=64 {
+            router.router.inject("a", &Ipv4Frame::udp().ports(source, 9).length(1400).bytes());
+        }
+        router.advance(Duration::from_secs(1));
+        let sent = router.take("b");
+        assert_eq!(sent.len(), 64, "{gate} {waits}: {:?}", router.router.summary());
+        for frame in sent {
+            let bytes = frame.network();
+            assert_eq!((bytes.len(), bytes.last()), (1400, Some(&0xa5)), "{gate} {waits}");
+        }
+        router.check_conservation();
+    }
 }

@@ -138,7 +138,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::handover::{Errand, Transport};
+    use crate::handover::{Errand, HandoverRings, Transport};
 
     /// Packet of the test: number of the worker that read it, its number among that worker's packets, and the
     /// worker of its egress port.
@@ -181,16 +181,18 @@ mod tests {
                     mark: 0,
                 }
             };
-            let mut handovers = Handover::mesh(&vec![None; count]);
+            let pool = Pool::new(64).unwrap();
+            let rings = HandoverRings::mesh(&vec![None; count]);
+            let mut handovers: Vec<_> = rings.into_iter().map(|rings| Handover::new(rings, 64)).collect();
             for handover in &mut handovers {
                 handover.announce(step);
                 handover.publish();
             }
             for handover in &mut handovers {
-                assert!((0..count).all(|from| handover.next(from).is_none()));
+                assert!((0..count).all(|from| handover.next(from, &pool).is_none()));
             }
             let workers = handovers.into_iter().map(simulated).collect();
-            Self { pool: Pool::new(64).unwrap(), workers, left: BTreeSet::new() }
+            Self { pool, workers, left: BTreeSet::new() }
         }
 
         fn packet(&self, (port, number, out): Known) -> Packet {
@@ -201,7 +203,8 @@ mod tests {
         fn put(&mut self, from: usize, to: usize, errand: Errand, known: Known) {
             if from != to {
                 let packet = self.packet(known);
-                assert!(self.workers[from].handover.put(to, errand, &packet, Transport::default(), &[]));
+                let put = self.workers[from].handover.put(to, errand, packet, Transport::default(), &[]);
+                assert!(put.is_ok());
             } else if errand == Errand::Flow {
                 self.put(to, known.2.into(), Errand::Transmit, known);
             } else {
@@ -220,8 +223,9 @@ mod tests {
                 self.put(me, usize::from(*flow) % count, Errand::Flow, known);
             }
             for from in 0..count {
-                while let Some(handed) = self.workers[me].handover.next(from) {
-                    let known = (handed.bytes[0], handed.bytes[1], handed.bytes[2]);
+                while let Some(handed) = self.workers[me].handover.next(from, &self.pool) {
+                    let packet = handed.packet.unwrap();
+                    let known = (packet.data()[0], packet.data()[1], packet.data()[2]);
                     match handed.errand {
                         Errand::Flow => self.put(me, me, Errand::Flow, known),
                         _ => self.workers[me].waiting.push_back(known),

@@ -28,7 +28,7 @@ use super::*;
 use crate::commands::{NeighbourCommand, OffloadCommand, PluginCommand};
 use crate::forward::changes::{NeighbourChange, NeighbourKnowledge};
 use crate::gate_tables::GateTables;
-use crate::handover::Handover;
+use crate::handover::{Handover, HandoverRings};
 use crate::offloaded_flows::OffloadPort;
 use crate::ports::Stack;
 
@@ -176,8 +176,8 @@ impl World {
     fn new(workers: usize) -> Self {
         let mut fib = SharedFib::new().unwrap();
         let offload = Offload::new(workers);
-        let ends = Handover::mesh(&vec![None; workers]).into_iter().map(Some);
-        let ends: Vec<Option<Handover>> = if workers > 1 { ends.collect() } else { vec![None] };
+        let ends = HandoverRings::mesh(&vec![None; workers]).into_iter().map(Some);
+        let ends: Vec<Option<HandoverRings>> = if workers > 1 { ends.collect() } else { vec![None] };
         let mut members: Vec<Member> = ends
             .into_iter()
             .map(|end| {

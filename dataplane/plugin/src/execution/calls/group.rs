@@ -80,6 +80,14 @@ impl Group<'_> {
         *self.bytes.get_or_insert_with(|| self.members.iter().map(length).sum::<u64>())
     }
 
+    /// Makes the members linear, as far as their first frames have room.
+    #[inline]
+    pub(crate) fn gather(&mut self) {
+        for member in &*self.members {
+            self.packets[usize::from(*member)].gather();
+        }
+    }
+
     /// Assigns the members to this queue of their egress port.
     #[inline]
     pub(crate) fn set_queue(&mut self, queue: QueueId) {

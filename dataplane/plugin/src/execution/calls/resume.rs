@@ -312,6 +312,11 @@ fn slice(
     let members: [u16; BATCH_SIZE] = std::array::from_fn(|number| number as u16);
     let members = members.get(..call.packets.len()).unwrap_or(&members);
     call.find_states(states);
+    if hosted.needs_linear && call.slices == 0 {
+        for packet in &mut call.packets {
+            packet.gather();
+        }
+    }
     let copies = call.place.is_some_and(|place| place.position == Position::Copy);
     let packets = Packets::new(&mut call.packets, &call.keys, members, verdicts);
     let mut packets = packets.with_known(known).as_copies(copies);

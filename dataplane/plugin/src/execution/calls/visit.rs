@@ -272,6 +272,9 @@ fn call(
     if !hosted.is_well(now, news) {
         return Outcome::Failed;
     }
+    if hosted.needs_linear {
+        group.gather();
+    }
     if let Some(shadow) = &mut hosted.shadow {
         shadow.watch(group.packets, group.keys, group.members);
     }

@@ -30,6 +30,8 @@ pub(crate) struct Hosted {
     looks: bool,
     /// Whether the instance may change packets.
     pub writes: bool,
+    /// Whether the instance needs linear packets.
+    pub needs_linear: bool,
     /// Most cycles of a call, as the plugin declares them.
     worst_case: Option<DeclaredCycles>,
     /// Number of packets that a call may have, by its payer.
@@ -51,6 +53,7 @@ impl Hosted {
             has_output: instance.has_output(),
             looks: instance.looks_at_packets(),
             writes: instance.writes_packets(),
+            needs_linear: instance.needs_linear_packets(),
             worst_case: instance.worst_case(),
             paces: Paces::new(instance.is_awaited()),
             id,
@@ -190,6 +193,7 @@ impl Hosted {
         (self.has_output, self.record) = (self.instance.has_output(), Record::default());
         self.looks = self.instance.looks_at_packets();
         self.writes = self.instance.writes_packets();
+        self.needs_linear = self.instance.needs_linear_packets();
         self.worst_case = self.instance.worst_case();
         self.paces.succeed(self.instance.is_awaited());
         self.take_outputs(news);

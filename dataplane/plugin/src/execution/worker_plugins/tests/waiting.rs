@@ -1,5 +1,7 @@
 //! Tests of packets that wait for suspended calls.
 
+use millrace_packet::{Borrower, Lender};
+
 use super::verdicts::with_verdicts;
 use super::*;
 use crate::Paid;
@@ -415,4 +417,57 @@ fn packets_that_are_too_many_for_a_call_of_a_process_wait_in_order() {
     assert_eq!(seen, Some(Ok(json!([1, 2, 4, 3, 10]))));
     let counts = worker.bindings.counts(BindingId(0)).unwrap();
     assert_eq!((counts.packets, pool.in_use()), (20, 0));
+}
+
+/// Instance that needs linear packets, and gets nothing else. Each call takes two slices.
+struct Linear;
+
+impl Instance for Linear {
+    fn process(&mut self, packets: &mut Packets<'_>, _: Instant) -> Progress {
+        assert!((0..packets.len()).all(|place| packets.get_mut(place).1.is_linear()));
+        Progress::Suspended
+    }
+
+    fn writes_packets(&self) -> bool {
+        false
+    }
+
+    fn needs_linear_packets(&self) -> bool {
+        true
+    }
+
+    fn resume(&mut self, _: &mut Packets<'_>, _: Instant) -> Progress {
+        Progress::Done
+    }
+
+    fn control(&mut self, _message: &Message) -> Reply {
+        Ok(json!(null))
+    }
+}
+
+#[test]
+fn packets_that_another_worker_has_lent_are_linear_when_their_call_begins() {
+    let mut worker = worker();
+    change(&mut worker, PluginChange::AddInstance { id: InstanceId(0), instance: Box::new(Linear) });
+    bind(&mut worker, 0, 0, 80, 0);
+    let path = path_of(&mut worker, 80);
+    let (ours, theirs) = (Pool::new(16).unwrap(), Pool::new(16).unwrap());
+    let (mut lender, mut borrower) = (Lender::new(8), Borrower::new(8));
+    // The second batch waits for the call with the first one.
+    for sources in [[10, 11], [12, 13]] {
+        let packets = sources.map(|_| {
+            let mut packet = theirs.packet_from(&[0; 1000]).unwrap();
+            packet.set_transport(20);
+            let front = lender.front_of(&packet).unwrap();
+            let bytes = packet.data()[..front].to_vec();
+            borrower.borrow(&ours, &bytes, lender.lend(packet, front).unwrap()).unwrap()
+        });
+        assert!(packets.iter().all(|packet| !packet.is_linear()));
+        let sent = Sent::of(&mut worker, packets.into(), (path, Position::Early), &sources, at(0));
+        keep_all(&mut worker, sent);
+    }
+    let left: Vec<_> = (0..9).flat_map(|_| released(&mut worker, at(0))).collect();
+    assert_eq!(left, [10, 11, 12, 13].map(|source| (source, None)));
+    std::iter::from_fn(|| borrower.ended()).for_each(|ended| lender.take_back(ended));
+    assert_eq!((ours.in_use(), theirs.in_use()), (0, 0));
 }
