@@ -6,6 +6,7 @@
 //! | `plain` | instructions of plain packets at a worker with and without principals |
 //! | `shares` | delivered cycles of busy principals, compared with a fluid scheduler |
 //! | `isolation` | loss and delay of a plain flow beside a slow plugin |
+//! | `busy` | delay of a plain flow of 100,000 packets per second beside busy principals |
 //! | `control` | time of control operations beside 100 busy principals |
 //! | `gaps` | jitter of a plain flow beside long invocations (Srishti, 2001, table 1) |
 //! | `third-level` | shares of the queued stages of a flow, and the longest run of its path |
@@ -14,6 +15,7 @@
 //! | `share-by-input` | the same with core as a principal, without and with a part for each port |
 //! | `contexts` | calls that block, of an instance with one context and with several |
 //! | `switch` | a reserved flow beside best-effort packets of another worker to the same port (VERA, figure 3.6) |
+//! | `user-process` | processor time, memory and disk transfer of user processes, compared with their allocation |
 //!
 //! The cases `shares`, `isolation`, `gaps` and `third-level` drive a worker with ports in memory under the real
 //! clock, in this thread. Other work on its processor delays the thread, and the running principal pays for that
@@ -21,6 +23,7 @@
 
 pub(crate) mod burn;
 mod burst;
+mod busy;
 mod contexts;
 mod control;
 mod decision;
@@ -34,6 +37,7 @@ pub(crate) mod process;
 mod shares;
 mod switch;
 mod third_level;
+mod user;
 pub(crate) mod wire;
 
 use std::time::{Duration, Instant as Clock};
@@ -51,11 +55,12 @@ use crate::{BenchError, Measurement, Options, Run};
 pub(crate) use decision::run_measured;
 
 /// Name of each case, and its function.
-const CASES: [(&str, Run); 12] = [
+const CASES: [(&str, Run); 14] = [
     ("decision", decision::run),
     ("plain", plain::run),
     ("shares", shares::run),
     ("isolation", isolation::run),
+    ("busy", busy::run),
     ("control", control::run),
     ("gaps", gaps::run),
     ("third-level", third_level::run),
@@ -64,6 +69,7 @@ const CASES: [(&str, Run); 12] = [
     ("share-by-input", burst::run_by_input),
     ("contexts", contexts::run),
     ("switch", switch::run),
+    ("user-process", user::run),
 ];
 /// Name of each kind of scheduler in the configuration.
 const KINDS: [(&str, CpuSchedulerKind); 4] = [

@@ -61,6 +61,13 @@ impl Router {
         run(&binary, &all)
     }
 
+    /// Returns a command against the router that is not started yet.
+    pub fn command(&self, arguments: &[&str]) -> Command {
+        let mut command = Command::new(&self.binary);
+        command.arg("--socket").arg(&self.socket.0).args(arguments);
+        command
+    }
+
     /// Returns the router's process ID.
     pub fn pid(&self) -> u32 {
         self.running.pid()

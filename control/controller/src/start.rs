@@ -342,7 +342,8 @@ fn take_over(
     for port in ports {
         say_beyond_link(port, &inner.model, &inner.devices, &inner.kernel);
     }
-    inner.devices.set_host_outputs(&inner.model, &mut inner.workers)
+    let queues = inner.principals.queues_of_packets(&inner.model);
+    inner.devices.set_host_outputs(&inner.model, &queues, &mut inner.workers)
 }
 
 /// Returns the kernel ports, each with its device.

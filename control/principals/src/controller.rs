@@ -39,14 +39,22 @@ pub enum Controller {
     Disk,
     /// Number of processes and threads: `pids`.
     Processes,
+    /// Group of the process that has sent a packet: part of every group in version 2, absent in version 1.
+    Packets,
 }
 
 impl Controller {
     /// All controllers.
-    pub const ALL: [Self; 5] = [Self::Cpu, Self::CpuAccounting, Self::Memory, Self::Disk, Self::Processes];
+    pub const ALL: [Self; 6] =
+        [Self::Cpu, Self::CpuAccounting, Self::Memory, Self::Disk, Self::Processes, Self::Packets];
+
+    /// Whether every group of version 2 has it, without a controller of the kernel.
+    pub fn is_in_every_group(self) -> bool {
+        matches!(self, Self::CpuAccounting | Self::Packets)
+    }
 
     /// Returns the kernel's name. In version 2, accounting of processor time needs no controller; its name is
-    /// that of the processor time.
+    /// that of the processor time. For packets it is the name of the file system.
     pub fn name(self, version: Version) -> &'static str {
         match (self, version) {
             (Self::Cpu, _) | (Self::CpuAccounting, Version::V2) => "cpu",
@@ -55,6 +63,7 @@ impl Controller {
             (Self::Disk, Version::V1) => "blkio",
             (Self::Disk, Version::V2) => "io",
             (Self::Processes, _) => "pids",
+            (Self::Packets, _) => "cgroup2",
         }
     }
 
@@ -66,6 +75,7 @@ impl Controller {
             Self::Memory => "memory",
             Self::Disk => "disk transfer",
             Self::Processes => "number of processes",
+            Self::Packets => "packets of user processes",
         }
     }
 }

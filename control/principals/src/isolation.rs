@@ -47,9 +47,8 @@ impl Finding {
 /// Returns the isolation of each resource on this machine. Starts a thread for a moment, to try a real-time
 /// policy; changes nothing else.
 pub fn isolation(machine: &Machine) -> Vec<Finding> {
-    let resources = [Controller::Cpu, Controller::Memory, Controller::Disk, Controller::Processes];
-    let mut findings: Vec<Finding> =
-        resources.into_iter().map(|controller| of_controller(machine, controller)).collect();
+    let resources = Controller::ALL.into_iter().filter(|one| *one != Controller::CpuAccounting);
+    let mut findings: Vec<Finding> = resources.map(|controller| of_controller(machine, controller)).collect();
     let times = processor_times().unwrap_or_default();
     findings.push(of_steal(&times));
     let isolated = read_if_present(Path::new("/sys/devices/system/cpu/isolated"));

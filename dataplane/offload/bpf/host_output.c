@@ -4,6 +4,9 @@
  * them to a TAP device that the router reads. There the kernel cuts GSO packets and completes checksums as
  * for any device. Frames that the router sends by AF_XDP, or by AF_PACKET past the queueing disciplines,
  * don't meet this program. Linux 6.6.
+ *
+ * A packet of a process in a control group with a queue carries the queue's number to the router, in place of
+ * its source MAC address, which is that of the device.
  */
 #include "helpers.h"
 
@@ -13,13 +16,54 @@
 #define ROUTER_SOLICITATION 133
 #define REDIRECT 137
 
-/* Interface index of the TAP device. */
+#define SOURCE_MAC 6
+#define MOST_QUEUES 4096
+
+/*
+ * Interface index of the TAP device, MAC address of the port's device, and the mark that stands before the
+ * number of a queue. No frame from elsewhere has the mark: it is a random number. dataplane/offload/src/
+ * host_output.rs writes it.
+ */
+struct settings {
+	__u32 catcher;
+	__u8 mac[ETH_ALEN];
+	__u8 mark[4];
+	__u16 unused;
+};
+
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(max_entries, 1);
 	__type(key, __u32);
-	__type(value, __u32);
-} catcher SEC(".maps");
+	__type(value, struct settings);
+} settings SEC(".maps");
+
+/* Numbers of queues, by the ids of control groups of version 2. */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, MOST_QUEUES);
+	__type(key, __u64);
+	__type(value, __u16);
+} queues SEC(".maps");
+
+/* Writes the number of the queue of the sending process, if its control group has one. */
+static __always_inline void mark_queue(struct __sk_buff *skb, const struct settings *own)
+{
+	__u64 group = bpf_skb_cgroup_id(skb);
+	__u16 *queue = bpf_map_lookup_elem(&queues, &group);
+	__u8 source[ETH_ALEN];
+	int i;
+
+	if (!queue || bpf_skb_load_bytes(skb, SOURCE_MAC, source, sizeof(source)))
+		return;
+	for (i = 0; i < ETH_ALEN; i++)
+		if (source[i] != own->mac[i])
+			return;
+	for (i = 0; i < 4; i++)
+		source[i] = own->mark[i];
+	__builtin_memcpy(source + 4, queue, 2);
+	bpf_skb_store_bytes(skb, SOURCE_MAC, source, sizeof(source), 0);
+}
 
 /* Whether a packet is ARP or neighbour discovery: a full queue must not cost the port its neighbours. */
 static __always_inline int is_neighbour_message(struct __sk_buff *skb)
@@ -38,15 +82,17 @@ SEC("classifier")
 int millrace_host(struct __sk_buff *skb)
 {
 	__u32 zero = 0, mtu = 0;
-	__u32 *to = bpf_map_lookup_elem(&catcher, &zero);
+	const struct settings *own = bpf_map_lookup_elem(&settings, &zero);
 
 	/*
 	 * The TAP device disappears with the process that reads it. Packets then pass, since no process would
 	 * send them.
 	 */
-	if (!to || !*to || is_neighbour_message(skb) || bpf_check_mtu(skb, *to, &mtu, 0, 0) == -ENODEV)
+	if (!own || !own->catcher || is_neighbour_message(skb) ||
+	    bpf_check_mtu(skb, own->catcher, &mtu, 0, 0) == -ENODEV)
 		return TCX_NEXT;
-	return bpf_redirect(*to, 0);
+	mark_queue(skb, own);
+	return bpf_redirect(own->catcher, 0);
 }
 
 char LICENSE[] SEC("license") = "Dual MIT/GPL";

@@ -3,11 +3,16 @@
 //! A tcx egress program redirects the packets to a TAP device that the router reads. The router's own packets
 //! don't reach the program, because AF_XDP in copy mode and AF_PACKET with `PACKET_QDISC_BYPASS` skip tcx
 //! egress.
+//!
+//! A packet of a process in a control group with a queue carries a [`Mark`] in place of its source MAC address.
 
+use std::collections::BTreeMap;
 use std::os::fd::{AsFd, OwnedFd, RawFd};
 
 use aya::Ebpf;
-use aya::maps::{Array, MapError};
+use aya::maps::{Array, HashMap, MapError};
+use millrace_units::QueueId;
+use millrace_wire::MacAddr;
 
 use crate::OffloadError;
 use crate::bpf::object::{self, map_mut};
@@ -19,26 +24,65 @@ use crate::port_programs::attach::{find_device, tcx_error};
 #[derive(Debug)]
 pub struct HostCatch {
     ifindex: u32,
+    /// Holds the maps of the program.
+    object: Ebpf,
+    queues: BTreeMap<u64, QueueId>,
     _link: OwnedFd,
 }
 
+/// Four bytes that stand before the number of a queue in a marked packet. They are a random number, and the first two
+/// bits mark a MAC address that is no device's.
+pub type Mark = [u8; 4];
+
+/// Where a program redirects packets, and how it marks them.
+#[derive(Clone, Copy, Debug)]
+pub struct HostRedirect {
+    /// Interface index of the TAP device.
+    pub catcher: u32,
+    /// MAC address of the port's device.
+    pub mac: MacAddr,
+    /// Mark of packets with a queue.
+    pub mark: Mark,
+}
+
 impl HostCatch {
-    /// Redirects packets that the kernel sends out of the device `ifindex` to the TAP device `catcher`. Both
-    /// are in the calling thread's network namespace. While the TAP device does not exist, the kernel sends
+    /// Redirects packets that the kernel sends out of the device `ifindex` to a TAP device. Both are in the calling
+    /// thread's network namespace. While the TAP device does not exist, the kernel sends
     /// the packets itself. Needs Linux 6.6.
     ///
     /// `above`: descriptors that must stay open until the program is detached, if the process is killed.
     /// Linux closes the highest descriptor first, so the program gets a higher number than these descriptors.
-    pub fn attach(ifindex: u32, catcher: u32, above: &[RawFd]) -> Result<Self, OffloadError> {
+    pub fn attach(ifindex: u32, redirect: HostRedirect, above: &[RawFd]) -> Result<Self, OffloadError> {
         let device = find_device(ifindex)?;
         let mut object = object::host_output()?;
+        write_settings(&mut object, redirect)?;
         let program = object::load(&mut object, "millrace_host")?;
-        write_catcher(&mut object, catcher)?;
         let least = above.iter().max().map_or(0, |highest| highest + 1);
         let link = create_link(program.as_fd(), ifindex, Hook::TcxEgress)
             .and_then(|link| renumber(&link, least))
             .map_err(|error| tcx_error(&device, ifindex, error))?;
-        Ok(Self { ifindex, _link: link })
+        Ok(Self { ifindex, queues: BTreeMap::new(), _link: link, object })
+    }
+
+    /// Sets the queues of the control groups: each group's id in the hierarchy of version 2, and its queue.
+    ///
+    /// # Errors
+    /// The kernel refuses an entry. Some groups then have no queue.
+    pub fn set_queues(&mut self, queues: &BTreeMap<u64, QueueId>) -> Result<(), OffloadError> {
+        if self.queues == *queues {
+            return Ok(());
+        }
+        let refused = |error: MapError| OffloadError::Map { map: "queues", detail: object::chain(&error) };
+        let map = map_mut(&mut self.object, "queues")?;
+        let mut map = HashMap::<_, u64, u16>::try_from(map).map_err(refused)?;
+        for group in self.queues.keys().filter(|group| !queues.contains_key(group)) {
+            map.remove(group).map_err(refused)?;
+        }
+        for (group, QueueId(queue)) in queues {
+            map.insert(group, queue, 0).map_err(refused)?;
+        }
+        self.queues.clone_from(queues);
+        Ok(())
     }
 
     /// Returns the index of the device.
@@ -47,8 +91,14 @@ impl HostCatch {
     }
 }
 
-pub(crate) fn write_catcher(object: &mut Ebpf, catcher: u32) -> Result<(), OffloadError> {
-    let refused = |error: MapError| OffloadError::Map { map: "catcher", detail: object::chain(&error) };
-    let map = map_mut(object, "catcher")?;
-    Array::<_, u32>::try_from(map).and_then(|mut map| map.set(0, catcher, 0)).map_err(refused)
+/// Writes the settings as `struct settings` of the program.
+pub(crate) fn write_settings(object: &mut Ebpf, redirect: HostRedirect) -> Result<(), OffloadError> {
+    let HostRedirect { catcher, mac: MacAddr(mac), mark } = redirect;
+    let mut settings = [0_u8; 16];
+    settings[..4].copy_from_slice(&catcher.to_ne_bytes());
+    settings[4..10].copy_from_slice(&mac);
+    settings[10..14].copy_from_slice(&mark);
+    let refused = |error: MapError| OffloadError::Map { map: "settings", detail: object::chain(&error) };
+    let map = map_mut(object, "settings")?;
+    Array::<_, [u8; 16]>::try_from(map).and_then(|mut map| map.set(0, settings, 0)).map_err(refused)
 }

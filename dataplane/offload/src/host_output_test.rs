@@ -1,20 +1,81 @@
 //! The program redirects host output while a reader exists, and never the router's own output.
 
+use std::collections::BTreeMap;
 use std::net::UdpSocket;
 use std::os::fd::AsFd;
 
-use crate::HostCatch;
+use millrace_units::QueueId;
+use millrace_wire::MacAddr;
+
 use crate::bpf::{object, syscall};
-use crate::host_output::write_catcher;
+use crate::host_output::write_settings;
 use crate::test_support::{
     Wire, can_load, frame_to, ip, ipv4_packet, ipv6_packet, packet_socket, receive_all,
 };
+use crate::{HostCatch, HostRedirect};
 
 /// Creates a TAP device without a reader.
 fn make_tap(wire: &Wire) -> u32 {
     ip(&format!("-n {} tuntap add catcher mode tap", wire.near));
     ip(&format!("-n {} link set catcher up", wire.near));
     wire.near(|| nix::net::if_::if_nametoindex("catcher").unwrap())
+}
+
+const MARK: [u8; 4] = [2, 0xaa, 0xbb, 0xcc];
+
+fn to(catcher: u32) -> HostRedirect {
+    HostRedirect { catcher, mac: MacAddr([2, 0, 0, 0, 0, 1]), mark: MARK }
+}
+
+#[test]
+fn packets_of_a_control_group_carry_the_number_of_its_queue() {
+    let Some(wire) = Wire::loadable() else { return };
+    let group = std::fs::read_to_string("/proc/self/cgroup").unwrap();
+    if !group.lines().any(|line| line == "0::/") {
+        return println!("skipped: this process is not in the root group of version 2");
+    }
+    // The root group has the id 1.
+    const ROOT: u64 = 1;
+    ip(&format!("-n {} link add catcher type veth peer name caught", wire.near));
+    ["catcher", "caught"].iter().for_each(|device| ip(&format!("-n {} link set {device} up", wire.near)));
+    let index = |device: &'static str| wire.near(|| nix::net::if_::if_nametoindex(device).unwrap());
+    let mut catch = wire.near(|| HostCatch::attach(wire.port(), to(index("catcher")), &[0, 1, 2]).unwrap());
+    let source = |text: &[u8]| {
+        let socket = wire.near(|| packet_socket(index("caught")));
+        wire.near(|| {
+            let socket = UdpSocket::bind("10.0.0.1:0").unwrap();
+            socket.send_to(text, "10.0.0.2:9").unwrap();
+        });
+        let frames = receive_all(&socket);
+        let frame = frames.iter().find(|frame| frame.ends_with(text)).expect("the packet is redirected");
+        frame[6..12].to_vec()
+    };
+    assert_eq!(source(b"no queue"), [2, 0, 0, 0, 0, 1]);
+    catch.set_queues(&BTreeMap::from([(ROOT, QueueId(0x1234)), (99, QueueId(1))])).unwrap();
+    assert_eq!(source(b"a queue"), [&MARK[..], &0x1234_u16.to_ne_bytes()].concat());
+    catch.set_queues(&BTreeMap::from([(ROOT, QueueId(5))])).unwrap();
+    assert_eq!(source(b"another"), [&MARK[..], &5_u16.to_ne_bytes()].concat());
+    catch.set_queues(&BTreeMap::new()).unwrap();
+    assert_eq!(source(b"none again"), [2, 0, 0, 0, 0, 1]);
+}
+
+#[test]
+fn packets_with_another_source_address_than_the_devices_are_not_marked() {
+    if !can_load() {
+        return;
+    }
+    let Some(wire) = Wire::loadable() else { return };
+    ip(&format!("-n {} link add catcher type veth peer name caught", wire.near));
+    ["catcher", "caught"].iter().for_each(|device| ip(&format!("-n {} link set {device} up", wire.near)));
+    let index = |device: &'static str| wire.near(|| nix::net::if_::if_nametoindex(device).unwrap());
+    let other = HostRedirect { mac: MacAddr([2, 0, 0, 0, 0, 9]), ..to(index("catcher")) };
+    let mut catch = wire.near(|| HostCatch::attach(wire.port(), other, &[0, 1, 2]).unwrap());
+    catch.set_queues(&BTreeMap::from([(1, QueueId(7))])).unwrap();
+    let socket = wire.near(|| packet_socket(index("caught")));
+    wire.near(|| UdpSocket::bind("10.0.0.1:0").unwrap().send_to(b"bridged", "10.0.0.2:9").unwrap());
+    let frames = receive_all(&socket);
+    let frame = frames.iter().find(|frame| frame.ends_with(b"bridged")).expect("the packet is redirected");
+    assert_eq!(frame[6..12], [2, 0, 0, 0, 0, 1]);
 }
 
 #[test]
@@ -32,7 +93,7 @@ fn the_kernels_packets_are_caught_while_the_catcher_is_there() {
         receive_all(&socket).iter().any(|frame| frame.ends_with(text))
     };
     assert!(arrived(b"before"));
-    let catch = wire.near(|| HostCatch::attach(port, catcher, &[0, 1, 2]).unwrap());
+    let catch = wire.near(|| HostCatch::attach(port, to(catcher), &[0, 1, 2]).unwrap());
     assert_eq!(catch.ifindex(), port);
     assert!(!arrived(b"caught"));
     ip(&format!("-n {} link del catcher", wire.near));
@@ -53,7 +114,7 @@ fn neighbour_messages_are_recognised_by_present_bytes() {
     }
     let mut object = object::host_output().unwrap();
     let program = object::load(&mut object, "millrace_host").unwrap();
-    write_catcher(&mut object, LOOPBACK).unwrap();
+    write_settings(&mut object, to(LOOPBACK)).unwrap();
     let icmp6 = |kind: u8| {
         let mut packet = ipv6_packet("fe80::1", "fe80::2", 24);
         (packet[6], packet[40]) = (58, kind);

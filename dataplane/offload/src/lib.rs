@@ -45,7 +45,7 @@ pub use flow_cache::{
     FlowCache, FlowCacheWriter, FlowSlot, KEY_BYTES, LoadedVariant, OffloadSent, PolicerPlace, RX_QUEUES,
     VARIANTS, VariantMaps, VariantObject,
 };
-pub use host_output::HostCatch;
+pub use host_output::{HostCatch, HostRedirect, Mark};
 pub use injector::{BatchSender, Flows, FrameSink, FrameSource, KernelHandback};
 pub use millrace_packet::CONTROL_CLASSES;
 pub use port_programs::{Attachment, ClassRate, Mode, OnDeath, PortPrograms};

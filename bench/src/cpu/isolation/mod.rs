@@ -17,6 +17,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant as Clock};
 
 use millrace_plugin::native::NativePlugin;
+use millrace_plugin::process::ProcessPlugin;
 use millrace_plugin_abi::Plugin;
 use millrace_schedule::cpu::{CpuSchedulerKind, CpuShare};
 use millrace_units::{Cycles, PrincipalId};
@@ -81,7 +82,7 @@ pub(super) struct Figures {
     pub lost: f64,
     pub late: f64,
     pub longest: f64,
-    delays: Vec<f64>,
+    pub delays: Vec<f64>,
 }
 
 impl fmt::Display for Beside {
@@ -184,18 +185,34 @@ impl Slow {
 
     /// Returns a shared object in process, and in a process of its own if that can have another processor.
     fn shared_objects(frequency: u64, options: &mut Options<'_>) -> Result<Vec<Self>, BenchError> {
-        let Cycles(cycles) = Cycles::in_time(PACKET, frequency);
-        let object = compile(&STATEMENT.replace("CYCLES", &cycles.to_string()))?;
-        let native = Arc::new(NativePlugin::new(&object).map_err(failed)?);
+        let native = Arc::new(NativePlugin::new(&object(PACKET, frequency)?).map_err(failed)?);
         let mut made = vec![Self { runtime: "shared object in process", plugin: native, work: Vec::new() }];
-        if std::thread::available_parallelism().is_ok_and(|count| count.get() > 1) {
-            let plugin = Arc::new(in_processes(&object, beside(OTHER, || keeper(&options.binary))??)?);
-            made.push(Self { runtime: "process", plugin, work: Vec::new() });
-        } else {
-            (options.progress)("isolation: this machine has no second processor for a process");
+        if let Some(plugin) = shared_object_in_processes(PACKET, frequency, options)? {
+            made.push(Self { runtime: "process", plugin: Arc::new(plugin), work: Vec::new() });
         }
         Ok(made)
     }
+}
+
+/// Compiles a shared object that burns a time for each packet.
+fn object(packet: Duration, frequency: u64) -> Result<Vec<u8>, BenchError> {
+    let Cycles(cycles) = Cycles::in_time(packet, frequency);
+    compile(&STATEMENT.replace("CYCLES", &cycles.to_string()))
+}
+
+/// Returns a plugin that burns a time for each packet in a process of its own, on the other processor. Returns `None`,
+/// and says why, if the machine has no C compiler or no second processor.
+pub(super) fn shared_object_in_processes(
+    packet: Duration,
+    frequency: u64,
+    options: &mut Options<'_>,
+) -> Result<Option<ProcessPlugin>, BenchError> {
+    if !can_compile() || std::thread::available_parallelism().is_ok_and(|count| count.get() < 2) {
+        (options.progress)("no plugin process: this machine has no C compiler `cc`, or no second processor");
+        return Ok(None);
+    }
+    let keeper = beside(OTHER, || keeper(&options.binary))??;
+    in_processes(&object(packet, frequency)?, keeper).map(Some)
 }
 
 /// Returns the measurements of a case.
@@ -238,6 +255,11 @@ fn report(
 }
 
 impl Figures {
+    /// Returns the median delay in milliseconds.
+    pub fn middle(&self) -> f64 {
+        self.delays.get(self.delays.len() / 2).copied().unwrap_or_default()
+    }
+
     pub fn of(seen: &Seen) -> Self {
         let mut delays: Vec<f64> =
             seen.times.iter().map(|[due, left]| left.saturating_sub(*due) as f64 / 1e6).collect();
@@ -282,7 +304,7 @@ fn measure(slow: &Slow, beside: Beside, paid: bool, time: Duration) -> Result<Se
 }
 
 /// Runs the worker until its ports have no packets. Returns the packets of the plain flow.
-fn finish(wire: &Wire, pipeline: &mut Pipeline) -> Result<Seen, BenchError> {
+pub(super) fn finish(wire: &Wire, pipeline: &mut Pipeline) -> Result<Seen, BenchError> {
     let (start, mut before) = (Clock::now(), 0);
     loop {
         check()?;

@@ -75,10 +75,12 @@ impl Pipeline {
         ports.iter().filter(|(_, count)| count.rx_packets > 0).map(|(_, count)| count.core.0).collect()
     }
 
-    /// Creates an instance of a plugin, without binding it.
+    /// Creates an instance of a plugin, without binding it. Adds the plugin first, unless it is there.
     pub fn create_instance(&mut self, plugin: Arc<dyn Plugin>, name: &str) -> Result<(), BenchError> {
         let kind = plugin.name();
-        self.unit.add_plugin(plugin).map_err(failed)?;
+        if self.unit.plugin_named(kind).is_err() {
+            self.unit.add_plugin(plugin).map_err(failed)?;
+        }
         let (_, changes) = self.unit.create_instance(kind, name, Map::new()).map_err(failed)?;
         let changes = self.tables.publish(changes);
         self.tell(PluginCommand::Change(changes));

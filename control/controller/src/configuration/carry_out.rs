@@ -468,6 +468,8 @@ impl Inner {
             steps.note(self.change_bindings(group).1)?;
         }
         steps.note(self.follow_links(before, released))?;
+        let queues = self.principals.queues_of_packets(&self.model);
+        steps.note(self.devices.set_host_outputs(&self.model, &queues, &mut self.workers))?;
         steps.end()
     }
 

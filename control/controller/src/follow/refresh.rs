@@ -125,8 +125,9 @@ impl Inner {
         let forgotten = self.offload.forget_port(plan.id, &mut self.workers);
         // The witness may be a socket of this device. When it closes, all port programs would see the router
         // as dead, so the other ports need another witness.
+        let queues = self.principals.queues_of_packets(&self.model);
         let others = set_witness(&mut self.devices)
-            .and_then(|()| self.devices.set_host_outputs(&self.model, &mut self.workers));
+            .and_then(|()| self.devices.set_host_outputs(&self.model, &queues, &mut self.workers));
         for error in [forgotten, others].into_iter().filter_map(Result::err) {
             tracing::error!("{error}");
         }
@@ -146,7 +147,8 @@ impl Inner {
         self.offload.refresh_ports(&mut self.devices, &self.model, &mut self.workers)?;
         set_host_path(&mut self.devices, &mut self.workers)?;
         set_witness(&mut self.devices)?;
-        self.devices.set_host_outputs(&self.model, &mut self.workers)?;
+        let queues = self.principals.queues_of_packets(&self.model);
+        self.devices.set_host_outputs(&self.model, &queues, &mut self.workers)?;
         let Some(mirror) = &self.kernel.mirror else { return Ok(()) };
         let everything = mirror.state().snapshot();
         self.apply(everything)

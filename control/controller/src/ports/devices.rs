@@ -1,12 +1,12 @@
 //! Devices of the ports.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 
 use millrace_host::local_addresses;
 use millrace_offload::OffloadSent;
 use millrace_pipeline::{ClassLimits, DeviceId, OffloadCommand, OffloadPort};
 use millrace_port::Capabilities;
-use millrace_units::PortId;
+use millrace_units::{PortId, QueueId};
 
 use crate::ControlError;
 use crate::kernel::Kernel;
@@ -66,9 +66,17 @@ impl Devices {
     }
 
     /// Starts host output at the ports whose schedulers are configured for it, and stops it at all other
-    /// ports.
-    pub fn set_host_outputs(&mut self, model: &Model, workers: &mut Workers) -> Result<(), ControlError> {
-        self.host_outputs.set(&self.kernel, model, workers)
+    /// ports. `queues`: queues of packets, by the
+    /// control groups of their processes.
+    pub fn set_host_outputs(
+        &mut self,
+        model: &Model,
+        queues: &BTreeMap<u64, QueueId>,
+        workers: &mut Workers,
+    ) -> Result<(), ControlError> {
+        self.host_outputs.set(&self.kernel, model, workers)?;
+        self.host_outputs.set_queues(queues, model);
+        Ok(())
     }
 
     /// Sets the kernel's local addresses and the sub-interfaces' VLANs in all XDP programs.

@@ -25,7 +25,7 @@ use millrace_plugin_process::{ProcessGroup, ProcessGroups};
 use millrace_principals::{
     Controller, Group, GroupError, Limits, Machine, Members, Process, RouterGroup, processor_times,
 };
-use millrace_units::PrincipalId;
+use millrace_units::{PrincipalId, QueueId};
 
 use crate::ControlError;
 use crate::error::Steps;
@@ -101,6 +101,15 @@ impl Held {
 }
 
 impl Principals {
+    /// Returns the queue of each principal whose processes have a group by which the kernel knows their packets, by the
+    /// kernel's id of the group.
+    pub fn queues_of_packets(&self, model: &Model) -> BTreeMap<u64, QueueId> {
+        let queue = |held: &Held| {
+            Some((held.group.id_of_packets()?, model.schedulers.queue_of_principal(held.group.name())))
+        };
+        self.groups.iter().filter_map(queue).collect()
+    }
+
     /// Creates, changes and removes groups, so that each of the principals `wanted` has its group and limits.
     /// If a step fails, undoes the earlier steps. On a machine without usable control groups, principals that
     /// neither name processes nor limit disk transfer or the number of processes have no groups.

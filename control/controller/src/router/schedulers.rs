@@ -103,7 +103,8 @@ impl Inner {
         steps.note(told)?;
         self.queueing.begin_rates(port, &fates, &before, &after);
         steps.note(tell_reserved(&self.model, &mut self.workers))?;
-        steps.note(self.devices.set_host_outputs(&self.model, &mut self.workers))?;
+        let queues = self.principals.queues_of_packets(&self.model);
+        steps.note(self.devices.set_host_outputs(&self.model, &queues, &mut self.workers))?;
         say_beyond_link(id, &self.model, &self.devices, &self.kernel);
         say_beyond_room(id, &self.model, &mut self.workers);
         self.observation.note_reservations(port, &before, &after);

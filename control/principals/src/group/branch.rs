@@ -31,6 +31,16 @@ impl Branch {
         self.controllers.contains(&controller)
     }
 
+    /// Whether the hierarchy has a controller that the parent group must enable.
+    pub fn needs_delegation(&self) -> bool {
+        !self.controllers.iter().all(|controller| controller.is_in_every_group())
+    }
+
+    /// Whether the hierarchy limits or measures a resource.
+    pub fn has_limits(&self) -> bool {
+        self.controllers.iter().any(|controller| *controller != Controller::Packets)
+    }
+
     /// Returns the branch of a child group.
     pub fn child(&self, path: &Path) -> Self {
         Self { path: self.path.join(path), ..self.clone() }

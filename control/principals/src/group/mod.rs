@@ -7,6 +7,7 @@ mod usage;
 
 use std::fs;
 use std::io;
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Instant;
@@ -111,6 +112,13 @@ impl Group {
     /// Returns the directories of the group, one per hierarchy; none after its removal.
     pub fn directories(&self) -> impl Iterator<Item = &Path> {
         self.branches.iter().map(|branch| branch.path.as_path())
+    }
+
+    /// Returns the kernel's id of the group in the hierarchy of version 2, by which it knows the sender of a packet;
+    /// `None` without such a hierarchy.
+    pub fn id_of_packets(&self) -> Option<u64> {
+        let branch = self.branches.iter().find(|branch| branch.has(Controller::Packets))?;
+        fs::metadata(&branch.path).ok().map(|metadata| metadata.ino())
     }
 
     /// Returns the files that a process joins the group by: it writes its process id to each. See

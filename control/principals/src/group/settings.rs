@@ -106,7 +106,7 @@ pub(super) fn of(limits: &Limits, group: &Group) -> Result<Vec<Setting>, GroupEr
 fn values(controller: Controller, limits: &Limits, branch: &Branch) -> Vec<Setting> {
     match controller {
         Controller::Cpu => cpu(limits, branch),
-        Controller::CpuAccounting => Vec::new(),
+        Controller::CpuAccounting | Controller::Packets => Vec::new(),
         Controller::Memory => {
             let swap = branch.file(MEMORY_AND_SWAP_1);
             let with_swap = read_if_present(&swap).and_then(|text| text.parse().ok());

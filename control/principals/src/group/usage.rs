@@ -80,6 +80,7 @@ fn add(usage: &mut Usage, controller: Controller, branch: &Branch) {
             usage.disk_written = text.as_deref().map(|text| sum(text, "wbytes="));
         }
         (Controller::Processes, _) => usage.tasks = number("pids.current"),
+        (Controller::Packets, _) => {}
     }
 }
 

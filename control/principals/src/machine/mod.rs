@@ -191,7 +191,7 @@ fn probe(controller: Controller, place: &Place) -> Option<Obstacle> {
     if read_if_present(&own.join("cgroup.type")).is_some_and(|kind| kind != "domain") {
         return Some(Obstacle::Threaded { directory: own.clone() });
     }
-    if controller == Controller::CpuAccounting {
+    if controller.is_in_every_group() {
         return None;
     }
     let name = controller.name(Version::V2);

@@ -77,7 +77,7 @@ impl Delegation {
     fn enable(&mut self, controllers: &[Controller]) -> Result<(), GroupError> {
         // The root group has no type. There, controllers that others have enabled stay enabled.
         let is_root = !self.own.join("cgroup.type").exists();
-        let controllers = controllers.iter().filter(|one| **one != Controller::CpuAccounting);
+        let controllers = controllers.iter().filter(|one| !one.is_in_every_group());
         for controller in controllers.map(|controller| controller.name(Version::V2)) {
             let was_enabled = is_enabled(&self.own, controller);
             if !was_enabled {

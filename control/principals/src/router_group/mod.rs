@@ -57,7 +57,7 @@ impl RouterGroup {
             for leftover in children(&branch.path).into_iter().filter(|child| *child != home) {
                 clear(branch.version, &leftover, &home, deadline)?;
             }
-            if branch.version == Version::V2 {
+            if branch.version == Version::V2 && branch.needs_delegation() {
                 router.delegation = Some(Delegation::begin(&branch, home, deadline)?);
             }
         }
@@ -148,7 +148,9 @@ fn branches(machine: &Machine, directory: &str) -> Result<Vec<Branch>, GroupErro
         }
     }
     match first {
-        Some(obstacle) if branches.is_empty() => Err(GroupError::NoController { obstacle }),
+        Some(obstacle) if !branches.iter().any(Branch::has_limits) => {
+            Err(GroupError::NoController { obstacle })
+        }
         _ => Ok(branches),
     }
 }

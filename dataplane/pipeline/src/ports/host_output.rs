@@ -17,4 +17,6 @@ pub struct HostSettings {
     pub filters: HostFilters,
     /// Maximum number of packets taken per iteration, 1 to 256, like the setting `input-weight` of ports.
     pub weight: u16,
+    /// Bytes that stand before the number of a queue in the source MAC address of a packet with a queue.
+    pub mark: [u8; 4],
 }

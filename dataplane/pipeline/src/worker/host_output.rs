@@ -89,7 +89,7 @@ impl HostOutput {
         work.packets.set_limit(BATCH_SIZE);
         let received = work.packets.len();
         if received > 0 {
-            router.take_host_output(self.port, self.settings.filters, work, now);
+            router.take_host_output(self.port, self.settings, work, now);
         }
         received
     }

@@ -5,3 +5,4 @@ mod errors;
 mod host_output;
 mod live_traffic;
 mod reservations;
+mod user_packets;

@@ -55,7 +55,7 @@ const DEVICES: &[Row] = &[
     ("set the host path", |_| DeviceCommand::SetHostPath(Box::new(NoHost)).into(), NEITHER),
 ];
 
-const HOST_SETTINGS: HostSettings = HostSettings { filters: HostFilters::Queue, weight: 1 };
+const HOST_SETTINGS: HostSettings = HostSettings { filters: HostFilters::Queue, weight: 1, mark: [2; 4] };
 
 const PORTS: &[Row] = &[
     ("set a port", |_| PortCommand::Set(PortId(9), port_settings(4)).into(), BOTH),
