@@ -51,10 +51,12 @@ impl PrincipalIds {
         self.0.get(name).copied()
     }
 
-    /// Returns the name of a principal, or `core`; `-` for an unknown id.
+    /// Returns the name of a principal, `core` or `control`; `-` for an unknown id.
     pub fn name(&self, id: PrincipalId) -> &str {
-        if id == PrincipalId::CORE {
-            return "core";
+        match id {
+            PrincipalId::CORE => return "core",
+            PrincipalId::CONTROL => return "control",
+            _ => {}
         }
         self.0.iter().find(|(_, known)| **known == id).map_or("-", |(name, _)| name)
     }

@@ -211,7 +211,7 @@ pub struct LinkWindowView {
 /// Promise to a principal, beside what the workers delivered.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct PromiseView {
-    /// Name of the principal, or `core` for the workers' own work.
+    /// Name of the principal, `core` for the workers' own work, or `control` for packets to the router itself.
     pub principal: String,
     /// Number of bindings that the principal pays for, with the filters that give it to packets.
     pub bindings: usize,
