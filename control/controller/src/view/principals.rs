@@ -188,6 +188,8 @@ pub struct LinkPromiseView {
     pub longest_promised: Option<u64>,
     /// Longest time that a packet has waited in the queue, in microseconds, at most about one second ago.
     pub longest_wait: u64,
+    /// Principals that share the rate, and whose packets are in the same queue: the promise is one to all of them.
+    pub shared_with: Vec<String>,
     /// Rates over the last 1, 10 and 60 s.
     pub windows: Vec<LinkWindowView>,
 }
@@ -199,8 +201,11 @@ pub struct LinkWindowView {
     pub seconds: f64,
     /// Rate in bit/s on the wire, with the overhead of the link.
     pub delivered: u64,
-    /// Rate due to the principal in bit/s: the reserved rate in the seconds throughout which its packets waited.
+    /// Rate due to the principal in bit/s: the reserved rate while its packets waited, less the longest promised wait
+    /// whenever packets began to wait.
     pub entitled: u64,
+    /// Part of the reserved rate in bit/s that the principal left, because it had no packets.
+    pub idle: u64,
     /// Whether the principal got the rate that was due, to 1 % and two packets.
     #[serde(rename = "kept")]
     pub is_kept: bool,

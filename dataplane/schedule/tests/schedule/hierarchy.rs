@@ -115,7 +115,9 @@ fn longest_wait_of_a_leaf_with_a_guarantee_counts_from_its_last_change() {
     };
     add(&mut port, 1, 0, guaranteed(4_000_000), fifo());
     add(&mut port, 2, 0, Share::Curves(Curves::sharing(Rate(1_000_000))), fifo());
-    let longest = |port: &LinkScheduler<Frame>, node| port.report().view(NodeId(node)).unwrap().longest_wait;
+    let longest = |port: &LinkScheduler<Frame>, node| {
+        port.report().view(NodeId(node)).unwrap().waits.map(|waits| waits.longest)
+    };
     assert_eq!((longest(&port, 1), longest(&port, 2)), (Some(Duration::ZERO), None));
     let milliseconds = Instant::from_millis;
     for (node, arrival, departure) in [(1, 0, 5), (1, 10, 12), (2, 20, 40)] {
@@ -154,7 +156,7 @@ fn longest_wait_of_a_class_with_a_subtree_is_that_of_its_leaves() {
         assert!(port.enqueue(NodeId(node), FlowNumber(node), frame, arrival, &mut never));
         assert!(port.dequeue(milliseconds(departure), &mut never).is_some());
     }
-    let longest = |node| port.report().view(NodeId(node)).unwrap().longest_wait;
+    let longest = |node| port.report().view(NodeId(node)).unwrap().waits.map(|waits| waits.longest);
     assert!(longest(2).unwrap().abs_diff(Duration::from_millis(7)) < Duration::from_nanos(1024));
     assert_eq!([0, 1, 3, 4, 5].map(longest), [None; 5]);
 }
