@@ -88,13 +88,22 @@ fn list(client: &Client, json: bool) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Returns the account of a built-in principal at the workers.
+/// Returns the account of a built-in principal at the workers, with the control group of its threads.
 ///
 /// # Errors
 /// The workers keep no account of it.
 fn built_in(promises: &Value, name: &str) -> Result<Value, Failure> {
     let found = rows(&promises["promises"]).iter().find(|one| one["principal"] == name);
-    found.cloned().ok_or_else(|| {
+    let group = if name == "core" { "workers" } else { name };
+    let group = rows(&promises["thread_groups"]).iter().find(|one| one["group"] == group);
+    let with_group = |account: &Value| {
+        let mut account = account.clone();
+        for key in ["directories", "obstacle"] {
+            account[key] = group.map(|group| group[key].clone()).unwrap_or_default();
+        }
+        account
+    };
+    found.map(with_group).ok_or_else(|| {
         Failure::new(format!(
             "principal {name:?} is built in and has no account now: {}",
             match name {
@@ -181,8 +190,12 @@ mod tests {
 
     #[test]
     fn built_in_principals_have_accounts_beside_principals_only() {
-        let promises = json!({"promises": [{"principal": "control", "used_seconds": 2.5}]});
-        assert_eq!(built_in(&promises, "control").unwrap()["used_seconds"], 2.5);
+        let promises = json!({
+            "promises": [{"principal": "control", "used_seconds": 2.5}],
+            "thread_groups": [{"group": "workers"}, {"group": "control", "directories": ["/a"]}],
+        });
+        let account = built_in(&promises, "control").unwrap();
+        assert_eq!((&account["used_seconds"], &account["directories"]), (&json!(2.5), &json!(["/a"])));
         let refused = built_in(&promises, "core").unwrap_err().message;
         assert!(
             refused.contains("\"core\" is built in") && refused.contains("only with principals"),

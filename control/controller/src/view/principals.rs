@@ -1,5 +1,7 @@
 //! Views of principals.
 
+mod machine;
+
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -10,6 +12,8 @@ use millrace_pipeline::{PrincipalCounts, PrincipalDrops};
 use millrace_principals::Usage;
 use schemars::JsonSchema;
 use serde::Serialize;
+
+pub use machine::{ProcessPromiseView, ProcessWindowView, ThreadGroupView};
 
 /// Rate on the wire that a principal has at a port.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
@@ -144,6 +148,10 @@ pub struct PromisesView {
     pub core_inputs: Vec<CoreInputView>,
     /// Reserved rates on the wire, one for each principal and port.
     pub links: Vec<LinkPromiseView>,
+    /// Processor time of processes, one for each control group of a principal or plugin that had any.
+    pub processes: Vec<ProcessPromiseView>,
+    /// Control groups of the router's threads; none without principals.
+    pub thread_groups: Vec<ThreadGroupView>,
 }
 
 /// Processor time of core for the packets that a port received. The time of `core` beyond all ports is that of
