@@ -92,13 +92,10 @@ fn sum(payers: &[Limits]) -> Limits {
 }
 
 /// Limits of the payers, by the name of the plugin.
-pub(crate) fn shared<'a, P: Ord>(
+pub(crate) fn shared<'a, P: Ord + 'a>(
     payers: impl Iterator<Item = (&'a str, &'a BTreeSet<P>)>,
     limits: impl Fn(&P) -> Option<Limits>,
-) -> BTreeMap<&'a str, Vec<Limits>>
-where
-    P: 'a,
-{
+) -> BTreeMap<&'a str, Vec<Limits>> {
     let limits_of = |set: &BTreeSet<P>| {
         let all: Vec<_> = set.iter().map(&limits).collect();
         // The group of a single payer holds the processes.
