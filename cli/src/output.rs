@@ -124,6 +124,36 @@ pub fn table(rows: &[Value], columns: &str) -> String {
     text
 }
 
+/// Formats rows as [`table`] does, in as many tables below each other as fit into `width` characters. Each begins with the
+/// first `keys` columns, which name the row.
+pub fn tables(rows: &[Value], columns: &str, (keys, width): (usize, usize)) -> String {
+    let columns: Vec<&str> = columns.split(" | ").collect();
+    let (keys, others) = columns.split_at(keys.min(columns.len()));
+    let fits = |columns: &[&str]| {
+        let text = table(rows, &columns.join(" | "));
+        text.lines().all(|line| line.chars().count() <= width)
+    };
+    let mut blocks: Vec<Vec<&str>> = vec![keys.to_vec()];
+    for column in others {
+        let block = blocks.last().map_or(&[][..], Vec::as_slice);
+        let longer = [block, &[*column]].concat();
+        match block.len() > keys.len() && !fits(&longer) {
+            true => blocks.push([keys, &[*column]].concat()),
+            false => _ = blocks.last_mut().map(|last| *last = longer),
+        }
+    }
+    let texts = blocks.iter().map(|block| table(rows, &block.join(" | ")));
+    texts.collect::<Vec<_>>().join("\n")
+}
+
+/// Returns the width of the terminal in characters; without a terminal, no width limits a table.
+pub fn terminal_width() -> usize {
+    match std::io::stdout().is_terminal() {
+        true => ratatui::crossterm::terminal::size().map_or(usize::MAX, |(width, _)| width.into()),
+        false => usize::MAX,
+    }
+}
+
 fn pointer(key: &str) -> String {
     format!("/{key}")
 }

@@ -43,15 +43,36 @@ const PRINCIPALS: &str = "principal=name | owner | cpu | same as=same_as | weigh
 const PROMISES: &str = "principal | bindings | promised %=promised | reserved | limit %=limit \
     | delivered % 1 s=windows/0/delivered | due=windows/0/entitled | 10 s=windows/1/delivered \
     | due=windows/1/entitled | 60 s=windows/2/delivered | due=windows/2/entitled | kept=windows/2/kept \
-    | throttled | missed=deadlines_missed | longest us=longest_wait | of=longest_promised | waiting | dropped";
+    | idle % 10 s=windows/1/idle | throttled | met=deadlines_met | missed=deadlines_missed \
+    | longest us=longest_wait | of=longest_promised | waiting | dropped | queue=drops/cpu_queue \
+    | memory=drops/memory | ceiling=drops/core_ceiling | link=drops/link_queue";
+
+/// Tables of `show promises`: list in the resource, columns, and number of columns that name a row.
+pub const PROMISE_TABLES: [(&str, &str, usize); 5] = [
+    ("promises", PROMISES, 1),
+    ("core_inputs", CORE_INPUTS, 1),
+    ("links", LINKS, 2),
+    ("processes", PROCESSES, 1),
+    ("thread_groups", THREADS, 1),
+];
 
 /// Columns of the processor time of core, below the promises.
-pub const CORE_INPUTS: &str = "core for packets of=port | used s=used_seconds | used % 1 s=windows/0/used \
+const CORE_INPUTS: &str = "core for packets of=port | used s=used_seconds | used % 1 s=windows/0/used \
     | 10 s=windows/1/used | 60 s=windows/2/used";
 
 /// Columns of the reserved rates below the promises.
 pub const LINKS: &str = "principal | port | promised b/s=promised | delivered b/s 1 s=windows/0/delivered \
-    | 10 s=windows/1/delivered | 60 s=windows/2/delivered | longest us=longest_wait | of=longest_promised | waiting | dropped";
+    | due=windows/0/entitled | 10 s=windows/1/delivered | due=windows/1/entitled | 60 s=windows/2/delivered \
+    | due=windows/2/entitled | kept=windows/2/kept | idle b/s 10 s=windows/1/idle | longest us=longest_wait \
+    | of=longest_promised | waiting | dropped";
+
+/// Columns of the processes of principals and plugins, below the promises.
+pub const PROCESSES: &str = "processes of=group | promised %=promised | reserved | limit %=limit \
+    | delivered % 1 s=windows/0/delivered | 10 s=windows/1/delivered | 60 s=windows/2/delivered \
+    | idle % 10 s=windows/1/idle | throttled % 10 s=windows/1/throttled | processes | used s=used_seconds";
+
+/// Columns of the control groups of the router's threads, below the promises.
+const THREADS: &str = "threads of=group | threads | weight | used s=cpu_seconds | obstacle";
 
 const RATES: &str = "port=name | rx/s=rx_rate | tx/s=tx_rate | rx b/s=rx_bits | tx b/s=tx_bits \
     | drops/s=drop_rate";

@@ -263,6 +263,7 @@ pub(crate) async fn start_mirror() -> Result<(Mirror, Changes), ControlError> {
 
 fn bring_up(inner: &mut Inner, mirrored: Option<(Vec<Claimed>, Mirrored)>) -> Result<(), ControlError> {
     inner.principals.follow(&inner.model.principals)?;
+    inner.principals.place_threads(&inner.workers, inner.model.router.worker_policy);
     let (links, mirrored) = mirrored.unzip();
     open_kernel_devices(inner, links.unwrap_or_default())?;
     // The queueing disciplines cause no events here, because the check of kernel policies has reported them

@@ -38,8 +38,9 @@ pub use plugins::{
 pub use ports::{NeighbourView, PortView};
 pub use principals::{
     CoreInputView, CoreInputWindowView, DeadlineView, DeadlinesView, LeftView, LinkPromiseView, LinkView,
-    LinkWindowView, PrincipalDropsView, PrincipalGroupView, PrincipalUsageView, PrincipalView, PromiseView,
-    PromiseWindowView, PromisesView, ReservationView,
+    LinkWindowView, PrincipalDropsView, PrincipalGroupView, PrincipalUsageView, PrincipalView,
+    ProcessPromiseView, ProcessWindowView, PromiseView, PromiseWindowView, PromisesView, ReservationView,
+    ThreadGroupView,
 };
 pub use routes::{NextHopView, QueuesView, RouteView};
 pub use schedulers::{

@@ -8,8 +8,11 @@ use nix::unistd::Pid;
 use serde::Serialize;
 
 use crate::controller::{Controller, Version};
+use crate::directory::{children, members};
 use crate::files::read_if_present;
+use crate::group::RUNTIME;
 use crate::machine::Machine;
+use crate::name::{ROUTER, is_routers};
 use crate::processor_times::{ProcessorTimes, processor_times};
 use crate::thread::{Policy, ThreadError, ThreadSettings};
 
@@ -49,6 +52,7 @@ impl Finding {
 pub fn isolation(machine: &Machine) -> Vec<Finding> {
     let resources = Controller::ALL.into_iter().filter(|one| *one != Controller::CpuAccounting);
     let mut findings: Vec<Finding> = resources.map(|controller| of_controller(machine, controller)).collect();
+    findings.push(of_threads(machine));
     let times = processor_times().unwrap_or_default();
     findings.push(of_steal(&times));
     let isolated = read_if_present(Path::new("/sys/devices/system/cpu/isolated"));
@@ -80,6 +84,46 @@ fn of_controller(machine: &Machine, controller: Controller) -> Finding {
         }
         _ => Finding::new(topic, Verdict::Isolated, here, None),
     }
+}
+
+/// Returns whether the router can put its own threads into groups, and the groups of running routers.
+fn of_threads(machine: &Machine) -> Finding {
+    let topic = "router's threads";
+    let place = match machine.usable(Controller::Cpu) {
+        Ok(place) => place,
+        Err(obstacle) => {
+            let remedy = obstacle.remedy();
+            let reason = format!("no groups for workers and control: {obstacle}");
+            return Finding::new(topic, Verdict::Shared, reason, Some(&remedy));
+        }
+    };
+    let mut reason = format!(
+        "with principals, workers and control get groups of version {} below {}",
+        place.version,
+        place.own.display()
+    );
+    let running = children(&place.own).into_iter().filter_map(|path| of_router(place.version, &path));
+    running.for_each(|router| reason.push_str(&format!("; {router}")));
+    // Groups of version 1 have such a file if the kernel has shares.
+    if place.version == Version::V1 && place.own.join(RUNTIME).exists() {
+        reason.push_str("; workers with a real-time policy stay outside");
+        let remedy = "remove worker-policy, or use a kernel without CONFIG_RT_GROUP_SCHED";
+        return Finding::new(topic, Verdict::Partly, reason, Some(remedy));
+    }
+    Finding::new(topic, Verdict::Isolated, reason, None)
+}
+
+/// Returns the groups of threads of a running router with this group; `None` for another group.
+fn of_router(version: Version, path: &Path) -> Option<String> {
+    let name = path.file_name()?.to_str().filter(|name| is_routers(name))?;
+    let list = if version == Version::V1 { "tasks" } else { "cgroup.threads" };
+    let groups = children(&path.join(ROUTER)).into_iter().filter_map(|group| {
+        let threads = members(&group.join(list)).len();
+        Some(format!("{} {}", group.file_name()?.to_str()?, count(threads, "thread")))
+    });
+    let mut groups: Vec<String> = groups.collect();
+    groups.sort_unstable();
+    (!groups.is_empty()).then(|| format!("{name} has {}", groups.join(", ")))
 }
 
 /// Stolen time in parts per million from which a processor counts as shared: 1 %.
@@ -155,19 +199,46 @@ fn try_realtime() -> Result<(), Refusal> {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
     use std::time::Duration;
 
     use super::*;
+    use crate::machine::Place;
+    use crate::test_support::Scratch;
     use crate::thread::Processor;
 
     #[test]
     fn every_resource_has_a_finding_and_each_deficiency_a_remedy() {
         let findings = isolation(&Machine::detect().unwrap());
-        assert_eq!(findings.len(), 7);
+        assert_eq!(findings.len(), 8);
         for finding in findings {
             assert!(!finding.reason.is_empty(), "{finding:?}");
             assert!(finding.verdict == Verdict::Isolated || finding.remedy.is_some(), "{finding:?}");
         }
+    }
+
+    #[test]
+    fn groups_of_threads_of_running_routers_are_listed() {
+        let scratch = Scratch::new("isolation-threads", &[]);
+        for (group, threads) in
+            [("millrace-7/router/workers", "8\n9\n"), ("millrace-7/router/control", "7\n")]
+        {
+            fs::create_dir_all(scratch.join(group)).unwrap();
+            fs::write(scratch.join(group).join("tasks"), threads).unwrap();
+        }
+        fs::create_dir_all(scratch.join("millrace-8/video")).unwrap();
+        let place =
+            Place { version: Version::V1, mount: scratch.path().to_owned(), own: scratch.path().to_owned() };
+        let machine = Machine::with(Controller::Cpu, place);
+        let finding = of_threads(&machine);
+        assert_eq!(finding.verdict, Verdict::Isolated);
+        let listed = "; millrace-7 has control 1 thread, workers 2 threads";
+        assert!(finding.reason.ends_with(listed), "{}", finding.reason);
+        fs::write(scratch.join(RUNTIME), "0\n").unwrap();
+        assert_eq!(of_threads(&machine).verdict, Verdict::Partly);
+        let machine = Machine::with(Controller::Memory, machine.usable(Controller::Cpu).unwrap().clone());
+        let finding = of_threads(&machine);
+        assert!(finding.verdict == Verdict::Shared && finding.remedy.is_some(), "{finding:?}");
     }
 
     #[test]

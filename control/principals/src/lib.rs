@@ -53,4 +53,4 @@ pub use machine::{ControllerState, Machine, Place};
 pub use processes::Process;
 pub use processor_times::{ProcessorTimes, processor_times, read_processor_times};
 pub use router_group::RouterGroup;
-pub use thread::{Policy, Processor, ThreadError, ThreadSettings, keep_off};
+pub use thread::{Policy, Processor, ThreadError, ThreadSettings, keep_off, other_threads};

@@ -203,6 +203,17 @@ pub fn keep_off(processors: &[Processor]) -> Result<(), ThreadError> {
     Ok(())
 }
 
+/// Returns the threads of this process except `some`, and except the workers of other routers in this process.
+pub fn other_threads(some: &[Pid]) -> Vec<Pid> {
+    let name =
+        |thread: &Pid| std::fs::read_to_string(format!("/proc/self/task/{thread}/comm")).unwrap_or_default();
+    let is_other = |thread: &Pid| !some.contains(thread) && !name(thread).starts_with(WORKER);
+    threads().into_iter().filter(is_other).collect()
+}
+
+/// Beginning of the names of the workers' threads.
+const WORKER: &str = "worker-";
+
 /// Returns the threads of this process.
 fn threads() -> Vec<Pid> {
     let tasks = std::fs::read_dir("/proc/self/task").into_iter().flatten().flatten();

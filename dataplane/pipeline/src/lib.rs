@@ -96,6 +96,7 @@ pub use offloaded_flows::{
 pub use options::{ClassLimit, ClassLimits, Options};
 pub use parse::tags::Tags;
 pub use parse::{Parsed, parse};
+pub use pending::control_work::CONTROL_PART;
 pub use pending::core_time::{CORE_BURST, CoreCounts, CoreInputOrder, CoreOrder, CoreSettings, Shed};
 pub use pending::for_processor::PrincipalSettings;
 pub use pending::loads::PrincipalLoads;

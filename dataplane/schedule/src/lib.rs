@@ -80,8 +80,8 @@ pub use drop_cause::{DropCause, DropCounts, DropSink};
 pub use item::{FlowNumber, Item};
 pub use link::{
     Curve, Curves, FlowEditor, FlowQueuesSettings, FqCodelSettings, GuaranteeLimit, LeafBacklog, Leftover,
-    LinkRate, LinkScheduler, MOST_DEPTH, MOST_NODES, NodeKind, NodeView, PRIORITY_LEVELS, ScheduleError,
-    Share, TreeEditor, TreeReport, in_tree,
+    LinkRate, LinkScheduler, MOST_DEPTH, MOST_NODES, NodeKind, NodeView, NodeWaits, PRIORITY_LEVELS,
+    ScheduleError, Share, TreeEditor, TreeReport, in_tree,
 };
 pub use overhead::LinkOverhead;
 pub use queue::{QueueSettings, QueueView};

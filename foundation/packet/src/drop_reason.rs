@@ -109,6 +109,8 @@ drop_reasons! {
     PrincipalPart = "principal_part",
     /// The principal for which the packet waited was released, and its packets were to be dropped.
     PrincipalReleased = "principal_released",
+    /// Too many packets for the router itself wait, because control is at its share of the processor.
+    ControlCeiling = "control_ceiling",
     /// Core is overloaded and at its share of the processor, and the packet has no promise.
     CoreCeiling = "core_ceiling",
     /// A plugin instance failed, is pausing after that, or is in quarantine.

@@ -64,4 +64,6 @@ impl PrincipalId {
     /// Core: receiving, classifying, forwarding and sending packets. Workers count its time like that of a
     /// principal.
     pub const CORE: Self = Self(u32::MAX);
+    /// Control: packets for the router itself. Workers count its time like that of a principal.
+    pub const CONTROL: Self = Self(u32::MAX - 1);
 }

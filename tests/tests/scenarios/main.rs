@@ -10,6 +10,7 @@ mod cli;
 mod configuration;
 mod faults;
 mod forwarding;
+mod groups;
 mod kernel;
 mod offload;
 mod overload;

@@ -13,17 +13,17 @@ use serde_json::Value;
 
 use crate::plugins::files::{COUNTER, COUNTER_KEYS, build_source_for};
 
-const PORTS: &str = "[router]\non-death = \"kernel\"\n[[port]]\nname = \"r1\"\ndevice = \"r1\"\n[[port]]\n\
+pub(crate) const PORTS: &str = "[router]\non-death = \"kernel\"\n[[port]]\nname = \"r1\"\ndevice = \"r1\"\n[[port]]\n\
                      name = \"r2\"\ndevice = \"r2\"\n";
-const VIDEO: &str = "[[principal]]\nname = \"video\"\ncpu = \"5 %\"\ncpu-limit = \"20 %\"\nmemory = \"20 MiB\"\n\
+pub(crate) const VIDEO: &str = "[[principal]]\nname = \"video\"\ncpu = \"5 %\"\ncpu-limit = \"20 %\"\nmemory = \"20 MiB\"\n\
                      processes = 64\n";
 /// Shell script that keeps a processor busy.
-const BUSY: &str = "while :; do :; done";
-const PATIENCE: Duration = Duration::from_secs(5);
+pub(crate) const BUSY: &str = "while :; do :; done";
+pub(crate) const PATIENCE: Duration = Duration::from_secs(5);
 
 /// Starts a router that sees the control groups of this test. `ip netns exec` hides them, because it mounts
 /// `/sys` again.
-fn start(line: &Line, text: &str) -> (Millrace, String) {
+pub(crate) fn start(line: &Line, text: &str) -> (Millrace, String) {
     let path = line.write("router.toml", text).display().to_string();
     (start_with(line, &path).unwrap_or_else(|ended| panic!("{ended:?}")), path)
 }
@@ -34,7 +34,7 @@ fn start_with(line: &Line, path: &str) -> Result<Millrace, Ended> {
 }
 
 /// Whether this machine has control groups for processor time and memory; prints the reason if not.
-fn has_groups() -> bool {
+pub(crate) fn has_groups() -> bool {
     let controllers = std::fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
     let missing = ["cpu", "memory", "pids"].into_iter().find(|name| {
         let is_of = |line: &str| {
@@ -48,17 +48,17 @@ fn has_groups() -> bool {
     missing.is_none()
 }
 
-fn exec(router: &Millrace, principal: &str, command: &[&str]) -> Command {
+pub(crate) fn exec(router: &Millrace, principal: &str, command: &[&str]) -> Command {
     let mut client = router.client();
     client.args(["exec", "--principal", principal, "--"]).args(command);
     client
 }
 
 /// Process of a principal. Dropping it kills the process.
-struct Running(Child);
+pub(crate) struct Running(Child);
 
 impl Running {
-    fn start(router: &Millrace, principal: &str, script: &str) -> Self {
+    pub fn start(router: &Millrace, principal: &str, script: &str) -> Self {
         let mut command = exec(router, principal, &["sh", "-c", script]);
         Self(command.stdout(Stdio::null()).spawn().expect("the client can be started"))
     }
@@ -71,7 +71,7 @@ impl Drop for Running {
     }
 }
 
-fn shown(router: &Millrace, name: &str) -> Value {
+pub(crate) fn shown(router: &Millrace, name: &str) -> Value {
     router.json(&["principal", "show", name])
 }
 
@@ -87,7 +87,7 @@ fn share(router: &Millrace, name: &str) -> f64 {
     (used(router, name) - before) / start.elapsed().as_secs_f64()
 }
 
-fn directories(router: &Millrace, name: &str) -> Vec<PathBuf> {
+pub(crate) fn directories(router: &Millrace, name: &str) -> Vec<PathBuf> {
     let shown = shown(router, name);
     let listed = shown["directories"].as_array().cloned().unwrap_or_default();
     listed.iter().filter_map(Value::as_str).map(PathBuf::from).collect()

@@ -7,9 +7,9 @@ use crate::client::Client;
 use crate::commands::admission;
 use crate::commands::configure::configuration::{missing, waits};
 use crate::commands::forwarding::{control_plane, place};
-use crate::commands::nouns::{CORE_INPUTS, LINKS, describe};
+use crate::commands::nouns::{PROMISE_TABLES, describe};
 use crate::commands::observe::{events, hardware};
-use crate::output::{Failure, plain, print, rows};
+use crate::output::{Failure, plain, print, rows, tables, terminal_width};
 
 /// Maximum number of known names that an error about an unknown name lists.
 const NAMED: usize = 10;
@@ -42,12 +42,7 @@ fn show_value(mut value: Value, noun: Noun, json: bool) {
         Noun::Admission if !json => print!("{}", admission::listed(&value)),
         Noun::Rates if !json => print(&value["ports"], describe(noun).columns, false),
         Noun::Promises if !json => {
-            print(&value["promises"], describe(noun).columns, false);
-            for (list, columns) in [("core_inputs", CORE_INPUTS), ("links", LINKS)] {
-                if !rows(&value[list]).is_empty() {
-                    print(&value[list], columns, false);
-                }
-            }
+            print!("{}", promises(&value, terminal_width()));
         }
         Noun::Interface if !json => print(&value["resources"], describe(noun).columns, false),
         Noun::Status if !json => {
@@ -63,6 +58,16 @@ fn show_value(mut value: Value, noun: Noun, json: bool) {
         }
         _ => show_rows(&mut value, noun, json),
     }
+}
+
+/// Returns the tables of the promises, at most `width` characters wide. Only the first may have no rows.
+fn promises(value: &Value, width: usize) -> String {
+    let filled = PROMISE_TABLES
+        .iter()
+        .enumerate()
+        .filter(|(number, (list, ..))| *number == 0 || !rows(&value[*list]).is_empty());
+    let texts = filled.map(|(_, (list, columns, keys))| tables(rows(&value[*list]), columns, (*keys, width)));
+    texts.collect()
 }
 
 /// Values of the status that are printed with a unit: JSON pointer and unit.
@@ -220,6 +225,47 @@ mod tests {
                 }
             }
         }
+    }
+
+    #[test]
+    fn promises_show_deadlines_losses_and_idle_shares_also_on_narrow_terminals() {
+        let window = json!({"delivered": 7.5, "entitled": 8.5, "idle": 1.25, "kept": false});
+        let value = json!({
+            "promises": [{"principal": "video", "promised": 10.0, "deadlines_met": 41, "deadlines_missed": 42,
+                          "drops": {"cpu_queue": 43, "memory": 44, "core_ceiling": 45, "link_queue": 46},
+                          "windows": [window, window, window]}],
+            "links": [{"principal": "video", "port": "wan", "windows": [
+                {"delivered": 1001, "entitled": 1002, "idle": 1003, "kept": true},
+                {"delivered": 1011, "entitled": 1012, "idle": 1013, "kept": true},
+                {"delivered": 1021, "entitled": 1022, "idle": 1023, "kept": true}]}],
+            "processes": [{"group": "plugin=scan", "promised": null, "processes": 3, "windows": [{"delivered": 30.5}]}],
+            "thread_groups": [{"group": "workers", "threads": 2, "weight": 200, "obstacle": null}],
+        });
+        let wide = promises(&value, usize::MAX);
+        assert_eq!(wide.lines().count(), 8, "{wide}");
+        let narrow = promises(&value, 80);
+        for text in [&wide, &narrow] {
+            for number in (41..=46).chain([1001, 1002, 1012, 1013, 1022]) {
+                assert!(text.contains(&number.to_string()), "{number}: {text}");
+            }
+            for word in [
+                "met",
+                "missed",
+                "idle % 10 s",
+                "ceiling",
+                "kept",
+                "processes of",
+                "plugin=scan",
+                "threads of",
+            ] {
+                assert!(text.contains(word), "{word}: {text}");
+            }
+        }
+        assert!(narrow.lines().all(|line| line.chars().count() <= 80), "{narrow}");
+        let named = narrow.lines().filter(|line| line.starts_with("video")).count();
+        assert!(named > 3, "each table names its rows: {narrow}");
+        // A column that is too wide alone stands alone.
+        assert!(promises(&value, 5).contains("46"));
     }
 
     #[test]

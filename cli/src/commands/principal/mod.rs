@@ -22,6 +22,13 @@ use crate::pairs::{changes, nested};
 const FLOWS: &str = "flow | cycles=payments/0/cycles | waiting=payments/0/waiting \
     | bytes=payments/0/waiting_bytes | dropped=payments/0/dropped | worker";
 
+/// Principals that the router itself has.
+const BUILT_IN: [&str; 3] = ["core", "control", "default"];
+
+/// Columns of the accounts of built-in principals.
+const ACCOUNTS: &str =
+    "built in=principal | promised %=promised | used s=used_seconds | packets | waiting | dropped";
+
 /// Adds, changes, removes and shows principals.
 pub fn principal(client: &Client, action: &PrincipalAction, json: bool) -> Result<(), Failure> {
     match action {
@@ -60,11 +67,51 @@ pub fn principal(client: &Client, action: &PrincipalAction, json: bool) -> Resul
             let asked = (name.as_str(), over.duration(), f64::from(*margin));
             resize::resize(client, &path(name), asked, *apply, json)?;
         }
-        PrincipalAction::List => show(client, Noun::Principals, json)?,
+        PrincipalAction::List => list(client, json)?,
+        PrincipalAction::Show { name, flows: false, .. } if BUILT_IN.contains(&&**name) => {
+            print(&built_in(&client.get("/promises")?, name)?, "", json);
+        }
         PrincipalAction::Show { name, flows: false, .. } => print(&client.get(&path(name))?, "", json),
         PrincipalAction::Show { name, flows: true, limit } => show_flows(client, name, *limit, json)?,
     }
     Ok(())
+}
+
+/// Shows the configured principals, and below them the built-in ones with an account at the workers.
+fn list(client: &Client, json: bool) -> Result<(), Failure> {
+    show(client, Noun::Principals, json)?;
+    let promises = if json { Value::Null } else { client.get("/promises")? };
+    let accounts: Vec<Value> = BUILT_IN.iter().filter_map(|name| built_in(&promises, name).ok()).collect();
+    if !accounts.is_empty() {
+        print(&Value::Array(accounts), ACCOUNTS, false);
+    }
+    Ok(())
+}
+
+/// Returns the account of a built-in principal at the workers, with the control group of its threads.
+///
+/// # Errors
+/// The workers keep no account of it.
+fn built_in(promises: &Value, name: &str) -> Result<Value, Failure> {
+    let found = rows(&promises["promises"]).iter().find(|one| one["principal"] == name);
+    let group = if name == "core" { "workers" } else { name };
+    let group = rows(&promises["thread_groups"]).iter().find(|one| one["group"] == group);
+    let with_group = |account: &Value| {
+        let mut account = account.clone();
+        for key in ["directories", "obstacle"] {
+            account[key] = group.map(|group| group[key].clone()).unwrap_or_default();
+        }
+        account
+    };
+    found.map(with_group).ok_or_else(|| {
+        Failure::new(format!(
+            "principal {name:?} is built in and has no account now: {}",
+            match name {
+                "default" => "no binding without a principal waits for the processor",
+                _ => "workers keep accounts only with principals",
+            }
+        ))
+    })
 }
 
 /// Shows a principal with the flows that have a queue for its processor time.
@@ -140,6 +187,22 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+
+    #[test]
+    fn built_in_principals_have_accounts_beside_principals_only() {
+        let promises = json!({
+            "promises": [{"principal": "control", "used_seconds": 2.5}],
+            "thread_groups": [{"group": "workers"}, {"group": "control", "directories": ["/a"]}],
+        });
+        let account = built_in(&promises, "control").unwrap();
+        assert_eq!((&account["used_seconds"], &account["directories"]), (&json!(2.5), &json!(["/a"])));
+        let refused = built_in(&promises, "core").unwrap_err().message;
+        assert!(
+            refused.contains("\"core\" is built in") && refused.contains("only with principals"),
+            "{refused}"
+        );
+        assert!(built_in(&Value::Null, "default").is_err());
+    }
 
     #[test]
     fn flows_show_their_accounts_at_the_principal() {

@@ -1024,6 +1024,9 @@ class LinkPromiseView(TypedDict):
     """Reserved rate in bit/s, with the overhead of the link."""
     sent_wire_bytes: int
     """Bytes sent on the wire, with the overhead of the link."""
+    shared_with: list[str]
+    """Principals that share the rate, and whose packets are in the same queue: the promise is one to all of
+    them."""
     waiting: int
     """Number of packets that wait in the queue."""
     windows: list[LinkWindowView]
@@ -1041,7 +1044,10 @@ class LinkWindowView(TypedDict):
     dropped: int
     """Number of packets that the queue dropped."""
     entitled: int
-    """Rate due to the principal in bit/s: the reserved rate in the seconds throughout which its packets waited."""
+    """Rate due to the principal in bit/s: the reserved rate while its packets waited, less the longest promised
+    wait whenever packets began to wait."""
+    idle: int
+    """Part of the reserved rate in bit/s that the principal left, because it had no packets."""
     kept: bool
     """Whether the principal got the rate that was due, to 1 % and two packets."""
     seconds: float
@@ -1782,6 +1788,41 @@ class Problem(TypedDict):
     """Number of invalid entries of a list, or of errors in a configuration."""
 
 
+class ProcessPromiseView(TypedDict):
+    """Promise to the processes of a principal, or of a plugin that several principals pay for, beside the
+    processor time that they got. Percentages are of one processor."""
+    group: str
+    """Name of the control group: that of the principal, or `plugin=NAME`."""
+    limit: float | None
+    """Largest processor time, in percent; `null` without a limit."""
+    principals: list[str]
+    """Principals whose processes are there."""
+    processes: int | None
+    """Number of processes and threads."""
+    promised: float | None
+    """Promised processor time, in percent: the reserved share, or the share by weight of what reserved shares
+    leave while all principals' processes need theirs; `null` for a plugin."""
+    reserved: bool
+    """Whether the share is reserved."""
+    used_seconds: float
+    """Processor time since the group's creation, in seconds."""
+    windows: list[ProcessWindowView]
+    """Processor time over the last 1, 10 and 60 s."""
+
+
+class ProcessWindowView(TypedDict):
+    """Processor time of processes over a window, in percent of one processor."""
+    delivered: float
+    """Processor time that the processes got."""
+    idle: float | None
+    """Part of the promised share that the processes did not use; `null` without a promise."""
+    seconds: float
+    """Length of the window in seconds; shorter than asked for after a start."""
+    throttled: float | None
+    """Time during which the limit kept them from running, summed over processors; `null` if the machine doesn't
+    measure it."""
+
+
 class ProcessorView(TypedDict):
     """Processor of the router: the part of the router that treats packets at one level."""
     above: str | None
@@ -1821,7 +1862,7 @@ class PromiseView(TypedDict):
     packets: int
     """Number of packets that got the processor."""
     principal: str
-    """Name of the principal, or `core` for the workers' own work."""
+    """Name of the principal, `core` for the workers' own work, or `control` for packets to the router itself."""
     promised: float
     """Promised processor time, in percent: the reserved share, or the share by weight when all others need
     theirs."""
@@ -1870,8 +1911,12 @@ class PromisesView(TypedDict):
     """Processor time of core, one for each port that received packets."""
     links: list[LinkPromiseView]
     """Reserved rates on the wire, one for each principal and port."""
+    processes: list[ProcessPromiseView]
+    """Processor time of processes, one for each control group of a principal or plugin that had any."""
     promises: list[PromiseView]
     """Promises, one for each principal."""
+    thread_groups: list[ThreadGroupView]
+    """Control groups of the router's threads; none without principals."""
 
 
 class QueueChanged(TypedDict):
@@ -2542,6 +2587,22 @@ class SummaryView(TypedDict):
 
 SwitchView: TypeAlias = 'dict[str, Any]'
 """Switch: connection that carries packets between two processors, or from a processor to a port."""
+
+
+class ThreadGroupView(TypedDict):
+    """Control group of threads of the router: `workers`, or `control` with all others."""
+    cpu_seconds: float | None
+    """Processor time since the group's creation, in seconds; `null` if the machine doesn't measure it."""
+    directories: list[str]
+    """Directories of the group, one for each hierarchy."""
+    group: str
+    """Name of the group."""
+    obstacle: str | None
+    """Reason why the group doesn't exist, or why threads are not in it; `null` without such a reason."""
+    threads: int | None
+    """Number of threads; `null` without the group."""
+    weight: int | None
+    """Weight among the groups beside it; a principal has 100 by default."""
 
 
 class ThreadView(TypedDict):

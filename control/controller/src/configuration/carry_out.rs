@@ -453,6 +453,7 @@ impl Inner {
         released: Option<&str>,
     ) -> Result<(), ControlError> {
         self.principals.follow(&wanted)?;
+        self.principals.place_threads(&self.workers, self.model.router.worker_policy);
         self.model.principal_ids.follow(&wanted);
         self.model.principals = wanted;
         let mut steps = Steps::default();

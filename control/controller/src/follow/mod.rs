@@ -216,6 +216,7 @@ impl Inner {
         self.observation.observe(&self.model, &counters);
         self.observation.observe_impacts(&self.model, &counters.instances);
         move_grown_services(self, &counters)?;
+        self.principals.sample_processes(counters.at);
         let Principals { shares, promises, core_inputs, overloads, links, .. } = &mut self.principals;
         let promised = shares.promised(&self.model, self.workers.len());
         promises.sample(counters.at, &counters.principals, &promised);

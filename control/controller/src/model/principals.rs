@@ -1,6 +1,6 @@
 //! Ids of the principals at the workers, and the principals that pay for bindings.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use millrace_config::{Principal, PromisedPart, Resource, Scheduler};
 use millrace_plugin::{Action, BindingId, CallLimits};
@@ -51,10 +51,12 @@ impl PrincipalIds {
         self.0.get(name).copied()
     }
 
-    /// Returns the name of a principal, or `core`; `-` for an unknown id.
+    /// Returns the name of a principal, `core` or `control`; `-` for an unknown id.
     pub fn name(&self, id: PrincipalId) -> &str {
-        if id == PrincipalId::CORE {
-            return "core";
+        match id {
+            PrincipalId::CORE => return "core",
+            PrincipalId::CONTROL => return "control",
+            _ => {}
         }
         self.0.iter().find(|(_, known)| **known == id).map_or("-", |(name, _)| name)
     }
@@ -231,21 +233,19 @@ impl<'m> Owners<'m> {
     }
 }
 
-/// Returns the plugins that run in processes and have bindings, each with the principal that pays for all
-/// of these; `None` if several principals pay.
-pub(crate) fn payers_of_processes(model: &Model) -> BTreeMap<&'static str, Option<PrincipalId>> {
+/// Returns the plugins that run in processes and have bindings, each with the principals that pay for these.
+pub(crate) fn payers_of_processes(model: &Model) -> BTreeMap<&'static str, BTreeSet<PrincipalId>> {
     let has_processes =
         |plugin: &str| model.plugins.plugin_named(plugin).is_ok_and(|one| one.runtime().has_processes());
     let instances = model.plugins.instance_names().map(|(id, _, plugin)| (id, plugin));
     let plugins: BTreeMap<_, _> = instances.filter(|(_, plugin)| has_processes(plugin)).collect();
-    let mut payers = BTreeMap::new();
+    let mut payers: BTreeMap<_, BTreeSet<_>> = BTreeMap::new();
     if plugins.is_empty() {
         return payers;
     }
     for (instance, payer) in model.plugins.binding_registry().paid_instances() {
         let Some(plugin) = plugins.get(&instance) else { continue };
-        let known = payers.entry(*plugin).or_insert(Some(payer));
-        *known = known.filter(|known| *known == payer);
+        payers.entry(*plugin).or_default().insert(payer);
     }
     payers
 }

@@ -84,12 +84,14 @@ impl Operation for GetPromises {
         let mut guard = router.lock();
         let mut seen = guard.seen();
         let counters = seen.light_snapshot()?;
-        let Principals { shares, promises, core_inputs, links, .. } = seen.principals;
+        let Principals { shares, promises, core_inputs, links, threads, .. } = seen.principals;
         let promised = shares.promised(seen.model, seen.workers.len());
         Ok(PromisesView {
             promises: promises.view(seen.model, &promised, &counters.principals, links),
             core_inputs: core_inputs.view(seen.model, &promised),
             links: links.view(seen.model),
+            processes: seen.principals.process_promises(seen.model),
+            thread_groups: threads.view(),
         })
     }
 }

@@ -29,6 +29,20 @@ pub(super) fn slowdown(limits: &Limits) -> u32 {
     limits.cpu_limit.map_or(1, |limit| 1_000_000_u32.div_ceil(limit.ppm()))
 }
 
+/// Returns the share of each principal's processes in percent of a processor, and whether it is reserved: the
+/// reserved one, or by weight a part of the rest while all need theirs.
+pub(super) fn shares(principals: &[Principal], processors: usize) -> Vec<(f64, bool)> {
+    let reserved = |one: &Principal| one.reserved_cpu().map(|cpu| f64::from(cpu.ppm()) / 1e4);
+    let weight = |one: &Principal| f64::from(one.weight.unwrap_or(Principal::USUAL_WEIGHT));
+    let rest = (processors as f64 * 100.0 - principals.iter().filter_map(reserved).sum::<f64>()).max(0.0);
+    let sum: f64 = principals.iter().filter(|one| reserved(one).is_none()).map(weight).sum();
+    let share = |one: &Principal| match reserved(one) {
+        Some(share) => (share, true),
+        None => (rest * weight(one) / sum, false),
+    };
+    principals.iter().map(share).collect()
+}
+
 /// Returns the weights of the groups. Without reserved shares these are the configured weights.
 fn weights(principals: &[Principal], processors: usize) -> Vec<CpuWeight> {
     let weight = |one: &Principal| f64::from(one.weight.unwrap_or(Principal::USUAL_WEIGHT));
@@ -70,6 +84,14 @@ mod tests {
         let entries =
             "principal = [{ name = \"a\" }, { name = \"b\", weight = 3 }, { name = \"c\", weight = 10000 }]";
         assert_eq!(weights_of(entries, 2), [100, 3, 10_000]);
+    }
+
+    #[test]
+    fn share_of_processes_is_reserved_or_a_part_of_the_rest() {
+        let entries = "principal = [{ name = \"a\", cpu = \"50 %\" }, { name = \"b\", weight = 1 }, \
+                       { name = \"c\", weight = 2 }]";
+        let config = Config::parse(entries, "test").unwrap();
+        assert_eq!(shares(&config.principal, 2), [(50.0, true), (50.0, false), (100.0, false)]);
     }
 
     #[test]

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 
 use millrace_config::{Principal, Resource};
+use millrace_schedule::NodeWaits;
 use millrace_telemetry::EventKind;
 use millrace_units::{Instant, QueueId};
 use serde_json::json;
@@ -35,25 +36,36 @@ struct Count {
     /// Bytes of the waiting packets.
     waiting_bytes: u64,
     dropped: u64,
-    /// Longest time that a packet has waited.
-    longest_wait: Duration,
-    /// Reserved rate in bit/s; 0 if other principals share it.
+    /// Waits of packets.
+    waits: NodeWaits,
+    /// Reserved rate in bit/s.
     promised: u64,
+    /// Longest time until a packet of an empty queue leaves.
+    latency: Duration,
     /// Bits due to the principal since the first sample.
     due: f64,
 }
 
 impl Count {
-    /// Returns the counters with what was due since `before`: the reserved rate, if packets waited all the time.
+    /// Returns the counters with what was due since `before`: the reserved rate while packets waited.
     ///
-    /// Packets waited all the time if all bytes sent had waited before: the queue was never empty.
+    /// Packets waited all the time if all bytes sent had waited before: the queue was never empty. Otherwise they
+    /// waited for the time that the scheduler has measured up to the last departure, less the wait of the first packet
+    /// of each backlog.
     fn after(self, before: Option<&Self>) -> Self {
         let Some(before) = before.filter(|before| before.sent <= self.sent) else { return self };
         let has_waited = self.waiting > 0 && before.waiting > 0;
-        let is_due = has_waited && self.sent - before.sent <= before.waiting_bytes;
+        let has_waited_all = has_waited && self.sent - before.sent <= before.waiting_bytes;
         let rate = self.promised.min(before.promised) as f64;
-        let length = self.at.since(before.at).as_secs_f64();
-        Self { due: before.due + if is_due { rate * length } else { 0.0 }, ..self }
+        let length = self.at.since(before.at);
+        // The waits start anew when the rate changes.
+        let backlogged = self.waits.backlogged.saturating_sub(before.waits.backlogged).min(length);
+        let periods = self.waits.periods.wrapping_sub(before.waits.periods);
+        let waited = match has_waited_all {
+            true => length,
+            false => backlogged.saturating_sub(self.latency.saturating_mul(periods)),
+        };
+        Self { due: before.due + rate * waited.as_secs_f64(), ..self }
     }
 }
 
@@ -134,8 +146,12 @@ impl LinkPromises {
                     waiting: view.held_packets.into(),
                     waiting_bytes: view.held_bytes.into(),
                     dropped: view.drops.iter().map(|(_, packets)| packets).sum(),
-                    longest_wait: view.longest_wait.unwrap_or_default(),
-                    promised: judged_rate(model, &one.name, port),
+                    waits: view.waits.unwrap_or_default(),
+                    promised: one.reserved_link(port).map_or(0, |rate| rate.0),
+                    latency: one
+                        .reserved_link(port)
+                        .and_then(|rate| link_bound(model, port, rate.0))
+                        .unwrap_or_default(),
                     due: 0.0,
                 };
                 counts.insert((one.name.to_string(), port.to_owned()), count);
@@ -202,7 +218,8 @@ impl LinkPromises {
         links
             .map(|(place, promised)| {
                 let longest = link_bound(model, &place.1, promised).map(microseconds);
-                LinkPromiseView { longest_promised: longest, ..self.view_of(place, promised) }
+                let shared_with = sharers(model, &place.0, &place.1);
+                LinkPromiseView { longest_promised: longest, shared_with, ..self.view_of(place, promised) }
             })
             .collect()
     }
@@ -228,7 +245,7 @@ impl LinkPromises {
         let last = self.samples.back().and_then(|counts| counts.get(&place)).copied().unwrap_or_default();
         let windows = WINDOWS.iter().filter_map(|seconds| self.window(&place, *seconds)).collect();
         let (principal, port) = place;
-        let Count { sent, waiting, dropped, longest_wait, .. } = last;
+        let Count { sent, waiting, dropped, waits, .. } = last;
         LinkPromiseView {
             principal,
             port,
@@ -237,7 +254,8 @@ impl LinkPromises {
             waiting,
             dropped,
             longest_promised: None,
-            longest_wait: microseconds(longest_wait),
+            longest_wait: microseconds(waits.longest),
+            shared_with: Vec::new(),
             windows,
         }
     }
@@ -261,25 +279,22 @@ impl LinkPromises {
             seconds: length,
             delivered: delivered.round() as u64,
             entitled: entitled.round() as u64,
+            idle: (last.promised as f64 - entitled.max(delivered)).max(0.0).round() as u64,
             is_kept: delivered + slack >= entitled,
             dropped: growth(last.dropped, first.dropped),
         })
     }
 }
 
-/// Returns the rate by which the promise to a principal at a port is judged; 0 if other principals share the rate,
-/// because their queues take part of it.
-fn judged_rate(model: &Model, name: &str, port: &str) -> u64 {
+/// Returns the principals that share the rate of a principal at a port: their packets are in its queue, so the promise
+/// is one to all of them.
+fn sharers(model: &Model, name: &str, port: &str) -> Vec<String> {
     let resource = Resource::Link(port);
-    let shares = |other: &Principal| {
+    let shares = |other: &&Principal| {
         other.same_as(resource).is_some()
             && Principal::owner(&model.principals, &other.name, resource) == name
     };
-    let own = model.principals.iter().find(|one| *one.name == *name);
-    match model.principals.iter().any(shares) {
-        true => 0,
-        false => own.and_then(|one| one.reserved_link(port)).map_or(0, |rate| rate.0),
-    }
+    model.principals.iter().filter(shares).map(|one| one.name.to_string()).collect()
 }
 
 #[cfg(test)]
@@ -303,7 +318,8 @@ mod tests {
                     sent,
                     waiting: 3,
                     dropped: 1,
-                    longest_wait: Duration::from_micros(7),
+                    promised: 3_000_000,
+                    waits: NodeWaits { longest: Duration::from_micros(7), ..NodeWaits::default() },
                     ..Count::default()
                 },
             )]));
@@ -311,6 +327,8 @@ mod tests {
         let view = promises.view_of(place.clone(), 5_000_000);
         let rates: Vec<u64> = view.windows.iter().map(|window| window.delivered).collect();
         assert_eq!(rates, [2_000_000, 2_000_000, 1_333_333]);
+        let idle: Vec<u64> = view.windows.iter().map(|window| window.idle).collect();
+        assert_eq!(idle, [1_000_000, 1_000_000, 1_666_667]);
         assert_eq!((promises.dropped("video"), promises.dropped("other")), (1, 0));
         assert_eq!((view.waiting, view.dropped, view.sent_wire_bytes), (3, 1, 125_000 * 90));
         assert_eq!(view.longest_wait, 7);
@@ -367,6 +385,58 @@ mod tests {
                 (&json!(1_000_000), &json!(400_000))
             );
         }
+    }
+
+    /// Returns whether the promise of 1 Mb/s is kept in each of 20 s in which the queue sends `sent` bytes, holds less
+    /// than that, and has a backlog for a part of the time, in `periods`.
+    fn is_kept(sent: u64, (backlogged, periods): (f64, u32), latency: Duration) -> (bool, u64) {
+        let place = ("video".to_owned(), "wan".to_owned());
+        let mut promises = LinkPromises::default();
+        for second in 0..=20_u64 {
+            let count = Count {
+                at: Instant::ZERO + Duration::from_secs(second),
+                sent: sent * second,
+                waiting: 1,
+                waiting_bytes: sent / 10,
+                promised: 1_000_000,
+                waits: NodeWaits {
+                    backlogged: Duration::from_secs_f64(backlogged * second as f64),
+                    periods: periods * second as u32,
+                    ..NodeWaits::default()
+                },
+                latency,
+                ..Count::default()
+            };
+            promises.keep(BTreeMap::from([(place.clone(), count)]));
+        }
+        let window = promises.window(&place, JUDGED).unwrap();
+        (window.is_kept, window.entitled)
+    }
+
+    #[test]
+    fn queue_with_less_than_a_second_of_traffic_is_judged_by_its_backlog() {
+        // 1 Mb/s is 125,000 bytes in a second.
+        for (sent, backlog, expected) in [
+            (50_000, (1.0, 0), (false, 1_000_000)),
+            (50_000, (0.4, 0), (true, 400_000)),
+            (125_000, (1.0, 0), (true, 1_000_000)),
+            // 100 times a second, a packet waits for up to 2 ms.
+            (10_000, (0.2, 100), (true, 0)),
+            (10_000, (0.5, 100), (false, 300_000)),
+        ] {
+            assert_eq!(is_kept(sent, backlog, Duration::from_millis(2)), expected, "{sent} {backlog:?}");
+        }
+    }
+
+    #[test]
+    fn principals_that_share_a_rate_are_named() {
+        let text = "[[port]]\nname = \"wan\"\nkind = \"memory\"\n[port.scheduler]\nrate = \"20mbit\"\n\
+                    node = [{ name = \"all\", kind = \"fifo\" }]\n[[principal]]\nname = \"a\"\n\
+                    link = { wan = \"1mbit\" }\n[[principal]]\nname = \"b\"\nlink = { wan = { same-as = \"a\" } }\n\
+                    [[principal]]\nname = \"c\"\nlink = { wan = { same-as = \"b\" } }\n";
+        let model = Model::planned(&millrace_config::Config::parse(text, "f").unwrap()).unwrap();
+        assert_eq!(sharers(&model, "a", "wan"), ["b", "c"]);
+        assert!(sharers(&model, "b", "wan").is_empty());
     }
 
     #[test]

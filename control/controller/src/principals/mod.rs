@@ -7,8 +7,10 @@
 pub(crate) mod bounds;
 mod core_inputs;
 mod division;
+mod held;
 mod limits;
 pub(crate) mod links;
+pub(crate) mod machine;
 mod memory;
 mod overload;
 mod promises;
@@ -16,26 +18,27 @@ mod rounds;
 mod shares;
 mod windows;
 
-use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::collections::{BTreeMap, BTreeSet};
 
-use millrace_config::{Change, Principal, Resource};
+use millrace_config::{Change, Principal, Resource, WorkerPolicy};
 use millrace_pipeline::PrincipalCounts;
-use millrace_plugin_process::{ProcessGroup, ProcessGroups};
-use millrace_principals::{
-    Controller, Group, GroupError, Limits, Machine, Members, Process, RouterGroup, processor_times,
-};
-use millrace_units::{PrincipalId, QueueId};
+use millrace_plugin_process::ProcessGroups;
+use millrace_principals::{GroupError, Limits, Machine, Process, RouterGroup, processor_times};
+use millrace_units::{Instant, PrincipalId, QueueId};
 
 use crate::ControlError;
 use crate::error::Steps;
 use crate::model::Model;
 use crate::model::principals::payers_of_processes;
-use crate::view::{LinkView, PrincipalDropsView, PrincipalGroupView, PrincipalUsageView, PrincipalView};
+use crate::view::{
+    LinkView, PrincipalDropsView, PrincipalGroupView, PrincipalUsageView, PrincipalView, ProcessPromiseView,
+};
 use crate::workers::Workers;
 use core_inputs::CoreInputs;
+use held::{Held, create, of_group};
 use limits::limits;
 use links::LinkPromises;
+use machine::{PluginGroups, ProcessTimes, ThreadGroups, WorkerThreads, shared};
 use memory::WorkerMemory;
 use overload::Overloads;
 use promises::Promises;
@@ -67,37 +70,12 @@ pub(crate) struct Principals {
     pub overloads: Overloads,
     /// What the schedulers of ports sent for principals in the last minute.
     pub links: LinkPromises,
-}
-
-/// Group of a principal with its limits.
-#[derive(Debug)]
-struct Held {
-    group: Group,
-    limits: Limits,
-    /// Access of plugin processes to the group.
-    processes: Arc<ProcessGroup>,
-    /// Reason why the group doesn't limit the memory of processes, although the principal limits it.
-    unlimited: Option<ControlError>,
-}
-
-impl Held {
-    /// Sets the limits of the group, and returns the earlier ones. On a machine that can't limit the memory of
-    /// processes, the other limits apply, unless the principal names processes (`has_processes`).
-    fn set(&mut self, limits: Limits, has_processes: bool) -> Result<Limits, ControlError> {
-        let title = titled(self.group.name());
-        let of_principal = |error| of_group(error).of(&title);
-        let without_memory = match self.group.set(&limits) {
-            Err(error @ GroupError::Unavailable { controller: Controller::Memory, .. }) if !has_processes => {
-                Some(error)
-            }
-            set => set.map(|()| None).map_err(of_principal)?,
-        };
-        if without_memory.is_some() {
-            self.group.set(&Limits { memory: None, ..limits }).map_err(of_principal)?;
-        }
-        self.unlimited = without_memory.map(of_group);
-        Ok(std::mem::replace(&mut self.limits, limits))
-    }
+    /// Groups of the router's threads.
+    pub threads: ThreadGroups,
+    /// Groups of plugins without a single payer.
+    plugins: PluginGroups,
+    /// Processor time of the processes in the groups in the last minute.
+    process_times: ProcessTimes,
 }
 
 impl Principals {
@@ -137,6 +115,64 @@ impl Principals {
             let _ = self.end();
         }
         followed
+    }
+
+    /// Returns the processor time of the processes in the groups, beside what was promised. Groups whose processes
+    /// have used none, and that have none now, are left out.
+    pub fn process_promises(&self, model: &Model) -> Vec<ProcessPromiseView> {
+        let shares = limits::shares(&model.principals, processors());
+        let owned = model.principals.iter().zip(shares).filter_map(|(one, share)| {
+            let held = self.groups.iter().find(|held| *held.group.name() == *one.name)?;
+            self.process_promise(held, vec![one.name.to_string()], Some(share))
+        });
+        let payers = payers_of_processes(model);
+        let names = |plugin: &str| {
+            let ids = payers.get(plugin).into_iter().flatten();
+            ids.map(|id| model.principal_ids.name(*id).to_owned()).collect()
+        };
+        let shared = self
+            .plugins
+            .groups()
+            .filter_map(|(plugin, held)| self.process_promise(held, names(plugin), None));
+        owned.chain(shared).collect()
+    }
+
+    fn process_promise(
+        &self,
+        held: &Held,
+        principals: Vec<String>,
+        share: Option<(f64, bool)>,
+    ) -> Option<ProcessPromiseView> {
+        let usage = held.group.usage().ok()?;
+        let used = usage.cpu.filter(|used| !used.is_zero() || usage.tasks > Some(0))?;
+        let promised = share.map(|(promised, _)| promised);
+        Some(ProcessPromiseView {
+            group: held.group.name().to_owned(),
+            principals,
+            promised,
+            is_reserved: share.is_some_and(|(_, is_reserved)| is_reserved),
+            limit: held.limits.cpu_limit.map(|limit| f64::from(limit.ppm()) / 1e4),
+            processes: usage.tasks,
+            used_seconds: used.as_secs_f64(),
+            windows: self.process_times.windows(held.group.name(), promised),
+        })
+    }
+
+    /// Keeps the processor time of the processes in the groups. Call this about once a second.
+    pub fn sample_processes(&mut self, at: Instant) {
+        let all = self.groups.iter().chain(self.plugins.groups().map(|(_, held)| held));
+        let usages = all.filter_map(|held| Some((held.group.name().to_owned(), held.group.usage().ok()?)));
+        self.process_times.sample(at, usages);
+    }
+
+    /// Creates the groups of the router's threads, if the router has a group. `policy`: scheduling policy of the
+    /// workers.
+    pub fn place_threads(&mut self, workers: &Workers, policy: Option<WorkerPolicy>) {
+        let workers = WorkerThreads {
+            threads: workers.watched().into_iter().map(|one| one.thread).collect(),
+            are_realtime: policy.is_some_and(|policy| !matches!(policy, WorkerPolicy::Other(_))),
+        };
+        self.threads.follow(self.router.as_ref(), &workers);
     }
 
     /// Moves the running processes that principals name in `process` into their groups. Call this about once a
@@ -236,13 +272,16 @@ impl Principals {
     /// # Errors
     /// A process can't be moved.
     pub fn end(&mut self) -> Result<(), ControlError> {
+        self.threads.end();
+        self.plugins.end();
         let removed = remove(&mut self.groups, |_| true);
         let Some(mut router) = self.router.take() else { return removed };
         removed.and(router.remove().map_err(of_group))
     }
 
     /// Puts the processes of each plugin into the group of the principal that pays for all bindings of the
-    /// plugin. Without such a principal, or without its group, they stay in the router's own group.
+    /// plugin. Without such a principal, or without its group, the plugin gets a group of its own. Without a group
+    /// of the router, the processes stay where they are.
     /// `None` for `groups`: the router runs no plugin processes.
     ///
     /// If the machine can't limit the memory of a plugin's processes, although their principal has a limit, the
@@ -252,8 +291,10 @@ impl Principals {
         let limits_memory = model.principals.iter().any(|one| one.memory.is_some());
         let is_needed = !self.groups.is_empty() || limits_memory;
         let payers = if is_needed { payers_of_processes(model) } else { Default::default() };
-        let named = |payer: &Option<_>| payer.map(|payer| model.principal_ids.name(payer));
-        let plugins = payers.iter().filter_map(|(plugin, payer)| Some((*plugin, named(payer)?)));
+        let plugins = payers.iter().filter_map(|(plugin, payers)| {
+            let payer = payers.first().filter(|_| payers.len() == 1)?;
+            Some((*plugin, model.principal_ids.name(*payer)))
+        });
         let unlimited = plugins.filter_map(|(plugin, name)| {
             let principal = model.principals.iter().find(|one| *one.name == *name)?;
             let obstacle = principal.memory.and_then(|_| self.unlimited(name))?;
@@ -270,15 +311,23 @@ impl Principals {
             }
         }
         self.unlimited_plugins = unlimited;
-        let group_of = |payer| {
-            let name = model.principal_ids.name(payer);
-            let held = self.groups.iter().find(|held| held.group.name() == name)?;
-            held.processes.set_patience(limits::slowdown(&held.limits));
-            Some(held.processes.clone())
+        let held = |payer: &PrincipalId| {
+            let name = model.principal_ids.name(*payer);
+            self.groups.iter().find(|held| held.group.name() == name)
         };
-        let placed =
-            payers.into_iter().filter_map(|(plugin, payer)| Some((plugin.to_owned(), group_of(payer?)?)));
-        groups.set(placed.collect());
+        let wanted = shared(payers.iter().map(|(plugin, payers)| (*plugin, payers)), |payer| {
+            Some(held(payer)?.limits)
+        });
+        self.plugins.follow(self.router.as_ref(), &wanted);
+        let group_of = |(plugin, payers): (&&str, &BTreeSet<PrincipalId>)| {
+            if wanted.contains_key(plugin) {
+                return Some(((*plugin).to_owned(), self.plugins.of(plugin)?));
+            }
+            let held = held(payers.first()?)?;
+            held.processes.set_patience(limits::slowdown(&held.limits));
+            Some(((*plugin).to_owned(), held.processes.clone()))
+        };
+        groups.set(payers.iter().filter_map(group_of).collect());
     }
 
     /// Returns the view of a principal of the model, with its usage. A group that someone else has removed is an
@@ -349,16 +398,6 @@ fn remove(groups: &mut Vec<Held>, is_gone: impl Fn(&Held) -> bool) -> Result<(),
     Ok(())
 }
 
-fn create(router: &RouterGroup, name: &str) -> Result<Held, ControlError> {
-    let group = router.create_group(name, Members::Processes);
-    let of_principal = |error| of_group(error).of(&titled(name));
-    let group = group.map_err(of_principal)?;
-    let join = group.join_files().map_err(of_principal)?;
-    let processes = ProcessGroup::open(&join, &group.leave_files())
-        .map_err(|(path, error)| ControlError::system(&format!("open {}", path.display()), error))?;
-    Ok(Held { group, limits: Limits::default(), processes: Arc::new(processes), unlimited: None })
-}
-
 /// Creates the group of this router. Its name is the process id, with a number if this process has several
 /// routers.
 fn create_router() -> Result<RouterGroup, ControlError> {
@@ -371,21 +410,6 @@ fn create_router() -> Result<RouterGroup, ControlError> {
             Err(GroupError::InUse { .. }) if number < ROUTERS => number += 1,
             created => return created.map_err(|error| of_group(error).of("principals")),
         }
-    }
-}
-
-fn titled(name: &str) -> String {
-    format!("principal {name:?}")
-}
-
-/// Returns the error of a control group as an error of control. A machine that lacks something conflicts with
-/// the request; its text names obstacle and remedy.
-fn of_group(error: GroupError) -> ControlError {
-    match error {
-        GroupError::File { .. } | GroupError::NotEmpty { .. } | GroupError::Removed { .. } => {
-            ControlError::refused(error)
-        }
-        other => ControlError::conflict(other.to_string()),
     }
 }
 

@@ -41,12 +41,15 @@ impl Overloads {
             let name = model.principal_ids.name(*id);
             if self.overloaded.contains(id) {
                 let details = json!({"principal": name, "dropped": dropped, "seconds": SAMPLES});
-                let needs = match *id == PrincipalId::CORE {
-                    true => "core gets more packets than its share of the processor can forward",
-                    false if now.drops.memory > 0 => {
+                let needs = match *id {
+                    PrincipalId::CORE => "core gets more packets than its share of the processor can forward",
+                    PrincipalId::CONTROL => {
+                        "the router gets more packets for itself than its share of the processor can answer"
+                    }
+                    _ if now.drops.memory > 0 => {
                         "its packets need more than its share of the processor, or than its memory"
                     }
-                    false => "its packets need more than its share of the processor",
+                    _ => "its packets need more than its share of the processor",
                 };
                 let text = format!("{name} is overloaded: {needs}; dropped {dropped} in {SAMPLES} s");
                 events.note(EventKind::Overloaded, name, text, details);

@@ -67,7 +67,10 @@ impl Promises {
             let before = before.and_then(|sample| sample.accounts.get(id));
             Some((*id, Account::after(before, counts, promised)))
         };
-        let accounts = promised.iter().filter_map(account).collect();
+        let mut accounts: BTreeMap<_, _> = promised.iter().filter_map(account).collect();
+        if let Some(before) = before {
+            leave_to_control(&mut accounts, &before.accounts, promised);
+        }
         self.samples.push_back(Sample { at, accounts, steal });
         while self.samples.len() > WINDOWS[2] as usize + 1 {
             self.samples.pop_front();
@@ -207,6 +210,24 @@ impl Promises {
     }
 }
 
+/// Deducts the time that control used since the earlier accounts from what is due to core: control has a part of the
+/// share of core.
+fn leave_to_control(
+    accounts: &mut BTreeMap<PrincipalId, Account>,
+    earlier: &BTreeMap<PrincipalId, Account>,
+    promised: &[(PrincipalId, Promised)],
+) {
+    let of = |accounts: &BTreeMap<_, Account>, id| accounts.get(&id).copied();
+    let control = of(accounts, PrincipalId::CONTROL).zip(of(earlier, PrincipalId::CONTROL));
+    let promised = promised.iter().find(|(id, _)| *id == PrincipalId::CORE);
+    let (Some((now, before)), Some((_, promised))) = (control, promised) else { return };
+    let used = promised.seconds(now.counts.since(&before.counts).used);
+    let due_before = of(earlier, PrincipalId::CORE).map_or(0.0, |core| core.entitled);
+    if let Some(core) = accounts.get_mut(&PrincipalId::CORE) {
+        core.entitled = (core.entitled - used).max(due_before.min(core.entitled));
+    }
+}
+
 /// Returns the likely cause of processor time that a principal lacks. `steal`: time that the hypervisor took.
 /// Both are percent of a processor.
 fn cause(steal: f64, lacking: f64) -> String {
@@ -297,6 +318,28 @@ mod tests {
             );
             assert_eq!(window.is_kept, is_kept, "{wanted} {used}");
         }
+    }
+
+    #[test]
+    fn time_of_control_is_not_due_to_core() {
+        let core = Promised { share: 50.0, ..promised() };
+        let all = [(PrincipalId::CORE, core), (PrincipalId::CONTROL, Promised { share: 5.0, ..promised() })];
+        let delivered = |control: f64| {
+            let mut promises = Promises::default();
+            for second in 0..=20_u64 {
+                let time = second as f64;
+                let counts = [
+                    (PrincipalId::CORE, busy(time, 0.4 * time)),
+                    (PrincipalId::CONTROL, busy(0.0, control * time)),
+                ];
+                promises.sample(Instant::ZERO + Duration::from_secs(second), &counts, &all);
+            }
+            promises.window(PrincipalId::CORE, &core, 10, 0).unwrap()
+        };
+        let (with, without) = (delivered(0.1), delivered(0.0));
+        assert!(with.is_kept && (with.entitled - 40.0).abs() < 0.1, "{with:?}");
+        assert!(!without.is_kept && (without.entitled - 50.0).abs() < 0.1, "{without:?}");
+        assert!(delivered(0.7).entitled.abs() < 1e-6);
     }
 
     #[test]

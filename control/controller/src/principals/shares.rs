@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use millrace_config::{CoreOrder, CpuScheduler, Principal, Shed};
-use millrace_pipeline::{CoreInputOrder, CoreSettings, PrincipalCommand, PrincipalSettings};
+use millrace_pipeline::{CONTROL_PART, CoreInputOrder, CoreSettings, PrincipalCommand, PrincipalSettings};
 use millrace_schedule::cpu::{CpuPrincipal, CpuSchedulerKind, CpuSchedulerSettings, CpuShare};
 use millrace_units::{Cycles, PrincipalId};
 
@@ -106,7 +106,7 @@ impl WorkerShares {
         steps.end()
     }
 
-    /// Returns the promises to core, and to the principals that pay for bindings.
+    /// Returns the promises to core and control, and to the principals that pay for bindings.
     pub fn promised(&self, model: &Model, workers: usize) -> Vec<(PrincipalId, Promised)> {
         let Some(scheduler) = self.scheduler else { return Vec::new() };
         let registry = model.plugins.binding_registry();
@@ -130,15 +130,20 @@ impl WorkerShares {
             };
             (*id, promised)
         };
-        let core = Promised {
-            share: percent(WHOLE as f64 - f64::from(scheduler.capacity)),
+        let core = WHOLE as f64 - f64::from(scheduler.capacity);
+        let built_in = |share: f64| Promised {
+            share: percent(share),
             is_reserved: true,
             limit: None,
-            most: (WHOLE as f64 - f64::from(scheduler.capacity)) / 10_000.0,
+            most: share / 10_000.0,
             frequency: scheduler.frequency,
             slice: scheduler.quantum.0 as f64 / scheduler.frequency as f64,
         };
-        payers().map(promise).chain([(PrincipalId::CORE, core)]).collect()
+        let control = built_in(core / CONTROL_PART as f64);
+        payers()
+            .map(promise)
+            .chain([(PrincipalId::CORE, built_in(core)), (PrincipalId::CONTROL, control)])
+            .collect()
     }
 }
 

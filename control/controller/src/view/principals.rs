@@ -1,5 +1,7 @@
 //! Views of principals.
 
+mod machine;
+
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -10,6 +12,8 @@ use millrace_pipeline::{PrincipalCounts, PrincipalDrops};
 use millrace_principals::Usage;
 use schemars::JsonSchema;
 use serde::Serialize;
+
+pub use machine::{ProcessPromiseView, ProcessWindowView, ThreadGroupView};
 
 /// Rate on the wire that a principal has at a port.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
@@ -144,6 +148,10 @@ pub struct PromisesView {
     pub core_inputs: Vec<CoreInputView>,
     /// Reserved rates on the wire, one for each principal and port.
     pub links: Vec<LinkPromiseView>,
+    /// Processor time of processes, one for each control group of a principal or plugin that had any.
+    pub processes: Vec<ProcessPromiseView>,
+    /// Control groups of the router's threads; none without principals.
+    pub thread_groups: Vec<ThreadGroupView>,
 }
 
 /// Processor time of core for the packets that a port received. The time of `core` beyond all ports is that of
@@ -188,6 +196,8 @@ pub struct LinkPromiseView {
     pub longest_promised: Option<u64>,
     /// Longest time that a packet has waited in the queue, in microseconds, at most about one second ago.
     pub longest_wait: u64,
+    /// Principals that share the rate, and whose packets are in the same queue: the promise is one to all of them.
+    pub shared_with: Vec<String>,
     /// Rates over the last 1, 10 and 60 s.
     pub windows: Vec<LinkWindowView>,
 }
@@ -199,8 +209,11 @@ pub struct LinkWindowView {
     pub seconds: f64,
     /// Rate in bit/s on the wire, with the overhead of the link.
     pub delivered: u64,
-    /// Rate due to the principal in bit/s: the reserved rate in the seconds throughout which its packets waited.
+    /// Rate due to the principal in bit/s: the reserved rate while its packets waited, less the longest promised wait
+    /// whenever packets began to wait.
     pub entitled: u64,
+    /// Part of the reserved rate in bit/s that the principal left, because it had no packets.
+    pub idle: u64,
     /// Whether the principal got the rate that was due, to 1 % and two packets.
     #[serde(rename = "kept")]
     pub is_kept: bool,
@@ -211,7 +224,7 @@ pub struct LinkWindowView {
 /// Promise to a principal, beside what the workers delivered.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct PromiseView {
-    /// Name of the principal, or `core` for the workers' own work.
+    /// Name of the principal, `core` for the workers' own work, or `control` for packets to the router itself.
     pub principal: String,
     /// Number of bindings that the principal pays for, with the filters that give it to packets.
     pub bindings: usize,

@@ -26,7 +26,7 @@ async fn set_principal(router: &Router, name: &str, changes: Value) {
 /// Returns the principals with promises, each with its number of bindings; without core.
 async fn paying(router: &Router) -> Vec<(String, usize)> {
     let promises = ask(router, GetPromises).await.unwrap().promises;
-    let named = promises.into_iter().filter(|one| one.principal != "core");
+    let named = promises.into_iter().filter(|one| !["core", "control"].contains(&&*one.principal));
     named.map(|one| (one.principal, one.bindings)).collect()
 }
 

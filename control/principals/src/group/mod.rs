@@ -160,6 +160,11 @@ impl Group {
             .map_or(Ok(()), |branch| settings::apply(&realtime::settings(&branch.path, &branch.home, share)?))
     }
 
+    /// Whether this kernel gives real-time policies only to threads of groups with a share (version 1).
+    pub fn has_realtime_shares(&self) -> bool {
+        self.branches.iter().any(|branch| branch.file(RUNTIME).exists())
+    }
+
     /// Moves a process with all its threads into the group.
     ///
     /// # Errors

@@ -9,7 +9,9 @@ use std::time::Instant;
 use crate::controller::{Controller, Version};
 use crate::directory::{Claim, REMOVAL, children, clear, create, remove_dead};
 use crate::error::GroupError;
+use crate::files::write;
 use crate::group::{Branch, Group, Members};
+use crate::limits::CpuWeight;
 use crate::machine::Machine;
 use crate::name;
 use delegation::Delegation;
@@ -85,6 +87,24 @@ impl RouterGroup {
             of_second_version.for_each(|branch| branch.home = delegation.router().to_owned());
         }
         Group::create(&self.machine, name, members, &parents)
+    }
+
+    /// Sets the weight of the router's group beside other groups, and that of the router's own threads beside the groups
+    /// of principals. Does nothing without the controller.
+    ///
+    /// # Errors
+    /// The kernel refuses a weight. A group of threads must exist.
+    pub fn set_weights(&self, whole: CpuWeight, threads: CpuWeight) -> Result<(), GroupError> {
+        for branch in self.branches.iter().filter(|branch| branch.has(Controller::Cpu)) {
+            for (path, weight) in [(branch.path.clone(), whole), (branch.path.join(name::ROUTER), threads)] {
+                let (file, value) = match branch.version {
+                    Version::V1 => (path.join("cpu.shares"), weight.shares()),
+                    Version::V2 => (path.join("cpu.weight"), weight.get().into()),
+                };
+                write(&file, &value.to_string()).map_err(GroupError::file("write", &file))?;
+            }
+        }
+        Ok(())
     }
 
     /// Removes the router's group with all groups in it. Their processes move to the group in which the

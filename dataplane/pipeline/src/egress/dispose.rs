@@ -75,7 +75,7 @@ impl Disposal<'_> {
                 Fate::Drop(reason) => self.drop_packet(packet, reason),
                 Fate::Refuse(error, reason) => self.refuse(packet, error, reason, now),
                 Fate::Host => self.punt(packet),
-                Fate::Own => self.deliver(packet, now),
+                Fate::Own => self.accept(packet, now),
                 Fate::Hold(neighbour) => self.hold(packet, neighbour, now),
                 Fate::Consumed => self.queueing.observation.totals.consumed += 1,
                 Fate::Kept(ticket) => {
@@ -246,18 +246,33 @@ impl Disposal<'_> {
 
     /// Queues a packet for the kernel.
     fn punt(&mut self, packet: Packet) {
+        self.pending.count_punt();
         if let Err((packet, reason)) = self.punt.queue(packet, self.queueing.ports) {
             self.drop_packet(packet, reason);
         }
     }
 
-    /// Delivers a packet to the router's own stack.
-    fn deliver(&mut self, mut packet: Packet, now: Instant) {
+    /// Accepts a packet for the router's own stack. With principals, the packet waits for control; a traced one
+    /// does not.
+    fn accept(&mut self, mut packet: Packet, now: Instant) {
         // The own stack reads whole messages in the first frame.
         packet.gather();
         if !self.punt.control_plane.enters(&packet, self.queueing.ports, now) {
             return self.drop_packet(packet, DropReason::ControlPlane);
         }
+        let waiting = self.pending.for_processor.as_mut();
+        match waiting.filter(|_| self.queueing.observation.trace.is_none()) {
+            None => self.deliver(packet, now),
+            Some(waiting) => {
+                if let Err(packet) = waiting.control.push(packet) {
+                    self.drop_packet(packet, DropReason::ControlCeiling);
+                }
+            }
+        }
+    }
+
+    /// Delivers a packet to the router's own stack.
+    pub fn deliver(&mut self, packet: Packet, now: Instant) {
         match self.punt_stage().deliver(&packet, now) {
             Outcome::Delivered => {}
             Outcome::Dropped(reason) => self.drop_packet(packet, reason),

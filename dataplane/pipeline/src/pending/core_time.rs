@@ -7,6 +7,7 @@ use millrace_schedule::cpu::CpuSchedulerSettings;
 use millrace_units::{Cycles, Instant};
 
 use super::core_inputs::{CoreInputs, CreditBounds};
+use super::principal_counts::{PrincipalCounts, PrincipalDrops};
 use crate::ports::DeviceId;
 
 /// Parts per million in a whole processor.
@@ -101,6 +102,8 @@ pub(crate) struct CoreTime {
     credit: i64,
     /// Time that principals used in this iteration.
     principals: u64,
+    /// Time of control in this iteration.
+    control: u64,
     pub counts: CoreCounts,
     /// Time by input port; empty with [`CoreInputOrder::Together`].
     inputs: CoreInputs,
@@ -156,6 +159,24 @@ impl CoreTime {
         self.principals += used;
     }
 
+    /// Returns the counters of core as those of a principal.
+    pub fn principal_counts(&self) -> PrincipalCounts {
+        let CoreCounts { used, shed, overloaded } = self.counts;
+        PrincipalCounts {
+            used,
+            backlogged: overloaded,
+            backlogged_sum: overloaded,
+            drops: PrincipalDrops { core_ceiling: shed, ..PrincipalDrops::default() },
+            ..PrincipalCounts::default()
+        }
+    }
+
+    /// Counts time of control. It is part of the share of core, but not of core's account.
+    #[inline]
+    pub fn count_control(&mut self, Cycles(used): Cycles) {
+        self.control = used;
+    }
+
     /// Ends an iteration that took `elapsed` cycles. `wanted` tells whether principals have work left. Time
     /// that nobody else wants costs core no credit.
     #[inline]
@@ -170,7 +191,8 @@ impl CoreTime {
     #[inline]
     pub fn end_alone(&mut self, elapsed: u64) {
         // 64 bits of cycles last for a century.
-        self.counts.used.0 = self.counts.used.0.wrapping_add(elapsed);
+        let used = elapsed.saturating_sub(std::mem::take(&mut self.control));
+        self.counts.used.0 = self.counts.used.0.wrapping_add(used);
         if self.credit < 0 {
             self.credit = 0;
         }
@@ -182,7 +204,7 @@ impl CoreTime {
     fn divide(&mut self, elapsed: u64, wanted: bool, settings: &CpuSchedulerSettings) {
         let principals = std::mem::take(&mut self.principals).min(elapsed);
         let used = elapsed - principals;
-        self.counts.used += Cycles(used);
+        self.counts.used += Cycles(used.saturating_sub(std::mem::take(&mut self.control)));
         let (share, quantum) = (share(settings), settings.quantum.0);
         let burst = i64::try_from(quantum.saturating_mul(CORE_BURST)).unwrap_or(i64::MAX);
         let most = match self.settings.order {
@@ -305,7 +327,7 @@ impl Overload {
 }
 
 /// Returns the share of core in parts per million, at least 1.
-fn share(settings: &CpuSchedulerSettings) -> i64 {
+pub(super) fn share(settings: &CpuSchedulerSettings) -> i64 {
     (WHOLE - i64::from(settings.capacity)).max(1)
 }
 

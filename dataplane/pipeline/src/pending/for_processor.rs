@@ -12,7 +12,8 @@ use millrace_schedule::cpu::{
 };
 use millrace_units::{Cycles, Instant, PathId, PrincipalId};
 
-use crate::pending::core_time::CoreTime;
+use crate::pending::control_work::ControlWork;
+use crate::pending::core_time::{self, CoreTime};
 use crate::pending::grants::Grants;
 use crate::pending::loads::PrincipalLoads;
 use crate::pending::principal_counts::{PrincipalCounts, PrincipalDrops};
@@ -88,6 +89,7 @@ pub(crate) struct Slice {
 #[derive(Debug)]
 pub(crate) struct ForProcessor {
     pub core: CoreTime,
+    pub control: ControlWork,
     pub scheduler: CpuScheduler,
     loads: Arc<PrincipalLoads>,
     queues: CpuQueues<Waiting>,
@@ -112,6 +114,7 @@ impl ForProcessor {
         Self {
             loads,
             core: CoreTime::default(),
+            control: ControlWork::new(),
             queues: CpuQueues::new(limits, settings.quantum, seed),
             scheduler: CpuScheduler::new(settings),
             principals: Vec::new(),
@@ -187,11 +190,12 @@ impl ForProcessor {
         let Some(payer) = waiting.payer else { return Err((waiting, DropReason::PrincipalQueueFull)) };
         let flow = flow_number(waiting.packet.hash, payer);
         let length = waiting.packet.len() as u32;
-        let pushed = self.queues.push(payer, (flow, stage), (waiting, length), now);
-        pushed.map_err(|(waiting, why)| match why {
-            CpuDrop::Part => (waiting, DropReason::PrincipalPart),
-            CpuDrop::Threshold | CpuDrop::Principal => (waiting, DropReason::PrincipalQueueFull),
-        })?;
+        self.queues.push(payer, (flow, stage), (waiting, length), now).map_err(
+            |(waiting, why)| match why {
+                CpuDrop::Part => (waiting, DropReason::PrincipalPart),
+                CpuDrop::Threshold | CpuDrop::Principal => (waiting, DropReason::PrincipalQueueFull),
+            },
+        )?;
         self.loads.set_waiting(payer, self.queues.load(payer).0);
         self.latest = Some(now);
         // A flow that is set aside has no work.
@@ -320,6 +324,15 @@ impl ForProcessor {
         !self.scheduler.has_work() && self.scheduler.next_event().is_none_or(|event| event > now)
     }
 
+    /// Ends an iteration that took `elapsed` cycles for control, and leaves the rest to core.
+    #[inline]
+    pub fn end_control(&mut self, elapsed: u64) {
+        let settings = self.scheduler.settings();
+        let share = (core_time::share(settings).unsigned_abs(), settings.quantum);
+        let used = self.control.end(elapsed, self.scheduler.has_work(), share);
+        self.core.count_control(used);
+    }
+
     /// Ends an iteration that took `elapsed` cycles, as [`CoreTime::end`] does.
     pub fn end_core(&mut self, elapsed: u64) {
         self.core.end(elapsed, self.scheduler.has_work(), self.scheduler.settings());
@@ -329,6 +342,7 @@ impl ForProcessor {
     /// principals, there is nothing to protect.
     #[inline]
     pub fn note_full(&mut self, is_full: bool) {
+        self.control.note_full();
         if self.latest.is_some() {
             self.core.note_full(is_full);
         }
@@ -397,7 +411,7 @@ impl ForProcessor {
 
     /// Returns the number of waiting packets.
     pub fn len(&self) -> usize {
-        self.queues.len() + self.arrived.len()
+        self.queues.len() + self.arrived.len() + self.control.len()
     }
 
     /// Returns the principals.
@@ -410,19 +424,12 @@ impl ForProcessor {
         self.queues.iter().flat_map(|waiting| [waiting.place.path, waiting.packet.counts_for])
     }
 
-    /// Returns the counters of each principal, and of core, at `now`.
+    /// Returns the counters of each principal, of core and of control, at `now`.
     pub fn counts(
         &self,
         memory: &PrincipalMemory,
         now: Instant,
     ) -> impl Iterator<Item = (PrincipalId, PrincipalCounts)> {
-        let core = PrincipalCounts {
-            used: self.core.counts.used,
-            backlogged: self.core.counts.overloaded,
-            backlogged_sum: self.core.counts.overloaded,
-            drops: PrincipalDrops { core_ceiling: self.core.counts.shed, ..PrincipalDrops::default() },
-            ..PrincipalCounts::default()
-        };
         let principals = self.principals.iter().map(move |known| {
             let (waiting, waiting_bytes, dropped) = self.queues.load(known.id);
             let memory = memory.account(known.id);
@@ -446,7 +453,10 @@ impl ForProcessor {
             };
             (known.id, counts)
         });
-        principals.chain([(PrincipalId::CORE, core)])
+        principals.chain([
+            (PrincipalId::CORE, self.core.principal_counts()),
+            (PrincipalId::CONTROL, self.control.counts()),
+        ])
     }
 
     /// Returns the time at which a principal next gets the processor: `now` if one has work.
@@ -454,6 +464,9 @@ impl ForProcessor {
     pub fn next_event(&self, now: Instant) -> Option<Instant> {
         // Flows that were set aside have no event of their own.
         let is_quiet = self.scheduler.is_quiet();
+        if self.control.len() > 0 {
+            return Some(now);
+        }
         if is_quiet && !self.queues.are_set_aside() {
             return None;
         }

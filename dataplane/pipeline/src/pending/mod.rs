@@ -1,5 +1,6 @@
 //! Packets that wait inside an iteration for another pass through the stages.
 
+pub(crate) mod control_work;
 mod core_inputs;
 pub(crate) mod core_time;
 pub(crate) mod for_processor;
@@ -67,6 +68,21 @@ impl Pending {
         self.for_processor
             .as_ref()
             .is_some_and(|waiting| waiting.core.must_shed() && waiting.core.sheds_of(device))
+    }
+
+    /// Charges the part of a reception's time to control that its packets need. Returns the time of core.
+    #[inline]
+    pub fn charge_reception(&mut self, time: Cycles, packets: usize) -> Cycles {
+        let Some(waiting) = &mut self.for_processor else { return time };
+        waiting.control.charge_reception(time, packets)
+    }
+
+    /// Counts a packet that goes to the kernel.
+    #[inline]
+    pub fn count_punt(&mut self) {
+        if let Some(waiting) = &mut self.for_processor {
+            waiting.control.count_punt();
+        }
     }
 
     /// Counts time of core for packets of a device with an input weight.

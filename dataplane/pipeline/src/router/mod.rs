@@ -1,5 +1,6 @@
 //! Router of a worker: its state, and the order in which packets pass the stages.
 
+pub(crate) mod control;
 mod follow_up;
 mod host_output;
 mod journey;

@@ -44,6 +44,7 @@ impl CoreWork {
             && let Some(waiting) = &mut router.pending.for_processor
         {
             let elapsed = end.saturating_sub(begun);
+            waiting.end_control(elapsed);
             match self.is_alone {
                 true => waiting.core.end_alone(elapsed),
                 false => waiting.end_core(elapsed),

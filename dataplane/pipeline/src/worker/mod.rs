@@ -4,6 +4,7 @@
 //! the router, and sends queued packets to the devices. An iteration depends only on the state, the batches
 //! and `now`. So it can run under a virtual clock; [`crate::worker::thread`] runs it under the real one.
 
+mod control;
 mod devices;
 mod host_output;
 pub(crate) mod post_mortem;
@@ -177,7 +178,7 @@ impl Worker {
         if let Some(mut offload) = self.router.offload_stage() {
             offload.advance(&mut self.devices.all, now);
         }
-        self.hand_back();
+        self.run_control(now);
         let mut core = CoreWork { begun, received: received > 0, is_alone: false };
         if self.router.run_principals(&mut core, now) {
             self.transmit_all(now);
@@ -284,6 +285,7 @@ impl Worker {
                 continue;
             }
             let count = self.work.packets.len();
+            let earlier = received;
             received += count;
             let mut shedding = Shedding::of(&mut self.router);
             shedding.process(id, &mut self.work, now);
@@ -294,9 +296,10 @@ impl Worker {
             }
             if let Some(before) = reading {
                 reading = cycles();
-                let time = reading.map_or(0, |now| now.saturating_sub(before));
-                self.router.ports.count_core(id, Cycles(time));
-                self.router.pending.count_core(id, weight, Cycles(time));
+                let time = Cycles(reading.map_or(0, |now| now.saturating_sub(before)));
+                let time = self.router.pending.charge_reception(time, received - earlier);
+                self.router.ports.count_core(id, time);
+                self.router.pending.count_core(id, weight, time);
             }
         }
         received + self.hosts.receive(&mut self.router, &mut self.work, now)
@@ -314,11 +317,6 @@ impl Worker {
         }
         let devices = &mut self.devices;
         self.router.ports.note_room(|device| devices.get_mut(device).map_or(0, |device| device.room()));
-    }
-
-    fn hand_back(&mut self) {
-        let host = &mut self.host;
-        self.router.punt_stage().hand_back(|ifindex, frames| host.hand_back(ifindex, frames));
     }
 
     fn put_out_events(&mut self) -> usize {

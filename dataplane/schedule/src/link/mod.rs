@@ -15,7 +15,7 @@ mod token_bucket;
 
 pub use flow_queues::FlowQueuesSettings;
 pub use fq_codel::FqCodelSettings;
-pub use hfsc::{Curve, Curves};
+pub use hfsc::{Curve, Curves, NodeWaits};
 pub use hierarchy::{
     FlowEditor, GuaranteeLimit, LeafBacklog, Leftover, LinkRate, LinkScheduler, MOST_DEPTH, MOST_NODES,
     NodeKind, NodeView, ScheduleError, Share, TreeEditor, TreeReport, in_tree,

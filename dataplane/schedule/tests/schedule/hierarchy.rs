@@ -115,7 +115,9 @@ fn longest_wait_of_a_leaf_with_a_guarantee_counts_from_its_last_change() {
     };
     add(&mut port, 1, 0, guaranteed(4_000_000), fifo());
     add(&mut port, 2, 0, Share::Curves(Curves::sharing(Rate(1_000_000))), fifo());
-    let longest = |port: &LinkScheduler<Frame>, node| port.report().view(NodeId(node)).unwrap().longest_wait;
+    let longest = |port: &LinkScheduler<Frame>, node| {
+        port.report().view(NodeId(node)).unwrap().waits.map(|waits| waits.longest)
+    };
     assert_eq!((longest(&port, 1), longest(&port, 2)), (Some(Duration::ZERO), None));
     let milliseconds = Instant::from_millis;
     for (node, arrival, departure) in [(1, 0, 5), (1, 10, 12), (2, 20, 40)] {
@@ -136,6 +138,69 @@ fn longest_wait_of_a_leaf_with_a_guarantee_counts_from_its_last_change() {
     assert_eq!(longest(&port, 1), Some(Duration::ZERO));
 }
 
+/// Rate of the link, and of the leaf with a guarantee, in bit/s.
+const LINK: u64 = 10_000_000;
+const GUARANTEED: u64 = 1_000_000;
+
+/// Runs a leaf with a guarantee and flow queues beside a greedy one. Returns the bits that it sent, and the waits of its
+/// packets. `packets`: gap before each in microseconds, flow and length.
+fn run_guaranteed(packets: &[(u64, u32, u32)]) -> (f64, NodeWaits) {
+    let mut port = port(Some(LINK));
+    add(&mut port, 0, None, Share::Only, NodeKind::Hfsc);
+    let linear = |rate| Some(Curve::linear(Rate(rate)));
+    let curves = Curves { real_time: linear(GUARANTEED), link_sharing: linear(1_000), upper_limit: None };
+    add(&mut port, 1, 0, Share::Curves(curves), NodeKind::FlowQueues(Default::default()));
+    add(&mut port, 2, 0, Share::Curves(Curves::sharing(Rate(LINK))), fifo());
+    let mut arrivals: Vec<Arrival> =
+        (0..10_000).map(|number| Arrival { at: 0, node: 2, frame: frame(9, number, 1500) }).collect();
+    let mut now = 0;
+    for (number, (gap, flow, length)) in packets.iter().enumerate() {
+        now += gap * 1000;
+        arrivals.push(Arrival { at: now, node: 1, frame: frame(*flow, number as u32, *length) });
+    }
+    run(&mut port, &arrivals, 10_000_000_000);
+    let view = port.report().view(NodeId(1)).unwrap();
+    (view.sent_wire_bytes as f64 * 8.0, view.waits.unwrap())
+}
+
+/// Returns the bits due by the backlog, less the longest promised wait at each of its starts.
+fn due(waits: &NodeWaits) -> f64 {
+    let latency = 1500.0 * 8.0 / GUARANTEED as f64 + 1500.0 * 8.0 / LINK as f64;
+    let time = waits.backlogged.as_secs_f64() - f64::from(waits.periods) * latency;
+    time.max(0.0) * GUARANTEED as f64
+}
+
+proptest! {
+    #[test]
+    fn bits_due_by_the_backlog_are_never_above_the_bits_sent(
+        packets in (60_u32..=1500, 1_u64..30_000).prop_flat_map(|(longest, gap)| {
+            prop::collection::vec((0..gap, 0_u32..3, 60..=longest), 1..300)
+        }),
+    ) {
+        let (sent, waits) = run_guaranteed(&packets);
+        let slack = 2.0 * 1500.0 * 8.0;
+        prop_assert!(due(&waits) <= sent * 1.01 + slack, "{sent} {waits:?}");
+    }
+}
+
+#[test]
+fn wait_for_a_packet_of_others_makes_nothing_due() {
+    let packets: Vec<_> = (0..1_000).map(|number| (6_900, number % 3, 60)).collect();
+    let (sent, waits) = run_guaranteed(&packets);
+    let backlogged = waits.backlogged.as_secs_f64() * GUARANTEED as f64;
+    assert!(backlogged > 1.1 * sent, "{sent} {waits:?}");
+    assert_eq!((waits.periods, due(&waits)), (1_000, 0.0));
+}
+
+#[test]
+fn backlog_of_a_leaf_that_is_never_empty_lasts_until_its_last_packet_leaves() {
+    // 2 Mb/s for two seconds.
+    let packets: Vec<_> = (0..500).map(|number| (4_000, number % 3, 1_000)).collect();
+    let (sent, waits) = run_guaranteed(&packets);
+    assert!(sent == 4_000_000.0 && waits.periods <= 3, "{sent} {waits:?}");
+    assert!((due(&waits) / sent - 1.0).abs() < 0.01, "{waits:?}");
+}
+
 #[test]
 fn longest_wait_of_a_class_with_a_subtree_is_that_of_its_leaves() {
     let mut port = port(Some(8_000_000));
@@ -154,7 +219,7 @@ fn longest_wait_of_a_class_with_a_subtree_is_that_of_its_leaves() {
         assert!(port.enqueue(NodeId(node), FlowNumber(node), frame, arrival, &mut never));
         assert!(port.dequeue(milliseconds(departure), &mut never).is_some());
     }
-    let longest = |node| port.report().view(NodeId(node)).unwrap().longest_wait;
+    let longest = |node| port.report().view(NodeId(node)).unwrap().waits.map(|waits| waits.longest);
     assert!(longest(2).unwrap().abs_diff(Duration::from_millis(7)) < Duration::from_nanos(1024));
     assert_eq!([0, 1, 3, 4, 5].map(longest), [None; 5]);
 }

@@ -9,7 +9,8 @@ use serde_json::{Value, json};
 
 use super::look::Look;
 use crate::commands::configure::configuration::waits;
-use crate::output::{plain, rows, table};
+use crate::commands::nouns::{LINKS, PROCESSES};
+use crate::output::{plain, rows, table, tables};
 
 const PORTS: &str = "port=name | state | rx/s=rx_rate | tx/s=tx_rate | rx b/s=rx_bits | tx b/s=tx_bits \
     | waiting=held";
@@ -18,7 +19,10 @@ const QUEUES: &str = "port | queue=name | promised b/s=promised | delivered b/s=
     | waiting=held_packets | drops";
 const INSTANCES: &str = "instance=name | plugin | health | packets/s=rate | packets | faults";
 const PROMISES: &str = "principal | promised %=promised | wanted %=windows/0/wanted \
-    | delivered %=windows/0/delivered | 10 s=windows/1/delivered | 60 s=windows/2/delivered | waiting | dropped";
+    | delivered %=windows/0/delivered | 10 s=windows/1/delivered | 60 s=windows/2/delivered \
+    | kept=windows/1/kept | idle %=windows/1/idle | met=windows/1/deadlines_met | missed=windows/1/deadlines_missed \
+    | waiting | dropped | queue=windows/1/drops/cpu_queue | memory=windows/1/drops/memory \
+    | ceiling=windows/1/drops/core_ceiling | link=windows/1/drops/link_queue";
 const FLOWS: &str = "packets/s=packet_rate | bits/s=bit_rate | level | flow | bindings";
 
 /// The two latest snapshots, from which rates are calculated, and the state of the display.
@@ -49,12 +53,16 @@ impl Screen {
     /// Draws all panels; empty panels take no room.
     pub fn draw(&self, frame: &mut Frame<'_>) {
         let instances = self.instances();
+        let width = usize::from(frame.area().width);
+        let promises = &self.look.promises;
         let panels = [
             ("ports", table(rows(&self.look.ports), PORTS)),
             ("drops", table(rows(&self.look.drops), DROPS)),
             ("queues", table(&self.queues(), QUEUES)),
             ("plugins", table(&instances, INSTANCES)),
-            ("principals", table(rows(&self.look.promises["promises"]), PROMISES)),
+            ("principals", tables(rows(&promises["promises"]), PROMISES, (1, width))),
+            ("links", tables(rows(&promises["links"]), LINKS, (2, width))),
+            ("processes", tables(rows(&promises["processes"]), PROCESSES, (1, width))),
             ("flows", table(rows(&self.look.flows["flows"]), FLOWS)),
         ];
         let filled: Vec<_> = panels.into_iter().filter(|(_, text)| text.lines().count() > 1).collect();
@@ -204,7 +212,10 @@ mod tests {
             ports: json!([{"name": "lan", "state": "up", "rx_rate": 5.0, "tx_rate": 6.0, "rx_bits": 2e6, "tx_bits": 0.0, "held": 0}]),
             drops: json!([]),
             promises: json!({"promises": [{"principal": "video", "promised": 5.0, "waiting": 3, "dropped": 0,
-                                           "windows": [{"wanted": 100.0, "delivered": 7.25}]}]}),
+                                           "windows": [{"wanted": 100.0, "delivered": 7.25},
+                                                       {"deadlines_missed": 613, "drops": {"core_ceiling": 614}}]}],
+                             "links": [{"principal": "video", "port": "wan", "windows": [{"entitled": 615}]}],
+                             "processes": [{"group": "video", "processes": 616}]}),
             queues: json!([{"port": "wan", "name": "voice", "promised": 20_000_000, "delivered": 472_974, "held_packets": 0}]),
             instances: json!([{"name": "s1", "plugin": "statistics", "health": "well", "faults": {},
                                "bindings": [{"packets": packets}, {"packets": 4}]}]),
@@ -214,7 +225,7 @@ mod tests {
     }
 
     fn drawn(screen: &Screen) -> String {
-        let mut terminal = Terminal::new(TestBackend::new(100, 24)).unwrap();
+        let mut terminal = Terminal::new(TestBackend::new(100, 40)).unwrap();
         terminal.draw(|frame| screen.draw(frame)).unwrap();
         terminal.backend().to_string()
     }
@@ -237,6 +248,10 @@ mod tests {
             "472.97 k",
             "q quits",
             "1604",
+            "613",
+            "614",
+            "615",
+            "616",
         ] {
             assert!(second.contains(text), "{text}: {second}");
         }

@@ -25,7 +25,7 @@ use prometheus_client::registry::Registry;
 
 use crate::http::problem::Problem;
 use crate::served::Session;
-use principals::{of_core_inputs, of_links, of_principals, of_promises};
+use principals::{of_core_inputs, of_links, of_principals, of_processes, of_promises, of_thread_groups};
 
 /// Media type of OpenMetrics text, as the OpenMetrics standard names it.
 pub(crate) const MEDIA: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
@@ -64,6 +64,8 @@ async fn families(control: &Router, caller: &impl Caller) -> Result<Vec<Family>,
     families.extend(of_promises(&promises.promises));
     families.push(of_core_inputs(&promises.core_inputs));
     families.extend(of_links(&promises.links));
+    families.extend(of_processes(&promises.processes));
+    families.push(of_thread_groups(&promises.thread_groups));
     families.extend(of_schedulers(&control.execute(caller, ListSchedulers).await?));
     Ok(families)
 }
@@ -285,6 +287,7 @@ fn of_instances(instances: &[InstanceView]) -> Vec<Family> {
     let drops = sum(|one| one.drops.values().sum());
     let well = sum(|one| (one.health == "well").into());
     let suspensions = sum(|one| one.calls.suspensions);
+    let misjudged = sum(|one| one.calls.misjudged);
     let used = instances.iter().map(|one| (labels(one), one.calls.cpu_seconds)).collect();
     let faults = instances.iter().flat_map(|one| {
         one.calls.faults.iter().map(move |(kind, &faults)| {
@@ -314,6 +317,11 @@ fn of_instances(instances: &[InstanceView]) -> Vec<Family> {
             "instance_suspensions",
             "Suspensions of an instance at the end of its time slice",
             suspensions,
+        ),
+        counter(
+            "instance_misjudged_calls",
+            "Calls of an instance cut because the router had misjudged them as short",
+            misjudged,
         ),
         counter(
             "instance_cpu_seconds",

@@ -29,7 +29,7 @@ use crate::pending::core_time::CoreSettings;
 use crate::pending::for_processor::PrincipalSettings;
 use crate::tsc::pretended;
 
-const MAC: MacAddr = MacAddr([2, 0, 0, 0, 0, 1]);
+pub(super) const MAC: MacAddr = MacAddr([2, 0, 0, 0, 0, 1]);
 const GATE: GateId = GateId(1);
 /// Gate of the filter that gives all flows a principal.
 const LATER: GateId = GateId(2);
@@ -94,13 +94,13 @@ impl Instance for Slow {
 /// Worker with a port. Its packets have no route, so the worker drops them after the gates.
 pub(super) struct World {
     pub worker: Worker,
-    wire: MemoryHandle,
+    pub wire: MemoryHandle,
     tables: GateTables,
     filters: BTreeMap<u32, CompiledExpression>,
     seen: Seen,
     pub now: Instant,
     sent: u64,
-    _rest: (WorkerLink, SharedFib),
+    pub _rest: (WorkerLink, SharedFib),
 }
 
 impl World {

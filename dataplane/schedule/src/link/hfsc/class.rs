@@ -1,5 +1,7 @@
 //! One class of an H-FSC hierarchy.
 
+use std::time::Duration;
+
 use super::curve::{Curve, Curves, Running};
 use crate::heap::Heap;
 
@@ -21,13 +23,66 @@ pub(crate) struct Class {
     pub sharing: Sharing,
     /// Whether the class has a real-time curve.
     pub has_guarantee: bool,
-    /// Longest time that a packet of a class with a real-time curve has waited, in units of 1,024 ns.
-    pub longest_wait: u32,
+    /// Waits of the packets of a class with a real-time curve.
+    pub waits: Waits,
     pub share: LinkShare,
     pub guarantee: Guarantee,
 }
 
 const _: () = assert!(size_of::<Class>() == 256);
+
+/// Times for which packets of a class have waited until now.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Waits {
+    /// Time of the last departure, in nanoseconds.
+    departed: u64,
+    /// Time in nanoseconds during which at least one packet waited, up to that departure.
+    backlogged: u64,
+    /// Number of times that a packet began to wait in an empty class.
+    periods: u32,
+    /// Longest wait of a packet, in units of 1,024 ns.
+    longest: u32,
+}
+
+/// Logarithm of the unit of [`Waits::longest`] in nanoseconds.
+const WAIT_SHIFT: u32 = 10;
+
+impl Waits {
+    /// Notes a departure.
+    ///
+    /// Packets of other flows of the class may leave later and have arrived earlier: then the time before the arrival
+    /// of this packet is missing. So the backlog is never too long.
+    #[inline]
+    pub fn note(&mut self, arrival: u64, now: u64) {
+        let waited = now.saturating_sub(arrival);
+        self.longest = self.longest.max((waited >> WAIT_SHIFT).min(u32::MAX.into()) as u32);
+        if arrival > self.departed {
+            self.periods = self.periods.wrapping_add(1);
+        }
+        self.backlogged += now.saturating_sub(arrival.max(self.departed));
+        self.departed = now;
+    }
+
+    /// Returns the waits so far.
+    pub fn so_far(&self) -> NodeWaits {
+        NodeWaits {
+            longest: Duration::from_nanos(u64::from(self.longest) << WAIT_SHIFT),
+            backlogged: Duration::from_nanos(self.backlogged),
+            periods: self.periods,
+        }
+    }
+}
+
+/// Waits of the packets of a node with a real-time curve, since its curves were set.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct NodeWaits {
+    /// Longest wait of a packet, to about a microsecond.
+    pub longest: Duration,
+    /// Time during which at least one packet waited, up to the last departure.
+    pub backlogged: Duration,
+    /// Number of times that a packet began to wait in an empty class; wraps.
+    pub periods: u32,
+}
 
 /// Virtual time of a class among its siblings, and the curves that determine it.
 #[repr(C)]
@@ -145,8 +200,16 @@ impl Class {
     pub fn new(parent: u32, inner: u32, curves: &Curves) -> Self {
         let (share, guarantee) = Default::default();
         let (demand, sharing) = (Demand::None, Sharing::Idle);
-        let mut class =
-            Self { parent, inner, demand, sharing, has_guarantee: false, longest_wait: 0, share, guarantee };
+        let mut class = Self {
+            parent,
+            inner,
+            demand,
+            sharing,
+            has_guarantee: false,
+            waits: Waits::default(),
+            share,
+            guarantee,
+        };
         class.set_curves(curves, 0);
         class
     }
@@ -155,7 +218,7 @@ impl Class {
     pub fn set_curves(&mut self, curves: &Curves, now: u64) {
         self.guarantee.curve = curves.real_time;
         self.has_guarantee = curves.real_time.is_some();
-        self.longest_wait = 0;
+        self.waits = Waits::default();
         if let Some(curve) = &curves.real_time {
             self.guarantee.deadlines = Running::new(curve, now, self.guarantee.cumulative);
         }
@@ -203,3 +266,44 @@ impl Inner {
 
 /// Number of the root class of every hierarchy.
 pub(crate) const ROOT: u32 = 0;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Returns the time covered by waits, and the number of gaps before them, by one mark for each unit of time.
+    fn covered(waits: &[(u64, u64)]) -> (u64, u32) {
+        let waits_at =
+            |time: &u64| waits.iter().any(|(arrival, departure)| (arrival..departure).contains(&time));
+        let end = waits.iter().map(|(_, departure)| *departure).max().unwrap_or(0);
+        let marks: Vec<bool> = (0..end).map(|time| waits_at(&time)).collect();
+        let begins = |(at, mark): (usize, &bool)| *mark && (at == 0 || !marks[at - 1]);
+        let periods = marks.iter().enumerate().filter(|(at, mark)| begins((*at, mark))).count();
+        (marks.iter().filter(|mark| **mark).count() as u64, periods as u32)
+    }
+
+    #[test]
+    fn backlog_is_the_time_covered_by_the_waits_of_packets_in_order() {
+        for waits in [
+            vec![(5, 9)],
+            vec![(5, 9), (6, 12), (12, 13), (20, 25)],
+            vec![(1, 4), (2, 4), (3, 30), (29, 31), (40, 41), (50, 60)],
+        ] {
+            let mut own = Waits::default();
+            waits.iter().for_each(|(arrival, departure)| own.note(*arrival, *departure));
+            // A packet that arrives when the last one leaves belongs to the same period.
+            let (time, periods) = covered(&waits);
+            let NodeWaits { backlogged, periods: counted, .. } = own.so_far();
+            assert_eq!((backlogged.as_nanos() as u64, counted), (time, periods), "{waits:?}");
+        }
+    }
+
+    #[test]
+    fn packets_of_several_flows_never_lengthen_the_backlog() {
+        let waits = [(10, 12), (2, 14), (13, 20), (15, 21)];
+        let mut own = Waits::default();
+        waits.iter().for_each(|(arrival, departure)| own.note(*arrival, *departure));
+        assert!(own.so_far().backlogged.as_nanos() as u64 <= covered(&waits).0);
+        assert_eq!(own.so_far().longest, Duration::ZERO, "12 ns are below a unit");
+    }
+}

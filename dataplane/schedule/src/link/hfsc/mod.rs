@@ -13,10 +13,9 @@ mod real_time;
 #[cfg(test)]
 mod tests;
 
-use std::time::Duration;
-
 use millrace_units::Instant;
 
+pub use class::NodeWaits;
 pub use curve::{Curve, Curves};
 
 use super::discipline::Discipline;
@@ -25,9 +24,6 @@ use crate::heap::Heap;
 use crate::slots::Slots;
 pub(crate) use class::ROOT as HIERARCHY_ROOT;
 use class::{Class, Inner, ROOT};
-
-/// Binary logarithm of the nanoseconds in a unit of the longest wait: a unit is about a microsecond.
-const WAIT_SHIFT: u32 = 10;
 
 /// Criterion that chose the next leaf.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -146,15 +142,14 @@ impl Hfsc {
     pub fn note_wait(&mut self, index: u32, arrival: Instant, now: Instant) {
         let class = &mut self.classes[index];
         if class.has_guarantee {
-            let waited = now.as_nanos().saturating_sub(arrival.as_nanos()) >> WAIT_SHIFT;
-            class.longest_wait = class.longest_wait.max(waited.min(u32::MAX.into()) as u32);
+            class.waits.note(arrival.as_nanos(), now.as_nanos());
         }
     }
 
-    /// Returns the longest time that a packet of a class has waited; `None` without a real-time curve.
-    pub fn longest_wait(&self, index: u32) -> Option<Duration> {
+    /// Returns the waits of the packets of a class; `None` without a real-time curve.
+    pub fn waits(&self, index: u32) -> Option<NodeWaits> {
         let class = self.classes.find(index).filter(|class| class.has_guarantee)?;
-        Some(Duration::from_nanos(u64::from(class.longest_wait) << WAIT_SHIFT))
+        Some(class.waits.so_far())
     }
 
     /// Returns the parent of a class.

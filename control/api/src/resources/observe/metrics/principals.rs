@@ -1,10 +1,11 @@
 //! Metrics of principals.
 
 use millrace_controller::view::{
-    CoreInputView, LinkPromiseView, PrincipalDropsView, PrincipalUsageView, PrincipalView, PromiseView,
+    CoreInputView, LinkPromiseView, LinkWindowView, PrincipalDropsView, PrincipalUsageView, PrincipalView,
+    ProcessPromiseView, PromiseView, PromiseWindowView, ThreadGroupView,
 };
 
-use super::{Family, count, counter, gauge};
+use super::{Family, Labels, Sample, count, counter, gauge};
 
 /// Usage of a principal: name, description, and value.
 type OfPrincipal = (&'static str, &'static str, fn(&PrincipalUsageView) -> Option<f64>);
@@ -73,13 +74,32 @@ pub(super) fn of_core_inputs(inputs: &[CoreInputView]) -> Family {
     )
 }
 
-pub(super) fn of_links(links: &[LinkPromiseView]) -> [Family; 4] {
+pub(super) fn of_links(links: &[LinkPromiseView]) -> Vec<Family> {
     let labels =
         |one: &LinkPromiseView| vec![("principal", one.principal.clone()), ("port", one.port.clone())];
     let samples = |value: fn(&LinkPromiseView) -> u64| {
         links.iter().map(|one| (labels(one), count(value(one)))).collect()
     };
-    [
+    let windowed = |value: fn(&LinkWindowView) -> f64| {
+        let of = |one: &LinkPromiseView| in_windows(&labels(one), &one.windows, value);
+        links.iter().flat_map(of).collect()
+    };
+    vec![
+        gauge(
+            "principal_link_delivered_bits",
+            "Rate at a port over a window, in bit/s on the wire",
+            windowed(|window| count(window.delivered)),
+        ),
+        gauge(
+            "principal_link_entitled_bits",
+            "Rate due at a port over a window, in bit/s on the wire",
+            windowed(|window| count(window.entitled)),
+        ),
+        gauge(
+            "principal_link_kept",
+            "1 if a principal got the rate that was due at a port over a window",
+            windowed(|window| f64::from(u8::from(window.is_kept))),
+        ),
         gauge(
             "principal_link_promised_bits",
             "Rate reserved at a port, in bit/s on the wire",
@@ -103,10 +123,53 @@ pub(super) fn of_links(links: &[LinkPromiseView]) -> [Family; 4] {
     ]
 }
 
+/// Returns a sample for each window: the labels, the length asked for in seconds, and the value.
+fn in_windows<W>(labels: &Labels, windows: &[W], value: impl Fn(&W) -> f64) -> Vec<Sample> {
+    let sample = |(seconds, window): (&str, &W)| {
+        let labels = labels.iter().cloned().chain([("window", seconds.to_owned())]);
+        (labels.collect(), value(window))
+    };
+    ["1", "10", "60"].into_iter().zip(windows).map(sample).collect()
+}
+
+/// Returns the metrics of the processes in control groups.
+pub(super) fn of_processes(processes: &[ProcessPromiseView]) -> Vec<Family> {
+    let labels = |one: &ProcessPromiseView| vec![("group", one.group.clone())];
+    let used = processes.iter().map(|one| (labels(one), one.used_seconds)).collect();
+    let promised = processes.iter().filter_map(|one| Some((labels(one), one.promised?))).collect();
+    let of = |one: &ProcessPromiseView| in_windows(&labels(one), &one.windows, |window| window.delivered);
+    vec![
+        counter("process_seconds", "Processor time of the processes in a control group, in seconds", used),
+        gauge(
+            "process_promised_percent",
+            "Promised share of the processes in a control group, in percent of a processor",
+            promised,
+        ),
+        gauge(
+            "process_delivered_percent",
+            "Processor time of the processes in a control group over a window, in percent of a processor",
+            processes.iter().flat_map(of).collect(),
+        ),
+    ]
+}
+
+/// Returns the metrics of the control groups of the router's threads.
+pub(super) fn of_thread_groups(groups: &[ThreadGroupView]) -> Family {
+    let sample = |one: &ThreadGroupView| Some((vec![("group", one.group.clone())], one.cpu_seconds?));
+    counter(
+        "thread_group_seconds",
+        "Processor time of the router's threads in a control group, in seconds",
+        groups.iter().filter_map(sample).collect(),
+    )
+}
+
 /// Returns microseconds as seconds.
 fn seconds(micros: u64) -> f64 {
     micros as f64 / 1e6
 }
+
+/// Processor time of a principal over a window: name, description, and value.
+type OfWindow = (&'static str, &'static str, fn(&PromiseWindowView) -> f64);
 
 /// Account of a principal at the workers: name, description, and value.
 type OfPromise = (&'static str, &'static str, fn(&PromiseView) -> f64);
@@ -162,5 +225,32 @@ pub(super) fn of_promises(promises: &[PromiseView]) -> Vec<Family> {
     });
     let help = "Packets that a principal lost, by cause; `core` includes those shed for all principals";
     let dropped = counter("principal_dropped_packets", help, dropped.collect());
-    counted.chain([dropped]).chain(measured).collect()
+    counted.chain([dropped]).chain(measured).chain(of_windows(promises)).collect()
+}
+
+/// Returns the metrics of the windows of promises.
+fn of_windows(promises: &[PromiseView]) -> impl Iterator<Item = Family> {
+    const WINDOWED: [OfWindow; 4] = [
+        (
+            "principal_delivered_percent",
+            "Processor time over a window, in percent of a processor",
+            |window| window.delivered,
+        ),
+        (
+            "principal_entitled_percent",
+            "Processor time due over a window, in percent of a processor",
+            |window| window.entitled,
+        ),
+        ("principal_idle_percent", "Part of the promised share left over a window, in percent", |window| {
+            window.idle
+        }),
+        ("principal_kept", "1 if a principal got the processor time that was due over a window", |window| {
+            f64::from(u8::from(window.is_kept))
+        }),
+    ];
+    WINDOWED.into_iter().map(|(name, help, value)| {
+        let label = |one: &PromiseView| vec![("principal", one.principal.clone())];
+        let samples = promises.iter().flat_map(|one| in_windows(&label(one), &one.windows, value));
+        gauge(name, help, samples.collect())
+    })
 }

@@ -41,11 +41,7 @@ impl Routed {
         world.worker.add_device(DeviceId(1), Box::new(device));
         world.tell(PortCommand::Set(OUT, PortSettings { addresses: Vec::new(), ..settings(1, Tags::NONE) }));
         let route = Route::Forward(NextHops::single(NextHop::new(OUT, Some(GATEWAY.into()))));
-        let prefix = "10.0.0.0/24".parse().unwrap();
-        let number = world._rest.1.intern(route.clone()).0;
-        world.tell(RouteCommand::Set([(number, route)].into(), sync_channel(1).0));
-        world._rest.1.store(prefix, number).unwrap();
-        world.tell(RouteCommand::Changed(vec![RouteChange { prefix, own: false }]));
+        world.route("10.0.0.0/24", route);
         let state = NeighbourKnowledge::Known(MAC);
         let neighbour = NeighbourChange { port: OUT, address: GATEWAY.into(), state };
         world.tell(NeighbourCommand::Set(vec![neighbour]));

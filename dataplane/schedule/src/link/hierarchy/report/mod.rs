@@ -4,10 +4,9 @@ mod backlog;
 #[expect(clippy::indexing_slicing, reason = "views of nodes, of which one is made for each node")]
 mod node_view;
 
-use std::time::Duration;
-
 pub use self::backlog::LeafBacklog;
 pub use self::node_view::{NodeView, in_tree};
+use super::super::hfsc::NodeWaits;
 use super::guarantees::Served;
 use super::nodes::{Kind, Node};
 use super::pacer::LinkRate;
@@ -110,7 +109,7 @@ impl<T: Item> TreeReport<'_, T> {
             held_bytes: totals.held.bytes(),
             peak_bytes: totals.peak_bytes,
             peak_packets: totals.peak_packets,
-            longest_wait: self.longest_wait(entry),
+            waits: self.waits(entry),
             queues: 0,
             drops: self.tree.own_drops(node),
         };
@@ -131,11 +130,11 @@ impl<T: Item> TreeReport<'_, T> {
         Some(view)
     }
 
-    /// Returns the longest time that a packet of a node has waited; `None` without a real-time curve.
-    fn longest_wait(&self, node: &Node) -> Option<Duration> {
+    /// Returns the waits of the packets of a node; `None` without a real-time curve.
+    fn waits(&self, node: &Node) -> Option<NodeWaits> {
         let Tree { nodes, disciplines, .. } = self.tree;
         let Kind::Hfsc { hierarchy, .. } = nodes.find(node.parent)?.kind else { return None };
-        disciplines.hierarchies[hierarchy].longest_wait(node.slot)
+        disciplines.hierarchies[hierarchy].waits(node.slot)
     }
 
     /// Whether another subtree has priority over a node: a priority scheduler above the node has another

@@ -1,7 +1,6 @@
 //! Views of nodes, and their order in a tree.
 
-use std::time::Duration;
-
+use super::super::super::hfsc::NodeWaits;
 use super::super::node::{NodeKind, Share};
 use crate::{DropCounts, NodeId, Rate};
 
@@ -33,8 +32,8 @@ pub struct NodeView {
     pub peak_bytes: u32,
     /// Peak of waiting packets.
     pub peak_packets: u32,
-    /// Longest time that a packet has waited, to about a microsecond; `None` without a real-time curve.
-    pub longest_wait: Option<Duration>,
+    /// Waits of packets; `None` without a real-time curve.
+    pub waits: Option<NodeWaits>,
     /// Number of queues in use: 1 for a FIFO, the queues of flows, the hash queues of FQ-CoDel; 0 for other
     /// kinds.
     pub queues: u32,

@@ -1,0 +1,10 @@
+//! Machine level of isolation: control groups of the router's threads and of plugins, and the processor time of
+//! all groups.
+
+mod plugins;
+mod threads;
+mod times;
+
+pub(in crate::principals) use plugins::{PluginGroups, shared};
+pub(crate) use threads::{ThreadGroups, WorkerThreads};
+pub(crate) use times::ProcessTimes;
