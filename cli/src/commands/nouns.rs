@@ -49,6 +49,10 @@ const PROMISES: &str = "principal | bindings | promised %=promised | reserved | 
 pub const CORE_INPUTS: &str = "core for packets of=port | used s=used_seconds | used % 1 s=windows/0/used \
     | 10 s=windows/1/used | 60 s=windows/2/used";
 
+/// Columns of core's time by function, below the promises.
+pub const CORE_FUNCTIONS: &str = "core function=function | port | used s=used_seconds | used % 1 s=windows/0/used \
+    | 10 s=windows/1/used | 60 s=windows/2/used";
+
 /// Columns of the reserved rates below the promises.
 pub const LINKS: &str = "principal | port | promised b/s=promised | delivered b/s 1 s=windows/0/delivered \
     | 10 s=windows/1/delivered | 60 s=windows/2/delivered | longest us=longest_wait | of=longest_promised | waiting | dropped";

@@ -37,9 +37,9 @@ pub use plugins::{
 };
 pub use ports::{NeighbourView, PortView};
 pub use principals::{
-    CoreInputView, CoreInputWindowView, DeadlineView, DeadlinesView, LeftView, LinkPromiseView, LinkView,
-    LinkWindowView, PrincipalDropsView, PrincipalGroupView, PrincipalUsageView, PrincipalView, PromiseView,
-    PromiseWindowView, PromisesView, ReservationView,
+    CoreFunctionView, CoreInputView, CoreInputWindowView, DeadlineView, DeadlinesView, LeftView,
+    LinkPromiseView, LinkView, LinkWindowView, PrincipalDropsView, PrincipalGroupView, PrincipalUsageView,
+    PrincipalView, PromiseView, PromiseWindowView, PromisesView, ReservationView,
 };
 pub use routes::{NextHopView, QueuesView, RouteView};
 pub use schedulers::{

@@ -7,7 +7,7 @@ use crate::client::Client;
 use crate::commands::admission;
 use crate::commands::configure::configuration::{missing, waits};
 use crate::commands::forwarding::{control_plane, place};
-use crate::commands::nouns::{CORE_INPUTS, LINKS, describe};
+use crate::commands::nouns::{CORE_FUNCTIONS, CORE_INPUTS, LINKS, describe};
 use crate::commands::observe::{events, hardware};
 use crate::output::{Failure, plain, print, rows};
 
@@ -43,7 +43,9 @@ fn show_value(mut value: Value, noun: Noun, json: bool) {
         Noun::Rates if !json => print(&value["ports"], describe(noun).columns, false),
         Noun::Promises if !json => {
             print(&value["promises"], describe(noun).columns, false);
-            for (list, columns) in [("core_inputs", CORE_INPUTS), ("links", LINKS)] {
+            for (list, columns) in
+                [("core_inputs", CORE_INPUTS), ("core_functions", CORE_FUNCTIONS), ("links", LINKS)]
+            {
                 if !rows(&value[list]).is_empty() {
                     print(&value[list], columns, false);
                 }

@@ -17,6 +17,12 @@ impl Router {
     /// Takes a batch received by `device` through all stages, and leaves `work` empty.
     pub fn process(&mut self, device: DeviceId, work: &mut Work, now: Instant) {
         self.arrive(device, work, now);
+        self.proceed(work, now);
+    }
+
+    /// Takes a batch that has passed the parse stage through the others.
+    #[inline(always)]
+    pub(super) fn proceed(&mut self, work: &mut Work, now: Instant) {
         if let Some(tracer) = &mut self.observation.trace
             && !tracer.passes(work.packets.len())
         {

@@ -6,6 +6,7 @@
 
 mod devices;
 mod host_output;
+mod outputs;
 pub(crate) mod post_mortem;
 pub mod thread;
 
@@ -16,18 +17,18 @@ use std::time::Duration;
 
 use millrace_classify::FlowTableError;
 use millrace_forward::FibReader;
-use millrace_packet::{BATCH_SIZE, Batch, Pool};
+use millrace_packet::{BATCH_SIZE, Pool};
 use millrace_plugin::{Paid, Pulse};
 use millrace_port::Port;
 use millrace_units::{Cycles, Instant};
 use rtrb::{Consumer, Producer, RingBuffer};
 
 use crate::commands::{Command, CounterCommand, DeviceCommand, PortCommand, answer, set_options, set_port};
-use crate::egress::transmit::{for_each_queue, most_waiting, transmit};
 use crate::handover::Handover;
 use crate::observe::event::Event;
+use crate::pending::core_functions::CoreUse;
 use crate::pending::loads::PrincipalLoads;
-use crate::ports::DeviceId;
+use crate::ports::{DeviceId, PortCoreTime};
 use crate::punt::host_path::HostPath;
 use crate::router::Router;
 use crate::router::shedding::Shedding;
@@ -37,6 +38,7 @@ use crate::tsc::cycles;
 use crate::work::Work;
 use crate::worker::devices::Devices;
 use crate::worker::host_output::HostOutputs;
+use crate::worker::outputs::Outputs;
 use crate::worker::post_mortem::PostMortem;
 
 /// Maximum number of commands that wait for a worker.
@@ -113,7 +115,7 @@ pub struct Worker {
     devices: Devices,
     hosts: HostOutputs,
     work: Work,
-    outgoing: Batch,
+    outputs: Outputs,
     commands: Consumer<Command>,
     events: Producer<Event>,
     host: Box<dyn HostPath>,
@@ -144,7 +146,7 @@ impl Worker {
             devices: Devices::default(),
             hosts: HostOutputs::default(),
             work: Work::default(),
-            outgoing: Batch::new(),
+            outputs: Outputs::default(),
             commands,
             events,
             host,
@@ -294,25 +296,18 @@ impl Worker {
             if let Some(before) = reading {
                 reading = cycles();
                 let time = reading.map_or(0, |now| now.saturating_sub(before));
-                self.router.ports.count_core(id, Cycles(time));
-                self.router.pending.count_core(id, weight, Cycles(time));
+                let used = CoreUse { weight: weight as u16, time: Cycles(time), packets: count };
+                let forwarding = self.router.pending.count_core(id, used);
+                let time = PortCoreTime { received: used.time, forwarding, output: Cycles(0) };
+                self.router.ports.count_core(id, time);
             }
         }
         received + self.hosts.receive(&mut self.router, &mut self.work, now)
     }
 
     fn transmit_all(&mut self, now: Instant) {
-        let (devices, outgoing) = (&mut self.devices, &mut self.outgoing);
-        let most = most_waiting(&self.pool, self.router.ports.iter().count());
-        for_each_queue(&mut self.router.queueing(), now, |device, queue, departures| {
-            let port = devices.get_mut(device)?;
-            Some(transmit(port.as_mut(), (&self.pool, now), (queue, most), departures, outgoing))
-        });
-        for device in self.devices.all.iter_mut().flatten() {
-            device.flush(&self.pool, now);
-        }
-        let devices = &mut self.devices;
-        self.router.ports.note_room(|device| devices.get_mut(device).map_or(0, |device| device.room()));
+        let Self { router, devices, outputs, pool, .. } = self;
+        outputs.transmit_all(router, devices, (pool, now));
     }
 
     fn hand_back(&mut self) {

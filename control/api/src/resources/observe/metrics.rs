@@ -25,7 +25,7 @@ use prometheus_client::registry::Registry;
 
 use crate::http::problem::Problem;
 use crate::served::Session;
-use principals::{of_core_inputs, of_links, of_principals, of_promises};
+use principals::{of_core_functions, of_core_inputs, of_links, of_principals, of_promises};
 
 /// Media type of OpenMetrics text, as the OpenMetrics standard names it.
 pub(crate) const MEDIA: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
@@ -63,6 +63,7 @@ async fn families(control: &Router, caller: &impl Caller) -> Result<Vec<Family>,
     let promises = control.execute(caller, GetPromises).await?;
     families.extend(of_promises(&promises.promises));
     families.push(of_core_inputs(&promises.core_inputs));
+    families.push(of_core_functions(&promises.core_functions));
     families.extend(of_links(&promises.links));
     families.extend(of_schedulers(&control.execute(caller, ListSchedulers).await?));
     Ok(families)

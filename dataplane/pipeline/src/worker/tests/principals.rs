@@ -1,6 +1,7 @@
 //! Principals at a worker: packets wait for the CPU scheduler, keep their order, and none is lost.
 
 mod accounts;
+mod core_functions;
 mod passed_on;
 mod processes;
 mod pulled;
@@ -135,12 +136,17 @@ impl World {
     }
 
     pub fn set_core(&mut self, core: CoreSettings) {
+        self.set_core_within(core, 0.5);
+    }
+
+    /// Configures core with a share of the processor.
+    fn set_core_within(&mut self, core: CoreSettings, share: f64) {
         let (reply, answer) = sync_channel(1);
         let settings = CpuSchedulerSettings {
             kind: CpuSchedulerKind::StartTimeFair,
             quantum: QUANTUM,
             frequency: 1_000_000_000,
-            capacity: 500_000,
+            capacity: (1e6 * (1.0 - share)) as u32,
         };
         self.tell(PrincipalCommand::Configure(settings, core, reply));
         answer.try_recv().unwrap().unwrap();
