@@ -2,6 +2,7 @@
 
 mod accounts;
 mod core_functions;
+mod core_orders;
 mod passed_on;
 mod processes;
 mod pulled;
