@@ -29,6 +29,17 @@ pub(crate) enum CoreFunction {
     Output(DeviceId),
 }
 
+/// Treatment of a received batch.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Reception {
+    /// The batch passes all stages.
+    Whole,
+    /// The batch passes all stages, and core measures its time by function.
+    Measured,
+    /// Packets of the batch may be shed.
+    Shed,
+}
+
 /// Work of a function.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct CoreUse {

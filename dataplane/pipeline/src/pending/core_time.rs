@@ -6,7 +6,7 @@ use std::time::Duration;
 use millrace_schedule::cpu::CpuSchedulerSettings;
 use millrace_units::{Cycles, Instant};
 
-use super::core_functions::{CoreFunction, CoreFunctions, CoreUse, CreditBounds};
+use super::core_functions::{CoreFunction, CoreFunctions, CoreUse, CreditBounds, Reception};
 use super::overload::{FULL, Overload};
 use crate::ports::DeviceId;
 
@@ -89,17 +89,6 @@ impl Default for CoreSettings {
             forwarding_weight: 1024,
         }
     }
-}
-
-/// Treatment of a received batch.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Reception {
-    /// The batch passes all stages.
-    Whole,
-    /// The batch passes all stages, and core measures its time by function.
-    Measured,
-    /// Packets of the batch may be shed.
-    Shed,
 }
 
 /// Counters of core.

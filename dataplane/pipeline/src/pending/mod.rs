@@ -14,8 +14,7 @@ use std::sync::Arc;
 use millrace_packet::Packet;
 use millrace_units::Cycles;
 
-use crate::pending::core_functions::CoreUse;
-use crate::pending::core_time::Reception;
+use crate::pending::core_functions::{CoreUse, Reception};
 use crate::pending::for_processor::ForProcessor;
 use crate::pending::from_plugins::FromPlugins;
 use crate::pending::loads::PrincipalLoads;

@@ -1,5 +1,6 @@
 //! Ports of the router: device, addresses, queue and counters of each.
 
+mod core_time;
 pub(crate) mod host_output;
 pub(crate) mod scheduler;
 
@@ -10,10 +11,12 @@ use ipnet::IpNet;
 use millrace_forward::LinkHeader;
 use millrace_packet::{BATCH_SIZE, ClassCounts, DropCounts, DropReason, Family, Packet};
 use millrace_schedule::ScheduleError;
-use millrace_units::{Cycles, Instant, PortId, QueueId};
+use millrace_units::{Instant, PortId, QueueId};
 use millrace_wire::EtherType;
 use millrace_wire::mac_addr::MacAddr;
 use millrace_wire::vlan::{Control, StackedTag};
+
+pub use core_time::PortCoreTime;
 
 use crate::accounts::Ledger;
 use crate::parse::tags::Tags;
@@ -101,27 +104,6 @@ pub struct PortCount {
     pub drops: DropCounts,
     /// Processor time of core for the port and its sub-interfaces. Counted while principals exist.
     pub core: PortCoreTime,
-}
-
-/// Processor time of core for a port.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct PortCoreTime {
-    /// Time for received packets, with [`forwarding`](Self::forwarding).
-    pub received: Cycles,
-    /// Time for received packets from the classify stage on. Counted while core is divided by function.
-    pub forwarding: Cycles,
-    /// Time for sending. Counted while core is divided by function.
-    pub output: Cycles,
-}
-
-impl std::ops::AddAssign for PortCoreTime {
-    fn add_assign(&mut self, other: Self) {
-        let sum = |one: &mut Cycles, other: Cycles| one.0 = one.0.wrapping_add(other.0);
-        // 64 bits of cycles last for a century.
-        sum(&mut self.received, other.received);
-        sum(&mut self.forwarding, other.forwarding);
-        sum(&mut self.output, other.output);
-    }
 }
 
 /// Port with its state.

@@ -9,7 +9,7 @@ use millrace_units::{Cycles, Instant};
 
 use crate::ingress::steer::steer;
 use crate::observe::trace::Pick;
-use crate::pending::core_time::Reception;
+use crate::pending::core_functions::Reception;
 use crate::ports::DeviceId;
 use crate::router::Router;
 use crate::tsc::cycles;
