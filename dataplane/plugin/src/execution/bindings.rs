@@ -80,11 +80,32 @@ pub(crate) struct Binding {
     pub counts: BindingCounts,
     /// Place of the gate in the order of all gates.
     pub order: u32,
-    /// Moving average of the cycles of a packet that waited for the processor; 0 before the first.
+    /// Moving average of the cycles of a packet that a principal paid for; 0 before the first.
     pub cost: u64,
+    /// Whether calls in line took longer than their bound, so that packets wait from now on.
+    pub is_beyond: bool,
 }
 
 impl Binding {
+    /// Whether the calls of the instance run in line, whoever pays.
+    #[inline]
+    pub fn runs_in_line(&self) -> bool {
+        self.call_limits.in_line.is_some() && !self.is_beyond
+    }
+
+    /// Notes the cycles of `packets` packets.
+    #[inline]
+    pub fn note_cost(&mut self, used: u64, packets: u64) {
+        let cost = (used / packets.max(1)).max(1);
+        self.cost = match self.cost {
+            0 => cost,
+            before => (before.saturating_mul(7).saturating_add(cost) / 8).max(1),
+        };
+        if let Some(most) = self.call_limits.in_line {
+            self.is_beyond |= self.cost > CallLimits::BOUNDS * u64::from(most);
+        }
+    }
+
     /// Returns the instance of the binding, with the principal that pays for its calls; `None` without an instance.
     pub fn paid_instance(&self) -> Option<(Key, Option<PrincipalId>)> {
         match self.step {
@@ -244,12 +265,9 @@ impl<T: BindingTable> Bindings<T> {
     /// its binding, as a number.
     #[inline]
     pub fn note_cost(&mut self, binding: u64, Cycles(used): Cycles, packets: u64) {
-        let Some(binding) = self.get_mut(Key::from_word(binding)) else { return };
-        let cost = (used / packets.max(1)).max(1);
-        binding.cost = match binding.cost {
-            0 => cost,
-            before => (before.saturating_mul(7).saturating_add(cost) / 8).max(1),
-        };
+        if let Some(binding) = self.get_mut(Key::from_word(binding)) {
+            binding.note_cost(used, packets);
+        }
     }
 
     /// Adds a gate without bindings.
@@ -304,6 +322,7 @@ impl<T: BindingTable> Bindings<T> {
                 counts: BindingCounts::default(),
                 order,
                 cost: 0,
+                is_beyond: false,
             },
         );
     }

@@ -4,7 +4,7 @@ use std::fmt;
 
 use millrace_packet::{DropReason, FlowKey, Packet};
 use millrace_plugin_abi::{Backlogs, Position, Verdict};
-use millrace_units::{GateId, InstanceId, Instant, QueueId};
+use millrace_units::{GateId, InstanceId, Instant, PrincipalId, QueueId};
 
 use crate::execution::recheck::{Malformed, recheck_behind};
 use crate::execution::waiting::{End, Taken};
@@ -20,6 +20,8 @@ pub struct Stop {
     pub binding: BindingId,
     /// Instance of the binding; `None` if the binding's action is no instance.
     pub instance: Option<InstanceId>,
+    /// Principal that is charged for the call, which runs in line.
+    pub charged: Option<PrincipalId>,
 }
 
 /// Observer of packets at the stages of their path. Methods without an implementation cost nothing.

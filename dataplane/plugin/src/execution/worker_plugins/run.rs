@@ -57,7 +57,8 @@ impl<T: BindingTable> WorkerPlugins<T> {
                 continue;
             }
             let instance = binding.action.instance();
-            let at = Stop { gate: binding.gate, binding: BindingId(stage.binding.slot), instance };
+            let charged = payer.filter(|_| binding.runs_in_line());
+            let at = Stop { gate: binding.gate, binding: BindingId(stage.binding.slot), instance, charged };
             watch.before(group, at);
             binding.counts.packets += group.members.len() as u64;
             binding.counts.bytes += group.total_bytes();
@@ -65,7 +66,15 @@ impl<T: BindingTable> WorkerPlugins<T> {
                 Step::Instance(instance) => {
                     group.enter_queue(binding.call_limits.link_queue);
                     let visit = Visit { place, instance, part: stage.part, payer, passed_on: PassedOn::NONE };
-                    if !calls.visit(visit, binding, group, now) {
+                    let is_untouched = match charged {
+                        None => calls.visit(visit, binding, group, now),
+                        // The allowance of the principal that has the processor is not that of the payer.
+                        Some(charged) => {
+                            let visit = Visit { payer: payer.filter(|_| calls.running == payer), ..visit };
+                            calls.visit_in_line((visit, charged), binding, group, now)
+                        }
+                    };
+                    if !is_untouched {
                         *group.bytes = None;
                     }
                 }
