@@ -12,6 +12,7 @@ use crate::observe::trace::Pick;
 use crate::pending::core_functions::Reception;
 use crate::ports::DeviceId;
 use crate::router::Router;
+use crate::router::journey::proceed;
 use crate::tsc::cycles;
 use crate::work::{Fate, Work};
 
@@ -69,7 +70,7 @@ impl<'a> Shedding<'a> {
         self.router.arrive(device, work, now);
         let begun = self.router.pending.measures_core().then(cycles).flatten();
         match sheds {
-            false => self.router.proceed(work, now),
+            false => proceed(self.router, work, now),
             true => self.shed(work, now),
         }
         if let Some(begun) = begun

@@ -175,14 +175,15 @@ impl Worker {
         }
         self.router.run_timers(now);
         let now = if received > 0 { look() } else { now };
-        self.transmit_all(now);
+        let measures = begun.is_some() && self.router.pending.measures_core();
+        self.transmit_all(measures, now);
         if let Some(mut offload) = self.router.offload_stage() {
             offload.advance(&mut self.devices.all, now);
         }
         self.hand_back();
         let mut core = CoreWork { begun, received: received > 0, is_alone: false };
         if self.router.run_principals(&mut core, now) {
-            self.transmit_all(now);
+            self.transmit_all(measures, now);
             self.hand_back();
         }
         let parcels = self.router.handover.as_mut().map_or(0, |handover| handover.publish());
@@ -305,9 +306,13 @@ impl Worker {
         received + self.hosts.receive(&mut self.router, &mut self.work, now)
     }
 
-    fn transmit_all(&mut self, now: Instant) {
+    /// Transmits by all devices. `measures`: whether core measures its time by function.
+    fn transmit_all(&mut self, measures: bool, now: Instant) {
         let Self { router, devices, outputs, pool, .. } = self;
-        outputs.transmit_all(router, devices, (pool, now));
+        match measures {
+            false => outputs.transmit_all(router, devices, (pool, now)),
+            true => outputs.transmit_all_measured(router, devices, (pool, now)),
+        }
     }
 
     fn hand_back(&mut self) {

@@ -26,15 +26,17 @@ impl Default for Outputs {
 impl Outputs {
     /// Moves packets from all queues to their devices, and flushes the devices.
     pub fn transmit_all(&mut self, router: &mut Router, devices: &mut Devices, at: (&Pool, Instant)) {
-        match router.pending.measures_core() {
-            false => self.send_all((router, devices), at, |_, _| {}),
-            true => self.send_all_measured(router, devices, at),
-        }
+        self.send_all((router, devices), at, |_, _| {});
     }
 
     /// Transmits as [`transmit_all`](Self::transmit_all) does, and counts the time of each device.
     #[cold]
-    fn send_all_measured(&mut self, router: &mut Router, devices: &mut Devices, at: (&Pool, Instant)) {
+    pub fn transmit_all_measured(
+        &mut self,
+        router: &mut Router,
+        devices: &mut Devices,
+        at: (&Pool, Instant),
+    ) {
         let mut measured = std::mem::take(&mut self.measured);
         let mut reading = cycles();
         self.send_all((router, devices), at, |device, packets| {
