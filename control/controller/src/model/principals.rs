@@ -79,7 +79,7 @@ impl Model {
         instance: &str,
         (named, has_queue): (Option<&str>, bool),
     ) -> Result<Payer, ControlError> {
-        let bound = self.bound_of(instance).filter(|_| !has_queue);
+        let bound = bound_of(self, instance).filter(|_| !has_queue);
         // An instance that passes packets on would take the others along.
         let in_line = bound.filter(|(budget, passes_on)| *budget <= CallLimits::MOST_IN_LINE && !passes_on);
         let in_line = in_line.map(|(budget, _)| budget);
@@ -88,19 +88,6 @@ impl Model {
             None => Owners(self).payer(Principal::DEFAULT),
             Some(name) => Ok(Payer { in_line, ..Owners(self).payer(name)? }),
         }
-    }
-
-    /// Returns the cycles that a packet needs at most, as the built-in plugin of an instance states them, and whether
-    /// the plugin passes packets on to other instances; `None` without a bound.
-    fn bound_of(&self, instance: &str) -> Option<(u32, bool)> {
-        let plugin = self.plugins.plugin_of(instance).ok()?;
-        if plugin.runtime() != Runtime::BuiltIn {
-            return None;
-        }
-        let id = self.plugins.instance(instance).ok()?;
-        let settings = self.plugins.instance_registry().settings_of(id)?;
-        let budget = plugin.packet_budget(settings)?;
-        Some((budget, plugin.features().0 & Features::TO_INSTANCES.0 != 0))
     }
 
     /// Returns the name of the principal that a binding or filter names, or of the principal that pays for its
@@ -121,6 +108,19 @@ impl Model {
         let id = self.principal_ids.id(name);
         id.map_or(0, |id| self.plugins.binding_registry().paid_by(id))
     }
+}
+
+/// Returns the cycles that a packet needs at most, as the built-in plugin of an instance states them, and whether
+/// the plugin passes packets on to other instances; `None` without a bound.
+fn bound_of(model: &Model, instance: &str) -> Option<(u32, bool)> {
+    let plugin = model.plugins.plugin_of(instance).ok()?;
+    if plugin.runtime() != Runtime::BuiltIn {
+        return None;
+    }
+    let id = model.plugins.instance(instance).ok()?;
+    let settings = model.plugins.instance_registry().settings_of(id)?;
+    let budget = plugin.packet_budget(settings)?;
+    Some((budget, plugin.features().0 & Features::TO_INSTANCES.0 != 0))
 }
 
 /// Bindings, filters and rates of the principals of a model.

@@ -253,6 +253,7 @@ impl ForProcessor {
             self.loads.add_used(payer, used);
             sum += used;
         }
+        self.latest = self.latest.max((sum > Cycles(0)).then_some(now));
         sum
     }
 

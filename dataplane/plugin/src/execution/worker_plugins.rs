@@ -273,10 +273,8 @@ impl<T: BindingTable> WorkerPlugins<T> {
     pub fn stages(&self, path: PathId) -> impl Iterator<Item = Stop> + '_ {
         self.paths.stages(path).iter().filter_map(|stage| {
             let binding = self.bindings.get(stage.binding)?;
-            let id = BindingId(stage.binding.slot);
             let payer = self.bindings.payer(stage).filter(|_| self.calls.is_scheduled);
-            let charged = payer.filter(|_| binding.runs_in_line());
-            Some(Stop { gate: binding.gate, binding: id, instance: binding.action.instance(), charged })
+            Some(Stop::of(stage, binding, payer))
         })
     }
 

@@ -37,9 +37,29 @@ impl InLineCharges {
 }
 
 impl Calls {
+    /// Calls an instance as [`visit`](Self::visit) does. If the call runs in line for a principal, `charged`, that
+    /// principal is charged.
+    #[inline]
+    pub(crate) fn visit_or_charge(
+        &mut self,
+        (visit, charged): (Visit, Option<PrincipalId>),
+        binding: &mut Binding,
+        group: &mut Group<'_>,
+        now: Instant,
+    ) -> bool {
+        match charged {
+            None => self.visit(visit, binding, group, now),
+            Some(charged) => {
+                // The allowance of the principal that has the processor is not that of the payer.
+                let payer = visit.payer.filter(|payer| self.running == Some(*payer));
+                self.visit_in_line((Visit { payer, ..visit }, charged), binding, group, now)
+            }
+        }
+    }
+
     /// Calls an instance as [`visit`](Self::visit) does, in line, and charges the time to `payer`. The slice of a
     /// principal already measures the time of its own calls.
-    pub(crate) fn visit_in_line(
+    fn visit_in_line(
         &mut self,
         (visit, payer): (Visit, PrincipalId),
         binding: &mut Binding,
