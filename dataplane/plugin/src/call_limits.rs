@@ -107,7 +107,8 @@ impl CallLimits {
     /// Greatest bound of a packet, in cycles, of an instance whose calls run in line: a batch of 256 packets takes about
     /// as long as a slice of a principal.
     pub const MOST_IN_LINE: u32 = 500;
-    /// Multiple of its bound that a packet may need on average before the packets of the binding wait.
+    /// Multiple of its bound that a packet of a call may need. After several such calls in a row, the packets of the
+    /// binding wait.
     pub(crate) const BOUNDS: u64 = 10;
 
     /// Maximum time limit of a call that follows from a declared worst case. The minimum is `DEFAULT_CALL`: slices

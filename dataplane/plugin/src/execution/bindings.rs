@@ -17,6 +17,9 @@ use crate::{Action, BindingCounts, BindingCountsPage, BindingId, BindingTable, C
 /// bindings to larger memory, which delays packets.
 const BINDINGS: usize = 1 << 16;
 
+/// Number of calls in line in a row that may take much longer than their bound.
+const MOST_BEYOND: u8 = 8;
+
 /// Gate with its filter table.
 #[derive(Debug)]
 pub struct WorkerGate<T> {
@@ -82,15 +85,16 @@ pub(crate) struct Binding {
     pub order: u32,
     /// Moving average of the cycles of a packet that a principal paid for; 0 before the first.
     pub cost: u64,
-    /// Whether calls in line took longer than their bound, so that packets wait from now on.
-    pub is_beyond: bool,
+    /// Number of latest calls in line that took much longer than their bound. At [`MOST_BEYOND`], packets wait from
+    /// now on.
+    pub beyond: u8,
 }
 
 impl Binding {
     /// Whether the calls of the instance run in line, whoever pays.
     #[inline]
     pub fn runs_in_line(&self) -> bool {
-        self.call_limits.in_line.is_some() && !self.is_beyond
+        self.call_limits.in_line.is_some() && self.beyond < MOST_BEYOND
     }
 
     /// Notes the cycles of `packets` packets.
@@ -101,8 +105,10 @@ impl Binding {
             0 => cost,
             before => (before.saturating_mul(7).saturating_add(cost) / 8).max(1),
         };
-        if let Some(most) = self.call_limits.in_line {
-            self.is_beyond |= self.cost > CallLimits::BOUNDS * u64::from(most);
+        if let Some(most) = self.call_limits.in_line.filter(|_| self.beyond < MOST_BEYOND) {
+            // The system may have given the processor to others during one call, but hardly during each of several.
+            let is_beyond = cost > CallLimits::BOUNDS * u64::from(most);
+            self.beyond = if is_beyond { self.beyond + 1 } else { 0 };
         }
     }
 
@@ -322,7 +328,7 @@ impl<T: BindingTable> Bindings<T> {
                 counts: BindingCounts::default(),
                 order,
                 cost: 0,
-                is_beyond: false,
+                beyond: 0,
             },
         );
     }

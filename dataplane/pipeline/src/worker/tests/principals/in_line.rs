@@ -73,16 +73,18 @@ fn time_in_line_counts_in_the_share_of_its_principal() {
 }
 
 #[test]
-fn packets_wait_once_calls_in_line_exceed_ten_times_their_bound() {
+fn packets_wait_after_eight_calls_in_line_beyond_ten_times_their_bound() {
     let mut world = World::new();
     world.set_principal(1, WEIGHT, 1 << 20);
     world.bind(1, 1, None, (20_000, 0));
     world.unbind(1);
     world.bind_in_line(1, 1, Some(1));
-    world.send(1, 0);
-    world.iterate();
-    assert_eq!(world.seen.lock().unwrap().len(), 1);
-    (1..100).for_each(|number| world.send(1, number));
+    for number in 0..8 {
+        world.send(1, number);
+        world.iterate();
+        assert_eq!(world.seen.lock().unwrap().len(), 1 + usize::from(number));
+    }
+    (8..100).for_each(|number| world.send(1, number));
     world.iterate();
     assert!(world.counts()[&1].waiting > 50, "{:?}", world.counts());
     world.check();
