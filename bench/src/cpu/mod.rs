@@ -13,6 +13,7 @@
 //! | `process` | calls of an instance in a process of its own, and its restart after a crash |
 //! | `burst` | shares of principals beside a burst at a port, and the time of core by port |
 //! | `share-by-input` | the same with core as a principal, without and with a part for each port |
+//! | `share-by-function` | the same with a part for each input port, forwarding and each output port |
 //! | `contexts` | calls that block, of an instance with one context and with several |
 //! | `switch` | a reserved flow beside best-effort packets of another worker to the same port (VERA, figure 3.6) |
 //! | `user-process` | processor time, memory and disk transfer of user processes, compared with their allocation |
@@ -55,7 +56,7 @@ use crate::{BenchError, Measurement, Options, Run};
 pub(crate) use decision::run_measured;
 
 /// Name of each case, and its function.
-const CASES: [(&str, Run); 14] = [
+const CASES: [(&str, Run); 15] = [
     ("decision", decision::run),
     ("plain", plain::run),
     ("shares", shares::run),
@@ -67,6 +68,7 @@ const CASES: [(&str, Run); 14] = [
     ("process", process::run),
     ("burst", burst::run),
     ("share-by-input", burst::run_by_input),
+    ("share-by-function", burst::run_by_function),
     ("contexts", contexts::run),
     ("switch", switch::run),
     ("user-process", user::run),

@@ -46,6 +46,7 @@ pub(crate) fn run(options: &mut Options<'_>) -> Result<Vec<Measurement>, BenchEr
             inheritance: Inheritance::Required,
             version: 0,
             same_version: true,
+            history: None,
         };
         let answer = pipeline.begin_succession(id, successor);
         let start = Clock::now();

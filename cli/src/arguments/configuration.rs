@@ -104,7 +104,8 @@ Examples:
 
 Settings that can change at run time:
   on-death (to kernel only), boot, ignore-kernel-policy, icmp-rate, icmp-burst, icmp-dscp, redirects, router-id,
-  forward-class-e, forward-link-local, forward-zero-net, route-priority, new-flows, plugin-weight
+  forward-class-e, forward-link-local, forward-zero-net, route-priority, new-flows, plugin-weight,
+  forwarding-weight, core, core-ceiling, shed, cpu-scheduler
 All other changes need a restart. docs/configuration.md describes the settings.")]
     Set {
         /// Settings of the table [router]; an empty value restores the default.

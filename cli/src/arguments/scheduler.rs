@@ -114,7 +114,7 @@ Both are bits per second on the wire.")]
 /// Subcommands of `port`.
 #[derive(Debug, Subcommand)]
 pub enum PortAction {
-    /// Change address, input-weight or reverse-path.
+    /// Change address, input-weight, output-weight or reverse-path.
     #[command(after_help = "\
 Examples:
   millrace port set lan input-weight=64
@@ -124,6 +124,7 @@ Examples:
 Settings:
   address        addresses, separated by commas; only for ports without a kernel device
   input-weight   maximum number of packets per worker iteration, 1 to 256 (default: 256)
+  output-weight  weight of sending inside core with core=share-by-function, 1 to 256 (default: 256)
   reverse-path   reverse path check (RFC 3704): off (default), strict or loose
 
 Under overload, ports are served in proportion to their input-weight.")]

@@ -48,9 +48,10 @@ const PROMISES: &str = "principal | bindings | promised %=promised | reserved | 
     | memory=drops/memory | ceiling=drops/core_ceiling | link=drops/link_queue";
 
 /// Tables of `show promises`: list in the resource, columns, and number of columns that name a row.
-pub const PROMISE_TABLES: [(&str, &str, usize); 5] = [
+pub const PROMISE_TABLES: [(&str, &str, usize); 6] = [
     ("promises", PROMISES, 1),
     ("core_inputs", CORE_INPUTS, 1),
+    ("core_functions", CORE_FUNCTIONS, 2),
     ("links", LINKS, 2),
     ("processes", PROCESSES, 1),
     ("thread_groups", THREADS, 1),
@@ -58,6 +59,10 @@ pub const PROMISE_TABLES: [(&str, &str, usize); 5] = [
 
 /// Columns of the processor time of core, below the promises.
 const CORE_INPUTS: &str = "core for packets of=port | used s=used_seconds | used % 1 s=windows/0/used \
+    | 10 s=windows/1/used | 60 s=windows/2/used";
+
+/// Columns of core's time by function, below the promises.
+pub const CORE_FUNCTIONS: &str = "core function=function | port | used s=used_seconds | used % 1 s=windows/0/used \
     | 10 s=windows/1/used | 60 s=windows/2/used";
 
 /// Columns of the reserved rates below the promises.

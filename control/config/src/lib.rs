@@ -45,7 +45,7 @@ pub use values::overhead::Overhead;
 pub use values::quantity::{Bits, CurveText, Length, QueueSize, Size, Time};
 pub use values::share::{ByteRate, CoreCeiling, ProcessorShare, PromisedPart};
 pub use values::worker_policy::WorkerPolicy;
-pub use values::{InputWeight, Named, Text, VlanIds, Written};
+pub use values::{InputWeight, Named, OutputWeight, Text, VlanIds, Written};
 
 impl Config {
     /// Reads and checks a configuration. `origin` is the name of the file in messages.

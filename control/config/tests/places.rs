@@ -17,6 +17,7 @@ const WRONG: &[(&str, &str, &str)] = &[
     ("[admission]\nlink = \"101 %\"", "2:8", "the part must be 1 % to 100 %, not"),
     ("[admission]\nmemory = 5", "2:10", "write"),
     ("[router]\nplugin-weight = 257", "2:17", "1 to 256 packets"),
+    ("[router]\nforwarding-weight = 4097", "2:21", "1 to 4096"),
     ("[router]\noffloaded-flows = 4194305", "2:19", "0 to 4194304"),
     ("[router]\nflow-idle = \"0s\"", "2:13", "1s to 24h"),
     ("[router]\nicmp-rate = 0", "2:13", "1 or more"),

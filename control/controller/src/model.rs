@@ -249,7 +249,7 @@ pub(crate) fn table_kind(table: GateTable) -> TableKind {
 /// Returns the call limits of a binding that a principal pays for, with their defaults.
 pub(crate) fn call_limits(
     (on_fault, call, packet): (OnFault, Option<Budget>, Option<Budget>),
-    Payer { principal, link_queue }: Payer,
+    Payer { principal, link_queue, in_line }: Payer,
     queue: Option<u16>,
 ) -> CallLimits {
     CallLimits {
@@ -262,6 +262,7 @@ pub(crate) fn call_limits(
         principal,
         queue,
         link_queue,
+        in_line,
         worker: None,
     }
 }

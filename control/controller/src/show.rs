@@ -20,7 +20,7 @@ use millrace_plugin::{
     Way,
 };
 use millrace_telemetry::Rate;
-use millrace_units::{GateId, Instant, PortId, QueueAccount};
+use millrace_units::{GateId, Instant, PortId, PrincipalId, QueueAccount};
 
 use crate::model::running::policing;
 use crate::model::{Bound, Model};
@@ -326,6 +326,11 @@ pub(crate) fn processor_wait(ProcessorWait { payer, queue }: ProcessorWait, mode
     let place = |gate| format!(", in a queue of their own before gate {}", model.plugins.gate_name(gate));
     let payer = model.principal_ids.name(payer);
     format!("for the processor, which principal {payer} pays for{}", queue.map(place).unwrap_or_default())
+}
+
+/// Returns the text of a call in line that a principal pays for.
+pub(crate) fn in_line(payer: PrincipalId, model: &Model) -> String {
+    format!("in line, charged to principal {}", model.principal_ids.name(payer))
 }
 
 /// Returns the views of the bindings with these ids.

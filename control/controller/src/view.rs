@@ -37,10 +37,10 @@ pub use plugins::{
 };
 pub use ports::{NeighbourView, PortView};
 pub use principals::{
-    CoreInputView, CoreInputWindowView, DeadlineView, DeadlinesView, LeftView, LinkPromiseView, LinkView,
-    LinkWindowView, PrincipalDropsView, PrincipalGroupView, PrincipalUsageView, PrincipalView,
-    ProcessPromiseView, ProcessWindowView, PromiseView, PromiseWindowView, PromisesView, ReservationView,
-    ThreadGroupView,
+    CoreFunctionView, CoreInputView, CoreInputWindowView, DeadlineView, DeadlinesView, LeftView,
+    LinkPromiseView, LinkView, LinkWindowView, PrincipalDropsView, PrincipalGroupView, PrincipalUsageView,
+    PrincipalView, ProcessPromiseView, ProcessWindowView, PromiseView, PromiseWindowView, PromisesView,
+    ReservationView, ThreadGroupView,
 };
 pub use routes::{NextHopView, QueuesView, RouteView};
 pub use schedulers::{

@@ -97,7 +97,7 @@ pub use options::{ClassLimit, ClassLimits, Options};
 pub use parse::tags::Tags;
 pub use parse::{Parsed, parse};
 pub use pending::control_work::CONTROL_PART;
-pub use pending::core_time::{CORE_BURST, CoreCounts, CoreInputOrder, CoreOrder, CoreSettings, Shed};
+pub use pending::core_time::{CORE_BURST, CoreCounts, CoreDivision, CoreOrder, CoreSettings, Shed};
 pub use pending::for_processor::PrincipalSettings;
 pub use pending::loads::PrincipalLoads;
 pub use pending::principal_counts::{PrincipalCounts, PrincipalDrops, PrincipalUse};
@@ -105,7 +105,7 @@ pub use ports::host_output::{HostFilters, HostSettings};
 pub use ports::scheduler::{
     FlowQueueReport, FlowTreatment, NodesPage, Piece, PortScheduler, ScheduleChange, ScheduleReport,
 };
-pub use ports::{DeviceId, PortCount, PortSettings, QUEUE_LIMIT, ReversePath, Stack};
+pub use ports::{DeviceId, PortCoreTime, PortCount, PortSettings, QUEUE_LIMIT, ReversePath, Stack};
 pub use punt::host_path::{HostPath, NoHost};
 pub use route_number::ROUTES;
 pub use router::Router;

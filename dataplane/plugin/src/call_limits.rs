@@ -70,6 +70,9 @@ pub struct CallLimits {
     pub queue: Option<u16>,
     /// Queue of the egress port for packets that nothing has assigned to a queue yet; 0 for none.
     pub link_queue: QueueId,
+    /// Most cycles that the instance needs for a packet, if its calls run in line: the packets don't wait for the
+    /// processor, and the principal that pays is charged. `None`: packets wait if a principal pays.
+    pub in_line: Option<u32>,
     /// Worker that runs the instance for all packets of the binding. `None`: the workers that own their flows.
     pub worker: Option<u16>,
 }
@@ -92,6 +95,7 @@ impl CallLimits {
         principal: None,
         queue: None,
         link_queue: QueueId(0),
+        in_line: None,
         worker: None,
     };
     /// Default time limit of a call that a principal pays for. A slow plugin is slowed to its principal's
@@ -100,6 +104,13 @@ impl CallLimits {
 
     /// Multiple of its declared worst case that a call may take before it counts as a call that never ends.
     const WORST_CASES: f64 = 10.0;
+    /// Greatest bound of a packet, in cycles, of an instance whose calls run in line: a batch of 256 packets takes about
+    /// as long as a slice of a principal.
+    pub const MOST_IN_LINE: u32 = 500;
+    /// Multiple of its bound that a packet of a call may need. After several such calls in a row, the packets of the
+    /// binding wait.
+    pub(crate) const BOUNDS: u64 = 10;
+
     /// Maximum time limit of a call that follows from a declared worst case. The minimum is `DEFAULT_CALL`: slices
     /// also pass while the system gives the processor to others, and that is no fault of the plugin.
     pub const MOST_DECLARED: Duration = Duration::from_secs(1);
@@ -122,9 +133,16 @@ impl CallLimits {
         self.link_queue != QueueId(0)
     }
 
-    /// Returns the wait of packets for the processor before a binding at `gate`; `None` without a payer.
+    /// Returns the wait of packets for the processor before a binding at `gate`; `None` without a payer, and if the
+    /// calls run in line.
     pub fn wait(&self, payer: Option<PrincipalId>, gate: GateId) -> Option<ProcessorWait> {
+        let payer = payer.filter(|_| self.in_line.is_none());
         Some(ProcessorWait { payer: payer?, queue: self.queue.map(|_| gate) })
+    }
+
+    /// Returns the principal that is charged for calls in line, of the principal that pays; `None` if packets wait.
+    pub fn charged(&self, payer: Option<PrincipalId>) -> Option<PrincipalId> {
+        payer.filter(|_| self.in_line.is_some())
     }
 
     /// Returns the time limit of a call with this number of packets that another process runs. Packets that

@@ -44,7 +44,7 @@ pub use execution::calls::{CycleClock, Grant, Group, Stop, Watch};
 pub use execution::change::{PluginChange, Remains};
 pub use execution::classify::{Classified, GateResult, Standing};
 pub use execution::direction::Direction;
-pub use execution::health::Health;
+pub use execution::health::{FaultHistory, Health};
 pub use execution::instances::{CostHistogram, Failure, Given, InstanceReport, Instances, MessageCounts};
 pub use execution::paid_stages::{Intake, PaidStage, PaidStages};
 pub use execution::payers::{Paid, Payers};

@@ -3,7 +3,8 @@
 /// Implements the methods of [`Plugin`](crate::Plugin) that describe a built-in plugin, inside its `impl`.
 ///
 /// The version is the version of the plugin's crate, and the manual page is the header of its `lib.rs`. The
-/// JSON Schema of the settings is built at its first use.
+/// JSON Schema of the settings is built at its first use. `packet_budget` is the number of cycles that a packet needs
+/// at most; without it, the plugin may state a bound by [`Plugin::packet_budget`](crate::Plugin::packet_budget).
 ///
 /// ```ignore
 /// impl Plugin for Mirror {
@@ -15,6 +16,7 @@
 ///         messages: MESSAGES,
 ///         settings: settings_of(json!({ "to": { "type": "string", "format": "port" } }), &["to"]),
 ///         state_version: STATE_VERSION,
+///         packet_budget: 300,
 ///     }
 /// }
 /// ```
@@ -27,7 +29,8 @@ macro_rules! declared {
         features: $features:expr,
         messages: $messages:expr,
         settings: $settings:expr,
-        state_version: $state_version:expr $(,)?
+        state_version: $state_version:expr
+        $(, packet_budget: $packet_budget:expr)? $(,)?
     ) => {
         fn name(&self) -> &'static str {
             $name
@@ -66,5 +69,14 @@ macro_rules! declared {
         fn state_version(&self) -> u32 {
             $state_version
         }
+
+        $(
+            fn packet_budget(
+                &self,
+                _settings: &::serde_json::Map<String, ::serde_json::Value>,
+            ) -> Option<u32> {
+                Some($packet_budget)
+            }
+        )?
     };
 }

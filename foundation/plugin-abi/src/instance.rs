@@ -137,6 +137,12 @@ pub trait Plugin: Send + Sync {
         None
     }
 
+    /// Returns the cycles that an instance with these settings needs at most for a packet; `None` if the plugin states
+    /// no bound. A built-in plugin with a small bound runs in line: its packets don't wait for the processor.
+    fn packet_budget(&self, _settings: &Map<String, Value>) -> Option<u32> {
+        None
+    }
+
     /// Returns the plugin's host companion, if it has one. Each instance of this plugin then has an instance
     /// of the host companion at the host level, and exchanges messages with it.
     fn host_companion(&self) -> Option<&dyn Plugin> {

@@ -99,6 +99,7 @@ impl Plugin for AckMonitor {
             &[],
         ),
         state_version: STATE_VERSION,
+        packet_budget: 500,
     }
 
     fn create(&self, settings: &Map<String, Value>) -> Result<Box<dyn Instance>, PluginError> {

@@ -75,6 +75,7 @@ impl Plugin for Delay {
             &[],
         ),
         state_version: STATE_VERSION,
+        packet_budget: 200,
     }
 
     /// Sums the counters. The setting is the same at all workers.

@@ -89,6 +89,7 @@ impl Plugin for MinimalIp {
             &[],
         ),
         state_version: STATE_VERSION,
+        packet_budget: 300,
     }
 
     fn create(&self, settings: &Map<String, Value>) -> Result<Box<dyn Instance>, PluginError> {

@@ -77,6 +77,7 @@ impl Plugin for Mirror {
             &["to"],
         ),
         state_version: STATE_VERSION,
+        packet_budget: 300,
     }
 
     fn create(&self, settings: &Map<String, Value>) -> Result<Box<dyn Instance>, PluginError> {

@@ -69,6 +69,12 @@ impl Plugin for Null {
         state_version: STATE_VERSION,
     }
 
+    fn packet_budget(&self, settings: &Map<String, Value>) -> Option<u32> {
+        let work = settings.get("work").and_then(Value::as_u64).unwrap_or(0);
+        // An iteration takes two cycles at most.
+        Some(200 + 2 * work.min(MOST_WORK) as u32)
+    }
+
     fn create(&self, settings: &Map<String, Value>) -> Result<Box<dyn Instance>, PluginError> {
         PluginError::unless_known(NAME, settings, &["work"])?;
         let work = SettingsReader::new(NAME, settings).number("work", 0..=MOST_WORK)?.unwrap_or_default();

@@ -100,6 +100,7 @@ impl Plugin for PortFilter {
             &[],
         ),
         state_version: STATE_VERSION,
+        packet_budget: 300,
     }
 
     fn ebpf_variant(&self) -> Option<EbpfVariant> {

@@ -93,6 +93,7 @@ impl Plugin for Sample {
             &["to"],
         ),
         state_version: STATE_VERSION,
+        packet_budget: 300,
     }
 
     fn create(&self, settings: &Map<String, Value>) -> Result<Box<dyn Instance>, PluginError> {

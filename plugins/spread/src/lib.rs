@@ -68,7 +68,8 @@ impl Plugin for Spread {
         features: Features::SAVED_STATE.and(Features::TO_INSTANCES),
         messages: MESSAGES,
         settings: schema(),
-    state_version: STATE_VERSION,
+        state_version: STATE_VERSION,
+        packet_budget: 300,
     }
 
     fn create(&self, settings: &Map<String, Value>) -> Result<Box<dyn Instance>, PluginError> {

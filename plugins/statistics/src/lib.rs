@@ -79,6 +79,7 @@ impl Plugin for Statistics {
             &[],
         ),
         state_version: STATE_VERSION,
+        packet_budget: 300,
     }
 
     fn ebpf_variant(&self) -> Option<EbpfVariant> {

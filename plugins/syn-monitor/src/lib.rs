@@ -108,6 +108,7 @@ impl Plugin for SynMonitor {
         messages: MESSAGES,
         settings: settings::schema(),
         state_version: STATE_VERSION,
+        packet_budget: 500,
     }
 
     fn create(&self, settings: &Map<String, Value>) -> Result<Box<dyn Instance>, PluginError> {

@@ -76,6 +76,20 @@ impl Pipeline {
         Self::of(case, setup, &ports, None, 0, [input, output])
     }
 
+    /// Creates a router of one worker with two output ports. The routes use them in turn: those of even flow numbers
+    /// the first one.
+    pub fn with_outputs(
+        case: Case,
+        setup: Setup,
+        input: Box<dyn Port>,
+        ([first, second], place): ([Box<dyn Port>; 2], Place),
+    ) -> Result<Self, BenchError> {
+        let ports = Ports { ins: vec![IN], outs: vec![OUT, place] };
+        let mut pipeline = Self::of(case, setup, &ports, None, 0, [input, first])?;
+        pipeline.worker.add_device(place.device, second);
+        Ok(pipeline)
+    }
+
     /// Creates one of several workers, with an input and an output port of its own. The routes use the output
     /// ports of all workers in rotation.
     pub fn member(
@@ -320,6 +334,7 @@ pub(super) fn settings(
         forwards6: true,
         reverse_path: ReversePath::Off,
         input_weight: 256,
+        output_weight: 256,
         addresses: IpNet::new(own, length).into_iter().collect(),
     }
 }

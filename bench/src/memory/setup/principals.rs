@@ -72,7 +72,17 @@ impl Pipeline {
     /// Returns the cycles of core for the packets of each port that has received any, in the order of ports.
     pub fn core_by_port(&mut self) -> Vec<u64> {
         let ports = self.snapshot().ports;
-        ports.iter().filter(|(_, count)| count.rx_packets > 0).map(|(_, count)| count.core.0).collect()
+        ports
+            .iter()
+            .filter(|(_, count)| count.rx_packets > 0)
+            .map(|(_, count)| count.core.received.0)
+            .collect()
+    }
+
+    /// Returns the cycles of core for sending at each port that core has measured, in the order of ports.
+    pub fn output_by_port(&mut self) -> Vec<u64> {
+        let ports = self.snapshot().ports;
+        ports.iter().filter(|(_, count)| count.tx_packets > 0).map(|(_, count)| count.core.output.0).collect()
     }
 
     /// Creates an instance of a plugin, without binding it. Adds the plugin first, unless it is there.

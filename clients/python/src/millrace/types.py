@@ -273,6 +273,19 @@ class ControlPlaneView(TypedDict):
     """Whether control-plane policing is on."""
 
 
+class CoreFunctionView(TypedDict):
+    """Processor time of a function of core: of receiving at a port, of forwarding, or of sending at a port. The
+    time of `core` beyond all functions is that of timers and idle polls."""
+    function: str
+    """Function: `input`, `forwarding` or `output`."""
+    port: str | None
+    """Name of the port; absent for forwarding."""
+    used_seconds: float
+    """Processor time used since the counters were cleared, in seconds."""
+    windows: list[CoreInputWindowView]
+    """Processor time over the last 1, 10 and 60 s."""
+
+
 class CoreInputView(TypedDict):
     """Processor time of core for the packets that a port received. The time of `core` beyond all ports is that
     of sending, timers and idle polls."""
@@ -285,14 +298,14 @@ class CoreInputView(TypedDict):
 
 
 class CoreInputWindowView(TypedDict):
-    """Processor time of core for the packets of a port over a window."""
+    """Processor time of core over a window: for the packets of a port, or for a function."""
     seconds: float
     """Length of the window in seconds; shorter than asked for after a start."""
     used: float
     """Processor time, in percent of one processor."""
 
 
-CoreOrder: TypeAlias = Literal['first'] | Literal['share'] | Literal['share-by-input']
+CoreOrder: TypeAlias = Literal['first'] | Literal['share'] | Literal['share-by-input'] | Literal['share-by-function']
 """Place of core, which forwards packets, among the principals."""
 
 
@@ -1612,6 +1625,8 @@ class PortView(TypedDict):
     on_death: str | None
     """Treatment of the port's packets after the router has died: `kernel` or `drop`. Absent without a kernel
     device."""
+    output_weight: int
+    """Weight of sending at the port inside core."""
     queueing_discipline: str | None
     """Queueing discipline of the kernel at the port, which the router's packets bypass; absent for a plain
     queue."""
@@ -1907,6 +1922,8 @@ class PromiseWindowView(TypedDict):
 class PromisesView(TypedDict):
     """Promises to core and to all principals that pay for bindings, beside what the workers delivered.
     Percentages are of one processor."""
+    core_functions: list[CoreFunctionView]
+    """Processor time of core by function; empty unless `core` is `share` or `share-by-function`."""
     core_inputs: list[CoreInputView]
     """Processor time of core, one for each port that received packets."""
     links: list[LinkPromiseView]
@@ -2212,8 +2229,8 @@ class Router(TypedDict):
     """Source of the configuration at a start: the file, or the last good revision if there is one. Default
     `file`."""
     core: CoreOrder
-    """Whether a worker forwards packets first, up to `core-ceiling`, or in turn with principals, with one share
-    or one for each input port. Default `first`."""
+    """Whether a worker forwards packets first, up to `core-ceiling`, or in turn with principals, with one share,
+    one for each input port, or one for each function. Default `first`."""
     core_ceiling: str
     """Processor time of a worker for receiving, forwarding and sending packets when principals need the rest.
     Principals can reserve this rest with `cpu`. Default 50 %."""
@@ -2233,6 +2250,9 @@ class Router(TypedDict):
     """Whether to forward packets with addresses in 0.0.0.0/8. Default false."""
     forwarding: Forwarding
     """Whether kernel ports always forward, or follow the kernel's forwarding switches. Default `on`."""
+    forwarding_weight: int
+    """Weight of forwarding inside core with `core = "share-by-function"`, 1 to 4,096, beside `input-weight` and
+    `output-weight` of the ports. Default 1,024."""
     frames: int
     """Number of memory frames in the packet memory of each worker, 1,024 to 4,194,304. A memory frame has 2,048
     bytes. Default 32,768 (64 MiB)."""

@@ -22,6 +22,7 @@ impl Checker<'_> {
             ("icmp-dscp", router.icmp_dscp.into(), 0..=63, ""),
             ("new-flows", router.new_flows.into(), 1..=256, ""),
             ("plugin-weight", router.plugin_weight.into(), 1..=256, " packets"),
+            ("forwarding-weight", router.forwarding_weight.into(), 1..=4096, ""),
             ("offloaded-flows", router.offloaded_flows.into(), 0..=4_194_304, ""),
         ] {
             self.within("router", key, value, range, unit);

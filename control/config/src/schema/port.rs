@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use super::OnDeath;
 use super::scheduler::Scheduler;
-use crate::values::{InputWeight, Named, Text, VlanIds, is_default};
+use crate::values::{InputWeight, Named, OutputWeight, Text, VlanIds, is_default};
 
 /// Port.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -67,6 +67,10 @@ pub struct Port {
     #[schemars(with = "u16")]
     #[serde(default, skip_serializing_if = "is_default")]
     pub input_weight: InputWeight,
+    /// Weight of sending at the port inside core with `core = "share-by-function"`, 1 to 256. Default 256.
+    #[schemars(with = "u16")]
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub output_weight: OutputWeight,
     /// Scheduler of the port. Default: none; the port sends packets at once, in FIFO order.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub scheduler: Option<Scheduler>,

@@ -66,11 +66,14 @@ pub struct Router {
     /// Maximum number of packets emitted by instances that a worker takes in an iteration, 1 to 256. It is
     /// for instances what `input-weight` is for a port. Default 256.
     pub plugin_weight: u16,
+    /// Weight of forwarding inside core with `core = "share-by-function"`, 1 to 4,096, beside `input-weight` and
+    /// `output-weight` of the ports. Default 1,024.
+    pub forwarding_weight: u16,
     /// Processor time of a worker for receiving, forwarding and sending packets when principals need the rest.
     /// Principals can reserve this rest with `cpu`. Default 50 %.
     pub core_ceiling: CoreCeiling,
     /// Whether a worker forwards packets first, up to `core-ceiling`, or in turn with principals, with one
-    /// share or one for each input port. Default `first`.
+    /// share, one for each input port, or one for each function. Default `first`.
     pub core: CoreOrder,
     /// Packets that a worker drops at reception, as `core_ceiling`, when it receives more than it can forward
     /// and principals have shares. Default `plain`.
@@ -107,6 +110,7 @@ impl Default for Router {
             flows_max: 1 << 20,
             new_flows: 128,
             plugin_weight: 256,
+            forwarding_weight: 1024,
             core_ceiling: CoreCeiling::clamped(500_000),
             core: CoreOrder::default(),
             shed: Shed::default(),
@@ -124,11 +128,16 @@ pub enum CoreOrder {
     /// Core comes first, up to `core-ceiling`. Packets wait for one slice of a principal at most.
     #[default]
     First,
-    /// Core has the share `core-ceiling`, and takes turns with principals.
+    /// Core has the share `core-ceiling`, and takes turns with principals. Inside core, the parts of the input ports,
+    /// of forwarding and of the output ports follow the load.
     Share,
     /// As `share`. In addition, each input port has a part of core's share by its `input-weight`: an overloaded worker
     /// drops only packets of ports beyond their part.
     ShareByInput,
+    /// As `share`. In addition, each input port has a part of core's share by its `input-weight`, forwarding by
+    /// `forwarding-weight`, and each output port by its `output-weight`: an overloaded worker drops only packets of
+    /// functions beyond their part.
+    ShareByFunction,
 }
 
 /// Packets that an overloaded worker drops at reception. Each value includes the values before it.

@@ -254,3 +254,25 @@ impl TryFrom<u64> for InputWeight {
         }
     }
 }
+
+/// Weight of sending at a port among the functions of core.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[serde(try_from = "u64")]
+pub struct OutputWeight(pub u16);
+
+impl Default for OutputWeight {
+    fn default() -> Self {
+        Self(256)
+    }
+}
+
+impl TryFrom<u64> for OutputWeight {
+    type Error = String;
+
+    fn try_from(weight: u64) -> Result<Self, String> {
+        match u16::try_from(weight) {
+            Ok(weight @ 1..=256) => Ok(Self(weight)),
+            _ => Err(format!("weight must be 1 to 256, not {weight}")),
+        }
+    }
+}

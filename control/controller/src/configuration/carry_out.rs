@@ -212,7 +212,7 @@ fn group(changes: &[Change]) -> &[Change] {
 fn stands(model: &Model, tables: &GateTables, change: &Change) -> bool {
     let plugins = &model.plugins;
     let port = |name: &str| model.ports.iter().map(|plan| &plan.config).find(|port| *port.name == *name);
-    let live = |port: &Port| (port.reverse_path, port.input_weight, port.address.clone());
+    let live = |port: &Port| (port.reverse_path, port.input_weight, port.output_weight, port.address.clone());
     match change {
         Change::Router { to, .. } => model.router == **to,
         Change::ControlPlane { to, .. } => model.control_plane == **to,

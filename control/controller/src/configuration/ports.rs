@@ -1,7 +1,7 @@
 //! Changes of a port's addresses and settings while it forwards.
 
 use ipnet::IpNet;
-use millrace_config::{Change, Config, InputWeight, Port, ReversePath, Text};
+use millrace_config::{Change, Config, InputWeight, OutputWeight, Port, ReversePath, Text};
 use millrace_pipeline::PortCommand;
 use serde::{Deserialize, Deserializer};
 
@@ -19,6 +19,8 @@ pub(crate) struct PortSettings {
     #[serde(default, deserialize_with = "said")]
     input_weight: Option<InputWeight>,
     #[serde(default, deserialize_with = "said")]
+    output_weight: Option<OutputWeight>,
+    #[serde(default, deserialize_with = "said")]
     reverse_path: Option<ReversePath>,
 }
 
@@ -34,7 +36,7 @@ where
 /// Plans a change of a port's settings.
 pub(crate) fn plan_port(model: &Model, name: &str, settings: PortSettings) -> Result<Change, ControlError> {
     let plan = model.port(name)?;
-    let PortSettings { address, input_weight, reverse_path } = settings;
+    let PortSettings { address, input_weight, output_weight, reverse_path } = settings;
     if address.is_some() && plan.is_kernel() {
         return Err(ControlError::invalid(format!(
             "port {name:?}: the kernel manages the addresses of this device: set them with `ip address`"
@@ -45,6 +47,7 @@ pub(crate) fn plan_port(model: &Model, name: &str, settings: PortSettings) -> Re
     let to = Port {
         address: address.unwrap_or_else(|| from.address.clone()),
         input_weight: input_weight.unwrap_or(from.input_weight),
+        output_weight: output_weight.unwrap_or(from.output_weight),
         reverse_path: reverse_path.unwrap_or(from.reverse_path),
         ..from.clone()
     };
@@ -55,15 +58,17 @@ pub(crate) fn plan_port(model: &Model, name: &str, settings: PortSettings) -> Re
 }
 
 impl Inner {
-    /// Gives a port the reverse-path check, input weight and addresses of `to`.
+    /// Gives a port the reverse-path check, weights and addresses of `to`.
     pub fn set_port(&mut self, to: &millrace_config::Port) -> Result<(), ControlError> {
         let id = self.model.port(&to.name)?.id;
         let Some(plan) = self.model.ports.iter_mut().find(|plan| plan.id == id) else { return Ok(()) };
-        let InputWeight(weight) = to.input_weight;
+        let (InputWeight(input), OutputWeight(output)) = (to.input_weight, to.output_weight);
         plan.config.reverse_path = to.reverse_path;
         plan.config.input_weight = to.input_weight;
+        plan.config.output_weight = to.output_weight;
         plan.settings.reverse_path = reverse_path(to.reverse_path);
-        plan.settings.input_weight = weight;
+        plan.settings.input_weight = input;
+        plan.settings.output_weight = output;
         let readdressed = plan.config.address != to.address;
         if readdressed {
             plan.config.address = to.address.clone();

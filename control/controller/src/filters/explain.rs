@@ -68,7 +68,11 @@ impl Winners<'_> {
         }
         bound.action.instance()?;
         let of_path = self.principal.and_then(|giver| model.plugins.binding(giver)?.call_limits.principal);
-        let wait = bound.call_limits.wait(bound.call_limits.payer(of_path), bound.gate)?;
+        let payer = bound.call_limits.payer(of_path);
+        if let Some(payer) = bound.call_limits.charged(payer) {
+            return Some(format!("the call runs {}", show::in_line(payer, model)));
+        }
+        let wait = bound.call_limits.wait(payer, bound.gate)?;
         Some(format!("packets wait {}", show::processor_wait(wait, model)))
     }
 

@@ -110,11 +110,11 @@ impl Words<'_> {
                 unwell(health, on_fault, copies)
             }
             BindingTreatment::Instance { .. } if copies => "pass, and the instance gets a copy".to_owned(),
-            BindingTreatment::Instance { wait, .. } => {
+            BindingTreatment::Instance { wait, charged, .. } => {
                 let passes = "pass, unless the instance decides otherwise";
-                wait.map_or(passes.to_owned(), |wait| {
-                    format!("wait {}; {passes}", self.names.processor(wait))
-                })
+                let wait = wait.map(|wait| format!("wait {}", self.names.processor(wait)));
+                let how = wait.or(charged.map(|payer| self.names.in_line(payer)));
+                how.map_or(passes.to_owned(), |how| format!("{how}; {passes}"))
             }
             BindingTreatment::Count if copies => "pass, with a copy".to_owned(),
             BindingTreatment::Count => "pass".to_owned(),

@@ -220,7 +220,7 @@ impl Inner {
         let Principals { shares, promises, core_inputs, overloads, links, .. } = &mut self.principals;
         let promised = shares.promised(&self.model, self.workers.len());
         promises.sample(counters.at, &counters.principals, &promised);
-        core_inputs.sample(counters.at, &counters.ports);
+        core_inputs.sample(counters.at, (&counters.ports, self.model.router.core));
         promises.judge(&self.model, &promised, &self.observation.events);
         overloads.judge(&self.model, &counters.principals, &self.observation.events);
         links.sample(&self.model, &mut self.workers)?;

@@ -60,6 +60,7 @@ fn settings(port: &millrace_config::Port, device: DeviceId, tags: Tags) -> PortS
         forwards4: true,
         forwards6: true,
         input_weight: port.input_weight.0,
+        output_weight: port.output_weight.0,
         reverse_path: reverse_path(port.reverse_path),
         addresses: port.address.iter().map(|net| *net.value()).collect(),
     }

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use millrace_config::{Principal, PromisedPart, Resource, Scheduler};
 use millrace_plugin::{Action, BindingId, CallLimits};
-use millrace_plugin_abi::Runtime;
+use millrace_plugin_abi::{Features, Runtime};
 use millrace_units::{PrincipalId, QueueId};
 
 use crate::ControlError;
@@ -18,6 +18,8 @@ pub(crate) struct Payer {
     pub principal: Option<PrincipalId>,
     /// Queue of the named principal; 0 without one.
     pub link_queue: QueueId,
+    /// Most cycles of a packet, if the calls run in line.
+    pub in_line: Option<u32>,
 }
 
 /// Ids of the configured principals. A principal keeps its id until it is removed.
@@ -69,7 +71,8 @@ impl PrincipalIds {
 
 impl Model {
     /// Returns the principal that pays for a binding of an instance: the named one, or `default`. `None` means
-    /// that the workers call the instance at once: its plugin is built in, and the binding has no queue.
+    /// core, and that the workers call the instance at once: its plugin is built in and states a bound, and the binding
+    /// has no queue. With a principal, calls with a small bound run in line, too, and the principal is charged.
     ///
     /// # Errors
     /// No principal has the name.
@@ -78,14 +81,14 @@ impl Model {
         instance: &str,
         (named, has_queue): (Option<&str>, bool),
     ) -> Result<Payer, ControlError> {
-        let is_built_in = || {
-            let plugin = self.plugins.plugin_of(instance);
-            plugin.is_ok_and(|plugin| plugin.runtime() == Runtime::BuiltIn)
-        };
+        let bound = bound_of(self, instance).filter(|_| !has_queue);
+        // An instance that passes packets on would take the others along.
+        let in_line = bound.filter(|(budget, passes_on)| *budget <= CallLimits::MOST_IN_LINE && !passes_on);
+        let in_line = in_line.map(|(budget, _)| budget);
         match named.filter(|name| *name != Principal::DEFAULT) {
-            None if !has_queue && is_built_in() => Ok(Payer::default()),
+            None if bound.is_some() => Ok(Payer { in_line, ..Payer::default() }),
             None => Owners(self).payer(Principal::DEFAULT),
-            Some(name) => Owners(self).payer(name),
+            Some(name) => Ok(Payer { in_line, ..Owners(self).payer(name)? }),
         }
     }
 
@@ -109,6 +112,19 @@ impl Model {
     }
 }
 
+/// Returns the cycles that a packet needs at most, as the built-in plugin of an instance states them, and whether
+/// the plugin passes packets on to other instances; `None` without a bound.
+fn bound_of(model: &Model, instance: &str) -> Option<(u32, bool)> {
+    let plugin = model.plugins.plugin_of(instance).ok()?;
+    if plugin.runtime() != Runtime::BuiltIn {
+        return None;
+    }
+    let id = model.plugins.instance(instance).ok()?;
+    let settings = model.plugins.instance_registry().settings_of(id)?;
+    let budget = plugin.packet_budget(settings)?;
+    Some((budget, plugin.features().0 & Features::TO_INSTANCES.0 != 0))
+}
+
 /// Bindings, filters and rates of the principals of a model.
 #[derive(Clone, Copy)]
 pub(crate) struct Owners<'m>(pub &'m Model);
@@ -130,7 +146,7 @@ impl<'m> Owners<'m> {
     pub fn payer(self, name: &str) -> Result<Payer, ControlError> {
         self.known_principal(name)?;
         let principal = self.0.principal_ids.id(Principal::payer(&self.0.principals, name));
-        Ok(Payer { principal, link_queue: self.0.schedulers.queue_of_principal(name) })
+        Ok(Payer { principal, link_queue: self.0.schedulers.queue_of_principal(name), in_line: None })
     }
 
     /// Returns the names of the principals that bindings name or that filters give to paths, once for each

@@ -7,7 +7,7 @@ use millrace_forward::IcmpError;
 use millrace_packet::{DropReason, Exceptions, Family};
 use millrace_pipeline::RouteTaken;
 use millrace_plugin::{BindingId, ProcessorWait};
-use millrace_units::{GateId, PortId, QueueId};
+use millrace_units::{GateId, PortId, PrincipalId, QueueId};
 use millrace_wire::Protocol;
 
 use crate::model::Model;
@@ -114,6 +114,11 @@ impl Names<'_> {
     /// Returns the text of a wait for the processor.
     pub fn processor(&self, wait: ProcessorWait) -> String {
         show::processor_wait(wait, self.model)
+    }
+
+    /// Returns the text of a call in line that a principal pays for.
+    pub fn in_line(&self, payer: PrincipalId) -> String {
+        show::in_line(payer, self.model)
     }
 
     /// Returns the verdict of a packet that is sent.

@@ -27,7 +27,7 @@ use crate::router::{Inner, Seen};
 use crate::view::{ControlPlaneView, CountersView, HardwareView, NeighbourView, PortView};
 use crate::{ControlError, RouterSettings};
 
-/// Changes settings of a port while the port forwards: `input-weight` and `reverse-path`, and also `address`
+/// Changes settings of a port while the port forwards: `input-weight`, `output-weight` and `reverse-path`, and also `address`
 /// if the port has no kernel device.
 #[derive(Clone, Debug)]
 pub struct SetPort {
@@ -52,6 +52,8 @@ impl Operation for SetPort {
                     .append(error.message())
                     .text("; only address, ")
                     .key("input-weight")
+                    .text(", ")
+                    .key("output-weight")
                     .text(" and ")
                     .key("reverse-path")
                     .text(

@@ -89,6 +89,7 @@ impl Operation for GetPromises {
         Ok(PromisesView {
             promises: promises.view(seen.model, &promised, &counters.principals, links),
             core_inputs: core_inputs.view(seen.model, &promised),
+            core_functions: core_inputs.functions(seen.model, &promised),
             links: links.view(seen.model),
             processes: seen.principals.process_promises(seen.model),
             thread_groups: threads.view(),

@@ -49,6 +49,19 @@ mod tests {
     use super::*;
 
     #[test]
+    fn every_plugin_states_a_small_bound_except_null_with_much_work() {
+        let bound = |plugin: &dyn Plugin, work: u64| {
+            let settings = serde_json::json!({ "work": work });
+            plugin.packet_budget(settings.as_object().unwrap()).unwrap()
+        };
+        for plugin in built_in_plugins() {
+            assert!(bound(&*plugin, 0) <= millrace_plugin::CallLimits::MOST_IN_LINE, "{}", plugin.name());
+            let is_null = plugin.name() == "null";
+            assert_eq!(bound(&*plugin, 200) > millrace_plugin::CallLimits::MOST_IN_LINE, is_null);
+        }
+    }
+
+    #[test]
     fn every_plugin_has_a_manual_page_with_all_settings_and_messages() {
         for plugin in built_in_plugins() {
             let (name, page) = (plugin.name(), plugin.manual().unwrap());

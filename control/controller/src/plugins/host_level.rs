@@ -124,7 +124,7 @@ impl HostLevel {
             return Ok(());
         };
         let (contexts, inheritance) = (vec![instance], Inheritance::Tried);
-        let successor = Successor { contexts, inheritance, version, same_version: same };
+        let successor = Successor { contexts, inheritance, version, same_version: same, history: None };
         self.start()?.commands.send(HostCommand::Put(id, successor)).map_err(|_| gone())
     }
 

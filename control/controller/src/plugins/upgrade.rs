@@ -1,7 +1,7 @@
 //! Replaces instances while packets pass through them, and hands over their state.
 
 use millrace_pipeline::PluginCommand;
-use millrace_plugin::{Inheritance, Inherited, Succession, Successor, Successors};
+use millrace_plugin::{FaultHistory, Inheritance, Inherited, Succession, Successor, Successors};
 use millrace_plugin_abi::{Instance, Plugin};
 use millrace_units::InstanceId;
 
@@ -15,6 +15,8 @@ struct Replaced {
     id: InstanceId,
     /// Copies of the instance, by context.
     contexts: Vec<Box<dyn Instance>>,
+    /// Its faults.
+    history: FaultHistory,
 }
 
 /// Returns the version of the state that the old plugin's host companion saves, and whether the new plugin's
@@ -57,14 +59,15 @@ pub(crate) fn succeed_all(
         let mut succeeded = Succeeded { name, inherited: Vec::new(), of_flows: None };
         for (worker, contexts) in instances.into_iter().enumerate() {
             let (same_version, new) = (version == own_version, flow_state(&contexts));
-            let successor = Successor { contexts, inheritance, version, same_version };
+            let successor = Successor { contexts, inheritance, version, same_version, history: None };
             match succeed(workers.get(worker), id, successor) {
-                Ok((contexts, inherited)) => {
+                Ok(Succession { contexts, inherited, history }) => {
                     let old = flow_state(&contexts);
                     let is_lost = old > 0 && !(old == new && same_version);
                     succeeded.of_flows = is_lost.then(|| loss_of_flows(old, new, same_version));
-                    succeeded.inherited.push(inherited);
-                    replaced.push(Replaced { worker, id, contexts });
+                    // `succession` has turned a refusal into an error.
+                    succeeded.inherited.extend(inherited.ok());
+                    replaced.push(Replaced { worker, id, contexts, history });
                 }
                 Err(problem) => {
                     undo(workers, replaced);
@@ -82,37 +85,83 @@ fn flow_state(contexts: &[Box<dyn Instance>]) -> usize {
     contexts.first().map_or(0, |instance| instance.flow_state())
 }
 
-/// Replaces an instance at a worker. Returns the old copies and the outcome of the state hand-over.
+/// Replaces an instance at a worker. Returns the old copies, their faults and the outcome of the state hand-over.
 fn succeed(
     worker: &mut WorkerHandle,
     id: InstanceId,
     successor: Successor,
-) -> Result<(Vec<Box<dyn Instance>>, Inherited), ControlError> {
+) -> Result<Succession, ControlError> {
     succession(worker.ask(|reply| PluginCommand::Replace(id, successor, reply))?)
 }
 
-/// Returns the old copies and the outcome of the state hand-over, from the answer of a worker.
+/// Returns the result of an upgrade, from the answer of a worker.
 ///
 /// # Errors
 /// The reason why the instance was not replaced.
-pub(super) fn succession(
-    answer: Option<Succession>,
-) -> Result<(Vec<Box<dyn Instance>>, Inherited), ControlError> {
+pub(super) fn succession(answer: Option<Succession>) -> Result<Succession, ControlError> {
     match answer {
-        Some(Succession { contexts, inherited: Ok(inherited) }) => Ok((contexts, inherited)),
+        Some(done @ Succession { inherited: Ok(_), .. }) => Ok(done),
         Some(Succession { inherited: Err(problem), .. }) => Err(ControlError::conflict(problem)),
         None => Err(ControlError::conflict("internal error: the instance is missing at a worker".to_owned())),
     }
 }
 
 /// Restores the old instances at their workers, after an upgrade failed at a later worker. The old instances
-/// keep their own state.
+/// keep their own state and their faults.
 fn undo(workers: &mut Workers, replaced: Vec<Replaced>) {
-    for Replaced { worker, id, contexts } in replaced {
-        let inheritance = Inheritance::Renounced;
-        let successor = Successor { contexts, inheritance, version: 0, same_version: false };
+    for Replaced { worker, id, contexts, history } in replaced {
+        let (inheritance, history) = (Inheritance::Renounced, Some(history));
+        let successor = Successor { contexts, inheritance, version: 0, same_version: false, history };
         if let Err(problem) = succeed(workers.get(worker), id, successor) {
             tracing::error!("can't restore an instance after a failed upgrade: {problem}");
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use millrace_plugin_abi::{Message, Packets, Progress, Reply};
+    use millrace_units::Instant;
+
+    use super::*;
+    use crate::workers::handle::tests::answering;
+
+    struct Idle;
+
+    impl Instance for Idle {
+        fn process(&mut self, _packets: &mut Packets<'_>, _now: Instant) -> Progress {
+            Progress::Done
+        }
+
+        fn control(&mut self, _message: &Message) -> Reply {
+            Ok(Default::default())
+        }
+    }
+
+    /// The second worker refuses the successor, so the first one gets its old instance back, with its faults.
+    #[test]
+    fn failed_upgrade_gives_the_old_instance_its_faults_back() {
+        let (told, seen) = std::sync::mpsc::channel();
+        let workers = (0..2).map(|number| {
+            let told = told.clone();
+            answering(number, move |command| {
+                let millrace_pipeline::Command::Plugins(PluginCommand::Replace(_, successor, reply)) =
+                    command
+                else {
+                    panic!("no upgrade")
+                };
+                told.send((number, successor.history.is_some())).unwrap();
+                let inherited = if number == 0 { Ok(Inherited::Nothing) } else { Err("full".to_owned()) };
+                let (contexts, history) = (successor.contexts, FaultHistory::default());
+                reply.send(Some(Succession { contexts, inherited, history })).unwrap();
+            })
+        });
+        let mut workers = Workers::new(workers.collect(), 1);
+        let instances = (0..2).map(|_| vec![Box::new(Idle) as Box<dyn Instance>]).collect();
+        let successors =
+            Successors { id: InstanceId(0), name: "i".to_owned(), instances, maps: Default::default() };
+        let result = succeed_all(&mut workers, vec![successors], Inheritance::Required, (0, 0));
+        assert!(result.is_err_and(|error| error.to_string().contains("full")));
+        assert_eq!(seen.try_iter().collect::<Vec<_>>(), [(0, false), (1, false), (0, true)]);
     }
 }

@@ -112,6 +112,7 @@ impl PortParts<'_> {
             reverse_path: show::reverse_path(settings.reverse_path),
             queueing_discipline: devices.kernel.get(&plan.id).and_then(|device| device.queueing.clone()),
             input_weight: settings.input_weight,
+            output_weight: settings.output_weight,
             rx_packets,
             rx_bytes,
             tx_packets,

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use millrace_config::{CoreOrder, CpuScheduler, Principal, Shed};
-use millrace_pipeline::{CONTROL_PART, CoreInputOrder, CoreSettings, PrincipalCommand, PrincipalSettings};
+use millrace_pipeline::{CONTROL_PART, CoreDivision, CoreSettings, PrincipalCommand, PrincipalSettings};
 use millrace_schedule::cpu::{CpuPrincipal, CpuSchedulerKind, CpuSchedulerSettings, CpuShare};
 use millrace_units::{Cycles, PrincipalId};
 
@@ -191,12 +191,17 @@ fn core_settings(model: &Model) -> CoreSettings {
     CoreSettings {
         order: match model.router.core {
             CoreOrder::First => millrace_pipeline::CoreOrder::First,
-            CoreOrder::Share | CoreOrder::ShareByInput => millrace_pipeline::CoreOrder::Share,
+            CoreOrder::Share | CoreOrder::ShareByInput | CoreOrder::ShareByFunction => {
+                millrace_pipeline::CoreOrder::Share
+            }
         },
-        inputs: match model.router.core {
-            CoreOrder::First | CoreOrder::Share => CoreInputOrder::Together,
-            CoreOrder::ShareByInput => CoreInputOrder::Each,
+        division: match model.router.core {
+            CoreOrder::First => CoreDivision::Undivided,
+            CoreOrder::Share => CoreDivision::ByLoad,
+            CoreOrder::ShareByInput => CoreDivision::ByInput,
+            CoreOrder::ShareByFunction => CoreDivision::ByFunction,
         },
+        forwarding_weight: model.router.forwarding_weight,
         shed: match model.router.shed {
             Shed::Nothing => millrace_pipeline::Shed::Nothing,
             Shed::NewFlows => millrace_pipeline::Shed::NewFlows,

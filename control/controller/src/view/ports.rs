@@ -36,6 +36,8 @@ pub struct PortView {
     pub queueing_discipline: Option<String>,
     /// Maximum number of packets that a worker takes from the port in an iteration.
     pub input_weight: u16,
+    /// Weight of sending at the port inside core.
+    pub output_weight: u16,
     /// Frames received, including frames that the kernel kept.
     pub rx_packets: u64,
     /// Bytes received.

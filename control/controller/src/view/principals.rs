@@ -146,6 +146,8 @@ pub struct PromisesView {
     pub promises: Vec<PromiseView>,
     /// Processor time of core, one for each port that received packets.
     pub core_inputs: Vec<CoreInputView>,
+    /// Processor time of core by function; empty unless `core` is `share` or `share-by-function`.
+    pub core_functions: Vec<CoreFunctionView>,
     /// Reserved rates on the wire, one for each principal and port.
     pub links: Vec<LinkPromiseView>,
     /// Processor time of processes, one for each control group of a principal or plugin that had any.
@@ -166,13 +168,27 @@ pub struct CoreInputView {
     pub windows: Vec<CoreInputWindowView>,
 }
 
-/// Processor time of core for the packets of a port over a window.
+/// Processor time of core over a window: for the packets of a port, or for a function.
 #[derive(Clone, Copy, Debug, Serialize, JsonSchema)]
 pub struct CoreInputWindowView {
     /// Length of the window in seconds; shorter than asked for after a start.
     pub seconds: f64,
     /// Processor time, in percent of one processor.
     pub used: f64,
+}
+
+/// Processor time of a function of core: of receiving at a port, of forwarding, or of sending at a port. The time of
+/// `core` beyond all functions is that of timers and idle polls.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct CoreFunctionView {
+    /// Function: `input`, `forwarding` or `output`.
+    pub function: &'static str,
+    /// Name of the port; absent for forwarding.
+    pub port: Option<String>,
+    /// Processor time used since the counters were cleared, in seconds.
+    pub used_seconds: f64,
+    /// Processor time over the last 1, 10 and 60 s.
+    pub windows: Vec<CoreInputWindowView>,
 }
 
 /// Rate on the wire that a principal reserved at a port, beside what the port's scheduler sent for it. Counters

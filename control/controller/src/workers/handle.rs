@@ -175,7 +175,7 @@ impl WorkerHandle {
 #[cfg(test)]
 pub(crate) mod silence;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 
 /// Returns the error of a worker whose thread has ended.
 pub(crate) fn ended() -> ControlError {

@@ -2,8 +2,8 @@
 
 use millrace_controller::PrincipalSettings;
 use millrace_controller::operation::{
-    AddPrincipal, Bind, GetConfiguration, GetPromises, ReleaseFlow, RemoveFilter, RemovePrincipal,
-    ReserveFlow, SetPrincipal,
+    AddPrincipal, Bind, CreateInstance, GetConfiguration, GetPromises, ReleaseFlow, RemoveFilter,
+    RemovePrincipal, ReserveFlow, SetPrincipal,
 };
 use millrace_controller::{NewBinding, OldFilter};
 use serde_json::{Value, json};
@@ -57,6 +57,12 @@ fn principal_of_a_filter_pays_reserves_and_is_shown() {
         assert_eq!((&*added.action, &*added.gate), ("principal video", "schedule"));
         assert_eq!(added.calls.principal.as_deref(), Some("video"));
         assert_eq!(paying(&router).await, [("video".to_owned(), 1)]);
+        let in_line = outcome(&router, "process").await;
+        assert!(in_line.ends_with("the call runs in line, charged to principal video"), "{in_line}");
+        let settings = json!({"plugin": "null", "name": "busy", "settings": {"work": 5000}});
+        ask(&router, serde_json::from_value::<CreateInstance>(settings).unwrap()).await.unwrap();
+        let queue = json!({"instance": "busy", "gate": "process", "filter": "proto udp dport 5060"});
+        ask(&router, Bind(serde_json::from_value(queue).unwrap())).await.unwrap();
         let waits = outcome(&router, "process").await;
         assert!(waits.ends_with("packets wait for the processor, which principal video pays for"), "{waits}");
         let given = outcome(&router, "schedule").await;

@@ -81,12 +81,19 @@ impl Classification<'_> {
         let Self { forwarding, gates, ports, .. } = self;
         let routing = Routing { fib: &forwarding.fib, filter_routes: gates.routes(), ports };
         let mut owners = PaidStages::of(plugins).owners(work.paths[index]).peekable();
-        let sheds = |waiting: &ForProcessor| match owners.peek() {
+        let mut sheds = |waiting: &ForProcessor| match owners.peek() {
             None => waiting.sheds_plain(is_new),
             Some(_) => owners.all(|owner| waiting.sheds(owner)),
         };
-        self.pending.for_processor.as_deref().is_some_and(sheds)
-            && !routing.is_local(work.packets.at(index).next_hop)
+        let next_hop = work.packets.at(index).next_hop;
+        let device = |port| ports.get(port).map(|port| port.settings.device);
+        let output =
+            || routing.next_hop(next_hop, work.packets.at(index).hash).and_then(|(_, hop)| device(hop.port));
+        let is_over = |waiting: &ForProcessor| {
+            waiting.core.sheds_between(device(work.packets.at(index).port), output())
+        };
+        self.pending.for_processor.as_deref().is_some_and(|waiting| sheds(waiting) && is_over(waiting))
+            && !routing.is_local(next_hop)
             && !is_reserved()
     }
 

@@ -6,7 +6,8 @@ use std::time::Duration;
 use millrace_schedule::cpu::CpuSchedulerSettings;
 use millrace_units::{Cycles, Instant};
 
-use super::core_inputs::{CoreInputs, CreditBounds};
+use super::core_functions::{CoreFunction, CoreFunctions, CoreUse, CreditBounds, Reception};
+use super::overload::{FULL, Overload};
 use super::principal_counts::{PrincipalCounts, PrincipalDrops};
 use crate::ports::DeviceId;
 
@@ -23,17 +24,8 @@ const ROUND: u64 = 8;
 const MOST_OWED: u64 = 200;
 /// Time that core may use ahead of its share with [`CoreOrder::First`], in quanta.
 pub const CORE_BURST: u64 = 4;
-/// Iterations with a full batch, without [`CALM`] between them, after which a worker is overloaded. So many
-/// batches fill no receive ring.
-const FULL: u32 = 4;
 /// Greatest number of further batches that an overloaded worker takes per device and iteration.
 const BATCHES: u32 = 16;
-/// Time for which shedding must not suffice before more packets are shed.
-const STEP: Duration = Duration::from_millis(10);
-/// Time without a full batch after which an overload is over.
-const CALM: Duration = Duration::from_millis(100);
-/// Time for which shedding must suffice before less is shed.
-const BACK: Duration = Duration::from_secs(1);
 /// Step from which principals of every weight are shed: the greatest weight is 1,000,000.
 const LAST_STEP: u32 = 21;
 
@@ -61,26 +53,43 @@ pub enum Shed {
     ByWeight,
 }
 
-/// Input ports inside core.
+/// Principals inside core. Packets are shed of those that have used more than their part of the share of core.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub enum CoreInputOrder {
-    /// All are one principal: core sheds packets of each port.
+pub enum CoreDivision {
+    /// Core is undivided: it sheds packets of each port.
     #[default]
-    Together,
-    /// Each is a principal, with a part of the share of core in proportion to its input weight: core sheds packets
-    /// of ports that have used more than their part.
-    Each,
+    Undivided,
+    /// Core is one principal. Inside it, the parts of the input ports, of forwarding and of the output ports follow
+    /// the load.
+    ByLoad,
+    /// Each input port is a principal, by its input weight.
+    ByInput,
+    /// Each input port, forwarding and each output port is a principal, by its weight.
+    ByFunction,
 }
 
 /// Settings of core.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct CoreSettings {
     /// Place among the principals.
     pub order: CoreOrder,
     /// Packets that may be shed.
     pub shed: Shed,
-    /// Whether input ports have shares of their own.
-    pub inputs: CoreInputOrder,
+    /// Principals inside core.
+    pub division: CoreDivision,
+    /// Weight of forwarding with [`CoreDivision::ByFunction`].
+    pub forwarding_weight: u16,
+}
+
+impl Default for CoreSettings {
+    fn default() -> Self {
+        Self {
+            order: CoreOrder::default(),
+            shed: Shed::default(),
+            division: CoreDivision::default(),
+            forwarding_weight: 1024,
+        }
+    }
 }
 
 /// Counters of core.
@@ -105,8 +114,10 @@ pub(crate) struct CoreTime {
     /// Time of control in this iteration.
     control: u64,
     pub counts: CoreCounts,
-    /// Time by input port; empty with [`CoreInputOrder::Together`].
-    inputs: CoreInputs,
+    /// Time by function; unused with [`CoreDivision::Undivided`].
+    functions: CoreFunctions,
+    /// Time of forwarding for the batch that is being received.
+    forwarding: Cycles,
     /// Whether a batch of this iteration was full, and whether a latest one was.
     was_full: bool,
     is_full: bool,
@@ -118,24 +129,72 @@ pub(crate) struct CoreTime {
 impl CoreTime {
     /// Changes the settings.
     pub fn set(&mut self, settings: CoreSettings) {
-        if settings.inputs == CoreInputOrder::Together {
-            self.inputs = CoreInputs::default();
+        if settings.division != self.settings.division {
+            self.functions = CoreFunctions::new(settings.division == CoreDivision::ByLoad);
         }
         self.settings = settings;
         self.note_overload();
     }
 
-    /// Counts time for packets of a device with an input weight.
+    /// Whether core measures the time of forwarding and of the output ports.
     #[inline]
-    pub fn count_input(&mut self, device: DeviceId, weight: usize, Cycles(time): Cycles) {
-        if self.settings.inputs == CoreInputOrder::Each {
-            self.inputs.count(device, weight, time);
+    pub fn measures_functions(&self) -> bool {
+        matches!(self.settings.division, CoreDivision::ByLoad | CoreDivision::ByFunction)
+    }
+
+    /// Counts work for a batch of a device. Returns the part of its time that forwarding took, if core measures it.
+    #[inline]
+    pub fn count_input(&mut self, device: DeviceId, used: CoreUse) -> Cycles {
+        let forwarding = std::mem::take(&mut self.forwarding);
+        if self.settings.division != CoreDivision::Undivided {
+            let time = Cycles(used.time.0.saturating_sub(forwarding.0));
+            self.functions.count(CoreFunction::Input(device), CoreUse { time, ..used });
+        }
+        forwarding
+    }
+
+    /// Counts time of forwarding for `packets` of the batch that is being received.
+    pub fn count_forwarding(&mut self, time: Cycles, packets: usize) {
+        let weight = self.settings.forwarding_weight;
+        self.functions.count(CoreFunction::Forwarding, CoreUse { weight, time, packets });
+        self.forwarding += time;
+    }
+
+    /// Counts work of an output.
+    pub fn count_output(&mut self, device: DeviceId, used: CoreUse) {
+        self.functions.count(CoreFunction::Output(device), used);
+    }
+
+    /// Returns the treatment of a batch of a device.
+    #[inline]
+    pub fn reception_of(&self, device: DeviceId) -> Reception {
+        match self.must_shed() {
+            true if self.sheds_of(device) => Reception::Shed,
+            _ if self.measures_functions() => Reception::Measured,
+            _ => Reception::Whole,
         }
     }
 
-    /// Whether core sheds packets of a device if it [must shed](Self::must_shed).
-    pub fn sheds_of(&self, device: DeviceId) -> bool {
-        self.settings.inputs == CoreInputOrder::Together || self.inputs.is_over(device)
+    /// Whether some packets of a device are among those to shed.
+    fn sheds_of(&self, device: DeviceId) -> bool {
+        let Self { functions, settings, .. } = self;
+        let is_over = || functions.is_over(CoreFunction::Input(device));
+        match settings.division {
+            CoreDivision::Undivided => true,
+            CoreDivision::ByInput => is_over(),
+            CoreDivision::ByLoad | CoreDivision::ByFunction => {
+                is_over() || functions.is_over(CoreFunction::Forwarding) || functions.has_output_over()
+            }
+        }
+    }
+
+    /// Whether packets from a device to another one are among those to shed, in a batch to be shed.
+    pub fn sheds_between(&self, input: Option<DeviceId>, output: Option<DeviceId>) -> bool {
+        let is_over = |function| self.functions.is_over(function);
+        !self.measures_functions()
+            || is_over(CoreFunction::Forwarding)
+            || input.is_some_and(|device| is_over(CoreFunction::Input(device)))
+            || output.is_some_and(|device| is_over(CoreFunction::Output(device)))
     }
 
     /// Returns the time that principals get after `used` cycles of core work: at least a quantum, or two if no
@@ -196,8 +255,8 @@ impl CoreTime {
         if self.credit < 0 {
             self.credit = 0;
         }
-        if self.settings.inputs == CoreInputOrder::Each {
-            self.inputs.end_alone();
+        if self.settings.division != CoreDivision::Undivided {
+            self.functions.end_alone();
         }
     }
 
@@ -214,9 +273,9 @@ impl CoreTime {
         let least = if wanted { part(quantum.saturating_mul(MOST_OWED), -share) } else { 0 };
         let credit = self.credit + part(principals, share) - part(used, WHOLE - share);
         self.credit = credit.clamp(least.min(most), most);
-        if self.settings.inputs == CoreInputOrder::Each {
+        if self.settings.division != CoreDivision::Undivided {
             let bounds = CreditBounds { least: least.min(0), most: burst };
-            self.inputs.end(part(elapsed, share), part(used, WHOLE), bounds);
+            self.functions.end(part(elapsed, share), part(used, WHOLE), bounds);
         }
     }
 
@@ -281,51 +340,6 @@ impl CoreTime {
     }
 }
 
-/// Overload of core, and how much the worker sheds.
-#[derive(Debug, Default)]
-struct Overload {
-    /// Iterations with a full batch since the last calm.
-    full: u32,
-    /// Time of the last full batch.
-    last_full: Instant,
-    /// Time up to which the overload has been counted.
-    counted: Instant,
-    /// Packets to shed: 0 for new flows, 1 for all plain packets, then principals of higher and higher weight.
-    step: u32,
-    /// Time of the last step, or of the last change between shedding that suffices and shedding that does not.
-    since: Instant,
-    sufficed: bool,
-}
-
-impl Overload {
-    /// Notes an iteration, and whether shedding suffices. `last`: greatest step. Returns the time for which core was
-    /// overloaded since the previous iteration.
-    fn note(&mut self, was_full: bool, suffices: bool, last: u32, now: Instant) -> Duration {
-        if !was_full && now.since(self.last_full) >= CALM {
-            *self = Self::default();
-            return Duration::ZERO;
-        }
-        if was_full {
-            self.last_full = now;
-            self.full = self.full.saturating_add(1);
-        }
-        let is_overloaded = was_full && self.full > FULL;
-        let lasted = if is_overloaded { now.since(self.counted) } else { Duration::ZERO };
-        self.counted = now;
-        if self.full <= FULL || suffices != self.sufficed {
-            (self.since, self.sufficed) = (now, suffices);
-        }
-        let (after, step) = match suffices {
-            true => (BACK, self.step.saturating_sub(1)),
-            false => (STEP, (self.step + 1).min(last)),
-        };
-        if now.since(self.since) >= after {
-            (self.step, self.since) = (step, now);
-        }
-        lasted
-    }
-}
-
 /// Returns the share of core in parts per million, at least 1.
 pub(super) fn share(settings: &CpuSchedulerSettings) -> i64 {
     (WHOLE - i64::from(settings.capacity)).max(1)
@@ -339,6 +353,9 @@ fn part(cycles: u64, ppm: i64) -> i64 {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
+    use super::super::overload::{BACK, CALM};
     use super::*;
 
     const QUANTUM: u64 = 50_000;
@@ -375,6 +392,41 @@ mod tests {
     fn receive(core: &mut CoreTime, is_full: Option<bool>, now: Instant) {
         is_full.into_iter().for_each(|is_full| core.note_full(is_full));
         core.end_reception(true, now);
+    }
+
+    /// Runs iterations with this work of five functions in each, beside principals that use their allowance. Returns
+    /// the allowances.
+    fn allowances(division: CoreDivision, iterations: &[[u64; 5]]) -> Vec<u64> {
+        let settings = settings(200_000);
+        let mut core = CoreTime::default();
+        core.set(CoreSettings { order: CoreOrder::Share, division, ..CoreSettings::default() });
+        let mut iterate = |times: &[u64; 5]| {
+            let used = |time| CoreUse { weight: 256, time: Cycles(time), packets: (time / 500) as usize };
+            core.count_forwarding(Cycles(times[4]), (times[4] / 500) as usize);
+            core.count_input(DeviceId(0), used(times[0] + times[4]));
+            core.count_input(DeviceId(1), used(times[1]));
+            core.count_output(DeviceId(0), used(times[2]));
+            core.count_output(DeviceId(1), used(times[3]));
+            let work = times.iter().sum();
+            let allowance = core.allowance(work, work > 0, &settings);
+            core.count_principals(allowance);
+            core.end(work + allowance.0, true, &settings);
+            allowance.0
+        };
+        iterations.iter().map(&mut iterate).collect()
+    }
+
+    proptest! {
+        /// However core divides its time inside, and whichever function has a burst: principals get the same.
+        #[test]
+        fn division_of_core_leaves_the_time_of_principals_as_it_is(
+            iterations in prop::collection::vec(prop::array::uniform5(0_u64..200_000), 1..200),
+        ) {
+            let undivided = allowances(CoreDivision::Undivided, &iterations);
+            for division in [CoreDivision::ByLoad, CoreDivision::ByInput, CoreDivision::ByFunction] {
+                prop_assert_eq!(&allowances(division, &iterations), &undivided);
+            }
+        }
     }
 
     #[test]

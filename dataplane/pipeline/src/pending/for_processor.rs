@@ -245,6 +245,22 @@ impl ForProcessor {
         served.for_each(|call| self.grants.charge(call));
     }
 
+    /// Charges the time of calls in line to the principals that pay. Returns their sum.
+    pub fn charge_in_line(
+        &mut self,
+        charges: impl Iterator<Item = (PrincipalId, Cycles)>,
+        now: Instant,
+    ) -> Cycles {
+        let mut sum = Cycles(0);
+        for (payer, used) in charges {
+            self.scheduler.charge(payer, used, now);
+            self.loads.add_used(payer, used);
+            sum += used;
+        }
+        self.latest = self.latest.max((sum > Cycles(0)).then_some(now));
+        sum
+    }
+
     /// Lets flows that were set aside go on as [`Grants::look_aside`] does.
     pub fn look_aside(
         &mut self,

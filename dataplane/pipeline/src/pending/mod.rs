@@ -1,12 +1,13 @@
 //! Packets that wait inside an iteration for another pass through the stages.
 
 pub(crate) mod control_work;
-mod core_inputs;
+pub(crate) mod core_functions;
 pub(crate) mod core_time;
 pub(crate) mod for_processor;
 pub(crate) mod from_plugins;
 mod grants;
 pub(crate) mod loads;
+mod overload;
 pub(crate) mod principal_counts;
 
 use std::sync::Arc;
@@ -14,6 +15,7 @@ use std::sync::Arc;
 use millrace_packet::Packet;
 use millrace_units::Cycles;
 
+use crate::pending::core_functions::{CoreUse, Reception};
 use crate::pending::for_processor::ForProcessor;
 use crate::pending::from_plugins::FromPlugins;
 use crate::pending::loads::PrincipalLoads;
@@ -62,12 +64,10 @@ impl Pending {
         self.for_processor.as_ref().is_some_and(|waiting| waiting.core.must_shed())
     }
 
-    /// Whether core has used more than its share while overloaded, and packets of a device are among those to shed.
+    /// Returns the treatment of a batch of a device.
     #[inline]
-    pub fn must_shed_of(&self, device: DeviceId) -> bool {
-        self.for_processor
-            .as_ref()
-            .is_some_and(|waiting| waiting.core.must_shed() && waiting.core.sheds_of(device))
+    pub fn reception_of(&self, device: DeviceId) -> Reception {
+        self.for_processor.as_ref().map_or(Reception::Whole, |waiting| waiting.core.reception_of(device))
     }
 
     /// Charges the part of a reception's time to control that its packets need. Returns the time of core.
@@ -85,12 +85,17 @@ impl Pending {
         }
     }
 
-    /// Counts time of core for packets of a device with an input weight.
+    /// Whether core measures its time by function.
     #[inline]
-    pub fn count_core(&mut self, device: DeviceId, weight: usize, time: Cycles) {
-        if let Some(waiting) = &mut self.for_processor {
-            waiting.core.count_input(device, weight, time);
-        }
+    pub fn measures_core(&self) -> bool {
+        self.for_processor.as_ref().is_some_and(|waiting| waiting.core.measures_functions())
+    }
+
+    /// Counts work of core for packets of a device. Returns the part of its time that forwarding took, if core
+    /// measures it.
+    #[inline]
+    pub fn count_core(&mut self, device: DeviceId, used: CoreUse) -> Cycles {
+        self.for_processor.as_mut().map_or(Cycles(0), |waiting| waiting.core.count_input(device, used))
     }
 
     /// Returns the number of further batches to take where a batch was full.

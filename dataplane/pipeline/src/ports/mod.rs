@@ -1,5 +1,6 @@
 //! Ports of the router: device, addresses, queue and counters of each.
 
+mod core_time;
 pub(crate) mod host_output;
 pub(crate) mod scheduler;
 
@@ -10,10 +11,12 @@ use ipnet::IpNet;
 use millrace_forward::LinkHeader;
 use millrace_packet::{BATCH_SIZE, ClassCounts, DropCounts, DropReason, Family, Packet};
 use millrace_schedule::ScheduleError;
-use millrace_units::{Cycles, Instant, PortId, QueueId};
+use millrace_units::{Instant, PortId, QueueId};
 use millrace_wire::EtherType;
 use millrace_wire::mac_addr::MacAddr;
 use millrace_wire::vlan::{Control, StackedTag};
+
+pub use core_time::PortCoreTime;
 
 use crate::accounts::Ledger;
 use crate::parse::tags::Tags;
@@ -62,6 +65,9 @@ pub struct PortSettings {
     /// divides its time among its devices in proportion to these values. Among the ports of one device, the
     /// largest value applies.
     pub input_weight: u16,
+    /// Weight of the device's output inside core, 1 to 256. Among the ports of one device, the largest value
+    /// applies.
+    pub output_weight: u16,
     /// Addresses, each with the prefix length of its subnet.
     pub addresses: Vec<IpNet>,
 }
@@ -96,9 +102,8 @@ pub struct PortCount {
     pub classes: ClassCounts,
     /// Packets dropped, counted at their ingress port.
     pub drops: DropCounts,
-    /// Processor time of core for the packets received at the port, or at a sub-interface of it. Counted
-    /// while principals exist.
-    pub core: Cycles,
+    /// Processor time of core for the port and its sub-interfaces. Counted while principals exist.
+    pub core: PortCoreTime,
 }
 
 /// Port with its state.
@@ -269,13 +274,15 @@ fn is_link_local(address: IpAddr) -> bool {
     }
 }
 
-/// Reception from a device.
+/// Device of ports.
 #[derive(Clone, Copy, Debug, Default)]
-struct Input {
-    /// Maximum number of packets per iteration.
-    weight: u16,
+struct Device {
+    /// Maximum number of packets received per iteration.
+    input_weight: u16,
+    /// Weight of its output inside core.
+    output_weight: u16,
     /// Processor time of core that the device's first port does not count yet.
-    core: Cycles,
+    core: PortCoreTime,
 }
 
 /// Ports by id.
@@ -283,8 +290,7 @@ struct Input {
 pub struct PortTable {
     entries: Vec<Option<PortEntry>>,
     by_device: Vec<Vec<(Tags, PortId)>>,
-    /// Reception from each device.
-    inputs: Vec<Input>,
+    devices: Vec<Device>,
     /// Drops of packets without an ingress port: router-made packets, and frames whose VLAN tags belong to no
     /// port.
     pub unassigned: DropCounts,
@@ -308,39 +314,44 @@ impl PortTable {
         self.settle_core();
         let devices =
             self.iter().map(|(_, entry)| usize::from(entry.settings.device.0) + 1).max().unwrap_or(0);
-        let (mut by_device, mut inputs) = (vec![Vec::new(); devices], vec![Input::default(); devices]);
+        let (mut by_device, mut devices) = (vec![Vec::new(); devices], vec![Device::default(); devices]);
         for (id, PortEntry { settings, .. }) in self.iter() {
             let device = usize::from(settings.device.0);
-            if let (Some(ports), Some(input)) = (by_device.get_mut(device), inputs.get_mut(device)) {
+            if let (Some(ports), Some(device)) = (by_device.get_mut(device), devices.get_mut(device)) {
                 ports.push((settings.tags, id));
-                input.weight = settings.input_weight.max(input.weight);
+                device.input_weight = settings.input_weight.max(device.input_weight);
+                device.output_weight = settings.output_weight.max(device.output_weight);
             }
         }
-        (self.by_device, self.inputs) = (by_device, inputs);
+        (self.by_device, self.devices) = (by_device, devices);
     }
 
     /// Returns the maximum number of packets received from a device per iteration.
     #[inline]
     pub fn input_weight(&self, device: DeviceId) -> usize {
-        self.inputs.get(usize::from(device.0)).map_or(BATCH_SIZE, |input| usize::from(input.weight))
+        self.devices.get(usize::from(device.0)).map_or(BATCH_SIZE, |device| usize::from(device.input_weight))
     }
 
-    /// Counts processor time of core for packets received from a device.
+    /// Returns the weight of a device's output inside core.
+    pub fn output_weight(&self, device: DeviceId) -> u16 {
+        self.devices.get(usize::from(device.0)).map_or(1, |device| device.output_weight)
+    }
+
+    /// Counts processor time of core for a device.
     #[inline]
-    pub fn count_core(&mut self, device: DeviceId, time: Cycles) {
-        if let Some(input) = self.inputs.get_mut(usize::from(device.0)) {
-            // 64 bits of cycles last for a century.
-            input.core.0 = input.core.0.wrapping_add(time.0);
+    pub fn count_core(&mut self, device: DeviceId, time: PortCoreTime) {
+        if let Some(device) = self.devices.get_mut(usize::from(device.0)) {
+            device.core += time;
         }
     }
 
     /// Counts the time of core at the first port of each device. The counters of a port are complete then.
     fn settle_core(&mut self) {
-        let Self { entries, by_device, inputs, .. } = self;
-        for (ports, input) in by_device.iter().zip(inputs) {
+        let Self { entries, by_device, devices, .. } = self;
+        for (ports, device) in by_device.iter().zip(devices) {
             let first = ports.first().and_then(|(_, id)| entries.get_mut(id.index())?.as_mut());
             if let Some(entry) = first {
-                entry.count.core += std::mem::take(&mut input.core);
+                entry.count.core += std::mem::take(&mut device.core);
             }
         }
     }
@@ -350,10 +361,11 @@ impl PortTable {
         let core_of = |id, settings: &PortSettings| {
             let device = usize::from(settings.device.0);
             let is_first = self.by_device.get(device)?.first()?.1 == id;
-            self.inputs.get(device).filter(|_| is_first).map(|input| input.core)
+            self.devices.get(device).filter(|_| is_first).map(|device| device.core)
         };
         let counts = self.iter().map(|(id, PortEntry { settings, count, .. })| {
-            let core = count.core + core_of(id, settings).unwrap_or_default();
+            let mut core = count.core;
+            core += core_of(id, settings).unwrap_or_default();
             (id, PortCount { core, ..count.clone() })
         });
         counts.collect()

@@ -20,6 +20,7 @@ pub(crate) fn settings(device: u16, tags: Tags) -> PortSettings {
         forwards6: true,
         reverse_path: ReversePath::Off,
         input_weight: 256,
+        output_weight: 256,
         addresses: vec!["10.1.0.1/24".parse().unwrap(), "10.2.0.1/24".parse().unwrap()],
     }
 }

@@ -17,15 +17,7 @@ impl Router {
     /// Takes a batch received by `device` through all stages, and leaves `work` empty.
     pub fn process(&mut self, device: DeviceId, work: &mut Work, now: Instant) {
         self.arrive(device, work, now);
-        if let Some(tracer) = &mut self.observation.trace
-            && !tracer.passes(work.packets.len())
-        {
-            return self.journey_watched(work, Pick::Chosen, now);
-        }
-        if let Some(handover) = &self.handover {
-            steer(handover, &self.ports, work);
-        }
-        self.journey(work, now);
+        proceed(self, work, now);
     }
 
     /// Runs the receive and parse stages for a batch received by `device`.
@@ -197,4 +189,18 @@ impl Router {
             write_routed(self, mark, work, now);
         }
     }
+}
+
+/// Takes a batch that has passed the parse stage through the others.
+#[inline(always)]
+pub(super) fn proceed(router: &mut Router, work: &mut Work, now: Instant) {
+    if let Some(tracer) = &mut router.observation.trace
+        && !tracer.passes(work.packets.len())
+    {
+        return router.journey_watched(work, Pick::Chosen, now);
+    }
+    if let Some(handover) = &router.handover {
+        steer(handover, &router.ports, work);
+    }
+    router.journey(work, now);
 }

@@ -5,12 +5,15 @@ use millrace_packet::{BATCH_SIZE, DropReason};
 use millrace_plugin::PaidStages;
 use millrace_plugin_abi::Position;
 use millrace_port::Port;
-use millrace_units::Instant;
+use millrace_units::{Cycles, Instant};
 
 use crate::ingress::steer::steer;
 use crate::observe::trace::Pick;
+use crate::pending::core_functions::Reception;
 use crate::ports::DeviceId;
 use crate::router::Router;
+use crate::router::journey::proceed;
+use crate::tsc::cycles;
 use crate::work::{Fate, Work};
 
 /// Reception of a worker that is overloaded.
@@ -50,21 +53,38 @@ impl<'a> Shedding<'a> {
     }
 
     /// Takes a batch through all stages. Drops the packets to be shed if core has used more than its share, and
-    /// the device more than its part of it.
+    /// the device or another function of core more than its part of it.
     #[inline]
     pub fn process(&mut self, device: DeviceId, work: &mut Work, now: Instant) {
-        match self.router.pending.must_shed_of(device) {
-            false => self.router.process(device, work, now),
-            true => self.shed(device, work, now),
+        match self.router.pending.reception_of(device) {
+            Reception::Whole => self.router.process(device, work, now),
+            sheds => self.process_in_steps(device, work, (sheds == Reception::Shed, now)),
         }
     }
 
-    /// Takes a batch through all stages as [`Router::process`] does, except the packets to be shed. A batch with
-    /// traced packets passes whole.
+    /// Takes a batch through all stages as [`Router::process`] does, except the packets to be shed, and counts the
+    /// time of forwarding if core measures it.
     #[cold]
-    fn shed(&mut self, device: DeviceId, work: &mut Work, now: Instant) {
+    fn process_in_steps(&mut self, device: DeviceId, work: &mut Work, (sheds, now): (bool, Instant)) {
+        let packets = work.packets.len();
+        self.router.arrive(device, work, now);
+        let begun = self.router.pending.measures_core().then(cycles).flatten();
+        match sheds {
+            false => proceed(self.router, work, now),
+            true => self.shed(work, now),
+        }
+        if let Some(begun) = begun
+            && let Some(end) = cycles()
+            && let Some(waiting) = &mut self.router.pending.for_processor
+        {
+            waiting.core.count_forwarding(Cycles(end.saturating_sub(begun)), packets);
+        }
+    }
+
+    /// Takes a batch through the stages from classify on, except the packets to be shed. A batch with traced packets
+    /// passes whole.
+    fn shed(&mut self, work: &mut Work, now: Instant) {
         let Self { router } = self;
-        router.arrive(device, work, now);
         if let Some(tracer) = &mut router.observation.trace
             && !tracer.passes(work.packets.len())
         {

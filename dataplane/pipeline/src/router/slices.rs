@@ -105,7 +105,9 @@ impl<'a> Slices<'a> {
         self.look_aside(&mut waiting, now);
         let settings = *waiting.scheduler.settings();
         let start = cycles();
+        let Cycles(in_line) = self.charge_in_line(&mut waiting, now);
         let used = core.begun.zip(start).map_or(0, |(begun, now)| now.saturating_sub(begun));
+        let used = used.saturating_sub(in_line);
         let allowance = waiting.core.allowance(used, core.received, &settings);
         let (mut elapsed, mut ran, mut time) = (Cycles(0), false, now);
         while elapsed < allowance
@@ -118,7 +120,8 @@ impl<'a> Slices<'a> {
             let before = elapsed;
             elapsed = since(start, before, packets);
             time = now + elapsed.at(settings.frequency);
-            let used = elapsed - before;
+            let of_others = self.charge_in_line(&mut waiting, time);
+            let used = Cycles((elapsed - before).0.saturating_sub(of_others.0));
             if let Some(stage) = stage {
                 self.router.gates.plugins_mut().bindings.note_cost(stage.binding, used, packets);
             }
@@ -134,9 +137,14 @@ impl<'a> Slices<'a> {
             }
             ran = true;
         }
-        waiting.core.count_principals(elapsed);
+        waiting.core.count_principals(elapsed + Cycles(in_line));
         self.router.pending.for_processor = Some(waiting);
         ran
+    }
+
+    /// Charges the calls in line since the last time to the principals that pay. Returns their time.
+    fn charge_in_line(&mut self, waiting: &mut ForProcessor, now: Instant) -> Cycles {
+        waiting.charge_in_line(Payers::of(self.router.gates.plugins_mut()).take_in_line(), now)
     }
 
     /// Lets flows that were set aside go on.

@@ -17,7 +17,7 @@ impl Worker {
         let mut reading = cycles();
         if own > Some(0) {
             reading = run_control(&mut self.router, reading, now);
-            self.transmit_all(now);
+            self.transmit_all(false, now);
             reading = charge_control(&mut self.router, reading, 0);
         }
         let punted = self.router.punt.for_kernel.len();

@@ -7,6 +7,7 @@
 mod control;
 mod devices;
 mod host_output;
+mod outputs;
 pub(crate) mod post_mortem;
 pub mod thread;
 
@@ -17,18 +18,18 @@ use std::time::Duration;
 
 use millrace_classify::FlowTableError;
 use millrace_forward::FibReader;
-use millrace_packet::{BATCH_SIZE, Batch, Pool};
+use millrace_packet::{BATCH_SIZE, Pool};
 use millrace_plugin::{Paid, Pulse};
 use millrace_port::Port;
 use millrace_units::{Cycles, Instant};
 use rtrb::{Consumer, Producer, RingBuffer};
 
 use crate::commands::{Command, CounterCommand, DeviceCommand, PortCommand, answer, set_options, set_port};
-use crate::egress::transmit::{for_each_queue, most_waiting, transmit};
 use crate::handover::{Handover, HandoverRings};
 use crate::observe::event::Event;
+use crate::pending::core_functions::CoreUse;
 use crate::pending::loads::PrincipalLoads;
-use crate::ports::DeviceId;
+use crate::ports::{DeviceId, PortCoreTime};
 use crate::punt::host_path::HostPath;
 use crate::router::Router;
 use crate::router::shedding::Shedding;
@@ -38,6 +39,7 @@ use crate::tsc::cycles;
 use crate::work::Work;
 use crate::worker::devices::Devices;
 use crate::worker::host_output::HostOutputs;
+use crate::worker::outputs::Outputs;
 use crate::worker::post_mortem::PostMortem;
 
 /// Maximum number of commands that wait for a worker.
@@ -114,7 +116,7 @@ pub struct Worker {
     devices: Devices,
     hosts: HostOutputs,
     work: Work,
-    outgoing: Batch,
+    outputs: Outputs,
     commands: Consumer<Command>,
     events: Producer<Event>,
     host: Box<dyn HostPath>,
@@ -145,7 +147,7 @@ impl Worker {
             devices: Devices::default(),
             hosts: HostOutputs::default(),
             work: Work::default(),
-            outgoing: Batch::new(),
+            outputs: Outputs::default(),
             commands,
             events,
             host,
@@ -174,14 +176,15 @@ impl Worker {
         }
         self.router.run_timers(now);
         let now = if received > 0 { look() } else { now };
-        self.transmit_all(now);
+        let measures = begun.is_some() && self.router.pending.measures_core();
+        self.transmit_all(measures, now);
         if let Some(mut offload) = self.router.offload_stage() {
             offload.advance(&mut self.devices.all, now);
         }
         self.run_control(now);
         let mut core = CoreWork { begun, received: received > 0, is_alone: false };
         if self.router.run_principals(&mut core, now) {
-            self.transmit_all(now);
+            self.transmit_all(measures, now);
             self.hand_back();
         }
         let parcels = self.router.handover.as_mut().map_or(0, |handover| handover.publish());
@@ -298,25 +301,22 @@ impl Worker {
                 reading = cycles();
                 let time = Cycles(reading.map_or(0, |now| now.saturating_sub(before)));
                 let time = self.router.pending.charge_reception(time, received - earlier);
+                let used = CoreUse { weight: weight as u16, time, packets: count };
+                let forwarding = self.router.pending.count_core(id, used);
+                let time = PortCoreTime { received: used.time, forwarding, output: Cycles(0) };
                 self.router.ports.count_core(id, time);
-                self.router.pending.count_core(id, weight, time);
             }
         }
         received + self.hosts.receive(&mut self.router, &mut self.work, now)
     }
 
-    fn transmit_all(&mut self, now: Instant) {
-        let (devices, outgoing) = (&mut self.devices, &mut self.outgoing);
-        let most = most_waiting(&self.pool, self.router.ports.iter().count());
-        for_each_queue(&mut self.router.queueing(), now, |device, queue, departures| {
-            let port = devices.get_mut(device)?;
-            Some(transmit(port.as_mut(), (&self.pool, now), (queue, most), departures, outgoing))
-        });
-        for device in self.devices.all.iter_mut().flatten() {
-            device.flush(&self.pool, now);
+    /// Transmits by all devices. `measures`: whether core measures its time by function.
+    fn transmit_all(&mut self, measures: bool, now: Instant) {
+        let Self { router, devices, outputs, pool, .. } = self;
+        match measures {
+            false => outputs.transmit_all(router, devices, (pool, now)),
+            true => outputs.transmit_all_measured(router, devices, (pool, now)),
         }
-        let devices = &mut self.devices;
-        self.router.ports.note_room(|device| devices.get_mut(device).map_or(0, |device| device.room()));
     }
 
     fn put_out_events(&mut self) -> usize {

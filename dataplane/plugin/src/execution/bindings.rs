@@ -17,6 +17,9 @@ use crate::{Action, BindingCounts, BindingCountsPage, BindingId, BindingTable, C
 /// bindings to larger memory, which delays packets.
 const BINDINGS: usize = 1 << 16;
 
+/// Number of calls in line in a row that may take much longer than their bound.
+const MOST_BEYOND: u8 = 8;
+
 /// Gate with its filter table.
 #[derive(Debug)]
 pub struct WorkerGate<T> {
@@ -80,11 +83,35 @@ pub(crate) struct Binding {
     pub counts: BindingCounts,
     /// Place of the gate in the order of all gates.
     pub order: u32,
-    /// Moving average of the cycles of a packet that waited for the processor; 0 before the first.
+    /// Moving average of the cycles of a packet that a principal paid for; 0 before the first.
     pub cost: u64,
+    /// Number of latest calls in line that took much longer than their bound. At [`MOST_BEYOND`], packets wait from
+    /// now on.
+    pub beyond: u8,
 }
 
 impl Binding {
+    /// Whether the calls of the instance run in line, whoever pays.
+    #[inline]
+    pub fn runs_in_line(&self) -> bool {
+        self.call_limits.in_line.is_some() && self.beyond < MOST_BEYOND
+    }
+
+    /// Notes the cycles of `packets` packets.
+    #[inline]
+    pub fn note_cost(&mut self, used: u64, packets: u64) {
+        let cost = (used / packets.max(1)).max(1);
+        self.cost = match self.cost {
+            0 => cost,
+            before => (before.saturating_mul(7).saturating_add(cost) / 8).max(1),
+        };
+        if let Some(most) = self.call_limits.in_line.filter(|_| self.beyond < MOST_BEYOND) {
+            // The system may have given the processor to others during one call, but hardly during each of several.
+            let is_beyond = cost > CallLimits::BOUNDS * u64::from(most);
+            self.beyond = if is_beyond { self.beyond + 1 } else { 0 };
+        }
+    }
+
     /// Returns the instance of the binding, with the principal that pays for its calls; `None` without an instance.
     pub fn paid_instance(&self) -> Option<(Key, Option<PrincipalId>)> {
         match self.step {
@@ -244,12 +271,9 @@ impl<T: BindingTable> Bindings<T> {
     /// its binding, as a number.
     #[inline]
     pub fn note_cost(&mut self, binding: u64, Cycles(used): Cycles, packets: u64) {
-        let Some(binding) = self.get_mut(Key::from_word(binding)) else { return };
-        let cost = (used / packets.max(1)).max(1);
-        binding.cost = match binding.cost {
-            0 => cost,
-            before => (before.saturating_mul(7).saturating_add(cost) / 8).max(1),
-        };
+        if let Some(binding) = self.get_mut(Key::from_word(binding)) {
+            binding.note_cost(used, packets);
+        }
     }
 
     /// Adds a gate without bindings.
@@ -304,6 +328,7 @@ impl<T: BindingTable> Bindings<T> {
                 counts: BindingCounts::default(),
                 order,
                 cost: 0,
+                beyond: 0,
             },
         );
     }

@@ -105,6 +105,10 @@ impl Record {
     }
 }
 
+/// Health and faults of the contexts of a replaced instance, with which a failed upgrade restores it.
+#[derive(Clone, Debug, Default)]
+pub struct FaultHistory(pub(crate) Vec<Record>);
+
 #[cfg(test)]
 mod tests {
     use super::*;

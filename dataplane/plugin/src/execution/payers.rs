@@ -1,8 +1,8 @@
 //! Calls and packets that wait for the processor, and the principals that pay for them.
 
-use millrace_units::{Instant, PrincipalId};
+use millrace_units::{Cycles, Instant, PrincipalId};
 
-use crate::execution::calls::{Calls, CycleClock, Grant};
+use crate::execution::calls::{Calls, CycleClock, Grant, InLineCharges};
 use crate::execution::waiting::{PassedOn, Place, Served, Waiting, WaitingRoom};
 use crate::execution::worker_plugins::WorkerPlugins;
 use crate::principal_memory::PrincipalMemory;
@@ -79,6 +79,11 @@ impl<'a> Payers<'a> {
         waiting.append(&mut self.calls.waiting.for_processor);
     }
 
+    /// Takes the time of calls in line, with the principals that pay for it.
+    pub fn take_in_line(&mut self) -> impl Iterator<Item = (PrincipalId, Cycles)> {
+        self.calls.in_line.take()
+    }
+
     /// Takes the calls of other processes that have ended.
     pub fn take_served(&mut self) -> impl Iterator<Item = Served> {
         self.calls.waiting.served.drain(..)
@@ -94,13 +99,14 @@ impl<'a> Payers<'a> {
 /// Questions about the calls and packets of a worker that wait for the processor.
 pub struct Paid<'a> {
     waiting: &'a WaitingRoom,
+    in_line: &'a InLineCharges,
 }
 
 impl<'a> Paid<'a> {
     /// Returns the handle on the calls of a worker's instances.
     #[inline]
     pub fn of<T>(plugins: &'a WorkerPlugins<T>) -> Self {
-        Self { waiting: &plugins.calls.waiting }
+        Self { waiting: &plugins.calls.waiting, in_line: &plugins.calls.in_line }
     }
 
     /// Returns the memory of the principals of a worker.
@@ -112,7 +118,7 @@ impl<'a> Paid<'a> {
     /// Whether packets have begun to wait for the processor, or a principal pays for a call.
     #[inline]
     pub fn wants_processor(&self) -> bool {
-        !self.waiting.for_processor.is_empty() || self.waiting.has_payers()
+        !self.in_line.is_empty() || !self.waiting.for_processor.is_empty() || self.waiting.has_payers()
     }
 
     /// Returns the number of packets that have begun to wait for the processor.

@@ -2,6 +2,8 @@
 
 use millrace_plugin_abi::Instance;
 
+use crate::execution::health::FaultHistory;
+
 /// Instance that is to replace another instance.
 pub struct Successor {
     /// Copies of the new instance, one for each of its contexts, already initialized with its settings.
@@ -13,6 +15,8 @@ pub struct Successor {
     /// Whether both instances have the same version of the state format. If so, flows keep their state, and
     /// the new instance adopts the service state.
     pub same_version: bool,
+    /// Faults of an old instance that comes back after a failed upgrade; `None` for a new instance, which has none.
+    pub history: Option<FaultHistory>,
 }
 
 /// Whether an instance's state must, may or must not be handed over to its successor.
@@ -61,6 +65,8 @@ pub struct Succession {
     pub contexts: Vec<Box<dyn Instance>>,
     /// Result of the state hand-over of all contexts together, or the reason that the old instance stays.
     pub inherited: Result<Inherited, String>,
+    /// Faults of the old instance.
+    pub history: FaultHistory,
 }
 
 /// Receiver of the result of an upgrade; gets `None` if the old instance doesn't exist.

@@ -27,6 +27,7 @@ use millrace_packet::Packet;
 use millrace_plugin_abi::{Message, PluginError, Position};
 use millrace_units::{Instant, PathId, PrincipalId};
 
+use crate::execution::health::FaultHistory;
 use crate::execution::instances::{ContextKey, context_of};
 use crate::execution::succession::{Successed, Succession, Successor};
 use crate::principal_memory::PrincipalMemory;
@@ -346,7 +347,8 @@ impl WaitingRoom {
         let is_full = |backlog: &Backlog| backlog.asked.len() >= MOST_ASKED;
         if self.backlogs.iter().any(|backlog| backlog.context.instance == instance && is_full(backlog)) {
             let Successor { contexts, .. } = successor;
-            return told(Some(Succession { contexts, inherited: Err(too_busy()) }));
+            let (inherited, history) = (Err(too_busy()), FaultHistory::default());
+            return told(Some(Succession { contexts, inherited, history }));
         }
         for number in 0..contexts {
             if let Some(backlog) = self.backlog_or_new(ContextKey { instance, number }) {

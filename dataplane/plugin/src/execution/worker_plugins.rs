@@ -32,6 +32,8 @@ pub enum BindingTreatment {
         on_fault: OnFault,
         /// Wait for the processor before the instance; `None` if the worker calls it at once.
         wait: Option<ProcessorWait>,
+        /// Principal that is charged for the calls, which run in line.
+        charged: Option<PrincipalId>,
         /// Queue of the packets that have none yet; 0 for none.
         link_queue: QueueId,
     },
@@ -248,7 +250,8 @@ impl<T: BindingTable> WorkerPlugins<T> {
                 let payer = self.bindings.payer(&stage).filter(|_| self.calls.is_scheduled);
                 let wait = limits.wait(payer, binding.gate);
                 let CallLimits { on_fault, link_queue, .. } = limits;
-                BindingTreatment::Instance { health, on_fault, wait, link_queue }
+                let charged = payer.filter(|_| binding.runs_in_line());
+                BindingTreatment::Instance { health, on_fault, wait, charged, link_queue }
             }
             Step::Refuse(refusal) => BindingTreatment::Refuse(refusal),
             Step::Queue(queue) => BindingTreatment::Queue(queue),
@@ -270,8 +273,8 @@ impl<T: BindingTable> WorkerPlugins<T> {
     pub fn stages(&self, path: PathId) -> impl Iterator<Item = Stop> + '_ {
         self.paths.stages(path).iter().filter_map(|stage| {
             let binding = self.bindings.get(stage.binding)?;
-            let id = BindingId(stage.binding.slot);
-            Some(Stop { gate: binding.gate, binding: id, instance: binding.action.instance() })
+            let payer = self.bindings.payer(stage).filter(|_| self.calls.is_scheduled);
+            Some(Stop::of(stage, binding, payer))
         })
     }
 

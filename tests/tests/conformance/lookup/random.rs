@@ -233,7 +233,7 @@ impl Effects {
     /// Returns the bindings that treated the packet, in order.
     fn bindings(&self) -> Vec<(GateId, BindingId)> {
         let gates = self.steps.iter().filter_map(|step| match step {
-            TraceStep::Gate(gate, binding, _) => Some((*gate, *binding)),
+            TraceStep::Gate { gate, binding, .. } => Some((*gate, *binding)),
             _ => None,
         });
         gates.collect()
@@ -242,7 +242,7 @@ impl Effects {
     /// Returns whether an instance dropped the packet.
     fn dropped_by_instance(&self) -> bool {
         let is_plugin = |step: &TraceStep| {
-            matches!(step, TraceStep::Gate(_, _, StageOutcome::Dropped(DropReason::Plugin)))
+            matches!(step, TraceStep::Gate { outcome: StageOutcome::Dropped(DropReason::Plugin), .. })
         };
         self.steps.iter().any(is_plugin)
     }

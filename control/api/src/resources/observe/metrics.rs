@@ -25,7 +25,9 @@ use prometheus_client::registry::Registry;
 
 use crate::http::problem::Problem;
 use crate::served::Session;
-use principals::{of_core_inputs, of_links, of_principals, of_processes, of_promises, of_thread_groups};
+use principals::{
+    of_core_functions, of_core_inputs, of_links, of_principals, of_processes, of_promises, of_thread_groups,
+};
 
 /// Media type of OpenMetrics text, as the OpenMetrics standard names it.
 pub(crate) const MEDIA: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
@@ -63,6 +65,7 @@ async fn families(control: &Router, caller: &impl Caller) -> Result<Vec<Family>,
     let promises = control.execute(caller, GetPromises).await?;
     families.extend(of_promises(&promises.promises));
     families.push(of_core_inputs(&promises.core_inputs));
+    families.push(of_core_functions(&promises.core_functions));
     families.extend(of_links(&promises.links));
     families.extend(of_processes(&promises.processes));
     families.push(of_thread_groups(&promises.thread_groups));

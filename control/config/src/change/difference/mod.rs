@@ -30,6 +30,7 @@ const LIVE: &[&str] = &[
     "route-priority",
     "new-flows",
     "plugin-weight",
+    "forwarding-weight",
     "core",
     "core-ceiling",
     "shed",
@@ -37,7 +38,7 @@ const LIVE: &[&str] = &[
 ];
 
 /// Keys of a port that can change while the port is open. A change of its scheduler is a separate change.
-const LIVE_PORT: &[&str] = &["address", "reverse-path", "input-weight", "scheduler"];
+const LIVE_PORT: &[&str] = &["address", "reverse-path", "input-weight", "output-weight", "scheduler"];
 
 /// Changes that turn one configuration into another.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -430,6 +431,7 @@ fn set_port(from: &Port, to: &Port, all: &mut Difference) {
             address: to.address.clone(),
             reverse_path: to.reverse_path,
             input_weight: to.input_weight,
+            output_weight: to.output_weight,
             ..from.without_scheduler()
         };
         all.changes.push(Change::SetPort { from: Box::new(from.without_scheduler()), to: Box::new(to) });

@@ -96,7 +96,11 @@ impl Words<'_> {
             TraceStep::Classified { found, bindings, is_offloaded } => {
                 classified(found, bindings, is_offloaded)
             }
-            TraceStep::Gate(gate, binding, outcome) => self.gate(gate, binding, outcome),
+            TraceStep::Gate { gate, binding, outcome, charged } => {
+                let step = self.gate(gate, binding, outcome);
+                let how = charged.map(|payer| format!(", {}", self.names.in_line(payer)));
+                TraceStepView { text: step.text + &how.unwrap_or_default(), ..step }
+            }
             TraceStep::Copied(copies) => said("copy", format!("{} made", count(copies, "copy"))),
             TraceStep::Routed(taken) => self.route(taken, candidate.map(|packet| packet.key.destination())),
             TraceStep::Refused(error) => said("error", refused(error)),

@@ -18,6 +18,20 @@ fn worker(number: usize) -> (WorkerHandle, Consumer<Command>) {
     (WorkerHandle::new(number, link, Wake::new().unwrap(), seen), taken)
 }
 
+/// Returns a worker whose thread answers commands with `answer` until the handle ends.
+pub(crate) fn answering(number: usize, answer: impl Fn(Command) + Send + 'static) -> WorkerHandle {
+    let (worker, mut taken) = worker(number);
+    std::thread::spawn(move || {
+        while !taken.is_abandoned() {
+            match taken.pop() {
+                Ok(command) => answer(command),
+                Err(_) => std::thread::sleep(std::time::Duration::from_millis(1)),
+            }
+        }
+    });
+    worker
+}
+
 /// Returns the number of a barrier command, by the answer that it sends.
 fn answers(command: Command, answers: &[Receiver<()>]) -> Option<usize> {
     let Command::Barrier(reply) = command else { panic!("no barrier") };

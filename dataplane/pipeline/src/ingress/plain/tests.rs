@@ -32,6 +32,7 @@ fn ports() -> PortTable {
             forwards6: true,
             reverse_path: ReversePath::Off,
             input_weight: 256,
+            output_weight: 256,
             addresses: Vec::new(),
         };
         ports.set(PortId(id), settings);

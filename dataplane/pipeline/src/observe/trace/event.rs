@@ -7,7 +7,7 @@ use millrace_classify::Candidate;
 use millrace_forward::IcmpError;
 use millrace_packet::{DropReason, Packet};
 use millrace_plugin::{BindingId, Direction, ProcessorWait};
-use millrace_units::{GateId, Instant, PortId, QueueId};
+use millrace_units::{GateId, Instant, PortId, PrincipalId, QueueId};
 use millrace_wire::MacAddr;
 
 /// First bytes of a frame, usually all headers.
@@ -106,7 +106,16 @@ pub enum TraceStep {
         is_offloaded: bool,
     },
     /// A binding of the packet's path treated the packet at a gate.
-    Gate(GateId, BindingId, StageOutcome),
+    Gate {
+        /// Gate.
+        gate: GateId,
+        /// Binding.
+        binding: BindingId,
+        /// Treatment of the packet.
+        outcome: StageOutcome,
+        /// Principal that is charged for the call, which ran in line.
+        charged: Option<PrincipalId>,
+    },
     /// Number of copies made of the packet.
     Copied(u32),
     /// The route was determined.

@@ -175,7 +175,11 @@ impl<'a> GateWriter<'a> {
 impl Watch for GateWriter<'_> {
     fn after(&mut self, group: &Group<'_>, at: Stop, refusal: Option<Refusal>) {
         let outcome = outcome(group, refusal, &mut self.queue, &mut self.directed);
-        self.tracer.write(self.mark, TraceStep::Gate(at.gate, at.binding, outcome), self.now);
+        self.tracer.write(
+            self.mark,
+            TraceStep::Gate { gate: at.gate, binding: at.binding, outcome, charged: at.charged },
+            self.now,
+        );
     }
 }
 

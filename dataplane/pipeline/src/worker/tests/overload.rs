@@ -6,7 +6,7 @@ use millrace_packet::DropReason;
 use millrace_units::{PortId, PrincipalId};
 
 use super::principals::World;
-use crate::pending::core_time::{CoreInputOrder, CoreOrder, CoreSettings, Shed};
+use crate::pending::core_time::{CoreDivision, CoreOrder, CoreSettings, Shed};
 
 /// Flow that a principal pays for, and the first plain flow.
 const PAID: u8 = 1;
@@ -114,10 +114,10 @@ fn worker_below_its_ceiling_sheds_nothing() {
 }
 
 /// Floods the first port beside a second one with a packet in each iteration. Returns the packets shed at each.
-fn shed_beside_a_flood(inputs: CoreInputOrder) -> [u64; 2] {
+fn shed_beside_a_flood(division: CoreDivision) -> [u64; 2] {
     let mut world = World::new();
     let second = world.add_port(1);
-    world.set_core(CoreSettings { order: CoreOrder::Share, inputs, ..CoreSettings::default() });
+    world.set_core(CoreSettings { order: CoreOrder::Share, division, ..CoreSettings::default() });
     world.set_principal(1, 1, 1 << 20);
     world.bind(1, PAID, Some(1), (100_000, 0));
     world.bind(2, PLAIN, None, (20_000, 0));
@@ -138,8 +138,8 @@ fn shed_beside_a_flood(inputs: CoreInputOrder) -> [u64; 2] {
 
 #[test]
 fn flood_at_a_port_sheds_packets_of_another_one_unless_each_has_its_share() {
-    let [flooded, other] = shed_beside_a_flood(CoreInputOrder::Together);
+    let [flooded, other] = shed_beside_a_flood(CoreDivision::Undivided);
     assert!(flooded > 10_000 && other > 10, "{flooded} {other}");
-    let [flooded, other] = shed_beside_a_flood(CoreInputOrder::Each);
+    let [flooded, other] = shed_beside_a_flood(CoreDivision::ByInput);
     assert!(flooded > 10_000 && other == 0, "{flooded} {other}");
 }

@@ -1,6 +1,10 @@
 //! Principals at a worker: packets wait for the CPU scheduler, keep their order, and none is lost.
 
 mod accounts;
+mod core_functions;
+mod core_orders;
+mod histories;
+mod in_line;
 mod passed_on;
 mod processes;
 mod pulled;
@@ -12,7 +16,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use millrace_classify::{CompiledExpression, CompiledSelection, Filter};
-use millrace_plugin::{Action, BindingId, CallLimits, GateOrder, PluginChange};
+use millrace_plugin::{Action, BindingId, CallLimits, GateOrder, Inheritance, PluginChange, Successor};
 use millrace_plugin_abi::{Instance, Message, Packets, Position, Progress, Reply, Verdict};
 use millrace_port::MemoryHandle;
 use millrace_schedule::cpu::{
@@ -135,12 +139,17 @@ impl World {
     }
 
     pub fn set_core(&mut self, core: CoreSettings) {
+        self.set_core_within(core, 0.5);
+    }
+
+    /// Configures core with a share of the processor.
+    fn set_core_within(&mut self, core: CoreSettings, share: f64) {
         let (reply, answer) = sync_channel(1);
         let settings = CpuSchedulerSettings {
             kind: CpuSchedulerKind::StartTimeFair,
             quantum: QUANTUM,
             frequency: 1_000_000_000,
-            capacity: 500_000,
+            capacity: (1e6 * (1.0 - share)) as u32,
         };
         self.tell(PrincipalCommand::Configure(settings, core, reply));
         answer.try_recv().unwrap().unwrap();
@@ -213,6 +222,38 @@ impl World {
             action: Action::Instance(InstanceId(instance as u16)),
             call_limits,
         });
+    }
+
+    /// Binds an existing instance to the packets of a flow, with a bound of 1,000 cycles for a packet: its calls run in
+    /// line.
+    fn bind_in_line(&mut self, number: u32, flow: u8, principal: Option<u32>) {
+        let filter = format!("dst 10.0.0.{flow}/32").parse::<Filter>().unwrap();
+        let filter: CompiledExpression = filter.compile(|_| None).unwrap().into();
+        self.filters.insert(number, filter.clone());
+        let principal = principal.map(PrincipalId);
+        self.change(PluginChange::Bind {
+            binding: BindingId(number),
+            gate: GATE,
+            filter,
+            priority: 0,
+            action: Action::Instance(InstanceId(number as u16)),
+            call_limits: CallLimits { principal, in_line: Some(1000), ..CallLimits::default() },
+        });
+    }
+
+    /// Replaces an instance by an equal one, at once or after its call.
+    fn upgrade(&mut self, number: u32) {
+        let suspensions = if number == 3 { 2 } else { 0 };
+        let instance = Slow { cycles: 2000, suspensions, left: 0, seen: self.seen.clone() };
+        let successor = Successor {
+            contexts: vec![Box::new(instance)],
+            inheritance: Inheritance::Tried,
+            version: 0,
+            same_version: true,
+            history: None,
+        };
+        let (reply, _) = sync_channel(1);
+        self.tell(PluginCommand::Replace(InstanceId(number as u16), successor, reply));
     }
 
     /// Gives all flows a principal by a filter, in place of an earlier one.
@@ -434,65 +475,4 @@ fn waiting_packets_of_a_removed_principal_continue_in_their_order() {
     world.tell(PrincipalCommand::Remove(PrincipalId(1)));
     assert!(world.counts().get(&1).is_none_or(|gone| gone.waiting == 0), "{:?}", world.counts());
     world.check();
-}
-
-/// Step of a random history.
-#[derive(Clone, Copy, Debug)]
-enum Step {
-    Send(u8),
-    Iterate,
-    Unbind(u32),
-    Rebind(u32, Option<u32>),
-    Give(Option<u32>),
-    Remove(u32),
-    Drop(u32),
-    Add(u32),
-    Limit(u32, Option<u64>),
-}
-
-fn step() -> impl Strategy<Value = Step> {
-    prop_oneof![
-        20 => (1_u8..5).prop_map(Step::Send),
-        6 => Just(Step::Iterate),
-        2 => (1_u32..5).prop_map(Step::Unbind),
-        2 => (1_u32..5, prop::option::of(1_u32..3)).prop_map(|(number, owner)| Step::Rebind(number, owner)),
-        2 => prop::option::of(1_u32..3).prop_map(Step::Give),
-        1 => (1_u32..3).prop_map(Step::Remove),
-        1 => (1_u32..3).prop_map(Step::Drop),
-        1 => (1_u32..3).prop_map(Step::Add),
-        1 => (1_u32..3, prop::option::of(0_u64..400)).prop_map(|(id, limit)| Step::Limit(id, limit)),
-    ]
-}
-
-proptest! {
-    #![proptest_config(ProptestConfig::with_cases(48))]
-
-    /// Whatever control changes while packets wait: each packet ends once, and each flow keeps its order.
-    #[test]
-    fn no_packet_is_lost_and_no_flow_reordered(steps in prop::collection::vec(step(), 1..250)) {
-        let mut world = World::new();
-        world.set_principal(1, 2, 1 << 20);
-        world.set_principal(2, 1, 1 << 20);
-        for number in 1..5 {
-            let suspensions = if number == 3 { 2 } else { 0 };
-            world.bind(number, number as u8, Some(1 + number % 2), (2000, suspensions));
-        }
-        for (number, step) in (0..).zip(steps) {
-            match step {
-                Step::Send(flow) => world.send(flow, number),
-                Step::Iterate => _ = world.iterate(),
-                Step::Unbind(binding) => world.unbind(binding),
-                Step::Rebind(binding, owner) => {
-                    world.unbind(binding);
-                    world.rebind(binding, binding as u8, owner);
-                }
-                Step::Give(owner) => world.give(owner),
-                Step::Remove(id) => world.tell(PrincipalCommand::Remove(PrincipalId(id))),
-                Step::Drop(id) => world.tell(PrincipalCommand::DropWaiting(PrincipalId(id))),
-                Step::Add(id) => world.set_principal(id, id, 1 << 20),
-                Step::Limit(id, most) => world.tell(PrincipalCommand::LimitMemory(PrincipalId(id), most)),
-            }
-        }
-        world.check();
-    }
 }

@@ -4,11 +4,12 @@ use std::fmt;
 
 use millrace_packet::{DropReason, FlowKey, Packet};
 use millrace_plugin_abi::{Backlogs, Position, Verdict};
-use millrace_units::{GateId, InstanceId, Instant, QueueId};
+use millrace_units::{GateId, InstanceId, Instant, PrincipalId, QueueId};
 
+use crate::execution::bindings::Binding;
 use crate::execution::recheck::{Malformed, recheck_behind};
 use crate::execution::waiting::{End, Taken};
-use crate::path::Refusal;
+use crate::path::{Refusal, Stage};
 use crate::{BindingCounts, BindingId, Direction, Policer};
 
 /// Stage of a path, as observers and `lookup` report it.
@@ -20,6 +21,21 @@ pub struct Stop {
     pub binding: BindingId,
     /// Instance of the binding; `None` if the binding's action is no instance.
     pub instance: Option<InstanceId>,
+    /// Principal that is charged for the call, which runs in line.
+    pub charged: Option<PrincipalId>,
+}
+
+impl Stop {
+    /// Returns the stage of a binding for whose calls `payer` pays.
+    #[inline]
+    pub(crate) fn of(stage: &Stage, binding: &Binding, payer: Option<PrincipalId>) -> Self {
+        Self {
+            gate: binding.gate,
+            binding: BindingId(stage.binding.slot),
+            instance: binding.action.instance(),
+            charged: payer.filter(|_| binding.runs_in_line()),
+        }
+    }
 }
 
 /// Observer of packets at the stages of their path. Methods without an implementation cost nothing.

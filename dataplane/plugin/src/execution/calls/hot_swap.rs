@@ -12,7 +12,7 @@ use millrace_units::{InstanceId, Instant};
 use super::Calls;
 use crate::BindingTable;
 use crate::execution::bindings::Bindings;
-use crate::execution::health::Health;
+use crate::execution::health::{FaultHistory, Health};
 use crate::execution::instances::{Contexts, Hosted, News};
 use crate::execution::succession::{Inheritance, Inherited, Successed, Succession, Successor};
 use crate::execution::waiting::{Backlog, Upgrade};
@@ -68,24 +68,27 @@ impl Calls {
             return key;
         };
         let same_version = successor.same_version;
+        let restored = successor.history.clone();
+        let history = FaultHistory(old.iter().map(|hosted| hosted.record).collect());
         let (mut contexts, inherited) = hand_over(old, successor, now, news);
         if inherited.is_err() {
             // The old copies stay. If one failed while it saved its state, it restarts at once, without its
             // state.
             old.iter_mut().for_each(|hosted| hosted.recover(now, news));
-            told(Some(Succession { contexts, inherited }));
+            told(Some(Succession { contexts, inherited, history }));
             return key;
         }
         let flow_state = |contexts: &Contexts| contexts.first().instance.flow_state();
         let before = flow_state(old);
         contexts = old.replace(contexts, news);
+        old.restore(restored.unwrap_or_default(), news);
         let after = flow_state(old);
         let new = self.instances.introduce(key, before == after && same_version || before == 0);
         if let Some(new) = new {
             self.states.expect(new.state.into());
             bindings.rebind(key, new);
         }
-        told(Some(Succession { contexts, inherited }));
+        told(Some(Succession { contexts, inherited, history }));
         new.map_or(key, |new| new.key)
     }
 }
@@ -98,7 +101,7 @@ fn hand_over(
     now: Instant,
     news: &mut News,
 ) -> (Vec<Box<dyn Instance>>, Result<Inherited, String>) {
-    let Successor { mut contexts, inheritance, version, same_version } = successor;
+    let Successor { mut contexts, inheritance, version, same_version, .. } = successor;
     let count = (usize::from(old.count()), contexts.len());
     if inheritance == Inheritance::Renounced {
         return (contexts, Ok(Inherited::Nothing));

@@ -43,6 +43,18 @@ impl Meter {
         self.last = None;
     }
 
+    /// Whether the meter runs.
+    #[inline]
+    pub fn is_running(&self) -> bool {
+        self.last.is_some()
+    }
+
+    /// Returns the last reading, if the meter runs.
+    #[inline]
+    pub fn last(&self) -> Option<u64> {
+        self.last
+    }
+
     /// Grants the running principal processor time from the last reading on.
     #[inline]
     pub fn grant(&mut self, grant: Grant) {

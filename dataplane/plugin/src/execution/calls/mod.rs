@@ -7,6 +7,7 @@ mod decision;
 )]
 mod group;
 mod hot_swap;
+mod in_line;
 mod meter;
 mod resume;
 #[expect(
@@ -30,6 +31,7 @@ use crate::slab::Key;
 
 use decision::Ports;
 pub use group::{Group, Stop, Watch};
+pub(crate) use in_line::InLineCharges;
 pub(crate) use meter::Meter;
 pub use meter::{CycleClock, Grant};
 pub(crate) use resume::Resumption;
@@ -76,6 +78,8 @@ pub(crate) struct Calls {
     pub occupied: Vec<u32>,
     /// Meter of the instances' processor time.
     pub meter: Meter,
+    /// Time of calls in line, with the principals that pay for it.
+    pub in_line: InLineCharges,
     /// Flow states.
     pub states: FlowStateBlocks,
     /// Memory of the principals.
@@ -102,6 +106,7 @@ impl Default for Calls {
             // A stage of a path for each gate at most.
             occupied: Vec::with_capacity(1 << 8),
             meter: Meter::default(),
+            in_line: InLineCharges::default(),
             states: FlowStateBlocks::default(),
             memory: PrincipalMemory::default(),
             ports: Ports::default(),
@@ -138,7 +143,7 @@ impl Calls {
         (stage, binding): (&Stage, &Binding),
         place: Place,
     ) -> Option<Ticket> {
-        let payer = payer?;
+        let payer = payer.filter(|_| !binding.runs_in_line())?;
         let passed_on = self.passed_on(place);
         if self.running == Some(payer) {
             let queues = matches!(stage.step, Step::Instance(instance) if self.is_limited(instance))

@@ -15,7 +15,7 @@ use millrace_units::{InstanceId, Instant, PrincipalId};
 use super::counts::InstanceReport;
 use super::hosted::Hosted;
 use super::news::{ContextId, News};
-use crate::execution::health::Health;
+use crate::execution::health::{FaultHistory, Health};
 use crate::offload_steps::LoadedVariant;
 use crate::slab::Key;
 
@@ -165,6 +165,17 @@ impl Contexts {
         successors.for_each(|successor| self.add(successor));
         self.latest = 0;
         old
+    }
+
+    /// Gives the contexts the faults that they had before an upgrade which failed: an instance in quarantine stays
+    /// there, and one that pauses restarts at its time.
+    pub fn restore(&mut self, FaultHistory(records): FaultHistory, news: &mut News) {
+        for (hosted, record) in self.iter_mut().zip(records) {
+            hosted.record = record;
+            if hosted.is_pausing() {
+                news.pause(hosted.id);
+            }
+        }
     }
 
     /// Notes that a binding of the instance has begun (`is_new`) or ended. Returns the principal that pays for all

@@ -8,7 +8,7 @@ use crate::execution::calls::{Group, Stop, Visit, Watch};
 use crate::execution::instances::Contexts;
 use crate::execution::waiting::{Kept, PassedOn, Place, Taken, Ticket};
 use crate::path::{Refusal, Step};
-use crate::{Action, BindingId, BindingTable};
+use crate::{Action, BindingTable};
 
 impl<T: BindingTable> WorkerPlugins<T> {
     /// Whether any instance of the path may read packets.
@@ -56,8 +56,7 @@ impl<T: BindingTable> WorkerPlugins<T> {
             if calls.visit_passed_on((place, payer), binding, group, now) {
                 continue;
             }
-            let instance = binding.action.instance();
-            let at = Stop { gate: binding.gate, binding: BindingId(stage.binding.slot), instance };
+            let at = Stop::of(stage, binding, payer);
             watch.before(group, at);
             binding.counts.packets += group.members.len() as u64;
             binding.counts.bytes += group.total_bytes();
@@ -65,7 +64,7 @@ impl<T: BindingTable> WorkerPlugins<T> {
                 Step::Instance(instance) => {
                     group.enter_queue(binding.call_limits.link_queue);
                     let visit = Visit { place, instance, part: stage.part, payer, passed_on: PassedOn::NONE };
-                    if !calls.visit(visit, binding, group, now) {
+                    if !calls.visit_or_charge((visit, at.charged), binding, group, now) {
                         *group.bytes = None;
                     }
                 }

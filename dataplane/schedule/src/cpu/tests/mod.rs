@@ -5,6 +5,7 @@ mod debts;
 mod disciplines;
 mod flow_queues;
 mod fluid;
+mod fluid_arrivals;
 mod limits;
 mod parts;
 mod scale;

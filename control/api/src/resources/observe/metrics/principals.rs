@@ -1,8 +1,8 @@
 //! Metrics of principals.
 
 use millrace_controller::view::{
-    CoreInputView, LinkPromiseView, LinkWindowView, PrincipalDropsView, PrincipalUsageView, PrincipalView,
-    ProcessPromiseView, PromiseView, PromiseWindowView, ThreadGroupView,
+    CoreFunctionView, CoreInputView, LinkPromiseView, LinkWindowView, PrincipalDropsView, PrincipalUsageView,
+    PrincipalView, ProcessPromiseView, PromiseView, PromiseWindowView, ThreadGroupView,
 };
 
 use super::{Family, Labels, Sample, count, counter, gauge};
@@ -71,6 +71,19 @@ pub(super) fn of_core_inputs(inputs: &[CoreInputView]) -> Family {
         "core_input_seconds",
         "Processor time of core for the packets of a port, in seconds",
         inputs.iter().map(sample).collect(),
+    )
+}
+
+pub(super) fn of_core_functions(functions: &[CoreFunctionView]) -> Family {
+    let sample = |one: &CoreFunctionView| {
+        let port = one.port.as_ref().map(|port| ("port", port.clone()));
+        let labels = [("function", one.function.to_owned())].into_iter().chain(port);
+        (labels.collect(), one.used_seconds)
+    };
+    counter(
+        "core_function_seconds",
+        "Processor time of a function of core, in seconds",
+        functions.iter().map(sample).collect(),
     )
 }
 

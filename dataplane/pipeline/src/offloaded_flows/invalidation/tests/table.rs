@@ -166,8 +166,13 @@ const PLUGINS: &[Row] = &[
         "replace an instance",
         |_| {
             let (instance, inheritance) = (Box::new(Pass), Inheritance::Renounced);
-            let successor =
-                Successor { contexts: vec![instance], inheritance, version: 1, same_version: true };
+            let successor = Successor {
+                contexts: vec![instance],
+                inheritance,
+                version: 1,
+                same_version: true,
+                history: None,
+            };
             PluginCommand::Replace(INSTANCE, successor, nobody()).into()
         },
         BOTH,

@@ -126,7 +126,7 @@ fn upgrade(
     inheritance: Inheritance,
 ) -> Receiver<Option<Succession>> {
     let contexts = (0..contexts).map(|_| -> Box<dyn Instance> { Box::new(make()) }).collect();
-    succeed(worker, Successor { contexts, inheritance, version: 1, same_version: true })
+    succeed(worker, Successor { contexts, inheritance, version: 1, same_version: true, history: None })
 }
 
 #[test]
@@ -249,7 +249,10 @@ fn each_context_hands_its_state_over() {
     });
     let contexts = mixed.collect();
     let inheritance = Inheritance::Required;
-    let told = succeed(&mut worker, Successor { contexts, inheritance, version: 1, same_version: true });
+    let told = succeed(
+        &mut worker,
+        Successor { contexts, inheritance, version: 1, same_version: true, history: None },
+    );
     let succession = told.try_recv().unwrap().unwrap();
     assert!(succession.inherited.unwrap_err().contains("it takes none"));
     assert_eq!((succession.contexts.len(), read(&mut worker)), (3, before));

@@ -66,7 +66,7 @@ pub(super) fn successor(
     inheritance: Inheritance,
     same_version: bool,
 ) -> Successor {
-    Successor { contexts: vec![Box::new(instance)], inheritance, version: 1, same_version }
+    Successor { contexts: vec![Box::new(instance)], inheritance, version: 1, same_version, history: None }
 }
 
 /// Replaces instance 0; the channel receives the result.
@@ -429,9 +429,47 @@ fn counters_of_equal_names_continue_and_are_cleared_together() {
     let counters = |worker: &WorkerPlugins<ByPort>| worker.instances().reports().next().unwrap().1.counters;
     // Counts that the successor had before the upgrade are left out.
     assert_eq!(counters(&worker), [("late", 3), ("odd", 0)].into());
-    let back = Successor { contexts, inheritance: Inheritance::Renounced, version: 0, same_version: false };
+    let back = Successor {
+        contexts,
+        inheritance: Inheritance::Renounced,
+        version: 0,
+        same_version: false,
+        history: None,
+    };
     drop(succeed(&mut worker, back));
     assert_eq!(counters(&worker), [("late", 3), ("early", 0)].into(), "nothing is counted twice");
     worker.instances_mut().clear_counts();
     assert_eq!(counters(&worker), [("late", 0), ("early", 0)].into());
+}
+
+/// Replaces instance 0, and restores the old one as after a failed upgrade. Returns its health before and afterwards.
+fn replaced_and_restored(worker: &mut WorkerPlugins<ByPort>) -> [Health; 2] {
+    let health = |worker: &WorkerPlugins<ByPort>| worker.instances().reports().next().unwrap().1.health;
+    let before = health(worker);
+    let keeper = Keeper { count: 0, takes: 1, flow_state: 0, common: vec![0] };
+    let told = succeed(worker, successor(keeper, Inheritance::Tried, true));
+    let Succession { contexts, history, .. } = told.try_recv().unwrap().unwrap();
+    assert_eq!(health(worker), Health::Well);
+    let (inheritance, history) = (Inheritance::Renounced, Some(history));
+    let back = Successor { contexts, inheritance, version: 0, same_version: false, history };
+    drop(succeed(worker, back));
+    [before, health(worker)]
+}
+
+#[test]
+fn failed_upgrade_leaves_an_instance_in_quarantine_or_in_its_pause() {
+    let (mut worker, path) = with_slow(0);
+    let pool = Pool::new(64).unwrap();
+    send_and_keep(&mut worker, &pool, path, &[9], at(0));
+    let [before, after] = replaced_and_restored(&mut worker);
+    assert!(matches!(before, Health::Pausing(_)) && after == before, "{before:?} {after:?}");
+    // It restarts after its pause.
+    send(&mut worker, path, Position::Early, &[1]);
+    let (hosted, _) = worker
+        .calls
+        .instances
+        .get_mut(ContextKey::first(worker.calls.instances.key(InstanceId(0)).unwrap()))
+        .unwrap();
+    hosted.quarantine("faults".to_owned());
+    assert_eq!(replaced_and_restored(&mut worker), [Health::Quarantined; 2]);
 }

@@ -211,7 +211,8 @@ impl World {
             Step::Upgrade(contexts) => {
                 let contexts = (0..*contexts).map(|_| Erratic::boxed(&self.handled)).collect();
                 let inheritance = Inheritance::Tried;
-                let successor = Successor { contexts, inheritance, version: 0, same_version: true };
+                let successor =
+                    Successor { contexts, inheritance, version: 0, same_version: true, history: None };
                 let told = self.expect_answer();
                 self.worker.succeed(InstanceId(0), successor, self.now, Box::new(move |_| told()));
             }
