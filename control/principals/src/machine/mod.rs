@@ -67,12 +67,22 @@ impl Machine {
     /// `/proc/self/mountinfo` or `/proc/self/cgroup` can't be read.
     pub fn detect() -> Result<Self, GroupError> {
         let mut machine = Self::of_process("self")?;
+        machine.leave_routers();
         machine.controllers.iter_mut().for_each(|state| {
             if let (Some(place), None) = (&state.place, &state.obstacle) {
                 state.obstacle = probe(state.controller, place);
             }
         });
         Ok(machine)
+    }
+
+    /// Replaces groups in which another router has put this process, as [`without_router`] does.
+    fn leave_routers(&mut self) {
+        for place in self.controllers.iter_mut().filter_map(|state| state.place.as_mut()) {
+            if let Some(own) = without_router(&place.own) {
+                place.own = own;
+            }
+        }
     }
 
     /// Finds the groups of a thread, without checks.
@@ -171,9 +181,11 @@ fn locate(
 }
 
 /// Returns the group in which a router was started, for the group into which the router moved its processes
-/// (`millrace-NAME/router`). A process that a router starts for an upgrade begins there.
+/// (`millrace-NAME/router`), or for a group of its threads below that. A process that a router starts for an upgrade
+/// begins there.
 fn without_router(group: &Path) -> Option<PathBuf> {
-    let parent = group.parent().filter(|_| group.ends_with(ROUTER))?;
+    let router = [Some(group), group.parent()].into_iter().flatten().find(|path| path.ends_with(ROUTER))?;
+    let parent = router.parent()?;
     let is_router = parent.file_name()?.to_str()?.starts_with(PREFIX);
     parent.parent().filter(|_| is_router).map(Path::to_owned)
 }

@@ -117,10 +117,23 @@ fn process_in_a_routers_group_belongs_to_the_group_in_which_the_router_was_start
         ("/a/millrace-1/router", "/sys/fs/cgroup/a"),
         ("/a/millrace-1/other", "/sys/fs/cgroup/a/millrace-1/other"),
         ("/a/router", "/sys/fs/cgroup/a/router"),
+        ("/a/millrace-1/router/control", "/sys/fs/cgroup/a"),
+        ("/a/millrace-1/router/a/b", "/sys/fs/cgroup/a/millrace-1/router/a/b"),
+        ("/a/router/control", "/sys/fs/cgroup/a/router/control"),
     ] {
         let machine = Machine::located(DEBIAN_12.as_bytes(), format!("0::{group}\n").as_bytes());
         assert_eq!(own(&machine, Controller::Cpu), Ok((Version::V2, directory.into())));
     }
+}
+
+#[test]
+fn process_of_a_routers_thread_belongs_to_the_group_of_the_start_in_version_1() {
+    let mounts = "30 25 0:26 / /cpu rw - cgroup cgroup rw,cpu\n";
+    let mut machine = Machine::located(mounts.as_bytes(), b"2:cpu:/a/millrace-1/router/control\n");
+    // Threads are asked for the group in which they are.
+    assert_eq!(own(&machine, Controller::Cpu), Ok((Version::V1, "/cpu/a/millrace-1/router/control".into())));
+    machine.leave_routers();
+    assert_eq!(own(&machine, Controller::Cpu), Ok((Version::V1, "/cpu/a".into())));
 }
 
 #[test]

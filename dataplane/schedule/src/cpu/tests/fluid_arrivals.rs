@@ -140,7 +140,7 @@ impl Race {
             // The end of a busy period: nobody waits for debts.
             self.common = self.common.max(self.customers[number as usize].level);
         }
-        if self.draw() % 4 == 0 {
+        if self.draw().is_multiple_of(4) {
             self.scheduler.remove(PrincipalId(number)).unwrap();
             self.scheduler.add(PrincipalId(number), weight(self.customers[number as usize].weight)).unwrap();
             self.customers[number as usize].level = 0;
