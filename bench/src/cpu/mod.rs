@@ -28,7 +28,6 @@ mod busy;
 mod contexts;
 mod control;
 mod decision;
-mod fluid;
 pub(crate) mod gaps;
 mod isolation;
 mod object;

@@ -6,7 +6,7 @@ use millrace_units::{Instant, PrincipalId};
 
 use super::{ReplyTo, answer};
 use crate::offloaded_flows::Invalidation;
-use crate::pending::core_time::CoreSettings;
+use crate::pending::core_settings::CoreSettings;
 use crate::pending::for_processor::{ForProcessor, PrincipalSettings};
 use crate::router::Router;
 use crate::router::slices::Slices;

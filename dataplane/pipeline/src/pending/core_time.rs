@@ -7,6 +7,7 @@ use millrace_schedule::cpu::CpuSchedulerSettings;
 use millrace_units::{Cycles, Instant};
 
 use super::core_functions::{CoreFunction, CoreFunctions, CoreUse, CreditBounds, Reception};
+use super::core_settings::{CoreDivision, CoreOrder, CoreSettings, Shed};
 use super::overload::{FULL, Overload};
 use super::principal_counts::{PrincipalCounts, PrincipalDrops};
 use crate::ports::DeviceId;
@@ -28,69 +29,6 @@ pub const CORE_BURST: u64 = 4;
 const BATCHES: u32 = 16;
 /// Step from which principals of every weight are shed: the greatest weight is 1,000,000.
 const LAST_STEP: u32 = 21;
-
-/// Place of core among the principals.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub enum CoreOrder {
-    /// Core comes first, up to its share.
-    #[default]
-    First,
-    /// Core is a principal like others: with work, each gets its share.
-    Share,
-}
-
-/// Packets that a worker may shed while core is overloaded. Each value includes the previous ones.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]
-pub enum Shed {
-    /// None. The receive rings overflow.
-    Nothing,
-    /// Plain packets of new flows.
-    NewFlows,
-    /// All plain packets.
-    #[default]
-    Plain,
-    /// Packets of principals without a reserved share, those of the lowest weights first.
-    ByWeight,
-}
-
-/// Principals inside core. Packets are shed of those that have used more than their part of the share of core.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub enum CoreDivision {
-    /// Core is undivided: it sheds packets of each port.
-    #[default]
-    Undivided,
-    /// Core is one principal. Inside it, the parts of the input ports, of forwarding and of the output ports follow
-    /// the load.
-    ByLoad,
-    /// Each input port is a principal, by its input weight.
-    ByInput,
-    /// Each input port, forwarding and each output port is a principal, by its weight.
-    ByFunction,
-}
-
-/// Settings of core.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct CoreSettings {
-    /// Place among the principals.
-    pub order: CoreOrder,
-    /// Packets that may be shed.
-    pub shed: Shed,
-    /// Principals inside core.
-    pub division: CoreDivision,
-    /// Weight of forwarding with [`CoreDivision::ByFunction`].
-    pub forwarding_weight: u16,
-}
-
-impl Default for CoreSettings {
-    fn default() -> Self {
-        Self {
-            order: CoreOrder::default(),
-            shed: Shed::default(),
-            division: CoreDivision::default(),
-            forwarding_weight: 1024,
-        }
-    }
-}
 
 /// Counters of core.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]

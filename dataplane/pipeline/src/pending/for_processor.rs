@@ -15,6 +15,7 @@ use millrace_units::{Cycles, Instant, PathId, PrincipalId};
 use crate::pending::control_work::ControlWork;
 use crate::pending::core_time::{self, CoreTime};
 use crate::pending::grants::Grants;
+use crate::pending::known_principal::Known;
 use crate::pending::loads::PrincipalLoads;
 use crate::pending::principal_counts::{PrincipalCounts, PrincipalDrops};
 
@@ -34,42 +35,6 @@ pub struct PrincipalSettings {
     pub cpu: CpuPrincipal,
     /// Maximum number of bytes that wait in a flow queue.
     pub queue: u32,
-}
-
-/// Principal of a worker.
-#[derive(Debug)]
-struct Known {
-    id: PrincipalId,
-    /// Settings; with several workers, the scheduler has a part of their share.
-    settings: CpuPrincipal,
-    packets: u64,
-    /// Slices that began within the deadline, and after it.
-    met: u64,
-    missed: u64,
-    /// Longest time for which a packet has waited for the processor.
-    longest_wait: Duration,
-    /// Packets shed because core was overloaded.
-    shed: u64,
-    /// Flow of its last slice.
-    flow: FlowNumber,
-    /// Cycles of a call that is still running. Its flow and its stage are charged at its end.
-    owed: Cycles,
-}
-
-impl Known {
-    fn new(id: PrincipalId, settings: CpuPrincipal) -> Self {
-        Self {
-            id,
-            settings,
-            packets: 0,
-            met: 0,
-            missed: 0,
-            longest_wait: Duration::ZERO,
-            shed: 0,
-            flow: FlowNumber(0),
-            owed: Cycles(0),
-        }
-    }
 }
 
 /// Slice of a principal.

@@ -2,10 +2,12 @@
 
 pub(crate) mod control_work;
 pub(crate) mod core_functions;
+pub(crate) mod core_settings;
 pub(crate) mod core_time;
 pub(crate) mod for_processor;
 pub(crate) mod from_plugins;
 mod grants;
+mod known_principal;
 pub(crate) mod loads;
 mod overload;
 pub(crate) mod principal_counts;

@@ -6,7 +6,7 @@ use millrace_packet::DropReason;
 use millrace_units::{PortId, PrincipalId};
 
 use super::principals::World;
-use crate::pending::core_time::{CoreDivision, CoreOrder, CoreSettings, Shed};
+use crate::pending::core_settings::{CoreDivision, CoreOrder, CoreSettings, Shed};
 
 /// Flow that a principal pays for, and the first plain flow.
 const PAID: u8 = 1;

@@ -29,7 +29,7 @@ use super::*;
 use crate::commands::{PluginCommand, PrincipalCommand};
 use crate::flow_reports::{FlowPayment, FlowScan};
 use crate::gate_tables::GateTables;
-use crate::pending::core_time::CoreSettings;
+use crate::pending::core_settings::CoreSettings;
 use crate::pending::for_processor::PrincipalSettings;
 use crate::tsc::pretended;
 

@@ -313,9 +313,7 @@ fn slice(
     let members = members.get(..call.packets.len()).unwrap_or(&members);
     call.find_states(states);
     if hosted.needs_linear && call.slices == 0 {
-        for packet in &mut call.packets {
-            packet.gather();
-        }
+        call.gather();
     }
     let copies = call.place.is_some_and(|place| place.position == Position::Copy);
     let packets = Packets::new(&mut call.packets, &call.keys, members, verdicts);

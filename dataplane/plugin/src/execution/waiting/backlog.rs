@@ -89,6 +89,13 @@ impl Awaited {
 }
 
 impl Call {
+    /// Makes the packets linear, as far as their first frames have room.
+    pub fn gather(&mut self) {
+        for packet in &mut self.packets {
+            packet.gather();
+        }
+    }
+
     /// Returns a call whose first slice is over, and whose packets follow. `written`: whether the instance may have
     /// written to the packets.
     pub fn begun(

@@ -10,7 +10,7 @@ use millrace_port::{Capabilities, PortCounters};
 use super::*;
 use crate::commands::NeighbourCommand;
 use crate::forward::changes::{NeighbourChange, NeighbourKnowledge};
-use crate::pending::core_time::{CoreDivision, CoreOrder};
+use crate::pending::core_settings::{CoreDivision, CoreOrder};
 
 /// Flow that a principal pays for, a plain flow that floods, and one that doesn't.
 const PAID: u8 = 1;

@@ -9,7 +9,7 @@ use millrace_packet::Batch;
 use millrace_port::{Capabilities, PortCounters};
 
 use super::*;
-use crate::pending::core_time::{CoreDivision, CoreOrder};
+use crate::pending::core_settings::{CoreDivision, CoreOrder};
 use crate::tsc::cycles;
 
 /// First plain flow; the plain packets belong to eight flows.
@@ -35,7 +35,7 @@ const PHASE: u64 = 100_000_000;
 
 const FIRST: CoreSettings = CoreSettings {
     order: CoreOrder::First,
-    shed: crate::pending::core_time::Shed::Plain,
+    shed: crate::pending::core_settings::Shed::Plain,
     division: CoreDivision::Undivided,
     forwarding_weight: 1024,
 };

@@ -8,6 +8,8 @@
 //! If other work takes the worker's processor, the running principal pays for that time, and has less than
 //! its share later. So a measurement begins and ends after a while without such a disturbance.
 
+mod fluid;
+
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -16,7 +18,6 @@ use millrace_units::{Cycles, PrincipalId};
 use millrace_workbench::cycles;
 
 use super::burn::{BURN, Burn};
-use super::fluid::{parts, shares};
 use super::wire::{Flow, Pace, Wire};
 use super::{KINDS, QUIET, drive, failed, frequency, settings, settle};
 use crate::family::Family;
@@ -24,6 +25,7 @@ use crate::memory::case::Case;
 use crate::memory::setup::{GatesSetup, Pipeline, Setup, frame};
 use crate::statistics::median;
 use crate::{BenchError, Bound, Measurement, Options};
+use fluid::{parts, shares};
 
 const PRINCIPALS: u32 = 1000;
 /// Number of principals that always have packets.
