@@ -210,7 +210,7 @@ mod tests {
     #[test]
     fn every_resource_has_a_finding_and_each_deficiency_a_remedy() {
         let findings = isolation(&Machine::detect().unwrap());
-        assert_eq!(findings.len(), 8);
+        assert_eq!(findings.len(), 9);
         for finding in findings {
             assert!(!finding.reason.is_empty(), "{finding:?}");
             assert!(finding.verdict == Verdict::Isolated || finding.remedy.is_some(), "{finding:?}");

@@ -18,11 +18,13 @@
 
 #define SOURCE_MAC 6
 #define MOST_QUEUES 4096
+/* Deepest level of a principal's control group. */
+#define DEEPEST 12
 
 /*
  * Interface index of the TAP device, MAC address of the port's device, and the mark that stands before the
- * number of a queue. No frame from elsewhere has the mark: it is a random number. dataplane/offload/src/
- * host_output.rs writes it.
+ * number of a queue. dataplane/offload/src/host_output.rs writes it. The kernel sends frames from elsewhere with the
+ * mark itself.
  */
 struct settings {
 	__u32 catcher;
@@ -46,23 +48,48 @@ struct {
 	__type(value, __u16);
 } queues SEC(".maps");
 
-/* Writes the number of the queue of the sending process, if its control group has one. */
-static __always_inline void mark_queue(struct __sk_buff *skb, const struct settings *own)
+/* Returns the queue of the sending process: that of its control group, or of a group above it. */
+static __always_inline __u16 *queue_of_sender(struct __sk_buff *skb)
 {
 	__u64 group = bpf_skb_cgroup_id(skb);
 	__u16 *queue = bpf_map_lookup_elem(&queues, &group);
-	__u8 source[ETH_ALEN];
-	int i;
+	int level;
 
-	if (!queue || bpf_skb_load_bytes(skb, SOURCE_MAC, source, sizeof(source)))
-		return;
+	for (level = 1; !queue && level <= DEEPEST; level++) {
+		group = bpf_skb_ancestor_cgroup_id(skb, level);
+		if (!group)
+			break;
+		queue = bpf_map_lookup_elem(&queues, &group);
+	}
+	return queue;
+}
+
+/*
+ * Writes the number of the sender's queue, if it has one. Returns 0 for a frame of another device that has the mark
+ * already, as a bridge may forward one.
+ */
+static __always_inline int mark_queue(struct __sk_buff *skb, const struct settings *own)
+{
+	__u8 source[ETH_ALEN];
+	int i, is_own = 1, is_marked = 1;
+	__u16 *queue;
+
+	if (bpf_skb_load_bytes(skb, SOURCE_MAC, source, sizeof(source)))
+		return 1;
 	for (i = 0; i < ETH_ALEN; i++)
-		if (source[i] != own->mac[i])
-			return;
+		is_own &= source[i] == own->mac[i];
+	for (i = 0; i < 4; i++)
+		is_marked &= source[i] == own->mark[i];
+	if (!is_own)
+		return !is_marked;
+	queue = queue_of_sender(skb);
+	if (!queue)
+		return 1;
 	for (i = 0; i < 4; i++)
 		source[i] = own->mark[i];
 	__builtin_memcpy(source + 4, queue, 2);
 	bpf_skb_store_bytes(skb, SOURCE_MAC, source, sizeof(source), 0);
+	return 1;
 }
 
 /* Whether a packet is ARP or neighbour discovery: a full queue must not cost the port its neighbours. */
@@ -89,9 +116,8 @@ int millrace_host(struct __sk_buff *skb)
 	 * send them.
 	 */
 	if (!own || !own->catcher || is_neighbour_message(skb) ||
-	    bpf_check_mtu(skb, own->catcher, &mtu, 0, 0) == -ENODEV)
+	    bpf_check_mtu(skb, own->catcher, &mtu, 0, 0) == -ENODEV || !mark_queue(skb, own))
 		return TCX_NEXT;
-	mark_queue(skb, own);
 	return bpf_redirect(own->catcher, 0);
 }
 

@@ -30,8 +30,8 @@ pub struct HostCatch {
     _link: OwnedFd,
 }
 
-/// Four bytes that stand before the number of a queue in a marked packet. They are a random number, and the first two
-/// bits mark a MAC address that is no device's.
+/// Four bytes that stand before the number of a queue in a marked packet: 2, as in MAC addresses that no vendor has given
+/// to a device, and a random number.
 pub type Mark = [u8; 4];
 
 /// Where a program redirects packets, and how it marks them.
@@ -75,13 +75,16 @@ impl HostCatch {
         let refused = |error: MapError| OffloadError::Map { map: "queues", detail: object::chain(&error) };
         let map = map_mut(&mut self.object, "queues")?;
         let mut map = HashMap::<_, u64, u16>::try_from(map).map_err(refused)?;
-        for group in self.queues.keys().filter(|group| !queues.contains_key(group)) {
-            map.remove(group).map_err(refused)?;
+        let gone: Vec<u64> =
+            self.queues.keys().filter(|group| !queues.contains_key(group)).copied().collect();
+        for group in gone {
+            map.remove(&group).map_err(refused)?;
+            self.queues.remove(&group);
         }
-        for (group, QueueId(queue)) in queues {
-            map.insert(group, queue, 0).map_err(refused)?;
+        for (group, queue) in queues {
+            map.insert(group, queue.0, 0).map_err(refused)?;
+            self.queues.insert(*group, *queue);
         }
-        self.queues.clone_from(queues);
         Ok(())
     }
 

@@ -78,6 +78,29 @@ fn packets_with_another_source_address_than_the_devices_are_not_marked() {
     assert_eq!(frame[6..12], [2, 0, 0, 0, 0, 1]);
 }
 
+/// A bridge may forward frames of others with any source address.
+#[test]
+fn frames_that_have_the_mark_already_are_left_to_the_kernel() {
+    if !can_load() {
+        return;
+    }
+    const NEXT: u32 = -1_i32 as u32;
+    const LOOPBACK: u32 = 1;
+    let mut object = object::host_output().unwrap();
+    write_settings(&mut object, to(LOOPBACK)).unwrap();
+    let program = object::load(&mut object, "millrace_host").unwrap();
+    let frame = |source: [u8; 6]| {
+        let mut frame = frame_to([2; 6], 0x0800, &ipv4_packet("192.0.2.1", "198.51.100.1", 16));
+        frame[6..12].copy_from_slice(&source);
+        frame
+    };
+    let [a, b, c, d] = MARK;
+    let run = |source| syscall::run_dry(program.as_fd(), &frame(source)).unwrap();
+    assert_eq!(run([a, b, c, d, 0, 1]), NEXT);
+    assert_ne!(run([a, b, c, d ^ 1, 0, 1]), NEXT);
+    assert_ne!(run([2, 0, 0, 0, 0, 1]), NEXT);
+}
+
 #[test]
 fn the_kernels_packets_are_caught_while_the_catcher_is_there() {
     let Some(wire) = Wire::loadable() else { return };

@@ -147,11 +147,11 @@ pub struct Handover {
 }
 
 impl Handover {
-    /// Begins the hand-over by rings, on the worker's thread. The worker lends at most half of its `frames` memory
-    /// frames.
+    /// Begins the hand-over by rings, on the worker's thread. The worker lends at most a quarter of its `frames`
+    /// memory frames.
     pub fn new(rings: HandoverRings, frames: u32) -> Self {
         let others = rings.workers().saturating_sub(1).max(1) as u32;
-        let loans = u16::try_from(frames / 2 / others).unwrap_or(u16::MAX);
+        let loans = u16::try_from(frames / 4 / others).unwrap_or(u16::MAX);
         let peer = |PeerRings { outgoing, incoming, asleep, wake }| Peer {
             outgoing: Outgoing::new(outgoing, loans),
             incoming: Incoming::new(incoming),

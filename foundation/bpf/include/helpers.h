@@ -41,6 +41,7 @@ static long (*bpf_skb_load_bytes)(const void *skb, __u32 offset, void *to, __u32
 static long (*bpf_skb_store_bytes)(void *skb, __u32 offset, const void *from, __u32 length, __u64 flags) =
 	(void *)BPF_FUNC_skb_store_bytes;
 static __u64 (*bpf_skb_cgroup_id)(void *skb) = (void *)BPF_FUNC_skb_cgroup_id;
+static __u64 (*bpf_skb_ancestor_cgroup_id)(void *skb, int level) = (void *)BPF_FUNC_skb_ancestor_cgroup_id;
 static long (*bpf_xdp_adjust_tail)(struct xdp_md *context, int delta) = (void *)BPF_FUNC_xdp_adjust_tail;
 static __u64 (*bpf_xdp_get_buff_len)(struct xdp_md *context) = (void *)BPF_FUNC_xdp_get_buff_len;
 static long (*bpf_xdp_store_bytes)(struct xdp_md *context, __u32 offset, void *from, __u32 length) =

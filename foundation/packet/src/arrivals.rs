@@ -2,10 +2,10 @@
 //!
 //! The record holds one pointer per packet; the bytes stay in their memory frames. Frames that return to the
 //! pool keep their contents until the pool allocates them again. So the report shows the last contents of the
-//! packets.
+//! packets. Of packets that another thread has lent, it shows the bytes that were copied.
 #![allow(unsafe_code)]
 
-use crate::frame::Frame;
+use crate::frame::{BORROWED, Frame};
 use crate::{BATCH_SIZE, Packet, Pool};
 
 /// Maximum number of memory frames read per packet. A packet of 65,535 bytes has 33 frames.
@@ -47,10 +47,13 @@ impl Arrivals {
 fn bytes_of(head: *const Frame) -> Vec<u8> {
     let (mut bytes, mut frame) = (Vec::new(), head);
     for _ in 0..LONGEST_CHAIN {
-        // SAFETY: the pool's metadata of frames lives as long as the pool, which the caller holds. Frames are
-        // chained only to frames of their pool. Both belong to this thread, and no other code writes them
-        // while this runs.
+        // SAFETY: the pool's metadata of frames lives as long as the pool, which the caller holds, and the metadata
+        // of borrowed frames for ever. Both belong to this thread, and no other code writes them while this runs.
         let Some(current) = (unsafe { frame.as_ref() }) else { break };
+        if current.index & BORROWED != 0 {
+            // The bytes belong to another thread, which may write them.
+            break;
+        }
         bytes.extend_from_slice(current.bytes());
         frame = current.next;
     }
@@ -73,5 +76,19 @@ mod tests {
         assert_eq!(arrivals.frames().collect::<Vec<_>>(), [vec![1, 2, 3], long]);
         arrivals.note(&[]);
         assert_eq!(arrivals.frames().count(), 0);
+    }
+
+    #[test]
+    fn bytes_that_another_thread_has_lent_are_left_out() {
+        let (pool, other) = (Pool::new(8).unwrap(), Pool::new(8).unwrap());
+        let (mut lender, mut borrower) = (crate::Lender::new(1), crate::Borrower::new(1));
+        let packet = other.packet_from(&[7; 1000]).unwrap();
+        let front = lender.front_of(&packet).unwrap();
+        let loan = lender.lend(packet, front).unwrap();
+        let packet = borrower.borrow(&pool, &vec![7; front], loan).unwrap();
+        let mut arrivals = Arrivals::new(pool.clone());
+        arrivals.note(&[packet]);
+        drop(borrower);
+        assert_eq!(arrivals.frames().collect::<Vec<_>>(), [vec![7; front]]);
     }
 }

@@ -19,6 +19,8 @@ use crate::{HEADROOM, Packet, Pool};
 const LEAST: usize = 256;
 /// Bytes at the front of a lent packet that the borrower's packet has in its first frame, at least.
 pub const FRONT: usize = 128;
+/// Room for a change of VLAN tags, after which the first frame still has [`FRONT`] bytes.
+const TAGS: usize = 16;
 /// Bytes at the front of a lent packet that are copied, at most.
 pub(crate) const LONGEST_FRONT: usize = 160;
 /// Bytes from the start of the transport header on that are copied: a TCP header with all its options.
@@ -74,7 +76,7 @@ impl Lender {
             return None;
         }
         let front = match packet.is_linear() {
-            true => FRONT.max(packet.transport_offset() + TRANSPORT),
+            true => (FRONT + TAGS).max(packet.transport_offset() + TRANSPORT),
             false if packet.segments().count() == 2 => first,
             false => return None,
         };
@@ -124,7 +126,8 @@ impl Drop for Lender {
     }
 }
 
-/// Borrower of one lender's packets: metadata of the borrowed frames.
+/// Borrower of one lender's packets: metadata of the borrowed frames. It stays in memory until the process ends, since
+/// packets, and the [record of a batch](crate::Arrivals), refer to it.
 #[derive(Debug)]
 pub struct Borrower {
     /// Lender of the first loan, and of all others.
@@ -132,8 +135,6 @@ pub struct Borrower {
     /// The index of a borrowed frame is the number of its loan. A frame is in the list of free ones if its loan
     /// has ended, and [`ended`](Self::ended) has not returned it.
     inner: NonNull<PoolInner>,
-    /// Number of loans that `ended` has not returned.
-    open: usize,
     _one_thread: PhantomData<*mut ()>,
 }
 
@@ -154,7 +155,7 @@ impl Borrower {
         let frames = (0..u32::from(most)).map(frame).collect();
         // SAFETY: `inner` was just leaked from a box, and no other code refers to it yet.
         unsafe { (*inner.as_ptr()).frames = frames };
-        Self { lender: None, inner, open: 0, _one_thread: PhantomData }
+        Self { lender: None, inner, _one_thread: PhantomData }
     }
 
     fn inner(&self) -> &PoolInner {
@@ -170,7 +171,6 @@ impl Borrower {
             return None;
         }
         let mut frame = self.inner().frame(number.into())?;
-        self.open += 1;
         let Some(mut packet) = pool.packet_from(front).filter(Packet::is_linear) else {
             self.inner().release(u32::from(number) | BORROWED);
             return None;
@@ -190,18 +190,7 @@ impl Borrower {
     #[inline]
     pub fn ended(&mut self) -> Option<EndedLoan> {
         let index = self.inner().pop()?;
-        self.open -= 1;
         Some(EndedLoan { lender: self.lender?, number: (index & !BORROWED) as u16 })
-    }
-}
-
-impl Drop for Borrower {
-    fn drop(&mut self) {
-        while self.ended().is_some() {}
-        if self.open == 0 {
-            // SAFETY: no loan is open, so no packet refers to these frames.
-            drop(unsafe { Box::from_raw(self.inner.as_ptr()) });
-        }
     }
 }
 
@@ -231,7 +220,7 @@ mod tests {
         let (mut lender, mut borrower) = (Lender::new(2), Borrower::new(2));
         let (bytes, packet) = sample(&ours, 1500);
         let (front, loan) = lend(&mut lender, packet);
-        assert_eq!((front.len(), lender.lent(), ours.in_use()), (FRONT, 1, 1));
+        assert_eq!((front.len(), lender.lent(), ours.in_use()), (FRONT + TAGS, 1, 1));
         let borrowed = borrower.borrow(&theirs, &front, loan).unwrap();
         assert_eq!(borrowed.to_vec(), bytes);
         let copy = borrowed.copy(&theirs).unwrap();
@@ -302,7 +291,7 @@ mod tests {
         let (pool, lender) = (Pool::new(8).unwrap(), Lender::new(1));
         let mut packet = sample(&pool, 1500).1;
         for (transport, front) in
-            [(34, Some(128)), (68, Some(128)), (90, Some(150)), (100, Some(160)), (101, None)]
+            [(34, Some(144)), (84, Some(144)), (90, Some(150)), (100, Some(160)), (101, None)]
         {
             packet.set_transport(transport);
             assert_eq!(lender.front_of(&packet), front, "{transport}");

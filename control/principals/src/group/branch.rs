@@ -31,11 +31,6 @@ impl Branch {
         self.controllers.contains(&controller)
     }
 
-    /// Whether the hierarchy has a controller that the parent group must enable.
-    pub fn needs_delegation(&self) -> bool {
-        !self.controllers.iter().all(|controller| controller.is_in_every_group())
-    }
-
     /// Whether the hierarchy limits or measures a resource.
     pub fn has_limits(&self) -> bool {
         self.controllers.iter().any(|controller| *controller != Controller::Packets)

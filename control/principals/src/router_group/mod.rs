@@ -59,7 +59,7 @@ impl RouterGroup {
             for leftover in children(&branch.path).into_iter().filter(|child| *child != home) {
                 clear(branch.version, &leftover, &home, deadline)?;
             }
-            if branch.version == Version::V2 && branch.needs_delegation() {
+            if branch.version == Version::V2 && branch.has_limits() {
                 router.delegation = Some(Delegation::begin(&branch, home, deadline)?);
             }
         }

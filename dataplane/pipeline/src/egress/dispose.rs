@@ -20,6 +20,7 @@ use crate::options::Options;
 use crate::parse::ROUTER;
 use crate::pending::Pending;
 use crate::ports::{PortEntry, link_header};
+use crate::punt::control_plane::is_neighbour_message;
 use crate::punt::own_stack::Outcome;
 use crate::punt::{Punt, PuntStage};
 use crate::route_number::NO_ROUTE;
@@ -261,10 +262,11 @@ impl Disposal<'_> {
             return self.drop_packet(packet, DropReason::ControlPlane);
         }
         let waiting = self.pending.for_processor.as_mut();
-        match waiting.filter(|_| self.queueing.observation.trace.is_none()) {
+        match waiting.filter(|_| packet.trace == 0) {
             None => self.deliver(packet, now),
             Some(waiting) => {
-                if let Err(packet) = waiting.control.push(packet) {
+                let is_neighbour = is_neighbour_message(&packet);
+                if let Err(packet) = waiting.control.push(packet, is_neighbour) {
                     self.drop_packet(packet, DropReason::ControlCeiling);
                 }
             }

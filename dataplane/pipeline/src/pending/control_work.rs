@@ -24,12 +24,16 @@ const WHOLE: u64 = 1_000_000;
 /// Packets for the router itself, and their processor time.
 #[derive(Debug)]
 pub(crate) struct ControlWork {
+    /// Neighbour messages, which come first: without them, ports lose their neighbours.
+    neighbours: VecDeque<Packet>,
     waiting: VecDeque<Packet>,
     bytes: u64,
     /// Packets for the router itself since the last charge of a reception.
     arrived: u64,
     /// Time used in this iteration, without reception, and with it.
     used: (u64, u64),
+    /// Time of the path to the kernel in this iteration.
+    punted: u64,
     /// Time used beyond the share while others needed the processor.
     debt: u64,
     /// Whether a batch of this iteration was full.
@@ -42,10 +46,12 @@ pub(crate) struct ControlWork {
 impl ControlWork {
     pub fn new() -> Self {
         Self {
+            neighbours: VecDeque::with_capacity(CAPACITY),
             waiting: VecDeque::with_capacity(CAPACITY),
             bytes: 0,
             arrived: 0,
             used: (0, 0),
+            punted: 0,
             debt: 0,
             is_full: false,
             waits_since: None,
@@ -53,24 +59,26 @@ impl ControlWork {
         }
     }
 
-    /// Queues a packet for the own stack.
+    /// Queues a packet for the own stack. `is_neighbour`: whether it is a neighbour message.
     ///
     /// # Errors
-    /// Returns the packet if too many wait. It is counted as dropped.
-    pub fn push(&mut self, packet: Packet) -> Result<(), Packet> {
+    /// Returns the packet if too many of its kind wait. It is counted as dropped.
+    pub fn push(&mut self, packet: Packet, is_neighbour: bool) -> Result<(), Packet> {
         self.arrived += 1;
-        if self.waiting.len() == CAPACITY {
+        let waiting = if is_neighbour { &mut self.neighbours } else { &mut self.waiting };
+        if waiting.len() == CAPACITY {
             self.counts.drops.queue += 1;
             return Err(packet);
         }
         self.bytes += packet.len() as u64;
-        self.waiting.push_back(packet);
+        waiting.push_back(packet);
         Ok(())
     }
 
-    /// Takes the packet that has waited longest.
-    pub fn pop(&mut self) -> Option<Packet> {
-        let packet = self.waiting.pop_front()?;
+    /// Takes the neighbour message that has waited longest; if none waits, and `all` holds, the packet that has.
+    pub fn pop(&mut self, all: bool) -> Option<Packet> {
+        let other = |waiting: &mut VecDeque<Packet>| if all { waiting.pop_front() } else { None };
+        let packet = self.neighbours.pop_front().or_else(|| other(&mut self.waiting))?;
         self.bytes -= packet.len() as u64;
         self.counts.packets += 1;
         Some(packet)
@@ -84,7 +92,12 @@ impl ControlWork {
 
     /// Returns the number of waiting packets.
     pub fn len(&self) -> usize {
-        self.waiting.len()
+        self.neighbours.len() + self.waiting.len()
+    }
+
+    /// Whether neighbour messages wait.
+    pub fn has_neighbours(&self) -> bool {
+        !self.neighbours.is_empty()
     }
 
     /// Notes that a device or worker had a full batch in this iteration, so that further packets may wait there.
@@ -97,10 +110,27 @@ impl ControlWork {
         !(wanted || self.is_full) || self.debt + self.used.0 <= quantum.saturating_mul(CORE_BURST)
     }
 
-    /// Charges time of the own stack or of the path to the kernel.
+    /// Charges time of the own stack.
     pub fn charge(&mut self, Cycles(used): Cycles) {
         self.used.0 += used;
         self.used.1 += used;
+    }
+
+    /// Charges time of the path to the kernel. It counts for no debt, so that packets to the kernel don't keep the own
+    /// stack from its work.
+    pub fn charge_punts(&mut self, Cycles(used): Cycles) {
+        self.punted += used;
+        self.used.1 += used;
+    }
+
+    /// Returns the time of this iteration for packets that were received before.
+    pub fn work(&self) -> Cycles {
+        Cycles(self.used.0 + self.punted)
+    }
+
+    /// Ends an iteration whose time isn't known, because the processor has no counter: control has no limit there.
+    pub fn end_unmeasured(&mut self) {
+        (self.used, self.punted, self.debt, self.is_full, self.arrived) = ((0, 0), 0, 0, false, 0);
     }
 
     /// Charges the time of the reception of `packets` packets: a part in proportion to those for the router
@@ -118,7 +148,7 @@ impl ControlWork {
 
     /// Notes whether packets still wait after their turn in an iteration.
     pub fn end_turn(&mut self, now: Instant) {
-        let waits = (!self.waiting.is_empty()).then_some(now);
+        let waits = (self.len() > 0).then_some(now);
         match (self.waits_since, waits) {
             (Some(since), _) => {
                 self.counts.backlogged += now.since(since);
@@ -144,6 +174,7 @@ impl ControlWork {
     #[inline(never)]
     fn divide(&mut self, elapsed: u64, wanted: bool, (share, Cycles(quantum)): (u64, Cycles)) -> Cycles {
         let (work, used) = std::mem::take(&mut self.used);
+        self.punted = 0;
         let used = used.min(elapsed);
         self.counts.used += Cycles(used);
         self.debt = match wanted || std::mem::take(&mut self.is_full) {
@@ -161,7 +192,7 @@ impl ControlWork {
     /// Returns the counters.
     pub fn counts(&self) -> PrincipalCounts {
         let drops = PrincipalDrops { queue: self.counts.drops.queue, ..PrincipalDrops::default() };
-        let (waiting, waiting_bytes) = (self.waiting.len() as u32, self.bytes);
+        let (waiting, waiting_bytes) = (self.len() as u32, self.bytes);
         PrincipalCounts { waiting, waiting_bytes, drops, ..self.counts }
     }
 }
@@ -220,15 +251,31 @@ mod tests {
     }
 
     #[test]
+    fn packets_to_the_kernel_keep_the_own_stack_from_nothing_and_neighbours_come_first() {
+        let mut control = ControlWork::new();
+        control.charge_punts(Cycles(100 * QUANTUM));
+        assert!(control.may_run(true, Cycles(QUANTUM)));
+        assert_eq!(control.work(), Cycles(100 * QUANTUM));
+        assert_eq!(control.end(200 * QUANTUM, true, (500_000, Cycles(QUANTUM))), Cycles(100 * QUANTUM));
+        assert!(control.may_run(true, Cycles(QUANTUM)));
+        let pool = millrace_packet::Pool::new(600).unwrap();
+        (0..CAPACITY).for_each(|_| control.push(pool.packet_from(&[0]).unwrap(), false).unwrap());
+        assert!(control.push(pool.packet_from(&[0]).unwrap(), false).is_err());
+        control.push(pool.packet_from(&[1]).unwrap(), true).unwrap();
+        assert_eq!(control.pop(false).unwrap().data(), [1]);
+        assert_eq!((control.len(), control.has_neighbours()), (CAPACITY, false));
+    }
+
+    #[test]
     fn backlog_is_the_time_for_which_packets_could_not_run() {
         let pool = millrace_packet::Pool::new(4).unwrap();
         let at = |seconds| Instant::ZERO + Duration::from_secs(seconds);
         let mut control = ControlWork::new();
         control.end_turn(at(1));
-        control.push(pool.packet_from(&[0; 60]).unwrap()).unwrap();
+        control.push(pool.packet_from(&[0; 60]).unwrap(), false).unwrap();
         (2..=5).for_each(|second| control.end_turn(at(second)));
         assert_eq!((control.counts().waiting, control.counts().waiting_bytes), (1, 60));
-        assert!(control.pop().is_some() && control.pop().is_none());
+        assert!(control.pop(false).is_none() && control.pop(true).is_some() && control.pop(true).is_none());
         control.end_turn(at(6));
         control.end_turn(at(9));
         let counts = control.counts();

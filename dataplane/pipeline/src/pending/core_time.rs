@@ -49,8 +49,9 @@ pub(crate) struct CoreTime {
     credit: i64,
     /// Time that principals used in this iteration.
     principals: u64,
-    /// Time of control in this iteration.
+    /// Time of control in this iteration, and its part after reception.
     control: u64,
+    control_work: u64,
     pub counts: CoreCounts,
     /// Time by function; unused with [`CoreDivision::Undivided`].
     functions: CoreFunctions,
@@ -168,10 +169,11 @@ impl CoreTime {
         }
     }
 
-    /// Counts time of control. It is part of the share of core, but not of core's account.
+    /// Counts time of control. It is part of the share of core, but not of core's account. `work`: the part after
+    /// reception, which no function of core has caused.
     #[inline]
-    pub fn count_control(&mut self, Cycles(used): Cycles) {
-        self.control = used;
+    pub fn count_control(&mut self, Cycles(used): Cycles, Cycles(work): Cycles) {
+        (self.control, self.control_work) = (used, work.min(used));
     }
 
     /// Ends an iteration that took `elapsed` cycles. `wanted` tells whether principals have work left. Time
@@ -189,6 +191,7 @@ impl CoreTime {
     pub fn end_alone(&mut self, elapsed: u64) {
         // 64 bits of cycles last for a century.
         let used = elapsed.saturating_sub(std::mem::take(&mut self.control));
+        self.control_work = 0;
         self.counts.used.0 = self.counts.used.0.wrapping_add(used);
         if self.credit < 0 {
             self.credit = 0;
@@ -213,7 +216,8 @@ impl CoreTime {
         self.credit = credit.clamp(least.min(most), most);
         if self.settings.division != CoreDivision::Undivided {
             let bounds = CreditBounds { least: least.min(0), most: burst };
-            self.functions.end(part(elapsed, share), part(used, WHOLE), bounds);
+            let of_functions = used.saturating_sub(std::mem::take(&mut self.control_work));
+            self.functions.end(part(elapsed, share), part(of_functions, WHOLE), bounds);
         }
     }
 

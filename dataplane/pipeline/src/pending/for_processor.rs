@@ -310,8 +310,9 @@ impl ForProcessor {
     pub fn end_control(&mut self, elapsed: u64) {
         let settings = self.scheduler.settings();
         let share = (core_time::share(settings).unsigned_abs(), settings.quantum);
+        let work = self.control.work();
         let used = self.control.end(elapsed, self.scheduler.has_work(), share);
-        self.core.count_control(used);
+        self.core.count_control(used, work);
     }
 
     /// Ends an iteration that took `elapsed` cycles, as [`CoreTime::end`] does.

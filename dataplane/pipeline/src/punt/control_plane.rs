@@ -60,6 +60,11 @@ impl ControlPlane {
     }
 }
 
+/// Whether a packet for the router itself is a neighbour message: ARP or neighbour discovery.
+pub(crate) fn is_neighbour_message(packet: &Packet) -> bool {
+    class_of(packet, ether_type(packet)) == Some(ControlClass::Neighbours)
+}
+
 /// Returns the class of a packet for the router itself, whose network offset is set; `None` for multicast
 /// beyond link scope, which may be in transit.
 fn class_of(packet: &Packet, ether_type: EtherType) -> Option<ControlClass> {

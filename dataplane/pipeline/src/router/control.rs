@@ -13,36 +13,54 @@ const NOMINAL: u64 = 1000;
 /// than its share while others need the processor. `reading`: of the time-stamp counter, lately. Returns the latest
 /// reading.
 pub(crate) fn run_control(router: &mut Router, mut reading: Option<u64>, now: Instant) -> Option<u64> {
+    let mut is_first = true;
     loop {
         let Some(waiting) = &mut router.pending.for_processor else { return reading };
         let (wanted, quantum) = (waiting.scheduler.has_work(), waiting.scheduler.settings().quantum);
-        if waiting.control.len() == 0 || !waiting.control.may_run(wanted, quantum) {
+        let may_run = waiting.control.may_run(wanted, quantum);
+        // A group of neighbour messages goes on in any case.
+        let runs = may_run || is_first && waiting.control.has_neighbours();
+        if waiting.control.len() == 0 || !runs {
             waiting.control.end_turn(now);
             return reading;
         }
         let mut packets = 0;
         while packets < GROUP
             && let Some(waiting) = &mut router.pending.for_processor
-            && let Some(packet) = waiting.control.pop()
+            && let Some(packet) = waiting.control.pop(may_run)
         {
             packets += 1;
             router.disposal().deliver(packet, now);
         }
+        is_first = false;
         router.follow_up(now);
         reading = charge_control(router, reading, packets);
     }
 }
 
-/// Charges the time since a reading of the counter to control. Without a counter, charges the nominal cost of
-/// `packets`. Returns the new reading.
+/// Charges the time since a reading of the counter to control, as work of the own stack. Without a counter, charges the
+/// nominal cost of `packets`. Returns the new reading.
 pub(crate) fn charge_control(router: &mut Router, before: Option<u64>, packets: usize) -> Option<u64> {
+    let (used, reading) = time_since(before, packets);
+    if let Some(waiting) = &mut router.pending.for_processor {
+        waiting.control.charge(used);
+    }
+    reading
+}
+
+/// Charges the time since a reading of the counter to control, for packets that went to the kernel.
+pub(crate) fn charge_punts(router: &mut Router, before: Option<u64>, packets: usize) {
+    let (used, _) = time_since(before, packets);
+    if let Some(waiting) = &mut router.pending.for_processor {
+        waiting.control.charge_punts(used);
+    }
+}
+
+fn time_since(before: Option<u64>, packets: usize) -> (Cycles, Option<u64>) {
     let reading = cycles();
     let used = match before.zip(reading) {
         Some((before, now)) => now.saturating_sub(before),
         None => NOMINAL * packets as u64,
     };
-    if let Some(waiting) = &mut router.pending.for_processor {
-        waiting.control.charge(Cycles(used));
-    }
-    reading
+    (Cycles(used), reading)
 }

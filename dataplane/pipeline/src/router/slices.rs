@@ -49,6 +49,8 @@ impl CoreWork {
                 true => waiting.core.end_alone(elapsed),
                 false => waiting.end_core(elapsed),
             }
+        } else if let Some(waiting) = &mut router.pending.for_processor {
+            waiting.control.end_unmeasured();
         }
     }
 }

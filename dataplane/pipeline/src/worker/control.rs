@@ -2,7 +2,7 @@
 
 use millrace_units::Instant;
 
-use crate::router::control::{charge_control, run_control};
+use crate::router::control::{charge_control, charge_punts, run_control};
 use crate::tsc::cycles;
 use crate::worker::Worker;
 
@@ -23,7 +23,7 @@ impl Worker {
         let punted = self.router.punt.for_kernel.len();
         if punted > 0 {
             self.hand_back();
-            charge_control(&mut self.router, reading, punted);
+            charge_punts(&mut self.router, reading, punted);
         }
     }
 

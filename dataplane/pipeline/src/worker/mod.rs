@@ -28,6 +28,7 @@ use crate::commands::{Command, CounterCommand, DeviceCommand, PortCommand, answe
 use crate::handover::{Handover, HandoverRings};
 use crate::observe::event::Event;
 use crate::pending::core_functions::CoreUse;
+use crate::pending::for_processor::ForProcessor;
 use crate::pending::loads::PrincipalLoads;
 use crate::ports::{DeviceId, PortCoreTime};
 use crate::punt::host_path::HostPath;
@@ -200,7 +201,10 @@ impl Worker {
             next_event: self.next_event(now),
             awaits: Paid::of(self.router.gates.plugins()).awaits(),
             stopped: self.stop.is_some_and(|told| {
-                let quiet = received == 0 && (self.router.handover.is_none() || now >= told + LINGER);
+                let waits = |waiting: &ForProcessor| waiting.control.len() > 0;
+                let is_done =
+                    received == 0 && !self.router.pending.for_processor.as_deref().is_some_and(waits);
+                let quiet = is_done && (self.router.handover.is_none() || now >= told + LINGER);
                 quiet || now >= told + PATIENCE
             }),
         }
@@ -300,10 +304,11 @@ impl Worker {
             if let Some(before) = reading {
                 reading = cycles();
                 let time = Cycles(reading.map_or(0, |now| now.saturating_sub(before)));
-                let time = self.router.pending.charge_reception(time, received - earlier);
+                // The port pays for the reception of packets for the router itself; the account of core has the rest.
                 let used = CoreUse { weight: weight as u16, time, packets: count };
                 let forwarding = self.router.pending.count_core(id, used);
-                let time = PortCoreTime { received: used.time, forwarding, output: Cycles(0) };
+                let received = self.router.pending.charge_reception(time, received - earlier);
+                let time = PortCoreTime { received, forwarding, output: Cycles(0) };
                 self.router.ports.count_core(id, time);
             }
         }

@@ -11,7 +11,9 @@ use crate::offload_steps::OffloadSteps;
 use crate::path::{Refusal, Stage, Step};
 use crate::policer::Policer;
 use crate::slab::{Key, Slab};
-use crate::{Action, BindingCounts, BindingCountsPage, BindingId, BindingTable, CallLimits, GateOrder};
+use crate::{
+    Action, BindingCounts, BindingCountsPage, BindingId, BindingTable, CallLimits, GateOrder, ProcessorWait,
+};
 
 /// Number of bindings for which memory is reserved. A binding beyond this number makes the worker move all
 /// bindings to larger memory, which delays packets.
@@ -19,6 +21,8 @@ const BINDINGS: usize = 1 << 16;
 
 /// Number of calls in line in a row that may take much longer than their bound.
 const MOST_BEYOND: u8 = 8;
+/// Cycles that a call may take beyond its bound, because the worker has slept before it.
+const AFTER_SLEEP: u64 = 50_000;
 
 /// Gate with its filter table.
 #[derive(Debug)]
@@ -107,9 +111,15 @@ impl Binding {
         };
         if let Some(most) = self.call_limits.in_line.filter(|_| self.beyond < MOST_BEYOND) {
             // The system may have given the processor to others during one call, but hardly during each of several.
-            let is_beyond = cost > CallLimits::BOUNDS * u64::from(most);
+            let is_beyond = used > AFTER_SLEEP + CallLimits::BOUNDS * u64::from(most) * packets.max(1);
             self.beyond = if is_beyond { self.beyond + 1 } else { 0 };
         }
+    }
+
+    /// Returns the wait of packets for the processor before the binding, if their calls don't run in line.
+    pub fn wait(&self, payer: Option<PrincipalId>) -> Option<ProcessorWait> {
+        let in_line = self.call_limits.in_line.filter(|_| self.runs_in_line());
+        CallLimits { in_line, ..self.call_limits }.wait(payer, self.gate)
     }
 
     /// Returns the instance of the binding, with the principal that pays for its calls; `None` without an instance.

@@ -116,7 +116,7 @@ impl<'a, T: BindingTable> PaidStages<'a, T> {
     /// Returns the wait of a packet with this ticket; `None` if it doesn't wait for the processor.
     pub fn wait_of(&self, ticket: Ticket) -> Option<ProcessorWait> {
         let (stage, binding) = self.binding_at(self.plugins.calls.waiting.deferred(ticket)?)?;
-        binding.call_limits.wait(self.plugins.bindings.payer(stage), binding.gate)
+        binding.wait(self.plugins.bindings.payer(stage))
     }
 
     #[inline]

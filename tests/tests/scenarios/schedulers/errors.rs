@@ -60,7 +60,7 @@ fn promises_above_the_link_are_refused_with_the_sum() {
     // Weights of ports can change while the ports forward.
     let set = |setting| router.try_ask(&["port", "set", "r1", setting]);
     set("input-weight=257").assert_refused(1, &["weight must be 1 to 256", "not 257"]);
-    set("mtu=9").assert_refused(1, &["mtu", "input-weight and reverse-path"]);
+    set("mtu=9").assert_refused(1, &["mtu", "input-weight, output-weight and reverse-path"]);
     router.try_ask(&["port", "set", "r9", "input-weight=1"]).assert_refused(1, &["\"r9\""]);
     router.ask(&["port", "set", "r1", "input-weight=64", "reverse-path=loose"]);
     let port = |key: &str| router.json(&["show", "ports"])[0][key].clone();

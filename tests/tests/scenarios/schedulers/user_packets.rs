@@ -1,5 +1,6 @@
 //! Packets of user processes: those of a principal's processes get its rate at a port.
 
+use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
@@ -30,7 +31,10 @@ link = { r2 = "6 mbit" }
 "#;
 
 /// Mount namespace with the hierarchy of version 2. Dropping it ends it.
-struct SecondVersion(Child);
+struct SecondVersion {
+    holder: Child,
+    point: PathBuf,
+}
 
 impl SecondVersion {
     fn mount(line: &Line) -> Self {
@@ -41,19 +45,29 @@ impl SecondVersion {
             Command::new("unshare").args(["-m", "sh", "-c", &script]).stdout(Stdio::piped()).spawn().unwrap();
         let mut said = [0; 8];
         std::io::Read::read_exact(holder.stdout.as_mut().unwrap(), &mut said).expect("version 2 is mounted");
-        Self(holder)
+        Self { holder, point }
+    }
+
+    /// Moves a process into a new group below that of the principal `user`.
+    fn move_below(&self, process: u32) {
+        let root = format!("/proc/{}/root{}", self.holder.id(), self.point.display());
+        let groups = std::fs::read_dir(root).unwrap().map(|entry| entry.unwrap().path());
+        let mut of_routers = groups.filter(|path| path.join("user").exists());
+        let below = of_routers.next().expect("the router has a group").join("user/below");
+        std::fs::create_dir(&below).unwrap();
+        std::fs::write(below.join("cgroup.procs"), process.to_string()).unwrap();
     }
 
     /// Returns the argument of `nsenter` for this namespace.
     fn entry(&self) -> String {
-        format!("--mount=/proc/{}/ns/mnt", self.0.id())
+        format!("--mount=/proc/{}/ns/mnt", self.holder.id())
     }
 }
 
 impl Drop for SecondVersion {
     fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
+        let _ = self.holder.kill();
+        let _ = self.holder.wait();
     }
 }
 
@@ -100,9 +114,14 @@ fn packets_of_a_principals_process_get_its_rate_at_a_port() {
     sleep(TIME);
     let rate = 8.0 * (sent(&router) - before) / begun.elapsed().as_secs_f64();
     println!("{:.2} Mb/s of {} Mb/s", rate / 1e6, RESERVED / 1e6);
+    groups.move_below(user.id());
+    let (begun, before) = (Instant::now(), sent(&router));
+    sleep(TIME);
+    let below = 8.0 * (sent(&router) - before) / begun.elapsed().as_secs_f64();
+    println!("{:.2} Mb/s from a group below", below / 1e6);
     let _ = user.kill();
     let _ = user.wait();
-    assert!(rate > 0.95 * RESERVED, "{rate}");
+    assert!(rate > 0.95 * RESERVED && below > 0.95 * RESERVED, "{rate} {below}");
     let promised = router.json(&["show", "promises"]);
     assert!(promised.to_string().contains("\"user\""), "{promised}");
     drop(other);

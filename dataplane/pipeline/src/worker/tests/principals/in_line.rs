@@ -76,7 +76,7 @@ fn time_in_line_counts_in_the_share_of_its_principal() {
 fn packets_wait_after_eight_calls_in_line_beyond_ten_times_their_bound() {
     let mut world = World::new();
     world.set_principal(1, WEIGHT, 1 << 20);
-    world.bind(1, 1, None, (20_000, 0));
+    world.bind(1, 1, None, (80_000, 0));
     world.unbind(1);
     world.bind_in_line(1, 1, Some(1));
     for number in 0..8 {
