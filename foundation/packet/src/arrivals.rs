@@ -88,7 +88,6 @@ mod tests {
         let packet = borrower.borrow(&pool, &vec![7; front], loan).unwrap();
         let mut arrivals = Arrivals::new(pool.clone());
         arrivals.note(&[packet]);
-        drop(borrower);
         assert_eq!(arrivals.frames().collect::<Vec<_>>(), [vec![7; front]]);
     }
 }
