@@ -12,14 +12,14 @@ use std::time::{Duration, Instant as Clock};
 use super::failed;
 use crate::interrupt::check;
 use crate::testbed::network::{Network, RECEIVER};
-use crate::testbed::process::{Processor, beside, command};
-use crate::testbed::router::Router;
-use crate::testbed::scratch::Scratch;
+use crate::testbed::process::{Processor, beside};
+use crate::testbed::router::{OWN_PROCESSOR, Router};
+use crate::testbed::timed_packets::{delays_of, stamped};
 use crate::{BenchError, Bound, Measurement, Options, Quantiles, Subject};
 
 /// Processor of the hosts, and of the worker.
 const HOSTS: Processor = 0;
-const ROUTER: Processor = 1;
+const ROUTER: Processor = OWN_PROCESSOR;
 /// Rate of the link in megabits per second.
 const LINK: u32 = 20;
 /// Promised longest time of a packet in the router.
@@ -49,24 +49,6 @@ const TIME: Duration = Duration::from_secs(60);
 const ASKED: Duration = Duration::from_millis(500);
 /// Time after which a packet counts as lost.
 const PATIENCE: Duration = Duration::from_millis(500);
-
-/// Configuration of the router: its worker has a processor of its own.
-const CONFIGURATION: &str = r#"
-[router]
-on-death = "kernel"
-worker-processors = [1]
-worker-policy = "other -20"
-
-[[port]]
-name = "r1"
-device = "r1"
-driver = "af_xdp"
-
-[[port]]
-name = "r2"
-device = "r2"
-driver = "af_xdp"
-"#;
 
 /// Packets of a run.
 struct Seen {
@@ -139,12 +121,7 @@ fn longest(delays: &[f64]) -> f64 {
 
 /// Starts a router whose second port has the rate of the link, with a plugin for the packets of all flows.
 fn start(options: &Options<'_>, network: &Network) -> Result<Router, BenchError> {
-    let scratch = Scratch::new()?;
-    let file = scratch.write("router.toml", CONFIGURATION.as_bytes())?;
-    let mut command = command(network.r.open()?, &options.binary.to_string_lossy(), None)?;
-    command.args(["run", "--config", &file, "--state", "none"]);
-    let socket = std::env::temp_dir().join(format!("{}.sock", network.r.name()));
-    let router = Router::launch(command, &options.binary, socket)?;
+    let router = Router::start_alone(&options.binary, network)?;
     let all = format!("proto udp dport {FIRST}-{}", FIRST + MOST);
     for arguments in [
         &["scheduler", "add", "r2", "rest", "--kind", "fifo"][..],
@@ -203,15 +180,14 @@ fn send(
     let _others = network.s.within(|| UdpSocket::bind((RECEIVER, OTHERS)))?.map_err(opened)?;
     let sender = network.g.within(|| UdpSocket::bind(("0.0.0.0", 0)))?.map_err(opened)?;
     let (start, done) = (Clock::now(), &AtomicBool::new(false));
-    let nanos = move || u64::try_from(start.elapsed().as_nanos()).unwrap_or(u64::MAX);
     let (sender, receivers) = (&sender, &receivers);
     std::thread::scope(|scope| {
         let receiving: Vec<_> = receivers
             .iter()
-            .map(|socket| scope.spawn(move || beside(HOSTS, || receive(socket, nanos))))
+            .map(|socket| scope.spawn(move || beside(HOSTS, || delays_of(socket, start))))
             .collect();
         let flooding = is_flooded.then(|| scope.spawn(move || beside(HOSTS, || flood(sender, start, done))));
-        let sending = scope.spawn(move || beside(HOSTS, || send_flows(sender, flows, time, nanos)));
+        let sending = scope.spawn(move || beside(HOSTS, || send_flows(sender, flows, time, start)));
         let mut asked = Clock::now();
         let mut result = Ok(());
         while !sending.is_finished() && result.is_ok() {
@@ -235,8 +211,8 @@ fn send(
     })
 }
 
-/// Sends a packet of each flow in each interval. Returns the number of packets.
-fn send_flows(sender: &UdpSocket, flows: u16, time: Duration, nanos: impl Fn() -> u64) -> u64 {
+/// Sends a packet of each flow in each interval, with the time since `clock`. Returns the number of packets.
+fn send_flows(sender: &UdpSocket, flows: u16, time: Duration, clock: Clock) -> u64 {
     let (start, interval) = (Clock::now(), Duration::from_secs(1) / SENT);
     let (mut sent, mut round) = (0, 0);
     while start.elapsed() < time && check().is_ok() {
@@ -244,8 +220,7 @@ fn send_flows(sender: &UdpSocket, flows: u16, time: Duration, nanos: impl Fn() -
         std::thread::sleep(due.saturating_duration_since(Clock::now()));
         round += 1;
         for number in 0..flows {
-            let mut packet = [0; PAYLOAD];
-            packet[..8].copy_from_slice(&nanos().to_be_bytes());
+            let packet = stamped::<PAYLOAD>(clock);
             sent += u64::from(sender.send_to(&packet, (RECEIVER, FIRST + number)).is_ok());
         }
     }
@@ -262,16 +237,6 @@ fn flood(sender: &UdpSocket, start: Clock, done: &AtomicBool) {
         // A packet that can't be sent makes the flood smaller.
         let _ = sender.send_to(&packet, (RECEIVER, OTHERS));
     }
-}
-
-/// Returns the delays of the packets of a flow in milliseconds, until none has come for a while.
-fn receive(socket: &UdpSocket, nanos: impl Fn() -> u64) -> Vec<f64> {
-    let (mut delays, mut packet) = (Vec::new(), [0; PAYLOAD]);
-    while let Ok(length) = socket.recv(&mut packet) {
-        let sent = packet[..length].first_chunk().map_or(0, |first| u64::from_be_bytes(*first));
-        delays.push(nanos().saturating_sub(sent) as f64 / 1e6);
-    }
-    delays
 }
 
 #[cfg(test)]

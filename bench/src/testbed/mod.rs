@@ -9,3 +9,4 @@ pub(crate) mod process;
 pub(crate) mod router;
 pub(crate) mod scratch;
 pub(crate) mod sink;
+pub(crate) mod timed_packets;

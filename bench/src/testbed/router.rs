@@ -14,9 +14,30 @@ use nix::unistd::pipe2;
 use crate::BenchError;
 use crate::testbed::network::Network;
 use crate::testbed::process::{Processor, Running, command, run};
+use crate::testbed::scratch::Scratch;
 
 /// Time limit until the router forwards. Adding 100,000 routes takes some seconds.
 const PATIENCE: Duration = Duration::from_secs(20);
+
+/// Processor that the worker of [`Router::start_alone`] has for itself.
+pub(crate) const OWN_PROCESSOR: Processor = 1;
+/// Configuration of such a router.
+const CONFIGURATION: &str = r#"
+[router]
+on-death = "kernel"
+worker-processors = [1]
+worker-policy = "other -20"
+
+[[port]]
+name = "r1"
+device = "r1"
+driver = "af_xdp"
+
+[[port]]
+name = "r2"
+device = "r2"
+driver = "af_xdp"
+"#;
 
 /// Process `millrace run` with both ports of the router. Dropping it kills the process.
 #[derive(Debug)]
@@ -33,6 +54,16 @@ impl Router {
         let mut command = command(network.r.open()?, &binary.to_string_lossy(), processor)?;
         command.args(["run", "--port", "r1", "--port", "r2", "--driver", "af_xdp"]);
         command.args(["--on-death", "kernel", "--state", "none"]);
+        Self::launch(command, binary, socket)
+    }
+
+    /// Starts a router whose worker has the processor [`OWN_PROCESSOR`] for itself, and waits until it reports that it forwards.
+    pub fn start_alone(binary: &Path, network: &Network) -> Result<Self, BenchError> {
+        let scratch = Scratch::new()?;
+        let file = scratch.write("router.toml", CONFIGURATION.as_bytes())?;
+        let mut command = command(network.r.open()?, &binary.to_string_lossy(), None)?;
+        command.args(["run", "--config", &file, "--state", "none"]);
+        let socket = std::env::temp_dir().join(format!("{}.sock", network.r.name()));
         Self::launch(command, binary, socket)
     }
 

@@ -10,14 +10,15 @@ use crate::interrupt::check;
 use crate::plugins::module;
 use crate::statistics::median;
 use crate::testbed::network::{Network, RECEIVER};
-use crate::testbed::process::{Processor, beside, command, on_processor};
-use crate::testbed::router::Router;
+use crate::testbed::process::{Processor, beside, on_processor};
+use crate::testbed::router::{OWN_PROCESSOR, Router};
 use crate::testbed::scratch::Scratch;
+use crate::testbed::timed_packets::{delays_of, stamped};
 use crate::{BenchError, Measurement, Options};
 
 /// Processor of the hosts, and of the worker.
 const HOSTS: Processor = 0;
-const ROUTER: Processor = 1;
+const ROUTER: Processor = OWN_PROCESSOR;
 /// Packets of the plain flow per second: fewer than in memory, because both hosts share a processor.
 const RATE: u32 = 20_000;
 const INTERVAL: Duration = Duration::from_nanos(1_000_000_000 / RATE as u64);
@@ -34,23 +35,6 @@ const FIRST: u16 = 10_000;
 /// than a processor can do.
 const WORK: u32 = 1_000_000;
 const PAUSE: Duration = Duration::from_millis(4);
-
-const CONFIGURATION: &str = r#"
-[router]
-on-death = "kernel"
-worker-processors = [1]
-worker-policy = "other -20"
-
-[[port]]
-name = "r1"
-device = "r1"
-driver = "af_xdp"
-
-[[port]]
-name = "r2"
-device = "r2"
-driver = "af_xdp"
-"#;
 
 /// Lost packets of a run, and the median of the delays in microseconds.
 struct Seen {
@@ -88,12 +72,8 @@ pub(super) fn run(options: &mut Options<'_>) -> Result<Vec<Measurement>, BenchEr
 /// Starts a router with a sandboxed plugin and principals for its flows.
 fn start(options: &Options<'_>, network: &Network) -> Result<Router, BenchError> {
     let scratch = Scratch::new()?;
-    let file = scratch.write("router.toml", CONFIGURATION.as_bytes())?;
     let module = scratch.write("burns.wasm", module!("burns"))?;
-    let mut command = command(network.r.open()?, &options.binary.to_string_lossy(), None)?;
-    command.args(["run", "--config", &file, "--state", "none"]);
-    let socket = std::env::temp_dir().join(format!("{}.sock", network.r.name()));
-    let router = Router::launch(command, &options.binary, socket)?;
+    let router = Router::start_alone(&options.binary, network)?;
     router.tell(&["plugin", "load", &module])?;
     for number in 0..PRINCIPALS {
         let name = format!("p{number}");
@@ -141,10 +121,9 @@ fn measure(network: &Network) -> Result<Seen, BenchError> {
     receiver.set_read_timeout(Some(PATIENCE)).map_err(failed)?;
     let sender = network.g.within(|| UdpSocket::bind("0.0.0.0:0"))?.map_err(failed)?;
     let start = Clock::now();
-    let nanos = move || u64::try_from(start.elapsed().as_nanos()).unwrap_or(u64::MAX);
     let (sent, delays) = std::thread::scope(|scope| {
-        let receiving = scope.spawn(|| on_processor(HOSTS, || receive(&receiver, nanos)));
-        let sent = beside(HOSTS, || send(&sender, nanos));
+        let receiving = scope.spawn(|| on_processor(HOSTS, || delays_of(&receiver, start)));
+        let sent = beside(HOSTS, || send(&sender, start));
         let delays = receiving.join().map_err(|_| failed("a thread panicked"))??;
         Ok::<_, BenchError>((sent?, delays))
     })?;
@@ -152,30 +131,19 @@ fn measure(network: &Network) -> Result<Seen, BenchError> {
     if delays.is_empty() {
         return Err(failed("no packet of the plain flow arrived"));
     }
-    Ok(Seen { lost: sent.saturating_sub(delays.len() as u64) as f64, delay: median(&delays) })
+    Ok(Seen { lost: sent.saturating_sub(delays.len() as u64) as f64, delay: median(&delays) * 1e3 })
 }
 
-/// Sends a packet with its time in each interval. Returns the number of packets.
-fn send(sender: &UdpSocket, nanos: impl Fn() -> u64) -> u64 {
+/// Sends a packet with the time since `clock` in each interval. Returns the number of packets.
+fn send(sender: &UdpSocket, clock: Clock) -> u64 {
     let (start, mut sent, mut due) = (Clock::now(), 0, Clock::now());
     while start.elapsed() < TIME && check().is_ok() {
         while Clock::now() < due {
             std::thread::yield_now();
         }
         due += INTERVAL;
-        let mut packet = [0; 64];
-        packet[..8].copy_from_slice(&nanos().to_be_bytes());
+        let packet = stamped::<64>(clock);
         sent += u64::from(sender.send_to(&packet, (RECEIVER, PLAIN)).is_ok());
     }
     sent
-}
-
-/// Returns the delays of all packets in microseconds, until none has come for a while.
-fn receive(socket: &UdpSocket, nanos: impl Fn() -> u64) -> Vec<f64> {
-    let (mut delays, mut packet) = (Vec::new(), [0; 64]);
-    while let Ok(length) = socket.recv(&mut packet) {
-        let sent = packet[..length].first_chunk().map_or(0, |first| u64::from_be_bytes(*first));
-        delays.push(nanos().saturating_sub(sent) as f64 / 1e3);
-    }
-    delays
 }
