@@ -82,6 +82,10 @@ impl Tickets {
     }
 }
 
+/// Part of an equal part that a function has at least, if the weights follow the load: one in so many. A few packets in
+/// each iteration buy no tickets, and need little time.
+const LEAST: i64 = 8;
+
 /// A function's part of the time of core.
 #[derive(Clone, Copy, Debug)]
 struct Part {
@@ -110,7 +114,7 @@ impl Part {
     }
 
     fn weight(&self, follows_load: bool) -> i128 {
-        i128::from(if follows_load { self.tickets.count } else { self.weight })
+        i128::from(if follows_load { self.tickets.count * LEAST } else { self.weight })
     }
 }
 
@@ -184,11 +188,14 @@ impl CoreFunctions {
         self.adjust();
         let follows_load = self.follows_load;
         let counted: i128 = self.parts().map(|part| i128::from(part.used)).sum();
-        let competing = self.parts().filter(|part| part.competes(bounds));
-        let weights: i128 = competing.map(|part| part.weight(follows_load)).sum();
+        let competing = || self.parts().filter(|part| part.competes(bounds));
+        let equal = competing().map(|part| part.weight(follows_load)).sum::<i128>()
+            / competing().count().max(1) as i128;
+        let least = if follows_load { equal / i128::from(LEAST) } else { 0 };
+        let weights: i128 = competing().map(|part| part.weight(follows_load).max(least)).sum();
         for part in self.parts_mut() {
             if part.competes(bounds) {
-                let earns = i128::from(earned) * part.weight(follows_load) / weights.max(1);
+                let earns = i128::from(earned) * part.weight(follows_load).max(least) / weights.max(1);
                 let spends = i128::from(used) * i128::from(part.used) / counted.max(1);
                 let credit = i128::from(part.credit.min(bounds.most)) + earns - spends;
                 let credit = credit.clamp(i128::from(bounds.least), i128::from(bounds.most));
@@ -328,6 +335,18 @@ mod tests {
             functions.end(1000, 1000, BOUNDS);
         }
         assert!(!functions.is_over(ALL[0]), "{functions:?}");
+    }
+
+    #[test]
+    fn function_with_a_packet_in_each_iteration_is_not_over_beside_a_flood() {
+        let mut functions = CoreFunctions::new(true);
+        for _ in 0..10_000 {
+            for (function, packets) in [(ALL[0], 250), (ALL[1], 1)] {
+                functions.count(function, CoreUse { weight: 1, time: Cycles(100 * packets as u64), packets });
+            }
+            functions.end(10_000, 25_100, BOUNDS);
+        }
+        assert!(functions.is_over(ALL[0]) && !functions.is_over(ALL[1]), "{functions:?}");
     }
 
     #[test]

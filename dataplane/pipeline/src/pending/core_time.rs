@@ -94,9 +94,14 @@ impl CoreTime {
 
     /// Counts time of forwarding for `packets` of the batch that is being received.
     pub fn count_forwarding(&mut self, time: Cycles, packets: usize) {
+        self.count_taken_over(time, packets);
+        self.forwarding += time;
+    }
+
+    /// Counts time for packets of other workers, which pass the stages of forwarding here.
+    pub fn count_taken_over(&mut self, time: Cycles, packets: usize) {
         let weight = self.settings.forwarding_weight;
         self.functions.count(CoreFunction::Forwarding, CoreUse { weight, time, packets });
-        self.forwarding += time;
     }
 
     /// Counts work of an output.

@@ -305,7 +305,7 @@ impl Worker {
                 reading = cycles();
                 let time = Cycles(reading.map_or(0, |now| now.saturating_sub(before)));
                 // The port pays for the reception of packets for the router itself; the account of core has the rest.
-                let used = CoreUse { weight: weight as u16, time, packets: count };
+                let used = CoreUse { weight: weight as u16, time, packets: received - earlier };
                 let forwarding = self.router.pending.count_core(id, used);
                 let received = self.router.pending.charge_reception(time, received - earlier);
                 let time = PortCoreTime { received, forwarding, output: Cycles(0) };
