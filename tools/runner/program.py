@@ -48,6 +48,10 @@ class Run:
         elif self.shown and (found := TOOK.match(line)):
             self.seconds[self.shown] = self.seconds.get(self.shown, 0.0) + float(found[1])
 
+    def read_errors(self, lines):
+        """Reads what the program and its children write to standard error."""
+        self.output.extend(line.rstrip("\n") for line in lines)
+
     def finish(self, status, listed):
         """Checks the exit status, and compares the results with the list of tests."""
         failed = self.tests("FAILED")
@@ -121,13 +125,17 @@ class Program:
         except (RuntimeError, OSError, subprocess.TimeoutExpired) as error:
             run.problems.append(str(error))
             return run
-        with self._start([*chosen, "--show-output", *options], stderr=subprocess.STDOUT) as process:
+        # The harness writes a result in pieces. What children of the tests write to standard error must not part them.
+        with self._start([*chosen, "--show-output", *options], stderr=subprocess.PIPE) as process:
             watch = Watch(process, limit)
+            errors = threading.Thread(target=run.read_errors, args=[process.stderr], daemon=True)
+            errors.start()
             for line in process.stdout:
                 run.read(line.rstrip("\n"))
                 if echo and RESULT.match(line):
                     echo(line.rstrip("\n"))
             process.wait()
+            errors.join()
         run.finish(None if watch.cancel() else process.returncode, listed)
         return run
 

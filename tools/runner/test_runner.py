@@ -59,6 +59,12 @@ class Programs(Fake):
         self.assertEqual(self.sum_of(run).sum(), "1 passed, 1 failed")
         self.assertIn("1 of 2 tests have no result: two", run.problems[0])
 
+    def test_errors_of_a_child_part_no_result(self):
+        run = self.run_of(["one"], "printf 'test one ... '; echo 'a child: 5 packets' >&2; echo ok")
+        self.assertTrue(run.is_sound, run.problems)
+        self.assertEqual(run.tests("ok"), ["one"])
+        self.assertIn("a child: 5 packets", run.output)
+
     def test_a_result_that_is_not_in_the_list_is_a_failure(self):
         run = self.run_of(["one"], "echo 'test one ... ok'; echo 'test other ... ok'")
         self.assertFalse(run.is_sound)
