@@ -37,7 +37,7 @@ const TOKENS: &str = "token=name | role | created | by=created_by/name | expires
 
 const PRINCIPALS: &str = "principal=name | owner | cpu | same as=same_as | weight | cpu limit=cpu_limit | link | cpu s=usage/cpu_seconds \
     | throttled s=usage/throttled_seconds | memory bytes=usage/memory | peak=usage/memory_peak \
-    | plugins=usage/plugin_memory | flow state=usage/flow_state | waiting=usage/waiting | of=memory | oom kills=usage/oom_kills | disk read=usage/disk_read | written=usage/disk_written \
+    | plugins=usage/plugin_memory | flow state=usage/flow_state | waiting=usage/waiting | under way=usage/handover | of=memory | oom kills=usage/oom_kills | disk read=usage/disk_read | written=usage/disk_written \
     | of B/s=disk | processes=usage/processes | of=processes";
 
 const PROMISES: &str = "principal | bindings | promised %=promised | reserved | limit %=limit \
@@ -45,7 +45,7 @@ const PROMISES: &str = "principal | bindings | promised %=promised | reserved | 
     | due=windows/1/entitled | 60 s=windows/2/delivered | due=windows/2/entitled | kept=windows/2/kept \
     | idle % 10 s=windows/1/idle | throttled | met=deadlines_met | missed=deadlines_missed \
     | longest us=longest_wait | of=longest_promised | waiting | dropped | queue=drops/cpu_queue \
-    | memory=drops/memory | ceiling=drops/core_ceiling | link=drops/link_queue";
+    | memory=drops/memory | ceiling=drops/core_ceiling | hand-over=drops/handover | link=drops/link_queue";
 
 /// Tables of `show promises`: list in the resource, columns, and number of columns that name a row.
 pub const PROMISE_TABLES: [(&str, &str, usize); 6] = [

@@ -6,19 +6,22 @@
 //! stays in this worker's memory until the other worker has released the packet. Short and very long packets
 //! are copied whole, and so are packets beyond the maximum number of loans. Each ordered pair of workers has a
 //! ring for parcels, a second one that returns empty parcels, and a third one for ended loans. Threads write
-//! shared memory once per parcel, not per packet, and each ring keeps the order of packets.
+//! shared memory once per parcel, not per packet, and each ring keeps the order of packets. Principals have
+//! their [parts](division) of the parcels.
 //!
 //! A worker also announces its *step* in the grace periods of the offload to all others, as a record among
 //! the packets. A worker that has received the step has received all packets sent before it.
 
+mod division;
 mod parcels;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering, fence};
 
 use millrace_packet::{Exceptions, FlowKey, Packet, Pool};
-use millrace_units::{NextHopIndex, PortId, QueueId};
+use millrace_units::{NextHopIndex, PortId, PrincipalId, QueueId};
 
+pub(crate) use self::division::HandoverLoad;
 use self::parcels::{Incoming, IncomingRings, Outgoing, OutgoingRings, way};
 use crate::ports::DeviceId;
 use crate::wake::Wake;
@@ -52,6 +55,25 @@ impl Transport {
     pub fn of(key: &FlowKey, tcp_flags: Option<u8>) -> Self {
         let ports = (key.source_port, key.destination_port);
         Self { protocol: key.protocol, ports, tcp_flags }
+    }
+}
+
+/// What the other worker needs to know about a packet beside its fields, and who pays for it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Note<'a> {
+    pub errand: Errand,
+    /// For [`Errand::Flow`].
+    pub transport: Transport,
+    /// Account words of the filters that account for the packet.
+    pub filters: &'a [u64],
+    /// Principal that pays for the path of the packet, whose part of the rings the packet takes.
+    pub payer: Option<PrincipalId>,
+}
+
+impl Note<'_> {
+    /// Returns a note of an errand, without filters and principal.
+    pub fn of(errand: Errand) -> Self {
+        Self { errand, transport: Transport::default(), filters: &[], payer: None }
     }
 }
 
@@ -192,41 +214,47 @@ impl Handover {
         ((u64::from(hash) * workers as u64) >> 32) as usize
     }
 
+    /// Returns the load of a principal in the rings to all other workers.
+    pub(crate) fn load(&self, principal: PrincipalId) -> HandoverLoad {
+        let loads = self.peers.iter().flatten().map(|peer| peer.outgoing.load(principal));
+        loads.fold(HandoverLoad::default(), |sum, load| HandoverLoad {
+            bytes: sum.bytes + load.bytes,
+            dropped: sum.dropped + load.dropped,
+        })
+    }
+
+    /// Forgets the lost packets of a removed principal.
+    pub(crate) fn forget(&mut self, principal: PrincipalId) {
+        self.peers.iter_mut().flatten().for_each(|peer| peer.outgoing.forget(principal));
+    }
+
     /// Returns the number of this worker.
     pub(crate) fn me(&self) -> usize {
         self.me
     }
 
-    /// Puts a packet, with its filters' account words, into a parcel for a worker.
+    /// Puts a packet with a note into a parcel for a worker.
     ///
     /// # Errors
-    /// The packet, if no parcel has room.
-    pub(crate) fn put(
-        &mut self,
-        to: usize,
-        errand: Errand,
-        packet: Packet,
-        transport: Transport,
-        filters: &[u64],
-    ) -> Result<(), Packet> {
+    /// The packet, if no parcel has room for it.
+    pub(crate) fn put(&mut self, to: usize, packet: Packet, note: Note<'_>) -> Result<(), Packet> {
         match self.peers.get_mut(to) {
-            Some(Some(peer)) => peer.outgoing.put(errand, packet, transport, filters),
+            Some(Some(peer)) => peer.outgoing.put(packet, note),
             _ => Err(packet),
         }
     }
 
-    /// Hands a packet over to the worker that owns `device`.
+    /// Hands a packet with a note over to the worker that owns `device`.
     ///
     /// # Errors
-    /// The packet, if no parcel has room.
+    /// The packet, if no parcel has room for it.
     pub(crate) fn put_to_device(
         &mut self,
         device: DeviceId,
-        errand: Errand,
         packet: Packet,
-        filters: &[u64],
+        note: Note<'_>,
     ) -> Result<(), Packet> {
-        self.put(Self::owner(device, self.workers()), errand, packet, Transport::default(), filters)
+        self.put(Self::owner(device, self.workers()), packet, note)
     }
 
     /// Returns the next packet that worker `from` has handed over, in memory of `pool`; `None` if there is none.
@@ -254,8 +282,11 @@ impl Handover {
         PeersAt { all: peers.clone().all(|has| has), any: peers.any(|has| has) }
     }
 
-    /// Sends parcels, and wakes sleeping receivers. Returns the number of parcels sent. Also returns the loans
-    /// that have ended to their lenders, and takes back this worker's packets. If a receiver is busy, a partly filled parcel stays open for a later call (see [`is_waiting`](Self::is_waiting)).
+    /// Sends parcels, and wakes sleeping receivers. Returns the number of parcels sent. If a receiver is busy, a partly
+    /// filled parcel stays open for a later call (see [`is_waiting`](Self::is_waiting)).
+    ///
+    /// Also tells the other workers which of their packets have been released here, and releases the packets of this
+    /// worker that the others have released.
     pub(crate) fn publish(&mut self) -> usize {
         let mut sent = 0;
         for peer in self.peers.iter_mut().flatten() {

@@ -89,8 +89,8 @@ impl Overloads {
 
 /// Returns the number of packets that core shed, or that a principal lost by its own load.
 fn lost(id: PrincipalId, counts: &PrincipalCounts) -> u64 {
-    let PrincipalDrops { queue, memory, core_ceiling } = counts.drops;
-    if id == PrincipalId::CORE { core_ceiling } else { queue + memory }
+    let PrincipalDrops { queue, memory, core_ceiling, handover } = counts.drops;
+    if id == PrincipalId::CORE { core_ceiling } else { queue + memory + handover }
 }
 
 #[cfg(test)]

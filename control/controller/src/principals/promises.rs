@@ -243,6 +243,7 @@ fn lost(now: &PrincipalDrops, before: &PrincipalDrops) -> PrincipalDrops {
         queue: growth(now.queue, before.queue),
         memory: growth(now.memory, before.memory),
         core_ceiling: growth(now.core_ceiling, before.core_ceiling),
+        handover: growth(now.handover, before.handover),
     }
 }
 
@@ -429,14 +430,16 @@ mod tests {
         for (second, sample) in promises.samples.iter_mut().enumerate() {
             let second = second as u64;
             let counts = &mut sample.accounts.get_mut(&PAYER).unwrap().counts;
-            counts.drops = PrincipalDrops { queue: second, memory: 2 * second, core_ceiling: 3 * second };
+            let (memory, core_ceiling, handover) = (2 * second, 3 * second, 4 * second);
+            counts.drops = PrincipalDrops { queue: second, memory, core_ceiling, handover };
             (counts.deadlines_met, counts.deadlines_missed) = (5 * second, second);
         }
         for seconds in [1, 10] {
             let window = promises.window(PAYER, &promised(), seconds, 7).unwrap();
             assert_eq!((window.deadlines_met, window.deadlines_missed), (5 * seconds, seconds));
-            let PrincipalDropsView { cpu_queue, memory, core_ceiling, link_queue } = window.drops;
-            assert_eq!([cpu_queue, memory, core_ceiling, link_queue], [seconds, 2 * seconds, 3 * seconds, 7]);
+            let PrincipalDropsView { cpu_queue, memory, core_ceiling, handover, link_queue } = window.drops;
+            let lost = [cpu_queue, memory, core_ceiling, handover, link_queue];
+            assert_eq!(lost, [seconds, 2 * seconds, 3 * seconds, 4 * seconds, 7]);
             assert!((window.idle - 10.0).abs() < 0.1, "{window:?}");
         }
     }

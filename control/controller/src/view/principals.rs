@@ -98,6 +98,8 @@ pub struct PrincipalUsageView {
     pub flow_state: u64,
     /// Packets that wait for the processor at the workers, in queues or in suspended calls, in bytes.
     pub waiting: u64,
+    /// Packets under way to the workers that own the egress ports, in bytes.
+    pub handover: u64,
     /// Memory of sandboxed instances at the workers, in bytes, while the principal alone pays for them.
     pub plugin_memory: u64,
     /// Number of times that a flow got no state, or the memory of an instance might not grow, because the principal
@@ -126,6 +128,7 @@ impl PrincipalUsageView {
             memory: usage.memory,
             flow_state: counts.state_bytes,
             waiting: counts.waiting_bytes,
+            handover: counts.handover_bytes,
             plugin_memory: counts.plugin_bytes,
             memory_refusals: counts.memory_refusals,
             memory_peak: usage.memory_peak,
@@ -299,14 +302,16 @@ pub struct PrincipalDropsView {
     pub memory: u64,
     /// Number of packets shed because core was overloaded and at its share.
     pub core_ceiling: u64,
+    /// Number of packets for which the rings to the worker that owns the egress port had no room.
+    pub handover: u64,
     /// Number of packets that the queues of the principal at ports dropped, at most about one second ago.
     pub link_queue: u64,
 }
 
 impl PrincipalDropsView {
     pub(crate) fn of(drops: &PrincipalDrops, link_queue: u64) -> Self {
-        let PrincipalDrops { queue, memory, core_ceiling } = *drops;
-        Self { cpu_queue: queue, memory, core_ceiling, link_queue }
+        let PrincipalDrops { queue, memory, core_ceiling, handover } = *drops;
+        Self { cpu_queue: queue, memory, core_ceiling, handover, link_queue }
     }
 }
 

@@ -50,7 +50,7 @@ impl Disposal<'_> {
     /// Removes the first packets from a batch and carries out their fates. `notes`: indices of these packets
     /// in the other fields of `work`; its length is the number of packets.
     pub fn dispose_first(&mut self, work: &mut Work, notes: Range<usize>, now: Instant) {
-        let Work { packets, keys, varying, states, fates, destinations, .. } = work;
+        let Work { packets, keys, varying, states, paths, fates, destinations, .. } = work;
         let (mut index, tapped) = (notes.start, self.queueing.observation.is_tapped());
         let mut packets = packets.drain_front(notes.len());
         while let Some(first) = packets.as_slice().first() {
@@ -90,7 +90,7 @@ impl Disposal<'_> {
                 Fate::Resume => self.pending.resumed.push(packet),
                 Fate::HandOver(worker) => {
                     let transport = Transport::of(&keys[index], varying[index].tcp_flags);
-                    self.queueing.hand_over(worker, packet, transport);
+                    self.queueing.hand_over(worker, packet, transport, paths[index]);
                 }
             }
             index += 1;

@@ -3,12 +3,13 @@
 use std::vec::Drain;
 
 use millrace_packet::{DropReason, Packet, Pool};
+use millrace_plugin::PaidStages;
 use millrace_schedule::ScheduleError;
-use millrace_units::{Instant, PortId};
+use millrace_units::{Instant, PathId, PortId};
 
 use crate::accounts::Ledger;
 use crate::gates::Gates;
-use crate::handover::{Errand, Handover, Transport};
+use crate::handover::{Errand, Handover, Note, Transport};
 use crate::observe::Observation;
 use crate::observe::capture::Direction;
 use crate::ports::scheduler::{Piece, QueueDrops, ScheduleChange};
@@ -105,14 +106,19 @@ impl Queueing<'_> {
         }
         filters.clear();
         filters.extend(self.gates.plugins().paths.bindings_of(packet.counts_for));
-        let put = handover.put_to_device(device, Errand::Transmit, packet, filters);
+        let payer = PaidStages::of(self.gates.plugins()).payer_of_account(packet.counts_for);
+        let note = Note { filters, payer, ..Note::of(Errand::Transmit) };
+        let put = handover.put_to_device(device, packet, note);
         self.note_handed(put);
     }
 
-    /// Hands a packet over to another worker, which takes it through the stages from classify on.
-    pub fn hand_over(&mut self, to: u16, packet: Packet, transport: Transport) {
+    /// Hands a packet over to another worker, which takes it through the stages from classify on. `path`: its path, if
+    /// it is known.
+    pub fn hand_over(&mut self, to: u16, packet: Packet, transport: Transport, path: PathId) {
+        let payer = PaidStages::of(self.gates.plugins()).owners(path).next();
+        let note = Note { transport, payer, ..Note::of(Errand::Flow) };
         let put = match self.handover.as_deref_mut() {
-            Some(handover) => handover.put(to.into(), Errand::Flow, packet, transport, &[]),
+            Some(handover) => handover.put(to.into(), packet, note),
             None => Err(packet),
         };
         self.note_handed(put);

@@ -3,10 +3,11 @@
 use std::collections::VecDeque;
 
 use millrace_packet::{Borrower, EndedLoan, Exceptions, Lender, Loan, Packet, Pool};
-use millrace_units::{NextHopIndex, PortId, QueueId};
+use millrace_units::{NextHopIndex, PortId, PrincipalId, QueueId};
 use rtrb::{Consumer, Producer, RingBuffer};
 
-use super::{Errand, Handed, Transport};
+use super::division::{Class, Division, HandoverLoad, Part};
+use super::{Errand, Handed, Note, Transport};
 
 /// Number of parcels for each ordered pair of workers.
 pub(super) const PARCELS: usize = 32;
@@ -38,12 +39,18 @@ const IS_LENT: u8 = 2;
 pub(super) struct Parcel {
     bytes: Vec<u8>,
     loans: VecDeque<Loan>,
+    /// Bytes by class. The sender reads them again when the parcel has come back.
+    parts: Vec<Part>,
 }
 
 impl Parcel {
     fn new() -> Self {
         // A page takes no memory until it is written.
-        Self { bytes: Vec::with_capacity(FULL + LONGEST), loans: VecDeque::with_capacity(LOANS.into()) }
+        Self {
+            bytes: Vec::with_capacity(FULL + LONGEST),
+            loans: VecDeque::with_capacity(LOANS.into()),
+            parts: Vec::with_capacity(FULL / HEADER + 1),
+        }
     }
 }
 
@@ -81,6 +88,9 @@ pub(super) struct Outgoing {
     rings: OutgoingRings,
     lender: Lender,
     open: Option<Parcel>,
+    /// Parcels that have come back, to be opened.
+    spare: Vec<Parcel>,
+    division: Division,
     /// Number of parcels sent since the last [`take_sent`](Self::take_sent).
     sent: usize,
     /// Step announced last.
@@ -90,7 +100,15 @@ pub(super) struct Outgoing {
 impl Outgoing {
     /// Begins the hand-over of a worker that lends at most `loans` packets at a time to the other one.
     pub fn new(rings: OutgoingRings, loans: u16) -> Self {
-        Self { rings, lender: Lender::new(loans.min(LOANS)), open: None, sent: 0, announced: 0 }
+        Self {
+            rings,
+            lender: Lender::new(loans.min(LOANS)),
+            open: None,
+            spare: Vec::with_capacity(PARCELS),
+            division: Division::default(),
+            sent: 0,
+            announced: 0,
+        }
     }
 
     /// Makes sure that the open parcel has room. Returns `false` if all parcels are in use.
@@ -99,30 +117,65 @@ impl Outgoing {
             self.send();
         }
         if self.open.is_none() {
-            self.open = self.rings.empty.pop().ok();
+            self.take_parcels_back();
+            self.open = self.spare.pop();
         }
         self.open.is_some()
+    }
+
+    /// Makes sure that the open parcel has room for a record of a class.
+    fn has_room_for(&mut self, class: Class, record: usize) -> bool {
+        if !self.has_room() {
+            return false;
+        }
+        if !self.division.admits(class, record, self.free()) {
+            self.take_parcels_back();
+        }
+        self.division.admits(class, record, self.free())
+    }
+
+    /// Takes the parcels back that the other worker has returned, with the bytes of their classes.
+    fn take_parcels_back(&mut self) {
+        while let Ok(mut parcel) = self.rings.empty.pop() {
+            self.division.take_back(&mut parcel.parts);
+            self.spare.push(parcel);
+        }
+    }
+
+    /// Returns the bytes that records may still take.
+    fn free(&self) -> usize {
+        let open = self.open.as_ref().map_or(0, |open| FULL.saturating_sub(open.bytes.len()));
+        open + self.spare.len() * FULL
+    }
+
+    /// Returns the load of a principal.
+    pub fn load(&self, principal: PrincipalId) -> HandoverLoad {
+        self.division.load_of(principal)
+    }
+
+    /// Forgets the lost packets of a principal.
+    pub fn forget(&mut self, principal: PrincipalId) {
+        self.division.forget(principal);
     }
 
     /// Puts a packet into the open parcel: its front, and a loan of the rest; or all its bytes.
     ///
     /// # Errors
-    /// The packet, if no parcel has room.
-    pub fn put(
-        &mut self,
-        errand: Errand,
-        packet: Packet,
-        transport: Transport,
-        filters: &[u64],
-    ) -> Result<(), Packet> {
-        if !self.has_room() {
+    /// The packet, if no parcel has room for its class.
+    pub fn put(&mut self, packet: Packet, note: Note<'_>) -> Result<(), Packet> {
+        let Note { errand, transport, filters, payer } = note;
+        let class = Class::of(errand, &packet, payer);
+        let front = self.lender.front_of(&packet);
+        let filters = filters.get(..FILTERS).unwrap_or(filters);
+        let length = front.unwrap_or_else(|| packet.len()) as u32;
+        let record = HEADER + filters.len() * FILTER + length as usize;
+        if !self.has_room_for(class, record) {
+            self.division.refuse(class);
             return Err(packet);
         }
-        let Self { open: Some(open), lender, .. } = self else { return Err(packet) };
-        let front = lender.front_of(&packet);
-        let filters = filters.get(..FILTERS).unwrap_or(filters);
+        let Self { open: Some(open), lender, division, .. } = self else { return Err(packet) };
+        division.add(class, record as u32, &mut open.parts);
         let mut header = header(errand, &packet, transport, filters.len());
-        let length = front.unwrap_or_else(|| packet.len()) as u32;
         header[12..16].copy_from_slice(&length.to_le_bytes());
         header[31] |= if front.is_some() { IS_LENT } else { 0 };
         open.bytes.extend_from_slice(&header);
@@ -163,7 +216,7 @@ impl Outgoing {
     /// Sends the open parcel if fewer than [`UNDER_WAY`] parcels are unread. Otherwise the parcel stays open
     /// until it is full.
     pub fn publish(&mut self) {
-        if self.open.is_some() && PARCELS - self.rings.parcels.slots() < UNDER_WAY {
+        if self.has_records() && PARCELS - self.rings.parcels.slots() < UNDER_WAY {
             self.send();
         }
     }
@@ -173,8 +226,9 @@ impl Outgoing {
         std::mem::take(&mut self.sent)
     }
 
-    /// Releases the packets whose loans have ended.
+    /// Releases the packets whose loans have ended, and takes returned parcels back.
     pub fn take_back(&mut self) {
+        self.take_parcels_back();
         while let Ok(ended) = self.rings.ended.pop() {
             self.lender.take_back(ended);
         }
@@ -188,7 +242,12 @@ impl Outgoing {
 
     /// Returns whether a partly filled parcel or this step still has to be sent.
     pub fn is_waiting(&self, step: u64) -> bool {
-        self.open.is_some() || self.announced != step
+        self.has_records() || self.announced != step
+    }
+
+    /// Whether the open parcel has records.
+    fn has_records(&self) -> bool {
+        self.open.as_ref().is_some_and(|open| !open.bytes.is_empty())
     }
 }
 
@@ -268,7 +327,7 @@ impl Incoming {
         }
         let half = |from: usize| u16::from_le_bytes([header[from], header[from + 1]]);
         let word = |from: usize| u32::from(half(from)) | u32::from(half(from + 2)) << 16;
-        let (Parcel { bytes, loans }, at) = self.open.as_mut()?;
+        let (Parcel { bytes, loans, .. }, at) = self.open.as_mut()?;
         let length = word(12) as usize;
         let filters = *at + HEADER;
         let start = filters + usize::from(header[22]) * FILTER;

@@ -177,7 +177,8 @@ impl ControlWork {
         self.punted = 0;
         let used = used.min(elapsed);
         self.counts.used += Cycles(used);
-        self.debt = match wanted || std::mem::take(&mut self.is_full) {
+        let is_full = std::mem::take(&mut self.is_full);
+        self.debt = match wanted || is_full {
             true => {
                 let earned = u128::from(elapsed) * u128::from(share) / u128::from(WHOLE * CONTROL_PART);
                 let most = quantum.saturating_mul(MOST_OWED);

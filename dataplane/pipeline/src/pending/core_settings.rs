@@ -20,7 +20,7 @@ pub enum Shed {
     /// All plain packets.
     #[default]
     Plain,
-    /// Packets of principals without a reserved share, those of the lowest weights first.
+    /// Packets of principals without a reserved share, beginning with the lowest weights.
     ByWeight,
 }
 

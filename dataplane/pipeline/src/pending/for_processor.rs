@@ -4,7 +4,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use millrace_packet::DropReason;
-use millrace_plugin::{AwaitedContext, Grant, Intake, PassedOn, Place, PrincipalMemory, Served, Waiting};
+use millrace_plugin::{
+    AwaitedContext, Grant, InLineCharge, Intake, PassedOn, Place, PrincipalMemory, Served, Waiting,
+};
 use millrace_schedule::FlowNumber;
 use millrace_schedule::cpu::{
     CpuDrop, CpuFlowAccount, CpuPrincipal, CpuQueueLimits, CpuQueues, CpuScheduleError, CpuScheduler,
@@ -139,17 +141,18 @@ impl ForProcessor {
     /// Each packet comes with the place of its stage in the order of stages.
     pub fn drain(&mut self, id: PrincipalId, out: &mut Vec<(u32, Waiting)>) {
         self.queues.drain(id, |order, packet| out.push((order, packet)));
+        self.known_mut(id).into_iter().for_each(|known| known.held_back = 0);
         self.loads.set_waiting(id, 0);
     }
 
-    /// Queues a packet at a stage. Its principal has work from now on.
+    /// Queues a packet at a stage, whose calls may be such as can run `in_line`. Its principal has work from now on.
     ///
     /// # Errors
     /// The packet with the reason to drop it, if too many wait, or it has no known principal.
     pub fn push(
         &mut self,
         waiting: Waiting,
-        stage: CpuStage,
+        (stage, in_line): (CpuStage, bool),
         now: Instant,
     ) -> Result<(), (Waiting, DropReason)> {
         let Some(payer) = waiting.payer else { return Err((waiting, DropReason::PrincipalQueueFull)) };
@@ -162,6 +165,9 @@ impl ForProcessor {
             },
         )?;
         self.loads.set_waiting(payer, self.queues.load(payer).0);
+        if in_line {
+            self.known_mut(payer).into_iter().for_each(|known| known.held_back += 1);
+        }
         self.latest = Some(now);
         // A flow that is set aside has no work.
         if self.queues.is_ready(payer) {
@@ -210,20 +216,26 @@ impl ForProcessor {
         served.for_each(|call| self.grants.charge(call));
     }
 
-    /// Charges the time of calls in line to the principals that pay. Returns their sum.
-    pub fn charge_in_line(
-        &mut self,
-        charges: impl Iterator<Item = (PrincipalId, Cycles)>,
-        now: Instant,
-    ) -> Cycles {
-        let mut sum = Cycles(0);
-        for (payer, used) in charges {
-            self.scheduler.charge(payer, used, now);
-            self.loads.add_used(payer, used);
-            sum += used;
-        }
-        self.latest = self.latest.max((sum > Cycles(0)).then_some(now));
-        sum
+    /// Charges calls in line to the principal that pays. Returns whether it is ahead of its share then.
+    pub fn charge_in_line(&mut self, charge: InLineCharge, now: Instant) -> bool {
+        let InLineCharge { payer, used, packets } = charge;
+        self.scheduler.charge(payer, used, now);
+        self.loads.add_used(payer, used);
+        self.known_mut(payer).into_iter().for_each(|known| known.packets += packets);
+        self.latest = Some(now);
+        self.scheduler.is_ahead(payer)
+    }
+
+    /// Notes that packets have left the queue of a stage whose calls can run in line.
+    pub fn let_go(&mut self, payer: PrincipalId, packets: u64) {
+        let known = self.known_mut(payer).into_iter();
+        known.for_each(|known| known.held_back = known.held_back.saturating_sub(packets as u32));
+    }
+
+    /// Whether a principal that is held back stays so: it is ahead of its share, or packets wait that later ones must not
+    /// overtake.
+    pub fn holds_back(&self, payer: PrincipalId) -> bool {
+        self.known(payer).is_some_and(|known| known.held_back > 0) || self.scheduler.is_ahead(payer)
     }
 
     /// Lets flows that were set aside go on as [`Grants::look_aside`] does.
@@ -425,10 +437,16 @@ impl ForProcessor {
                 packets: known.packets,
                 waiting: waiting + memory.suspended_packets as u32,
                 waiting_bytes: waiting_bytes + memory.suspended,
+                handover_bytes: 0,
                 state_bytes: memory.state,
                 plugin_bytes: memory.plugin,
                 memory_refusals: memory.refused,
-                drops: PrincipalDrops { queue: dropped, memory: memory.dropped, core_ceiling: known.shed },
+                drops: PrincipalDrops {
+                    queue: dropped,
+                    memory: memory.dropped,
+                    core_ceiling: known.shed,
+                    handover: 0,
+                },
                 deadlines_met: known.met,
                 deadlines_missed: known.missed,
                 longest_wait: known.longest_wait,

@@ -20,6 +20,8 @@ pub(super) struct Known {
     pub longest_wait: Duration,
     /// Packets shed because core was overloaded.
     pub shed: u64,
+    /// Packets that wait at stages whose calls can run in line.
+    pub held_back: u32,
     /// Flow of its last slice.
     pub flow: FlowNumber,
     /// Cycles of a call that is still running. Its flow and its stage are charged at its end.
@@ -36,6 +38,7 @@ impl Known {
             missed: 0,
             longest_wait: Duration::ZERO,
             shed: 0,
+            held_back: 0,
             flow: FlowNumber(0),
             owed: Cycles(0),
         }

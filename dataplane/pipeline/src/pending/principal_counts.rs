@@ -17,12 +17,14 @@ pub struct PrincipalCounts {
     pub periods: u64,
     /// Times that the limit stopped the principal.
     pub throttled: u64,
-    /// Packets that got the processor.
+    /// Packets that got the processor: counted once for each queue that they left, and for each call in line.
     pub packets: u64,
     /// Packets that wait for the processor, in queues or in calls.
     pub waiting: u32,
     /// Bytes of these packets.
     pub waiting_bytes: u64,
+    /// Bytes under way to other workers.
+    pub handover_bytes: u64,
     /// Bytes of flow state.
     pub state_bytes: u64,
     /// Bytes of memory of sandboxed instances.
@@ -49,12 +51,14 @@ pub struct PrincipalDrops {
     pub memory: u64,
     /// Packets shed because core was overloaded. The count of core includes the packets of all principals.
     pub core_ceiling: u64,
+    /// Packets for which the rings to another worker had no room.
+    pub handover: u64,
 }
 
 impl PrincipalDrops {
     /// Returns the number of packets lost.
     pub fn total(&self) -> u64 {
-        self.queue + self.memory + self.core_ceiling
+        self.queue + self.memory + self.core_ceiling + self.handover
     }
 }
 

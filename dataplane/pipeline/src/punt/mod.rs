@@ -12,7 +12,7 @@ use millrace_units::{Instant, PortId};
 use millrace_wire::{EtherType, ethernet, vlan};
 
 use crate::gate_tables::WorkerTable;
-use crate::handover::{Errand, Handover};
+use crate::handover::{Errand, Handover, Note};
 use crate::observe::Observation;
 use crate::parse::tags::tags_of;
 use crate::ports::{DeviceId, PortSettings, PortTable, Stack, link_header};
@@ -155,7 +155,7 @@ impl PuntStage<'_> {
             match (device, &mut self.handover) {
                 (Some(device), Some(handover)) if !handover.owns(device) => {
                     let mark = packet.trace;
-                    match handover.put_to_device(device, Errand::Host, packet, &[]) {
+                    match handover.put_to_device(device, packet, Note::of(Errand::Host)) {
                         Ok(()) => {
                             self.observation.totals.handed += 1;
                             if mark != 0 {

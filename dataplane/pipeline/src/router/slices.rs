@@ -56,6 +56,12 @@ impl CoreWork {
 }
 
 impl Router {
+    /// Returns a reading of the time-stamp counter without the time of calls in line, which principals pay for.
+    #[inline]
+    pub(crate) fn core_cycles(&self) -> Option<u64> {
+        Some(cycles()?.wrapping_sub(Paid::of(self.gates.plugins()).time_in_line()))
+    }
+
     /// Gives the processor to principals with waiting packets, up to their allowance of this iteration.
     /// Returns whether any principal ran.
     #[inline]
@@ -139,14 +145,21 @@ impl<'a> Slices<'a> {
             }
             ran = true;
         }
+        Payers::of(self.router.gates.plugins_mut()).keep_held_back(|payer| waiting.holds_back(*payer));
         waiting.core.count_principals(elapsed + Cycles(in_line));
         self.router.pending.for_processor = Some(waiting);
         ran
     }
 
-    /// Charges the calls in line since the last time to the principals that pay. Returns their time.
+    /// Charges the calls in line since the last time to the principals that pay. Holds back those that are ahead of
+    /// their share then. Returns the time of the calls.
     fn charge_in_line(&mut self, waiting: &mut ForProcessor, now: Instant) -> Cycles {
-        waiting.charge_in_line(Payers::of(self.router.gates.plugins_mut()).take_in_line(), now)
+        let mut sum = Cycles(0);
+        Payers::of(self.router.gates.plugins_mut()).settle_in_line(|charge| {
+            sum += charge.used;
+            waiting.charge_in_line(charge, now)
+        });
+        sum
     }
 
     /// Lets flows that were set aside go on.
@@ -239,6 +252,9 @@ impl<'a> Slices<'a> {
         Payers::of(self.router.gates.plugins_mut()).grant(waiting.grant(payer, granted));
         self.resume_at(entry, &mut work, now);
         self.router.scratch.spare = work;
+        if stage.is_some_and(|stage| stage.in_line) {
+            waiting.let_go(payer, packets);
+        }
         packets
     }
 
@@ -281,9 +297,11 @@ impl<'a> Slices<'a> {
         Payers::memory(self.router.gates.plugins_mut())
     }
 
-    fn stage_of(&self, place: Place) -> CpuStage {
+    /// Returns a stage for the queues, and whether its calls can run in line.
+    fn stage_of(&self, place: Place) -> (CpuStage, bool) {
         let stage = PaidStages::of(self.router.gates.plugins()).at(place);
-        stage.map_or(CpuStage::ONLY, |stage| CpuStage { order: stage.order, weight: stage.weight })
+        let of = |stage: PaidStage| (CpuStage { order: stage.order, weight: stage.weight }, stage.in_line);
+        stage.map_or((CpuStage::ONLY, false), of)
     }
 
     /// Takes all waiting packets out of the queues after a change of bindings, and continues them. Packets
@@ -318,6 +336,7 @@ impl<'a> Slices<'a> {
         let packets = waiting.remove(id);
         Payers::of(self.router.gates.plugins_mut()).forget(id);
         self.memory().forget(id);
+        self.router.handover.as_mut().into_iter().for_each(|handover| handover.forget(id));
         self.continue_all(packets, now);
     }
 

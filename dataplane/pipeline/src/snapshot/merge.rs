@@ -82,12 +82,12 @@ fn add_principal(sum: &mut PrincipalCounts, more: PrincipalCounts) {
     add_fields!(
         sum,
         more,
-        PrincipalCounts { used, backlogged_sum, periods, throttled, packets, waiting, waiting_bytes, state_bytes,
-            plugin_bytes, memory_refusals, deadlines_met, deadlines_missed; backlogged, longest_wait, drops }
+        PrincipalCounts { used, backlogged_sum, periods, throttled, packets, waiting, waiting_bytes, handover_bytes,
+            state_bytes, plugin_bytes, memory_refusals, deadlines_met, deadlines_missed; backlogged, longest_wait, drops }
     );
     sum.backlogged = sum.backlogged.max(backlogged);
     sum.longest_wait = sum.longest_wait.max(longest_wait);
-    add_fields!(sum.drops, drops, PrincipalDrops { queue, memory, core_ceiling; });
+    add_fields!(sum.drops, drops, PrincipalDrops { queue, memory, core_ceiling, handover; });
 }
 
 fn add_offloaded_flows(sum: &mut OffloadedFlowCounts, more: OffloadedFlowCounts) {

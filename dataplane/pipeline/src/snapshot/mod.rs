@@ -95,6 +95,11 @@ impl Snapshot {
     pub(crate) fn counters_of(router: &Router, now: Instant) -> Self {
         let waiting = router.pending.for_processor.iter();
         let memory = Paid::memory(router.gates.plugins());
+        let with_handover = |(id, mut counts): (PrincipalId, PrincipalCounts)| {
+            let load = router.handover.as_ref().map(|handover| handover.load(id)).unwrap_or_default();
+            (counts.handover_bytes, counts.drops.handover) = (load.bytes, load.dropped);
+            (id, counts)
+        };
         Self {
             at: now,
             ports: router.ports.counts(),
@@ -103,7 +108,7 @@ impl Snapshot {
             totals: Totals { held: held(router), ..router.observation.totals.clone() },
             instances: router.gates.plugins().instances().reports().collect(),
             flows: router.classifier.flow_counts(),
-            principals: waiting.flat_map(|waiting| waiting.counts(memory, now)).collect(),
+            principals: waiting.flat_map(|waiting| waiting.counts(memory, now)).map(with_handover).collect(),
             flow_states: router.gates.plugins().flow_states().counts(),
             offloaded_flows: router.offload.as_ref().map(|offload| offload.counts()).unwrap_or_default(),
             ..Self::default()

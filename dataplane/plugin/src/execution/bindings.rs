@@ -11,9 +11,7 @@ use crate::offload_steps::OffloadSteps;
 use crate::path::{Refusal, Stage, Step};
 use crate::policer::Policer;
 use crate::slab::{Key, Slab};
-use crate::{
-    Action, BindingCounts, BindingCountsPage, BindingId, BindingTable, CallLimits, GateOrder, ProcessorWait,
-};
+use crate::{Action, BindingCounts, BindingCountsPage, BindingId, BindingTable, CallLimits, GateOrder};
 
 /// Number of bindings for which memory is reserved. A binding beyond this number makes the worker move all
 /// bindings to larger memory, which delays packets.
@@ -89,8 +87,8 @@ pub(crate) struct Binding {
     pub order: u32,
     /// Moving average of the cycles of a packet that a principal paid for; 0 before the first.
     pub cost: u64,
-    /// Number of latest calls in line that took much longer than their bound. At [`MOST_BEYOND`], packets wait from
-    /// now on.
+    /// Number of latest calls in line that took much longer than their bound. At [`MOST_BEYOND`], packets wait
+    /// until the binding is made anew.
     pub beyond: u8,
 }
 
@@ -101,7 +99,7 @@ impl Binding {
         self.call_limits.in_line.is_some() && self.beyond < MOST_BEYOND
     }
 
-    /// Notes the cycles of `packets` packets.
+    /// Notes the cycles of `packets` packets that have waited for the processor.
     #[inline]
     pub fn note_cost(&mut self, used: u64, packets: u64) {
         let cost = (used / packets.max(1)).max(1);
@@ -109,17 +107,16 @@ impl Binding {
             0 => cost,
             before => (before.saturating_mul(7).saturating_add(cost) / 8).max(1),
         };
+    }
+
+    /// Notes the cycles of a call in line with `packets` packets.
+    #[inline]
+    pub fn note_in_line(&mut self, used: u64, packets: u64) {
         if let Some(most) = self.call_limits.in_line.filter(|_| self.beyond < MOST_BEYOND) {
             // The system may have given the processor to others during one call, but hardly during each of several.
             let is_beyond = used > AFTER_SLEEP + CallLimits::BOUNDS * u64::from(most) * packets.max(1);
             self.beyond = if is_beyond { self.beyond + 1 } else { 0 };
         }
-    }
-
-    /// Returns the wait of packets for the processor before the binding, if their calls don't run in line.
-    pub fn wait(&self, payer: Option<PrincipalId>) -> Option<ProcessorWait> {
-        let in_line = self.call_limits.in_line.filter(|_| self.runs_in_line());
-        CallLimits { in_line, ..self.call_limits }.wait(payer, self.gate)
     }
 
     /// Returns the instance of the binding, with the principal that pays for its calls; `None` without an instance.

@@ -8,7 +8,8 @@ use crate::execution::calls::Calls;
 use crate::execution::waiting::{AwaitedContext, Place, Ticket, Waiting};
 use crate::execution::worker_plugins::WorkerPlugins;
 use crate::path::{Stage, Step};
-use crate::{BindingTable, ProcessorWait};
+use crate::slab::Key;
+use crate::{Action, BindingTable, ProcessorWait};
 
 /// Stage at which packets wait for the processor.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -19,6 +20,8 @@ pub struct PaidStage {
     pub order: u32,
     /// Weight among the stages of a flow.
     pub weight: u16,
+    /// Whether calls of the stage can run in line, so its packets wait only while their principal is held back.
+    pub in_line: bool,
     /// Queue of the port whose scheduler pulls packets from the queue of the stage: they wait until the
     /// scheduler needs them. So it is for a stage with a queue behind forwarding; `None` for others. The number
     /// is for packets without a queue of the port yet; 0 is the default queue.
@@ -62,8 +65,9 @@ impl<'a, T: BindingTable> PaidStages<'a, T> {
         let is_pulled = binding.call_limits.queue.is_some() && place.position == Position::Queue;
         let pulled_by = is_pulled.then_some(binding.call_limits.link_queue);
         let cost = (binding.cost != 0).then_some(Cycles(binding.cost));
+        let in_line = binding.call_limits.in_line.is_some();
         let (binding, order) = (stage.binding.to_word(), binding.order);
-        Some(PaidStage { binding, order, weight, pulled_by, cost })
+        Some(PaidStage { binding, order, weight, in_line, pulled_by, cost })
     }
 
     /// Returns how many packets the instance of a stage takes from the queue with this first packet. The others stay
@@ -107,6 +111,22 @@ impl<'a, T: BindingTable> PaidStages<'a, T> {
         paid.chain(given)
     }
 
+    /// Returns the principal that pays for packets with this accounting path: the one that a binding names or a filter
+    /// gives, before the one that pays for bindings without a name.
+    pub fn payer_of_account(&self, account: PathId) -> Option<PrincipalId> {
+        let WorkerPlugins { paths, bindings, .. } = self.plugins;
+        let mut unnamed = None;
+        for word in paths.bindings_of(account) {
+            let Some(binding) = bindings.get(Key::from_word(word)) else { continue };
+            let Some(payer) = binding.call_limits.principal else { continue };
+            if binding.call_limits.names_principal() || matches!(binding.action, Action::Principal(_)) {
+                return Some(payer);
+            }
+            unnamed = unnamed.or(Some(payer));
+        }
+        unnamed
+    }
+
     /// Returns the principals that pay for stages of a path, once for each stage.
     pub fn payers(&self, path: PathId) -> impl Iterator<Item = PrincipalId> {
         let stages = self.plugins.paths.stages(path).iter();
@@ -116,7 +136,7 @@ impl<'a, T: BindingTable> PaidStages<'a, T> {
     /// Returns the wait of a packet with this ticket; `None` if it doesn't wait for the processor.
     pub fn wait_of(&self, ticket: Ticket) -> Option<ProcessorWait> {
         let (stage, binding) = self.binding_at(self.plugins.calls.waiting.deferred(ticket)?)?;
-        binding.wait(self.plugins.bindings.payer(stage))
+        self.plugins.calls.wait(self.plugins.bindings.payer(stage), binding)
     }
 
     #[inline]

@@ -1,8 +1,8 @@
 //! Calls and packets that wait for the processor, and the principals that pay for them.
 
-use millrace_units::{Cycles, Instant, PrincipalId};
+use millrace_units::{Instant, PrincipalId};
 
-use crate::execution::calls::{Calls, CycleClock, Grant, InLineCharges};
+use crate::execution::calls::{Calls, CycleClock, Grant, InLine, InLineCharge};
 use crate::execution::waiting::{PassedOn, Place, Served, Waiting, WaitingRoom};
 use crate::execution::worker_plugins::WorkerPlugins;
 use crate::principal_memory::PrincipalMemory;
@@ -79,9 +79,16 @@ impl<'a> Payers<'a> {
         waiting.append(&mut self.calls.waiting.for_processor);
     }
 
-    /// Takes the time of calls in line, with the principals that pay for it.
-    pub fn take_in_line(&mut self) -> impl Iterator<Item = (PrincipalId, Cycles)> {
-        self.calls.in_line.take()
+    /// Gives each charge for calls in line to `settle`. Where that returns `true`, packets of the principal wait from now
+    /// on also before instances whose calls could run in line.
+    pub fn settle_in_line(&mut self, settle: impl FnMut(InLineCharge) -> bool) {
+        self.calls.in_line.settle(settle);
+    }
+
+    /// Ends that wait for the principals for which `still` returns `false`. Call this only when none of their packets
+    /// waits, so that later ones don't overtake them.
+    pub fn keep_held_back(&mut self, still: impl FnMut(&PrincipalId) -> bool) {
+        self.calls.in_line.retain(still);
     }
 
     /// Takes the calls of other processes that have ended.
@@ -91,6 +98,7 @@ impl<'a> Payers<'a> {
 
     /// Lets the calls that a removed principal has paid for continue without a payer, and forgets its earlier ones.
     pub fn forget(&mut self, payer: PrincipalId) {
+        self.calls.in_line.retain(|held_back| *held_back != payer);
         self.calls.waiting.forget_payer(payer);
         self.calls.instances.forget_payer(payer);
     }
@@ -99,7 +107,7 @@ impl<'a> Payers<'a> {
 /// Questions about the calls and packets of a worker that wait for the processor.
 pub struct Paid<'a> {
     waiting: &'a WaitingRoom,
-    in_line: &'a InLineCharges,
+    in_line: &'a InLine,
 }
 
 impl<'a> Paid<'a> {
@@ -115,10 +123,16 @@ impl<'a> Paid<'a> {
         &plugins.calls.memory
     }
 
-    /// Whether packets have begun to wait for the processor, or a principal pays for a call.
+    /// Whether packets have begun to wait for the processor, or a principal pays for a call or is held back.
     #[inline]
     pub fn wants_processor(&self) -> bool {
         !self.in_line.is_empty() || !self.waiting.for_processor.is_empty() || self.waiting.has_payers()
+    }
+
+    /// Returns the time of all calls in line so far, in cycles. It wraps around.
+    #[inline]
+    pub fn time_in_line(&self) -> u64 {
+        self.in_line.total()
     }
 
     /// Returns the number of packets that have begun to wait for the processor.

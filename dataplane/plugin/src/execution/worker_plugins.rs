@@ -248,9 +248,8 @@ impl<T: BindingTable> WorkerPlugins<T> {
                 let health = self.calls.instances.get(key)?.health(now);
                 let limits = binding.call_limits;
                 let payer = self.bindings.payer(&stage).filter(|_| self.calls.is_scheduled);
-                let wait = limits.wait(payer, binding.gate);
+                let (wait, charged) = (self.calls.wait(payer, binding), self.calls.charged(payer, binding));
                 let CallLimits { on_fault, link_queue, .. } = limits;
-                let charged = payer.filter(|_| binding.runs_in_line());
                 BindingTreatment::Instance { health, on_fault, wait, charged, link_queue }
             }
             Step::Refuse(refusal) => BindingTreatment::Refuse(refusal),
@@ -274,7 +273,7 @@ impl<T: BindingTable> WorkerPlugins<T> {
         self.paths.stages(path).iter().filter_map(|stage| {
             let binding = self.bindings.get(stage.binding)?;
             let payer = self.bindings.payer(stage).filter(|_| self.calls.is_scheduled);
-            Some(Stop::of(stage, binding, payer))
+            Some(Stop::of(stage, binding, self.calls.charged(payer, binding)))
         })
     }
 

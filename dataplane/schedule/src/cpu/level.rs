@@ -2,6 +2,7 @@
 
 use super::fair_share::Discipline;
 use super::settings::{CpuPrincipal, CpuSchedulerKind, CpuShare};
+use super::shares::ShareLevel;
 
 /// Discipline of the absolute shares, under each kind. It alone keeps a great share within a quantum of its
 /// due, however many others compete.
@@ -11,8 +12,7 @@ pub(super) const ABSOLUTE: Discipline = Discipline::WorstCaseFair;
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Level {
     Server,
-    Absolute,
-    Weighted,
+    Share(ShareLevel),
 }
 
 /// Cycles that a principal has used ahead of its level.
@@ -28,8 +28,8 @@ pub(super) fn level(kind: CpuSchedulerKind, settings: &CpuPrincipal) -> Level {
     match settings {
         _ if kind == CpuSchedulerKind::EarliestDeadline => Level::Server,
         CpuPrincipal { deadline: Some(_), .. } => Level::Server,
-        CpuPrincipal { share: CpuShare::Absolute(_), .. } => Level::Absolute,
-        CpuPrincipal { .. } => Level::Weighted,
+        CpuPrincipal { share: CpuShare::Absolute(_), .. } => Level::Share(ShareLevel::Absolute),
+        CpuPrincipal { .. } => Level::Share(ShareLevel::Weighted),
     }
 }
 

@@ -30,6 +30,7 @@ mod limit;
 mod scheduler;
 mod server;
 mod settings;
+mod shares;
 mod stage_queues;
 mod turns;
 

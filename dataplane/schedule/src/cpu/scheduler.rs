@@ -6,19 +6,20 @@ use millrace_memory::prefetch_whole_element;
 use millrace_units::{Cycles, Instant, PrincipalId};
 
 use super::account::{CpuAccount, Principal};
-use super::fair_share::FairShare;
-use super::level::{ABSOLUTE, Debt, Level, discipline, level};
+use super::level::{Debt, Level, discipline, level};
 use super::limit::Limit;
 use super::server::{ServerShare, Servers, WeightedCapacity};
 use super::settings::{
     CpuPrincipal, CpuScheduleError, CpuSchedulerKind, CpuSchedulerSettings, CpuShare, MOST_PRINCIPALS, WHOLE,
 };
+use super::shares::{ShareLevel, Shares};
 use crate::arena::NONE;
 use crate::heap::Heap;
 use crate::slots::Slots;
 
-/// Member of the absolute shares that stands for all principals with weights.
-const WEIGHTED: u32 = 0;
+/// Time that a principal may use ahead of its share without waiting, in quanta. Its last slice and that of another one
+/// alone bring it two ahead.
+const MOST_AHEAD: u64 = 4;
 /// Period of servers without a deadline, under the kind `edf`.
 const PERIOD: Duration = Duration::from_millis(10);
 
@@ -27,9 +28,7 @@ const PERIOD: Duration = Duration::from_millis(10);
 pub struct CpuScheduler {
     settings: CpuSchedulerSettings,
     principals: Slots<Option<Principal>>,
-    /// Principals with absolute shares (by number plus 1), and [`WEIGHTED`].
-    absolute: FairShare,
-    weighted: FairShare,
+    shares: Shares,
     servers: Servers,
     throttled: Heap,
     throttled_positions: Vec<u32>,
@@ -37,6 +36,8 @@ pub struct CpuScheduler {
     reserved: u32,
     /// Sum of all weights.
     weights: u64,
+    /// Number of principals that compete for the processor.
+    listed: u32,
     is_quiet: bool,
 }
 
@@ -46,17 +47,16 @@ impl CpuScheduler {
         let (discipline, Cycles(quantum)) = (discipline(settings.kind), settings.quantum);
         let mut scheduler = Self {
             principals: Slots::default(),
-            absolute: FairShare::new(ABSOLUTE, quantum),
-            weighted: FairShare::new(discipline, quantum),
+            shares: Shares::new(discipline, quantum),
             servers: Servers::new(settings.frequency.max(1)),
             throttled: Heap::default(),
             throttled_positions: Vec::new(),
             reserved: 0,
             weights: 0,
+            listed: 0,
             is_quiet: true,
             settings,
         };
-        scheduler.absolute.reserve(WEIGHTED);
         scheduler.divide();
         scheduler
     }
@@ -85,8 +85,7 @@ impl CpuScheduler {
             }
         }
         self.settings = settings;
-        self.absolute.set_discipline(ABSOLUTE, settings.quantum.0);
-        self.weighted.set_discipline(discipline(settings.kind), settings.quantum.0);
+        self.shares.set_discipline(discipline(settings.kind), settings.quantum.0);
         self.servers.frequency = settings.frequency.max(1);
         self.divide();
         for debt in debts {
@@ -113,8 +112,7 @@ impl CpuScheduler {
         }
         settings.check(self.settings.capacity.saturating_sub(self.reserved), self.reserved)?;
         self.reserve(number);
-        self.absolute.reset(number + 1);
-        self.weighted.reset(number);
+        self.shares.reset(number);
         self.count(&settings);
         self.principals[number] = Some(Principal {
             settings,
@@ -226,25 +224,29 @@ impl CpuScheduler {
             self.release(number, now);
         }
         self.note_quiet();
-        let number = self.servers.next().or_else(|| self.next_by_share());
+        let number = self.servers.next().or_else(|| self.shares.next());
         number.or_else(|| self.servers.next_on_idle_time()).map(PrincipalId)
     }
 
-    /// Charges a slice that ended at `now` to a principal. An unknown principal is ignored.
+    /// Charges a slice that ended at `now` to a principal. Time of a principal without work is free, except for its
+    /// limit, while nobody competes for the processor. An unknown principal is ignored.
     #[inline]
     pub fn charge(&mut self, id: PrincipalId, used: Cycles, now: Instant) {
         let (PrincipalId(number), Cycles(cycles), frequency) = (id, used, self.settings.frequency);
         let Some(principal) = self.principal_mut(id) else { return };
         principal.account.used += used;
-        let is_throttled = principal.is_throttled;
+        let (is_throttled, is_asleep) = (principal.is_throttled, principal.work_since.is_none());
         let until = principal.limit.as_mut().and_then(|limit| limit.charge(used, frequency, now));
         match self.level(number) {
-            Level::Server => self.servers.charge(number, cycles),
-            Level::Absolute => self.absolute.charge(number + 1, cycles),
-            Level::Weighted => {
-                self.weighted.charge(number, cycles);
-                self.absolute.charge(WEIGHTED, cycles);
+            _ if is_asleep && self.listed == 0 => {}
+            Level::Server if is_asleep && !is_throttled => {
+                // Its budget may be that of a period that is long over.
+                self.servers.join(number, now);
+                self.servers.charge(number, cycles);
+                self.servers.leave(number);
             }
+            Level::Server => self.servers.charge(number, cycles),
+            Level::Share(level) => self.shares.charge(level, number, cycles),
         }
         match until {
             Some(until) if is_throttled => {
@@ -261,7 +263,7 @@ impl CpuScheduler {
     pub fn prefetch_upcoming(&mut self) -> [Option<PrincipalId>; 2] {
         let upcoming = match self.settings.kind {
             CpuSchedulerKind::EarliestDeadline => self.servers.prefetch_upcoming(),
-            _ => self.weighted.prefetch_upcoming(),
+            _ => self.shares.prefetch_upcoming(),
         };
         upcoming.iter().for_each(|number| prefetch_whole_element(self.principals.all(), *number as usize));
         upcoming.map(|number| (number != NONE).then_some(PrincipalId(number)))
@@ -270,7 +272,7 @@ impl CpuScheduler {
     /// Whether some principal with work may run now.
     #[inline]
     pub fn has_work(&self) -> bool {
-        !self.absolute.is_empty() || !self.servers.is_empty()
+        !self.shares.is_empty() || !self.servers.is_empty()
     }
 
     /// Whether no principal has work, and none must wait.
@@ -284,8 +286,8 @@ impl CpuScheduler {
     }
 
     pub(super) fn is_at_rest(&self) -> bool {
-        let Self { absolute, servers, throttled, .. } = self;
-        absolute.is_empty() & servers.is_empty() & throttled.is_empty() & servers.is_replenished()
+        let Self { shares, servers, throttled, .. } = self;
+        shares.is_empty() & servers.is_empty() & throttled.is_empty() & servers.is_replenished()
     }
 
     /// Returns the time at which a principal that must wait may run again, if one has to wait.
@@ -313,8 +315,22 @@ impl CpuScheduler {
     pub fn can_run(&self, id: PrincipalId) -> bool {
         let Some(principal) = self.principal(id) else { return false };
         let has_budget = || self.level(id.0) != Level::Server || self.servers.has_budget(id.0);
-        let is_idle = || self.absolute.is_empty() && !self.servers.is_one_ready();
+        let is_idle = || self.shares.is_empty() && !self.servers.is_one_ready();
         !principal.is_throttled && (has_budget() || is_idle())
+    }
+
+    /// Whether a principal may use no more time without waiting for the processor: it is beyond its limit, or others
+    /// compete, and it is more than four quanta ahead of its share.
+    pub fn is_ahead(&self, id: PrincipalId) -> bool {
+        let Some(principal) = self.principal(id) else { return false };
+        let others_compete = self.listed > u32::from(self.is_listed(id.0));
+        let most = self.settings.quantum.0.saturating_mul(MOST_AHEAD);
+        let is_beyond = || match self.level(id.0) {
+            Level::Server => !self.servers.has_budget(id.0),
+            // Servers come first.
+            Level::Share(level) => self.servers.is_one_ready() || self.shares.ahead(level, id.0) > most,
+        };
+        principal.is_throttled || others_compete && is_beyond()
     }
 
     fn principal(&self, PrincipalId(number): PrincipalId) -> Option<&Principal> {
@@ -326,28 +342,21 @@ impl CpuScheduler {
         self.principals.find_mut(number)?.as_mut()
     }
 
-    fn next_by_share(&mut self) -> Option<u32> {
-        match self.absolute.next()? {
-            WEIGHTED => self.weighted.next(),
-            member => Some(member - 1),
-        }
-    }
-
     #[inline]
     fn level(&self, number: u32) -> Level {
         self.level_under(self.settings.kind, number)
     }
 
     fn level_under(&self, kind: CpuSchedulerKind, number: u32) -> Level {
-        self.principals[number].map_or(Level::Weighted, |principal| level(kind, &principal.settings))
+        self.principals[number]
+            .map_or(Level::Share(ShareLevel::Weighted), |principal| level(kind, &principal.settings))
     }
 
     fn debt(&self, number: u32, now: Instant) -> Debt {
         let level = self.level(number);
         let cycles = match level {
             Level::Server => self.servers.debt(number, now),
-            Level::Absolute => self.absolute.debt(number + 1),
-            Level::Weighted => self.weighted.debt(number),
+            Level::Share(level) => self.shares.debt(level, number),
         };
         Debt { number, level, cycles }
     }
@@ -356,8 +365,7 @@ impl CpuScheduler {
     fn set_debt(&mut self, Debt { number, level, cycles }: Debt, now: Instant) {
         match level {
             Level::Server => self.servers.set_debt(number, cycles, now),
-            Level::Absolute => self.absolute.set_debt(number + 1, cycles),
-            Level::Weighted => self.weighted.set_debt(number, cycles),
+            Level::Share(level) => self.shares.set_debt(level, number, cycles),
         }
     }
 
@@ -378,29 +386,19 @@ impl CpuScheduler {
 
     #[inline]
     fn enlist(&mut self, number: u32, now: Instant) {
+        self.listed += 1;
         match self.level(number) {
             Level::Server => self.servers.join(number, now),
-            Level::Absolute => self.absolute.join(number + 1),
-            Level::Weighted => {
-                self.weighted.join(number);
-                if !self.absolute.contains(WEIGHTED) {
-                    self.absolute.join(WEIGHTED);
-                }
-            }
+            Level::Share(level) => self.shares.join(level, number),
         }
     }
 
     #[inline]
     fn delist(&mut self, number: u32) {
+        self.listed -= 1;
         match self.level(number) {
             Level::Server => self.servers.leave(number),
-            Level::Absolute => self.absolute.leave(number + 1),
-            Level::Weighted => {
-                self.weighted.leave(number);
-                if self.weighted.is_empty() {
-                    self.absolute.leave(WEIGHTED);
-                }
-            }
+            Level::Share(level) => self.shares.leave(level, number),
         }
     }
 
@@ -432,8 +430,7 @@ impl CpuScheduler {
             self.throttled_positions.push(NONE);
         }
         self.throttled.reserve(self.principals.len());
-        self.absolute.reserve(number + 1);
-        self.weighted.reserve(number);
+        self.shares.reserve(number);
         self.servers.reserve(number);
     }
 
@@ -479,11 +476,11 @@ impl CpuScheduler {
     fn place(&mut self, number: u32, settings: &CpuPrincipal) {
         let share = match settings.share {
             CpuShare::Absolute(parts) => {
-                self.absolute.set_weight(number + 1, parts);
+                self.shares.set_absolute(number, parts);
                 ServerShare::Absolute(parts)
             }
             CpuShare::Weight(weight) => {
-                self.weighted.set_weight(number, weight);
+                self.shares.set_weight(number, weight);
                 ServerShare::Weight(weight)
             }
         };
@@ -493,7 +490,7 @@ impl CpuScheduler {
     /// Gives the capacity without reservations to the principals with weights.
     fn divide(&mut self) {
         let parts = self.settings.capacity.min(WHOLE).saturating_sub(self.reserved);
-        self.absolute.set_weight(WEIGHTED, parts.max(1));
+        self.shares.set_share_of_weights(parts);
         self.servers.weighted = WeightedCapacity { parts, weights: self.weights };
     }
 }

@@ -22,7 +22,7 @@ const PROMISES: &str = "principal | promised %=promised | wanted %=windows/0/wan
     | delivered %=windows/0/delivered | 10 s=windows/1/delivered | 60 s=windows/2/delivered \
     | kept=windows/1/kept | idle %=windows/1/idle | met=windows/1/deadlines_met | missed=windows/1/deadlines_missed \
     | waiting | dropped | queue=windows/1/drops/cpu_queue | memory=windows/1/drops/memory \
-    | ceiling=windows/1/drops/core_ceiling | link=windows/1/drops/link_queue";
+    | ceiling=windows/1/drops/core_ceiling | hand-over=windows/1/drops/handover | link=windows/1/drops/link_queue";
 const FLOWS: &str = "packets/s=packet_rate | bits/s=bit_rate | level | flow | bindings";
 
 /// The two latest snapshots, from which rates are calculated, and the state of the display.

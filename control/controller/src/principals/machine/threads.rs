@@ -143,7 +143,7 @@ impl Held {
         if workers.are_realtime && self.group.has_realtime_shares() {
             return Err(
                 "this kernel gives real-time policies only to groups with a share of their own, and the \
-                        workers have such a policy: remove `worker-policy`"
+                        workers have such a policy, so they stay outside: remove `worker-policy`"
                     .to_owned(),
             );
         }

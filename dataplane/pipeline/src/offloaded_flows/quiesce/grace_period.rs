@@ -138,7 +138,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::handover::{Errand, HandoverRings, Transport};
+    use crate::handover::{Errand, HandoverRings, Note};
 
     /// Packet of the test: number of the worker that read it, its number among that worker's packets, and the
     /// worker of its egress port.
@@ -203,7 +203,7 @@ mod tests {
         fn put(&mut self, from: usize, to: usize, errand: Errand, known: Known) {
             if from != to {
                 let packet = self.packet(known);
-                let put = self.workers[from].handover.put(to, errand, packet, Transport::default(), &[]);
+                let put = self.workers[from].handover.put(to, packet, Note::of(errand));
                 assert!(put.is_ok());
             } else if errand == Errand::Flow {
                 self.put(to, known.2.into(), Errand::Transmit, known);

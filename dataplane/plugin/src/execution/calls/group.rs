@@ -26,14 +26,14 @@ pub struct Stop {
 }
 
 impl Stop {
-    /// Returns the stage of a binding for whose calls `payer` pays.
+    /// Returns the stage of a binding. `charged`: principal that is charged for a call in line.
     #[inline]
-    pub(crate) fn of(stage: &Stage, binding: &Binding, payer: Option<PrincipalId>) -> Self {
+    pub(crate) fn of(stage: &Stage, binding: &Binding, charged: Option<PrincipalId>) -> Self {
         Self {
             gate: binding.gate,
             binding: BindingId(stage.binding.slot),
             instance: binding.action.instance(),
-            charged: payer.filter(|_| binding.runs_in_line()),
+            charged,
         }
     }
 }

@@ -4,39 +4,98 @@
 use millrace_units::{Cycles, Instant, PrincipalId};
 
 use super::{Calls, Group, Visit};
+use crate::ProcessorWait;
 use crate::execution::bindings::Binding;
 
-/// Time of calls in line that the CPU scheduler doesn't know yet.
-pub(crate) struct InLineCharges(Vec<(PrincipalId, Cycles)>);
+/// Time and packets of calls in line.
+#[derive(Clone, Copy, Debug)]
+pub struct InLineCharge {
+    /// Principal that pays.
+    pub payer: PrincipalId,
+    /// Time of the calls.
+    pub used: Cycles,
+    /// Packets of the calls.
+    pub packets: u64,
+}
 
-impl Default for InLineCharges {
+/// Charges for calls in line that the CPU scheduler doesn't know yet, and principals whose calls it holds back.
+pub(crate) struct InLine {
+    /// Charges in ascending order of the principals.
+    charges: Vec<InLineCharge>,
+    /// Time of all calls so far. Wraps around.
+    total: u64,
+    /// Principals whose packets wait although their calls could run in line, in ascending order.
+    held_back: Vec<PrincipalId>,
+}
+
+impl Default for InLine {
     fn default() -> Self {
-        Self(Vec::with_capacity(1 << 8))
+        Self { charges: Vec::with_capacity(1 << 8), total: 0, held_back: Vec::with_capacity(1 << 8) }
     }
 }
 
-impl InLineCharges {
-    /// Adds time of a principal.
-    fn add(&mut self, payer: PrincipalId, used: Cycles) {
-        match self.0.iter_mut().find(|(known, _)| *known == payer) {
-            Some((_, sum)) => *sum += used,
-            None => self.0.push((payer, used)),
+impl InLine {
+    fn add(&mut self, charge: InLineCharge) {
+        self.total = self.total.wrapping_add(charge.used.0);
+        match self.charges.binary_search_by_key(&charge.payer, |known| known.payer) {
+            Ok(place) => {
+                self.charges[place].used += charge.used;
+                self.charges[place].packets += charge.packets;
+            }
+            Err(place) => self.charges.insert(place, charge),
         }
     }
 
-    /// Whether no principal has used time.
+    /// Returns the time of all calls so far, which wraps around.
     #[inline]
-    pub fn is_empty(&self) -> bool {
-        self.0.is_empty()
+    pub fn total(&self) -> u64 {
+        self.total
     }
 
-    /// Takes the time of each principal.
-    pub fn take(&mut self) -> impl Iterator<Item = (PrincipalId, Cycles)> {
-        self.0.drain(..)
+    /// Whether no principal has used time, and none is held back.
+    #[inline]
+    pub fn is_empty(&self) -> bool {
+        self.charges.is_empty() && self.held_back.is_empty()
+    }
+
+    /// Settles the charge of each principal, and holds it back if `settle` returns `true`.
+    pub fn settle(&mut self, mut settle: impl FnMut(InLineCharge) -> bool) {
+        for charge in self.charges.drain(..) {
+            if settle(charge)
+                && let Err(place) = self.held_back.binary_search(&charge.payer)
+            {
+                self.held_back.insert(place, charge.payer);
+            }
+        }
+    }
+
+    /// Ends the wait of the principals for which `still` is false.
+    pub fn retain(&mut self, still: impl FnMut(&PrincipalId) -> bool) {
+        self.held_back.retain(still);
+    }
+
+    #[inline]
+    fn holds_back(&self, payer: PrincipalId) -> bool {
+        !self.held_back.is_empty() && self.held_back.binary_search(&payer).is_ok()
     }
 }
 
 impl Calls {
+    /// Returns `payer`, the principal that pays for the calls of a binding, if they run in line now; `None` if packets
+    /// wait.
+    #[inline]
+    pub(crate) fn charged(&self, payer: Option<PrincipalId>, binding: &Binding) -> Option<PrincipalId> {
+        payer.filter(|payer| binding.runs_in_line() && !self.in_line.holds_back(*payer))
+    }
+
+    /// Returns the wait of packets for the processor before a binding that `payer` pays for; `None` if its calls run in
+    /// line now.
+    #[inline]
+    pub(crate) fn wait(&self, payer: Option<PrincipalId>, binding: &Binding) -> Option<ProcessorWait> {
+        let payer = payer.filter(|_| self.charged(payer, binding).is_none())?;
+        Some(ProcessorWait { payer, queue: binding.call_limits.queue.map(|_| binding.gate) })
+    }
+
     /// Calls an instance as [`visit`](Self::visit) does. If the call runs in line for a principal, `charged`, that
     /// principal is charged.
     #[inline]
@@ -75,9 +134,9 @@ impl Calls {
         let is_untouched = self.visit(visit, binding, group, now);
         if let (Some(begun), Some(end)) = (begun, self.meter.last()) {
             let used = end.saturating_sub(begun);
-            binding.note_cost(used, packets);
+            binding.note_in_line(used, packets);
             if self.running != Some(payer) {
-                self.in_line.add(payer, Cycles(used));
+                self.in_line.add(InLineCharge { payer, used: Cycles(used), packets });
             }
         }
         if !is_running {

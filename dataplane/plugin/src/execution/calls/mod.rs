@@ -31,7 +31,8 @@ use crate::slab::Key;
 
 use decision::Ports;
 pub use group::{Group, Stop, Watch};
-pub(crate) use in_line::InLineCharges;
+pub(crate) use in_line::InLine;
+pub use in_line::InLineCharge;
 pub(crate) use meter::Meter;
 pub use meter::{CycleClock, Grant};
 pub(crate) use resume::Resumption;
@@ -78,8 +79,7 @@ pub(crate) struct Calls {
     pub occupied: Vec<u32>,
     /// Meter of the instances' processor time.
     pub meter: Meter,
-    /// Time of calls in line, with the principals that pay for it.
-    pub in_line: InLineCharges,
+    pub in_line: InLine,
     /// Flow states.
     pub states: FlowStateBlocks,
     /// Memory of the principals.
@@ -106,7 +106,7 @@ impl Default for Calls {
             // A stage of a path for each gate at most.
             occupied: Vec::with_capacity(1 << 8),
             meter: Meter::default(),
-            in_line: InLineCharges::default(),
+            in_line: InLine::default(),
             states: FlowStateBlocks::default(),
             memory: PrincipalMemory::default(),
             ports: Ports::default(),
@@ -135,7 +135,7 @@ impl Calls {
 
     /// Returns a ticket for packets at `place` if they wait until the CPU scheduler gives the processor to
     /// `payer`, until it is the turn of the stage's queue, or until the instance takes packets. Without a payer,
-    /// packets don't wait.
+    /// packets don't wait, nor before calls that run in line.
     #[inline]
     pub fn defer(
         &mut self,
@@ -143,7 +143,7 @@ impl Calls {
         (stage, binding): (&Stage, &Binding),
         place: Place,
     ) -> Option<Ticket> {
-        let payer = payer.filter(|_| !binding.runs_in_line())?;
+        let payer = payer.filter(|_| self.charged(payer, binding).is_none())?;
         let passed_on = self.passed_on(place);
         if self.running == Some(payer) {
             let queues = matches!(stage.step, Step::Instance(instance) if self.is_limited(instance))

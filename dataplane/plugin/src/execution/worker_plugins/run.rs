@@ -56,7 +56,7 @@ impl<T: BindingTable> WorkerPlugins<T> {
             if calls.visit_passed_on((place, payer), binding, group, now) {
                 continue;
             }
-            let at = Stop::of(stage, binding, payer);
+            let at = Stop::of(stage, binding, calls.charged(payer, binding));
             watch.before(group, at);
             binding.counts.packets += group.members.len() as u64;
             binding.counts.bytes += group.total_bytes();

@@ -225,11 +225,12 @@ pub(super) fn of_promises(promises: &[PromiseView]) -> Vec<Family> {
     let counted = COUNTED.into_iter().map(|(name, help, value)| counter(name, help, samples(value)));
     let measured = MEASURED.into_iter().map(|(name, help, value)| gauge(name, help, samples(value)));
     let dropped = promises.iter().flat_map(|one| {
-        let PrincipalDropsView { cpu_queue, memory, core_ceiling, link_queue } = one.drops;
+        let PrincipalDropsView { cpu_queue, memory, core_ceiling, handover, link_queue } = one.drops;
         let causes = [
             ("cpu_queue", cpu_queue),
             ("memory", memory),
             ("core_ceiling", core_ceiling),
+            ("handover", handover),
             ("link_queue", link_queue),
         ];
         causes.map(|(cause, packets)| {
