@@ -11,7 +11,7 @@ use millrace_plugin::CallLimits;
 use millrace_plugin_abi::Plugin;
 use millrace_port::Port;
 use millrace_schedule::cpu::{CpuPrincipal, CpuSchedulerKind, CpuSchedulerSettings, CpuShare};
-use millrace_units::{Cycles, PrincipalId};
+use millrace_units::{Cycles, PrincipalId, QueueId};
 use serde_json::Map;
 
 use super::pipeline::settings;
@@ -48,7 +48,11 @@ impl Pipeline {
     pub fn add_principal(&mut self, id: PrincipalId, share: CpuShare) -> Result<(), BenchError> {
         let (reply, answer) = sync_channel(1);
         let cpu = CpuPrincipal { share, limit: None, deadline: None };
-        self.tell(PrincipalCommand::Set(id, PrincipalSettings { cpu, queue: QUEUE }, reply));
+        self.tell(PrincipalCommand::Set(
+            id,
+            PrincipalSettings { cpu, queue: QUEUE, link_queue: QueueId(0) },
+            reply,
+        ));
         answer.try_recv().map_err(failed)?.map_err(failed)
     }
 

@@ -232,7 +232,7 @@ mod tests {
         let window = json!({"delivered": 7.5, "entitled": 8.5, "idle": 1.25, "kept": false});
         let value = json!({
             "promises": [{"principal": "video", "promised": 10.0, "deadlines_met": 41, "deadlines_missed": 42,
-                          "drops": {"cpu_queue": 43, "memory": 44, "core_ceiling": 45, "link_queue": 46},
+                          "drops": {"cpu_queue": 43, "memory": 44, "core_ceiling": 45, "handover": 47, "link_queue": 46},
                           "windows": [window, window, window]}],
             "links": [{"principal": "video", "port": "wan", "windows": [
                 {"delivered": 1001, "entitled": 1002, "idle": 1003, "kept": true},
@@ -245,7 +245,7 @@ mod tests {
         assert_eq!(wide.lines().count(), 8, "{wide}");
         let narrow = promises(&value, 80);
         for text in [&wide, &narrow] {
-            for number in (41..=46).chain([1001, 1002, 1012, 1013, 1022]) {
+            for number in (41..=47).chain([1001, 1002, 1012, 1013, 1022]) {
                 assert!(text.contains(&number.to_string()), "{number}: {text}");
             }
             for word in [

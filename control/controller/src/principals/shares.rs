@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use millrace_config::{CoreOrder, CpuScheduler, Principal, Shed};
 use millrace_pipeline::{CONTROL_PART, CoreDivision, CoreSettings, PrincipalCommand, PrincipalSettings};
 use millrace_schedule::cpu::{CpuPrincipal, CpuSchedulerKind, CpuSchedulerSettings, CpuShare};
-use millrace_units::{Cycles, PrincipalId};
+use millrace_units::{Cycles, PrincipalId, QueueId};
 
 use crate::ControlError;
 use crate::error::Steps;
@@ -244,12 +244,13 @@ fn principal_settings(
         let Some(id) = model.principal_ids.id(&one.name) else { continue };
         let share = if model.pays(&one.name) { share(one) } else { 0 };
         let scaled = share * u64::from(capacity) / sum.max(u64::from(capacity));
-        all.insert(id, settings(Some(one), scaled as u32, workers));
+        let link_queue = model.schedulers.queue_of_principal(&one.name);
+        all.insert(id, PrincipalSettings { link_queue, ..settings(Some(one), scaled as u32, workers) });
     }
     all
 }
 
-/// Returns the settings of a principal with a share in parts per million of one processor; 0 for a share by
+/// Returns the settings of a principal, without its queue at ports, with a share in parts per million of one processor; 0 for a share by
 /// weight. `None` stands for the principal `default`.
 fn settings(principal: Option<&Principal>, share: u32, workers: u64) -> PrincipalSettings {
     let weight = principal.and_then(|one| one.weight).unwrap_or(Principal::USUAL_WEIGHT);
@@ -266,6 +267,7 @@ fn settings(principal: Option<&Principal>, share: u32, workers: u64) -> Principa
                 .map(|time| time.duration()),
         },
         queue: queue.map_or(Principal::USUAL_QUEUE as u32, |queue| queue.bytes_u32()),
+        link_queue: QueueId(0),
     }
 }
 

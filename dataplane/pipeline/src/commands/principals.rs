@@ -74,6 +74,7 @@ impl PrincipalCommand {
             Self::Set(id, settings, reply) => {
                 let limit = memory(router).account(id).limit;
                 memory(router).set_limit(id, limit);
+                Payers::of(router.gates.plugins_mut()).set_queue(id, settings.link_queue);
                 let result = match &mut router.pending.for_processor {
                     Some(waiting) => waiting.set(id, settings, now),
                     None => Err(CpuScheduleError::Unknown(id.0)),

@@ -12,7 +12,7 @@ use millrace_schedule::cpu::{
     CpuDrop, CpuFlowAccount, CpuPrincipal, CpuQueueLimits, CpuQueues, CpuScheduleError, CpuScheduler,
     CpuSchedulerSettings, CpuShare, CpuStage,
 };
-use millrace_units::{Cycles, Instant, PathId, PrincipalId};
+use millrace_units::{Cycles, Instant, PathId, PrincipalId, QueueId};
 
 use crate::pending::control_work::ControlWork;
 use crate::pending::core_time::{self, CoreTime};
@@ -37,6 +37,8 @@ pub struct PrincipalSettings {
     pub cpu: CpuPrincipal,
     /// Maximum number of bytes that wait in a flow queue.
     pub queue: u32,
+    /// Queue at ports; 0 for none.
+    pub link_queue: QueueId,
 }
 
 /// Slice of a principal.

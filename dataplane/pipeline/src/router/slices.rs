@@ -249,6 +249,7 @@ impl<'a> Slices<'a> {
             let released = Released { waiting: packet, direction: None, end: None };
             self.router.gate_run().add_released(&mut work, released);
         });
+        self.note_arrivals(&work);
         Payers::of(self.router.gates.plugins_mut()).grant(waiting.grant(payer, granted));
         self.resume_at(entry, &mut work, now);
         self.router.scratch.spare = work;
@@ -256,6 +257,13 @@ impl<'a> Slices<'a> {
             waiting.let_go(payer, packets);
         }
         packets
+    }
+
+    /// Records a batch for a report after a panic, in place of the batch received last.
+    fn note_arrivals(&mut self, work: &Work) {
+        let port = work.packets.first().and_then(|packet| self.router.ports.get(packet.port));
+        self.router.arrivals.1 = port.map(|port| port.settings.device);
+        self.router.arrivals.0.note(&work.packets);
     }
 
     /// Passes packets of one entry through the stages from there.

@@ -111,20 +111,21 @@ impl<'a, T: BindingTable> PaidStages<'a, T> {
         paid.chain(given)
     }
 
-    /// Returns the principal that pays for packets with this accounting path: the one that a binding names or a filter
-    /// gives, before the one that pays for bindings without a name.
+    /// Returns the principal that pays for packets with this accounting path: the one that a binding names, else the one
+    /// that the last filter gives, else the one that pays for bindings without a name.
     pub fn payer_of_account(&self, account: PathId) -> Option<PrincipalId> {
         let WorkerPlugins { paths, bindings, .. } = self.plugins;
-        let mut unnamed = None;
+        let (mut given, mut unnamed) = (None, None);
         for word in paths.bindings_of(account) {
             let Some(binding) = bindings.get(Key::from_word(word)) else { continue };
             let Some(payer) = binding.call_limits.principal else { continue };
-            if binding.call_limits.names_principal() || matches!(binding.action, Action::Principal(_)) {
-                return Some(payer);
+            match binding.action {
+                Action::Principal(_) => given = Some(payer),
+                _ if binding.call_limits.names_principal() => return Some(payer),
+                _ => unnamed = Some(payer),
             }
-            unnamed = unnamed.or(Some(payer));
         }
-        unnamed
+        given.or(unnamed)
     }
 
     /// Returns the principals that pay for stages of a path, once for each stage.

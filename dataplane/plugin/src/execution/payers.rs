@@ -1,6 +1,6 @@
 //! Calls and packets that wait for the processor, and the principals that pay for them.
 
-use millrace_units::{Instant, PrincipalId};
+use millrace_units::{Instant, PrincipalId, QueueId};
 
 use crate::execution::calls::{Calls, CycleClock, Grant, InLine, InLineCharge};
 use crate::execution::waiting::{PassedOn, Place, Served, Waiting, WaitingRoom};
@@ -23,6 +23,11 @@ impl<'a> Payers<'a> {
     #[inline]
     pub fn memory<T>(plugins: &'a mut WorkerPlugins<T>) -> &'a mut PrincipalMemory {
         &mut plugins.calls.memory
+    }
+
+    /// Sets the queue of a principal at ports; 0 for none. No verdict puts packets of other principals into it.
+    pub fn set_queue(&mut self, principal: PrincipalId, queue: QueueId) {
+        self.calls.ports.set_queue(principal, queue);
     }
 
     /// From now on, a CPU scheduler divides the processor. Before, the worker calls each instance at once.
@@ -99,6 +104,7 @@ impl<'a> Payers<'a> {
     /// Lets the calls that a removed principal has paid for continue without a payer, and forgets its earlier ones.
     pub fn forget(&mut self, payer: PrincipalId) {
         self.calls.in_line.retain(|held_back| *held_back != payer);
+        self.calls.ports.set_queue(payer, QueueId(0));
         self.calls.waiting.forget_payer(payer);
         self.calls.instances.forget_payer(payer);
     }

@@ -3,6 +3,7 @@
 mod accounts;
 mod core_functions;
 mod core_orders;
+mod crashes;
 mod histories;
 mod in_line;
 mod passed_on;
@@ -171,7 +172,11 @@ impl World {
 
     pub fn set_cpu(&mut self, id: u32, cpu: CpuPrincipal, queue: u32) {
         let (reply, answer) = sync_channel(1);
-        self.tell(PrincipalCommand::Set(PrincipalId(id), PrincipalSettings { cpu, queue }, reply));
+        self.tell(PrincipalCommand::Set(
+            PrincipalId(id),
+            PrincipalSettings { cpu, queue, link_queue: QueueId(id as u16) },
+            reply,
+        ));
         answer.try_recv().unwrap().unwrap();
     }
 

@@ -2,7 +2,7 @@
 
 use millrace_packet::DropReason;
 use millrace_plugin_abi::{Fault, Position, Verdict};
-use millrace_units::{Instant, PortId, QueueId};
+use millrace_units::{Instant, PortId, PrincipalId, QueueId};
 
 use super::Calls;
 use crate::execution::instances::ContextKey;
@@ -29,7 +29,7 @@ impl Calls {
     pub(super) fn decide(
         &mut self,
         verdict: Verdict,
-        (context, position): (ContextKey, Position),
+        (context, position, payer): (ContextKey, Position, Option<PrincipalId>),
         passed_on: u8,
         on_fault: OnFault,
         now: Instant,
@@ -47,7 +47,10 @@ impl Calls {
             Verdict::Hold(until) if until <= now + LONGEST_HOLD => return Decision::Hold(until),
             Verdict::Hold(_) => Some(format!("it holds a packet for over {} s", LONGEST_HOLD.as_secs())),
             Verdict::Classify => return Decision::End(End::Classify),
-            Verdict::Queue(queue) => return Decision::Queue(queue),
+            Verdict::Queue(queue) => match self.ports.refuse_queue(queue, payer) {
+                None => return Decision::Queue(queue),
+                wrong => wrong,
+            },
             Verdict::Fault => None,
             Verdict::Port(port) => match self.ports.refuse(position, std::iter::once(port.0)) {
                 None => return Decision::Direct(Direction::Port(port)),
@@ -77,20 +80,45 @@ impl Calls {
     }
 }
 
-/// Existing ports of the router, by number. Verdicts may send packets only to these.
+/// Ports and queues to which verdicts may send packets.
 #[derive(Default)]
-pub(crate) struct Ports(Vec<bool>);
+pub(crate) struct Ports {
+    /// Existing ports of the router, by number.
+    existing: Vec<bool>,
+    /// Queues of principals at ports, in ascending order. Only packets that the principal pays for may enter them.
+    queues: Vec<(QueueId, PrincipalId)>,
+}
 
 impl Ports {
     /// Sets whether a port exists.
     pub fn set(&mut self, port: PortId, is_there: bool) {
         let index = usize::from(port.0);
-        if self.0.len() <= index {
-            self.0.resize(index + 1, false);
+        if self.existing.len() <= index {
+            self.existing.resize(index + 1, false);
         }
-        if let Some(port) = self.0.get_mut(index) {
+        if let Some(port) = self.existing.get_mut(index) {
             *port = is_there;
         }
+    }
+
+    /// Sets the queue of a principal at ports; 0 for none.
+    pub fn set_queue(&mut self, principal: PrincipalId, queue: QueueId) {
+        self.queues.retain(|(_, owner)| *owner != principal);
+        if queue != QueueId(0) {
+            let place = self.queues.partition_point(|(known, _)| *known < queue);
+            self.queues.insert(place, (queue, principal));
+        }
+    }
+
+    /// Checks a verdict that puts a packet into a queue, of the principal that pays for the call. Returns the fault text
+    /// if the queue belongs to another principal; `None` if the verdict is valid.
+    fn refuse_queue(&self, queue: QueueId, payer: Option<PrincipalId>) -> Option<String> {
+        let place = self.queues.binary_search_by_key(&queue, |(known, _)| *known).ok()?;
+        let (_, owner) = self.queues.get(place)?;
+        let is_foreign = payer.is_some_and(|payer| payer != *owner);
+        is_foreign.then(|| {
+            format!("the instance puts a packet into queue {}, which is another principal's", queue.0)
+        })
     }
 
     /// Checks a verdict that sends a packet to `ports` at `position`. Returns the fault text if the verdict
@@ -99,7 +127,7 @@ impl Ports {
         if position == Position::Queue {
             return Some("the instance chose an egress port at position queue, too late".to_owned());
         }
-        let known = |port: u16| self.0.get(usize::from(port)).copied().unwrap_or(false);
+        let known = |port: u16| self.existing.get(usize::from(port)).copied().unwrap_or(false);
         let Some(first) = ports.next() else { return Some("the instance names no egress port".to_owned()) };
         let unknown = std::iter::once(first).chain(ports).find(|port| !known(*port))?;
         Some(format!("the instance names the unknown port {unknown}"))

@@ -252,7 +252,7 @@ impl Finished<'_> {
             waiting.place = self.place.next();
             return self.release(waiting, None, Some(End::Drop(DropReason::PluginFailed)));
         }
-        let who = (self.context, position);
+        let who = (self.context, position, waiting.payer);
         let decision = self.calls.decide(verdict, who, waiting.passed_on.times, self.on_fault, self.now);
         if let Decision::PassOn(target) = decision {
             return self.pass_on(target, waiting);

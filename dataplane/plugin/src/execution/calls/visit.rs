@@ -179,7 +179,7 @@ impl Calls {
             if verdict == Verdict::Pass {
                 return true;
             }
-            let who = (context, visit.place.position);
+            let who = (context, visit.place.position, visit.payer);
             let why =
                 match self.decide(verdict, who, visit.passed_on.times, binding.call_limits.on_fault, now) {
                     Decision::Pass => return true,

@@ -47,7 +47,8 @@ impl BindingTable for ByPort {
     }
 }
 
-/// Instance that drops packets from source port 1, consumes packets from port 2, and counts all packets.
+/// Instance that drops packets from source port 1, consumes packets from port 2, puts packets from port 4 into queue 20,
+/// and counts all packets.
 struct Picky(u64);
 
 impl Instance for Picky {
@@ -57,6 +58,7 @@ impl Instance for Picky {
             match key.source_port {
                 1 => Verdict::Drop(0),
                 2 => Verdict::Consume,
+                4 => Verdict::Queue(QueueId(20)),
                 _ => Verdict::Pass,
             }
         });

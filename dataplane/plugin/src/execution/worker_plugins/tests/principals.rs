@@ -133,3 +133,25 @@ fn packets_without_a_queue_get_that_of_the_principal_unless_a_binding_names_one(
     // The binding at the later gate names a principal, whose queue the packets get there.
     assert_eq!(queue(None, limits(Some(1), 10)), QueueId(0));
 }
+
+/// Each principal has a rate of its own at the ports.
+#[test]
+fn verdict_that_takes_the_queue_of_another_principal_is_a_fault() {
+    let queue = |payer: Option<u32>, owner: u32| {
+        let mut worker = worker();
+        Payers::of(&mut worker).schedule(|| None);
+        Payers::of(&mut worker).set_queue(PrincipalId(owner), QueueId(20));
+        add(&mut worker, 0);
+        let payer = payer.map(PrincipalId);
+        bind_paid(&mut worker, (0, 0, 80, 0), payer);
+        Payers::of(&mut worker).set_running(payer);
+        let (path, pool) = (path_of(&mut worker, 80), Pool::new(1).unwrap());
+        let sent = Sent::along(&mut worker, &pool, (path, Position::Early), &[4], Instant::ZERO);
+        let faults = worker.instances().reports().next().unwrap().1.faults.values().sum::<u64>();
+        (sent.members.len(), sent.packets[0].queue.0, faults)
+    };
+    assert_eq!(queue(Some(1), 1), (1, 20, 0));
+    assert_eq!(queue(Some(1), 2), (0, 0, 1));
+    // A built-in plugin that nobody pays for is configured by the operator.
+    assert_eq!(queue(None, 2), (1, 20, 0));
+}
