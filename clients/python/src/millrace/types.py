@@ -1704,6 +1704,8 @@ class PrincipalDropsView(TypedDict):
     """Number of packets shed because core was overloaded and at its share."""
     cpu_queue: int
     """Number of packets dropped because too many waited for the processor."""
+    handover: int
+    """Number of packets for which the rings to the worker that owns the egress port had no room."""
     link_queue: int
     """Number of packets that the queues of the principal at ports dropped, at most about one second ago."""
     memory: int
@@ -1723,6 +1725,8 @@ class PrincipalUsageView(TypedDict):
     """Packets lost, by cause."""
     flow_state: int
     """Flow state at the workers, in bytes."""
+    handover: int
+    """Packets under way to the workers that own the egress ports, in bytes."""
     memory: int | None
     """Memory of processes, in bytes."""
     memory_peak: int | None

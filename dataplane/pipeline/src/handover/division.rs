@@ -124,7 +124,8 @@ impl Division {
                 if place >= self.principals.len() {
                     self.reserve(place);
                 }
-                &mut self.principals[place]
+                // Can't fail: there is room for the principal.
+                self.principals.get_mut(place).unwrap_or(&mut self.queued)
             }
         }
     }

@@ -207,7 +207,7 @@ fn offloaded_packets_of_several_workers_are_counted_once() {
         .map(|port| Flow::start(&line.h1, &line.h2, to(&format!("10.2.0.2:{port}")), 1000, 100))
         .collect();
     let offloaded = || router.row("ports", "name", "r1")["offloaded_packets"].as_u64().unwrap_or(0);
-    let down = wait_until(Duration::from_secs(5), || offloaded() > 8000);
+    let down = wait_until(Duration::from_secs(15), || offloaded() > 8000);
     assert!(down.is_some(), "{:#}", router.json(&["flow", "list"]));
     // Messages and placements apply to the variants of all workers.
     router.ask(&["place", "stats1", "worker"]);
@@ -215,11 +215,11 @@ fn offloaded_packets_of_several_workers_are_counted_once() {
     flows[0].go_on(Duration::from_millis(150));
     assert_eq!(offloaded(), before, "packets of a placed instance were offloaded");
     router.ask(&["place", "stats1", "auto"]);
-    assert!(wait_until(Duration::from_secs(5), || offloaded() > before + 2000).is_some());
+    assert!(wait_until(Duration::from_secs(15), || offloaded() > before + 2000).is_some());
     let reports: Vec<_> = flows.into_iter().map(Flow::finish).collect();
     let sent: u64 = reports.iter().map(|report| report.sent).sum();
     let read = || router.json(&["control", "stats1", "read"])["packets"]["udp"].as_u64().unwrap_or(0);
-    let told = wait_until(Duration::from_secs(3), || read() == sent);
+    let told = wait_until(Duration::from_secs(10), || read() == sent);
     assert!(told.is_some(), "{} of {sent} were counted", read());
     reports.iter().for_each(|report| assert_undisturbed(report, "forms of 2 workers"));
     router.assert_conservation();

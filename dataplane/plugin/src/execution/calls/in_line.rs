@@ -37,12 +37,13 @@ impl Default for InLine {
 impl InLine {
     fn add(&mut self, charge: InLineCharge) {
         self.total = self.total.wrapping_add(charge.used.0);
-        match self.charges.binary_search_by_key(&charge.payer, |known| known.payer) {
-            Ok(place) => {
-                self.charges[place].used += charge.used;
-                self.charges[place].packets += charge.packets;
+        let place = self.charges.partition_point(|known| known.payer < charge.payer);
+        match self.charges.get_mut(place).filter(|known| known.payer == charge.payer) {
+            Some(known) => {
+                known.used += charge.used;
+                known.packets += charge.packets;
             }
-            Err(place) => self.charges.insert(place, charge),
+            None => self.charges.insert(place, charge),
         }
     }
 
