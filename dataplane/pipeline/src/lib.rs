@@ -101,7 +101,7 @@ pub use pending::core_settings::{CoreDivision, CoreOrder, CoreSettings, Shed};
 pub use pending::core_time::{CORE_BURST, CoreCounts};
 pub use pending::for_processor::PrincipalSettings;
 pub use pending::loads::PrincipalLoads;
-pub use pending::principal_counts::{PrincipalCounts, PrincipalDrops, PrincipalUse};
+pub use pending::principal_counts::{DeadlineCounts, PrincipalCounts, PrincipalDrops, PrincipalUse};
 pub use ports::host_output::{HostFilters, HostSettings};
 pub use ports::scheduler::{
     FlowQueueReport, FlowTreatment, NodesPage, Piece, PortScheduler, ScheduleChange, ScheduleReport,

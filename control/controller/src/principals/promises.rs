@@ -161,8 +161,8 @@ impl Promises {
                 dropped: account.drops.total(),
                 drops: PrincipalDropsView::of(&account.drops, links.dropped(name)),
                 deadlines: DeadlinesView {
-                    met: account.deadlines_met,
-                    missed: account.deadlines_missed,
+                    met: account.deadlines.met,
+                    missed: account.deadlines.missed,
                     longest_promised: processor_bound(model, name).map(microseconds),
                     longest_wait: microseconds(account.longest_wait),
                 },
@@ -202,8 +202,8 @@ impl Promises {
             delivered,
             is_kept: delivered + slack >= entitled,
             idle: (promised.share_within_limit() - entitled.max(delivered)).max(0.0),
-            deadlines_met: growth(now.counts.deadlines_met, before.counts.deadlines_met),
-            deadlines_missed: growth(now.counts.deadlines_missed, before.counts.deadlines_missed),
+            deadlines_met: growth(now.counts.deadlines.met, before.counts.deadlines.met),
+            deadlines_missed: growth(now.counts.deadlines.missed, before.counts.deadlines.missed),
             drops: PrincipalDropsView::of(&lost(&now.counts.drops, &before.counts.drops), link_queue),
             steal: percent(last.steal.saturating_sub(first.steal).as_secs_f64()),
         })
@@ -268,6 +268,7 @@ impl Account {
 #[cfg(test)]
 mod tests {
     use millrace_config::Config;
+    use millrace_pipeline::DeadlineCounts;
     use millrace_telemetry::{Event, EventQuery};
     use millrace_units::Cycles;
 
@@ -403,8 +404,7 @@ mod tests {
     fn missed_deadlines_are_one_event_in_ten_seconds_with_count_and_cause() {
         let missing = |used: f64| {
             move |time: f64| PrincipalCounts {
-                deadlines_met: 90 * time as u64,
-                deadlines_missed: 10 * time as u64,
+                deadlines: DeadlineCounts { met: 90 * time as u64, missed: 10 * time as u64 },
                 ..busy(time, used * time)
             }
         };
@@ -420,7 +420,10 @@ mod tests {
             assert_eq!(counts, [json!(10), json!(100), json!(100)]);
             assert!(missed.all(|event| event.text.contains(cause)), "{events:?}");
         }
-        let met = |time: f64| PrincipalCounts { deadlines_met: time as u64, ..busy(time, 0.2 * time) };
+        let met = |time: f64| PrincipalCounts {
+            deadlines: DeadlineCounts { met: time as u64, missed: 0 },
+            ..busy(time, 0.2 * time)
+        };
         assert_eq!(judged(25, 0.3, met), []);
     }
 
@@ -432,7 +435,7 @@ mod tests {
             let counts = &mut sample.accounts.get_mut(&PAYER).unwrap().counts;
             let (memory, core_ceiling, handover) = (2 * second, 3 * second, 4 * second);
             counts.drops = PrincipalDrops { queue: second, memory, core_ceiling, handover };
-            (counts.deadlines_met, counts.deadlines_missed) = (5 * second, second);
+            counts.deadlines = DeadlineCounts { met: 5 * second, missed: second };
         }
         for seconds in [1, 10] {
             let window = promises.window(PAYER, &promised(), seconds, 7).unwrap();

@@ -9,8 +9,9 @@ use millrace_packet::Packet;
 use millrace_units::{PrincipalId, QueueId};
 
 use super::Errand;
-use super::parcels::FULL;
 
+/// Room in bytes that plain packets leave to packets for the kernel: a parcel.
+const KERNEL_ROOM: usize = 32 << 10;
 /// Greatest number of a principal with a class of its own.
 const MOST_PRINCIPALS: u32 = 1 << 20;
 
@@ -73,7 +74,7 @@ impl Division {
     #[inline]
     pub fn admits(&mut self, class: Class, length: usize, free: usize) -> bool {
         if class == Class::Plain && !self.is_divided {
-            return free > FULL;
+            return free > KERNEL_ROOM;
         }
         self.load(class).bytes + length as u64 <= free as u64
     }

@@ -19,7 +19,7 @@ use crate::pending::core_time::{self, CoreTime};
 use crate::pending::grants::Grants;
 use crate::pending::known_principal::Known;
 use crate::pending::loads::PrincipalLoads;
-use crate::pending::principal_counts::{PrincipalCounts, PrincipalDrops};
+use crate::pending::principal_counts::{DeadlineCounts, PrincipalCounts, PrincipalDrops};
 
 /// Limits of all packets of a worker that wait for the processor.
 const LIMITS: CpuQueueLimits = CpuQueueLimits { packets: 1 << 14, bytes: 1 << 25, flows: 1 << 13 };
@@ -449,8 +449,7 @@ impl ForProcessor {
                     core_ceiling: known.shed,
                     handover: 0,
                 },
-                deadlines_met: known.met,
-                deadlines_missed: known.missed,
+                deadlines: DeadlineCounts { met: known.met, missed: known.missed },
                 longest_wait: known.longest_wait,
             };
             (known.id, counts)

@@ -33,13 +33,20 @@ pub struct PrincipalCounts {
     pub memory_refusals: u64,
     /// Packets lost.
     pub drops: PrincipalDrops,
-    /// Slices that began within the deadline of their first packet.
-    pub deadlines_met: u64,
-    /// Slices that began after it.
-    pub deadlines_missed: u64,
+    /// Slices of a principal with a deadline.
+    pub deadlines: DeadlineCounts,
     /// Longest time from the arrival of a slice's first packet until the worker has done the work of its call: to the
     /// end of the call, or its hand-over to the process that runs it. Zero without a deadline.
     pub longest_wait: Duration,
+}
+
+/// Slices of a principal with a deadline.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct DeadlineCounts {
+    /// Slices that began within the deadline of their first packet.
+    pub met: u64,
+    /// Slices that began later.
+    pub missed: u64,
 }
 
 /// Packets that a principal lost at a worker, by cause.

@@ -13,6 +13,7 @@ use crate::pending::core_functions::Reception;
 use crate::ports::DeviceId;
 use crate::router::Router;
 use crate::router::journey::proceed;
+use crate::router::slices::core_cycles;
 use crate::work::{Fate, Work};
 
 /// Reception of a worker that is overloaded.
@@ -67,13 +68,13 @@ impl<'a> Shedding<'a> {
     fn process_in_steps(&mut self, device: DeviceId, work: &mut Work, (sheds, now): (bool, Instant)) {
         let packets = work.packets.len();
         self.router.arrive(device, work, now);
-        let begun = self.router.pending.measures_core().then(|| self.router.core_cycles()).flatten();
+        let begun = self.router.pending.measures_core().then(|| core_cycles(&self.router.gates)).flatten();
         match sheds {
             false => proceed(self.router, work, now),
             true => self.shed(work, now),
         }
         if let Some(begun) = begun
-            && let Some(end) = self.router.core_cycles()
+            && let Some(end) = core_cycles(&self.router.gates)
             && let Some(waiting) = &mut self.router.pending.for_processor
         {
             waiting.core.count_forwarding(Cycles(end.saturating_sub(begun)), packets);

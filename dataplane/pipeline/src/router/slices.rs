@@ -11,6 +11,7 @@ use millrace_plugin::{
 use millrace_schedule::cpu::CpuStage;
 use millrace_units::{Cycles, Instant, PrincipalId, QueueId};
 
+use crate::gates::Gates;
 use crate::pending::for_processor::{ForProcessor, Slice};
 use crate::router::Router;
 use crate::tsc::cycles;
@@ -56,12 +57,6 @@ impl CoreWork {
 }
 
 impl Router {
-    /// Returns a reading of the time-stamp counter without the time of calls in line, which principals pay for.
-    #[inline]
-    pub(crate) fn core_cycles(&self) -> Option<u64> {
-        Some(cycles()?.wrapping_sub(Paid::of(self.gates.plugins()).time_in_line()))
-    }
-
     /// Gives the processor to principals with waiting packets, up to their allowance of this iteration.
     /// Returns whether any principal ran.
     #[inline]
@@ -374,6 +369,12 @@ impl<'a> Slices<'a> {
         }
         self.router.scratch.spare = work;
     }
+}
+
+/// Returns a reading of the time-stamp counter without the time of calls in line, which principals pay for.
+#[inline]
+pub(crate) fn core_cycles(gates: &Gates) -> Option<u64> {
+    Some(cycles()?.wrapping_sub(Paid::of(gates.plugins()).time_in_line()))
 }
 
 /// Returns the cycles since `start`. Without a counter, adds the nominal cost of `packets` to `elapsed`.

@@ -8,13 +8,14 @@ use crate::ingress::steer::read_handed;
 use crate::observe::trace::Pick;
 use crate::router::Router;
 use crate::router::shedding::Shedding;
+use crate::router::slices::core_cycles;
 use crate::work::Work;
 
 impl Router {
     /// Takes packets over from worker `from`: a batch, and further ones if this worker is overloaded. Returns
     /// their number.
     pub(crate) fn take_over(&mut self, from: usize, work: &mut Work, now: Instant) -> usize {
-        let begun = self.pending.measures_core().then(|| self.core_cycles()).flatten();
+        let begun = self.pending.measures_core().then(|| core_cycles(&self.gates)).flatten();
         let first = self.take_over_batch(from, work, now);
         let (mut sum, mut latest) = (first, first);
         for _ in 0..self.pending.further_batches() {
@@ -27,7 +28,7 @@ impl Router {
         self.pending.note_batches(first == BATCH_SIZE, latest == BATCH_SIZE);
         if sum > 0
             && let Some(begun) = begun
-            && let Some(end) = self.core_cycles()
+            && let Some(end) = core_cycles(&self.gates)
             && let Some(waiting) = &mut self.pending.for_processor
         {
             waiting.core.count_taken_over(Cycles(end.saturating_sub(begun)), sum);

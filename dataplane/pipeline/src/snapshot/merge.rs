@@ -8,7 +8,7 @@ use super::Snapshot;
 use crate::classify::{ClassifyCounts, FlowCounts};
 use crate::observe::totals::{Created, Totals};
 use crate::offloaded_flows::OffloadedFlowCounts;
-use crate::pending::principal_counts::{PrincipalCounts, PrincipalDrops};
+use crate::pending::principal_counts::{DeadlineCounts, PrincipalCounts, PrincipalDrops};
 use crate::ports::PortCount;
 
 impl Snapshot {
@@ -83,10 +83,11 @@ fn add_principal(sum: &mut PrincipalCounts, more: PrincipalCounts) {
         sum,
         more,
         PrincipalCounts { used, backlogged_sum, periods, throttled, packets, waiting, waiting_bytes, handover_bytes,
-            state_bytes, plugin_bytes, memory_refusals, deadlines_met, deadlines_missed; backlogged, longest_wait, drops }
+            state_bytes, plugin_bytes, memory_refusals; backlogged, deadlines, longest_wait, drops }
     );
     sum.backlogged = sum.backlogged.max(backlogged);
     sum.longest_wait = sum.longest_wait.max(longest_wait);
+    add_fields!(sum.deadlines, deadlines, DeadlineCounts { met, missed; });
     add_fields!(sum.drops, drops, PrincipalDrops { queue, memory, core_ceiling, handover; });
 }
 

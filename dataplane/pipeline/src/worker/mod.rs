@@ -34,7 +34,7 @@ use crate::ports::{DeviceId, PortCoreTime};
 use crate::punt::host_path::HostPath;
 use crate::router::Router;
 use crate::router::shedding::Shedding;
-use crate::router::slices::CoreWork;
+use crate::router::slices::{CoreWork, core_cycles};
 use crate::snapshot::{Snapshot, carried, clear_counters};
 use crate::tsc::cycles;
 use crate::work::Work;
@@ -170,7 +170,7 @@ impl Worker {
         self.router.observation.drop_log.begin(now);
         let commands = self.take_commands(now);
         // Commands are not work for packets of a port.
-        let reading = begun.and_then(|_| self.router.core_cycles());
+        let reading = begun.and_then(|_| core_cycles(&self.router.gates));
         let received = self.receive_all(reading, now) + self.take_over(now);
         if let Some(waiting) = &mut self.router.pending.for_processor {
             waiting.end_reception(now);
@@ -302,7 +302,7 @@ impl Worker {
                 self.router.pending.note_batches(true, is_full);
             }
             if let Some(before) = reading {
-                reading = self.router.core_cycles();
+                reading = core_cycles(&self.router.gates);
                 let time = Cycles(reading.map_or(0, |now| now.saturating_sub(before)));
                 // The port pays for the reception of packets for the router itself; the account of core has the rest.
                 let used = CoreUse { weight: weight as u16, time, packets: received - earlier };

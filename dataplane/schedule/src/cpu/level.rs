@@ -4,10 +4,6 @@ use super::fair_share::Discipline;
 use super::settings::{CpuPrincipal, CpuSchedulerKind, CpuShare};
 use super::shares::ShareLevel;
 
-/// Discipline of the absolute shares, under each kind. It alone keeps a great share within a quantum of its
-/// due, however many others compete.
-pub(super) const ABSOLUTE: Discipline = Discipline::WorstCaseFair;
-
 /// Level of a principal in the order of choice.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Level {

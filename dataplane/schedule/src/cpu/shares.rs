@@ -1,8 +1,10 @@
 //! Shares of principals outside constant-bandwidth servers: absolute shares, and weights in the rest of the capacity.
 
 use super::fair_share::{Discipline, FairShare};
-use super::level::ABSOLUTE;
 
+/// Discipline of the absolute shares, under each kind. It alone keeps a great share within a quantum of its
+/// due, however many others compete.
+const ABSOLUTE: Discipline = Discipline::WorstCaseFair;
 /// Member of the absolute shares that stands for all principals with weights.
 const WEIGHTED: u32 = 0;
 
