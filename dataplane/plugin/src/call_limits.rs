@@ -162,7 +162,7 @@ impl CallLimits {
         frequency: u64,
     ) -> Self {
         let is_default = self.call == Self::DEFAULT_PAID_CALL && self.packet.is_none();
-        let Some(DeclaredCycles { call, packet, byte }) = worst_case.filter(|_| is_default) else {
+        let Some(DeclaredCycles { call, packet, byte, .. }) = worst_case.filter(|_| is_default) else {
             return self;
         };
         let cycles = call + packet * packets as f64 + byte * bytes as f64;
@@ -209,7 +209,7 @@ mod tests {
     #[test]
     fn declared_worst_case_replaces_the_default_time_limit() {
         let default = CallLimits { call: CallLimits::DEFAULT_PAID_CALL, ..CallLimits::default() };
-        let worst_case = Some(DeclaredCycles { call: 1e6, packet: 1e6, byte: 100.0 });
+        let worst_case = Some(DeclaredCycles { fixed: 0.0, call: 1e6, packet: 1e6, byte: 100.0 });
         let limit = |limits: CallLimits, load| limits.with_worst_case(worst_case, load, 1_000_000_000).call;
         assert_eq!(limit(default, (1, 10_000)), Duration::from_millis(30));
         assert_eq!(limit(default, (64, 10_000)), Duration::from_millis(660));

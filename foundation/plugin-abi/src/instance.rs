@@ -60,12 +60,29 @@ impl Runtime {
 /// Cycles that a plugin declares for its calls on a kind of processor.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
 pub struct DeclaredCycles {
+    /// Cycles per second, without packets.
+    pub fixed: f64,
     /// Cycles per call, whatever its number of packets.
     pub call: f64,
     /// Cycles per packet, on average.
     pub packet: f64,
     /// Cycles per byte.
     pub byte: f64,
+}
+
+/// Needs of an instance beside cycles, as its plugin declares them.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct DeclaredNeeds {
+    /// Memory in bytes.
+    pub memory: f64,
+    /// Packets that leave for each packet that arrives.
+    pub output: f64,
+}
+
+impl Default for DeclaredNeeds {
+    fn default() -> Self {
+        Self { memory: 0.0, output: 1.0 }
+    }
 }
 
 /// Plugin type.
@@ -135,6 +152,11 @@ pub trait Plugin: Send + Sync {
     /// `None` if it declares none.
     fn declared_cycles(&self, _kind: &str) -> Option<DeclaredCycles> {
         None
+    }
+
+    /// Returns what the plugin declares for an instance beside cycles.
+    fn declared_needs(&self) -> DeclaredNeeds {
+        DeclaredNeeds::default()
     }
 
     /// Returns the cycles that an instance with these settings needs at most for a packet; `None` if the plugin states

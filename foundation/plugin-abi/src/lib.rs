@@ -50,7 +50,10 @@ pub use {
     error::PluginError,
     features::NotOffered,
     gate::{DEFAULT_GATES, Position},
-    instance::{DeclaredCycles, Fault, FlowEnd, Instance, Message, Plugin, Progress, Reply, Runtime, merged},
+    instance::{
+        DeclaredCycles, DeclaredNeeds, Fault, FlowEnd, Instance, Message, Plugin, Progress, Reply, Runtime,
+        merged,
+    },
     manual::manual_of,
     memory_account::{MemoryAccount, MemoryUse},
     millrace_packet::{Exceptions, Family, FlowKey, Packet},

@@ -4,7 +4,6 @@ use std::collections::BTreeSet;
 
 use millrace_config::{Bits, Principal};
 
-use super::memory;
 use super::services;
 use super::time::{Whole, percent, promised};
 use crate::model::Model;
@@ -55,13 +54,17 @@ pub(crate) fn view_with(model: &Model, placed: &[PlacedService]) -> AdmissionVie
     let claims = principals
         .iter()
         .filter_map(|one| Some(ClaimView { by: one.name.to_string(), amount: one.memory?.bytes() as f64 }));
+    let of_services = placed.iter().filter(|one| one.used.memory > 0);
+    let of_services = of_services
+        .map(|one| ClaimView { by: format!("instance {}", one.instance), amount: one.used.memory as f64 });
+    let claims: Vec<_> = claims.chain(of_services).collect();
     let memory = ComponentView {
         component: "memory".to_owned(),
         unit: "bytes",
         whole: model.admission.memory.map(|whole| whole.bytes() as f64),
-        promised: memory::promised(principals) as f64,
+        promised: claims.iter().map(|claim| claim.amount).sum(),
         left: None,
-        claims: claims.collect(),
+        claims,
     };
     components.push(memory.complete());
     AdmissionView {

@@ -4,24 +4,31 @@ use millrace_config::{Admission, Config, MemoryLimit, Principal, Step};
 use millrace_units::write_size;
 
 use crate::ControlError;
+use crate::model::Model;
 
 /// Checks that the memory of all principals of a configuration fits into what may be promised.
 ///
 /// # Errors
 /// Names the first principal beyond this, with its position in the file.
 pub(super) fn check_memory_of(config: &Config) -> Result<(), ControlError> {
-    check(&config.principal, &config.admission).map_err(|(index, problem)| {
+    check(&config.principal, 0, &config.admission).map_err(|(index, problem)| {
         let at = [Step::Key("principal"), Step::Entry(index), Step::Key("memory")];
         ControlError::conflict(problem).placed(config, &at)
     })
 }
 
-/// Checks that the memory of these principals fits into what may be promised.
+/// Checks that the memory of these principals, and the declared memory of the services of a model, fit into what may be
+/// promised.
 ///
 /// # Errors
 /// Names the first principal beyond this.
-pub(crate) fn check_memory(principals: &[Principal], admission: &Admission) -> Result<(), ControlError> {
-    check(principals, admission).map_err(|(_, problem)| ControlError::conflict(problem))
+pub(crate) fn check_memory(
+    principals: &[Principal],
+    model: &Model,
+    admission: &Admission,
+) -> Result<(), ControlError> {
+    check(principals, model.placements.used().memory, admission)
+        .map_err(|(_, problem)| ControlError::conflict(problem))
 }
 
 /// Returns the sum of the memory limits of principals, in bytes.
@@ -29,17 +36,22 @@ pub(super) fn promised(principals: &[Principal]) -> u64 {
     principals.iter().filter_map(|one| one.memory).map(MemoryLimit::bytes).fold(0, u64::saturating_add)
 }
 
-fn check(principals: &[Principal], admission: &Admission) -> Result<(), (usize, String)> {
+/// Returns the memory that may still be promised beside principals, in bytes; `None` without a limit.
+pub(super) fn left(principals: &[Principal], admission: &Admission) -> Option<u64> {
+    Some(admission.memory?.bytes().saturating_sub(promised(principals)))
+}
+
+fn check(principals: &[Principal], services: u64, admission: &Admission) -> Result<(), (usize, String)> {
     let Some(whole) = admission.memory else { return Ok(()) };
-    let mut left = whole.bytes();
+    let mut left = whole.bytes().saturating_sub(services);
     for (index, one) in principals.iter().enumerate() {
         let Some(memory) = one.memory else { continue };
         let Some(rest) = left.checked_sub(memory.bytes()) else {
             return Err((
                 index,
                 format!(
-                    "principal {:?}: memory is {memory}, but the other principals leave {} of the {whole} that admission \
-                     promises: give less, or reserve less for the others",
+                    "principal {:?}: memory is {memory}, but other principals and services leave {} of the {whole} that \
+                     admission promises: give less, or reserve less for the others",
                     &*one.name,
                     write_size(left),
                 ),
@@ -66,7 +78,8 @@ mod tests {
         assert_eq!(checked("2 MiB").map_err(|error| error.to_string()), Ok(()));
         let error = checked("3 MiB").unwrap_err().to_string();
         assert!(
-            error.contains("\"b\": memory is 3MiB, but the other principals leave 2MiB of the 10MiB"),
+            error
+                .contains("\"b\": memory is 3MiB, but other principals and services leave 2MiB of the 10MiB"),
             "{error}"
         );
         let unlimited = text("3 MiB").replace("memory = \"10 MiB\"", "");

@@ -37,7 +37,7 @@ pub(crate) struct Decision {
     pub moves: Vec<(String, Place)>,
 }
 
-/// Level of a service, and the processor time that it uses there.
+/// Level of a service, and what it uses there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Place {
     pub level: ServiceLevel,
@@ -214,14 +214,6 @@ pub(super) fn levels(model: &Model, services: &[PlacedService]) -> Vec<Component
         Some(component.complete())
     };
     described.into_iter().filter_map(view).collect()
-}
-
-/// Returns the processor time that the placed services of a router use.
-pub(crate) fn used(model: &Model) -> Used {
-    model.placements.services.iter().fold(Used::default(), |sum, PlacedService { used, .. }| Used {
-        worker: sum.worker.saturating_add(used.worker),
-        host: sum.host.saturating_add(used.host),
-    })
 }
 
 /// Returns the place of a service with its impact.

@@ -5,7 +5,6 @@ use std::collections::BTreeSet;
 use millrace_config::{Admission, Config, CpuShare, Filter, Principal, Router, Step};
 use millrace_units::count;
 
-use super::services::used;
 use super::time::{Whole, percent, promised};
 use crate::ControlError;
 use crate::model::Model;
@@ -47,7 +46,7 @@ pub(crate) fn check_running(
     let named: BTreeSet<&str> = Owners(model).bound_principals().chain(payer).collect();
     let payers: BTreeSet<&str> = named.into_iter().map(|name| Principal::payer(principals, name)).collect();
     let pays = |name: &str| payers.contains(name);
-    let whole = Whole::of(&model.router, &model.admission).beside(used(model));
+    let whole = Whole::of(&model.router, &model.admission).beside(model.placements.used());
     let checked = check(principals, whole, pays);
     checked.map_err(|(_, problem)| ControlError::conflict(problem))
 }
@@ -70,7 +69,7 @@ pub(crate) fn check_filter(model: &Model, filter: &Filter) -> Result<(), Control
 /// # Errors
 /// Names the first principal beyond this.
 pub(crate) fn check_with(model: &Model, router: &Router, admission: &Admission) -> Result<(), ControlError> {
-    let (used, whole) = (used(model), Whole::of(router, admission));
+    let (used, whole) = (model.placements.used(), Whole::of(router, admission));
     if used.worker > whole.of_workers() || used.worker + used.host > whole.of_processors() {
         return Err(ControlError::conflict(format!(
             "the services use {} % at the workers and {} % at the host, but only {} % at the workers and {} % in all \
@@ -87,7 +86,7 @@ pub(crate) fn check_with(model: &Model, router: &Router, admission: &Admission) 
 
 /// Returns the processor time that principals can still reserve for bindings, in percent of one processor.
 pub(crate) fn left(model: &Model) -> f64 {
-    let (whole, used) = (Whole::of(&model.router, &model.admission), used(model));
+    let (whole, used) = (Whole::of(&model.router, &model.admission), model.placements.used());
     let of_machine = whole.of_processors().saturating_sub(used.worker + used.host);
     let of_machine = of_machine.saturating_sub(promised(model, |_| true));
     let of_workers = whole.of_workers().saturating_sub(used.worker);

@@ -59,16 +59,27 @@ pub(crate) struct PlacedService {
     pub used: Used,
 }
 
-/// Processor time of services, in parts per million of one processor.
+/// What services use: processor time in parts per million of one processor, and memory.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Used {
     /// At the workers.
     pub worker: u64,
     /// At the host.
     pub host: u64,
+    /// Declared memory of all instances, in bytes.
+    pub memory: u64,
 }
 
 impl Placements {
+    /// Returns what the placed services use.
+    pub fn used(&self) -> Used {
+        self.services.iter().fold(Used::default(), |sum, PlacedService { used, .. }| Used {
+            worker: sum.worker.saturating_add(used.worker),
+            host: sum.host.saturating_add(used.host),
+            memory: sum.memory.saturating_add(used.memory),
+        })
+    }
+
     /// Returns the level of an instance's packets, by a placement or else as a service; `None` without either.
     pub fn level_of(&self, instance: &str) -> Option<Level> {
         self.pin(instance).or_else(|| {

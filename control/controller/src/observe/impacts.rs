@@ -105,7 +105,7 @@ impl Use {
 mod tests {
     use super::*;
 
-    const DECLARED: DeclaredCycles = DeclaredCycles { call: 300.0, packet: 100.0, byte: 0.0 };
+    const DECLARED: DeclaredCycles = DeclaredCycles { fixed: 0.0, call: 300.0, packet: 100.0, byte: 0.0 };
 
     #[test]
     fn use_beyond_the_tolerance_is_an_excess() {

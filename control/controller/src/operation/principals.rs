@@ -341,7 +341,7 @@ pub(super) fn planned(
     let (principals, changes) = (after(&model.principals, &change), vec![change]);
     permitted::check(model, by, &changes)?;
     check_running(model, &principals, None)?;
-    check_memory(&principals, &model.admission)?;
+    check_memory(&principals, model, &model.admission)?;
     Owners(model).check_principals(&principals)?;
     Ok(changes)
 }

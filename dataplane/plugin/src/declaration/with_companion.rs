@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use millrace_plugin_abi::{
-    DeclaredCycles, Features, Instance, MapShape, Message, Plugin, PluginError, Position, Runtime,
+    DeclaredCycles, DeclaredNeeds, Features, Instance, MapShape, Message, Plugin, PluginError, Position,
+    Runtime,
 };
 use serde_json::{Map, Value};
 
@@ -97,6 +98,10 @@ impl Plugin for WithCompanion {
 
     fn declared_cycles(&self, kind: &str) -> Option<DeclaredCycles> {
         self.plugin.declared_cycles(kind)
+    }
+
+    fn declared_needs(&self) -> DeclaredNeeds {
+        self.plugin.declared_needs()
     }
 
     fn host_companion(&self) -> Option<&dyn Plugin> {

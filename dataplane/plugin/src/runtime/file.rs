@@ -63,6 +63,10 @@ macro_rules! impl_plugin {
                     self.manifest().calls.cost.as_ref()?.declared_on(kind)
                 }
 
+                fn declared_needs(&self) -> millrace_plugin_abi::DeclaredNeeds {
+                    self.manifest().calls.cost.as_ref().map(|cost| cost.needs()).unwrap_or_default()
+                }
+
                 fn maps(&self) -> &[MapShape] {
                     &self.manifest().maps
                 }

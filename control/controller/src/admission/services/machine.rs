@@ -13,12 +13,13 @@ use millrace_admission::request::{Class, Cycles, Needs, Request, Stream};
 use millrace_config::{Service, ServiceLevel};
 use millrace_offload::VARIANTS;
 use millrace_pipeline::EBPF_VARIANT_LIMIT;
-use millrace_plugin_abi::Runtime;
-use millrace_units::count;
+use millrace_plugin_abi::{Plugin, Runtime};
+use millrace_units::{count, write_size};
 
 use super::worker_use::WorkerUse;
 use super::{Decision, Demand, LEVELS, MOST_MOVES, PARTS, Place, USUAL_SIZE};
 use crate::ControlError;
+use crate::admission::memory;
 use crate::admission::permits::excluded;
 use crate::admission::time::{WHOLE, Whole, percent, promised};
 use crate::model::Model;
@@ -43,6 +44,8 @@ pub(super) struct Machine<'m> {
     pub processors: (u64, u64),
     /// Shares that principals hold at the workers, in parts per million.
     pub shares: u64,
+    /// Memory that may be promised to services, in bytes; `None` without a limit.
+    pub memory: Option<u64>,
     /// Reason why no flow is offloaded.
     pub no_cache: Option<&'static str>,
     /// Model with the owners of instances and their allowances; `None` if no allowance counts.
@@ -76,6 +79,7 @@ impl<'m> Machine<'m> {
             frequency,
             processors: (whole.of_processors(), promised(model, |_| true)),
             shares: promised(model, |one| model.pays(&one.name)),
+            memory: memory::left(&model.principals, &model.admission),
             no_cache,
             owners: Some(model),
         })
@@ -94,7 +98,10 @@ impl<'m> Machine<'m> {
         if let Some(problem) = demand.service.worker_problem(self.workers) {
             return Err(ControlError::invalid(format!("instance {:?}: {problem}", demand.instance)));
         }
-        let candidate = self.candidate(demand, demand.service.pin())?;
+        let left = self.memory.map(|whole| {
+            placed.iter().fold(whole, |left, standing| left.saturating_sub(standing.place.used.memory))
+        });
+        let candidate = self.with_room(self.candidate(demand, demand.service.pin())?, demand, left)?;
         let mut promises = self.held();
         let mut names = BTreeMap::new();
         for standing in placed {
@@ -106,6 +113,7 @@ impl<'m> Machine<'m> {
         let fits = |rate: u32| {
             let service = Service { rate, ..demand.service };
             let candidate = self.candidate(Demand { service, ..demand }, service.pin()).ok()?;
+            let candidate = self.with_room(candidate, demand, left).ok()?;
             self.admitted(promises.clone(), candidate, &algorithm, &pins)
         };
         let Some((place, moves)) = fits(demand.service.rate) else {
@@ -114,12 +122,56 @@ impl<'m> Machine<'m> {
             let fullest = self.fullest(promises, candidate, &pins);
             return Err(self.refusal(demand, (&refused, fullest), most));
         };
-        let moves = moves.into_iter().filter_map(|(id, place)| Some((names.get(&id)?.to_string(), place)));
+        let plugins = placed.iter().map(|standing| (standing.demand.instance, standing.demand.plugin));
+        let plugins: BTreeMap<&str, &dyn Plugin> = plugins.collect();
+        let moves = moves.into_iter().filter_map(|(id, place)| {
+            let name = *names.get(&id)?;
+            Some((name.to_owned(), self.with_memory(place, *plugins.get(name)?)))
+        });
+        let place = self.with_memory(place, demand.plugin);
         let Demand { instance, plugin, service, .. } = demand;
         let Place { level, used } = place;
         let placed =
             PlacedService { instance: instance.to_owned(), plugin: plugin.name(), service, level, used };
         Ok(Decision { placed, moves: moves.collect() })
+    }
+
+    /// Leaves out the places of a service for whose instances too little memory is left, in bytes.
+    fn with_room(
+        &self,
+        mut candidate: Candidate,
+        Demand { instance, plugin, .. }: Demand<'_>,
+        left: Option<u64>,
+    ) -> Result<Candidate, ControlError> {
+        let Some(left) = left else { return Ok(candidate) };
+        let needed = |choice: &Choice| self.level(choice).map_or(0, |level| self.memory_of(level, plugin));
+        let least = candidate.choices.iter().map(needed).min().unwrap_or(0);
+        candidate.choices.retain(|choice| needed(choice) <= left);
+        if !candidate.choices.is_empty() {
+            return Ok(candidate);
+        }
+        let [least, lack, left] = [least, least - left, left].map(write_size);
+        Err(ControlError::conflict(format!(
+            "instance {instance:?}: plugin {} declares {least} of memory for its instances, but of what admission promises \
+             {left} are left: {lack} are missing; reserve less for principals, or promise more with `admission set \
+             memory=SIZE`",
+            plugin.name()
+        )))
+    }
+
+    /// Returns the declared memory of the instances of a service, in bytes: one at each worker, or one at the host. A
+    /// packet that is offloaded needs none.
+    fn memory_of(&self, level: ServiceLevel, plugin: &dyn Plugin) -> u64 {
+        let instances = match level {
+            ServiceLevel::Offload => 0,
+            ServiceLevel::Worker => self.workers,
+            ServiceLevel::Host => 1,
+        };
+        (plugin.declared_needs().memory * instances as f64).ceil() as u64
+    }
+
+    fn with_memory(&self, Place { level, used }: Place, plugin: &dyn Plugin) -> Place {
+        Place { level, used: Used { memory: self.memory_of(level, plugin), ..used } }
     }
 
     /// Admits a service. Returns its place and the moves of others; `None` if it fits nowhere.
@@ -172,7 +224,7 @@ impl<'m> Machine<'m> {
     /// Returns the promises to principals.
     fn held(&self) -> Promises {
         let mut promises = Promises::new(&self.hardware.components);
-        let shares = Used { worker: self.shares, host: 0 };
+        let shares = Used { worker: self.shares, ..Used::default() };
         promises.hold(self.fixed("principals", shares), 0, false);
         promises
     }
@@ -225,6 +277,12 @@ impl<'m> Machine<'m> {
         if cycles.is_empty() {
             return Err(named(reasons.join("; ")));
         }
+        let input = Stream {
+            packets_per_second: if service.rate == 0 { NO_RATE } else { f64::from(service.rate) },
+            bytes: f64::from(service.size.map_or(USUAL_SIZE, |size| size.bytes_u32())),
+            bytes_maximum: None,
+        };
+        let leave = input.packets_per_second * demand.plugin.declared_needs().output;
         let request = Request {
             name: instance.to_owned(),
             class: Class::PerFlow,
@@ -233,12 +291,8 @@ impl<'m> Machine<'m> {
             on: Vec::new(),
             user: None,
             needs: Needs { cycles, code_slots: self.workers as f64, ..Needs::default() },
-            input: Stream {
-                packets_per_second: if service.rate == 0 { NO_RATE } else { f64::from(service.rate) },
-                bytes: f64::from(service.size.map_or(USUAL_SIZE, |size| size.bytes_u32())),
-                bytes_maximum: None,
-            },
-            output: None,
+            input,
+            output: Some(Stream { packets_per_second: leave, ..input }),
         };
         Candidate::of(&self.hardware, &request).map_err(|error| ControlError::invalid(error.to_string()))
     }
@@ -285,7 +339,8 @@ impl<'m> Machine<'m> {
             let share = self.hardware.component(name).map_or(0.0, |component| impact.of(component).number());
             (share * cycles / self.frequency * PARTS).ceil() as u64
         };
-        Used { worker: of(WORKER, self.levels.worker), host: of(HOST, self.levels.host) }
+        let (worker, host) = (of(WORKER, self.levels.worker), of(HOST, self.levels.host));
+        Used { worker, host, ..Used::default() }
     }
 
     /// Returns the error for a service without room, with what each level lacks, and the largest rate that fits.
@@ -350,9 +405,10 @@ pub(super) fn cost(level: ServiceLevel, demand: Demand<'_>) -> Result<Cycles, Co
     // A call may have a single packet.
     let packet = service.packet.or(declared.map(|cycles| cycles.call + cycles.packet));
     let byte = service.byte.or(declared.map(|cycles| cycles.byte)).unwrap_or_default();
+    let fixed = declared.map_or(0.0, |cycles| cycles.fixed);
     match packet {
-        Some(packet) => Ok(Cycles { packet, byte, ..Cycles::default() }),
-        None if service.rate == 0 => Ok(Cycles { byte, ..Cycles::default() }),
+        Some(packet) => Ok(Cycles { fixed, packet, byte, ..Cycles::default() }),
+        None if service.rate == 0 => Ok(Cycles { fixed, byte, ..Cycles::default() }),
         None => Err(ControlError::invalid(format!(
             "instance {instance:?}: the manifest of plugin {} declares no cost: give the cycles per packet, too",
             plugin.name()

@@ -1,7 +1,7 @@
 use millrace_admission::levels::{Levels, OffloadLevel, Ring};
 use millrace_config::Config;
 use millrace_pipeline::EBPF_VARIANT_LIMIT;
-use millrace_plugin_abi::{DeclaredCycles, EbpfVariant, Instance, PluginError, Position};
+use millrace_plugin_abi::{DeclaredCycles, DeclaredNeeds, EbpfVariant, Instance, PluginError, Position};
 use proptest::prelude::*;
 use serde_json::{Map, Value};
 
@@ -9,8 +9,9 @@ use super::machine::described;
 use super::ring::{HARDWARE_FILE, known_ring};
 use super::*;
 
-/// Plugin of a runtime, with or without an eBPF variant and a declared cost.
-struct Kind(Runtime, bool, Option<(f64, f64)>);
+/// Plugin of a runtime, with or without an eBPF variant and a declared cost: cycles per packet, per byte and per second,
+/// and packets that leave for each that arrives. Its instances have a mebibyte of memory.
+struct Kind(Runtime, bool, Option<[f64; 4]>);
 
 impl Plugin for Kind {
     fn name(&self) -> &'static str {
@@ -38,7 +39,16 @@ impl Plugin for Kind {
     }
 
     fn declared_cycles(&self, _kind: &str) -> Option<DeclaredCycles> {
-        self.2.map(|(packet, byte)| DeclaredCycles { packet, byte, ..DeclaredCycles::default() })
+        self.2.map(|[packet, byte, fixed, _]| DeclaredCycles {
+            packet,
+            byte,
+            fixed,
+            ..DeclaredCycles::default()
+        })
+    }
+
+    fn declared_needs(&self) -> DeclaredNeeds {
+        DeclaredNeeds { memory: 1_048_576.0, output: self.2.map_or(1.0, |[.., output]| output) }
     }
 
     fn ebpf_variant(&self) -> Option<EbpfVariant> {
@@ -50,9 +60,9 @@ impl Plugin for Kind {
     }
 }
 
-const SANDBOXED: Kind = Kind(Runtime::Contained, false, Some((100.0, 0.0)));
-const OFFLOADED: Kind = Kind(Runtime::BuiltIn, true, Some((100.0, 0.0)));
-const PROCESS: Kind = Kind(Runtime::Process, false, Some((100.0, 0.0)));
+const SANDBOXED: Kind = Kind(Runtime::Contained, false, Some([100.0, 0.0, 0.0, 1.0]));
+const OFFLOADED: Kind = Kind(Runtime::BuiltIn, true, Some([100.0, 0.0, 0.0, 1.0]));
+const PROCESS: Kind = Kind(Runtime::Process, false, Some([100.0, 0.0, 0.0, 1.0]));
 
 /// Machine with a worker of 1e9 cycles per second, the host with another 1e9, and two eBPF variants.
 fn machine() -> Machine<'static> {
@@ -65,6 +75,7 @@ fn machine() -> Machine<'static> {
         frequency: 1e9,
         processors: (2_000_000, 0),
         shares: 0,
+        memory: None,
         no_cache: None,
         owners: None,
     }
@@ -143,7 +154,7 @@ fn offloaded_service_moves_to_make_room() {
     let offload = Service { level: Some(ServiceLevel::Offload), ..service(9_500_000) };
     let asked = Demand { service: offload, ..demand(&OFFLOADED, 0) };
     let decided = machine.decide(&[standing("a", true), standing("b", false)], asked).unwrap();
-    let used = Used { worker: 100_000, host: 0 };
+    let used = Used { worker: 100_000, memory: 1 << 20, ..Used::default() };
     assert_eq!(decided.moves, [("b".to_owned(), Place { level: ServiceLevel::Worker, used })]);
     let error = level(&machine, &[standing("a", true), standing("b", true)], asked).unwrap_err();
     assert!(error.contains("level offload: lacks 50.00 % of offload.code"), "{error}");
@@ -154,7 +165,7 @@ fn service_that_would_be_refused_now_keeps_what_it_was_promised_and_blocks_no_ot
     let unknown = Kind(Runtime::Contained, false, None);
     let standing = Standing {
         demand: Demand { instance: "old", ..demand(&unknown, 1_000_000) },
-        place: Place { level: ServiceLevel::Worker, used: Used { worker: 400_000, host: 0 } },
+        place: Place { level: ServiceLevel::Worker, used: Used { worker: 400_000, ..Used::default() } },
         is_pinned: false,
     };
     let left = |rate| level(&machine(), std::slice::from_ref(&standing), demand(&SANDBOXED, rate));
@@ -210,7 +221,7 @@ fn services_of_the_same_load_move_back() {
         plugin: "kind",
         service: service(rate),
         level,
-        used: Used { worker: used, host: 0 },
+        used: Used { worker: used, ..Used::default() },
     };
     let before = [placed(ServiceLevel::Offload, 1, 0)];
     let mut moved = Placements::of(&Config::default(), Ring::ASSUMED);
@@ -233,7 +244,7 @@ fn configured_services_are_placed_and_refused_with_their_position() {
     let model = planned("10").unwrap();
     let levels: Vec<_> = model.placements.services.iter().map(|placed| placed.level).collect();
     assert_eq!(levels, [ServiceLevel::Worker; 2]);
-    assert!(used(&model).worker > 0 && used(&model).host == 0);
+    assert!(model.placements.used().worker > 0 && model.placements.used().host == 0);
     let error = planned("4000000").unwrap_err().to_string();
     assert!(
         error.contains("f:10:1") && error.contains("\"b\": no room for 4000000 packets per second"),
@@ -377,4 +388,51 @@ proptest! {
             prop_assert!(worker <= 1e9 && host <= 1e9 && offloaded.count() <= 2, "{:?}", placements.services);
         }
     }
+}
+
+#[test]
+fn fixed_cycles_count_beside_those_of_packets() {
+    let fixed = Kind(Runtime::Contained, false, Some([100.0, 0.0, 5e8, 1.0]));
+    let decision = machine().decide(&[], demand(&fixed, 1_000_000)).unwrap();
+    // 10^8 cycles for packets and 5 x 10^8 without, of 10^9.
+    assert_eq!(decision.placed.used.worker, 600_000);
+    let error = level(&machine(), &[], demand(&fixed, 6_000_000)).unwrap_err();
+    assert!(
+        error.contains("level worker: lacks") && error.contains("5000000 packets per second would fit"),
+        "{error}"
+    );
+}
+
+#[test]
+fn packets_that_leave_cross_the_ring_too() {
+    let ring = machine().levels.ring.transfers_per_second;
+    let rate = |output: f64| {
+        let kind = Kind(Runtime::Process, false, Some([1.0, 0.0, 0.0, output]));
+        let beyond = (2.0 * ring) as u32;
+        let error = level(&machine(), &[], demand(&kind, beyond)).unwrap_err();
+        let (before, _) = error.split_once(" packets per second would fit").expect(&error);
+        before.rsplit(' ').next().unwrap().parse::<f64>().unwrap()
+    };
+    // Each packet that leaves takes a transfer back. The transfer to the process costs the same for both.
+    assert!(rate(1.0) > 1.2 * rate(3.0), "{} {}", rate(1.0), rate(3.0));
+}
+
+#[test]
+fn declared_memory_of_services_is_promised_once() {
+    let machine = Machine { memory: Some(5 << 19), workers: 2, ..machine() };
+    let decision = machine.decide(&[], demand(&SANDBOXED, 1_000)).unwrap();
+    assert_eq!(decision.placed.used.memory, 2 << 20, "an instance at each worker");
+    let Decision { placed, .. } = decision;
+    let standing = |used| Standing {
+        demand: Demand::of("a", &SANDBOXED, placed.service),
+        place: Place { level: placed.level, used },
+        is_pinned: false,
+    };
+    let error = level(&machine, &[standing(placed.used)], demand(&SANDBOXED, 1)).unwrap_err();
+    assert!(
+        error.contains("declares 2MiB of memory") && error.contains("512KiB are left: 1536KiB are missing"),
+        "{error}"
+    );
+    // Offloaded packets need no instance.
+    assert_eq!(level(&machine, &[standing(placed.used)], demand(&OFFLOADED, 1)), Ok(ServiceLevel::Offload));
 }

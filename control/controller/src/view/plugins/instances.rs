@@ -113,6 +113,8 @@ impl PacketCyclesView {
 pub struct DeclaredCyclesView {
     /// Cycles per call, whatever its number of packets.
     pub call: f64,
+    /// Cycles per second, without packets.
+    pub fixed: f64,
     /// Cycles per packet, on average.
     pub packet: f64,
     /// Cycles per byte.
@@ -120,8 +122,8 @@ pub struct DeclaredCyclesView {
 }
 
 impl DeclaredCyclesView {
-    pub(crate) fn of(DeclaredCycles { call, packet, byte }: DeclaredCycles) -> Self {
-        Self { call, packet, byte }
+    pub(crate) fn of(DeclaredCycles { fixed, call, packet, byte }: DeclaredCycles) -> Self {
+        Self { fixed, call, packet, byte }
     }
 }
 

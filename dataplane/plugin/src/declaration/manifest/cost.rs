@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use millrace_plugin_abi::DeclaredCycles;
+use millrace_plugin_abi::{DeclaredCycles, DeclaredNeeds};
 use millrace_units::remedy;
 use serde_json::{Map, Value};
 
@@ -60,15 +60,20 @@ impl Cost {
 
     /// Returns the cycles of calls on a kind of processor; `None` if the plugin declares none there.
     pub fn declared_on(&self, kind: &str) -> Option<DeclaredCycles> {
-        let KindCost { call, packet, byte, .. } = *self.of_kind(kind)?;
-        Some(DeclaredCycles { call, packet, byte })
+        let KindCost { fixed, call, packet, byte, .. } = *self.of_kind(kind)?;
+        Some(DeclaredCycles { fixed, call, packet, byte })
     }
 
     /// Returns the most cycles of calls on a kind of processor; `None` if the plugin declares no maximum per packet
     /// there.
     pub fn worst_case_on(&self, kind: &str) -> Option<DeclaredCycles> {
         let KindCost { call, packet_maximum, byte, .. } = *self.of_kind(kind)?;
-        Some(DeclaredCycles { call, packet: packet_maximum?, byte })
+        Some(DeclaredCycles { fixed: 0.0, call, packet: packet_maximum?, byte })
+    }
+
+    /// Returns the needs of an instance beside cycles.
+    pub fn needs(&self) -> DeclaredNeeds {
+        DeclaredNeeds { memory: self.memory, output: self.output }
     }
 
     /// Reads the value of the manifest's key `cost`.
@@ -240,9 +245,11 @@ mod tests {
         assert_eq!(cost.worst_case_on("worker"), None);
         assert_eq!(
             cost.worst_case_on("offload"),
-            Some(DeclaredCycles { call: 0.0, packet: 60.0, byte: 0.0 })
+            Some(DeclaredCycles { packet: 60.0, ..DeclaredCycles::default() })
         );
-        assert_eq!(cost.declared_on("worker"), Some(DeclaredCycles { call: 0.0, packet: 80.0, byte: 1.0 }));
+        let worker = DeclaredCycles { fixed: 1000.0, call: 0.0, packet: 80.0, byte: 1.0 };
+        assert_eq!(cost.declared_on("worker"), Some(worker));
+        assert_eq!(cost.needs(), DeclaredNeeds { memory: 65536.0, output: 2.0 });
         assert_eq!((cost.memory, cost.code, cost.whole_packet, cost.output), (65536.0, 1.0, true, 2.0));
     }
 
