@@ -22,7 +22,6 @@ const COMPUTING: &[libc::c_long] = &[
     libc::SYS_getpid,
     libc::SYS_getrandom,
     libc::SYS_gettid,
-    libc::SYS_madvise,
     libc::SYS_mremap,
     libc::SYS_munmap,
     libc::SYS_read,
@@ -32,6 +31,19 @@ const COMPUTING: &[libc::c_long] = &[
     libc::SYS_sched_yield,
     libc::SYS_sigaltstack,
     libc::SYS_write,
+];
+
+/// Advice about memory that a process may give the kernel. Other advice takes pages away from whoever shares them: a
+/// process would make its worker sleep in page faults.
+const ADVICE: &[libc::c_int] = &[
+    libc::MADV_NORMAL,
+    libc::MADV_RANDOM,
+    libc::MADV_SEQUENTIAL,
+    libc::MADV_WILLNEED,
+    libc::MADV_DONTNEED,
+    libc::MADV_FREE,
+    libc::MADV_HUGEPAGE,
+    libc::MADV_NOHUGEPAGE,
 ];
 
 /// Further system calls for serving clients on open sockets: accepting connections, and waiting for clients.
@@ -153,6 +165,11 @@ impl Calls {
             let limited = vec![SeccompRule::new(vec![data_only.clone()])?];
             rules.insert(call, if self.executable { Vec::new() } else { limited });
         }
+        let advice = |advice: &libc::c_int| {
+            let is_it = SeccompCondition::new(2, SeccompCmpArgLen::Dword, SeccompCmpOp::Eq, *advice as u64)?;
+            SeccompRule::new(vec![is_it])
+        };
+        rules.insert(libc::SYS_madvise, ADVICE.iter().map(advice).collect::<Result<_, _>>()?);
         // Allow signals to this process itself, because `abort` sends one.
         let own = u64::from(std::process::id());
         let to_itself = SeccompCondition::new(0, SeccompCmpArgLen::Dword, SeccompCmpOp::Eq, own)?;

@@ -14,8 +14,10 @@ use crate::runtime::exchange::{EndedFlow, Exchange, Job, Shared};
 use crate::runtime::native::table::Granted;
 use crate::runtime::wasm::layout::flow_end_bytes;
 
-/// Maximum number of answers that the worker handles before it turns to other work.
-const MOST_ANSWERS: usize = 256;
+/// Maximum number of answers, and bytes of answers, that the worker handles before it turns to other work. Nobody pays
+/// for this time.
+const MOST_ANSWERS: usize = 64;
+const MOST_ANSWER_BYTES: usize = 32 << 10;
 
 /// Constant data of an instance that its process needs.
 #[derive(Debug)]
@@ -99,30 +101,37 @@ impl Running {
             requests.flush(region.words())?;
             bell::ring(region.bell());
         }
+        let mut sum = 0;
         for _ in 0..MOST_ANSWERS {
             if self.step.is_none() && !shared.with(|exchange| self.begin(exchange, terms))? {
                 return Ok(Progress::Done);
             }
-            if !self.take_answer(shared, terms)? {
-                return Ok(Progress::Awaited);
+            match self.take_answer(shared, terms)? {
+                Some(bytes) if sum + bytes < MOST_ANSWER_BYTES => sum += bytes,
+                _ => return Ok(Progress::Awaited),
             }
         }
         Ok(Progress::Awaited)
     }
 
-    /// Handles the next answer. Returns `false` if none has arrived.
-    fn take_answer(&mut self, shared: &Shared, terms: &Terms) -> Result<bool, Fault> {
+    /// Handles the next answer. Returns its length in bytes; `None` if none has arrived.
+    fn take_answer(&mut self, shared: &Shared, terms: &Terms) -> Result<Option<usize>, Fault> {
         let Self { link: Link { region, requests, answers, tie }, .. } = self;
         // Look for the end first: all answers of an ended process have arrived.
         let ended = tie.ended();
         let words = region.words();
         let Some(record) = answers.read(words)? else {
-            return ended.map_or(Ok(false), |why| Err(Fault::new(FaultKind::Crash, why)));
+            return ended.map_or(Ok(None), |why| Err(Fault::new(FaultKind::Crash, why)));
         };
+        let length = record.bytes.len();
+        if requests.is_waiting() {
+            // Requests that nobody reads would pile up here.
+            return Err(broken(&"it answered before it had read the request"));
+        }
         if record.kind == answer::DONE {
             let (code, bits) = (record.first as u32 as i32, record.second);
             shared.with(|exchange| self.finish(code, bits, exchange, terms))?;
-            return Ok(true);
+            return Ok(Some(length));
         }
         let stage = Stage { words, layout: terms.layout, writes: terms.writes };
         let mut space = [0; MOST_READ];
@@ -132,7 +141,7 @@ impl Running {
             requests.write(words, result)?;
             bell::ring(region.bell());
         }
-        Ok(true)
+        Ok(Some(length))
     }
 
     /// Sends the next request. Returns `false` if no work is left.

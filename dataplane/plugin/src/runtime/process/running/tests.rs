@@ -115,6 +115,20 @@ impl Honest {
     }
 }
 
+/// Its answers come without limit, so the requests that it leaves unread must not.
+#[test]
+fn process_that_answers_without_reading_is_broken_once_the_ring_is_full() {
+    let (mut bench, mut answers) = (Bench::new(), Writer::new(ANSWER_LANE));
+    let done = Record { kind: answer::DONE, first: 0, second: 0, bytes: &[] };
+    let faults = (0..5000).map(|_| bench.call(1, 4, |memory| answers.write(memory.words(), done).unwrap()).2);
+    let (calls, fault) =
+        faults.enumerate().find_map(|(calls, fault)| Some((calls, fault?))).expect("a fault");
+    assert!(
+        calls > 100 && fault.text.contains("it answered before it had read the request"),
+        "{calls} {fault:?}"
+    );
+}
+
 #[test]
 fn honest_process_passes_all_packets_and_its_writes_take_effect() {
     let (mut bench, mut honest) = (Bench::new(), Honest::new());
