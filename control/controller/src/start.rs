@@ -187,7 +187,7 @@ fn begun(
         settings,
         observation: Observation::default(),
         counters: Counters::default(),
-        principals: Principals::default(),
+        principals: Principals::of(workers.len()),
         model,
         workers,
         loads: Loads::default(),

@@ -1,7 +1,8 @@
 //! Running processes of this machine, found by the names of their commands or systemd units.
 
 use std::collections::HashSet;
-use std::fs;
+use std::fs::{self, File};
+use std::io::Read as _;
 use std::path::Path;
 
 use nix::unistd::Pid;
@@ -30,33 +31,35 @@ pub struct Process {
 }
 
 impl Process {
-    /// Returns the processes of this machine that are in no router's control group. Leaves out kernel threads,
-    /// the first process, this process, and processes with the same executable or started by this process.
-    pub fn outside() -> Vec<Self> {
-        Self::outside_of(Path::new("/proc"), std::process::id())
+    /// Returns the processes of this machine with one of these names that are in no group of a principal. Leaves out
+    /// kernel threads, the first process, this process, and processes with the same executable or started by this
+    /// process.
+    pub fn outside(names: &[&str]) -> Vec<Self> {
+        Self::outside_of(Path::new("/proc"), std::process::id(), names)
     }
 
-    fn outside_of(proc: &Path, own: u32) -> Vec<Self> {
+    fn outside_of(proc: &Path, own: u32, names: &[&str]) -> Vec<Self> {
         let own_executable = fs::read_link(proc.join(own.to_string()).join("exe")).ok();
         let numbered = |entry: fs::DirEntry| entry.file_name().to_str()?.parse::<u32>().ok();
         let ids = fs::read_dir(proc).into_iter().flatten().flatten().filter_map(numbered);
         let process = |id: u32| {
             let directory = proc.join(id.to_string());
             let executable = fs::read_link(directory.join("exe")).ok();
-            // Only kernel threads, and processes that have ended, have no arguments.
-            let has_arguments = fs::read(directory.join("cmdline")).is_ok_and(|text| !text.is_empty());
-            let is_own = id == own || id == FIRST || (executable.is_some() && executable == own_executable);
-            if is_own || !has_arguments || parent(&directory) == Some(own) {
+            if id == own || id == FIRST || (executable.is_some() && executable == own_executable) {
                 return None;
             }
             let groups = read_if_present(&directory.join("cgroup"))?;
             let paths = || groups.lines().filter_map(|line| line.splitn(3, ':').nth(2));
-            let is_held = paths().flat_map(|path| path.split('/')).any(name::is_routers);
             let units = paths().filter_map(|path| path.strip_prefix(SYSTEM)).flat_map(|path| path.split('/'));
             let command = read_if_present(&directory.join("comm"))?;
             let file = executable.and_then(|path| Some(path.file_name()?.to_str()?.to_owned()));
             let units = units.map(str::to_owned).collect();
-            (!is_held).then(|| Self { id: Pid::from_raw(id as i32), command, executable: file, units })
+            let found = Self { id: Pid::from_raw(id as i32), command, executable: file, units };
+            let is_meant = names.iter().any(|name| found.is_of(name))
+                && !paths().any(is_held)
+                && has_arguments(&directory)
+                && parent(&directory) != Some(own);
+            is_meant.then_some(found)
         };
         ids.filter_map(process).collect()
     }
@@ -69,6 +72,20 @@ impl Process {
             || (UNITS.iter().any(|kind| name.ends_with(kind)) && self.units.contains(name))
             || self.units.contains(&format!("{name}.service"))
     }
+}
+
+/// Whether a path of a control group is that of a principal or plugin. What a principal's group has left behind is in
+/// the group of the router's own process.
+fn is_held(path: &str) -> bool {
+    let mut directories = path.split('/').skip_while(|directory| !name::is_routers(directory)).skip(1);
+    directories.next().is_some_and(|directory| directory != name::ROUTER)
+}
+
+/// Whether a process has arguments: only kernel threads, and processes that have ended, have none. Reads a single byte:
+/// there may be megabytes.
+fn has_arguments(directory: &Path) -> bool {
+    let first = File::open(directory.join("cmdline")).and_then(|mut file| file.read(&mut [0]));
+    first.is_ok_and(|bytes| bytes > 0)
 }
 
 /// Returns the id of the parent of a process.
@@ -105,16 +122,17 @@ mod tests {
         add(&proc, 102, None, ["a-command-of-mo", "x\0", other, started]);
         add(&proc, 103, Some("/usr/bin/python3"), ["tool", "x\0", other, started]);
         add(&proc, 104, Some("/usr/bin/held"), ["held", "x\0", held, started]);
+        let left = "0::/a/millrace-100/router\n";
+        add(&proc, 109, Some("/usr/bin/left"), ["left", "x\0", left, started]);
         add(&proc, 105, None, ["kworker/0:1", "", "0::/\n", started]);
         add(&proc, 106, Some("/usr/bin/millrace"), ["millrace", "x\0", other, started]);
         add(&proc, 107, Some("/usr/bin/child"), ["child", "x\0", other, "PPid:\t100\n"]);
         add(&proc, 1, Some("/usr/bin/init"), ["systemd", "x\0", "0::/init.scope\n", started]);
         let users = "0::/user.slice/user-1000.slice/user@1000.service/app.slice/mine.service\n";
         add(&proc, 108, Some("/usr/bin/other"), ["other", "x\0", users, started]);
-        let found = Process::outside_of(&proc, OWN);
         let of = |name: &str| {
-            let mut ids: Vec<i32> =
-                found.iter().filter(|one| one.is_of(name)).map(|one| one.id.as_raw()).collect();
+            let found = Process::outside_of(&proc, OWN, &["of-no-process", name]);
+            let mut ids: Vec<i32> = found.iter().map(|one| one.id.as_raw()).collect();
             ids.sort_unstable();
             ids
         };
@@ -123,13 +141,13 @@ mod tests {
         }
         assert_eq!(of("a-command-of-mo"), [102]);
         assert_eq!((of("tool"), of("python3")), (vec![103], vec![103]));
+        assert_eq!(of("left"), [109], "a group that was removed has left it behind");
         let others =
             ["held", "kworker/0:1", "millrace", "child", "system", "systemd", "mine", "mine.service"];
         let slices = ["user.slice", "system.slice", "init.scope", "a-command-of-more-than-15-bytes"];
         for name in others.into_iter().chain(slices) {
             assert_eq!(of(name), [0; 0], "{name}");
         }
-        assert_eq!(found.len(), 4);
         fs::remove_dir_all(&proc).unwrap();
     }
 }

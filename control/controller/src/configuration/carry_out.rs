@@ -1,7 +1,9 @@
 //! Makes changes of the running configuration one after another. If a change fails, undoes the earlier
 //! changes.
 
-use millrace_config::{Change, Neighbour, Port, Principal, Scheduler, Service, Together};
+mod principals;
+
+use millrace_config::{Change, Neighbour, Port, Scheduler, Service, Together};
 use millrace_pipeline::{
     Command, GateTables, NeighbourChange, NeighbourCommand, NeighbourKnowledge, Options,
 };
@@ -15,14 +17,12 @@ use crate::filters::gates::Gates;
 use crate::filters::pinned;
 use crate::flows::placement::tell_placements;
 use crate::model::placements::{Placed, PlacedService};
-use crate::model::principals::Owners;
 use crate::model::running::{gate_table, running_bind};
 use crate::model::schedulers::changes::Leftovers;
 use crate::model::{Model, options, table_kind};
 use crate::plugins::enter_plugin;
 use crate::plugins::load::report_loaded;
 use crate::ports::control_plane::limits_of;
-use crate::principals::after;
 use crate::router::instances::set_service;
 use crate::router::{Inner, Router};
 use crate::routes::configured::Refused;
@@ -423,55 +423,6 @@ impl Inner {
         let forgotten = NeighbourChange { state: NeighbourKnowledge::Forgotten, ..known };
         self.model.neighbours.retain(|one| one != neighbour);
         tell_neighbour(forgotten, &mut self.workers)
-    }
-
-    /// Adds, changes or removes a principal.
-    fn change_principals(&mut self, change: &Change) -> Result<(), ControlError> {
-        let wanted = after(&self.model.principals, change);
-        let before = self.model.principals.clone();
-        self.model.schedulers.number_principals(&wanted)?;
-        let released = match change {
-            Change::ReleasePrincipal(principal) => Some(&*principal.name),
-            _ => None,
-        };
-        self.set_principals(wanted, &before, released).inspect_err(|error| {
-            // A worker that doesn't answer still makes the change when it resumes.
-            if !error.is_failure() {
-                let wanted = std::mem::take(&mut self.model.principals);
-                // The error of the change counts.
-                let _ = self.set_principals(before, &wanted, None);
-            }
-        })
-    }
-
-    /// Replaces all principals, `before` until now: their groups, shares, payers and queues. Packets in the queues of
-    /// the principal `released` are dropped.
-    fn set_principals(
-        &mut self,
-        wanted: Vec<Principal>,
-        before: &[Principal],
-        released: Option<&str>,
-    ) -> Result<(), ControlError> {
-        self.principals.follow(&wanted)?;
-        self.principals.place_threads(&self.workers, self.model.router.worker_policy);
-        self.model.principal_ids.follow(&wanted);
-        self.model.principals = wanted;
-        let mut steps = Steps::default();
-        steps.note(self.tell_shares())?;
-        let all = &self.model.principals;
-        let is_moved =
-            |one: &&Principal| Principal::payer(all, &one.name) != Principal::payer(before, &one.name);
-        let owners = Owners(&self.model);
-        let named = |one: &Principal| [owners.bindings_of(&one.name), owners.filters_of(&one.name)].concat();
-        let moved = all.iter().filter(is_moved).flat_map(named);
-        let again: Vec<Change> = moved.flat_map(|id| bind_again(&self.model, id)).collect();
-        for group in again.chunks(BINDINGS_TOGETHER) {
-            steps.note(self.change_bindings(group).1)?;
-        }
-        steps.note(self.follow_links(before, released))?;
-        let queues = self.principals.queues_of_packets(&self.model);
-        steps.note(self.devices.set_host_outputs(&self.model, &queues, &mut self.workers))?;
-        steps.end()
     }
 
     /// Gives an instance its settings from a configuration. Exception: if the instance belongs to a shared

@@ -20,18 +20,28 @@ pub(super) struct Held {
 
 impl Held {
     /// Sets the limits of the group, and returns the earlier ones. On a machine that can't limit the memory of
-    /// processes, the other limits apply, unless the principal names processes (`has_processes`).
+    /// processes, the other limits apply, unless the principal names processes (`has_processes`). A machine without
+    /// weights divides the processors among processes by itself: the share holds at the workers nevertheless.
     pub fn set(&mut self, limits: Limits, has_processes: bool) -> Result<Limits, ControlError> {
         let title = titled(self.group.name());
         let of_principal = |error| of_group(error).of(&title);
-        let without_memory = match self.group.set(&limits) {
-            Err(error @ GroupError::Unavailable { controller: Controller::Memory, .. }) if !has_processes => {
-                Some(error)
+        let (mut possible, mut without_memory) = (limits, None);
+        loop {
+            match self.group.set(&possible) {
+                Ok(()) => break,
+                Err(error @ GroupError::Unavailable { controller: Controller::Memory, .. })
+                    if !has_processes && possible.memory.is_some() =>
+                {
+                    possible.memory = None;
+                    without_memory = Some(error);
+                }
+                Err(GroupError::Unavailable { controller: Controller::Cpu, .. })
+                    if possible.cpu_weight.is_some() =>
+                {
+                    possible.cpu_weight = None;
+                }
+                Err(error) => return Err(of_principal(error)),
             }
-            set => set.map(|()| None).map_err(of_principal)?,
-        };
-        if without_memory.is_some() {
-            self.group.set(&Limits { memory: None, ..limits }).map_err(of_principal)?;
         }
         self.unlimited = without_memory.map(of_group);
         Ok(std::mem::replace(&mut self.limits, limits))

@@ -5,13 +5,21 @@ use std::num::{NonZeroU32, NonZeroU64};
 use millrace_config::Principal;
 use millrace_principals::{CpuLimit, CpuWeight, Limits};
 
-/// Returns the limits of each principal's group, by name.
+/// Returns the limits of each principal's group, by name, and the weight of the group of the router's threads beside
+/// them. `workers`: number of workers.
 ///
-/// The kernel knows only weights. So the groups' weights are in the ratio of the processor time that each
-/// principal gets while all need it: a reserved share, or by its weight a part of the rest.
-pub(super) fn limits(principals: &[Principal], processors: usize) -> Vec<(&str, Limits)> {
-    let weights = weights(principals, processors);
-    principals.iter().zip(weights).map(|(one, weight)| (&*one.name, limits_of(one, weight))).collect()
+/// The kernel knows only weights. So the groups' weights are in the ratio of the processor time that each gets while
+/// all need it: a reserved share, or by its weight a part of the rest. Each worker has the usual weight of a principal,
+/// and so have all other threads together.
+pub(super) fn limits(
+    principals: &[Principal],
+    processors: usize,
+    workers: usize,
+) -> (Vec<(&str, Limits)>, CpuWeight) {
+    let mut weights = weights(principals, processors, workers);
+    let threads = weights.pop().unwrap_or(CpuWeight::DEFAULT);
+    let limits = principals.iter().zip(weights).map(|(one, weight)| (&*one.name, limits_of(one, weight)));
+    (limits.collect(), threads)
 }
 
 fn limits_of(principal: &Principal, weight: CpuWeight) -> Limits {
@@ -43,21 +51,24 @@ pub(super) fn shares(principals: &[Principal], processors: usize) -> Vec<(f64, b
     principals.iter().map(share).collect()
 }
 
-/// Returns the weights of the groups. Without reserved shares these are the configured weights.
-fn weights(principals: &[Principal], processors: usize) -> Vec<CpuWeight> {
+/// Returns the weights of the principals' groups, and as the last one that of the router's threads. Without reserved
+/// shares these are the configured weights.
+fn weights(principals: &[Principal], processors: usize, workers: usize) -> Vec<CpuWeight> {
     let weight = |one: &Principal| f64::from(one.weight.unwrap_or(Principal::USUAL_WEIGHT));
+    let threads = (workers + 1) as f64 * f64::from(Principal::USUAL_WEIGHT);
     let reserved: f64 =
         principals.iter().filter_map(Principal::reserved_cpu).map(|cpu| f64::from(cpu.ppm())).sum();
     if reserved == 0.0 {
-        return principals.iter().map(|one| rounded(weight(one))).collect();
+        return principals.iter().map(weight).chain([threads]).map(rounded).collect();
     }
-    let sum: f64 = principals.iter().filter(|one| one.reserved_cpu().is_none()).map(weight).sum();
+    let by_weight = principals.iter().filter(|one| one.reserved_cpu().is_none()).map(weight);
+    let sum = threads + by_weight.sum::<f64>();
     let rest = (processors as f64 * 1e6 - reserved).max(0.0);
     let share = |one: &Principal| match one.reserved_cpu() {
         Some(cpu) => f64::from(cpu.ppm()),
         None => rest * weight(one) / sum,
     };
-    let shares: Vec<f64> = principals.iter().map(share).collect();
+    let shares: Vec<f64> = principals.iter().map(share).chain([rest * threads / sum]).collect();
     let largest = shares.iter().copied().fold(1.0, f64::max);
     shares.iter().map(|share| rounded(share / largest * f64::from(CpuWeight::MOST))).collect()
 }
@@ -74,16 +85,17 @@ mod tests {
 
     use super::*;
 
+    /// Returns the weights beside a router with one worker, and as the last one that of its threads.
     fn weights_of(entries: &str, processors: usize) -> Vec<u16> {
         let config = Config::parse(entries, "test").unwrap();
-        weights(&config.principal, processors).into_iter().map(CpuWeight::get).collect()
+        weights(&config.principal, processors, 1).into_iter().map(CpuWeight::get).collect()
     }
 
     #[test]
     fn weights_without_reserved_shares_are_the_configured_ones() {
         let entries =
             "principal = [{ name = \"a\" }, { name = \"b\", weight = 3 }, { name = \"c\", weight = 10000 }]";
-        assert_eq!(weights_of(entries, 2), [100, 3, 10_000]);
+        assert_eq!(weights_of(entries, 2), [100, 3, 10_000, 200]);
     }
 
     #[test]
@@ -108,10 +120,21 @@ mod tests {
         }
     }
 
+    /// A small share in a great weight would leave the workers next to nothing.
+    #[test]
+    fn router_keeps_its_part_beside_processes_with_a_reserved_share() {
+        let entries = "principal = [{ name = \"a\", cpu = \"5 %\" }, { name = \"b\" }]";
+        let weights: Vec<f64> = weights_of(entries, 2).into_iter().map(f64::from).collect();
+        let percent = |place: usize| weights[place] / weights.iter().sum::<f64>() * 200.0;
+        for (place, expected) in [(0, 5.0), (1, 65.0), (2, 130.0)] {
+            assert!((percent(place) - expected).abs() < 0.1, "{place}: {weights:?}");
+        }
+    }
+
     #[test]
     fn group_beside_fully_reserved_processors_has_the_least_weight() {
         let entries = "principal = [{ name = \"a\", cpu = \"100 %\" }, { name = \"b\" }]";
-        assert_eq!(weights_of(entries, 1), [10_000, 1]);
+        assert_eq!(weights_of(entries, 1), [10_000, 1, 1]);
     }
 
     #[test]
@@ -135,6 +158,6 @@ mod tests {
             disk: NonZeroU64::new(2_000_000),
             processes: NonZeroU32::new(64),
         };
-        assert_eq!(limits(&config.principal, 2), [("a", expected)]);
+        assert_eq!(limits(&config.principal, 2, 1).0, [("a", expected)]);
     }
 }

@@ -79,6 +79,11 @@ pub(crate) struct Principals {
 }
 
 impl Principals {
+    /// Returns no groups yet, for a router with so many workers.
+    pub fn of(workers: usize) -> Self {
+        Self { threads: ThreadGroups::of(workers), ..Self::default() }
+    }
+
     /// Returns the queue of each principal whose processes have a group by which the kernel knows their packets, by the
     /// kernel's id of the group.
     pub fn queues_of_packets(&self, model: &Model) -> BTreeMap<u64, QueueId> {
@@ -181,7 +186,8 @@ impl Principals {
         if self.groups.is_empty() || principals.iter().all(|one| one.process.is_empty()) {
             return;
         }
-        for process in Process::outside() {
+        let names: Vec<&str> = principals.iter().flat_map(|one| &one.process).map(|name| &**name).collect();
+        for process in Process::outside(&names) {
             let Some(owner) =
                 principals.iter().find(|one| one.process.iter().any(|name| process.is_of(name)))
             else {
@@ -235,7 +241,8 @@ impl Principals {
         let groups = &mut self.groups;
         let has_processes =
             |name: &str| wanted.iter().any(|one| *one.name == *name && !one.process.is_empty());
-        let done = limits(wanted, processors()).into_iter().try_for_each(|(name, limits)| {
+        let (limits, threads) = limits(wanted, processors(), self.threads.workers());
+        let done = limits.into_iter().try_for_each(|(name, limits)| {
             match groups.iter_mut().find(|held| held.group.name() == name) {
                 Some(held) if held.limits == limits => Ok(()),
                 Some(held) => {
@@ -263,6 +270,8 @@ impl Principals {
                     let _ = held.set(before, false);
                 }
             }
+        } else {
+            self.threads.set_weight(router, threads);
         }
         done
     }

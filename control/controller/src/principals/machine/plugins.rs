@@ -38,7 +38,9 @@ impl PluginGroups {
 
     fn set(&mut self, router: &RouterGroup, plugin: &str, limits: Limits) -> Result<(), String> {
         if !self.groups.contains_key(plugin) {
-            let held = create(router, &name_of(plugin)).map_err(|error| error.to_string())?;
+            let mut held = create(router, &name_of(plugin)).map_err(|error| error.to_string())?;
+            // Without its limits, the group would be none.
+            held.set(limits, false).map_err(|error| error.to_string())?;
             self.groups.insert(plugin.to_owned(), held);
         }
         let Some(held) = self.groups.get_mut(plugin) else { return Ok(()) };

@@ -30,6 +30,10 @@ pub(crate) struct ThreadGroups {
     groups: Vec<Held>,
     /// Reason why there are none.
     obstacle: Option<String>,
+    /// Number of workers.
+    workers: usize,
+    /// Weight of all threads beside the principals' processes; `None` for that of as many principals.
+    weight: Option<CpuWeight>,
 }
 
 #[derive(Debug)]
@@ -42,13 +46,33 @@ struct Held {
 }
 
 impl ThreadGroups {
+    /// Returns no groups yet, for the threads of a router with so many workers.
+    pub fn of(workers: usize) -> Self {
+        Self { workers, ..Self::default() }
+    }
+
+    /// Returns the number of workers.
+    pub fn workers(&self) -> usize {
+        self.workers
+    }
+
+    /// Sets the weight of all threads beside the principals' processes.
+    pub fn set_weight(&mut self, router: &RouterGroup, threads: CpuWeight) {
+        if self.weight.replace(threads) != Some(threads)
+            && !self.groups.is_empty()
+            && let Err(error) = router.set_weights(weight(self.workers + 2), threads)
+        {
+            tracing::warn!("the router's threads keep their weight beside processes of principals: {error}");
+        }
+    }
+
     /// Creates the groups in the router's group, if there is one, and moves the threads into them.
     pub fn follow(&mut self, router: Option<&RouterGroup>, workers: &WorkerThreads) {
         let Some(router) = router else { return self.end() };
         if !self.groups.is_empty() || self.obstacle.is_some() {
             return;
         }
-        match create(router, workers.threads.len()) {
+        match create(router, workers.threads.len(), self.weight) {
             Ok(groups) => self.groups = groups,
             Err(error) => {
                 tracing::info!("the router's threads have no control groups: {error}");
@@ -68,7 +92,7 @@ impl ThreadGroups {
 
     /// Removes the groups. The threads move to the group in which the router was started.
     pub fn end(&mut self) {
-        *self = Self::default();
+        *self = Self::of(self.workers);
     }
 
     /// Returns the views of the groups, or the reason why there are none.
@@ -102,8 +126,9 @@ impl ThreadGroups {
 }
 
 /// Creates the groups. Each worker weighs as much as a principal of the usual weight, and so do all other threads
-/// together. The router's group keeps the weight that its threads and the principals had beside other programs.
-fn create(router: &RouterGroup, workers: usize) -> Result<Vec<Held>, GroupError> {
+/// together, unless `threads` is their weight beside the principals. The router's group keeps the weight that its
+/// threads and the principals had beside other programs.
+fn create(router: &RouterGroup, workers: usize, threads: Option<CpuWeight>) -> Result<Vec<Held>, GroupError> {
     let hold = |name, threads| {
         let (weight, group) = (weight(threads), router.create_group(name, Members::Threads)?);
         let mut held = Held { group, weight: Some(weight), obstacle: None };
@@ -115,7 +140,7 @@ fn create(router: &RouterGroup, workers: usize) -> Result<Vec<Held>, GroupError>
         Ok(held)
     };
     let groups = vec![hold(WORKERS, workers)?, hold(CONTROL, 1)?];
-    router.set_weights(weight(workers + 2), weight(workers + 1))?;
+    router.set_weights(weight(workers + 2), threads.unwrap_or(weight(workers + 1)))?;
     Ok(groups)
 }
 
