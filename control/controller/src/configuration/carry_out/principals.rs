@@ -22,20 +22,9 @@ impl Inner {
         self.set_principals(wanted, &before, released).inspect_err(|error| {
             // A worker that doesn't answer still makes the change when it resumes.
             if !error.is_failure() {
-                self.restore_principals(before.clone());
+                restore(self, before.clone());
             }
         })
-    }
-
-    /// Sets the principals to those before a change that failed. What can't be undone is logged: the error of the change
-    /// counts.
-    fn restore_principals(&mut self, before: Vec<Principal>) {
-        let wanted = self.model.principals.clone();
-        let groups = self.principals.follow(&before);
-        let rest = self.follow_principals(before, &wanted, None);
-        for error in [groups.err(), rest.err()].into_iter().flatten() {
-            tracing::warn!("a change of principals was not undone as a whole: {error}");
-        }
     }
 
     /// Replaces all principals, `before` until now: their groups, shares, payers and queues. Packets in the queues of
@@ -47,34 +36,44 @@ impl Inner {
         released: Option<&str>,
     ) -> Result<(), ControlError> {
         self.principals.follow(&wanted)?;
-        self.follow_principals(wanted, before, released)
+        follow(self, wanted, before, released)
     }
+}
 
-    /// Replaces all principals as [`set_principals`](Self::set_principals) does, after their groups.
-    fn follow_principals(
-        &mut self,
-        wanted: Vec<Principal>,
-        before: &[Principal],
-        released: Option<&str>,
-    ) -> Result<(), ControlError> {
-        self.principals.place_threads(&self.workers, self.model.router.worker_policy);
-        self.model.principal_ids.follow(&wanted);
-        self.model.principals = wanted;
-        let mut steps = Steps::default();
-        steps.note(self.tell_shares())?;
-        let all = &self.model.principals;
-        let is_moved =
-            |one: &&Principal| Principal::payer(all, &one.name) != Principal::payer(before, &one.name);
-        let owners = Owners(&self.model);
-        let named = |one: &Principal| [owners.bindings_of(&one.name), owners.filters_of(&one.name)].concat();
-        let moved = all.iter().filter(is_moved).flat_map(named);
-        let again: Vec<Change> = moved.flat_map(|id| bind_again(&self.model, id)).collect();
-        for group in again.chunks(BINDINGS_TOGETHER) {
-            steps.note(self.change_bindings(group).1)?;
-        }
-        steps.note(self.follow_links(before, released))?;
-        let queues = self.principals.queues_of_packets(&self.model);
-        steps.note(self.devices.set_host_outputs(&self.model, &queues, &mut self.workers))?;
-        steps.end()
+/// Sets the principals to those before a change that failed. What can't be undone is logged: the error of the change
+/// counts.
+fn restore(inner: &mut Inner, before: Vec<Principal>) {
+    let wanted = inner.model.principals.clone();
+    let groups = inner.principals.follow(&before);
+    let rest = follow(inner, before, &wanted, None);
+    for error in [groups.err(), rest.err()].into_iter().flatten() {
+        tracing::warn!("a change of principals was not undone as a whole: {error}");
     }
+}
+
+/// Replaces all principals as `set_principals` does, after their groups.
+fn follow(
+    inner: &mut Inner,
+    wanted: Vec<Principal>,
+    before: &[Principal],
+    released: Option<&str>,
+) -> Result<(), ControlError> {
+    inner.principals.place_threads(&inner.workers, inner.model.router.worker_policy);
+    inner.model.principal_ids.follow(&wanted);
+    inner.model.principals = wanted;
+    let mut steps = Steps::default();
+    steps.note(inner.tell_shares())?;
+    let all = &inner.model.principals;
+    let is_moved = |one: &&Principal| Principal::payer(all, &one.name) != Principal::payer(before, &one.name);
+    let owners = Owners(&inner.model);
+    let named = |one: &Principal| [owners.bindings_of(&one.name), owners.filters_of(&one.name)].concat();
+    let moved = all.iter().filter(is_moved).flat_map(named);
+    let again: Vec<Change> = moved.flat_map(|id| bind_again(&inner.model, id)).collect();
+    for group in again.chunks(BINDINGS_TOGETHER) {
+        steps.note(inner.change_bindings(group).1)?;
+    }
+    steps.note(inner.follow_links(before, released))?;
+    let queues = inner.principals.queues_of_packets(&inner.model);
+    steps.note(inner.devices.set_host_outputs(&inner.model, &queues, &mut inner.workers))?;
+    steps.end()
 }
