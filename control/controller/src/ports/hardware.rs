@@ -275,12 +275,19 @@ mod tests {
             let config = millrace_config::Config::parse(text, "test").unwrap();
             let router = start(config, StartOptions::default()).await.unwrap();
             let caller = Principal::router();
-            let mut asked = pin!(router.execute(&caller, GetHardware));
-            let first = asked.as_mut().poll(&mut Context::from_waker(Waker::noop()));
-            assert!(matches!(first, Poll::Pending), "it is asked beside all else");
-            assert!(router.0.inner.try_lock().is_ok());
-            let view = asked.await.unwrap();
-            assert_eq!((view.ports.len(), view.processors.len()), (1, 2));
+            // On a busy machine, the other thread may have its answer before this one looks.
+            for attempt in 0.. {
+                let mut asked = pin!(router.execute(&caller, GetHardware));
+                let first = asked.as_mut().poll(&mut Context::from_waker(Waker::noop()));
+                if matches!(first, Poll::Ready(_)) {
+                    assert!(attempt < 100, "it is asked beside all else");
+                    continue;
+                }
+                assert!(router.0.inner.try_lock().is_ok());
+                let view = asked.await.unwrap();
+                assert_eq!((view.ports.len(), view.processors.len()), (1, 2));
+                break;
+            }
             router.shutdown().await.unwrap();
         });
     }
