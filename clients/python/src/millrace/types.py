@@ -389,6 +389,8 @@ class DeclaredCyclesView(TypedDict):
     """Cycles per byte."""
     call: float
     """Cycles per call, whatever its number of packets."""
+    fixed: float
+    """Cycles per second, without packets."""
     packet: float
     """Cycles per packet, on average."""
 
