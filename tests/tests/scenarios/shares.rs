@@ -8,7 +8,7 @@ use serde_json::Value;
 use crate::plugins::files::build;
 use crate::support::{assert_undisturbed, router, to};
 
-const PATIENCE: Duration = Duration::from_secs(10);
+const PATIENCE: Duration = Duration::from_secs(30);
 /// Principals with their shares of 10, and the UDP port of each one's flow.
 const PRINCIPALS: [(&str, u32, u16); 4] = [("a", 4, 9001), ("b", 3, 9002), ("c", 2, 9003), ("d", 1, 9004)];
 
