@@ -58,7 +58,7 @@ impl Transport {
     }
 }
 
-/// What the other worker needs to know about a packet beside its fields, and who pays for it.
+/// Errand of a packet for another worker, with its transport header fields, filters and payer.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Note<'a> {
     pub errand: Errand,

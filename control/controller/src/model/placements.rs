@@ -59,7 +59,7 @@ pub(crate) struct PlacedService {
     pub used: Used,
 }
 
-/// What services use: processor time in parts per million of one processor, and memory.
+/// Processor time of services, in parts per million of one processor, and their memory.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Used {
     /// At the workers.

@@ -51,8 +51,8 @@ pub(super) fn shares(principals: &[Principal], processors: usize) -> Vec<(f64, b
     principals.iter().map(share).collect()
 }
 
-/// Returns the weights of the principals' groups, and as the last one that of the router's threads. Without reserved
-/// shares these are the configured weights.
+/// Returns the weights of the principals' groups, then the weight of the router's threads. Without reserved shares, the
+/// principals have their configured weights.
 fn weights(principals: &[Principal], processors: usize, workers: usize) -> Vec<CpuWeight> {
     let weight = |one: &Principal| f64::from(one.weight.unwrap_or(Principal::USUAL_WEIGHT));
     let threads = (workers + 1) as f64 * f64::from(Principal::USUAL_WEIGHT);
@@ -85,7 +85,7 @@ mod tests {
 
     use super::*;
 
-    /// Returns the weights beside a router with one worker, and as the last one that of its threads.
+    /// Returns the weights of the principals, then that of the threads of a router with one worker.
     fn weights_of(entries: &str, processors: usize) -> Vec<u16> {
         let config = Config::parse(entries, "test").unwrap();
         weights(&config.principal, processors, 1).into_iter().map(CpuWeight::get).collect()

@@ -111,8 +111,8 @@ impl<'a, T: BindingTable> PaidStages<'a, T> {
         paid.chain(given)
     }
 
-    /// Returns the principal that pays for packets with this accounting path: the one that a binding names, else the one
-    /// that the last filter gives, else the one that pays for bindings without a name.
+    /// Returns the payer of packets with this accounting path. The principal that a binding names comes before that of
+    /// the last filter, and this one before the payer of bindings that name none.
     pub fn payer_of_account(&self, account: PathId) -> Option<PrincipalId> {
         let WorkerPlugins { paths, bindings, .. } = self.plugins;
         let (mut given, mut unnamed) = (None, None);
