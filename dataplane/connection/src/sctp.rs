@@ -95,6 +95,11 @@ impl Sctp {
         self.phase
     }
 
+    /// Returns whether a packet opens a new association in place of this one, which is over.
+    pub fn is_reopened_by(&self, transport: &[u8]) -> bool {
+        self.phase == SctpPhase::Closed && Self::open(transport).is_ok()
+    }
+
     /// Advances by a packet.
     ///
     /// # Errors
@@ -126,18 +131,21 @@ impl Sctp {
             _ if reflects || tag == others && others != 0 => {}
             _ => return Err(Invalid::Tag),
         }
-        if kind == chunk::INIT_ACK && self.phase == SctpPhase::Init && direction == Direction::Reply {
+        // A side that gets INIT again answers with another tag, since it keeps no state before the cookie
+        // (RFC 9260, 5.1). The answer that counts is the latest before the cookie.
+        let is_opening = matches!(self.phase, SctpPhase::Init | SctpPhase::InitAck);
+        if kind == chunk::INIT_ACK && is_opening && direction == Direction::Reply {
             self.tags[1] = initiate_tag(value).ok_or(Invalid::Tag)?;
         }
         self.phase = next_phase(self.phase, direction, kind);
         Ok(())
     }
 
-    /// Takes an INIT chunk: the originator's again, one of a restart, which the receiver answers with a new
-    /// cookie, or one of an association after the end of this one.
+    /// Takes an INIT chunk: the originator's again, or one of a restart, which the receiver answers with a new
+    /// cookie.
     fn take_init(&mut self, direction: Direction, value: &[u8]) -> Result<(), Invalid> {
         let tag = initiate_tag(value).ok_or(Invalid::Tag)?;
-        if direction == Direction::Original && matches!(self.phase, SctpPhase::Init | SctpPhase::Closed) {
+        if direction == Direction::Original && self.phase == SctpPhase::Init {
             *self = Self { tags: [tag, 0], phase: SctpPhase::Init };
         }
         Ok(())

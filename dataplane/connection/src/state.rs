@@ -94,6 +94,7 @@ impl State {
                     && Segment::read(transport.octets, transport.length)
                         .is_some_and(|segment| tcp.is_reopened_by(direction, &segment))
             }
+            Self::Sctp(sctp) if !transport.is_later_fragment => sctp.is_reopened_by(transport.octets),
             _ => false,
         }
     }

@@ -77,6 +77,31 @@ fn abort_with_a_guessed_tag_is_invalid() {
 }
 
 #[test]
+fn answer_to_a_repeated_init_replaces_the_lost_one() {
+    let mut sctp = Sctp::open(&init(chunk::INIT, 0, ORIGINATOR)).unwrap();
+    let cookie = |tag| packet(tag, &[(chunk::COOKIE_ECHO, 0, &[7; 5])]);
+    sctp.advance(Direction::Reply, &init(chunk::INIT_ACK, ORIGINATOR, OTHER)).unwrap();
+    sctp.advance(Direction::Original, &init(chunk::INIT, 0, ORIGINATOR)).unwrap();
+    sctp.advance(Direction::Reply, &init(chunk::INIT_ACK, ORIGINATOR, OTHER + 1)).unwrap();
+    assert_eq!(sctp.advance(Direction::Original, &cookie(OTHER)), Err(Invalid::Tag));
+    sctp.advance(Direction::Original, &cookie(OTHER + 1)).unwrap();
+    // The cookie was accepted: a late answer counts no more.
+    sctp.advance(Direction::Reply, &init(chunk::INIT_ACK, ORIGINATOR, OTHER)).unwrap();
+    sctp.advance(Direction::Reply, &packet(ORIGINATOR, &[(chunk::COOKIE_ACK, 0, &[])])).unwrap();
+    sctp.advance(Direction::Original, &packet(OTHER + 1, &[(0, 3, &[1; 9])])).unwrap();
+    assert_eq!(sctp.phase(), SctpPhase::Established);
+}
+
+#[test]
+fn init_after_the_end_opens_anew_from_either_side() {
+    let again = init(chunk::INIT, 0, 99);
+    let mut sctp = established();
+    assert!(!sctp.is_reopened_by(&again));
+    sctp.advance(Direction::Original, &packet(OTHER, &[(chunk::ABORT, 0, &[])])).unwrap();
+    assert!(sctp.is_reopened_by(&again) && !sctp.is_reopened_by(&init(chunk::INIT, 5, 99)));
+}
+
+#[test]
 fn init_of_a_restart_changes_nothing() {
     let mut sctp = established();
     sctp.advance(Direction::Original, &init(chunk::INIT, 0, 99)).unwrap();
