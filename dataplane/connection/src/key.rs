@@ -51,6 +51,23 @@ impl ConnectionKey {
         }
     }
 
+    /// Returns whether the packets of a flow are ICMP messages.
+    #[inline]
+    pub(crate) fn is_of_messages(key: &FlowKey) -> bool {
+        matches!(Protocol(key.protocol), Protocol::ICMP | Protocol::ICMPV6)
+    }
+
+    /// Returns the orientation of the packets of a flow in this connection; `None` if it is no ICMP query between the
+    /// endpoints of the flow.
+    pub(crate) fn query_of(&self, key: &FlowKey) -> Option<Orientation> {
+        let is_made = |forward| Self::new(key, (self.first_port, self.second_port), forward) == *self;
+        match self.is_query() {
+            true if is_made(true) => Some(Orientation::Forward),
+            true if is_made(false) => Some(Orientation::Backward),
+            _ => None,
+        }
+    }
+
     fn of_query(key: &FlowKey, query: Query) -> Option<(Self, Orientation)> {
         let made = |forward| Self::new(key, (query.identifier, query.request.into()), forward);
         Some(match query.is_request {

@@ -113,8 +113,11 @@ impl ConnectionTable {
     #[inline]
     pub fn track(&mut self, packet: &Packet<'_>, hint: ConnectionRef, now: Instant) -> Tracked {
         let octets = packet.transport.octets;
+        if packet.transport.is_later_fragment && ConnectionKey::is_of_messages(packet.key) {
+            return self.follow(packet, hint, now);
+        }
         let Some((key, orientation)) = ConnectionKey::of(packet.key, octets) else {
-            return Tracked { known: self.relate(packet.key.protocol, octets), ended: None };
+            return Tracked { known: self.relate(packet.key, octets), ended: None };
         };
         let slot = match self.slot_of(hint) {
             Some(slot) if self.records.slots[slot as usize].key == key => Some(slot),
@@ -174,18 +177,30 @@ impl ConnectionTable {
         })
     }
 
-    /// Returns the connection of the packet that an ICMP error quotes.
+    /// Tracks a later fragment of an ICMP message, whose octets show neither type nor identifier. It belongs to the
+    /// query of its flow.
     #[cold]
-    fn relate(&self, protocol: u8, message: &[u8]) -> Result<Known, Refusal> {
-        if !is_error(protocol, message) {
+    fn follow(&mut self, packet: &Packet<'_>, hint: ConnectionRef, now: Instant) -> Tracked {
+        let of_flow = |slot: u32| Some((slot, self.records.slots[slot as usize].key.query_of(packet.key)?));
+        match self.slot_of(hint).and_then(of_flow) {
+            Some((slot, orientation)) => self.advance(slot, orientation, &packet.transport, now),
+            None => Tracked { known: Err(Refusal::Invalid(Invalid::NotOpening)), ended: None },
+        }
+    }
+
+    /// Returns the connection of the packet that an ICMP error quotes. The error must go to the sender of that packet.
+    #[cold]
+    fn relate(&self, error: &FlowKey, message: &[u8]) -> Result<Known, Refusal> {
+        if !is_error(error.protocol, message) {
             return Err(Refusal::Invalid(Invalid::NotOpening));
         }
         let refused = Refusal::Invalid(Invalid::QuotesNothing);
-        let quoted = Quoted::read(protocol, message).ok_or(refused)?;
+        let quoted = Quoted::read(error.protocol, message).ok_or(refused)?;
         let slot = self.slot_with(&quoted.key).ok_or(refused)?;
         let record = &self.records.slots[slot as usize];
         let sender = record.direction(quoted.orientation);
-        if !record.state.has_sent(sender, quoted.sequence) {
+        let [(source, _), _] = quoted.key.endpoints(quoted.orientation);
+        if error.destination() != source || !record.state.has_sent(sender, quoted.sequence) {
             return Err(refused);
         }
         let (connection, direction) = (self.reference(slot), sender.other());

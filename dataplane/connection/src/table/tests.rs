@@ -199,14 +199,17 @@ fn icmp_error_is_related_and_changes_nothing() {
         octets.extend_from_slice(&B);
         octets.extend_from_slice(&[0, 1, 0, 2]);
         octets.extend_from_slice(&sequence.to_be_bytes());
-        Made::new(C, A, 1, (0, 0), octets)
+        octets
     };
-    let known = track(&mut table, &error(10), at(0)).known.unwrap();
+    let error_to = |host, sequence: u32| Made::new(C, host, 1, (0, 0), error(sequence));
+    let known = track(&mut table, &error_to(A, 10), at(0)).known.unwrap();
     assert_eq!((known.direction, known.relation), (Direction::Reply, Relation::Related));
     let nothing = Err(Refusal::Invalid(Invalid::QuotesNothing));
-    assert_eq!(track(&mut table, &error(5_000_000), at(0)).known, nothing);
+    assert_eq!(track(&mut table, &error_to(A, 5_000_000), at(0)).known, nothing);
+    // Nobody but the sender of the packet has a use for the error.
+    assert_eq!(track(&mut table, &error_to(B, 10), at(0)).known, nothing);
     assert_eq!(expire(&mut table, at(6)).len(), 1);
-    assert_eq!(track(&mut table, &error(10), at(6)).known, nothing);
+    assert_eq!(track(&mut table, &error_to(A, 10), at(6)).known, nothing);
 }
 
 #[test]
@@ -218,6 +221,59 @@ fn reply_without_a_request_opens_nothing() {
     let request = Made::new(B, A, 1, (0, 0), vec![8, 0, 0, 0, 0, 7, 0, 1]);
     track(&mut table, &request, at(0)).known.unwrap();
     assert_eq!(track(&mut table, &reply, at(0)).known.unwrap().relation, Relation::Established);
+}
+
+#[test]
+fn later_fragment_of_a_query_belongs_to_the_query_of_its_flow_and_is_no_error() {
+    let mut table = table();
+    let request = Made::new(A, B, 1, (0, 0), vec![8, 0, 0, 0, 0, 7, 0, 1]);
+    let query = track(&mut table, &request, at(0)).known.unwrap().connection;
+    // The data of the fragments look like a reply with another identifier, and like an error.
+    let mut later = |source, destination, octets: &[u8], hint| {
+        let made = Made::new(source, destination, 1, (0, 0), octets.to_vec());
+        let transport = Transport { octets, length: octets.len(), is_later_fragment: true };
+        let known = table.track(&Packet { key: &made.key, transport }, hint, at(0)).known;
+        known.map(|known| (known.connection, known.direction))
+    };
+    let refused = Err(Refusal::Invalid(Invalid::NotOpening));
+    assert_eq!(later(A, B, &[0, 0, 0, 0, 9, 9, 0, 1], query), Ok((query, Direction::Original)));
+    assert_eq!(later(B, A, &[3, 1, 0, 0, 0, 0, 0, 0], query), Ok((query, Direction::Reply)));
+    assert_eq!(later(A, C, &[0, 0, 0, 0, 9, 9, 0, 1], query), refused);
+    assert_eq!(later(A, B, &[8, 0, 0, 0, 0, 8, 0, 1], ConnectionRef::default()), refused);
+}
+
+#[test]
+fn idle_times_may_be_longer_than_the_wheel() {
+    let day = 24 * 3600;
+    let timeouts = Timeouts { udp_unanswered: Duration::from_secs(5 * day), ..CONFIG.timeouts };
+    for (timeout, days) in [(timeouts.udp_unanswered, 5), (Duration::MAX, 20)] {
+        let timeouts = Timeouts { udp_unanswered: timeout, ..timeouts };
+        let mut table = ConnectionTable::new(&ConnectionConfig { timeouts, ..CONFIG }, at(0)).unwrap();
+        track(&mut table, &Made::udp(A, B, (1, 2)), at(0)).known.unwrap();
+        let mut budget = u32::MAX;
+        assert_eq!(table.expire(at(days * day - 1), &mut budget), None, "{days}");
+        assert_eq!(table.expire(at(days * day + 1), &mut budget).is_some(), days == 5, "{days}");
+    }
+}
+
+#[test]
+fn association_after_the_end_of_another_is_a_new_connection() {
+    let mut table = table();
+    let packet = |tag: u32, kind: u8| {
+        let value = if kind == 1 { 7u32 } else { 0 };
+        let octets =
+            [&[0, 1, 0, 2][..], &tag.to_be_bytes(), &[0; 4], &[kind, 0, 0, 20], &value.to_be_bytes()];
+        Made::new(A, B, 132, (1, 2), [octets.concat(), vec![0; 12]].concat())
+    };
+    let first = track(&mut table, &packet(0, 1), at(0)).known.unwrap().connection;
+    table.set_word(first, 5);
+    // ABORT with the tag of its sender.
+    let mut abort = packet(7, 6);
+    abort.octets[13] = 1;
+    track(&mut table, &abort, at(0)).known.unwrap();
+    let tracked = track(&mut table, &packet(0, 1), at(0));
+    assert_eq!(tracked.ended.map(|ended| (ended.reason, ended.word)), Some((EndReason::Reopened, 5)));
+    assert!(tracked.known.unwrap().connection != first);
 }
 
 #[test]

@@ -19,8 +19,10 @@ const TICK: u64 = 250_000_000;
 const BITS: u32 = 6;
 const SLOTS: usize = 1 << BITS;
 const LEVELS: usize = 3;
-/// Largest number of ticks that the wheel can hold, about 18 hours; longer times are cut.
+/// Largest number of ticks that the wheel can hold, about 18 hours. A record with a longer time moves then.
 const MOST_TICKS: u32 = (1 << (BITS * LEVELS as u32)) - SLOTS as u32;
+/// Largest number of ticks of an idle time, about 8 years; longer times are cut.
+const LONGEST: u64 = 1 << 30;
 
 /// Returns the tick of an instant.
 #[inline]
@@ -31,7 +33,8 @@ pub(super) fn tick(now: Instant) -> u32 {
 /// Returns the tick at which a duration that begins now is over.
 #[inline]
 pub(super) fn tick_after(now: Instant, duration: Duration) -> u32 {
-    let ticks = (duration.as_nanos() as u64).div_ceil(TICK).min(u64::from(MOST_TICKS));
+    let nanoseconds = u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX);
+    let ticks = nanoseconds.div_ceil(TICK).min(LONGEST);
     tick(now).wrapping_add(ticks as u32).wrapping_add(1)
 }
 
