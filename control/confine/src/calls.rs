@@ -90,10 +90,17 @@ const READING: &[libc::c_long] = &[
     libc::SYS_statx,
 ];
 
-/// Further system calls for loading shared objects: a copy of the object in memory, and the installation of the
-/// filter that follows.
-const LOADING: &[libc::c_long] =
-    &[libc::SYS_memfd_create, libc::SYS_prctl, libc::SYS_prlimit64, libc::SYS_seccomp];
+/// Further system calls for loading shared objects: the installation of the filter that follows. [`LOADING_ARGUMENTS`]
+/// limits them.
+const LOADING: &[libc::c_long] = &[libc::SYS_prctl, libc::SYS_seccomp];
+
+/// Allowed arguments of the calls in [`LOADING`]: the call, the number of the argument, and its value. A constructor
+/// could otherwise let the process outlive the router, for example.
+const LOADING_ARGUMENTS: [(libc::c_long, u8, u64); 3] = [
+    (libc::SYS_prctl, 0, libc::PR_SET_NO_NEW_PRIVS as u64),
+    (libc::SYS_seccomp, 0, libc::SECCOMP_SET_MODE_FILTER as u64),
+    (libc::SYS_seccomp, 1, libc::SECCOMP_FILTER_FLAG_TSYNC),
+];
 
 /// Further system calls for executing a file, and for the start of its C library.
 const STARTING: &[libc::c_long] = &[
@@ -174,6 +181,14 @@ impl Calls {
         let own = u64::from(std::process::id());
         let to_itself = SeccompCondition::new(0, SeccompCmpArgLen::Dword, SeccompCmpOp::Eq, own)?;
         rules.insert(libc::SYS_tgkill, vec![SeccompRule::new(vec![to_itself])?]);
+        for call in LOADING {
+            let Some(rules) = rules.get_mut(call) else { continue };
+            let arguments = LOADING_ARGUMENTS.iter().filter(|(limited, ..)| limited == call);
+            let is_it = |(_, argument, value): &(_, u8, u64)| {
+                SeccompCondition::new(*argument, SeccompCmpArgLen::Dword, SeccompCmpOp::Eq, *value)
+            };
+            rules.push(SeccompRule::new(arguments.map(is_it).collect::<Result<_, _>>()?)?);
+        }
         if let Some(send) = rules.get_mut(&libc::SYS_sendto) {
             // Allow only sends without an address: with one, a send could open a connection (`MSG_FASTOPEN`),
             // or send a datagram to anyone.

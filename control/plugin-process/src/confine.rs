@@ -9,11 +9,12 @@
 //!
 //! The other steps depend on the form of the plugin:
 //!
-//! - **Shared object**: loading needs files. The process can't write files, or read in `/dev`, `/proc` and
-//!   `/sys`. A seccomp filter allows only the system calls for computing and for reading files. After the object
-//!   is loaded, and before the plugin gets any input, the process limits its memory and files, and installs a
-//!   second filter. From then on it can only compute: it can't open a file or socket, start a process or thread,
-//!   or make memory executable.
+//! - **Shared object**: the process limits its memory and files before it loads the object, whose constructors run.
+//!   Loading needs files. The process can't write files, or read in `/dev`, `/proc` and `/sys`. A seccomp filter
+//!   allows only the system calls for computing and for reading files. After the object is loaded, and before the
+//!   plugin gets any input, the process installs a second filter. From then on it can only compute: it can't open
+//!   a file or socket, start a process or thread, or make memory executable. The keeper ends a process that isn't
+//!   ready in time.
 //! - **Executable without shared libraries**: the process limits its memory and files, and can't open any file.
 //!   A seccomp filter allows only the system calls for computing, for executing the file, and for the start of
 //!   its C library. Then it executes the file. So all code of the plugin can only compute.
@@ -33,6 +34,9 @@ use nix::unistd::geteuid;
 const USERS: (u32, u32) = (0x7e00_0000, 0x10_0000);
 /// Resources of a process.
 const LIMITS: ProcessLimits = ProcessLimits { memory: 1 << 30, seconds: None, files: 0 };
+/// Number of files that are open at a time while an object is loaded: the object, a library, and the loader's list of
+/// libraries.
+const LOADED_FILES: u64 = 4;
 
 /// Confines this process irrevocably as far as loading a shared object allows. `number` determines its user.
 ///
@@ -41,6 +45,7 @@ const LIMITS: ProcessLimits = ProcessLimits { memory: 1 << 30, seconds: None, fi
 pub(crate) fn begin_loading(number: u32) -> Result<(), ConfineError> {
     leave_router(number)?;
     only_read_files()?;
+    limit_process(ProcessLimits { files: LOADED_FILES, ..LIMITS })?;
     Calls::LOADING.leave_to_process()
 }
 
@@ -49,7 +54,6 @@ pub(crate) fn begin_loading(number: u32) -> Result<(), ConfineError> {
 /// # Errors
 /// As for [`begin_loading`].
 pub(crate) fn finish_loading() -> Result<(), ConfineError> {
-    limit_process(LIMITS)?;
     Calls::COMPUTING.leave_to_process()
 }
 

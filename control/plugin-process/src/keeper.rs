@@ -3,12 +3,14 @@
 //! The kernel kills a process with a parent-death signal when the thread that started the process ends. The
 //! keeper lives as long as the router, so the processes end with the router.
 
+use std::io;
 use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::time::Duration;
 
 use millrace_confine::{ConfineError, Privileges};
-use millrace_plugin::process::{Keeper, Order, ProcessPlugin, Seat};
+use millrace_plugin::process::{Keeper, Link, Order, ProcessPlugin, Seat};
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::eventfd::{EfdFlags, EventFd};
@@ -22,15 +24,28 @@ struct Kept {
     seat: Arc<Seat>,
     plugin: ProcessPlugin,
     process: Option<Process>,
+    /// Number of the start in progress.
+    starting: Option<u64>,
     groups: ProcessGroups,
     /// Group that the process has joined.
     joined: Option<Arc<ProcessGroup>>,
+    /// How many times longer than usual the process may take.
+    patience: u32,
+}
+
+/// Result of a start.
+#[derive(Debug)]
+struct Started {
+    seat: Arc<Seat>,
+    number: u64,
+    result: io::Result<(Process, Link)>,
 }
 
 /// State that the keeper shares with other threads.
 #[derive(Debug)]
 struct Inbox {
     new: Mutex<Vec<Kept>>,
+    started: Mutex<Vec<Started>>,
     wake: Arc<EventFd>,
 }
 
@@ -39,6 +54,15 @@ impl Inbox {
         // An error means that the counter is at its maximum: the keeper is about to wake up anyway.
         let _ = self.wake.write(1);
     }
+
+    fn put<T>(&self, list: &Mutex<Vec<T>>, item: T) {
+        list.lock().unwrap_or_else(PoisonError::into_inner).push(item);
+        self.wake();
+    }
+}
+
+fn take<T>(list: &Mutex<Vec<T>>) -> Vec<T> {
+    std::mem::take(&mut *list.lock().unwrap_or_else(PoisonError::into_inner))
 }
 
 /// Handle on the thread that keeps the plugin processes. Clones share the thread.
@@ -71,7 +95,7 @@ impl ProcessKeeper {
         const STEP: &str = "start the keeper of plugin processes";
         let flags = EfdFlags::EFD_CLOEXEC | EfdFlags::EFD_NONBLOCK;
         let wake = Arc::new(EventFd::from_flags(flags).map_err(ConfineError::of(STEP))?);
-        let inbox = Arc::new(Inbox { new: Mutex::default(), wake });
+        let inbox = Arc::new(Inbox { new: Mutex::default(), started: Mutex::default(), wake });
         let (own, thread) = (inbox.clone(), std::thread::Builder::new().name("processes".to_owned()));
         let begin = || thread.spawn(move || keep(&own, &command));
         Privileges::Namespaces.apart(begin)?.map_err(ConfineError::of(STEP))?;
@@ -90,23 +114,31 @@ impl Keeper for ProcessKeeper {
     fn seat(&self, plugin: &ProcessPlugin) -> Result<Arc<Seat>, String> {
         let (inbox, groups) = (self.inbox.clone(), self.groups.clone());
         let seat = Arc::new(Seat::new(move || inbox.wake()));
-        let kept = Kept { seat: seat.clone(), plugin: plugin.clone(), process: None, groups, joined: None };
-        self.inbox.new.lock().unwrap_or_else(PoisonError::into_inner).push(kept);
-        self.inbox.wake();
+        let kept = Kept {
+            seat: seat.clone(),
+            plugin: plugin.clone(),
+            process: None,
+            starting: None,
+            groups,
+            joined: None,
+            patience: 1,
+        };
+        self.inbox.put(&self.inbox.new, kept);
         Ok(seat)
     }
 }
 
 /// Main function of the keeper.
-fn keep(inbox: &Inbox, command: &ChildCommand) {
+fn keep(inbox: &Arc<Inbox>, command: &ChildCommand) {
     let mut all = Vec::<Kept>::new();
-    let start = |kept: &mut Kept| kept.start(command, next_user());
+    let start = |kept: &mut Kept| kept.start(command, inbox);
     loop {
-        let ready = wait(inbox, &all);
+        let ready = wait(inbox, &all, command.start);
         for (kept, is_ready) in all.iter_mut().zip(ready) {
             if is_ready && kept.has_ended() {
                 start(kept);
             }
+            kept.end_late(command.start);
         }
         all.retain_mut(|kept| match kept.seat.take_order() {
             Some(Order::Retire) => false,
@@ -118,9 +150,14 @@ fn keep(inbox: &Inbox, command: &ChildCommand) {
             }
             None => true,
         });
+        for started in take(&inbox.started) {
+            // Without its instance, the process ends.
+            if let Some(kept) = all.iter_mut().find(|kept| Arc::ptr_eq(&kept.seat, &started.seat)) {
+                kept.take(started);
+            }
+        }
         all.iter_mut().for_each(Kept::follow_groups);
-        let new = std::mem::take(&mut *inbox.new.lock().unwrap_or_else(PoisonError::into_inner));
-        all.extend(new.into_iter().map(|mut kept| {
+        all.extend(take(&inbox.new).into_iter().map(|mut kept| {
             start(&mut kept);
             kept
         }));
@@ -134,8 +171,13 @@ fn next_user() -> u32 {
     std::process::id().wrapping_mul(256).wrapping_add(STARTED.fetch_add(1, Ordering::Relaxed))
 }
 
-/// Waits for an order, or for an event of a process. Returns a flag per instance.
-fn wait(inbox: &Inbox, all: &[Kept]) -> Vec<bool> {
+/// Waits for an order, for an event of a process, or until a process has not become ready in time. Returns a flag per
+/// instance.
+fn wait(inbox: &Inbox, all: &[Kept], most: Duration) -> Vec<bool> {
+    let left = all.iter().filter_map(|kept| kept.time_left(most)).min();
+    // A late wake-up ends the process a little later.
+    let left = left.map(|left| PollTimeout::try_from(left + Duration::from_millis(1)));
+    let timeout = left.map_or(PollTimeout::NONE, |left| left.unwrap_or(PollTimeout::MAX));
     let mut waited = vec![PollFd::new(inbox.wake.as_fd(), PollFlags::POLLIN)];
     let mut places = Vec::new();
     for (place, kept) in all.iter().enumerate() {
@@ -149,7 +191,7 @@ fn wait(inbox: &Inbox, all: &[Kept]) -> Vec<bool> {
         }
     }
     let mut ready = vec![false; all.len()];
-    match poll(&mut waited, PollTimeout::NONE) {
+    match poll(&mut waited, timeout) {
         Ok(_) => {
             for (place, file) in places.into_iter().zip(waited.iter().skip(1)) {
                 if let Some(ready) = ready.get_mut(place) {
@@ -165,11 +207,23 @@ fn wait(inbox: &Inbox, all: &[Kept]) -> Vec<bool> {
 }
 
 impl Kept {
-    /// Starts a process, and passes it to the worker.
-    fn start(&mut self, command: &ChildCommand, user: u32) {
+    /// Begins the start of a process.
+    fn start(&mut self, command: &ChildCommand, inbox: &Arc<Inbox>) {
         let number = self.seat.begin_start();
-        let started = Process::start(command, &self.plugin, number, user);
-        let started = started.map(|(process, link)| {
+        self.starting = Some(number);
+        let (seat, own) = (self.seat.clone(), inbox.clone());
+        let report = move |result| own.put(&own.started, Started { seat, number, result });
+        if let Err(error) = Process::start(command, &self.plugin, (number, next_user()), report) {
+            self.take(Started { seat: self.seat.clone(), number, result: Err(error) });
+        }
+    }
+
+    /// Takes over a process that was started, and passes it to the worker. One that nobody wants any more ends.
+    fn take(&mut self, Started { number, result, .. }: Started) {
+        if self.starting.take_if(|starting| *starting == number).is_none() {
+            return;
+        }
+        let started = result.map(|(process, link)| {
             (self.process, self.joined) = (Some(process), None);
             self.follow_groups();
             link
@@ -181,7 +235,8 @@ impl Kept {
     fn follow_groups(&mut self) {
         if let Some(process) = &self.process {
             let name = &self.plugin.manifest().name;
-            process.tie.set_patience(self.groups.follow(name, process.id(), &mut self.joined));
+            self.patience = self.groups.follow(name, process.id(), &mut self.joined);
+            process.tie.set_patience(self.patience);
         }
     }
 
@@ -192,23 +247,35 @@ impl Kept {
         if process.is_heard() && !process.listen() {
             return false;
         }
-        process.end();
         let was_ready = process.tie.is_ready();
         self.process = None;
         was_ready
     }
 
+    /// Returns the time left until the process must be ready, if it isn't. `most`: maximum time of a start without
+    /// limited processor time.
+    fn time_left(&self, most: Duration) -> Option<Duration> {
+        let process = self.process.as_ref().filter(|process| !process.tie.is_ready())?;
+        Some(most.saturating_mul(self.patience).saturating_sub(process.since.elapsed()))
+    }
+
+    /// Ends a process that was not ready in time. It may still load its object, with the rights for that.
+    fn end_late(&mut self, most: Duration) {
+        if self.time_left(most).is_some_and(|left| left.is_zero())
+            && let Some(process) = self.process.take()
+        {
+            let most = most.saturating_mul(self.patience).as_secs_f64();
+            process.end(format!("its process was not ready after {most} s"));
+        }
+    }
+
     /// Ends the process that the worker no longer wants. Returns whether another one must start: not if it has
     /// started already.
     fn is_to_replace(&mut self, number: u64) -> bool {
-        match &mut self.process {
-            Some(process) if process.number != number => false,
-            Some(process) => {
-                process.end();
-                self.process = None;
-                true
-            }
-            None => true,
+        if self.starting.is_some() || self.process.as_ref().is_some_and(|process| process.number != number) {
+            return false;
         }
+        self.process = None;
+        true
     }
 }

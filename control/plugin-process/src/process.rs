@@ -1,4 +1,6 @@
 //! Plugin process, as the keeper sees it: start, last words and end.
+//!
+//! A thread of its own starts each process, and waits for its end. So no process waits for another one.
 
 use std::ffi::OsString;
 use std::io::{self, Read};
@@ -8,8 +10,9 @@ use std::path::PathBuf;
 use std::process::{Child, ChildStderr, Command, ExitStatus, Stdio};
 use std::sync::Arc;
 use std::sync::mpsc::{SyncSender, sync_channel};
+use std::time::{Duration, Instant};
 
-use millrace_plugin::process::{Link, ProcessPlugin, Tie};
+use millrace_plugin::process::{Link, ProcessPlugin, START, Tie};
 use nix::sched::{CloneFlags, unshare};
 use nix::sys::signal::Signal;
 
@@ -27,56 +30,110 @@ pub struct ChildCommand {
     pub program: PathBuf,
     /// First arguments of the program.
     pub arguments: Vec<OsString>,
+    /// Maximum time until a process has initialised its plugin. It is longer where a group limits its processor time.
+    pub start: Duration,
 }
 
 impl ChildCommand {
     /// Returns the command that starts this program itself with the argument `plugin-process`, even if the
     /// program's file was replaced since the program's start.
     pub fn own() -> Self {
-        Self { program: "/proc/self/exe".into(), arguments: vec!["plugin-process".into()] }
+        let arguments = vec!["plugin-process".into()];
+        Self { program: "/proc/self/exe".into(), arguments, start: START }
     }
 }
 
-/// Running plugin process. Dropping this kills the process, and waits for its end.
+/// Work of the thread of a process at the end of the process.
+type Burial = Box<dyn FnOnce() + Send>;
+
+/// Running plugin process. Dropping this kills the process, and reports its end later.
 #[derive(Debug)]
 pub(crate) struct Process {
     /// Number of the process in its seat.
     pub number: u64,
-    child: Child,
+    /// Time of the start.
+    pub since: Instant,
+    id: u32,
+    /// Child process, until its burial.
+    child: Option<Child>,
     stderr: Option<ChildStderr>,
     said: Vec<u8>,
+    /// Reason why the keeper ends the process; `None` if the process ends by itself, or nobody needs it.
+    reason: Option<String>,
     pub tie: Arc<Tie>,
-    /// Ends the thread that has started the process, when it is dropped.
-    _starter: SyncSender<()>,
+    /// Channel to the thread that has started the process: the kernel kills the process when this thread ends.
+    thread: SyncSender<Burial>,
 }
 
 impl Drop for Process {
     fn drop(&mut self) {
-        self.kill();
+        let Some(mut child) = self.child.take() else { return };
+        let (tie, said, reason) = (self.tie.clone(), std::mem::take(&mut self.said), self.reason.take());
+        let bury = move || {
+            // An error means that the process has ended already. A daemon without CAP_KILL may not kill a process
+            // of another user; it has no such process.
+            let _ = child.kill();
+            let status = child.wait().ok();
+            tie.end(reason.unwrap_or_else(|| described(status, &said)));
+        };
+        // If the thread has ended, the kernel has killed the process.
+        let _ = self.thread.send(Box::new(bury));
     }
 }
 
 impl Process {
-    /// Starts a process for a plugin. `user` determines the user of the process. Runs no code of the daemon
-    /// between fork and exec, so that the kernel doesn't copy the page tables of the daemon.
+    /// Starts a process for a plugin, and calls `report` with the result on another thread. `user` determines the
+    /// user of the process. Runs no code of the daemon between fork and exec, so that the kernel doesn't copy the
+    /// page tables of the daemon.
+    ///
+    /// # Errors
+    /// The system refuses memory or a thread: there is no report.
     pub fn start(
         command: &ChildCommand,
         plugin: &ProcessPlugin,
-        number: u64,
-        user: u32,
-    ) -> io::Result<(Self, Link)> {
+        (number, user): (u64, u32),
+        report: impl FnOnce(io::Result<(Self, Link)>) + Send + 'static,
+    ) -> io::Result<()> {
         let (link, memory) = plugin.link()?;
         let mut program = Command::new(&command.program);
         program.args(&command.arguments).arg(user.to_string()).arg(plugin.form().name()).env_clear();
         program.stdin(plugin.object().try_clone_to_owned()?).stdout(memory).stderr(Stdio::piped());
-        let (mut child, starter) = spawn(program)?;
-        let stderr = child.stderr.take();
-        Ok((Self { number, child, stderr, said: Vec::new(), tie: link.tie(), _starter: starter }, link))
+        // A place, so that the keeper never waits for the thread.
+        let (thread, burial) = sync_channel::<Burial>(1);
+        let begun = move |child: Child| {
+            let mut process = Self {
+                number,
+                since: Instant::now(),
+                id: child.id(),
+                child: Some(child),
+                stderr: None,
+                said: Vec::new(),
+                reason: None,
+                tie: link.tie(),
+                thread,
+            };
+            process.stderr = process.child.as_mut().and_then(|child| child.stderr.take());
+            (process, link)
+        };
+        let run = move || {
+            // The first process of a new PID namespace; without the privilege for that, of the router's one. System
+            // calls and descriptors of other processes are closed to the process in any case. A thread can enter
+            // only one new namespace.
+            let _ = unshare(CloneFlags::CLONE_NEWPID);
+            let child = program.spawn();
+            // Closes the descriptors for the process.
+            drop(program);
+            report(child.map(begun));
+            if let Ok(bury) = burial.recv() {
+                bury();
+            }
+        };
+        std::thread::Builder::new().name("process".to_owned()).stack_size(STACK).spawn(run).map(drop)
     }
 
     /// Returns the process id. The process may have ended, but the kernel doesn't reuse the id yet.
     pub fn id(&self) -> u32 {
-        self.child.id()
+        self.id
     }
 
     /// Returns the file that is readable when the process writes an error or ends. `None` if the process has
@@ -104,37 +161,10 @@ impl Process {
         }
     }
 
-    /// Kills the process if it still runs, and reports its end.
-    pub fn end(&mut self) {
-        let status = self.kill();
-        self.tie.end(described(status, &self.said));
+    /// Kills the process for a reason, and reports its end later.
+    pub fn end(mut self, reason: String) {
+        self.reason = Some(reason);
     }
-
-    fn kill(&mut self) -> Option<ExitStatus> {
-        // An error means that the process has ended already. A daemon without CAP_KILL may not kill a process
-        // of another user; it has no such process.
-        let _ = self.child.kill();
-        self.child.wait().ok()
-    }
-}
-
-/// Starts a program as the first process of a new PID namespace. Without the privilege for that, it starts in
-/// the namespace of the router.
-///
-/// A thread can enter only one new namespace, and the kernel kills the process when the thread ends. So a
-/// thread of its own starts the program. The thread ends when the returned channel is dropped.
-fn spawn(mut program: Command) -> io::Result<(Child, SyncSender<()>)> {
-    let (starter, ended) = sync_channel(0);
-    let (reply, answer) = sync_channel(1);
-    let thread = std::thread::Builder::new().name("process".to_owned()).stack_size(STACK);
-    thread.spawn(move || {
-        // System calls and descriptors of other processes are closed to the process in any case.
-        let _ = unshare(CloneFlags::CLONE_NEWPID);
-        let _ = reply.send(program.spawn());
-        let _ = ended.recv();
-    })?;
-    let child = answer.recv().map_err(|_| io::Error::other("the starting thread has ended"))??;
-    Ok((child, starter))
 }
 
 /// Describes the end of a process, on one line.

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant as Clock};
 
 use millrace_packet::{FlowKey, Packet, Pool};
 use millrace_plugin::native::Form;
-use millrace_plugin::process::ProcessPlugin;
+use millrace_plugin::process::{ProcessPlugin, START};
 use millrace_plugin_abi::{Fault, Instance, Instant, Message, Packets, Plugin, Progress, Verdict};
 use millrace_plugin_process::{ChildCommand, ProcessGroup, ProcessGroups, ProcessKeeper};
 use millrace_testkit::built::{Format, Options, built_plugin};
@@ -28,17 +28,38 @@ const CODE: &str = r##"
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
+#include <time.h>
 #include <unistd.h>
 MILLRACE_PLUGIN("{\"abi\":1,\"name\":\"test\",\"version\":\"1.0.0\",\"summary\":\"For tests.\",\"positions\":[\"early\"],\"messages\":{\"try\":\"forbidden calls\"}}");
 static char early[200];
 __attribute__((constructor)) static void at_start(void) {
     int written = open("/tmp/millrace-process-test", O_CREAT | O_WRONLY, 0600);
-    snprintf(early, sizeof early, "%d %d %d %d %d", written >= 0, socket(AF_INET, SOCK_DGRAM, 0) >= 0, syscall(SYS_fork) >= 0,
-        open("/proc/1/status", O_RDONLY) >= 0, open("/proc/self/maps", O_RDONLY) >= 0);
+    void *much = mmap(0, 2UL << 30, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    struct rlimit limit = {64, 64};
+    snprintf(early, sizeof early, "%d %d %d %d %d %d %d %d %d", written >= 0, socket(AF_INET, SOCK_DGRAM, 0) >= 0,
+        syscall(SYS_fork) >= 0, open("/proc/1/status", O_RDONLY) >= 0, open("/proc/self/maps", O_RDONLY) >= 0,
+        much != MAP_FAILED, syscall(SYS_prctl, PR_SET_PDEATHSIG, 0, 0, 0, 0) >= 0,
+        syscall(SYS_prlimit64, 0, RLIMIT_NOFILE, &limit, 0) >= 0, syscall(SYS_memfd_create, "more", 0) >= 0);
+#ifdef HANG
+    for (;;) __asm__ volatile("");
+#endif
 }
-int32_t millrace_init(const uint8_t *settings, size_t bytes) { (void)settings; (void)bytes; return 0; }
+static long now(void) {
+    struct timespec time;
+    clock_gettime(CLOCK_MONOTONIC, &time);
+    return time.tv_sec * 1000 + time.tv_nsec / 1000000;
+}
+int32_t millrace_init(const uint8_t *settings, size_t bytes) {
+    (void)settings, (void)bytes;
+#ifdef SLOW
+    for (long begun = now(); now() < begun + 1000;) __asm__ volatile("");
+#endif
+    return 0;
+}
 void millrace_packets(struct millrace_call *call) {
     for (uint32_t i = 0; i < call->count; i++) {
         struct millrace_packet *packet = millrace_packet(call, i);
@@ -77,6 +98,13 @@ fn plugin(form: Form) -> Option<ProcessPlugin> {
 }
 
 fn plugin_in(groups: &ProcessGroups, form: Form) -> Option<ProcessPlugin> {
+    let plugin = confined(&code(form, &[])?, groups, START);
+    assert_eq!(plugin.form(), form);
+    Some(plugin)
+}
+
+/// Compiles the plugin with further arguments.
+fn code(form: Form, arguments: &[&str]) -> Option<Vec<u8>> {
     static NEXT: AtomicU32 = AtomicU32::new(0);
     let number = NEXT.fetch_add(1, Ordering::Relaxed);
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR"));
@@ -89,7 +117,7 @@ fn plugin_in(groups: &ProcessGroups, form: Form) -> Option<ProcessPlugin> {
         Form::Static => &["-static-pie", "-fPIE", "-DMILLRACE_EXECUTABLE", "-DSTATIC"],
         Form::Dynamic => &["-pie", "-fPIE", "-DMILLRACE_EXECUTABLE"],
     });
-    command.arg("-o");
+    command.args(arguments).arg("-o");
     let Ok(output) = command.arg(&built).arg(&source).output() else {
         println!("skipped: there is no cc");
         return None;
@@ -98,15 +126,13 @@ fn plugin_in(groups: &ProcessGroups, form: Form) -> Option<ProcessPlugin> {
     let bytes = std::fs::read(&built).unwrap();
     std::fs::remove_file(source).unwrap();
     std::fs::remove_file(built).unwrap();
-    let plugin = confined(&bytes, groups);
-    assert_eq!(plugin.form(), form);
-    Some(plugin)
+    Some(bytes)
 }
 
-/// Prepares a plugin whose processes are confined.
-fn confined(bytes: &[u8], groups: &ProcessGroups) -> ProcessPlugin {
-    let child =
-        ChildCommand { program: env!("CARGO_BIN_EXE_plugin-process-child").into(), arguments: Vec::new() };
+/// Prepares a plugin whose processes are confined, and ready within `start`.
+fn confined(bytes: &[u8], groups: &ProcessGroups, start: Duration) -> ProcessPlugin {
+    let program = env!("CARGO_BIN_EXE_plugin-process-child").into();
+    let child = ChildCommand { program, arguments: Vec::new(), start };
     let keeper = ProcessKeeper::start(child).unwrap().in_groups(groups);
     ProcessPlugin::new(bytes, Arc::new(keeper)).unwrap()
 }
@@ -186,7 +212,11 @@ fn computes_only(plugin: &ProcessPlugin, worked: &str) {
     let (mut one, mut other) = (Bench::new(plugin), Bench::new(plugin));
     for bench in [&mut one, &mut other] {
         let seen = bench.ask();
-        assert_eq!((&seen["worked"], &seen["early"]), (&json!(worked), &json!("0 0 0 0 0")), "{seen}");
+        assert_eq!(
+            (&seen["worked"], &seen["early"]),
+            (&json!(worked), &json!("0 0 0 0 0 0 0 0 0")),
+            "{seen}"
+        );
     }
     assert_eq!(one.send(0, PATIENCE), (Verdict::Pass, None));
     if nix::unistd::geteuid().is_root() {
@@ -251,6 +281,111 @@ fn faults_end_the_process(plugin: &ProcessPlugin) {
 }
 
 #[test]
+fn process_whose_constructors_never_return_ends() {
+    let _alone = alone();
+    let before = children();
+    for form in FORMS {
+        let Some(code) = code(form, &["-DHANG"]) else { return };
+        let plugin = confined(&code, &ProcessGroups::default(), Duration::from_millis(300));
+        let begun = Clock::now();
+        let error = plugin.create(&Map::new()).map(drop).unwrap_err().to_string();
+        assert!(error.contains("its process was not ready after 0.3 s"), "{error}");
+        assert!(begun.elapsed() < Duration::from_secs(5), "{:?}", begun.elapsed());
+    }
+    let begun = Clock::now();
+    while children().difference(&before).next().is_some() {
+        assert!(begun.elapsed() < PATIENCE);
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
+#[test]
+fn plugin_that_starts_slowly_starts_again_after_a_fault() {
+    let _alone = alone();
+    let Some(code) = code(Form::Static, &["-DSLOW"]) else { return };
+    let plugin = confined(&code, &ProcessGroups::default(), START);
+    let mut bench = Bench::new(&plugin);
+    assert_eq!(bench.send(1, PATIENCE).1.unwrap().kind, "crash");
+    bench.instance.restart().unwrap();
+    let begun = Clock::now();
+    let mut patience = Vec::new();
+    // What the worker does: a call has 100 ms, unless the instance needs more.
+    let usual = millrace_plugin::CallLimits::LEAST_AWAITED;
+    let mut packets: [Packet; 1] = [bench.pool.packet_from(&[0; 60]).unwrap()];
+    let keys = [FlowKey::v4([10, 0, 0, 1].into(), [10, 0, 0, 2].into(), 17, (1, 2), PortId(0))];
+    let mut verdicts = [Verdict::Pass];
+    let mut call = Packets::new(&mut packets, &keys, &[0], &mut verdicts);
+    let mut progress = bench.instance.process(&mut call, Instant::ZERO);
+    let (mut asked, mut answers) = (begun, bench.instance.answers());
+    while progress != Progress::Done {
+        if bench.instance.answers() != answers {
+            (asked, answers) = (Clock::now(), bench.instance.answers());
+        }
+        patience.push(bench.instance.patience());
+        assert!(asked.elapsed() < usual * bench.instance.patience(), "{:?}", asked.elapsed());
+        std::thread::sleep(Duration::from_millis(1));
+        progress = bench.instance.resume(&mut call, Instant::ZERO);
+    }
+    assert!(begun.elapsed() > 5 * usual && patience[0] >= 100, "{:?}", begun.elapsed());
+    assert_eq!((verdicts[0], bench.instance.patience()), (Verdict::Pass, 1));
+}
+
+/// Program that traces a process until its input ends. Meanwhile, nobody else notices the end of the process.
+const TRACER: &str = r##"
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/ptrace.h>
+int main(int count, char **arguments) {
+    int failed = ptrace(PTRACE_SEIZE, atoi(arguments[1]), 0, 0) != 0;
+    printf("%d\n", failed), fflush(stdout);
+    return getchar() == EOF ? failed : 1;
+}
+"##;
+
+#[test]
+fn process_whose_death_takes_long_keeps_no_other_waiting() {
+    let _alone = alone();
+    if !nix::unistd::geteuid().is_root() {
+        assert_ne!(std::env::var("CI").as_deref(), Ok("true"));
+        return println!("skipped: needs root");
+    }
+    let Some(plugin) = plugin(Form::Static) else { return };
+    let file = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("tracer-{}", std::process::id()));
+    std::fs::write(file.with_extension("c"), TRACER).unwrap();
+    let built = Command::new("cc").arg("-o").args([&file, &file.with_extension("c")]).status().unwrap();
+    assert!(built.success());
+    let mut other = Bench::new(&plugin);
+    let before = children();
+    let mut bench = Bench::new(&plugin);
+    let own: Vec<_> = children().difference(&before).cloned().collect();
+    let mut tracer = Command::new(&file)
+        .arg(&own[0])
+        .stdin(std::process::Stdio::piped())
+        .stdout(std::process::Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut answer = [0; 2];
+    std::io::Read::read_exact(tracer.stdout.as_mut().unwrap(), &mut answer).unwrap();
+    assert_eq!(&answer, b"0\n");
+    // The keeper kills the process, which stays as long as it is traced.
+    assert_eq!(bench.send(2, Duration::from_millis(100)).1.unwrap().kind, "overrun");
+    let crashed = other.send(1, PATIENCE);
+    let begun = Clock::now();
+    for bench in [&mut bench, &mut other] {
+        bench.instance.restart().unwrap();
+        assert_eq!(bench.send(0, PATIENCE), (Verdict::Pass, None));
+    }
+    let took = begun.elapsed();
+    let is_there = Path::new("/proc").join(&own[0]).exists();
+    drop(tracer.stdin.take());
+    tracer.wait().unwrap();
+    std::fs::remove_file(file.with_extension("c")).unwrap();
+    std::fs::remove_file(file).unwrap();
+    assert_eq!(crashed.1.unwrap().kind, "crash");
+    assert!(is_there && took < Duration::from_secs(1), "{took:?}");
+}
+
+#[test]
 fn executable_in_rust_starts_and_works_although_it_is_confined() {
     let _alone = alone();
     let (project, target) =
@@ -258,7 +393,7 @@ fn executable_in_rust_starts_and_works_although_it_is_confined() {
     std::fs::create_dir_all(&target).unwrap();
     let options = Options { result: Some(target.clone()), target: Some(target), machine: None };
     let Some(built) = built_plugin(Path::new(project), Format::Executable, &options) else { return };
-    let plugin = confined(&std::fs::read(built.file).unwrap(), &ProcessGroups::default());
+    let plugin = confined(&std::fs::read(built.file).unwrap(), &ProcessGroups::default(), START);
     assert_eq!(plugin.form(), Form::Static);
     let mut bench = Bench::new(&plugin);
     assert_eq!(bench.send(0, PATIENCE).1, None);

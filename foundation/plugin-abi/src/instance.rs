@@ -302,9 +302,15 @@ pub trait Instance: Send {
     }
 
     /// Returns how many times longer than usual a call may wait for another process: 1 or more. It is above 1
-    /// if the system limits the processor time of that process.
+    /// while that process starts, and if the system limits its processor time.
     fn patience(&self) -> u32 {
         1
+    }
+
+    /// Returns the number of requests that another process has carried out. A call may consist of several, such as ends
+    /// of flows before the packets. The time limit of the call begins anew with each.
+    fn answers(&self) -> u64 {
+        0
     }
 
     /// Returns whether another process runs the calls, so that they end as [`Progress::Awaited`] at first. The

@@ -332,8 +332,8 @@ fn slice(
             let failed = hosted.has_failed(now, news);
             match call.times.awaited.filter(|_| !members.is_empty()) {
                 Some(_) if failed => hosted.paces.begin_again(call.payer),
-                Some(Awaited { began, seen }) => {
-                    hosted.paces.note(call.payer, members.len(), seen.since(began))
+                Some(Awaited { asked, seen, .. }) => {
+                    hosted.paces.note(call.payer, members.len(), seen.since(asked))
                 }
                 None => {}
             }
@@ -365,8 +365,8 @@ fn limit_of(
     now: Instant,
 ) -> Option<Duration> {
     let awaited = call.times.awaited.get_or_insert(Awaited::since(now));
-    awaited.seen = now;
-    let (took, most) = (now.since(awaited.began), call_limits.awaited(call.packets.len()));
+    awaited.look(hosted.instance.answers(), now);
+    let (took, most) = (now.since(awaited.asked), call_limits.awaited(call.packets.len()));
     if took < most {
         return None;
     }

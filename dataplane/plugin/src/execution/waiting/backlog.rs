@@ -14,6 +14,10 @@ use crate::flow_state::{FlowStateBlocks, StateRef};
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Awaited {
     pub began: Instant,
+    /// Begin of the request that the process carries out now.
+    pub asked: Instant,
+    /// Number of requests that the process has carried out.
+    answers: u64,
     /// Time of the latest look at which the call had not ended.
     pub seen: Instant,
 }
@@ -84,7 +88,15 @@ pub(crate) struct Call {
 impl Awaited {
     /// Returns the times of a call that begins now.
     pub fn since(now: Instant) -> Self {
-        Self { began: now, seen: now }
+        Self { began: now, asked: now, answers: 0, seen: now }
+    }
+
+    /// Notes a look at the call. `answers`: number of requests that the process has carried out.
+    pub fn look(&mut self, answers: u64, now: Instant) {
+        if self.answers != answers {
+            (self.answers, self.asked) = (answers, now);
+        }
+        self.seen = now;
     }
 }
 

@@ -57,7 +57,12 @@ impl Object {
     /// Loads a copy of a checked object, and passes it `host`, the table of the router's functions. The object's
     /// constructors run.
     pub fn load(bytes: &[u8], host: &'static Host) -> Result<Self, ObjectError> {
-        let library = Library::open(&sealed(bytes)?)?;
+        Self::load_file(&sealed(bytes)?, host)
+    }
+
+    /// Loads the checked object in a sealed memory file, as [`load`](Self::load) does.
+    pub fn load_file(file: &File, host: &'static Host) -> Result<Self, ObjectError> {
+        let library = Library::open(file)?;
         let exports = Exports {
             manifest: library.required(MANIFEST)?,
             attach: library.required(ATTACH)?,

@@ -10,16 +10,18 @@ use serde_json::{Map, Value};
 use super::plugin::{ProcessPlugin, layout};
 use super::running::{Exports, Running, Terms, begin_call};
 use super::seat::Seat;
-use crate::Manifest;
 use crate::declaration::declared::{arguments, parse_reply, settings_json, writes_packets};
 use crate::fault::{Fault, FaultKind};
 use crate::runtime::exchange::{Call, Exchange, Job, Shared};
 use crate::runtime::file::{impl_plugin, methods_without_plugin_code};
 use crate::runtime::native::table::Granted;
 use crate::runtime::raw_packet::{raw_flow_end, settle};
+use crate::{CallLimits, Manifest};
 
 /// Maximum time until a new process has initialised its plugin.
-const START: Duration = Duration::from_secs(10);
+pub const START: Duration = Duration::from_secs(10);
+/// Multiple of the usual time limit that a call may wait while a process starts: at least [`START`].
+const STARTING: u32 = START.as_millis().div_ceil(CallLimits::LEAST_AWAITED.as_millis()) as u32;
 /// Maximum time of a control message for which the caller waits.
 const CONTROL: Duration = Duration::from_secs(1);
 /// Maximum time of a state hand-over, for which the worker waits.
@@ -260,8 +262,19 @@ impl Instance for ProcessInstance {
 
     fn patience(&self) -> u32 {
         match &self.state {
-            State::Running(running) => running.patience(),
-            State::Starting | State::Dead(_) => 1,
+            State::Running(running) => match running.exports() {
+                Some(_) => running.patience(),
+                None => STARTING.saturating_mul(running.patience()),
+            },
+            State::Starting => STARTING,
+            State::Dead(_) => 1,
+        }
+    }
+
+    fn answers(&self) -> u64 {
+        match &self.state {
+            State::Running(running) => running.answers(),
+            State::Starting | State::Dead(_) => 0,
         }
     }
 

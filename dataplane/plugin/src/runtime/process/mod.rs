@@ -33,7 +33,7 @@ mod seat;
 mod serve;
 mod staging;
 
-pub use instance::ProcessInstance;
+pub use instance::{ProcessInstance, START};
 pub use plugin::{Keeper, ProcessPlugin};
 pub use seat::{Link, Order, Seat, Tie};
 pub use serve::serve;

@@ -54,6 +54,8 @@ pub(super) struct Exports {
 pub(super) struct Running {
     link: Link,
     step: Option<Step>,
+    /// Number of requests that the process has carried out.
+    answers: u64,
     /// Exports of the plugin; `None` before its initialisation.
     exports: Option<Exports>,
 }
@@ -77,7 +79,7 @@ impl From<UnknownKind> for Fault {
 
 impl Running {
     pub fn new(link: Link) -> Self {
-        Self { link, step: None, exports: None }
+        Self { link, step: None, answers: 0, exports: None }
     }
 
     /// Returns the optional exports of the plugin; `None` before its initialisation.
@@ -88,6 +90,11 @@ impl Running {
     /// Returns how many times longer than usual a call may take.
     pub fn patience(&self) -> u32 {
         self.link.tie.patience()
+    }
+
+    /// Returns the number of requests that the process has carried out.
+    pub fn answers(&self) -> u64 {
+        self.answers
     }
 
     /// Takes over the answers that have arrived, and sends the next requests. Returns [`Progress::Done`] if no
@@ -223,6 +230,7 @@ impl Running {
     /// Ends the current request. `code` is the number that the plugin's function returned.
     fn finish(&mut self, code: i32, bits: u64, exchange: &mut Exchange, terms: &Terms) -> Result<(), Fault> {
         let words = self.link.region.words();
+        self.answers += 1;
         match self.step.take() {
             None => return Err(broken(&"it ended a request that it did not have")),
             Some(Step::Packets) => {
