@@ -47,11 +47,11 @@ pub enum ExactError {
     #[error("the solver's answer is wrong: {0}")]
     Wrong(#[from] check::Fault),
     /// Answers that contradict each other.
-    #[error("the solver places {placed} services, and the bound by prices is {bound}")]
+    #[error("a placement has {placed} services, and the bound of all placements is {bound}")]
     Contradiction {
-        /// Services of the solver's answer.
+        /// Services of a placement, by prices or by the solver.
         placed: usize,
-        /// Bound by prices.
+        /// Bound of the other one.
         bound: usize,
     },
 }
@@ -69,8 +69,8 @@ pub fn place(problem: &Problem, solver: Solver, seconds: f64) -> Result<Exact, E
     solve(problem, &known, solver, seconds)
 }
 
-/// Solves the model, without regard to a certificate that may already answer. `known` is a placement to improve, with
-/// the bound to check against.
+/// Solves the model, without regard to a certificate that may already answer. The search begins at the placement of
+/// `known`: only more services count. No answer may be beyond its bound.
 ///
 /// # Errors
 /// The solver gave no answer, or one that a check refuses.
@@ -80,34 +80,38 @@ pub fn solve(
     solver: Solver,
     seconds: f64,
 ) -> Result<Exact, ExactError> {
-    let mut best: Option<Placement> = None;
+    let mut best = known.placement.clone();
+    let cases = cases(problem, solver, seconds)?;
+    contradiction(best.count(), cases.first().map_or(0, |(_, most)| *most))?;
     let mut open = 0;
-    for (ceiling, most) in cases(problem, solver, seconds)? {
-        if best.as_ref().is_some_and(|best| most <= best.count()) {
+    for (ceiling, most) in cases {
+        if most <= best.count() {
             break;
         }
-        let (choices, finished) = Model::new(problem, ceiling, true).solve(solver, seconds)?;
+        let (choices, finished) =
+            Model::new(problem, ceiling, true).beyond(best.count()).solve(solver, seconds)?;
         let utilization = check::add_up(problem, &choices)?;
         let answer = Placement { choices, utilization };
         if !finished {
             open = open.max(most);
         }
-        if best.as_ref().is_none_or(|best| answer.count() > best.count()) {
-            best = Some(answer);
+        if answer.count() > best.count() {
+            best = answer;
         }
     }
-    let answer = best.unwrap_or_else(|| problem.nothing());
-    let (placed, finished) = (answer.count(), open <= answer.count());
-    if placed > known.bound || (finished && placed < known.placement.count()) {
-        return Err(ExactError::Contradiction { placed, bound: known.bound });
-    }
-    let placement = if placed < known.placement.count() { known.placement.clone() } else { answer };
-    let (bound, proof) = match finished {
+    let placed = best.count();
+    contradiction(placed, known.bound)?;
+    let (bound, proof) = match open <= placed {
         true => (placed, Proof::Solver),
-        false if placement.count() == known.bound => (known.bound, Proof::Prices),
-        false => (known.bound.min(open.max(placed)), Proof::None),
+        false if placed == known.bound => (known.bound, Proof::Prices),
+        false => (known.bound.min(open), Proof::None),
     };
-    Ok(Exact { placement, bound, proof })
+    Ok(Exact { placement: best, bound, proof })
+}
+
+/// Refuses a placement of more services than a bound allows.
+const fn contradiction(placed: usize, bound: usize) -> Result<(), ExactError> {
+    if placed > bound { Err(ExactError::Contradiction { placed, bound }) } else { Ok(()) }
 }
 
 /// Returns the cases to solve with the number of services that their relaxed models allow, the most hopeful first.

@@ -70,6 +70,8 @@ pub(super) struct Model<'a> {
     problem: &'a Problem,
     ceiling: Option<Ceiling>,
     is_whole: bool,
+    /// Number of services that the solution must exceed.
+    beyond: Option<usize>,
     variables: ProblemVariables,
     chosen: Vec<Chosen>,
     /// For each component of [`Role::Flow`] its steps, lowest first.
@@ -112,7 +114,12 @@ impl<'a> Model<'a> {
             let of_flow = levels.into_iter().map(|level| Step { level, variable: add() }).collect();
             steps.push((flow, of_flow));
         }
-        Self { problem, ceiling, is_whole, variables, chosen, steps }
+        Self { problem, ceiling, is_whole, beyond: None, variables, chosen, steps }
+    }
+
+    /// Asks for more than a number of services: without such a solution, the search ends early.
+    pub(super) fn beyond(self, count: usize) -> Self {
+        Self { beyond: Some(count), ..self }
     }
 
     /// Solves the model. Returns the choice of each service, and whether the search is finished.
@@ -134,8 +141,9 @@ impl<'a> Model<'a> {
 
     /// Returns the values of the best solution found within a time.
     pub(super) fn values(self, solver: Solver, seconds: f64) -> Result<Values, ExactError> {
-        let constraints = self.constraints();
+        let mut constraints = self.constraints();
         let objective: Expression = self.chosen.iter().map(|chosen| chosen.variable).sum();
+        constraints.extend(self.beyond.map(|count| objective.clone().geq(count as f64 + 1.0)));
         // Numbers of services are whole: a solution within less than 1 of the bound is a largest one.
         let gap = if self.is_whole { 0.9 / self.problem.candidates.len().max(1) as f32 } else { 0.0 };
         let unsolved = self.variables.maximise(objective);
@@ -144,14 +152,14 @@ impl<'a> Model<'a> {
                 let model = unsolved.using(good_lp::microlp).with_time_limit(seconds);
                 let model = model.with_mip_gap(gap).map_err(|error| ExactError::Solver(error.to_string()))?;
                 let solution = constraints.into_iter().fold(model, SolverModel::with).solve();
-                read(solution, &self.chosen)
+                read(solution, &self.chosen, self.beyond.is_some())
             }
             #[cfg(feature = "highs")]
             Solver::Highs => {
                 let model = unsolved.using(good_lp::highs).with_time_limit(seconds);
                 let model = model.with_mip_gap(gap).map_err(|error| ExactError::Solver(error.to_string()))?;
                 let solution = constraints.into_iter().fold(model, SolverModel::with).solve();
-                read(solution, &self.chosen)
+                read(solution, &self.chosen, self.beyond.is_some())
             }
         }
     }
@@ -241,8 +249,14 @@ fn level(problem: &Problem, chosen: &Chosen, flow: usize) -> Option<Part> {
     found.impact.flow.filter(|(component, _)| *component == flow).map(|(_, part)| part)
 }
 
-/// Returns the values of the choices: none if the time ended before any solution.
-fn read(solution: Result<impl Solution, ResolutionError>, chosen: &[Chosen]) -> Result<Values, ExactError> {
+/// Returns the values of the choices: none if the time ended before any solution, or if no solution exceeds a number
+/// of services.
+fn read(
+    solution: Result<impl Solution, ResolutionError>,
+    chosen: &[Chosen],
+    may_lack: bool,
+) -> Result<Values, ExactError> {
+    let nothing = |finished| Ok(Values { objective: 0.0, chosen: Vec::new(), finished });
     match solution {
         Ok(solution) => {
             let value = |known: &Chosen| (known.service, known.choice, solution.value(known.variable));
@@ -253,7 +267,8 @@ fn read(solution: Result<impl Solution, ResolutionError>, chosen: &[Chosen]) -> 
                 finished: matches!(solution.status(), SolutionStatus::Optimal | SolutionStatus::GapLimit),
             })
         }
-        Err(ResolutionError::Other(_)) => Ok(Values { objective: 0.0, chosen: Vec::new(), finished: false }),
+        Err(ResolutionError::Other(_)) => nothing(false),
+        Err(ResolutionError::Infeasible) if may_lack => nothing(true),
         Err(error) => Err(ExactError::Solver(error.to_string())),
     }
 }
