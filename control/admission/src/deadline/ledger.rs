@@ -262,13 +262,14 @@ impl Ledger {
         if own.is_empty() {
             return Err(Refusal::NoWork);
         }
-        if budget.delay([]) >= u128::from(available) {
-            let taken = budget.delay([]).saturating_add(blocking.into());
-            let blocking = Duration::from_nanos(u64::try_from(taken).unwrap_or(u64::MAX));
-            return Err(Refusal::Blocked { deadline: *deadline, blocking });
-        }
         let part = |(name, account, work): &(&str, &Account, u64)| part(name, account, *work, *interval);
-        let parts = own.iter().map(part).collect::<Result<_, _>>()?;
+        let parts = own.iter().map(part).collect::<Result<Vec<_>, _>>()?;
+        if budget.delay([]) >= u128::from(available) {
+            let with_blocking = |delay: u128| duration(delay.saturating_add(blocking.into()));
+            let possible = with_blocking(self.shortest(&parts, &budget));
+            let blocking = with_blocking(budget.delay([]));
+            return Err(Refusal::Blocked { deadline: *deadline, blocking, possible });
+        }
         let names = own.iter().map(|(name, ..)| *name).collect();
         Ok(Demands { names, parts, budget, blocking })
     }
@@ -290,20 +291,34 @@ impl Ledger {
         grant.stage(resource).ok_or_else(none)
     }
 
+    /// Returns the shortest delay of a burst that the free shares allow, without blocking, in nanoseconds.
+    fn shortest(&self, parts: &[Part], budget: &Budget) -> u128 {
+        let fastest = parts.iter().map(|part| part.fastest);
+        match self.criterion {
+            Criterion::Even => budget.even_delay(parts.len(), fastest.max().unwrap_or(0)),
+            Criterion::Balance | Criterion::Mix => budget.delay(fastest),
+        }
+    }
+
+    /// Returns the refusal of a request whose deadline the free shares don't meet.
     fn late(&self, request: &FlowRequest, demands: &Demands<'_>) -> Refusal {
         let Demands { names, parts, budget, blocking } = demands;
-        let slowest = parts.iter().zip(names).max_by_key(|(part, _)| part.fastest);
-        let longest = slowest.map_or(0, |(part, _)| part.fastest);
-        let possible = match self.criterion {
-            Criterion::Even => budget.even_delay(parts.len(), longest),
-            Criterion::Balance | Criterion::Mix => budget.delay(parts.iter().map(|part| part.fastest)),
+        let deadline = request.deadline;
+        let possible = duration(self.shortest(parts, budget).saturating_add((*blocking).into()));
+        let slowest = parts.iter().zip(names).enumerate().max_by_key(|(_, (part, _))| part.fastest);
+        let Some((index, (part, name))) = slowest else { return Refusal::NoWork };
+        // Time of a packet that all others leave at their fastest.
+        let time = match self.criterion {
+            Criterion::Even => budget.even(parts.len()),
+            Criterion::Balance | Criterion::Mix => {
+                let others = parts.iter().enumerate().filter(|(other, _)| *other != index);
+                budget.left_for(others.map(|(_, part)| part.fastest))
+            }
         };
-        let possible = possible.saturating_add((*blocking).into());
-        Refusal::Late {
-            deadline: request.deadline,
-            possible: Duration::from_nanos(u64::try_from(possible).unwrap_or(u64::MAX)),
-            slowest: slowest.map_or_else(String::new, |(_, name)| (*name).to_owned()),
-        }
+        let needed = part.unit.share_for(part.work, time).filter(|_| time >= part.shortest);
+        let lacks =
+            needed.filter(|needed| *needed <= part.capacity).map(|needed| needed.saturating_sub(part.free));
+        Refusal::Late { deadline, possible, slowest: (*name).to_owned(), unit: part.unit, lacks }
     }
 
     /// Returns the grant of a request whose own work gets these shares and times.
@@ -332,6 +347,11 @@ impl Ledger {
         let FlowRequest { deadline, interval, burst, .. } = *request;
         Ok(Grant { deadline, interval, burst, stages })
     }
+}
+
+/// Returns a time in nanoseconds as a duration, at most the longest one of 64 bits.
+fn duration(nanoseconds: u128) -> Duration {
+    Duration::from_nanos(u64::try_from(nanoseconds).unwrap_or(u64::MAX))
 }
 
 /// Returns the times of a packet that the free share of a resource allows.

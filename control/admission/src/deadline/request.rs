@@ -63,13 +63,15 @@ pub enum Refusal {
     /// The deadline is shorter than the work that nothing pre-empts.
     #[error(
         "deadline of {deadline:?}: must exceed {blocking:?}, the time of other work that nothing pre-empts and \
-         of shared shares"
+         of shared shares; the free shares allow {possible:?}"
     )]
     Blocked {
         /// Requested deadline.
         deadline: Duration,
         /// Time of other work and of shared shares.
         blocking: Duration,
+        /// Shortest deadline that fits.
+        possible: Duration,
     },
     /// A resource lacks the rate.
     #[error(
@@ -91,7 +93,13 @@ pub enum Refusal {
         fitting: Option<Duration>,
     },
     /// The free shares don't do the work within the deadline.
-    #[error("deadline of {deadline:?}: the free shares allow {possible:?}, most of it at {slowest:?}")]
+    #[error(
+        "deadline of {deadline:?}: the free shares allow {possible:?}, most of it at {slowest:?}, which {}",
+        match lacks {
+            Some(lacks) => format!("lacks {}", unit.show(*lacks)),
+            None => "could not meet it with its whole capacity".to_owned(),
+        }
+    )]
     Late {
         /// Requested deadline.
         deadline: Duration,
@@ -99,6 +107,10 @@ pub enum Refusal {
         possible: Duration,
         /// Resource that takes most of the time.
         slowest: String,
+        /// Unit of this resource.
+        unit: Unit,
+        /// Share of it that would have to be free, too; `None` if its whole capacity would be too small.
+        lacks: Option<u64>,
     },
     /// The flow to share with has no share of the resource.
     #[error("{owner:?} has no share of {resource:?} to share")]

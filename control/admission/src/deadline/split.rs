@@ -106,9 +106,22 @@ impl Budget {
     }
 
     /// Returns the time at each of `count` further resources, if it is the same at each.
-    fn even(&self, count: usize) -> u64 {
+    pub fn even(&self, count: usize) -> u64 {
         let left = u128::from(self.available).saturating_sub(self.fixed.delay(self.burst));
         u64::try_from(left / self.even_times(count).max(1)).unwrap_or(u64::MAX)
+    }
+
+    /// Returns the longest time of a packet at a further resource, beside these times at others.
+    pub fn left_for(&self, times: impl IntoIterator<Item = u64>) -> u64 {
+        let mut others = self.fixed;
+        times.into_iter().for_each(|time| others.add(time));
+        let left = u128::from(self.available).saturating_sub(others.sum);
+        let time = match left / u128::from(self.burst.max(1)) {
+            time if time >= others.longest.into() => time,
+            // The burst is paid for at another resource.
+            _ => u128::from(self.available).saturating_sub(others.delay(self.burst)),
+        };
+        u64::try_from(time).unwrap_or(u64::MAX)
     }
 
     /// Returns the delay with the same `time` at each of `count` further resources.

@@ -10,6 +10,7 @@ const SLOW: RateLatency = RateLatency { rate: 6.0, latency: 6.0 };
 const FLOW: TokenBucket = TokenBucket { rate: 5.0, burst: 25.0 };
 const HALF: TokenBucket = TokenBucket { rate: 2.5, burst: 12.5 };
 const LIGHT: TokenBucket = TokenBucket { rate: 4.0, burst: 10.0 };
+const LARGE: RateLatency = RateLatency { rate: 20.0, latency: 20.0 };
 
 #[track_caller]
 fn equal(ours: (f64, f64), published: (f64, f64)) {
@@ -41,6 +42,82 @@ fn one_server_with_two_flows() {
     let in_order = |flow, other| bounds(SERVER.beside_in_order(other).unwrap(), flow);
     equal(in_order(LIGHT, FLOW), (14.5, 60.0));
     equal(in_order(FLOW, LIGHT), (91.0 / 6.0, 80.0));
+}
+
+/// S_1SC_2F_1AC: two flows with the same curve.
+#[test]
+fn one_server_with_two_equal_flows() {
+    equal(bounds(SERVER, FLOW.and(FLOW)), (15.0, 150.0));
+    equal(bounds(SERVER.beside(FLOW).unwrap(), FLOW), (30.0, 150.0));
+    equal(bounds(SERVER.beside_in_order(FLOW).unwrap(), FLOW), (17.5, 87.5));
+}
+
+/// S_1SC_10F_10AC: the first and the seventh of ten flows.
+#[test]
+fn one_server_with_ten_flows() {
+    let flow = |number: u32| TokenBucket { rate: f64::from(number) / 10.0, burst: f64::from(number) };
+    let others =
+        |but: u32| (1..=10).filter(|number| *number != but).map(flow).reduce(TokenBucket::and).unwrap();
+    let all = others(0);
+    equal(bounds(SERVER, all), (15.5, 110.0));
+    equal((SERVER.beside(all).unwrap().latency, 110.0), (310.0 / 9.0, 110.0));
+    for (number, apart, in_order) in [
+        (1, (775.0 / 23.0, 100.0 / 23.0), (1796.0 / 115.0, 127.0 / 50.0)),
+        (7, (775.0 / 26.0, 350.0 / 13.0), (2099.0 / 130.0, 434.0 / 25.0)),
+    ] {
+        equal(bounds(SERVER.beside(others(number)).unwrap(), flow(number)), apart);
+        equal(bounds(SERVER.beside_in_order(others(number)).unwrap(), flow(number)), in_order);
+    }
+}
+
+/// TA_2S_1SC_1F_1AC_1P: two equal servers.
+#[test]
+fn even_tandem_with_one_flow() {
+    equal((SERVER.delay(FLOW) + SERVER.delay(SERVER.output(FLOW)), 125.0), (30.0, 125.0));
+    equal(bounds(SERVER.then(SERVER), FLOW), (22.5, 125.0));
+}
+
+/// TA_2S_1SC_2F_1AC_2P and TR_3S_1SC_2F_1AC_2P: another flow joins at the last server, from outside or from a server of
+/// its own.
+#[test]
+fn flow_that_another_one_joins() {
+    for (joining, apart, in_order) in [
+        (FLOW, (50.0, 800.0 / 3.0), (515.0 / 12.0, 925.0 / 4.0)),
+        (LARGE.output(FLOW), (170.0 / 3.0, 300.0), (575.0 / 12.0, 1025.0 / 4.0)),
+    ] {
+        equal(bounds(LARGE.then(LARGE.beside(joining).unwrap()), FLOW), apart);
+        equal(bounds(LARGE.then(LARGE.beside_in_order(joining).unwrap()), FLOW), in_order);
+    }
+    equal(bounds(LARGE.beside(LARGE.output(FLOW)).unwrap(), FLOW), (110.0 / 3.0, 200.0));
+}
+
+/// TA_3S_1SC_2F_1AC_1P and TA_2S_1SC_4F_1AC_1P: the other flows take the same path.
+#[test]
+fn longer_tandem_and_more_flows() {
+    let quarter = TokenBucket { rate: 2.0, burst: 10.0 };
+    let three = quarter.and(quarter).and(quarter);
+    for (server, hops, flow, others, apart, in_order, once) in [
+        (
+            LARGE,
+            3,
+            FLOW,
+            FLOW,
+            (320.0 / 3.0, 550.0),
+            (965.0 / 12.0, 1675.0 / 4.0),
+            (250.0 / 3.0, 1300.0 / 3.0),
+        ),
+        (SERVER, 2, quarter, three, (82.5, 170.0), (34.5, 74.0), (60.0, 125.0)),
+    ] {
+        let arrivals = std::iter::successors(Some(others), |before| Some(server.output(*before)));
+        let path = |beside: fn(RateLatency, TokenBucket) -> Option<RateLatency>| {
+            let left = arrivals.clone().take(hops).map(|others| beside(server, others).unwrap());
+            left.reduce(RateLatency::then).unwrap()
+        };
+        equal(bounds(path(RateLatency::beside), flow), apart);
+        equal(bounds(path(RateLatency::beside_in_order), flow), in_order);
+        let whole = std::iter::repeat_n(server, hops).reduce(RateLatency::then).unwrap();
+        equal(bounds(whole.beside(others).unwrap(), flow), once);
+    }
 }
 
 /// TA_2S_2SC_1F_1AC_1P: hop by hop, and the burst paid for once.

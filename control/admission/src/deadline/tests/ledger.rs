@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use proptest::prelude::*;
 
 use super::*;
-use crate::deadline::{Criterion, Grant, Refusal};
+use crate::deadline::{Criterion, Grant, GrantedStage, Refusal, Unit};
 
 fn criteria() -> impl Strategy<Value = Criterion> {
     prop_oneof![Just(Criterion::Even), Just(Criterion::Balance), Just(Criterion::Mix)]
@@ -193,7 +193,11 @@ fn refusals_name_what_lacks_and_what_fits() {
             request(1_000, vec![own("cpu", 1_000_000), own("wan", 12_304)]),
             "\"cpu\": a packet each 1ms needs 33.3334 %, but ",
         ),
-        (request(50, vec![own("cpu", 1_000)]), "deadline of 50µs: must exceed 50µs"),
+        (
+            request(50, vec![own("cpu", 1_000)]),
+            "deadline of 50µs: must exceed 50µs, the time of other work that nothing pre-empts and of shared shares; \
+             the free shares allow 150µs",
+        ),
         (
             FlowRequest {
                 interval: Duration::from_millis(10),
@@ -215,6 +219,32 @@ fn refusals_name_what_lacks_and_what_fits() {
     ledger.admit("link", &request(1_000, vec![own("wan", 1)])).unwrap();
     let none = ledger.plan(&request(1_000, vec![same_as("cpu", "link"), own("wan", 1)])).unwrap_err();
     assert_eq!(none.to_string(), "\"link\" has no share of \"cpu\" to share");
+}
+
+proptest! {
+    /// With the share that lacks, the deadline is met; with less, it is not.
+    #[test]
+    fn share_that_lacks_would_meet_the_deadline(
+        taken in 1_u64..990_000_000, bits in 2_000_u64..100_000, deadline in 160_u64..3_000, burst in 1_u32..4,
+    ) {
+        let second = Duration::from_secs(1);
+        let ledger = |missing: u64| {
+            let mut ledger = ledger(Criterion::Mix);
+            let (resource, unit, share) = ("wan".to_owned(), Unit::Link, taken - missing);
+            let held =
+                GrantedStage { resource, unit, work: 1, share, time: second, blocking: Duration::ZERO, owner: None };
+            let grant = Grant { deadline: second, interval: second, burst: 1, stages: vec![held] };
+            ledger.restore("taken", grant).unwrap();
+            ledger
+        };
+        let stages = vec![own("cpu", 30_000), own("wan", bits)];
+        let wanted = FlowRequest { burst, interval: second, ..request(deadline, stages) };
+        let Err(Refusal::Late { slowest, lacks: Some(lacks), .. }) = ledger(0).plan(&wanted) else { return Ok(()) };
+        prop_assume!(slowest == "wan" && lacks <= taken);
+        let met = ledger(lacks).plan(&wanted);
+        prop_assert!(met.is_ok(), "{met:?}");
+        prop_assert!(ledger(lacks - 1).plan(&wanted).is_err());
+    }
 }
 
 #[test]
