@@ -92,6 +92,9 @@ pub struct Outcome {
     pub requests: Vec<Decision>,
     /// Components of the hardware.
     pub components: Vec<Use>,
+    /// Promised share of each component after each request, in their order.
+    #[serde(skip)]
+    pub growth: Vec<Vec<f64>>,
 }
 
 /// Decision on a request.
@@ -155,6 +158,7 @@ impl Scenario {
             bound: certified.bound,
             requests: decisions(&problem, &placement),
             components: uses(&problem, &placement),
+            growth: growth(&problem, &placement),
         })
     }
 
@@ -219,6 +223,18 @@ fn decisions(problem: &Problem, placement: &Placement) -> Vec<Decision> {
         }
     };
     problem.candidates.iter().zip(&placement.choices).map(decision).collect()
+}
+
+/// Returns the promised share of each component after each request.
+fn growth(problem: &Problem, placement: &Placement) -> Vec<Vec<f64>> {
+    let mut growing = problem.nothing();
+    let mut after = |(service, choice): (usize, &Option<usize>)| {
+        if let Some(choice) = choice {
+            growing.put(problem, service, *choice);
+        }
+        growing.utilization.used().iter().map(|part| part.number()).collect()
+    };
+    placement.choices.iter().enumerate().map(&mut after).collect()
 }
 
 fn uses(problem: &Problem, placement: &Placement) -> Vec<Use> {

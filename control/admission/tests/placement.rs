@@ -6,7 +6,8 @@ use millrace_admission::hardware::{Hardware, known};
 use millrace_admission::norm::Norm;
 use millrace_admission::part::Part;
 use millrace_admission::placement::online::{self, Promises};
-use millrace_admission::placement::{Algorithm, Problem, improve, prices};
+use millrace_admission::placement::prices::{self, Certified};
+use millrace_admission::placement::{Algorithm, Problem, improve};
 use millrace_admission::random::Random;
 use millrace_admission::request::{Class, Cycles, Needs, Request, Stream};
 use millrace_admission::scenario::{Scenario, Use};
@@ -116,8 +117,12 @@ proptest! {
         let most = brute_force(&problem, &mut Vec::new());
         let certified = prices::place(&problem);
         prop_assert!(certified.placement.count() <= most && most <= certified.bound);
-        let exact = exact::solve(&problem, &certified, Solver::Microlp, 60.0).expect("an answer");
-        prop_assert_eq!((exact.placement.count(), exact.proof), (most, Proof::Solver));
+        // From nothing, the solver has to find all services itself.
+        let nothing = Certified { placement: problem.nothing(), ..certified.clone() };
+        for begin in [&certified, &nothing] {
+            let exact = exact::solve(&problem, begin, Solver::Microlp, 60.0).expect("an answer");
+            prop_assert_eq!((exact.placement.count(), exact.proof), (most, Proof::Solver));
+        }
         let rounded = rounding::place(&problem, Solver::Microlp, 60.0).expect("an answer");
         check::add_up(&problem, &rounded.placement.choices).expect("a feasible answer");
         prop_assert!(rounded.placement.count() <= most && most <= rounded.bound);
@@ -301,5 +306,9 @@ fn scenarios_are_placed_by_each_algorithm_within_the_bound() {
         assert!(outcome.placed <= exact.placed && exact.placed <= outcome.bound, "{algorithm}");
         let above = |used: &Use| used.limit.is_some_and(|limit| used.used > limit + 1e-9);
         assert!(!outcome.components.iter().any(above), "{algorithm}: {:?}", outcome.components);
+        let last: Vec<f64> = outcome.components.iter().map(|component| component.used).collect();
+        assert_eq!((outcome.growth.len(), outcome.growth.last()), (40, Some(&last)), "{algorithm}");
+        let falls = |pair: &[Vec<f64>]| pair[0].iter().zip(&pair[1]).any(|(before, after)| after < before);
+        assert!(!outcome.growth.windows(2).any(falls), "{algorithm}");
     }
 }
