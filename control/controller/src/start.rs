@@ -262,7 +262,7 @@ pub(crate) async fn start_mirror() -> Result<(Mirror, Changes), ControlError> {
 }
 
 fn bring_up(inner: &mut Inner, mirrored: Option<(Vec<Claimed>, Mirrored)>) -> Result<(), ControlError> {
-    inner.principals.follow(&inner.model.principals)?;
+    inner.principals.follow(&inner.model.principals, &inner.model.router)?;
     inner.principals.place_threads(&inner.workers, inner.model.router.worker_policy);
     let (links, mirrored) = mirrored.unzip();
     open_kernel_devices(inner, links.unwrap_or_default())?;

@@ -17,7 +17,7 @@ use crate::name::is_routers;
 /// Maximum time that the removal of a group waits for its processes to leave.
 pub const REMOVAL: Duration = Duration::from_secs(2);
 /// Pause between two attempts to remove a group, or to lock it.
-const PAUSE: Duration = Duration::from_millis(5);
+pub(crate) const PAUSE: Duration = Duration::from_millis(5);
 /// Number of attempts to lock a group that another router is removing.
 const ATTEMPTS: usize = 20;
 
@@ -133,7 +133,7 @@ pub(crate) fn evacuate(version: Version, path: &Path, home: &Path) -> (Vec<i32>,
 
 /// Returns the name of the file that lists a group's members, and the file that moves them home. Threads of
 /// version 2 stay in the group of their process, which is the parent.
-fn exits(version: Version, path: &Path, home: &Path) -> (&'static str, PathBuf) {
+pub(crate) fn exits(version: Version, path: &Path, home: &Path) -> (&'static str, PathBuf) {
     let is_threaded = || read_if_present(&path.join("cgroup.type")).is_some_and(|kind| kind == "threaded");
     match version {
         Version::V1 => ("tasks", home.join("tasks")),

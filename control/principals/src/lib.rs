@@ -19,8 +19,8 @@
 //! own processes to the group `router` first, and back at the end. Version 1 has no such rule; there `router`
 //! only contains the groups of threads.
 //!
-//! All functions block for the time of a few system calls; [`Group::remove`] and [`RouterGroup::remove`] wait
-//! for at most [`REMOVAL`]. The kernel's description of the files:
+//! All functions block for the time of a few system calls; [`Group::remove`] and [`RouterGroup::remove`] try for
+//! [`REMOVAL`]. The kernel's description of the files:
 //! `Documentation/admin-guide/cgroup-v1/` and `Documentation/admin-guide/cgroup-v2.rst`.
 #![deny(unsafe_code)]
 
@@ -33,6 +33,7 @@ mod isolation;
 mod launch;
 mod limits;
 mod machine;
+mod member;
 mod name;
 mod processes;
 mod processor_times;
@@ -45,11 +46,12 @@ mod test_support;
 pub use controller::{Controller, Obstacle, Version};
 pub use directory::REMOVAL;
 pub use error::GroupError;
-pub use group::{Group, Members, RealtimeShare, Usage};
+pub use group::{Group, Members, RealtimeShare, Usage, block_devices};
 pub use isolation::{Finding, Verdict, isolation};
 pub use launch::Launch;
 pub use limits::{CpuLimit, CpuWeight, LimitError, Limits};
 pub use machine::{ControllerState, Machine, Place};
+pub use member::Member;
 pub use processes::Process;
 pub use processor_times::{ProcessorTimes, processor_times, read_processor_times};
 pub use router_group::RouterGroup;

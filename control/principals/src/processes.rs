@@ -8,6 +8,7 @@ use std::path::Path;
 use nix::unistd::Pid;
 
 use crate::files::read_if_present;
+use crate::member::Member;
 use crate::name;
 
 /// Process that starts all others. Its limits would be those of the machine.
@@ -20,8 +21,8 @@ const UNITS: [&str; 2] = [".service", ".scope"];
 /// Running process that may join the group of a principal.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Process {
-    /// Process id.
-    pub id: Pid,
+    /// Id and start.
+    pub member: Member,
     /// Kernel's name of the command: at most 15 bytes, the rest is cut.
     command: String,
     /// File name of the executable; `None` if this process may not read it.
@@ -54,7 +55,8 @@ impl Process {
             let command = read_if_present(&directory.join("comm"))?;
             let file = executable.and_then(|path| Some(path.file_name()?.to_str()?.to_owned()));
             let units = units.map(str::to_owned).collect();
-            let found = Self { id: Pid::from_raw(id as i32), command, executable: file, units };
+            let member = Member::in_directory(&directory, Pid::from_raw(id as i32))?;
+            let found = Self { member, command, executable: file, units };
             let is_meant = names.iter().any(|name| found.is_of(name))
                 && !paths().any(is_held)
                 && has_arguments(&directory)
@@ -104,8 +106,9 @@ mod tests {
     fn add(proc: &Path, id: u32, executable: Option<&str>, [command, arguments, group, status]: [&str; 4]) {
         let directory = proc.join(id.to_string());
         fs::create_dir_all(&directory).unwrap();
-        for (file, text) in [("comm", command), ("cmdline", arguments), ("cgroup", group), ("status", status)]
-        {
+        let stat = &*format!("{id} ({command}) S 1{}", " 0".repeat(20));
+        let files = [("comm", command), ("cmdline", arguments), ("cgroup", group), ("status", status)];
+        for (file, text) in files.into_iter().chain([("stat", stat)]) {
             fs::write(directory.join(file), text).unwrap();
         }
         executable.into_iter().for_each(|path| symlink(path, directory.join("exe")).unwrap());
@@ -132,7 +135,7 @@ mod tests {
         add(&proc, 108, Some("/usr/bin/other"), ["other", "x\0", users, started]);
         let of = |name: &str| {
             let found = Process::outside_of(&proc, OWN, &["of-no-process", name]);
-            let mut ids: Vec<i32> = found.iter().map(|one| one.id.as_raw()).collect();
+            let mut ids: Vec<i32> = found.iter().map(|one| one.member.id().as_raw()).collect();
             ids.sort_unstable();
             ids
         };

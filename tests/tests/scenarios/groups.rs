@@ -95,7 +95,7 @@ fn threads_of_the_router_have_groups_while_principals_exist() {
 }
 
 #[test]
-fn plugin_with_several_payers_has_a_group_with_the_sum_of_their_weights() {
+fn plugin_with_several_payers_has_a_group_with_parts_of_their_weights_and_limits() {
     let Some(_ground) = Ground::enter(&["nsenter", "cc"]) else { return };
     if !has_groups() {
         return;
@@ -122,17 +122,27 @@ fn plugin_with_several_payers_has_a_group_with_the_sum_of_their_weights() {
     assert!(!group.exists());
     bind("9002", "b");
     has("the process of both payers", &group);
-    let file = |name: &str| {
+    let value = |group: &str, name: &str| {
         let groups = directories(&router, "a").into_iter();
-        let files = groups.map(|path| path.parent().unwrap().join("plugin=counter").join(name));
-        files.filter_map(|file| fs::read_to_string(file).ok()).next().unwrap_or_default()
+        let files = groups.map(|path| path.parent().unwrap().join(group).join(name));
+        let text = files.filter_map(|file| fs::read_to_string(file).ok()).next().unwrap_or_default();
+        text.trim().to_owned()
     };
-    assert_eq!((file("cpu.shares").trim(), file("cpu.cfs_quota_us").trim()), ("3481", "-1"));
+    // Half of the weights 300 and 40: each principal also has a group of its own.
+    let limits = ["plugin=counter", "a", "b"]
+        .map(|group| ["cpu.shares", "cpu.cfs_quota_us"].map(|name| value(group, name)));
+    assert_eq!(limits, [["1740", "-1"], ["1536", "-1"], ["204", "15000"]]);
+    router.ask(&["bind", "p1", "--gate", "process", "--filter", "dport 9003"]);
+    eventually("a part of the default principal", PATIENCE, || {
+        (value("plugin=counter", "cpu.shares") == "2764").then_some(())
+    });
+    router.ask(&["unbind", "p1", "--gate", "process", "--filter", "dport 9003"]);
     let promise = eventually("the processor time", PATIENCE, || processes(&router, "plugin=counter"));
     assert_eq!(promise["principals"], serde_json::json!(["a", "b"]));
     router.ask(&["unbind", "p1", "--gate", "process", "--filter", "dport 9001"]);
     has("the process of the other payer", &directories(&router, "b")[0]);
     assert!(!group.exists());
+    assert_eq!([value("a", "cpu.shares"), value("b", "cpu.cfs_quota_us")], ["3072", "30000"]);
 }
 
 #[test]

@@ -212,6 +212,9 @@ impl Inner {
         // Bindings end in many ways, and with them what their principals need.
         self.tell_shares()?;
         self.principals.take_processes(&self.model.principals);
+        if self.settings.applying.is_none() {
+            self.principals.forget_removed();
+        }
         let counters = self.seen().light_snapshot()?;
         self.observation.observe(&self.model, &counters);
         self.observation.observe_impacts(&self.model, &counters.instances);

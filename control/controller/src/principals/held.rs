@@ -3,9 +3,12 @@
 use std::sync::Arc;
 
 use millrace_plugin_process::ProcessGroup;
-use millrace_principals::{Controller, Group, GroupError, Limits, Members, RouterGroup};
+use millrace_principals::{Controller, Group, GroupError, Limits, Machine, Member, Members, RouterGroup};
 
 use crate::ControlError;
+
+/// Largest number of routers of one process, such as a test program.
+const ROUTERS: u32 = 1_000;
 
 /// Group of a principal with its limits.
 #[derive(Debug)]
@@ -16,9 +19,49 @@ pub(super) struct Held {
     pub processes: Arc<ProcessGroup>,
     /// Reason why the group doesn't limit the memory of processes, although the principal limits it.
     pub unlimited: Option<ControlError>,
+    /// Refusal of limits that the group should have.
+    pub refused: Option<String>,
 }
 
 impl Held {
+    /// Sets the limits of the group if they differ. Logs a refusal once, and keeps it: the earlier limits hold.
+    pub fn follow(&mut self, limits: Limits, has_processes: bool) {
+        if self.limits == limits {
+            self.refused = None;
+            return;
+        }
+        let refused = self.set(limits, has_processes).err().map(|error| error.to_string());
+        self.note(refused);
+    }
+
+    /// Applies the disk limit to devices that have appeared. Logs a refusal once, and keeps it.
+    pub fn limit_devices(&mut self, devices: &[String]) {
+        if let Err(error) = self.group.limit_devices(devices) {
+            self.note(Some(error.to_string()));
+        }
+    }
+
+    fn note(&mut self, refused: Option<String>) {
+        if let Some(error) = refused.as_ref().filter(|error| self.refused.as_ref() != Some(error)) {
+            tracing::warn!(group = self.group.name(), "the group keeps its earlier limits: {error}");
+        }
+        self.refused = refused;
+    }
+
+    /// Removes the group, and returns its processes.
+    ///
+    /// # Errors
+    /// A process can't be moved. The group is as before.
+    pub fn remove(&mut self) -> Result<Vec<Member>, ControlError> {
+        self.group.remove().map_err(|error| {
+            // The directories may be new ones.
+            if let Ok(processes) = open(&self.group) {
+                self.processes = processes;
+            }
+            of_group(error)
+        })
+    }
+
     /// Sets the limits of the group, and returns the earlier ones. On a machine that can't limit the memory of
     /// processes, the other limits apply, unless the principal names processes (`has_processes`). A machine without
     /// weights divides the processors among processes by itself: the share holds at the workers nevertheless.
@@ -48,18 +91,39 @@ impl Held {
     }
 }
 
+/// Creates the group of this router. Its name is the process id, with a number if this process has several
+/// routers.
+pub(super) fn create_router() -> Result<RouterGroup, ControlError> {
+    let machine = Machine::detect().map_err(of_group)?;
+    let id = std::process::id();
+    let mut number = 1;
+    loop {
+        let name = if number == 1 { id.to_string() } else { format!("{id}-{number}") };
+        match RouterGroup::create(&machine, &name) {
+            Err(GroupError::InUse { .. }) if number < ROUTERS => number += 1,
+            created => return created.map_err(|error| of_group(error).of("principals")),
+        }
+    }
+}
+
 /// Creates the group of a principal or plugin in the router's group.
 ///
 /// # Errors
 /// The name is taken, or the machine refuses the group.
 pub(super) fn create(router: &RouterGroup, name: &str) -> Result<Held, ControlError> {
     let group = router.create_group(name, Members::Processes);
-    let of_principal = |error| of_group(error).of(&titled(name));
-    let group = group.map_err(of_principal)?;
-    let join = group.join_files().map_err(of_principal)?;
-    let processes = ProcessGroup::open(&join, &group.leave_files())
-        .map_err(|(path, error)| ControlError::system(&format!("open {}", path.display()), error))?;
-    Ok(Held { group, limits: Limits::default(), processes: Arc::new(processes), unlimited: None })
+    let group = group.map_err(|error| of_group(error).of(&titled(name)))?;
+    let processes = open(&group)?;
+    Ok(Held { group, limits: Limits::default(), processes, unlimited: None, refused: None })
+}
+
+/// Opens the files by which plugin processes join and leave a group.
+fn open(group: &Group) -> Result<Arc<ProcessGroup>, ControlError> {
+    let join = group.join_files().map_err(|error| of_group(error).of(&titled(group.name())))?;
+    let opened = ProcessGroup::open(&join, &group.leave_files());
+    opened
+        .map(Arc::new)
+        .map_err(|(path, error)| ControlError::system(&format!("open {}", path.display()), error))
 }
 
 /// Returns the title of a group in errors.

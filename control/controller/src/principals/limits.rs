@@ -1,35 +1,82 @@
 //! Limits of the principals' groups, from their configuration.
 
+use std::collections::BTreeMap;
 use std::num::{NonZeroU32, NonZeroU64};
 
 use millrace_config::Principal;
 use millrace_principals::{CpuLimit, CpuWeight, Limits};
 
-/// Returns the limits of each principal's group, by name, and the weight of the group of the router's threads beside
-/// them. `workers`: number of workers.
+/// Processors for which the groups of principals and the router's threads compete.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Processors {
+    /// Number of processors of the machine.
+    pub all: usize,
+    /// Number of workers.
+    pub workers: usize,
+    /// Part of a worker that core may need (`core-ceiling`), in parts per million.
+    pub core: u32,
+}
+
+/// Number of groups among which each principal divides its share and its limits, by name: its own one, and one for each
+/// plugin that it pays for together with others. Principals that aren't here have their own group only.
+pub(super) type Parts = BTreeMap<String, u32>;
+
+/// Limits of each group.
+#[derive(Debug)]
+pub(super) struct GroupLimits<'a> {
+    /// Part of each principal, by name: the limits of its own group.
+    pub principals: Vec<(&'a str, Limits)>,
+    /// Part of bindings without a principal in each group of a plugin. It has a weight only.
+    pub default: Limits,
+    /// Weight of the group of the router's threads.
+    pub threads: CpuWeight,
+}
+
+/// Returns the limits of all groups.
 ///
 /// The kernel knows only weights. So the groups' weights are in the ratio of the processor time that each gets while
 /// all need it: a reserved share, or by its weight a part of the rest. Each worker has the usual weight of a principal,
-/// and so have all other threads together.
-pub(super) fn limits(
-    principals: &[Principal],
-    processors: usize,
-    workers: usize,
-) -> (Vec<(&str, Limits)>, CpuWeight) {
-    let mut weights = weights(principals, processors, workers);
-    let threads = weights.pop().unwrap_or(CpuWeight::DEFAULT);
-    let limits = principals.iter().zip(weights).map(|(one, weight)| (&*one.name, limits_of(one, weight)));
-    (limits.collect(), threads)
+/// and so have all other threads together, but workers get no less than core may need. A principal with several groups
+/// divides its share and its limits evenly among them.
+pub(super) fn limits<'a>(
+    principals: &'a [Principal],
+    processors: Processors,
+    parts: &Parts,
+) -> GroupLimits<'a> {
+    let weights = weights(principals, processors, parts);
+    let limits = principals
+        .iter()
+        .zip(weights.principals)
+        .map(|(one, weight)| (&*one.name, limits_of(one, weight, parts_of(parts, &one.name))));
+    GroupLimits {
+        principals: limits.collect(),
+        default: Limits { cpu_weight: beside_default(weights.default), ..Limits::default() },
+        threads: weights.threads,
+    }
 }
 
-fn limits_of(principal: &Principal, weight: CpuWeight) -> Limits {
+/// Returns the number of groups of a principal.
+pub(super) fn parts_of(parts: &Parts, name: &str) -> u32 {
+    parts.get(name).copied().unwrap_or(1).max(1)
+}
+
+fn limits_of(principal: &Principal, weight: CpuWeight, parts: u32) -> Limits {
+    let part = |bytes: u64| NonZeroU64::new(bytes.div_ceil(parts.into()));
     Limits {
-        cpu_weight: Some(weight).filter(|weight| *weight != CpuWeight::DEFAULT),
-        cpu_limit: principal.cpu_limit.and_then(|limit| CpuLimit::new(limit.ppm()).ok()),
-        memory: principal.memory.and_then(|size| NonZeroU64::new(size.bytes())),
-        disk: principal.disk.and_then(|rate| NonZeroU64::new(rate.bytes())),
+        cpu_weight: beside_default(weight),
+        cpu_limit: principal
+            .cpu_limit
+            .and_then(|limit| CpuLimit::new((limit.ppm() / parts).max(CpuLimit::LEAST)).ok()),
+        memory: principal.memory.and_then(|size| part(size.bytes())),
+        disk: principal.disk.and_then(|rate| part(rate.bytes())),
+        // Plugin processes start no others, so only the own group needs this limit.
         processes: principal.processes.and_then(NonZeroU32::new),
     }
+}
+
+/// Returns the weight unless it is the kernel's default.
+fn beside_default(weight: CpuWeight) -> Option<CpuWeight> {
+    Some(weight).filter(|weight| *weight != CpuWeight::DEFAULT)
 }
 
 /// Returns how many times longer a process takes in a group with these limits than without them, at most.
@@ -51,26 +98,51 @@ pub(super) fn shares(principals: &[Principal], processors: usize) -> Vec<(f64, b
     principals.iter().map(share).collect()
 }
 
-/// Returns the weights of the principals' groups, then the weight of the router's threads. Without reserved shares, the
-/// principals have their configured weights.
-fn weights(principals: &[Principal], processors: usize, workers: usize) -> Vec<CpuWeight> {
+/// Weights of the groups.
+#[derive(Debug)]
+struct Weights {
+    principals: Vec<CpuWeight>,
+    default: CpuWeight,
+    threads: CpuWeight,
+}
+
+/// Returns the weight of each group. Without reserved shares, the principals divide their configured weights, unless
+/// these leave the router's threads less than core may need.
+fn weights(principals: &[Principal], processors: Processors, parts: &Parts) -> Weights {
+    let usual = f64::from(Principal::USUAL_WEIGHT);
     let weight = |one: &Principal| f64::from(one.weight.unwrap_or(Principal::USUAL_WEIGHT));
-    let threads = (workers + 1) as f64 * f64::from(Principal::USUAL_WEIGHT);
-    let reserved: f64 =
-        principals.iter().filter_map(Principal::reserved_cpu).map(|cpu| f64::from(cpu.ppm())).sum();
-    if reserved == 0.0 {
-        return principals.iter().map(weight).chain([threads]).map(rounded).collect();
+    let reserved = |one: &Principal| one.reserved_cpu().map(|cpu| f64::from(cpu.ppm()));
+    let each = |name: &str, share: f64| share / f64::from(parts_of(parts, name));
+    let threads = (processors.workers + 1) as f64 * usual;
+    let all_reserved: f64 = principals.iter().filter_map(reserved).sum();
+    let mut others: f64 = principals.iter().filter(|one| reserved(one).is_none()).map(weight).sum();
+    if parts.contains_key(Principal::DEFAULT) {
+        others += usual;
     }
-    let by_weight = principals.iter().filter(|one| one.reserved_cpu().is_none()).map(weight);
-    let sum = threads + by_weight.sum::<f64>();
-    let rest = (processors as f64 * 1e6 - reserved).max(0.0);
-    let share = |one: &Principal| match one.reserved_cpu() {
-        Some(cpu) => f64::from(cpu.ppm()),
-        None => rest * weight(one) / sum,
-    };
-    let shares: Vec<f64> = principals.iter().map(share).chain([rest * threads / sum]).collect();
-    let largest = shares.iter().copied().fold(1.0, f64::max);
-    shares.iter().map(|share| rounded(share / largest * f64::from(CpuWeight::MOST))).collect()
+    let whole = processors.all as f64 * 1e6;
+    let free = (whole - all_reserved).max(0.0);
+    let by_weight = free * threads / (threads + others);
+    let needed = (f64::from(processors.core) * processors.workers as f64).min(whole);
+    if all_reserved == 0.0 && by_weight >= needed {
+        return Weights {
+            principals: principals.iter().map(|one| rounded(each(&one.name, weight(one)))).collect(),
+            default: rounded(each(Principal::DEFAULT, usual)),
+            threads: rounded(threads),
+        };
+    }
+    let own = by_weight.max(needed);
+    let unit = if others > 0.0 { (free - own).max(0.0) / others } else { 0.0 };
+    let share = |one: &Principal| reserved(one).unwrap_or_else(|| unit * weight(one));
+    let shares: Vec<f64> = principals.iter().map(share).collect();
+    // Powers of two, so that a change of one share leaves the weights of others as they are.
+    let largest = shares.iter().copied().fold(own.max(1.0), f64::max);
+    let scale = f64::from(CpuWeight::MOST) / largest.log2().ceil().exp2();
+    let scaled = |name: &str, share: f64| rounded(each(name, share * scale));
+    Weights {
+        principals: principals.iter().zip(&shares).map(|(one, share)| scaled(&one.name, *share)).collect(),
+        default: scaled(Principal::DEFAULT, unit * usual),
+        threads: rounded(own * scale),
+    }
 }
 
 /// Returns the nearest weight of the kernel.
@@ -85,17 +157,80 @@ mod tests {
 
     use super::*;
 
+    const TWO: Processors = Processors { all: 2, workers: 1, core: 500_000 };
+
     /// Returns the weights of the principals, then that of the threads of a router with one worker.
-    fn weights_of(entries: &str, processors: usize) -> Vec<u16> {
+    fn weights_of(entries: &str, all: usize) -> Vec<u16> {
+        weights_in(entries, Processors { all, ..TWO }, &Parts::new())
+    }
+
+    fn weights_in(entries: &str, processors: Processors, parts: &Parts) -> Vec<u16> {
         let config = Config::parse(entries, "test").unwrap();
-        weights(&config.principal, processors, 1).into_iter().map(CpuWeight::get).collect()
+        let weights = weights(&config.principal, processors, parts);
+        weights.principals.into_iter().chain([weights.threads]).map(CpuWeight::get).collect()
     }
 
     #[test]
     fn weights_without_reserved_shares_are_the_configured_ones() {
         let entries =
-            "principal = [{ name = \"a\" }, { name = \"b\", weight = 3 }, { name = \"c\", weight = 10000 }]";
-        assert_eq!(weights_of(entries, 2), [100, 3, 10_000, 200]);
+            "principal = [{ name = \"a\" }, { name = \"b\", weight = 3 }, { name = \"c\", weight = 400 }]";
+        assert_eq!(weights_of(entries, 2), [100, 3, 400, 200]);
+    }
+
+    /// Returns the processor time of a group beside others, in parts of a processor.
+    fn time(weights: &[u16], place: usize, processors: usize) -> f64 {
+        let sum: f64 = weights.iter().map(|weight| f64::from(*weight)).sum();
+        f64::from(weights[place]) / sum * processors as f64
+    }
+
+    #[test]
+    fn threads_get_what_core_may_need_beside_whole_reserved_processors_and_great_weights() {
+        for entries in [
+            "principal = [{ name = \"a\", cpu = \"150 %\" }]",
+            "principal = [{ name = \"a\", cpu = \"100 %\" }, { name = \"b\", weight = 10000 }]",
+            "principal = [{ name = \"a\", weight = 10000 }, { name = \"b\" }]",
+        ] {
+            let weights = weights_of(entries, 2);
+            let threads = time(&weights, weights.len() - 1, 2);
+            assert!(threads > 0.499, "{entries}: {weights:?}: {threads}");
+        }
+        // More than the machine has is reserved: all get less in proportion.
+        let weights = weights_of("principal = [{ name = \"a\", cpu = \"200 %\" }]", 2);
+        assert!((time(&weights, 1, 2) - 0.4).abs() < 0.001, "{weights:?}");
+    }
+
+    #[test]
+    fn changed_share_leaves_other_reserved_weights_as_they_are() {
+        let of = |b: u32| {
+            let entries = format!(
+                "principal = [{{ name = \"a\", cpu = \"20 %\" }}, {{ name = \"b\", cpu = \"{b} %\" }}]"
+            );
+            weights_of(&entries, 2)
+        };
+        let (before, after) = (of(10), of(15));
+        assert!(before[0] == after[0] && before[1] < after[1], "{before:?} {after:?}");
+    }
+
+    #[test]
+    fn principal_with_several_groups_divides_its_share_and_its_limits() {
+        let parts: Parts = [("a".to_owned(), 4), (Principal::DEFAULT.to_owned(), 2)].into();
+        let entries = "principal = [{ name = \"a\", cpu-limit = \"20 %\", memory = \"8 MiB\", processes = 5, \
+                       disk = \"2 MB/s\" }, { name = \"b\" }]";
+        let config = Config::parse(entries, "test").unwrap();
+        let limits = limits(&config.principal, TWO, &parts);
+        let expected = Limits {
+            cpu_weight: Some(CpuWeight::new(25).unwrap()),
+            cpu_limit: Some(CpuLimit::new(50_000).unwrap()),
+            memory: NonZeroU64::new(2 << 20),
+            disk: NonZeroU64::new(500_000),
+            processes: NonZeroU32::new(5),
+        };
+        assert_eq!(limits.principals, [("a", expected), ("b", Limits::default())]);
+        assert_eq!(limits.default.cpu_weight, CpuWeight::new(50).ok());
+        // The four groups of `a` together have its reserved share.
+        let entries = "principal = [{ name = \"a\", cpu = \"40 %\" }, { name = \"b\" }]";
+        let (one, four) = (weights_of(entries, 2), weights_in(entries, TWO, &[("a".to_owned(), 4)].into()));
+        assert!((f64::from(one[0]) / 4.0 - f64::from(four[0])).abs() <= 0.5 && one[1..] == four[1..]);
     }
 
     #[test]
@@ -134,7 +269,8 @@ mod tests {
     #[test]
     fn group_beside_fully_reserved_processors_has_the_least_weight() {
         let entries = "principal = [{ name = \"a\", cpu = \"100 %\" }, { name = \"b\" }]";
-        assert_eq!(weights_of(entries, 1), [10_000, 1, 1]);
+        let weights = weights_of(entries, 1);
+        assert!(weights[1] == 1 && (weights[0] / 2).abs_diff(weights[2]) <= 1, "{weights:?}");
     }
 
     #[test]
@@ -158,6 +294,6 @@ mod tests {
             disk: NonZeroU64::new(2_000_000),
             processes: NonZeroU32::new(64),
         };
-        assert_eq!(limits(&config.principal, 2, 1).0, [("a", expected)]);
+        assert_eq!(limits(&config.principal, TWO, &Parts::new()).principals, [("a", expected)]);
     }
 }

@@ -12,18 +12,20 @@ mod limits;
 pub(crate) mod links;
 pub(crate) mod machine;
 mod memory;
+mod named;
 mod overload;
 mod promises;
+mod removed;
 mod rounds;
 mod shares;
 mod windows;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use millrace_config::{Change, Principal, Resource, WorkerPolicy};
+use millrace_config::{Change, Principal, Resource, Router, WorkerPolicy};
 use millrace_pipeline::PrincipalCounts;
 use millrace_plugin_process::ProcessGroups;
-use millrace_principals::{GroupError, Limits, Machine, Process, RouterGroup, processor_times};
+use millrace_principals::{GroupError, Limits, RouterGroup, block_devices, processor_times};
 use millrace_units::{Instant, PrincipalId, QueueId};
 
 use crate::ControlError;
@@ -35,17 +37,16 @@ use crate::view::{
 };
 use crate::workers::Workers;
 use core_inputs::CoreInputs;
-use held::{Held, create, of_group};
-use limits::limits;
+use held::{Held, create, create_router, of_group};
+use limits::{GroupLimits, Processors, limits};
 use links::LinkPromises;
-use machine::{PluginGroups, ProcessTimes, ThreadGroups, WorkerThreads, shared};
+use machine::{PayerParts, PluginGroups, ProcessTimes, ThreadGroups, WorkerThreads, parts, shared};
 use memory::WorkerMemory;
+use named::NamedProcesses;
 use overload::Overloads;
 use promises::Promises;
+use removed::RemovedGroups;
 use shares::WorkerShares;
-
-/// Largest number of routers of one process, such as a test program.
-const ROUTERS: u32 = 1_000;
 
 /// Control groups of the configured principals.
 #[derive(Debug, Default)]
@@ -56,6 +57,10 @@ pub(crate) struct Principals {
     router: Option<RouterGroup>,
     /// Reason why the principals have no groups.
     obstacle: Option<ControlError>,
+    /// Groups that the change in progress has removed.
+    removed: RemovedGroups,
+    /// Processes that principals name.
+    named: NamedProcesses,
     /// Names of principals whose `memory` doesn't limit the processes of a plugin, with the plugin, and the reason.
     unlimited_plugins: BTreeMap<(String, String), String>,
     /// Shares at the workers.
@@ -99,11 +104,11 @@ impl Principals {
     ///
     /// # Errors
     /// A principal needs a control group and the machine has no usable ones, or lacks the controller of a
-    /// limited resource, or the kernel refuses a value.
-    pub fn follow(&mut self, wanted: &[Principal]) -> Result<(), ControlError> {
+    /// limited resource, or the kernel refuses a value, or the removal of a group. Nothing has changed then.
+    pub fn follow(&mut self, wanted: &[Principal], router: &Router) -> Result<(), ControlError> {
         self.obstacle = None;
         if wanted.is_empty() {
-            return self.end();
+            return self.release();
         }
         if self.router.is_none() && !wanted.iter().any(needs_group) {
             match create_router() {
@@ -114,10 +119,10 @@ impl Principals {
                 }
             }
         }
-        let followed = self.change(wanted);
+        let followed = self.change(wanted, router);
         if self.groups.is_empty() {
             // The error of the change counts.
-            let _ = self.end();
+            let _ = self.release();
         }
         followed
     }
@@ -126,9 +131,10 @@ impl Principals {
     /// have used none, and that have none now, are left out.
     pub fn process_promises(&self, model: &Model) -> Vec<ProcessPromiseView> {
         let shares = limits::shares(&model.principals, processors());
-        let owned = model.principals.iter().zip(shares).filter_map(|(one, share)| {
+        let owned = model.principals.iter().zip(shares).filter_map(|(one, (share, is_reserved))| {
             let held = self.groups.iter().find(|held| *held.group.name() == *one.name)?;
-            self.process_promise(held, vec![one.name.to_string()], Some(share))
+            let share = share / f64::from(limits::parts_of(self.plugins.parts(), &one.name));
+            self.process_promise(held, vec![one.name.to_string()], Some((share, is_reserved)))
         });
         let payers = payers_of_processes(model);
         let names = |plugin: &str| {
@@ -180,30 +186,20 @@ impl Principals {
         self.threads.follow(self.router.as_ref(), &workers);
     }
 
-    /// Moves the running processes that principals name in `process` into their groups. Call this about once a
-    /// second.
-    pub fn take_processes(&self, principals: &[Principal]) {
-        if self.groups.is_empty() || principals.iter().all(|one| one.process.is_empty()) {
-            return;
+    /// Moves the running processes that principals name in `process` into their groups, and applies disk limits to
+    /// devices that have appeared. Call this about once a second.
+    pub fn take_processes(&mut self, principals: &[Principal]) {
+        self.named.take(&self.groups, principals);
+        if principals.iter().any(|one| one.disk.is_some()) {
+            let devices = block_devices();
+            self.groups.iter_mut().for_each(|held| held.limit_devices(&devices));
+            self.plugins.limit_devices(&devices);
         }
-        let names: Vec<&str> = principals.iter().flat_map(|one| &one.process).map(|name| &**name).collect();
-        for process in Process::outside(&names) {
-            let Some(owner) =
-                principals.iter().find(|one| one.process.iter().any(|name| process.is_of(name)))
-            else {
-                continue;
-            };
-            let Some(held) = self.groups.iter().find(|held| *held.group.name() == *owner.name) else {
-                continue;
-            };
-            match held.group.add_process(process.id) {
-                Ok(()) => {
-                    tracing::info!(principal = &*owner.name, process = process.id.as_raw(), "process joined")
-                }
-                // It may have ended meanwhile; otherwise the next attempt fails, too.
-                Err(error) => tracing::debug!(principal = &*owner.name, "a process can't join: {error}"),
-            }
-        }
+    }
+
+    /// Forgets the groups that a change has removed. Call this when no change is in progress that may be undone.
+    pub fn forget_removed(&mut self) {
+        self.removed = RemovedGroups::default();
     }
 
     /// Gives the workers the shares of all principals, and their limits of memory. Call this before the workers
@@ -231,7 +227,8 @@ impl Principals {
         }
     }
 
-    fn change(&mut self, wanted: &[Principal]) -> Result<(), ControlError> {
+    fn change(&mut self, wanted: &[Principal], settings: &Router) -> Result<(), ControlError> {
+        let processors = self.processors(settings);
         let router = match self.router.take() {
             Some(router) => self.router.insert(router),
             None => self.router.insert(create_router()?),
@@ -241,8 +238,8 @@ impl Principals {
         let groups = &mut self.groups;
         let has_processes =
             |name: &str| wanted.iter().any(|one| *one.name == *name && !one.process.is_empty());
-        let (limits, threads) = limits(wanted, processors(), self.threads.workers());
-        let done = limits.into_iter().try_for_each(|(name, limits)| {
+        let GroupLimits { principals, threads, .. } = limits(wanted, processors, self.plugins.parts());
+        let done = principals.into_iter().try_for_each(|(name, limits)| {
             match groups.iter_mut().find(|held| held.group.name() == name) {
                 Some(held) if held.limits == limits => Ok(()),
                 Some(held) => {
@@ -258,7 +255,7 @@ impl Principals {
             }
         });
         let is_gone = |held: &Held| !wanted.iter().any(|one| *one.name == *held.group.name());
-        let done = done.and_then(|()| remove(groups, is_gone));
+        let done = done.and_then(|()| self.removed.remove(groups, router, is_gone));
         if done.is_err() {
             for (name, before) in undo.into_iter().rev() {
                 let Some(before) = before else {
@@ -271,9 +268,30 @@ impl Principals {
                 }
             }
         } else {
+            let new = undo.iter().filter(|(_, before)| before.is_none());
+            new.for_each(|(name, _)| self.removed.put_back(groups, name));
             self.threads.set_weight(router, threads);
         }
         done
+    }
+
+    fn processors(&self, router: &Router) -> Processors {
+        Processors { all: processors(), workers: self.threads.workers(), core: router.core_ceiling.ppm() }
+    }
+
+    /// Removes the groups of principals, and the router's group with them.
+    ///
+    /// # Errors
+    /// A process can't be moved: the groups are as before.
+    fn release(&mut self) -> Result<(), ControlError> {
+        if let Some(router) = &self.router {
+            self.removed.remove(&mut self.groups, router, |_| true)?;
+        }
+        self.end().or_else(|error| {
+            // The next router of this name takes it over.
+            tracing::warn!("the control group of the router is left: {error}");
+            Ok(())
+        })
     }
 
     /// Removes all groups. Their processes continue in the group in which the router was started.
@@ -283,9 +301,10 @@ impl Principals {
     pub fn end(&mut self) -> Result<(), ControlError> {
         self.threads.end();
         self.plugins.end();
-        let removed = remove(&mut self.groups, |_| true);
-        let Some(mut router) = self.router.take() else { return removed };
-        removed.and(router.remove().map_err(of_group))
+        let groups = self.groups.drain(..).map(|mut held| held.group.remove().map(drop));
+        let removed = groups.fold(Ok(()), Result::and);
+        let router = self.router.take().map_or(Ok(()), |mut router| router.remove());
+        removed.and(router).map_err(of_group)
     }
 
     /// Puts the processes of each plugin into the group of the principal that pays for all bindings of the
@@ -296,7 +315,7 @@ impl Principals {
     /// If the machine can't limit the memory of a plugin's processes, although their principal has a limit, the
     /// log says so once.
     pub fn place_plugins(&mut self, model: &Model, groups: Option<&ProcessGroups>) {
-        let Some(groups) = groups else { return };
+        let Some(groups) = groups else { return self.divide(model, Default::default()) };
         let limits_memory = model.principals.iter().any(|one| one.memory.is_some());
         let is_needed = !self.groups.is_empty() || limits_memory;
         let payers = if is_needed { payers_of_processes(model) } else { Default::default() };
@@ -320,23 +339,50 @@ impl Principals {
             }
         }
         self.unlimited_plugins = unlimited;
-        let held = |payer: &PrincipalId| {
-            let name = model.principal_ids.name(*payer);
-            self.groups.iter().find(|held| held.group.name() == name)
+        let name = |payer: &PrincipalId| model.principal_ids.name(*payer);
+        let shared = shared(&payers, |payer| self.held(name(payer)).is_some());
+        let (default, wanted) = (PrincipalId::default(), shared.clone());
+        self.divide(model, parts(wanted.into_values(), |payer| name(payer).to_owned()));
+        let of_default =
+            limits(&model.principals, self.processors(&model.router), self.plugins.parts()).default;
+        let parts_of = |payers: &BTreeSet<PrincipalId>| PayerParts {
+            principals: payers
+                .iter()
+                .filter(|payer| **payer != default)
+                .map(|payer| self.held(name(payer)).map(|held| held.limits).unwrap_or_default())
+                .collect(),
+            default: payers.contains(&default).then_some(of_default),
         };
-        let wanted = shared(payers.iter().map(|(plugin, payers)| (*plugin, payers)), |payer| {
-            Some(held(payer)?.limits)
-        });
+        let wanted = shared.into_iter().map(|(plugin, payers)| (plugin, parts_of(payers))).collect();
         self.plugins.follow(self.router.as_ref(), &wanted);
         let group_of = |(plugin, payers): (&&str, &BTreeSet<PrincipalId>)| {
             if wanted.contains_key(plugin) {
                 return Some(((*plugin).to_owned(), self.plugins.of(plugin)?));
             }
-            let held = held(payers.first()?)?;
+            let held = self.held(name(payers.first()?))?;
             held.processes.set_patience(limits::slowdown(&held.limits));
             Some(((*plugin).to_owned(), held.processes.clone()))
         };
         groups.set(payers.iter().filter_map(group_of).collect());
+    }
+
+    fn held(&self, name: &str) -> Option<&Held> {
+        self.groups.iter().find(|held| held.group.name() == name)
+    }
+
+    /// Divides the limits of principals with several groups: sets those of their own groups, and the weight of the
+    /// router's threads beside them.
+    fn divide(&mut self, model: &Model, parts: limits::Parts) {
+        self.plugins.set_parts(parts);
+        let Some(router) = self.router.as_ref().filter(|_| !self.groups.is_empty()) else { return };
+        let processors = self.processors(&model.router);
+        let GroupLimits { principals, threads, .. } =
+            limits(&model.principals, processors, self.plugins.parts());
+        for ((name, limits), principal) in principals.into_iter().zip(&model.principals) {
+            let held = self.groups.iter_mut().find(|held| held.group.name() == name);
+            held.into_iter().for_each(|held| held.follow(limits, !principal.process.is_empty()));
+        }
+        self.threads.set_weight(router, threads);
     }
 
     /// Returns the view of a principal of the model, with its usage. A group that someone else has removed is an
@@ -360,6 +406,8 @@ impl Principals {
             usage => (usage.map_err(of_group)?, self.obstacle.as_ref().map(ToString::to_string)),
         };
         let obstacle = obstacle.or_else(|| held.and_then(|held| held.processes.obstacle()));
+        let obstacle = obstacle.or_else(|| self.named.obstacle(&principal.name).map(str::to_owned));
+        let obstacle = obstacle.or_else(|| held.and_then(|held| held.refused.clone()));
         let mut plugins = self.unlimited_plugins.keys().filter(|(name, _)| *name == *principal.name);
         let obstacle = match (plugins.next(), self.unlimited(&principal.name)) {
             (Some((_, plugin)), Some(reason)) => {
@@ -396,30 +444,6 @@ impl Principals {
 fn needs_group(principal: &Principal) -> bool {
     let has_limit = principal.disk.is_some() || principal.processes.is_some();
     has_limit || !principal.process.is_empty()
-}
-
-/// Removes the groups that `is_gone` selects. Stops at the first failure.
-fn remove(groups: &mut Vec<Held>, is_gone: impl Fn(&Held) -> bool) -> Result<(), ControlError> {
-    while let Some(index) = groups.iter().position(&is_gone) {
-        groups[index].group.remove().map_err(of_group)?;
-        groups.remove(index);
-    }
-    Ok(())
-}
-
-/// Creates the group of this router. Its name is the process id, with a number if this process has several
-/// routers.
-fn create_router() -> Result<RouterGroup, ControlError> {
-    let machine = Machine::detect().map_err(of_group)?;
-    let id = std::process::id();
-    let mut number = 1;
-    loop {
-        let name = if number == 1 { id.to_string() } else { format!("{id}-{number}") };
-        match RouterGroup::create(&machine, &name) {
-            Err(GroupError::InUse { .. }) if number < ROUTERS => number += 1,
-            created => return created.map_err(|error| of_group(error).of("principals")),
-        }
-    }
 }
 
 /// Returns the principals after a change.

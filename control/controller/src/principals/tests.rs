@@ -23,7 +23,7 @@ fn changes_and_their_inverses_lead_to_the_same_principals() {
 #[test]
 fn router_without_principals_has_no_group() {
     let mut principals = Principals::default();
-    principals.follow(&[]).unwrap();
+    principals.follow(&[], &Router::default()).unwrap();
     assert!(principals.router.is_none());
     principals.end().unwrap();
 }

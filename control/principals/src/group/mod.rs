@@ -2,6 +2,7 @@
 
 mod branch;
 mod realtime;
+mod removal;
 mod settings;
 mod usage;
 
@@ -12,6 +13,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Instant;
 
+use nix::errno::Errno;
 use nix::unistd::Pid;
 
 use crate::controller::{Controller, Version};
@@ -20,10 +22,12 @@ use crate::error::GroupError;
 use crate::files::write;
 use crate::limits::Limits;
 use crate::machine::Machine;
+use crate::member::Member;
 use crate::name::ROUTER;
 pub(crate) use branch::Branch;
 pub(crate) use realtime::RUNTIME;
 pub use realtime::RealtimeShare;
+pub use settings::block_devices;
 pub use usage::Usage;
 
 /// Members of a group.
@@ -59,6 +63,10 @@ pub struct Group {
     machine: Arc<Machine>,
     /// Empty after the removal.
     branches: Vec<Branch>,
+    /// Limits that the kernel has.
+    limits: Limits,
+    /// Numbers of the block devices that have the disk limit.
+    devices: Vec<String>,
 }
 
 impl Group {
@@ -72,8 +80,9 @@ impl Group {
         members: Members,
         parents: &[Branch],
     ) -> Result<Self, GroupError> {
-        let mut group =
-            Self { name: name.to_owned(), members, machine: machine.clone(), branches: Vec::new() };
+        let (name, machine) = (name.to_owned(), machine.clone());
+        let (branches, limits, devices) = Default::default();
+        let mut group = Self { name, members, machine, branches, limits, devices };
         for parent in parents {
             let mut branch = parent.clone();
             branch.controllers.retain(|controller| members.use_controller(*controller));
@@ -84,7 +93,7 @@ impl Group {
                 branch = branch.child(Path::new(ROUTER));
                 create(&branch.path)?;
             }
-            let branch = branch.child(Path::new(name));
+            let branch = branch.child(Path::new(&group.name));
             match fs::create_dir(&branch.path) {
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
                     return Err(GroupError::Exists { path: branch.path });
@@ -145,7 +154,32 @@ impl Group {
     /// memory in use is refused in version 1; in version 2 the kernel kills processes of the group.
     pub fn set(&mut self, limits: &Limits) -> Result<(), GroupError> {
         self.require_present()?;
-        settings::apply(&settings::of(limits, self)?)
+        let devices = if limits.disk.is_some() { block_devices() } else { Vec::new() };
+        let before = settings::of(&self.limits, self, &self.devices)?;
+        let mut wanted = settings::of(limits, self, &devices)?;
+        wanted.retain(|setting| !before.contains(setting));
+        settings::apply(&wanted)?;
+        (self.limits, self.devices) = (*limits, devices);
+        Ok(())
+    }
+
+    /// Applies the disk limit to the block devices that have appeared since the latest limit. `devices`: numbers of all
+    /// devices ([`block_devices`](crate::block_devices)).
+    ///
+    /// # Errors
+    /// The kernel refuses the limit of a device.
+    pub fn limit_devices(&mut self, devices: &[String]) -> Result<(), GroupError> {
+        if self.limits.disk.is_none() || devices == self.devices {
+            return Ok(());
+        }
+        let is_new = |setting: &settings::Setting| {
+            setting.device.as_ref().is_some_and(|device| !self.devices.contains(device))
+        };
+        let branch = self.branch(Controller::Disk).into_iter();
+        let all = branch.flat_map(|branch| settings::disk(self.limits.disk, branch, devices));
+        settings::apply(&all.filter(is_new).collect::<Vec<_>>())?;
+        self.devices = devices.to_vec();
+        Ok(())
     }
 
     /// Lets threads of the group run with a real-time policy for a share of each processor's time. A kernel
@@ -173,6 +207,27 @@ impl Group {
     pub fn add_process(&self, process: Pid) -> Result<(), GroupError> {
         self.require(Members::Processes)?;
         self.add("process", process, "cgroup.procs")
+    }
+
+    /// Moves a process into the group as [`add_process`](Self::add_process) does, unless it has ended and another one has
+    /// its id.
+    ///
+    /// # Errors
+    /// As for `add_process`.
+    pub fn add_member(&self, member: Member) -> Result<(), GroupError> {
+        let id = member.id();
+        if member.has_its_id() {
+            self.add_process(id)?;
+            if member.has_its_id() {
+                return Ok(());
+            }
+            // It has ended since, and this may have moved another process.
+            for branch in &self.branches {
+                let _ = write(&branch.home.join("cgroup.procs"), &id.to_string());
+            }
+        }
+        let (member, path) = ("process", self.directories().next().map_or_else(PathBuf::new, Path::to_owned));
+        Err(GroupError::Join { member, id: id.as_raw(), path, source: Errno::ESRCH.into() })
     }
 
     /// Moves a thread of this process into the group.
@@ -228,22 +283,41 @@ impl Group {
         Ok(usage::of(&self.branches))
     }
 
-    /// Removes the group. Its processes move to the group in which the router was started, in version 2 to
-    /// the router's own group. Waits for at most [`REMOVAL`]. Does nothing if the group was removed before.
+    /// Removes the group, and returns its members. They move to the group in which the router was started, in
+    /// version 2 to the router's own group. Tries for [`REMOVAL`], and somewhat longer if moves of stopped processes take
+    /// long. Does nothing if the group was removed before.
     ///
     /// # Errors
-    /// A process can't be moved. The group can be removed again later.
-    pub fn remove(&mut self) -> Result<(), GroupError> {
-        let deadline = Instant::now() + REMOVAL;
-        let mut result = Ok(());
-        self.branches.retain(|branch| match branch.remove(deadline) {
-            Ok(()) => false,
-            Err(error) => {
-                result = Err(error);
-                true
+    /// A member can't be moved, or ends too late. The group is as before, and can be removed again later.
+    pub fn remove(&mut self) -> Result<Vec<Member>, GroupError> {
+        self.remove_until(Instant::now() + REMOVAL)
+    }
+
+    fn remove_until(&mut self, deadline: Instant) -> Result<Vec<Member>, GroupError> {
+        let mut evacuation = removal::evacuate(&self.branches, self.members, deadline)?;
+        let remove = |branch: &Branch| removal::remove_directory(&branch.path, deadline);
+        match self.branches.iter().try_for_each(remove) {
+            Ok(()) => {
+                self.branches.clear();
+                Ok(evacuation.members())
             }
-        });
-        result
+            Err(error) => {
+                self.restore();
+                evacuation.undo();
+                Err(error)
+            }
+        }
+    }
+
+    /// Creates the directories again that a removal has removed before it failed.
+    fn restore(&self) {
+        let created = self.branches.iter().filter(|branch| fs::create_dir(&branch.path).is_ok()).count();
+        if created > 0
+            && let Ok(settings) = settings::of(&self.limits, self, &block_devices())
+        {
+            // The kernel accepted these limits before.
+            let _ = settings::apply(&settings);
+        }
     }
 
     /// Returns the branch in the hierarchy of a controller.

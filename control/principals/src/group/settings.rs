@@ -75,11 +75,11 @@ fn of_reading(error: GroupError) -> io::Error {
     }
 }
 
-/// Returns the values of all limits of a group.
+/// Returns the values of all limits of a group. `devices`: numbers of the block devices.
 ///
 /// # Errors
 /// A limited resource has no usable controller, or is not limited for threads.
-pub(super) fn of(limits: &Limits, group: &Group) -> Result<Vec<Setting>, GroupError> {
+pub(super) fn of(limits: &Limits, group: &Group, devices: &[String]) -> Result<Vec<Setting>, GroupError> {
     let mut settings = Vec::new();
     for (controller, is_limited) in [
         (Controller::Cpu, limits.cpu_weight.is_some() || limits.cpu_limit.is_some()),
@@ -88,7 +88,7 @@ pub(super) fn of(limits: &Limits, group: &Group) -> Result<Vec<Setting>, GroupEr
         (Controller::Processes, limits.processes.is_some()),
     ] {
         match (group.branch(controller), is_limited) {
-            (Some(branch), _) => settings.extend(values(controller, limits, branch)),
+            (Some(branch), _) => settings.extend(values(controller, limits, branch, devices)),
             (None, false) => {}
             (None, true) if group.members == Members::Threads && controller != Controller::Cpu => {
                 return Err(GroupError::OfThreads { controller });
@@ -103,7 +103,7 @@ pub(super) fn of(limits: &Limits, group: &Group) -> Result<Vec<Setting>, GroupEr
     Ok(settings)
 }
 
-fn values(controller: Controller, limits: &Limits, branch: &Branch) -> Vec<Setting> {
+fn values(controller: Controller, limits: &Limits, branch: &Branch, devices: &[String]) -> Vec<Setting> {
     match controller {
         Controller::Cpu => cpu(limits, branch),
         Controller::CpuAccounting | Controller::Packets => Vec::new(),
@@ -112,7 +112,7 @@ fn values(controller: Controller, limits: &Limits, branch: &Branch) -> Vec<Setti
             let with_swap = read_if_present(&swap).and_then(|text| text.parse().ok());
             memory(limits.memory, branch, with_swap)
         }
-        Controller::Disk => disk(limits.disk, branch, &devices(Path::new("/sys/block"))),
+        Controller::Disk => disk(limits.disk, branch, devices),
         Controller::Processes => {
             let most = limits.processes.map(|most| most.to_string());
             vec![Setting::new(branch.file("pids.max"), most, "max")]
@@ -178,7 +178,7 @@ const DISK_1: [&str; 2] = ["blkio.throttle.read_bps_device", "blkio.throttle.wri
 const DISK_2: &str = "io.max";
 
 /// Returns the values of the disk limit: for each device, or without a limit for each limited device.
-fn disk(limit: Option<NonZeroU64>, branch: &Branch, devices: &[String]) -> Vec<Setting> {
+pub(super) fn disk(limit: Option<NonZeroU64>, branch: &Branch, devices: &[String]) -> Vec<Setting> {
     let files: &[&str] = match branch.version {
         Version::V1 => &DISK_1,
         Version::V2 => &[DISK_2],
@@ -208,8 +208,13 @@ fn unlimited_device(device: &str) -> String {
     format!("{device} rbps=max wbps=max")
 }
 
-/// Returns the numbers of the block devices, as `MAJOR:MINOR`, without devices in memory, loop devices, whose
-/// transfers are those of another device, and devices without a medium.
+/// Returns the numbers of the block devices of this machine, as `MAJOR:MINOR`, without devices in memory, loop devices,
+/// whose transfers are those of another device, and devices without a medium.
+pub fn block_devices() -> Vec<String> {
+    devices(Path::new("/sys/block"))
+}
+
+/// Returns the numbers of such devices, from the directory of block devices.
 fn devices(block: &Path) -> Vec<String> {
     let entries = fs::read_dir(block).into_iter().flatten().flatten();
     let is_disk = |name: &str| !["loop", "ram", "zram"].iter().any(|kind| name.starts_with(kind));

@@ -35,6 +35,51 @@ fn removed_group_leaves_its_processes_to_the_parent() {
     testbed.group("alice", &Limits::default());
 }
 
+/// Script of a process that starts its successor and ends, as long as the file exists.
+const CHAIN: &str = r#"[ -e "$FLAG" ] && sh -c "$0" "$0" & exit"#;
+
+/// File that ends the chains when it is dropped.
+struct Flag(PathBuf);
+
+impl Drop for Flag {
+    fn drop(&mut self) {
+        let _ = fs::remove_file(&self.0);
+    }
+}
+
+#[test]
+fn group_with_chains_of_forking_processes_is_removed_and_they_go_on() {
+    let Some(testbed) = Testbed::new(&[Controller::Cpu]) else { return };
+    let mut alice = testbed.group("alice", &Limits::default());
+    let flag = Flag(std::env::temp_dir().join(format!("millrace-chain-{}", std::process::id())));
+    fs::write(&flag.0, "").unwrap();
+    let sleeper = alice.start("exec sleep 20");
+    for _ in 0..40 {
+        alice.start(&format!("export FLAG={}; exec sh -c '{CHAIN}' '{CHAIN}'", flag.0.display()));
+    }
+    std::thread::sleep(Duration::from_millis(100));
+    let begun = std::time::Instant::now();
+    let removed = alice.group.remove();
+    let took = begun.elapsed();
+    println!("removed after {took:?}");
+    // The chains still run, outside of the group.
+    let chains = || {
+        let all = fs::read_dir("/proc").unwrap().flatten().map(|entry| entry.path());
+        let is_chain = |path: &PathBuf| {
+            fs::read_to_string(path.join("cmdline")).is_ok_and(|text| text.contains("$FLAG"))
+        };
+        all.filter(is_chain).count()
+    };
+    eventually("chains run", || chains() > 0);
+    let after = memberships(sleeper);
+    kill(Pid::from_raw(sleeper.cast_signed()), Signal::SIGKILL).unwrap();
+    drop(flag);
+    eventually("chains end", || chains() == 0);
+    let members = removed.unwrap();
+    assert!(members.iter().any(|member| member.id().as_raw() == sleeper.cast_signed()), "{members:?}");
+    assert!(!after.contains("/alice"), "{after}");
+}
+
 #[test]
 fn dropped_router_removes_all_its_groups() {
     let Some(testbed) = Testbed::new(&[Controller::Cpu]) else { return };

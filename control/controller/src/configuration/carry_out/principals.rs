@@ -35,7 +35,7 @@ impl Inner {
         before: &[Principal],
         released: Option<&str>,
     ) -> Result<(), ControlError> {
-        self.principals.follow(&wanted)?;
+        self.principals.follow(&wanted, &self.model.router)?;
         follow(self, wanted, before, released)
     }
 }
@@ -44,7 +44,7 @@ impl Inner {
 /// counts.
 fn restore(inner: &mut Inner, before: Vec<Principal>) {
     let wanted = inner.model.principals.clone();
-    let groups = inner.principals.follow(&before);
+    let groups = inner.principals.follow(&before, &inner.model.router);
     let rest = follow(inner, before, &wanted, None);
     for error in [groups.err(), rest.err()].into_iter().flatten() {
         tracing::warn!("a change of principals was not undone as a whole: {error}");

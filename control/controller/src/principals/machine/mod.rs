@@ -5,6 +5,6 @@ mod plugins;
 mod threads;
 mod times;
 
-pub(in crate::principals) use plugins::{PluginGroups, shared};
+pub(in crate::principals) use plugins::{PayerParts, PluginGroups, parts, shared};
 pub(crate) use threads::{ThreadGroups, WorkerThreads};
 pub(crate) use times::ProcessTimes;

@@ -1,15 +1,19 @@
 //! Control groups of plugins whose processes no single principal with a group pays for: each has a group of its own,
-//! with the sum of its payers' weights and limits.
+//! with the sum of its payers' parts.
+//!
+//! A payer divides its weight and its limits evenly among its groups, so that all of them together have no more than
+//! the principal: a process belongs to one group only, and the kernel can't divide it among payers.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::num::NonZeroU64;
 use std::sync::Arc;
 
+use millrace_config::Principal;
 use millrace_plugin_process::ProcessGroup;
 use millrace_principals::{CpuLimit, CpuWeight, Limits, RouterGroup};
 
 use crate::principals::held::{Held, create};
-use crate::principals::limits::slowdown;
+use crate::principals::limits::{Parts, slowdown};
 
 /// Groups of plugins, by the name of the plugin.
 #[derive(Debug, Default)]
@@ -17,12 +21,14 @@ pub(in crate::principals) struct PluginGroups {
     groups: BTreeMap<String, Held>,
     /// Plugins without a group, with the reason.
     refused: BTreeMap<String, String>,
+    /// Number of groups of each payer.
+    parts: Parts,
 }
 
 impl PluginGroups {
     /// Creates, changes and removes groups, so that each plugin `wanted` has its group with these limits of its
     /// payers. Logs a refusal once: the processes of the plugin then stay where they are.
-    pub fn follow(&mut self, router: Option<&RouterGroup>, wanted: &BTreeMap<&str, Vec<Limits>>) {
+    pub fn follow(&mut self, router: Option<&RouterGroup>, wanted: &BTreeMap<&str, PayerParts>) {
         self.groups.retain(|plugin, _| wanted.contains_key(&**plugin));
         self.refused.retain(|plugin, _| wanted.contains_key(&**plugin));
         let Some(router) = router else { return self.end() };
@@ -57,6 +63,21 @@ impl PluginGroups {
         self.groups.get(plugin).map(|held| held.processes.clone())
     }
 
+    /// Returns the number of groups of each payer.
+    pub fn parts(&self) -> &Parts {
+        &self.parts
+    }
+
+    /// Sets the number of groups of each payer.
+    pub fn set_parts(&mut self, parts: Parts) {
+        self.parts = parts;
+    }
+
+    /// Applies the disk limits to devices that have appeared.
+    pub fn limit_devices(&mut self, devices: &[String]) {
+        self.groups.values_mut().for_each(|held| held.limit_devices(devices));
+    }
+
     /// Returns the groups with their plugins.
     pub fn groups(&self) -> impl Iterator<Item = (&str, &Held)> {
         self.groups.iter().map(|(plugin, held)| (&**plugin, held))
@@ -73,19 +94,30 @@ pub(crate) fn name_of(plugin: &str) -> String {
     format!("plugin={plugin}")
 }
 
-/// Returns the sum of limits. A resource that is unlimited for one payer has no limit.
-fn sum(payers: &[Limits]) -> Limits {
+/// Parts of the payers of a plugin in its group.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(in crate::principals) struct PayerParts {
+    /// Parts of principals.
+    pub principals: Vec<Limits>,
+    /// Part of bindings without a principal.
+    pub default: Option<Limits>,
+}
+
+/// Returns the limits of a plugin's group: the sum of its payers' parts. A resource that is unlimited for one of its
+/// principals has no limit. Bindings without a principal lift no limit: they add a weight.
+fn sum(payers: &PayerParts) -> Limits {
     let weight = |one: &Limits| u32::from(one.cpu_weight.unwrap_or(CpuWeight::DEFAULT).get());
-    let weight = payers.iter().map(weight).sum::<u32>().clamp(1, CpuWeight::MOST.into());
+    let weight = payers.principals.iter().chain(&payers.default).map(weight).sum::<u32>();
+    let weight = CpuWeight::new(weight.clamp(1, CpuWeight::MOST.into()) as u16).ok();
     let bytes = |of: fn(&Limits) -> Option<NonZeroU64>| {
-        let mut sum = payers.iter().map(|one| of(one).map(NonZeroU64::get));
+        let mut sum = payers.principals.iter().map(|one| of(one).map(NonZeroU64::get));
         sum.try_fold(0_u64, |sum, bytes| Some(sum.saturating_add(bytes?))).and_then(NonZeroU64::new)
     };
-    let mut cpu = payers.iter().map(|one| one.cpu_limit.map(CpuLimit::ppm));
+    let mut cpu = payers.principals.iter().map(|one| one.cpu_limit.map(CpuLimit::ppm));
     let cpu = cpu.try_fold(0_u32, |sum, ppm| Some(sum.saturating_add(ppm?)));
     Limits {
-        cpu_weight: CpuWeight::new(weight as u16).ok().filter(|weight| *weight != CpuWeight::DEFAULT),
-        cpu_limit: cpu.and_then(|ppm| CpuLimit::new(ppm.min(CpuLimit::MOST)).ok()),
+        cpu_weight: weight.filter(|weight| *weight != CpuWeight::DEFAULT),
+        cpu_limit: cpu.filter(|ppm| *ppm > 0).and_then(|ppm| CpuLimit::new(ppm.min(CpuLimit::MOST)).ok()),
         memory: bytes(|one| one.memory),
         disk: bytes(|one| one.disk),
         // Each process of a plugin has its own limit.
@@ -93,18 +125,28 @@ fn sum(payers: &[Limits]) -> Limits {
     }
 }
 
-/// Limits of the payers, by the name of the plugin.
-pub(crate) fn shared<'a, P: Ord + 'a>(
-    payers: impl Iterator<Item = (&'a str, &'a BTreeSet<P>)>,
-    limits: impl Fn(&P) -> Option<Limits>,
-) -> BTreeMap<&'a str, Vec<Limits>> {
-    let limits_of = |set: &BTreeSet<P>| {
-        let all: Vec<_> = set.iter().map(&limits).collect();
-        // The group of a single payer holds the processes.
-        let has_group = matches!(all[..], [Some(_)]);
-        (!has_group).then(|| all.into_iter().map(Option::unwrap_or_default).collect())
-    };
-    payers.filter_map(|(plugin, set)| Some((plugin, limits_of(set)?))).collect()
+/// Payers of each plugin that has a group of its own, because no single principal with a group pays for it.
+/// `payers`: payers by the name of the plugin.
+pub(crate) fn shared<'a, 'p, P: Ord>(
+    payers: &'p BTreeMap<&'a str, BTreeSet<P>>,
+    has_group: impl Fn(&P) -> bool,
+) -> BTreeMap<&'a str, &'p BTreeSet<P>> {
+    let is_shared = |set: &BTreeSet<P>| set.len() != 1 || !set.iter().all(&has_group);
+    payers.iter().filter(|(_, set)| is_shared(set)).map(|(plugin, set)| (*plugin, set)).collect()
+}
+
+/// Returns the number of groups of each payer of these plugins: one for each plugin, and for a principal
+/// its own one.
+pub(in crate::principals) fn parts<'a, P: Ord + 'a>(
+    shared: impl Iterator<Item = &'a BTreeSet<P>>,
+    name: impl Fn(&P) -> String,
+) -> Parts {
+    let mut parts = Parts::new();
+    for payer in shared.flatten().map(name) {
+        let own = u32::from(payer != Principal::DEFAULT);
+        *parts.entry(payer).or_insert(own) += 1;
+    }
+    parts
 }
 
 #[cfg(test)]
@@ -120,17 +162,26 @@ mod tests {
         }
     }
 
+    fn sum_of(principals: &[Limits], default: Option<Limits>) -> Limits {
+        sum(&PayerParts { principals: principals.to_vec(), default })
+    }
+
     #[test]
-    fn group_of_a_plugin_has_the_sum_of_its_payers() {
-        let both = sum(&[limits(300, Some(50_000), Some(100)), limits(40, Some(100_000), Some(23))]);
-        assert_eq!(both, limits(340, Some(150_000), Some(123)));
-        // The default principal has the default weight, and no limits.
-        assert_eq!(sum(&[limits(300, Some(50_000), Some(100)), Limits::default()]), limits(400, None, None));
+    fn group_of_a_plugin_has_the_sum_of_its_principals() {
+        let (one, other) = (limits(300, Some(50_000), Some(100)), limits(40, Some(100_000), Some(23)));
+        assert_eq!(sum_of(&[one, other], None), limits(340, Some(150_000), Some(123)));
         assert_eq!(
-            sum(&[limits(9_999, None, Some(1)), limits(9_999, Some(50_000), None)]),
+            sum_of(&[limits(9_999, None, Some(1)), limits(9_999, Some(50_000), None)], None),
             limits(10_000, None, None)
         );
-        assert_eq!(sum(&[Limits::default()]), Limits::default());
+        assert_eq!(sum_of(&[], Some(Limits::default())), Limits::default());
+    }
+
+    #[test]
+    fn binding_without_a_principal_lifts_no_limit() {
+        let (one, default) = (limits(300, Some(50_000), Some(100)), Limits::default());
+        assert_eq!(sum_of(&[one], Some(default)), limits(400, Some(50_000), Some(100)));
+        assert_eq!(sum_of(&[one], Some(limits(25, None, None))), limits(325, Some(50_000), Some(100)));
     }
 
     #[test]
@@ -138,11 +189,11 @@ mod tests {
         let payers = [("one", vec![1]), ("two", vec![1, 2]), ("default", vec![0]), ("both", vec![0, 1])];
         let payers: BTreeMap<&str, BTreeSet<u32>> =
             payers.into_iter().map(|(plugin, ids)| (plugin, ids.into_iter().collect())).collect();
-        let weight = |id: &u32| (*id > 0).then(|| limits(*id as u16, None, None));
-        let shared = shared(payers.iter().map(|(plugin, set)| (*plugin, set)), weight);
+        let shared = shared(&payers, |id| *id > 0);
         assert_eq!(shared.keys().copied().collect::<Vec<_>>(), ["both", "default", "two"]);
-        assert_eq!(sum(&shared["two"]), limits(3, None, None));
-        assert_eq!(sum(&shared["both"]), limits(101, None, None));
-        assert_eq!(sum(&shared["default"]), Limits::default());
+        let name = |id: &u32| ["default", "a", "b"][*id as usize].to_owned();
+        let parts = parts(shared.into_values(), name);
+        let expected = [("a", 3), ("b", 2), ("default", 2)];
+        assert_eq!(parts, expected.map(|(name, parts)| (name.to_owned(), parts)).into());
     }
 }

@@ -34,6 +34,8 @@ pub(crate) struct ThreadGroups {
     workers: usize,
     /// Weight of all threads beside the principals' processes; `None` for that of as many principals.
     weight: Option<CpuWeight>,
+    /// Refusal of this weight by the kernel.
+    refused: Option<String>,
 }
 
 #[derive(Debug)]
@@ -56,14 +58,25 @@ impl ThreadGroups {
         self.workers
     }
 
-    /// Sets the weight of all threads beside the principals' processes.
+    /// Sets the weight of all threads beside the principals' processes, if it differs. After a refusal, the next call
+    /// tries again.
     pub fn set_weight(&mut self, router: &RouterGroup, threads: CpuWeight) {
-        if self.weight.replace(threads) != Some(threads)
-            && !self.groups.is_empty()
-            && let Err(error) = router.set_weights(weight(self.workers + 2), threads)
-        {
+        let (whole, has_groups) = (weight(self.workers + 2), !self.groups.is_empty());
+        self.write_weight(threads, || match has_groups {
+            true => router.set_weights(whole, threads).map_err(|error| error.to_string()),
+            false => Ok(()),
+        });
+    }
+
+    fn write_weight(&mut self, threads: CpuWeight, write: impl FnOnce() -> Result<(), String>) {
+        if self.weight.replace(threads) == Some(threads) && self.refused.is_none() {
+            return;
+        }
+        let refused = write().err();
+        if let Some(error) = refused.as_ref().filter(|error| self.refused.as_ref() != Some(error)) {
             tracing::warn!("the router's threads keep their weight beside processes of principals: {error}");
         }
+        self.refused = refused;
     }
 
     /// Creates the groups in the router's group, if there is one, and moves the threads into them.
@@ -99,7 +112,8 @@ impl ThreadGroups {
     pub fn view(&self) -> Vec<ThreadGroupView> {
         let view = |held: &Held| {
             let usage = held.group.usage();
-            let obstacle = held.obstacle.clone().or_else(|| usage.as_ref().err().map(ToString::to_string));
+            let obstacle = held.obstacle.clone().or_else(|| self.refused.clone());
+            let obstacle = obstacle.or_else(|| usage.as_ref().err().map(ToString::to_string));
             let usage = usage.unwrap_or_default();
             ThreadGroupView {
                 group: held.group.name().to_owned(),
@@ -185,6 +199,26 @@ mod tests {
         for (threads, expected) in [(0, 100), (1, 100), (3, 300), (100, 10_000), (usize::MAX, 10_000)] {
             assert_eq!(weight(threads).get(), expected, "{threads}");
         }
+    }
+
+    #[test]
+    fn refused_weight_is_written_again_and_an_accepted_one_is_not() {
+        let mut groups = ThreadGroups::of(1);
+        let mut written = Vec::new();
+        let mut write = |groups: &mut ThreadGroups, weight, result: Result<(), &str>| {
+            let weight = CpuWeight::new(weight).unwrap();
+            groups.write_weight(weight, || {
+                written.push(weight.get());
+                result.map_err(str::to_owned)
+            });
+            groups.refused.clone()
+        };
+        assert_eq!(write(&mut groups, 200, Err("no")).as_deref(), Some("no"));
+        assert_eq!(write(&mut groups, 200, Err("no")).as_deref(), Some("no"));
+        assert_eq!(write(&mut groups, 200, Ok(())), None);
+        assert_eq!(write(&mut groups, 200, Err("no")), None);
+        assert_eq!(write(&mut groups, 300, Ok(())), None);
+        assert_eq!(written, [200, 200, 200, 300]);
     }
 
     #[test]

@@ -1,7 +1,9 @@
 use std::num::NonZeroU32;
+use std::sync::Arc;
 
 use super::*;
 use crate::limits::CpuLimit;
+use crate::machine::{Machine, Place};
 use crate::test_support::Scratch;
 
 fn branch(version: Version) -> Branch {
@@ -116,4 +118,53 @@ fn disks_are_devices_with_a_medium_outside_memory() {
         fs::write(root.join(name).join("size"), format!("{size}\n")).unwrap();
     }
     assert_eq!(devices(root.path()), ["254:0"]);
+}
+
+/// Returns a group of version 2 in a scratch directory.
+fn group(scratch: &Scratch, controllers: Vec<Controller>) -> Group {
+    let (version, own) = (Version::V2, scratch.path().to_owned());
+    let branch = Branch { version, controllers, path: scratch.join("g"), home: own.clone() };
+    let machine = Machine::with(Controller::Cpu, Place { version, mount: own.clone(), own });
+    Group {
+        name: "g".to_owned(),
+        members: Members::Processes,
+        machine: Arc::new(machine),
+        branches: vec![branch],
+        limits: Limits::default(),
+        devices: Vec::new(),
+    }
+}
+
+#[test]
+fn changed_limit_writes_no_other_file() {
+    let files = [("g/cpu.weight", "100"), ("g/cpu.max", "max 100000"), ("g/pids.max", "max")];
+    let scratch = Scratch::new("settings-changed", &files);
+    let mut group = group(&scratch, vec![Controller::Cpu, Controller::Processes]);
+    let limits = |weight| Limits {
+        cpu_weight: CpuWeight::new(weight).ok(),
+        processes: NonZeroU32::new(700),
+        ..Limits::default()
+    };
+    group.set(&limits(300)).unwrap();
+    let text = |file| fs::read_to_string(scratch.join(file)).unwrap();
+    assert_eq!(files.map(|(file, _)| text(file)), ["300", "max 100000", "700"]);
+    scratch.write("g/pids.max", "untouched");
+    group.set(&limits(400)).unwrap();
+    assert_eq!(files.map(|(file, _)| text(file)), ["400", "max 100000", "untouched"]);
+}
+
+#[test]
+fn disk_limit_applies_to_a_device_that_appears_later() {
+    let scratch = Scratch::new("settings-appears", &[("g/io.max", "")]);
+    let mut group = group(&scratch, vec![Controller::Disk]);
+    let devices = ["8:0", "8:16"].map(str::to_owned);
+    group.limit_devices(&devices).unwrap();
+    let text = || fs::read_to_string(scratch.join("g/io.max")).unwrap();
+    assert_eq!(text(), "", "there is no limit");
+    (group.limits.disk, group.devices) = (NonZeroU64::new(1000), devices[..1].to_vec());
+    group.limit_devices(&devices).unwrap();
+    assert_eq!(text(), "8:16 rbps=1000 wbps=1000");
+    scratch.write("g/io.max", "");
+    group.limit_devices(&devices).unwrap();
+    assert_eq!(text(), "", "all devices have the limit");
 }
