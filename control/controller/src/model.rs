@@ -3,6 +3,7 @@
 pub(crate) mod flow_queues;
 pub(crate) mod own_routes;
 pub(crate) mod packets;
+pub(crate) mod permits;
 pub(crate) mod placements;
 pub(crate) mod ports;
 pub(crate) mod principals;

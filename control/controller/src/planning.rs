@@ -13,7 +13,9 @@ use millrace_repository::{Memory, usual_state_directory};
 use millrace_units::PortId;
 use serde_json::Value;
 
+use crate::admission::memory::excessive_memory;
 use crate::admission::services;
+use crate::admission::services::set::{Configured, place_set};
 use crate::error::Unplannable;
 use crate::flows::placement::check_placements;
 use crate::model::own_routes::OwnRoutes;
@@ -64,13 +66,13 @@ impl Model {
         loader: &Loader,
         built_in: Vec<Arc<dyn Plugin>>,
     ) -> Result<Self, ControlError> {
-        let ring = services::ring::known_ring(state_directory(config).as_deref());
+        let figures = services::figures::known_figures(state_directory(config).as_deref());
         let mut model = Self {
             ports: plan_ports(config)?,
             own_routes: OwnRoutes::default(),
             routes: BTreeMap::new(),
             neighbours: Vec::new(),
-            placements: Placements::of(config, ring),
+            placements: Placements::of(config, figures),
             router: config.router.clone(),
             control_plane: config.control_plane.clone(),
             admission: config.admission.clone(),
@@ -221,22 +223,45 @@ fn add_plugins(
         let at = [Step::Key("filter"), Step::Entry(index), Step::Key("action")];
         wrong.unless_named(model.add_filter(filter), config, &at);
     }
-    place_services(model, config, &missing, wrong);
-    Ok(())
+    place_services(model, config, &missing, wrong)
 }
 
-/// Places the configured services, in the order of their instances.
-fn place_services(model: &mut Model, config: &Config, missing: &HashSet<&str>, wrong: &mut Unplannable) {
+/// Places the configured services together.
+fn place_services(
+    model: &mut Model,
+    config: &Config,
+    missing: &HashSet<&str>,
+    wrong: &mut Unplannable,
+) -> Result<(), ControlError> {
+    let at = |index| [Step::Key("instance"), Step::Entry(index), Step::Key("service")];
+    let (mut indices, mut configured) = (Vec::new(), Vec::new());
     for (index, instance) in config.instance.iter().enumerate() {
         let Some(service) = instance.service.filter(|_| !missing.contains(&*instance.name)) else { continue };
-        let at = [Step::Key("instance"), Step::Entry(index), Step::Key("service")];
-        let no_cache = services::planned_cache(model);
-        let placed = services::refuse_placed(model, &instance.name, Some(service));
-        let placed =
-            placed.and_then(|()| services::place_configured(model, &instance.name, service, no_cache));
-        wrong.unless(placed.map_err(|error| error.placed(config, &at)));
+        let refused = services::refuse_placed(model, &instance.name, Some(service));
+        if wrong.unless(refused.map_err(|error| error.placed(config, &at(index)))).is_some() {
+            let plugin = model.plugins.plugin_of(&instance.name)?;
+            indices.push(index);
+            configured.push(Configured { instance: &instance.name, service, plugin });
+        }
+    }
+    if !configured.is_empty() {
+        let placed = place_set(model, &configured, services::planned_cache(model))?;
+        for (index, placed) in indices.into_iter().zip(placed) {
+            let placed = wrong.unless(placed.map_err(|error| error.placed(config, &at(index))));
+            placed.into_iter().for_each(|placed| model.placements.put(placed));
+        }
     }
     model.placements.planned.clear();
+    if let Some((principal, error)) = excessive_memory(model) {
+        let at = [Step::Key("principal"), Step::Entry(principal), Step::Key("memory")];
+        wrong.unless::<()>(Err(error.placed(config, &at)));
+    }
+    if let Some(((principal, port), error)) = services::excessive_link(model) {
+        let entry = config.principal.iter().position(|one| *one.name == *principal).unwrap_or_default();
+        let at = [Step::Key("principal"), Step::Entry(entry), Step::Key("link"), Step::Key(&port)];
+        wrong.unless::<()>(Err(error.placed(config, &at)));
+    }
+    Ok(())
 }
 
 fn load_plugin(

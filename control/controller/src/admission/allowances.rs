@@ -9,11 +9,11 @@ use millrace_config::{
 use millrace_store::Who;
 use millrace_units::{here, write_rate, write_size};
 
-use super::permits::{PlaceAt, permits};
 use super::services::{self, Demand, planned_cache};
 use super::time::percent;
 use crate::ControlError;
 use crate::model::Model;
+use crate::model::permits::{PlaceAt, permits};
 use crate::model::placements::Owner;
 use crate::principals::after;
 use crate::view::{AllowanceView, HoldingView};

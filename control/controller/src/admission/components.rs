@@ -4,8 +4,8 @@ use std::collections::BTreeSet;
 
 use millrace_config::{Bits, Principal};
 
-use super::services;
 use super::time::{Whole, percent, promised};
+use super::{memory, services};
 use crate::model::Model;
 use crate::model::PortPlan;
 use crate::model::placements::{PlacedService, Used};
@@ -58,15 +58,15 @@ pub(crate) fn view_with(model: &Model, placed: &[PlacedService]) -> AdmissionVie
     let of_services = of_services
         .map(|one| ClaimView { by: format!("instance {}", one.instance), amount: one.used.memory as f64 });
     let claims: Vec<_> = claims.chain(of_services).collect();
-    let memory = ComponentView {
+    let of_memory = ComponentView {
         component: "memory".to_owned(),
         unit: "bytes",
-        whole: model.admission.memory.map(|whole| whole.bytes() as f64),
+        whole: memory::limit(&model.admission, &model.placements.figures).map(|whole| whole as f64),
         promised: claims.iter().map(|claim| claim.amount).sum(),
         left: None,
         claims,
     };
-    components.push(memory.complete());
+    components.push(of_memory.complete());
     AdmissionView {
         cpu: model.admission.cpu.to_string(),
         link: model.admission.link.to_string(),

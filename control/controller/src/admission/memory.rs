@@ -1,5 +1,6 @@
 //! Check that memory suffices for the limits of principals.
 
+use millrace_admission::levels::Figures;
 use millrace_config::{Admission, Config, MemoryLimit, Principal, Step};
 use millrace_units::write_size;
 
@@ -11,10 +12,12 @@ use crate::model::Model;
 /// # Errors
 /// Names the first principal beyond this, with its position in the file.
 pub(super) fn check_memory_of(config: &Config) -> Result<(), ControlError> {
-    check(&config.principal, 0, &config.admission).map_err(|(index, problem)| {
-        let at = [Step::Key("principal"), Step::Entry(index), Step::Key("memory")];
-        ControlError::conflict(problem).placed(config, &at)
-    })
+    check(&config.principal, 0, config.admission.memory.map(MemoryLimit::bytes)).map_err(
+        |(index, problem)| {
+            let at = [Step::Key("principal"), Step::Entry(index), Step::Key("memory")];
+            ControlError::conflict(problem).placed(config, &at)
+        },
+    )
 }
 
 /// Checks that the memory of these principals, and the declared memory of the services of a model, fit into what may be
@@ -27,8 +30,15 @@ pub(crate) fn check_memory(
     model: &Model,
     admission: &Admission,
 ) -> Result<(), ControlError> {
-    check(principals, model.placements.used().memory, admission)
+    check(principals, model.placements.used().memory, limit(admission, &model.placements.figures))
         .map_err(|(_, problem)| ControlError::conflict(problem))
+}
+
+/// Returns the index of the first principal whose memory is beyond what may be promised, and the problem.
+pub(crate) fn excessive_memory(model: &Model) -> Option<(usize, ControlError)> {
+    let limit = limit(&model.admission, &model.placements.figures);
+    let checked = check(&model.principals, model.placements.used().memory, limit);
+    checked.err().map(|(index, problem)| (index, ControlError::conflict(problem)))
 }
 
 /// Returns the sum of the memory limits of principals, in bytes.
@@ -36,24 +46,26 @@ pub(super) fn promised(principals: &[Principal]) -> u64 {
     principals.iter().filter_map(|one| one.memory).map(MemoryLimit::bytes).fold(0, u64::saturating_add)
 }
 
-/// Returns the memory that may still be promised beside principals, in bytes; `None` without a limit.
-pub(super) fn left(principals: &[Principal], admission: &Admission) -> Option<u64> {
-    Some(admission.memory?.bytes().saturating_sub(promised(principals)))
+/// Returns the memory that may be promised, in bytes: as configured, or else as measured; `None` without a limit.
+pub(super) fn limit(admission: &Admission, figures: &Figures) -> Option<u64> {
+    // The conversion saturates.
+    admission.memory.map(MemoryLimit::bytes).or(figures.memory.map(|bytes| bytes.round() as u64))
 }
 
-fn check(principals: &[Principal], services: u64, admission: &Admission) -> Result<(), (usize, String)> {
-    let Some(whole) = admission.memory else { return Ok(()) };
-    let mut left = whole.bytes().saturating_sub(services);
+fn check(principals: &[Principal], services: u64, limit: Option<u64>) -> Result<(), (usize, String)> {
+    let Some(whole) = limit else { return Ok(()) };
+    let mut left = whole.saturating_sub(services);
     for (index, one) in principals.iter().enumerate() {
         let Some(memory) = one.memory else { continue };
         let Some(rest) = left.checked_sub(memory.bytes()) else {
             return Err((
                 index,
                 format!(
-                    "principal {:?}: memory is {memory}, but other principals and services leave {} of the {whole} that \
+                    "principal {:?}: memory is {memory}, but other principals and services leave {} of the {} that \
                      admission promises: give less, or reserve less for the others",
                     &*one.name,
                     write_size(left),
+                    write_size(whole),
                 ),
             ));
         };

@@ -5,7 +5,6 @@
 pub(crate) mod allowances;
 mod components;
 pub(crate) mod memory;
-mod permits;
 pub(crate) mod services;
 pub(crate) mod shares;
 pub(crate) mod time;

@@ -1,19 +1,24 @@
 //! Placement of services: chooses the level at which an instance with a declared load runs.
 
+pub(crate) mod figures;
 pub(crate) mod loads;
 mod machine;
-pub(crate) mod ring;
-mod worker_use;
+mod refusal;
+mod room;
+pub(crate) mod set;
 
-use millrace_admission::impact::Choice;
-use millrace_admission::levels::HOST;
-use millrace_config::{Service, ServiceLevel};
+use millrace_admission::impact::Impact;
+use millrace_admission::placement::online::Promises;
+use millrace_config::{Admission, Principal, Router, Service, ServiceLevel};
 use millrace_plugin_abi::{Plugin, Runtime};
+use millrace_units::BitRate;
 
-use self::machine::{Machine, Standing, cost};
+use self::machine::{Held, HeldLink, Machine, Standing, cost};
+use self::room::Described;
 use super::time::WHOLE;
 use crate::ControlError;
 use crate::flows::flow_cache::why_no_cache;
+use crate::model::permits::excluded_for;
 use crate::model::placements::{Owner, PlacedService, Placements, Used};
 use crate::model::{Model, PortPlan};
 use crate::view::{ClaimView, ComponentView};
@@ -55,12 +60,14 @@ pub(crate) struct Demand<'a> {
     pub service: Service,
     /// Owner of a new instance; that of a known instance is in the model.
     pub owner: Option<&'a Owner>,
+    /// Whether no allowance counts.
+    pub is_free: bool,
 }
 
 impl<'a> Demand<'a> {
     /// Returns the service of an instance whose plugin keeps its runtime.
     pub fn of(instance: &'a str, plugin: &'a dyn Plugin, service: Service) -> Self {
-        Self { instance, plugin, runtime: plugin.runtime(), service, owner: None }
+        Self { instance, plugin, runtime: plugin.runtime(), service, owner: None, is_free: false }
     }
 
     /// Returns the service of a new instance with an owner.
@@ -80,10 +87,7 @@ pub(crate) fn decide(
     demand: Demand<'_>,
     no_cache: Option<&'static str>,
 ) -> Result<Decision, ControlError> {
-    decide_on(&Machine::of(model, no_cache)?, model, demand)
-}
-
-fn decide_on(machine: &Machine<'_>, model: &Model, demand: Demand<'_>) -> Result<Decision, ControlError> {
+    let machine = Machine::of(model, no_cache)?;
     let others = model.placements.services.iter().filter(|placed| placed.instance != demand.instance);
     let placed = others.map(|placed| Ok((placed, model.plugins.plugin_named(placed.plugin)?)));
     let placed = placed.collect::<Result<Vec<_>, ControlError>>()?;
@@ -138,22 +142,25 @@ pub(crate) fn place(
     Ok(decision.carry_out(&mut model.placements) || before != level(model))
 }
 
-/// Admits a service of a configuration at the start, like [`place`]. A service to which lowered allowances leave no
-/// level starts as if there were none: they take away nothing that ran.
-///
-/// # Errors
-/// The errors of [`decide`].
-pub(crate) fn place_configured(
-    model: &mut Model,
-    instance: &str,
-    service: Service,
-    no_cache: Option<&'static str>,
-) -> Result<(), ControlError> {
-    let plugin = model.plugins.plugin_of(instance)?;
-    let demand = Demand::of(instance, &*plugin, service);
-    let decision = decide_on(&Machine::of(model, no_cache)?.at_start(demand), model, demand)?;
-    decision.carry_out(&mut model.placements);
-    Ok(())
+/// Chooses other levels for services at levels that allowances of their owners exclude, if these are not configured and
+/// another level has room. Returns the services that move, at their new places.
+pub(crate) fn obey_allowances(model: &mut Model, no_cache: Option<&'static str>) -> Vec<PlacedService> {
+    let is_excluded = |placed: &&PlacedService| {
+        placed.service.pin().is_none() && excluded_for(model, &placed.instance, placed.level).is_some()
+    };
+    let excluded = model.placements.services.iter().filter(is_excluded);
+    let names: Vec<String> = excluded.map(|placed| placed.instance.clone()).collect();
+    let before = model.placements.services.clone();
+    for name in names {
+        let Some(service) = model.placements.service(&name).map(|placed| placed.service) else { continue };
+        // Without room at a permitted level, it stays: an allowance takes nothing away.
+        drop(place(model, &name, Some(service), no_cache));
+    }
+    let moved = |placed: &&PlacedService| {
+        let earlier = before.iter().find(|one| one.instance == placed.instance);
+        earlier.is_some_and(|earlier| earlier.level != placed.level)
+    };
+    model.placements.services.iter().filter(moved).cloned().collect()
 }
 
 impl Decision {
@@ -174,53 +181,117 @@ pub(crate) fn planned_cache(model: &Model) -> Option<&'static str> {
     why_no_cache(model.ports.iter().any(PortPlan::is_kernel), model.router.offloaded_flows)
 }
 
-/// Returns the components of the levels beside the workers; none without services.
+/// Returns the components of the levels beside the workers: those of services only if there are any, and the measured
+/// switches.
 pub(super) fn levels(model: &Model, services: &[PlacedService]) -> Vec<ComponentView> {
-    if services.is_empty() {
-        return Vec::new();
-    }
     let Ok(machine) = Machine::of(model, planned_cache(model)) else { return Vec::new() };
-    // A service stays where it is when an allowance changes.
-    let machine = Machine { owners: None, ..machine };
-    let impacts: Vec<_> = services
-        .iter()
-        .filter_map(|placed| Some((placed, choice(&machine, model, placed)?.impact)))
-        .collect();
-    let levels = &machine.levels;
-    let variants = levels.offload.map_or(0.0, |level| f64::from(level.variants));
-    let host = levels.host / machine.frequency * 100.0;
-    let described = [
-        (HOST, "host", "%", host),
-        ("ring.packets", "ring", "transfers/s", levels.ring.transfers_per_second),
-        ("offload.code", "offload", "eBPF variants", variants),
-    ];
-    let view = |(name, component, unit, whole): (&str, &str, &'static str, f64)| {
-        let index = machine.hardware.component(name)?;
-        let claims = impacts.iter().filter_map(|(placed, impact)| {
-            let amount = impact.of(index).number() * whole;
-            let by = format!("instance {}", placed.instance);
-            (amount > 0.0).then_some(ClaimView { by, amount })
+    let of_service = |placed: &PlacedService| {
+        Some((format!("instance {}", placed.instance), impact(&machine, model, placed)?))
+    };
+    let of_link = |link: &HeldLink| {
+        let impact = machine.link(link)?.choices.pop()?.impact;
+        Some((format!("{} at port {}", link.principal, link.port), impact))
+    };
+    let impacts: Vec<(String, Impact)> =
+        services.iter().filter_map(of_service).chain(machine.held.links.iter().filter_map(of_link)).collect();
+    let view = |Described { component, name, unit, capacity, whole, .. }| {
+        let claims = impacts.iter().filter_map(|(by, impact)| {
+            let amount = impact.of(component).number() * capacity;
+            (amount > 0.0).then(|| ClaimView { by: by.clone(), amount })
         });
         let claims: Vec<_> = claims.collect();
         let promised = claims.iter().map(|claim| claim.amount).sum();
-        let component = ComponentView {
-            component: component.to_owned(),
-            unit,
-            whole: Some(whole),
-            promised,
-            left: None,
-            claims,
-        };
-        Some(component.complete())
+        ComponentView { component: name, unit, whole, promised, left: None, claims }.complete()
     };
-    described.into_iter().filter_map(view).collect()
+    let described = machine.room.described().into_iter();
+    described.filter(|one| one.is_measured || !services.is_empty()).map(view).collect()
 }
 
-/// Returns the place of a service with its impact.
-fn choice(machine: &Machine<'_>, model: &Model, placed: &PlacedService) -> Option<Choice> {
+/// Returns what a placed service uses. It stays where it is when an allowance changes.
+fn impact(machine: &Machine<'_>, model: &Model, placed: &PlacedService) -> Option<Impact> {
     let plugin = model.plugins.plugin_named(placed.plugin).ok()?;
     let demand = Demand::of(&placed.instance, &*plugin, placed.service);
-    machine.candidate(demand, Some(placed.level)).ok()?.choices.pop()
+    let demand = Demand { is_free: true, ..demand };
+    Some(machine.candidate(demand, Some(placed.level)).ok()?.choices.pop()?.impact)
+}
+
+/// Checks that the switches carry the rates that these principals reserve, beside the services. What was promised
+/// before may stay.
+///
+/// # Errors
+/// Names the first principal whose rate is too much, with the switch that lacks.
+pub(crate) fn check_links(model: &Model, principals: &[Principal]) -> Result<(), ControlError> {
+    let before = Held::of(model, &model.principals).links;
+    let held = Held::of(model, principals);
+    check_switches(model, (&model.router, &model.admission), held, &before).map_err(|(_, problem)| problem)
+}
+
+/// Checks like [`check_links`] that the switches carry all promises with other settings of the router.
+///
+/// # Errors
+/// Names the first principal or service beyond this.
+pub(crate) fn check_settings(
+    model: &Model,
+    router: &Router,
+    admission: &Admission,
+) -> Result<(), ControlError> {
+    let held = Held::of(model, &model.principals);
+    check_switches(model, (router, admission), held, &[]).map_err(|(_, problem)| problem)
+}
+
+/// Returns the first reserved rate of the configured principals that the switches can't carry: the name of its
+/// principal and port, and the problem.
+pub(crate) fn excessive_link(model: &Model) -> Option<((String, String), ControlError)> {
+    let held = Held::of(model, &model.principals);
+    let checked = check_switches(model, (&model.router, &model.admission), held, &[]);
+    checked.err()
+}
+
+/// Checks that the switches carry rates of principals beside the services. Rates of `before` stay, whatever they use.
+fn check_switches(
+    model: &Model,
+    settings: (&Router, &Admission),
+    held: Held,
+    before: &[HeldLink],
+) -> Result<(), ((String, String), ControlError)> {
+    let is_same = settings == (&model.router, &model.admission);
+    let Ok(machine) = Machine::with(model, settings, held, planned_cache(model)) else { return Ok(()) };
+    let mut promises = Promises::new(&machine.room.hardware.components);
+    for placed in &model.placements.services {
+        if let Some(mut used) = impact(&machine, model, placed) {
+            used.sums.retain(|(component, _)| machine.room.is_switch(*component));
+            let lack = promises.utilization().lack(&used).filter(|_| !is_same);
+            if let Some(lack) = lack {
+                let text = format!(
+                    "instance {:?}: lacks {}: free or move it first",
+                    placed.instance,
+                    machine.room.lack(lack)
+                );
+                return Err(((String::new(), String::new()), ControlError::conflict(text)));
+            }
+            let used = machine.room.alone(&placed.instance, used);
+            promises.hold(used, 0, false);
+        }
+    }
+    // What stays comes first, so that a new rate is refused, and no old one.
+    let stays = |link: &&HeldLink| before.contains(link);
+    let (old, new): (Vec<_>, Vec<_>) = machine.held.links.iter().partition(stays);
+    for link in old.into_iter().chain(new) {
+        let Some(candidate) = machine.link(link) else { continue };
+        let lack = candidate.choices.first().and_then(|choice| promises.utilization().lack(&choice.impact));
+        if let Some(lack) = lack.filter(|_| !stays(&link)) {
+            let HeldLink { principal, port, rate } = link;
+            let problem = format!(
+                "principal {principal:?}: link {port} = {}: packets of this rate lack {}: reserve less, or free or \
+                 move instances",
+                BitRate(*rate as f64),
+                machine.room.lack(lack)
+            );
+            return Err(((principal.clone(), port.clone()), ControlError::conflict(problem)));
+        }
+        promises.hold(candidate, 0, false);
+    }
+    Ok(())
 }
 
 #[cfg(test)]

@@ -23,7 +23,7 @@ use crate::model::{Model, options, table_kind};
 use crate::plugins::enter_plugin;
 use crate::plugins::load::report_loaded;
 use crate::ports::control_plane::limits_of;
-use crate::router::instances::set_service;
+use crate::router::instances::{obey_allowances, set_service};
 use crate::router::{Inner, Router};
 use crate::routes::configured::Refused;
 use crate::settings::Progress;
@@ -350,8 +350,11 @@ impl Inner {
                 tell_options(&self.model, &mut self.workers)
             }
             Change::Admission { to, .. } => {
-                self.model.admission = to.clone();
-                Ok(())
+                let before = std::mem::replace(&mut self.model.admission, to.clone());
+                match before.allowance == to.allowance {
+                    true => Ok(()),
+                    false => obey_allowances(self),
+                }
             }
             Change::SetPort { to, .. } => self.set_port(to),
             Change::SetScheduler { port, from, to, heir } => {

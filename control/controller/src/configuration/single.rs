@@ -10,6 +10,7 @@ use serde_json::{Map, Value};
 
 use crate::ControlError;
 use crate::admission::memory::check_memory;
+use crate::admission::services::check_settings;
 use crate::admission::shares::check_with;
 use crate::configuration::apply::without_restart;
 use crate::model::Model;
@@ -30,6 +31,7 @@ pub(crate) fn plan_settings(
     let router = patched_known("setting of the router", &from.router, changes)?;
     let to = checked(Config { router, ..Config::default() })?.normalized();
     check_with(model, &to.router, &model.admission)?;
+    check_settings(model, &to.router, &model.admission)?;
     without_restart(from.difference(&to), Submission::Request)
 }
 

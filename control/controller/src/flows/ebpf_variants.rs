@@ -4,12 +4,14 @@
 
 use std::sync::Arc;
 
+use millrace_config::ServiceLevel;
 use millrace_offload::{FlowCache, LoadedVariant, VariantMaps, VariantObject};
 use millrace_pipeline::{EBPF_VARIANT_LIMIT, Level, OffloadCommand};
 use millrace_plugin_abi::{EbpfVariant, VariantMemory};
 use millrace_units::InstanceId;
 
 use crate::model::Model;
+use crate::model::permits::excluded_for;
 
 /// Loaded eBPF variant of an instance: one program for each worker, because each worker has its own copy of
 /// the instance.
@@ -81,7 +83,40 @@ fn object(variant: &EbpfVariant) -> VariantObject<'_> {
     }
 }
 
-/// Whether the placements allow the XDP program to call the variant of an instance.
-pub(super) fn may_be_asked(model: &Model, instance: &str) -> bool {
-    model.placements.level_of(instance) != Some(Level::Worker)
+/// Returns the reason why the XDP program must not call the variant of an instance; `None` if it may. An allowance of
+/// the owner counts where neither a placement nor a service decides.
+pub(super) fn why_not_asked(model: &Model, instance: &str) -> Option<String> {
+    match model.placements.level_of(instance) {
+        Some(Level::Worker) => Some("a placement pins it to the worker".to_owned()),
+        Some(Level::Offload) => None,
+        None => excluded_for(model, instance, ServiceLevel::Offload)
+            .map(|why| format!("level {}: {why}", ServiceLevel::Offload.name())),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use millrace_config::Config;
+
+    use super::*;
+
+    #[test]
+    fn instance_without_a_service_stays_at_the_workers_if_the_allowance_of_its_owner_excludes_the_offload() {
+        let why = |keys: &str, place: &str| {
+            let text = format!(
+                "[[port]]\nname = \"lan\"\ndevice = \"lan0\"\n[[instance]]\nplugin = \"statistics\"\nname = \"a\"\n\
+                 owner = \"alice\"\n[[admission.allowance]]\nname = \"students\"\n{keys}\n{place}"
+            );
+            why_not_asked(&Model::planned(&Config::parse(&text, "f").unwrap()).unwrap(), "a")
+        };
+        let excluded = why("user = [\"alice\"]\nlevel = [\"worker\"]", "");
+        assert_eq!(excluded.as_deref(), Some("level offload: allowance \"students\" of alice excludes it"));
+        assert_eq!(why("user = [\"alice\"]\nlevel = [\"worker\", \"offload\"]", ""), None);
+        assert_eq!(why("user = [\"bob\"]\nlevel = [\"worker\"]", ""), None);
+        let pinned = why(
+            "user = [\"bob\"]\nlevel = [\"worker\"]",
+            "[[place]]\nflow = \"instance a\"\nlevel = \"worker\"\n",
+        );
+        assert_eq!(pinned.as_deref(), Some("a placement pins it to the worker"));
+    }
 }

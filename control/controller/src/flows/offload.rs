@@ -7,10 +7,10 @@ use millrace_pipeline::{OffloadCommand, OffloadPort, Placement};
 use millrace_plugin_abi::Plugin;
 use millrace_units::{InstanceId, PortId};
 
-use super::ebpf_variants::{InstanceVariant, load, may_be_asked};
+use super::ebpf_variants::{InstanceVariant, load, why_not_asked};
 use super::flow_cache::WorkerCache;
 use crate::ControlError;
-use crate::model::{Model, Plugins};
+use crate::model::Model;
 use crate::ports::devices::{Devices, has_queues};
 use crate::workers::Workers;
 
@@ -128,7 +128,7 @@ impl Offload {
         if let Err(problem) = &loaded {
             tracing::warn!(instance = name, "the instance's packets are not offloaded: {problem}");
         }
-        let variant = InstanceVariant { loaded, is_asked: may_be_asked(model, &name) };
+        let variant = InstanceVariant { loaded, is_asked: why_not_asked(model, &name).is_none() };
         let told = variant.told(id, workers.len());
         self.variants.insert(id, variant);
         workers.tell_each(told)
@@ -172,7 +172,7 @@ impl Offload {
     ) -> Result<(), ControlError> {
         workers.tell(|| OffloadCommand::Place(flows.to_vec()))?;
         for (id, variant) in &mut self.variants {
-            let is_asked = may_be_asked(model, model.plugins.instance_name(*id));
+            let is_asked = why_not_asked(model, model.plugins.instance_name(*id)).is_none();
             if variant.is_asked != is_asked {
                 variant.is_asked = is_asked;
                 workers.tell_each(variant.told(*id, workers.len()))?;
@@ -183,8 +183,9 @@ impl Offload {
 
     /// Returns the reason why packets of an instance aren't offloaded and stay at the workers; `None` if they
     /// may be offloaded.
-    pub fn stays_up(&self, id: InstanceId, plugins: &Plugins) -> Option<String> {
-        if plugins.plugin_of(plugins.instance_name(id)).ok()?.ebpf_variant().is_none() {
+    pub fn stays_up(&self, id: InstanceId, model: &Model) -> Option<String> {
+        let name = model.plugins.instance_name(id);
+        if model.plugins.plugin_of(name).ok()?.ebpf_variant().is_none() {
             return Some("its plugin has no eBPF variant".to_owned());
         }
         if let Some(why) = self.why_no_cache() {
@@ -193,7 +194,7 @@ impl Offload {
         match self.variants.get(&id) {
             Some(InstanceVariant { loaded: Err(problem), .. }) => Some(problem.clone()),
             Some(InstanceVariant { is_asked: false, .. }) => {
-                Some("a placement pins it to the worker".to_owned())
+                Some(why_not_asked(model, name).unwrap_or_else(|| "its placement changes".to_owned()))
             }
             Some(_) => None,
             None => Some("its eBPF variant is not loaded".to_owned()),

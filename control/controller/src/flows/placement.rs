@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use std::sync::OnceLock;
 
 use millrace_classify::{CompiledSelection, Selection};
-use millrace_config::{Change, Config, Placeable, PlacementLevel, Step};
+use millrace_config::{Change, Config, Placeable, PlacementLevel, ServiceLevel, Step};
 use millrace_offload::LongestPath;
 use millrace_pipeline::{
     BUDGET, EBPF_VARIANT_CALL, EBPF_VARIANT_LIMIT, FORWARD, FlowReport, Level, Placement, StaysUp,
@@ -23,6 +23,7 @@ use crate::error::Unplannable;
 use crate::filters::selection::{ReadSelection, ResolvedSelection};
 use crate::flows::flow_cache::why_no_cache;
 use crate::flows::offload::Offload;
+use crate::model::permits::excluded_for;
 use crate::model::placements::Placed;
 use crate::model::{Model, PortPlan};
 use crate::request::{NewPlacement, WantedLevel};
@@ -139,8 +140,13 @@ fn placeable(
                     "instance {name:?} has a declared load or level: move it with `instance move {name} --level …`"
                 )));
             }
+            if let (WantedLevel::Offload, Some(why)) =
+                (new.level, excluded_for(model, name, ServiceLevel::Offload))
+            {
+                return Err(ControlError::conflict(format!("instance {name:?} can't be offloaded: {why}")));
+            }
             let known = Placeable::Instance(name.to_owned());
-            return match (new.level, offload.stays_up(id, &model.plugins)) {
+            return match (new.level, offload.stays_up(id, model)) {
                 (WantedLevel::Offload, Some(why)) if model.placements.pin(name).is_none() => {
                     Err(ControlError::conflict(format!("instance {name:?} can't be offloaded: {why}")))
                 }

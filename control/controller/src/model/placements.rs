@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use millrace_admission::levels::Ring;
+use millrace_admission::levels::Figures;
 use millrace_config::{
     Config, Instance, MOST_PLACED_COMPARISONS, MOST_PLACEMENTS, Placeable, PlacementLevel, Role, Service,
     ServiceLevel, Text,
@@ -31,8 +31,8 @@ pub(crate) struct Placements {
     pub planned: BTreeMap<String, u16>,
     /// Owners of instances, by the name of the instance.
     pub owners: BTreeMap<String, Owner>,
-    /// Ring between workers and plugin processes.
-    pub ring: Ring,
+    /// Figures of the machine.
+    pub figures: Figures,
 }
 
 /// User whose allowances limit the levels of an instance's service.
@@ -91,7 +91,7 @@ impl Placements {
     }
 
     /// Returns the placements of a configuration, without services.
-    pub fn of(config: &Config, ring: Ring) -> Self {
+    pub fn of(config: &Config, figures: Figures) -> Self {
         let worker = |one: &Instance| Some((one.name.to_string(), one.service?.worker?));
         let owner = |one: &Instance| Some((one.name.to_string(), Owner::of(one)?));
         Self {
@@ -99,7 +99,7 @@ impl Placements {
             services: Vec::new(),
             planned: config.instance.iter().filter_map(worker).collect(),
             owners: config.instance.iter().filter_map(owner).collect(),
-            ring,
+            figures,
         }
     }
 

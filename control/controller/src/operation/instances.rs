@@ -42,7 +42,7 @@ impl Operation for ListInstances {
         let mut inner = guard.seen();
         let snapshot = inner.snapshot()?;
         let (counts, companions) = (inner.workers.filter_counts()?, inner.plugins.host_level.report()?);
-        let stays_up = |id| inner.offload.stays_up(id, &inner.model.plugins);
+        let stays_up = |id| inner.offload.stays_up(id, inner.model);
         let mut views =
             show::instances(&snapshot, &counts, inner.model, &stays_up, &companions, tsc::frequency());
         for view in &mut views {

@@ -16,6 +16,7 @@ use serde_json::{Map, Value};
 use crate::ControlError;
 use crate::admission::allowances::{self as permitted, Requester};
 use crate::admission::memory::check_memory;
+use crate::admission::services::check_links;
 use crate::admission::shares::check_running;
 use crate::configuration::single::checked;
 use crate::model::Model;
@@ -343,6 +344,7 @@ pub(super) fn planned(
     check_running(model, &principals, None)?;
     check_memory(&principals, model, &model.admission)?;
     Owners(model).check_principals(&principals)?;
+    check_links(model, &principals)?;
     Ok(changes)
 }
 

@@ -101,7 +101,7 @@ impl Plugins {
     ) -> Result<InstanceView, ControlError> {
         let (snapshot, counts) = (workers.snapshot()?, workers.filter_counts()?);
         let companions = self.host_level.report()?;
-        let stays_up = |id| offload.stays_up(id, &model.plugins);
+        let stays_up = |id| offload.stays_up(id, model);
         let mut instances =
             show::instances(&snapshot, &counts, model, &stays_up, &companions, tsc::frequency()).into_iter();
         let found = instances.find(|instance| instance.name == name);

@@ -11,7 +11,7 @@ use serde_json::{Map, Value};
 
 use super::Inner;
 use crate::ControlError;
-use crate::admission::services::loads::{Work, note_move};
+use crate::admission::services::loads::{Reason, Work, note_move};
 use crate::admission::services::{self, Demand};
 use crate::error::Steps;
 use crate::flows::placement::tell_placements;
@@ -132,8 +132,20 @@ pub(crate) fn move_grown_services(inner: &mut Inner, counters: &Snapshot) -> Res
         return Ok(());
     }
     for placed in moves {
-        note_move(&placed, &observation.events);
+        note_move(&placed, Reason::Load, &observation.events);
         model.placements.put(placed);
+    }
+    tell_placements(model, offload, workers)
+}
+
+/// Moves services and other instances off the levels that allowances of their owners exclude, while packets pass.
+///
+/// # Errors
+/// A worker does not answer.
+pub(crate) fn obey_allowances(inner: &mut Inner) -> Result<(), ControlError> {
+    let Inner { model, offload, workers, observation, .. } = inner;
+    for placed in services::obey_allowances(model, offload.why_no_cache()) {
+        note_move(&placed, Reason::Allowance, &observation.events);
     }
     tell_placements(model, offload, workers)
 }

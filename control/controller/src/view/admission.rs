@@ -23,10 +23,11 @@ pub struct AdmissionView {
 /// Component of the router.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct ComponentView {
-    /// `processors`, `workers`, `host`, `ring`, `offload`, `link PORT` or `memory`.
-    /// The levels beside the workers are there once a service is.
+    /// `processors`, `workers`, `worker NUMBER`, `host`, `offload`, `process rings`, `XDP redirect`, `socket rings`,
+    /// `worker rings`, `link PORT` or `memory`. The levels beside the workers are there once a service is, the single
+    /// workers once a service is pinned to them, and the other switches if they were measured.
     pub component: String,
-    /// Unit of the amounts: `%` of one processor, `bit/s` on the wire, `bytes`, `packets/s` or
+    /// Unit of the amounts: `%` of one processor, `bit/s` on the wire, `bytes`, `transfers/s` or
     /// `eBPF variants`.
     pub unit: &'static str,
     /// Amount that may be promised; absent if unlimited.

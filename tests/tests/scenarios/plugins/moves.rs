@@ -77,6 +77,46 @@ fn service_whose_load_grows_moves_to_the_offload_and_loses_no_packet() {
 }
 
 #[test]
+fn instances_leave_a_level_that_a_changed_allowance_excludes_and_lose_no_packet() {
+    let Some(_ground) = Ground::enter(&["ping"]) else { return };
+    let line = Line::new();
+    let owned = |name: &str, service: &str| {
+        format!("[[instance]]\nplugin = \"statistics\"\nname = \"{name}\"\nowner = \"alice\"\n{service}")
+    };
+    let text = format!(
+        "[[port]]\nname = \"r1\"\ndevice = \"r1\"\n[[port]]\nname = \"r2\"\ndevice = \"r2\"\n{}{}",
+        owned("s", "[instance.service]\nrate = 100000\npacket = 500\n"),
+        owned("plain", "")
+    );
+    let config = line.write("router.toml", &text);
+    let router = Millrace::start(&line.r, &format!("--config {}", config.display()));
+    line.h1.run("ping -c 1 10.2.0.2");
+    let level = |name: &str| router.row("instances", "name", name)["level"].clone();
+    let flows = [("s", 9000), ("plain", 9001)].map(|(name, port)| {
+        assert_eq!(level(name), "offload");
+        let filter = format!("proto udp dport {port}");
+        router.ask(&["bind", name, "--gate", "monitor", "--filter", &filter]);
+        Flow::start(&line.h1, &line.h2, to(&format!("10.2.0.2:{port}")), 500, 64)
+    });
+    flows.iter().for_each(Flow::wait_for_arrival);
+    router.ask(&["allowance", "add", "students", "user=[\"alice\"]"]);
+    for permitted in ["worker", "offload", "worker"] {
+        flows.iter().for_each(|flow| flow.go_on(Duration::from_millis(60)));
+        router.ask(&["allowance", "set", "students", &format!("level=[\"{permitted}\"]")]);
+        assert_eq!((level("s"), level("plain")), (permitted.into(), permitted.into()));
+    }
+    router.try_ask(&["place", "instance plain", "offload"]).assert_refused(1, &["allowance", "excludes"]);
+    let reports = flows.map(Flow::finish);
+    for report in &reports {
+        assert_eq!((report.lost(), report.reordered, report.duplicated), (0, 0, 0), "{report:?}");
+    }
+    assert_eq!(router.json(&["control", "s", "read"])["total"]["packets"], reports[0].sent);
+    let events = router.json(&["show", "events"]).to_string();
+    assert!(events.contains("because an allowance has changed"), "{events}");
+    router.assert_conservation();
+}
+
+#[test]
 fn service_pinned_to_a_worker_gets_the_packets_of_all_workers() {
     let Some(_ground) = Ground::enter(&["ping"]) else { return };
     let line = Line::new();

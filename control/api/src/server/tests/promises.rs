@@ -66,6 +66,52 @@ async fn sixteen_clients_of_a_user_at_once_get_exactly_the_allowance() {
     sixteen_clients_share(limit, "allowance \\\"all\\\"").await;
 }
 
+/// Sixteen clients create two services each, which need far more time of the workers than core leaves.
+#[tokio::test]
+async fn sixteen_clients_at_once_get_no_more_time_of_the_workers_than_there_is() {
+    let server = Server::start().await;
+    let create = |client: usize, number: usize| {
+        let (name, socket) = (format!("s{client}-{number}"), server.socket());
+        let load = json!({"rate": 400_000, "packet": 1_000});
+        let body = json!({"plugin": "null", "name": name, "service": load}).to_string();
+        async move { (name, settled(socket, "POST", "/instances".to_owned(), body).await) }
+    };
+    let clients = (0..16).map(|client| {
+        let (first, second) = (create(client, 1), create(client, 2));
+        tokio::spawn(async move { [first.await, second.await] })
+    });
+    let (mut got, mut refused) = (Vec::new(), 0);
+    for client in clients.collect::<Vec<_>>() {
+        for (name, (status, answer)) in client.await.unwrap() {
+            match status {
+                StatusCode::CREATED => got.push(name),
+                _ if answer.contains("level worker: lacks") => refused += 1,
+                _ => panic!("{status} {answer}"),
+            }
+        }
+    }
+    assert!(!got.is_empty() && refused > 0, "{got:?}");
+    let workers = async || {
+        let (_, admission) = server.ask("GET", "/admission", "").await;
+        let all = admission["components"].as_array().cloned().unwrap_or_default();
+        all.into_iter().find(|one| one["component"] == "workers").unwrap()
+    };
+    let promised = workers().await;
+    let claims = promised["claims"].as_array().unwrap();
+    assert_eq!(claims.len(), got.len(), "{promised}");
+    let [sum, whole] = ["promised", "whole"].map(|key| promised[key].as_f64().unwrap());
+    let each = claims[0]["amount"].as_f64().unwrap();
+    assert!(sum <= whole && sum + each > whole, "{promised}");
+    let gone = got.into_iter().map(|name| {
+        tokio::spawn(settled(server.socket(), "DELETE", format!("/instances/{name}"), String::new()))
+    });
+    for one in gone.collect::<Vec<_>>() {
+        assert_eq!(one.await.unwrap().0, StatusCode::OK);
+    }
+    assert_eq!(workers().await["promised"], 0.0);
+    server.end().await;
+}
+
 #[tokio::test]
 async fn dry_run_answers_with_a_trial_and_changes_nothing() {
     let server = Server::start().await;

@@ -119,13 +119,23 @@ fn other_place(
         .then_some(PlacedService { service: placed.service, ..chosen })
 }
 
-/// Notes an event for a service that moves because of its load.
-pub(crate) fn note_move(placed: &PlacedService, events: &Events) {
+/// Reason why the router moves a service.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Reason {
+    /// Its load exceeds what was admitted.
+    Load,
+    /// An allowance excludes its level, or it makes room for such a service.
+    Allowance,
+}
+
+/// Notes an event for a service that moves.
+pub(crate) fn note_move(placed: &PlacedService, reason: Reason, events: &Events) {
     let PlacedService { instance, level, .. } = placed;
-    let text = format!(
-        "instance {instance} moves to the level {}, because it uses more of the workers than was admitted",
-        level.name()
-    );
+    let why = match reason {
+        Reason::Load => "it uses more of the workers than was admitted",
+        Reason::Allowance => "an allowance has changed",
+    };
+    let text = format!("instance {instance} moves to the level {}, because {why}", level.name());
     events.note(
         EventKind::ServiceMoved,
         instance,

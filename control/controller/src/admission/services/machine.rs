@@ -1,55 +1,62 @@
 //! Levels of a router: what services use there, and which of them fit.
 
-use std::collections::BTreeMap;
-use std::fmt::Write as _;
+use std::collections::{BTreeMap, BTreeSet};
 
-use millrace_admission::hardware::Hardware;
-use millrace_admission::impact::{Candidate, Choice, Impact};
-use millrace_admission::levels::{HOST, Levels, OFFLOAD, OffloadLevel, PROCESS, WORKER};
-use millrace_admission::part::Part;
-use millrace_admission::placement::Algorithm;
+use millrace_admission::impact::{Candidate, Choice};
+use millrace_admission::levels::{Levels, OFFLOAD, OffloadLevel, PROCESS, Switches, WORKER};
 use millrace_admission::placement::online::{Promises, Refused, ServiceId};
 use millrace_admission::request::{Class, Cycles, Needs, Request, Stream};
-use millrace_config::{Service, ServiceLevel};
+use millrace_config::{Admission, Principal, Router, Service, ServiceLevel};
 use millrace_offload::VARIANTS;
 use millrace_pipeline::EBPF_VARIANT_LIMIT;
 use millrace_plugin_abi::{Plugin, Runtime};
-use millrace_units::{count, write_size};
 
-use super::worker_use::WorkerUse;
+use super::refusal::{largest, refusal};
+use super::room::Room;
 use super::{Decision, Demand, LEVELS, MOST_MOVES, PARTS, Place, USUAL_SIZE};
 use crate::ControlError;
 use crate::admission::memory;
-use crate::admission::permits::excluded;
-use crate::admission::time::{WHOLE, Whole, percent, promised};
-use crate::model::Model;
+use crate::admission::time::{WHOLE, Whole};
+use crate::model::permits::excluded;
 use crate::model::placements::{PlacedService, Used};
+use crate::model::schedulers::links::links;
+use crate::model::{Model, PortPlan};
 use crate::principals::processors;
 use crate::workers::tsc;
-
-/// Workers of pinned instances, by the name of the instance.
-type Pins<'a> = BTreeMap<&'a str, u16>;
 
 /// Packets per second of a service that declares no rate: next to nothing.
 const NO_RATE: f64 = 1e-9;
 
-/// Levels of a router, with the shares that principals hold.
+/// Levels of a router, with the promises to principals.
 pub(super) struct Machine<'m> {
-    pub hardware: Hardware,
-    pub levels: Levels,
-    pub workers: usize,
-    /// Cycles per second of a processor.
-    pub frequency: f64,
-    /// Time of all processors that may be promised, and of it the shares of principals, in parts per million.
-    pub processors: (u64, u64),
-    /// Shares that principals hold at the workers, in parts per million.
-    pub shares: u64,
-    /// Memory that may be promised to services, in bytes; `None` without a limit.
-    pub memory: Option<u64>,
+    pub room: Room,
+    pub held: Held,
     /// Reason why no flow is offloaded.
     pub no_cache: Option<&'static str>,
     /// Model with the owners of instances and their allowances; `None` if no allowance counts.
     pub owners: Option<&'m Model>,
+}
+
+/// Promises to principals.
+#[derive(Default)]
+pub(super) struct Held {
+    /// Shares of all principals, in parts per million of a processor.
+    pub processors: u64,
+    /// Shares of the principals that pay at the workers, in parts per million of a processor.
+    pub workers: u64,
+    /// Memory in bytes.
+    pub memory: u64,
+    /// Rates at ports with devices.
+    pub links: Vec<HeldLink>,
+}
+
+/// Rate that a principal reserves at a port.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct HeldLink {
+    pub principal: String,
+    pub port: String,
+    /// Bits per second.
+    pub rate: u64,
 }
 
 /// Service that is placed.
@@ -60,103 +67,112 @@ pub(super) struct Standing<'a> {
     pub is_pinned: bool,
 }
 
+impl Standing<'_> {
+    fn name(&self) -> &str {
+        self.demand.instance
+    }
+}
+
+impl Held {
+    /// Returns the promises of a model to these principals.
+    pub fn of(model: &Model, principals: &[Principal]) -> Self {
+        let sum = |counts: &dyn Fn(&Principal) -> bool| {
+            let shares = principals.iter().filter(|one| counts(one)).filter_map(Principal::reserved_cpu);
+            shares.map(|share| u64::from(share.ppm())).sum()
+        };
+        let ports = model.ports.iter().filter(|plan| plan.is_kernel()).map(|plan| &*plan.config.name);
+        let reserved = |port: &str| {
+            let links = links(principals, port).reserved.into_iter();
+            let held = |(principal, rate)| HeldLink { principal, port: port.to_owned(), rate };
+            links.map(|link| (link.name, link.rate)).map(held).collect::<Vec<_>>()
+        };
+        Self {
+            processors: sum(&|_| true),
+            workers: sum(&|one| model.pays(&one.name)),
+            memory: memory::promised(principals),
+            links: ports.flat_map(reserved).collect(),
+        }
+    }
+}
+
 impl<'m> Machine<'m> {
     pub fn of(model: &'m Model, no_cache: Option<&'static str>) -> Result<Self, ControlError> {
-        let (router, frequency) = (&model.router, tsc::frequency() as f64);
-        let whole = Whole::of(router, &model.admission);
+        let held = Held::of(model, &model.principals);
+        Self::with(model, (&model.router, &model.admission), held, no_cache)
+    }
+
+    /// Returns the machine of a model with other settings and promises.
+    pub fn with(
+        model: &'m Model,
+        (router, admission): (&Router, &Admission),
+        held: Held,
+        no_cache: Option<&'static str>,
+    ) -> Result<Self, ControlError> {
+        let (frequency, figures) = (tsc::frequency() as f64, model.placements.figures);
+        let whole = Whole::of(router, admission);
         let beside = processors().saturating_sub(router.workers);
         let offload = OffloadLevel { instructions: EBPF_VARIANT_LIMIT, variants: VARIANTS as u32 };
+        let offload = figures.offload.map_or(offload, |known| known.within(offload));
+        // Other ports have no rings, and no XDP programs.
+        let switches = match model.ports.iter().any(PortPlan::is_kernel) {
+            true => figures.switches,
+            false => Switches { redirect: None, sockets: None, ..figures.switches },
+        };
         let levels = Levels {
             offload: no_cache.is_none().then_some(offload),
             worker: whole.of_workers() as f64 / PARTS * frequency,
-            host: model.admission.cpu.of(beside as u64 * WHOLE) as f64 / PARTS * frequency,
-            ring: model.placements.ring,
-        };
-        Ok(Self {
-            hardware: described(&levels)?,
-            levels,
+            host: admission.cpu.of(beside as u64 * WHOLE) as f64 / PARTS * frequency,
             workers: router.workers,
-            frequency,
-            processors: (whole.of_processors(), promised(model, |_| true)),
-            shares: promised(model, |one| model.pays(&one.name)),
-            memory: memory::left(&model.principals, &model.admission),
-            no_cache,
-            owners: Some(model),
-        })
-    }
-
-    /// Returns the machine for a service that starts: without allowances if they permit none of its levels.
-    pub fn at_start(self, demand: Demand<'_>) -> Self {
-        let pin = demand.service.pin();
-        let mut levels = LEVELS.into_iter().filter(|level| pin.is_none_or(|pin| pin == *level));
-        let is_permitted = levels.any(|level| self.impossible(level, demand).is_none());
-        Self { owners: self.owners.filter(|_| is_permitted), ..self }
+            core: f64::from(router.core_ceiling.ppm()) / PARTS,
+            switches,
+        };
+        let memory = memory::limit(admission, &figures);
+        let room = Room::new(levels, frequency, whole.of_processors(), memory)?;
+        Ok(Self { room, held, no_cache, owners: Some(model) })
     }
 
     /// Chooses the level of a service beside others.
     pub fn decide(&self, placed: &[Standing<'_>], demand: Demand<'_>) -> Result<Decision, ControlError> {
-        if let Some(problem) = demand.service.worker_problem(self.workers) {
-            return Err(ControlError::invalid(format!("instance {:?}: {problem}", demand.instance)));
-        }
-        let left = self.memory.map(|whole| {
-            placed.iter().fold(whole, |left, standing| left.saturating_sub(standing.place.used.memory))
-        });
-        let candidate = self.with_room(self.candidate(demand, demand.service.pin())?, demand, left)?;
-        let mut promises = self.held();
-        let mut names = BTreeMap::new();
-        for standing in placed {
-            names.insert(self.hold(&mut promises, standing), standing.demand.instance);
-        }
-        let pinned = placed.iter().map(|standing| standing.demand).chain([demand]);
-        let pins: Pins<'_> = pinned.filter_map(|one| Some((one.instance, one.service.worker?))).collect();
-        let algorithm = Levels::algorithm(&self.hardware);
+        self.check_worker(demand)?;
+        let candidate = self.candidate(demand, demand.service.pin())?;
+        let demands = placed.iter().map(|standing| standing.demand).chain([demand]);
+        let mut promises = self.promises(demands);
+        let known: BTreeMap<ServiceId, &Standing<'_>> =
+            placed.iter().map(|standing| (self.hold(&mut promises, standing), standing)).collect();
         let fits = |rate: u32| {
             let service = Service { rate, ..demand.service };
             let candidate = self.candidate(Demand { service, ..demand }, service.pin()).ok()?;
-            let candidate = self.with_room(candidate, demand, left).ok()?;
-            self.admitted(promises.clone(), candidate, &algorithm, &pins)
+            self.admitted(promises.clone(), candidate)
         };
         let Some((place, moves)) = fits(demand.service.rate) else {
-            let refused = promises.refusal(&candidate);
             let most = largest(demand.service.rate, |rate| fits(rate).is_some());
-            let fullest = self.fullest(promises, candidate, &pins);
-            return Err(self.refusal(demand, (&refused, fullest), most));
+            return Err(self.refusal(demand, &promises.refusal(&candidate), most));
         };
-        let plugins = placed.iter().map(|standing| (standing.demand.instance, standing.demand.plugin));
-        let plugins: BTreeMap<&str, &dyn Plugin> = plugins.collect();
         let moves = moves.into_iter().filter_map(|(id, place)| {
-            let name = *names.get(&id)?;
-            Some((name.to_owned(), self.with_memory(place, *plugins.get(name)?)))
+            let standing = known.get(&id)?;
+            Some((standing.name().to_owned(), self.with_memory(place, standing.demand.plugin)))
         });
-        let place = self.with_memory(place, demand.plugin);
-        let Demand { instance, plugin, service, .. } = demand;
-        let Place { level, used } = place;
-        let placed =
-            PlacedService { instance: instance.to_owned(), plugin: plugin.name(), service, level, used };
-        Ok(Decision { placed, moves: moves.collect() })
+        Ok(Decision { placed: self.placed(demand, place), moves: moves.collect() })
     }
 
-    /// Leaves out the places of a service for whose instances too little memory is left, in bytes.
-    fn with_room(
-        &self,
-        mut candidate: Candidate,
-        Demand { instance, plugin, .. }: Demand<'_>,
-        left: Option<u64>,
-    ) -> Result<Candidate, ControlError> {
-        let Some(left) = left else { return Ok(candidate) };
-        let needed = |choice: &Choice| self.level(choice).map_or(0, |level| self.memory_of(level, plugin));
-        let least = candidate.choices.iter().map(needed).min().unwrap_or(0);
-        candidate.choices.retain(|choice| needed(choice) <= left);
-        if !candidate.choices.is_empty() {
-            return Ok(candidate);
+    /// Returns the error for a service without room. `most` is the largest rate that fits.
+    pub fn refusal(&self, demand: Demand<'_>, refused: &Refused, most: u32) -> ControlError {
+        refusal(&self.room, demand, |level| self.impossible(level, demand), refused, most)
+    }
+
+    /// Refuses a worker that the router lacks, or that excludes the level.
+    pub fn check_worker(&self, demand: Demand<'_>) -> Result<(), ControlError> {
+        match demand.service.worker_problem(self.room.levels.workers) {
+            None => Ok(()),
+            Some(problem) => Err(ControlError::invalid(format!("instance {:?}: {problem}", demand.instance))),
         }
-        let [least, lack, left] = [least, least - left, left].map(write_size);
-        Err(ControlError::conflict(format!(
-            "instance {instance:?}: plugin {} declares {least} of memory for its instances, but of what admission promises \
-             {left} are left: {lack} are missing; reserve less for principals, or promise more with `admission set \
-             memory=SIZE`",
-            plugin.name()
-        )))
+    }
+
+    /// Returns a service at a place.
+    pub fn placed(&self, demand: Demand<'_>, place: Place) -> PlacedService {
+        let Demand { instance, plugin, service, .. } = demand;
+        let Place { level, used } = self.with_memory(place, plugin);
+        PlacedService { instance: instance.to_owned(), plugin: plugin.name(), service, level, used }
     }
 
     /// Returns the declared memory of the instances of a service, in bytes: one at each worker, or one at the host. A
@@ -164,7 +180,7 @@ impl<'m> Machine<'m> {
     fn memory_of(&self, level: ServiceLevel, plugin: &dyn Plugin) -> u64 {
         let instances = match level {
             ServiceLevel::Offload => 0,
-            ServiceLevel::Worker => self.workers,
+            ServiceLevel::Worker => self.room.levels.workers,
             ServiceLevel::Host => 1,
         };
         (plugin.declared_needs().memory * instances as f64).ceil() as u64
@@ -179,83 +195,64 @@ impl<'m> Machine<'m> {
         &self,
         mut promises: Promises,
         candidate: Candidate,
-        algorithm: &Algorithm,
-        pins: &Pins<'_>,
     ) -> Option<(Place, Vec<(ServiceId, Place)>)> {
-        let before = self.worker_use(&promises, pins);
-        let admitted = promises.admit(candidate, false, algorithm, MOST_MOVES).ok()?;
+        let admitted = promises.admit(candidate, false, &self.room.algorithm, MOST_MOVES).ok()?;
         let place = |id: ServiceId| {
             let (_, candidate, choice) = promises.services().find(|(known, ..)| *known == id)?;
-            let choice = candidate.choices.get(choice)?;
-            Some(Place { level: self.level(choice)?, used: self.used(&choice.impact) })
+            self.place(candidate.choices.get(choice)?)
         };
-        let used = promises.services().filter_map(|(_, candidate, choice)| candidate.choices.get(choice));
-        // The shares are among the promises; here, all shares count, and not only those at the workers.
-        let services = used.map(|choice| self.used(&choice.impact)).map(|used| used.worker + used.host);
-        let (whole, shares) = self.processors;
-        if services.sum::<u64>().saturating_sub(self.shares).saturating_add(shares) > whole {
-            return None;
-        }
-        if self.worker_use(&promises, pins).exceeds(&before) {
-            return None;
-        }
         let moves = admitted.moves.iter().filter_map(|(id, _)| Some((*id, place(*id)?)));
         Some((place(admitted.id)?, moves.collect()))
     }
 
-    /// Returns the use of single workers by promises.
-    fn worker_use(&self, promises: &Promises, pins: &Pins<'_>) -> WorkerUse {
-        let mut used = WorkerUse::new(self.workers, self.levels.worker / self.frequency * PARTS);
-        for (_, candidate, choice) in promises.services() {
-            let Some(choice) = candidate.choices.get(choice) else { continue };
-            used.add(pins.get(&*candidate.name).copied(), self.used(&choice.impact).worker);
+    /// Returns the place of a choice, without its memory.
+    pub fn place(&self, choice: &Choice) -> Option<Place> {
+        Some(Place { level: self.level(choice)?, used: self.room.used(&choice.impact) })
+    }
+
+    /// Returns the promises to principals, of a router that is to run these services.
+    pub fn promises<'a>(&self, demands: impl Iterator<Item = Demand<'a>>) -> Promises {
+        let pinned: BTreeSet<u16> = demands.filter_map(|demand| demand.service.worker).collect();
+        let mut promises = Promises::new(&self.room.components(&pinned));
+        let Held { processors, workers, memory, links } = &self.held;
+        let used = Used { worker: *workers, memory: *memory, host: 0 };
+        let shares = self.room.fixed("principals", used, None, processors.saturating_sub(*workers));
+        for candidate in std::iter::once(shares).chain(links.iter().filter_map(|link| self.link(link))) {
+            promises.hold(candidate, 0, false);
         }
-        used
-    }
-
-    /// Returns the worker that would lack the most with a candidate at the workers, and its missing part in percent.
-    fn fullest(&self, mut promises: Promises, candidate: Candidate, pins: &Pins<'_>) -> Option<(u16, f64)> {
-        let is_there = |choice: &Choice| self.level(choice) == Some(ServiceLevel::Worker);
-        let choice = candidate.choices.iter().position(is_there)?;
-        promises.hold(candidate, choice, false);
-        self.worker_use(&promises, pins).fullest()
-    }
-
-    /// Returns the promises to principals.
-    fn held(&self) -> Promises {
-        let mut promises = Promises::new(&self.hardware.components);
-        let shares = Used { worker: self.shares, ..Used::default() };
-        promises.hold(self.fixed("principals", shares), 0, false);
         promises
     }
 
     /// Adds a placed service to promises.
-    fn hold(&self, promises: &mut Promises, standing: &Standing<'_>) -> ServiceId {
+    pub fn hold(&self, promises: &mut Promises, standing: &Standing<'_>) -> ServiceId {
         let Standing { demand, place, is_pinned } = standing;
-        let candidate = self.candidate(*demand, is_pinned.then_some(place.level));
-        let is_it = |choice: &Choice| self.level(choice) == Some(place.level);
-        let found = candidate.ok().and_then(|candidate| {
-            let choice = candidate.choices.iter().position(is_it)?;
+        let found = |demand: Demand<'_>, pin: Option<ServiceLevel>| {
+            let candidate = self.candidate(demand, pin).ok()?;
+            let choice = candidate.choices.iter().position(|one| self.level(one) == Some(place.level))?;
             Some((candidate, choice))
-        });
-        match found {
-            Some((candidate, choice)) => promises.hold(candidate, choice, !is_pinned),
-            // Its plugin or the router has changed, so that it would be refused now. It keeps what it was promised.
-            None => promises.hold(self.fixed(demand.instance, place.used), 0, false),
+        };
+        if let Some((candidate, choice)) = found(*demand, is_pinned.then_some(place.level)) {
+            return promises.hold(candidate, choice, !is_pinned);
         }
+        // An allowance, its plugin or the router has changed, so that it would be refused now. It keeps what it was
+        // promised.
+        let unlimited = Demand { is_free: true, ..*demand };
+        let (candidate, choice) = found(unlimited, Some(place.level))
+            .unwrap_or_else(|| (self.room.fixed(demand.instance, place.used, demand.service.worker, 0), 0));
+        promises.hold(candidate, choice, false)
     }
 
-    /// Returns a candidate that uses this processor time, and has no other place.
-    fn fixed(&self, name: &str, used: Used) -> Candidate {
-        let part = |name: &str, used: u64, cycles: f64| {
-            let part = used as f64 / PARTS * self.frequency / cycles;
-            Some((self.hardware.component(name).filter(|_| used > 0)?, Part::at_least(part)))
-        };
-        let sums = [part(WORKER, used.worker, self.levels.worker), part(HOST, used.host, self.levels.host)];
-        let impact = Impact { sums: sums.into_iter().flatten().collect(), flow: None };
-        let processor = self.hardware.processor(WORKER);
-        let choices = processor.map(|processor| Choice { processor, impact }).into_iter().collect();
-        Candidate { name: name.to_owned(), choices }
+    /// Returns what the packets of a reserved rate use: the switches on their way, if they have the usual size.
+    pub fn link(&self, HeldLink { principal, rate, .. }: &HeldLink) -> Option<Candidate> {
+        let bytes = f64::from(USUAL_SIZE);
+        let input = Stream { packets_per_second: *rate as f64 / (bytes * 8.0), bytes, bytes_maximum: None };
+        let cycles = [(WORKER.to_owned(), Cycles::default())].into();
+        let request = request(principal, Needs { cycles, ..Needs::default() }, input, input);
+        let mut candidate = Candidate::of(&self.room.hardware, &request).ok()?;
+        for choice in &mut candidate.choices {
+            choice.impact.sums.retain(|(component, _)| self.room.is_switch(*component));
+        }
+        Some(candidate)
     }
 
     /// Returns the possible places of a service with their impacts; only `pin` if it is given.
@@ -264,7 +261,7 @@ impl<'m> Machine<'m> {
         demand: Demand<'_>,
         pin: Option<ServiceLevel>,
     ) -> Result<Candidate, ControlError> {
-        let Demand { instance, service, .. } = demand;
+        let Demand { instance, plugin, service, .. } = demand;
         let named = |problem: String| ControlError::conflict(format!("instance {instance:?}: {problem}"));
         let mut cycles = BTreeMap::new();
         let mut reasons = Vec::new();
@@ -282,25 +279,24 @@ impl<'m> Machine<'m> {
             bytes: f64::from(service.size.map_or(USUAL_SIZE, |size| size.bytes_u32())),
             bytes_maximum: None,
         };
-        let leave = input.packets_per_second * demand.plugin.declared_needs().output;
-        let request = Request {
-            name: instance.to_owned(),
-            class: Class::PerFlow,
-            port: None,
-            plugin: None,
-            on: Vec::new(),
-            user: None,
-            needs: Needs { cycles, code_slots: self.workers as f64, ..Needs::default() },
-            input,
-            output: Some(Stream { packets_per_second: leave, ..input }),
-        };
-        Candidate::of(&self.hardware, &request).map_err(|error| ControlError::invalid(error.to_string()))
+        let leave = input.packets_per_second * plugin.declared_needs().output;
+        let needs = Needs { cycles, code_slots: self.room.levels.workers as f64, ..Needs::default() };
+        let request = request(instance, needs, input, Stream { packets_per_second: leave, ..input });
+        let found = Candidate::of(&self.room.hardware, &request);
+        let mut candidate = found.map_err(|error| ControlError::invalid(error.to_string()))?;
+        for choice in &mut candidate.choices {
+            let level = LEVELS.into_iter().find(|level| self.is_at(choice.processor, *level));
+            let memory = level.map_or(0, |level| self.memory_of(level, plugin));
+            let impact = std::mem::take(&mut choice.impact);
+            choice.impact = self.room.complete(impact, service.worker, memory);
+        }
+        Ok(candidate)
     }
 
     /// Returns the reason why a service can't run at a level, or must not; `None` if it can.
-    fn impossible(&self, level: ServiceLevel, demand: Demand<'_>) -> Option<String> {
+    pub fn impossible(&self, level: ServiceLevel, demand: Demand<'_>) -> Option<String> {
         let owner = |model: &'m Model| model.placements.owners.get(demand.instance);
-        let excluded = self.owners.and_then(|model| {
+        let excluded = self.owners.filter(|_| !demand.is_free).and_then(|model| {
             let owner = demand.owner.or_else(|| owner(model))?;
             excluded(model, owner, (level, demand.service.worker))
         });
@@ -321,7 +317,7 @@ impl<'m> Machine<'m> {
             ServiceLevel::Offload => self.no_cache.map(|why| format!("no flow is offloaded: {why}")),
             ServiceLevel::Worker if in_process => Some(format!("its plugin runs in processes{movable}")),
             ServiceLevel::Host if !in_process => Some(format!("its plugin is {}{movable}", runtime.text())),
-            ServiceLevel::Host if self.levels.host <= 0.0 => {
+            ServiceLevel::Host if self.room.levels.host <= 0.0 => {
                 Some("no processor is left beside the workers".to_owned())
             }
             ServiceLevel::Worker | ServiceLevel::Host => None,
@@ -329,61 +325,26 @@ impl<'m> Machine<'m> {
     }
 
     fn level(&self, choice: &Choice) -> Option<ServiceLevel> {
-        let name = &self.hardware.processors.get(choice.processor)?.name;
-        LEVELS.into_iter().find(|level| level.name() == name)
+        LEVELS.into_iter().find(|level| self.is_at(choice.processor, *level))
     }
 
-    /// Returns the processor time of an impact.
-    fn used(&self, impact: &Impact) -> Used {
-        let of = |name: &str, cycles: f64| {
-            let share = self.hardware.component(name).map_or(0.0, |component| impact.of(component).number());
-            (share * cycles / self.frequency * PARTS).ceil() as u64
-        };
-        let (worker, host) = (of(WORKER, self.levels.worker), of(HOST, self.levels.host));
-        Used { worker, host, ..Used::default() }
-    }
-
-    /// Returns the error for a service without room, with what each level lacks, and the largest rate that fits.
-    fn refusal(
-        &self,
-        demand: Demand<'_>,
-        (refused, fullest): (&Refused, Option<(u16, f64)>),
-        most: u32,
-    ) -> ControlError {
-        let Demand { instance, service, .. } = demand;
-        let mut text =
-            format!("instance {instance:?}: no room for {} per second", count(service.rate, "packet"));
-        // Writing to a string can't fail.
-        for level in LEVELS.into_iter().filter(|level| service.pin().is_none_or(|pin| pin == *level)) {
-            let processor = self.hardware.processor(level.name());
-            let lack = refused.lacks.iter().find(|(index, _)| Some(*index) == processor);
-            let is_full = level == ServiceLevel::Worker && (lack.is_none() || service.worker.is_some());
-            let why = match (lack, self.impossible(level, demand), fullest.filter(|_| is_full)) {
-                (_, Some(why), _) => why,
-                (_, None, Some((worker, missing))) => format!("lacks {missing:.2} % of worker {worker}"),
-                (Some((_, lack)), None, None) => {
-                    let component = self.hardware.components.get(lack.component);
-                    format!("lacks {} of {}", lack.missing, component.map_or("-", |one| &one.name))
-                }
-                (None, None, None) => {
-                    format!("lacks time of the {} % of all processors", percent(self.processors.0))
-                }
-            };
-            let _ = write!(text, "; level {}: {why}", level.name());
-        }
-        let remedy = match most {
-            0 => "free or move other instances".to_owned(),
-            most => {
-                format!("{} per second would fit; or free or move other instances", count(most, "packet"))
-            }
-        };
-        ControlError::conflict(format!("{text}: {remedy}"))
+    fn is_at(&self, processor: usize, level: ServiceLevel) -> bool {
+        self.room.hardware.processors.get(processor).is_some_and(|one| one.name == level.name())
     }
 }
 
-/// Returns the hardware of levels.
-pub(super) fn described(levels: &Levels) -> Result<Hardware, ControlError> {
-    levels.hardware().map_err(|error| ControlError::conflict(format!("no service can be placed: {error}")))
+fn request(name: &str, needs: Needs, input: Stream, output: Stream) -> Request {
+    Request {
+        name: name.to_owned(),
+        class: Class::PerFlow,
+        port: None,
+        plugin: None,
+        on: Vec::new(),
+        user: None,
+        needs,
+        input,
+        output: Some(output),
+    }
 }
 
 /// Returns the kind of the processors of a level, as manifests and hardware files name it.
@@ -414,18 +375,4 @@ pub(super) fn cost(level: ServiceLevel, demand: Demand<'_>) -> Result<Cycles, Co
             plugin.name()
         ))),
     }
-}
-
-/// Returns the largest rate up to `most` that fits. If a rate fits, each lower rate does.
-fn largest(most: u32, fits: impl Fn(u32) -> bool) -> u32 {
-    let (mut low, mut high) = (0, most);
-    while low < high {
-        let middle = low + (high - low).div_ceil(2);
-        if fits(middle) {
-            low = middle;
-        } else {
-            high = middle - 1;
-        }
-    }
-    low
 }

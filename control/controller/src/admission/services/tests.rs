@@ -1,13 +1,17 @@
-use millrace_admission::levels::{Levels, OffloadLevel, Ring};
+use millrace_admission::hardware::{Line, Measured};
+use millrace_admission::levels::{Figures, Levels, OffloadLevel, Ring, Switches};
 use millrace_config::Config;
 use millrace_pipeline::EBPF_VARIANT_LIMIT;
 use millrace_plugin_abi::{DeclaredCycles, DeclaredNeeds, EbpfVariant, Instance, PluginError, Position};
 use proptest::prelude::*;
 use serde_json::{Map, Value};
 
-use super::machine::described;
-use super::ring::{HARDWARE_FILE, known_ring};
+use super::figures::{HARDWARE_FILE, known_figures};
+use super::room::Room;
 use super::*;
+
+mod measured;
+mod sums;
 
 /// Plugin of a runtime, with or without an eBPF variant and a declared cost: cycles per packet, per byte and per second,
 /// and packets that leave for each that arrives. Its instances have a mebibyte of memory.
@@ -64,21 +68,24 @@ const SANDBOXED: Kind = Kind(Runtime::Contained, false, Some([100.0, 0.0, 0.0, 1
 const OFFLOADED: Kind = Kind(Runtime::BuiltIn, true, Some([100.0, 0.0, 0.0, 1.0]));
 const PROCESS: Kind = Kind(Runtime::Process, false, Some([100.0, 0.0, 0.0, 1.0]));
 
-/// Machine with a worker of 1e9 cycles per second, the host with another 1e9, and two eBPF variants.
+/// Levels of a worker of 1e9 cycles per second, the host with another 1e9, and two eBPF variants.
+const LEVELS_HERE: Levels = Levels {
+    offload: Some(OffloadLevel { instructions: EBPF_VARIANT_LIMIT, variants: 2 }),
+    worker: 1e9,
+    host: 1e9,
+    workers: 1,
+    core: 0.5,
+    switches: Switches::ASSUMED,
+};
+
+/// Machine of levels with two processors of 1e9 cycles per second.
+fn machine_of(levels: Levels, memory: Option<u64>, held: Held) -> Machine<'static> {
+    let room = Room::new(levels, 1e9, 2_000_000, memory).unwrap();
+    Machine { room, held, no_cache: None, owners: None }
+}
+
 fn machine() -> Machine<'static> {
-    let offload = Some(OffloadLevel { instructions: EBPF_VARIANT_LIMIT, variants: 2 });
-    let levels = Levels { offload, worker: 1e9, host: 1e9, ring: Ring::ASSUMED };
-    Machine {
-        hardware: described(&levels).unwrap(),
-        levels,
-        workers: 1,
-        frequency: 1e9,
-        processors: (2_000_000, 0),
-        shares: 0,
-        memory: None,
-        no_cache: None,
-        owners: None,
-    }
+    machine_of(LEVELS_HERE, None, Held::default())
 }
 
 fn service(rate: u32) -> Service {
@@ -135,7 +142,8 @@ fn impossible_levels_are_refused_with_the_reason() {
 
 #[test]
 fn refusal_names_the_lack_and_the_rate_that_fits() {
-    let machine = Machine { shares: 250_000, processors: (2_000_000, 250_000), ..machine() };
+    let held = Held { workers: 250_000, processors: 250_000, ..Held::default() };
+    let machine = machine_of(LEVELS_HERE, None, held);
     let error = level(&machine, &[], demand(&SANDBOXED, 8_000_000)).unwrap_err();
     assert!(error.contains("level worker: lacks 5.00 % of worker"), "{error}");
     assert!(error.contains("7500000 packets per second would fit"), "{error}");
@@ -183,38 +191,6 @@ fn move_is_admitted_with_the_runtime_that_it_brings() {
 }
 
 #[test]
-fn ring_of_a_measured_machine_is_known_by_its_file() {
-    let folder = std::env::temp_dir().join(format!("millrace-ring-{}", std::process::id()));
-    std::fs::create_dir_all(&folder).unwrap();
-    assert_eq!((known_ring(None), known_ring(Some(&folder))), (Ring::ASSUMED, Ring::ASSUMED));
-    let measured = millrace_admission::hardware::Measured {
-        processors: 2,
-        workers: 1,
-        cycles_per_second: 1e9,
-        core_ceiling: 0.5,
-        process_rings: Some(millrace_admission::hardware::Line { packet: 400.0, byte: 0.0 }),
-        ..Default::default()
-    };
-    let file = folder.join(HARDWARE_FILE);
-    std::fs::write(&file, measured.written().unwrap()).unwrap();
-    let ring = known_ring(Some(&folder));
-    assert!((ring.transfers_per_second - 5e6).abs() < 1.0, "{ring:?}");
-    // A tenth of the host's cycles would be enough, but the ring carries no more.
-    let machine = machine();
-    let levels = Levels { ring, worker: 1e12, ..machine.levels };
-    let processors = (1_000 * WHOLE, 0);
-    let machine = Machine { hardware: described(&levels).unwrap(), levels, processors, ..machine };
-    let error = level(&machine, &[], demand(&PROCESS, 3_000_000)).unwrap_err();
-    assert!(
-        error.contains("of ring.packets") && error.contains("2500000 packets per second would fit"),
-        "{error}"
-    );
-    std::fs::write(&file, "name = 1").unwrap();
-    assert_eq!(known_ring(Some(&folder)), Ring::ASSUMED);
-    std::fs::remove_dir_all(&folder).unwrap();
-}
-
-#[test]
 fn services_of_the_same_load_move_back() {
     let placed = |level, rate, used| PlacedService {
         instance: "a".to_owned(),
@@ -224,7 +200,7 @@ fn services_of_the_same_load_move_back() {
         used: Used { worker: used, ..Used::default() },
     };
     let before = [placed(ServiceLevel::Offload, 1, 0)];
-    let mut moved = Placements::of(&Config::default(), Ring::ASSUMED);
+    let mut moved = Placements::of(&Config::default(), Figures::ASSUMED);
     moved.put(placed(ServiceLevel::Worker, 1, 5));
     assert!(moved.move_back(&before) && !moved.move_back(&before));
     assert_eq!(moved.services, before);
@@ -306,6 +282,29 @@ fn lowered_allowances_take_away_no_level_of_a_service_that_starts() {
 }
 
 #[test]
+fn services_move_off_a_level_that_a_changed_allowance_excludes() {
+    let port = "[[port]]\nname = \"lan\"\ndevice = \"lan0\"\n";
+    let forbid = |level: &str| format!("user = [\"alice\"]\nlevel = [\"{level}\"]");
+    let moved = |instance: &str, keys: &str| {
+        let text = format!("{port}{}", instance.replace("rate = 10\n", "rate = 1000000\n"));
+        let mut model = Model::planned(&Config::parse(&text, "f").unwrap()).unwrap();
+        assert_eq!(model.placements.service("a").map(|one| one.level), Some(ServiceLevel::Offload));
+        model.admission = Config::parse(&allowance(keys), "f").unwrap().admission;
+        let moved = obey_allowances(&mut model, None);
+        let again = obey_allowances(&mut model, None);
+        assert!(again.is_empty(), "{again:?}");
+        moved.iter().map(|one| (one.instance.clone(), one.level)).collect::<Vec<_>>()
+    };
+    assert_eq!(moved(OWNED, &forbid("worker")), [("a".to_owned(), ServiceLevel::Worker)]);
+    assert_eq!(moved(OWNED, &forbid("offload")), []);
+    assert_eq!(moved(OWNED, "user = [\"bob\"]\nlevel = [\"worker\"]"), []);
+    let pinned = OWNED.replace("rate = 10", "rate = 10\nlevel = \"offload\"");
+    assert_eq!(moved(&pinned, &forbid("worker")), [], "its level is configured");
+    let large = OWNED.replace("rate = 10", "rate = 400000000");
+    assert_eq!(moved(&large, &forbid("worker")), [], "the workers have no room");
+}
+
+#[test]
 fn service_moves_to_no_level_that_an_allowance_excludes_to_make_room_for_another() {
     // The services fill the offload. Only the first one may move, and it is dear at the worker.
     let standing = |name: &str, level: &str| {
@@ -329,7 +328,9 @@ fn service_moves_to_no_level_that_an_allowance_excludes_to_make_room_for_another
         .collect();
     let moves = |more: &str| {
         let text = format!("[[port]]\nname = \"lan\"\ndevice = \"lan0\"\n{all}{more}");
-        let model = Model::planned(&Config::parse(&text, "f").unwrap()).unwrap();
+        let mut model = Model::planned(&Config::parse(&text, "f").unwrap()).unwrap();
+        let first = model.placements.services.iter_mut().find(|one| one.instance == "i0").unwrap();
+        (first.level, first.used) = (ServiceLevel::Offload, Used::default());
         let plugin = model.plugins.plugin_of("i0").unwrap();
         let pinned = Service { level: Some(ServiceLevel::Offload), packet: Some(100.0), ..service(10) };
         let decided = decide(&model, Demand::of("new", &*plugin, pinned), None);
@@ -354,7 +355,7 @@ proptest! {
     fn promises_never_exceed_the_machine(changes in changes()) {
         let machine = machine();
         let kinds = [&SANDBOXED, &OFFLOADED, &PROCESS];
-        let mut placements = Placements::of(&Config::default(), Ring::ASSUMED);
+        let mut placements = Placements::of(&Config::default(), Figures::ASSUMED);
         for (index, rate, pin, is_removed) in changes {
             let name = format!("i{index}");
             if is_removed {
@@ -405,7 +406,7 @@ fn fixed_cycles_count_beside_those_of_packets() {
 
 #[test]
 fn packets_that_leave_cross_the_ring_too() {
-    let ring = machine().levels.ring.transfers_per_second;
+    let ring = Ring::ASSUMED.transfers_per_second;
     let rate = |output: f64| {
         let kind = Kind(Runtime::Process, false, Some([1.0, 0.0, 0.0, output]));
         let beyond = (2.0 * ring) as u32;
@@ -419,7 +420,8 @@ fn packets_that_leave_cross_the_ring_too() {
 
 #[test]
 fn declared_memory_of_services_is_promised_once() {
-    let machine = Machine { memory: Some(5 << 19), workers: 2, ..machine() };
+    let levels = Levels { workers: 2, ..LEVELS_HERE };
+    let machine = machine_of(levels, Some(5 << 19), Held::default());
     let decision = machine.decide(&[], demand(&SANDBOXED, 1_000)).unwrap();
     assert_eq!(decision.placed.used.memory, 2 << 20, "an instance at each worker");
     let Decision { placed, .. } = decision;
@@ -430,7 +432,8 @@ fn declared_memory_of_services_is_promised_once() {
     };
     let error = level(&machine, &[standing(placed.used)], demand(&SANDBOXED, 1)).unwrap_err();
     assert!(
-        error.contains("declares 2MiB of memory") && error.contains("512KiB are left: 1536KiB are missing"),
+        error.contains("level worker: lacks 1536KiB of memory")
+            && error.contains("admission set memory=SIZE"),
         "{error}"
     );
     // Offloaded packets need no instance.

@@ -7,10 +7,10 @@ use crate::model::placements::Owner;
 use crate::model::{Model, PortPlan};
 
 /// Level at which an instance runs, and the only worker that runs it, if it is pinned to one.
-pub(super) type PlaceAt = (ServiceLevel, Option<u16>);
+pub(crate) type PlaceAt = (ServiceLevel, Option<u16>);
 
 /// Checks that an allowance permits a level and all its processors. `what` names the subject in the error.
-pub(super) fn permits(
+pub(crate) fn permits(
     model: &Model,
     allowance: &Allowance,
     what: &str,
@@ -29,8 +29,14 @@ pub(super) fn permits(
     }
 }
 
+/// Returns the reason why the allowances of an instance's owner exclude a level; `None` if they permit it.
+pub(crate) fn excluded_for(model: &Model, instance: &str, level: ServiceLevel) -> Option<String> {
+    let owner = model.placements.owners.get(instance)?;
+    excluded(model, owner, (level, model.placements.worker_of(instance)))
+}
+
 /// Returns the reason why the allowances of an owner exclude a level; `None` if they permit it.
-pub(super) fn excluded(model: &Model, owner: &Owner, at: PlaceAt) -> Option<String> {
+pub(crate) fn excluded(model: &Model, owner: &Owner, at: PlaceAt) -> Option<String> {
     let Owner { user, role } = owner;
     let mut all = model.admission.allowance.iter().filter(|one| one.concerns(user, *role));
     let refusing = all.find(|one| permits(model, one, "", at).is_err())?;
