@@ -32,6 +32,21 @@ pub enum AdmissionAction {
         #[command(flatten)]
         service: Service,
     },
+    /// Show what a request would change, and what would be left.
+    #[command(after_help = "\
+Examples:
+  millrace admission explain principal add video cpu=10%
+  millrace admission explain flow reserve 'proto udp' --cpu 20%
+  millrace admission explain flow reserve 'proto udp' --deadline 10ms --rate 100 --cost 100us --port wan
+  millrace admission explain instance create statistics s1 --rate 100000 --packet 120
+
+Takes `principal add`, `principal set`, `flow reserve`, `bind` and `instance create`, and answers like their option
+--dry-run: nothing changes. Exit status 1 if the request would be refused.")]
+    Explain {
+        /// Request, as a command with its arguments.
+        #[arg(value_name = "REQUEST", required = true, trailing_var_arg = true, allow_hyphen_values = true)]
+        request: Vec<String>,
+    },
     /// Change how much may be promised.
     #[command(after_help = "\
 Examples:

@@ -27,7 +27,7 @@ use self::configure::{check, configuration, init};
 use self::forwarding::{control_plane, filter, flow, place, route, router, scheduler};
 use self::observe::{capture, drops, events, rates, show, top, trace};
 use self::plugins::plugin;
-use crate::arguments::{Arguments, Command, Connection, Show};
+use crate::arguments::{AdmissionAction, Arguments, Command, Connection, Show};
 use crate::client::Client;
 use crate::output::Failure;
 
@@ -68,6 +68,10 @@ pub fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
         Command::Neighbour(neighbour) => router::neighbour(&remote()?, &neighbour, json)?,
         Command::Router(router) => router::router(&remote()?, &router, json)?,
         Command::ControlPlane(asked) => control_plane::control_plane(&remote()?, &asked, json)?,
+        Command::Admission(AdmissionAction::Explain { request }) => {
+            let command = admission::trial_of(&request)?;
+            return run(Arguments { command, ..arguments });
+        }
         Command::Admission(asked) => admission::admission(remote, &asked, json)?,
         Command::Hardware(asked) => hardware::hardware(&asked, &arguments.connection.socket, json)?,
         Command::Allowance(asked) => admission::allowance::allowance(&remote()?, &asked, json)?,

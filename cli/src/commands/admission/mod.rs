@@ -11,7 +11,9 @@ use millrace_reproduce::page::page;
 use millrace_units::{BitRate, write_size};
 use serde_json::{Value, json};
 
-use crate::arguments::AdmissionAction;
+use crate::arguments::{
+    AdmissionAction, Bind, Command, FlowAction, InstanceAction, PrincipalAction, command,
+};
 use crate::client::Client;
 use crate::output::{Failure, done, plain, rows, show, table, write_file};
 use crate::pairs::{changes, without_defaults};
@@ -30,6 +32,8 @@ pub fn admission(
     json: bool,
 ) -> Result<(), Failure> {
     match action {
+        // The command itself is carried out, with the option for a trial.
+        AdmissionAction::Explain { .. } => {}
         AdmissionAction::Simulate { file, html } => simulate::simulate(file, html.as_deref(), json)?,
         AdmissionAction::Show { html } => {
             let value = remote()?.get("/admission")?;
@@ -51,6 +55,35 @@ pub fn admission(
         }
     }
     Ok(())
+}
+
+/// Returns the command of a request, as a trial.
+///
+/// # Errors
+/// The request is no valid command, or one that can't be tried.
+pub fn trial_of(request: &[String]) -> Result<Command, Failure> {
+    let mut command = command(request.iter().map(String::as_str))?;
+    let is_tried = match &mut command {
+        Command::Principal(PrincipalAction::Add { dry_run, .. } | PrincipalAction::Set { dry_run, .. })
+        | Command::Instance(InstanceAction::Create { dry_run, .. })
+        | Command::Bind(Bind { dry_run, .. }) => {
+            *dry_run = true;
+            true
+        }
+        Command::Flow(FlowAction::Reserve(reservation)) => {
+            reservation.dry_run = true;
+            true
+        }
+        _ => false,
+    };
+    match is_tried {
+        true => Ok(command),
+        false => Err(Failure::usage(format!(
+            "{:?} is no request that can be explained: give `principal add`, `principal set`, `flow reserve`, `bind` or \
+             `instance create`, with its arguments",
+            request.join(" ")
+        ))),
+    }
 }
 
 /// Prints what a tried request would change, and what would be promised and left.
@@ -145,6 +178,23 @@ fn bar(promised: &Value, whole: &Value) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn requests_are_explained_as_trials() {
+        let asked = |words: &str| {
+            let request: Vec<String> = words.split(' ').map(str::to_owned).collect();
+            trial_of(&request)
+        };
+        let flow = asked("flow reserve udp --cpu 20%").unwrap();
+        assert!(matches!(flow, Command::Flow(FlowAction::Reserve(reservation)) if reservation.dry_run));
+        let added = asked("principal add video cpu=10%").unwrap();
+        assert!(matches!(added, Command::Principal(PrincipalAction::Add { dry_run: true, .. })));
+        for (words, problem) in [("principal remove video", "no request that can be explained"), ("flow", "")]
+        {
+            let error = asked(words).unwrap_err();
+            assert!(error.message.contains(problem), "{}", error.message);
+        }
+    }
 
     #[test]
     fn components_are_listed_with_bars_and_claims() {

@@ -13,6 +13,8 @@ use millrace_principals::Usage;
 use schemars::JsonSchema;
 use serde::Serialize;
 
+use super::admission::ComponentView;
+
 pub use machine::{ProcessPromiseView, ProcessWindowView, ThreadGroupView};
 
 /// Rate on the wire that a principal has at a port.
@@ -353,6 +355,9 @@ pub struct ReservationView {
     /// Granted deadline; absent if none was asked for.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub deadline: Option<DeadlineView>,
+    /// Each component as it would be afterwards; absent if the reservation was made.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub components: Vec<ComponentView>,
 }
 
 /// Granted deadline of the packets of a reservation.

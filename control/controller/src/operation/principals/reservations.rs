@@ -92,7 +92,8 @@ impl Operation for ReserveFlow {
             permitted::check(&inner.model, &by, &changes)?;
             let deadline = grant.as_ref().map(|(_, grant)| deadlines::view(grant));
             let view = view_of(&mut inner.model, &principal, &changes)?;
-            let view = ReservationView { deadline, ..view };
+            let components = if dry_run { view.components } else { Vec::new() };
+            let view = ReservationView { deadline, components, ..view };
             Ok((if dry_run { Vec::new() } else { changes }, view))
         };
         router.change(plan, |_, view| Ok(view)).await
@@ -227,6 +228,7 @@ impl Operation for ReleaseFlow {
             });
             permitted::check(model, &by, &changes)?;
             let view = view_of(&mut inner.model, &principal, &changes)?;
+            let view = ReservationView { components: Vec::new(), ..view };
             if self.drop {
                 drop_waiting(inner, &self.name)?;
             }
@@ -262,7 +264,7 @@ fn view_of(
     principal: &Principal,
     changes: &[ConfigChange],
 ) -> Result<ReservationView, ControlError> {
-    let left = left_after(model, principal, changes)?;
+    let (left, components) = left_after(model, principal, changes)?;
     let changes = changes.iter().flat_map(ConfigChange::commands).collect();
-    Ok(ReservationView { principal: principal.name.to_string(), changes, left, deadline: None })
+    Ok(ReservationView { principal: principal.name.to_string(), changes, left, deadline: None, components })
 }

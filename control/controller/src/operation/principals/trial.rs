@@ -13,7 +13,7 @@ use crate::model::principals::Owners;
 use crate::operation::kinds::{Query, Reading};
 use crate::operation::{Bind, CreateInstance, Effect, Operation};
 use crate::principals::after;
-use crate::view::{LeftView, TrialView};
+use crate::view::{ComponentView, LeftView, TrialView};
 use crate::workers::death::Need;
 use crate::{ControlError, admission};
 
@@ -64,7 +64,8 @@ impl Operation for Trial {
 }
 
 /// Makes changes of principals, bindings and filters in the model, and undoes them. Returns what principals can
-/// still reserve after the changes: of the processors, and of the ports where `principal` reserves a rate.
+/// still reserve after the changes: of the processors, and of the ports where `principal` reserves a rate; and each
+/// component.
 ///
 /// # Errors
 /// Returns the reason why the first of these changes can't be made.
@@ -72,7 +73,7 @@ pub(super) fn left_after(
     model: &mut Model,
     principal: &Principal,
     changes: &[ConfigChange],
-) -> Result<LeftView, ControlError> {
+) -> Result<(LeftView, Vec<ComponentView>), ControlError> {
     let before = (
         model.plugins.clone(),
         model.schedulers.clone(),
@@ -81,9 +82,9 @@ pub(super) fn left_after(
     );
     let tried = changes.iter().try_for_each(|change| make(model, change));
     let rate = |model: &Model, port: &String| Some((port.clone(), Bits(Owners(model).left_at(port)?)));
-    let tried = tried.and_then(|()| plan_schedulers(model)).map(|()| LeftView {
-        cpu: left(model),
-        link: principal.link.keys().filter_map(|port| rate(model, port)).collect(),
+    let tried = tried.and_then(|()| plan_schedulers(model)).map(|()| {
+        let link = principal.link.keys().filter_map(|port| rate(model, port)).collect();
+        (LeftView { cpu: left(model), link }, admission::view(model).components)
     });
     (model.plugins, model.schedulers, model.principals, model.principal_ids) = before;
     tried
