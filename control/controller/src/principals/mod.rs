@@ -12,7 +12,6 @@ mod limits;
 pub(crate) mod links;
 pub(crate) mod machine;
 mod memory;
-mod named;
 mod overload;
 mod promises;
 mod removed;
@@ -40,9 +39,10 @@ use core_inputs::CoreInputs;
 use held::{Held, create, create_router, of_group};
 use limits::{GroupLimits, Processors, limits};
 use links::LinkPromises;
-use machine::{PayerParts, PluginGroups, ProcessTimes, ThreadGroups, WorkerThreads, parts, shared};
+use machine::{
+    NamedProcesses, PayerParts, PluginGroups, ProcessTimes, ThreadGroups, WorkerThreads, parts, shared,
+};
 use memory::WorkerMemory;
-use named::NamedProcesses;
 use overload::Overloads;
 use promises::Promises;
 use removed::RemovedGroups;

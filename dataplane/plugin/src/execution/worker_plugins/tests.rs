@@ -1,5 +1,6 @@
 //! Tests of the worker side, with a filter table that compares only the destination port.
 
+mod awaited;
 mod contexts;
 mod health;
 mod holding;

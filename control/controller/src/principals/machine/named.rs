@@ -5,11 +5,11 @@ use std::collections::BTreeMap;
 use millrace_config::Principal;
 use millrace_principals::{GroupError, Process};
 
-use super::held::Held;
+use crate::principals::held::Held;
 
 /// Refusals of processes that principals name.
 #[derive(Debug, Default)]
-pub(super) struct NamedProcesses {
+pub(in crate::principals) struct NamedProcesses {
     /// Latest refusal of the kernel, by the name of the principal.
     refused: BTreeMap<String, String>,
 }
