@@ -68,11 +68,7 @@ pub fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
         Command::Neighbour(neighbour) => router::neighbour(&remote()?, &neighbour, json)?,
         Command::Router(router) => router::router(&remote()?, &router, json)?,
         Command::ControlPlane(asked) => control_plane::control_plane(&remote()?, &asked, json)?,
-        Command::Admission(AdmissionAction::Explain { request }) => {
-            let command = admission::trial_of(&request)?;
-            return run(Arguments { command, ..arguments });
-        }
-        Command::Admission(asked) => admission::admission(remote, &asked, json)?,
+        Command::Admission(asked) => return admission_or_trial(&asked, arguments.connection, json),
         Command::Hardware(asked) => hardware::hardware(&asked, &arguments.connection.socket, json)?,
         Command::Allowance(asked) => admission::allowance::allowance(&remote()?, &asked, json)?,
         Command::Port(port) => scheduler::port(&remote()?, &port, json)?,
@@ -97,6 +93,20 @@ pub fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
         Command::Clear => remote::clear(&remote()?, json)?,
         Command::Capture(capture) => capture::capture(&remote()?, &capture)?,
     }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Runs the command `admission`, or the request that it explains, as a trial.
+fn admission_or_trial(
+    asked: &AdmissionAction,
+    connection: Connection,
+    json: bool,
+) -> Result<ExitCode, Failure> {
+    if let AdmissionAction::Explain { request } = asked {
+        let command = admission::trial_of(request)?;
+        return run(Arguments { connection, json, command });
+    }
+    admission::admission(|| Client::new(&connection), asked, json)?;
     Ok(ExitCode::SUCCESS)
 }
 

@@ -3,7 +3,7 @@
 
 mod principals;
 
-use millrace_config::{Change, Neighbour, Port, Scheduler, Service, Together};
+use millrace_config::{Admission, Change, Neighbour, Port, Scheduler, Service, Together};
 use millrace_pipeline::{
     Command, GateTables, NeighbourChange, NeighbourCommand, NeighbourKnowledge, Options,
 };
@@ -269,6 +269,15 @@ fn set_router(settings: &millrace_config::Router, model: &mut Model) {
     model.options = Options { control_plane, ..options(settings, model.options.instances) };
 }
 
+/// Sets what may be promised. Services obey changed allowances.
+fn set_admission(inner: &mut Inner, to: &Admission) -> Result<(), ControlError> {
+    let before = std::mem::replace(&mut inner.model.admission, to.clone());
+    match before.allowance == to.allowance {
+        true => Ok(()),
+        false => obey_allowances(inner),
+    }
+}
+
 /// Moves services back that a transaction has moved to make room. Returns the problem if a worker did not
 /// carry it out.
 fn move_services_back(inner: &mut Inner, before: &[PlacedService]) -> Option<String> {
@@ -349,13 +358,7 @@ impl Inner {
                 self.devices.police(&self.model.options.control_plane)?;
                 tell_options(&self.model, &mut self.workers)
             }
-            Change::Admission { to, .. } => {
-                let before = std::mem::replace(&mut self.model.admission, to.clone());
-                match before.allowance == to.allowance {
-                    true => Ok(()),
-                    false => obey_allowances(self),
-                }
-            }
+            Change::Admission { to, .. } => set_admission(self, to),
             Change::SetPort { to, .. } => self.set_port(to),
             Change::SetScheduler { port, from, to, heir } => {
                 let none = Scheduler::default();
