@@ -66,6 +66,6 @@ pub(super) fn in_processes(object: &[u8], keeper: ProcessKeeper) -> Result<Proce
 /// Starts a keeper of processes. `binary`: the router's binary. Processes inherit processor and priority of the
 /// calling thread.
 pub(super) fn keeper(binary: &Path) -> Result<ProcessKeeper, BenchError> {
-    let command = ChildCommand { program: binary.to_owned(), arguments: vec!["plugin-process".into()] };
+    let command = ChildCommand { program: binary.to_owned(), ..ChildCommand::own() };
     ProcessKeeper::start(command).map_err(failed)
 }
