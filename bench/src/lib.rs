@@ -40,6 +40,9 @@ mod veth;
 
 use std::path::PathBuf;
 
+pub use admission::adds::table::{AddedImpacts, ComponentUse, PlacedServices, RUN as RUN_ALGORITHM};
+pub use admission::adds::{WORKLOADS as ADDED_WORKLOADS, added_impacts};
+pub use admission::solvers::{SolverAnswer, SolverAnswers, solved_workloads};
 pub use against::against;
 pub use cpu::gaps::table::{GapDeviations, gap_deviations};
 pub use cpu::gaps::{LIMIT as GAP_LIMIT, RUNS as GAP_RUNS};

@@ -63,6 +63,8 @@ struct State {
     ended: bool,
     flows: Vec<Flow>,
     seen: Vec<Seen>,
+    /// Bytes of all packets of flows that have left the router.
+    left_bytes: u64,
     /// Receive ring of each input port: flow, and time of arrival.
     rings: Vec<VecDeque<(usize, u64)>>,
 }
@@ -86,6 +88,7 @@ impl Wire {
             start: None,
             ended: false,
             seen: vec![Seen::default(); flows.len()],
+            left_bytes: 0,
             flows,
             rings: vec![VecDeque::new(); inputs],
         })))
@@ -120,6 +123,11 @@ impl Wire {
     /// Whether the receive rings are empty.
     pub fn is_empty(&self) -> bool {
         self.0.borrow().rings.iter().all(VecDeque::is_empty)
+    }
+
+    /// Returns the bytes of all packets of flows that have left the router.
+    pub fn left_bytes(&self) -> u64 {
+        self.0.borrow().left_bytes
     }
 
     /// Returns the packets of a flow.
@@ -190,6 +198,7 @@ impl State {
         let number = u32::from_be_bytes(*flow) as usize;
         let Some((flow, seen)) = self.flows.get(number).zip(self.seen.get_mut(number)) else { return };
         seen.left += 1;
+        self.left_bytes += packet.data().len() as u64;
         if matches!(flow.pace, Pace::Every(_)) {
             seen.times.push([u64::from_be_bytes(*due), now]);
         }

@@ -8,7 +8,7 @@ mod principals;
 mod routes;
 mod source;
 
-pub(crate) use self::packets::{Chosen, first_flow, flow, frame, frames, network};
+pub(crate) use self::packets::{Chosen, first_flow, flow, frame, frame_of, frames, network};
 pub(crate) use self::pipeline::{Pipeline, SEED};
 pub(crate) use self::principals::CAPACITY;
 pub(crate) use self::routes::RouteWriter;

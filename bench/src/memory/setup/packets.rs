@@ -73,6 +73,11 @@ pub(crate) fn frame(family: Family, net: u8, flow: u32) -> Vec<u8> {
     udp_frame(family, net, flow, ROUTES).bytes()
 }
 
+/// Returns a packet like [`frame`] with a length in bytes, without checksum.
+pub(crate) fn frame_of(family: Family, net: u8, flow: u32, length: usize) -> Vec<u8> {
+    udp_frame(family, net, flow, ROUTES).bytes_of(length)
+}
+
 /// Returns the flow key of the packets of [`frame`]; IPv4 only.
 pub(crate) fn flow(net: u8, flow: u32) -> Option<FlowKey> {
     key(&udp_frame(Family::V4, net, flow, ROUTES))
