@@ -5,7 +5,9 @@
 #![forbid(unsafe_code)]
 
 mod cache;
+mod exceptions;
 mod experiment;
+mod machine;
 pub mod page;
 mod plot;
 mod srishti;
@@ -57,10 +59,10 @@ impl Entry {
     }
 }
 
-/// Returns all experiments in the order of the papers.
+/// Returns all experiments in the order of the papers, and those on this machine.
 #[must_use]
 pub fn experiments() -> Vec<Entry> {
-    [vera::EXPERIMENTS, srishti::EXPERIMENTS].concat()
+    [vera::EXPERIMENTS, srishti::EXPERIMENTS, machine::EXPERIMENTS].concat()
 }
 
 /// Returns the experiments of a name: one, or all that begin with the name and a hyphen.

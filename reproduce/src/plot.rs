@@ -12,7 +12,7 @@ pub struct Plot {
     pub horizontal: String,
     /// Label of the vertical axis.
     pub vertical: String,
-    /// Labels of the points.
+    /// Labels of the points. Of many, the plot shows some.
     pub points: Vec<String>,
     /// Series.
     pub series: Vec<Series>,
@@ -34,6 +34,8 @@ const LEFT: f64 = 60.0;
 const TOP: f64 = 16.0;
 const BELOW: f64 = 56.0;
 const RIGHT: f64 = 150.0;
+/// Most labels below the horizontal axis.
+const LABELS: usize = 12;
 const COLOURS: [&str; 10] = [
     "#1f77b4", "#ff7f0e", "#2ca02c", "#d62728", "#9467bd", "#8c564b", "#e377c2", "#7f7f7f", "#bcbd22",
     "#17becf",
@@ -91,7 +93,9 @@ impl Plot {
             let text = escaped(text);
             let _ = writeln!(svg, "<text x=\"{x:.1}\" y=\"{y}\" text-anchor=\"middle\"{turn}>{text}</text>");
         };
-        for (index, point) in self.points.iter().enumerate() {
+        for (index, point) in
+            self.points.iter().enumerate().step_by(self.points.len().div_ceil(LABELS).max(1))
+        {
             text(scales.across(index), TOP + HEIGHT + 18.0, "", point);
         }
         text(LEFT + WIDTH / 2.0, TOP + HEIGHT + 42.0, "", &self.horizontal);

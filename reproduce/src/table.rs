@@ -2,6 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::exceptions::Exception;
+
 /// Table of numbers.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Table {
@@ -64,7 +66,7 @@ impl Table {
     /// Returns the differences to another table of the same shape, and the cells that lie outside the ranges of this
     /// one as rounded.
     #[must_use]
-    pub fn minus(&self, printed: &Self) -> (Self, Vec<String>) {
+    pub fn minus(&self, printed: &Self) -> (Self, Vec<Exception>) {
         let mut difference = Self { rows: Vec::new(), ..self.clone() };
         let mut outside = Vec::new();
         for ours in &self.rows {
@@ -82,7 +84,8 @@ impl Table {
                 if pair.is_some_and(|(_, printed)| printed < low - 1e-9 || printed > high + 1e-9) {
                     let column = self.columns.get(index).map_or("", String::as_str);
                     let printed = theirs.values.get(index).copied().flatten().unwrap_or_default();
-                    outside.push(format!("{} {column}: {printed} outside {low} to {high}", ours.name));
+                    let text = format!("{printed} outside {low} to {high}");
+                    outside.push(Exception { row: ours.name.clone(), column: column.to_owned(), text });
                 }
             }
             difference.rows.push(row);

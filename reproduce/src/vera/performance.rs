@@ -8,6 +8,7 @@ use millrace_admission::workload::{Mix, Workload};
 use super::algorithms::Named;
 use super::workloads::{LEAST_INSIDE, deviation, mean, set};
 use crate::Run;
+use crate::exceptions::{Reason, listed};
 use crate::experiment::{Experiment, Statement};
 use crate::table::Table;
 
@@ -23,6 +24,8 @@ pub type Printed = (&'static str, &'static [f64]);
 
 /// Columns of a table: processors with counts, and components with uses.
 pub struct Columns {
+    /// Reasons for printed values outside the ranges.
+    pub reasons: &'static [Reason],
     /// Names of the processors.
     pub processors: &'static [&'static str],
     /// Headings and names of the components.
@@ -75,12 +78,11 @@ pub fn compare(
     let cells = printed.cells();
     let inside = cells - outside.len();
     let note = format!(
-        "{inside} of {cells} printed means lie, as rounded, in the central 95 % of {} sets of five workloads. Outside: {}. \
-         The optimum is that of the exact reference for {} workloads. {}",
+        "{inside} of {cells} printed means lie, as rounded, in the central 95 % of {} sets of five workloads. The optimum \
+         is that of the exact reference for {} workloads. {}",
         run.sets,
-        if outside.is_empty() { "none".to_owned() } else { outside.join("; ") },
         OPTIMA.min(run.sets) * 5,
-        experiment.note
+        listed(&outside, &ours, columns.reasons)
     );
     let holds =
         inside as f64 >= LEAST_INSIDE * cells as f64 && statements.iter().all(|statement| statement.holds);

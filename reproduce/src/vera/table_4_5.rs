@@ -2,7 +2,7 @@
 
 use millrace_admission::workload::MIXES;
 
-use super::workloads::{Printed, compare};
+use super::workloads::{CHANCE, Printed, compare};
 use super::{paper, router, workload_choices};
 use crate::Run;
 use crate::experiment::Experiment;
@@ -43,7 +43,7 @@ pub fn run(run: &mut Run) -> Experiment {
         MIXES.into_iter().zip(PRINTED).map(|(mix, (counts, shares))| (mix, counts, shares)).collect();
     let components = [("SA", "SA"), ("UE", "UE"), ("Port", "Port.in")];
     match router("ixp1200") {
-        Some(hardware) => compare(run, &hardware, &rows, components, experiment),
+        Some(hardware) => compare(run, &hardware, &rows, components, &[CHANCE], experiment),
         None => experiment,
     }
 }

@@ -1,8 +1,9 @@
 //! Table 4.8: workloads of the PMC694 router, with the sums of their smallest impacts.
 
-use super::workloads::{Printed, compare};
+use super::workloads::{CHANCE, Printed, compare};
 use super::{paper, router, workload_choices};
 use crate::Run;
+use crate::exceptions::Reason;
 use crate::experiment::Experiment;
 
 /// Rows as printed.
@@ -28,6 +29,15 @@ const PRINTED: [Printed; 19] = [
     ([9, 45, 43, 3], [12.0, 61.0, 59.0, 4.0, 136.0, 3.0], [1.12, 0.87, 0.98]),
 ];
 
+/// Reasons for printed values outside the ranges.
+const REASONS: &[Reason] = &[
+    (
+        &["7/47/45/1", "9/65/25/1", "9/45/43/3"],
+        "the five printed workloads of these mixes differ less from each other than ours (a deviation of 3); why is open",
+    ),
+    CHANCE,
+];
+
 pub fn run(run: &mut Run) -> Experiment {
     let experiment = Experiment {
         name: "vera-table-4.8".to_owned(),
@@ -39,7 +49,7 @@ pub fn run(run: &mut Run) -> Experiment {
     };
     let components = [("PP", "PP"), ("sPCI", "sPCI"), ("Port", "Port.in")];
     match router("pmc694") {
-        Some(hardware) => compare(run, &hardware, &PRINTED, components, experiment),
+        Some(hardware) => compare(run, &hardware, &PRINTED, components, REASONS, experiment),
         None => experiment,
     }
 }

@@ -4,6 +4,7 @@ use millrace_admission::hardware::Hardware;
 use millrace_admission::workload::{Mix, Workload};
 
 use crate::Run;
+use crate::exceptions::{Reason, listed};
 use crate::experiment::Experiment;
 use crate::table::Table;
 
@@ -40,12 +41,19 @@ pub fn name(mix: Mix) -> String {
 /// Printed row of table 4.5 or 4.8: counts of the classes, N, its deviation and the smallest impacts.
 pub type Printed = (Mix, [f64; 6], [f64; 3]);
 
+/// Reason for printed values outside the ranges.
+pub const CHANCE: Reason = (
+    &[""],
+    "one mean in twenty lies outside by chance, and the means of a mix are of the same five workloads",
+);
+
 /// Compares a table of workloads. `components` are those whose smallest impacts are printed.
 pub fn compare(
     run: &mut Run,
     hardware: &Hardware,
     rows: &[Printed],
     components: [(&str, &str); 3],
+    reasons: &[Reason],
     experiment: Experiment,
 ) -> Experiment {
     let impacts = components.map(|(heading, _)| format!("{heading}:2"));
@@ -65,11 +73,9 @@ pub fn compare(
     let cells = printed.cells();
     let inside = cells - outside.len();
     let note = format!(
-        "{inside} of {cells} printed means lie, as rounded, in the central 95 % of {} sets of five workloads. Outside: \
-         {}. {}",
+        "{inside} of {cells} printed means lie, as rounded, in the central 95 % of {} sets of five workloads. {}",
         run.sets,
-        if outside.is_empty() { "none".to_owned() } else { outside.join("; ") },
-        experiment.note
+        listed(&outside, &ours, reasons)
     );
     let holds = inside as f64 >= LEAST_INSIDE * cells as f64 && experiment.holds;
     Experiment { printed, ours, difference, holds, note, ..experiment }

@@ -15,7 +15,7 @@ use millrace_schedule::cpu::{CpuSchedulerKind, CpuShare};
 use millrace_testkit::Random;
 use millrace_units::{Cycles, PrincipalId};
 
-use self::model::modelled;
+use self::model::{AS_WRITTEN, modelled};
 use super::wire::{Flow, Pace, Wire};
 use super::{drive, failed, frequency, preemptions, settings};
 use crate::family::Family;
@@ -54,7 +54,7 @@ pub(super) fn run(options: &mut Options<'_>) -> Result<Vec<Measurement>, BenchEr
     let mut results = Vec::new();
     let worker = Sandboxed::new()?;
     for (gap, printed) in TABLE {
-        let [timer, returned, both] = modelled(gap);
+        let [timer, returned, both] = modelled(gap, AS_WRITTEN);
         let (mut ours, mut alone, mut disturbed) = (Vec::new(), Vec::new(), 0);
         for _ in 0..RUNS {
             let before = preemptions();
