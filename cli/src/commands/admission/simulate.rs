@@ -8,6 +8,7 @@ use millrace_admission::request::{Cycles, Needs};
 use millrace_admission::scenario::{Outcome, Scenario, Use};
 use millrace_bench::escaped;
 use millrace_reproduce::page::page;
+use millrace_reproduce::{Plot, Series};
 use millrace_units::count;
 use millrace_workbench::{Cost, KindCost, Module, inspect};
 
@@ -15,6 +16,8 @@ use crate::output::{self, Failure, show, write_file};
 
 /// Characters of a full bar.
 const BAR: usize = 40;
+/// Width of a full bar of a page, in pixels.
+const PAGE_BAR: f64 = 400.0;
 
 /// Places the requests of a scenario.
 pub fn simulate(file: &Path, html: Option<&Path>, json: bool) -> Result<(), Failure> {
@@ -123,16 +126,18 @@ fn shares(component: &Use) -> String {
 fn html_page(outcome: &Outcome) -> String {
     let mut body = format!("<p>{}</p>\n<table>\n", escaped(&summary(outcome)));
     for component in &outcome.components {
-        let width = component.used.min(1.0) * 400.0;
+        // A full bar is the limit, or the whole component without one.
+        let width = (component.used / component.limit.unwrap_or(1.0)).clamp(0.0, 1.0) * PAGE_BAR;
+        let outline = if component.limit.is_some() { "outline:1px solid #ccc;" } else { "" };
         let _ = writeln!(
             body,
-            "<tr><td>{}</td><td style=\"text-align:left\"><span class=\"bar\" style=\"width:{width:.0}px\"></span></td>\
-             <td>{}</td></tr>",
+            "<tr><td>{}</td><td style=\"text-align:left\"><div style=\"width:{PAGE_BAR}px;{outline}font-size:0\">\
+             <span class=\"bar\" style=\"width:{width:.0}px\"></span></div></td><td>{}</td></tr>",
             escaped(&component.name),
             escaped(&shares(component))
         );
     }
-    body.push_str("</table>\n<table>\n");
+    let _ = write!(body, "</table>\n<h2>Use as requests arrive</h2>\n{}<table>\n", growth(outcome).picture());
     for request in &outcome.requests {
         let _ = writeln!(
             body,
@@ -145,9 +150,46 @@ fn html_page(outcome: &Outcome) -> String {
     page("Placement", &body)
 }
 
+/// Returns the plot of the promised share of each limited component after each request.
+fn growth(outcome: &Outcome) -> Plot {
+    let limited = outcome.components.iter().enumerate().filter(|(_, component)| component.limit.is_some());
+    let series = limited.map(|(index, component)| Series {
+        name: component.name.clone(),
+        values: outcome.growth.iter().filter_map(|used| Some(used.get(index)? * 100.0)).collect(),
+    });
+    Plot {
+        horizontal: "requests, in their order".to_owned(),
+        vertical: "promised share, in percent".to_owned(),
+        points: (1..=outcome.growth.len()).map(|number| number.to_string()).collect(),
+        series: series.collect(),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn page_has_a_bar_of_each_component_and_a_plot_of_their_growth() {
+        let component = |name: &str, limit| Use { name: name.to_owned(), used: 0.25, limit };
+        let outcome = Outcome {
+            hardware: "two processors".to_owned(),
+            algorithm: Default::default(),
+            placed: 2,
+            bound: 2,
+            requests: Vec::new(),
+            components: vec![component("UE & SA", Some(0.5)), component("Port", None)],
+            growth: vec![vec![0.1, 0.2], vec![0.25, 0.25]],
+        };
+        let html = html_page(&outcome);
+        assert_eq!(html.matches("class=\"bar\"").count(), 2, "{html}");
+        // Half of the limit is half of the outlined bar.
+        assert!(html.contains("width:200px") && html.contains("width:100px"), "{html}");
+        assert_eq!(html.matches("<polyline").count(), 1, "ports without a limit are not drawn");
+        assert!(html.contains(">UE &amp; SA</text>") && html.contains(">2</text>"), "{html}");
+        let plot = growth(&outcome);
+        assert_eq!((plot.points.len(), plot.series[0].values.clone()), (2, vec![10.0, 25.0]));
+    }
 
     #[test]
     fn packet_bears_the_declared_cost_of_a_call() {
