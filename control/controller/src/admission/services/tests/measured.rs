@@ -1,5 +1,7 @@
 //! Tests of services on a measured machine, and of sets of services.
 
+use std::sync::atomic::{AtomicUsize, Ordering};
+
 use super::*;
 
 /// Returns a hardware file with two workers, of which core may use half, and these times of switches.
@@ -46,10 +48,11 @@ fn figures_of_a_measured_machine_are_known_by_its_file() {
     std::fs::remove_dir_all(&folder).unwrap();
 }
 
-/// Returns the configuration of a router with two workers on a measured machine. `provisioning` says how much of its
-/// components may be promised.
-fn on_measured(name: &str, provisioning: &str, entries: &str) -> Config {
-    let folder = std::env::temp_dir().join(format!("millrace-switches-{name}-{}", std::process::id()));
+/// Plans a router with two workers on a measured machine. `provisioning` says how much of its components may be promised.
+fn planned(provisioning: &str, entries: &str) -> Result<Model, String> {
+    static NUMBER: AtomicUsize = AtomicUsize::new(0);
+    let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+    let folder = std::env::temp_dir().join(format!("millrace-switches-{}-{number}", std::process::id()));
     std::fs::create_dir_all(&folder).unwrap();
     let text = measured(400.0).replace("[provisioning]", &format!("[provisioning]\n{provisioning}"));
     std::fs::write(folder.join(HARDWARE_FILE), text).unwrap();
@@ -57,7 +60,9 @@ fn on_measured(name: &str, provisioning: &str, entries: &str) -> Config {
         "[router]\nworkers = 2\n[plugins]\nstate = {folder:?}\n[[port]]\nname = \"wan\"\ndevice = \"wan0\"\n\
          [port.scheduler]\nrate = \"10gbit\"\nnode = [{{ name = \"all\", kind = \"fifo\" }}]\n{entries}"
     );
-    Config::parse(&text, "f").unwrap()
+    let model = Model::planned(&Config::parse(&text, "f").unwrap());
+    std::fs::remove_dir_all(&folder).unwrap();
+    model.map_err(|error| error.to_string())
 }
 
 fn shown(model: &Model, component: &str) -> ComponentView {
@@ -80,8 +85,7 @@ fn at_workers(rate: u32) -> String {
 
 /// Plans a router of whose rings of sockets a part may be promised.
 fn with_sockets(part: &str, entries: &str) -> Result<Model, String> {
-    let config = on_measured("route", &format!("\"socket rings\" = {part}\n"), entries);
-    Model::planned(&config).map_err(|error| error.to_string())
+    planned(&format!("\"socket rings\" = {part}\n"), entries)
 }
 
 #[test]
@@ -145,7 +149,7 @@ fn with_sockets_port() -> String {
 fn measured_memory_is_promised_where_none_is_configured() {
     let wanted = |memory: &str| {
         let entries = format!("[[principal]]\nname = \"a\"\nmemory = \"{memory}\"\n");
-        Model::planned(&on_measured("memory", "", &entries)).map_err(|error| error.to_string())
+        planned("", &entries)
     };
     let whole = shown(&wanted("60 MiB").unwrap(), "memory").whole.unwrap();
     assert!((whole - 64e6).abs() < 10.0, "{whole}");

@@ -8,7 +8,7 @@ use super::*;
 type Step = (u8, u32, Option<u8>, Option<u16>, bool);
 
 fn steps() -> impl Strategy<Value = Vec<Step>> {
-    let rate = prop_oneof![1..300_000_u32, 1..6_000_000_u32];
+    let rate = prop_oneof![1..1_000_000_u32, 1..8_000_000_u32];
     let level = prop::option::weighted(0.4, 0..3_u8);
     let one = (0..9_u8, rate, level, prop::option::weighted(0.3, 0..2_u16), prop::bool::weighted(0.25));
     prop::collection::vec(one, 1..40)
@@ -25,10 +25,10 @@ fn limited() -> Machine<'static> {
         Some(Crossing { up, down, bits: None, packets: None, factor: 1.0, limit })
     };
     let switches = Switches {
-        redirect: crossing(200.0, 0.0, 0.8),
-        sockets: crossing(400.0, 600.0, 0.9),
-        workers: crossing(150.0, 150.0, 0.5),
-        processes: Ring { transfers_per_second: 1e6, cycles: 300.0 },
+        redirect: crossing(60.0, 0.0, 0.8),
+        sockets: crossing(40.0, 60.0, 0.7),
+        workers: crossing(20.0, 20.0, 0.3),
+        processes: Ring { transfers_per_second: 4e6, cycles: 300.0 },
     };
     let offload = Some(OffloadLevel { instructions: EBPF_VARIANT_LIMIT, variants: 4 });
     let levels = Levels { offload, workers: 2, switches, ..LEVELS_HERE };
@@ -62,11 +62,11 @@ fn sums(services: &[PlacedService]) -> Vec<(&'static str, f64, f64)> {
         ("processors", sum(&|one| at_worker(one) + at_host(one)) + 0.15, 1.2),
         ("memory", sum(&memory) + 1.0, 8.0),
         ("variants", sum(&|one| if is(one, ServiceLevel::Offload) { 2.0 } else { 0.0 }), 4.0),
-        ("XDP redirect", sum(&rate) * 200e-9, 0.8),
+        ("XDP redirect", sum(&rate) * 60e-9, 0.8),
         // Core may use half of two workers.
-        ("socket rings", sum(&below) * 1_000e-9, 0.9),
-        ("worker rings", sum(&crosses) * 300e-9, 0.5),
-        ("process rings", sum(&|one| if is(one, ServiceLevel::Host) { 2.0 * rate(one) } else { 0.0 }), 1e6),
+        ("socket rings", sum(&below) * 100e-9, 0.7),
+        ("worker rings", sum(&crosses) * 40e-9, 0.3),
+        ("process rings", sum(&|one| if is(one, ServiceLevel::Host) { 2.0 * rate(one) } else { 0.0 }), 4e6),
     ];
     let spread = sum(&|one| if one.service.worker.is_none() { at_worker(one) } else { 0.0 }) + 0.1;
     for worker in 0..2 {
