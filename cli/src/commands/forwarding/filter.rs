@@ -88,13 +88,15 @@ fn entry(line: &str) -> Result<Value, String> {
         .position(|word| *word == "action")
         .ok_or_else(|| format!("the line has no action: {FORM}"))?;
     let (filter, mut action) = (words[..at].join(" "), &words[at + 1..]);
-    let (mut gate, mut priority) = (None, 0);
+    let (mut gate, mut priority) = (None, None);
     // The action has at least one word, even if that word is `gate` or `priority`.
     while let [before @ .., _, key @ ("gate" | "priority"), value] = action {
         match *key {
             "gate" if gate.replace(*value).is_some() => return Err(format!("gate is given twice: {FORM}")),
+            "priority" if priority.is_some() => return Err(format!("priority is given twice: {FORM}")),
             "priority" => {
-                priority = value.parse().map_err(|_| format!("priority {value:?} is not a whole number"))?
+                let number = value.parse().map_err(|_| format!("priority {value:?} is not a whole number"));
+                priority = Some(number?);
             }
             _ => {}
         }
@@ -103,7 +105,7 @@ fn entry(line: &str) -> Result<Value, String> {
     if filter.is_empty() || action.is_empty() {
         return Err(format!("the line has no filter or no action: {FORM}; * matches all packets"));
     }
-    let priority: i32 = priority;
+    let priority: i32 = priority.unwrap_or(0);
     Ok(json!({"match": filter, "action": action.join(" "), "gate": gate, "priority": priority}))
 }
 
@@ -272,6 +274,7 @@ mod tests {
             "action drop",
             "* action drop priority x",
             "* action drop gate a gate b",
+            "* action drop priority 1 priority 2",
         ] {
             assert!(entry(line).is_err(), "{line}");
         }
