@@ -31,7 +31,7 @@ pub use connection::Connection;
 pub use gate::{Bind, GateAction, Unbind};
 pub use instance::{Control, Cycles, InstanceAction, Service, ServiceLevel, WorkerNumber};
 pub use place::{Place, PlaceAction};
-pub use plugin::{PluginAction, PluginTest, PluginUpgrade};
+pub use plugin::{PluginAction, PluginBench, PluginTest, PluginUpgrade};
 pub use principal::{Exec, PrincipalAction};
 pub use run::{Check, Doctor, Driver, Init, Mode, OnDeath, Run, Shell};
 pub use scheduler::{PortAction, QueueAction, SchedulerAction};

@@ -617,10 +617,13 @@ static inline void millrace_give_back(void *piece, size_t bytes) {
 MILLRACE_EXPORT(millrace_manifest) const char *millrace_manifest(void);
 MILLRACE_EXPORT(millrace_attach) void millrace_attach(const struct millrace_host *table);
 
+/* Bytes behind the manifest, into which `millrace plugin bench --write` writes the measured cost. */
+#define MILLRACE_ROOM 512
+
 #define MILLRACE_HOME(manifest)                                                \
     const struct millrace_host *millrace_table;                                \
     /* The router reads the section, and checks it before any code runs. */    \
-    static const char millrace_manifest_text[]                                 \
+    static const char millrace_manifest_text[sizeof(manifest) + MILLRACE_ROOM] \
         __attribute__((used, section("millrace.manifest"))) = manifest;        \
     const char *millrace_manifest(void) { return millrace_manifest_text; }     \
     void millrace_attach(const struct millrace_host *table) {                  \

@@ -76,6 +76,8 @@ Examples:
 Without --pcap, the packets are TCP, UDP and ICMP over IPv4 and IPv6, fragments, and a packet with a
 truncated header. `longest` is a setting of a new plugin project. Offsets of changed bytes, in the output and
 in --save, count from the link header.
+A shared object or executable runs in a confined process. With --runtime in-process, a shared object runs with all
+rights of this command.
 Exit status 1: a call failed, the plugin refused a message, or --expect found a difference.")]
     Test(PluginTest),
     /// Measure the cost of a plugin on this machine.
@@ -84,19 +86,14 @@ Examples:
   millrace plugin bench hello/hello.wasm
   millrace plugin bench hello/hello.wasm --settings longest=300 --json
   millrace plugin bench hello/hello.wasm --write
+  millrace plugin bench hello/hello.so --write                        # in a process
+  millrace plugin bench hello/hello.so --write --runtime in-process   # trusted
 
 Measures calls with 1, 8, 32 and 64 packets of 128 bytes, and packets of 64 to 1,500 bytes, and computes cycles
-per call, packet and byte. Takes about three seconds. Needs no running router.")]
-    Bench {
-        /// Plugin file.
-        file: PathBuf,
-        /// Settings of the plugin, such as longest=300.
-        #[arg(long, value_name = "KEY=VALUE", num_args = 1..)]
-        settings: Vec<String>,
-        /// Write the measured cost into the manifest of the module.
-        #[arg(long)]
-        write: bool,
-    },
+per call, packet and byte. Takes about four seconds. Needs no running router.
+A shared object or executable runs in a confined process: its cost is that of `process`. With --runtime in-process,
+a shared object runs with all rights of this command, and its cost is that of `worker`.")]
+    Bench(PluginBench),
     /// Generate a key pair for signing plugins.
     #[command(after_help = "\
 Examples:
@@ -198,6 +195,25 @@ pub struct PluginTest {
     /// Write verdicts and changed bytes to FILE.
     #[arg(long, value_name = "FILE")]
     pub save: Option<PathBuf>,
+    /// Runtime of a shared object (default: process).
+    #[arg(long, value_name = "RUNTIME", value_parser = ["process", "in-process"])]
+    pub runtime: Option<String>,
+}
+
+/// Arguments of `plugin bench`.
+#[derive(Debug, Args)]
+pub struct PluginBench {
+    /// Plugin file.
+    pub file: PathBuf,
+    /// Settings of the plugin, such as longest=300.
+    #[arg(long, value_name = "KEY=VALUE", num_args = 1..)]
+    pub settings: Vec<String>,
+    /// Write the measured cost into the manifest of the file.
+    #[arg(long)]
+    pub write: bool,
+    /// Runtime of a shared object (default: process).
+    #[arg(long, value_name = "RUNTIME", value_parser = ["process", "in-process"])]
+    pub runtime: Option<String>,
 }
 
 /// Arguments of `plugin upgrade`.

@@ -3,18 +3,17 @@
 use std::time::{Duration, Instant as Clock};
 
 use millrace_packet::Pool;
-use millrace_pipeline::cycles;
-use millrace_plugin::Cost;
-use millrace_plugin_abi::{Instance, PluginError, Runtime};
-use millrace_units::Instant;
+use millrace_plugin::{Cost, KindCost};
+use millrace_units::count;
 use serde::Serialize;
 use serde_json::{Map, Value};
 
-use crate::frames::sized;
 use crate::impact::{Point, cost};
 use crate::inspect::Outline;
-use crate::ready::{Call, Flows, Ready, instance_of};
-use crate::{Module, WorkbenchError};
+use crate::memory::resident;
+use crate::meter::{BatchCost, Meter, Spread};
+use crate::ready::instance_of;
+use crate::{Module, ObjectRuntime, WorkbenchError};
 
 /// Batch sizes to measure, in packets per call.
 const BATCHES: [usize; 4] = [1, 8, 32, 64];
@@ -23,13 +22,9 @@ const BYTES: usize = 128;
 /// Lengths of packets to measure, in calls of [`SIZED`] packets.
 const SIZES: [usize; 3] = [64, 512, 1500];
 const SIZED: usize = 32;
-/// Maximum number of measured calls per batch size. The warm-up before them makes at most as many calls, and
-/// takes at most a tenth of [`PATIENCE`].
-const ROUNDS: usize = 20_000;
-/// Maximum time to measure one batch size, or one length of packets.
-const PATIENCE: Duration = Duration::from_millis(400);
-/// Number of instances that are created to measure the resident memory of one instance.
-const INSTANCES: usize = 8;
+/// Kinds of processors.
+const WORKER: &str = "worker";
+const PROCESS: &str = "process";
 
 /// Costs of a plugin on this machine: time and memory.
 #[derive(Clone, PartialEq, Debug, Serialize)]
@@ -38,200 +33,157 @@ pub struct Costs {
     pub plugin: String,
     /// Version of the plugin.
     pub version: String,
-    /// Size of the module in bytes.
-    pub module: usize,
-    /// Size of the compiled code with its data, in bytes. For a shared object, the size of its file.
-    pub code: usize,
-    /// Time to compile the module, or to load the shared object, in milliseconds.
-    pub compile: f64,
-    /// Time to create an instance, in milliseconds.
-    pub create: f64,
-    /// Initial memory of an instance in bytes, as the module declares it.
-    pub memory: u64,
-    /// Resident memory of an instance in bytes, before its first packet.
-    pub resident: u64,
+    /// Runtime of the plugin, with an explanation.
+    pub runtime: &'static str,
+    /// Costs before the first packet.
+    #[serde(flatten)]
+    pub start: StartCosts,
     /// Length of the packets in bytes, link header included.
     pub packet: usize,
     /// Costs of calls, by their number of packets.
     pub batches: Vec<BatchCost>,
     /// Costs of calls of 32 packets, by the length of the packets.
     pub sizes: Vec<BatchCost>,
+    /// Packets that left the plugin for each packet that arrived.
+    pub output: f64,
+    /// Use of the ring to the process of the plugin; `None` if no process runs the plugin, and on a machine without
+    /// a time-stamp counter.
+    pub ring: Option<RingUse>,
     /// Cost as measured, in the form of a manifest; `None` on a machine without a time-stamp counter.
     pub measured: Option<Value>,
     /// Cost that the manifest declares; `None` if it declares none.
     pub declared: Option<Value>,
 }
 
-/// Time of calls with a given number of packets.
-#[derive(Clone, Copy, PartialEq, Debug, Serialize)]
-pub struct BatchCost {
-    /// Number of packets per call.
-    pub packets: usize,
-    /// Length of the packets in bytes, link header included.
-    pub bytes: usize,
-    /// Number of measured calls.
-    pub rounds: usize,
-    /// Number of calls that were suspended at the end of their slice.
-    pub suspended: usize,
-    /// Nanoseconds per packet.
-    pub nanoseconds: Spread,
-    /// Cycles of the time-stamp counter per packet; `None` on a machine without such a counter.
-    pub cycles: Option<Spread>,
+/// Costs of a plugin before its first packet.
+#[derive(Clone, PartialEq, Debug, Serialize)]
+pub struct StartCosts {
+    /// Size of the module in bytes.
+    pub module: usize,
+    /// Size of the compiled code with its data, in bytes. For a shared object or executable, the size of its file.
+    pub code: usize,
+    /// Time to compile the module, or to load the shared object, in milliseconds.
+    pub compile: f64,
+    /// Time to create an instance, with its process, in milliseconds.
+    pub create: f64,
+    /// Initial memory of an instance in bytes, as the module declares it.
+    pub memory: u64,
+    /// Resident memory of an instance in bytes, before its first packet; 0 if the system doesn't report it.
+    pub resident: u64,
 }
 
-/// Median and 99th percentile of measured values.
+/// Use of the ring between a worker and the process of a plugin.
 #[derive(Clone, Copy, PartialEq, Debug, Serialize)]
-pub struct Spread {
-    /// 50th percentile.
-    pub median: f64,
-    /// 99th percentile.
-    pub p99: f64,
+pub struct RingUse {
+    /// Transfers of each packet: to the process, and of the packets that leave it.
+    pub transfers: f64,
+    /// Cycles of the worker per call.
+    pub call: f64,
+    /// Cycles of the worker per packet.
+    pub packet: f64,
+    /// Cycles of the worker per byte of a packet.
+    pub byte: f64,
 }
 
-/// Measures a plugin with settings, in about three seconds plus its compile time.
-pub fn measure(module: &Module, settings: &Map<String, Value>) -> Result<Costs, WorkbenchError> {
-    let compiled = module.compile()?;
+/// Measures a plugin with settings, in about four seconds plus its compile time. `runtime` is that of a shared object
+/// or executable. `progress` gets a line at each step.
+///
+/// # Errors
+/// The file is not a plugin, the plugin can't run in this runtime or refuses the settings, or a call fails.
+pub fn measure(
+    module: &Module,
+    settings: &Map<String, Value>,
+    runtime: ObjectRuntime,
+    progress: &mut dyn FnMut(&str),
+) -> Result<Costs, WorkbenchError> {
+    progress("compiling or loading the plugin");
+    let compiled = module.compile(runtime)?;
     let plugin = module.load(&compiled)?;
-    let code = compiled.code().unwrap_or(module.bytes().len());
     let begin = Clock::now();
-    let mut instance = instance_of(&*plugin, settings)?;
+    let instance = instance_of(&*plugin, settings)?;
     let create = milliseconds(begin.elapsed());
-    let resident = resident(|| instance_of(&*plugin, settings))?;
+    progress("measuring the memory of instances");
+    let has_processes = compiled.runtime().has_processes();
+    let start = StartCosts {
+        module: module.bytes().len(),
+        code: compiled.code().unwrap_or(module.bytes().len()),
+        compile: milliseconds(compiled.took),
+        create,
+        memory: Outline::read(module.bytes()).memory,
+        resident: resident(has_processes, || instance_of(&*plugin, settings))?,
+    };
     let pool = Pool::new(1024).map_err(|error| WorkbenchError::Memory(error.to_string()))?;
-    let batches = BATCHES.map(|packets| batch(&mut *instance, &pool, packets, BYTES));
-    let batches = batches.into_iter().collect::<Result<Vec<_>, _>>()?;
-    let sizes = SIZES.map(|bytes| batch(&mut *instance, &pool, SIZED, bytes));
-    let sizes = sizes.into_iter().collect::<Result<Vec<_>, _>>()?;
-    let initial = Outline::read(module.bytes()).memory;
-    let kind = if compiled.runtime() == Runtime::Contained { "worker" } else { "process" };
-    let measured = measured(kind, &batches, &sizes, initial.max(resident) as f64);
+    let mut meter = Meter::new(instance, &pool);
+    let mut batch = |packets, bytes| {
+        progress(&format!("measuring calls of {}, {bytes} bytes each", count(packets, "packet")));
+        meter.batch(packets, bytes)
+    };
+    let batches = BATCHES.into_iter().map(|packets| batch(packets, BYTES)).collect::<Result<Vec<_>, _>>()?;
+    let sizes = SIZES.into_iter().map(|bytes| batch(SIZED, bytes)).collect::<Result<Vec<_>, _>>()?;
+    progress("measuring calls for timers");
+    let (fixed, output) = (meter.timers()?, meter.output());
+    let kind = if has_processes { PROCESS } else { WORKER };
+    let cycles = fixed.zip(calls(&batches, &sizes, |batch| batch.cycles));
+    let measured = cycles.map(|(fixed, cycles)| Cost {
+        on: [(kind.to_owned(), KindCost { fixed, ..cycles }.rounded())].into(),
+        memory: start.memory.max(start.resident) as f64,
+        // Other packets may pass where these were dropped.
+        output: (output.max(1.0) * 100.0).round() / 100.0,
+        whole_packet: has_processes && usize::from(compiled.manifest().window) >= SIZES[SIZES.len() - 1],
+        ..Cost::default()
+    });
+    let ring = calls(&batches, &sizes, |batch| batch.exchange);
     Ok(Costs {
         plugin: plugin.name().to_owned(),
         version: plugin.version().to_owned(),
-        module: module.bytes().len(),
-        code,
-        compile: milliseconds(compiled.took),
-        create,
-        memory: initial,
-        resident,
+        runtime: compiled.runtime().text(),
+        start,
         packet: BYTES,
         batches,
         sizes,
+        output,
+        ring: ring.map(|KindCost { call, packet, byte, .. }| RingUse {
+            transfers: 1.0 + output,
+            call,
+            packet,
+            byte,
+        }),
         measured: measured.map(|cost| cost.written()),
         declared: compiled.manifest().calls.cost.as_ref().map(Cost::written),
     })
 }
 
-/// Returns the measured cost on a kind of processor; `None` without cycles.
-fn measured(kind: &str, batches: &[BatchCost], sizes: &[BatchCost], memory: f64) -> Option<Cost> {
+/// Returns the part `part` of the cycles of calls; `None` without cycles.
+fn calls(
+    batches: &[BatchCost],
+    sizes: &[BatchCost],
+    part: fn(&BatchCost) -> Option<Spread>,
+) -> Option<KindCost> {
     let point = |batch: &BatchCost| {
         let (packets, bytes) = (batch.packets as f64, batch.bytes as f64);
-        Some(Point { packets, bytes, cycles: batch.cycles?.median * packets })
+        Some(Point { packets, bytes, cycles: part(batch)?.median * packets })
     };
     let points = |of: &[BatchCost]| of.iter().map(point).collect::<Option<Vec<_>>>();
-    let most = batches.first()?.cycles?.p99;
-    cost(kind, &points(batches)?, &points(sizes)?, most, memory)
+    let most = part(batches.first()?)?.p99;
+    cost(&points(batches)?, &points(sizes)?, most)
 }
 
 fn milliseconds(time: Duration) -> f64 {
     time.as_secs_f64() * 1e3
 }
 
-/// Returns the resident memory of one instance in bytes. It is measured as the growth of the process while
-/// instances are created.
-fn resident(create: impl Fn() -> Result<Box<dyn Instance>, PluginError>) -> Result<u64, WorkbenchError> {
-    let before = resident_pages();
-    let instances = (0..INSTANCES).map(|_| create()).collect::<Result<Vec<_>, _>>()?;
-    let pages = resident_pages().saturating_sub(before);
-    drop(instances);
-    Ok(pages * 4096 / INSTANCES as u64)
-}
-
-/// Returns the resident memory of the process in pages; 0 if the system does not report it.
-fn resident_pages() -> u64 {
-    let text = std::fs::read_to_string("/proc/self/statm").unwrap_or_default();
-    text.split_whitespace().nth(1).and_then(|pages| pages.parse().ok()).unwrap_or(0)
-}
-
-/// Measures calls with a given number of packets of `bytes` bytes.
-fn batch(
-    instance: &mut dyn Instance,
-    pool: &Pool,
-    packets: usize,
-    bytes: usize,
-) -> Result<BatchCost, WorkbenchError> {
-    let frames: Vec<_> = (0..packets).map(|index| sized(bytes, 1000 + index as u16)).collect();
-    round(instance, pool, &frames, ROUNDS, PATIENCE / 10)?;
-    let rounds = round(instance, pool, &frames, ROUNDS, PATIENCE)?;
-    let each = |figure: fn(&Round) -> Option<f64>| {
-        rounds.iter().map(figure).map(|figure| Some(figure? / packets as f64)).collect::<Option<Vec<_>>>()
-    };
-    Ok(BatchCost {
-        packets,
-        bytes,
-        rounds: rounds.len(),
-        suspended: rounds.iter().filter(|round| round.slices > 0).count(),
-        nanoseconds: Spread::of(each(|round| Some(round.nanoseconds as f64)).unwrap_or_default()),
-        cycles: each(|round| round.cycles.map(|cycles| cycles as f64)).map(Spread::of),
-    })
-}
-
-/// Measurement of one call: its time, cycles and slices.
-struct Round {
-    nanoseconds: u64,
-    cycles: Option<u64>,
-    slices: u32,
-}
-
-/// Makes at most `most` calls, in at most `patience`. Each call gets new packets, since a plugin may change
-/// its packets.
-fn round(
-    instance: &mut dyn Instance,
-    pool: &Pool,
-    frames: &[Vec<u8>],
-    most: usize,
-    patience: Duration,
-) -> Result<Vec<Round>, WorkbenchError> {
-    let begin = Clock::now();
-    let mut flows = Flows::new(instance);
-    let mut rounds = Vec::with_capacity(most);
-    while rounds.len() < most && (begin.elapsed() < patience || rounds.is_empty()) {
-        let ready = frames.iter().map(|frame| Ready::of(pool, frame)).collect::<Result<Vec<_>, _>>();
-        let mut call = Call::new(ready.map_err(WorkbenchError::Memory)?);
-        let now = Instant::from_nanos(begin.elapsed().as_nanos() as u64);
-        let (from, start) = (Clock::now(), cycles());
-        let (slices, fault) = call.run(instance, &mut flows, now);
-        let (end, took) = (cycles(), from.elapsed());
-        if let Some(fault) = fault {
-            return Err(WorkbenchError::Failed(format!("{}: {}", fault.kind, fault.text)));
-        }
-        let cycles = start.zip(end).map(|(start, end)| end.saturating_sub(start));
-        rounds.push(Round { nanoseconds: took.as_nanos() as u64, cycles, slices });
-    }
-    Ok(rounds)
-}
-
-impl Spread {
-    fn of(mut figures: Vec<f64>) -> Self {
-        figures.sort_by(f64::total_cmp);
-        let at = |part: f64| {
-            let index = (figures.len() as f64 * part).ceil() as usize;
-            figures.get(index.max(1) - 1).copied().unwrap_or(0.0)
-        };
-        Self { median: at(0.5), p99: at(0.99) }
-    }
-}
-
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
+    use millrace_pipeline::cycles;
+    use millrace_plugin::process::Keeper;
+
     use super::*;
     use crate::ready::test_modules::{Written, for_each, module};
 
-    #[test]
-    fn spread_covers_its_figures() {
-        assert_eq!(Spread::of((1..=100).map(f64::from).collect()), Spread { median: 50.0, p99: 99.0 });
-        assert_eq!(Spread::of(vec![7.0]), Spread { median: 7.0, p99: 7.0 });
-        assert_eq!(Spread::of(Vec::new()), Spread { median: 0.0, p99: 0.0 });
+    fn measured(module: &Module) -> Result<Costs, WorkbenchError> {
+        measure(module, &Map::new(), ObjectRuntime::InProcess, &mut |_| {})
     }
 
     #[test]
@@ -239,7 +191,7 @@ mod tests {
         let written = Written::new(&module("", ""));
         let module = Module::read(written.path()).unwrap();
         let begin = Clock::now();
-        let costs = measure(&module, &Map::new()).unwrap();
+        let costs = measured(&module).unwrap();
         assert!(begin.elapsed() < Duration::from_secs(20), "{:?}", begin.elapsed());
         assert_eq!(costs.batches.iter().map(|batch| batch.packets).collect::<Vec<_>>(), BATCHES);
         for batch in &costs.batches {
@@ -247,17 +199,48 @@ mod tests {
             assert!(batch.nanoseconds.median <= batch.nanoseconds.p99, "{batch:?}");
             assert!(batch.cycles.is_some() == cycles().is_some());
         }
-        assert_eq!((costs.memory, costs.packet), (4 << 16, 128));
+        assert_eq!((costs.start.memory, costs.packet), (4 << 16, 128));
+        assert_eq!((costs.output, costs.ring), (1.0, None));
         assert_eq!(costs.sizes.iter().map(|batch| batch.bytes).collect::<Vec<_>>(), SIZES);
         assert_eq!((costs.measured.is_some(), costs.declared), (cycles().is_some(), None));
-        assert!(costs.code > 0 && costs.compile > 0.0 && costs.module == module.bytes().len());
+        assert!(
+            costs.start.code > 0 && costs.start.compile > 0.0 && costs.start.module == module.bytes().len()
+        );
     }
 
     #[test]
     fn a_plugin_that_fails_is_not_measured() {
         let written = Written::new(&for_each("unreachable"));
         let module = Module::read(written.path()).unwrap();
-        let failed = measure(&module, &Map::new()).unwrap_err();
+        let failed = measured(&module).unwrap_err();
         assert!(matches!(failed, WorkbenchError::Failed(_)), "{failed}");
+    }
+
+    #[test]
+    fn packets_that_a_plugin_makes_are_output_and_timers_are_fixed_cycles() {
+        let keys = r#", "capabilities": ["packet-make", "timer"], "period": 10"#;
+        let body = r#"(import "millrace" "packet_make" (func $make (param i32 i32 i32) (result i32)))
+            (func (export "millrace_packets") (param i32)
+              (if (call $make (i32.const 64) (i32.const 40) (i32.const 0)) (then unreachable)))
+            (func (export "millrace_periodic") (param i64))"#;
+        let written = Written::new(&module(keys, body));
+        let costs = measured(&Module::read(written.path()).unwrap()).unwrap();
+        // Each call makes one packet. More calls have one packet than have 64.
+        assert!(costs.output > 1.01 && costs.output < 2.0, "{}", costs.output);
+        let Some(measured) = costs.measured else { return };
+        let measured = Cost::read(&measured).unwrap();
+        let fixed = measured.of_kind(WORKER).unwrap().fixed;
+        // 100 calls a second, of 20 cycles to 100,000 each.
+        assert!((2e3..1e7).contains(&fixed), "{fixed}");
+        assert!((measured.output - costs.output).abs() < 0.006, "{measured:?}");
+    }
+
+    #[test]
+    fn no_code_of_a_shared_object_runs_without_a_keeper() {
+        let keeper: fn() -> Result<Arc<dyn Keeper>, String> = || Err("no processes here".to_owned());
+        let written = Written::new(b"\x7fELF");
+        let module = Module::read(written.path()).unwrap();
+        let refused = measure(&module, &Map::new(), ObjectRuntime::Process(keeper), &mut |_| {}).unwrap_err();
+        assert!(refused.to_string().ends_with("no processes here"), "{refused}");
     }
 }

@@ -101,12 +101,12 @@ fn told(expected: &Expected) -> String {
 mod tests {
     use super::*;
     use crate::ready::test_modules::{WRITE, Written, for_each, module};
-    use crate::{Module, TrialOptions, try_out};
+    use crate::{Module, ObjectRuntime, TrialOptions, try_out};
 
     fn trial(wasm: &[u8]) -> Trial {
         let written = Written::new(wasm);
         let options = TrialOptions { batch: 8, ..TrialOptions::default() };
-        try_out(&Module::read(written.path()).unwrap(), &options).unwrap()
+        try_out(&Module::read(written.path()).unwrap(), &options, ObjectRuntime::InProcess).unwrap()
     }
 
     #[test]

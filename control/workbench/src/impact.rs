@@ -1,8 +1,6 @@
 //! Impact of a plugin as measured: cycles per call, packet and byte, by regression (VERA, section 4.3.1).
 
-use std::collections::BTreeMap;
-
-use millrace_plugin::{Cost, KindCost};
+use millrace_plugin::KindCost;
 
 /// Point of a measurement: a call's packets, their length in bytes, and its median cycles.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -12,10 +10,10 @@ pub(crate) struct Point {
     pub cycles: f64,
 }
 
-/// Returns the cost of a plugin on kind `kind` of processor. `batches` are calls with different numbers of packets
-/// of one length, `sizes` calls with equal numbers of packets of different lengths. `most` is the 99th percentile of
-/// cycles of a call with one packet. Noise can bend a line: no part is below 0.
-pub(crate) fn cost(kind: &str, batches: &[Point], sizes: &[Point], most: f64, memory: f64) -> Option<Cost> {
+/// Returns the cycles of calls. `batches` are calls with different numbers of packets of one length, `sizes` calls
+/// with equal numbers of packets of different lengths. `most` is the 99th percentile of cycles of a call with one
+/// packet. Noise can bend a line: no part is below 0.
+pub(crate) fn cost(batches: &[Point], sizes: &[Point], most: f64) -> Option<KindCost> {
     let per_packet = |point: &Point| (point.bytes, point.cycles / point.packets);
     let (_, byte) = line(&sizes.iter().map(per_packet).collect::<Vec<_>>())?;
     let byte = byte.max(0.0);
@@ -25,8 +23,7 @@ pub(crate) fn cost(kind: &str, batches: &[Point], sizes: &[Point], most: f64, me
     let (call, packet) = (call.max(0.0), packet.max(0.0));
     let bytes = batches.first().map_or(0.0, |point| point.bytes);
     let packet_maximum = Some((most - call - byte * bytes).max(packet));
-    let cost = KindCost { fixed: 0.0, call, packet, packet_maximum, byte }.rounded();
-    Some(Cost { on: BTreeMap::from([(kind.to_owned(), cost)]), memory, ..Cost::default() })
+    Some(KindCost { fixed: 0.0, call, packet, packet_maximum, byte }.rounded())
 }
 
 /// Returns start and slope of the line with the least squares of relative errors through points; `None` for fewer
@@ -46,6 +43,7 @@ fn line(points: &[(f64, f64)]) -> Option<(f64, f64)> {
 
 #[cfg(test)]
 mod tests {
+    use millrace_plugin::Cost;
     use proptest::prelude::*;
 
     use super::*;
@@ -65,13 +63,11 @@ mod tests {
             let takes = |packets: f64, bytes: f64| call + packets * (packet + byte * bytes);
             // Sizes are measured with the cost of a call, which 32 packets share.
             let (batches, sizes) = (points(takes, &BATCHES), points(takes, &SIZES));
-            let found = cost("worker", &batches, &sizes, takes(1.0, 128.0) * 2.0, 7.0).unwrap();
-            let found_kind = found.of_kind("worker").unwrap();
-            prop_assert!((found_kind.byte - byte).abs() < 0.01, "{found_kind:?}");
-            prop_assert!((found_kind.packet - packet).abs() < 2.0, "{found_kind:?}");
-            prop_assert!((found_kind.call - call).abs() < 2.0, "{found_kind:?}");
-            prop_assert!(found_kind.packet_maximum.unwrap() >= found_kind.packet);
-            prop_assert_eq!(found.memory, 7.0);
+            let found = cost(&batches, &sizes, takes(1.0, 128.0) * 2.0).unwrap();
+            prop_assert!((found.byte - byte).abs() < 0.01, "{found:?}");
+            prop_assert!((found.packet - packet).abs() < 2.0, "{found:?}");
+            prop_assert!((found.call - call).abs() < 2.0, "{found:?}");
+            prop_assert!(found.packet_maximum.unwrap() >= found.packet);
         }
 
         #[test]
@@ -81,10 +77,9 @@ mod tests {
                 points.iter_mut().zip(cycles).for_each(|(point, cycles)| point.cycles = *cycles);
                 points
             };
-            let found = cost("worker", &with(&BATCHES, &cycles), &with(&SIZES, &cycles[4..]), 0.0, 0.0);
-            let found = found.unwrap();
-            let kind = found.of_kind("worker").unwrap();
+            let kind = cost(&with(&BATCHES, &cycles), &with(&SIZES, &cycles[4..]), 0.0).unwrap();
             prop_assert!(kind.call >= 0.0 && kind.packet >= 0.0 && kind.byte >= 0.0, "{kind:?}");
+            let found = Cost { on: [("worker".to_owned(), kind)].into(), ..Cost::default() };
             prop_assert_eq!(Cost::read(&found.written()).unwrap(), found);
         }
     }

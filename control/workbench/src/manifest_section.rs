@@ -1,6 +1,8 @@
-//! Change of a module's manifest: replaces the custom section that contains it.
+//! Change of a plugin's manifest: replaces the custom section of a module, or the contents of a section of a shared
+//! object or executable.
 
 use millrace_plugin::Cost;
+use millrace_plugin::native::{is_object, manifest_place};
 use serde_json::{Map, Value};
 use wasmparser::{Parser, Payload};
 
@@ -8,16 +10,51 @@ use crate::{Module, WorkbenchError, inspect};
 
 /// Custom section with the manifest.
 const NAME: &str = "millrace.manifest";
-/// Returns the module with `cost` in its manifest. All other sections stay as they are.
+
+/// Returns the plugin file with `cost` in its manifest. All other sections stay as they are.
 ///
 /// # Errors
-/// A file that is no module, and a module that the router would refuse with the new manifest.
+/// A file that is no plugin, a shared object or executable whose section is too short for the new manifest, and a
+/// plugin that the router would refuse with it.
 pub fn with_cost(module: &Module, cost: &Cost) -> Result<Vec<u8>, WorkbenchError> {
-    if millrace_plugin::native::is_object(module.bytes()) {
-        let problem =
-            "a shared object or executable has its manifest in its code: write the cost into its sources";
-        return Err(module.refused(problem.to_owned()));
+    let changed = if is_object(module.bytes()) { in_object(module, cost) } else { in_module(module, cost) };
+    let new = module.changed(changed?);
+    inspect(&new).map(|_| new.bytes().to_vec())
+}
+
+/// Writes into the section of a shared object or executable, whose length stays.
+fn in_object(module: &Module, cost: &Cost) -> Result<Vec<u8>, WorkbenchError> {
+    let place = manifest_place(module.bytes()).map_err(|error| module.refused(error.to_string()))?;
+    let mut changed = module.bytes().to_vec();
+    let section = changed.get_mut(place).unwrap_or_default();
+    let end = section.iter().rposition(|byte| *byte != 0).map_or(0, |last| last + 1);
+    let manifest = with_key(section.get(..end).unwrap_or_default(), cost);
+    let manifest = manifest.ok_or_else(|| module.refused("its manifest is no JSON object".to_owned()))?;
+    // A zero must follow the manifest.
+    match section.split_at_mut_checked(manifest.len()) {
+        Some((text, rest)) if !rest.is_empty() => {
+            text.copy_from_slice(&manifest);
+            rest.fill(0);
+            Ok(changed)
+        }
+        _ => Err(module.refused(format!(
+            "the manifest with its cost needs {} bytes, and its section has {}: rebuild the plugin with the SDK of \
+             this version, or write the cost into its sources",
+            manifest.len() + 1,
+            section.len()
+        ))),
     }
+}
+
+/// Returns the manifest with `cost`; `None` if it is no JSON object.
+fn with_key(manifest: &[u8], cost: &Cost) -> Option<Vec<u8>> {
+    let mut keys: Map<String, Value> = serde_json::from_slice(manifest).ok()?;
+    keys.insert("cost".to_owned(), cost.written());
+    serde_json::to_vec(&keys).ok()
+}
+
+/// Replaces the custom section of a module.
+fn in_module(module: &Module, cost: &Cost) -> Result<Vec<u8>, WorkbenchError> {
     let wrong = || module.refused(format!("the custom section {NAME:?} can't be found"));
     let bytes = module.bytes();
     // End of the last section, and of the part of the file that is copied.
@@ -27,12 +64,10 @@ pub fn with_cost(module: &Module, cost: &Cost) -> Result<Vec<u8>, WorkbenchError
         match payload.map_err(|_| wrong())? {
             Payload::Version { range, .. } => end = range.end,
             Payload::CustomSection(section) if section.name() == NAME => {
-                let mut keys: Map<String, Value> =
-                    serde_json::from_slice(section.data()).map_err(|_| wrong())?;
-                keys.insert("cost".to_owned(), cost.written());
+                let manifest = with_key(section.data(), cost).ok_or_else(wrong)?;
                 // The id and the length of a section precede its range.
                 changed.extend(bytes.get(copied..end).ok_or_else(wrong)?);
-                changed.extend(written(&serde_json::to_vec(&keys).map_err(|_| wrong())?));
+                changed.extend(written(&manifest));
                 (end, copied) = (section.range().end, section.range().end);
             }
             other => end = other.as_section().map_or(end, |(_, range)| range.end),
@@ -42,8 +77,7 @@ pub fn with_cost(module: &Module, cost: &Cost) -> Result<Vec<u8>, WorkbenchError
         return Err(wrong());
     }
     changed.extend(bytes.get(copied..).ok_or_else(wrong)?);
-    let new = module.changed(changed);
-    inspect(&new).map(|_| new.bytes().to_vec())
+    Ok(changed)
 }
 
 /// Returns the manifest's section with these contents.

@@ -3,11 +3,13 @@
 use std::fs::File;
 use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::time::{Duration, Instant};
 
 use millrace_plugin::Manifest;
-use millrace_plugin::native::{DescribedPlugin, NativePlugin, check_object, is_object};
+use millrace_plugin::native::{DescribedPlugin, NativePlugin, is_object};
+use millrace_plugin::process::{Keeper, ProcessPlugin};
 use millrace_plugin::wasm::{LoadedPlugin, MOST_MODULE, Sandbox, SandboxSettings, WasmPlugin};
 use millrace_plugin_abi::{Plugin, Runtime};
 
@@ -16,6 +18,15 @@ use crate::WorkbenchError;
 /// Maximum compile time. It is longer than the router's, because the optimising compiler is slower than the
 /// router's baseline compiler.
 const MOST_COMPILING: Duration = Duration::from_secs(30);
+
+/// Runtime of shared objects and executables. A WebAssembly module always runs in the sandbox.
+#[derive(Clone, Copy, Debug)]
+pub enum ObjectRuntime {
+    /// Each instance runs in a confined process, which the keeper starts that this function returns.
+    Process(fn() -> Result<Arc<dyn Keeper>, String>),
+    /// The instances run in this process, with all its rights.
+    InProcess,
+}
 
 /// Plugin file, with its bytes in memory.
 #[derive(Clone, Debug)]
@@ -37,6 +48,7 @@ pub(crate) struct Compiled {
 enum Code {
     Wasm(WasmPlugin),
     Native(NativePlugin),
+    Process(ProcessPlugin),
     /// Shared object or executable that is only described: none of its code runs.
     Described(Box<DescribedPlugin>),
 }
@@ -47,15 +59,17 @@ impl Compiled {
         match &self.code {
             Code::Wasm(plugin) => plugin.manifest(),
             Code::Native(plugin) => plugin.manifest(),
+            Code::Process(plugin) => plugin.manifest(),
             Code::Described(plugin) => plugin.manifest(),
         }
     }
 
-    /// Returns the runtime of the plugin's instances, if they may run in this process.
+    /// Returns the runtime of the plugin's instances. Of a described plugin, the default runtime in the router.
     pub fn runtime(&self) -> Runtime {
         match &self.code {
             Code::Wasm(_) => Runtime::Contained,
             Code::Native(_) => Runtime::Trusted,
+            Code::Process(plugin) => plugin.runtime(),
             Code::Described(plugin) => plugin.runtime(),
         }
     }
@@ -65,7 +79,7 @@ impl Compiled {
     pub fn code(&self) -> Option<usize> {
         match &self.code {
             Code::Wasm(plugin) => plugin.artifact().ok().map(|artifact| artifact.len()),
-            Code::Native(_) | Code::Described(_) => None,
+            Code::Native(_) | Code::Process(_) | Code::Described(_) => None,
         }
     }
 }
@@ -88,6 +102,11 @@ impl Module {
         Ok(module)
     }
 
+    /// Whether the file is a shared object or executable, and not a module.
+    pub fn is_object(&self) -> bool {
+        is_object(&self.bytes)
+    }
+
     /// Returns the bytes of the file.
     pub fn bytes(&self) -> &[u8] {
         &self.bytes
@@ -97,24 +116,32 @@ impl Module {
     /// code runs.
     pub(crate) fn examine(&self) -> Result<Compiled, WorkbenchError> {
         if !is_object(&self.bytes) {
-            return self.compile();
+            return self.compile_module();
         }
-        let describe = || {
-            let is_executable = check_object(&self.bytes)?.is_executable();
-            let runtime = if is_executable { Runtime::Executable } else { Runtime::Trusted };
-            DescribedPlugin::new(&self.bytes, runtime)
-        };
-        let described = describe().map_err(|error| self.refused(error.to_string()))?;
+        let described = DescribedPlugin::new(&self.bytes, Runtime::Process);
+        let described = described.map_err(|error| self.refused(error.to_string()))?;
         Ok(Compiled { code: Code::Described(Box::new(described)), took: Duration::ZERO })
     }
 
-    /// Checks and compiles a module, or loads a shared object.
-    pub(crate) fn compile(&self) -> Result<Compiled, WorkbenchError> {
-        if is_object(&self.bytes) {
-            let begin = Instant::now();
-            let plugin = NativePlugin::new(&self.bytes).map_err(|error| self.refused(error.to_string()))?;
-            return Ok(Compiled { code: Code::Native(plugin), took: begin.elapsed() });
+    /// Checks and compiles a module. Loads a shared object, or prepares it or an executable for processes.
+    pub(crate) fn compile(&self, runtime: ObjectRuntime) -> Result<Compiled, WorkbenchError> {
+        if !is_object(&self.bytes) {
+            return self.compile_module();
         }
+        let keeper = match runtime {
+            ObjectRuntime::Process(keeper) => Some(keeper().map_err(|problem| self.refused(problem))?),
+            ObjectRuntime::InProcess => None,
+        };
+        let begin = Instant::now();
+        let code = match keeper {
+            Some(keeper) => ProcessPlugin::new(&self.bytes, keeper).map(Code::Process),
+            None => NativePlugin::new(&self.bytes).map(Code::Native),
+        };
+        let code = code.map_err(|error| self.refused(error.to_string()))?;
+        Ok(Compiled { code, took: begin.elapsed() })
+    }
+
+    fn compile_module(&self) -> Result<Compiled, WorkbenchError> {
         let sandbox = Sandbox::new(SandboxSettings::default())?;
         let begin = Instant::now();
         let (sender, compiled) = channel();
@@ -143,6 +170,7 @@ impl Module {
                 Ok(Box::new(loaded))
             }
             Code::Native(plugin) => Ok(Box::new(plugin.clone())),
+            Code::Process(plugin) => Ok(Box::new(plugin.clone())),
             Code::Described(_) => Err(self
                 .refused("internal error: the shared object was inspected only, so it can't run".to_owned())),
         }

@@ -1,9 +1,11 @@
 //! Preparation of packets and instances for calls of a plugin.
 
 use std::collections::HashMap;
+use std::sync::LazyLock;
+use std::time::{Duration, Instant as Clock};
 
 use millrace_packet::{FlowKey, Packet, Pool};
-use millrace_pipeline::{flow_hash, parse};
+use millrace_pipeline::{cycles, flow_hash, parse};
 use millrace_plugin::{CallLimits, Limits, without_router};
 use millrace_plugin_abi::{
     Fault, FlowStates, Instance, Packets, Plugin, PluginError, Progress, SharedMap, Verdict,
@@ -88,6 +90,35 @@ impl FlowStates for Flows {
     }
 }
 
+/// Maximum time of a call that a process runs. It is longer than the router's, since other programs may have the
+/// processors.
+const MOST_AWAITED: Duration = Duration::from_secs(1);
+
+/// End of a call.
+#[derive(Debug)]
+pub(crate) struct Ended {
+    /// Number of times that the call was suspended at the end of a slice.
+    pub suspensions: u32,
+    /// Cycles in which this side sent the call to a process and took over its results; `None` if no process ran the
+    /// call, and on a machine without a time-stamp counter.
+    pub exchange: Option<u64>,
+    /// Fault if the call failed.
+    pub fault: Option<Fault>,
+}
+
+/// Returns the cycles since `start`.
+fn since(start: Option<u64>) -> Option<u64> {
+    Some(cycles()?.saturating_sub(start?))
+}
+
+/// Waits a moment for a process.
+fn wait() {
+    static HAS_OTHERS: LazyLock<bool> =
+        LazyLock::new(|| std::thread::available_parallelism().is_ok_and(|count| count.get() > 1));
+    // The process can only run on this processor if there is no other.
+    if *HAS_OTHERS { std::hint::spin_loop() } else { std::thread::yield_now() }
+}
+
 /// Packets of one call, in the layout that a worker passes to an instance.
 #[derive(Debug, Default)]
 pub(crate) struct Call {
@@ -110,42 +141,56 @@ impl Call {
         call
     }
 
-    /// Passes the packets to an instance, and waits for its verdicts. Returns the number of suspensions of
-    /// the call, and the fault if the call failed.
-    pub fn run(
-        &mut self,
-        instance: &mut dyn Instance,
-        flows: &mut Flows,
-        now: Instant,
-    ) -> (u32, Option<Fault>) {
+    /// Passes the packets to an instance, and waits for its verdicts.
+    pub fn run(&mut self, instance: &mut dyn Instance, flows: &mut Flows, now: Instant) -> Ended {
         self.verdicts.fill(Verdict::Pass);
         self.numbers = self.keys.iter().map(|key| flows.number(*key)).collect();
+        let start = cycles();
         match instance.process(&mut self.lend(flows), now) {
-            Progress::Done => (0, instance.take_fault()),
-            Progress::Suspended | Progress::Awaited => self.go_on(instance, flows, now),
+            Progress::Done => Ended { suspensions: 0, exchange: None, fault: instance.take_fault() },
+            Progress::Suspended => self.go_on(Progress::Suspended, instance, flows, now),
+            Progress::Awaited => {
+                let sent = since(start);
+                let ended = self.go_on(Progress::Awaited, instance, flows, now);
+                Ended { exchange: sent.zip(ended.exchange).map(|(sent, taken)| sent + taken), ..ended }
+            }
         }
     }
 
-    /// Resumes a suspended call until the call ends.
+    /// Resumes a call that is suspended, or that a process runs, until the call ends. `first` is how the call began.
     pub fn go_on(
         &mut self,
+        first: Progress,
         instance: &mut dyn Instance,
         flows: &mut Flows,
         now: Instant,
-    ) -> (u32, Option<Fault>) {
+    ) -> Ended {
         // Limit the number of slices, as for a binding without its own time limit. A clock would be
         // unsuitable, since this process may wait for the processor.
         let most = CallLimits::default().slices(self.packets.len(), Limits::default().slice);
-        let mut slices = 1;
-        while instance.resume(&mut self.lend(flows), now) != Progress::Done {
-            slices += 1;
-            if slices > most {
+        let (mut suspensions, begun) = (u32::from(first == Progress::Suspended), Clock::now());
+        loop {
+            let start = cycles();
+            let is_over = match instance.resume(&mut self.lend(flows), now) {
+                Progress::Done => {
+                    let exchange = since(start).filter(|_| instance.is_awaited());
+                    return Ended { suspensions, exchange, fault: instance.take_fault() };
+                }
+                Progress::Suspended => {
+                    suspensions += 1;
+                    suspensions > most
+                }
+                Progress::Awaited => {
+                    wait();
+                    begun.elapsed() > MOST_AWAITED.saturating_mul(instance.patience())
+                }
+            };
+            if is_over {
                 instance.abort();
                 self.verdicts.fill(Verdict::Fault);
-                break;
+                return Ended { suspensions, exchange: None, fault: instance.take_fault() };
             }
         }
-        (slices, instance.take_fault())
     }
 
     fn lend<'a>(&'a mut self, flows: &'a mut Flows) -> Packets<'a> {

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use millrace_packet::{FlowKey, Packet, Pool};
-use millrace_plugin_abi::{Fault, Instance, Message, Progress, Verdict};
+use millrace_plugin_abi::{Fault, Instance, LogLevel, Message, Output as PluginOutput, Progress, Verdict};
 use millrace_port::pcap::{PcapngWriter, Recording};
 use millrace_units::Instant;
 use millrace_wire::Protocol;
@@ -16,8 +16,8 @@ use serde_json::{Map, Value};
 
 use crate::changes::{Change, changes};
 use crate::frames::{Frame, built_in};
-use crate::ready::{Call, Flows, Ready, instance_of};
-use crate::{Module, WorkbenchError};
+use crate::ready::{Call, Ended, Flows, Ready, instance_of};
+use crate::{Module, ObjectRuntime, WorkbenchError};
 
 /// Maximum number of packets per call, equal to the router's.
 const MOST_BATCH: usize = 64;
@@ -56,6 +56,10 @@ pub struct Trial {
     pub suspensions: u64,
     /// Number of packets that were skipped, because the capture contains only a part of each.
     pub truncated: u64,
+    /// Number of packets that the plugin made.
+    pub made: u64,
+    /// Log lines of the plugin, each with its level.
+    pub log: Vec<String>,
     /// Answers to the control messages.
     pub replies: Vec<Exchange>,
 }
@@ -114,13 +118,18 @@ impl fmt::Display for Outcome {
     }
 }
 
-/// Passes packets to an instance of a plugin, under a virtual clock that follows the packets' times.
+/// Passes packets to an instance of a plugin, under a virtual clock that follows the packets' times. `runtime` is
+/// that of a shared object or executable.
 ///
 /// # Errors
 /// The module is not a plugin, the plugin refuses the settings, or a capture can't be read or written. A
 /// fault of the plugin is not an error, but part of the result.
-pub fn try_out(module: &Module, options: &TrialOptions<'_>) -> Result<Trial, WorkbenchError> {
-    let plugin = module.load(&module.compile()?)?;
+pub fn try_out(
+    module: &Module,
+    options: &TrialOptions<'_>,
+    runtime: ObjectRuntime,
+) -> Result<Trial, WorkbenchError> {
+    let plugin = module.load(&module.compile(runtime)?)?;
     let (frames, truncated) = frames(options.input)?;
     let pool = Pool::new(POOL).map_err(|error| WorkbenchError::Memory(error.to_string()))?;
     let instance = instance_of(&*plugin, &options.settings)?;
@@ -194,8 +203,8 @@ impl Bench {
         }
         if !ready.is_empty() {
             let mut call = Call::new(ready);
-            let (slices, fault) = call.run(&mut *self.instance, &mut self.flows, now);
-            self.trial.suspensions += u64::from(slices);
+            let Ended { suspensions, fault, .. } = call.run(&mut *self.instance, &mut self.flows, now);
+            self.trial.suspensions += u64::from(suspensions);
             for ((index, at, before), (packet, verdict)) in
                 before.into_iter().zip(call.packets.iter().zip(&call.verdicts))
             {
@@ -216,8 +225,8 @@ impl Bench {
         let fault = match self.instance.periodic(now) {
             Progress::Done => self.instance.take_fault(),
             // Resume the periodic call. It has no packets, so the empty `Call` stands for it.
-            Progress::Suspended | Progress::Awaited => {
-                Call::default().go_on(&mut *self.instance, &mut self.flows, now).1
+            begun @ (Progress::Suspended | Progress::Awaited) => {
+                Call::default().go_on(begun, &mut *self.instance, &mut self.flows, now).fault
             }
         };
         self.after(fault, first)
@@ -241,11 +250,23 @@ impl Bench {
         output.writer.write(at, packet, None);
     }
 
-    /// Records a fault, if there is one, and restarts the instance.
+    /// Takes the output of a call, since a plugin finds no room for more while its output waits. Records a fault, if
+    /// there is one, and restarts the instance.
     fn after(&mut self, fault: Option<Fault>, first: usize) -> Result<(), WorkbenchError> {
+        self.collect_output();
         let Some(Fault { kind, text }) = fault else { return Ok(()) };
         self.trial.faults.push(FaultReport { first, last: self.trial.packets.len(), kind, text });
         Ok(self.instance.restart()?)
+    }
+
+    fn collect_output(&mut self) {
+        while let Some(output) = self.instance.take_output() {
+            match output {
+                PluginOutput::Packet { .. } => self.trial.made += 1,
+                PluginOutput::Log(level, line) => self.trial.log.push(format!("{}: {line}", name_of(level))),
+                PluginOutput::Message(_) | PluginOutput::Request(_) => {}
+            }
+        }
     }
 
     fn send(&mut self, message: &Message) {
@@ -254,6 +275,7 @@ impl Bench {
             Err(error) => (None, Some(error.to_string())),
         };
         self.trial.replies.push(Exchange { message: message.name.clone(), reply, refused });
+        self.collect_output();
     }
 }
 
@@ -282,6 +304,15 @@ fn name(verdict: Verdict) -> String {
         Verdict::Instance(instance) => format!("instance {instance}"),
         Verdict::Classify => "classify".to_owned(),
         Verdict::Fault => "fault".to_owned(),
+    }
+}
+
+fn name_of(level: LogLevel) -> &'static str {
+    match level {
+        LogLevel::Error => "error",
+        LogLevel::Warning => "warning",
+        LogLevel::Information => "information",
+        LogLevel::Debug => "debug",
     }
 }
 
@@ -322,7 +353,7 @@ mod tests {
 
     fn tried(wasm: &[u8], options: &TrialOptions<'_>) -> Result<Trial, WorkbenchError> {
         let written = Written::new(wasm);
-        try_out(&Module::read(written.path())?, options)
+        try_out(&Module::read(written.path())?, options, ObjectRuntime::InProcess)
     }
 
     #[test]
@@ -381,6 +412,25 @@ mod tests {
         assert!(tried(&module(keys, body), &options()).unwrap().faults.is_empty());
         let other = body.replace("i32.const 8", "i32.const 9");
         assert!(!tried(&module(keys, &other), &options()).unwrap().faults.is_empty());
+    }
+
+    #[test]
+    fn output_is_taken_after_each_call() {
+        let keys = r#", "capabilities": ["packet-make", "log"]"#;
+        let body = r#"(import "millrace" "packet_make" (func $make (param i32 i32 i32) (result i32)))
+            (import "millrace" "log" (func $log (param i32 i32 i32)))
+            (data (i32.const 64) "made")
+            (func (export "millrace_packets") (param i32)
+              (local $left i32)
+              (local.set $left (i32.const 40))
+              (call $log (i32.const 1) (i32.const 64) (i32.const 4))
+              (loop $next
+                (if (call $make (i32.const 64) (i32.const 40) (i32.const 0)) (then unreachable))
+                (br_if $next (local.tee $left (i32.sub (local.get $left) (i32.const 1))))))"#;
+        // Two calls make more packets than wait at a time.
+        let trial = tried(&module(keys, body), &TrialOptions { batch: 6, ..options() }).unwrap();
+        assert!(trial.faults.is_empty(), "{:?}", trial.faults);
+        assert_eq!((trial.made, trial.log), (80, vec!["warning: made".to_owned(); 2]));
     }
 
     #[test]

@@ -39,7 +39,7 @@ pub fn plugin(
             done(&json!({"name": name, "manual": page}), page.trim_end(), json);
         }
         PluginAction::Test(test) => workbench::test(test, json)?,
-        PluginAction::Bench { file, settings, write } => workbench::bench(file, settings, *write, json)?,
+        PluginAction::Bench(bench) => workbench::bench(bench, json)?,
         PluginAction::Keygen { out } => keygen(out, json)?,
         PluginAction::Sign { file, key } => sign(file, key, json)?,
         PluginAction::Load { file, allow_downgrade, runtime } => {

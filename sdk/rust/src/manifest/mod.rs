@@ -167,10 +167,9 @@ macro_rules! __millrace_export {
         #[unsafe(no_mangle)]
         extern "C" fn millrace_manifest() -> *const u8 {
             const TEXT: &str = <$plugin as $crate::Declared>::MANIFEST;
-            // The router reads and checks the section before any code runs. The last byte is 0, which
-            // terminates the text.
+            // The router reads and checks the section before any code runs. Zeros terminate the text.
             #[unsafe(link_section = "millrace.manifest")]
-            static MANIFEST: [u8; TEXT.len() + 1] = $crate::manifest::array(TEXT);
+            static MANIFEST: [u8; TEXT.len() + $crate::manifest::ROOM] = $crate::manifest::array(TEXT);
             MANIFEST.as_ptr()
         }
 
@@ -273,6 +272,10 @@ pub use crate::__millrace_given as given;
 
 /// Positions whose gates plugins can be bound at.
 pub const POSITIONS: [&str; 5] = ["early", "route", "late", "queue", "copy"];
+
+/// Bytes behind the manifest of a shared object or executable: a zero, and room into which
+/// `millrace plugin bench --write` writes the measured cost.
+pub const ROOM: usize = 513;
 
 /// Returns the bytes of a text, padded with zeros.
 #[must_use]

@@ -3,6 +3,8 @@
 //!
 //! The checks accept any bytes without a panic.
 
+use std::ops::Range;
+
 use millrace_plugin_abi::binary::{ABI_VERSION, export};
 use object::Endianness;
 use object::elf::{
@@ -131,15 +133,26 @@ fn name_of(machine: u16) -> String {
     }
 }
 
-/// Returns the bytes of the manifest in the file's manifest section, without trailing zeros. No code of the
-/// file runs.
-pub(in crate::runtime) fn manifest_bytes(bytes: &[u8]) -> Result<&[u8], ObjectError> {
+/// Returns the place of the manifest section in the file. Zeros follow the manifest in it.
+///
+/// # Errors
+/// The file is no plugin, or its manifest section lies outside of it.
+pub fn manifest_place(bytes: &[u8]) -> Result<Range<usize>, ObjectError> {
     check(bytes)?;
     let header = FileHeader64::<Endianness>::parse(bytes).map_err(malformed)?;
     let endian = header.endian().map_err(malformed)?;
     let sections = header.sections(endian, bytes).map_err(malformed)?;
     let (_, section) = sections.section_by_name(endian, SECTION.as_bytes()).ok_or(ObjectError::NoManifest)?;
-    let text = section.data(endian, bytes).map_err(malformed)?;
+    let (start, length) = section.file_range(endian).ok_or(ObjectError::NoManifest)?;
+    let end = start.checked_add(length).filter(|end| *end <= bytes.len() as u64);
+    let end = end.ok_or_else(|| ObjectError::NotAnObject("the file is truncated".to_owned()))?;
+    Ok(start as usize..end as usize)
+}
+
+/// Returns the bytes of the manifest in the file's manifest section, without trailing zeros. No code of the
+/// file runs.
+pub(in crate::runtime) fn manifest_bytes(bytes: &[u8]) -> Result<&[u8], ObjectError> {
+    let text = bytes.get(manifest_place(bytes)?).ok_or(ObjectError::NoManifest)?;
     let end = text.iter().rposition(|byte| *byte != 0).map_or(0, |last| last + 1);
     text.get(..end).filter(|text| !text.is_empty()).ok_or(ObjectError::NoManifest)
 }

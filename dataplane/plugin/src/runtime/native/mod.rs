@@ -27,7 +27,7 @@ mod staging;
 pub(in crate::runtime) mod table;
 
 pub use described::DescribedPlugin;
-pub use elf::{Form, ObjectError, check as check_object, manifest};
+pub use elf::{Form, ObjectError, check as check_object, manifest, manifest_place};
 pub use instance::NativeInstance;
 pub use object::leftovers;
 pub use plugin::{NativePlugin, is_object};
