@@ -1,17 +1,6 @@
 //! Printed values outside the ranges of ours, with their reasons.
 
-use crate::table::Table;
-
-/// Printed value outside the range of ours.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Exception {
-    /// Name of the row.
-    pub row: String,
-    /// Heading of the column.
-    pub column: String,
-    /// Printed value and range.
-    pub text: String,
-}
+use crate::table::{Exception, Table};
 
 /// Beginnings of the names of rows, and the reason for their exceptions.
 pub type Reason = (&'static [&'static str], &'static str);

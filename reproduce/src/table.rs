@@ -2,8 +2,6 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::exceptions::Exception;
-
 /// Table of numbers.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Table {
@@ -25,6 +23,17 @@ pub struct Row {
     /// Smallest and largest value of the central 95 %, where an experiment has them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub ranges: Vec<(f64, f64)>,
+}
+
+/// Printed value outside the range of ours.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Exception {
+    /// Name of the row.
+    pub row: String,
+    /// Heading of the column.
+    pub column: String,
+    /// Printed value and range.
+    pub text: String,
 }
 
 impl Table {

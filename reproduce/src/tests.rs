@@ -149,7 +149,7 @@ fn values_outside_their_range_as_rounded_are_listed() {
         );
     }
     let (difference, outside) = ours.minus(&printed);
-    let found = |one: &exceptions::Exception| (one.row.clone(), one.column.clone(), one.text.clone());
+    let found = |one: &table::Exception| (one.row.clone(), one.column.clone(), one.text.clone());
     let expected = ("two".to_owned(), "N".to_owned(), "12 outside 10 to 10".to_owned());
     assert_eq!(outside.iter().map(found).collect::<Vec<_>>(), [expected]);
     ours.add("two as written", &[11.5, 0.0]);
