@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use crate::arguments::{FlowAction, FlowOrder, FlowReservation, word};
 use crate::client::{Client, segment};
-use crate::commands::admission::listed;
+use crate::commands::admission;
 use crate::output::{Failure, done, lines, plain, rows, show, table};
 
 /// Maximum number of flows that `flow show` prints.
@@ -64,7 +64,7 @@ pub fn reserve(client: &Client, reservation: &FlowReservation, json: bool) -> Re
     let value = client.send(Method::POST, "/reservations", Some(&body))?;
     let verb = if *dry_run { "would reserve" } else { "reserved" };
     let text = format!("{verb} for principal {}{}", plain(&value["principal"]), made(&value));
-    let components = if *dry_run { format!("\n{}", listed(&value).trim_end()) } else { String::new() };
+    let components = if *dry_run { format!("\n{}", admission::listed(&value).trim_end()) } else { String::new() };
     let text = format!("{text}{}\n{}{components}", bound(&value["deadline"]), left(&value["left"]));
     done(&value, &text, json);
     Ok(())
