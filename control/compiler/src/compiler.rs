@@ -117,6 +117,11 @@ impl Compiler {
         Self(Arc::new(Inner { sandbox, command, limits, cache, turns: Default::default() }))
     }
 
+    /// Returns the sandbox of the plugins.
+    pub fn sandbox(&self) -> &Sandbox {
+        &self.0.sandbox
+    }
+
     /// Checks a module, and returns it with code from the cache or else from the baseline compiler. If the
     /// baseline compiler refuses the module, the optimising compiler compiles it. Blocks until the code is
     /// ready.

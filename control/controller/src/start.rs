@@ -171,6 +171,7 @@ fn begun(
 ) -> Result<Inner, ControlError> {
     let route_table = RouteTable::new()?;
     let (workers, threads, panics) = start_workers(config, &route_table, control_wake)?;
+    loader.place_clock();
     let (router, has_kernel) = (&config.router, model.ports.iter().any(PortPlan::is_kernel));
     let death = Death::of(config, &model);
     let settings = Settings::new(mode_name(router.mode), state_directory(config), started);

@@ -55,4 +55,4 @@ pub use member::Member;
 pub use processes::Process;
 pub use processor_times::{ProcessorTimes, processor_times, read_processor_times};
 pub use router_group::RouterGroup;
-pub use thread::{Policy, Processor, ThreadError, ThreadSettings, keep_off, other_threads};
+pub use thread::{Policy, Processor, ThreadError, ThreadSettings, keep_off, let_on, other_threads};

@@ -203,6 +203,26 @@ pub fn keep_off(processors: &[Processor]) -> Result<(), ThreadError> {
     Ok(())
 }
 
+/// Lets a thread run on some processors besides those on which it may run. Ignores processors that are offline or not in
+/// the thread's cpuset.
+///
+/// # Errors
+/// [`ThreadError::Bind`] if the kernel refuses the processors, or [`ThreadError::Processors`] if a number is too high.
+pub fn let_on(thread: Pid, processors: &[Processor]) -> Result<(), ThreadError> {
+    let failed = |error| ThreadError::Bind {
+        thread: thread.as_raw(),
+        wanted: "more".to_owned(),
+        why: io::Error::from(error).to_string(),
+        online: online(),
+    };
+    let mut set = sched_getaffinity(thread).map_err(failed)?;
+    let fits = processors.iter().all(|processor| set.set(usize::from(processor.0)).is_ok());
+    if !fits {
+        return Err(ThreadError::Processors { processors: numbers(processors) });
+    }
+    sched_setaffinity(thread, &set).map_err(failed)
+}
+
 /// Returns the threads of this process except `some`, and except the workers of other routers in this process.
 pub fn other_threads(some: &[Pid]) -> Vec<Pid> {
     let name =
@@ -234,7 +254,11 @@ pub(crate) fn processor_set(processors: &[Processor]) -> Result<CpuSet, ThreadEr
     if fits && !processors.is_empty() {
         return Ok(set);
     }
-    Err(ThreadError::Processors { processors: processors.iter().map(|processor| processor.0).collect() })
+    Err(ThreadError::Processors { processors: numbers(processors) })
+}
+
+fn numbers(processors: &[Processor]) -> Vec<u16> {
+    processors.iter().map(|processor| processor.0).collect()
 }
 
 /// Binds a thread. The kernel silently leaves out processors that are offline or not in the thread's cpuset,
@@ -331,6 +355,24 @@ mod tests {
         let first = first_allowed();
         let (set, ..) = applied(&settings(Some(&[first]), None)).unwrap();
         assert_eq!(set, processor_set(&[Processor(first)]).unwrap());
+    }
+
+    #[test]
+    fn thread_may_run_on_more_processors_than_others() {
+        let allowed = sched_getaffinity(Pid::from_raw(0)).unwrap();
+        let present: Vec<Processor> =
+            (0..1024).map(Processor).filter(|one| allowed.is_set(one.0.into()).unwrap()).collect();
+        let own = present[0];
+        std::thread::spawn(move || {
+            bind(Pid::from_raw(0), &[own]).unwrap();
+            let_on(Pid::from_raw(0), &present).unwrap();
+            assert_eq!(sched_getaffinity(Pid::from_raw(0)).unwrap(), allowed);
+            let_on(Pid::from_raw(0), &[]).unwrap();
+            let error = let_on(Pid::from_raw(0), &[Processor(u16::MAX)]).unwrap_err();
+            assert!(matches!(error, ThreadError::Processors { .. }), "{error}");
+        })
+        .join()
+        .unwrap();
     }
 
     #[test]

@@ -3,12 +3,13 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use millrace_compiler::{CompileError, Compiler, CompilerSettings};
-use millrace_config::Config;
+use millrace_config::{Config, Router};
 use millrace_confine::Privileges;
 use millrace_plugin::wasm::{Sandbox, SandboxSettings, WasmPlugin};
 use millrace_plugin_process::ProcessGroups;
 
 use crate::plugins::load::{Admit, Admitted, Loaded, Objects};
+use crate::workers::placement::place_clock;
 use crate::{ControlError, NewPlugin};
 
 /// Loader of plugin files. Clones share the compiler and the other state.
@@ -41,12 +42,23 @@ enum Purpose {
 struct State {
     compiling: CompilerSettings,
     sandbox: SandboxSettings,
+    /// Settings of the workers' threads.
+    router: Router,
     /// Compiler, created when the first plugin is loaded.
     compiler: Option<Compiler>,
     /// Results of optimised compilation that arrived before there was a receiver.
     early: Vec<Better>,
     /// Receiver of the results; `None` until the router exists.
     receiver: Option<Receiver>,
+}
+
+impl State {
+    fn place_clock(&self) {
+        let Some(compiler) = &self.compiler else { return };
+        if let Err(error) = place_clock(&self.router, compiler.sandbox().clock_thread()) {
+            tracing::info!("slices of plugins may end late while processors are busy: {error}");
+        }
+    }
 }
 
 impl Loader {
@@ -66,6 +78,7 @@ impl Loader {
                 memory: plugins.memory.bytes_u32() as usize,
                 ..SandboxSettings::default()
             },
+            router: config.router.clone(),
             compiler: None,
             early: Vec::new(),
             receiver: None,
@@ -113,7 +126,14 @@ impl Loader {
         let sandbox = made.map_err(|error| ControlError::system(what, error))?;
         let sandbox = sandbox.map_err(|error| ControlError::system(what, error))?;
         let compiler = Compiler::new(sandbox, state.compiling.clone());
-        Ok(state.compiler.insert(compiler).clone())
+        let compiler = state.compiler.insert(compiler).clone();
+        state.place_clock();
+        Ok(compiler)
+    }
+
+    /// Lets the clock of plugins run at the workers' processors, after the workers have taken them.
+    pub fn place_clock(&self) {
+        self.lock().place_clock();
     }
 
     /// Loads a plugin file: checks the signature, calls `admit`, and only then compiles the module or loads

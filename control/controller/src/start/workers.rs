@@ -4,18 +4,19 @@ use std::hash::{BuildHasher, Hasher};
 use std::sync::mpsc::{Receiver, Sender, channel, sync_channel};
 use std::thread::JoinHandle;
 
-use millrace_config::{Config, PollMode, Router, WorkerPolicy};
+use millrace_config::{Config, PollMode};
 use millrace_confine::Privileges;
 use millrace_forward::FibReader;
 use millrace_packet::Pool;
 use millrace_pipeline::thread::{IoMode, Wake};
 use millrace_pipeline::{Command, HandoverRings, NoHost, Worker, WorkerLink};
-use millrace_principals::{Policy, Processor, ThreadSettings, keep_off};
+use millrace_principals::{ThreadSettings, keep_off};
 use nix::unistd::{Pid, gettid};
 
 use crate::ControlError;
 use crate::workers::Workers;
 use crate::workers::handle::WorkerHandle;
+use crate::workers::placement::{processors, thread_settings};
 use crate::workers::route_table::RouteTable;
 use crate::workers::watchdog::WorkerThread;
 use crate::workers::worker_panic::{WorkerPanic, run_worker};
@@ -126,22 +127,5 @@ fn io_mode(mode: PollMode) -> IoMode {
         PollMode::Poll => IoMode::Poll,
         PollMode::Interrupt => IoMode::Interrupt,
         PollMode::Adaptive => IoMode::Adaptive,
-    }
-}
-
-/// Returns the configured processors of the workers.
-fn processors(router: &Router) -> Vec<Processor> {
-    router.worker_processors.iter().copied().map(Processor).collect()
-}
-
-fn thread_settings(router: &Router, worker: usize) -> ThreadSettings {
-    let policy = |policy| match policy {
-        WorkerPolicy::Other(nice) => Policy::Other { nice },
-        WorkerPolicy::Fifo(priority) => Policy::Fifo { priority },
-        WorkerPolicy::RoundRobin(priority) => Policy::RoundRobin { priority },
-    };
-    ThreadSettings {
-        processors: processors(router).get(worker).map(|processor| vec![*processor]),
-        policy: router.worker_policy.map(policy),
     }
 }

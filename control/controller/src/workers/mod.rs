@@ -8,6 +8,7 @@ pub(crate) mod crash_capture;
 pub(crate) mod death;
 pub(crate) mod handle;
 pub(crate) mod memory_guard;
+pub(crate) mod placement;
 pub(crate) mod route_table;
 pub(crate) mod supervision;
 pub(crate) mod tsc;
@@ -35,6 +36,8 @@ pub(crate) struct Workers {
     workers: Vec<WorkerHandle>,
     /// Seed of the workers' flow hashes.
     seed: u64,
+    /// Number of the worker whose event comes next.
+    turn: usize,
 }
 
 impl Workers {
@@ -43,7 +46,7 @@ impl Workers {
     /// # Panics
     /// Later calls panic if `workers` is empty.
     pub fn new(workers: Vec<WorkerHandle>, seed: u64) -> Self {
-        Self { workers, seed }
+        Self { workers, seed, turn: 0 }
     }
 
     pub fn hash_of(&self, key: &FlowKey) -> u32 {
@@ -202,8 +205,15 @@ impl Workers {
 
     /// Returns the next event of any worker, with the worker's number; `None` if there is none.
     pub fn next_event(&mut self) -> Option<(usize, Event)> {
-        let workers = self.workers.iter_mut().enumerate();
-        workers.into_iter().find_map(|(number, worker)| Some((number, worker.next_event()?)))
+        let count = self.workers.len();
+        let turns = (0..count).map(|step| (self.turn + step) % count);
+        let found = turns.into_iter().find_map(|number| {
+            let event = self.workers.get_mut(number)?.next_event()?;
+            Some((number, event))
+        });
+        // The other workers come first next time.
+        self.turn = found.as_ref().map_or(self.turn, |(number, _)| number + 1);
+        found
     }
 }
 

@@ -5,6 +5,7 @@ use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 use std::time::Duration;
 
+use nix::unistd::Pid;
 use wasmtime::{Engine, Error};
 
 use super::compile::{Tier, config, not_compiled};
@@ -105,6 +106,11 @@ impl Sandbox {
             Tier::Baseline => self.0.baseline.as_ref(),
         };
         engine.ok_or_else(|| Error::msg("there is no baseline compiler for this processor"))
+    }
+
+    /// Returns the number of the clock's thread, which wakes in each interval while plugins run.
+    pub fn clock_thread(&self) -> Pid {
+        self.0.ticker.number()
     }
 
     pub(super) fn ticker(&self) -> &Ticker {

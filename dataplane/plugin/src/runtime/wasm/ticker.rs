@@ -1,16 +1,21 @@
 //! Clock of slices: a thread that increments the engines' epochs while plugins run.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::mpsc::sync_channel;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use nix::unistd::{Pid, gettid};
 use wasmtime::Engine;
 
 /// Number of ticks after which the thread checks for calls. If no call ran since the previous check, the
 /// thread sleeps until a call wakes it. Waking takes a system call, so the thread doesn't sleep between the
 /// calls of a busy worker.
 const QUIET_TICKS: u32 = 40;
+/// Slice that the thread asks of the kernel: the shortest. A thread with a shorter slice than the running one takes the
+/// processor when it wakes, so slices of plugins end in time on busy processors, too.
+const SHORT: Duration = Duration::from_micros(100);
 
 /// Thread that increments the epochs of engines once per period while calls run. It ends when this value is
 /// dropped.
@@ -18,6 +23,7 @@ const QUIET_TICKS: u32 = 40;
 pub(super) struct Ticker {
     state: Arc<State>,
     thread: Option<JoinHandle<()>>,
+    number: Pid,
 }
 
 #[derive(Debug, Default)]
@@ -72,10 +78,20 @@ impl Ticker {
     pub fn new(engines: Vec<Engine>, period: Duration) -> std::io::Result<Self> {
         let state = Arc::new(State::default());
         let seen = Arc::clone(&state);
-        let thread = std::thread::Builder::new()
-            .name("plugin-ticker".to_owned())
-            .spawn(move || tick(&seen, &engines, period))?;
-        Ok(Self { state, thread: Some(thread) })
+        let (sender, receiver) = sync_channel(1);
+        let body = move || {
+            // The creator waits for the number.
+            let _ = sender.send(gettid());
+            tick(&seen, &engines, period);
+        };
+        let thread = std::thread::Builder::new().name("plugin-ticker".to_owned()).spawn(body)?;
+        let number = receiver.recv().map_err(std::io::Error::other)?;
+        Ok(Self { state, thread: Some(thread), number })
+    }
+
+    /// Returns the number of the thread.
+    pub fn number(&self) -> Pid {
+        self.number
     }
 
     /// Registers another instance with the clock. Returns the record in which the instance's calls are to be
@@ -148,9 +164,9 @@ impl Drop for Ticker {
 }
 
 fn tick(state: &State, engines: &[Engine], period: Duration) {
-    // By default, the kernel's timer slack makes ticks 50 µs late. If the kernel refuses the change, slices
-    // are longer.
+    // By default, the kernel's timer slack makes ticks 50 µs late. If the kernel refuses a change, slices are longer.
     let _ = nix::sys::prctl::set_timerslack(1);
+    ask_for_slice(SHORT);
     let tick = || {
         std::thread::sleep(period);
         engines.iter().for_each(Engine::increment_epoch);
@@ -168,6 +184,24 @@ fn tick(state: &State, engines: &[Engine], period: Duration) {
             sleep_until_needed(state);
         }
         state.asleep.store(false, Ordering::SeqCst);
+    }
+}
+
+/// Asks the kernel for this slice of the calling thread. Kernels before 6.12 ignore it.
+#[allow(unsafe_code)]
+fn ask_for_slice(slice: Duration) {
+    // SAFETY: the kernel writes no more than the given size into the structure, of which zeros are a value, and reads
+    // as much from it. Both calls concern the calling thread only.
+    unsafe {
+        let mut attributes: libc::sched_attr = std::mem::zeroed();
+        let size = size_of::<libc::sched_attr>() as u32;
+        if libc::syscall(libc::SYS_sched_getattr, 0, &raw mut attributes, size, 0) != 0
+            || attributes.sched_policy != libc::SCHED_OTHER as u32
+        {
+            return;
+        }
+        attributes.sched_runtime = slice.as_nanos() as u64;
+        libc::syscall(libc::SYS_sched_setattr, 0, &raw const attributes, 0);
     }
 }
 
@@ -191,6 +225,25 @@ mod tests {
             std::thread::sleep(Duration::from_millis(1));
         }
         drop(ticker);
+    }
+
+    #[test]
+    fn ticker_has_the_shortest_slice_where_the_kernel_knows_slices() {
+        let ticker = Ticker::new(vec![Engine::default()], Duration::from_micros(50)).unwrap();
+        let path = format!("/proc/self/task/{}/sched", ticker.number());
+        for _ in 0..5000 {
+            let text = std::fs::read_to_string(&path).unwrap_or_default();
+            let line = text.lines().find(|line| line.starts_with("se.slice"));
+            let Some(slice) = line.and_then(|line| line.rsplit(' ').next()) else {
+                println!("skipped: this kernel shows no slices of threads");
+                return;
+            };
+            if slice == SHORT.as_nanos().to_string() {
+                return;
+            }
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        panic!("the thread has another slice");
     }
 
     #[test]
