@@ -45,6 +45,9 @@ use pace::{Pace, is_silent, next_batch, worse};
 const LOCAL: u32 = 255;
 /// Maximum number of neighbours in one command to the workers: a longer command delays packets.
 const NEIGHBOURS_TOGETHER: usize = 64;
+/// Maximum number of workers' events handled without other work of control between them: each may take a request to the
+/// kernel.
+const EVENTS_TOGETHER: usize = 512;
 /// Interval between two reports of used neighbours to the kernel.
 const REFRESH: Duration = Duration::from_secs(1);
 /// Interval between two checks of all counters. The checks find conditions that no event reports.
@@ -154,7 +157,11 @@ impl Router {
         if inner.workers.has_one_ended() {
             return Err(ended());
         }
-        inner.hear()?;
+        let is_all = inner.hear()?;
+        if !is_all {
+            // The rest follows after other work of control.
+            self.0.control_wake.signal();
+        }
         if !inner.plugins.requests.is_empty() {
             self.0.requested.notify_one();
         }
@@ -334,9 +341,13 @@ impl Inner {
         )
     }
 
-    /// Handles the events of the workers.
-    fn hear(&mut self) -> Result<(), ControlError> {
-        while let Some((worker, event)) = self.workers.next_event() {
+    /// Handles events of the workers, up to [`EVENTS_TOGETHER`]. Returns whether these were all.
+    fn hear(&mut self) -> Result<bool, ControlError> {
+        let mut left = EVENTS_TOGETHER;
+        while left > 0
+            && let Some((worker, event)) = self.workers.next_event()
+        {
+            left -= 1;
             match event {
                 Event::Neighbour(change) => {
                     self.observation.note_neighbours(&self.model, &[change]);
@@ -370,7 +381,8 @@ impl Inner {
                 }
             }
         }
-        self.hear_host_companions()
+        self.hear_host_companions()?;
+        Ok(left > 0)
     }
 
     /// Handles the output of host companions. Messages go to the instances at the workers; once a worker

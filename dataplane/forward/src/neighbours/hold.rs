@@ -80,7 +80,12 @@ struct Queue {
     last: u32,
     count: usize,
     bytes: usize,
+    /// Time of the last request for the neighbour; `None` before the first one.
+    asked: Option<Instant>,
 }
+
+/// Interval between requests for a neighbour while packets are held for it.
+const ASK_AGAIN: Duration = Duration::from_secs(1);
 
 /// Held packets of all neighbours. The memory of the lists grows to the total limit once and is reused.
 #[derive(Debug)]
@@ -132,7 +137,7 @@ impl HoldQueue {
             None => self.oldest = at,
         }
         self.newest = at;
-        let queue = self.queues.entry(key).or_insert(Queue { first: at, last: at, count: 0, bytes: 0 });
+        let queue = self.queues.entry(key).or_insert(Queue { first: at, last: at, count: 0, bytes: 0, asked: None });
         if queue.count > 0 {
             self.slots[queue.last as usize].next = at;
         }
@@ -162,6 +167,19 @@ impl HoldQueue {
     /// Returns the time at which the next packet expires; `None` if no packet is held.
     pub fn next_event(&self) -> Option<Instant> {
         self.slots.get(self.oldest as usize).map(|oldest| oldest.since + self.limits.lifetime)
+    }
+
+    /// Whether packets are held for a neighbour, and nobody has asked for it in the last second.
+    pub fn is_due(&self, key: NeighbourKey, now: Instant) -> bool {
+        let is_due = |asked: Option<Instant>| asked.is_none_or(|asked| now.since(asked) >= ASK_AGAIN);
+        self.queues.get(&key).is_some_and(|queue| is_due(queue.asked))
+    }
+
+    /// Records a request for a neighbour.
+    pub fn note_asked(&mut self, key: NeighbourKey, now: Instant) {
+        if let Some(queue) = self.queues.get_mut(&key) {
+            queue.asked = Some(now);
+        }
     }
 
     /// Returns the number of packets held for a neighbour.
@@ -298,6 +316,22 @@ mod tests {
         }
         assert_eq!((queue.len(), queue.waiting_for(key(1))), (1024, GUARANTEED + 1));
         assert_eq!(HoldLimits::of_pool(1024).frames, 128);
+    }
+
+    #[test]
+    fn neighbour_is_due_until_asked_for_and_again_after_a_second() {
+        let pool = Pool::new(4).unwrap();
+        let mut queue = HoldQueue::new(HoldLimits::default(), 1);
+        let at = Instant::from_millis;
+        assert!(!queue.is_due(key(1), at(0)), "no packet waits");
+        drop(hold(&mut queue, key(1), packet(&pool, 0), at(0)));
+        assert!(queue.is_due(key(1), at(0)) && queue.is_due(key(1), at(1)));
+        queue.note_asked(key(1), at(1));
+        drop(hold(&mut queue, key(1), packet(&pool, 1), at(900)));
+        assert_eq!([900, 1000, 1001].map(|time| queue.is_due(key(1), at(time))), [false, false, true]);
+        queue.release(key(1)).for_each(drop);
+        drop(hold(&mut queue, key(1), packet(&pool, 2), at(901)));
+        assert!(queue.is_due(key(1), at(901)), "other packets have not asked");
     }
 
     #[test]

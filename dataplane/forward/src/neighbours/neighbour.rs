@@ -76,6 +76,8 @@ struct Entry {
     /// Whether the entry is static. Uses of static entries are not reported.
     fixed: bool,
     used: bool,
+    /// Number of the place in the list of unresolved neighbours; 0 for none.
+    place: u64,
 }
 
 impl Entry {
@@ -93,8 +95,11 @@ pub struct NeighbourTable {
     capacity: usize,
     max_unresolved: usize,
     unresolved: usize,
-    /// Neighbours in the order in which they became unresolved. Some may have been resolved or removed since.
-    waiting: VecDeque<NeighbourKey>,
+    /// Neighbours in the order in which they became unresolved, with the numbers of their places. Some may have been
+    /// resolved or removed since, and others have a later place.
+    waiting: VecDeque<(u64, NeighbourKey)>,
+    /// Number of the last place.
+    last: u64,
     used: Vec<NeighbourKey>,
 }
 
@@ -108,6 +113,7 @@ impl NeighbourTable {
             max_unresolved: (capacity / 4).max(1),
             unresolved: 0,
             waiting: VecDeque::new(),
+            last: 0,
             used: Vec::new(),
         }
     }
@@ -148,7 +154,7 @@ impl NeighbourTable {
         if self.entries.get(&key).is_some_and(|entry| entry.fixed) {
             return Ok(None);
         }
-        self.put(key, Entry { state, fixed: false, used: false })
+        self.put(key, Entry { state, fixed: false, used: false, place: 0 })
     }
 
     /// Sets a static neighbour, which only [`remove`](Self::remove) and this method change. Returns the
@@ -157,7 +163,7 @@ impl NeighbourTable {
     /// # Errors
     /// [`TableFull`] if the neighbour is new and there is no room.
     pub fn set_static(&mut self, key: NeighbourKey, mac: MacAddr) -> Result<Option<NeighbourKey>, TableFull> {
-        self.put(key, Entry { state: NeighbourState::Reachable(mac), fixed: true, used: false })
+        self.put(key, Entry { state: NeighbourState::Reachable(mac), fixed: true, used: false, place: 0 })
     }
 
     /// Inserts an entry. A MAC address of zeros is stored as failed, because the pipeline uses it for a
@@ -167,8 +173,8 @@ impl NeighbourTable {
         let entry = if is_nobody { Entry { state: NeighbourState::Failed, ..entry } } else { entry };
         let old = self.entries.get(&key).copied();
         let evicted = if old.is_none() { self.make_room(key, entry.is_resolved())? } else { None };
-        let used = old.is_some_and(|old| old.used);
-        self.entries.insert(key, Entry { used, ..entry });
+        let (used, place) = old.map_or((false, 0), |old| (old.used, old.place));
+        self.entries.insert(key, Entry { used, place, ..entry });
         let was_unresolved = old.is_some_and(|old| !old.is_resolved());
         self.unresolved -= usize::from(was_unresolved);
         if !entry.is_resolved() {
@@ -197,16 +203,19 @@ impl NeighbourTable {
 
     fn oldest_unresolved(&mut self) -> Option<NeighbourKey> {
         let entries = &self.entries;
-        std::iter::from_fn(|| self.waiting.pop_front())
-            .find(|key| entries.get(key).is_some_and(|entry| !entry.is_resolved()))
+        std::iter::from_fn(|| self.waiting.pop_front()).find(|waiting| waits(entries, waiting)).map(|(_, key)| key)
     }
 
     fn queue(&mut self, key: NeighbourKey) {
         if self.waiting.len() > 2 * self.max_unresolved {
             let entries = &self.entries;
-            self.waiting.retain(|key| entries.get(key).is_some_and(|entry| !entry.is_resolved()));
+            self.waiting.retain(|waiting| waits(entries, waiting));
         }
-        self.waiting.push_back(key);
+        self.last += 1;
+        self.waiting.push_back((self.last, key));
+        if let Some(entry) = self.entries.get_mut(&key) {
+            entry.place = self.last;
+        }
     }
 
     /// Removes a neighbour and returns its state.
@@ -245,6 +254,11 @@ impl NeighbourTable {
     pub fn is_empty(&self) -> bool {
         self.entries.is_empty()
     }
+}
+
+/// Whether a neighbour is unresolved, and this is its place in the list.
+fn waits(entries: &HashMap<NeighbourKey, Entry, FixedState>, (place, key): &(u64, NeighbourKey)) -> bool {
+    entries.get(key).is_some_and(|entry| !entry.is_resolved() && entry.place == *place)
 }
 
 #[cfg(test)]
@@ -301,6 +315,20 @@ mod tests {
         assert_eq!(lookup(&mut table, good), Resolution::Reachable(MAC));
         assert_eq!(lookup(&mut table, key(u16::MAX)), Resolution::Incomplete, "the newest is there");
         assert!(table.waiting.len() <= 3 * 256, "{}", table.waiting.len());
+    }
+
+    #[test]
+    fn a_dead_neighbour_that_is_asked_for_again_and_again_takes_one_place() {
+        let mut table = NeighbourTable::new(8, 1);
+        for _ in 0..10_000 {
+            table.upsert(key(1), Failed).unwrap();
+            table.remove(key(1));
+        }
+        assert!(table.waiting.len() <= 6, "{}", table.waiting.len());
+        table.upsert(key(2), Incomplete).unwrap();
+        table.upsert(key(1), Incomplete).unwrap();
+        // The earlier places of the dead neighbour don't count.
+        assert_eq!(table.upsert(key(3), Incomplete), Ok(Some(key(2))));
     }
 
     #[test]

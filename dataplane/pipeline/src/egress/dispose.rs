@@ -301,13 +301,9 @@ impl Disposal<'_> {
     fn hold(&mut self, packet: Packet, neighbour: IpAddr, now: Instant) {
         let key = NeighbourKey { port: packet.out_port, address: neighbour };
         self.queueing.gates.plugins_mut().paths.touch(packet.counts_for);
-        let first = self.forwarding.hold.waiting_for(key) == 0;
         let handover = self.queueing.handover.as_deref();
-        if self.queueing.ports.get(key.port).is_some_and(|entry| asks_control(entry, handover)) {
-            if first {
-                self.queueing.observation.report_event(Event::Resolve(key.port, key.address));
-            }
-        } else {
+        let asks = self.queueing.ports.get(key.port).is_some_and(|entry| asks_control(entry, handover));
+        if !asks {
             let origin = Origin { port: packet.port, source: source_of(&packet) };
             match self.punt.own.resolver.solicit(key, origin, now, &mut self.punt.own.actions) {
                 Solicited::Pending | Solicited::Known(_) => {}
@@ -321,6 +317,13 @@ impl Disposal<'_> {
             self.drop_packet(evicted, DropReason::NeighbourQueueFull);
         }
         self.forwarding.hold.hold(key, packet, now);
+        // Control may miss a request or an answer, so packets that wait for long ask again.
+        if asks
+            && self.forwarding.hold.is_due(key, now)
+            && self.queueing.observation.report_event(Event::Resolve(key.port, key.address))
+        {
+            self.forwarding.hold.note_asked(key, now);
+        }
     }
 
     /// Queues a packet for another classification.
