@@ -15,7 +15,9 @@ impl HostState {
     pub(super) fn set_address(&mut self, address: HostAddress, changes: &mut Vec<HostChange>) {
         let stamped = Stamped { value: address, generation: self.generation };
         let is_first = address.address.is_ipv4() && !has_ipv4(self, address.ifindex);
-        if self.addresses.insert(address.key(), stamped).is_some() {
+        let before = self.addresses.insert(address.key(), stamped);
+        // A known address may have been tentative.
+        if before.is_some_and(|before| before.value == address) {
             return;
         }
         let (ifindex, net) = (address.ifindex, address.net());
