@@ -80,11 +80,15 @@ impl ErrorTables<'_> {
 
     /// Returns the router's address that an ICMP error to `peer` has as source: an address of the egress port
     /// of `hop`, of the same family as `peer`. If the port has none, returns the router id for IPv4. For
-    /// IPv6, returns the address of any port, except link-local addresses.
+    /// IPv6, returns the address of any port, except link-local addresses. Only a link-local peer gets a link-local
+    /// IPv6 address, since routers don't forward packets with one (RFC 4291, 2.5.6).
     fn source_towards(&self, hop: NextHop, peer: IpAddr) -> Option<IpAddr> {
         // An IPv4 route may have an IPv6 gateway (RFC 8950), but the source address has the family of `peer`.
         let near = Some(hop.neighbour(peer)).filter(|near| near.is_ipv4() == peer.is_ipv4()).unwrap_or(peer);
+        let is_local = |address: IpAddr| matches!(address, IpAddr::V6(v6) if v6.is_unicast_link_local());
+        let near = if is_local(near) { peer } else { near };
         let own = self.ports.get(hop.port).and_then(|entry| entry.address_towards(near));
+        let own = own.filter(|own| is_local(peer) || !is_local(*own));
         let any = || {
             let mut addresses = self.ports.iter().flat_map(|(_, entry)| &entry.settings.addresses);
             addresses

@@ -250,6 +250,16 @@ fn nd_07_host_gets_a_redirect_to_a_better_first_hop() {
     assert_eq!(message.link_address(option::TARGET_LINK_ADDRESS), Some(station(0xa3)));
 }
 
+/// RFC 4291, 2.5.6: routers don't forward packets with a link-local source.
+#[test]
+fn v6_04_an_error_through_a_link_local_gateway_has_a_source_that_routers_forward() {
+    let mut router = with_better_router("fe80::3");
+    router.send("a", &Ipv6Frame::udp().src("2001:db8::1").hop_limit(1));
+    let error = router.only("a");
+    assert_eq!(error.to(), station(0xa3));
+    assert_eq!(error.ipv6().src(), "fd00:1::1".parse::<Ipv6Addr>().unwrap());
+}
+
 #[test]
 fn nd_07_redirects_are_limited_and_sent_only_to_neighbours() {
     let mut router = with_better_router("fe80::3");
