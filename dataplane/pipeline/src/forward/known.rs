@@ -52,11 +52,22 @@ pub(crate) fn leave_known(adjacencies: &mut AdjacencyTable, work: &mut Work) -> 
 fn leaves_by(adjacency: &mut Adjacency, packet: &mut Packet) -> bool {
     let is_sent_on =
         packet.exceptions == Exceptions::NONE && !is_filter(packet.next_hop) && adjacency.takes(packet);
-    if is_sent_on {
+    if is_sent_on && has_hops_left(packet) {
         packet.out_port = adjacency.port;
         adjacency.rewrite(packet);
+        return true;
     }
-    is_sent_on
+    false
+}
+
+/// Returns whether TTL or hop limit allow another hop. A plugin may have lowered them.
+fn has_hops_left(packet: &Packet) -> bool {
+    let network = packet.network();
+    let place = match network.first() {
+        Some(first) if first >> 4 == 4 => 8,
+        _ => 7,
+    };
+    network.get(place).is_some_and(|hops| *hops > 1)
 }
 
 /// Makes a packet ready to leave by the exit of the previous packet. Returns the accounts and length of the

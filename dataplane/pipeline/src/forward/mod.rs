@@ -14,7 +14,7 @@ pub(crate) mod routing;
 mod stage;
 pub(crate) mod tables;
 
-use millrace_forward::{NeighbourTable, NextHop, decrement_hop_limit, decrement_ttl};
+use millrace_forward::{IcmpError, NeighbourTable, NextHop, decrement_hop_limit, decrement_ttl};
 use millrace_packet::{DropReason, Family, FlowKey, Packet};
 use millrace_units::NextHopIndex;
 use millrace_wire::MacAddr;
@@ -80,8 +80,10 @@ impl Forwarder<'_> {
         let neighbour = hop.neighbour(key.destination());
         match link_address(self.neighbours.lookup(hop.port, neighbour), neighbour) {
             Ok(destination) => {
-                if packet.port != ROUTER {
-                    decrement(packet, key);
+                if packet.port != ROUTER && !decrement(packet, key) {
+                    // A plugin has lowered the TTL since the packet was parsed.
+                    let fate = Fate::Refuse(IcmpError::TtlExpired, DropReason::TtlExpired);
+                    return Decision::end(fate);
                 }
                 Decision { fate: Fate::Forward, destination }
             }
@@ -90,11 +92,11 @@ impl Forwarder<'_> {
     }
 }
 
+/// Decrements TTL or hop limit. Returns false if no hop is left.
 #[inline]
-fn decrement(packet: &mut Packet, key: &FlowKey) {
-    // The forward stage has refused packets with a TTL of 0 or 1 before.
-    let _ = match key.family() {
+fn decrement(packet: &mut Packet, key: &FlowKey) -> bool {
+    match key.family() {
         Family::V4 => decrement_ttl(packet),
         Family::V6 => decrement_hop_limit(packet),
-    };
+    }
 }
