@@ -89,11 +89,17 @@ pub(crate) struct Handed<'a> {
     pub out_port: PortId,
     /// Transport header fields, as parsed by the worker that received the packet, for [`Errand::Flow`].
     pub transport: Transport,
-    /// Flow hash and, in the next field, queue at the egress port; for [`Errand::Transmit`].
+    /// Flow hash, for [`Errand::Transmit`].
     pub hash: u32,
+    /// Queue at the egress port.
     pub queue: QueueId,
     /// Route number, for [`Errand::Transmit`].
     pub next_hop: NextHopIndex,
+    /// Mark of an instance, number of classifications, and whether a frame of the kernel leaves unchanged; for
+    /// [`Errand::Flow`].
+    pub tag: u8,
+    pub passes: u8,
+    pub is_framed: bool,
     /// Filters that account for the packet: an account word of eight bytes for each.
     pub counts_for: &'a [u8],
     /// Exceptions, as found by the worker that received the packet from a device.

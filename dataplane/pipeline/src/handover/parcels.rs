@@ -266,7 +266,13 @@ fn header(errand: Errand, packet: &Packet, transport: Transport, filters: usize)
     header[20..22].copy_from_slice(&packet.queue.0.to_le_bytes());
     header[22] = filters as u8;
     header[23] = protocol;
-    header[24..28].copy_from_slice(&packet.next_hop.0.to_le_bytes());
+    match errand {
+        // The next hop follows from the flow.
+        Errand::Flow => header[24..27].copy_from_slice(&[packet.tag, packet.passes, packet.is_framed.into()]),
+        Errand::Transmit | Errand::Host => {
+            header[24..28].copy_from_slice(&packet.next_hop.0.to_le_bytes());
+        }
+    }
     header[28..30].copy_from_slice(&packet.trace.to_le_bytes());
     header[30] = tcp_flags.unwrap_or(0);
     header[31] = if tcp_flags.is_some() { HAS_TCP_FLAGS } else { 0 };
@@ -358,6 +364,9 @@ impl Incoming {
             hash: word(16),
             queue: QueueId(half(20)),
             next_hop: NextHopIndex(word(24)),
+            tag: header[24],
+            passes: header[25],
+            is_framed: header[26] != 0,
             trace: half(28),
             counts_for: bytes.get(filters..start)?,
         })

@@ -71,6 +71,17 @@ fn packets_leave_unchanged_until_all_parcels_are_full() {
 }
 
 #[test]
+fn marks_of_earlier_stages_go_with_a_packet_to_the_worker_of_an_instance() {
+    let mut two = Two::new(64);
+    let mut packet = two.packet(60, 1);
+    (packet.queue, packet.tag, packet.passes, packet.is_framed) = (QueueId(300), 7, 3, true);
+    two.put(packet).unwrap();
+    two.first.publish();
+    let handed = two.second.next(0, &two.pools[1]).unwrap();
+    assert_eq!((handed.queue, handed.tag, handed.passes, handed.is_framed), (QueueId(300), 7, 3, true));
+}
+
+#[test]
 fn partly_filled_parcel_is_sent_unless_many_are_under_way() {
     let mut two = Two::new(256);
     let mut sent = 0;

@@ -64,6 +64,10 @@ pub(crate) fn read_handed(flows: &FlowTable, mut packet: Packet, handed: &Handed
     work.fates[index] = Fate::Forward;
     work.paths[index] = millrace_units::PathId(0);
     work.adjacencies[index] = NO_ADJACENCY;
+    // A flow without a record has no state, whatever the place held before.
+    work.states[index] = 0;
+    (packet.queue, packet.tag) = (handed.queue, handed.tag);
+    (packet.passes, packet.is_framed) = (handed.passes, handed.is_framed);
     let ether_type = ether_type_of(&packet);
     match parse(&mut packet, ether_type) {
         Ok(mut parsed) => {
